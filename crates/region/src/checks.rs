@@ -1,9 +1,10 @@
-//! What the device finds wrong while it runs: indices that are none of their axis.
+//! Bounds checks of indices, which the device makes while it runs and the host reads later.
 //!
-//! A kernel that reads indices uses 0 in place of one that is none, so that it touches nothing but
-//! its operands, and raises a word to the number of the check. Whoever waits for a region's results
-//! looks at that word first, and at those of earlier regions and of calculations outside of regions
-//! whose elements the results depend on.
+//! Indices in device memory are known only when a kernel reads them. A kernel replaces an index
+//! that is out of bounds by 0, so that it touches only its operands, and raises a flag word in
+//! device memory to the code of the check. The flag is downloaded with a region's results and
+//! examined before them, together with the flags of all earlier sessions that the results depend
+//! on.
 
 use std::{
     future::Future,
@@ -22,17 +23,17 @@ use crate::{
     streams::Streams,
 };
 
-/// The checks of one session.
+/// The bounds checks of one session.
 #[derive(Default)]
 pub(crate) struct IndexChecks {
-    /// The word, once a kernel needs it.
+    /// The flag word in device memory; `None` until a kernel needs it.
     flag: Option<Arc<Mutex<Buffer<u32>>>>,
-    /// What each number means, from 1 on.
+    /// The error of each code, from code 1 on.
     errors: Vec<UsageError>,
 }
 
 impl IndexChecks {
-    /// The word that kernels raise.
+    /// Returns the flag word that kernels raise, which the first call uploads as 0.
     pub(crate) fn flag(&mut self, stream: &Stream) -> Result<Arc<Mutex<Buffer<u32>>>> {
         if let Some(flag) = &self.flag {
             return Ok(Arc::clone(flag));
@@ -42,8 +43,9 @@ impl IndexChecks {
         Ok(flag)
     }
 
-    /// A number for indices along an axis, in an operation at this line: one for each line, axis
-    /// and length, so that a long loop needs no more than its body.
+    /// Returns the code of a check of indices along an axis in an operation at this line. Checks of
+    /// the same line, axis and length share a code, so that a long loop needs no more codes than
+    /// its body.
     pub(crate) fn number(
         &mut self,
         location: &'static Location<'static>,
@@ -59,7 +61,7 @@ impl IndexChecks {
         u32::try_from(index + 1).expect("there are fewer checks than nodes in memory")
     }
 
-    /// The mistake that a word stands for, if any.
+    /// Returns the error whose code the flag word holds, or `Ok` if the flag is 0.
     fn error_for(&self, word: &[u32]) -> Result<()> {
         let number = word.first().map_or(0, |&word| word as usize);
         match number
@@ -71,30 +73,30 @@ impl IndexChecks {
         }
     }
 
-    /// Whether there is anything to check.
+    /// Whether a kernel of the session makes checks.
     pub(crate) fn is_used(&self) -> bool {
         self.flag.is_some()
     }
 }
 
-/// The checks that some elements depend on, by session.
+/// The sessions whose bounds checks some elements depend on.
 #[derive(Default)]
 pub(crate) struct DeferredChecks(SmallVec<[Arc<Mutex<IndexChecks>>; 1]>);
 
 impl DeferredChecks {
-    /// Those of a session besides.
+    /// Adds the checks of a session.
     pub(crate) fn add(&mut self, checks: &Arc<Mutex<IndexChecks>>) {
         if !self.0.iter().any(|existing| Arc::ptr_eq(existing, checks)) {
             self.0.push(Arc::clone(checks));
         }
     }
 
-    /// Those of other elements besides.
+    /// Adds the checks that other elements depend on.
     pub(crate) fn join(&mut self, other: &Self) {
         other.0.iter().for_each(|checks| self.add(checks));
     }
 
-    /// What was found, once all that is enqueued is done.
+    /// Enqueues downloads of the flags, behind all work enqueued so far.
     pub(crate) fn result(&self, streams: &mut Streams, device: &Device) -> Result<CheckResult> {
         let mut words = SmallVec::new();
         for checks in &self.0 {
@@ -109,20 +111,21 @@ impl DeferredChecks {
     }
 }
 
-/// What checks have found, once it is here.
+/// Flags of bounds checks that are being downloaded.
 pub(crate) struct CheckResult {
     words: SmallVec<[FlagDownload; 1]>,
 }
 
-/// A word on its way.
+/// The pending download of one session's flag.
 struct FlagDownload {
     pending: Pending<Vec<u32>>,
-    /// Who knows what its number means.
+    /// The checks that translate the flag into an error.
     checks: Arc<Mutex<IndexChecks>>,
 }
 
 impl CheckResult {
-    /// Blocks this thread until it is known, and gives what was wrong as an error.
+    /// Blocks this thread until the flags are downloaded, and returns the error of the first that
+    /// is raised.
     pub(crate) fn wait(&mut self) -> Result<()> {
         for word in self.words.drain(..) {
             let found = word.pending.wait()?;
@@ -131,7 +134,7 @@ impl CheckResult {
         Ok(())
     }
 
-    /// As [`wait`](Self::wait), for futures.
+    /// Polls the downloads, for futures; otherwise as [`wait`](Self::wait).
     pub(crate) fn poll(&mut self, context: &mut Context<'_>) -> Poll<Result<()>> {
         while let Some(word) = self.words.last_mut() {
             let found = ready!(Pin::new(&mut word.pending).poll(context))?;

@@ -1,8 +1,8 @@
-//! What the elements of arrays are: six types, and what can be done with each.
+//! Element types of arrays and the traits of their operations.
 
 use bytemuck::Pod;
 
-/// The type of an element on the device.
+/// The element type of a device array.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum DType {
     F32,
@@ -10,12 +10,12 @@ pub(crate) enum DType {
     I32,
     I64,
     U8,
-    /// A byte that is 0 or 1.
+    /// A byte that holds 0 or 1.
     Bool,
 }
 
 impl DType {
-    /// Bytes of an element.
+    /// The size of an element in bytes.
     pub(crate) fn bytes(self) -> usize {
         match self {
             DType::F32 | DType::I32 => 4,
@@ -28,9 +28,9 @@ impl DType {
 pub(crate) mod sealed {
     use super::{DType, Pod, Scalar};
 
-    /// What the crate must know of an element and nobody else may.
+    /// Conversions between host elements and their form in device memory, private to this crate.
     pub trait Sealed: Copy + Send + Sync + 'static {
-        /// What stands for it in memory.
+        /// The representation in memory.
         type Stored: Pod + Send + Sync + Unpin;
         #[doc(hidden)]
         #[allow(private_interfaces)]
@@ -47,7 +47,7 @@ pub(crate) mod sealed {
     }
 }
 
-/// A type that arrays can have as elements: `f32`, `f64`, `i32`, `i64`, `u8` and `bool`.
+/// An element type of arrays: `f32`, `f64`, `i32`, `i64`, `u8` or `bool`.
 ///
 /// ```
 /// fn bytes_of<T: millstream_region::Element>(elements: &[T]) -> usize {
@@ -61,37 +61,38 @@ pub(crate) mod sealed {
 )]
 pub trait Element: sealed::Sealed + PartialEq + std::fmt::Debug {}
 
-/// An element to calculate with: every one but `bool`.
+/// A numeric element type: every element type except `bool`.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is no number that a device calculates with",
     note = "numbers are `f32`, `f64`, `i32`, `i64` and `u8`; `cast` makes one type of another"
 )]
 pub trait Number: Element + PartialOrd {
-    /// 0.
+    /// The number 0.
     const ZERO: Self;
-    /// 1.
+    /// The number 1.
     const ONE: Self;
 
-    /// How many steps it takes from `start` to reach `end` or to go beyond; none if no number does.
+    /// Returns the number of steps of size `step` from `start` until `end` is reached or passed, or
+    /// `None` if there is no such number.
     fn step_count(start: Self, end: Self, step: Self) -> Option<usize>;
 }
 
-/// An element with a fraction: `f32` or `f64`.
+/// A floating-point element type: `f32` or `f64`.
 #[diagnostic::on_unimplemented(
     message = "this operation needs `f32` or `f64`, not `{Self}`",
     note = "`cast::<f32>()` or `cast::<f64>()` makes an array of those"
 )]
 pub trait Float: Number {
-    /// A whole number; not exactly, if it has more digits than an element.
+    /// Converts an integer, rounding to the nearest float if it has too many digits.
     fn from_whole(whole: i32) -> Self;
 
-    /// A number of elements; not exactly, if it has more digits than an element.
+    /// Converts a number of elements, rounding to the nearest float if it has too many digits.
     fn from_count(count: usize) -> Self;
 
-    /// The difference of both.
+    /// Returns the difference `self - other`.
     fn minus(self, other: Self) -> Self;
 
-    /// The quotient of both.
+    /// Returns the quotient `self / other`.
     fn divided_by(self, other: Self) -> Self;
 }
 
@@ -157,8 +158,8 @@ numbers! {
 
 fn float_steps(start: f64, end: f64, step: f64) -> Option<usize> {
     let steps = ((end - start) / step).ceil();
-    // As a number of elements, what is negative is none, and what is too large is refused with the
-    // shape.
+    // The cast saturates: a negative number of steps becomes 0, and one that is too large is
+    // rejected later, with the shape.
     (step != 0.0 && !steps.is_nan()).then_some(steps as usize)
 }
 
@@ -199,7 +200,7 @@ macro_rules! floats {
 
 floats!(f32, f64);
 
-/// One value, as it is passed to a kernel.
+/// A typed scalar, as passed to a kernel.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Scalar {
     F32(f32),
@@ -211,7 +212,7 @@ pub(crate) enum Scalar {
 }
 
 impl Scalar {
-    /// The value's type and bits, by which two are the same.
+    /// Returns the type and the bits of the value, which identify it.
     pub(crate) fn key(self) -> (DType, u64) {
         let bits = match self {
             Scalar::F32(value) => value.to_bits().into(),
@@ -224,7 +225,7 @@ impl Scalar {
         (self.dtype(), bits)
     }
 
-    /// The value's type.
+    /// The element type of the value.
     pub(crate) fn dtype(self) -> DType {
         match self {
             Scalar::F32(_) => DType::F32,

@@ -1,13 +1,13 @@
-//! What can go wrong in a region, in terms of its arrays and of the line that went wrong.
+//! Errors of regions, which name the operation, its shapes and its source line.
 
 use std::{fmt, panic::Location};
 
 use crate::shape::Shape;
 
-/// The result of everything that can fail here.
+/// A result whose error is the region [`Error`] by default.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// Why a region has no result. Nothing of the host was changed by it.
+/// The error of a region or of a single operation. Host data is unchanged.
 ///
 /// ```
 /// use millstream_region::{Error, RegionExt};
@@ -15,37 +15,39 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 ///
 /// let device = millstream::Device::simulated()?;
 /// let (a, b) = (array![1.0_f32, 2.0, 3.0], array![1.0_f32, 2.0]);
-/// let Err(error) = device.region(|g| g.array(&a) + g.array(&b)) else { unreachable!("three and two do not fit") };
+/// let error = device.region(|g| g.array(&a) + g.array(&b)).unwrap_err();
 /// assert!(matches!(error, Error::Usage(_)));
-/// assert!(error.to_string().starts_with("add: shapes [3] and [2] do not fit together"));
+/// assert!(error.to_string().starts_with("add: incompatible shapes [3] and [2] ("));
 /// # Ok::<(), millstream_region::Error>(())
 /// ```
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// An operation of the region was wrong. No kernel of it has run that the host could see.
+    /// A wrong operation of the region. No kernel whose effect the host could see has run.
     #[error(transparent)]
     Usage(#[from] UsageError),
-    /// The device, or the library below, could not do what it was asked for.
+    /// A failed device operation or a failure of the runtime.
     #[error(transparent)]
     Device(#[from] millstream::Error),
 }
 
-/// A wrong operation: which, where in the source, and what is wrong with it.
+/// A wrong operation, with its name, its source line and its kind of error.
 ///
 /// ```
 /// use millstream_region::{Error, UsageErrorKind, RegionExt};
 ///
 /// let device = millstream::Device::simulated()?;
 /// let result = device.region(|g| g.zeros::<f32, _>((2, 3)).into_shape_with_order(7));
-/// let Err(Error::Usage(misuse)) = result else { unreachable!("six are not seven") };
-/// assert_eq!(misuse.operation(), "into_shape_with_order");
-/// assert!(matches!(misuse.problem(), UsageErrorKind::Reshape { .. }));
-/// assert_eq!(misuse.location().file(), file!());
+/// let Err(Error::Usage(error)) = result else {
+///     unreachable!("six elements do not fill seven")
+/// };
+/// assert_eq!(error.operation(), "into_shape_with_order");
+/// assert!(matches!(error.problem(), UsageErrorKind::Reshape { .. }));
+/// assert_eq!(error.location().file(), file!());
 /// # Ok::<(), millstream_region::Error>(())
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{operation}: {problem}, at {location}")]
+#[error("{operation}: {problem} ({location})")]
 pub struct UsageError {
     operation: &'static str,
     problem: Box<UsageErrorKind>,
@@ -65,26 +67,26 @@ impl UsageError {
         }
     }
 
-    /// The operation's name.
+    /// The name of the operation.
     #[must_use]
     pub fn operation(&self) -> &'static str {
         self.operation
     }
 
-    /// What is wrong with it.
+    /// The kind of error, with the shapes or values concerned.
     #[must_use]
     pub fn problem(&self) -> &UsageErrorKind {
         &self.problem
     }
 
-    /// The line that asked for it.
+    /// The source line of the operation.
     #[must_use]
     pub fn location(&self) -> &'static Location<'static> {
         self.location
     }
 }
 
-/// The lengths of an array's axes, as errors tell them.
+/// An array's shape, as reported in errors.
 ///
 /// ```
 /// use millstream_region::ArrayShape;
@@ -94,7 +96,7 @@ impl UsageError {
 pub struct ArrayShape(Shape);
 
 impl ArrayShape {
-    /// The lengths, outermost axis first.
+    /// Returns the lengths of the axes, outermost axis first.
     #[must_use]
     pub fn as_slice(&self) -> &[usize] {
         &self.0
@@ -119,119 +121,124 @@ impl fmt::Display for ArrayShape {
     }
 }
 
-/// What can be wrong with an operation.
+/// The kinds of wrong operations.
 ///
 /// ```
 /// use millstream_region::UsageErrorKind;
 /// let problem = UsageErrorKind::Shapes { left: [3][..].into(), right: [2][..].into() };
-/// assert_eq!(problem.to_string(), "shapes [3] and [2] do not fit together");
+/// assert_eq!(problem.to_string(), "incompatible shapes [3] and [2]");
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum UsageErrorKind {
-    /// Two operands cannot be stretched to one shape, or do not have the shapes that the operation
-    /// needs.
-    #[error("shapes {left} and {right} do not fit together")]
+    /// Shapes of two operands that do not broadcast, or that do not fit the operation.
+    #[error("incompatible shapes {left} and {right}")]
     Shapes {
-        /// The first operand's.
+        /// The shape of the first operand.
         left: ArrayShape,
-        /// The second operand's.
+        /// The shape of the second operand.
         right: ArrayShape,
     },
-    /// An array cannot be stretched to a shape.
-    #[error("shape {shape} cannot be stretched to {target}")]
+    /// A shape that does not broadcast to another.
+    #[error(
+        "cannot broadcast shape {shape} to {target}: aligned at the last axis, \
+         each length must be 1 or equal"
+    )]
     Broadcast {
-        /// The array's.
+        /// The shape of the array.
         shape: ArrayShape,
-        /// The one asked for.
+        /// The requested shape.
         target: ArrayShape,
     },
-    /// A new shape has another number of elements.
-    #[error("shape {shape} has another number of elements than {target}")]
+    /// A new shape with a different number of elements.
+    #[error("cannot reshape {shape} to {target}: the numbers of elements differ")]
     Reshape {
-        /// The array's.
+        /// The shape of the array.
         shape: ArrayShape,
-        /// The one asked for.
+        /// The requested shape.
         target: ArrayShape,
     },
-    /// An array does not have as many axes as a type says.
-    #[error("shape {shape} does not have {axes} axes")]
+    /// An array whose number of axes differs from that of a dimension type.
+    #[error("expected {axes} axes, found shape {shape}")]
     AxisCount {
-        /// The array's shape.
+        /// The shape of the array.
         shape: ArrayShape,
-        /// How many the type has.
+        /// The number of axes of the type.
         axes: usize,
     },
-    /// An array does not have this axis.
-    #[error("shape {shape} has no axis {axis}")]
+    /// An axis that the array does not have.
+    #[error("axis {axis} is out of bounds for shape {shape}")]
     Axis {
-        /// The axis asked for.
+        /// The requested axis.
         axis: usize,
-        /// The array's shape.
+        /// The shape of the array.
         shape: ArrayShape,
     },
-    /// The axes of a permutation are not each of the array's axes once.
-    #[error("{axes:?} are not the axes of shape {shape}, each once")]
+    /// A list of axes that does not name each axis of the array exactly once.
+    #[error("axes {axes:?} do not name each axis of shape {shape} exactly once")]
     Permutation {
-        /// The axes given.
+        /// The given axes.
         axes: Vec<usize>,
-        /// The array's shape.
+        /// The shape of the array.
         shape: ArrayShape,
     },
-    /// A slice or an index goes beyond its axis.
-    #[error("{range} is not within 0..{length} along axis {axis}")]
+    /// A slice or an index that is out of bounds.
+    #[error("{range} is out of bounds for axis {axis} of length {length}")]
     Slice {
-        /// What was asked for.
+        /// The requested slice or index.
         range: String,
-        /// The axis.
+        /// The axis of the array.
         axis: usize,
-        /// Its length.
+        /// The length of the axis.
         length: usize,
     },
-    /// The least, the greatest or the mean of no elements.
-    #[error("shape {shape} has no elements to choose from")]
+    /// A minimum, a maximum or the position of one, of an array without elements.
+    #[error("shape {shape} has no elements, and this reduction needs at least one")]
     Empty {
-        /// The array's.
+        /// The shape of the array.
         shape: ArrayShape,
     },
-    /// No arrays were given to an operation that needs one at least.
+    /// An empty list of arrays, where an operation needs at least one.
     #[error(
-        "no arrays are given, and the result has the type and the shape of those: give at least one"
+        "no arrays to join: pass at least one, which determines the type and the shape of the result"
     )]
     NoArrays,
-    /// An argument that makes no sense.
+    /// An invalid argument.
     #[error("{detail}")]
     Argument {
-        /// What was given, and what is needed.
+        /// The given argument and the requirement that it violates.
         detail: String,
     },
-    /// More axes than arrays of a device can have.
-    #[error("shape {shape} has more than 6 axes")]
+    /// A shape with more axes than a device array can have.
+    #[error("shape {shape} has more than 6 axes, the maximum on a device")]
     TooManyAxes {
         /// The shape.
         shape: ArrayShape,
     },
-    /// More elements than a machine word counts; an axis without elements does not make up for the
-    /// others.
-    #[error("shape {shape} has more elements than an address can count")]
+    /// A shape whose size in bytes exceeds `isize::MAX`. Axes of length 0 are left out of the
+    /// product, as in `ndarray`.
+    #[error("shape {shape} is too large: its bytes exceed isize::MAX")]
     TooLarge {
         /// The shape.
         shape: ArrayShape,
     },
-    /// An element of an index array is not an index of the axis.
-    #[error("an index is not within 0..{length} along axis {axis}")]
+    /// An element of an index array that is out of bounds.
+    #[error("an index is out of bounds for axis {axis} of length {length}")]
     Index {
-        /// The axis.
+        /// The indexed axis.
         axis: usize,
-        /// Its length.
+        /// The length of the axis.
         length: usize,
     },
-    /// Two operands are on different devices.
-    #[error("one operand is on {left}, the other on {right}")]
+    /// Operands on two different devices.
+    #[error(
+        "operands are on different devices, {left} and {right}: \
+         move one with `to_host` and `from_host`"
+    )]
     OtherDevice {
-        /// The first operand's.
+        /// The device of the first operand.
         left: String,
-        /// The second operand's.
+        /// The device of the second operand.
         right: String,
     },
 }

@@ -1,4 +1,4 @@
-//! Evaluation: from planned nodes to elements in memory, by the steps that planning gives.
+//! Evaluation: materialises planned nodes by executing the steps of a fusion plan in order.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use crate::{
     launch::{allocate, enqueue},
 };
 
-/// Enqueues all work that is needed for the elements of these nodes. Nothing is waited for.
+/// Enqueues all work that these nodes depend on, without waiting for any of it.
 ///
 /// # Errors
 ///
@@ -26,16 +26,16 @@ pub(crate) fn evaluate(session: &Session, nodes: &[NodeRef]) -> Result<()> {
     Ok(())
 }
 
-/// Enqueues the work for nodes that nobody has asked for yet, so that the device has something to
-/// do. If that fails, the session has.
+/// Enqueues work for nodes before a result is requested, so that the device is busy while a long
+/// loop is recorded. A failure becomes the session's error.
 pub(crate) fn evaluate_early(session: &Session, nodes: &[NodeRef]) {
     if let Err(error) = evaluate(session, nodes) {
         session.record_failure(error);
     }
 }
 
-/// Enqueues the work for a node, all of whose inputs are enqueued. Another thread may have done so
-/// meanwhile.
+/// Enqueues the work of one step, all of whose inputs are enqueued. Does nothing if another thread
+/// has materialised the node meanwhile.
 fn materialise(session: &Session, Step { node, work }: &Step) -> Result<()> {
     if !node.is_planned() {
         return Ok(());
@@ -44,7 +44,7 @@ fn materialise(session: &Session, Step { node, work }: &Step) -> Result<()> {
         Work::Alias(source) => {
             let storage = source
                 .storage()
-                .expect("operands are enqueued before what shows them");
+                .expect("operands are enqueued before their aliases");
             node.store(storage);
             return Ok(());
         }
@@ -66,7 +66,7 @@ fn materialise(session: &Session, Step { node, work }: &Step) -> Result<()> {
     Ok(())
 }
 
-/// What kernels read from memory, each once, oldest first.
+/// Returns the nodes that the kernels read from memory, each once, oldest first.
 fn inputs(kernels: &[FusedKernel]) -> SmallVec<[&NodeRef; 8]> {
     let mut inputs: SmallVec<[&NodeRef; 8]> =
         kernels.iter().flat_map(|kernel| &kernel.inputs).collect();

@@ -1,90 +1,100 @@
-//! "Run this block on the GPU": arrays on a device that are evaluated when they are needed, and
-//! `#[region]`.
+//! Lazily evaluated device arrays with kernel fusion, and `#[region]`, which runs a function on a
+//! GPU.
 //!
 //! A *region* is a block of ordinary code over [`Array`]s. It is entered with a
-//! [`Device`](millstream::Device), takes arrays of the host or of the device, and gives results
-//! that come back, or stay:
+//! [`Device`](millstream::Device), takes host arrays or device arrays, and returns results that are
+//! downloaded or stay on the device:
 //!
 //! ```
 //! use millstream_region::RegionExt;
 //! use ndarray::array;
 //!
-//! let device = millstream::Device::simulated()?; // or Device::open(Select::Auto): a GPU if there is one
+//! // A GPU, if there is one: Device::open(Select::Auto).
+//! let device = millstream::Device::simulated()?;
 //! let (w, x, b) = (array![[1.0_f32, 2.0], [3.0, -4.0]], array![5.0, 6.0], array![0.5, 0.5]);
-//! let y = device.region(|g| (g.array(&w).dot(&g.array(&x)) + g.array(&b)).relu())?; // returns at once
+//! // This returns as soon as the work is enqueued.
+//! let y = device.region(|g| (g.array(&w).dot(&g.array(&x)) + g.array(&b)).relu())?;
 //! assert_eq!(y.wait()?, array![17.5, 0.0]); // or .await
 //! # Ok::<(), millstream_region::Error>(())
 //! ```
 //!
-//! # What happens
+//! # Evaluation
 //!
-//! - Operations are noted down, not done. When the block ends they are put together: chains of
-//!   operations, broadcasts, slices and a reduction at the end become one kernel, which is
-//!   generated and kept; the same operation on the same operands is done once; what is not needed
-//!   is not done. Parts that do not depend on each other run beside each other.
-//! - What the caller passes is copied to the device before the call returns, once however often it
-//!   is used; arrays of the device are not copied. Results and what was passed as `&mut` come back,
-//!   and nothing else does.
-//! - A body that has to know a value asks for it: [`Array::item`] and [`Array::to_host`] enqueue
-//!   what the value needs, and wait for that.
-//! - Nothing else is waited for but the result, by who waits for the [`Pending`]. Regions overlap,
-//!   unless one uses what another makes.
-//! - On an error, a panic, or when the [`Pending`] is dropped, nothing of the host has changed.
+//! - Operations are recorded in an expression graph and evaluated when the block ends. Chains of
+//!   element-wise operations, broadcasts and slices, with a reduction at their end, are fused into
+//!   one kernel, which is generated once and cached. Equal operations on the same operands are
+//!   computed once, and unused results are not computed. Independent parts of the graph run
+//!   concurrently.
+//! - Host arguments are uploaded before the call returns, once each, however often the body uses
+//!   them; device arrays are not copied. Only results and `&mut` arguments are downloaded.
+//! - [`Array::item`] and [`Array::to_host`] give the body a value: they enqueue the work that the
+//!   value depends on and wait for it.
+//! - Apart from that, only waiting for the [`Pending`] blocks. Two regions overlap
+//!   unless one uses a result of the other.
+//! - After an error, a panic or a dropped [`Pending`], all host data is unchanged.
 //!
-//! # As with `ndarray`
+//! # Differences from `ndarray`
 //!
-//! Arrays have the names and the operators of [`ndarray`], so that one text can serve both
-//! (`examples/digits`, `examples/options`). What differs:
+//! Arrays have the method names and operators of [`ndarray`], so that the same source can run on
+//! both (`examples/digits`, `examples/options`). The differences:
 //!
-//! - Where `ndarray` gives an `Option` or a `Result` of an array (`mean_axis`, `broadcast`,
-//!   `into_shape_with_order`), there is an array, whose [`unwrap`](Array::unwrap) gives itself: a
-//!   mistake is the region's error. [`concatenate`], [`stack`] and
-//!   [`into_dimensionality`](Array::into_dimensionality) give a [`Result`].
-//! - Whole sums, extrema and the like are arrays without axes, of which [`item`](Array::item) gives
-//!   the value.
+//! - Methods for which `ndarray` returns an `Option` or a `Result` of an array (`mean_axis`,
+//!   `broadcast`, `into_shape_with_order`) return an array here, and its [`unwrap`](Array::unwrap)
+//!   returns itself: a wrong operation is reported as the region's error. [`concatenate`],
+//!   [`stack`] and [`into_dimensionality`](Array::into_dimensionality) return a [`Result`].
+//! - Reductions over all elements return an array without axes; [`item`](Array::item) gives its
+//!   value.
 //! - [`mapv`](Array::mapv) calls its closure once, with the whole array.
 //! - A host array cannot be an operand: `g.array(&host)` copies it to the device, once and visibly.
 //!
-//! # What is refused
+//! # Errors
 //!
-//! - A single element cannot be read or written (`x[3]`): that would be a round trip to the device.
-//!   It does not compile, and the message says what to do instead. Nor does what a device has no
-//!   instructions for: there is no silent way back to the CPU.
-//! - Shapes that do not fit, axes that are not there and the like make the region fail, with both
-//!   shapes and the operation's line in the [`Error`], before anything of it is seen on the host.
-//!   An operation on such a mistake is the same mistake.
-//! - An index that is none of its axis is found by the device, and is the error of the [`Pending`].
+//! - Reading or writing a single element (`x[3]`) would be a round trip to the device, so it does
+//!   not compile, and the message names the alternatives. Operations that a device has no
+//!   instructions for do not compile either: nothing falls back to the CPU.
+//! - Incompatible shapes, missing axes and the like make the region fail with both shapes and the
+//!   operation's line in the [`Error`], before any host data is changed. Errors propagate to every
+//!   operation that depends on them.
+//! - An index out of bounds is detected on the device and reported by the [`Pending`].
 //!
 //! # Accuracy
 //!
-//! Sums, differences, products, quotients and square roots are rounded to nearest, each by itself,
-//! as on the host; nothing is contracted and subnormal numbers are kept. Comparisons, casts and
-//! integers are those of the host, too; integers wrap around, and an integer divided by 0 is
-//! 0. `docs/maths.md` tells of every other function how far off it is at most: 1 to 4 units in the
-//!    last place, as CUDA's.
+//! Sums, differences, products, quotients and square roots are rounded to nearest, operation by
+//! operation, as on the host: no multiplication is contracted with an addition, and subnormal
+//! numbers are kept. Comparisons, casts and integer arithmetic give the host's results too;
+//! integers wrap around, and an integer divided by 0 is 0. The maximum errors of all other
+//! functions are in `docs/maths.md`: 1 to 4 units in the last place, as for CUDA's own.
 //!
-//! | reduction | of `f32` | of `f64` |
-//! |---|---|---|
-//! | `sum` | added as `f64`, rounded once more | each addition's error is added at the end, so that it is off by little more than the last rounding |
-//! | `mean` | added and divided as `f64`, rounded once more | the sum, and the quotient rounded |
-//! | `product` | multiplied as `f64`, rounded once more | each multiplication is rounded: `n`/2 units at most for `n` elements |
-//! | `var`, `std` | two passes: the mean as `f32`, then the squared deviations from it, which are added and divided (of `std`, the root is taken) as `f64` and rounded once more | two passes, each step rounded |
-//! | `min`, `max`, `argmin`, `argmax` | exact; NaN if there is one; −0 is less than +0 | likewise |
-//! | `cumsum`, `cumprod`, `cummin`, `cummax` | as `sum`, `product`, `min` and `max` of the elements so far | likewise |
-//! | `scatter_add` | added as `f64`, in no order, rounded once more | each addition is rounded, in no order: the last bits may differ from run to run |
+//! Reductions and scans:
 //!
-//! Minima and maxima do not depend on the order either: −0 is less than +0, and NaN wins over every
-//! number. This holds for [`minimum`](Array::minimum), [`maximum`](Array::maximum),
-//! [`clamp`](Array::clamp), [`relu`](Array::relu), `min`, `max`, `cummin` and `cummax`; `argmin`
-//! and `argmax` give the position of the first element with the bits that `min` or `max` gives.
-//! Comparisons such as [`less`](Array::less) and [`equal`](Array::equal) take both zeros as equal,
-//! as Rust's do.
+//! - `sum`: of `f32`, added as `f64` and rounded once at the end; of `f64`, with the error of each
+//!   addition added at the end, so that the result is off by little more than the last rounding.
+//! - `mean`: of `f32`, added and divided as `f64` and rounded once at the end; of `f64`, the sum,
+//!   and the quotient rounded.
+//! - `product`: of `f32`, multiplied as `f64` and rounded once at the end; of `f64`, each
+//!   multiplication is rounded, which makes at most `n`/2 units for `n` elements.
+//! - `var`, `std`: two passes. Of `f32`, the mean is rounded to `f32`; the squared deviations from
+//!   it are added and divided as `f64` (for `std`, the root is taken) and rounded once at the end.
+//!   Of `f64`, each step is rounded.
+//! - `min`, `max`, `argmin`, `argmax`: exact; NaN if there is one; −0 is less than +0.
+//! - `cumsum`, `cumprod`, `cummin`, `cummax`: as `sum`, `product`, `min` and `max` of the elements
+//!   so far.
+//! - `scatter_add`: of `f32`, added as `f64` in no fixed order and rounded once at the end; of
+//!   `f64`, each addition is rounded, in no fixed order, so that the last bits may differ from run
+//!   to run.
 //!
-//! But for `scatter_add`, the order of additions follows from the shapes alone, so that every
-//! device gives the same bits. [`Array::dot`] tells of matrix products.
+//! Minima and maxima are also independent of the order of evaluation: −0 is less than +0, and NaN
+//! takes precedence over every number. This holds for [`minimum`](Array::minimum),
+//! [`maximum`](Array::maximum), [`clamp`](Array::clamp), [`relu`](Array::relu), `min`, `max`,
+//! `cummin` and `cummax`; `argmin` and `argmax` give the position of the first element with the
+//! bits that `min` or `max` gives. Comparisons such as [`less`](Array::less) and
+//! [`equal`](Array::equal) treat both zeros as equal, as Rust's do.
+//!
+//! Except for `scatter_add`, the order of additions follows from the shapes alone, so that every
+//! device gives the same bits. [`Array::dot`] states the accuracy of matrix products.
 
 mod array;
-/// Numbers of axes, for the code that `#[region]` writes.
+/// Dimension types, for the code that `#[region]` generates.
 #[doc(hidden)]
 pub mod axes {
     pub use ndarray::{Ix0, Ix1, Ix2, Ix3, Ix4, Ix5, Ix6, IxDyn};

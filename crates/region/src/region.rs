@@ -1,4 +1,4 @@
-//! `Region`: work on a device that is noted down first and done together.
+//! `Region`: the handle with which a body records device work.
 
 use std::sync::Arc;
 
@@ -6,7 +6,7 @@ use millstream::Device;
 
 use crate::graph::Session;
 
-/// Work on a device that is noted down first and done together: see
+/// A handle that records device work for fused, deferred evaluation; see
 /// [`RegionExt::region`](crate::RegionExt::region).
 ///
 /// ```
@@ -34,7 +34,7 @@ impl Region {
         }
     }
 
-    /// The region with this session.
+    /// Returns a handle of an existing session.
     pub(crate) fn of(session: &Arc<Session>) -> Self {
         Self {
             session: Arc::clone(session),
@@ -45,7 +45,7 @@ impl Region {
         &self.session
     }
 
-    /// The device on which the work is done.
+    /// The device on which the region runs.
     #[must_use]
     pub fn device(&self) -> &Device {
         &self.session.device

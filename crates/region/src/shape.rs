@@ -1,19 +1,19 @@
-//! Shapes, and how the indices of one array come from those of another.
+//! Shapes, broadcasting, and index maps of views.
 
 use smallvec::SmallVec;
 
-/// The most dimensions that an array can have.
+/// The maximum number of axes of an array.
 pub(crate) const RANK_MAX: usize = 6;
 
-/// The lengths of an array's axes.
+/// The length of each axis, outermost first.
 pub(crate) type Shape = SmallVec<[usize; RANK_MAX]>;
 
-/// Numbers of axes.
+/// A list of axis numbers.
 pub(crate) type Axes = SmallVec<[usize; RANK_MAX]>;
 
-/// Elements of an array of this shape; `None` if a word cannot count them.
+/// Returns the number of elements of a shape, or `None` if it exceeds `usize::MAX`.
 pub(crate) fn element_count(shape: &[usize]) -> Option<usize> {
-    // A zero anywhere makes it empty, however long the other axes are.
+    // One axis of length 0 makes the array empty, however long the other axes are.
     if shape.contains(&0) {
         return Some(0);
     }
@@ -22,8 +22,8 @@ pub(crate) fn element_count(shape: &[usize]) -> Option<usize> {
         .try_fold(1_usize, |product, &length| product.checked_mul(length))
 }
 
-/// The shape that both arrays are stretched to: from the last axis on, lengths must be equal, or
-/// one of them 1.
+/// Returns the shape to which two shapes broadcast, or `None` if they are incompatible. The shapes
+/// are aligned at their last axes, where two lengths must be equal or one of them 1.
 pub(crate) fn broadcast(left: &[usize], right: &[usize]) -> Option<Shape> {
     let rank = left.len().max(right.len());
     let at = |shape: &[usize], axis: usize| match (axis + shape.len()).checked_sub(rank) {
@@ -39,19 +39,19 @@ pub(crate) fn broadcast(left: &[usize], right: &[usize]) -> Option<Shape> {
         .collect()
 }
 
-/// Where the index along one axis of a source comes from.
+/// The origin of the index along one source axis: `start + step × (index along a view axis)`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct AxisSource {
-    /// The axis of the view whose index counts, if any.
+    /// The view axis whose index is used; `None` if the source index is constant.
     pub(crate) axis: Option<usize>,
-    /// The index in the source where the view's index is 0.
+    /// The source index at view index 0.
     pub(crate) start: usize,
-    /// How far one step of the view goes in the source.
+    /// The change of the source index per view index.
     pub(crate) step: isize,
 }
 
 impl AxisSource {
-    /// The same index.
+    /// The identity map of an axis.
     pub(crate) fn same(axis: usize) -> Self {
         Self {
             axis: Some(axis),
@@ -60,7 +60,7 @@ impl AxisSource {
         }
     }
 
-    /// One index for all.
+    /// A constant source index.
     pub(crate) fn fixed(start: usize) -> Self {
         Self {
             axis: None,
@@ -70,11 +70,11 @@ impl AxisSource {
     }
 }
 
-/// How an index of a view gives one of its source: an entry for each axis of the source.
+/// The index map of a view: an entry for each axis of its source.
 pub(crate) type AxisMap = SmallVec<[AxisSource; RANK_MAX]>;
 
-/// The map that stretches an array of shape `from` to `to`, which [`broadcast`] has found to be
-/// possible.
+/// Returns the index map that broadcasts shape `from` to shape `to`; [`broadcast`] must have found
+/// them compatible.
 pub(crate) fn broadcast_map(from: &[usize], to: &[usize]) -> AxisMap {
     let ahead = to.len() - from.len();
     from.iter()
@@ -89,8 +89,8 @@ pub(crate) fn broadcast_map(from: &[usize], to: &[usize]) -> AxisMap {
         .collect()
 }
 
-/// The map from an index of the outermost view to the innermost source: first `outer`, whose source
-/// `inner` views.
+/// Composes two index maps: `outer` views the result of `inner`, and the composition views the
+/// source of `inner`.
 pub(crate) fn compose(outer: &[AxisSource], inner: &[AxisSource]) -> AxisMap {
     inner
         .iter()
@@ -110,7 +110,7 @@ pub(crate) fn compose(outer: &[AxisSource], inner: &[AxisSource]) -> AxisMap {
         .collect()
 }
 
-/// Whether the map changes nothing.
+/// Whether a view has the shape and the elements of its source, in the same order.
 pub(crate) fn is_identity(map: &[AxisSource], view: &[usize], source: &[usize]) -> bool {
     view == source
         && map.iter().enumerate().all(|(axis, &from)| {
@@ -118,7 +118,8 @@ pub(crate) fn is_identity(map: &[AxisSource], view: &[usize], source: &[usize]) 
         })
 }
 
-/// Whether every element of the view has the number of the element of the source that it shows.
+/// Whether each view element has the same row-major linear index as the source element that it
+/// shows.
 pub(crate) fn preserves_linear_index(view: &[usize], map: &[AxisSource], source: &[usize]) -> bool {
     let long = |shape: &[usize]| -> SmallVec<[usize; RANK_MAX]> {
         (0..shape.len()).filter(|&axis| shape[axis] != 1).collect()
@@ -131,7 +132,7 @@ pub(crate) fn preserves_linear_index(view: &[usize], map: &[AxisSource], source:
             .all(|(&seen, &axis)| map[axis] == AxisSource::same(seen) && view[seen] == source[axis])
 }
 
-/// Elements from one index to the next along each axis of an array whose last axis is dense.
+/// Returns the strides of a row-major contiguous array, in elements.
 pub(crate) fn dense_strides(shape: &[usize]) -> SmallVec<[usize; RANK_MAX]> {
     let mut strides: SmallVec<[usize; RANK_MAX]> = SmallVec::from_elem(1, shape.len());
     for axis in (1..shape.len()).rev() {
@@ -158,7 +159,7 @@ mod tests {
 
     #[test]
     fn a_view_of_a_view_is_a_view() {
-        // Every second element, backwards, of elements 2, 3, 4, 5, 6.
+        // Every second element of 2, 3, 4, 5, 6, backwards.
         let inner = [AxisSource {
             axis: Some(0),
             start: 2,

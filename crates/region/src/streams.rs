@@ -1,4 +1,5 @@
-//! On which stream a kernel goes: behind what it needs, and beside what it does not.
+//! Assignment of kernels to streams: dependent kernels follow each other on one stream, independent
+//! ones run concurrently.
 
 use millstream::{Device, Stream};
 
@@ -6,33 +7,34 @@ use rustc_hash::FxHashMap;
 
 use crate::error::Result;
 
-/// Streams of one session, at most.
+/// The maximum number of streams of a session.
 const STREAMS_MAX: usize = 4;
 
-/// Nodes of which it is known where they were enqueued, at most, so that a long loop does not keep
-/// its history.
+/// The maximum number of nodes whose stream is remembered, so that a long loop does not keep its
+/// history.
 const NODES_MAX: usize = 4096;
 
 /// The streams of one session.
 #[derive(Default)]
 pub(crate) struct Streams {
     streams: Vec<StreamState>,
-    /// The stream on which a node's elements were enqueued.
+    /// The index of the stream on which each node's kernels were enqueued, by node id.
     node_streams: FxHashMap<u64, usize>,
 }
 
-/// One stream with what was enqueued last.
+/// A stream with the work enqueued on it.
 struct StreamState {
     stream: Stream,
-    /// The last node that was enqueued here.
+    /// The last node whose kernels were enqueued on the stream.
     last_node: u64,
-    /// How many were.
+    /// The number of nodes enqueued on the stream.
     enqueued: usize,
 }
 
 impl Streams {
-    /// The stream for a node that needs `operands`: that of an operand after which nothing else was
-    /// enqueued, or else one with little to do.
+    /// Returns the stream for a node that reads `operands`: the stream of an operand that is still
+    /// the last node of that stream, else a new stream while there are fewer than the maximum, else
+    /// the stream with the fewest nodes.
     pub(crate) fn choose(
         &mut self,
         device: &Device,
@@ -56,11 +58,12 @@ impl Streams {
             None => {
                 let least =
                     (0..self.streams.len()).min_by_key(|&index| self.streams[index].enqueued);
-                least.expect("there are as many as there may be")
+                least.expect("the maximum number of streams is at least 1")
             }
         };
         if self.node_streams.len() >= NODES_MAX {
-            // Those at a stream's end are what others follow; of the rest, it is only good to know.
+            // Only the last node of each stream matters for `choose`; for the others, `stream_of`
+            // merely avoids a wait between streams.
             let streams = &self.streams;
             self.node_streams
                 .retain(|node, index| streams[*index].last_node == *node);
@@ -72,7 +75,7 @@ impl Streams {
         Ok(index.stream.clone())
     }
 
-    /// The stream on which the node's elements were enqueued, or any.
+    /// Returns the stream on which the node was enqueued, or the first stream if that is forgotten.
     pub(crate) fn stream_of(&mut self, device: &Device, node: u64) -> Result<Stream> {
         match self.node_streams.get(&node) {
             Some(&index) => Ok(self.streams[index].stream.clone()),
@@ -80,7 +83,7 @@ impl Streams {
         }
     }
 
-    /// Some stream.
+    /// Returns the first stream, which is created if there is none.
     pub(crate) fn first(&mut self, device: &Device) -> Result<Stream> {
         if self.streams.is_empty() {
             self.streams.push(StreamState {

@@ -1,4 +1,4 @@
-//! Puts the fused kernels together, once it is decided which nodes are stored.
+//! Construction of the fused kernels, from the decisions about stored nodes.
 
 use std::sync::Arc;
 
@@ -13,8 +13,8 @@ use crate::{
     shape::{AxisMap, AxisSource, preserves_linear_index},
 };
 
-/// The steps that materialise these nodes, each behind all that it needs. Once a step is done and
-/// dropped, nothing here holds what it alone has read.
+/// Returns the steps that materialise these nodes, operands first. A finished step can be dropped
+/// to release the inputs that only it reads.
 pub(crate) fn steps(targets: &[NodeRef]) -> impl Iterator<Item = Step> + use<> {
     let candidates = partition(targets);
     let mut builder = StepBuilder {
@@ -28,18 +28,18 @@ pub(crate) fn steps(targets: &[NodeRef]) -> impl Iterator<Item = Step> + use<> {
     steps.into_iter()
 }
 
-/// Walks over the candidates, kernel by kernel.
+/// A builder of steps, which walks over the candidates once for each kernel.
 struct StepBuilder<'a> {
     candidates: &'a [Candidate],
-    /// For each candidate, the stamp of the last walk that has met it.
+    /// The number of the last walk that visited each candidate.
     last_walk: Vec<u32>,
-    /// That of this walk.
+    /// The number of the current walk.
     walk: u32,
-    /// Candidates to visit, and whether their operands have been; between walks there are none.
+    /// The candidates to visit, each with whether its operands were visited; empty between walks.
     stack: Vec<(usize, bool)>,
 }
 
-/// A kernel, as it grows.
+/// A kernel under construction.
 #[derive(Default)]
 struct KernelParts {
     nodes: Vec<FusedNode>,
@@ -47,7 +47,7 @@ struct KernelParts {
 }
 
 impl StepBuilder<'_> {
-    /// What materialises the candidate at this place.
+    /// Returns the step that materialises a candidate.
     fn step(&mut self, at: usize) -> Step {
         let candidate = &self.candidates[at];
         let node = NodeRef::clone(&candidate.node);
@@ -82,7 +82,7 @@ impl StepBuilder<'_> {
         }
     }
 
-    /// The operand in memory that has a candidate's elements in the candidate's order.
+    /// Returns the stored operand that has the candidate's elements in the same order.
     fn alias<'c>(&self, candidate: &'c Candidate) -> Option<&'c NodeRef> {
         let source = match &*candidate.op {
             Op::Reshape(source) => source,
@@ -96,12 +96,12 @@ impl StepBuilder<'_> {
         self.is_input(candidate.operands[0]).then_some(source)
     }
 
-    /// Whether a kernel reads what is at this place from memory.
+    /// Whether a kernel reads the node with this candidate index from memory.
     fn is_input(&self, index: Option<usize>) -> bool {
         index.is_none_or(|at| self.candidates[at].is_stored)
     }
 
-    /// The kernel that calculates a candidate, with what is left to it behind a reduction.
+    /// Returns the kernel that computes a candidate, as the epilogue of a reduction if it is one.
     fn kernel(&mut self, at: usize) -> FusedKernel {
         let target = &self.candidates[at].node;
         let root = self.candidates[at].epilogue_of.unwrap_or(at);
@@ -110,7 +110,7 @@ impl StepBuilder<'_> {
         self.add_candidate(root, &mut parts);
         let nodes = std::mem::take(&mut parts.nodes);
         if root != at {
-            // What is calculated on both sides of the reduction is in both lists.
+            // Nodes that the reduction and the epilogue both use are in both lists.
             self.start_walk();
             self.last_walk[root] = self.walk;
             self.add_candidate(at, &mut parts);
@@ -128,7 +128,7 @@ impl StepBuilder<'_> {
         }
     }
 
-    /// The kernel that calculates a node, or copies it, to all or some elements of another.
+    /// Returns a kernel that computes or copies a node into all or some elements of a target.
     fn map(
         &mut self,
         node: &NodeRef,
@@ -152,8 +152,8 @@ impl StepBuilder<'_> {
         }
     }
 
-    /// The kernel that puts elements where indices say. It does not calculate the base, which is in
-    /// the target by then.
+    /// Returns the kernel that scatters the values into the target, which an earlier kernel has
+    /// filled with the base.
     fn scatter(&mut self, candidate: &Candidate) -> FusedKernel {
         let Op::Scatter { index, value, .. } = &*candidate.op else {
             unreachable!("the candidate is a scatter");
@@ -177,12 +177,12 @@ impl StepBuilder<'_> {
         }
     }
 
-    /// Begins a walk that has met nothing.
+    /// Starts a walk in which no candidate is visited.
     fn start_walk(&mut self) {
         self.walk += 1;
     }
 
-    /// Adds an operand: as an input, or with all that it is calculated from.
+    /// Adds an operand, as an input or with everything that it is computed from.
     fn add_operand(&mut self, node: &NodeRef, index: Option<usize>, parts: &mut KernelParts) {
         match index {
             Some(at) if !self.candidates[at].is_stored => self.add_candidate(at, parts),
@@ -190,7 +190,7 @@ impl StepBuilder<'_> {
         }
     }
 
-    /// Adds a candidate behind all that it is calculated from.
+    /// Adds a candidate after everything that it is computed from.
     fn add_candidate(&mut self, at: usize, parts: &mut KernelParts) {
         self.stack.push((at, false));
         while let Some((at, operands_added)) = self.stack.pop() {
@@ -215,7 +215,7 @@ impl StepBuilder<'_> {
 }
 
 impl KernelParts {
-    /// Adds a node in memory, unless it is here.
+    /// Adds a stored node to the inputs, once.
     fn add_input(&mut self, node: &NodeRef) {
         if !self.inputs.iter().any(|known| known.id == node.id) {
             self.inputs.push(NodeRef::clone(node));
@@ -252,7 +252,7 @@ mod tests {
         nodes.into_iter().map(|node| node.id).collect()
     }
 
-    /// The steps of a node, each with its kernels; none for an alias.
+    /// Returns the kernels of each step of a node; a step that is an alias has none.
     fn kernels(node: &NodeRef) -> Vec<Vec<FusedKernel>> {
         let kernels = |step: Step| match step.work {
             Work::Alias(_) => Vec::new(),
@@ -300,7 +300,7 @@ mod tests {
             (kernel.output().value.id, kernel.output().target.id),
             (root_id, root_id)
         );
-        // What the epilogue reads is an input as well.
+        // The inputs of the epilogue are inputs of the kernel.
         let lines = x.insert_axis(Axis(1)).sum_axis(Axis(1)) + &y;
         let kernel = only_kernel(lines.node());
         assert_eq!(ids(&kernel.inputs), ids([x.node(), y.node()]));

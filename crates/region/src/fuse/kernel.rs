@@ -1,5 +1,4 @@
-//! What planning decides: the steps that materialise nodes, and the fused kernel or kernels of
-//! each.
+//! The results of planning: steps, and the fused kernels of each step.
 
 use std::sync::Arc;
 
@@ -10,72 +9,73 @@ use crate::{
     shape::{AxisMap, Shape},
 };
 
-/// Materialises one node.
+/// The materialisation of one node.
 pub(crate) struct Step {
     pub(crate) node: NodeRef,
     pub(crate) work: Work,
 }
 
-/// What it takes to materialise a node.
+/// The work that materialises a node.
 pub(crate) enum Work {
-    /// Nothing: the elements are those of this node in memory, in the same order.
+    /// No work: the elements are those of this stored node, in the same order.
     Alias(NodeRef),
-    /// These kernels, which write the node's elements one after the other.
+    /// Kernels that write the elements of the node, run in this order.
     Kernels(Vec<FusedKernel>),
 }
 
-/// The nodes that one kernel calculates together, and where they begin and end.
+/// A group of nodes that one kernel computes, with its inputs, its root and its outputs.
 ///
-/// This is decided once, by planning; generation, launching and the kernel cache go by it alone. It
-/// holds the operations as they were then, so that it stays valid if another thread has one of the
-/// nodes stored meanwhile.
+/// Planning builds it once; code generation, launches and the kernel cache use nothing else. It
+/// holds the operations as planned, so that it stays valid if another thread stores one of the
+/// nodes meanwhile.
 pub(crate) struct FusedKernel {
-    /// The node whose operation says which kind of kernel this is: a map, a reduction, a scan, a
-    /// scatter or a matrix product. It is the last of `nodes`; if those are none, it is one of
-    /// `inputs`, which is copied.
+    /// The node whose operation determines the kind of kernel: a map, a reduction, a scan, a
+    /// scatter or a matrix product. It is the last of `nodes`; if there are none, the kernel copies
+    /// the root, which is one of `inputs`.
     pub(crate) root: NodeRef,
-    /// What is calculated in the kernel up to the root, operands first.
+    /// The nodes computed in the kernel up to the root, operands first.
     pub(crate) nodes: Vec<FusedNode>,
-    /// What the kernel reads from memory, in the order in which it is first used.
+    /// The nodes read from memory, in the order of their first use.
     pub(crate) inputs: SmallVec<[NodeRef; 4]>,
-    /// Where the results go.
+    /// The destinations of the results.
     pub(crate) outputs: SmallVec<[KernelOutput; 1]>,
-    /// What is calculated from the results of a reduction, behind it, operands first. A node may be
-    /// here and in `nodes`.
+    /// The nodes computed from the results of a reduction, operands first. A node may be here and
+    /// in `nodes`.
     pub(crate) epilogue: Vec<FusedNode>,
 }
 
-/// A node that is calculated within a kernel.
+/// A node that is computed within a kernel.
 pub(crate) struct FusedNode {
     pub(crate) node: NodeRef,
-    /// How it was to be calculated when the kernel was planned.
+    /// The operation of the node at the time of planning.
     pub(crate) op: Arc<Op>,
 }
 
-/// Elements that a kernel writes.
+/// A destination of computed elements.
 pub(crate) struct KernelOutput {
-    /// The node whose elements they are, calculated in the kernel or read by it.
+    /// The node whose elements are written; the kernel computes or reads it.
     pub(crate) value: NodeRef,
-    /// The node in whose memory they are written.
+    /// The node whose memory is written.
     pub(crate) target: NodeRef,
-    /// Which of the target's elements they are; `None` for all, in order.
+    /// The index map from the value to elements of the target; `None` for all elements, in order.
     pub(crate) target_map: Option<AxisMap>,
 }
 
 impl FusedKernel {
-    /// How a node is calculated in this kernel; `None` if it is read from memory.
+    /// Returns the operation that computes a node in this kernel, or `None` if the kernel reads it
+    /// from memory.
     pub(crate) fn op(&self, node: &NodeRef) -> Option<&Op> {
         let fused = self.epilogue.iter().chain(&self.nodes);
         let found = fused.rev().find(|fused| fused.node.id == node.id);
         found.map(|fused| &*fused.op)
     }
 
-    /// What the kernel writes, where there is one output.
+    /// The only output.
     pub(crate) fn output(&self) -> &KernelOutput {
         &self.outputs[0]
     }
 
-    /// Whether there is nothing to write.
+    /// Whether the kernel has no elements to write.
     pub(crate) fn is_empty(&self) -> bool {
         match self.op(&self.root) {
             Some(Op::Scatter { index, .. }) => index.elements == 0,
@@ -85,7 +85,8 @@ impl FusedKernel {
 }
 
 impl KernelOutput {
-    /// The shape of the array that is written, and which part of it; `None` for all.
+    /// The shape of the target and the index map into it; `None` if all of the target is written in
+    /// order.
     pub(crate) fn destination(&self) -> Option<(&Shape, &AxisMap)> {
         let part = self.target_map.as_ref()?;
         Some((&self.target.shape, part))

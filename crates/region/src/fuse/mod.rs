@@ -1,14 +1,15 @@
-//! Planning: from the nodes that are asked for to fused kernels.
+//! Planning: partitions the expression graph into fused kernels.
 //!
-//! [`steps`] decides which of the planned nodes are stored, and puts together for each the
-//! [`FusedKernel`]s that calculate it: which nodes are calculated inside, what is read and what is
-//! written. Nobody looks for these boundaries again.
+//! Storing each intermediate result costs a write and a read of memory, while computing one for
+//! each of its uses costs instructions. [`steps`] therefore decides which planned nodes are stored,
+//! and builds for each of them the [`FusedKernel`]s that compute it: the nodes inside, the inputs
+//! and the outputs. All later stages take these boundaries from the `FusedKernel`.
 //!
-//! | file | |
+//! | file | contents |
 //! |---|---|
 //! | `kernel.rs` | `FusedKernel`, and the steps that consist of them |
-//! | `decide.rs` | which nodes are stored, and which are calculated within the kernels of others |
-//! | `build.rs` | the kernels that follow from that |
+//! | `partition.rs` | decides which nodes are stored and which are fused into other kernels |
+//! | `build.rs` | builds the kernels that follow from these decisions |
 
 mod build;
 mod kernel;
@@ -17,15 +18,15 @@ mod partition;
 pub(crate) use build::steps;
 pub(crate) use kernel::{FusedKernel, FusedNode, Step, Work};
 
-/// The only kernel of a node all of whose operands are in memory or calculated with it.
+/// Returns the only kernel of a node whose operands are in memory or fused with it.
 #[cfg(test)]
 pub(crate) fn only_kernel(node: &crate::graph::NodeRef) -> FusedKernel {
     let mut steps = steps(std::slice::from_ref(node));
     let (Some(step), None) = (steps.next(), steps.next()) else {
-        panic!("it takes one step");
+        panic!("the node takes more than one step");
     };
     match step.work {
         Work::Kernels(mut kernels) if kernels.len() == 1 => kernels.remove(0),
-        _ => panic!("the step takes one kernel"),
+        _ => panic!("the step takes more than one kernel"),
     }
 }

@@ -1,10 +1,12 @@
-//! Which nodes are stored, and which are calculated within the kernels of others.
+//! Partitioning of the graph: which nodes are stored, and which are fused into the kernels of
+//! others.
 //!
-//! Stored is what was asked for, what a kernel cannot do in the middle of others (reductions,
-//! products, ...) and what such a kernel wants to find in memory. Anything else is calculated where
-//! it is used; but if two kernels use it, or one uses it at two places, and to calculate it twice
-//! costs more than to write it and to read it twice, it is stored as well. What is calculated from
-//! the results of a reduction alone is left to the reduction's kernel.
+//! Stored are requested nodes, nodes whose operations have kernels of their own (reductions,
+//! products, …), and operands that such kernels must find in memory. All other nodes are computed
+//! within the kernels that use them. A node that several kernels use, or one kernel at several
+//! positions, is stored if computing it twice costs more than one write and two reads. Nodes
+//! computed from the results of a single reduction are fused into the reduction's kernel, as its
+//! epilogue.
 
 use std::sync::Arc;
 
@@ -16,44 +18,45 @@ use crate::{
     shape::preserves_linear_index,
 };
 
-/// Operations that may be done twice rather than stored.
+/// The maximum number of operations that may be computed twice instead of being stored.
 const CHEAP_OPERATIONS: usize = 4;
-/// Arrays in memory that one kernel may read: each is a parameter, and its lengths and steps are.
+/// The maximum number of arrays that one kernel reads: the address of each is a parameter, and so
+/// are its lengths and strides.
 const INPUTS_MAX: usize = 16;
-/// Operations of one kernel.
+/// The maximum number of operations of one kernel.
 const OPERATIONS_MAX: usize = 96;
 
-/// A planned node, on its way to a decision.
+/// A planned node, with the decisions about it.
 pub(super) struct Candidate {
     pub(super) node: NodeRef,
     pub(super) op: Arc<Op>,
-    /// The places of the operands among all candidates, in their order; `None` for what is in
-    /// memory.
+    /// The indices of the operands among all candidates, in their order; `None` for stored
+    /// operands.
     pub(super) operands: SmallVec<[Option<usize>; 3]>,
-    /// The stored nodes in whose kernels it is calculated: two mean several.
+    /// The stored nodes whose kernels compute this one. The list ends after two, which mean
+    /// several.
     consumers: SmallVec<[u64; 2]>,
     pub(super) is_stored: bool,
-    /// Whether somebody wants to have it.
+    /// Whether the caller requests the elements.
     is_requested: bool,
-    /// How many views and gathers show it, each at places of its own.
+    /// The number of views and gathers of the node, each of which reads it at other positions.
     view_uses: usize,
-    /// What its calculation takes within a kernel.
+    /// The cost of computing the node within a kernel.
     cost: Cost,
-    /// The reduction behind which its kernel calculates this.
+    /// The reduction whose kernel computes this node in its epilogue.
     pub(super) epilogue_of: Option<usize>,
 }
 
-/// What a calculation takes within a kernel.
+/// The cost of a computation within a kernel.
 #[derive(Clone, Default)]
 struct Cost {
     operations: usize,
     is_costly: bool,
-    /// Arrays in memory.
+    /// The arrays read from memory, by node id.
     inputs: SmallVec<[u64; 4]>,
 }
 
-/// All planned nodes that the targets need, each behind what it needs, with what is decided about
-/// it.
+/// Decides about all planned nodes that the targets depend on, operands first.
 pub(super) fn partition(targets: &[NodeRef]) -> Vec<Candidate> {
     let mut candidates = topological_order(targets);
     store_kernel_operands(&mut candidates);
@@ -63,12 +66,12 @@ pub(super) fn partition(targets: &[NodeRef]) -> Vec<Candidate> {
     candidates
 }
 
-/// All planned nodes that the targets need, operands first.
+/// Returns all planned nodes that the targets depend on, operands first.
 fn topological_order(targets: &[NodeRef]) -> Vec<Candidate> {
     let mut candidates: Vec<Candidate> = Vec::new();
     let mut indices: FxHashMap<u64, usize> = FxHashMap::default();
-    // A node is met twice: on the way down, and, with its operation, once its operands are in
-    // order.
+    // Each node is popped twice: first to push its operands, then, with its operation, to append it
+    // after them.
     let mut stack: Vec<(NodeRef, Option<Arc<Op>>)> = targets
         .iter()
         .rev()
@@ -110,7 +113,7 @@ fn topological_order(targets: &[NodeRef]) -> Vec<Candidate> {
     candidates
 }
 
-/// Whether an operation has kernels of its own.
+/// Whether an operation needs kernels of its own.
 fn has_own_kernel(op: &Op) -> bool {
     !matches!(
         op,
@@ -123,7 +126,7 @@ fn has_own_kernel(op: &Op) -> bool {
     )
 }
 
-/// Marks what other nodes' kernels want to find in memory.
+/// Stores the operands that other nodes' kernels must find in memory.
 fn store_kernel_operands(candidates: &mut [Candidate]) {
     for at in 0..candidates.len() {
         let candidate = &candidates[at];
@@ -131,7 +134,7 @@ fn store_kernel_operands(candidates: &mut [Candidate]) {
             Op::MatrixProduct(..) => {
                 [0, 1].map(|factor| factor_source(candidates, candidate.operands[factor]))
             }
-            // Two kernels look at the indices.
+            // Both kernels of the scatter read the indices.
             Op::Scatter { adds: false, .. } => [candidate.operands[1], None],
             Op::Scan { .. } => [candidate.operands[0], None],
             _ => continue,
@@ -142,8 +145,8 @@ fn store_kernel_operands(candidates: &mut [Candidate]) {
     }
 }
 
-/// What must be in memory for a factor of a product: for a view its source, for products go by
-/// strides.
+/// Returns the candidate that must be in memory for a factor of a product. That is the source if
+/// the factor is a view, because products take strides.
 fn factor_source(candidates: &[Candidate], factor: Option<usize>) -> Option<usize> {
     let candidate = &candidates[factor?];
     match &*candidate.op {
@@ -152,7 +155,8 @@ fn factor_source(candidates: &[Candidate], factor: Option<usize>) -> Option<usiz
     }
 }
 
-/// Adds up what each calculation takes, and stores what would make a kernel too large.
+/// Computes the cost of each candidate, and stores operands whose fusion would make a kernel too
+/// large.
 fn estimate_costs(candidates: &mut [Candidate]) {
     for at in 0..candidates.len() {
         let op = Arc::clone(&candidates[at].op);
@@ -163,8 +167,8 @@ fn estimate_costs(candidates: &mut [Candidate]) {
                 break cost;
             };
             candidates[largest].is_stored = true;
-            // The operands of what stands alone may be calculated in several kernels, each with a
-            // part of the cost.
+            // The operands of an operation with its own kernels may be computed in several of them,
+            // each with a part of the cost.
             if has_own_kernel(&op) {
                 break cost;
             }
@@ -181,8 +185,8 @@ fn estimate_costs(candidates: &mut [Candidate]) {
     }
 }
 
-/// What the operands of an operation take within its kernel, and the one of them that takes the
-/// most operations.
+/// Returns the cost of an operation's operands within its kernel, and the operand with the most
+/// operations.
 fn cost_of_operands(candidates: &[Candidate], candidate: &Candidate) -> (Cost, Option<usize>) {
     let mut cost = Cost::default();
     let mut largest: Option<(usize, usize)> = None;
@@ -218,13 +222,14 @@ impl Cost {
         }
     }
 
-    /// Whether to calculate it twice is no worse than to write it and to read it twice.
+    /// Whether computing the node twice costs no more than one write and two reads.
     fn is_cheap(&self) -> bool {
         !self.is_costly && self.operations <= CHEAP_OPERATIONS && self.inputs.len() <= 1
     }
 }
 
-/// Stores what several kernels need, or one at several places. Users come before what they use.
+/// Stores nodes that several kernels use, or one kernel at several positions, unless they are
+/// cheap. Visits the users of a node before the node.
 fn store_shared(candidates: &mut [Candidate]) {
     for at in (0..candidates.len()).rev() {
         let (operands, candidate) = candidates.split_at_mut(at);
@@ -259,8 +264,8 @@ fn store_shared(candidates: &mut [Candidate]) {
     }
 }
 
-/// Leaves to the kernel of a reduction what is calculated from its results, number by number, if
-/// nobody else wants those.
+/// Fuses element-wise functions of a reduction's results into the kernel of the reduction, if
+/// nothing else uses those results.
 fn fuse_epilogues(candidates: &mut [Candidate]) {
     for at in 0..candidates.len() {
         let candidate = &candidates[at];
@@ -274,8 +279,9 @@ fn fuse_epilogues(candidates: &mut [Candidate]) {
     }
 }
 
-/// The reduction below what is stored here that can calculate it: the only one, which nothing else
-/// uses, and each element of which becomes the one with the same number.
+/// Returns the reduction whose kernel can compute `root` in its epilogue: the only reduction that
+/// `root` depends on, used by nothing else, with each result at the linear index of the element
+/// computed from it.
 fn reduction_to_fuse(candidates: &[Candidate], root: usize) -> Option<usize> {
     let root_node = &candidates[root].node;
     let (mut found, mut seen, mut is_possible) = (None, FxHashSet::default(), true);
@@ -320,7 +326,7 @@ mod tests {
         fuse::{Work, steps},
     };
 
-    /// A region on a simulated device, a vector of three elements and a matrix of two rows of them.
+    /// Returns a region on a simulated device, a vector of three elements and a 2 × 3 matrix.
     fn arrays() -> (Region, Array<f32, Ix1>, Array<f32, Ix2>) {
         let region = Region::new(Device::simulated().unwrap());
         let vector = region.array(&array![1.0, 2.0, 3.0]);
@@ -328,7 +334,7 @@ mod tests {
         (region, vector, matrix)
     }
 
-    /// How many nodes are stored for these, those included.
+    /// Returns the number of nodes that are stored to evaluate the targets, the targets included.
     fn stored<const N: usize>(targets: [&NodeRef; N]) -> usize {
         steps(&targets.map(NodeRef::clone)).count()
     }
@@ -349,7 +355,7 @@ mod tests {
     fn what_two_reductions_give_is_put_together_in_a_step_of_its_own() {
         let (_g, x, m) = arrays();
         assert_eq!(stored([(x.sum() / x.max()).node()]), 3);
-        // The mean, which every element needs, and then the sum with what is done to it.
+        // The mean, which every element needs, and the sum of squares with its epilogue.
         assert_eq!(stored([m.var(1.0).node()]), 2);
         assert_eq!(stored([(&x - &x.sum()).node()]), 2);
     }
@@ -363,7 +369,7 @@ mod tests {
         assert_eq!(stored([root.node(), (&sum + 1.0).node()]), 3);
     }
 
-    /// A choice between choices, `levels` deep, of arrays and masks that are all others.
+    /// Returns a selection between selections, `levels` deep, each of distinct arrays and masks.
     fn choices(region: &Region, levels: u32) -> Array<f32, Ix1> {
         let x: Array<f32, Ix1> = region.array(&array![1.0, 2.0]);
         if levels == 0 {

@@ -1,8 +1,8 @@
-//! What is done element by element.
+//! Element-wise functions.
 
 use crate::{element::DType, maths::MathFunction};
 
-/// A function of the elements at one index of each operand.
+/// An element-wise function, applied to the elements at one index of each operand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Function {
     /// The sum; integers wrap around.
@@ -11,59 +11,58 @@ pub(crate) enum Function {
     Subtract,
     /// The product; integers wrap around.
     Multiply,
-    /// The quotient. That of integers is rounded towards 0, and is 0 where the divisor is.
+    /// The quotient. An integer quotient is rounded towards 0, and is 0 if the divisor is 0.
     Divide,
-    /// What division leaves over, with the sign of the dividend; of integers 0 where the divisor
-    /// is.
+    /// The remainder of a division, with the sign of the dividend; for integers, 0 if the divisor
+    /// is 0.
     Remainder,
-    /// The lesser, or a NaN if there is one; −0 is less than +0.
+    /// The minimum, or NaN if an operand is NaN; −0 is less than +0.
     Minimum,
-    /// The greater, or a NaN if there is one; −0 is less than +0.
+    /// The maximum, or NaN if an operand is NaN; −0 is less than +0.
     Maximum,
-    /// Of booleans or the bits of integers.
+    /// The conjunction of booleans or of the bits of integers.
     And,
-    /// Of booleans or the bits of integers.
+    /// The disjunction of booleans or of the bits of integers.
     Or,
-    /// Of booleans or the bits of integers.
+    /// The exclusive disjunction of booleans or of the bits of integers.
     ExclusiveOr,
-    /// Of booleans or the bits of integers.
+    /// The negation of a boolean or of the bits of an integer.
     Not,
-    /// The bits of an integer moved up, as often as the second operand says modulo the number of
-    /// bits.
+    /// The left shift of an integer by the second operand modulo the number of bits.
     ShiftLeft,
-    /// The bits of an integer moved down likewise; the sign stays.
+    /// The arithmetic right shift of an integer by the second operand modulo the number of bits.
     ShiftRight,
-    /// With the sign turned; integers wrap around.
+    /// The negation; integers wrap around.
     Negate,
-    /// Without the sign; integers wrap around.
+    /// The absolute value; integers wrap around.
     Absolute,
-    /// −1, 0 or 1 for integers; for floats 1 with the sign of the element, or NaN.
+    /// The sign: −1, 0 or 1 for integers; 1 with the sign of the element, or NaN, for floats.
     Signum,
-    /// The square root, rounded correctly.
+    /// The correctly rounded square root.
     SquareRoot,
-    /// To a whole number.
+    /// The rounding to an integral value.
     Round(Rounding),
-    /// A boolean.
+    /// The comparison, which gives a boolean.
     Compare(Comparison),
-    /// The second operand where the first is true, and the third elsewhere.
+    /// The selection of the second operand where the first is true, and of the third elsewhere.
     Select,
-    /// To another type, as Rust's `as` does it; to a boolean, whether it is not 0.
+    /// The conversion to another type, as Rust's `as`; a number becomes `true` if it is not 0.
     Cast(DType),
     /// A function of the maths library.
     Maths(MathFunction),
 }
 
-/// Ways to round to a whole number.
+/// The ways of rounding to an integral value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Rounding {
     Down,
     Up,
     TowardsZero,
-    /// To the nearest, and to the even one of two that are equally near.
+    /// Rounding to the nearest value, ties to even.
     NearestEven,
 }
 
-/// Ways to compare; all but `NotEqual` are false if an operand is NaN.
+/// The comparisons; all except `NotEqual` are false if an operand is NaN.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Comparison {
     Less,
@@ -75,7 +74,7 @@ pub(crate) enum Comparison {
 }
 
 impl Function {
-    /// A word for kernels' names.
+    /// The word for this function in the names of kernels.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Function::Add => "add",
@@ -103,7 +102,7 @@ impl Function {
         }
     }
 
-    /// Whether it costs so much that it should not be done twice.
+    /// Whether computing the function twice costs more than storing its result.
     pub(crate) fn is_costly(self) -> bool {
         matches!(
             self,

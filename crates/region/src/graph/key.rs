@@ -1,4 +1,4 @@
-//! When two operations are the same, so that it is done once.
+//! Interning keys, which identify equal operations so that they are computed once.
 
 use smallvec::SmallVec;
 
@@ -8,7 +8,7 @@ use crate::{
     shape::{Axes, AxisMap, Shape},
 };
 
-/// The same for two nodes if they have the same elements, as far as can be seen.
+/// The key of a node in the interning table: nodes with equal keys have the same elements.
 #[derive(Debug, PartialEq, Eq, Hash)]
 pub(super) struct NodeKey {
     dtype: DType,
@@ -16,7 +16,7 @@ pub(super) struct NodeKey {
     op: OpKey,
 }
 
-/// An operation, with its operands by number.
+/// An operation with its operands replaced by numbers.
 #[derive(Debug, PartialEq, Eq, Hash)]
 pub(crate) enum OpKey {
     Constant(DType, u64),
@@ -44,7 +44,7 @@ impl NodeKey {
 }
 
 impl OpKey {
-    /// The operation, with the numbers that its operands are given, in their order.
+    /// Builds the key of an operation, with `number` called for each operand in order.
     pub(crate) fn of(op: &Op, mut number: impl FnMut(&NodeRef) -> u64) -> Self {
         match op {
             Op::Constant(value) => {

@@ -1,13 +1,13 @@
-//! What is to be calculated: nodes with an operation and operands each, not evaluated until
-//! somebody needs a value.
+//! The lazy expression graph: nodes with an operation and operands, evaluated when a value is
+//! requested.
 //!
-//! A [`Node`] is made once and never changes what it stands for. Its state goes from *planned* to
-//! *stored*, when its elements are in memory or a kernel is enqueued that puts them there, or it is
-//! *failed* from the beginning. What is planned holds its operands; what is stored holds memory
-//! alone, so that a long loop does not keep its history.
+//! A [`Node`] represents the same elements for its whole life. It starts *planned*, with an
+//! operation that computes the elements, and becomes *stored* when a kernel is enqueued that writes
+//! them to memory; a *failed* node holds an error from the beginning. A planned node holds its
+//! operands, a stored node only its memory, so that a long loop does not keep its history.
 //!
-//! A [`Session`] is what the nodes of one region have in common: the device, the first mistake, and
-//! a table in which equal operations on the same operands are found to be one node.
+//! A [`Session`] holds the state that the nodes of one region share: the device, the first error,
+//! and a table that interns nodes, so that equal operations on the same operands are one node.
 
 mod function;
 mod key;

@@ -1,4 +1,4 @@
-//! One value to be: its type, its shape, and the operation that gives it.
+//! Nodes of the expression graph and their operations.
 
 use std::{
     panic::Location,
@@ -20,66 +20,68 @@ use crate::{
     shape::{Axes, AxisMap, Shape},
 };
 
-/// A node as its users hold it.
+/// A shared reference to a node.
 pub(crate) type NodeRef = Arc<Node>;
 
-/// The operands of a function.
+/// The operands of an element-wise function.
 pub(crate) type FunctionOperands = SmallVec<[NodeRef; 3]>;
 
-/// One value to be.
+/// A node of the lazy expression graph: an element type, a shape, and the operation or the memory
+/// of its elements.
 pub(crate) struct Node {
-    /// Unlike that of any other node of the process; later than those of its operands.
+    /// An identifier that is unique in the process and greater than those of the operands.
     pub(crate) id: u64,
     pub(crate) device: Device,
     pub(crate) dtype: DType,
     pub(crate) shape: Shape,
-    /// Elements, which are known to fit a word.
+    /// The number of elements; 0 for a failed node whose shape is too large.
     pub(crate) elements: usize,
-    /// The line that asked for it.
+    /// The source line of the operation.
     pub(crate) location: &'static Location<'static>,
-    /// Arrays that stand for this node.
+    /// The number of array handles that refer to the node.
     handles: AtomicUsize,
     state: Mutex<State>,
 }
 
-/// What is known of a node's elements.
+/// The evaluation state of a node.
 #[derive(Clone)]
 pub(crate) enum State {
-    /// Nothing but how they are calculated.
+    /// A node that is not evaluated, with its operation.
     Planned(Arc<Op>),
-    /// Where they are, or will be once the work that is enqueued is done.
+    /// A node whose elements are in memory, or will be once the enqueued work is done.
     Stored(Arc<Storage>),
-    /// That they will never be, and why.
+    /// A node without elements, with the error that caused it.
     Failed(Error),
 }
 
-/// Memory with all elements of a node, the last axis dense.
+/// Device memory with all elements of a node, row-major and contiguous.
 pub(crate) struct Storage {
     pub(crate) buffer: Buffer<u8>,
-    /// The checks of indices that the elements depend on.
+    /// The bounds checks of indices that the elements depend on.
     pub(crate) checks: DeferredChecks,
 }
 
-/// How a node's elements are calculated.
+/// An operation that computes the elements of a node.
 #[derive(Clone)]
 pub(crate) enum Op {
-    /// The same everywhere.
+    /// One value for all elements.
     Constant(Scalar),
-    /// The number of the element, as an `i64`.
+    /// The row-major linear index of each element, as an `i64`.
     Iota,
-    /// A function of the operands' elements at the same index; all have the node's shape.
+    /// An element-wise function; all operands have the shape of the node.
     Apply(Function, FunctionOperands),
-    /// The elements of the source that the map gives.
+    /// A view of the source through an index map.
     View(NodeRef, AxisMap),
-    /// The elements of the source in the same order.
+    /// The elements of the source in the same order, with another shape.
     Reshape(NodeRef),
-    /// Those elements of the source that `index`, which has the node's shape, gives along the axis.
+    /// The source elements at the indices that `index`, which has the shape of the node, gives
+    /// along the axis.
     Gather {
         source: NodeRef,
         index: NodeRef,
         axis: usize,
     },
-    /// One element of all those along the axes, which the node does not have any more.
+    /// A reduction along the axes, which the node does not have.
     Reduce {
         reduction: Reduction,
         source: NodeRef,
@@ -87,21 +89,21 @@ pub(crate) enum Op {
     },
     /// Matrix products over the last two axes, one for each index along the others.
     MatrixProduct(NodeRef, NodeRef),
-    /// The parts one behind the other along the axis.
+    /// The parts, concatenated along the axis.
     Concatenate {
         parts: SmallVec<[NodeRef; 4]>,
         axis: usize,
     },
-    /// The base, but the elements that the map gives are those of the value, which has the shape of
-    /// the view.
+    /// The base with the elements of a view replaced: `map` views the base, and `value` has the
+    /// shape of the view.
     Update {
         base: NodeRef,
         map: AxisMap,
         value: NodeRef,
     },
-    /// The base, but along the axis, the elements that `index` gives are those of the value, which
-    /// has the index's shape. Of several for one element, the last counts; or the sum of all is
-    /// added, if `adds`.
+    /// The base with elements replaced along the axis: `index` gives the position of each element
+    /// of `value`, which has the shape of `index`. If several elements have one position, the last
+    /// one is stored; if `adds`, all of them are added to the element of the base.
     Scatter {
         base: NodeRef,
         index: NodeRef,
@@ -109,30 +111,30 @@ pub(crate) enum Op {
         axis: usize,
         adds: bool,
     },
-    /// Along the last axis, one element of all those up to each.
+    /// An inclusive scan along the last axis.
     Scan {
         reduction: Reduction,
         source: NodeRef,
     },
 }
 
-/// Ways to make one element of many.
+/// The reductions, also used by scans.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Reduction {
     Sum,
     Product,
     Minimum,
     Maximum,
-    /// The number, along the axes together, of the first element that is the least.
+    /// The position of the first minimum, as a linear index along the reduced axes.
     ArgMinimum,
-    /// The number, along the axes together, of the first element that is the greatest.
+    /// The position of the first maximum, as a linear index along the reduced axes.
     ArgMaximum,
     Any,
     All,
 }
 
 impl Reduction {
-    /// A word for kernels' names.
+    /// The word for this reduction in the names of kernels.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Reduction::Sum => "sum",
@@ -147,7 +149,7 @@ impl Reduction {
     }
 }
 
-/// The number of the next node.
+/// The identifier of the next node.
 static NEXT_ID: AtomicU64 = AtomicU64::new(1);
 
 impl Node {
@@ -170,12 +172,12 @@ impl Node {
         }
     }
 
-    /// What is known now.
+    /// Returns the current state.
     pub(crate) fn state(&self) -> State {
         self.state.lock().clone()
     }
 
-    /// Why there will be no elements, if that is so.
+    /// Returns the error of a failed node.
     pub(crate) fn failure(&self) -> Option<Error> {
         match &*self.state.lock() {
             State::Failed(error) => Some(error.clone()),
@@ -183,7 +185,7 @@ impl Node {
         }
     }
 
-    /// The memory with the elements, if the work for them is enqueued.
+    /// Returns the memory of a stored node.
     pub(crate) fn storage(&self) -> Option<Arc<Storage>> {
         match &*self.state.lock() {
             State::Stored(storage) => Some(Arc::clone(storage)),
@@ -191,8 +193,8 @@ impl Node {
         }
     }
 
-    /// The work for the elements is enqueued. Gives the memory back that they are in: another
-    /// thread may have been first.
+    /// Makes a planned node stored, once the kernels that write the memory are enqueued. Drops the
+    /// memory if another thread has stored the node before.
     pub(crate) fn store(&self, storage: Arc<Storage>) {
         let mut state = self.state.lock();
         let before = match &*state {
@@ -200,31 +202,31 @@ impl Node {
             State::Stored(_) | State::Failed(_) => None,
         };
         drop(state);
-        // Operands may be dropped here, and theirs: not with a lock held.
+        // This may drop operands, and recursively theirs, which must not happen under the lock.
         drop(before);
     }
 
-    /// Whether nothing is known but how the elements are calculated.
+    /// Whether the node is still planned.
     pub(crate) fn is_planned(&self) -> bool {
         matches!(&*self.state.lock(), State::Planned(_))
     }
 
-    /// Bytes of all elements.
+    /// The size of all elements in bytes.
     pub(crate) fn bytes(&self) -> usize {
         self.elements * self.dtype.bytes()
     }
 
-    /// One more array stands for this node.
+    /// Counts one more array handle.
     pub(crate) fn hold(&self) {
         self.handles.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// One array less stands for this node.
+    /// Counts one array handle less.
     pub(crate) fn release(&self) {
         self.handles.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// Whether an array stands for this node.
+    /// Whether an array handle refers to the node.
     pub(crate) fn is_held(&self) -> bool {
         self.handles.load(Ordering::Relaxed) > 0
     }

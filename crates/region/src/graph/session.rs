@@ -1,4 +1,4 @@
-//! What the nodes of one region have in common.
+//! The state that the nodes of one region share.
 
 use std::{
     panic::Location,
@@ -19,11 +19,11 @@ use crate::{
     streams::Streams,
 };
 
-/// How many nodes may be planned before those that arrays stand for are evaluated, so that a long
-/// loop is on its way while it is being written down, and no chain of nodes gets long.
+/// The number of planned nodes at which those with array handles are evaluated, so that a long loop
+/// runs while it is recorded, and chains of planned nodes stay short.
 const PLANNED_MAX: usize = 256;
 
-/// What the nodes of one region have in common.
+/// The state that the nodes of one region share.
 pub(crate) struct Session {
     pub(crate) device: Device,
     inner: Mutex<Inner>,
@@ -33,11 +33,11 @@ pub(crate) struct Session {
 
 #[derive(Default)]
 struct Inner {
-    /// Nodes by what they calculate.
+    /// The interning table of nodes, by operation.
     interned: FxHashMap<NodeKey, Weak<Node>>,
-    /// Nodes that were planned since the last evaluation.
+    /// The nodes planned since the last evaluation.
     planned: Vec<Weak<Node>>,
-    /// What failed first.
+    /// The first error.
     failure: Option<Error>,
 }
 
@@ -51,12 +51,12 @@ impl Session {
         })
     }
 
-    /// The streams of this session.
+    /// Locks the streams of the session.
     pub(crate) fn streams(&self) -> MutexGuard<'_, Streams> {
         self.streams.lock()
     }
 
-    /// What the checks of this session, and those that the nodes depend on, will have found.
+    /// Enqueues downloads of the check flags of this session and of those that the nodes depend on.
     pub(crate) fn check_result(&self, nodes: &[NodeRef]) -> Result<CheckResult> {
         let mut checks = DeferredChecks::default();
         checks.add(&self.checks);
@@ -66,7 +66,8 @@ impl Session {
         checks.result(&mut self.streams(), &self.device)
     }
 
-    /// The checks that a node depends on which is enqueued here and reads these.
+    /// Returns the checks that a node depends on whose kernels were enqueued in this session and
+    /// read these inputs.
     pub(crate) fn deferred_checks(&self, inputs: &[&NodeRef]) -> DeferredChecks {
         let mut checks = DeferredChecks::default();
         if self.checks().is_used() {
@@ -78,12 +79,13 @@ impl Session {
         checks
     }
 
-    /// The checks that kernels of this session make.
+    /// Locks the bounds checks that kernels of this session make.
     pub(crate) fn checks(&self) -> MutexGuard<'_, IndexChecks> {
         self.checks.lock()
     }
 
-    /// The node of an operation: a new one, or one that is the same.
+    /// Returns the node of an operation: an existing node with the same key, or a new one. If the
+    /// shape is invalid or the session has failed, the node is a failed one.
     pub(crate) fn plan(
         &self,
         dtype: DType,
@@ -98,7 +100,7 @@ impl Session {
         }
         let key = NodeKey::new(dtype, &shape, &op);
         let mut inner = self.inner.lock();
-        // Nothing will come of it, so that there is no reason to remember how it is calculated.
+        // No result can come of a failed session, so the operation need not be remembered.
         if let Some(failure) = inner.failure.clone() {
             drop(inner);
             return self.fail(dtype, &shape, failure, location);
@@ -118,7 +120,7 @@ impl Session {
         node
     }
 
-    /// A node with elements of the host, which are copied before this returns.
+    /// Returns a node with host elements, which are copied before this returns.
     pub(crate) fn upload(
         &self,
         dtype: DType,
@@ -150,7 +152,7 @@ impl Session {
         }
     }
 
-    /// A node that stands for a failure, which is noted.
+    /// Returns a failed node and records its error.
     pub(crate) fn fail(
         &self,
         dtype: DType,
@@ -170,17 +172,18 @@ impl Session {
         ))
     }
 
-    /// Notes that something failed, if it is the first.
+    /// Records an error, if it is the first.
     pub(crate) fn record_failure(&self, error: Error) {
         self.inner.lock().failure.get_or_insert(error);
     }
 
-    /// What failed first.
+    /// Returns the first error.
     pub(crate) fn failure(&self) -> Option<Error> {
         self.inner.lock().failure.clone()
     }
 
-    /// If many nodes are planned: those of them that arrays stand for.
+    /// Returns the nodes with array handles if many nodes are planned, and forgets which nodes are
+    /// planned.
     pub(crate) fn take_overdue(&self) -> Option<Vec<NodeRef>> {
         let mut inner = self.inner.lock();
         if inner.planned.len() < PLANNED_MAX {
@@ -198,13 +201,13 @@ impl Session {
     }
 }
 
-/// What is wrong with the shape of an array to be, if anything is.
+/// Returns the error of a shape that no array can have.
 fn shape_error(dtype: DType, shape: &[usize]) -> Option<UsageErrorKind> {
     let lengths = || shape.into();
     if shape.len() > RANK_MAX {
         return Some(UsageErrorKind::TooManyAxes { shape: lengths() });
     }
-    // Lengths of 0 do not count: ndarray limits the product of the others, too.
+    // Axes of length 0 are left out: ndarray limits the product of the other lengths, too.
     let long: Shape = shape
         .iter()
         .copied()
@@ -226,7 +229,7 @@ mod tests {
         match result {
             Err(Error::Usage(usage_error)) => usage_error.problem().clone(),
             Err(error) => panic!("{error}"),
-            Ok(_) => panic!("it is shape_error"),
+            Ok(_) => panic!("the shape is accepted"),
         }
     }
 

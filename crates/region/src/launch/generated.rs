@@ -1,8 +1,8 @@
-//! Launches generated kernels with their parameters.
+//! Launches of generated kernels with their parameters.
 
 #![allow(
     unsafe_code,
-    reason = "launches kernels that this crate generates, and makes arrays that they fill"
+    reason = "launches kernels that this crate generates, and allocates arrays that they fill"
 )]
 
 use std::{
@@ -28,11 +28,10 @@ use crate::{
     graph::{Session, Storage},
 };
 
-/// Names of kernels, which live as long as the process: there are as many as there are kinds of
-/// kernels.
+/// The interned names of kernels, which are never freed; there is one for each kind of kernel.
 static NAMES: LazyLock<Mutex<HashSet<&'static str>>> = LazyLock::new(Mutex::default);
 
-/// The name, for ever.
+/// Returns the name with a lifetime of the whole process.
 fn intern(name: &str) -> &'static str {
     let mut names = NAMES.lock();
     if let Some(known) = names.get(name) {
@@ -43,19 +42,18 @@ fn intern(name: &str) -> &'static str {
     name
 }
 
-/// An array without a content, which the caller's next operation on this stream fills.
+/// Allocates an uninitialised array, which the caller's next operation on this stream fills.
 pub(crate) fn allocate(stream: &Stream, bytes: usize) -> Result<Buffer<u8>> {
-    // SAFETY: every caller, here and in `evaluate`, launches kernels that write all of it, on this
-    // stream, before it is in a node where others can read it; and if a launch fails, it is
-    // dropped.
+    // SAFETY: every caller, here and in `evaluate`, launches kernels on this stream that write all
+    // of it before a node makes it readable by others; if a launch fails, the array is dropped.
     Ok(unsafe { stream.uninit::<u8>(bytes) }?)
 }
 
-/// A value in the form in which a launch passes it.
+/// An argument of a launch.
 enum LaunchArgument {
     Bits32(u32),
     Bits64(u64),
-    /// An array, by its place among those that are read.
+    /// An input array, by its index in the list of inputs.
     Input(usize),
     Output(usize),
     Temporary(usize),
@@ -63,7 +61,7 @@ enum LaunchArgument {
 }
 
 impl LaunchArgument {
-    /// Bytes of it among a kernel's parameters, with what may be left in front of it.
+    /// The size of the parameter in bytes, including padding in front of it.
     fn bytes(&self) -> usize {
         match self {
             LaunchArgument::Bits32(_) => 4,
@@ -72,18 +70,18 @@ impl LaunchArgument {
     }
 }
 
-/// A value of a parameter, by its bits.
+/// The bits of a scalar parameter.
 enum ScalarBits {
     Bits32(u32),
     Bits64(u64),
 }
 
 impl ScalarBits {
-    /// The value of a parameter that is not the address of an array.
+    /// Returns the bits of a parameter that is not an address.
     fn of(session: &Session, is_wide: bool, parameter: &KernelParameter) -> Self {
         match parameter {
             KernelParameter::Index(value) if is_wide => ScalarBits::Bits64(*value as u64),
-            // Known to fit 32 bits, negative steps among them.
+            // Lengths, starts and steps of a narrow kernel fit 32 bits, negative steps included.
             KernelParameter::Index(value) => ScalarBits::Bits32(*value as u32),
             KernelParameter::Scalar(value) | KernelParameter::Constant { value, .. } => {
                 match *value {
@@ -102,21 +100,21 @@ impl ScalarBits {
             | KernelParameter::Output(_)
             | KernelParameter::Temporary(_)
             | KernelParameter::Flag => {
-                unreachable!("the address of an array is no value")
+                unreachable!("an address has no scalar value")
             }
         }
     }
 }
 
-/// The table of a kernel whose values are too many for parameters. The kernel is its only user:
-/// dropped behind the launch, it is freed in the stream's order.
+/// Uploads the table of a kernel whose scalars exceed the parameter limit. Only this launch uses
+/// the table: dropped after the launch, it is freed in stream order.
 fn upload_table(session: &Session, stream: &Stream, kernel: &Kernel) -> Result<Option<Buffer<u8>>> {
     if kernel.table.is_empty() {
         return Ok(None);
     }
     let mut entries: Vec<[u8; ENTRY_BYTES]> = Vec::with_capacity(kernel.table.len());
     for parameter in &kernel.table {
-        // The kernel loads four bytes of an entry with a narrow value.
+        // For a 32-bit value, the kernel loads four bytes of its entry.
         entries.push(match ScalarBits::of(session, kernel.wide, parameter) {
             ScalarBits::Bits32(value) => u64::from(value).to_le_bytes(),
             ScalarBits::Bits64(value) => value.to_le_bytes(),
@@ -125,8 +123,8 @@ fn upload_table(session: &Session, stream: &Stream, kernel: &Kernel) -> Result<O
     Ok(Some(stream.upload(entries.as_flattened())?))
 }
 
-/// Enqueues the passes of a fused kernel that has something to write: to `outputs`, one for each of
-/// its own.
+/// Enqueues the passes of a fused kernel that has elements to write. They write `outputs`, one for
+/// each of the kernel's outputs.
 pub(super) fn enqueue(
     session: &Session,
     stream: &Stream,
@@ -168,8 +166,8 @@ pub(super) fn enqueue(
     Ok(())
 }
 
-/// Launches a kernel with at least so many threads, on behalf of a line of the program. It writes
-/// `targets`, and reads `partials` besides what its parameters name.
+/// Launches a kernel with at least this many threads, for the operation at `location`. It writes
+/// `targets`, and reads `read_temporaries` and the input arrays of its parameters.
 fn launch(
     session: &Session,
     stream: &Stream,
@@ -196,7 +194,7 @@ fn launch(
             KernelParameter::Input(node) => {
                 read.push(
                     node.storage()
-                        .expect("operands are enqueued before what needs them"),
+                        .expect("operands are enqueued before the kernels that read them"),
                 );
                 LaunchArgument::Input(read.len() - 1)
             }
@@ -234,7 +232,7 @@ fn launch(
             LaunchArgument::Output(number) => {
                 let target = targets[*number]
                     .take()
-                    .expect("each target is one parameter");
+                    .expect("each output is one parameter");
                 Argument::write::<u8, _>(target)
             }
             LaunchArgument::Flag => {
@@ -246,10 +244,9 @@ fn launch(
     arguments.extend(table.as_ref().map(Argument::read::<u8, _>));
     let blocks = u32::try_from(threads.div_ceil(BLOCK)).unwrap_or(u32::MAX);
     let grid = LaunchConfig::new([blocks, 1, 1], [BLOCK as u32, 1, 1]);
-    // SAFETY: parameters and text come from one walk, so that they agree in number and type; the
-    // kernel reads elements of its operands within their shapes, because indices are within the
-    // shapes of the nodes whose views it goes through or checked against them, and writes the
-    // targets alone.
+    // SAFETY: parameters and text come from one lowering, so that they agree in number and type.
+    // The kernel reads its inputs within their shapes, because every index is within the shape of
+    // the node that it is lowered for or checked against it, and it writes nothing but the targets.
     unsafe { launch_at(&function, stream, grid, &arguments, location) }?;
     Ok(())
 }

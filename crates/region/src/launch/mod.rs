@@ -1,6 +1,6 @@
-//! Enqueues the work of fused kernels.
+//! Launches: enqueues the kernels of planned steps.
 //!
-//! | file | |
+//! | file | contents |
 //! |---|---|
 //! | `generated.rs` | generated kernels |
 //! | `product.rs` | matrix products |
@@ -18,8 +18,8 @@ use crate::{
     graph::{Op, Session},
 };
 
-/// Enqueues the work of a fused kernel all of whose inputs are enqueued: it writes `outputs`, one
-/// for each of its own.
+/// Enqueues a fused kernel whose inputs are enqueued. It writes `outputs`, one for each of the
+/// kernel's outputs.
 pub(crate) fn enqueue(
     session: &Session,
     stream: &Stream,

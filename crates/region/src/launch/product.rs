@@ -1,4 +1,4 @@
-//! Enqueues matrix products, whose kernels are not generated.
+//! Launches of matrix products, whose kernels are not generated.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use crate::{
     shape::{AxisMap, AxisSource, RANK_MAX, Shape, dense_strides},
 };
 
-/// Enqueues the product of two factors that are in memory, or views of what is.
+/// Enqueues the product of two factors, each stored or a view of a stored node.
 pub(super) fn enqueue(
     stream: &Stream,
     kernel: &FusedKernel,
@@ -46,7 +46,7 @@ pub(super) fn enqueue(
     Ok(())
 }
 
-/// A matrix, or a batch of them, in memory.
+/// A stored matrix or batch of matrices, with its strides.
 struct StridedFactor {
     storage: Arc<Storage>,
     shape: Shape,
@@ -55,7 +55,7 @@ struct StridedFactor {
 }
 
 impl StridedFactor {
-    /// Where the elements of a factor are: in its own memory, or in that which it is a view of.
+    /// Returns the memory and the strides of a factor: its own, or those of the node that it views.
     fn of(kernel: &FusedKernel, node: &NodeRef) -> Self {
         let whole: AxisMap;
         let (source, map) = match kernel.op(node) {

@@ -1,16 +1,16 @@
-//! Approximate instructions, made exact.
+//! Replacement of approximate instructions by exact ones.
 //!
-//! `ex2.approx`, `lg2.approx`, `rcp.approx`, `rsqrt.approx` and `div.approx` leave it to each
-//! device which bits it gives. The library is to give the same bits everywhere, so each is written
-//! as what it approximates: a reciprocal, root or quotient as the one that is rounded correctly, a
-//! power or logarithm of two as a call of the library's own function, which is more accurate than
-//! the instruction. All else that NVRTC's mathematical functions consist of is defined to the bit
-//! by PTX, as long as no product is fused with a sum: `maths.cu` is compiled with `--fmad=false`,
-//! which puts `.rn` on both.
+//! PTX does not define the bits that `ex2.approx`, `lg2.approx`, `rcp.approx`, `rsqrt.approx` and
+//! `div.approx` give, so that devices may differ, while the library must give the same bits
+//! everywhere. A reciprocal, root or quotient is therefore replaced by the correctly rounded
+//! instruction, and a power or logarithm of two by a call of the library's own function, which is
+//! more accurate than the instruction. PTX defines the bits of all other instructions in NVRTC's
+//! mathematical functions, provided that no product is fused with a sum: `maths.cu` is compiled
+//! with `--fmad=false`, which puts `.rn` on both.
 
 use std::borrow::Cow;
 
-/// The PTX of a function without approximate instructions.
+/// Returns the PTX of a function with its approximate instructions replaced.
 pub(super) fn replace_approximate(ptx: &str) -> String {
     ptx.split_inclusive('\n').map(line).collect()
 }
@@ -33,7 +33,7 @@ fn line(line: &str) -> Cow<'_, str> {
     }
 }
 
-/// Target and source of an instruction that has one of each.
+/// Splits the operands of an instruction into its target and its only source.
 fn registers(operands: &str) -> (&str, &str) {
     let operands = operands.trim_end_matches(';');
     let (target, source) = operands

@@ -1,4 +1,4 @@
-//! The functions of the library that operations of arrays use.
+//! The library functions that array operations use.
 
 macro_rules! functions {
     ($($(#[$doc:meta])* $function:ident $name:literal,)*) => {
@@ -12,7 +12,7 @@ macro_rules! functions {
             #[cfg(test)]
             const ALL: &[Self] = &[$(Self::$function),*];
 
-            /// Its name in the library, without prefix and type.
+            /// The name in the library, without prefix and type.
             pub(crate) fn name(self) -> &'static str {
                 match self {
                     $(Self::$function => $name,)*
@@ -25,10 +25,10 @@ macro_rules! functions {
 functions! {
     Exp "exp",
     Exp2 "exp2",
-    /// e to the power of the operand, less 1.
+    /// The exponential of the operand, minus 1.
     ExpM1 "exp_m1",
     Ln "ln",
-    /// The natural logarithm of the operand plus 1.
+    /// The natural logarithm of 1 plus the operand.
     Ln1p "ln_1p",
     Log2 "log2",
     Log10 "log10",
@@ -48,22 +48,23 @@ functions! {
     Erf "erf",
     Erfc "erfc",
     Sigmoid "sigmoid",
-    /// To a whole number, away from 0 where two are equally near.
+    /// The nearest integral value, ties away from 0.
     Round "round",
     /// The first operand to the power of the second.
     Pow "powf",
-    /// The first operand to the power of the second, an `i32`.
+    /// The first operand to the power of the second, which is an `i32`.
     PowInteger "powi",
     Atan2 "atan2",
     Hypot "hypot",
-    /// Uniformly distributed; the operands are the seed and the element's number, of type `i64`.
+    /// A uniformly distributed random number; the operands, of type `i64`, are the seed and the
+    /// linear index of the element.
     Uniform "uniform",
-    /// Normally distributed; the operands are those of `Uniform`.
+    /// A normally distributed random number, with the operands of `Uniform`.
     Normal "normal",
 }
 
 impl MathFunction {
-    /// Whether the operands are a seed and a number, whatever the type of the result is.
+    /// Whether the operands are a seed and a linear index, of type `i64` for every result type.
     pub(crate) fn is_random(self) -> bool {
         matches!(self, Self::Uniform | Self::Normal)
     }

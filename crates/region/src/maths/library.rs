@@ -1,4 +1,4 @@
-//! The checked-in PTX, taken apart: functions and tables, and what each of them needs.
+//! A parser of the checked-in PTX: its functions and tables, and their dependencies.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -7,44 +7,45 @@ use std::{
 
 use super::exact;
 
-/// What NVRTC makes of `kernels/maths.cu`.
+/// The PTX that NVRTC compiles from `kernels/maths.cu`.
 const PTX: &str = include_str!("../../kernels/maths.ptx");
 
-/// A function or a table.
+/// A function or a table of the PTX.
 #[derive(Debug)]
 pub(super) struct PtxItem {
-    /// Its PTX, with a line break at the end. A function is not visible outside of its module.
+    /// The PTX text, which ends with a line break. Functions are local to their module.
     pub(super) text: String,
-    /// The names of what must stand in front of it.
+    /// The names of the items that must precede it.
     pub(super) needs: Vec<&'static str>,
-    /// Bits of its result: 0 for a table.
+    /// The size of the result in bits; 0 for a table.
     pub(super) result: u32,
-    /// Bits of its parameters.
+    /// The size of each parameter in bits.
     pub(super) parameters: Vec<u32>,
 }
 
-/// All of them, by name.
+/// All functions and tables, by name.
 #[derive(Debug)]
 pub(super) struct PtxLibrary {
     pub(super) items: BTreeMap<&'static str, PtxItem>,
 }
 
-/// The library, read when it is first asked for.
+/// Returns the library, which the first call parses.
 pub(super) fn library() -> &'static PtxLibrary {
     static LIBRARY: OnceLock<PtxLibrary> = OnceLock::new();
     LIBRARY.get_or_init(|| PtxLibrary::read(PTX))
 }
 
 impl PtxLibrary {
-    /// Takes apart what NVRTC wrote: declarations begin at the start of a line, tables end with it
-    /// and functions with a brace at the start of one.
+    /// Splits NVRTC's output into items: a declaration begins at the start of a line, a table ends
+    /// with that line, and a function ends with a brace at the start of a line.
     fn read(ptx: &'static str) -> Self {
         let mut items = BTreeMap::new();
         let mut rest = ptx;
         while let Some(line) = rest.split_inclusive('\n').next() {
             let through = |end: &str| rest.find(end).map_or(rest.len(), |at| at + end.len());
             let is_function = line.starts_with(".visible .func") || line.starts_with(".func");
-            // Behind a prototype's name the line ends without a bracket.
+            // The first line of a prototype ends with its name, and that of a definition with a
+            // parenthesis.
             let bytes = match is_function {
                 true if line.ends_with("(\n") => through("\n}\n"),
                 true => through("\n;\n"),
@@ -68,7 +69,8 @@ impl PtxLibrary {
         Self { items }
     }
 
-    /// The names of an item and of all that it needs, each once, what is needed first.
+    /// Appends the names of an item and of its dependencies that are not in the list, dependencies
+    /// first.
     pub(super) fn collect(&self, name: &'static str, found: &mut Vec<&'static str>) {
         if found.contains(&name) {
             return;
@@ -80,7 +82,7 @@ impl PtxLibrary {
     }
 }
 
-/// The function or table that a piece of the file is, if it is one.
+/// Parses one piece of the file; returns `None` unless it is a function with a body or a table.
 fn item(text: &'static str) -> Option<(&'static str, PtxItem)> {
     let text = text.strip_prefix(".visible ").unwrap_or(text);
     if let Some(table) = text.strip_prefix(".global") {
@@ -114,7 +116,7 @@ impl PtxItem {
     }
 }
 
-/// The words of PTX: names, directives, opcodes, numbers.
+/// Splits PTX into words: names, directives, opcodes and numbers.
 fn words(text: &str) -> impl Iterator<Item = &str> {
     let is_part = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '$' | '%' | '.');
     text.split(move |c| !is_part(c))

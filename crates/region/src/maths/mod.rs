@@ -1,15 +1,14 @@
-//! Mathematical functions and random numbers for generated kernels: the PTX of those that a kernel
-//! calls, and the calls.
+//! Mathematical functions and random numbers for generated kernels, as checked-in PTX.
 //!
-//! The functions are those of `kernels/maths.cu`, named `ms_<name>_f32` and `ms_<name>_f64`; what
-//! they are accurate to is in `docs/maths.md`. A generated module has a header, then the text of
-//! [`sources`], then its entry. The functions are local to the module, so that two modules with the
-//! same function do not clash, and `ptxas` may put them in place.
+//! The functions are those of `kernels/maths.cu`, named `ms_<name>_f32` and `ms_<name>_f64`;
+//! `docs/maths.md` states their accuracy. A generated module consists of a header, the text of
+//! [`sources`] and its entry. The functions are local to the module, so that two modules with the
+//! same function do not clash, and `ptxas` may inline them.
 //!
-//! # A call in PTX
+//! # Calls in PTX
 //!
-//! Arguments and results are parameters in a scope of their own, one of 32 or 64 bits each,
-//! whatever the register's type is called:
+//! Arguments and results are parameters in a scope of the call, of 32 or 64 bits each, whatever the
+//! type of the register:
 //!
 //! ```text
 //! {
@@ -21,10 +20,10 @@
 //! }
 //! ```
 //!
-//! `.uni` says that the threads of a warp that get there call the same function, not that all of
-//! them get there. Registers are of the type that the function takes: `.f32` or `.f64`; the second
-//! operand of `ms_powi_*` is `.b32`, and those of `ms_uniform_*` and `ms_normal_*` (seed, index)
-//! `.b64`.
+//! `.uni` states that all threads of a warp that execute the call have the same target; it does not
+//! require that all threads of the warp execute it. Registers have the type that the function
+//! takes: `.f32` or `.f64`; the second operand of `ms_powi_*` is `.b32`, and those of
+//! `ms_uniform_*` and `ms_normal_*` (seed, index) are `.b64`.
 
 mod exact;
 mod function;
@@ -35,13 +34,12 @@ use std::fmt::Write;
 pub(crate) use function::MathFunction;
 use library::library;
 
-/// The PTX of the functions of these names, with all that they need, each once and in an order in
-/// which nothing is used before it is there. Names may repeat. It has no header; for no names it is
-/// empty.
+/// Returns the PTX of the named functions and of everything that they depend on, each item once and
+/// after its dependencies. Names may repeat. The text has no header; without names it is empty.
 ///
 /// # Panics
 ///
-/// If a name is not that of a function of the library.
+/// If the library has no function of a given name.
 ///
 /// ```
 /// let text = millstream_region::maths::sources(["ms_sin_f64", "ms_tan_f64", "ms_sin_f64"]);
@@ -68,11 +66,11 @@ pub fn sources<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
         .collect()
 }
 
-/// Writes a call of a function with these registers, a statement of its own.
+/// Appends a call of a function with these registers, as a statement.
 ///
 /// # Panics
 ///
-/// If there is no such function, or it takes another number of arguments.
+/// If the library has no such function, or it takes a different number of arguments.
 ///
 /// ```
 /// let mut text = String::new();
@@ -98,7 +96,7 @@ pub fn call(out: &mut String, function: &str, result: &str, arguments: &[&str]) 
     write_call(out, function, item.result, result, &arguments);
 }
 
-/// The names of all functions, in order.
+/// Returns the names of all functions, sorted.
 ///
 /// ```
 /// assert!(millstream_region::maths::names().any(|name| name == "ms_erfc_f64"));
@@ -115,7 +113,7 @@ fn unknown(name: &str) -> ! {
     panic!("no function `{name}` in kernels/maths.cu")
 }
 
-/// Writes a call; operands are given with their bits.
+/// Appends a call of a function; each argument is given with its size in bits.
 fn write_call(
     out: &mut String,
     function: &str,

@@ -1,8 +1,8 @@
-//! Matrix products by kernels of our own: which of them, with what grid, and whether `k` is split.
+//! Built-in kernels for matrix products: choice of kernel, grid, and split of `k`.
 
 #![allow(
     unsafe_code,
-    reason = "vouches for kernels whose accesses depend on strides"
+    reason = "launches kernels whose accesses depend on strides"
 )]
 
 use std::panic::Location;
@@ -16,13 +16,13 @@ use millstream::{
 use super::operand::{BATCH_DIMS, CheckedProduct};
 use crate::element::DType;
 
-/// Threads of a block of every kernel.
+/// The number of threads per block of every kernel.
 const THREADS: usize = 256;
 
-/// The most blocks of a grid.
+/// The maximum number of blocks of a grid.
 const BLOCKS_MAX: usize = i32::MAX as usize;
 
-/// `struct Shape` of product.cuh.
+/// `struct Shape` of `product.cuh`.
 #[derive(Clone, Copy, Pod, Zeroable)]
 #[repr(C)]
 struct RawShape {
@@ -46,17 +46,17 @@ struct RawShape {
 /// The kernels, in the order of [`KERNELS`].
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum BuiltinKernel {
-    /// Tiles of 64 × 64 elements.
+    /// Matrix times matrix, in tiles of 64 × 64 elements.
     WideTiles,
-    /// Tiles of 16 × 16 elements.
+    /// Matrix times matrix, in tiles of 16 × 16 elements.
     Tiles,
-    /// Matrix and vector, a warp for a row.
+    /// Matrix times vector, one warp per row.
     Rows,
-    /// Matrix and vector, 32 rows for a block.
+    /// Matrix times vector, 32 rows per block.
     Columns,
-    /// Matrix and vector, a thread for a row.
+    /// Matrix times vector, one thread per row.
     ShortRows,
-    /// Adds up the parts of products whose `k` was split.
+    /// Sum of the partial products of a split `k`.
     Sum,
 }
 
@@ -97,7 +97,7 @@ const fn signature(name: &'static str, params: &'static [Param]) -> Signature {
     Signature { name, params }
 }
 
-/// The kernels that each type has, as product.cuh declares them.
+/// The kernels of each element type, as declared in `product.cuh`.
 const KERNELS: &[Signature] = &[
     signature("product_wide_tiles", PRODUCT),
     signature("product_tiles", PRODUCT),
@@ -109,7 +109,7 @@ const KERNELS: &[Signature] = &[
 
 macro_rules! sources {
     ($($dtype:ident $name:literal $ptx:literal)*) => {
-        /// The PTX for elements of this type.
+        /// Returns the PTX module for an element type.
         fn source(dtype: DType) -> &'static ModuleSource {
             match dtype {
                 $(DType::$dtype => {
@@ -122,7 +122,7 @@ macro_rules! sources {
                     };
                     &SOURCE
                 })*
-                DType::Bool => unreachable!("truth values are not multiplied"),
+                DType::Bool => unreachable!("booleans have no matrix products"),
             }
         }
     };
@@ -136,7 +136,7 @@ sources! {
     U8 "product_u8" "../../kernels/product_u8.ptx"
 }
 
-/// Where a product goes, and on whose behalf.
+/// The stream, the element type and the source line of a product's launches.
 #[derive(Clone, Copy)]
 struct Launcher<'a> {
     stream: &'a Stream,
@@ -145,13 +145,13 @@ struct Launcher<'a> {
 }
 
 impl Launcher<'_> {
-    /// Launches a kernel that multiplies.
+    /// Launches a multiplication kernel.
     ///
     /// # Safety
     ///
     /// With the shape's offsets and strides, the elements of both factors lie within `a` and `b`,
-    /// and `out` has `batches × splits × m × n` elements. The splits of `k` cover it. `n` is 1 for
-    /// those for vectors.
+    /// and `out` has `batches × splits × m × n` elements. The splits of `k` cover it. For the
+    /// kernels of vectors, `n` is 1.
     unsafe fn multiply(
         self,
         kernel: BuiltinKernel,
@@ -162,12 +162,12 @@ impl Launcher<'_> {
     ) -> Result<()> {
         let mut out = out.slice_mut(..);
         let mut arguments = [a, b, Argument::write(&mut out), Argument::scalar(shape)];
-        // SAFETY: these are the parameters of the kernels that multiply; elements outside a matrix
-        // are not touched.
+        // SAFETY: these are the parameters of the multiplication kernels, which touch no elements
+        // outside the matrices.
         unsafe { self.launch(kernel, blocks, &mut arguments) }
     }
 
-    /// Launches the kernel that adds up `splits` runs of `length` elements for each of `batches`.
+    /// Launches the kernel that sums `splits` runs of `length` elements for each of `batches`.
     ///
     /// # Safety
     ///
@@ -178,8 +178,7 @@ impl Launcher<'_> {
         out: &mut Buffer<u8>,
         (batches, splits, length): (usize, usize, usize),
     ) -> Result<()> {
-        // Few elements of many parts would leave the device idle if a thread had to add up all
-        // parts of one.
+        // With few elements of many parts, one thread per element would leave the device idle.
         let elements = batches * length;
         let lanes = if splits >= 64 && elements <= 1 << 16 {
             32
@@ -204,7 +203,7 @@ impl Launcher<'_> {
 
     /// # Safety
     ///
-    /// The arguments are those of the kernel, and with them it stays within the arrays.
+    /// The arguments match the kernel's parameters and keep its accesses within the arrays.
     unsafe fn launch<const N: usize>(
         self,
         kernel: BuiltinKernel,
@@ -218,7 +217,7 @@ impl Launcher<'_> {
     }
 }
 
-/// A grid of this many blocks, or of as many as there can be: the blocks go on to what is left.
+/// Returns a grid of this many blocks, up to the maximum; the kernels loop over the remaining work.
 fn grid(blocks: usize) -> LaunchConfig {
     LaunchConfig::new(
         [blocks.min(BLOCKS_MAX) as u32, 1, 1],
@@ -226,8 +225,7 @@ fn grid(blocks: usize) -> LaunchConfig {
     )
 }
 
-/// Enqueues the product. `out` has a multiple of `m × n` elements of this type, one for each of the
-/// batch.
+/// Enqueues a checked product. `out` has `m × n` elements for each matrix of the batch.
 pub(super) fn enqueue(
     stream: &Stream,
     dtype: DType,
@@ -280,19 +278,19 @@ pub(super) fn enqueue(
     };
     let factors = (Argument::read(&a.view), Argument::read(&b.view));
     if splits == 1 {
-        // SAFETY: the operands were checked when they were made, and `out` by the caller.
+        // SAFETY: `CheckedProduct::new` checked the factors, and the caller `out`.
         return unsafe { launcher.multiply(kernel, blocks, factors, out, &shape) };
     }
     // SAFETY: the kernel writes all of it before it is read.
     let mut parts = unsafe { stream.uninit::<u8>(out.len() * splits) }?;
-    // SAFETY: the operands were checked when they were made, and there is a matrix for each split.
+    // SAFETY: `CheckedProduct::new` checked the factors, and there is a matrix for each split.
     unsafe { launcher.multiply(kernel, blocks, factors, &mut parts, &shape) }?;
     // SAFETY: the sizes are those of the two arrays.
     unsafe { launcher.sum(&parts, out, (batches, splits, m * n)) }
 }
 
-/// How a product is computed. It depends on nothing but the product, so that the same is the same
-/// on every device.
+/// The kernel and the split of a product. Both depend on the product alone, so that every device
+/// computes it in the same order.
 #[derive(Debug, PartialEq)]
 struct LaunchPlan {
     kernel: BuiltinKernel,
@@ -305,8 +303,8 @@ impl LaunchPlan {
     fn of(operands: &CheckedProduct<'_>) -> Self {
         let &CheckedProduct { m, k, n, .. } = operands;
         let (a, batches) = (&operands.a, operands.batches());
-        // The rows and columns of a unit of work, and how many of those a block does; how many
-        // blocks keep a device busy; the least of `k` that is worth a split.
+        // Per kind of product: the rows and columns of a unit of work, the units per block, the
+        // blocks that keep a device busy, and the least `k` of a split.
         let own = 1 << m.min(8).ilog2();
         let (kernel, (rows, columns), per_block, wanted, split_k_min) = if n == 1 {
             let along_rows = a.column.unsigned_abs() <= a.row.unsigned_abs() || m < 8;
@@ -318,7 +316,7 @@ impl LaunchPlan {
                 (BuiltinKernel::Columns, (32, 1), 1, 1024, 512)
             }
         } else {
-            // A wide tile costs half as much for each element, those beyond the edges included.
+            // A wide tile costs half as much per element, including the elements beyond the edges.
             let padded =
                 |tile: usize| m.next_multiple_of(tile) as u128 * n.next_multiple_of(tile) as u128;
             if padded(64) <= 2 * padded(16) {
@@ -330,7 +328,7 @@ impl LaunchPlan {
         let units = m.div_ceil(rows) * n.div_ceil(columns) * batches;
         let splits = (wanted * per_block / units).min(k / split_k_min).max(1);
         let split_k = k.div_ceil(splits);
-        // Rounding up may leave nothing for the last ones.
+        // Rounding `split_k` up may leave the last splits empty.
         let splits = k.div_ceil(split_k);
         Self {
             kernel,
@@ -346,7 +344,7 @@ mod tests {
     use super::*;
     use crate::product::operand::{Factor, ProductShape};
 
-    /// The plan for row-major matrices of `m × k` and `k × n`.
+    /// Returns the plan for row-major matrices of `m × k` and `k × n`.
     fn plan(m: usize, k: usize, n: usize) -> LaunchPlan {
         let stream = millstream::Device::simulated().unwrap().stream().unwrap();
         let buffer = stream.zeros((m * k).max(k * n)).unwrap();

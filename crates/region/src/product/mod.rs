@@ -1,20 +1,19 @@
-//! Matrix products: by cuBLAS where it is there, and by kernels of our own, for every type of
-//! number and any strides.
+//! Matrix products, by cuBLAS where it is available and by built-in kernels otherwise.
 //!
-//! cuBLAS computes products of two `f32` or `f64` matrices on a GPU if it is installed, and each
-//! factor has rows or columns of contiguous elements, and the batch is one with even distances.
-//! Everything else, vectors included, is computed by kernels of our own, and all of it on the
-//! simulated device.
+//! cuBLAS computes a product if it is installed, the device is a GPU, the elements are `f32` or
+//! `f64`, neither factor is a vector, each factor has contiguous rows or columns, and the batch,
+//! once merged, has a single non-negative stride. The built-in kernels, which take every numeric
+//! type and any strides, compute all other products and all products on the simulated device.
 //!
 //! # Accuracy
 //!
 //! Integers wrap around. An element of `f32` or `f64` differs from the exact sum of its `k`
 //! products `a·b` by at most `r·u·Σ|a·b|`, up to terms in `u²`, where `u` is half the distance from
-//! 1 to the next number (2⁻²⁴ or 2⁻⁵³). For our own kernels `r` is the lesser of `k` and
-//! `128 + ⌈k / 128⌉`, and the order of the additions depends on the shape and the strides alone:
-//! the same product is the same to the bit on every run and on every device. cuBLAS, which neither
-//! rounds elements to TF32 nor computes them from narrower ones here, states no bound; `k` is that
-//! of any order of the additions.
+//! 1 to the next number (2⁻²⁴ or 2⁻⁵³). For the built-in kernels, `r` is the lesser of `k` and `128
+//! + ⌈k / 128⌉`, and the order of the additions depends on the shape and the strides alone, so that
+//! a product has the same bits on every run and on every device. For cuBLAS, which states no bound,
+//! `r` is `k`, the bound of any order of the additions; it is configured neither to round elements
+//! to TF32 nor to emulate them by narrower types.
 
 mod builtin;
 mod cublas;
@@ -30,18 +29,18 @@ use crate::{Number, element::DType};
 use operand::CheckedProduct;
 
 /// Enqueues `out[z] = a[z] · b[z]` for each `z` of the batch, for elements of type `T`. `out` is
-/// contiguous, row-major, with `batch × m × n` elements; it may be uninitialised. With `k = 0` it
-/// becomes zeros.
+/// row-major and contiguous, with `batch × m × n` elements; it may be uninitialised. With `k = 0`
+/// it becomes zeros.
 ///
 /// # Errors
 ///
-/// If an operand is on another device than the stream, there is no room for what is needed besides,
-/// or the device is lost.
+/// If an operand and the stream are on different devices, memory for temporaries runs out, or the
+/// device is lost.
 ///
 /// # Panics
 ///
-/// If a factor's elements do not lie within its buffer, `out` has another size, or the batch has
-/// more than four dimensions that no two strides put together.
+/// If a factor's elements do not lie within its buffer, `out` has a wrong size, or more than four
+/// dimensions of the batch remain after merging those with joint strides.
 #[doc(hidden)]
 #[track_caller]
 pub fn multiply<T: Number>(
@@ -54,15 +53,15 @@ pub fn multiply<T: Number>(
     enqueue(stream, T::DTYPE, shape, a, b, out, Location::caller())
 }
 
-/// [`multiply`] by kernels of our own, whatever else is there: to compare with.
+/// Multiplies as [`multiply`], by the built-in kernels alone, for comparison with cuBLAS.
 ///
 /// # Errors
 ///
-/// As [`multiply`].
+/// The errors of [`multiply`].
 ///
 /// # Panics
 ///
-/// As [`multiply`].
+/// The panics of [`multiply`].
 #[doc(hidden)]
 #[track_caller]
 pub fn multiply_without_libraries<T: Number>(
@@ -78,15 +77,15 @@ pub fn multiply_without_libraries<T: Number>(
     }
 }
 
-/// Which cuBLAS multiplies on this device, and where it was found; nothing if none does. The first
-/// question starts it.
+/// Returns the version and the path of the cuBLAS that multiplies on this device, or `None` without
+/// cuBLAS. The first call initialises it.
 #[doc(hidden)]
 pub fn library(device: &Device) -> Option<String> {
     cublas::description(device)
 }
 
-/// [`multiply`] for elements of a type that is known at run time, which is not [`DType::Bool`], on
-/// behalf of a line of the program.
+/// Multiplies as [`multiply`], for elements of a type known at run time, except [`DType::Bool`],
+/// and for the operation at `location`.
 pub(crate) fn enqueue(
     stream: &Stream,
     dtype: DType,
@@ -99,7 +98,8 @@ pub(crate) fn enqueue(
     let Some(operands) = prepare(stream, dtype, shape, a, b, out)? else {
         return Ok(());
     };
-    // A product with a vector reads its matrix once: our own kernels are as fast as memory.
+    // A product with a vector reads its matrix once, so that the built-in kernels are limited by
+    // memory bandwidth, too.
     if operands.m > 1
         && operands.n > 1
         && let Some(answer) = cublas::enqueue(stream, dtype, &operands, out, location)
@@ -109,8 +109,8 @@ pub(crate) fn enqueue(
     builtin::enqueue(stream, dtype, operands, out, location)
 }
 
-/// Checks the operands; does what there is to do already and gives nothing if nothing is to be
-/// multiplied.
+/// Checks the operands. Returns `None` if `out` is empty, or if `k` is 0, in which case `out` is
+/// filled with zeros.
 #[track_caller]
 fn prepare<'a>(
     stream: &Stream,
@@ -124,7 +124,7 @@ fn prepare<'a>(
     assert_eq!(
         Some(out.len()),
         out_bytes,
-        "bytes of a product of {shape:?}"
+        "bytes of the output of a product of {shape:?}"
     );
     if out.is_empty() {
         return Ok(None);
@@ -141,7 +141,7 @@ mod tests {
     use super::*;
 
     #[test]
-    #[should_panic(expected = "bytes of a product")]
+    #[should_panic(expected = "bytes of the output of a product")]
     fn an_output_of_another_size_is_refused() {
         let stream = millstream::Device::simulated().unwrap().stream().unwrap();
         let buffer = stream.zeros(16).unwrap();

@@ -1,30 +1,29 @@
-//! The operands of a matrix product: where their elements lie, checked and put in the plainest
-//! form.
+//! Operands of matrix products, checked against their buffers and reduced to a canonical form.
 
 use millstream::{Buffer, View, driver::DevicePtr};
 use smallvec::SmallVec;
 
 use crate::element::DType;
 
-/// Dimensions of a batch that the kernels know.
+/// The maximum number of batch dimensions of the kernels.
 pub(super) const BATCH_DIMS: usize = 4;
 
-/// The sizes of a product of matrices, or of a batch of such products.
+/// The sizes of a matrix product or of a batch of products.
 #[doc(hidden)]
 #[derive(Clone, Copy, Debug)]
 pub struct ProductShape<'a> {
-    /// The batch's dimensions, outermost first; none for a single product.
+    /// The sizes of the batch's dimensions, outermost first; empty for a single product.
     pub batch: &'a [usize],
-    /// Rows of the first factor and of the product.
+    /// The number of rows of the first factor and of the product.
     pub m: usize,
-    /// Columns of the first factor and rows of the second.
+    /// The number of columns of the first factor and of rows of the second.
     pub k: usize,
-    /// Columns of the second factor and of the product.
+    /// The number of columns of the second factor and of the product.
     pub n: usize,
 }
 
 impl ProductShape<'_> {
-    /// Elements of the product.
+    /// The number of elements of the product.
     pub(super) fn out_len(&self) -> usize {
         let sizes = self.batch.iter().chain([&self.m, &self.n]);
         if sizes.clone().any(|&size| size == 0) {
@@ -34,20 +33,20 @@ impl ProductShape<'_> {
     }
 }
 
-/// A factor of a product: a matrix, or a batch of them, somewhere in an array. All strides are
-/// numbers of elements, of any sign or 0.
+/// A factor of a product: a strided matrix or batch of matrices in an array. Strides count elements
+/// and may be negative or 0.
 #[doc(hidden)]
 #[derive(Clone, Copy, Debug)]
 pub struct Factor<'a> {
-    /// The array.
+    /// The array that contains the elements.
     pub buffer: &'a Buffer<u8>,
-    /// Where the first element of the first matrix is, in elements.
+    /// The position of the first element of the first matrix, in elements.
     pub offset: usize,
-    /// From an element to the one below it.
+    /// The distance from an element to the one below it.
     pub row_stride: isize,
-    /// From an element to the one to its right.
+    /// The distance from an element to the one to its right.
     pub column_stride: isize,
-    /// From a matrix to the next along each dimension of the batch.
+    /// The distance from a matrix to the next along each dimension of the batch.
     pub batch_strides: &'a [isize],
 }
 
@@ -59,8 +58,8 @@ impl Factor<'_> {
             .offset((self.offset * dtype.bytes()) as u64)
     }
 
-    /// The part of the array from the first to the last byte that is used, and where in it the
-    /// first element is.
+    /// Returns the smallest view of the array that contains all elements, and the position of the
+    /// first element in it.
     fn used_range(
         &self,
         dtype: DType,
@@ -71,13 +70,13 @@ impl Factor<'_> {
         assert_eq!(
             batch.len(),
             self.batch_strides.len(),
-            "dimensions of the batch"
+            "a factor has one stride per dimension of the batch"
         );
         let dims = batch.iter().zip(self.batch_strides);
         let dims = dims.chain([(&rows, &self.row_stride), (&columns, &self.column_stride)]);
         let (mut first, mut last) = (self.offset as i128, self.offset as i128);
         for (&size, &stride) in dims {
-            // Of absurd sizes the sum stays absurd, and does not lie within the array.
+            // With absurdly large sizes, the sum saturates and is rejected below.
             let span = (size as i128 - 1).saturating_mul(stride as i128);
             if span < 0 {
                 first = first.saturating_add(span);
@@ -88,7 +87,7 @@ impl Factor<'_> {
         let len = self.buffer.len() / dtype.bytes();
         assert!(
             first >= 0 && last < len as i128,
-            "elements {first} to {last} of an array of {len} in a product"
+            "a factor spans elements {first} to {last} of an array of {len}"
         );
         let (first, last) = (first as usize, last as usize);
         let bytes = first * dtype.bytes()..(last + 1) * dtype.bytes();
@@ -96,21 +95,22 @@ impl Factor<'_> {
     }
 }
 
-/// One factor: what of its array is used, where its first element is there, and the strides.
+/// A factor within its buffer: the view with its elements, the position of the first element, and
+/// the strides.
 #[derive(Debug)]
 pub(super) struct CheckedFactor<'a> {
     pub(super) view: View<'a, u8>,
     pub(super) offset: usize,
-    /// Of the first element.
+    /// The address of the first element.
     pub(super) address: DevicePtr,
     pub(super) row: isize,
     pub(super) column: isize,
-    /// In the order of [`Operands::batch`].
+    /// The batch strides, in the order of [`CheckedProduct::batch`].
     pub(super) batch: [isize; BATCH_DIMS],
 }
 
 impl CheckedFactor<'_> {
-    /// The factor with rows for columns and columns for rows.
+    /// Returns the transposed factor.
     pub(super) fn transposed(self) -> Self {
         Self {
             row: self.column,
@@ -120,13 +120,13 @@ impl CheckedFactor<'_> {
     }
 }
 
-/// A product that is not empty, whose factors lie within their arrays.
+/// A non-empty product whose factors lie within their arrays.
 #[derive(Debug)]
 pub(super) struct CheckedProduct<'a> {
     pub(super) m: usize,
     pub(super) k: usize,
     pub(super) n: usize,
-    /// The batch's dimensions, outermost first. Those at the front are 1 if there are fewer.
+    /// The sizes of the batch's dimensions, outermost first, padded with 1 at the front.
     pub(super) batch: [usize; BATCH_DIMS],
     pub(super) a: CheckedFactor<'a>,
     pub(super) b: CheckedFactor<'a>,
@@ -147,7 +147,7 @@ impl<'a> CheckedProduct<'a> {
         let dims = merge_dims(batch, a.batch_strides, b.batch_strides);
         assert!(
             dims.len() <= BATCH_DIMS,
-            "a batch of products with more than {BATCH_DIMS} dimensions: {dims:?}"
+            "a batch of products has more than {BATCH_DIMS} dimensions after merging: {dims:?}"
         );
         let front = BATCH_DIMS - dims.len();
         let column = |of: fn(&BatchDim) -> isize| {
@@ -177,8 +177,8 @@ impl<'a> CheckedProduct<'a> {
         }
     }
 
-    /// The same product with its columns for rows, where that changes nothing for `out`: if it has
-    /// one row or one column.
+    /// Returns the transposed product, `outᵀ = bᵀ · aᵀ`. Its `out` is the same in memory if the
+    /// product has one row or one column.
     pub(super) fn transposed(self) -> Self {
         Self {
             m: self.n,
@@ -189,7 +189,7 @@ impl<'a> CheckedProduct<'a> {
         }
     }
 
-    /// How many products there are.
+    /// The number of matrices in the batch.
     pub(super) fn batches(&self) -> usize {
         self.batch.iter().product()
     }
@@ -203,8 +203,8 @@ struct BatchDim {
     b: isize,
 }
 
-/// The batch's dimensions without those of size 1, and as one where both factors go on evenly from
-/// one to the next.
+/// Returns the batch's dimensions without those of size 1, with neighbouring dimensions merged
+/// where both factors continue with the same stride.
 fn merge_dims(batch: &[usize], a: &[isize], b: &[isize]) -> SmallVec<[BatchDim; BATCH_DIMS]> {
     let mut dims: SmallVec<[BatchDim; BATCH_DIMS]> = SmallVec::new();
     for ((&size, &a), &b) in batch
@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    #[should_panic(expected = "elements 0 to 6 of an array of 6 in a product")]
+    #[should_panic(expected = "a factor spans elements 0 to 6 of an array of 6")]
     fn a_factor_beyond_its_array_is_refused() {
         let stream = millstream::Device::simulated().unwrap().stream().unwrap();
         let buffer = stream.zeros(24).unwrap();

@@ -1,4 +1,4 @@
-//! cuBLAS as it is found at run time: the few functions that are used, and what their results mean.
+//! cuBLAS, loaded at run time: the functions in use and the translation of its status codes.
 
 #![allow(unsafe_code, reason = "calls cuBLAS, which trusts its caller")]
 
@@ -36,11 +36,11 @@ const CUBLAS: Wanted = Wanted {
     },
 };
 
-/// `CUBLAS_PEDANTIC_MATH`: every product and every sum in the elements' own precision, whatever the
-/// environment says of TF32 and of emulation.
+/// `CUBLAS_PEDANTIC_MATH`: products and sums in the precision of the elements, regardless of
+/// environment variables about TF32 and emulation.
 const PEDANTIC_MATH: c_int = 2;
 
-/// `cublasStatus_t`.
+/// The status code `cublasStatus_t`.
 #[repr(transparent)]
 #[derive(Clone, Copy)]
 pub(super) struct Status(c_int);
@@ -50,10 +50,10 @@ impl Status {
         let (code, name) = match self.0 {
             0 => return Ok(()),
             1 => (ResultCode::NOT_INITIALIZED, "not initialised"),
-            3 => (ResultCode::OUT_OF_MEMORY, "no memory for its resources"),
+            3 => (ResultCode::OUT_OF_MEMORY, "out of memory for its resources"),
             7 => (ResultCode::INVALID_VALUE, "invalid value"),
-            8 => (ResultCode::UNKNOWN, "the device lacks what it needs"),
-            // What failed there, the driver says on the next call if the context is lost.
+            8 => (ResultCode::UNKNOWN, "unsupported device architecture"),
+            // If the execution lost the context, the next driver call reports it.
             13 => (ResultCode::UNKNOWN, "execution failed"),
             14 => (ResultCode::UNKNOWN, "internal error"),
             15 => (ResultCode::NOT_SUPPORTED, "not supported"),
@@ -63,26 +63,25 @@ impl Status {
     }
 }
 
-/// `cublasHandle_t`.
+/// The handle `cublasHandle_t`.
 #[repr(transparent)]
 #[derive(Clone, Copy)]
 pub(super) struct RawHandle(*mut c_void);
 
-// SAFETY: a handle may be used from any thread, from one at a time.
+// SAFETY: cuBLAS allows a handle to be used from any thread, by one thread at a time.
 unsafe impl Send for RawHandle {}
 
-/// What a matrix is multiplied as: `cublasOperation_t`.
+/// The transposition of a factor, `cublasOperation_t`.
 #[repr(i32)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Transpose {
-    /// `CUBLAS_OP_N`.
+    /// `CUBLAS_OP_N`, no transposition.
     No = 0,
-    /// `CUBLAS_OP_T`.
+    /// `CUBLAS_OP_T`, transposition.
     Yes = 1,
 }
 
-/// Sizes, distances and addresses of a batch of products of column-major matrices:
-/// `c[z] = op(a[z]) · op(b[z])`.
+/// The arguments of a batch of products of column-major matrices, `c[z] = op(a[z]) · op(b[z])`.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Gemm {
     pub(super) m: c_int,
@@ -94,8 +93,8 @@ pub(super) struct Gemm {
     pub(super) batches: c_int,
 }
 
-/// A factor: whether it is transposed, its leading dimension, and the distance from a matrix to the
-/// next, in elements.
+/// A factor of a product: its transposition, its leading dimension, and the distance between the
+/// matrices of the batch, in elements.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct GemmFactor {
     pub(super) transpose: Transpose,
@@ -125,7 +124,7 @@ pub(super) type GemmStridedBatched<T> = unsafe extern "C" fn(
     batches: c_int,
 ) -> Status;
 
-/// cuBLAS, loaded for good.
+/// The functions of a cuBLAS that stays loaded.
 pub(super) struct CublasApi {
     pub(super) found: Found,
     create: unsafe extern "C" fn(*mut RawHandle) -> Status,
@@ -138,14 +137,16 @@ pub(super) struct CublasApi {
 }
 
 impl CublasApi {
-    /// The process's cuBLAS, looked for once. Nothing if there is none, which is said once.
+    /// Returns the process's cuBLAS, which the first call looks for; if there is none, that call
+    /// logs it.
     pub(super) fn get() -> Option<&'static Self> {
         static LIBRARY: OnceLock<Option<CublasApi>> = OnceLock::new();
         LIBRARY.get_or_init(Self::load).as_ref()
     }
 
     fn load() -> Option<Self> {
-        // SAFETY: NVIDIA's libraries of these names can be loaded by anyone.
+        // SAFETY: the initialisers of NVIDIA's libraries of these names require nothing of their
+        // loader.
         match unsafe { CUBLAS.find() } {
             Ok(found) => {
                 let place = found.place().to_owned();
@@ -154,19 +155,19 @@ impl CublasApi {
                     log!(
                         info,
                         place,
-                        "too old a cuBLAS: matrix products use kernels of our own"
+                        "cuBLAS is too old: matrix products use built-in kernels"
                     );
                 }
                 library
             }
             Err(missing) => {
-                log!(info, %missing, "matrix products use kernels of our own");
+                log!(info, %missing, "cuBLAS was not found: matrix products use built-in kernels");
                 None
             }
         }
     }
 
-    /// Its functions, if it has all of them.
+    /// Returns the functions of a library, or `None` if one of them is missing.
     fn of(found: Found) -> Option<Self> {
         // SAFETY: the types are those of the functions of these names in cublas_api.h.
         let create = unsafe { found.function("cublasCreate_v2") }?;
@@ -194,8 +195,8 @@ impl CublasApi {
         })
     }
 
-    /// A new handle for the current context, which computes in the elements' own precision. It is
-    /// never destroyed.
+    /// Creates a handle for the current context, which computes in the precision of the elements.
+    /// Handles are never destroyed.
     pub(super) fn create(&self) -> Result<RawHandle, DriverError> {
         let mut handle = RawHandle(std::ptr::null_mut());
         // SAFETY: the result goes to a local.
@@ -205,7 +206,8 @@ impl CublasApi {
         Ok(handle)
     }
 
-    /// Major × 10000 + minor × 100 + patch, of a library of version 12 or later.
+    /// Returns the version of a library of release 12 or later, as major × 10000 + minor × 100 +
+    /// patch.
     pub(super) fn version(&self, handle: RawHandle) -> Result<c_int, DriverError> {
         let mut version = 0;
         // SAFETY: handles are never destroyed, and the result goes to a local.
@@ -213,11 +215,12 @@ impl CublasApi {
         Ok(version)
     }
 
-    /// Has the handle's later products go to `stream` and use the `bytes` at `workspace`.
+    /// Directs the later products of the handle to `stream`, with the `bytes` at `workspace` as
+    /// workspace.
     ///
     /// # Safety
     ///
-    /// The stream is alive and belongs to the handle's context; nobody else uses the handle
+    /// The stream is alive and belongs to the handle's context; no other thread uses the handle
     /// meanwhile.
     pub(super) unsafe fn set_stream_and_workspace(
         &self,
@@ -228,13 +231,13 @@ impl CublasApi {
     ) -> Result<(), DriverError> {
         // SAFETY: this function's contract.
         unsafe { (self.set_stream)(handle, stream) }.check("cublasSetStream")?;
-        // After the stream: setting that forgets the workspace.
-        // SAFETY: this function's contract; the memory is only touched by products.
+        // SAFETY: this function's contract; only products touch the memory. This call follows that
+        // for the stream, which resets the workspace.
         unsafe { (self.set_workspace)(handle, workspace, bytes) }.check("cublasSetWorkspace")
     }
 }
 
-/// An element whose products cuBLAS computes.
+/// An element type whose products cuBLAS computes.
 pub(super) trait GemmElement: Copy {
     const ZERO: Self;
     const ONE: Self;
@@ -266,9 +269,9 @@ impl GemmElement for f64 {
 ///
 /// # Safety
 ///
-/// The handle's context is current; nobody else uses the handle meanwhile. The factors and `c` are
-/// readable and writable as far as the sizes and distances say when the products run, and so is the
-/// handle's workspace.
+/// The handle's context is current, and no other thread uses the handle meanwhile. When the
+/// products run, the factors are readable and `c` is writable as far as the sizes and distances
+/// say, and so is the handle's workspace.
 pub(super) unsafe fn gemm<T: GemmElement>(
     library: &CublasApi,
     handle: RawHandle,
@@ -284,8 +287,8 @@ pub(super) unsafe fn gemm<T: GemmElement>(
         batches,
     } = gemm;
     let function = T::function(library);
-    // SAFETY: this function's contract. Both factors of the sum are read during the call: a new
-    // handle's are the host's.
+    // SAFETY: this function's contract. The call reads both scalars before it returns, because a
+    // new handle takes them from host memory.
     let status = unsafe {
         function(
             handle,

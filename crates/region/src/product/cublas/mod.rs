@@ -1,13 +1,14 @@
-//! Matrix products by cuBLAS, where it is installed and the device is a GPU.
+//! Matrix products by cuBLAS, on GPUs where it is installed.
 //!
-//! A context has one handle, made with the first product and never destroyed. Making it waits until
-//! the device is idle (seen on an H200 with cuBLAS 13.1, where it takes some 60 ms besides), and so
-//! does destroying it by its documentation, which `Drop` must not. The first product of a type
-//! loads kernels, which may wait as any loading may (rule 53).
+//! A context has one cuBLAS handle, created with its first product and never destroyed. Creating it
+//! waits until the device is idle (seen on an H200 with cuBLAS 13.1, where it takes some 60 ms
+//! besides). Destroying it waits as well, according to its documentation, and `Drop` must not wait.
+//! The first product of an element type loads kernels, which may wait for running kernels, as
+//! loading any kernel may.
 //!
-//! The handle is locked while a product is enqueued, with the stream's submit queue held; nothing
-//! is locked under it. cuBLAS gets memory of ours to work in, ordered like any other array, so that
-//! it allocates none itself.
+//! The handle is locked while a product is enqueued, under the lock of the stream's submit queue;
+//! no other lock is taken under it. Each product gets a workspace array, which the tracker orders
+//! like any other array, so that cuBLAS allocates no memory itself.
 
 #![allow(unsafe_code, reason = "enqueues calls of cuBLAS on checked operands")]
 
@@ -31,8 +32,8 @@ use super::operand::{BATCH_DIMS, CheckedFactor, CheckedProduct};
 use crate::element::DType;
 use library::{CublasApi, Gemm, GemmElement, GemmFactor, RawHandle, Transpose};
 
-/// The memory to work in that cuBLAS is documented to want on GPUs of compute capability 9 and
-/// later, and on others.
+/// The workspace size that cuBLAS's documentation recommends for GPUs of compute capability 9 and
+/// later; the next constant is for earlier ones.
 const WORKSPACE_BYTES: usize = 32 << 20;
 const WORKSPACE_BYTES_BEFORE_9: usize = 4 << 20;
 
@@ -41,19 +42,19 @@ struct Cublas {
     library: &'static CublasApi,
     handle: Mutex<RawHandle>,
     workspace_bytes: usize,
-    /// `cuBLAS 13.0.0, /…/libcublas.so.13`.
+    /// The version and the path: `cuBLAS 13.0.0, /…/libcublas.so.13`.
     description: String,
 }
 
-/// What a device keeps: cuBLAS in its context, if there is any.
+/// The device's slot for cuBLAS, empty where it is unavailable.
 struct CublasSlot(Option<Arc<Cublas>>);
 
-/// cuBLAS for this device, if it has any: which it is and where it was found.
+/// Returns the version and the path of the device's cuBLAS.
 pub(super) fn description(device: &Device) -> Option<String> {
     Cublas::of(device).map(|cublas| cublas.description.clone())
 }
 
-/// Enqueues the product if cuBLAS is there and can express it.
+/// Enqueues the product, or returns `None` if cuBLAS is unavailable or cannot express it.
 pub(super) fn enqueue(
     stream: &Stream,
     dtype: DType,
@@ -82,7 +83,7 @@ fn enqueue_of<T: GemmElement>(
         out.len(),
         operands.batches() * operands.m * operands.n * dtype.bytes()
     );
-    // SAFETY: nobody reads it but cuBLAS, which knows that it is empty.
+    // SAFETY: only cuBLAS reads the workspace, and it does not expect a content.
     let mut workspace = match unsafe { stream.uninit::<u8>(cublas.workspace_bytes) } {
         Ok(workspace) => workspace,
         Err(error) => return Some(Err(error)),
@@ -110,23 +111,23 @@ fn enqueue_of<T: GemmElement>(
         Argument::write(&mut whole),
         Argument::write(&mut work),
     ];
-    // SAFETY: the product goes to the stream; it reads the factors, and writes `out` and
-    // the workspace.
+    // SAFETY: the product is enqueued on the queue's stream; it reads the factors, and writes `out`
+    // and the workspace.
     Some(unsafe { kernel::enqueue(T::CALL, stream, &arguments, location, call) })
 }
 
 impl Cublas {
-    /// cuBLAS for this device: looked for with the first product. Nothing if there is none, or the
-    /// device is no GPU.
+    /// Returns the device's cuBLAS, which the first call looks for, or `None` if there is none or
+    /// the device is simulated.
     fn of(device: &Device) -> Option<Arc<Self>> {
         device.slot(|| CublasSlot(Self::find(device))).0.clone()
     }
 
-    /// The handle of the device's context, which outlives the device: contexts stay with the
-    /// process.
+    /// Returns the handle of the device's context, creating it if needed. Handles outlive devices,
+    /// because contexts live as long as the process.
     fn find(device: &Device) -> Option<Arc<Self>> {
         static HANDLES: Mutex<BTreeMap<ContextHandle, Arc<Cublas>>> = Mutex::new(BTreeMap::new());
-        // Which other drivers than libcuda refuse: cuBLAS would know nothing of their contexts.
+        // Only libcuda can enter a context: cuBLAS knows nothing of the contexts of other drivers.
         let _entered = device.enter_context().ok()?;
         let library = CublasApi::get()?;
         let mut handles = HANDLES.lock();
@@ -136,14 +137,14 @@ impl Cublas {
         let made = Self::new(device, library);
         let made = made.inspect_err(|error| {
             let error = error.clone();
-            log!(warn, %error, "cuBLAS does not start: matrix products use kernels of our own");
+            log!(warn, %error, "cuBLAS failed to initialise: matrix products use built-in kernels");
         });
         let made = Arc::new(made.ok()?);
         handles.insert(device.as_raw(), Arc::clone(&made));
         Some(made)
     }
 
-    /// Starts cuBLAS in the device's context, which is current.
+    /// Creates the handle in the device's context, which must be current.
     fn new(device: &Device, library: &'static CublasApi) -> Result<Self, DriverError> {
         let handle = library.create()?;
         let version = library.version(handle)?;
@@ -169,8 +170,8 @@ impl Cublas {
     }
 }
 
-/// The product as cuBLAS computes it, or nothing if it cannot say that. Its matrices are
-/// column-major, so that ours are transposed to it: `outᵀ = bᵀ · aᵀ`.
+/// Returns the arguments of the cuBLAS call, or `None` if cuBLAS cannot express the product. Its
+/// matrices are column-major, so that it computes the transposed product: `outᵀ = bᵀ · aᵀ`.
 fn gemm_of(operands: &CheckedProduct<'_>, out: DevicePtr) -> Option<Gemm> {
     let &CheckedProduct { m, k, n, batch, .. } = operands;
     let [rest @ .., batches] = batch;
@@ -188,8 +189,8 @@ fn gemm_of(operands: &CheckedProduct<'_>, out: DevicePtr) -> Option<Gemm> {
     })
 }
 
-/// A factor of `rows` × `columns` as the transpose that cuBLAS is to multiply, if one of its
-/// strides is 1 and the other as long as the rows or columns between.
+/// Describes a factor of `rows` × `columns` to cuBLAS, or returns `None` unless one stride is 1 and
+/// the other at least the length of its lines.
 fn factor_of(operand: &CheckedFactor<'_>, rows: usize, columns: usize) -> Option<GemmFactor> {
     let (transpose, leading) =
         if let Some(leading) = leading(rows, operand.row, columns, operand.column) {
@@ -209,8 +210,8 @@ fn factor_of(operand: &CheckedFactor<'_>, rows: usize, columns: usize) -> Option
     })
 }
 
-/// The distance between `outer` contiguous lines of `inner` elements, if they are that. A stride
-/// that is never taken may be any.
+/// Returns the distance between `outer` contiguous lines of `inner` elements, or `None` if the
+/// lines are not contiguous or overlap. The stride of a dimension of length 1 does not matter.
 fn leading(outer: usize, outer_stride: isize, inner: usize, inner_stride: isize) -> Option<c_int> {
     if inner_stride != 1 && inner > 1 {
         return None;
