@@ -1,4 +1,4 @@
-//! The text of one kernel as it grows: registers, parameters, instructions.
+//! The body of a kernel under construction: registers, parameters and instructions.
 
 use std::{
     collections::BTreeSet,
@@ -14,33 +14,34 @@ use crate::{
     maths,
 };
 
-/// Threads of a block in every generated kernel.
+/// The number of threads per block of every generated kernel.
 pub(crate) const BLOCK: usize = 256;
 
-/// Bytes of a kernel's parameters, at most: every driver from 12.0 accepts so many.
+/// The maximum size of a kernel's parameters in bytes, which every driver from CUDA 12.0 on
+/// accepts.
 pub(crate) const PARAMETER_BYTES_MAX: usize = 4096;
 
-/// Bytes of a value in the table of a kernel that has more parameters than that.
+/// The size in bytes of a value in the table of a kernel whose parameters would exceed that limit.
 pub(crate) const ENTRY_BYTES: usize = 8;
 
-/// What is passed for one parameter.
+/// A parameter of a generated kernel.
 #[derive(Clone)]
 pub(crate) enum KernelParameter {
     /// The address of a node's elements.
     Input(NodeRef),
-    /// The address of what this pass writes, by number.
+    /// The address of an output of this pass, by number.
     Output(usize),
-    /// The address of what an earlier pass has left, by number.
+    /// The address of a temporary that an earlier pass has written, by number.
     Temporary(usize),
-    /// A length, a step or an index, as wide as the kernel's indices are.
+    /// A length, a step or an index, of the width of the kernel's indices.
     Index(i64),
-    /// A value that follows from the kind of kernel.
+    /// A scalar that the kind of kernel determines.
     Scalar(Scalar),
-    /// The value of a node.
+    /// The value of a constant node.
     Constant { node: u64, value: Scalar },
-    /// The address of the word that tells of indices that are none.
+    /// The address of the flag word of bounds checks.
     Flag,
-    /// What that word becomes if an index of this node is none of an axis of this length.
+    /// The code to which the flag is raised if an index of this node is out of bounds.
     CheckCode {
         node: NodeRef,
         axis: usize,
@@ -49,7 +50,7 @@ pub(crate) enum KernelParameter {
 }
 
 impl KernelParameter {
-    /// Whether it is the address of an array, of which a launch must know.
+    /// Whether the parameter is the address of an array, which a launch passes as an operand.
     fn is_array(&self) -> bool {
         match self {
             KernelParameter::Input(_)
@@ -64,24 +65,24 @@ impl KernelParameter {
     }
 }
 
-/// One generated kernel.
+/// A generated kernel.
 pub(crate) struct Kernel<P = KernelParameter> {
-    /// The whole module; its entry is called `region`.
+    /// The PTX of the module; its entry is named `region`.
     pub(crate) ptx: Arc<str>,
     pub(crate) parameters: Vec<P>,
-    /// Values that the kernel reads from a table in device memory, because as parameters they would
-    /// take more than [`PARAMETER_BYTES_MAX`]; each has [`ENTRY_BYTES`]. If there are any, the
-    /// table's address is one more parameter, behind the others.
+    /// The scalars that the kernel reads from a table in device memory, because as parameters they
+    /// would exceed [`PARAMETER_BYTES_MAX`]; each has [`ENTRY_BYTES`]. If there are any, the
+    /// table's address is the last parameter.
     pub(crate) table: Vec<P>,
     /// Whether indices have 64 bits instead of 32.
     pub(crate) wide: bool,
-    /// What the kernel does, in a few words.
+    /// The operations of the kernel, as shown in timelines and errors.
     pub(crate) name: Arc<str>,
 }
 
 impl<P> Kernel<P> {
-    /// The same kernel with other parameters.
-    pub(super) fn each<Q>(&self, mut parameter: impl FnMut(&P) -> Q) -> Kernel<Q> {
+    /// Returns the kernel with each parameter replaced.
+    pub(super) fn map_parameters<Q>(&self, mut parameter: impl FnMut(&P) -> Q) -> Kernel<Q> {
         Kernel {
             ptx: Arc::clone(&self.ptx),
             parameters: self.parameters.iter().map(&mut parameter).collect(),
@@ -92,7 +93,7 @@ impl<P> Kernel<P> {
     }
 }
 
-/// What a register holds.
+/// A class of PTX registers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum RegClass {
     Predicate,
@@ -103,7 +104,7 @@ pub(crate) enum RegClass {
 }
 
 impl RegClass {
-    /// What holds an element. A `u8` is in a word of which the other bits are 0.
+    /// Returns the class of registers that hold an element. A `u8` is zero-extended to 32 bits.
     pub(crate) fn of(dtype: DType) -> Self {
         match dtype {
             DType::F32 => RegClass::F32,
@@ -114,8 +115,7 @@ impl RegClass {
         }
     }
 
-    /// The type that instructions have which only move bits: `mov`, `selp`, loads and stores of
-    /// registers as they are.
+    /// The type suffix of instructions that move bits: `mov`, `selp`, loads and stores.
     pub(super) fn move_type(self) -> &'static str {
         match self {
             RegClass::F32 => "f32",
@@ -136,7 +136,7 @@ impl RegClass {
     }
 }
 
-/// A register.
+/// A PTX register.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Reg {
     pub(crate) class: RegClass,
@@ -150,47 +150,47 @@ impl fmt::Display for Reg {
     }
 }
 
-/// What a parameter is for, so that the same is passed once.
+/// The purpose of a parameter, by which equal parameters are passed once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum ParameterKey {
     Input(u64),
     Output(usize),
     Temporary(usize),
-    /// A node's constant.
+    /// The value of a constant node.
     Constant(u64),
-    /// A length of a node's axis.
+    /// The length of a node's axis.
     Length(u64, usize),
-    /// A start of a node's view.
+    /// The start of a view along a source axis.
     Start(u64, usize),
-    /// A step of a node's view.
+    /// The step of a view along a source axis.
     Step(u64, usize),
-    /// A number of the kernel itself.
+    /// A named value of the kernel itself.
     Named(&'static str),
     Flag,
-    /// What the flag becomes if an index of a node is none.
+    /// The code to which the flag is raised if an index of a node is out of bounds.
     CheckCode(u64),
-    /// The length that a node's indices are compared with.
+    /// The length against which a node's indices are checked.
     CheckedLength(u64),
 }
 
-/// A parameter with its type in the kernel's text and the register that it is loaded to.
+/// A parameter, its PTX type, and the register that holds it.
 struct DeclaredParameter {
     parameter: KernelParameter,
     kind: &'static str,
     reg: Reg,
 }
 
-/// The text of one kernel as it grows.
+/// The body of a kernel under construction.
 pub(crate) struct KernelBody {
-    /// Instructions so far.
+    /// The instructions so far.
     text: String,
-    /// Registers so far, by class.
+    /// The number of registers of each class.
     counts: FxHashMap<RegClass, u32>,
-    /// What is ahead of all other instructions, behind the loads of parameters.
+    /// The instructions between the loads of the parameters and all others.
     prologue: String,
     parameters: Vec<DeclaredParameter>,
     registers: FxHashMap<ParameterKey, Reg>,
-    /// Functions of the maths library that are called.
+    /// The called functions of the maths library.
     calls: BTreeSet<String>,
     name_parts: Vec<&'static str>,
     pub(crate) wide: bool,
@@ -223,7 +223,7 @@ impl KernelBody {
         writeln!(self.text, "\t{line}").expect(STRING);
     }
 
-    /// Appends an instruction to those ahead of all others.
+    /// Appends an instruction to the prologue.
     pub(super) fn prologue_line(&mut self, line: fmt::Arguments<'_>) {
         writeln!(self.prologue, "\t{line}").expect(STRING);
     }
@@ -233,22 +233,22 @@ impl KernelBody {
         writeln!(self.text, "{name}:").expect(STRING);
     }
 
-    /// Notes a word for the kernel's name.
+    /// Appends a word to the kernel's name.
     pub(super) fn name_part(&mut self, part: &'static str) {
         self.name_parts.push(part);
     }
 
-    /// How many words there are.
+    /// Returns the number of words in the kernel's name.
     pub(super) fn name_parts(&self) -> usize {
         self.name_parts.len()
     }
 
-    /// Forgets all words but the first: what follows them does the same once more.
+    /// Drops all but the first words of the kernel's name, to leave out a repetition.
     pub(super) fn truncate_name(&mut self, keep: usize) {
         self.name_parts.truncate(keep);
     }
 
-    /// A new register.
+    /// Allocates a register.
     pub(super) fn reg(&mut self, class: RegClass) -> Reg {
         let count = self.counts.entry(class).or_default();
         *count += 1;
@@ -258,7 +258,7 @@ impl KernelBody {
         }
     }
 
-    /// A new register for an index.
+    /// Allocates a register for an index.
     pub(super) fn index_reg(&mut self) -> Reg {
         self.reg(if self.wide {
             RegClass::B64
@@ -272,7 +272,7 @@ impl KernelBody {
         if self.wide { "64" } else { "32" }
     }
 
-    /// Calls a function of the maths library.
+    /// Appends a call of a maths library function.
     pub(super) fn call(&mut self, name: &str, result: Reg, arguments: &[Reg]) {
         let arguments: Vec<_> = arguments.iter().map(Reg::to_string).collect();
         let arguments: Vec<_> = arguments.iter().map(String::as_str).collect();
@@ -280,7 +280,7 @@ impl KernelBody {
         self.calls.insert(name.to_owned());
     }
 
-    /// The register with an index that is passed.
+    /// Returns the register of an index parameter, declaring it at first use.
     pub(super) fn index_parameter(&mut self, purpose: ParameterKey, value: i64) -> Reg {
         let (class, declaration) = if self.wide {
             (RegClass::B64, ".u64")
@@ -292,7 +292,7 @@ impl KernelBody {
         })
     }
 
-    /// The register with an address that is passed.
+    /// Returns the register of an address parameter, declaring it at first use.
     pub(super) fn address(
         &mut self,
         purpose: ParameterKey,
@@ -301,7 +301,7 @@ impl KernelBody {
         self.parameter(purpose, RegClass::B64, ".u64", parameter)
     }
 
-    /// The register with what the flag becomes if an index of the node is none.
+    /// Returns the register of a check code, declaring the parameter at first use.
     pub(super) fn check_code(&mut self, node: &NodeRef, axis: usize, length: usize) -> Reg {
         self.parameter(
             ParameterKey::CheckCode(node.id),
@@ -315,12 +315,13 @@ impl KernelBody {
         )
     }
 
-    /// The register with a value that is passed and follows from the kind of kernel.
+    /// Returns the register of a scalar that the kind of kernel determines, declaring the parameter
+    /// at first use.
     pub(super) fn scalar(&mut self, purpose: ParameterKey, value: Scalar) -> Reg {
         self.value(purpose, value, || KernelParameter::Scalar(value))
     }
 
-    /// The register with the value of a node, which is passed.
+    /// Returns the register of a constant node's value, declaring the parameter at first use.
     pub(super) fn constant(&mut self, node: u64, value: Scalar) -> Reg {
         self.value(ParameterKey::Constant(node), value, || {
             KernelParameter::Constant { node, value }
@@ -366,8 +367,8 @@ impl KernelBody {
         reg
     }
 
-    /// The declarations of the parameters, and what loads them. If they take too many bytes, all
-    /// but the addresses of arrays come from a table.
+    /// Returns the declarations and loads of the parameters. If they exceed the limit, all except
+    /// the addresses of arrays are loaded from a table.
     fn load_parameters(&mut self) -> LoadedParameters {
         let all = std::mem::take(&mut self.parameters);
         let has_table =
@@ -401,7 +402,7 @@ impl KernelBody {
         loaded
     }
 
-    /// The whole module. `shared` declares shared memory.
+    /// Assembles the module. `shared` declares shared memory.
     pub(super) fn finish(mut self, shared: &str) -> Kernel {
         let loaded = self.load_parameters();
         let mut ptx = String::from(".version 8.0\n.target sm_75\n.address_size 64\n");
@@ -430,19 +431,19 @@ impl KernelBody {
     }
 }
 
-/// The parameters of a finished kernel.
+/// The parameters of a finished kernel, with their declarations and loads.
 #[derive(Default)]
 struct LoadedParameters {
     parameters: Vec<KernelParameter>,
     table: Vec<KernelParameter>,
-    /// The list between the entry's brackets.
+    /// The parameter list of the entry.
     declarations: String,
     loads: String,
     count: usize,
 }
 
 impl LoadedParameters {
-    /// One more parameter of the entry.
+    /// Appends a parameter to the entry.
     fn declare(&mut self, kind: &str, reg: Reg) {
         let (number, comma) = (self.count, if self.count > 0 { ",\n" } else { "" });
         write!(self.declarations, "{comma}\t.param {kind} p{number}").expect(STRING);
@@ -451,7 +452,7 @@ impl LoadedParameters {
     }
 }
 
-/// Bytes of parameters of these types, each at a multiple of its size.
+/// Returns the size of parameters of these types in bytes, each aligned to its size.
 fn parameter_bytes<'a>(kinds: impl Iterator<Item = &'a str>) -> usize {
     kinds.fold(0, |bytes: usize, kind| {
         let size = if kind.ends_with("64") { 8 } else { 4 };
@@ -459,13 +460,13 @@ fn parameter_bytes<'a>(kinds: impl Iterator<Item = &'a str>) -> usize {
     })
 }
 
-/// Why writing to a string does not fail.
-const STRING: &str = "a string takes everything";
+/// The reason why writing to a string cannot fail.
+const STRING: &str = "writing to a string does not fail";
 
-/// Most words of a kernel's name.
+/// The maximum number of words in a kernel's name.
 const NAME_PARTS_MAX: usize = 6;
 
-/// The words, with a count where there are too many.
+/// Joins the words of a name, replacing those beyond the maximum by their number.
 fn name_of(name_parts: &[&str]) -> String {
     match name_parts {
         [] => String::from("copy"),

@@ -1,9 +1,8 @@
-//! The kernel cache, keyed by the structure of fused kernels.
+//! The kernel cache, keyed by graph structure.
 //!
-//! What is generated follows from the nodes of a fused kernel alone: from their types, shapes and
-//! operations, and from which of them are the same or in memory. So for kernels with the same
-//! signature it is generated once, and then recalled, with the arrays and constants of the one in
-//! the place of those of the other.
+//! The generated code depends only on the nodes of a fused kernel: on their types, shapes and
+//! operations, and on which operands are equal or stored. Kernels with the same signature are
+//! therefore generated once, as templates; later kernels substitute their own arrays and constants.
 
 use std::sync::{Arc, LazyLock};
 
@@ -19,44 +18,44 @@ use crate::{
     shape::{AxisMap, Shape},
 };
 
-/// How many signatures are kept. Programs have fewer; one that makes new shapes again and again
-/// forgets all when there are more.
+/// The maximum number of cached signatures. The cache is cleared when a program exceeds it by
+/// producing new shapes again and again.
 const SIGNATURES_MAX: usize = 1024;
 
 static CACHE: LazyLock<Mutex<FxHashMap<KernelSignature, Arc<GeneratedPasses<ParameterTemplate>>>>> =
     LazyLock::new(Mutex::default);
 
-/// All that generated kernels follow from. Nodes go by numbers: first those up to the root, then
-/// the epilogue, then what is read.
+/// The structure of a fused kernel, which determines the generated code. Nodes are numbered: first
+/// those up to the root, then the epilogue, then the inputs.
 #[derive(PartialEq, Eq, Hash)]
 struct KernelSignature {
     root: u64,
     outputs: SmallVec<[OutputSignature; 1]>,
-    /// How many nodes are in the epilogue.
+    /// The number of nodes in the epilogue.
     epilogue: usize,
     nodes: Vec<NodeSignature>,
 }
 
-/// What a kernel sees of a node.
+/// The properties of a node that affect the code.
 #[derive(PartialEq, Eq, Hash)]
 struct NodeSignature {
     dtype: DType,
     shape: Shape,
-    /// The operation, without a constant's value; `None` for elements that are in memory.
+    /// The operation, without the value of a constant; `None` for an input.
     op: Option<OpKey>,
 }
 
-/// What a kernel sees of an output.
+/// The properties of an output that affect the code.
 #[derive(PartialEq, Eq, Hash)]
 struct OutputSignature {
     value: u64,
-    /// Which part of what is written; `None` for all of it.
+    /// The shape of the target and the index map into it; `None` if all of the target is written.
     destination: Option<(Shape, AxisMap)>,
 }
 
-/// What is passed for one parameter, whatever the nodes are.
+/// A parameter in terms of node numbers.
 enum ParameterTemplate {
-    /// The same for all kernels of the signature.
+    /// A parameter that is equal for all kernels of the signature.
     Fixed(KernelParameter),
     Input(usize),
     Constant(usize),
@@ -67,10 +66,10 @@ enum ParameterTemplate {
     },
 }
 
-/// The number of an operand that the kernel has nothing to do with: the base of a scatter.
+/// The number of an operand that the kernel does not use: the base of a scatter.
 const NOT_IN_KERNEL: u64 = u64::MAX;
 
-/// The nodes of a fused kernel by number.
+/// The numbers of a fused kernel's nodes.
 struct NodeNumbering<'a> {
     kernel: &'a FusedKernel,
     numbers: FxHashMap<u64, usize>,
@@ -125,7 +124,7 @@ impl<'a> NodeNumbering<'a> {
         }
     }
 
-    /// The node that is calculated under a number.
+    /// Returns the computed node with a number.
     fn calculated(&self, number: usize) -> &'a FusedNode {
         let kernel = self.kernel;
         match number.checked_sub(kernel.nodes.len()) {
@@ -134,12 +133,12 @@ impl<'a> NodeNumbering<'a> {
         }
     }
 
-    /// The node in memory that has a number.
+    /// Returns the input with a number.
     fn input(&self, number: usize) -> &'a NodeRef {
         &self.kernel.inputs[number - self.kernel.nodes.len() - self.kernel.epilogue.len()]
     }
 
-    /// The value of the constant under a number.
+    /// Returns the value of the constant with a number.
     fn constant(&self, number: usize) -> Scalar {
         match *self.calculated(number).op {
             Op::Constant(value) => value,
@@ -147,7 +146,7 @@ impl<'a> NodeNumbering<'a> {
         }
     }
 
-    /// The parameter of this kernel that becomes another's.
+    /// Replaces the nodes of a parameter by their numbers.
     fn template(&self, parameter: &KernelParameter) -> ParameterTemplate {
         match parameter {
             KernelParameter::Input(node) => ParameterTemplate::Input(self.numbers[&node.id]),
@@ -163,7 +162,7 @@ impl<'a> NodeNumbering<'a> {
         }
     }
 
-    /// The parameter of this kernel.
+    /// Replaces the numbers of a template by this kernel's nodes.
     fn parameter(&self, template: &ParameterTemplate) -> KernelParameter {
         match *template {
             ParameterTemplate::Fixed(ref parameter) => parameter.clone(),
@@ -193,17 +192,17 @@ impl NodeSignature {
     }
 }
 
-/// The passes of a fused kernel that has something to write: those of its signature that are known,
-/// or else new ones.
+/// Returns the passes of a fused kernel that has elements to write, from the cache or newly
+/// generated.
 pub(crate) fn generate(kernel: &FusedKernel) -> GeneratedPasses {
     let numbering = NodeNumbering::new(kernel);
     let signature = numbering.signature();
     let known = CACHE.lock().get(&signature).map(Arc::clone);
     if let Some(known) = known {
-        return known.each(|template| numbering.parameter(template));
+        return known.map_parameters(|template| numbering.parameter(template));
     }
     let made = GeneratedPasses::of(kernel);
-    let template = Arc::new(made.each(|parameter| numbering.template(parameter)));
+    let template = Arc::new(made.map_parameters(|parameter| numbering.template(parameter)));
     let mut cache = CACHE.lock();
     if cache.len() >= SIGNATURES_MAX {
         cache.clear();

@@ -1,9 +1,9 @@
-//! From type to type, as Rust's `as` does it.
+//! Casts between element types, with the results of Rust's `as`.
 
 use super::body::{KernelBody, Reg, RegClass, line};
 use crate::element::DType;
 
-/// The element as one of another type.
+/// Casts an element to another type.
 pub(super) fn cast(body: &mut KernelBody, from: DType, to: DType, value: Reg) -> Reg {
     if from == to {
         return value;
@@ -30,7 +30,7 @@ pub(super) fn cast(body: &mut KernelBody, from: DType, to: DType, value: Reg) ->
     }
 }
 
-/// The instruction that alone makes one type of the other.
+/// Returns the single instruction that converts between two types.
 fn plain(from: DType, to: DType) -> &'static str {
     match (from, to) {
         (DType::F32, DType::F64) => "cvt.f64.f32",
@@ -61,12 +61,12 @@ fn to_bool(body: &mut KernelBody, from: DType, value: Reg) -> Reg {
         DType::F64 => line!(body, "setp.neu.f64 {truth}, {value}, 0d0000000000000000;"),
         DType::I64 => line!(body, "setp.ne.s64 {truth}, {value}, 0;"),
         DType::I32 | DType::U8 => line!(body, "setp.ne.s32 {truth}, {value}, 0;"),
-        DType::Bool => unreachable!("that is no cast"),
+        DType::Bool => unreachable!("a boolean is not cast to a boolean"),
     }
     truth
 }
 
-/// Towards 0, to the nearest that there is; a NaN becomes 0.
+/// Rounds towards 0 and saturates; NaN becomes 0.
 fn float_to_integer(body: &mut KernelBody, from: DType, to: DType, value: Reg) -> Reg {
     let kind = if from == DType::F32 { "f32" } else { "f64" };
     let (whole, bits) = match to {
@@ -92,14 +92,14 @@ fn float_to_integer(body: &mut KernelBody, from: DType, to: DType, value: Reg) -
 }
 
 impl KernelBody {
-    /// The lowest eight bits.
+    /// Returns the low 8 bits of a word.
     pub(super) fn low_byte(&mut self, word: Reg) -> Reg {
         let byte = self.reg(RegClass::B32);
         line!(self, "and.b32 {byte}, {word}, 255;");
         byte
     }
 
-    /// An index as an element of an array of them.
+    /// Converts an index to an `i64` element.
     pub(super) fn index_as_i64(&mut self, index: Reg) -> Reg {
         if index.class == RegClass::B64 {
             return index;

@@ -1,7 +1,7 @@
-//! One function of elements, in instructions.
+//! Instruction selection for element-wise functions.
 //!
-//! Arithmetic is rounded to nearest, operation by operation: nothing is contracted, so that it
-//! gives what the host's gives.
+//! Arithmetic is rounded to nearest, operation by operation, and never contracted, so that it gives
+//! the host's results.
 
 use super::{
     body::{KernelBody, Reg, RegClass, line},
@@ -12,8 +12,8 @@ use crate::{
     graph::{Comparison, Function, Rounding},
 };
 
-/// Applies the function to elements of type `from`; of a selection, that is what is chosen from.
-/// The result has type `to`.
+/// Applies the function to elements of type `from`, which for a selection is the type of its
+/// branches. The result has type `to`.
 pub(super) fn apply(
     body: &mut KernelBody,
     function: Function,
@@ -53,7 +53,7 @@ fn float(body: &mut KernelBody, function: Function, dtype: DType, values: &[Reg]
         (Function::Divide, &[a, b]) => line!(body, "div.rn.{kind} {result}, {a}, {b};"),
         (Function::Remainder, _) => body.call(&format!("ms_rem_{kind}"), result, values),
         (Function::Minimum | Function::Maximum, &[a, b]) => {
-            return extreme(body, function.name(), dtype, a, b);
+            return min_or_max(body, function.name(), dtype, a, b);
         }
         (Function::Negate, _) => line!(body, "neg.{kind} {result}, {a};"),
         (Function::Absolute, _) => line!(body, "abs.{kind} {result}, {a};"),
@@ -83,9 +83,9 @@ fn float(body: &mut KernelBody, function: Function, dtype: DType, values: &[Reg]
     result
 }
 
-/// The lesser of two numbers if `name` is `min`, the greater if it is `max`. Of floats it is a NaN
-/// if there is one, and −0 is less than +0.
-pub(super) fn extreme(body: &mut KernelBody, name: &str, dtype: DType, a: Reg, b: Reg) -> Reg {
+/// Computes the minimum if `name` is `min`, and the maximum if it is `max`. For floats, the result
+/// is NaN if an operand is, and −0 is less than +0.
+pub(super) fn min_or_max(body: &mut KernelBody, name: &str, dtype: DType, a: Reg, b: Reg) -> Reg {
     let kind = match RegClass::of(dtype) {
         RegClass::F32 => "f32",
         RegClass::F64 => "f64",
@@ -97,7 +97,7 @@ pub(super) fn extreme(body: &mut KernelBody, name: &str, dtype: DType, a: Reg, b
     if !matches!(dtype, DType::F32 | DType::F64) {
         return chosen;
     }
-    // The instruction prefers the operand that is a number; the sum is a NaN if there is one.
+    // The instruction returns the operand that is a number; the sum is NaN if either operand is.
     let (is_nan, nan, result) = (
         body.reg(RegClass::Predicate),
         body.reg(a.class),
@@ -121,8 +121,8 @@ fn integer(body: &mut KernelBody, function: Function, dtype: DType, values: &[Re
         (Function::Subtract, &[a, b]) => line!(body, "sub.s{bits} {result}, {a}, {b};"),
         (Function::Multiply, &[a, b]) => line!(body, "mul.lo.s{bits} {result}, {a}, {b};"),
         (Function::Divide | Function::Remainder, &[a, b]) => {
-            // What a division by 0 gives is not defined, so it is made by 1 and its result is not
-            // used.
+            // PTX does not define a division by 0, so the divisor is replaced by 1, and the result
+            // by 0.
             let (by_zero, divisor, quotient) = (
                 body.reg(RegClass::Predicate),
                 body.reg(class),
@@ -135,7 +135,7 @@ fn integer(body: &mut KernelBody, function: Function, dtype: DType, values: &[Re
             line!(body, "selp.b{bits} {result}, 0, {quotient}, {by_zero};");
         }
         (Function::Minimum | Function::Maximum, &[a, b]) => {
-            return extreme(body, function.name(), dtype, a, b);
+            return min_or_max(body, function.name(), dtype, a, b);
         }
         (Function::And, &[a, b]) => line!(body, "and.b{bits} {result}, {a}, {b};"),
         (Function::Or, &[a, b]) => line!(body, "or.b{bits} {result}, {a}, {b};"),
@@ -144,7 +144,7 @@ fn integer(body: &mut KernelBody, function: Function, dtype: DType, values: &[Re
         (Function::ShiftLeft | Function::ShiftRight, &[a, b]) => {
             let instruction = match function {
                 Function::ShiftLeft => format!("shl.b{bits}"),
-                // The bits of a `u8` above its own are 0.
+                // The upper bits of a `u8` register are 0.
                 _ => format!("shr.s{bits}"),
             };
             let count = shift_count(body, dtype, b);
@@ -166,7 +166,7 @@ fn integer(body: &mut KernelBody, function: Function, dtype: DType, values: &[Re
     result
 }
 
-/// How far to shift: modulo the bits of the type, in a word.
+/// Computes a shift count modulo the bits of the type, in 32 bits.
 fn shift_count(body: &mut KernelBody, dtype: DType, count: Reg) -> Reg {
     let low = match dtype {
         DType::I64 => {
@@ -215,7 +215,7 @@ fn compare(body: &mut KernelBody, comparison: Comparison, dtype: DType, a: Reg, 
     result
 }
 
-/// The one or the other, for values of any class.
+/// Selects between two values of any register class.
 pub(super) fn select(body: &mut KernelBody, dtype: DType, which: Reg, a: Reg, b: Reg) -> Reg {
     if dtype == DType::Bool {
         let (a, b) = (body.as_word(a), body.as_word(b));

@@ -1,4 +1,4 @@
-//! The walk: from a node and a place to the register with the node's element there.
+//! Lowering of graph nodes: computes the register that holds a node's element at a position.
 
 use rustc_hash::FxHashMap;
 
@@ -14,21 +14,22 @@ use crate::{
     shape::preserves_linear_index,
 };
 
-/// What is known of all nodes of a kernel before its first instruction.
+/// The properties of a kernel's indices, known before its first instruction.
 #[derive(Clone, Copy)]
 pub(super) struct IndexAnalysis {
     /// Whether indices need 64 bits.
     pub(super) wide: bool,
-    /// Whether all nodes' elements up to the root have the numbers of the root's, or there is only
-    /// one.
+    /// Whether every node up to the root has its elements at the root's linear indices, or has only
+    /// one element.
     pub(super) flat: bool,
 }
 
-/// The most elements for which 32 bits suffice, with the threads of the last block counted.
+/// The maximum number of elements for 32-bit indices; the difference leaves room for the threads of
+/// the last block.
 const ELEMENTS_32_MAX: usize = (i32::MAX as usize) - 4096;
 
 impl IndexAnalysis {
-    /// How large indices get in a kernel, and whether all nodes have the same.
+    /// Analyses the indices of a kernel.
     pub(super) fn of(kernel: &FusedKernel) -> Self {
         let calculated = kernel.nodes.iter().map(|fused| &fused.node);
         let written = kernel.outputs.iter().map(|output| &output.target);
@@ -47,22 +48,23 @@ impl IndexAnalysis {
     }
 }
 
-/// The walk over the nodes of one kernel.
+/// The lowering of one kernel's nodes.
 pub(super) struct Lowering<'a> {
     pub(super) body: &'a mut KernelBody,
     kernel: &'a FusedKernel,
     pub(super) positions: Vec<PositionInfo>,
-    /// Places behind views, by the view and the place in front of it.
+    /// The positions that views map to, by view and position.
     pub(super) views: FxHashMap<(u64, Position), Position>,
-    /// Whether all nodes' elements have the numbers of the root's, or there is only one.
+    /// Whether every node has its elements at the root's linear indices, or has only one element.
     pub(super) flat: bool,
-    /// Places of other shapes with the same numbers, by the node of that shape and the place.
+    /// The positions with the same linear index in other shapes, by the node of that shape and the
+    /// position.
     pub(super) reshaped: FxHashMap<(u64, Position), Position>,
-    /// How many neighbours are calculated together.
+    /// The number of neighbours that are computed together.
     pub(super) lanes: usize,
-    /// The only place of arrays of one element.
+    /// The position of the only element of an array.
     pub(super) scalar_position: Option<Position>,
-    /// Elements that are in registers.
+    /// The elements that are in registers.
     values: FxHashMap<(u64, Position), Reg>,
 }
 
@@ -81,7 +83,8 @@ impl<'a> Lowering<'a> {
         }
     }
 
-    /// The register with the node's element at a place.
+    /// Returns the register that holds a node's element at a position, emitting its computation at
+    /// first use.
     pub(super) fn lower(&mut self, node: &NodeRef, position: Position) -> Reg {
         if let Some(&known) = self.values.get(&(node.id, position)) {
             return known;
@@ -94,11 +97,11 @@ impl<'a> Lowering<'a> {
         reg
     }
 
-    /// The register that has the node's element at a place already.
+    /// Declares that a register holds a node's element at a position.
     pub(super) fn define(&mut self, node: &NodeRef, position: Position, element: Reg) {
         self.values.insert((node.id, position), element);
         if node.elements == 1 {
-            // Views of one element see it there.
+            // Views of a single element look it up at this position.
             let scalar_position = self.scalar_position();
             self.values.insert((node.id, scalar_position), element);
         }
@@ -117,9 +120,9 @@ impl<'a> Lowering<'a> {
                     .map(|operand| self.lower(operand, position))
                     .collect();
                 let dtype = match function {
-                    // The first operand chooses, from the others.
+                    // The first operand of a selection is the condition.
                     Function::Select => operands[1].dtype,
-                    // Of the random functions, the operands are seed and number.
+                    // The operands of random functions are seed and linear index.
                     Function::Maths(function) if function.is_random() => node.dtype,
                     _ => operands[0].dtype,
                 };
@@ -154,11 +157,11 @@ impl<'a> Lowering<'a> {
             | Op::Concatenate { .. }
             | Op::Update { .. }
             | Op::Scatter { .. }
-            | Op::Scan { .. } => unreachable!("the plan stores these before they are used"),
+            | Op::Scan { .. } => unreachable!("planning stores the results of these operations"),
         }
     }
 
-    /// The register with a constant.
+    /// Returns the register of a constant.
     fn constant(&mut self, node: u64, value: Scalar) -> Reg {
         let passed = self.body.constant(node, value);
         if value.dtype() != DType::Bool {
@@ -169,7 +172,7 @@ impl<'a> Lowering<'a> {
         truth
     }
 
-    /// The element that is in memory. Of neighbours, all are loaded at once.
+    /// Loads an element of an input; of a group of positions, all elements at once.
     fn load(&mut self, node: &NodeRef, position: Position) -> Reg {
         let base = self.body.address(ParameterKey::Input(node.id), || {
             KernelParameter::Input(NodeRef::clone(node))
@@ -193,8 +196,8 @@ impl<'a> Lowering<'a> {
         loaded[lane]
     }
 
-    /// An index that was read from an array, or 0 if it is none of an axis of this length, which is
-    /// noted.
+    /// Checks an index that was read from an array. Returns 0 and raises the flag if it is out of
+    /// bounds.
     pub(super) fn checked_index(
         &mut self,
         node: &NodeRef,
@@ -219,7 +222,7 @@ impl<'a> Lowering<'a> {
             self.body.reg(RegClass::Predicate),
             self.body.reg(RegClass::B64),
         );
-        // As an unsigned number, a negative one is larger than every length.
+        // As an unsigned number, a negative index is larger than every length.
         line!(self.body, "setp.ge.u64 {wrong}, {index}, {length};");
         let flag = self
             .body

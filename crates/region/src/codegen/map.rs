@@ -1,4 +1,4 @@
-//! Kernels with a thread for each element, or for several.
+//! Element-wise kernels, with one element or several neighbours per thread.
 
 use smallvec::SmallVec;
 
@@ -16,10 +16,10 @@ use crate::{
     shape::{AxisMap, RANK_MAX, Shape},
 };
 
-/// The number of the target, which no node has.
+/// The number of the target in parameter keys, which no node has.
 const TARGET: u64 = u64::MAX;
 
-/// A kernel that calculates the root's elements, of which there is one at least, or copies them.
+/// Generates a kernel that computes or copies the root's elements, of which there is at least one.
 pub(super) fn map(kernel: &FusedKernel) -> GeneratedPasses {
     let (node, position) = (&kernel.root, kernel.output().destination());
     let analysis = IndexAnalysis::of(kernel);
@@ -44,12 +44,12 @@ pub(super) fn map(kernel: &FusedKernel) -> GeneratedPasses {
     GeneratedPasses::one(body.finish(""), threads.div_ceil(BLOCK) * BLOCK)
 }
 
-/// Elements that a thread takes where they lie one behind the other: 16 bytes, and 4 at most.
+/// The number of contiguous elements per thread: 16 bytes, and at most 4.
 fn vector_width(dtype: DType) -> usize {
     (VECTOR_BYTES / dtype.bytes()).min(4)
 }
 
-/// The length of the last axis that is longer than 1.
+/// Returns the length of the last axis that is longer than 1.
 fn last_length(shape: &[usize]) -> usize {
     shape
         .iter()
@@ -84,8 +84,8 @@ fn one_per_thread(
     body.label("DONE");
 }
 
-/// Each thread takes several neighbours along the last axis, whose length is a multiple of how
-/// many.
+/// Computes several neighbours along the last axis per thread. The length of that axis is a
+/// multiple of their number.
 fn one_group_per_thread(
     body: &mut KernelBody,
     kernel: &FusedKernel,
@@ -112,7 +112,7 @@ fn one_group_per_thread(
         let mut of_lane = axes.clone();
         let (number, index) = (lowering.body.index_reg(), lowering.body.index_reg());
         line!(lowering.body, "add.s{bits} {number}, {first}, {lane};");
-        let along = axes[last].expect("the last axis is one of the long ones");
+        let along = axes[last].expect("the last axis is longer than 1");
         line!(lowering.body, "add.s{bits} {index}, {along}, {lane};");
         of_lane[last] = Some(index);
         positions.push(lowering.at_indices(node.id, &node.shape, of_lane, Some(number)));
@@ -121,12 +121,12 @@ fn one_group_per_thread(
     body.label("DONE");
 }
 
-/// Calculates neighbours, the first of which has this number, and stores them.
+/// Computes and stores neighbours, the first of which has the linear index `first`.
 fn store_group(mut lowering: Lowering<'_>, node: &NodeRef, positions: &[Position], first: Reg) {
     lowering.group(positions);
     let mut values: SmallVec<[Reg; 4]> = SmallVec::new();
     values.push(lowering.lower(node, positions[0]));
-    // All that follows does the same once more, so that it has nothing to add to the name.
+    // The other elements repeat the operations of the first and add nothing to the kernel's name.
     let words = lowering.body.name_parts();
     values.extend(
         positions[1..]
@@ -137,8 +137,8 @@ fn store_group(mut lowering: Lowering<'_>, node: &NodeRef, positions: &[Position
     lowering.body.truncate_name(words);
 }
 
-/// The first threads take several neighbours each; those behind them take what is left over, one
-/// each.
+/// Computes a vector of neighbours in each of the first threads, and one of the remaining elements
+/// in each thread after them.
 fn one_vector_per_thread(
     body: &mut KernelBody,
     kernel: &FusedKernel,
@@ -196,7 +196,7 @@ fn one_vector_per_thread(
     body.label("DONE");
 }
 
-/// Stores neighbours, the first of which has this number.
+/// Stores neighbours, the first of which has the linear index `number`.
 fn store(body: &mut KernelBody, dtype: DType, number: Reg, values: &[Reg]) {
     let base = body.address(ParameterKey::Output(0), || KernelParameter::Output(0));
     let address = body.element(base, number, dtype.bytes());
@@ -211,13 +211,13 @@ mod tests {
     use super::{super::body::Kernel, *};
     use crate::{Number, Region, fuse::only_kernel, graph::Op};
 
-    /// The kernel that calculates a node, and its threads.
+    /// Returns the kernel that computes a node, and its number of threads.
     fn map(node: &NodeRef) -> (Kernel, usize) {
         let pass = super::map(&only_kernel(node)).passes.remove(0);
         (pass.kernel, pass.threads)
     }
 
-    /// Bytes of the parameters that a kernel declares.
+    /// Returns the size of the parameters that a kernel declares.
     fn declared_bytes(ptx: &str) -> usize {
         let kinds = ptx
             .lines()
@@ -232,7 +232,7 @@ mod tests {
         })
     }
 
-    /// The sum of so many slices, each with twelve parameters, and its kernel.
+    /// Returns the kernel of the sum of `count` slices, each with twelve parameters.
     fn kernel_of_slices<T: Number>(x: &crate::Array<T, Ix6>, count: usize) -> Kernel {
         let starts = |at: usize| {
             [at % 4, at / 4 % 4, at / 16 % 4, at / 64 % 4, 0, 0].map(|start| start as isize + 1)
@@ -247,7 +247,7 @@ mod tests {
 
     #[test]
     fn more_parameters_than_a_launch_can_have_are_in_a_table() {
-        // A region for each, so that no part of it is calculated before all of it is written down.
+        // Each kernel has its own region, so that no part of the sum is evaluated early.
         let kernel = |slices| {
             let region = Region::new(Device::simulated().unwrap());
             kernel_of_slices::<f32>(&region.array(&ndarray::Array6::zeros([9; 6])), slices)
@@ -303,8 +303,7 @@ mod tests {
         assert_eq!(count("add.rn.f32"), 5);
         assert!(kernel.ptx.starts_with(".version 8.0\n.target sm_75\n"));
         assert_eq!((&*kernel.name, threads), ("add", BLOCK));
-        // How many elements, the operand and the target: nothing of this array's length is in the
-        // text.
+        // The number of elements, the operand and the target: the text does not contain the length.
         assert_eq!(kernel.parameters.len(), 3);
         let longer: crate::Array<f32, _> = region.array(&ndarray::Array1::<f32>::zeros(70));
         let (other, _) = map((&longer + &longer).node());

@@ -1,17 +1,17 @@
-//! Elements between memory and registers.
+//! Loads and stores of elements.
 
 use smallvec::SmallVec;
 
 use super::body::{KernelBody, Reg, RegClass, line};
 use crate::element::DType;
 
-/// Bytes of a load or a store at most.
+/// The maximum size of a vector load or store in bytes.
 pub(super) const VECTOR_BYTES: usize = 16;
 
-/// Neighbouring elements in registers.
+/// The registers of neighbouring elements.
 pub(super) type Registers = SmallVec<[Reg; 4]>;
 
-/// The type of an element in memory, as loads and stores name it.
+/// The type suffix of loads and stores of an element.
 fn in_memory(dtype: DType) -> &'static str {
     match dtype {
         DType::F32 => "f32",
@@ -22,7 +22,7 @@ fn in_memory(dtype: DType) -> &'static str {
     }
 }
 
-/// How many neighbours are named in one load or store.
+/// The vector suffix of a load or store of this many elements.
 fn vector(lanes: usize) -> &'static str {
     match lanes {
         1 => "",
@@ -32,7 +32,7 @@ fn vector(lanes: usize) -> &'static str {
     }
 }
 
-/// The registers, as loads and stores list them.
+/// Formats registers as the operand of a load or store.
 fn list(lanes: &[Reg]) -> String {
     let names: Vec<_> = lanes.iter().map(Reg::to_string).collect();
     match lanes {
@@ -42,7 +42,7 @@ fn list(lanes: &[Reg]) -> String {
 }
 
 impl KernelBody {
-    /// Loads neighbouring elements. The address is a multiple of what they have in bytes.
+    /// Loads neighbouring elements. The address must be aligned to their total size.
     pub(super) fn load(&mut self, dtype: DType, address: Reg, lanes: usize) -> Registers {
         let stored = match RegClass::of(dtype) {
             RegClass::Predicate => RegClass::B32,
@@ -67,7 +67,7 @@ impl KernelBody {
             .collect()
     }
 
-    /// Stores neighbouring elements. The address is a multiple of what they have in bytes.
+    /// Stores neighbouring elements. The address must be aligned to their total size.
     pub(super) fn store(&mut self, dtype: DType, address: Reg, lanes: &[Reg]) {
         let lanes: Registers = lanes.iter().map(|&lane| self.as_word(lane)).collect();
         let (vector, kind) = (vector(lanes.len()), in_memory(dtype));
@@ -78,14 +78,14 @@ impl KernelBody {
         );
     }
 
-    /// Whether a word is not 0.
+    /// Compares a word with 0, giving a predicate that is true if it differs.
     pub(super) fn is_not_zero(&mut self, word: Reg) -> Reg {
         let truth = self.reg(RegClass::Predicate);
         line!(self, "setp.ne.u32 {truth}, {word}, 0;");
         truth
     }
 
-    /// What can be stored: of a predicate, 1 or 0.
+    /// Converts a predicate to a word, 1 or 0; other registers are returned as they are.
     pub(super) fn as_word(&mut self, reg: Reg) -> Reg {
         if reg.class != RegClass::Predicate {
             return reg;

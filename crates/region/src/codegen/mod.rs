@@ -1,24 +1,26 @@
-//! Code generation: from a [`FusedKernel`](crate::fuse::FusedKernel) to PTX.
+//! Code generation: lowers a [`FusedKernel`](crate::fuse::FusedKernel) to PTX.
 //!
-//! Text and parameters come from one walk over the nodes of the fused kernel: what belongs to the
-//! kind of calculation is text, and what belongs to this one (addresses, lengths, steps, scalars)
-//! is a parameter, so that calculations of the same kind share a kernel whatever their shapes are.
+//! Compiling a kernel takes longer than most launches, so kernels are generated to be reused. One
+//! lowering of the fused nodes produces both the text and the parameters: the text depends on the
+//! kind of computation, and everything specific to one computation (addresses, lengths, strides,
+//! scalars) is a parameter. Computations of the same kind therefore share a kernel, whatever their
+//! shapes are.
 //!
-//! | file | |
+//! | file | contents |
 //! |---|---|
-//! | `cache.rs` | the kernel cache, through which all goes |
-//! | `generated.rs` | what is generated: one pass or several, and what they leave for each other |
-//! | `map.rs` | kernels with a thread for each element, or for several |
-//! | `reduce.rs` | reductions |
-//! | `scan.rs` | inclusive scans |
-//! | `scatter.rs` | scatters |
-//! | `accumulate.rs` | what the kernels of reductions and scans keep of the elements that they have seen |
-//! | `value.rs` | the walk: the register with a node's element at an index |
-//! | `index.rs` | where in an array: indices along axes, the number of an element, views |
-//! | `apply.rs` | one function of elements |
-//! | `cast.rs` | from type to type |
-//! | `memory.rs` | elements between memory and registers |
-//! | `body.rs` | the text of one kernel as it grows: registers, parameters, instructions |
+//! | `cache.rs` | the kernel cache, the entrance to code generation |
+//! | `passes.rs` | the passes of one fused kernel and the temporaries between them |
+//! | `map.rs` | element-wise kernels |
+//! | `reduce.rs` | reduction kernels |
+//! | `scan.rs` | scan kernels |
+//! | `scatter.rs` | scatter kernels |
+//! | `reducer.rs` | the accumulators of reductions and scans |
+//! | `lowering.rs` | the lowering of graph nodes to registers |
+//! | `position.rs` | positions in arrays and the index maps of views |
+//! | `elementwise.rs` | instruction selection for element-wise functions |
+//! | `cast.rs` | casts between element types |
+//! | `memory.rs` | loads and stores of elements |
+//! | `body.rs` | the body of a kernel under construction |
 
 mod body;
 mod cache;

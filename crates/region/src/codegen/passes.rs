@@ -1,4 +1,4 @@
-//! What is generated for one fused kernel: passes, and what they leave for each other.
+//! The generated code of one fused kernel: its passes and the temporaries between them.
 
 use std::ops::Range;
 
@@ -13,41 +13,41 @@ use super::{
 };
 use crate::{element::DType, fuse::FusedKernel, graph::Op};
 
-/// The generated kernels that do the work of one fused kernel, one after the other: mostly one.
+/// The passes that execute one fused kernel, in order; most have one.
 pub(crate) struct GeneratedPasses<P = KernelParameter> {
-    /// Arrays that passes leave for later ones.
+    /// The arrays that passes write for later ones.
     pub(crate) temporaries: SmallVec<[Temporary; 2]>,
     pub(crate) passes: SmallVec<[Pass<P>; 1]>,
 }
 
-/// An array between passes.
+/// An array that one pass writes and a later one reads.
 #[derive(Clone, Copy)]
 pub(crate) struct Temporary {
     pub(crate) bytes: usize,
-    /// Whether it is 0 everywhere in front of the first pass.
+    /// Whether it must be zeroed before the first pass.
     pub(crate) is_zeroed: bool,
 }
 
-/// One launch.
+/// One launch of a generated kernel.
 pub(crate) struct Pass<P = KernelParameter> {
     pub(crate) kernel: Kernel<P>,
-    /// Threads that it needs, at least.
+    /// The minimum number of threads.
     pub(crate) threads: usize,
     pub(crate) writes: PassOutput,
-    /// The temporaries that it reads; they are ahead of those that it writes.
+    /// The temporaries that it reads; they precede those that it writes.
     pub(crate) reads: Range<usize>,
 }
 
-/// What a pass writes.
+/// The destination of a pass.
 #[derive(Clone)]
 pub(crate) enum PassOutput {
-    /// The fused kernel's outputs.
+    /// The outputs of the fused kernel.
     Outputs,
     Temporaries(Range<usize>),
 }
 
 impl GeneratedPasses {
-    /// The passes of a fused kernel that has something to write.
+    /// Generates the passes of a fused kernel that has elements to write.
     pub(super) fn of(kernel: &FusedKernel) -> Self {
         match kernel.op(&kernel.root) {
             Some(Op::Reduce { .. }) => reduce(kernel),
@@ -57,7 +57,7 @@ impl GeneratedPasses {
         }
     }
 
-    /// A single pass.
+    /// Returns a single pass without temporaries.
     pub(super) fn one(kernel: Kernel, threads: usize) -> Self {
         Self {
             temporaries: SmallVec::new(),
@@ -72,7 +72,7 @@ impl GeneratedPasses {
 }
 
 impl Temporary {
-    /// An array of so many elements.
+    /// Returns a temporary of this many elements.
     pub(super) fn of(elements: usize, dtype: DType) -> Self {
         Self {
             bytes: elements * dtype.bytes(),
@@ -82,10 +82,13 @@ impl Temporary {
 }
 
 impl<P> GeneratedPasses<P> {
-    /// The same passes with other parameters.
-    pub(super) fn each<Q>(&self, mut parameter: impl FnMut(&P) -> Q) -> GeneratedPasses<Q> {
+    /// Returns the passes with each parameter replaced.
+    pub(super) fn map_parameters<Q>(
+        &self,
+        mut parameter: impl FnMut(&P) -> Q,
+    ) -> GeneratedPasses<Q> {
         let passes = self.passes.iter().map(|pass| Pass {
-            kernel: pass.kernel.each(&mut parameter),
+            kernel: pass.kernel.map_parameters(&mut parameter),
             threads: pass.threads,
             writes: pass.writes.clone(),
             reads: pass.reads.clone(),

@@ -1,5 +1,4 @@
-//! Where in an array: indices along axes, the number of an element, and how views turn one into
-//! another.
+//! Positions in arrays: indices along axes, linear indices, and the index maps of views.
 
 use smallvec::SmallVec;
 
@@ -9,27 +8,28 @@ use super::{
 };
 use crate::shape::{AxisSource, RANK_MAX, Shape, preserves_linear_index};
 
-/// A place in an array of some shape, by its number in the walk.
+/// A position in an array of some shape, identified by its number in the lowering.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Position(pub(super) usize);
 
-/// What is known of a place. The rest is calculated when it is asked for.
+/// The known indices of a position. Others are computed at first use.
 pub(super) struct PositionInfo {
     /// The node by whose number the lengths are passed.
     owner: u64,
     shape: Shape,
-    /// The number of the element in the order of a dense array.
+    /// The row-major linear index.
     linear_index: Option<Reg>,
     axes: SmallVec<[Option<Reg>; RANK_MAX]>,
-    /// The first of the neighbouring places that are calculated together, and which of them this
-    /// is. Their numbers follow each other, and the first is a multiple of how many there are.
+    /// The first position of the group and this position's place in it, if neighbours are computed
+    /// together. Their linear indices are consecutive, and the first is a multiple of the group's
+    /// size.
     pub(super) group: Option<(Position, usize)>,
-    /// The axis along which neighbours are neighbours, if no end of it lies between them.
+    /// The axis along which all members of the group lie, if they do not cross the end of a row.
     group_axis: Option<usize>,
 }
 
 impl Lowering<'_> {
-    /// A place that is known by its number.
+    /// Adds a position given by its linear index.
     pub(super) fn at_linear_index(&mut self, owner: u64, shape: &[usize], number: Reg) -> Position {
         self.add_position(PositionInfo {
             owner,
@@ -41,7 +41,7 @@ impl Lowering<'_> {
         })
     }
 
-    /// A place that is known by its indices; those of axes of length 1 need not be given.
+    /// Adds a position given by its indices, which may be missing for axes of length 1.
     pub(super) fn at_indices(
         &mut self,
         owner: u64,
@@ -64,8 +64,8 @@ impl Lowering<'_> {
         Position(self.positions.len() - 1)
     }
 
-    /// Makes neighbours of places whose numbers follow each other, the first of which is a multiple
-    /// of how many there are.
+    /// Makes a group of positions with consecutive linear indices, the first of which is a multiple
+    /// of their number.
     pub(super) fn group(&mut self, positions: &[Position]) {
         let shape = &self.positions[positions[0].0].shape;
         let last = (0..shape.len()).rev().find(|&axis| shape[axis] != 1);
@@ -78,12 +78,12 @@ impl Lowering<'_> {
         self.lanes = positions.len();
     }
 
-    /// The places of a group.
+    /// Returns the positions of a group.
     fn group_members(&self, first: Position) -> impl Iterator<Item = Position> + use<> {
         (first.0..first.0 + self.lanes).map(Position)
     }
 
-    /// The length of an axis at a place.
+    /// Returns the length of an axis of the array.
     pub(super) fn axis_length(&mut self, position: Position, axis: usize) -> Reg {
         let indices = &self.positions[position.0];
         let (owner, length) = (indices.owner, indices.shape[axis]);
@@ -91,7 +91,7 @@ impl Lowering<'_> {
             .index_parameter(ParameterKey::Length(owner, axis), length as i64)
     }
 
-    /// The number of the element at a place.
+    /// Returns the linear index of a position.
     pub(super) fn linear_index(&mut self, position: Position) -> Reg {
         if let Some(number) = self.positions[position.0].linear_index {
             return number;
@@ -119,7 +119,7 @@ impl Lowering<'_> {
         number
     }
 
-    /// The index along an axis at a place.
+    /// Returns the index of a position along an axis.
     pub(super) fn axis_index(&mut self, position: Position, axis: usize) -> Reg {
         if let Some(index) = self.positions[position.0].axes[axis] {
             return index;
@@ -131,7 +131,7 @@ impl Lowering<'_> {
         }
         let mut rest = self.positions[position.0]
             .linear_index
-            .expect("a position is known by its number or its indices");
+            .expect("a position has a linear index or all indices");
         let long = self.long_axes(position);
         let bits = self.body.bits();
         for &axis in long[1..].iter().rev() {
@@ -152,13 +152,13 @@ impl Lowering<'_> {
             .expect("every axis that is longer than 1 has an index now")
     }
 
-    /// The axes along which there is more than one index.
+    /// Returns the axes that are longer than 1.
     fn long_axes(&self, position: Position) -> SmallVec<[usize; RANK_MAX]> {
         let shape = &self.positions[position.0].shape;
         (0..shape.len()).filter(|&axis| shape[axis] != 1).collect()
     }
 
-    /// The place in the node `source`, of shape `shape`, that the node `view` shows at `place`.
+    /// Maps a position of `view` to the position in `source`, whose shape is `shape`.
     pub(super) fn source_position(
         &mut self,
         view: u64,
@@ -173,8 +173,8 @@ impl Lowering<'_> {
             self.scalar_position()
         } else if self.flat || preserves_linear_index(&self.positions[position.0].shape, map, shape)
         {
-            // Where all is flat, the place may have another shape than the view: a reshape leaves
-            // it as it is.
+            // If all nodes share linear indices, the position may have another shape than the view,
+            // because reshapes keep it.
             self.reshaped(source, position, shape)
         } else if let PositionInfo {
             group: Some((first, lane)),
@@ -190,7 +190,7 @@ impl Lowering<'_> {
         seen
     }
 
-    /// As [`through`](Self::through), for one place whatever its neighbours are.
+    /// Maps one position as [`source_position`](Self::source_position), regardless of its group.
     fn mapped_position(
         &mut self,
         view: u64,
@@ -208,8 +208,8 @@ impl Lowering<'_> {
         self.at_indices(source, shape, axes, None)
     }
 
-    /// As [`through`](Self::through), for neighbours along an axis: they may see one place, or
-    /// neighbours again.
+    /// Maps a whole group as [`source_position`](Self::source_position). The results are one
+    /// position or a group again, where the map allows that.
     fn source_positions(
         &mut self,
         view: u64,
@@ -248,7 +248,7 @@ impl Lowering<'_> {
         seen
     }
 
-    /// The place of the only element of an array.
+    /// Returns the position of the only element of an array.
     pub(super) fn scalar_position(&mut self) -> Position {
         if let Some(position) = self.scalar_position {
             return position;
@@ -259,10 +259,9 @@ impl Lowering<'_> {
         position
     }
 
-    /// The place with the same number in an array of another shape.
+    /// Returns the position with the same linear index in an array of another shape.
     pub(super) fn reshaped(&mut self, owner: u64, position: Position, shape: &[usize]) -> Position {
-        // Where only numbers are asked for, the shape does not matter, and neighbours stay
-        // neighbours.
+        // Only linear indices are used, so the shape does not matter, and the group stays one.
         if self.flat {
             return position;
         }
@@ -273,7 +272,7 @@ impl Lowering<'_> {
             let number = self.linear_index(position);
             return self.at_linear_index(owner, shape, number);
         };
-        // One behind the other, for neighbours' places are.
+        // The positions of a group are consecutive.
         let numbers: SmallVec<[Reg; 4]> = self
             .group_members(first)
             .map(|position| self.linear_index(position))
@@ -289,7 +288,7 @@ impl Lowering<'_> {
         positions[lane]
     }
 
-    /// The index along one axis of what a view shows.
+    /// Computes the index along one source axis for a position of a view.
     fn mapped_index(
         &mut self,
         view: u64,
@@ -326,7 +325,7 @@ impl Lowering<'_> {
         index
     }
 
-    /// The place whose index along one axis is another.
+    /// Adds a position that differs from another in its index along one axis.
     pub(super) fn with_axis_index(
         &mut self,
         owner: u64,
@@ -350,7 +349,7 @@ impl Lowering<'_> {
 }
 
 impl KernelBody {
-    /// A register with the index 0, which it has everywhere in the kernel.
+    /// Returns a register that holds the index 0 throughout the kernel.
     pub(super) fn zero_index(&mut self) -> Reg {
         let reg = self.index_reg();
         let bits = self.bits();
@@ -358,7 +357,7 @@ impl KernelBody {
         reg
     }
 
-    /// The number of the thread in the whole grid.
+    /// Computes the index of the thread in the grid.
     pub(super) fn thread(&mut self) -> Reg {
         let (block, within) = (self.reg(RegClass::B32), self.reg(RegClass::B32));
         line!(self, "mov.u32 {block}, %ctaid.x;");
@@ -382,7 +381,7 @@ impl KernelBody {
         thread
     }
 
-    /// The address of an element: `base` plus the index times the element's bytes.
+    /// Computes the address of an element: `base` plus the index times the size of an element.
     pub(super) fn element(&mut self, base: Reg, index: Reg, bytes: usize) -> Reg {
         let address = self.reg(RegClass::B64);
         if self.wide {

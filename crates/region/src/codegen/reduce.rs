@@ -1,11 +1,11 @@
-//! Kernels that make one element of many.
+//! Reduction kernels.
 //!
-//! Where there are many elements for each result, a block takes each result and its threads every
-//! 256th element; what they keep is put together in shared memory, in a fixed order. If there are
-//! few results, several blocks share each, and a second kernel puts together what they have left.
-//! Where there are many results, or few elements for each, a thread takes each result, or several
-//! threads of several blocks, if neighbouring threads then read neighbouring elements. Which it is
-//! follows from the shapes alone, so that every device adds in the same order.
+//! The parallelism follows from the shapes alone, so that every device adds in the same order. With
+//! many elements per result, a block computes each result: a thread accumulates every 256th
+//! element, and the block combines its accumulators in shared memory, in a fixed order. With few
+//! such results, several blocks share each, and a second kernel combines their partial results.
+//! With many results, or few elements for each, a thread computes each result, or several threads
+//! of different blocks do, if neighbouring threads then read neighbouring elements.
 
 use smallvec::{SmallVec, smallvec};
 
@@ -22,40 +22,39 @@ use crate::{
     shape::{Axes, RANK_MAX, Shape},
 };
 
-/// Elements for each result up to which a thread takes them alone.
+/// The number of elements per result up to which one thread computes a result.
 const PER_THREAD_MAX: usize = 32;
-/// Results from which on a thread takes each, if neighbouring threads then read neighbouring
-/// elements.
+/// The number of results from which on one thread computes each, if neighbouring threads then read
+/// neighbouring elements.
 const RESULTS_MANY: usize = 1 << 14;
-/// Results from which on several threads take each, if neighbouring threads then read neighbouring
-/// elements.
+/// The number of results from which on several threads compute each, if neighbouring threads then
+/// read neighbouring elements.
 const RESULTS_SOME: usize = 32;
-/// Elements for each block where several share a result.
+/// The number of elements per block where several blocks share a result.
 const SPLIT_LENGTH: usize = 1 << 14;
-/// Blocks of a grid where several share a result, about.
+/// The approximate number of blocks of a grid where several blocks share a result.
 const BLOCKS_MAX: usize = 1 << 10;
-/// Elements that are on their way at once in each thread.
+/// The number of loads in flight per thread.
 const UNROLL: usize = 4;
 
-/// A reduction to generate kernels for.
+/// A reduction, for which kernels are generated.
 struct ReductionGenerator<'a> {
     kernel: &'a FusedKernel,
-    /// What is written: the reduction's node, or what is calculated from its elements, number by
-    /// number.
+    /// The node that is written: the reduction, or the end of its epilogue, which has the same
+    /// linear indices.
     value: &'a NodeRef,
-    /// The reduction's.
+    /// The node of the reduction.
     node: &'a NodeRef,
     source: &'a NodeRef,
     axes: &'a Axes,
     reducer: Reducer,
     reduction: Reduction,
     analysis: IndexAnalysis,
-    /// Elements for each result.
+    /// The number of elements per result.
     length: usize,
 }
 
-/// The kernels that reduce an array to elements, of which there is one at least, and write those or
-/// what the epilogue makes of them.
+/// Generates the kernels of a reduction with at least one result, and of its epilogue.
 pub(super) fn reduce(kernel: &FusedKernel) -> GeneratedPasses {
     let node = &kernel.root;
     let Some(&Op::Reduce {
@@ -116,7 +115,8 @@ pub(super) fn reduce(kernel: &FusedKernel) -> GeneratedPasses {
 }
 
 impl ReductionGenerator<'_> {
-    /// A kernel that leaves `splits` parts of each result for a second one.
+    /// Returns two passes: `first` stores `splits` partial results of each result, and a second
+    /// kernel combines them.
     fn two_passes(&self, first: Kernel, threads: usize, splits: usize) -> GeneratedPasses {
         let results = self.node.elements;
         let slots = self.reducer.state_types();
@@ -143,7 +143,7 @@ impl ReductionGenerator<'_> {
         }
     }
 
-    /// A thread for each result.
+    /// Generates a kernel with one thread per result.
     fn thread_per_result(&self) -> Kernel {
         let mut body = KernelBody::new(self.analysis.wide);
         let result = body.thread();
@@ -161,8 +161,8 @@ impl ReductionGenerator<'_> {
         self.finish(body, "")
     }
 
-    /// Several threads, in different blocks, for each result; those of a block take neighbouring
-    /// results.
+    /// Generates a kernel with several threads of different blocks per result; the threads of a
+    /// block take neighbouring results.
     fn split_threads_per_result(&self, splits: usize) -> Kernel {
         let mut body = KernelBody::new(self.analysis.wide);
         let bits = body.bits();
@@ -189,7 +189,7 @@ impl ReductionGenerator<'_> {
         self.finish(body, "")
     }
 
-    /// Leaves what is kept for a second kernel, at this place.
+    /// Stores an accumulator as a partial result, at this position.
     fn store_partial(&self, body: &mut KernelBody, accumulator: &Accumulator, position: Reg) {
         for (slot, (&reg, &dtype)) in accumulator
             .iter()
@@ -202,7 +202,7 @@ impl ReductionGenerator<'_> {
         }
     }
 
-    /// A block for each result.
+    /// Generates a kernel with one block per result.
     fn block_per_result(&self) -> Kernel {
         let mut body = KernelBody::new(self.analysis.wide);
         let (block, thread) = block_and_thread(&mut body);
@@ -216,7 +216,7 @@ impl ReductionGenerator<'_> {
         self.finish(body, &self.reducer.shared_memory())
     }
 
-    /// Several blocks for each result.
+    /// Generates a kernel with several blocks per result.
     fn split_blocks_per_result(&self, splits: usize) -> Kernel {
         let mut body = KernelBody::new(self.analysis.wide);
         let bits = body.bits();
@@ -236,7 +236,7 @@ impl ReductionGenerator<'_> {
         self.finish(body, &self.reducer.shared_memory())
     }
 
-    /// A block for each result, of what several blocks have left for it.
+    /// Generates a kernel that combines the partial results, with one block per result.
     fn combine_partials(&self, splits: usize) -> Kernel {
         let mut body = KernelBody::new(self.analysis.wide);
         let bits = body.bits();
@@ -269,7 +269,7 @@ impl ReductionGenerator<'_> {
         self.finish(body, &self.reducer.shared_memory())
     }
 
-    /// What is kept of every `step`th element of a result, from `first` on.
+    /// Accumulates every `step`th element of a result, from `first` on.
     fn accumulate(&self, body: &mut KernelBody, result: Reg, first: Reg, step: Reg) -> Accumulator {
         let bits = body.bits();
         let accumulator = self.reducer.identity(body);
@@ -323,7 +323,7 @@ impl ReductionGenerator<'_> {
         accumulator
     }
 
-    /// Whether the elements of one result follow each other, and those of the next behind them.
+    /// Whether the elements of each result are contiguous, in the order of the results.
     fn is_contiguous(&self) -> bool {
         let shape = &self.source.shape;
         let mut long = (0..shape.len()).filter(|&axis| shape[axis] != 1);
@@ -335,7 +335,7 @@ impl ReductionGenerator<'_> {
         self.analysis.flat && self.is_contiguous()
     }
 
-    /// The indices along the axes that are kept, of the source.
+    /// Returns the source indices along the axes that the result keeps.
     fn kept_axes(&self, body: &mut KernelBody, result: Reg) -> SmallVec<[Option<Reg>; RANK_MAX]> {
         let mut axes = SmallVec::from_elem(None, self.source.shape.len());
         if self.is_contiguous() {
@@ -350,7 +350,7 @@ impl ReductionGenerator<'_> {
         axes
     }
 
-    /// The place of the element with a number among those of a result.
+    /// Returns the position of an element, given its linear index within the result.
     fn element_position(
         &self,
         lowering: &mut Lowering<'_>,
@@ -375,7 +375,7 @@ impl ReductionGenerator<'_> {
             .iter()
             .map(|&axis| self.source.shape[axis])
             .collect();
-        // The number that no node has stands for the axes that are reduced.
+        // No node has this number; it stands for the reduced axes.
         let within = lowering.at_linear_index(u64::MAX, &shape, number);
         let mut axes = kept_axes.clone();
         for (of_number, &axis) in self.axes.iter().enumerate() {
@@ -384,7 +384,8 @@ impl ReductionGenerator<'_> {
         lowering.at_indices(self.source.id, &self.source.shape, axes, None)
     }
 
-    /// Puts together what the threads of a block keep. Only the first goes on behind it.
+    /// Combines the accumulators of a block by a tree in shared memory. Only the first thread
+    /// continues.
     fn reduce_block(&self, body: &mut KernelBody, accumulator: &Accumulator, thread: Reg) {
         let slots = self.reducer.state_types();
         let addresses: SmallVec<[Reg; 2]> = slots
@@ -441,7 +442,7 @@ impl ReductionGenerator<'_> {
         line!(body, "@{idle} bra DONE;");
     }
 
-    /// Writes a result.
+    /// Stores a result, after computing the epilogue.
     fn store_result(&self, body: &mut KernelBody, accumulator: &Accumulator, result: Reg) {
         let mut value = self.reducer.finish(body, accumulator, self.node.dtype);
         if !self.kernel.epilogue.is_empty() {
@@ -461,7 +462,7 @@ impl ReductionGenerator<'_> {
     }
 }
 
-/// The number of the block in its grid, and of the thread in its block.
+/// Returns the index of the block in its grid and that of the thread in its block.
 pub(super) fn block_and_thread(body: &mut KernelBody) -> (Reg, Reg) {
     let (block, thread) = (body.reg(RegClass::B32), body.reg(RegClass::B32));
     line!(body, "mov.u32 {block}, %ctaid.x;");

@@ -1,26 +1,26 @@
-//! What a reduction keeps of the elements that it has seen, and how it puts two of those together.
+//! Reducers: the accumulators of reductions and scans, and the instructions that combine them.
 //!
-//! Sums of `f32` are kept as `f64`, so that the only rounding that counts is the last. Sums of
-//! `f64` are kept with what every addition has lost (Knuth's exact sum of two), which is added at
+//! A sum of `f32` is accumulated as `f64`, so that only the last rounding matters. A sum of `f64`
+//! is accumulated with the rounding errors of all additions (Knuth's TwoSum), which are added at
 //! the end.
 //!
-//! Minimum and maximum are PTX's: −0 is less than +0, so that the result does not depend on the
-//! order of the tree. The position of a minimum or maximum is found by comparing keys, integers in
-//! the same order as the floats.
+//! Minima and maxima are those of PTX, for which −0 is less than +0, so that the result does not
+//! depend on the order of the tree. The position of a minimum or maximum is found by comparing sort
+//! keys: integers in the order of the floats.
 
 use smallvec::{SmallVec, smallvec};
 
 use super::{
     body::{BLOCK, KernelBody, Reg, RegClass, line},
     cast::cast,
-    elementwise::extreme,
+    elementwise::min_or_max,
 };
 use crate::{element::DType, graph::Reduction};
 
-/// Registers with what a reduction keeps.
+/// The registers of an accumulator.
 pub(super) type Accumulator = SmallVec<[Reg; 2]>;
 
-/// A way to reduce, for elements of one type.
+/// A reduction of elements of one type.
 #[derive(Clone, Copy)]
 pub(super) struct Reducer {
     reduction: Reduction,
@@ -32,7 +32,7 @@ impl Reducer {
         Self { reduction, element }
     }
 
-    /// The types of what is kept.
+    /// The types of an accumulator's components.
     pub(super) fn state_types(self) -> SmallVec<[DType; 2]> {
         match (self.reduction, self.element) {
             (Reduction::Sum, DType::F64) => smallvec![DType::F64, DType::F64],
@@ -45,7 +45,7 @@ impl Reducer {
         }
     }
 
-    /// The type of the integers by which the position of a minimum or maximum is found.
+    /// The type of the sort keys.
     fn key_type(self) -> DType {
         match self.element {
             DType::F64 | DType::I64 => DType::I64,
@@ -53,7 +53,8 @@ impl Reducer {
         }
     }
 
-    /// Declares shared memory, `kept0` and so on, for what each thread of a block keeps.
+    /// Declares shared memory, named `accumulator0` and so on, for one accumulator per thread of a
+    /// block.
     pub(super) fn shared_memory(self) -> String {
         let declare = |(slot, dtype): (usize, &DType)| {
             format!(
@@ -64,7 +65,7 @@ impl Reducer {
         self.state_types().iter().enumerate().map(declare).collect()
     }
 
-    /// Registers that stand for no element at all.
+    /// Returns a new accumulator of no elements.
     pub(super) fn identity(self, body: &mut KernelBody) -> Accumulator {
         let state_types = self.state_types();
         let first = match self.reduction {
@@ -91,7 +92,7 @@ impl Reducer {
         accumulator
     }
 
-    /// One element, the number of which is given by `number`, as what would be kept of it alone.
+    /// Returns the accumulator of one element, whose linear index is given by `number`.
     pub(super) fn lift(
         self,
         body: &mut KernelBody,
@@ -120,7 +121,7 @@ impl Reducer {
         }
     }
 
-    /// Adds to `kept` what was kept of other elements.
+    /// Combines another accumulator into `accumulator`.
     pub(super) fn combine(
         self,
         body: &mut KernelBody,
@@ -143,7 +144,7 @@ impl Reducer {
                     Reduction::Minimum => "min",
                     _ => "max",
                 };
-                let chosen = extreme(body, name, dtype, a, b);
+                let chosen = min_or_max(body, name, dtype, a, b);
                 line!(
                     body,
                     "mov.{} {a}, {chosen};",
@@ -183,8 +184,8 @@ impl Reducer {
         }
     }
 
-    /// An integer that compares with other elements' integers as the float does with them: −0 below
-    /// +0, and a NaN in front of all numbers in the order of this reduction.
+    /// Computes the sort key of a float: an integer that compares as the float, with −0 below +0,
+    /// and NaN before all numbers in the order of this reduction.
     fn sort_key(self, body: &mut KernelBody, element: Reg) -> Reg {
         let dtype = self.key_type();
         let (class, float) = (RegClass::of(dtype), element.class.move_type());
@@ -198,8 +199,8 @@ impl Reducer {
         let (pattern, sign, ordered, key) = (new(), new(), new(), new());
         let is_nan = body.reg(RegClass::Predicate);
         line!(body, "mov.{moved} {pattern}, {element};");
-        // Of negative floats, a larger pattern is a smaller number: all bits but the sign are
-        // inverted.
+        // Among negative floats, a larger bit pattern is a smaller number: all bits except the sign
+        // are inverted.
         line!(body, "shr.s{bits} {sign}, {pattern}, {};", bits - 1);
         line!(body, "and.{moved} {sign}, {sign}, {all_but_sign};");
         line!(body, "xor.{moved} {ordered}, {pattern}, {sign};");
@@ -208,13 +209,13 @@ impl Reducer {
         key
     }
 
-    /// The result for all elements of which this is kept.
+    /// Returns the result of an accumulator, as an element of type `to`.
     pub(super) fn finish(self, body: &mut KernelBody, accumulator: &Accumulator, to: DType) -> Reg {
         match self.reduction {
             Reduction::ArgMinimum | Reduction::ArgMaximum => accumulator[1],
             Reduction::Any | Reduction::All => body.is_not_zero(accumulator[0]),
             Reduction::Sum if accumulator.len() == 2 => {
-                // Where the sum is not finite, what was lost is no number, or none that matters.
+                // If the sum is not finite, the accumulated errors are NaN or do not matter.
                 let (sum, result, is_nan) = (
                     body.reg(RegClass::F64),
                     body.reg(RegClass::F64),
@@ -244,7 +245,7 @@ impl Reducer {
     }
 }
 
-/// Adds two sums, and what the addition loses to what was lost before.
+/// Adds two compensated sums, and the rounding error of the addition to the accumulated errors.
 fn add_compensated(body: &mut KernelBody, accumulator: &Accumulator, other: &Accumulator) {
     let (a, b) = (accumulator[0], other[0]);
     let mut new = || body.reg(RegClass::F64);
@@ -299,7 +300,7 @@ fn min_literal(dtype: DType) -> &'static str {
     }
 }
 
-/// The type that `add`, and of integers `setp`, has for a slot.
+/// The type suffix of `add`, and for integers also of `setp`, for a component.
 fn add_type(dtype: DType) -> &'static str {
     match RegClass::of(dtype) {
         RegClass::F32 => "rn.f32",

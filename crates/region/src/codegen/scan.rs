@@ -1,12 +1,11 @@
-//! Kernels that keep every step on the way to one element of many: along the last axis, each
-//! element is put together with all in front of it.
+//! Scan kernels: inclusive prefix sums, products, minima and maxima along the last axis.
 //!
-//! A thread takes a short line. A block takes a longer one, 1,024 elements at a time: each thread
-//! puts together four neighbours, and the block what its threads have. Where few lines are longer
-//! still, several blocks share each: the first kernel puts together each block's segment, the
-//! second the segments, and the third goes through the elements with what the segments in front
-//! have left. Which it is follows from the shape alone, so that every device adds in the same
-//! order.
+//! The parallelism follows from the shape alone, so that every device adds in the same order. A
+//! thread scans a short row. A block scans a longer one in tiles of 1,024 elements: each thread
+//! scans four neighbours, and the block scans the totals of its threads. Where there are few rows
+//! that are longer still, several blocks share each row, and three kernels run: the first computes
+//! the total of each block's segment, the second scans these totals, and the third scans the
+//! elements of each segment, starting from the total of all segments before it.
 
 use smallvec::{SmallVec, smallvec};
 
@@ -23,52 +22,52 @@ use crate::{
     graph::{NodeRef, Op, Reduction},
 };
 
-/// Elements of a line up to which a thread takes it alone.
+/// The number of elements up to which one thread scans a row.
 const PER_THREAD_MAX: usize = 64;
-/// The same where there are many lines.
+/// The same limit where there are many rows.
 const PER_THREAD_MANY_ROWS_MAX: usize = 512;
-/// Lines from which on there are many.
+/// The number of rows that counts as many.
 const ROWS_MANY: usize = 1 << 14;
-/// Neighbours of a thread.
+/// The number of neighbours per thread.
 const ITEMS: usize = 4;
-/// Elements that a block takes at a time.
+/// The number of elements that a block scans at a time.
 const TILE: usize = BLOCK * ITEMS;
-/// Elements of a segment where several blocks share a line, at least.
+/// The minimum number of elements of a segment where several blocks share a row.
 const SEGMENT: usize = 4 * TILE;
-/// Blocks of a grid where several share a line, about.
+/// The approximate number of blocks of a grid where several blocks share a row.
 const BLOCKS_MAX: usize = 1 << 10;
 
-/// What a kernel of blocks goes through.
+/// The source of a block scan.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum ScanInput {
     Elements,
-    /// What an earlier kernel has left for each segment.
+    /// The totals of the segments, from an earlier kernel.
     Partials,
 }
 
-/// What a kernel of blocks writes.
+/// The result of a block scan.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum ScanOutput {
-    /// What each segment comes to.
+    /// The total of each segment.
     Totals,
-    /// For each, what it comes to with all in front of it.
+    /// The total of each segment and all segments before it.
     Prefixes,
-    /// The results.
+    /// The scanned elements.
     Results,
 }
 
-/// How lines are cut for one kernel of blocks.
+/// The division of rows into segments for one kernel.
 #[derive(Clone, Copy)]
 struct Segmentation {
-    /// Elements of a line.
+    /// The number of elements of a row.
     count: usize,
-    /// Elements of a segment, a multiple of a tile if there are several.
+    /// The number of elements of a segment, a multiple of a tile if a row has several.
     segment: usize,
-    /// Segments of a line.
+    /// The number of segments of a row.
     segments: usize,
 }
 
-/// A scan to generate kernels for.
+/// A scan, for which kernels are generated.
 struct ScanGenerator<'a> {
     node: &'a NodeRef,
     source: &'a NodeRef,
@@ -77,8 +76,8 @@ struct ScanGenerator<'a> {
     wide: bool,
 }
 
-/// The kernels that put together the elements of an array in memory along its last axis. There is
-/// one element at least.
+/// Generates the kernels that scan an array in memory, with at least one element, along its last
+/// axis.
 pub(super) fn scan(kernel: &FusedKernel) -> GeneratedPasses {
     let node = &kernel.root;
     let Some(&Op::Scan {
@@ -95,7 +94,7 @@ pub(super) fn scan(kernel: &FusedKernel) -> GeneratedPasses {
         reduction,
         wide: IndexAnalysis::of(kernel).wide,
     };
-    let count = *node.shape.last().expect("there is an axis to go along");
+    let count = *node.shape.last().expect("a scanned array has an axis");
     let rows = node.elements / count;
     let is_short =
         count <= PER_THREAD_MAX || (count <= PER_THREAD_MANY_ROWS_MAX && rows >= ROWS_MANY);
@@ -121,7 +120,7 @@ pub(super) fn scan(kernel: &FusedKernel) -> GeneratedPasses {
         segments,
     };
     let partials = rows * segments;
-    // What each segment comes to, and what each comes to with all in front of it.
+    // The total of each segment, and that of each segment with all before it.
     let slots = generator.reducer.state_types();
     let (totals, prefixes) = (0..slots.len(), slots.len()..2 * slots.len());
     let temporaries = slots.iter().chain(&slots);
@@ -165,7 +164,7 @@ pub(super) fn scan(kernel: &FusedKernel) -> GeneratedPasses {
 }
 
 impl ScanGenerator<'_> {
-    /// A thread for each line.
+    /// Generates a kernel with one thread per row.
     fn thread_per_row(&self, count: usize) -> Kernel {
         let mut body = KernelBody::new(self.wide);
         let row = body.thread();
@@ -192,7 +191,7 @@ impl ScanGenerator<'_> {
         self.finish(body, "")
     }
 
-    /// A block for each segment of each line.
+    /// Generates a kernel with one block per segment.
     fn block_per_segment(
         &self,
         input: ScanInput,
@@ -211,8 +210,8 @@ impl ScanGenerator<'_> {
         );
         let mut new = || body.index_reg();
         let (row, number, tile, end) = (new(), new(), new(), new());
-        // Of the whole array, the first element of the line; the tile and the end are counted from
-        // there.
+        // The linear index of the row's first element in the whole array; the tile and the end are
+        // relative to it.
         let base = new();
         line!(body, "div.u{bits} {row}, {block}, {segments};");
         line!(body, "mul.lo.s{bits} {number}, {row}, {segments};");
@@ -248,7 +247,7 @@ impl ScanGenerator<'_> {
             );
             line!(body, "add.s{bits} {at}, {first}, {item};");
             line!(body, "setp.lt.u{bits} {inside}, {at}, {end};");
-            // Beyond the end, the last element is read, and does not count.
+            // Beyond the end, the last element is read and replaced by the identity.
             line!(body, "min.u{bits} {position}, {at}, {last};");
             line!(body, "add.s{bits} {position}, {position}, {base};");
             let element = self.element(&mut body, input, position);
@@ -296,7 +295,7 @@ impl ScanGenerator<'_> {
         self.finish(body, &shared.declaration)
     }
 
-    /// What is kept of one element alone, or was left for it.
+    /// Returns the accumulator of one element, or a partial result of an earlier kernel.
     fn element(&self, body: &mut KernelBody, input: ScanInput, at: Reg) -> Accumulator {
         match input {
             ScanInput::Elements => {
@@ -306,7 +305,7 @@ impl ScanGenerator<'_> {
                 let address = body.element(base, at, self.source.dtype.bytes());
                 let element = body.load(self.source.dtype, address, 1)[0];
                 let only = self.reducer.lift(body, element, |_| at);
-                // What is kept is changed in place, and what was loaded is not.
+                // The accumulator is changed in place, and the loaded registers must not be.
                 copy(body, &only)
             }
             ScanInput::Partials => {
@@ -323,7 +322,7 @@ impl ScanGenerator<'_> {
         }
     }
 
-    /// Takes over what the segments in front have left, if there are any in this line.
+    /// Loads the total of the segments before this one, unless it is the first of its row.
     fn load_carry(&self, body: &mut KernelBody, carry: &Accumulator, block: Reg, number: Reg) {
         let bits = body.bits();
         let (is_later, before) = (body.reg(RegClass::Predicate), body.index_reg());
@@ -342,7 +341,7 @@ impl ScanGenerator<'_> {
         }
     }
 
-    /// Writes a result.
+    /// Stores a result.
     fn store_result(&self, body: &mut KernelBody, accumulator: &Accumulator, at: Reg) {
         let value = self.reducer.finish(body, accumulator, self.node.dtype);
         let base = body.address(ParameterKey::Output(0), || KernelParameter::Output(0));
@@ -350,7 +349,7 @@ impl ScanGenerator<'_> {
         body.store(self.node.dtype, address, &[value]);
     }
 
-    /// Leaves what is kept for the next kernel.
+    /// Stores an accumulator as a partial result.
     fn store_partial(&self, body: &mut KernelBody, accumulator: &Accumulator, at: Reg) {
         for (slot, (&reg, &dtype)) in accumulator
             .iter()
@@ -370,11 +369,11 @@ impl ScanGenerator<'_> {
     }
 }
 
-/// The shared memory in which the threads of a block see what the others have.
+/// The shared memory through which the threads of a block exchange accumulators.
 struct BlockScan {
     reducer: Reducer,
     thread: Reg,
-    /// Of each slot, the beginning and this thread's place.
+    /// The base address and this thread's address of each component of the accumulators.
     positions: SmallVec<[(Reg, Reg); 2]>,
     declaration: String,
 }
@@ -400,8 +399,8 @@ impl BlockScan {
         }
     }
 
-    /// Of what all threads have: what those in front of this one have together, and what all have.
-    /// All threads get here.
+    /// Scans the accumulators of a block (Hillis and Steele's algorithm). Returns the combination
+    /// of those before this thread, and that of all threads. All threads must reach it.
     fn scan(
         &self,
         body: &mut KernelBody,
@@ -434,7 +433,7 @@ impl BlockScan {
             );
             all.push(reg);
         }
-        // Nobody writes for the next tile before everybody has read.
+        // All threads have read before any of them writes for the next tile.
         line!(body, "bar.sync 0;");
         (front, all)
     }
@@ -450,7 +449,8 @@ impl BlockScan {
         }
     }
 
-    /// What the thread so far in front has stored; nothing if there is none.
+    /// Loads the accumulator of the thread at this distance before this one, or the identity if
+    /// there is none.
     fn load_from(
         &self,
         body: &mut KernelBody,
@@ -478,14 +478,14 @@ impl BlockScan {
     }
 }
 
-/// The same in other registers.
+/// Copies an accumulator to new registers.
 fn copy(body: &mut KernelBody, accumulator: &Accumulator) -> Accumulator {
     let new: Accumulator = accumulator.iter().map(|reg| body.reg(reg.class)).collect();
     set(body, &new, accumulator);
     new
 }
 
-/// Makes the first what the second is.
+/// Assigns `to` to an accumulator.
 fn set(body: &mut KernelBody, accumulator: &Accumulator, to: &Accumulator) {
     for (reg, to) in accumulator.iter().zip(to) {
         line!(body, "mov.{} {reg}, {to};", reg.class.move_type());

@@ -1,8 +1,8 @@
-//! Kernels that put elements where indices say, with a thread for each index.
+//! Scatter kernels, with one thread per index.
 //!
-//! What is added is added atomically. Where the last of several counts, a first kernel finds for
-//! each element which one that is, and a second puts that one there: each element is written once,
-//! so that nothing depends on who comes first.
+//! `scatter_add` adds atomically. `scatter` must store the last of several values for one element,
+//! independently of the order in which threads run: a first kernel marks each element with the
+//! greatest linear index that writes to it, and a second kernel stores the marked value.
 
 use smallvec::smallvec;
 
@@ -13,20 +13,19 @@ use super::{
 };
 use crate::{element::DType, fuse::FusedKernel, graph::Op};
 
-/// What a kernel does with each index.
+/// The work of a kernel for each index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ScatterStage {
     /// Adds the value to the element.
     Add,
-    /// Raises what the element's place in the target holds to the index's own number, counted from
-    /// 1.
+    /// Raises the mark of the element to the linear index, counted from 1.
     Mark,
-    /// Puts the value there, if the partial holds the index's number for that place.
+    /// Stores the value if the element's mark holds this linear index.
     Store,
 }
 
-/// The kernels of a scatter into a target that has the base's elements. There is one index at
-/// least, and one element.
+/// Generates the kernels of a scatter into a target that holds the base. There is at least one
+/// index and one element.
 pub(super) fn scatter(kernel: &FusedKernel) -> GeneratedPasses {
     let Some(Op::Scatter { index, adds, .. }) = kernel.op(&kernel.root) else {
         unreachable!("the root is a scatter");
@@ -58,12 +57,12 @@ pub(super) fn scatter(kernel: &FusedKernel) -> GeneratedPasses {
     }
 }
 
-/// Bytes of a mark: it has the width of indices.
+/// The size of a mark in bytes, which is the width of indices.
 fn mark_bytes(wide: bool) -> usize {
     if wide { 8 } else { 4 }
 }
 
-/// A kernel with a thread for each index.
+/// Generates the kernel of one stage, with one thread per index.
 fn stage_kernel(kernel: &FusedKernel, wide: bool, stage: ScatterStage) -> Kernel {
     let node = &kernel.root;
     let Some(Op::Scatter {

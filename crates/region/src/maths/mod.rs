@@ -129,12 +129,12 @@ fn write_call(
             out,
             "\t.param .b{bits} argument{number};\n\tst.param.b{bits} [argument{number}], {register};"
         );
-        written.expect("a string takes all that is written to it");
+        written.expect("writing to a string does not fail");
         names += &format!("{comma}argument{number}");
     }
     let written = writeln!(
         out,
         "\t.param .b{bits} result;\n\tcall.uni (result), {function}, ({names});\n\tld.param.b{bits} {result}, [result];\n\t}}"
     );
-    written.expect("a string takes all that is written to it");
+    written.expect("writing to a string does not fail");
 }
