@@ -73,7 +73,7 @@ impl IndexChecks {
         }
     }
 
-    /// Whether a kernel of the session makes checks.
+    /// Returns whether a kernel of the session makes checks.
     pub(crate) fn is_used(&self) -> bool {
         self.flag.is_some()
     }

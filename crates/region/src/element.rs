@@ -15,7 +15,7 @@ pub(crate) enum DType {
 }
 
 impl DType {
-    /// The size of an element in bytes.
+    /// Returns the size of an element in bytes.
     pub(crate) fn bytes(self) -> usize {
         match self {
             DType::F32 | DType::I32 => 4,
@@ -63,8 +63,8 @@ pub trait Element: sealed::Sealed + PartialEq + std::fmt::Debug {}
 
 /// A numeric element type: every element type except `bool`.
 #[diagnostic::on_unimplemented(
-    message = "`{Self}` is no number that a device calculates with",
-    note = "numbers are `f32`, `f64`, `i32`, `i64` and `u8`; `cast` makes one type of another"
+    message = "`{Self}` is not a numeric element type",
+    note = "numeric types are `f32`, `f64`, `i32`, `i64` and `u8`; `cast` converts between types"
 )]
 pub trait Number: Element + PartialOrd {
     /// The number 0.
@@ -80,7 +80,7 @@ pub trait Number: Element + PartialOrd {
 /// A floating-point element type: `f32` or `f64`.
 #[diagnostic::on_unimplemented(
     message = "this operation needs `f32` or `f64`, not `{Self}`",
-    note = "`cast::<f32>()` or `cast::<f64>()` makes an array of those"
+    note = "`cast::<f32>()` or `cast::<f64>()` converts the array"
 )]
 pub trait Float: Number {
     /// Converts an integer, rounding to the nearest float if it has too many digits.
@@ -97,7 +97,9 @@ pub trait Float: Number {
 }
 
 macro_rules! elements {
-    ($($type:ty, $stored:ty, $dtype:ident, |$value:ident| $store:expr, |$from:ident| $load:expr;)*) => {$(
+    ($(
+        $type:ty, $stored:ty, $dtype:ident, |$value:ident| $store:expr, |$from:ident| $load:expr;
+    )*) => {$(
         impl sealed::Sealed for $type {
             type Stored = $stored;
             #[allow(private_interfaces)]
@@ -225,7 +227,7 @@ impl Scalar {
         (self.dtype(), bits)
     }
 
-    /// The element type of the value.
+    /// Returns the element type of the value.
     pub(crate) fn dtype(self) -> DType {
         match self {
             Scalar::F32(_) => DType::F32,

@@ -67,19 +67,19 @@ impl UsageError {
         }
     }
 
-    /// The name of the operation.
+    /// Returns the name of the operation.
     #[must_use]
     pub fn operation(&self) -> &'static str {
         self.operation
     }
 
-    /// The kind of error, with the shapes or values concerned.
+    /// Returns the kind of error, with the shapes or values concerned.
     #[must_use]
     pub fn problem(&self) -> &UsageErrorKind {
         &self.problem
     }
 
-    /// The source line of the operation.
+    /// Returns the source line of the operation.
     #[must_use]
     pub fn location(&self) -> &'static Location<'static> {
         self.location
@@ -200,7 +200,8 @@ pub enum UsageErrorKind {
     },
     /// An empty list of arrays, where an operation needs at least one.
     #[error(
-        "no arrays to join: pass at least one, which determines the type and the shape of the result"
+        "no arrays to join: pass at least one, which determines the type and the shape \
+         of the result"
     )]
     NoArrays,
     /// An invalid argument.

@@ -45,7 +45,7 @@ impl Region {
         &self.session
     }
 
-    /// The device on which the region runs.
+    /// Returns the device on which the region runs.
     #[must_use]
     pub fn device(&self) -> &Device {
         &self.session.device

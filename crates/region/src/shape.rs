@@ -51,7 +51,7 @@ pub(crate) struct AxisSource {
 }
 
 impl AxisSource {
-    /// The identity map of an axis.
+    /// Returns the identity map of an axis.
     pub(crate) fn same(axis: usize) -> Self {
         Self {
             axis: Some(axis),
@@ -60,7 +60,7 @@ impl AxisSource {
         }
     }
 
-    /// A constant source index.
+    /// Returns a constant source index.
     pub(crate) fn fixed(start: usize) -> Self {
         Self {
             axis: None,
@@ -110,7 +110,7 @@ pub(crate) fn compose(outer: &[AxisSource], inner: &[AxisSource]) -> AxisMap {
         .collect()
 }
 
-/// Whether a view has the shape and the elements of its source, in the same order.
+/// Returns whether a view has the shape and the elements of its source, in the same order.
 pub(crate) fn is_identity(map: &[AxisSource], view: &[usize], source: &[usize]) -> bool {
     view == source
         && map.iter().enumerate().all(|(axis, &from)| {
@@ -118,8 +118,8 @@ pub(crate) fn is_identity(map: &[AxisSource], view: &[usize], source: &[usize]) 
         })
 }
 
-/// Whether each view element has the same row-major linear index as the source element that it
-/// shows.
+/// Returns whether each view element has the same row-major linear index as the source element that
+/// it shows.
 pub(crate) fn preserves_linear_index(view: &[usize], map: &[AxisSource], source: &[usize]) -> bool {
     let long = |shape: &[usize]| -> SmallVec<[usize; RANK_MAX]> {
         (0..shape.len()).filter(|&axis| shape[axis] != 1).collect()
@@ -146,7 +146,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lengths_of_one_are_stretched_and_others_must_agree() {
+    fn lengths_of_one_broadcast_and_others_must_agree() {
         assert_eq!(broadcast(&[3, 1], &[4]).unwrap().as_slice(), [3, 4]);
         assert_eq!(broadcast(&[], &[2, 0]).unwrap().as_slice(), [2, 0]);
         assert_eq!(broadcast(&[1], &[0]).unwrap().as_slice(), [0]);
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn a_view_of_a_view_is_a_view() {
+    fn the_composition_of_two_index_maps_is_one_map() {
         // Every second element of 2, 3, 4, 5, 6, backwards.
         let inner = [AxisSource {
             axis: Some(0),

@@ -101,7 +101,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_long_chain_stays_on_its_stream_and_leaves_nothing() {
+    fn a_long_chain_stays_on_one_stream_and_is_forgotten() {
         let device = Device::simulated().unwrap();
         let mut streams = Streams::default();
         for node in 1..20_000_u64 {

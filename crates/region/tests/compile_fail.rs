@@ -8,7 +8,7 @@ use std::path::Path;
 use refused::Refused;
 
 #[test]
-fn what_no_region_can_do_is_refused_with_the_reason() {
+fn invalid_region_programs_are_rejected_with_advice() {
     let programs = Refused {
         package: Path::new(env!("CARGO_MANIFEST_DIR")),
         scratch: &Path::new(env!("CARGO_TARGET_TMPDIR")).join("region"),

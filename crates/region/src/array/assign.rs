@@ -1,5 +1,5 @@
-//! Assignments to an array and to parts of it. The handle stands for new elements afterwards; other
-//! handles keep theirs.
+//! Assignments to arrays and mutable views. The handle then refers to new elements; other handles
+//! keep theirs.
 
 use std::{fmt, panic::Location};
 
@@ -14,14 +14,14 @@ use crate::{
 };
 
 impl<T: Element, D: Dimension> Array<T, D> {
-    /// Takes the elements of another array, stretched to this one's shape.
+    /// Assigns the elements of another array, broadcast to this array's shape.
     #[track_caller]
     pub fn assign<E: Dimension>(&mut self, other: &Array<T, E>) {
         let assigned = other.broadcast_to(self, "assign");
         *self = assigned.in_session(self.session());
     }
 
-    /// Takes one value everywhere.
+    /// Assigns one value to all elements.
     #[track_caller]
     pub fn fill(&mut self, value: T) {
         let location = Location::caller();
@@ -31,7 +31,7 @@ impl<T: Element, D: Dimension> Array<T, D> {
             .broadcast_view(&shape, "fill", location);
     }
 
-    /// A part of this array, to assign to.
+    /// Returns a mutable view of a slice.
     ///
     /// ```
     /// use millstream_region::RegionExt;
@@ -55,7 +55,7 @@ impl<T: Element, D: Dimension> Array<T, D> {
         self.part(sliced, info.out_ndim(), "slice_mut", Location::caller())
     }
 
-    /// All of this array, to assign to.
+    /// Returns a mutable view of the whole array.
     #[track_caller]
     pub fn view_mut(&mut self) -> ArrayViewMut<'_, T, D, D> {
         let whole = SliceView {
@@ -66,7 +66,7 @@ impl<T: Element, D: Dimension> Array<T, D> {
         self.part(Ok(whole), rank, "view_mut", Location::caller())
     }
 
-    /// The part at one index of an axis, to assign to.
+    /// Returns a mutable view of one index of an axis.
     #[track_caller]
     pub fn index_axis_mut(&mut self, axis: Axis, index: usize) -> ArrayViewMut<'_, T, D, D::Smaller>
     where
@@ -112,7 +112,7 @@ impl<T: Element, D: Dimension> Array<T, D> {
 }
 
 impl<T: Element> Array<T, Ix2> {
-    /// One row of a matrix, to assign to.
+    /// Returns a mutable view of one row of a matrix.
     ///
     /// ```
     /// use millstream_region::RegionExt;
@@ -135,17 +135,18 @@ impl<T: Element> Array<T, Ix2> {
         self.part_at(Axis(0), index, "row_mut", Location::caller())
     }
 
-    /// One column of a matrix, to assign to.
+    /// Returns a mutable view of one column of a matrix.
     #[track_caller]
     pub fn column_mut(&mut self, index: usize) -> ArrayViewMut<'_, T, Ix2, Ix1> {
         self.part_at(Axis(1), index, "column_mut", Location::caller())
     }
 }
 
-/// A part of an array, to assign to: see [`Array::slice_mut`] and [`Array::row_mut`].
+/// A mutable view of an array, from [`Array::slice_mut`] or [`Array::row_mut`] for example.
 ///
-/// The operators that assign (`+=`, `&=`, `<<=`, …) take an array, which is stretched to the part's
-/// shape, or a value for all elements. Four of them are methods as well, for parts without a name.
+/// The assigning operators (`+=`, `&=`, `<<=`, …) take an array, which is broadcast to the view's
+/// shape, or a value for all elements. Four of them are also methods, which can be called on a
+/// temporary view.
 ///
 /// ```
 /// use millstream_region::RegionExt;
@@ -170,7 +171,7 @@ pub struct ArrayViewMut<'a, T, D, E> {
 }
 
 impl<T: Element, D: Dimension, E: Dimension> ArrayViewMut<'_, T, D, E> {
-    /// The elements as they are.
+    /// Returns the current elements.
     #[track_caller]
     #[must_use]
     pub fn get(&self) -> Array<T, E> {
@@ -182,13 +183,13 @@ impl<T: Element, D: Dimension, E: Dimension> ArrayViewMut<'_, T, D, E> {
         )
     }
 
-    /// Takes the elements of an array, stretched to the part's shape.
+    /// Assigns the elements of an array, broadcast to the view's shape.
     #[track_caller]
     pub fn assign<F: Dimension>(&mut self, value: &Array<T, F>) {
         self.set(value, "assign", Location::caller());
     }
 
-    /// Takes one value everywhere.
+    /// Assigns one value to all elements.
     #[track_caller]
     pub fn fill(&mut self, value: T) {
         let location = Location::caller();
@@ -196,7 +197,7 @@ impl<T: Element, D: Dimension, E: Dimension> ArrayViewMut<'_, T, D, E> {
         self.set(&value, "fill", location);
     }
 
-    /// Takes what a function gives of the elements as they are and another operand.
+    /// Assigns the result of a function of the current elements and another operand.
     #[track_caller]
     pub(super) fn update(
         &mut self,

@@ -1,4 +1,4 @@
-//! Comparisons, and choosing by them.
+//! Comparisons, minima and maxima, and selection by masks.
 
 use std::panic::Location;
 
@@ -12,8 +12,8 @@ use crate::{
     shape,
 };
 
-/// What can stand at the other side of an operation that has no operator: an array, or a value for
-/// all elements.
+/// The other operand of a method such as [`Array::greater`]: an array, or one value for all
+/// elements.
 ///
 /// ```
 /// use millstream_region::RegionExt;
@@ -30,14 +30,14 @@ use crate::{
 /// ```
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be the other operand of an array of `{T}` on a device",
-    note = "the other operand is an array on the device, or a value, and has the same type of elements; \
-            `cast` makes one type of another, and `g.array(&host)` copies an array of the host to the device"
+    note = "the other operand is a device array or a value, and has the same element type; \
+            `cast` converts between types, and `g.array(&host)` copies a host array to the device"
 )]
 pub trait Operand<T, D>: private::Sealed {
     /// The dimension of the result.
     type Dim;
 
-    /// The function of `left` and this.
+    /// Applies a function to `left` and this operand.
     #[doc(hidden)]
     #[allow(private_interfaces)]
     fn apply<U: Element>(self, left: &Array<T, D>, function: Function) -> Array<U, Self::Dim>;
@@ -104,22 +104,27 @@ macro_rules! comparisons {
 }
 
 comparisons! {
-    /// Where this is less than the other; nowhere where one is NaN.
+    /// Compares each element with the other operand: `true` where it is less, `false` where an
+    /// operand is NaN.
     less, Number, Less;
-    /// Where this is less than the other or equal to it; nowhere where one is NaN.
+    /// Compares each element with the other operand: `true` where it is less or equal, `false`
+    /// where an operand is NaN.
     less_equal, Number, LessOrEqual;
-    /// Where this is greater than the other; nowhere where one is NaN.
+    /// Compares each element with the other operand: `true` where it is greater, `false` where an
+    /// operand is NaN.
     greater, Number, Greater;
-    /// Where this is greater than the other or equal to it; nowhere where one is NaN.
+    /// Compares each element with the other operand: `true` where it is greater or equal, `false`
+    /// where an operand is NaN.
     greater_equal, Number, GreaterOrEqual;
-    /// Where both are equal; nowhere where one is NaN.
+    /// Compares each element with the other operand: `true` where they are equal, `false` where an
+    /// operand is NaN.
     equal, Element, Equal;
-    /// Where both are not equal; wherever one is NaN.
+    /// Compares each element with the other operand: `true` where they differ or an operand is NaN.
     not_equal, Element, NotEqual;
 }
 
 impl<T: Number, D> Array<T, D> {
-    /// The lesser of both, element by element; NaN where one is. −0 is less than +0.
+    /// Computes the element-wise minimum, NaN where an operand is NaN. −0 is less than +0.
     ///
     /// ```
     /// use millstream_region::RegionExt;
@@ -138,17 +143,17 @@ impl<T: Number, D> Array<T, D> {
         other.apply(self, Function::Minimum)
     }
 
-    /// The greater of both, element by element; NaN where one is. −0 is less than +0.
+    /// Computes the element-wise maximum, NaN where an operand is NaN. −0 is less than +0.
     #[track_caller]
     #[must_use]
     pub fn maximum<O: Operand<T, D>>(&self, other: O) -> Array<T, O::Dim> {
         other.apply(self, Function::Maximum)
     }
 
-    /// Each element, or the bound that it is beyond; NaN stays NaN.
+    /// Limits each element to the range from `least` to `greatest`; NaN stays NaN.
     ///
-    /// This is the minimum of `greatest` and the maximum of `least` and the element, so −0 is less
-    /// than +0: a lower bound of +0 makes +0 of −0, where Rust's `clamp` leaves −0.
+    /// The result is the minimum of `greatest` and the maximum of `least` and the element, so that
+    /// −0 is less than +0: a lower bound of +0 turns −0 into +0, where Rust's `clamp` keeps −0.
     ///
     /// ```
     /// use millstream_region::RegionExt;
@@ -162,7 +167,8 @@ impl<T: Number, D> Array<T, D> {
     /// # Ok::<(), millstream_region::Error>(())
     /// ```
     ///
-    /// If the bounds are the wrong way round, or one is NaN, that is a mistake.
+    /// The region fails with a [`UsageError`](crate::UsageError) if `least` is greater than
+    /// `greatest` or a bound is NaN.
     #[track_caller]
     #[must_use]
     pub fn clamp(&self, least: T, greatest: T) -> Self {
@@ -170,7 +176,9 @@ impl<T: Number, D> Array<T, D> {
             least.partial_cmp(&greatest),
             Some(std::cmp::Ordering::Less | std::cmp::Ordering::Equal)
         ) {
-            let detail = format!("{least:?} is not below {greatest:?}");
+            let detail = format!(
+                "the lower bound {least:?} is above the upper bound {greatest:?}, or one is NaN"
+            );
             let problem = UsageErrorKind::Argument { detail };
             return self.failed(T::DTYPE, self.shape(), "clamp", problem, Location::caller());
         }
@@ -180,8 +188,8 @@ impl<T: Number, D> Array<T, D> {
 }
 
 impl<D: Dimension> Array<bool, D> {
-    /// The elements of `yes` where this is true, and those of `no` elsewhere: NumPy's `where`.
-    /// Either is an array, or a value for all elements.
+    /// Selects the elements of `yes` where this mask is true, and those of `no` elsewhere, as
+    /// NumPy's `where`. Either is an array, or one value for all elements.
     ///
     /// ```
     /// use millstream_region::RegionExt;
@@ -220,7 +228,7 @@ impl<D: Dimension> Array<bool, D> {
             let problem = UsageErrorKind::Shapes { left, right };
             return self.failed(
                 dtype,
-                longest.expect("of three"),
+                longest.expect("the list has three shapes"),
                 "where_cond",
                 problem,
                 location,
@@ -238,10 +246,11 @@ impl<D: Dimension> Array<bool, D> {
     }
 }
 
-/// What [`Array::where_cond`] gives: the dimension that all three are stretched to.
+/// The result type of [`Array::where_cond`], with the dimension to which the three operands
+/// broadcast.
 pub type Selected<T, D, E, F> = Array<T, <D as DimMax<<E as DimMax<F>>::Output>>::Output>;
 
-/// What [`Array::where_cond`] chooses from: an array, or a value for all elements.
+/// An operand of [`Array::where_cond`]: an array, or one value for all elements.
 ///
 /// ```
 /// use millstream_region::RegionExt;
@@ -258,16 +267,17 @@ pub type Selected<T, D, E, F> = Array<T, <D as DimMax<<E as DimMax<F>>::Output>>
 /// # Ok::<(), millstream_region::Error>(())
 /// ```
 #[diagnostic::on_unimplemented(
-    message = "`{Self}` has no elements to choose on a device",
-    note = "`where_cond` chooses from arrays on the device and from values of `f32`, `f64`, `i32`, `i64`, `u8` and `bool`"
+    message = "`where_cond` cannot select from `{Self}`",
+    note = "`where_cond` selects from device arrays and from values of `f32`, `f64`, `i32`, `i64`, \
+            `u8` and `bool`"
 )]
 pub trait WhereOperand: private::Sealed {
-    /// The type of the elements.
+    /// The element type.
     type Elem: Element;
-    /// The dimension: that of the array, or none of a value.
+    /// The dimension: that of an array, or `Ix0` for a value.
     type Dim: Dimension;
 
-    /// The elements as an array beside another.
+    /// Returns the operand as an array in the session of the mask.
     #[doc(hidden)]
     fn array<D>(
         self,

@@ -1,4 +1,4 @@
-//! Joining arrays along an axis.
+//! Concatenation and stacking of arrays.
 
 use std::{borrow::Borrow, panic::Location};
 
@@ -11,7 +11,7 @@ use crate::{
     graph::Op,
 };
 
-/// The arrays one behind the other along an axis. Along the others they are equally long.
+/// Concatenates arrays along an axis. Their lengths along all other axes must be equal.
 ///
 /// ```
 /// use millstream_region::{RegionExt, concatenate, stack};
@@ -30,7 +30,7 @@ use crate::{
 /// # Errors
 ///
 /// If there are no arrays, their shapes differ along another axis, they do not have the axis, or
-/// one stands for a mistake.
+/// one of them has failed.
 #[track_caller]
 pub fn concatenate<T: Element, D: RemoveAxis>(
     axis: Axis,
@@ -40,12 +40,12 @@ pub fn concatenate<T: Element, D: RemoveAxis>(
     concatenated(axis, &arrays, "concatenate", Location::caller())
 }
 
-/// The arrays, which have one shape, one behind the other along a new axis.
+/// Stacks arrays of equal shapes along a new axis.
 ///
 /// # Errors
 ///
-/// If there are no arrays, their shapes differ, an array cannot have this axis, or one stands for a
-/// mistake.
+/// If there are no arrays, their shapes differ, an array cannot have this axis, or one of them has
+/// failed.
 #[track_caller]
 pub fn stack<T: Element, D>(
     axis: Axis,
@@ -109,7 +109,7 @@ fn concatenated<T: Element, D: Dimension>(
             right: other.shape().into(),
         });
     }
-    // More than a word counts is refused with the shape.
+    // The sum saturates; the shape check then rejects it.
     shape[axis] = arrays.iter().fold(0, |sum: usize, array| {
         sum.saturating_add(array.shape()[axis])
     });

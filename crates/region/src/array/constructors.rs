@@ -1,4 +1,4 @@
-//! Arrays that come from nothing but a shape.
+//! Constructors of arrays.
 
 use std::panic::Location;
 
@@ -15,14 +15,16 @@ use crate::{
 };
 
 impl Region {
-    /// The same value everywhere.
+    /// Creates an array with one value for all elements.
     ///
     /// ```
     /// use millstream_region::RegionExt;
     /// use ndarray::array;
     ///
     /// let device = millstream::Device::simulated()?;
-    /// let made = device.region(|g| (g.from_elem(2, 7_u8), g.ones::<f32, _>((1, 2)), g.arange(0, 6, 2)))?;
+    /// let made = device.region(|g| {
+    ///     (g.from_elem(2, 7_u8), g.ones::<f32, _>((1, 2)), g.arange(0, 6, 2))
+    /// })?;
     /// assert_eq!(made.wait()?, (array![7, 7], array![[1.0, 1.0]], array![0, 2, 4]));
     /// # Ok::<(), millstream_region::Error>(())
     /// ```
@@ -38,7 +40,7 @@ impl Region {
             .filled(shape, value, "from_elem", Location::caller())
     }
 
-    /// Zeros.
+    /// Creates an array of zeros.
     #[track_caller]
     #[must_use]
     pub fn zeros<T: Number, D: Dimension>(
@@ -48,22 +50,24 @@ impl Region {
         self.from_elem(shape, T::ZERO)
     }
 
-    /// Ones.
+    /// Creates an array of ones.
     #[track_caller]
     #[must_use]
     pub fn ones<T: Number, D: Dimension>(&self, shape: impl IntoDimension<Dim = D>) -> Array<T, D> {
         self.from_elem(shape, T::ONE)
     }
 
-    /// `start`, and every `step`th number after it that is in front of `end`.
+    /// Creates the numbers from `start` up to, but excluding, `end`, at distances of `step`.
     ///
-    /// That `step` is 0, or NaN among the three, is a mistake.
+    /// The region fails with a [`UsageError`](crate::UsageError) if `step` is 0 or an argument is
+    /// NaN.
     #[track_caller]
     #[must_use]
     pub fn arange<T: Number>(&self, start: T, end: T, step: T) -> Array<T, Ix1> {
         let location = Location::caller();
         let Some(count) = T::step_count(start, end, step) else {
-            let detail = format!("no steps of {step:?} lead from {start:?} to {end:?}");
+            let detail =
+                format!("the number of steps of {step:?} from {start:?} to {end:?} is undefined");
             let usage_error =
                 crate::UsageError::new("arange", UsageErrorKind::Argument { detail }, location);
             return Array::of(
@@ -75,7 +79,7 @@ impl Region {
         numbers.cast::<T>() * step + start
     }
 
-    /// `count` numbers from `start` to `end`, both included, equally far apart.
+    /// Creates `count` evenly spaced numbers from `start` to `end`, both included.
     #[track_caller]
     #[must_use]
     pub fn linspace<T: Float>(&self, start: T, end: T, count: usize) -> Array<T, Ix1> {
@@ -89,7 +93,7 @@ impl Region {
         numbers.cast::<T>() * step + start
     }
 
-    /// The square matrix with ones where both indices are the same and zeros elsewhere.
+    /// Creates an identity matrix.
     #[track_caller]
     #[must_use]
     pub fn eye<T: Number>(&self, size: usize) -> Array<T, Ix2> {
@@ -99,15 +103,20 @@ impl Region {
         rows.equal(&numbers).cast()
     }
 
-    /// Numbers from 0 to 1, 1 excluded, that look random and follow from `seed` alone: element `i`,
-    /// in the order of a dense array, is the same on every device and for every shape.
+    /// Creates uniformly distributed pseudorandom numbers from 0 to 1, excluding 1. The number at
+    /// linear index `i` depends on `i` and `seed` alone: it is the same on every device and for
+    /// every shape.
     ///
     /// ```
     /// use millstream_region::RegionExt;
     ///
     /// let device = millstream::Device::simulated()?;
-    /// let (short, long) = device.region(|g| (g.uniform::<f32, _>(3, 42), g.uniform::<f32, _>((2, 2), 42)))?.wait()?;
-    /// assert!(short.iter().zip(&long).all(|(one, other)| one == other && (0.0..1.0).contains(one)));
+    /// let numbers = device.region(|g| {
+    ///     (g.uniform::<f32, _>(3, 42), g.uniform::<f32, _>((2, 2), 42))
+    /// })?;
+    /// let (short, long) = numbers.wait()?;
+    /// assert!(short.iter().zip(&long).all(|(one, other)| one == other));
+    /// assert!(long.iter().all(|number| (0.0..1.0).contains(number)));
     /// # Ok::<(), millstream_region::Error>(())
     /// ```
     #[track_caller]
@@ -120,8 +129,8 @@ impl Region {
         self.random(shape, seed, MathFunction::Uniform, Location::caller())
     }
 
-    /// As [`uniform`](Self::uniform), with a mean of 0 and a standard deviation of 1, distributed
-    /// normally.
+    /// Creates normally distributed pseudorandom numbers with mean 0 and standard deviation 1,
+    /// otherwise as [`uniform`](Self::uniform).
     #[track_caller]
     #[must_use]
     pub fn normal<T: Float, D: Dimension>(
@@ -142,7 +151,7 @@ impl Region {
         let shape = Shape::from_slice(shape.into_dimension().slice());
         let operation = function.name();
         let numbers: Array<i64, D> = self.iota(shape.clone(), operation, location);
-        // The bits are what counts.
+        // The seed is passed by its bits; its value as a signed number does not matter.
         let seed: Array<i64, D> =
             self.session()
                 .filled(shape.clone(), seed as i64, operation, location);
@@ -151,7 +160,7 @@ impl Region {
         numbers.plan(T::DTYPE, shape, op, operation, location)
     }
 
-    /// The number of each element.
+    /// Creates an array of row-major linear indices.
     fn iota<D>(
         &self,
         shape: Shape,
@@ -167,7 +176,7 @@ impl Region {
 }
 
 impl Session {
-    /// An array with one value everywhere.
+    /// Creates an array with one value for all elements.
     fn filled<T: Element, D>(
         self: &std::sync::Arc<Self>,
         shape: Shape,
@@ -184,7 +193,7 @@ impl Session {
 }
 
 impl<T: Number, D> Array<T, D> {
-    /// Zeros in this shape.
+    /// Creates an array of zeros with this array's shape.
     #[track_caller]
     #[must_use]
     pub fn zeros_like(&self) -> Self {
@@ -193,7 +202,7 @@ impl<T: Number, D> Array<T, D> {
             .filled(shape, T::ZERO, "zeros_like", Location::caller())
     }
 
-    /// Ones in this shape.
+    /// Creates an array of ones with this array's shape.
     #[track_caller]
     #[must_use]
     pub fn ones_like(&self) -> Self {

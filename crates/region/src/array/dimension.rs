@@ -1,5 +1,4 @@
-//! Shapes as `ndarray`'s types: `dim`, rows and columns, and conversions between fixed and dynamic
-//! numbers of axes.
+//! Shapes as `ndarray` types, and conversions between fixed and dynamic numbers of axes.
 
 use std::panic::Location;
 
@@ -9,7 +8,7 @@ use super::Array;
 use crate::error::{Result, UsageError, UsageErrorKind};
 
 impl<T, D: Dimension> Array<T, D> {
-    /// The lengths of the axes: of one axis a number, of several a tuple.
+    /// Returns the lengths of the axes: a number for one axis, a tuple for several.
     ///
     /// ```
     /// # use millstream_region::RegionExt;
@@ -28,7 +27,7 @@ impl<T, D: Dimension> Array<T, D> {
         self.raw_dim().into_pattern()
     }
 
-    /// The lengths of the axes, as a type that shapes can be made of.
+    /// Returns the lengths of the axes as a dimension, from which arrays can be created.
     #[must_use]
     pub fn raw_dim(&self) -> D {
         let mut dimension = D::zeros(D::NDIM.unwrap_or(self.ndim()));
@@ -40,7 +39,7 @@ impl<T, D: Dimension> Array<T, D> {
         dimension
     }
 
-    /// The same array, of which the number of axes is no part of the type any more.
+    /// Converts to a dynamic number of axes.
     ///
     /// ```
     /// use millstream_region::{Array, RegionExt};
@@ -60,11 +59,11 @@ impl<T, D: Dimension> Array<T, D> {
         Array::of(self.session(), self.node().clone())
     }
 
-    /// The same array with another type for the number of axes.
+    /// Converts to another dimension type.
     ///
     /// # Errors
     ///
-    /// If it does not have as many axes, or stands for a mistake.
+    /// If the number of axes differs from that of the type, or the array has failed.
     #[track_caller]
     pub fn into_dimensionality<E: Dimension>(self) -> Result<Array<T, E>> {
         if let Some(failure) = self.node().failure() {
@@ -82,8 +81,8 @@ impl<T, D: Dimension> Array<T, D> {
 }
 
 impl<T, D> Array<T, D> {
-    /// The same array, for bodies that were written for `ndarray`: every handle of an array is a
-    /// view of its elements.
+    /// Returns the array itself, for bodies written for `ndarray`: every handle of an array is a
+    /// view.
     ///
     /// ```
     /// use millstream_region::RegionExt;
@@ -100,11 +99,11 @@ impl<T, D> Array<T, D> {
         self.clone()
     }
 
-    /// The array itself, for bodies that were written for `ndarray`.
+    /// Returns the array itself, for bodies written for `ndarray`.
     ///
-    /// There, `mean`, `mean_axis`, `broadcast` and `into_shape_with_order` give an `Option` or a
-    /// `Result`. Here they give an array, and a mistake is the error of the region; so there is
-    /// nothing to unwrap, and this does not panic. The mean of no elements is NaN.
+    /// In `ndarray`, `mean`, `mean_axis`, `broadcast` and `into_shape_with_order` return an
+    /// `Option` or a `Result`. Here they return an array, and an error is reported by the region,
+    /// so that this does nothing and never panics. The mean of no elements is NaN.
     ///
     /// ```
     /// use millstream_region::RegionExt;
@@ -121,7 +120,7 @@ impl<T, D> Array<T, D> {
         self
     }
 
-    /// As [`unwrap`](Self::unwrap): the array itself.
+    /// Returns the array itself, as [`unwrap`](Self::unwrap).
     #[must_use]
     pub fn expect(self, _reason: &str) -> Self {
         self
@@ -129,13 +128,13 @@ impl<T, D> Array<T, D> {
 }
 
 impl<T> Array<T, Ix2> {
-    /// The number of rows of a matrix.
+    /// Returns the number of rows of a matrix.
     #[must_use]
     pub fn nrows(&self) -> usize {
         self.shape()[0]
     }
 
-    /// The number of columns of a matrix.
+    /// Returns the number of columns of a matrix.
     #[must_use]
     pub fn ncols(&self) -> usize {
         self.shape()[1]

@@ -1,4 +1,4 @@
-//! Functions of each element.
+//! Element-wise mathematical functions and casts.
 
 use std::panic::Location;
 
@@ -22,70 +22,70 @@ macro_rules! functions {
     };
 }
 
-/// Functions of the maths library: at most as far off as the page on accuracy says.
+/// Functions of the maths library; `docs/maths.md` states their maximum errors.
 impl<T: Float, D> Array<T, D> {
     functions! {
-        /// e to the power of each element.
+        /// Computes the exponential of each element.
         exp, Function::Maths(MathFunction::Exp);
-        /// 2 to the power of each element.
+        /// Computes 2 to the power of each element.
         exp2, Function::Maths(MathFunction::Exp2);
-        /// e to the power of each element, less 1, exact near 0.
+        /// Computes the exponential of each element minus 1, accurately near 0.
         exp_m1, Function::Maths(MathFunction::ExpM1);
-        /// The natural logarithm.
+        /// Computes the natural logarithm of each element.
         ln, Function::Maths(MathFunction::Ln);
-        /// The natural logarithm of each element plus 1, exact near 0.
+        /// Computes the natural logarithm of 1 plus each element, accurately near 0.
         ln_1p, Function::Maths(MathFunction::Ln1p);
-        /// The logarithm to base 2.
+        /// Computes the logarithm of each element to base 2.
         log2, Function::Maths(MathFunction::Log2);
-        /// The logarithm to base 10.
+        /// Computes the logarithm of each element to base 10.
         log10, Function::Maths(MathFunction::Log10);
-        /// The square root, rounded correctly.
+        /// Computes the correctly rounded square root of each element.
         sqrt, Function::SquareRoot;
-        /// The cube root.
+        /// Computes the cube root of each element.
         cbrt, Function::Maths(MathFunction::CubeRoot);
-        /// The sine of an angle in radians.
+        /// Computes the sine of each element, an angle in radians.
         sin, Function::Maths(MathFunction::Sin);
-        /// The cosine of an angle in radians.
+        /// Computes the cosine of each element, an angle in radians.
         cos, Function::Maths(MathFunction::Cos);
-        /// The tangent of an angle in radians.
+        /// Computes the tangent of each element, an angle in radians.
         tan, Function::Maths(MathFunction::Tan);
-        /// The angle in radians whose sine this is.
+        /// Computes the arcsine of each element, in radians.
         asin, Function::Maths(MathFunction::Asin);
-        /// The angle in radians whose cosine this is.
+        /// Computes the arccosine of each element, in radians.
         acos, Function::Maths(MathFunction::Acos);
-        /// The angle in radians whose tangent this is.
+        /// Computes the arctangent of each element, in radians.
         atan, Function::Maths(MathFunction::Atan);
-        /// The hyperbolic sine.
+        /// Computes the hyperbolic sine of each element.
         sinh, Function::Maths(MathFunction::Sinh);
-        /// The hyperbolic cosine.
+        /// Computes the hyperbolic cosine of each element.
         cosh, Function::Maths(MathFunction::Cosh);
-        /// The hyperbolic tangent.
+        /// Computes the hyperbolic tangent of each element.
         tanh, Function::Maths(MathFunction::Tanh);
-        /// The inverse of the hyperbolic sine.
+        /// Computes the inverse hyperbolic sine of each element.
         asinh, Function::Maths(MathFunction::Asinh);
-        /// The inverse of the hyperbolic cosine.
+        /// Computes the inverse hyperbolic cosine of each element.
         acosh, Function::Maths(MathFunction::Acosh);
-        /// The inverse of the hyperbolic tangent.
+        /// Computes the inverse hyperbolic tangent of each element.
         atanh, Function::Maths(MathFunction::Atanh);
-        /// The error function.
+        /// Computes the error function of each element.
         erf, Function::Maths(MathFunction::Erf);
-        /// 1 less the error function.
+        /// Computes the complementary error function of each element.
         erfc, Function::Maths(MathFunction::Erfc);
-        /// The logistic function, 1 / (1 + e⁻ˣ).
+        /// Computes the logistic function of each element, 1 / (1 + e⁻ˣ).
         sigmoid, Function::Maths(MathFunction::Sigmoid);
-        /// The greatest whole number that is not greater.
+        /// Rounds each element down to an integral value.
         floor, Function::Round(Rounding::Down);
-        /// The least whole number that is not less.
+        /// Rounds each element up to an integral value.
         ceil, Function::Round(Rounding::Up);
-        /// The whole number without the fraction.
+        /// Rounds each element towards 0 to an integral value.
         trunc, Function::Round(Rounding::TowardsZero);
-        /// The nearest whole number, away from 0 where two are equally near.
+        /// Rounds each element to the nearest integral value, ties away from 0.
         round, Function::Maths(MathFunction::Round);
-        /// The nearest whole number, the even one where two are equally near.
+        /// Rounds each element to the nearest integral value, ties to even.
         round_ties_even, Function::Round(Rounding::NearestEven);
     }
 
-    /// What is left of each element without its whole number.
+    /// Computes the fractional part of each element.
     #[track_caller]
     #[must_use]
     pub fn fract(&self) -> Self {
@@ -93,21 +93,21 @@ impl<T: Float, D> Array<T, D> {
         self.same_shape(Function::Subtract, &whole)
     }
 
-    /// 1 divided by each element.
+    /// Computes the reciprocal of each element.
     #[track_caller]
     #[must_use]
     pub fn recip(&self) -> Self {
         self.binary_scalar(Function::Divide, T::ONE, true)
     }
 
-    /// Where an element is NaN.
+    /// Tests which elements are NaN.
     #[track_caller]
     #[must_use]
     pub fn is_nan(&self) -> Array<bool, D> {
         self.same_shape(Function::Compare(Comparison::NotEqual), self)
     }
 
-    /// Where an element is infinite.
+    /// Tests which elements are infinite.
     #[track_caller]
     #[must_use]
     pub fn is_infinite(&self) -> Array<bool, D> {
@@ -115,7 +115,7 @@ impl<T: Float, D> Array<T, D> {
             .compare_constant(Comparison::Equal, f32::INFINITY, f64::INFINITY)
     }
 
-    /// Where an element is neither infinite nor NaN.
+    /// Tests which elements are finite.
     #[track_caller]
     #[must_use]
     pub fn is_finite(&self) -> Array<bool, D> {
@@ -123,21 +123,22 @@ impl<T: Float, D> Array<T, D> {
             .compare_constant(Comparison::Less, f32::INFINITY, f64::INFINITY)
     }
 
-    /// Angles in radians as degrees.
+    /// Converts radians to degrees.
     #[track_caller]
     #[must_use]
     pub fn to_degrees(&self) -> Self {
         self.multiply_constant(1.0_f32.to_degrees(), 1.0_f64.to_degrees())
     }
 
-    /// Angles in degrees as radians.
+    /// Converts degrees to radians.
     #[track_caller]
     #[must_use]
     pub fn to_radians(&self) -> Self {
         self.multiply_constant(1.0_f32.to_radians(), 1.0_f64.to_radians())
     }
 
-    /// The logarithm to another base: the quotient of the natural ones.
+    /// Computes the logarithm of each element to a given base, as the quotient of natural
+    /// logarithms.
     #[track_caller]
     #[must_use]
     pub fn log(&self, base: T) -> Self {
@@ -150,21 +151,21 @@ impl<T: Float, D> Array<T, D> {
         self.ln().same_shape(Function::Divide, &of_base)
     }
 
-    /// Compared with a number that is given for both types.
+    /// Compares each element with a constant, given for both types.
     #[track_caller]
     fn compare_constant(&self, comparison: Comparison, narrow: f32, wide: f64) -> Array<bool, D> {
         let other = self.filled_like(float_scalar::<T>(narrow, wide));
         self.same_shape(Function::Compare(comparison), &other)
     }
 
-    /// Multiplied by a number that is given for both types.
+    /// Multiplies each element by a constant, given for both types.
     #[track_caller]
     fn multiply_constant(&self, narrow: f32, wide: f64) -> Self {
         let factor = self.filled_like(float_scalar::<T>(narrow, wide));
         self.same_shape(Function::Multiply, &factor)
     }
 
-    /// A value in this array's shape.
+    /// Creates an array of one value with this array's shape.
     #[track_caller]
     fn filled_like(&self, value: Scalar) -> Self {
         let location = Location::caller();
@@ -173,22 +174,22 @@ impl<T: Float, D> Array<T, D> {
             .broadcast_view(shape, "constant", location)
     }
 
-    /// Each element to the power of another, or of a value.
+    /// Raises each element to the power of another, or of a value.
     #[track_caller]
     #[must_use]
     pub fn powf<O: Operand<T, D>>(&self, exponent: O) -> Array<T, O::Dim> {
         exponent.apply(self, Function::Maths(MathFunction::Pow))
     }
 
-    /// The angle in radians of the point whose ordinates are these and whose abscissae are the
-    /// others.
+    /// Computes the angle in radians of each point whose ordinate is in this array and whose
+    /// abscissa is in the other.
     #[track_caller]
     #[must_use]
     pub fn atan2<O: Operand<T, D>>(&self, other: O) -> Array<T, O::Dim> {
         other.apply(self, Function::Maths(MathFunction::Atan2))
     }
 
-    /// The hypotenuse of the right triangle with these legs.
+    /// Computes the hypotenuse of each right triangle with these legs.
     #[track_caller]
     #[must_use]
     pub fn hypot<O: Operand<T, D>>(&self, other: O) -> Array<T, O::Dim> {
@@ -196,7 +197,7 @@ impl<T: Float, D> Array<T, D> {
     }
 }
 
-/// The one of two numbers that has this type.
+/// Returns the one of two numbers that has the element type.
 fn float_scalar<T: Float>(narrow: f32, wide: f64) -> Scalar {
     match T::DTYPE {
         DType::F32 => Scalar::F32(narrow),
@@ -206,16 +207,17 @@ fn float_scalar<T: Float>(narrow: f32, wide: f64) -> Scalar {
 
 impl<T: Number, D> Array<T, D> {
     functions! {
-        /// Each element without its sign; integers wrap around.
+        /// Computes the absolute value of each element; integers wrap around.
         abs, Function::Absolute;
-        /// For integers −1, 0 or 1; for floats 1 with the sign of the element, or NaN.
+        /// Computes the sign of each element: −1, 0 or 1 for integers; 1 with the sign of the
+        /// element, or NaN, for floats.
         signum, Function::Signum;
     }
 
-    /// Each element to the power of a whole number.
+    /// Raises each element to an integer power.
     ///
-    /// Integers wrap around. To a negative power, an integer gives the quotient of 1 and its
-    /// positive power, rounded towards 0: 1 or −1 where it is one of those, and 0 elsewhere.
+    /// Integers wrap around. A negative power of an integer is the quotient of 1 and its positive
+    /// power, rounded towards 0: 1 or −1 if the positive power is 1 or −1, and 0 otherwise.
     ///
     /// ```
     /// use millstream_region::RegionExt;
@@ -223,7 +225,10 @@ impl<T: Number, D> Array<T, D> {
     ///
     /// let device = millstream::Device::simulated()?;
     /// let (x, n) = (array![2.0_f32, -0.5], array![3, -1]);
-    /// let powers = device.region(|g| (g.array(&x).powi(-2), g.array(&n).powi(4), g.array(&n).powi(-3)))?;
+    /// let powers = device.region(|g| {
+    ///     let (x, n) = (g.array(&x), g.array(&n));
+    ///     (x.powi(-2), n.powi(4), n.powi(-3))
+    /// })?;
     /// assert_eq!(powers.wait()?, (array![0.25, 4.0], array![81, 1], array![0, -1]));
     /// # Ok::<(), millstream_region::Error>(())
     /// ```
@@ -243,7 +248,7 @@ impl<T: Number, D> Array<T, D> {
         power
     }
 
-    /// The product of as many of each element, by squares.
+    /// Computes the power by repeated squaring.
     #[track_caller]
     fn integer_power(&self, exponent: u32) -> Self {
         let (mut power, mut square): (Option<Self>, _) = (None, self.clone());
@@ -261,14 +266,14 @@ impl<T: Number, D> Array<T, D> {
         power.unwrap_or_else(|| self.ones_like())
     }
 
-    /// Each element times itself.
+    /// Squares each element.
     #[track_caller]
     #[must_use]
     pub fn pow2(&self) -> Self {
         self.same_shape(Function::Multiply, self)
     }
 
-    /// Each element, or 0 where it is less; NaN stays NaN, and −0 becomes +0.
+    /// Computes the rectifier, the maximum of each element and 0; NaN stays NaN, and −0 becomes +0.
     #[track_caller]
     #[must_use]
     pub fn relu(&self) -> Self {
@@ -277,8 +282,9 @@ impl<T: Number, D> Array<T, D> {
 }
 
 impl<T: Element, D> Array<T, D> {
-    /// The elements as another type, as `as` does it in Rust: towards 0, to the nearest that there
-    /// is, NaN to 0. A `bool` is 0 or 1; whatever is not 0 is `true`.
+    /// Converts the elements to another type with the results of Rust's `as`: floats are truncated
+    /// and saturate, and NaN becomes 0. A `bool` is 0 or 1, and a number becomes `true` if it is
+    /// not 0.
     ///
     /// ```
     /// use millstream_region::RegionExt;
@@ -299,13 +305,13 @@ impl<T: Element, D> Array<T, D> {
         self.unary(Function::Cast(U::DTYPE))
     }
 
-    /// What `function` makes of the array. It is called once, with the whole array, and not for
-    /// each element: so a body that was written for `ndarray` reads the same.
+    /// Applies a function to the array. The function is called once, with the whole array instead
+    /// of each element, so that a body written for `ndarray` reads the same.
     ///
-    /// That holds for operators and for functions of one element. A function of the host
-    /// (`f32::exp`) cannot be called with an array, nor can `if` look at elements: `v.exp()`,
-    /// [`maximum`](Self::maximum) for `max`, and [`where_cond`](Array::where_cond) say the same of whole
-    /// arrays.
+    /// This works for operators and for the methods of this type. A host function such as
+    /// `f32::exp` does not take an array, and `if` cannot test elements; the equivalents for whole
+    /// arrays are `v.exp()`, [`maximum`](Self::maximum) for `max`, and
+    /// [`where_cond`](Array::where_cond).
     ///
     /// ```
     /// use millstream_region::RegionExt;
@@ -315,7 +321,8 @@ impl<T: Element, D> Array<T, D> {
     /// let x = array![1.0_f32, -2.0];
     /// let mapped = device.region(|g| {
     ///     let x = g.array(&x);
-    ///     (x.mapv(|v| v * v + 1.0), x.mapv(|v| v.maximum(0.0)), x.mapv(|v| v.less(0.0).where_cond(10.0, v)))
+    ///     let selected = x.mapv(|v| v.less(0.0).where_cond(10.0, v));
+    ///     (x.mapv(|v| v * v + 1.0), x.mapv(|v| v.maximum(0.0)), selected)
     /// })?;
     /// assert_eq!(mapped.wait()?, (array![2.0, 5.0], array![1.0, 0.0], array![1.0, 10.0]));
     /// # Ok::<(), millstream_region::Error>(())
@@ -325,7 +332,7 @@ impl<T: Element, D> Array<T, D> {
         function(self)
     }
 
-    /// A function of the elements of two arrays of one shape.
+    /// Applies an element-wise function to two arrays of equal shapes.
     #[track_caller]
     pub(super) fn same_shape<U: Element>(&self, function: Function, other: &Self) -> Array<U, D> {
         let operands = [self.node(), other.node()].into_iter().cloned().collect();

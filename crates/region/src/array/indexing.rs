@@ -1,8 +1,7 @@
-//! Elements chosen by indices, and elements put where indices say.
+//! Indexing by arrays: `select`, `gather` and `scatter`.
 //!
-//! Indices that are in memory of the device are looked at there, when they are used: one that is
-//! none is an error for whoever waits for the result, and nothing outside of the operands is
-//! touched.
+//! The device checks indices in its memory when it uses them: an index out of bounds is reported
+//! when the host waits for the result, and no memory outside the operands is accessed.
 
 use std::panic::Location;
 
@@ -17,7 +16,7 @@ use crate::{
     shape::{self, AxisMap, AxisSource, Shape},
 };
 
-/// An element that can be an index: `i32` or `i64`.
+/// An index type: `i32` or `i64`.
 ///
 /// ```
 /// fn last<I: millstream_region::IndexElement>(indices: &[I]) -> Option<I> {
@@ -26,15 +25,15 @@ use crate::{
 /// assert_eq!(last(&[0_i32, 2]), Some(2));
 /// ```
 #[diagnostic::on_unimplemented(
-    message = "`{Self}` is no type of an index",
-    note = "indices are `i32` or `i64`; `cast` makes one type of another"
+    message = "`{Self}` is not an index type",
+    note = "indices are `i32` or `i64`; `cast` converts between types"
 )]
 pub trait IndexElement: Number {}
 
 impl IndexElement for i32 {}
 impl IndexElement for i64 {}
 
-/// Which elements [`Array::select`] takes: indices on the device, or on the host.
+/// The indices that [`Array::select`] takes: on the device, or on the host.
 ///
 /// ```
 /// use millstream_region::RegionExt;
@@ -50,17 +49,17 @@ impl IndexElement for i64 {}
 /// # Ok::<(), millstream_region::Error>(())
 /// ```
 #[diagnostic::on_unimplemented(
-    message = "`{Self}` does not say which elements to take",
-    note = "indices are an array of `i32` or `i64` on the device with one axis, or a slice of `usize` on the host"
+    message = "`{Self}` cannot index an array on a device",
+    note = "indices are a device array of `i32` or `i64` with one axis, or a host slice of `usize`"
 )]
 pub trait Indices: private::Sealed {
-    /// The indices on the session's device, or a node that stands for a mistake.
+    /// Returns the node of the indices on the session's device, or a failed node.
     #[doc(hidden)]
     #[allow(private_interfaces)]
     fn node(self, session: &Session, along: IndexedAxis) -> NodeRef;
 }
 
-/// The axis that indices belong to.
+/// The axis that indices refer to.
 #[derive(Clone, Copy)]
 pub(crate) struct IndexedAxis {
     axis: usize,
@@ -97,7 +96,7 @@ impl Indices for &[usize] {
                 UsageError::new("select", UsageErrorKind::Index { axis, length }, location);
             return session.fail(DType::I64, &shape, usage_error, location);
         }
-        // They are less than a length, which an `i64` holds.
+        // The indices are less than a length, which fits an `i64`.
         let indices: Vec<i64> = self.iter().map(|&index| index as i64).collect();
         session.upload(DType::I64, shape, cast_slice(&indices), location)
     }
@@ -118,11 +117,11 @@ impl<const N: usize> Indices for &[usize; N] {
 }
 
 impl<T: Element, D: Dimension> Array<T, D> {
-    /// Of an axis, those indices that are given, in their order: what `ndarray` calls `select`.
+    /// Selects the given indices of an axis, in their order, as `ndarray`'s `select`.
     ///
     /// # Errors
     ///
-    /// Whoever waits for the region gets an error if an index is none of the axis.
+    /// Waiting for the region returns an error if an index is out of bounds.
     #[track_caller]
     #[must_use]
     pub fn select(&self, axis: Axis, indices: impl Indices) -> Self {
@@ -144,9 +143,9 @@ impl<T: Element, D: Dimension> Array<T, D> {
         self.gathered(self.clone(), indices.node(), axis, "select", location)
     }
 
-    /// For each element of `index`, the element of this array that has its place, but that index
-    /// along the axis: what NumPy calls `take_along_axis`. The other axes are stretched to the same
-    /// lengths.
+    /// Gathers elements along an axis: the result has the shape of `index`, and each of its
+    /// elements is the element of this array at the same position, but with that index along the
+    /// axis. This is NumPy's `take_along_axis`. The other axes are broadcast to the same lengths.
     ///
     /// ```
     /// use millstream_region::RegionExt;
@@ -161,7 +160,7 @@ impl<T: Element, D: Dimension> Array<T, D> {
     ///
     /// # Errors
     ///
-    /// Whoever waits for the region gets an error if an index is none of the axis.
+    /// Waiting for the region returns an error if an index is out of bounds.
     #[track_caller]
     #[must_use]
     pub fn gather<I: IndexElement>(&self, axis: Axis, index: &Array<I, D>) -> Self {
@@ -187,7 +186,7 @@ impl<T: Element, D: Dimension> Array<T, D> {
         self.gathered(source, index.node(), axis, "gather", location)
     }
 
-    /// What `index`, which has the result's shape, gives of `source` along the axis.
+    /// Gathers from `source`, with the result having the shape of `index`.
     fn gathered(
         &self,
         source: Self,
@@ -210,10 +209,10 @@ impl<T: Element, D: Dimension> Array<T, D> {
         self.plan(T::DTYPE, index.shape.clone(), op, operation, location)
     }
 
-    /// This array, but each element of `values` has the place of its element of `index`, and that
-    /// index along the axis. The values are stretched to the shape of `index`, and that, along the
-    /// other axes, to this array's. Where several have one place, the last in the order of a dense
-    /// array counts.
+    /// Returns this array with elements replaced: each element of `values` is stored at the
+    /// position of its element of `index`, but with that index along the axis. The values are
+    /// broadcast to the shape of `index`, which is broadcast to this array's along the other axes.
+    /// If several values have one position, the last in row-major order is stored.
     ///
     /// ```
     /// use millstream_region::RegionExt;
@@ -232,7 +231,7 @@ impl<T: Element, D: Dimension> Array<T, D> {
     ///
     /// # Errors
     ///
-    /// Whoever waits for the region gets an error if an index is none of the axis.
+    /// Waiting for the region returns an error if an index is out of bounds.
     #[track_caller]
     #[must_use]
     pub fn scatter<I: IndexElement, E: Dimension>(
@@ -292,15 +291,15 @@ impl<T: Element, D: Dimension> Array<T, D> {
 }
 
 impl<T: Number, D: Dimension> Array<T, D> {
-    /// As [`scatter`](Self::scatter), but the values are added to what is there: all that have one
-    /// place.
+    /// Adds values to elements, at the positions that [`scatter`](Self::scatter) stores to. All
+    /// values of one position are added.
     ///
-    /// Integers wrap around. Floats are added as `f64` in an order that nobody knows, so that the
-    /// last bits of an `f64` may differ from run to run; `f32` is rounded once, at the end.
+    /// Integers wrap around. Floats are added as `f64` in no fixed order, so that the last bits of
+    /// an `f64` may differ from run to run; an `f32` is rounded once, at the end.
     ///
     /// # Errors
     ///
-    /// Whoever waits for the region gets an error if an index is none of the axis.
+    /// Waiting for the region returns an error if an index is out of bounds.
     #[track_caller]
     #[must_use]
     pub fn scatter_add<I: IndexElement, E: Dimension>(
@@ -317,7 +316,7 @@ impl<T: Number, D: Dimension> Array<T, D> {
         }
     }
 
-    /// By way of a type in which the device can add.
+    /// Adds in a wider type, for which the device has atomic additions.
     #[track_caller]
     fn added_as<W: Number, I: IndexElement, E: Dimension>(
         &self,
@@ -332,7 +331,7 @@ impl<T: Number, D: Dimension> Array<T, D> {
     }
 }
 
-/// The lengths of the other axes, and 1 in place of this one's.
+/// Returns the shape with the length of one axis replaced by 1.
 fn shape_without(shape: &[usize], axis: Axis) -> Shape {
     let mut shape = Shape::from_slice(shape);
     if let Some(length) = shape.get_mut(axis.index()) {

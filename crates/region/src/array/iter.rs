@@ -1,4 +1,4 @@
-//! Parts of an array one after the other: `outer_iter`, `axis_iter` and `split_at`.
+//! Iteration over subviews: `outer_iter`, `axis_iter` and `split_at`.
 
 use std::panic::Location;
 
@@ -7,11 +7,10 @@ use ndarray::{Axis, RemoveAxis, Slice};
 use super::Array;
 
 impl<T, D: RemoveAxis> Array<T, D> {
-    /// The parts along the first axis: of a matrix, its rows.
+    /// Iterates over the subviews along the first axis; for a matrix, over its rows.
     ///
-    /// The loop over them runs on the host, where the region is written down: each turn notes
-    /// operations of its own. Where an operation on the whole array does the same, it makes fewer
-    /// kernels.
+    /// The loop runs on the host while the region is recorded, and each iteration records its own
+    /// operations. An equivalent operation on the whole array needs fewer kernels.
     ///
     /// ```
     /// use millstream_region::RegionExt;
@@ -36,7 +35,8 @@ impl<T, D: RemoveAxis> Array<T, D> {
         self.subviews(Axis(0), "outer_iter", Location::caller())
     }
 
-    /// The parts along an axis, each without that axis. See [`outer_iter`](Self::outer_iter).
+    /// Iterates over the subviews along an axis, without that axis. See
+    /// [`outer_iter`](Self::outer_iter).
     ///
     /// ```
     /// use millstream_region::RegionExt;
@@ -67,7 +67,7 @@ impl<T, D: RemoveAxis> Array<T, D> {
     ) -> impl ExactSizeIterator<Item = Array<T, D::Smaller>> + DoubleEndedIterator + use<T, D> {
         let length = self.shape().get(axis.index()).copied();
         if length.is_none() {
-            // The mistake is the region's, although no part stands for it.
+            // The error fails the region, although the iterator has no item for it.
             drop(self.missing_axis::<T, D>(axis, self.shape(), operation, location));
         }
         let array = self.clone();
@@ -76,7 +76,7 @@ impl<T, D: RemoveAxis> Array<T, D> {
 }
 
 impl<T, D: ndarray::Dimension> Array<T, D> {
-    /// The parts in front of an index of an axis and from there on.
+    /// Splits the array along an axis, before the given index.
     ///
     /// ```
     /// use millstream_region::RegionExt;

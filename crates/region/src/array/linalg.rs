@@ -12,7 +12,7 @@ use crate::{
     shape::{self, Shape},
 };
 
-/// What [`Array::dot`] multiplies with what, and the dimension of the product.
+/// A pair of dimensions that [`Array::dot`] multiplies.
 ///
 /// ```
 /// use millstream_region::RegionExt;
@@ -29,7 +29,7 @@ use crate::{
 /// # Ok::<(), millstream_region::Error>(())
 /// ```
 #[diagnostic::on_unimplemented(
-    message = "`dot` multiplies vectors and matrices, not arrays of these numbers of axes",
+    message = "`dot` multiplies vectors and matrices, and one operand is neither",
     note = "`matmul` multiplies batches of matrices"
 )]
 pub trait Dot<E> {
@@ -54,7 +54,7 @@ impl Dot<Ix2> for Ix2 {
 }
 
 impl<T: Number, D: Dimension> Array<T, D> {
-    /// The product of vectors or matrices, in `ndarray`'s sense.
+    /// Multiplies vectors or matrices, as `ndarray`'s `dot`.
     ///
     /// # Accuracy
     ///
@@ -68,7 +68,7 @@ impl<T: Number, D: Dimension> Array<T, D> {
         D: Dot<E>,
     {
         let location = Location::caller();
-        // A vector is a row in front of a matrix, and a column behind one.
+        // A vector is a row as the left operand, and a column as the right one.
         let (mut left, mut right) = (self.node().shape.clone(), other.node().shape.clone());
         let mut product = Shape::new();
         match left.len() {
@@ -94,7 +94,7 @@ impl<T: Number, D: Dimension> Array<T, D> {
         matrix.reshaped(product, "dot", location)
     }
 
-    /// A vector with one more axis, or a matrix.
+    /// Returns a vector with an additional axis, or a matrix as it is.
     fn as_matrix(
         &self,
         shape: Shape,
@@ -107,8 +107,8 @@ impl<T: Number, D: Dimension> Array<T, D> {
         self.view_through(shape, (0..self.ndim()).map(own).collect(), "dot", location)
     }
 
-    /// The products of matrices: of the last two axes, for each index along the others, which are
-    /// stretched as for other operations.
+    /// Multiplies matrices: the last two axes are those of the matrices, and the others are batch
+    /// axes, which broadcast.
     ///
     /// ```
     /// use millstream_region::RegionExt;
@@ -123,7 +123,7 @@ impl<T: Number, D: Dimension> Array<T, D> {
     ///
     /// # Accuracy
     ///
-    /// That of [`dot`](Self::dot).
+    /// The accuracy of [`dot`](Self::dot).
     #[track_caller]
     #[must_use]
     pub fn matmul<E>(&self, other: &Array<T, E>) -> Array<T, <D as DimMax<E>>::Output>
@@ -164,7 +164,7 @@ impl<T: Number, D: Dimension> Array<T, D> {
 }
 
 impl<T: Number> Array<T, Ix1> {
-    /// The products of each element of this vector with each of the other.
+    /// Computes the outer product of two vectors.
     #[track_caller]
     #[must_use]
     pub fn outer(&self, other: &Array<T, Ix1>) -> Array<T, Ix2> {

@@ -1,4 +1,4 @@
-//! `Array`: what the body of a region calculates with.
+//! `Array`: the lazily evaluated device array.
 
 mod assign;
 mod compare;
@@ -34,18 +34,17 @@ use crate::{
     shape::{self, AxisMap, Shape},
 };
 
-/// An array on a device, of which it is known how its elements are calculated, and perhaps nothing
-/// more yet.
+/// A lazily evaluated array on a device.
 ///
-/// Its methods and operators are named as those of [`ndarray`]'s arrays. They note down what to do
-/// and return at once; the work is done, in as few kernels as possible, when a region ends or the
-/// host asks for values. A view (a slice, a transpose, a broadcast) copies nothing. Cloning an
-/// array gives another handle of the same elements, which never change: an assignment makes the
-/// handle stand for new ones.
+/// Its methods and operators are named as those of [`ndarray`]'s arrays. They record operations and
+/// return at once; the operations are fused into as few kernels as possible and enqueued when a
+/// region ends or the host requests values. A view (a slice, a transpose, a broadcast) copies
+/// nothing. Cloning an array gives another handle of the same elements, which never change: an
+/// assignment makes the handle refer to new elements.
 ///
-/// Two shapes that differ are stretched as NumPy does it. If they cannot be, the operation's result
-/// stands for that mistake, and so does everything that is calculated from it; the region then has
-/// no result but the error, which names the operation and its line.
+/// Operands of different shapes broadcast as in NumPy. An operation on incompatible shapes fails,
+/// and so does every operation that depends on it; the region then returns an error that names the
+/// operation and its source line.
 ///
 /// ```
 /// use millstream_region::RegionExt;
@@ -64,7 +63,7 @@ pub struct Array<T, D> {
 }
 
 impl<T, D> Array<T, D> {
-    /// The array of a node.
+    /// Returns a handle of a node.
     pub(crate) fn of(session: &Arc<Session>, node: NodeRef) -> Self {
         node.hold();
         Self {
@@ -82,12 +81,12 @@ impl<T, D> Array<T, D> {
         &self.session
     }
 
-    /// The same elements in another region.
+    /// Returns a handle of the same node in another session.
     pub(crate) fn in_session(&self, session: &Arc<Session>) -> Self {
         Self::of(session, NodeRef::clone(&self.node))
     }
 
-    /// The lengths of the axes.
+    /// Returns the lengths of the axes.
     ///
     /// ```
     /// # use millstream_region::RegionExt;
@@ -104,31 +103,32 @@ impl<T, D> Array<T, D> {
         &self.node.shape
     }
 
-    /// How many axes there are.
+    /// Returns the number of axes.
     #[must_use]
     pub fn ndim(&self) -> usize {
         self.node.shape.len()
     }
 
-    /// How many elements there are.
+    /// Returns the number of elements.
     #[must_use]
     pub fn len(&self) -> usize {
         self.node.elements
     }
 
-    /// Whether there are none.
+    /// Returns whether the array has no elements.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The device that the elements are on.
+    /// Returns the device that holds the elements.
     #[must_use]
     pub fn device(&self) -> &millstream::Device {
         &self.node.device
     }
 
-    /// A new array: of an operation on this one's elements and perhaps others.
+    /// Records an operation whose operands include this array. The result has failed if an operand
+    /// has failed or is on another device.
     fn plan<U, E>(
         &self,
         dtype: DType,
@@ -160,7 +160,7 @@ impl<T, D> Array<T, D> {
         array
     }
 
-    /// An array that stands for a mistake.
+    /// Returns an array that has failed, with the error of this array if it has failed, too.
     fn failed<U, E>(
         &self,
         dtype: DType,
@@ -179,7 +179,8 @@ impl<T, D> Array<T, D> {
         )
     }
 
-    /// A view of the elements that the map gives.
+    /// Returns a view through an index map, which is composed with that of this array if it is a
+    /// view.
     fn view_through<E>(
         &self,
         shape: Shape,
@@ -190,7 +191,7 @@ impl<T, D> Array<T, D> {
         if shape::is_identity(&map, &shape, &self.node.shape) {
             return Array::of(&self.session, NodeRef::clone(&self.node));
         }
-        // A view of a view is a view of what that shows.
+        // A view of a view is a view of the inner view's source.
         let state = self.node.state();
         let seen = match &state {
             State::Planned(op) => match &**op {
@@ -210,7 +211,7 @@ impl<T, D> Array<T, D> {
         )
     }
 
-    /// The elements stretched to a shape, which has been found to be possible.
+    /// Returns a broadcast view; the shapes must be compatible.
     fn broadcast_view<E>(
         &self,
         shape: &Shape,
@@ -227,7 +228,7 @@ impl<T, D> Array<T, D> {
 }
 
 impl<T: Element, D> Array<T, D> {
-    /// A function of each element.
+    /// Applies an element-wise function.
     #[track_caller]
     fn unary<U: Element>(&self, function: Function) -> Array<U, D> {
         let op = Op::Apply(function, smallvec::smallvec![NodeRef::clone(&self.node)]);
@@ -241,7 +242,7 @@ impl<T: Element, D> Array<T, D> {
         )
     }
 
-    /// An array of one value, to be stretched.
+    /// Returns an array of one value, to be broadcast.
     fn constant(
         &self,
         value: Scalar,
@@ -256,7 +257,7 @@ impl<T: Element, D> Array<T, D> {
         )
     }
 
-    /// A function of each element and a value.
+    /// Applies an element-wise function to this array and a scalar.
     #[track_caller]
     fn binary_scalar<U: Element>(
         &self,
@@ -286,7 +287,7 @@ impl<T: Element, D> Array<T, D> {
         )
     }
 
-    /// A function of the elements of two arrays at the same place, once they have one shape.
+    /// Applies an element-wise function to two arrays after broadcasting them.
     #[track_caller]
     fn binary<U: Element, E>(
         &self,
@@ -352,37 +353,37 @@ impl<T, D> fmt::Debug for Array<T, D> {
     }
 }
 
-/// What would make `x > 0.0` a single truth, and nothing is: every comparison of a device's
-/// elements is an array.
+/// A trait without implementations, whose diagnostic explains that `x > 0.0` has no single answer:
+/// comparisons of device arrays give arrays.
 #[diagnostic::on_unimplemented(
-    message = "an array on a device is not compared as one value",
-    label = "a comparison with one answer",
-    note = "`less`, `less_equal`, `greater`, `greater_equal`, `equal` and `not_equal` compare element by element, and give an \
-            array of `bool`",
-    note = "in the place of `if`, `x.greater(0.0).where_cond(yes, no)` chooses element by element; to decide once, ask for a value: \
-            `if x.sum().item()? > 0.0`"
+    message = "a comparison of an array on a device does not give a single `bool`",
+    label = "compares the array as one value",
+    note = "`less`, `less_equal`, `greater`, `greater_equal`, `equal` and `not_equal` compare \
+            element by element and give an array of `bool`",
+    note = "instead of `if`, `x.greater(0.0).where_cond(yes, no)` selects element by element; \
+            to decide once, ask for a value: `if x.sum().item()? > 0.0`"
 )]
 pub trait ScalarComparison {}
 
 impl<T: Element, D, O: ScalarComparison> PartialEq<O> for Array<T, D> {
     fn eq(&self, _other: &O) -> bool {
-        unreachable!("nothing implements the bound")
+        unreachable!("the trait has no implementations")
     }
 }
 
 impl<T: Element, D, O: ScalarComparison> PartialOrd<O> for Array<T, D> {
     fn partial_cmp(&self, _other: &O) -> Option<std::cmp::Ordering> {
-        unreachable!("nothing implements the bound")
+        unreachable!("the trait has no implementations")
     }
 }
 
-/// What would make `x[i]` work, and nothing is: each element read by itself would be a round trip
-/// to the device.
+/// A trait without implementations, whose diagnostic explains that `x[i]` is not supported: each
+/// access would be a round trip to the device.
 #[diagnostic::on_unimplemented(
     message = "the elements of an array on a device cannot be read one by one",
-    label = "an index with a single element",
-    note = "operate on whole arrays: `slice`, `index_axis`, `select` and `gather` take parts of an array, and `sum`, `dot` and \
-            others calculate with all of it",
+    label = "reads a single element",
+    note = "operate on whole arrays: `slice`, `index_axis`, `select` and `gather` take parts of an \
+            array, and `sum`, `dot` and others compute with all of it",
     note = "to see values on the host, return them from the region, or call `to_host`"
 )]
 pub trait ElementIndex {}
@@ -391,6 +392,6 @@ impl<T, D, I: ElementIndex> Index<I> for Array<T, D> {
     type Output = T;
 
     fn index(&self, _index: I) -> &T {
-        unreachable!("nothing implements the bound")
+        unreachable!("the trait has no implementations")
     }
 }

@@ -1,4 +1,4 @@
-//! Operators: of two arrays, of an array and a value, and those that assign.
+//! Arithmetic, bitwise and shift operators, and their assigning forms.
 
 use std::ops::{
     Add, AddAssign, BitAnd, BitAndAssign, BitOr, BitOrAssign, BitXor, BitXorAssign, Div, DivAssign,
@@ -13,7 +13,7 @@ use crate::{
     graph::Function,
 };
 
-/// An element of which the bits can be combined: `bool`, `u8`, `i32` and `i64`.
+/// An element type with bitwise operators: `bool`, `u8`, `i32` or `i64`.
 #[diagnostic::on_unimplemented(
     message = "this operation needs `bool` or integers, not `{Self}`",
     note = "comparisons such as `greater` give arrays of `bool`"
@@ -25,10 +25,10 @@ impl BitwiseElement for u8 {}
 impl BitwiseElement for i32 {}
 impl BitwiseElement for i64 {}
 
-/// An integer: `u8`, `i32` and `i64`.
+/// An integer element type: `u8`, `i32` or `i64`.
 ///
-/// Shifts take their count modulo the number of bits, as `wrapping_shl` and `wrapping_shr` do in
-/// Rust; a shift to the right keeps the sign.
+/// Shift counts are taken modulo the number of bits, as in Rust's `wrapping_shl` and
+/// `wrapping_shr`; a right shift keeps the sign.
 ///
 /// ```
 /// use millstream_region::RegionExt;
@@ -47,7 +47,7 @@ impl BitwiseElement for i64 {}
 /// ```
 #[diagnostic::on_unimplemented(
     message = "this operation needs integers, not `{Self}`",
-    note = "`cast::<i32>()` makes an array of those"
+    note = "`cast::<i32>()` converts the array"
 )]
 pub trait Integer: Number + BitwiseElement {}
 
@@ -55,14 +55,16 @@ impl Integer for u8 {}
 impl Integer for i32 {}
 impl Integer for i64 {}
 
-/// What would make an array of the host an operand, and nothing is: it would be copied wherever it
-/// is used.
+/// A trait without implementations, whose diagnostic explains that a host array cannot be an
+/// operand: it would be copied at each use.
 #[diagnostic::on_unimplemented(
-    message = "an array of the host cannot be an operand of an array on a device",
-    label = "an operand on the host",
-    note = "make it a parameter of the region function, or copy it to the device with `g.array(&host)`; `g` is the region, which \
-            a region function has as its first parameter, `g: &Region`",
-    note = "an array that follows from its shape is made on the device: `g.zeros(shape)`, `g.ones(shape)`, `g.from_elem(shape, value)`"
+    message = "a host array cannot be an operand of an array on a device",
+    label = "a host array",
+    note = "make it a parameter of the region function, or copy it to the device with \
+            `g.array(&host)`; `g` is the region, which a region function has as its first \
+            parameter, `g: &Region`",
+    note = "constructors create arrays on the device: `g.zeros(shape)`, `g.ones(shape)`, \
+            `g.from_elem(shape, value)`"
 )]
 pub trait HostOperand {}
 
@@ -72,10 +74,22 @@ macro_rules! binary {
         binary!(@host $operator, $method, $bound, Array<T, D>, &ArrayBase<S, E>);
         binary!(@host $operator, $method, $bound, &Array<T, D>, ArrayBase<S, E>);
         binary!(@host $operator, $method, $bound, &Array<T, D>, &ArrayBase<S, E>);
-        binary!(@arrays $operator, $method, $bound, $function, Array<T, D>, Array<T, E>, |left, right| (&left, &right));
-        binary!(@arrays $operator, $method, $bound, $function, &Array<T, D>, Array<T, E>, |left, right| (left, &right));
-        binary!(@arrays $operator, $method, $bound, $function, Array<T, D>, &Array<T, E>, |left, right| (&left, right));
-        binary!(@arrays $operator, $method, $bound, $function, &Array<T, D>, &Array<T, E>, |left, right| (left, right));
+        binary!(
+            @arrays $operator, $method, $bound, $function, Array<T, D>, Array<T, E>,
+            |left, right| (&left, &right)
+        );
+        binary!(
+            @arrays $operator, $method, $bound, $function, &Array<T, D>, Array<T, E>,
+            |left, right| (left, &right)
+        );
+        binary!(
+            @arrays $operator, $method, $bound, $function, Array<T, D>, &Array<T, E>,
+            |left, right| (&left, right)
+        );
+        binary!(
+            @arrays $operator, $method, $bound, $function, &Array<T, D>, &Array<T, E>,
+            |left, right| (left, right)
+        );
 
         impl<T: $bound, D> $operator<T> for Array<T, D> {
             type Output = Array<T, D>;
@@ -103,7 +117,7 @@ macro_rules! binary {
             type Output = Array<T, D>;
 
             fn $method(self, _other: $right) -> Self::Output {
-                unreachable!("nothing implements the bound")
+                unreachable!("the trait has no implementations")
             }
         }
     };
@@ -141,7 +155,7 @@ binary! {
     Shr, shr, Integer, ShiftRight;
 }
 
-/// A value in front of the operator.
+/// Implements operators whose left operand is a scalar.
 macro_rules! scalar_first {
     ($($operator:ident, $method:ident, $function:ident, [$($type:ty),*];)*) => {$($(
         impl<D> $operator<Array<$type, D>> for $type {
@@ -204,8 +218,8 @@ unary! {
     Not, not, BitwiseElement, Not;
 }
 
-/// Assignments: the array, or the part of one, stands for new elements afterwards. The other
-/// operand is stretched to its shape.
+/// Implements assigning operators, after which the handle or the view refers to new elements. The
+/// other operand is broadcast to its shape.
 macro_rules! assigning {
     ($($operator:ident, $method:ident, $bound:ident, $function:ident;)*) => {$(
         impl<T: $bound, D, E> $operator<&Array<T, E>> for Array<T, D>
@@ -259,7 +273,7 @@ macro_rules! assigning {
             ArrayBase<S, E>: HostOperand,
         {
             fn $method(&mut self, _other: $right) {
-                unreachable!("nothing implements the bound")
+                unreachable!("the trait has no implementations")
             }
         }
     };

@@ -1,4 +1,4 @@
-//! One element of many.
+//! Reductions: sums, products, extrema and their positions, means, variances, `any` and `all`.
 
 use std::panic::Location;
 
@@ -13,7 +13,7 @@ use crate::{
 };
 
 impl<T: Element, D> Array<T, D> {
-    /// One element of all those along the axes, which must be there.
+    /// Reduces along the given axes, which are removed.
     fn reduced<U, E>(
         &self,
         reduction: Reduction,
@@ -64,7 +64,7 @@ impl<T: Element, D> Array<T, D> {
         (0..self.ndim()).collect()
     }
 
-    /// The same elements with axes of length 1 where some were reduced.
+    /// Reinserts the reduced axes, with length 1.
     fn restore_axes<U: Element>(
         &self,
         reduced: Array<U, D>,
@@ -84,20 +84,24 @@ impl<T: Element, D> Array<T, D> {
     }
 }
 
-/// For each reduction: of all elements, along an axis, and along several axes that stay with length
-/// 1.
+/// Defines each reduction in three forms: of all elements, along one axis, and along several axes
+/// that keep length 1.
 macro_rules! reductions {
-    ($($bound:ident => $reduction:ident, $what:literal, $whole:ident, $along:ident, $keeping:ident -> $result:ty;)*) => {$(
+    ($(
+        $bound:ident => $reduction:ident, $what:literal,
+        $whole:ident, $along:ident, $keeping:ident -> $result:ty;
+    )*) => {$(
         impl<T: $bound, D: Dimension> Array<T, D> {
-            #[doc = concat!("The ", $what, " of all elements.")]
+            #[doc = concat!("Returns the ", $what, " of all elements.")]
             #[track_caller]
             #[must_use]
             pub fn $whole(&self) -> Array<$result, Ix0> {
                 let dtype = <$result as crate::element::sealed::Sealed>::DTYPE;
-                self.reduced(Reduction::$reduction, self.all_axes(), dtype, stringify!($whole), Location::caller())
+                let (axes, location) = (self.all_axes(), Location::caller());
+                self.reduced(Reduction::$reduction, axes, dtype, stringify!($whole), location)
             }
 
-            #[doc = concat!("The ", $what, " along an axis, which the result does not have.")]
+            #[doc = concat!("Returns the ", $what, " along an axis, which is removed.")]
             #[track_caller]
             #[must_use]
             pub fn $along(&self, axis: Axis) -> Array<$result, D::Smaller>
@@ -105,19 +109,26 @@ macro_rules! reductions {
                 D: RemoveAxis,
             {
                 let dtype = <$result as crate::element::sealed::Sealed>::DTYPE;
-                let axes = Axes::from_slice(&[axis.index()]);
-                self.reduced(Reduction::$reduction, axes, dtype, stringify!($along), Location::caller())
+                let (axes, location) = (Axes::from_slice(&[axis.index()]), Location::caller());
+                self.reduced(Reduction::$reduction, axes, dtype, stringify!($along), location)
             }
 
-            #[doc = concat!("The ", $what, " along these axes, which the result has with a length of 1.")]
+            #[doc = concat!("Returns the ", $what, " along these axes, which keep length 1.")]
             #[track_caller]
             #[must_use]
             pub fn $keeping(&self, axes: &[Axis]) -> Array<$result, D> {
                 let dtype = <$result as crate::element::sealed::Sealed>::DTYPE;
                 let axes: Axes = axes.iter().map(|axis| axis.index()).collect();
                 let location = Location::caller();
-                let reduced = self.reduced(Reduction::$reduction, axes.clone(), dtype, stringify!($keeping), location);
-                self.restore_axes(reduced, &axes, stringify!($keeping), location)
+                let operation = stringify!($keeping);
+                let reduced = self.reduced(
+                    Reduction::$reduction,
+                    axes.clone(),
+                    dtype,
+                    operation,
+                    location,
+                );
+                self.restore_axes(reduced, &axes, operation, location)
             }
         }
     )*};
@@ -126,43 +137,54 @@ macro_rules! reductions {
 reductions! {
     Number => Sum, "sum", sum, sum_axis, sum_keepdims -> T;
     Number => Product, "product", product, product_axis, product_keepdims -> T;
-    Number => Minimum, "minimum (a NaN if there is one; −0 is less than +0)", min, min_axis, min_keepdims -> T;
-    Number => Maximum, "maximum (a NaN if there is one; −0 is less than +0)", max, max_axis, max_keepdims -> T;
-    Number => ArgMinimum, "position of the first element with the bits of the minimum, or of the first NaN,", argmin, argmin_axis, argmin_keepdims -> i64;
-    Number => ArgMaximum, "position of the first element with the bits of the maximum, or of the first NaN,", argmax, argmax_axis, argmax_keepdims -> i64;
+    Number => Minimum, "minimum (NaN if there is one; −0 is less than +0)",
+        min, min_axis, min_keepdims -> T;
+    Number => Maximum, "maximum (NaN if there is one; −0 is less than +0)",
+        max, max_axis, max_keepdims -> T;
+    Number => ArgMinimum, "position of the first minimum (NaN if there is one; −0 is less than +0)",
+        argmin, argmin_axis, argmin_keepdims -> i64;
+    Number => ArgMaximum, "position of the first maximum (NaN if there is one; −0 is less than +0)",
+        argmax, argmax_axis, argmax_keepdims -> i64;
 }
 
-/// For each question about booleans likewise.
+/// Defines `any` and `all` in the same three forms.
 macro_rules! questions {
     ($($reduction:ident, $what:literal, $whole:ident, $along:ident, $keeping:ident;)*) => {$(
         impl<D: Dimension> Array<bool, D> {
-            #[doc = concat!("Whether ", $what, ".")]
+            #[doc = concat!("Returns whether ", $what, ".")]
             #[track_caller]
             #[must_use]
             pub fn $whole(&self) -> Array<bool, Ix0> {
-                self.reduced(Reduction::$reduction, self.all_axes(), DType::Bool, stringify!($whole), Location::caller())
+                let (axes, location) = (self.all_axes(), Location::caller());
+                self.reduced(Reduction::$reduction, axes, DType::Bool, stringify!($whole), location)
             }
 
-            #[doc = concat!("Whether ", $what, " along an axis, which the result does not have.")]
+            #[doc = concat!("Returns whether ", $what, " along an axis, which is removed.")]
             #[track_caller]
             #[must_use]
             pub fn $along(&self, axis: Axis) -> Array<bool, D::Smaller>
             where
                 D: RemoveAxis,
             {
-                let axes = Axes::from_slice(&[axis.index()]);
-                self.reduced(Reduction::$reduction, axes, DType::Bool, stringify!($along), Location::caller())
+                let (axes, location) = (Axes::from_slice(&[axis.index()]), Location::caller());
+                self.reduced(Reduction::$reduction, axes, DType::Bool, stringify!($along), location)
             }
 
-            #[doc = concat!("Whether ", $what, " along these axes, which the result has with a length of 1.")]
+            #[doc = concat!("Returns whether ", $what, " along these axes, which keep length 1.")]
             #[track_caller]
             #[must_use]
             pub fn $keeping(&self, axes: &[Axis]) -> Array<bool, D> {
                 let axes: Axes = axes.iter().map(|axis| axis.index()).collect();
                 let location = Location::caller();
-                let reduced =
-                    self.reduced(Reduction::$reduction, axes.clone(), DType::Bool, stringify!($keeping), location);
-                self.restore_axes(reduced, &axes, stringify!($keeping), location)
+                let operation = stringify!($keeping);
+                let reduced = self.reduced(
+                    Reduction::$reduction,
+                    axes.clone(),
+                    DType::Bool,
+                    operation,
+                    location,
+                );
+                self.restore_axes(reduced, &axes, operation, location)
             }
         }
     )*};
@@ -174,7 +196,7 @@ questions! {
 }
 
 impl<D: Dimension> Array<bool, D> {
-    /// How many elements are true.
+    /// Counts the elements that are true.
     ///
     /// ```
     /// use millstream_region::RegionExt;
@@ -195,7 +217,7 @@ impl<D: Dimension> Array<bool, D> {
         self.cast::<i64>().sum()
     }
 
-    /// How many elements along an axis are true. The result does not have the axis.
+    /// Counts the elements that are true along an axis, which is removed.
     #[track_caller]
     #[must_use]
     pub fn sum_axis(&self, axis: Axis) -> Array<i64, D::Smaller>
@@ -205,7 +227,7 @@ impl<D: Dimension> Array<bool, D> {
         self.cast::<i64>().sum_axis(axis)
     }
 
-    /// How many elements along these axes are true. The result has the axes with a length of 1.
+    /// Counts the elements that are true along these axes, which keep length 1.
     #[track_caller]
     #[must_use]
     pub fn sum_keepdims(&self, axes: &[Axis]) -> Array<i64, D> {
@@ -214,10 +236,10 @@ impl<D: Dimension> Array<bool, D> {
 }
 
 impl<T: Float, D: Dimension> Array<T, D> {
-    /// The mean of all elements; NaN if there are none.
+    /// Returns the mean of all elements, NaN if there are none.
     ///
-    /// The sum is divided as `f64`, and rounded to `f32` once, at the end: a mean of `f32` does not
-    /// overflow.
+    /// The sum is divided as `f64`, and rounded to `f32` once, at the end, so that a mean of `f32`
+    /// does not overflow.
     ///
     /// ```
     /// use millstream_region::RegionExt;
@@ -242,7 +264,7 @@ impl<T: Float, D: Dimension> Array<T, D> {
         divided(sum, self.len() as f64).cast()
     }
 
-    /// The mean along an axis, which the result does not have. Rounded as [`mean`](Self::mean).
+    /// Returns the mean along an axis, which is removed. Rounded as [`mean`](Self::mean).
     #[track_caller]
     #[must_use]
     pub fn mean_axis(&self, axis: Axis) -> Array<T, D::Smaller>
@@ -260,8 +282,7 @@ impl<T: Float, D: Dimension> Array<T, D> {
         divided(sum, self.elements_along(&[axis]) as f64).cast()
     }
 
-    /// The mean along these axes, which the result has with a length of 1. Rounded as
-    /// [`mean`](Self::mean).
+    /// Returns the mean along these axes, which keep length 1. Rounded as [`mean`](Self::mean).
     #[track_caller]
     #[must_use]
     pub fn mean_keepdims(&self, axes: &[Axis]) -> Self {
@@ -278,7 +299,7 @@ impl<T: Float, D: Dimension> Array<T, D> {
         divided(sum, self.elements_along(axes) as f64).cast()
     }
 
-    /// The variance of all elements, with `ddof` degrees of freedom fewer than elements.
+    /// Returns the variance of all elements; the divisor is their number minus `ddof`.
     ///
     /// The sum of the squared deviations from the mean is divided as `f64`, and rounded to `f32`
     /// once, at the end.
@@ -288,7 +309,7 @@ impl<T: Float, D: Dimension> Array<T, D> {
         self.variance(ddof).cast()
     }
 
-    /// The variance along an axis, which the result does not have. Rounded as [`var`](Self::var).
+    /// Returns the variance along an axis, which is removed. Rounded as [`var`](Self::var).
     #[track_caller]
     #[must_use]
     pub fn var_axis(&self, axis: Axis, ddof: T) -> Array<T, D::Smaller>
@@ -298,9 +319,9 @@ impl<T: Float, D: Dimension> Array<T, D> {
         self.variance_axis(axis, ddof).cast()
     }
 
-    /// The standard deviation of all elements, with `ddof` degrees of freedom fewer than elements.
+    /// Returns the standard deviation of all elements; the divisor is their number minus `ddof`.
     ///
-    /// This is the square root of the variance as `f64`, rounded to `f32` once, at the end.
+    /// The square root of the variance is taken as `f64` and rounded to `f32` once, at the end.
     #[track_caller]
     #[must_use]
     pub fn std(&self, ddof: T) -> Array<T, Ix0> {
@@ -309,7 +330,7 @@ impl<T: Float, D: Dimension> Array<T, D> {
             .cast()
     }
 
-    /// The standard deviation along an axis, which the result does not have. Rounded as
+    /// Returns the standard deviation along an axis, which is removed. Rounded as
     /// [`std`](Self::std).
     #[track_caller]
     #[must_use]
@@ -321,7 +342,7 @@ impl<T: Float, D: Dimension> Array<T, D> {
         variance.unary::<f64>(Function::SquareRoot).cast()
     }
 
-    /// The variance of all elements, not yet rounded to their type.
+    /// Returns the variance of all elements, not yet rounded to their type.
     #[track_caller]
     fn variance(&self, ddof: T) -> Array<f64, Ix0> {
         let all: Vec<_> = (0..self.ndim()).map(Axis).collect();
@@ -331,7 +352,7 @@ impl<T: Float, D: Dimension> Array<T, D> {
         divided(sum, self.len() as f64 - wide(ddof))
     }
 
-    /// The variance along an axis, not yet rounded to the elements' type.
+    /// Returns the variance along an axis, not yet rounded to the element type.
     #[track_caller]
     fn variance_axis(&self, axis: Axis, ddof: T) -> Array<f64, D::Smaller>
     where
@@ -343,7 +364,7 @@ impl<T: Float, D: Dimension> Array<T, D> {
         divided(sum, self.elements_along(&[axis]) as f64 - wide(ddof))
     }
 
-    /// The squared deviation of each element from the mean along the axes.
+    /// Returns the squared deviation of each element from the mean along the axes.
     #[track_caller]
     fn deviations(&self, axes: &[Axis]) -> Self {
         let mean = self.mean_keepdims(axes);
@@ -351,8 +372,8 @@ impl<T: Float, D: Dimension> Array<T, D> {
             .pow2()
     }
 
-    /// Elements along these axes together; an axis that is missing counts as 1, for the reduction
-    /// reports it.
+    /// Returns the number of elements along these axes. A missing axis counts as 1, because the
+    /// reduction reports it.
     fn elements_along(&self, axes: &[Axis]) -> usize {
         let axes: std::collections::BTreeSet<_> = axes.iter().map(|axis| axis.index()).collect();
         let length = |&axis: &usize| self.shape().get(axis).copied().unwrap_or(1);
@@ -361,13 +382,13 @@ impl<T: Float, D: Dimension> Array<T, D> {
     }
 }
 
-/// Sums divided by a number.
+/// Divides sums by a number.
 #[track_caller]
 fn divided<E>(sums: Array<f64, E>, divisor: f64) -> Array<f64, E> {
     sums.binary_scalar(Function::Divide, divisor, false)
 }
 
-/// A value as `f64`.
+/// Converts a float to `f64`.
 fn wide<T: Float>(value: T) -> f64 {
     match value.scalar() {
         Scalar::F32(value) => value.into(),

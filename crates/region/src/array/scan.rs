@@ -1,4 +1,4 @@
-//! Of each element with all in front of it, along an axis.
+//! Inclusive scans (`cumsum`, `cumprod`, `cummin`, `cummax`) and differences of neighbours.
 
 use std::panic::Location;
 
@@ -23,11 +23,11 @@ macro_rules! cumulative {
 
 impl<T: Number, D: Dimension> Array<T, D> {
     cumulative! {
-        /// Of each element, its sum with all in front of it along the axis.
+        /// Computes the cumulative sums along an axis.
         ///
         /// Integers wrap around. Floats are added in an order that follows from the shape alone:
-        /// `f32` as `f64`, `f64` with what each addition loses, so that a result is off by little
-        /// more than its last rounding.
+        /// `f32` as `f64`, and `f64` with compensation of rounding errors, so that a result is off
+        /// by little more than its last rounding.
         ///
         /// ```
         /// use millstream_region::RegionExt;
@@ -35,27 +35,29 @@ impl<T: Number, D: Dimension> Array<T, D> {
         ///
         /// let device = millstream::Device::simulated()?;
         /// let x = array![[1, 2, 3], [4, 5, 6]];
-        /// let sums = device.region(|g| (g.array(&x).cumsum(Axis(0)), g.array(&x).cumsum(Axis(1))))?;
+        /// let sums = device.region(|g| {
+        ///     let x = g.array(&x);
+        ///     (x.cumsum(Axis(0)), x.cumsum(Axis(1)))
+        /// })?;
         /// assert_eq!(sums.wait()?, (array![[1, 2, 3], [5, 7, 9]], array![[1, 3, 6], [4, 9, 15]]));
         /// # Ok::<(), millstream_region::Error>(())
         /// ```
         cumsum, Sum;
-        /// Of each element, its product with all in front of it along the axis.
+        /// Computes the cumulative products along an axis.
         ///
-        /// Integers wrap around. Floats are multiplied as `f64`, neighbours first where a line is
-        /// long.
+        /// Integers wrap around. Floats are multiplied as `f64`; in long rows, neighbours are
+        /// multiplied first.
         cumprod, Product;
-        /// Of each element and all in front of it along the axis, the least, or a NaN if there is
-        /// one. −0 is less than +0.
+        /// Computes the cumulative minima along an axis, NaN from the first NaN on. −0 is less than
+        /// +0.
         cummin, Minimum;
-        /// Of each element and all in front of it along the axis, the greatest, or a NaN if there
-        /// is one. −0 is less than +0.
+        /// Computes the cumulative maxima along an axis, NaN from the first NaN on. −0 is less than
+        /// +0.
         cummax, Maximum;
     }
 
-    /// What each element has changed from the one in front of it along the axis, `n` times over:
-    /// each time, the axis is one shorter, until it has no elements. An axis of `n` elements or
-    /// fewer gives an empty one, as in NumPy.
+    /// Computes the differences of neighbouring elements along an axis, `n` times. Each time the
+    /// axis gets shorter by one; an axis of at most `n` elements becomes empty, as in NumPy.
     ///
     /// ```
     /// use millstream_region::RegionExt;
@@ -99,7 +101,7 @@ impl<T: Number, D: Dimension> Array<T, D> {
         if axis.index() >= self.ndim() {
             return self.missing_axis(axis, self.shape(), operation, location);
         }
-        // Lines go along the last axis.
+        // Scans run along the last axis.
         let mut order: Vec<_> = (0..self.ndim()).collect();
         order.swap(axis.index(), self.ndim() - 1);
         let lines = self.permuted(&order, operation, location);

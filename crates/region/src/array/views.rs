@@ -1,4 +1,4 @@
-//! The same elements seen otherwise. Nothing here copies.
+//! Zero-copy views.
 
 use std::panic::Location;
 
@@ -12,14 +12,14 @@ use crate::{
     shape::{self, AxisMap, AxisSource, Shape},
 };
 
-/// What a slice shows of an array.
+/// The shape and the index map of a slice.
 pub(super) struct SliceView {
     pub(super) shape: Shape,
     pub(super) map: AxisMap,
 }
 
 impl<T, D> Array<T, D> {
-    /// The part that the slice, made by [`ndarray::s!`], shows. Steps may be negative.
+    /// Returns a view of the slice described by [`ndarray::s!`]. Steps may be negative.
     ///
     /// ```
     /// use millstream_region::RegionExt;
@@ -53,14 +53,14 @@ impl<T, D> Array<T, D> {
         }
     }
 
-    /// The part that a slice shows of one axis.
+    /// Returns a view of a slice of one axis.
     #[track_caller]
     #[must_use]
     pub fn slice_axis(&self, axis: Axis, slice: Slice) -> Self {
         self.along_axis(axis, slice, "slice_axis", Location::caller())
     }
 
-    /// The part that a slice shows of one axis, for an operation.
+    /// Returns a view of a slice of one axis, on behalf of `operation`.
     pub(super) fn along_axis(
         &self,
         axis: Axis,
@@ -84,7 +84,7 @@ impl<T, D> Array<T, D> {
         }
     }
 
-    /// What is at one index of an axis, which the result does not have.
+    /// Returns a view of one index of an axis, without that axis.
     #[track_caller]
     #[must_use]
     pub fn index_axis(&self, axis: Axis, index: usize) -> Array<T, D::Smaller>
@@ -94,7 +94,7 @@ impl<T, D> Array<T, D> {
         self.subview(axis, index, "index_axis", Location::caller())
     }
 
-    /// The elements at one index of an axis, for an operation.
+    /// Returns a view of one index of an axis, without that axis, on behalf of `operation`.
     pub(super) fn subview<E>(
         &self,
         axis: Axis,
@@ -112,7 +112,7 @@ impl<T, D> Array<T, D> {
         self.view_through(sliced.shape, sliced.map, operation, location)
     }
 
-    /// The view of one index of an axis.
+    /// Returns the shape and the index map of one index of an axis.
     pub(super) fn index_view(&self, axis: Axis, index: usize) -> Result<SliceView, UsageErrorKind> {
         let Some(mut elements) = self.full_slice(axis) else {
             return Err(self.axis_error(axis));
@@ -121,7 +121,7 @@ impl<T, D> Array<T, D> {
         self.sliced(&elements)
     }
 
-    /// A slice of everything, if there is such an axis.
+    /// Returns a slice of all elements, or `None` if the array does not have the axis.
     fn full_slice(&self, axis: Axis) -> Option<Vec<SliceInfoElem>> {
         (axis.index() < self.ndim()).then(|| vec![Slice::new(0, None, 1).into(); self.ndim()])
     }
@@ -149,7 +149,7 @@ impl<T, D> Array<T, D> {
         }
     }
 
-    /// What a slice shows.
+    /// Resolves a slice against the shape.
     pub(super) fn sliced(&self, elements: &[SliceInfoElem]) -> Result<SliceView, UsageErrorKind> {
         let (mut shape, mut map) = (Shape::new(), AxisMap::new());
         for element in elements {
@@ -171,7 +171,7 @@ impl<T, D> Array<T, D> {
                 SliceInfoElem::Slice { start, end, step } => {
                     let length = self.length_of(axis)?;
                     let (from, count) = resolve_slice(start, end, step, axis, length)?;
-                    // A step is never taken from the only index, and may be too large to calculate
+                    // The step of a single index is never taken, and may be too large to calculate
                     // with.
                     let step = if count > 1 { step } else { 1 };
                     map.push(AxisSource {
@@ -184,7 +184,11 @@ impl<T, D> Array<T, D> {
             }
         }
         if map.len() != self.ndim() {
-            let detail = format!("a slice of {} axes for shape {:?}", map.len(), self.shape());
+            let detail = format!(
+                "the slice has {} axes, but the array has shape {:?}",
+                map.len(),
+                self.shape()
+            );
             return Err(UsageErrorKind::Argument { detail });
         }
         Ok(SliceView { shape, map })
@@ -200,7 +204,7 @@ impl<T, D> Array<T, D> {
             })
     }
 
-    /// The axes in the opposite order: of a matrix, the transpose.
+    /// Returns a view with the axes reversed; for a matrix, the transpose.
     #[track_caller]
     #[must_use]
     pub fn t(&self) -> Self {
@@ -208,14 +212,14 @@ impl<T, D> Array<T, D> {
         self.permuted(&order, "t", Location::caller())
     }
 
-    /// As [`t`](Self::t).
+    /// Returns a view with the axes reversed, as [`t`](Self::t).
     #[track_caller]
     #[must_use]
     pub fn reversed_axes(&self) -> Self {
         self.t()
     }
 
-    /// The axes in another order: the result's axis `i` is this array's axis `axes[i]`.
+    /// Returns a view with the axes permuted: the result's axis `i` is this array's axis `axes[i]`.
     #[track_caller]
     #[must_use]
     pub fn permuted_axes(&self, axes: impl IntoDimension<Dim = D>) -> Self
@@ -229,7 +233,7 @@ impl<T, D> Array<T, D> {
         )
     }
 
-    /// Two axes the other way round.
+    /// Returns a view with two axes exchanged.
     #[track_caller]
     #[must_use]
     pub fn swapped_axes(&self, one: usize, other: usize) -> Self {
@@ -281,7 +285,7 @@ impl<T, D> Array<T, D> {
         self.view_through(shape, map, operation, location)
     }
 
-    /// With one more axis, of length 1.
+    /// Returns a view with an additional axis of length 1.
     #[track_caller]
     #[must_use]
     pub fn insert_axis(&self, axis: Axis) -> Array<T, D::Larger>
@@ -291,7 +295,7 @@ impl<T, D> Array<T, D> {
         self.with_axis(axis, "insert_axis", Location::caller())
     }
 
-    /// With one more axis, of length 1, for an operation.
+    /// Returns a view with an additional axis of length 1, on behalf of `operation`.
     pub(super) fn with_axis<E>(
         &self,
         axis: Axis,
@@ -309,7 +313,7 @@ impl<T, D> Array<T, D> {
         self.view_through(shape, map.collect(), operation, location)
     }
 
-    /// The elements along an axis in the opposite order.
+    /// Returns a view with an axis reversed.
     #[track_caller]
     #[must_use]
     pub fn inverted_axis(&self, axis: Axis) -> Self {
@@ -321,9 +325,10 @@ impl<T, D> Array<T, D> {
         )
     }
 
-    /// Stretched to a shape: axes of length 1, and ones in front, are repeated.
+    /// Returns a view broadcast to a shape: axes of length 1 are repeated, and axes are added in
+    /// front.
     ///
-    /// If the shape cannot be stretched to the other, that is a mistake.
+    /// The region fails with a [`UsageError`](crate::UsageError) if the shapes are incompatible.
     #[track_caller]
     #[must_use]
     pub fn broadcast<E: Dimension>(&self, shape: impl IntoDimension<Dim = E>) -> Array<T, E> {
@@ -331,7 +336,7 @@ impl<T, D> Array<T, D> {
         self.broadcast_shape(&shape, "broadcast", Location::caller())
     }
 
-    /// Stretched to the shape of another array, for an operation.
+    /// Returns a view broadcast to the shape of another array, on behalf of `operation`.
     #[track_caller]
     pub(super) fn broadcast_to<E>(
         &self,
@@ -341,7 +346,7 @@ impl<T, D> Array<T, D> {
         self.broadcast_shape(&like.node().shape, operation, Location::caller())
     }
 
-    /// The array itself, if it has this shape; that it has another is a mistake.
+    /// Returns the array itself if it has this shape, and a failed array otherwise.
     pub(crate) fn shaped_as(&self, shape: &[usize], location: &'static Location<'static>) -> Self {
         if self.shape() == shape {
             return self.clone();
@@ -369,9 +374,9 @@ impl<T, D> Array<T, D> {
         self.broadcast_view(shape, operation, location)
     }
 
-    /// The same elements, in the same order, in another shape.
+    /// Reshapes the array, with its elements in the same row-major order.
     ///
-    /// If that has another number of elements, that is a mistake.
+    /// The region fails with a [`UsageError`](crate::UsageError) if the numbers of elements differ.
     #[track_caller]
     #[must_use]
     pub fn into_shape_with_order<E: Dimension>(
@@ -382,7 +387,7 @@ impl<T, D> Array<T, D> {
         self.reshaped(shape, "into_shape_with_order", Location::caller())
     }
 
-    /// All elements in a row.
+    /// Returns all elements as a vector, in row-major order.
     #[track_caller]
     #[must_use]
     pub fn flatten(&self) -> Array<T, Ix1> {
@@ -393,7 +398,7 @@ impl<T, D> Array<T, D> {
         )
     }
 
-    /// The same elements in another shape.
+    /// Reshapes the array, on behalf of `operation`.
     pub(super) fn reshaped<E>(
         &self,
         shape: Shape,
@@ -421,21 +426,21 @@ impl<T, D> Array<T, D> {
 }
 
 impl<T: Element> Array<T, ndarray::Ix2> {
-    /// One row of a matrix.
+    /// Returns a view of one row of a matrix.
     #[track_caller]
     #[must_use]
     pub fn row(&self, index: usize) -> Array<T, Ix1> {
         self.subview(Axis(0), index, "row", Location::caller())
     }
 
-    /// One column of a matrix.
+    /// Returns a view of one column of a matrix.
     #[track_caller]
     #[must_use]
     pub fn column(&self, index: usize) -> Array<T, Ix1> {
         self.subview(Axis(1), index, "column", Location::caller())
     }
 
-    /// The elements of a matrix whose two indices are the same.
+    /// Returns a view of the main diagonal of a matrix.
     #[track_caller]
     #[must_use]
     pub fn diag(&self) -> Array<T, Ix1> {
@@ -450,7 +455,8 @@ impl<T: Element> Array<T, ndarray::Ix2> {
     }
 }
 
-/// An index that counts from the end if it is negative; none if that is in front of the beginning.
+/// Resolves an index, which counts from the end if it is negative. Returns `None` if it lies before
+/// the beginning.
 fn resolve_index(index: isize, length: usize) -> Option<usize> {
     if index < 0 {
         length.checked_sub(index.unsigned_abs())
@@ -459,7 +465,7 @@ fn resolve_index(index: isize, length: usize) -> Option<usize> {
     }
 }
 
-/// The first index that a slice shows, and how many.
+/// Resolves a slice to its first index and its number of indices.
 fn resolve_slice(
     start: isize,
     end: Option<isize>,
@@ -486,6 +492,6 @@ fn resolve_slice(
     if count == 0 {
         return Ok((0, 0));
     }
-    // Backwards, the last index comes first.
+    // A reversed slice begins with the last index.
     Ok((if step < 0 { to - 1 } else { from }, count))
 }

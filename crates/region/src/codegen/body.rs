@@ -50,7 +50,8 @@ pub(crate) enum KernelParameter {
 }
 
 impl KernelParameter {
-    /// Whether the parameter is the address of an array, which a launch passes as an operand.
+    /// Returns whether the parameter is the address of an array, which a launch passes as an
+    /// operand.
     fn is_array(&self) -> bool {
         match self {
             KernelParameter::Input(_)
@@ -74,7 +75,7 @@ pub(crate) struct Kernel<P = KernelParameter> {
     /// would exceed [`PARAMETER_BYTES_MAX`]; each has [`ENTRY_BYTES`]. If there are any, the
     /// table's address is the last parameter.
     pub(crate) table: Vec<P>,
-    /// Whether indices have 64 bits instead of 32.
+    /// True if indices have 64 bits instead of 32.
     pub(crate) wide: bool,
     /// The operations of the kernel, as shown in timelines and errors.
     pub(crate) name: Arc<str>,
@@ -115,7 +116,7 @@ impl RegClass {
         }
     }
 
-    /// The type suffix of instructions that move bits: `mov`, `selp`, loads and stores.
+    /// Returns the type suffix of instructions that move bits: `mov`, `selp`, loads and stores.
     pub(super) fn move_type(self) -> &'static str {
         match self {
             RegClass::F32 => "f32",
@@ -267,7 +268,7 @@ impl KernelBody {
         })
     }
 
-    /// The suffix of instructions on indices: 32 or 64.
+    /// Returns the suffix of instructions on indices: 32 or 64.
     pub(super) fn bits(&self) -> &'static str {
         if self.wide { "64" } else { "32" }
     }

@@ -220,7 +220,7 @@ mod tests {
     use crate::{Array, fuse::only_kernel};
 
     #[test]
-    fn a_reduction_that_another_thread_has_enqueued_meanwhile_is_still_generated() {
+    fn a_reduction_stored_by_another_thread_is_still_generated() {
         let device = Device::simulated().unwrap();
         let x = Array::from_host(&device, &Array1::<f32>::ones(50)).unwrap();
         for sum in [

@@ -17,9 +17,9 @@ use crate::{
 /// The properties of a kernel's indices, known before its first instruction.
 #[derive(Clone, Copy)]
 pub(super) struct IndexAnalysis {
-    /// Whether indices need 64 bits.
+    /// True if indices need 64 bits.
     pub(super) wide: bool,
-    /// Whether every node up to the root has its elements at the root's linear indices, or has only
+    /// True if every node up to the root has its elements at the root's linear indices, or has only
     /// one element.
     pub(super) flat: bool,
 }
@@ -55,7 +55,7 @@ pub(super) struct Lowering<'a> {
     pub(super) positions: Vec<PositionInfo>,
     /// The positions that views map to, by view and position.
     pub(super) views: FxHashMap<(u64, Position), Position>,
-    /// Whether every node has its elements at the root's linear indices, or has only one element.
+    /// True if every node has its elements at the root's linear indices, or has only one element.
     pub(super) flat: bool,
     /// The positions with the same linear index in other shapes, by the node of that shape and the
     /// position.

@@ -44,7 +44,7 @@ pub(super) fn map(kernel: &FusedKernel) -> GeneratedPasses {
     GeneratedPasses::one(body.finish(""), threads.div_ceil(BLOCK) * BLOCK)
 }
 
-/// The number of contiguous elements per thread: 16 bytes, and at most 4.
+/// Returns the number of contiguous elements per thread: 16 bytes, and at most 4.
 fn vector_width(dtype: DType) -> usize {
     (VECTOR_BYTES / dtype.bytes()).min(4)
 }
@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn more_parameters_than_a_launch_can_have_are_in_a_table() {
+    fn parameters_beyond_the_limit_are_in_a_table() {
         // Each kernel has its own region, so that no part of the sum is evaluated early.
         let kernel = |slices| {
             let region = Region::new(Device::simulated().unwrap());
@@ -272,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn wide_indices_are_wide_in_a_table() {
+    fn a_table_holds_64_bit_indices() {
         let region = Region::new(Device::simulated().unwrap());
         let session = region.session();
         let location = std::panic::Location::caller();
@@ -293,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn four_neighbours_are_loaded_and_stored_at_once_and_what_is_left_over_one_by_one() {
+    fn neighbours_are_loaded_and_stored_as_vectors_and_the_rest_one_by_one() {
         let region = Region::new(Device::simulated().unwrap());
         let x: crate::Array<f32, _> = region.array(&array![1.0, 2.0, 3.0, 4.0, 5.0]);
         let (kernel, threads) = map((&x + &x).node());

@@ -11,7 +11,7 @@ pub(super) const VECTOR_BYTES: usize = 16;
 /// The registers of neighbouring elements.
 pub(super) type Registers = SmallVec<[Reg; 4]>;
 
-/// The type suffix of loads and stores of an element.
+/// Returns the type suffix of loads and stores of an element.
 fn in_memory(dtype: DType) -> &'static str {
     match dtype {
         DType::F32 => "f32",
@@ -22,7 +22,7 @@ fn in_memory(dtype: DType) -> &'static str {
     }
 }
 
-/// The vector suffix of a load or store of this many elements.
+/// Returns the vector suffix of a load or store of this many elements.
 fn vector(lanes: usize) -> &'static str {
     match lanes {
         1 => "",

@@ -323,7 +323,7 @@ impl ReductionGenerator<'_> {
         accumulator
     }
 
-    /// Whether the elements of each result are contiguous, in the order of the results.
+    /// Returns whether the elements of each result are contiguous, in the order of the results.
     fn is_contiguous(&self) -> bool {
         let shape = &self.source.shape;
         let mut long = (0..shape.len()).filter(|&axis| shape[axis] != 1);

@@ -32,7 +32,7 @@ impl Reducer {
         Self { reduction, element }
     }
 
-    /// The types of an accumulator's components.
+    /// Returns the types of an accumulator's components.
     pub(super) fn state_types(self) -> SmallVec<[DType; 2]> {
         match (self.reduction, self.element) {
             (Reduction::Sum, DType::F64) => smallvec![DType::F64, DType::F64],
@@ -45,7 +45,7 @@ impl Reducer {
         }
     }
 
-    /// The type of the sort keys.
+    /// Returns the type of the sort keys.
     fn key_type(self) -> DType {
         match self.element {
             DType::F64 | DType::I64 => DType::I64,
@@ -300,7 +300,7 @@ fn min_literal(dtype: DType) -> &'static str {
     }
 }
 
-/// The type suffix of `add`, and for integers also of `setp`, for a component.
+/// Returns the type suffix of `add`, and for integers also of `setp`, for a component.
 fn add_type(dtype: DType) -> &'static str {
     match RegClass::of(dtype) {
         RegClass::F32 => "rn.f32",

@@ -57,7 +57,7 @@ pub(super) fn scatter(kernel: &FusedKernel) -> GeneratedPasses {
     }
 }
 
-/// The size of a mark in bytes, which is the width of indices.
+/// Returns the size of a mark in bytes, which is the width of indices.
 fn mark_bytes(wide: bool) -> usize {
     if wide { 8 } else { 4 }
 }

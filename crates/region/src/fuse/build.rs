@@ -96,7 +96,7 @@ impl StepBuilder<'_> {
         self.is_input(candidate.operands[0]).then_some(source)
     }
 
-    /// Whether a kernel reads the node with this candidate index from memory.
+    /// Returns whether a kernel reads the node with this candidate index from memory.
     fn is_input(&self, index: Option<usize>) -> bool {
         index.is_none_or(|at| self.candidates[at].is_stored)
     }
@@ -279,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_calculated_from_a_reduction_is_its_epilogue() {
+    fn functions_of_a_reduction_are_its_epilogue() {
         let (x, y) = arrays();
         let squares = &x * &x;
         let sum = squares.sum();
@@ -324,7 +324,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reshape_of_what_is_in_memory_takes_no_kernel() {
+    fn a_reshape_of_a_stored_node_takes_no_kernel() {
         let (x, y) = arrays();
         let shaped = x.into_shape_with_order((3, 1));
         assert!(matches!(&kernels(shaped.node())[..], [none] if none.is_empty()));

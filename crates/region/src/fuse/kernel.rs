@@ -70,12 +70,12 @@ impl FusedKernel {
         found.map(|fused| &*fused.op)
     }
 
-    /// The only output.
+    /// Returns the only output.
     pub(crate) fn output(&self) -> &KernelOutput {
         &self.outputs[0]
     }
 
-    /// Whether the kernel has no elements to write.
+    /// Returns whether the kernel has no elements to write.
     pub(crate) fn is_empty(&self) -> bool {
         match self.op(&self.root) {
             Some(Op::Scatter { index, .. }) => index.elements == 0,
@@ -85,8 +85,8 @@ impl FusedKernel {
 }
 
 impl KernelOutput {
-    /// The shape of the target and the index map into it; `None` if all of the target is written in
-    /// order.
+    /// Returns the shape of the target and the index map into it; `None` if all of the target is
+    /// written in order.
     pub(crate) fn destination(&self) -> Option<(&Shape, &AxisMap)> {
         let part = self.target_map.as_ref()?;
         Some((&self.target.shape, part))

@@ -37,7 +37,7 @@ pub(super) struct Candidate {
     /// several.
     consumers: SmallVec<[u64; 2]>,
     pub(super) is_stored: bool,
-    /// Whether the caller requests the elements.
+    /// True if the caller requests the elements.
     is_requested: bool,
     /// The number of views and gathers of the node, each of which reads it at other positions.
     view_uses: usize,
@@ -113,7 +113,7 @@ fn topological_order(targets: &[NodeRef]) -> Vec<Candidate> {
     candidates
 }
 
-/// Whether an operation needs kernels of its own.
+/// Returns whether an operation needs kernels of its own.
 fn has_own_kernel(op: &Op) -> bool {
     !matches!(
         op,
@@ -222,7 +222,7 @@ impl Cost {
         }
     }
 
-    /// Whether computing the node twice costs no more than one write and two reads.
+    /// Returns whether computing the node twice costs no more than one write and two reads.
     fn is_cheap(&self) -> bool {
         !self.is_costly && self.operations <= CHEAP_OPERATIONS && self.inputs.len() <= 1
     }
@@ -340,7 +340,7 @@ mod tests {
     }
 
     #[test]
-    fn operations_views_and_the_reduction_behind_them_are_one_step() {
+    fn operations_views_and_a_final_reduction_are_one_step() {
         let (_g, x, m) = arrays();
         let length = (&x * &x).sum().sqrt();
         assert_eq!(stored([length.node()]), 1);
@@ -352,7 +352,7 @@ mod tests {
     }
 
     #[test]
-    fn what_two_reductions_give_is_put_together_in_a_step_of_its_own() {
+    fn a_function_of_two_reductions_is_a_separate_step() {
         let (_g, x, m) = arrays();
         assert_eq!(stored([(x.sum() / x.max()).node()]), 3);
         // The mean, which every element needs, and the sum of squares with its epilogue.
@@ -361,7 +361,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reduction_that_is_asked_for_is_stored() {
+    fn a_requested_reduction_is_stored() {
         let (_g, x, _) = arrays();
         let sum = x.sum();
         let root = sum.sqrt();
@@ -396,7 +396,7 @@ mod tests {
     }
 
     #[test]
-    fn what_several_need_is_stored_if_it_is_worth_it() {
+    fn a_shared_node_is_stored_if_it_is_costly() {
         let (_g, x, _) = arrays();
         let (cheap, costly) = (&x + 1.0, x.exp());
         assert_eq!(stored([(&cheap * 2.0).node(), (&cheap * 3.0).node()]), 2);

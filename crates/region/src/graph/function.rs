@@ -74,7 +74,7 @@ pub(crate) enum Comparison {
 }
 
 impl Function {
-    /// The word for this function in the names of kernels.
+    /// Returns the word for this function in the names of kernels.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Function::Add => "add",
@@ -102,7 +102,7 @@ impl Function {
         }
     }
 
-    /// Whether computing the function twice costs more than storing its result.
+    /// Returns whether computing the function twice costs more than storing its result.
     pub(crate) fn is_costly(self) -> bool {
         matches!(
             self,

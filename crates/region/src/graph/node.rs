@@ -134,7 +134,7 @@ pub(crate) enum Reduction {
 }
 
 impl Reduction {
-    /// The word for this reduction in the names of kernels.
+    /// Returns the word for this reduction in the names of kernels.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Reduction::Sum => "sum",
@@ -206,12 +206,12 @@ impl Node {
         drop(before);
     }
 
-    /// Whether the node is still planned.
+    /// Returns whether the node is still planned.
     pub(crate) fn is_planned(&self) -> bool {
         matches!(&*self.state.lock(), State::Planned(_))
     }
 
-    /// The size of all elements in bytes.
+    /// Returns the size of all elements in bytes.
     pub(crate) fn bytes(&self) -> usize {
         self.elements * self.dtype.bytes()
     }
@@ -226,7 +226,7 @@ impl Node {
         self.handles.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// Whether an array handle refers to the node.
+    /// Returns whether an array handle refers to the node.
     pub(crate) fn is_held(&self) -> bool {
         self.handles.load(Ordering::Relaxed) > 0
     }

@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn seven_axes_are_refused_wherever_they_come_from() {
+    fn arrays_of_seven_axes_are_rejected() {
         let device = Device::simulated().unwrap();
         let seven = ArrayD::<f32>::zeros(IxDyn(&[2, 1, 2, 1, 2, 1, 2]));
         let uploaded = device.region(|g| g.array(&seven) + g.array(&seven));
@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn a_shape_that_the_host_cannot_have_is_refused_though_it_is_empty() {
+    fn an_empty_shape_beyond_isize_max_is_rejected() {
         let device = Device::simulated().unwrap();
         for shape in [(usize::MAX, 2, 0), (0, usize::MAX, 1)] {
             let result = device.region(|g| g.zeros::<f32, _>(shape));
@@ -263,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_too_large_has_its_axes_still() {
+    fn a_failed_array_keeps_its_axes() {
         let device = Device::simulated().unwrap();
         let result = device.region(|g| {
             let much = g.ones::<f32, _>((usize::MAX, 2));

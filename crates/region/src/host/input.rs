@@ -1,4 +1,4 @@
-//! What a region takes: which types may stand in its signature, and what callers may pass for each.
+//! Parameters of region functions and the arguments that callers may pass for them.
 
 use std::panic::Location;
 
@@ -15,32 +15,33 @@ use crate::{
     error::{Result, UsageError, UsageErrorKind},
 };
 
-/// A type that may stand in the signature of a region function: the host's arrays, slices and
-/// vectors, which are arrays on the device in the body, and numbers and the like, which stay what
-/// they are.
+/// A parameter type of region functions. Host arrays, slices and vectors become device arrays in
+/// the body; numbers and other plain values are unchanged.
 ///
 /// ```
 /// use millstream_region::{Array, Parameter};
 ///
 /// fn the_same<T>(_: std::marker::PhantomData<T>, _: std::marker::PhantomData<T>) {}
 /// use std::marker::PhantomData;
-/// the_same(PhantomData::<<ndarray::Array2<f32> as Parameter>::Body>, PhantomData::<Array<f32, ndarray::Ix2>>);
+/// type OfMatrix = <ndarray::Array2<f32> as Parameter>::Body;
+/// the_same(PhantomData::<OfMatrix>, PhantomData::<Array<f32, ndarray::Ix2>>);
 /// the_same(PhantomData::<<usize as Parameter>::Body>, PhantomData::<usize>);
 /// ```
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be a parameter of a region function",
-    note = "parameters are ndarray's arrays of `f32`, `f64`, `i32`, `i64`, `u8` or `bool`, slices and `Vec`s of those, arrays on the \
-            device, plain values, and structs that derive `millstream_region::OnDevice`"
+    note = "parameters are ndarray's arrays of `f32`, `f64`, `i32`, `i64`, `u8` or `bool`, \
+            slices and `Vec`s of those, arrays on the device, plain values, and structs that \
+            derive `millstream_region::OnDevice`"
 )]
 pub trait Parameter {
-    /// What it is in the body.
+    /// The parameter's type in the body.
     type Body;
 }
 
-/// What a caller may pass for a parameter of type `P`: for an array, one of the host or of the
-/// device, owned or borrowed.
+/// A type that callers may pass for a parameter of type `P`. For an array parameter, that is a host
+/// array or a device array, owned or borrowed.
 ///
-/// Arrays of the host are copied before the call returns; arrays of the device are not copied.
+/// Host arrays are copied before the call returns; device arrays are not copied.
 ///
 /// ```
 /// use millstream_region::{Input, RegionExt};
@@ -54,10 +55,11 @@ pub trait Parameter {
 /// ```
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be passed for a parameter of type `{P}`",
-    note = "an array has the same elements and the same number of axes, on the host or on the device"
+    note = "an array argument has the same element type and number of axes, \
+            on the host or on the device"
 )]
 pub trait Input<P: Parameter + ?Sized> {
-    /// What the body gets.
+    /// Captures the argument as the body's value.
     #[doc(hidden)]
     fn capture(self, region: &Region, location: &'static Location<'static>) -> P::Body;
 }
@@ -78,9 +80,9 @@ impl<T: Element> Parameter for Vec<T> {
     type Body = Array<T, Ix1>;
 }
 
-/// Where the elements of an array come from.
+/// A source of array elements, on the host or on the device.
 pub trait ArraySource<T, D>: private::Sealed {
-    /// The array in a region.
+    /// Returns the array in a region, uploading host elements.
     #[doc(hidden)]
     fn array(self, region: &Region, location: &'static Location<'static>) -> Array<T, D>;
 }
@@ -158,7 +160,11 @@ impl<T: Element> ArraySource<T, Ix1> for Vec<T> {
 macro_rules! arrays {
     ($([$($generic:tt)*] $parameter:ty: $element:ty, $dimension:ty;)*) => {$(
         impl<$($generic)*, X: ArraySource<$element, $dimension>> Input<$parameter> for X {
-            fn capture(self, region: &Region, location: &'static Location<'static>) -> Array<$element, $dimension> {
+            fn capture(
+                self,
+                region: &Region,
+                location: &'static Location<'static>,
+            ) -> Array<$element, $dimension> {
                 self.array(region, location)
             }
         }
@@ -172,7 +178,7 @@ arrays! {
     [T: Element] Vec<T>: T, Ix1;
 }
 
-/// What stays what it is.
+/// Implements the parameter traits for plain values, which the body gets unchanged.
 macro_rules! plain {
     ($($type:ty),*) => {$(
         impl Parameter for $type {
@@ -196,7 +202,11 @@ macro_rules! plain {
                 (**self).clone()
             }
 
-            fn write_back(self, body: $type, _location: &'static Location<'static>) -> Box<dyn WriteBack + 'm> {
+            fn write_back(
+                self,
+                body: $type,
+                _location: &'static Location<'static>,
+            ) -> Box<dyn WriteBack + 'm> {
                 Box::new(PlainWriteBack { body, target: self })
             }
         }

@@ -1,4 +1,4 @@
-//! Between the host's types and the device's: what a region takes, and what comes back.
+//! The boundary between host and device: parameters, results, write-backs and explicit transfers.
 
 mod input;
 mod on_device;

@@ -1,4 +1,4 @@
-//! Structs of arrays: how they come back, field by field.
+//! Structs of arrays, transferred field by field.
 
 use std::task::{Context, Poll};
 
@@ -10,13 +10,13 @@ use super::{
 };
 use crate::{Array, Region, element::Element, error::Result};
 
-/// A type that can be a field of a struct on a device: the host's arrays and vectors, arrays of the
-/// device, plain values, which stay what they are, and structs that derive this.
+/// A type that can be a field of a struct on a device: host arrays and vectors, device arrays,
+/// plain values, and structs that derive this trait.
 ///
-/// `#[derive(OnDevice)]` for a struct `Layer` of such fields, named or not, makes a struct
+/// `#[derive(OnDevice)]` for a struct `Layer` of such fields, named or not, generates a struct
 /// `LayerOnDevice` with the same fields on the device. Region functions can then have parameters of
 /// type `&Layer`, `&mut Layer` and `Layer` and take either struct for them; the body has a
-/// `LayerOnDevice`. A region whose result is `Layer` brings all of it back; one whose result is
+/// `LayerOnDevice`. A region whose result is `Layer` downloads all of it; one whose result is
 /// `LayerOnDevice` leaves it on the device, where other regions can use it without a copy.
 ///
 /// ```
@@ -42,7 +42,8 @@ use crate::{Array, Region, element::Element, error::Result};
 /// }
 ///
 /// let device = millstream::Device::simulated()?;
-/// let layer = Layer { weights: array![[1.0, 2.0], [3.0, 4.0]], bias: array![0.0, -20.0], slope: 0.5 };
+/// let (weights, bias) = (array![[1.0, 2.0], [3.0, 4.0]], array![0.0, -20.0]);
+/// let layer = Layer { weights, bias, slope: 0.5 };
 /// let x = array![1.0, 2.0];
 /// assert_eq!(apply(&device, &layer, &x)?.wait()?, array![5.0, -4.5]); // the layer is uploaded
 /// let kept = keep(&device, &layer)?.wait()?; // and here
@@ -51,19 +52,20 @@ use crate::{Array, Region, element::Element, error::Result};
 /// ```
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be a field of a struct on a device",
-    note = "fields are owned arrays of `ndarray` or `Vec`s of `f32`, `f64`, `i32`, `i64`, `u8` or `bool`, arrays on the device, plain \
-            values, and structs that derive `millstream_region::OnDevice`"
+    note = "fields are owned arrays of `ndarray` or `Vec`s of `f32`, `f64`, `i32`, `i64`, `u8` \
+            or `bool`, arrays on the device, plain values, and structs that derive \
+            `millstream_region::OnDevice`"
 )]
 pub trait OnDevice: Parameter + Sized {
-    /// The value on its way.
+    /// The pending transfer of the value.
     #[doc(hidden)]
     type Pending: PendingValue<Value = Self>;
 
-    /// Calls `visit` with the elements of each array.
+    /// Calls `visit` with the node of each array.
     #[doc(hidden)]
     fn visit_nodes(body: &Self::Body, visit: &mut dyn FnMut(OutputNode));
 
-    /// Enqueues the downloads of what is enqueued.
+    /// Begins the downloads of arrays whose work is enqueued.
     #[doc(hidden)]
     fn begin_transfer(body: Self::Body, region: &Region) -> Result<Self::Pending>;
 }
@@ -90,7 +92,7 @@ arrays! {
     [T: Element] Vec<T>, Array<T, Ix1>, VecDownload<T>;
 }
 
-/// A plain value, which need not come from anywhere.
+/// A plain value as a result, which needs no transfer.
 #[doc(hidden)]
 pub struct PlainValue<T>(pub(super) T);
 
@@ -110,7 +112,7 @@ impl<T: Send + Unpin> PendingValue for PlainValue<T> {
     }
 }
 
-/// A struct on its way, by its fields.
+/// The pending transfer of a struct's fields.
 #[doc(hidden)]
 pub struct PendingStruct<A: PendingValue, S> {
     fields: A,
@@ -118,7 +120,7 @@ pub struct PendingStruct<A: PendingValue, S> {
 }
 
 impl<A: PendingValue, S> PendingStruct<A, S> {
-    /// The fields, and what makes the struct of them.
+    /// Combines the transfers of the fields with the function that assembles the struct.
     pub fn new(fields: A, assemble: fn(A::Value) -> S) -> Self {
         Self { fields, assemble }
     }

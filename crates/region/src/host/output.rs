@@ -1,4 +1,4 @@
-//! What comes back from a region: which types it may have as a result, and how their values arrive.
+//! Results of regions and their downloads.
 
 use std::{
     future::Future,
@@ -16,44 +16,45 @@ use crate::{
     shape::Shape,
 };
 
-/// A type that a region may have as its result: the host's arrays, vectors and single elements,
-/// which are downloaded; arrays on the device, which stay there; tuples of those and structs that
-/// derive `OnDevice`.
+/// A result type of regions. Host arrays, vectors and single elements are downloaded; device arrays
+/// stay on the device; tuples of results and structs that derive `OnDevice` are transferred field
+/// by field.
 ///
 /// ```
 /// use millstream_region::{Array, Output};
 /// use std::marker::PhantomData;
 ///
 /// fn the_same<T>(_: PhantomData<T>, _: PhantomData<T>) {}
-/// the_same(PhantomData::<<ndarray::Array2<f32> as Output>::Body>, PhantomData::<Array<f32, ndarray::Ix2>>);
+/// type OfMatrix = <ndarray::Array2<f32> as Output>::Body;
+/// the_same(PhantomData::<OfMatrix>, PhantomData::<Array<f32, ndarray::Ix2>>);
 /// the_same(PhantomData::<<f32 as Output>::Body>, PhantomData::<Array<f32, ndarray::Ix0>>);
 /// ```
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be the result of a region function",
-    note = "results are ndarray's arrays of `f32`, `f64`, `i32`, `i64`, `u8` or `bool`, `Vec`s of those, single elements, arrays on \
-            the device, tuples of results, and structs that derive `millstream_region::OnDevice`"
+    note = "results are ndarray's arrays of `f32`, `f64`, `i32`, `i64`, `u8` or `bool`, `Vec`s \
+            of those, single elements, arrays on the device, tuples of results, and structs that \
+            derive `millstream_region::OnDevice`"
 )]
 pub trait Output: Sized {
-    /// What the body gives for it.
+    /// The type that the body returns for this result.
     type Body;
-    /// What the caller gets: the same, but of a `Result` the value, for an error is that of the
-    /// call.
+    /// The type that the caller gets: the result type itself, or for a `Result` its value, because
+    /// the call and the wait return its error.
     type Value;
-    /// The value on its way.
+    /// The pending transfer of the result.
     #[doc(hidden)]
     type Pending: PendingValue<Value = Self::Value>;
 
-    /// Calls `visit` with the elements of each array, or gives the error that the body gave
-    /// instead.
+    /// Calls `visit` with the node of each array, or returns the error that the body returned.
     #[doc(hidden)]
     fn visit_nodes(body: &Self::Body, visit: &mut dyn FnMut(OutputNode)) -> Result<()>;
 
-    /// Enqueues the downloads of what is enqueued.
+    /// Begins the downloads of arrays whose work is enqueued.
     #[doc(hidden)]
     fn begin_transfer(body: Self::Body, region: &Region) -> Result<Self::Pending>;
 }
 
-/// The elements of an array, to be calculated.
+/// The node of an array that a region returns, to be evaluated.
 #[doc(hidden)]
 pub struct OutputNode(pub(crate) NodeRef);
 
@@ -63,21 +64,23 @@ impl OutputNode {
     }
 }
 
-/// What a body can give: it is brought back as a [`Host`](Self::Host).
+/// A type that the body of [`RegionExt::region`](crate::RegionExt::region) can return, with the
+/// host type to which it is downloaded.
 ///
 /// ```
 /// use millstream_region::{Array, DeviceValue};
 /// use std::marker::PhantomData;
 ///
 /// fn the_same<T>(_: PhantomData<T>, _: PhantomData<T>) {}
-/// the_same(PhantomData::<<Array<f32, ndarray::Ix2> as DeviceValue>::Host>, PhantomData::<ndarray::Array2<f32>>);
+/// type OfMatrix = <Array<f32, ndarray::Ix2> as DeviceValue>::Host;
+/// the_same(PhantomData::<OfMatrix>, PhantomData::<ndarray::Array2<f32>>);
 /// ```
 #[diagnostic::on_unimplemented(
-    message = "`{Self}` is nothing that a region can bring back",
-    note = "a region gives arrays of the device, tuples of those, or `Result`s"
+    message = "the body of a region cannot return `{Self}`",
+    note = "the body returns device arrays, tuples of those, or `Result`s"
 )]
 pub trait DeviceValue: Sized {
-    /// What comes back.
+    /// The result type of the region.
     type Host: Output<Body = Self>;
 }
 
@@ -89,23 +92,23 @@ impl<V: DeviceValue> DeviceValue for Result<V, Error> {
     type Host = Result<V::Host, Error>;
 }
 
-/// A value on its way to the host.
+/// A value whose transfer is pending.
 #[doc(hidden)]
 pub trait PendingValue: Send + Unpin {
-    /// The value.
+    /// The type of the value.
     type Value;
 
-    /// Ready once it is there.
+    /// Polls the transfer; ready once the value is complete.
     fn poll(&mut self, context: &mut Context<'_>) -> Poll<Result<()>>;
 
-    /// Blocks this thread until it is there.
+    /// Blocks this thread until the value is complete.
     fn wait(&mut self) -> Result<()>;
 
-    /// The value, once it is there.
+    /// Returns the complete value.
     fn take(self) -> Self::Value;
 }
 
-/// The elements of an array on their way.
+/// A pending download of an array.
 #[doc(hidden)]
 pub struct ArrayDownload<T: Element, D> {
     pending: Option<millstream::Pending<Vec<T::Stored>>>,
@@ -115,14 +118,16 @@ pub struct ArrayDownload<T: Element, D> {
 }
 
 impl<T: Element, D> ArrayDownload<T, D> {
-    /// Enqueues the download of an array whose elements are enqueued.
+    /// Enqueues the download of an array whose work is enqueued.
     pub(crate) fn begin_transfer(array: &Array<T, D>, region: &Region) -> Result<Self> {
         let node = array.node();
         let stream = region
             .session()
             .streams()
             .stream_of(&region.session().device, node.id)?;
-        let storage = node.storage().expect("what comes back has been evaluated");
+        let storage = node
+            .storage()
+            .expect("results are evaluated before they are downloaded");
         let elements = storage.buffer.view().cast::<T::Stored>()?;
         Ok(Self {
             pending: Some(stream.download(elements)?),
@@ -160,7 +165,7 @@ impl<T: Element, D: Dimension> PendingValue for ArrayDownload<T, D> {
         ndarray::Array::from_shape_vec(shape, self.elements().collect())
             .ok()
             .and_then(|array| array.into_dimensionality().ok())
-            .expect("as many elements come back as the array has, and it has the axes of its type")
+            .expect("the download has the number of elements of the array and the axes of its type")
     }
 }
 
@@ -179,7 +184,7 @@ impl<T: Element, D: Dimension> Output for ndarray::Array<T, D> {
     }
 }
 
-/// A vector on its way.
+/// A pending download of a vector.
 #[doc(hidden)]
 pub struct VecDownload<T: Element>(ArrayDownload<T, Ix1>);
 
@@ -214,7 +219,7 @@ impl<T: Element> Output for Vec<T> {
     }
 }
 
-/// A single element on its way.
+/// A pending download of a single element.
 #[doc(hidden)]
 pub struct ScalarDownload<T: Element>(ArrayDownload<T, Ix0>);
 
@@ -258,7 +263,7 @@ macro_rules! scalars {
 
 scalars!(f32, f64, i32, i64, u8, bool);
 
-/// An array that stays on the device.
+/// A device array as a result, which needs no transfer.
 #[doc(hidden)]
 pub struct ResidentArray<T, D>(Array<T, D>);
 
@@ -289,15 +294,15 @@ impl<T: Element, D: Dimension> Output for Array<T, D> {
     }
 
     fn begin_transfer(body: Self, region: &Region) -> Result<ResidentArray<T, D>> {
-        // In a session of its own it does not keep the region's streams.
+        // The array gets a session of its own, so that it does not keep the region's streams alive.
         let alone = Session::new(region.device().clone());
         Ok(ResidentArray(body.in_session(&alone)))
     }
 }
 
-/// An array that a region leaves on the device: for the closures of
-/// [`RegionExt::region`](crate::RegionExt::region), whose arrays come back otherwise. A region
-/// function says so by its type.
+/// A wrapper that leaves an array on the device, for the closures of
+/// [`RegionExt::region`](crate::RegionExt::region), whose arrays are downloaded otherwise. A region
+/// function declares a result of type [`Array`] instead.
 ///
 /// ```
 /// use millstream_region::{Keep, RegionExt};
@@ -334,7 +339,7 @@ impl<T: Element, D: Dimension> Output for Keep<T, D> {
     }
 }
 
-/// What a body that can fail gives.
+/// The result of a body that can fail.
 impl<R: Output> Output for Result<R, Error> {
     type Body = Result<R::Body, Error>;
     type Value = R::Value;

@@ -1,4 +1,4 @@
-//! A region on its way.
+//! The pending result of a region.
 
 use std::{
     fmt,
@@ -13,11 +13,11 @@ use super::{
 };
 use crate::{Region, checks::CheckResult, error::Result, evaluate};
 
-/// The result of a region, all work of which is enqueued.
+/// The pending result of a region whose work is enqueued.
 ///
-/// Wait for it with [`wait`](Self::wait), or `.await` it on any executor. What the region has got
-/// as `&mut` stays borrowed until then, and is replaced when the result is there. Dropping it
-/// neither cancels the work nor blocks, and leaves everything of the host as it was.
+/// Wait for it with [`wait`](Self::wait), or `.await` it on any executor. Arguments passed as
+/// `&mut` stay borrowed until then, and are replaced when the result is complete. Dropping it
+/// neither cancels the work nor blocks, and leaves all host data unchanged.
 ///
 /// ```
 /// use millstream_region::RegionExt;
@@ -50,7 +50,7 @@ use crate::{Region, checks::CheckResult, error::Result, evaluate};
 /// ```
 #[must_use = "the result is in here; wait for it, await it, or drop it on purpose"]
 pub struct Pending<'m, R: Output> {
-    /// Taken when all is there.
+    /// The transfers; `None` once the result is taken.
     in_flight: Option<InFlight<'m, R>>,
 }
 
@@ -61,7 +61,7 @@ struct InFlight<'m, R: Output> {
 }
 
 impl<'m, R: Output> Pending<'m, R> {
-    /// Enqueues all that a region has to do.
+    /// Enqueues the evaluation and the transfers of a region.
     pub(super) fn begin(
         region: Region,
         body: R::Body,
@@ -72,7 +72,7 @@ impl<'m, R: Output> Pending<'m, R> {
         let mut nodes = Vec::new();
         R::visit_nodes(&body, &mut |elements| nodes.push(elements.0))?;
         write_backs.visit_nodes(&mut |elements| nodes.push(elements.0));
-        // A mistake counts also where nothing came of it.
+        // An error fails the region even if no result depends on it.
         if let Some(failure) = session.failure() {
             return Err(failure);
         }
@@ -89,15 +89,15 @@ impl<'m, R: Output> Pending<'m, R> {
         })
     }
 
-    /// Blocks this thread until the result is there.
+    /// Blocks this thread until the result is complete.
     ///
     /// # Errors
     ///
-    /// If the device is lost meanwhile, or has found an index that is none of its axis.
+    /// If the device is lost meanwhile, or has found an index out of bounds.
     ///
     /// # Panics
     ///
-    /// If the result was already taken, by polling.
+    /// If polling has already returned the result.
     pub fn wait(mut self) -> Result<R::Value> {
         let mut in_flight = self.in_flight.take().expect(TAKEN);
         in_flight.checks.wait()?;
@@ -107,11 +107,11 @@ impl<'m, R: Output> Pending<'m, R> {
     }
 }
 
-/// What a panic says when a result is asked for once more.
+/// The panic message when a result is taken twice.
 const TAKEN: &str = "the result of a region can be taken once";
 
 impl<R: Output> InFlight<'_, R> {
-    /// All is there.
+    /// Commits the write-backs and returns the result.
     fn finish(self) -> R::Value {
         Box::new(self.write_backs).commit();
         self.result.take()

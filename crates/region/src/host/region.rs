@@ -1,4 +1,4 @@
-//! Where regions begin: what they take from the host, and the block that runs in one.
+//! Entry into regions: `RegionExt::region` and the upload of arrays.
 
 use std::panic::Location;
 
@@ -10,14 +10,14 @@ use super::{DeviceValue, Input, Pending, RegionTarget};
 use crate::{Array, Region, element::Element, error::Result, shape::Shape};
 
 impl Region {
-    /// An array for the region: of the host, which is copied before this returns, or of the device,
-    /// which is not copied.
+    /// Returns an array for use in the region. Host elements are copied before this returns; a
+    /// device array is not copied.
     #[track_caller]
     pub fn array<T: Element, D: Dimension>(&self, source: impl Input<Array<T, D>>) -> Array<T, D> {
         source.capture(self, Location::caller())
     }
 
-    /// Copies an array of the host to the device.
+    /// Copies a host array to the device.
     pub(crate) fn upload<T: Element, D: Dimension>(
         &self,
         source: &ArrayView<'_, T, D>,
@@ -28,7 +28,7 @@ impl Region {
             let bytes = cast_slice(T::stored(elements));
             self.session().upload(T::DTYPE, shape, bytes, location)
         };
-        // Elements that lie in order are copied from where they are.
+        // Contiguous row-major elements are copied directly.
         let node = match source.as_slice() {
             Some(elements) => upload(elements),
             None => upload(&source.iter().copied().collect::<Vec<_>>()),
@@ -37,7 +37,7 @@ impl Region {
     }
 }
 
-/// Regions on a [`Device`].
+/// Extension methods of [`Device`] that run regions.
 ///
 /// ```
 /// use millstream_region::RegionExt;
@@ -53,13 +53,13 @@ impl Region {
 /// # Ok::<(), millstream_region::Error>(())
 /// ```
 pub trait RegionExt {
-    /// Runs a block on the device: what `body` gives is calculated there and brought back. This
-    /// returns as soon as the work is enqueued; nothing is waited for.
+    /// Runs a block on the device. The result of `body` is evaluated there and downloaded. This
+    /// returns as soon as the work is enqueued, without waiting for it.
     ///
     /// # Errors
     ///
     /// If an operation of the body was wrong, there is not enough memory, or the device is lost.
-    /// Then nothing comes of it.
+    /// Host data is unchanged then.
     fn region<R: DeviceValue>(
         &self,
         body: impl FnOnce(&Region) -> R,

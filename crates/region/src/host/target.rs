@@ -1,5 +1,4 @@
-//! Where a region function is called: with a device it is a region of its own, within a region it
-//! is part of that.
+//! Targets of region functions: a device, or an enclosing region.
 
 use std::panic::Location;
 
@@ -8,8 +7,9 @@ use millstream::Device;
 use super::{output::Output, pending::Pending, write_back::WriteBack};
 use crate::{Region, error::Result};
 
-/// What a region function takes in front of its parameters: `&Device`, and its result is on its way
-/// to the host; or, within a region, `&Region`, and its result is an array of that region.
+/// The first argument of a region function: `&Device`, for which the function is a region of its
+/// own with a pending result, or `&Region`, for which it is part of that region and returns the
+/// result's arrays in it.
 ///
 /// ```
 /// use millstream_region::{RegionExt, region};
@@ -32,14 +32,14 @@ use crate::{Region, error::Result};
     note = "the first argument is `&Device`, or `&Region` within another region"
 )]
 pub trait RegionTarget: private::Sealed {
-    /// What the function gives.
+    /// The type that the call returns.
     type Output<'m, R: Output>;
 
-    /// The region in which the body runs.
+    /// Returns the region in which the body runs.
     #[doc(hidden)]
     fn enter(&self) -> Region;
 
-    /// The body has run.
+    /// Ends the body: evaluates its result on a device, or returns it to the enclosing region.
     #[doc(hidden)]
     #[track_caller]
     fn leave<'m, R: Output>(

@@ -1,5 +1,5 @@
-//! Uploads and downloads outside of regions and in the middle of them: `from_host`, `to_host`,
-//! `item`.
+//! Explicit transfers: `from_host`, `to_host` and `item`, in the middle of regions and outside
+//! them.
 
 use std::{panic::Location, slice};
 
@@ -10,8 +10,8 @@ use super::{ArrayDownload, Input, PendingValue};
 use crate::{Array, Region, element::Element, error::Result, evaluate};
 
 impl<T: Element, D: Dimension> Array<T, D> {
-    /// A copy of an array of the host, on a device, for calculations outside of any region. It is
-    /// copied before this returns.
+    /// Copies a host array to a device, for computations outside regions. The elements are copied
+    /// before this returns.
     ///
     /// ```
     /// use millstream_region::Array;
@@ -25,7 +25,8 @@ impl<T: Element, D: Dimension> Array<T, D> {
     ///
     /// # Errors
     ///
-    /// If there is not enough memory, or the device is lost.
+    /// If the source has more than 6 axes or is on another device, there is not enough memory, or
+    /// the device is lost.
     #[track_caller]
     pub fn from_host(device: &Device, source: impl Input<Self>) -> Result<Self> {
         let region = Region::new(device.clone());
@@ -36,11 +37,11 @@ impl<T: Element, D: Dimension> Array<T, D> {
         }
     }
 
-    /// The elements, on the host. All that they need is enqueued, and waited for: nothing else is.
+    /// Downloads the elements. Enqueues the work that they depend on, and waits for nothing else.
     ///
     /// # Errors
     ///
-    /// If the array stands for a mistake, an index turned out to be none of its axis, there is not
+    /// If the array is the result of a failed operation, an index is out of bounds, there is not
     /// enough memory, or the device is lost.
     pub fn to_host(&self) -> Result<ndarray::Array<T, D>> {
         let session = self.session();
@@ -53,7 +54,8 @@ impl<T: Element, D: Dimension> Array<T, D> {
 }
 
 impl<T: Element> Array<T, Ix0> {
-    /// The only element, on the host: all that it needs is enqueued, and waited for.
+    /// Downloads the only element. Enqueues the work that it depends on, and waits for nothing
+    /// else.
     ///
     /// ```
     /// use millstream_region::RegionExt;
@@ -74,7 +76,7 @@ impl<T: Element> Array<T, Ix0> {
     ///
     /// # Errors
     ///
-    /// As of [`to_host`](Array::to_host).
+    /// The errors of [`to_host`](Array::to_host).
     pub fn item(&self) -> Result<T> {
         Ok(self.to_host()?.into_scalar())
     }

@@ -1,4 +1,4 @@
-//! `&mut` parameters: they come with the caller's elements and leave with the body's.
+//! Write-back of `&mut` parameters: the caller's elements are uploaded, and replaced by the body's.
 
 use std::{
     panic::Location,
@@ -17,11 +17,12 @@ use crate::{
     error::{Result, UsageError, UsageErrorKind},
 };
 
-/// What a caller may pass for a parameter of type `&mut P`, for as long as the region is on its
-/// way.
+/// A type that callers may pass for a parameter of type `&mut P`, borrowed while the region is
+/// pending.
 ///
 /// The elements are copied before the call returns. They are replaced, all at once, when the caller
-/// has waited for the region's result; if it fails, or nobody waits, they stay as they are.
+/// has waited for the region's result. If the region fails or its `Pending` is dropped, they are
+/// unchanged.
 ///
 /// ```
 /// use millstream_region::InputMut;
@@ -35,15 +36,16 @@ use crate::{
 /// ```
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be passed for a parameter of type `&mut {P}`",
-    note = "it is `&mut` of an array with the same elements and the same number of axes, on the host or on the device"
+    note = "it is `&mut` of an array with the same element type and number of axes, \
+            on the host or on the device"
 )]
 pub trait InputMut<'m, P: Parameter + ?Sized> {
-    /// What the body gets.
+    /// Captures the argument's elements as the body's value.
     #[doc(hidden)]
     fn capture(&self, region: &Region, location: &'static Location<'static>) -> P::Body;
 
-    /// Replaces the caller's elements by the body's, once all is there. `location` is the call of
-    /// the region function.
+    /// Returns the write-back that replaces the caller's elements by the body's. `location` is the
+    /// call of the region function.
     #[doc(hidden)]
     fn write_back(
         self,
@@ -52,35 +54,35 @@ pub trait InputMut<'m, P: Parameter + ?Sized> {
     ) -> Box<dyn WriteBack + 'm>;
 }
 
-/// What a body has left for the caller.
+/// A pending replacement of a caller's elements.
 #[doc(hidden)]
 pub trait WriteBack: Send {
-    /// Calls `visit` with the elements of each array.
+    /// Calls `visit` with the node of each array.
     fn visit_nodes(&self, visit: &mut dyn FnMut(OutputNode));
 
-    /// Enqueues the download of what is enqueued, if anything is to cross.
+    /// Begins the downloads of arrays whose work is enqueued.
     fn begin_transfer(&mut self, _region: &Region) -> Result<()> {
         Ok(())
     }
 
-    /// Ready once all is there.
+    /// Polls the downloads; ready once all elements are on the host.
     fn poll(&mut self, _context: &mut Context<'_>) -> Poll<Result<()>> {
         Poll::Ready(Ok(()))
     }
 
-    /// Blocks this thread until all is there.
+    /// Blocks this thread until all elements are on the host.
     fn wait(&mut self) -> Result<()> {
         Ok(())
     }
 
-    /// Replaces the caller's elements, once all is there.
+    /// Replaces the caller's elements by the downloaded ones.
     fn commit(self: Box<Self>);
 
-    /// Replaces them within the region, where nothing is there yet.
+    /// Replaces the caller's elements within an enclosing region, which has not evaluated them yet.
     fn commit_within(self: Box<Self>, region: &Region, location: &'static Location<'static>);
 }
 
-/// Elements for an array of the host.
+/// A write-back to a host array.
 struct HostWriteBack<'m, T: Element, D> {
     body: Array<T, D>,
     target: ArrayViewMut<'m, T, D>,
@@ -100,21 +102,25 @@ impl<T: Element, D: Dimension> WriteBack for HostWriteBack<'_, T, D> {
     fn poll(&mut self, context: &mut Context<'_>) -> Poll<Result<()>> {
         self.download
             .as_mut()
-            .expect("it has departed")
+            .expect("the download has begun")
             .poll(context)
     }
 
     fn wait(&mut self) -> Result<()> {
-        self.download.as_mut().expect("it has departed").wait()
+        self.download
+            .as_mut()
+            .expect("the download has begun")
+            .wait()
     }
 
     fn commit(mut self: Box<Self>) {
-        let elements = self.download.take().expect("it has departed").take();
+        let elements = self.download.take().expect("the download has begun").take();
         self.target.assign(&elements);
     }
 
     fn commit_within(self: Box<Self>, region: &Region, location: &'static Location<'static>) {
-        let detail = "within a region, `&mut` is of an array of that region: one of the host changes when all of it is there";
+        let detail = "a host array cannot be changed by a part of a region, because it is replaced \
+                      when the whole region is complete: pass `&mut` of an array of that region";
         let problem = UsageErrorKind::Argument {
             detail: detail.to_owned(),
         };
@@ -124,7 +130,7 @@ impl<T: Element, D: Dimension> WriteBack for HostWriteBack<'_, T, D> {
     }
 }
 
-/// Elements for an array of the device.
+/// A write-back to a device array, which needs no transfer.
 struct DeviceWriteBack<'m, T, D> {
     body: Array<T, D>,
     target: &'m mut Array<T, D>,
@@ -144,7 +150,7 @@ impl<T: Element, D: Dimension> WriteBack for DeviceWriteBack<'_, T, D> {
     }
 }
 
-/// A plain value.
+/// A write-back of a plain value.
 pub(super) struct PlainWriteBack<'m, T> {
     pub(super) body: T,
     pub(super) target: &'m mut T,
@@ -162,7 +168,7 @@ impl<T: Send> WriteBack for PlainWriteBack<'_, T> {
     }
 }
 
-/// Those of a struct's fields.
+/// The write-backs of a struct's fields or of all parameters.
 #[doc(hidden)]
 pub struct WriteBacks<'m>(pub Vec<Box<dyn WriteBack + 'm>>);
 
@@ -253,8 +259,14 @@ fn to_host<'m, T: Element, D: Dimension + 'm>(
 
 macro_rules! on_device {
     ($([$($generic:tt)*] $parameter:ty, $dimension:ty;)*) => {$(
-        impl<'m, T: Element, $($generic)*> InputMut<'m, $parameter> for &'m mut Array<T, $dimension> {
-            fn capture(&self, region: &Region, location: &'static Location<'static>) -> Array<T, $dimension> {
+        impl<'m, T: Element, $($generic)*> InputMut<'m, $parameter>
+            for &'m mut Array<T, $dimension>
+        {
+            fn capture(
+                &self,
+                region: &Region,
+                location: &'static Location<'static>,
+            ) -> Array<T, $dimension> {
                 Input::<Array<T, $dimension>>::capture(&**self, region, location)
             }
 
@@ -279,7 +291,11 @@ on_device! {
 macro_rules! rows {
     ($([$($generic:tt)*] $parameter:ty, $argument:ty;)*) => {$(
         impl<'m, T: Element, $($generic)*> InputMut<'m, $parameter> for &'m mut $argument {
-            fn capture(&self, region: &Region, location: &'static Location<'static>) -> Array<T, Ix1> {
+            fn capture(
+                &self,
+                region: &Region,
+                location: &'static Location<'static>,
+            ) -> Array<T, Ix1> {
                 region.upload(&ndarray::ArrayView1::from(&self[..]), location)
             }
 

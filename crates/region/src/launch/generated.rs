@@ -61,7 +61,7 @@ enum LaunchArgument {
 }
 
 impl LaunchArgument {
-    /// The size of the parameter in bytes, including padding in front of it.
+    /// Returns the size of the parameter in bytes, including padding in front of it.
     fn bytes(&self) -> usize {
         match self {
             LaunchArgument::Bits32(_) => 4,

@@ -59,7 +59,7 @@ mod tests {
     use super::super::library::library;
 
     #[test]
-    fn nothing_approximate_and_nothing_that_may_be_fused_is_left() {
+    fn no_approximate_or_contractible_instruction_remains() {
         for (name, item) in &library().items {
             assert!(!item.text.contains(".approx"), "{name}: {}", item.text);
             let may_be_fused = |line: &&str| {

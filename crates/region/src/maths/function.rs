@@ -12,7 +12,7 @@ macro_rules! functions {
             #[cfg(test)]
             const ALL: &[Self] = &[$(Self::$function),*];
 
-            /// The name in the library, without prefix and type.
+            /// Returns the name in the library, without prefix and type.
             pub(crate) fn name(self) -> &'static str {
                 match self {
                     $(Self::$function => $name,)*
@@ -64,7 +64,8 @@ functions! {
 }
 
 impl MathFunction {
-    /// Whether the operands are a seed and a linear index, of type `i64` for every result type.
+    /// Returns whether the operands are a seed and a linear index, of type `i64` for every result
+    /// type.
     pub(crate) fn is_random(self) -> bool {
         matches!(self, Self::Uniform | Self::Normal)
     }

@@ -128,7 +128,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn everything_of_the_file_is_found_with_its_type() {
+    fn every_item_of_the_file_is_parsed_with_its_type() {
         let library = library();
         let declared = PTX.matches(".visible .func").count();
         let public = library.items.keys().filter(|name| name.starts_with("ms_"));
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_needed_stands_in_front() {
+    fn dependencies_precede_their_users() {
         let library = library();
         let mut found = Vec::new();
         library.collect("ms_tan_f64", &mut found);
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_but_a_table_is_left_visible_or_unread() {
+    fn items_are_local_and_complete() {
         for (name, item) in &library().items {
             assert!(!item.text.contains(".visible"), "{name}");
             assert!(item.text.ends_with('\n'), "{name}");

@@ -127,14 +127,18 @@ fn write_call(
         let comma = if number == 0 { "" } else { ", " };
         let written = writeln!(
             out,
-            "\t.param .b{bits} argument{number};\n\tst.param.b{bits} [argument{number}], {register};"
+            "\t.param .b{bits} argument{number};\n\
+             \tst.param.b{bits} [argument{number}], {register};"
         );
         written.expect("writing to a string does not fail");
         names += &format!("{comma}argument{number}");
     }
     let written = writeln!(
         out,
-        "\t.param .b{bits} result;\n\tcall.uni (result), {function}, ({names});\n\tld.param.b{bits} {result}, [result];\n\t}}"
+        "\t.param .b{bits} result;\n\
+         \tcall.uni (result), {function}, ({names});\n\
+         \tld.param.b{bits} {result}, [result];\n\
+         \t}}"
     );
     written.expect("writing to a string does not fail");
 }

@@ -201,6 +201,8 @@ impl Launcher<'_> {
         unsafe { self.launch(BuiltinKernel::Sum, blocks, &mut arguments) }
     }
 
+    /// Launches a kernel with these arguments.
+    ///
     /// # Safety
     ///
     /// The arguments match the kernel's parameters and keep its accesses within the arrays.

@@ -142,7 +142,7 @@ mod tests {
 
     #[test]
     #[should_panic(expected = "bytes of the output of a product")]
-    fn an_output_of_another_size_is_refused() {
+    fn an_output_of_the_wrong_size_is_rejected() {
         let stream = millstream::Device::simulated().unwrap().stream().unwrap();
         let buffer = stream.zeros(16).unwrap();
         let factor = Factor {

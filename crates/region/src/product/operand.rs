@@ -23,7 +23,7 @@ pub struct ProductShape<'a> {
 }
 
 impl ProductShape<'_> {
-    /// The number of elements of the product.
+    /// Returns the number of elements of the product.
     pub(super) fn out_len(&self) -> usize {
         let sizes = self.batch.iter().chain([&self.m, &self.n]);
         if sizes.clone().any(|&size| size == 0) {
@@ -51,7 +51,7 @@ pub struct Factor<'a> {
 }
 
 impl Factor<'_> {
-    /// The address of the first element.
+    /// Returns the address of the first element.
     fn address(&self, dtype: DType) -> DevicePtr {
         self.buffer
             .as_raw()
@@ -189,7 +189,7 @@ impl<'a> CheckedProduct<'a> {
         }
     }
 
-    /// The number of matrices in the batch.
+    /// Returns the number of matrices in the batch.
     pub(super) fn batches(&self) -> usize {
         self.batch.iter().product()
     }
@@ -238,7 +238,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn dimensions_are_joined_where_both_factors_go_on_evenly() {
+    fn dimensions_with_joint_strides_are_merged() {
         let dim = |size, a, b| BatchDim { size, a, b };
         assert_eq!(merge_dims(&[], &[], &[])[..], []);
         assert_eq!(merge_dims(&[1, 1], &[7, 9], &[0, 3])[..], []);
@@ -255,7 +255,7 @@ mod tests {
 
     #[test]
     #[should_panic(expected = "a factor spans elements 0 to 6 of an array of 6")]
-    fn a_factor_beyond_its_array_is_refused() {
+    fn a_factor_beyond_its_array_is_rejected() {
         let stream = millstream::Device::simulated().unwrap().stream().unwrap();
         let buffer = stream.zeros(24).unwrap();
         let factor = Factor {

@@ -12,12 +12,21 @@ type Test = (&'static str, fn() -> Outcome);
 
 pub(crate) const TESTS: &[Test] = &[
     (
-        "sums_are_off_by_their_last_rounding",
-        sums_are_off_by_their_last_rounding,
+        "sums_are_accurate_to_the_last_rounding",
+        sums_are_accurate_to_the_last_rounding,
     ),
-    ("sums_on_the_way_too", sums_on_the_way_too),
-    ("functions_of_fused_kernels", functions_of_fused_kernels),
-    ("products_keep_their_bound", products_keep_their_bound),
+    (
+        "cumulative_sums_are_accurate_to_the_last_rounding",
+        cumulative_sums_are_accurate_to_the_last_rounding,
+    ),
+    (
+        "functions_in_fused_kernels_are_accurate",
+        functions_in_fused_kernels_are_accurate,
+    ),
+    (
+        "products_are_within_their_error_bound",
+        products_are_within_their_error_bound,
+    ),
 ];
 
 /// Numbers from −2^20 to 2^20 of very different sizes.
@@ -53,7 +62,7 @@ fn is_near(found: f64, exact: f64, size: f64, unit: f64) -> bool {
 const UNIT_F32: f64 = 6.0e-8;
 const UNIT_F64: f64 = 1.2e-16;
 
-fn sums_are_off_by_their_last_rounding() -> Outcome {
+fn sums_are_accurate_to_the_last_rounding() -> Outcome {
     let mut rng = Pcg32::seed_from_u64(5);
     for (seed, shape) in [(40, 7), (3, 1000), (1, 100_000), (2000, 40), (1, 1)]
         .into_iter()
@@ -105,7 +114,7 @@ fn sums_are_off_by_their_last_rounding() -> Outcome {
     Ok(())
 }
 
-fn sums_on_the_way_too() -> Outcome {
+fn cumulative_sums_are_accurate_to_the_last_rounding() -> Outcome {
     let mut rng = Pcg32::seed_from_u64(6);
     for (seed, count) in [1, 64, 65, 1023, 1025, 4097, 50_000]
         .into_iter()
@@ -170,7 +179,7 @@ const FUNCTIONS: [Function; 19] = [
 ];
 
 /// Each function in the middle of other operations, in one kernel with them.
-fn functions_of_fused_kernels() -> Outcome {
+fn functions_in_fused_kernels_are_accurate() -> Outcome {
     let mut rng = Pcg32::seed_from_u64(7);
     for (seed, (name, function, exact)) in FUNCTIONS.into_iter().enumerate() {
         let x: Array1<f32> = numbers(&mut rng, 300)
@@ -204,7 +213,7 @@ fn functions_of_fused_kernels() -> Outcome {
     Ok(())
 }
 
-fn products_keep_their_bound() -> Outcome {
+fn products_are_within_their_error_bound() -> Outcome {
     let mut rng = Pcg32::seed_from_u64(8);
     for (seed, (m, k, n)) in [(3, 5, 4), (33, 300, 17), (1, 1000, 1)]
         .into_iter()

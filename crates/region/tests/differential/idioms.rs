@@ -10,10 +10,13 @@ use crate::{Outcome, configurations::everywhere};
 type Test = (&'static str, fn() -> Outcome);
 
 pub(crate) const TESTS: &[Test] = &[
-    ("bodies_read_as_with_ndarray", bodies_read_as_with_ndarray),
     (
-        "counted_masks_and_values_in_if_else",
-        counted_masks_and_values_in_if_else,
+        "the_same_bodies_run_on_ndarray_and_on_the_device",
+        the_same_bodies_run_on_ndarray_and_on_the_device,
+    ),
+    (
+        "masks_are_counted_and_select_values",
+        masks_are_counted_and_select_values,
     ),
 ];
 
@@ -110,7 +113,7 @@ macro_rules! functions {
 functions!(on_device, #[millstream_region::region]);
 functions!(on_cpu,);
 
-fn bodies_read_as_with_ndarray() -> Outcome {
+fn the_same_bodies_run_on_ndarray_and_on_the_device() -> Outcome {
     everywhere(|device| Ok(check(device)?))
 }
 
@@ -146,7 +149,7 @@ fn check(device: &Device) -> Result<()> {
     Ok(())
 }
 
-fn counted_masks_and_values_in_if_else() -> Outcome {
+fn masks_are_counted_and_select_values() -> Outcome {
     let x: Array1<f32> = Array1::from_shape_fn(1000, |index| (index % 7) as f32 - 3.0);
     everywhere(|device| {
         let found = device.region(|g| {

@@ -12,23 +12,26 @@ use crate::{
 type Test = (&'static str, fn() -> Outcome);
 
 pub(crate) const TESTS: &[Test] = &[
-    ("indices_that_are_none", indices_that_are_none),
     (
-        "indices_that_are_none_are_remembered",
-        indices_that_are_none_are_remembered,
+        "invalid_indices_are_reported_with_their_line",
+        invalid_indices_are_reported_with_their_line,
     ),
     (
-        "indices_of_the_host_that_are_none",
-        indices_of_the_host_that_are_none,
+        "errors_of_invalid_indices_propagate",
+        errors_of_invalid_indices_propagate,
     ),
     (
-        "an_axis_without_elements_has_no_index",
-        an_axis_without_elements_has_no_index,
+        "invalid_host_indices_are_rejected",
+        invalid_host_indices_are_rejected,
+    ),
+    (
+        "every_index_of_an_empty_axis_is_invalid",
+        every_index_of_an_empty_axis_is_invalid,
     ),
 ];
 
 /// What was calculated from them in one place and is used in another.
-fn indices_that_are_none_are_remembered() -> Outcome {
+fn errors_of_invalid_indices_propagate() -> Outcome {
     let is_wrong = |error: Option<Error>| matches!(error, Some(Error::Usage(_)));
     everywhere(|device| {
         let x = Array::from_host(device, &array![1.0_f32, 2.0])?;
@@ -69,7 +72,7 @@ const BODIES: [(u32, Body); 6] = [
     }),
 ];
 
-fn indices_that_are_none() -> Outcome {
+fn invalid_indices_are_reported_with_their_line() -> Outcome {
     let x = array![1.0_f32, 2.0, 3.0, 4.0];
     for wrong in [4, -1, i32::MAX, i32::MIN] {
         for (line, body) in BODIES {
@@ -95,7 +98,7 @@ fn indices_that_are_none() -> Outcome {
     Ok(())
 }
 
-fn indices_of_the_host_that_are_none() -> Outcome {
+fn invalid_host_indices_are_rejected() -> Outcome {
     let device = configurations()[0].open()?;
     let x = array![1.0_f32, 2.0];
     let result = device.region(|g| g.array(&x).select(Axis(0), &[0, 2]));
@@ -103,7 +106,7 @@ fn indices_of_the_host_that_are_none() -> Outcome {
     Ok(())
 }
 
-fn an_axis_without_elements_has_no_index() -> Outcome {
+fn every_index_of_an_empty_axis_is_invalid() -> Outcome {
     let device = configurations()[0].open()?;
     let result = device.region(|g| {
         let (x, index) = (g.zeros::<f32, _>((0, 3)), g.zeros::<i64, _>(2));

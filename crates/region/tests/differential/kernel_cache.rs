@@ -9,18 +9,33 @@ use crate::{Outcome, configurations::everywhere};
 type Test = (&'static str, fn() -> Outcome);
 
 pub(crate) const TESTS: &[Test] = &[
-    ("other_constants", other_constants),
-    ("other_operands", other_operands),
-    ("other_parts", other_parts),
-    ("in_memory_or_not", in_memory_or_not),
-    ("other_shapes", other_shapes),
+    (
+        "cached_kernels_take_other_constants",
+        cached_kernels_take_other_constants,
+    ),
+    (
+        "cached_kernels_take_other_operands",
+        cached_kernels_take_other_operands,
+    ),
+    (
+        "cached_kernels_take_other_slices",
+        cached_kernels_take_other_slices,
+    ),
+    (
+        "cached_kernels_distinguish_stored_operands",
+        cached_kernels_distinguish_stored_operands,
+    ),
+    (
+        "cached_kernels_distinguish_shapes",
+        cached_kernels_distinguish_shapes,
+    ),
 ];
 
 fn ramp(len: usize, from: usize) -> Array1<f32> {
     (from..).take(len).map(|value| value as f32).collect()
 }
 
-fn other_constants() -> Outcome {
+fn cached_kernels_take_other_constants() -> Outcome {
     everywhere(|device| {
         let host = ramp(70, 1);
         let x = Array::from_host(device, &host)?;
@@ -36,7 +51,7 @@ fn other_constants() -> Outcome {
     })
 }
 
-fn other_operands() -> Outcome {
+fn cached_kernels_take_other_operands() -> Outcome {
     everywhere(|device| {
         let hosts = [ramp(70, 1), ramp(70, 9)];
         let [x, y] = [
@@ -63,7 +78,7 @@ fn other_operands() -> Outcome {
     })
 }
 
-fn other_parts() -> Outcome {
+fn cached_kernels_take_other_slices() -> Outcome {
     everywhere(|device| {
         let host = ramp(70, 1);
         let x = Array::from_host(device, &host)?;
@@ -81,7 +96,7 @@ fn other_parts() -> Outcome {
     })
 }
 
-fn in_memory_or_not() -> Outcome {
+fn cached_kernels_distinguish_stored_operands() -> Outcome {
     everywhere(|device| {
         let host = ramp(70, 1);
         let x = Array::from_host(device, &host)?;
@@ -98,7 +113,7 @@ fn in_memory_or_not() -> Outcome {
     })
 }
 
-fn other_shapes() -> Outcome {
+fn cached_kernels_distinguish_shapes() -> Outcome {
     everywhere(|device| {
         for len in [1, 4, 70, 4, 1, 33_000, 70] {
             let host = ramp(len, 0).mapv(|value| value % 16.0);

@@ -9,21 +9,18 @@ use crate::{Outcome, configurations::configurations};
 type Test = (&'static str, fn() -> Outcome);
 
 pub(crate) const TESTS: &[Test] = &[
-    ("arrays_from_nothing", arrays_from_nothing),
-    (
-        "functions_that_are_made_of_others",
-        functions_that_are_made_of_others,
-    ),
+    ("constructors", constructors),
+    ("composed_functions", composed_functions),
     ("variances_and_means", variances_and_means),
     (
-        "parts_and_products_of_vectors",
-        parts_and_products_of_vectors,
+        "rows_columns_and_vector_products",
+        rows_columns_and_vector_products,
     ),
-    ("values_outside_of_regions", values_outside_of_regions),
+    ("arrays_outside_regions", arrays_outside_regions),
     ("chains_are_one_kernel", chains_are_one_kernel),
 ];
 
-fn arrays_from_nothing() -> Outcome {
+fn constructors() -> Outcome {
     for configuration in configurations() {
         let device = configuration.open()?;
         let made = device.region(|g| {
@@ -68,7 +65,7 @@ fn same_bits(found: &Array1<f32>, expected: &Array1<f32>) {
     assert_eq!(found.mapv(|x| bits(&x)), expected.mapv(|x| bits(&x)));
 }
 
-fn functions_that_are_made_of_others() -> Outcome {
+fn composed_functions() -> Outcome {
     let x = numbers();
     for configuration in configurations() {
         let device = configuration.open()?;
@@ -137,7 +134,7 @@ fn variances_and_means() -> Outcome {
     Ok(())
 }
 
-fn parts_and_products_of_vectors() -> Outcome {
+fn rows_columns_and_vector_products() -> Outcome {
     let m = Array2::from_shape_fn((4, 6), |(i, j)| (i * 10 + j) as i32);
     let v = array![1, -2, 3, -4, 5, -6];
     for configuration in configurations() {
@@ -182,7 +179,7 @@ fn power_above<T: Float>(x: &Array<T, Ix1>) -> millstream_region::Result<usize> 
     Ok(rounds)
 }
 
-fn values_outside_of_regions() -> Outcome {
+fn arrays_outside_regions() -> Outcome {
     for configuration in configurations() {
         let device = configuration.open()?;
         let x = Array::from_host(&device, &array![3.0_f32, 100.0])?;

@@ -10,12 +10,12 @@ type Test = (&'static str, fn() -> Outcome);
 
 pub(crate) const TESTS: &[Test] = &[
     (
-        "values_beyond_the_parameters_of_a_launch",
-        values_beyond_the_parameters_of_a_launch,
+        "scalars_beyond_the_parameter_limit_come_from_a_table",
+        scalars_beyond_the_parameter_limit_come_from_a_table,
     ),
     (
-        "wrong_indices_are_found_with_a_table_too",
-        wrong_indices_are_found_with_a_table_too,
+        "invalid_indices_are_found_by_kernels_with_a_table",
+        invalid_indices_are_found_by_kernels_with_a_table,
     ),
 ];
 
@@ -56,7 +56,7 @@ fn on_cpu(x: &ArrayView<'_, f32, Ix6>, factor: f32) -> Array6<f32> {
         * factor
 }
 
-fn values_beyond_the_parameters_of_a_launch() -> Outcome {
+fn scalars_beyond_the_parameter_limit_come_from_a_table() -> Outcome {
     everywhere(|device| {
         // The second time, the kernels are known, and their values are others.
         for (offset, factor) in [(0, 1.0), (5, -2.0)] {
@@ -86,7 +86,7 @@ fn values_beyond_the_parameters_of_a_launch() -> Outcome {
     })
 }
 
-fn wrong_indices_are_found_with_a_table_too() -> Outcome {
+fn invalid_indices_are_found_by_kernels_with_a_table() -> Outcome {
     everywhere(|device| {
         let host = host(3);
         for (indices, is_wrong) in [([2_i64, 0], false), ([0, 3], true), ([2, 2], false)] {

@@ -9,18 +9,18 @@ type Test = (&'static str, fn() -> Outcome);
 
 pub(crate) const TESTS: &[Test] = &[
     (
-        "a_reshape_shows_what_the_view_below_it_shows",
-        a_reshape_shows_what_the_view_below_it_shows,
+        "a_reshaped_view_keeps_its_elements",
+        a_reshaped_view_keeps_its_elements,
     ),
     (
-        "a_view_of_a_single_reduced_element",
-        a_view_of_a_single_reduced_element,
+        "a_view_of_a_reduced_element_is_not_reduced_again",
+        a_view_of_a_reduced_element_is_not_reduced_again,
     ),
 ];
 
 /// In a kernel in which all elements keep their numbers, the view was asked with indices of the
 /// reshaped array.
-fn a_reshape_shows_what_the_view_below_it_shows() -> Outcome {
+fn a_reshaped_view_keeps_its_elements() -> Outcome {
     let x = array![false, false, true, true, true];
     for configuration in configurations() {
         let device = configuration.open()?;
@@ -36,7 +36,7 @@ fn a_reshape_shows_what_the_view_below_it_shows() -> Outcome {
 
 /// The kernel of a reduction calculated the reduction once more, for a view of its only element has
 /// a place of its own.
-fn a_view_of_a_single_reduced_element() -> Outcome {
+fn a_view_of_a_reduced_element_is_not_reduced_again() -> Outcome {
     let x = array![3.0_f32, 4.0];
     for configuration in configurations() {
         let device = configuration.open()?;

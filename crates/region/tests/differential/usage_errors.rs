@@ -17,19 +17,22 @@ type Test = (&'static str, fn() -> Outcome);
 
 pub(crate) const TESTS: &[Test] = &[
     (
-        "mistakes_name_their_operation_and_line",
-        mistakes_name_their_operation_and_line,
+        "usage_errors_name_the_operation_and_its_line",
+        usage_errors_name_the_operation_and_its_line,
     ),
     (
-        "a_mut_of_another_shape_names_the_call",
-        a_mut_of_another_shape_names_the_call,
+        "a_changed_shape_of_a_mut_argument_names_the_call",
+        a_changed_shape_of_a_mut_argument_names_the_call,
     ),
-    ("nothing_to_join_is_an_error", nothing_to_join_is_an_error),
+    ("invalid_joins_are_errors", invalid_joins_are_errors),
     (
         "differences_of_short_axes_are_empty",
         differences_of_short_axes_are_empty,
     ),
-    ("steps_of_any_size", steps_of_any_size),
+    (
+        "slices_take_steps_of_any_size",
+        slices_take_steps_of_any_size,
+    ),
 ];
 
 /// An operation, and a body that uses it wrongly, given a matrix of three rows and four columns.
@@ -105,7 +108,7 @@ fn usage_error<T>(result: Result<T>) -> UsageError {
     }
 }
 
-fn mistakes_name_their_operation_and_line() -> Outcome {
+fn usage_errors_name_the_operation_and_its_line() -> Outcome {
     let device = configurations()[0].open()?;
     for ((operation, body), line) in MISTAKES.iter().zip(FIRST..) {
         let x = Array2::<f32>::ones((3, 4));
@@ -137,7 +140,7 @@ fn lengthen(pair: &mut Pair) {
     pair.second = concatenate(Axis(0), &[&pair.second, &pair.second]).expect("one type");
 }
 
-fn a_mut_of_another_shape_names_the_call() -> Outcome {
+fn a_changed_shape_of_a_mut_argument_names_the_call() -> Outcome {
     everywhere(|device| {
         let (mut x, mut y) = (array![1.0, 2.0], [3.0]);
         let (error_of_x, line) = (usage_error(shorten(device, &mut x, &mut y)), line!());
@@ -172,7 +175,7 @@ fn a_mut_of_another_shape_names_the_call() -> Outcome {
     })
 }
 
-fn nothing_to_join_is_an_error() -> Outcome {
+fn invalid_joins_are_errors() -> Outcome {
     let none: [&Array<f32, Ix1>; 0] = [];
     for result in [
         concatenate(Axis(0), &none).map(drop),
@@ -225,7 +228,7 @@ fn differences_of_short_axes_are_empty() -> Outcome {
 }
 
 /// Slices whose step is beyond every index, of each other and within other operations.
-fn steps_of_any_size() -> Outcome {
+fn slices_take_steps_of_any_size() -> Outcome {
     fn check(device: &Device, steps: [isize; 2]) -> Outcome {
         let x = Array1::from_shape_fn(10, |index| index as f32);
         let [first, second] = steps;

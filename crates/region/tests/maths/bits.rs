@@ -79,7 +79,7 @@ fn of(function: &'static str) -> u64 {
 }
 
 #[test]
-fn every_function_gives_the_same_bits_everywhere() {
+fn every_function_gives_the_same_bits_on_every_device() {
     let mut found = String::new();
     for function in maths::names() {
         writeln!(found, "{function} {:016x}", of(function)).unwrap();

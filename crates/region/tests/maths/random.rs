@@ -43,7 +43,7 @@ fn asked() -> (Vec<u64>, Vec<u64>) {
 }
 
 #[test]
-fn the_blocks_are_those_that_are_published() {
+fn philox_blocks_match_the_published_answers() {
     // Of the "known answers" that come with the authors' own program.
     assert_eq!(
         philox([0; 4], [0; 2]),
@@ -130,7 +130,7 @@ fn moments(values: impl Iterator<Item = f64> + Clone) -> [f64; 3] {
 }
 
 #[test]
-fn a_hundred_thousand_numbers_are_spread_as_they_should_be() {
+fn the_moments_of_random_numbers_match_their_distributions() {
     let indices: Vec<u64> = (0..100_000).collect();
     let seeds = vec![7u64; indices.len()];
     let singles: Vec<f32> = device::two("ms_uniform_f32", &seeds, &indices);

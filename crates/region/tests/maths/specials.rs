@@ -67,7 +67,7 @@ fn square<T: Copy>(numbers: &[T]) -> (Vec<T>, Vec<T>) {
 }
 
 #[test]
-fn specials_of_one_operand_are_the_hosts() {
+fn special_values_of_one_operand_match_the_host() {
     let (singles, doubles) = (singles(), doubles());
     all_well(ONE.iter().flat_map(|function| {
         let (mut single, mut double) = (Worst::default(), Worst::default());
@@ -98,7 +98,7 @@ fn specials_of_one_operand_are_the_hosts() {
 }
 
 #[test]
-fn specials_of_two_operands_are_the_hosts() {
+fn special_values_of_two_operands_match_the_host() {
     let (a, b) = square(&singles());
     let (x, y) = square(&doubles());
     all_well(TWO.iter().flat_map(|function| {
@@ -131,7 +131,7 @@ fn specials_of_two_operands_are_the_hosts() {
 }
 
 #[test]
-fn whole_powers_are_the_hosts_to_the_bit() {
+fn integer_powers_match_the_host_to_the_bit() {
     let exponents = [
         0,
         1,

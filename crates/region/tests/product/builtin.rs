@@ -269,7 +269,7 @@ pub(crate) fn a_product_is_the_same_every_time() -> Outcome {
 
 /// Uploads, products and a reuse of what a product wrote, on four streams: under every schedule the
 /// result of one.
-pub(crate) fn products_wait_for_what_they_need() -> Outcome {
+pub(crate) fn products_wait_for_their_operands() -> Outcome {
     let program = |device: &Device| -> millstream::Result<()> {
         let streams: Vec<_> = (0..4).map(|_| device.stream()).collect::<Result<_, _>>()?;
         let matrix: Vec<i32> = (0..9).collect();
@@ -310,7 +310,7 @@ pub(crate) fn products_wait_for_what_they_need() -> Outcome {
     Ok(())
 }
 
-pub(crate) fn wrong_operands_are_refused() -> Outcome {
+pub(crate) fn operands_on_another_device_are_rejected() -> Outcome {
     on_device(|stream| {
         let mut rng = Pcg32::seed_from_u64(12);
         let a = Layout::<f32>::plain(&mut rng, &[3, 4]);

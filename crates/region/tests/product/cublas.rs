@@ -59,7 +59,7 @@ pub(crate) fn products_are_within_the_bound() -> Outcome {
 
 /// Sums of small integers are exact in any order, so that both ways must agree to the bit; TF32
 /// would lose some.
-pub(crate) fn exact_products_are_those_of_own_kernels() -> Outcome {
+pub(crate) fn exact_products_match_those_of_built_in_kernels() -> Outcome {
     let stream = device()?.stream()?;
     let mut rng = Pcg32::seed_from_u64(21);
     let mut a = Layout::<f32>::plain(&mut rng, &[2, 128, 256]);

@@ -32,12 +32,12 @@ const TESTS: &[Test] = &[
         builtin::a_product_is_the_same_every_time,
     ),
     (
-        "products_wait_for_what_they_need",
-        builtin::products_wait_for_what_they_need,
+        "products_wait_for_their_operands",
+        builtin::products_wait_for_their_operands,
     ),
     (
-        "wrong_operands_are_refused",
-        builtin::wrong_operands_are_refused,
+        "operands_on_another_device_are_rejected",
+        builtin::operands_on_another_device_are_rejected,
     ),
 ];
 
@@ -48,8 +48,8 @@ const GPU_TESTS: &[Test] = &[
         cublas::products_are_within_the_bound,
     ),
     (
-        "exact_products_are_those_of_own_kernels",
-        cublas::exact_products_are_those_of_own_kernels,
+        "exact_products_match_those_of_built_in_kernels",
+        cublas::exact_products_match_those_of_built_in_kernels,
     ),
     ("threads_share_a_handle", cublas::threads_share_a_handle),
 ];

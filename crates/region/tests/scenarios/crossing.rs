@@ -69,8 +69,8 @@ fn slices(x: &Array6<f32>) -> Array6<f32> {
 }
 
 #[test]
-fn c01_values_that_are_no_parameters_are_one_upload() {
-    scenario(|harness, calls| {
+fn c01_a_table_of_parameters_is_one_upload() {
+    scenario(|rig, calls| {
         let x = Array6::from_shape_fn([8, 8, 8, 4, 4, 4], |(a, b, c, d, e, f)| {
             ((a + 3 * b + 5 * c + 7 * d + 2 * e + f) % 11) as f32
         });
@@ -107,8 +107,8 @@ fn step(x: &Array1<f32>, speed: &Array1<f32>, place: &mut Array1<f32>, total: &m
 }
 
 #[test]
-fn c02_what_is_mut_is_written_back_and_nothing_else() {
-    scenario(|harness, calls| {
+fn c02_only_mut_arguments_are_written_back() {
+    scenario(|rig, calls| {
         let (x, speed) = (ramp(), Array1::from_elem(N, 4.0));
         let (mut place, mut total) = (Array1::from_elem(N, 1.0), Array1::from_elem(N, 10.0));
         calls.forget();
@@ -126,8 +126,8 @@ fn c02_what_is_mut_is_written_back_and_nothing_else() {
 }
 
 #[test]
-fn c02_the_second_half_of_an_array_may_be_what_is_written() {
-    scenario(|harness, calls| {
+fn c02_half_of_an_array_can_be_written_back() {
+    scenario(|rig, calls| {
         let mut all = Array2::from_shape_fn((2, N), |(row, column)| (row * N + column) as f32);
         let before = all.clone();
         let (first, second) = all.view_mut().split_at(ndarray::Axis(0), 1);
@@ -155,8 +155,8 @@ fn layers(x: &Array2<f32>, w: &Array2<f32>, b: &Array1<f32>) -> (Array1<f32>, f3
 }
 
 #[test]
-fn c03_intermediates_never_cross() {
-    scenario(|harness, calls| {
+fn c03_intermediates_stay_on_the_device() {
+    scenario(|rig, calls| {
         let x = Array2::from_shape_fn((8, 16), |(row, column)| ((row + column) % 5) as f32);
         let w = Array2::from_shape_fn((16, 16), |(row, column)| ((row * column) % 3) as f32);
         let b = Array1::from_elem(16, 1.0);
@@ -194,8 +194,8 @@ fn normalised(g: &Region, x: &Array1<f32>) -> Array1<f32> {
 }
 
 #[test]
-fn c09_a_region_within_a_region_copies_nothing_more() {
-    scenario(|harness, calls| {
+fn c09_a_nested_region_copies_nothing() {
+    scenario(|rig, calls| {
         let x = array![3.0_f32, 4.0];
         calls.forget();
         assert_eq!(normalised(&harness.device, &x)?.wait()?, array![0.6, 0.8]);
@@ -220,8 +220,8 @@ fn double(x: &mut Array1<f32>) {
 }
 
 #[test]
-fn c09_what_is_on_the_device_is_not_copied() {
-    scenario(|harness, calls| {
+fn c09_device_arrays_are_not_copied() {
+    scenario(|rig, calls| {
         let x = ramp();
         calls.forget();
         let mut kept = keep(&harness.device, &x)?.wait()?;

@@ -83,7 +83,7 @@ fn mistaken(x: &mut Array1<f32>, y: &Array1<f32>) -> f32 {
 }
 
 #[test]
-fn c07_a_mistake_in_the_middle_changes_nothing() {
+fn c07_a_usage_error_changes_nothing() {
     scenario(|harness| {
         let before = harness.device.memory_stats()?;
         let (mut x, y) = (ramp(), array![1.0, 2.0]);
@@ -174,7 +174,7 @@ fn c07_a_panic_in_the_body_changes_nothing() {
 }
 
 #[test]
-fn c07_a_result_that_nobody_waits_for_changes_nothing() {
+fn c07_a_dropped_result_changes_nothing() {
     scenario(|harness| {
         let before = harness.device.memory_stats()?;
         let (mut x, mut sum) = (ramp(), vec![0.0]);
@@ -200,7 +200,7 @@ fn c07_a_result_that_nobody_waits_for_changes_nothing() {
 }
 
 #[test]
-fn c07_a_result_that_is_forgotten_changes_nothing() {
+fn c07_a_leaked_result_changes_nothing() {
     scenario(|harness| {
         harness.leaks();
         let (mut x, mut sum) = (ramp(), vec![0.0]);
@@ -216,7 +216,7 @@ fn c07_a_result_that_is_forgotten_changes_nothing() {
 }
 
 #[test]
-fn c07_without_room_nothing_changes() {
+fn c07_running_out_of_memory_changes_nothing() {
     scenario(|harness| {
         let before = harness.device.memory_stats()?;
         let (mut x, mut sum) = (ramp(), vec![0.0]);
@@ -258,7 +258,7 @@ fn double(x: &mut Array1<f32>) {
 }
 
 #[test]
-fn c07_an_array_of_the_host_cannot_be_changed_by_a_part_of_a_region() {
+fn c07_a_nested_region_cannot_change_a_host_array() {
     scenario(|harness| {
         let mut x = ramp();
         let error = within(&harness.device, &mut x).map(drop).unwrap_err();
@@ -272,7 +272,7 @@ fn c07_an_array_of_the_host_cannot_be_changed_by_a_part_of_a_region() {
 }
 
 #[test]
-fn c07_a_device_that_is_lost_meanwhile_changes_nothing() {
+fn c07_a_lost_device_changes_nothing() {
     for schedule in [
         Schedule::Timed,
         Schedule::Eager,
