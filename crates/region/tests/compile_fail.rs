@@ -1,4 +1,4 @@
-//! What the compiler refuses in regions, and with which advice: the programs in `compile_fail/`.
+//! Programs in `compile_fail/` that the compiler rejects, with the advice of each error.
 
 #[path = "../../runtime/tests/refused/mod.rs"]
 mod refused;

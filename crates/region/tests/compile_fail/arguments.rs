@@ -1,4 +1,4 @@
-//! What a region function is not given.
+//! Invalid arguments of region functions.
 
 use millstream::Device;
 use millstream_region::{Result, region};

@@ -1,9 +1,11 @@
-//! What the other programs do wrong, done right. This one compiles: if it did not, they would fail
-//! for no good reason.
+//! The control: a valid counterpart of the other programs. It compiles, which shows that they fail
+//! for the expected reasons.
 
 use millstream::Device;
 use millstream_region::{Array, Element, Float, OnDevice, Region, RegionExt, Result, region};
-use ndarray::{Array1, Array2, ArrayView1, ArrayView2, ArrayViewMut1, Axis, Dimension, Ix1, array, s};
+use ndarray::{
+    Array1, Array2, ArrayView1, ArrayView2, ArrayViewMut1, Axis, Dimension, Ix1, array, s,
+};
 
 #[derive(OnDevice)]
 struct Layer {
@@ -12,9 +14,16 @@ struct Layer {
     rounds: usize,
 }
 
-/// Every kind of parameter.
+/// Takes every kind of parameter.
 #[region]
-fn all(g: &Region, x: &Array1<f32>, mut y: Array1<f32>, z: &mut Array1<f32>, layer: &Layer, by: f32) -> (Array1<f32>, f32) {
+fn all(
+    g: &Region,
+    x: &Array1<f32>,
+    mut y: Array1<f32>,
+    z: &mut Array1<f32>,
+    layer: &Layer,
+    by: f32,
+) -> (Array1<f32>, f32) {
     for _ in 0..layer.rounds {
         y += &(layer.weights.dot(x) + &layer.bias);
     }
@@ -23,7 +32,7 @@ fn all(g: &Region, x: &Array1<f32>, mut y: Array1<f32>, z: &mut Array1<f32>, lay
     (y, first.sum())
 }
 
-/// What reads as with `ndarray`.
+/// Uses the idioms of `ndarray`.
 #[region]
 fn idioms(x: &ArrayView2<f32>, y: ArrayView1<'_, f32>, z: &mut ArrayViewMut1<f32>) -> Array1<f32> {
     let mut sums = Array1::zeros(x.nrows());
@@ -33,14 +42,14 @@ fn idioms(x: &ArrayView2<f32>, y: ArrayView1<'_, f32>, z: &mut ArrayViewMut1<f32
         part += row.mapv(|v| v * v).sum();
     }
     *z += 1.0;
-    // On the host, by the full name.
+    // Full paths name host arrays.
     let host = ndarray::Array1::<f32>::zeros(2);
     let host = host.mapv(|v| if v > 0.0 { v } else { v.max(1.0) }).mapv(f32::sqrt);
     assert_eq!(host[0], 1.0);
     y.view().less(0.0).where_cond(0.0, sums)
 }
 
-/// Any elements, any axes.
+/// Takes any element type and any number of axes.
 #[region]
 fn same<T: Element, D>(x: &ndarray::Array<T, D>) -> ndarray::Array<T, D>
 where
@@ -49,7 +58,7 @@ where
     x.clone()
 }
 
-/// A pattern, and a result that may fail.
+/// Takes a pattern, and returns a result that can be an error.
 #[region]
 fn checked<T: Float>(_: usize, x: &[T]) -> Result<Vec<T>> {
     Ok(x.exp())

@@ -1,5 +1,5 @@
-//! C4: the elements of an array on a device cannot be read or written one by one. The compiler says
-//! what to do instead.
+//! C4: elements of a device array cannot be read or written one by one, and the error names the
+//! alternatives.
 
 use millstream_region::region;
 use ndarray::{Array1, Array2};

@@ -1,4 +1,4 @@
-//! C6: elements are of the six types that a device calculates with.
+//! C6: only six element types are supported on a device.
 
 use millstream_region::region;
 use ndarray::Array1;

@@ -1,4 +1,4 @@
-//! C6: what a device cannot do does not compile, and never falls back to the CPU.
+//! C6: unsupported operations do not compile, and never fall back to the CPU.
 
 use std::collections::HashMap;
 

@@ -1,4 +1,4 @@
-//! In a body, arrays are the device's: not those that the signature names.
+//! Array types named in a body: the signature names host arrays, but the body has device arrays.
 
 use millstream_region::region;
 use ndarray::{Array1, Array2};

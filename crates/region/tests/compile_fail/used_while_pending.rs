@@ -1,5 +1,5 @@
-//! C5: what a region changes cannot be used, moved or changed by another one until its result has
-//! been waited for.
+//! C5: an array that a region changes cannot be used, moved or changed by another region before the
+//! result is waited for.
 
 use millstream::Device;
 use millstream_region::{Pending, Result, region};

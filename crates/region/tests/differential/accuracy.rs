@@ -1,5 +1,5 @@
-//! What is rounded: sums, products and functions of floats, against more exact ones and within
-//! stated bounds.
+//! Accuracy of rounded results: sums, products and functions of floats are compared with more exact
+//! ones, within stated bounds.
 
 use millstream_region::{Array, RegionExt};
 use ndarray::{Array1, Array2, Axis, Ix1};
@@ -29,7 +29,7 @@ pub(crate) const TESTS: &[Test] = &[
     ),
 ];
 
-/// Numbers from −2^20 to 2^20 of very different sizes.
+/// Returns random numbers from −2^20 to 2^20 with widely varying exponents.
 fn numbers(rng: &mut Pcg32, count: usize) -> Vec<f64> {
     let mut number = || {
         let fraction = f64::from(rng.next_u32()) / 4_294_967_296.0 - 0.5;
@@ -38,7 +38,7 @@ fn numbers(rng: &mut Pcg32, count: usize) -> Vec<f64> {
     (0..count).map(|_| number()).collect()
 }
 
-/// The sum of all, as if in twice the digits (Neumaier).
+/// Returns the sum with Neumaier's compensation, and the sum of the magnitudes.
 fn exact_sum(numbers: impl IntoIterator<Item = f64>) -> (f64, f64) {
     let (mut sum, mut lost, mut size) = (0.0_f64, 0.0, 0.0);
     for number in numbers {
@@ -54,7 +54,8 @@ fn exact_sum(numbers: impl IntoIterator<Item = f64>) -> (f64, f64) {
     (sum + lost, size)
 }
 
-/// Whether a value is as near as its last rounding and a trace of the sizes that were added allow.
+/// Returns whether a value is within one rounding of the exact one, plus a small fraction of the
+/// sum of magnitudes.
 fn is_near(found: f64, exact: f64, size: f64, unit: f64) -> bool {
     (found - exact).abs() <= unit * exact.abs() + size * 1e-14
 }
@@ -84,7 +85,7 @@ fn sums_are_accurate_to_the_last_rounding() -> Outcome {
         let (rows, narrow_rows, columns, means) = found.wait()?;
         for (at, (&found, &narrow_found)) in rows.iter().zip(&narrow_rows).enumerate() {
             let (exact, size) = exact_sum(wide.row(at).iter().copied());
-            // The sum of an f64 keeps what its additions lose.
+            // A sum of f64 compensates the rounding errors of its additions.
             assert!(
                 (found - exact).abs() <= UNIT_F64 * exact.abs() + size * 1e-28,
                 "{found} {exact}"
@@ -155,7 +156,7 @@ type Function = (
     fn(f64) -> f64,
 );
 
-/// Functions, and the same of an `f64` on the host, which is as good as exact.
+/// Functions with their `f64` equivalents on the host, which serve as exact values.
 const FUNCTIONS: [Function; 19] = [
     ("exp", |x| x.exp(), f64::exp),
     ("exp2", |x| x.exp2(), f64::exp2),
@@ -178,7 +179,7 @@ const FUNCTIONS: [Function; 19] = [
     ("hypot", |x| x.hypot(3.0), |x| x.hypot(3.0)),
 ];
 
-/// Each function in the middle of other operations, in one kernel with them.
+/// Compares each function, fused with other operations in one kernel, with its value in `f64`.
 fn functions_in_fused_kernels_are_accurate() -> Outcome {
     let mut rng = Pcg32::seed_from_u64(7);
     for (seed, (name, function, exact)) in FUNCTIONS.into_iter().enumerate() {

@@ -1,4 +1,4 @@
-//! Where programs run: the simulated device under each kind of schedule, or the GPU that the
+//! Configurations of the tests: simulated devices with different schedules, or the GPU that the
 //! environment names.
 
 use std::env;
@@ -10,15 +10,15 @@ use millstream::{
 
 use crate::Outcome;
 
-/// One device to run a program on.
+/// A device configuration for a program.
 pub(crate) struct Configuration {
     pub(crate) name: String,
-    /// The simulated GPU; none stands for the GPU that the environment names.
+    /// The simulated GPU; `None` for the GPU that the environment names.
     gpu: Option<Gpu>,
 }
 
 impl Configuration {
-    /// The device.
+    /// Opens the device.
     pub(crate) fn open(&self) -> Result<Device, String> {
         let device = match &self.gpu {
             Some(gpu) => Device::open_simulated(gpu, 0),
@@ -27,12 +27,12 @@ impl Configuration {
         device.map_err(|error| error.to_string())
     }
 
-    /// Blocks that kernels had so far, if the GPU is simulated.
+    /// Returns the number of blocks that kernels have run, if the GPU is simulated.
     pub(crate) fn blocks(&self) -> Option<u64> {
         self.gpu.as_ref().map(|gpu| gpu.kernel_stats().blocks)
     }
 
-    /// Whether the race checker has nothing to say.
+    /// Fails if the race checker has reports.
     pub(crate) fn is_clean(&self) -> Result<(), String> {
         let reports = self.gpu.as_ref().map(Gpu::reports).unwrap_or_default();
         if reports.is_empty() {
@@ -42,10 +42,10 @@ impl Configuration {
     }
 }
 
-/// Every so many programs, races between the threads of each kernel are looked for as well.
+/// The interval at which rounds of the four schedules also check for races within kernels.
 const WITHIN_KERNELS: u64 = 8;
 
-/// The place for a program with this seed.
+/// Returns the configuration for a program with this seed.
 pub(crate) fn configuration(seed: u64) -> Configuration {
     let schedule = match seed % 4 {
         0 => Schedule::Timed,
@@ -56,7 +56,7 @@ pub(crate) fn configuration(seed: u64) -> Configuration {
     simulated(schedule, (seed / 4).is_multiple_of(WITHIN_KERNELS))
 }
 
-/// A place of each kind.
+/// Returns a configuration of each schedule.
 pub(crate) fn configurations() -> Vec<Configuration> {
     let schedules = [
         Schedule::Timed,
@@ -69,7 +69,7 @@ pub(crate) fn configurations() -> Vec<Configuration> {
         .collect()
 }
 
-/// Runs a test at each of them, whose device it closes behind it.
+/// Runs a test in every configuration, then closes the device and checks for races.
 pub(crate) fn everywhere(test: impl Fn(&Device) -> Outcome) -> Outcome {
     for configuration in configurations() {
         let device = configuration.open()?;

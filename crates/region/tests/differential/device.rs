@@ -1,4 +1,4 @@
-//! Steps on the device.
+//! Execution of program steps on the device.
 
 use millstream_region::{Array, ArrayViewMut, Float, Number, Operand, Region, concatenate, stack};
 use ndarray::{Axis, Ix1, IxDyn};
@@ -9,7 +9,7 @@ use crate::{
     value::{Dev, Kind},
 };
 
-/// One array of any type, and the array of the same type that is made of it.
+/// Matches an array of one of the types, and wraps the result in the same type.
 macro_rules! one {
     ($value:expr, [$($kind:ident)*], $x:ident => $body:expr) => {
         match $value {
@@ -29,7 +29,7 @@ macro_rules! two {
     };
 }
 
-/// The result of a step.
+/// Computes the result of a step.
 pub(crate) fn apply(step: &Step, g: &Region, slots: &[Dev]) -> Dev {
     let at = |slot: &usize| &slots[*slot];
     match step {
@@ -209,15 +209,15 @@ pub(crate) fn apply(step: &Step, g: &Region, slots: &[Dev]) -> Dev {
         }),
         Step::Concatenate(axis, parts) => joined(slots, parts, *axis, false),
         Step::Stack(axis, parts) => joined(slots, parts, *axis, true),
-        // The sign of a zero depends on whether the first product is added to a zero, which is
-        // nobody's promise.
+        // The sign of a zero result is unspecified, because the first product may be added to a
+        // zero.
         Step::Multiply(a, b) => {
             two!(at(a), at(b), [F32 F64 I32 I64 U8], x, y => x.matmul(y) + small(x, 0))
         }
     }
 }
 
-/// Booleans to choose by.
+/// Returns a mask.
 fn truth(array: &Dev) -> &Array<bool, IxDyn> {
     match array {
         Dev::Bool(which) => which,
@@ -225,7 +225,7 @@ fn truth(array: &Dev) -> &Array<bool, IxDyn> {
     }
 }
 
-/// Changes a part by an array or a value.
+/// Updates a mutable view by an array or a value.
 fn arithmetic<T: Number, O: Operand<T, IxDyn, Dim = IxDyn>>(
     part: &mut ArrayViewMut<'_, T, IxDyn, IxDyn>,
     function: Binary,
@@ -248,7 +248,7 @@ fn arithmetic<T: Number, O: Operand<T, IxDyn, Dim = IxDyn>>(
     }
 }
 
-/// A value of the array's type.
+/// Returns a value of the array's type.
 fn small<T: Small>(_of: &Array<T, IxDyn>, value: i8) -> T {
     T::from_small(value)
 }
@@ -407,7 +407,7 @@ fn axes_of(axes: &[usize]) -> Vec<Axis> {
     axes.iter().copied().map(Axis).collect()
 }
 
-/// An array that is known to have one axis.
+/// Converts an array with one axis to a static dimension.
 fn line<T: millstream_region::Element>(x: &Array<T, IxDyn>) -> Array<T, Ix1> {
     x.into_shape_with_order(x.len())
 }
@@ -421,7 +421,11 @@ fn joined(slots: &[Dev], parts: &[usize], axis: usize, stacks: bool) -> Dev {
                         Dev::$kind(x) => x,
                         other => unreachable!("{other:?} among others"),
                     }).collect();
-                    let joined = if stacks { stack(Axis(axis), &arrays) } else { concatenate(Axis(axis), &arrays) };
+                    let joined = if stacks {
+                        stack(Axis(axis), &arrays)
+                    } else {
+                        concatenate(Axis(axis), &arrays)
+                    };
                     Dev::$kind(joined.expect("they fit"))
                 })*
             }

@@ -1,16 +1,16 @@
-//! Which step comes next: one that fits the arrays so far.
+//! Generation of random steps that fit the arrays so far.
 
 use ndarray::{ArrayD, Slice, SliceInfoElem};
 
 use crate::{
     host::{broadcast, whole},
-    program::{AXES_MAX, Maker},
+    program::{AXES_MAX, ProgramGenerator},
     step::{Assign, Binary, Bitwise, Compare, Reduce, Slot, Step, Unary, View},
     value::{Host, KINDS, Kind},
 };
 
-impl Maker {
-    /// Tries to make a step of a kind.
+impl ProgramGenerator {
+    /// Appends a step of this kind, or returns `None` if no array fits it.
     pub(crate) fn step(&mut self, kind: u32) -> Option<Slot> {
         let is_number = |host: &Host| host.kind().is_number();
         match kind {
@@ -164,7 +164,7 @@ impl Maker {
         ][self.below(7)]
     }
 
-    /// A slice of a shape: backwards, in steps, empty, or one index of an axis.
+    /// Returns a random slice: reversed, with steps, empty, or with single indices.
     fn part(&mut self, shape: &[usize], indices: bool) -> Vec<SliceInfoElem> {
         let mut part = whole(shape.len());
         for (element, &length) in part.iter_mut().zip(shape) {
@@ -228,7 +228,7 @@ impl Maker {
         })
     }
 
-    /// Another shape of as many elements.
+    /// Returns another shape with the same number of elements.
     fn reshape(&mut self, shape: &[usize]) -> Vec<usize> {
         let mut rest: usize = shape.iter().product();
         let mut target = Vec::new();
@@ -273,7 +273,7 @@ impl Maker {
         Some(self.push(Step::Reduce(reduce, a, axes, keep)))
     }
 
-    /// An array of indices of an axis.
+    /// Appends an array of random indices of an axis.
     fn indices(&mut self, shape: &[usize], length: usize) -> Slot {
         let count = shape.iter().product();
         let indices: Vec<i64> = (0..count).map(|_| self.below(length) as i64).collect();
@@ -309,7 +309,7 @@ impl Maker {
                 Some(self.push(Step::Gather(a, axis, index)))
             }
             _ => {
-                // The same indices along two axes are two different things.
+                // One array of indices, used along two axes, must give two different gathers.
                 let least = shape.iter().copied().min()?;
                 let index = self.indices(&shape, least);
                 let other = self.below(shape.len());
@@ -413,7 +413,7 @@ impl Maker {
         let b = [inner, [0, 1, 3, 17][self.below(4)]];
         let b = self.fresh(kind, &b);
         let (a, b) = (self.exact(a, Reduce::Sum), self.exact(b, Reduce::Sum));
-        // As a transpose, it is in another order in memory.
+        // A transpose has another order in memory.
         let b = if self.chance(2) {
             let shape = [self.shape_of(b)[1], inner];
             let other = self.fresh(kind, &shape);

@@ -1,4 +1,4 @@
-//! Steps on the host: plain Rust, with `ndarray`'s views.
+//! Execution of program steps on the host, with plain Rust and `ndarray`'s views.
 
 use ndarray::{ArrayD, Axis, Dimension, IxDyn, Slice, SliceInfoElem};
 
@@ -8,7 +8,7 @@ use crate::{
     value::{Host, Kind},
 };
 
-/// An array of any type, and the one of the same type that is made of it.
+/// Matches an array of any type, and wraps the result in the same type.
 macro_rules! any {
     ($value:expr, $x:ident => $body:expr) => {
         match $value {
@@ -47,20 +47,24 @@ macro_rules! two {
     };
 }
 
-/// The result of a step.
+/// Computes the result of a step.
 pub(crate) fn apply(step: &Step, slots: &[Host]) -> Host {
     match step {
         Step::Fresh(host) => host.clone(),
         Step::Unary(function, a) => number!(&slots[*a], x => x.mapv(|v| v.unary(*function))),
         Step::Binary(function, a, b) => {
-            two!(&slots[*a], &slots[*b], [F32 F64 I32 I64 U8], x, y => zip(x, y, |v, w| v.binary(*function, w)))
+            two!(&slots[*a], &slots[*b], [F32 F64 I32 I64 U8], x, y => {
+                zip(x, y, |v, w| v.binary(*function, w))
+            })
         }
         Step::WithValue(function, a, value, is_left) => number!(&slots[*a], x => x.mapv(|v| {
             let value = Number::from_small(*value);
             if *is_left { Number::binary(value, *function, v) } else { v.binary(*function, value) }
         })),
         Step::Bitwise(function, a, b) => {
-            two!(&slots[*a], &slots[*b], [I32 I64 U8 Bool], x, y => zip(x, y, |v, w| v.bitwise(*function, w)))
+            two!(&slots[*a], &slots[*b], [I32 I64 U8 Bool], x, y => {
+                zip(x, y, |v, w| v.bitwise(*function, w))
+            })
         }
         Step::Compare(comparison, a, b) => Host::Bool(match (&slots[*a], &slots[*b]) {
             (Host::F32(x), Host::F32(y)) => zip(x, y, |v, w| comparison.holds(&v, &w)),
@@ -151,7 +155,7 @@ pub(crate) fn apply(step: &Step, slots: &[Host]) -> Host {
     }
 }
 
-/// Booleans to choose by.
+/// Returns a mask.
 fn truth(host: &Host) -> &ArrayD<bool> {
     match host {
         Host::Bool(which) => which,
@@ -159,7 +163,7 @@ fn truth(host: &Host) -> &ArrayD<bool> {
     }
 }
 
-/// An array of which a part is changed by a function of its elements and others.
+/// Returns an array with a slice updated by a function of its elements and others.
 fn updated<T: Copy>(
     x: &ArrayD<T>,
     part: &[SliceInfoElem],
@@ -173,7 +177,7 @@ fn updated<T: Copy>(
     x
 }
 
-/// Both stretched to one shape, and a function of each pair.
+/// Broadcasts two arrays to one shape and applies a function to each pair of elements.
 fn zip<A: Copy, B: Copy, C>(
     a: &ArrayD<A>,
     b: &ArrayD<B>,
@@ -186,7 +190,7 @@ fn zip<A: Copy, B: Copy, C>(
     ArrayD::from_shape_vec(shape, elements).expect("as many as there are")
 }
 
-/// The shape that both are stretched to.
+/// Returns the shape to which two shapes broadcast.
 pub(crate) fn broadcast(a: &[usize], b: &[usize]) -> Option<Vec<usize>> {
     let rank = a.len().max(b.len());
     let at = |shape: &[usize], axis: usize| {
@@ -242,7 +246,7 @@ fn reshaped<T: Copy>(x: &ArrayD<T>, shape: &[usize]) -> ArrayD<T> {
     ArrayD::from_shape_vec(shape, x.iter().copied().collect()).expect("as many elements")
 }
 
-/// One element of each row of what is along the axes.
+/// Reduces along axes, with a function of the elements of each result.
 fn rows<T: Copy, U>(
     x: &ArrayD<T>,
     axes: &[usize],
@@ -304,7 +308,7 @@ fn reduced(reduce: Reduce, host: &Host, axes: &[usize], keep: bool) -> Host {
     }
 }
 
-/// The number of the first that is best, a NaN before all. Of two zeros, the negative one is less.
+/// Returns the position of the first extremum; NaN precedes all numbers, and −0 is less than +0.
 fn first<T: Number>(reduce: Reduce, row: &[T]) -> i64 {
     let beats = |a: T, b: T| {
         if a.is_no_number() || b.is_no_number() {
@@ -375,7 +379,7 @@ fn scatter<T: Copy>(
     result
 }
 
-/// Arrays of one type one behind the other, along a new axis if they are stacked.
+/// Concatenates arrays, or stacks them along a new axis.
 fn joined(slots: &[Host], parts: &[usize], axis: usize, stacks: bool) -> Host {
     macro_rules! of {
         ($($kind:ident)*) => {
@@ -398,7 +402,7 @@ fn joined(slots: &[Host], parts: &[usize], axis: usize, stacks: bool) -> Host {
     of!(F32 F64 I32 I64 U8 Bool)
 }
 
-/// Matrix products over the last two axes.
+/// Computes matrix products over the last two axes.
 fn product<T: Number>(a: &ArrayD<T>, b: &ArrayD<T>) -> ArrayD<T> {
     let (m, n) = (a.ndim() - 2, b.ndim() - 2);
     let batch = broadcast(&a.shape()[..m], &b.shape()[..n]).expect("they fit");
@@ -417,7 +421,7 @@ fn product<T: Number>(a: &ArrayD<T>, b: &ArrayD<T>) -> ArrayD<T> {
     })
 }
 
-/// A slice that shows everything.
+/// Returns a slice of all elements.
 pub(crate) fn whole(rank: usize) -> Vec<SliceInfoElem> {
     vec![Slice::new(0, None, 1).into(); rank]
 }

@@ -1,14 +1,14 @@
-//! What elements are on the host: what each function gives, as the library's documentation has it.
+//! Host implementations of element functions, according to the library's documentation.
 
 use crate::step::{Binary, Bitwise, Compare, Reduce, Unary};
 
-/// Any element.
+/// An element of any type.
 pub(crate) trait Plain: Copy + PartialEq {
     fn sum(self, other: Self) -> Self;
     fn times(self, other: Self) -> Self;
 }
 
-/// Any but a boolean.
+/// An element of a numeric type.
 pub(crate) trait Number: Plain + PartialOrd {
     fn from_small(value: i8) -> Self;
     fn unary(self, function: Unary) -> Self;
@@ -22,7 +22,7 @@ pub(crate) trait Number: Plain + PartialOrd {
             .binary(Binary::Minimum, greatest)
     }
 
-    /// What a reduction makes of two elements.
+    /// Combines two elements by a reduction.
     fn join(self, reduce: Reduce, other: Self) -> Self {
         match reduce {
             Reduce::Sum => self.sum(other),
@@ -34,12 +34,12 @@ pub(crate) trait Number: Plain + PartialOrd {
     }
 }
 
-/// What has bits to combine.
+/// An element with bitwise functions.
 pub(crate) trait Word: Copy {
     fn bitwise(self, function: Bitwise, other: Self) -> Self;
 }
 
-/// What is cast to any type.
+/// An element that can be cast to every type.
 pub(crate) trait Castable {
     fn to_f32(&self) -> f32;
     fn to_f64(&self) -> f64;
@@ -106,10 +106,14 @@ macro_rules! floats {
                     Binary::Multiply => self * other,
                     Binary::Divide => self / other,
                     Binary::Remainder => self % other,
-                    Binary::Minimum | Binary::Maximum if self.is_nan() || other.is_nan() => Self::NAN,
+                    Binary::Minimum | Binary::Maximum if self.is_nan() || other.is_nan() => {
+                        Self::NAN
+                    }
                     // Of two zeros, the negative one is less.
-                    Binary::Minimum if self < other || (self == other && self.is_sign_negative()) => self,
-                    Binary::Maximum if self > other || (self == other && self.is_sign_positive()) => self,
+                    Binary::Minimum if self == other && self.is_sign_negative() => self,
+                    Binary::Maximum if self == other && self.is_sign_positive() => self,
+                    Binary::Minimum if self < other => self,
+                    Binary::Maximum if self > other => self,
                     Binary::Minimum | Binary::Maximum => other,
                 }
             }

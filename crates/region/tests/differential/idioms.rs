@@ -1,5 +1,5 @@
-//! Idioms of `ndarray` in the bodies of region functions: each function is written once, and gives
-//! on the device what it gives on the host.
+//! Idioms of `ndarray` in region functions: each function is compiled for the host and for the
+//! device, and must give equal results.
 
 use millstream::Device;
 use millstream_region::{RegionExt, Result};
@@ -20,7 +20,7 @@ pub(crate) const TESTS: &[Test] = &[
     ),
 ];
 
-/// Makes the functions, with `attribute` in front of each.
+/// Defines the functions in a module, with the given attributes.
 macro_rules! functions {
     ($module:ident, $(#[$attribute:meta])*) => {
         #[allow(elided_lifetimes_in_paths, reason = "as it is often written")]
@@ -30,17 +30,23 @@ macro_rules! functions {
             };
 
             $(#[$attribute])*
-            pub(super) fn views(x: &ArrayView2<f32>, y: ArrayView1<'_, f32>) -> (Array2<f32>, Array1<f32>) {
+            pub(super) fn views(
+                x: &ArrayView2<f32>,
+                y: ArrayView1<'_, f32>,
+            ) -> (Array2<f32>, Array1<f32>) {
                 (x.view().t().to_owned() * 2.0, (&y.view() + &y).to_owned())
             }
 
             $(#[$attribute])*
-            pub(super) fn shapes(x: &Array2<f32>) -> (Array2<f32>, Array2<f32>, Array1<f32>, ArrayD<f32>) {
+            pub(super) fn shapes(
+                x: &Array2<f32>,
+            ) -> (Array2<f32>, Array2<f32>, Array1<f32>, ArrayD<f32>) {
                 let (rows, columns) = x.dim();
                 let mut corner = Array2::zeros((rows, columns));
                 corner.slice_mut(s![..x.nrows() - 1, ..x.ncols() - 1]).fill(2.0);
                 let same = Array2::from_elem(x.raw_dim(), 3.0) + x;
-                let line = Array1::range(0.0, columns as f32, 1.0) + Array1::linspace(1.0, 2.0, columns);
+                let range = Array1::range(0.0, columns as f32, 1.0);
+                let line = range + Array1::linspace(1.0, 2.0, columns);
                 (corner, same, line, Array3::ones((1, 2, 1)).into_dyn())
             }
 
@@ -90,7 +96,11 @@ macro_rules! functions {
             }
 
             $(#[$attribute])*
-            pub(super) fn bits(x: &Array1<i32>, y: &Array1<i32>, is_odd: &mut Array1<bool>) -> (Array1<i32>, Array1<i32>) {
+            pub(super) fn bits(
+                x: &Array1<i32>,
+                y: &Array1<i32>,
+                is_odd: &mut Array1<bool>,
+            ) -> (Array1<i32>, Array1<i32>) {
                 let mut x = x.clone();
                 x &= y;
                 x |= 8;

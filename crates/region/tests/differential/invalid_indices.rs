@@ -1,5 +1,5 @@
-//! Indices that are none: whoever waits is told which line asked for them, and nothing outside the
-//! operands is touched.
+//! Invalid indices: the error names the line of the operation, and no memory outside the operands
+//! is accessed.
 
 use millstream_region::{Array, Error, Region, RegionExt, UsageErrorKind};
 use ndarray::{Axis, Ix1, array};
@@ -30,7 +30,7 @@ pub(crate) const TESTS: &[Test] = &[
     ),
 ];
 
-/// What was calculated from them in one place and is used in another.
+/// Checks that an error propagates to computations that use the elements.
 fn errors_of_invalid_indices_propagate() -> Outcome {
     let is_wrong = |error: Option<Error>| matches!(error, Some(Error::Usage(_)));
     everywhere(|device| {
@@ -39,7 +39,7 @@ fn errors_of_invalid_indices_propagate() -> Outcome {
         let index = Array::from_host(device, &array![7_i64])?;
         let chosen = x.select(Axis(0), &index);
         assert!(is_wrong(chosen.to_host().err()));
-        // Its elements are stored by now, and were not looked for by anybody here.
+        // The elements of `chosen` are stored by now; the sum does not check indices itself.
         let sum = &y + &chosen;
         assert!(is_wrong(sum.to_host().err()));
         assert!(is_wrong((&sum * 2.0).to_host().err()));
@@ -53,9 +53,9 @@ fn errors_of_invalid_indices_propagate() -> Outcome {
 
 type Body = fn(&Region, &Array<f32, Ix1>, &Array<i32, Ix1>) -> Array<f32, Ix1>;
 
-/// What reads indices, and the line of each.
+/// Operations that read indices, each with its line.
 const BODIES: [(u32, Body); 6] = [
-    // Two that look the same, with what is done to the elements on another line.
+    // The first two have equal structures, and use the elements on another line.
     (line!() + 1, |_, x, index| {
         let chosen = x.select(Axis(0), index);
         chosen + 1.0

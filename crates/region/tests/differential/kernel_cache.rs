@@ -1,5 +1,5 @@
-//! Kernels that were generated before serve nodes that look the same, with their own constants,
-//! arrays and lines, and no others.
+//! The kernel cache: cached kernels serve nodes of the same structure, with other constants, arrays
+//! and lines, and no nodes of another structure.
 
 use millstream_region::{Array, Keep, RegionExt};
 use ndarray::{Array1, Axis, s};

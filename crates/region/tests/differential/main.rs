@@ -1,13 +1,13 @@
-//! Random programs of arrays on a device against `ndarray` on the host: each operation by itself,
-//! and many together.
+//! Differential tests: random programs on a device against `ndarray` on the host, with single
+//! operations and with many.
 //!
-//! All that has one right answer is compared to the bit, all NaNs being one: arithmetic,
-//! comparisons, casts, integers, views, and sums and products that are exact whatever the order.
-//! `accuracy.rs` compares what is rounded, with its bounds.
+//! Results with a unique right answer must be equal to the bit, with all NaNs considered equal:
+//! arithmetic, comparisons, casts, integers, views, and sums and products that are exact in any
+//! order. `accuracy.rs` checks rounded results against bounds.
 //!
-//! A failure prints the seed, where it ran, and the program. `MILLSTREAM_SEED=n` runs that one
-//! alone, everywhere; `MILLSTREAM_PROGRAMS=n` runs so many of each kind. With
-//! `MILLSTREAM_DEVICE=cuda:0` all run on a GPU.
+//! A failure prints the seed, the configuration and the program. `MILLSTREAM_SEED=n` runs that
+//! program alone, in every configuration; `MILLSTREAM_PROGRAMS=n` sets the number of programs of
+//! each kind. With `MILLSTREAM_DEVICE=cuda:0` all run on a GPU.
 
 mod accuracy;
 mod configurations;
@@ -37,36 +37,35 @@ use configurations::{Configuration, configuration, configurations};
 use program::{Program, STEP_KINDS, Size, program};
 use value::{Back, Dev, Given};
 
-/// What a test comes to.
+/// The result of a test.
 pub(crate) type Outcome = Result<(), Failed>;
 
-/// Random programs.
+/// The number of random programs.
 const PROGRAMS: u64 = 2000;
-/// Programs of each kind of step alone.
+/// The number of programs of each kind of step.
 const SINGLES: u64 = 40;
-/// Programs over long arrays.
+/// The number of programs over long arrays.
 const LONGS: u64 = 96;
-/// Tests that the random programs are spread over, so that several run at once.
+/// The number of tests over which the random programs are spread, so that several run at once.
 const SHARDS: u64 = 8;
 
-/// A number that the environment gives.
+/// Parses a number from the environment.
 fn number(name: &str) -> Option<u64> {
     env::var(name).ok().and_then(|value| value.parse().ok())
 }
 
-/// How many programs of a kind to run.
+/// Returns the number of programs of a kind.
 fn count(usual: u64) -> u64 {
     number("MILLSTREAM_PROGRAMS").unwrap_or(usual)
 }
 
-/// Runs a program on the device twice: with kernels that are generated, and with those that are
-/// known by then.
+/// Runs a program on the device twice: with newly generated kernels, and with cached ones.
 fn run_twice(program: &Program, configuration: &Configuration) -> Result<(), String> {
     run(program, configuration)?;
     run(program, configuration).map_err(|failure| format!("{failure}, the second time"))
 }
 
-/// Runs a program on the device, and compares what comes back.
+/// Runs a program on the device, and compares its results with the expected ones.
 fn run(program: &Program, configuration: &Configuration) -> Result<(), String> {
     let device = configuration.open()?;
     let result = device.region(|g| {
@@ -94,7 +93,7 @@ fn run(program: &Program, configuration: &Configuration) -> Result<(), String> {
     configuration.is_clean()
 }
 
-/// Runs the program of a seed, at one place or everywhere.
+/// Runs the program of a seed, in its configuration or in every one.
 fn check(seed: u64, size: Size, everywhere: bool) -> Outcome {
     let program = program(seed, size);
     let configurations = if everywhere {
@@ -107,11 +106,15 @@ fn check(seed: u64, size: Size, everywhere: bool) -> Outcome {
             let steps: Vec<_> = program.steps.iter().enumerate().collect();
             let listing: String = steps
                 .iter()
-                .map(|(slot, step)| format!("  {slot}: {step:?} -> {:?}\n", program.expected[*slot].shape()))
+                .map(|(slot, step)| {
+                    let shape = program.expected[*slot].shape();
+                    format!("  {slot}: {step:?} -> {shape:?}\n")
+                })
                 .collect();
             let given = &program.given;
             format!(
-                "{failure}\non {}, with {size:?}\n{listing}  gives {given:?}\nto replay: MILLSTREAM_SEED={seed}",
+                "{failure}\non {}, with {size:?}\n{listing}  returns {given:?}\n\
+                 to replay: MILLSTREAM_SEED={seed}",
                 configuration.name
             )
         })?;

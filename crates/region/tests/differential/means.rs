@@ -1,4 +1,4 @@
-//! Means, variances and standard deviations of `f32`: calculated as `f64`, and rounded once, at the
+//! Means, variances and standard deviations of `f32`: computed as `f64`, and rounded once at the
 //! end.
 
 use millstream_region::RegionExt;
@@ -25,7 +25,7 @@ pub(crate) const TESTS: &[Test] = &[
     ),
 ];
 
-/// The sums of these are infinite as `f32`.
+/// Means and variances whose sums overflow `f32` are finite.
 fn means_do_not_overflow() -> Outcome {
     let large = array![[3e38_f32, 3e38], [-2e38, -3e38]];
     let far = array![1.7e19_f32, -1.7e19, 1.7e19, -1.7e19];
@@ -62,14 +62,15 @@ fn means_do_not_overflow() -> Outcome {
     })
 }
 
-/// Rows of each length, 20,000 together.
+/// The lengths of the rows; with all lengths, there are 20,000 rows.
 const LENGTHS: std::ops::RangeInclusive<usize> = 2..=9;
 const ROWS: usize = 2500;
 
-/// What all numbers are multiples of, as are the numbers that the means round to.
+/// A common divisor of all numbers and of the rounded means.
 const UNIT: f64 = 1.0 / (1_u64 << 60) as f64;
 
-/// 24 random bits, at up to 2^20 and down to multiples of 2^-20, with either sign.
+/// Returns a random number of either sign with 24 significant bits, up to 2^20 and a multiple of
+/// 2^-20.
 fn number(rng: &mut Pcg32) -> f32 {
     let significand = (rng.next_u32() >> 8) as f32;
     let scaled = significand * 2.0_f32.powi((rng.next_u32() % 17) as i32 - 20);
@@ -80,14 +81,14 @@ fn number(rng: &mut Pcg32) -> f32 {
     }
 }
 
-/// The number in units, exactly.
+/// Converts a number to units, exactly.
 fn in_units(number: f32) -> i128 {
     let units = f64::from(number) / UNIT;
     assert_eq!(units, units.trunc(), "{number:e} is a multiple of the unit");
     units as i128
 }
 
-/// Whether `found` is the nearest `f32` to the mean, or the even one of the two nearest.
+/// Returns whether `found` is the nearest `f32` to the mean, ties to even.
 fn is_rounded_correctly(found: f32, row: &[f32]) -> bool {
     let (count, sum) = (
         row.len() as i128,

@@ -1,5 +1,5 @@
-//! Operations that the random programs do not have: each against `ndarray`, or against what it is
-//! made of.
+//! Operations that random programs do not contain, compared with `ndarray` or with their
+//! definitions.
 
 use millstream_region::{Array, Float, Keep, RegionExt};
 use ndarray::{Array1, Array2, Axis, Ix1, arr0, array, s};
@@ -44,7 +44,7 @@ fn constructors() -> Outcome {
     Ok(())
 }
 
-/// Two arrays of numbers with all that is special.
+/// Returns numbers that include all special values.
 fn numbers() -> Array1<f32> {
     array![
         0.0,
@@ -167,8 +167,8 @@ fn rows_columns_and_vector_products() -> Outcome {
     Ok(())
 }
 
-/// The smallest power of two that is not less, by a loop that looks at a value of the device each
-/// time.
+/// Counts the doublings until a power of two exceeds every element, reading a value of the device
+/// in each iteration.
 fn power_above<T: Float>(x: &Array<T, Ix1>) -> millstream_region::Result<usize> {
     let mut rounds = 0;
     let mut power = x.ones_like();
@@ -198,8 +198,8 @@ fn arrays_outside_regions() -> Outcome {
     Ok(())
 }
 
-/// Operations, broadcasts, slices, the reduction behind them and what is done with its result: all
-/// of it is one block's.
+/// Checks that operations, broadcasts, slices, a final reduction and functions of its result are
+/// one kernel of one block.
 fn chains_are_one_kernel() -> Outcome {
     let (x, b) = (Array2::<f32>::ones((30, 20)), Array1::<f32>::ones(20));
     for configuration in configurations() {

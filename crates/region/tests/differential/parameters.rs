@@ -1,5 +1,5 @@
-//! Kernels with more values than a launch has room for as parameters: they come from a table in
-//! device memory.
+//! Kernels whose scalars exceed the parameter limit, and which read them from a table in device
+//! memory.
 
 use millstream_region::{Array, Error, RegionExt, UsageErrorKind};
 use ndarray::{Array6, ArrayView, Axis, Ix6, SliceInfo, SliceInfoElem, s};
@@ -19,7 +19,8 @@ pub(crate) const TESTS: &[Test] = &[
     ),
 ];
 
-/// Slices of one kernel. Each has a start and a step for each axis: 1,152 values of four bytes.
+/// The number of slices in one kernel. Each has a start and a step for each axis: 1,152 values of
+/// four bytes.
 const SLICES: usize = 96;
 
 type Slice6 = SliceInfo<[SliceInfoElem; 6], Ix6, Ix6>;
@@ -30,7 +31,7 @@ fn slice(at: usize) -> Slice6 {
     s![a..a + 5;2, b..b + 5;2, c..c + 5;-2, d..d + 5;2, 1..6;-2, 2..7;2]
 }
 
-/// Small whole numbers, so that sums of them are exact.
+/// Returns an array of small integers, whose sums are exact.
 fn host(offset: usize) -> Array6<f32> {
     let shape = [9; 6];
     let count = shape.iter().product::<usize>();
@@ -58,11 +59,11 @@ fn on_cpu(x: &ArrayView<'_, f32, Ix6>, factor: f32) -> Array6<f32> {
 
 fn scalars_beyond_the_parameter_limit_come_from_a_table() -> Outcome {
     everywhere(|device| {
-        // The second time, the kernels are known, and their values are others.
+        // The second iteration uses the cached kernels with other values.
         for (offset, factor) in [(0, 1.0), (5, -2.0)] {
             let host = host(offset);
             let expected = on_cpu(&host.view(), factor);
-            // A region for each, so that each kernel calculates the sum itself.
+            // A region for each, so that each kernel computes the sum itself.
             let sum = device.region(|g| on_device(&g.array(&host), factor))?;
             let total = device.region(|g| on_device(&g.array(&host), factor).sum())?;
             let sums = device.region(|g| on_device(&g.array(&host), factor).sum_axis(Axis(0)))?;

@@ -1,4 +1,4 @@
-//! Random programs: steps that fit the arrays so far, with what they give on the host.
+//! Random programs: steps with their expected results on the host.
 
 use ndarray::ArrayD;
 use rand_core::{RngCore, SeedableRng};
@@ -10,82 +10,82 @@ use crate::{
     value::{Host, KINDS, Kind},
 };
 
-/// Elements of an array, at most, unless it is to be a long one.
+/// The maximum number of elements of an array, unless it is a long one.
 const ELEMENTS_MAX: usize = 3000;
-/// Elements of a long array, at most.
+/// The maximum number of elements of a long array.
 const LONG_MAX: usize = 120_000;
-/// Axes of an array, at most.
+/// The maximum number of axes of an array.
 pub(crate) const AXES_MAX: usize = 6;
 
-/// A program, with what it is to give.
+/// A program with its expected results.
 pub(crate) struct Program {
     pub(crate) steps: Vec<Step>,
     pub(crate) expected: Vec<Host>,
-    /// Which of the arrays come back.
+    /// The arrays that are downloaded.
     pub(crate) given: Vec<Slot>,
 }
 
-/// What kinds of steps a program has.
+/// The size of a program and its kinds of steps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Size {
-    /// Steps that are no inputs.
+    /// The number of steps besides the inputs.
     pub(crate) steps: usize,
     pub(crate) is_long: bool,
-    /// One kind of step alone, by its number.
+    /// The only kind of step, if there is one.
     pub(crate) only: Option<u32>,
 }
 
-/// Kinds of steps.
+/// The number of kinds of steps.
 pub(crate) const STEP_KINDS: u32 = 26;
 
-/// The program of a seed.
+/// Generates the program of a seed.
 pub(crate) fn program(seed: u64, size: Size) -> Program {
-    let mut maker = Maker {
+    let mut generator = ProgramGenerator {
         rng: Pcg32::seed_from_u64(seed),
         elements_max: if size.is_long { LONG_MAX } else { ELEMENTS_MAX },
         steps: Vec::new(),
         slots: Vec::new(),
     };
     let shape = if size.is_long {
-        maker.long_shape()
+        generator.long_shape()
     } else {
-        maker.shape()
+        generator.shape()
     };
-    for _ in 0..1 + maker.below(3) {
-        let shape = maker.related(&shape);
-        let kind = KINDS[maker.below(6)];
-        maker.fresh(kind, &shape);
+    for _ in 0..1 + generator.below(3) {
+        let shape = generator.related(&shape);
+        let kind = KINDS[generator.below(6)];
+        generator.fresh(kind, &shape);
     }
-    let (inputs, mut tries) = (maker.slots.len(), 0);
-    while maker.slots.len() < inputs + size.steps && tries < 40 * size.steps {
+    let (inputs, mut tries) = (generator.slots.len(), 0);
+    while generator.slots.len() < inputs + size.steps && tries < 40 * size.steps {
         let kind = size
             .only
-            .unwrap_or_else(|| maker.rng.next_u32() % STEP_KINDS);
-        maker.step(kind);
+            .unwrap_or_else(|| generator.rng.next_u32() % STEP_KINDS);
+        generator.step(kind);
         tries += 1;
     }
-    let last = maker.slots.len() - 1;
+    let last = generator.slots.len() - 1;
     let mut given = vec![last];
-    for _ in 0..maker.below(4) {
-        given.push(maker.below(last + 1));
+    for _ in 0..generator.below(4) {
+        given.push(generator.below(last + 1));
     }
     Program {
-        steps: maker.steps,
-        expected: maker.slots,
+        steps: generator.steps,
+        expected: generator.slots,
         given,
     }
 }
 
-/// A program as it grows.
-pub(crate) struct Maker {
+/// A program under construction.
+pub(crate) struct ProgramGenerator {
     pub(crate) rng: Pcg32,
     pub(crate) elements_max: usize,
     steps: Vec<Step>,
-    /// What each step gives.
+    /// The result of each step on the host.
     pub(crate) slots: Vec<Host>,
 }
 
-impl Maker {
+impl ProgramGenerator {
     pub(crate) fn below(&mut self, end: usize) -> usize {
         self.rng.next_u32() as usize % end.max(1)
     }
@@ -119,7 +119,7 @@ impl Maker {
         }
     }
 
-    /// A shape that fits together with another.
+    /// Returns a shape that broadcasts with another.
     pub(crate) fn related(&mut self, shape: &[usize]) -> Vec<usize> {
         let skip = if self.chance(3) {
             self.below(shape.len() + 1)
@@ -138,8 +138,8 @@ impl Maker {
     pub(crate) fn fresh(&mut self, kind: Kind, shape: &[usize]) -> Slot {
         let count = shape.iter().product();
         let is_special = self.chance(2);
-        let wild = |maker: &mut Self| is_special && maker.chance(9);
-        // Hardly anything but zeros of both signs, so that they meet in every reduction.
+        let wild = |generator: &mut Self| is_special && generator.chance(9);
+        // Mostly zeros of both signs, so that they meet in every reduction.
         let is_zero = self.chance(4);
         macro_rules! elements {
             ($type:ty, $special:expr, $small:expr) => {{
@@ -232,7 +232,7 @@ impl Maker {
         self.slots[slot].kind()
     }
 
-    /// Some array for which this holds.
+    /// Returns a random array that satisfies the condition.
     pub(crate) fn some(&mut self, holds: impl Fn(&Host) -> bool) -> Option<Slot> {
         let fitting: Vec<_> = (0..self.slots.len())
             .filter(|&slot| holds(&self.slots[slot]))
@@ -240,7 +240,7 @@ impl Maker {
         (!fitting.is_empty()).then(|| fitting[self.below(fitting.len())])
     }
 
-    /// Some array that can be stretched to one shape with this one, of its type or of another.
+    /// Returns a random array of type `kind` that broadcasts with this one.
     pub(crate) fn partner(&mut self, slot: Slot, kind: Kind) -> Option<Slot> {
         let (shape, most) = (self.shape_of(slot), self.elements_max);
         self.some(|other| {
@@ -249,7 +249,7 @@ impl Maker {
         })
     }
 
-    /// A number's slot whose sums or products are exact.
+    /// Appends a step that makes sums or products of the array exact.
     pub(crate) fn exact(&mut self, slot: Slot, reduce: Reduce) -> Slot {
         if !self.kind_of(slot).is_float() {
             return slot;

@@ -1,4 +1,4 @@
-//! What random programs have found, made as small as it gets.
+//! Failures that random programs have found, reduced to minimal programs.
 
 use millstream_region::RegionExt;
 use ndarray::{Axis, array};
@@ -18,8 +18,8 @@ pub(crate) const TESTS: &[Test] = &[
     ),
 ];
 
-/// In a kernel in which all elements keep their numbers, the view was asked with indices of the
-/// reshaped array.
+/// Checks a view below a reshape. In a kernel whose nodes share linear indices, it was lowered with
+/// indices of the reshaped array.
 fn a_reshaped_view_keeps_its_elements() -> Outcome {
     let x = array![false, false, true, true, true];
     for configuration in configurations() {
@@ -34,8 +34,8 @@ fn a_reshaped_view_keeps_its_elements() -> Outcome {
     Ok(())
 }
 
-/// The kernel of a reduction calculated the reduction once more, for a view of its only element has
-/// a place of its own.
+/// Checks a view of a reduction. The kernel computed the reduction twice, because a view of its
+/// only element has another position.
 fn a_view_of_a_reduced_element_is_not_reduced_again() -> Outcome {
     let x = array![3.0_f32, 4.0];
     for configuration in configurations() {

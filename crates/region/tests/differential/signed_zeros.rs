@@ -1,5 +1,5 @@
-//! Zeros of both signs: −0 is less than +0 in every minimum and maximum, on every path of the
-//! generated kernels, in any order.
+//! Signed zeros: −0 is less than +0 in every minimum and maximum, in every kind of generated kernel
+//! and in any order.
 
 use millstream_region::RegionExt;
 use ndarray::{Array2, Axis};
@@ -25,15 +25,15 @@ pub(crate) const TESTS: &[Test] = &[
     ),
 ];
 
-/// Shapes that are reduced along each axis: by a thread for each result, by several, by a block, by
-/// several blocks, and scanned by a thread, a block and several blocks for each line.
+/// Shapes that are reduced along each axis by one thread per result, several threads, a block and
+/// several blocks, and scanned by a thread, a block and several blocks per row.
 const SHAPES: [(usize, usize); 5] = [(9, 30), (70, 50), (3, 1000), (2, 40_000), (1, 5)];
 
 trait Real: Number + Exact + millstream_region::Float {}
 impl Real for f32 {}
 impl Real for f64 {}
 
-/// Zeros of random signs. One array in two has another number here and there.
+/// Returns zeros of random signs. One array in two also contains other numbers.
 fn zeros<T: Real>(rng: &mut Pcg32, shape: (usize, usize)) -> Array2<T> {
     let has_others = rng.next_u32().is_multiple_of(2);
     Array2::from_shape_simple_fn(shape, || {
@@ -51,7 +51,7 @@ fn zeros<T: Real>(rng: &mut Pcg32, shape: (usize, usize)) -> Array2<T> {
     })
 }
 
-/// What a reduction gives of a row, and the number of the first element with the bits of that.
+/// Returns the bits of a row's reduction, and the position of the first element with these bits.
 fn expected<T: Real>(reduce: Reduce, row: &[T]) -> (u64, i64) {
     let best = row[1..]
         .iter()
@@ -68,7 +68,7 @@ fn signed_zeros<T: Real>() -> Outcome {
         let configuration = configuration(seed as u64);
         let device = configuration.open()?;
         for axis in [Axis(0), Axis(1)] {
-            // Read from memory, and calculated within the kernel.
+            // Read from memory, and computed within the kernel.
             for is_fused in [false, true] {
                 let found = device.region(|g| {
                     let (x, y) = (g.array(&x), g.array(&y));

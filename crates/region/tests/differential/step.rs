@@ -1,13 +1,13 @@
-//! The steps of a program: what is done with which of the arrays so far.
+//! The steps of a program.
 
 use ndarray::SliceInfoElem;
 
 use crate::value::{Host, Kind};
 
-/// The number of an array of the program.
+/// The index of an array of the program.
 pub(crate) type Slot = usize;
 
-/// Functions of one element that stays of its type.
+/// Functions of one element that keep its type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Unary {
     Negate,
@@ -15,7 +15,7 @@ pub(crate) enum Unary {
     Signum,
     Square,
     Relu,
-    /// Of floats alone, as all that follow.
+    /// The square root, for floats alone, as all functions that follow.
     Root,
     Floor,
     Ceil,
@@ -24,13 +24,13 @@ pub(crate) enum Unary {
     Round,
     Reciprocal,
     Fraction,
-    /// To whole numbers no further from 0 than 64, so that sums of them are exact.
+    /// Rounding to integers of magnitude at most 64, so that their sums are exact.
     Coarse,
-    /// To −1, 0 and 1, so that products of them are exact.
+    /// Rounding to −1, 0 and 1, so that their products are exact.
     Coarsest,
 }
 
-/// Functions of two elements of a type.
+/// Functions of two elements of one type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Binary {
     Add,
@@ -48,14 +48,14 @@ pub(crate) enum Bitwise {
     And,
     Or,
     ExclusiveOr,
-    /// Of the first alone.
+    /// The complement, of the first operand alone.
     Not,
-    /// Of integers alone, as all that follow.
+    /// The left shift, for integers alone, as the right shift.
     ShiftLeft,
     ShiftRight,
 }
 
-/// Comparisons.
+/// Comparisons of two elements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Compare {
     Less,
@@ -66,7 +66,7 @@ pub(crate) enum Compare {
     NotEqual,
 }
 
-/// The same elements seen otherwise.
+/// Views of an array.
 #[derive(Clone, Debug)]
 pub(crate) enum View {
     Slice(Vec<SliceInfoElem>),
@@ -78,7 +78,7 @@ pub(crate) enum View {
     Invert(usize),
 }
 
-/// Ways to make one element of many.
+/// Reductions along axes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Reduce {
     Sum,
@@ -91,48 +91,49 @@ pub(crate) enum Reduce {
     All,
 }
 
-/// What an assignment does with the elements that are there.
+/// Functions of the current elements and the assigned ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Assign {
     Set,
-    /// Of numbers alone.
+    /// An arithmetic function, for numeric types.
     Arithmetic(Binary),
-    /// Of all but floats.
+    /// A bitwise function, for types other than floats.
     Bits(Bitwise),
 }
 
-/// A step; its result is the next array.
+/// A step of a program; its result is the next array.
 #[derive(Clone, Debug)]
 pub(crate) enum Step {
     Fresh(Host),
     Unary(Unary, Slot),
     Binary(Binary, Slot, Slot),
-    /// With a value, which is on the left if that is said.
+    /// A function of an array and a value, which is the left operand if the flag is set.
     WithValue(Binary, Slot, i8, bool),
     Bitwise(Bitwise, Slot, Slot),
     Compare(Compare, Slot, Slot),
     Select(Slot, Slot, Slot),
-    /// From an array and a value, which is chosen where the first is true if that is said.
+    /// The selection between an array and a value, which is selected where the mask equals the
+    /// flag.
     SelectValue(Slot, Slot, i8, bool),
-    /// From two values, as `i32`.
+    /// The selection between two values of type `i32`.
     SelectValues(Slot, i8, i8),
-    /// Of an integer.
+    /// An integer power of an integer array.
     Power(Slot, i32),
     Clamp(Slot, i8, i8),
     IsNan(Slot),
     Cast(Slot, Kind),
     View(Slot, View),
-    /// Along these axes, which stay with length 1 if that is said.
+    /// A reduction along these axes, which keep length 1 if the flag is set.
     Reduce(Reduce, Slot, Vec<usize>, bool),
     Cumulate(Reduce, Slot, usize),
     Take(Slot, usize, Slot),
     TakeListed(Slot, usize, Vec<usize>),
     Gather(Slot, usize, Slot),
-    /// Base, axis, indices, values, and whether they are added.
+    /// A scatter: base, axis, indices, values, and a flag for addition.
     Scatter(Slot, usize, Slot, Slot, bool),
-    /// Base, part, values.
+    /// An update of a slice: base, slice, values.
     Update(Assign, Slot, Vec<SliceInfoElem>, Slot),
-    /// Base, part, value.
+    /// An update of a slice by one value: base, slice, value.
     UpdateValue(Binary, Slot, Vec<SliceInfoElem>, i8),
     Fill(Slot, Vec<SliceInfoElem>, i8),
     Concatenate(usize, Vec<Slot>),

@@ -1,5 +1,5 @@
-//! Mistakes name the operation and the user's line, and arguments at the end of their range are no
-//! mistakes.
+//! Usage errors, which name the operation and the user's line, and extreme arguments that are
+//! valid.
 
 use millstream::Device;
 use millstream_region::{
@@ -35,16 +35,16 @@ pub(crate) const TESTS: &[Test] = &[
     ),
 ];
 
-/// An operation, and a body that uses it wrongly, given a matrix of three rows and four columns.
-type Mistake = (
+/// An operation, and a body that uses it wrongly with a 3 × 4 matrix.
+type WrongUse = (
     &'static str,
     fn(&Region, Array<f32, Ix2>) -> Array<f32, IxDyn>,
 );
 
-/// The line of the first; each has a line of its own.
+/// The line of the first entry; each entry has its own line.
 const FIRST: u32 = line!() + 3;
 #[rustfmt::skip]
-const MISTAKES: &[Mistake] = &[
+const WRONG_USES: &[WrongUse] = &[
     ("slice", |_, x| x.slice(s![..9, ..]).into_dyn()),
     ("slice_axis", |_, x| x.slice_axis(Axis(0), Slice::from(5..)).into_dyn()),
     ("index_axis", |_, x| x.index_axis(Axis(1), 4).into_dyn()),
@@ -72,7 +72,7 @@ const MISTAKES: &[Mistake] = &[
     ("column_mut", |_, mut x| { x.column_mut(4).fill(0.0); x.into_dyn() }),
     ("index_axis_mut", |_, mut x| { x.index_axis_mut(Axis(2), 0).fill(0.0); x.into_dyn() }),
     ("add", |g, mut x| { x.row_mut(0).add_assign(&g.ones::<f32, _>(3)); x.into_dyn() }),
-    ("mul_assign", |g, mut x| { let mut row = x.row_mut(0); row *= g.ones::<f32, _>((2, 4)); x.into_dyn() }),
+    ("mul_assign", |g, mut x| { let mut row = x.row_mut(0); row *= g.eye::<f32>(4); x.into_dyn() }),
     ("assign", |g, mut x| { x.row_mut(0).assign(&g.ones::<f32, _>(3)); x.into_dyn() }),
     ("add", |g, x| (x + g.ones::<f32, _>(3)).into_dyn()),
     ("add_assign", |g, mut x| { x += g.ones::<f32, _>(3); x.into_dyn() }),
@@ -110,7 +110,7 @@ fn usage_error<T>(result: Result<T>) -> UsageError {
 
 fn usage_errors_name_the_operation_and_its_line() -> Outcome {
     let device = configurations()[0].open()?;
-    for ((operation, body), line) in MISTAKES.iter().zip(FIRST..) {
+    for ((operation, body), line) in WRONG_USES.iter().zip(FIRST..) {
         let x = Array2::<f32>::ones((3, 4));
         let usage_error = usage_error(device.region(|g| body(g, g.array(&x))));
         let found = (
@@ -196,7 +196,7 @@ fn invalid_joins_are_errors() -> Outcome {
             let found = (usage_error.location().file(), usage_error.location().line());
             assert_eq!(found, (file!(), line), "{usage_error}");
         }
-        // What is handled is no mistake of the region's.
+        // Handling the errors of `concatenate` and `stack` keeps the region alive.
         concatenate(Axis(1), &[x, y])
     })?;
     assert_eq!(joined.wait()?, Array2::<f32>::ones((2, 5)));
@@ -227,7 +227,7 @@ fn differences_of_short_axes_are_empty() -> Outcome {
     })
 }
 
-/// Slices whose step is beyond every index, of each other and within other operations.
+/// Slices of slices and of fused operations, with steps beyond every index.
 fn slices_take_steps_of_any_size() -> Outcome {
     fn check(device: &Device, steps: [isize; 2]) -> Outcome {
         let x = Array1::from_shape_fn(10, |index| index as f32);

@@ -1,4 +1,4 @@
-//! Arrays of any type, on the host and on the device, and how the device's come back.
+//! Arrays of any element type, on the host and on the device, and their transfers.
 
 use std::{
     fmt,
@@ -10,7 +10,7 @@ use millstream_region::{
 };
 use ndarray::{ArrayD, Dimension, IxDyn};
 
-/// A type of elements.
+/// An element type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     F32,
@@ -21,7 +21,7 @@ pub(crate) enum Kind {
     Bool,
 }
 
-/// All types.
+/// All element types.
 pub(crate) const KINDS: [Kind; 6] = [
     Kind::F32,
     Kind::F64,
@@ -40,28 +40,28 @@ impl Kind {
         self != Kind::Bool
     }
 
-    /// Whether its bits can be combined.
+    /// Returns whether the type has bitwise functions.
     pub(crate) fn has_bits(self) -> bool {
         !self.is_float()
     }
 }
 
-/// Declares an enum with an array of each type, and what it is on its way.
+/// Defines enums with an array of each type: on the host, on the device and pending.
 macro_rules! values {
     ($($kind:ident $type:ty;)*) => {
-        /// An array of the host.
+        /// A host array.
         #[derive(Clone)]
         pub(crate) enum Host {
             $($kind(ArrayD<$type>),)*
         }
 
-        /// An array of the device.
+        /// A device array.
         #[derive(Clone, Debug)]
         pub(crate) enum Dev {
             $($kind(Array<$type, IxDyn>),)*
         }
 
-        /// An array on its way.
+        /// A pending download of an array.
         pub(crate) enum PendingHost {
             $($kind(<ArrayD<$type> as Output>::Pending),)*
         }
@@ -79,14 +79,14 @@ macro_rules! values {
                 }
             }
 
-            /// The same on the device.
+            /// Uploads the array.
             pub(crate) fn on_device(&self, g: &Region) -> Dev {
                 match self {
                     $(Host::$kind(array) => Dev::$kind(g.array(array)),)*
                 }
             }
 
-            /// The first place where both differ, and what is there.
+            /// Describes the first element in which two arrays differ.
             pub(crate) fn difference(&self, other: &Self) -> Option<String> {
                 match (self, other) {
                     $((Host::$kind(a), Host::$kind(b)) => difference(a, b),)*
@@ -119,7 +119,10 @@ macro_rules! values {
 
             fn begin_transfer(body: Dev, region: &Region) -> Result<PendingHost> {
                 match body {
-                    $(Dev::$kind(array) => <ArrayD<$type> as Output>::begin_transfer(array, region).map(PendingHost::$kind),)*
+                    $(Dev::$kind(array) => {
+                        let pending = <ArrayD<$type> as Output>::begin_transfer(array, region);
+                        pending.map(PendingHost::$kind)
+                    })*
                 }
             }
         }
@@ -161,10 +164,10 @@ impl DeviceValue for Dev {
     type Host = Host;
 }
 
-/// What a program gives.
+/// The results of a program on the device.
 pub(crate) struct Given(pub(crate) Vec<Dev>);
 
-/// What has come back of it.
+/// The downloaded results of a program.
 pub(crate) struct Back(pub(crate) Vec<Host>);
 
 impl DeviceValue for Given {
@@ -192,7 +195,7 @@ impl Output for Back {
     }
 }
 
-/// Several arrays on their way.
+/// The pending downloads of several arrays.
 pub(crate) struct PendingHosts(Vec<PendingHost>);
 
 impl PendingValue for PendingHosts {
@@ -214,7 +217,7 @@ impl PendingValue for PendingHosts {
     }
 }
 
-/// An element by its bits; all NaNs are one.
+/// An element compared by its bits, with all NaNs equal.
 pub(crate) trait Exact: Element {
     fn bits(self) -> u64;
 }

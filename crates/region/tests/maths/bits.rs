@@ -1,5 +1,5 @@
-//! The same bits everywhere: what each function gives on some hundred thousand operands, as one
-//! number, is what `bits.txt` says on every device. `UPDATE_EXPECT=1` writes that file anew.
+//! Equality of bits on all devices: `bits.txt` holds a digest of each function's results for 60,000
+//! operands or more. `UPDATE_EXPECT=1` rewrites the file.
 
 use std::{env, fmt::Write, fs, path::Path};
 
@@ -9,10 +9,10 @@ use rand_pcg::Pcg64Mcg;
 
 use crate::{device, points};
 
-/// Bits that all NaNs have here, for theirs are nobody's business.
+/// The bits that represent every NaN, whose own bits are unspecified.
 const NAN: u64 = 0x7ff8_0000_0000_0000;
 
-/// FNV-1a.
+/// Computes the FNV-1a hash of the words.
 fn digest(words: impl Iterator<Item = u64>) -> u64 {
     let bytes = words.flat_map(u64::to_le_bytes);
     bytes.fold(0xcbf2_9ce4_8422_2325, |digest, byte| {
@@ -36,7 +36,7 @@ fn digest_doubles(values: Vec<f64>) -> u64 {
     )
 }
 
-/// Random doubles: half of them any, half between 2^-16 and 2^16.
+/// Returns random doubles: half of them of any magnitude, half between 2^-16 and 2^16.
 fn doubles(seed: u64) -> Vec<f64> {
     let mut random = Pcg64Mcg::seed_from_u64(seed);
     let moderate = |bits: u64| bits & 0x80ff_ffff_ffff_ffff | 0x3f00_0000_0000_0000;
@@ -47,7 +47,7 @@ fn doubles(seed: u64) -> Vec<f64> {
         .collect()
 }
 
-/// The number that stands for all that a function gives.
+/// Returns the digest of a function's results.
 fn of(function: &'static str) -> u64 {
     let count = 60_000;
     let (seeds, indices): (Vec<u64>, Vec<u64>) = (0..count).map(|n| (n / 1000, n)).unzip();

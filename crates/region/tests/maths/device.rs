@@ -1,5 +1,5 @@
-//! Functions of the library on many arguments at once: on the device that `MILLSTREAM_DEVICE`
-//! names, or the simulated one.
+//! Evaluation of library functions on the device that `MILLSTREAM_DEVICE` names, or on the
+//! simulated one.
 
 #![allow(unsafe_code, reason = "launches kernels that are written here")]
 
@@ -12,12 +12,12 @@ use millstream::{
 };
 use millstream_region::maths;
 
-/// The values of `function` for each element of `a`.
+/// Evaluates `function` for each element of `a`.
 pub(crate) fn one<A: Pod, R: Pod>(function: &'static str, a: &[A]) -> Vec<R> {
     run(function, &[Column::of(a)])
 }
 
-/// The values of `function` for each pair of elements.
+/// Evaluates `function` for each pair of elements.
 pub(crate) fn two<A: Pod, B: Pod, R: Pod>(function: &'static str, a: &[A], b: &[B]) -> Vec<R> {
     assert_eq!(a.len(), b.len());
     run(function, &[Column::of(a), Column::of(b)])
@@ -60,8 +60,8 @@ fn run<R: Pod>(function: &'static str, columns: &[Column<'_>]) -> Vec<R> {
     let mut result = &mut array;
     let mut arguments = vec![Argument::write(&mut result), Argument::scalar(&length)];
     arguments.extend(operands.iter().map(Argument::read));
-    // SAFETY: the kernel takes a result, a length and so many operands, and touches as many
-    // elements of each as they have.
+    // SAFETY: the kernel takes a result, a length and this number of operands, and accesses
+    // `length` elements of each, which is what they have.
     unsafe {
         launch_at(
             &kernel,
@@ -80,7 +80,7 @@ fn stream() -> Stream {
     device.thread_stream().unwrap()
 }
 
-/// The text of a module with one entry: `result[i] = function(operand[i]…)`.
+/// Returns the text of a module with the entry `result[i] = function(operand[i]…)`.
 fn module(function: &str, columns: &[Column<'_>], bits: usize) -> String {
     let mut text = String::from(".version 8.0\n.target sm_75\n.address_size 64\n");
     text += &maths::sources([function]);
@@ -93,15 +93,17 @@ fn module(function: &str, columns: &[Column<'_>], bits: usize) -> String {
         writeln!(text, ".reg .b{} %x{number};", column.bits).unwrap();
     }
     writeln!(text, ".reg .b{bits} %y;").unwrap();
-    text += "mov.u32 %r0, %ctaid.x;\nmov.u32 %r1, %ntid.x;\nmul.wide.u32 %rd0, %r0, %r1;\nmov.u32 %r2, %tid.x;\n\
-             cvt.u64.u32 %rd1, %r2;\nadd.u64 %rd0, %rd0, %rd1;\nld.param.u64 %rd1, [length];\n\
+    text += "mov.u32 %r0, %ctaid.x;\nmov.u32 %r1, %ntid.x;\nmul.wide.u32 %rd0, %r0, %r1;\n\
+             mov.u32 %r2, %tid.x;\ncvt.u64.u32 %rd1, %r2;\nadd.u64 %rd0, %rd0, %rd1;\n\
+             ld.param.u64 %rd1, [length];\n\
              setp.ge.u64 %p, %rd0, %rd1;\n@%p bra done;\n";
     let mut registers = Vec::new();
     for (number, column) in columns.iter().enumerate() {
         let bytes = column.bits / 8;
         writeln!(
             text,
-            "ld.param.u64 %rd1, [operand{number}];\nmad.lo.u64 %rd1, %rd0, {bytes}, %rd1;\nld.global.b{} %x{number}, [%rd1];",
+            "ld.param.u64 %rd1, [operand{number}];\nmad.lo.u64 %rd1, %rd0, {bytes}, %rd1;\n\
+             ld.global.b{} %x{number}, [%rd1];",
             column.bits
         )
         .unwrap();
@@ -112,7 +114,8 @@ fn module(function: &str, columns: &[Column<'_>], bits: usize) -> String {
     let bytes = bits / 8;
     writeln!(
         text,
-        "ld.param.u64 %rd1, [result];\nmad.lo.u64 %rd1, %rd0, {bytes}, %rd1;\nst.global.b{bits} [%rd1], %y;\ndone:\nret;\n}}"
+        "ld.param.u64 %rd1, [result];\nmad.lo.u64 %rd1, %rd0, {bytes}, %rd1;\n\
+         st.global.b{bits} [%rd1], %y;\ndone:\nret;\n}}"
     )
     .unwrap();
     text

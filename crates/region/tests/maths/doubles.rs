@@ -1,30 +1,32 @@
-//! The accuracy of double precision, against values that `golden.py` worked out with 1,300 bits.
+//! Accuracy in double precision, compared with values that `golden.py` computes with 1,300 bits.
 //!
-//! They are files because no crate that could work them out here has all of these functions, and
-//! because what is compared with should not be code that is compiled beside what it judges.
+//! The values are files because no available crate has all of these functions, and because a
+//! reference should not be compiled together with the code that it checks.
 
 use std::{env, fs, path::PathBuf};
 
 use crate::{
     device,
     functions::{ONE, TWO},
-    measure::{Worst, all_well},
+    measure::{Worst, assert_within_limits},
 };
 
-/// One line of a file.
+/// A line of a golden file.
 struct Golden {
     operands: Vec<f64>,
     rounded: f64,
-    /// How far the value is above, in units of the last place.
+    /// The distance of the exact value above the rounded one, in units of the last place.
     above: f64,
 }
 
 macro_rules! files {
     ($($name:ident)*) => {
-        /// The text of a function's file.
+        /// Returns the golden file of a function.
         fn text(name: &str) -> &'static str {
             match name {
-                $(stringify!($name) => include_str!(concat!("golden/", stringify!($name), ".txt")),)*
+                $(stringify!($name) => {
+                    include_str!(concat!("golden/", stringify!($name), ".txt"))
+                })*
                 _ => panic!("no file for {name}"),
             }
         }
@@ -32,12 +34,14 @@ macro_rules! files {
 }
 
 files! {
-    exp exp2 exp_m1 ln ln_1p log2 log10 cbrt sin cos tan asin acos atan sinh cosh tanh asinh acosh atanh erf erfc sigmoid round
+    exp exp2 exp_m1 ln ln_1p log2 log10 cbrt
+    sin cos tan asin acos atan sinh cosh tanh asinh acosh atanh
+    erf erfc sigmoid round
     powf atan2 hypot rem
 }
 
-/// The values of a function: of the file here, or of one of the same name where `MILLSTREAM_GOLDEN`
-/// says.
+/// Returns the golden values of a function, from the checked-in file or from the directory
+/// `MILLSTREAM_GOLDEN`.
 fn golden(name: &str) -> Vec<Golden> {
     let elsewhere = env::var_os("MILLSTREAM_GOLDEN")
         .map(|folder| PathBuf::from(folder).join(format!("{name}.txt")));
@@ -58,21 +62,21 @@ fn golden(name: &str) -> Vec<Golden> {
     values
 }
 
-fn judge(values: &[Golden], results: &[f64], function: &str, limit: u64) -> Result<(), String> {
+fn compare(values: &[Golden], results: &[f64], function: &str, limit: u64) -> Result<(), String> {
     let mut worst = Worst::default();
     for (value, got) in values.iter().zip(results) {
         let place = || format!("{:e}: {got:e}, not {:e}", value.operands[0], value.rounded);
-        worst.note((*got).into(), value.rounded.into(), value.above, place);
+        worst.record((*got).into(), value.rounded.into(), value.above, place);
     }
-    worst.verdict(function, limit)
+    worst.check_limit(function, limit)
 }
 
 #[test]
 fn doubles_of_one_operand_are_as_accurate_as_cuda_says() {
-    all_well(ONE.iter().map(|function| {
+    assert_within_limits(ONE.iter().map(|function| {
         let values = golden(function.name);
         let x: Vec<f64> = values.iter().map(|value| value.operands[0]).collect();
-        judge(
+        compare(
             &values,
             &device::one(function.double, &x),
             function.double,
@@ -83,12 +87,12 @@ fn doubles_of_one_operand_are_as_accurate_as_cuda_says() {
 
 #[test]
 fn doubles_of_two_operands_are_as_accurate_as_cuda_says() {
-    all_well(TWO.iter().map(|function| {
+    assert_within_limits(TWO.iter().map(|function| {
         let values = golden(function.name);
         let operand = |number: usize| -> Vec<f64> {
             values.iter().map(|value| value.operands[number]).collect()
         };
         let results: Vec<f64> = device::two(function.double, &operand(0), &operand(1));
-        judge(&values, &results, function.double, function.limits.1)
+        compare(&values, &results, function.double, function.limits.1)
     }));
 }

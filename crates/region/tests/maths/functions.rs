@@ -1,15 +1,16 @@
-//! The functions, what they are compared with, and the errors that CUDA documents for its own.
+//! The functions with their references on the host and the maximum errors that CUDA documents.
 
 /// A function of one operand.
 pub(crate) struct One {
     pub(crate) name: &'static str,
     pub(crate) single: &'static str,
     pub(crate) double: &'static str,
-    /// The host's, in double precision.
+    /// The host function in double precision.
     pub(crate) reference: fn(f64) -> f64,
-    /// The host's, in single precision.
+    /// The host function in single precision.
     pub(crate) host_single: fn(f32) -> f32,
-    /// The largest distances from the correctly rounded value, in units of the last place.
+    /// The maximum distances from the correctly rounded value in single and double precision, in
+    /// units of the last place.
     pub(crate) limits: (u64, u64),
 }
 
@@ -24,7 +25,9 @@ pub(crate) struct Two {
 }
 
 macro_rules! table {
-    ($kind:ident: $($name:ident $reference:expr, $host_single:expr, $single:literal, $double:literal;)*) => {
+    ($kind:ident: $(
+        $name:ident $reference:expr, $host_single:expr, $single:literal, $double:literal;
+    )*) => {
         &[$($kind {
             name: stringify!($name),
             single: concat!("ms_", stringify!($name), "_f32"),
@@ -36,9 +39,9 @@ macro_rules! table {
     };
 }
 
-/// The limits are those of the CUDA C++ Programming Guide, release 13, "Mathematical Functions":
-/// the maximum errors of the standard functions. CUDA has no sigmoid; ours is an exponential of at
-/// most 2 and 1, a sum and a quotient.
+/// The functions of one operand. Their limits are the maximum errors of the standard functions in
+/// the CUDA C++ Programming Guide, release 13, "Mathematical Functions". CUDA has no sigmoid; the
+/// library computes it by an exponential with errors of at most 2 and 1, a sum and a quotient.
 pub(crate) const ONE: &[One] = table! { One:
     exp f64::exp, f32::exp, 2, 1;
     exp2 f64::exp2, f32::exp2, 2, 1;
@@ -73,8 +76,8 @@ pub(crate) const TWO: &[Two] = table! { Two:
     rem |x, y| x % y, |x, y| x % y, 0, 0;
 };
 
-/// That of the standard library is infinite for the largest numbers, as its `asinh` is; that of
-/// `libm` is a number for some below -1.
+/// Computes the inverse hyperbolic cosine. That of the standard library is infinite for the largest
+/// numbers, as its `asinh` is, and that of `libm` is finite for some numbers below −1.
 fn acosh(x: f64) -> f64 {
     if x < 1.0 { f64::NAN } else { libm::acosh(x) }
 }

@@ -1,6 +1,6 @@
-//! The mathematical functions of generated kernels: how accurate they are, what they make of
-//! special values, and that they give the same bits everywhere. On the simulated device, or, with
-//! `MILLSTREAM_DEVICE=cuda:0`, on a GPU.
+//! Tests of the mathematical functions of generated kernels: accuracy, special values, and equality
+//! of bits on all devices. They run on the simulated device, or with `MILLSTREAM_DEVICE=cuda:0` on
+//! a GPU.
 
 mod bits;
 mod device;

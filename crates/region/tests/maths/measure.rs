@@ -1,27 +1,27 @@
-//! How far results are from what they should be.
+//! Measurement of errors in units of the last place.
 
-/// The larger errors found so far, and where.
+/// The largest errors found so far, with their operands.
 #[derive(Debug, Default, Clone)]
 pub(crate) struct Worst {
     /// The largest distance from the correctly rounded value, in units of the last place.
     pub(crate) distance: u64,
-    /// The largest distance from the value itself, in units of the last place.
+    /// The largest distance from the exact value, in units of the last place.
     pub(crate) error: f64,
-    /// Where the distance was found.
+    /// The operands with the largest distance.
     place: String,
-    /// What is wrong by more than any distance: a NaN, a sign.
+    /// Results that are wrong regardless of distance: a NaN or a sign.
     pub(crate) wrong: Vec<String>,
 }
 
-/// A result and its place in the order of all numbers of its type.
+/// A result, with its rank among all numbers of its type.
 #[derive(Clone, Copy)]
-pub(crate) struct Placed {
+pub(crate) struct Ranked {
     order: i64,
     is_nan: bool,
     is_negative: bool,
 }
 
-impl From<f32> for Placed {
+impl From<f32> for Ranked {
     fn from(value: f32) -> Self {
         let magnitude = i64::from(value.abs().to_bits());
         Self {
@@ -36,7 +36,7 @@ impl From<f32> for Placed {
     }
 }
 
-impl From<f64> for Placed {
+impl From<f64> for Ranked {
     fn from(value: f64) -> Self {
         let magnitude = value.abs().to_bits().cast_signed();
         Self {
@@ -52,12 +52,12 @@ impl From<f64> for Placed {
 }
 
 impl Worst {
-    /// Notes a result, beside the correctly rounded value and how far the value itself is above
-    /// that, in units of the last place.
-    pub(crate) fn note(
+    /// Records a result, given the correctly rounded value and the distance of the exact value
+    /// above that, in units of the last place.
+    pub(crate) fn record(
         &mut self,
-        got: Placed,
-        rounded: Placed,
+        got: Ranked,
+        rounded: Ranked,
         above: f64,
         place: impl Fn() -> String,
     ) {
@@ -78,8 +78,8 @@ impl Worst {
         self.error = self.error.max(error.abs());
     }
 
-    /// Notes a single-precision result, beside the value in double precision.
-    pub(crate) fn note_single(&mut self, got: f32, value: f64, place: impl Fn() -> String) {
+    /// Records a single-precision result, given the value in double precision.
+    pub(crate) fn record_single(&mut self, got: f32, value: f64, place: impl Fn() -> String) {
         let rounded = value as f32;
         let rest = value - f64::from(rounded);
         let above = if rest == 0.0 || !rest.is_finite() {
@@ -88,10 +88,10 @@ impl Worst {
             let magnitude = rounded.abs();
             rest / (f64::from(magnitude.next_up()) - f64::from(magnitude)).min(2f64.powi(104))
         };
-        self.note(got.into(), rounded.into(), above, place);
+        self.record(got.into(), rounded.into(), above, place);
     }
 
-    /// The worse of two.
+    /// Merges the largest errors of two sets of results.
     pub(crate) fn join(&mut self, other: Self) {
         self.error = self.error.max(other.error);
         self.wrong.extend(other.wrong);
@@ -100,8 +100,8 @@ impl Worst {
         }
     }
 
-    /// Says what was found, as a row of a table, and what is beyond `limit`.
-    pub(crate) fn verdict(&self, function: &str, limit: u64) -> Result<(), String> {
+    /// Prints the errors as a row of a table, and fails if they exceed `limit`.
+    pub(crate) fn check_limit(&self, function: &str, limit: u64) -> Result<(), String> {
         println!(
             "{function:16} {} of {limit}, error {:.3}",
             self.distance, self.error
@@ -119,8 +119,8 @@ impl Worst {
     }
 }
 
-/// Fails with all that is beyond its limit.
-pub(crate) fn all_well(verdicts: impl IntoIterator<Item = Result<(), String>>) {
-    let failures: Vec<String> = verdicts.into_iter().filter_map(Result::err).collect();
+/// Fails with all errors beyond their limits.
+pub(crate) fn assert_within_limits(results: impl IntoIterator<Item = Result<(), String>>) {
+    let failures: Vec<String> = results.into_iter().filter_map(Result::err).collect();
     assert!(failures.is_empty(), "{}", failures.join("\n"));
 }

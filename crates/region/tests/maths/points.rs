@@ -1,13 +1,13 @@
-//! Where functions are looked at in single precision.
+//! Operands for tests in single precision.
 
 use std::f32::consts::{FRAC_1_SQRT_2, FRAC_PI_2, PI, TAU};
 
 use rand_core::{RngCore, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 
-/// Where functions go from one case to the next: around 0, 1 and powers of two, where results
-/// overflow, underflow or no longer change, and multiples of a half π, the larger ones among those
-/// that lie closest to a single.
+/// Boundaries between the cases of functions: near 0, 1 and powers of two, at overflow and
+/// underflow, where results stop changing, and at multiples of π/2, including large ones that lie
+/// closest to a single.
 const PLACES: [f32; 48] = [
     0.0,
     1e-45,
@@ -59,7 +59,7 @@ const PLACES: [f32; 48] = [
     3.402_823_5e38,
 ];
 
-/// Every `step`-th bit pattern of those in `range`.
+/// Returns every `step`-th bit pattern in `range`.
 pub(crate) fn patterns(range: std::ops::Range<u64>, step: usize) -> Vec<f32> {
     range
         .step_by(step)
@@ -67,7 +67,7 @@ pub(crate) fn patterns(range: std::ops::Range<u64>, step: usize) -> Vec<f32> {
         .collect()
 }
 
-/// The places of [`PLACES`] and fifty neighbours of each, with both signs.
+/// Returns fifty neighbours of each boundary in [`PLACES`], with both signs.
 pub(crate) fn near() -> Vec<f32> {
     let around = |place: f32| {
         let first = place.to_bits().saturating_sub(25);
@@ -77,7 +77,7 @@ pub(crate) fn near() -> Vec<f32> {
     found.flat_map(|x| [x, -x]).collect()
 }
 
-/// Pairs: of random bits, of near magnitudes, and of small integers and fractions.
+/// Returns pairs of random bits, of similar magnitudes, and of small integers and fractions.
 pub(crate) fn pairs(count: usize) -> (Vec<f32>, Vec<f32>) {
     let mut random = Pcg64Mcg::seed_from_u64(1);
     let mut pairs = Vec::new();
@@ -87,14 +87,14 @@ pub(crate) fn pairs(count: usize) -> (Vec<f32>, Vec<f32>) {
             f32::from_bits(random.next_u32()),
         );
         pairs.push((x, y));
-        // Within a factor of four of each other, anywhere.
+        // Within a factor of four of each other, with any exponent.
         let shift = random.next_u32() & 0x1ff_ffff;
         let neighbour = f32::from_bits(x.to_bits().wrapping_add(shift).wrapping_sub(1 << 24));
         pairs.push((x, neighbour));
         // Between 2^-8 and 2^8.
         let moderate = |bits: u32| f32::from_bits(bits & 0x87ff_ffff | 0x3800_0000);
         pairs.push((moderate(x.to_bits()), moderate(y.to_bits())));
-        // Close to 1, with an exponent that makes much of it.
+        // Close to 1, with an exponent that magnifies the difference.
         let close = f32::from_bits(0x3f80_0000 ^ (x.to_bits() >> (8 + random.next_u32() % 16)));
         let exponent = (random.next_u32() as f32 / 2f32.powi(31) - 1.0) * 150.0;
         pairs.push((close, exponent / close.log2()));

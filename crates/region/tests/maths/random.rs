@@ -1,8 +1,8 @@
-//! Random numbers: their bits are those of Philox, and their values are spread as they should be.
+//! Random numbers: their bits are those of Philox, and their moments those of the distributions.
 
 use crate::device;
 
-/// The words of a block: Philox4x32-10, worked out as its authors describe it.
+/// Computes a block of Philox4x32-10, as its authors describe it.
 fn philox(counter: [u32; 4], key: [u32; 2]) -> [u32; 4] {
     let (mut x, mut key) = (counter, key);
     for _ in 0..10 {
@@ -22,7 +22,7 @@ fn philox(counter: [u32; 4], key: [u32; 2]) -> [u32; 4] {
     x
 }
 
-/// The words of block `index` of a kind of numbers.
+/// Computes block `index` of a kind of random numbers.
 fn block(seed: u64, index: u64, kind: u32) -> [u32; 4] {
     philox(
         [index as u32, (index >> 32) as u32, kind, 0],
@@ -30,8 +30,8 @@ fn block(seed: u64, index: u64, kind: u32) -> [u32; 4] {
     )
 }
 
-/// Seeds and indices, with some that need all of their bits.
-fn asked() -> (Vec<u64>, Vec<u64>) {
+/// Returns seeds and indices, some of which use all 64 bits.
+fn seeds_and_indices() -> (Vec<u64>, Vec<u64>) {
     let seeds = [0, 1, 0x1234_5678_9abc_def0, u64::MAX];
     let starts = [0, 1 << 34, u64::MAX - 99];
     let pairs = seeds
@@ -44,7 +44,7 @@ fn asked() -> (Vec<u64>, Vec<u64>) {
 
 #[test]
 fn philox_blocks_match_the_published_answers() {
-    // Of the "known answers" that come with the authors' own program.
+    // From the known-answer tests of the authors' own implementation.
     assert_eq!(
         philox([0; 4], [0; 2]),
         [0x6627_e8d5, 0xe169_c58d, 0xbc57_ac4c, 0x9b00_dbd8]
@@ -57,7 +57,7 @@ fn philox_blocks_match_the_published_answers() {
 
 #[test]
 fn uniform_numbers_are_the_upper_bits_of_their_words() {
-    let (seeds, indices) = asked();
+    let (seeds, indices) = seeds_and_indices();
     let singles: Vec<f32> = device::two("ms_uniform_f32", &seeds, &indices);
     let doubles: Vec<f64> = device::two("ms_uniform_f64", &seeds, &indices);
     for (n, (seed, index)) in seeds.iter().zip(&indices).enumerate() {
@@ -80,7 +80,7 @@ fn uniform_numbers_are_the_upper_bits_of_their_words() {
 
 #[test]
 fn normal_numbers_are_those_of_box_and_muller() {
-    let (seeds, indices) = asked();
+    let (seeds, indices) = seeds_and_indices();
     let singles: Vec<f32> = device::two("ms_normal_f32", &seeds, &indices);
     let doubles: Vec<f64> = device::two("ms_normal_f64", &seeds, &indices);
     let turned = |radius: f64, turns: f64, index: u64| {
@@ -123,7 +123,7 @@ fn normal_numbers_are_those_of_box_and_muller() {
     }
 }
 
-/// Mean, variance and fourth moment about zero.
+/// Computes the mean, and the second and fourth moments about zero.
 fn moments(values: impl Iterator<Item = f64> + Clone) -> [f64; 3] {
     let count = values.clone().count() as f64;
     [1, 2, 4].map(|power| values.clone().map(|x| x.powi(power)).sum::<f64>() / count)

@@ -1,26 +1,27 @@
-//! The accuracy of single precision, against double precision on the host.
+//! Accuracy in single precision, compared with double precision on the host.
 //!
-//! What is compared with is within one unit of double precision, of which a unit of single
-//! precision has 2^29: good enough to tell the correctly rounded single in all but one of some
-//! hundred million cases, and then it is next to it.
+//! The reference is within one unit of double precision, and a unit of single precision has 2^29 of
+//! those. It therefore determines the correctly rounded single in all but one of some hundred
+//! million cases, where it gives a neighbour.
 
 use std::{ops::Range, thread};
 
 use crate::{
     device,
     functions::{ONE, One, TWO, Two},
-    measure::{Worst, all_well},
+    measure::{Worst, assert_within_limits},
     points,
 };
 
-/// What is between two bit patterns: a prime, so that all low bits come up.
+/// The distance between the tested bit patterns: a prime, so that all combinations of low bits
+/// occur.
 const STEP: usize = 16_411;
 
 fn look(function: &One, points: &[f32]) -> Worst {
     let mut worst = Worst::default();
     let results: Vec<f32> = device::one(function.single, points);
     for (x, got) in points.iter().zip(results) {
-        worst.note_single(got, (function.reference)(f64::from(*x)), || {
+        worst.record_single(got, (function.reference)(f64::from(*x)), || {
             format!("{x:e} ({:#x}): {got:e}", x.to_bits())
         });
     }
@@ -32,7 +33,7 @@ fn look_at_pairs(function: &Two, x: &[f32], y: &[f32]) -> Worst {
     let results: Vec<f32> = device::two(function.single, x, y);
     for ((x, y), got) in x.iter().zip(y).zip(results) {
         let value = (function.reference)(f64::from(*x), f64::from(*y));
-        worst.note_single(got, value, || format!("{x:e}, {y:e}: {got:e}"));
+        worst.record_single(got, value, || format!("{x:e}, {y:e}: {got:e}"));
     }
     worst
 }
@@ -41,21 +42,22 @@ fn look_at_pairs(function: &Two, x: &[f32], y: &[f32]) -> Worst {
 fn singles_of_one_operand_are_as_accurate_as_cuda_says() {
     let mut points = points::patterns(0..1 << 32, STEP);
     points.extend(points::near());
-    all_well(
-        ONE.iter()
-            .map(|function| look(function, &points).verdict(function.single, function.limits.0)),
+    assert_within_limits(
+        ONE.iter().map(|function| {
+            look(function, &points).check_limit(function.single, function.limits.0)
+        }),
     );
 }
 
 #[test]
 fn singles_of_two_operands_are_as_accurate_as_cuda_says() {
     let (x, y) = points::pairs(15_000);
-    all_well(TWO.iter().map(|function| {
-        look_at_pairs(function, &x, &y).verdict(function.single, function.limits.0)
+    assert_within_limits(TWO.iter().map(|function| {
+        look_at_pairs(function, &x, &y).check_limit(function.single, function.limits.0)
     }));
 }
 
-/// How many points go to the device at once.
+/// The number of points that are evaluated in one launch.
 const CHUNK: u64 = 1 << 22;
 
 #[test]
@@ -63,7 +65,7 @@ const CHUNK: u64 = 1 << 22;
 fn every_single_is_as_accurate_as_cuda_says() {
     let threads = thread::available_parallelism().map_or(1, usize::from) as u64;
     let share = (1u64 << 32).div_ceil(threads);
-    all_well(ONE.iter().map(|function| {
+    assert_within_limits(ONE.iter().map(|function| {
         let part = |range: Range<u64>| {
             let mut worst = Worst::default();
             for first in range.clone().step_by(CHUNK as usize) {
@@ -80,6 +82,6 @@ fn every_single_is_as_accurate_as_cuda_says() {
                 worst.join(part.join().unwrap());
             }
         });
-        worst.verdict(function.single, function.limits.0)
+        worst.check_limit(function.single, function.limits.0)
     }));
 }

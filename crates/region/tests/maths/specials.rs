@@ -1,12 +1,12 @@
-//! Special values: NaNs, infinities, signs of zeros and the ends of the range are what they are on
-//! the host.
+//! Special values: NaNs, infinities, signed zeros and the ends of the range give the host's
+//! results.
 
 use std::hint::black_box;
 
 use crate::{
     device,
     functions::{ONE, TWO},
-    measure::{Worst, all_well},
+    measure::{Worst, assert_within_limits},
 };
 
 const MAGNITUDES: [f64; 16] = [
@@ -28,7 +28,7 @@ const MAGNITUDES: [f64; 16] = [
     f64::NAN,
 ];
 
-/// Numbers that single precision has, of both signs, and the ends of its range.
+/// Returns numbers of single precision with both signs, including the ends of its range.
 fn singles() -> Vec<f32> {
     let ends = [
         1e-45,
@@ -58,7 +58,7 @@ fn doubles() -> Vec<f64> {
         .collect()
 }
 
-/// Every pair of these numbers.
+/// Returns every pair of the numbers.
 fn square<T: Copy>(numbers: &[T]) -> (Vec<T>, Vec<T>) {
     numbers
         .iter()
@@ -69,14 +69,14 @@ fn square<T: Copy>(numbers: &[T]) -> (Vec<T>, Vec<T>) {
 #[test]
 fn special_values_of_one_operand_match_the_host() {
     let (singles, doubles) = (singles(), doubles());
-    all_well(ONE.iter().flat_map(|function| {
+    assert_within_limits(ONE.iter().flat_map(|function| {
         let (mut single, mut double) = (Worst::default(), Worst::default());
         for (x, got) in singles
             .iter()
             .zip(device::one::<_, f32>(function.single, &singles))
         {
             let host = (function.host_single)(*x);
-            single.note(got.into(), host.into(), 0.0, || {
+            single.record(got.into(), host.into(), 0.0, || {
                 format!("{x:e}: {got:e}, on the host {host:e}")
             });
         }
@@ -85,14 +85,14 @@ fn special_values_of_one_operand_match_the_host() {
             .zip(device::one::<_, f64>(function.double, &doubles))
         {
             let host = (function.reference)(*x);
-            double.note(got.into(), host.into(), 0.0, || {
+            double.record(got.into(), host.into(), 0.0, || {
                 format!("{x:e}: {got:e}, on the host {host:e}")
             });
         }
-        // The host's may be one unit off.
+        // The host's function may be off by one unit, too.
         [
-            single.verdict(function.single, function.limits.0 + 1),
-            double.verdict(function.double, function.limits.1 + 1),
+            single.check_limit(function.single, function.limits.0 + 1),
+            double.check_limit(function.double, function.limits.1 + 1),
         ]
     }));
 }
@@ -101,7 +101,7 @@ fn special_values_of_one_operand_match_the_host() {
 fn special_values_of_two_operands_match_the_host() {
     let (a, b) = square(&singles());
     let (x, y) = square(&doubles());
-    all_well(TWO.iter().flat_map(|function| {
+    assert_within_limits(TWO.iter().flat_map(|function| {
         let (mut single, mut double) = (Worst::default(), Worst::default());
         for ((a, b), got) in a
             .iter()
@@ -109,7 +109,7 @@ fn special_values_of_two_operands_match_the_host() {
             .zip(device::two::<_, _, f32>(function.single, &a, &b))
         {
             let host = (function.host_single)(*a, *b);
-            single.note(got.into(), host.into(), 0.0, || {
+            single.record(got.into(), host.into(), 0.0, || {
                 format!("{a:e}, {b:e}: {got:e}, on the host {host:e}")
             });
         }
@@ -119,13 +119,13 @@ fn special_values_of_two_operands_match_the_host() {
             .zip(device::two::<_, _, f64>(function.double, &x, &y))
         {
             let host = (function.reference)(*x, *y);
-            double.note(got.into(), host.into(), 0.0, || {
+            double.record(got.into(), host.into(), 0.0, || {
                 format!("{x:e}, {y:e}: {got:e}, on the host {host:e}")
             });
         }
         [
-            single.verdict(function.single, function.limits.0 + 1),
-            double.verdict(function.double, function.limits.1 + 1),
+            single.check_limit(function.single, function.limits.0 + 1),
+            double.check_limit(function.double, function.limits.1 + 1),
         ]
     }));
 }
@@ -169,12 +169,12 @@ fn integer_powers_match_the_host_to_the_bit() {
             black_box(*x).powi(black_box(*n)),
             black_box(*single).powi(black_box(*n)),
         );
-        worst.note(got.into(), host.into(), 0.0, || {
+        worst.record(got.into(), host.into(), 0.0, || {
             format!("{x:e}, {n}: {got:e}, on the host {host:e}")
         });
-        worst.note(got_single.into(), host_single.into(), 0.0, || {
+        worst.record(got_single.into(), host_single.into(), 0.0, || {
             format!("{single:e}, {n}: {got_single:e}, on the host {host_single:e}")
         });
     }
-    all_well([worst.verdict("ms_powi", 0)]);
+    assert_within_limits([worst.check_limit("ms_powi", 0)]);
 }

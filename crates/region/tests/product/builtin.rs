@@ -1,4 +1,4 @@
-//! Products by the kernels of the crate.
+//! Products by the built-in kernels.
 
 use libtest_mimic::Failed;
 use millstream::{
@@ -16,7 +16,7 @@ use crate::{
     on_gpu,
 };
 
-/// A device to multiply on, and what finds races in it if it is simulated.
+/// Opens a device, and returns its simulated GPU if it has one.
 fn device() -> Result<(Device, Option<Gpu>), Failed> {
     if on_gpu() {
         return Ok((Device::open(Select::Auto)?, None));
@@ -25,7 +25,7 @@ fn device() -> Result<(Device, Option<Gpu>), Failed> {
     Ok((Device::open_simulated(&gpu, 0)?, Some(gpu)))
 }
 
-/// Runs `body` on a device, whose race checker then has nothing to say.
+/// Runs `body` on a device, then checks for races.
 fn on_device(body: impl FnOnce(&Stream) -> Outcome) -> Outcome {
     let (device, gpu) = device()?;
     body(&device.stream()?)?;
@@ -36,7 +36,7 @@ fn on_device(body: impl FnOnce(&Stream) -> Outcome) -> Outcome {
     }
 }
 
-/// What multiplies.
+/// The signature of the multiplication functions.
 type Multiply = fn(
     &Stream,
     &ProductShape<'_>,
@@ -45,7 +45,7 @@ type Multiply = fn(
     &mut Buffer<u8>,
 ) -> millstream::Result<()>;
 
-/// The bytes of the product of two factors on the device.
+/// Returns the bytes of the product of two factors on the device.
 pub(crate) fn product_of<T: Case>(
     stream: &Stream,
     a: &Layout<T>,
@@ -76,13 +76,13 @@ pub(crate) fn product_of<T: Case>(
     stream.download(&out)?.wait()
 }
 
-/// Multiplies by kernels of the crate, and compares every element with its sum in plain Rust.
+/// Multiplies by the built-in kernels, and compares every element with its sum in plain Rust.
 fn compare_own<T: Case>(stream: &Stream, a: &Layout<T>, b: &Layout<T>) -> Outcome {
     let k = *a.sizes.last().expect("columns");
     compare_by(stream, a, b, multiply_without_libraries::<T>, roundings(k))
 }
 
-/// The same with whatever multiplies there, and another bound.
+/// Multiplies by the default implementation, and compares with a bound of this many roundings.
 pub(crate) fn compare<T: Case>(
     stream: &Stream,
     a: &Layout<T>,
@@ -115,7 +115,7 @@ fn compare_by<T: Case>(
                 let products: Vec<_> = (0..*k)
                     .map(|k| (a.at(matrix, row, k), b.at(matrix, k, column)))
                     .collect();
-                if let Some(problem) = T::judge(&products, roundings, found[at]) {
+                if let Some(problem) = T::describe_error(&products, roundings, found[at]) {
                     let place = format!("row {row}, column {column} of matrix {matrix}");
                     return Err(
                         format!("{place} of {:?} by {:?}: {problem}", a.sizes, b.sizes).into(),
@@ -129,7 +129,7 @@ fn compare_by<T: Case>(
     Ok(())
 }
 
-/// Sizes of a factor: the batch's, then rows and columns.
+/// Returns the sizes of a factor: the batch's, then rows and columns.
 fn sizes(batch: &[usize], rows: usize, columns: usize) -> Vec<usize> {
     [batch, &[rows, columns]].concat()
 }
@@ -213,7 +213,7 @@ pub(crate) fn long_sums_are_split() -> Outcome {
     })
 }
 
-/// The additions, one by one, in the order that the bound follows from.
+/// Checks the order of the additions, from which the bound is derived, by the bits of the elements.
 pub(crate) fn products_are_added_up_in_ranges() -> Outcome {
     on_device(|stream| {
         let mut rng = Pcg32::seed_from_u64(13);
@@ -267,8 +267,8 @@ pub(crate) fn a_product_is_the_same_every_time() -> Outcome {
     Ok(())
 }
 
-/// Uploads, products and a reuse of what a product wrote, on four streams: under every schedule the
-/// result of one.
+/// Checks that uploads, products and the overwriting of a factor, on four streams, give one result
+/// under every schedule.
 pub(crate) fn products_wait_for_their_operands() -> Outcome {
     let program = |device: &Device| -> millstream::Result<()> {
         let streams: Vec<_> = (0..4).map(|_| device.stream()).collect::<Result<_, _>>()?;

@@ -1,5 +1,5 @@
-//! Products by cuBLAS: within the bound, the same as by kernels of our own where that can be
-//! demanded, and in order.
+//! Products by cuBLAS: within the bound, equal to the built-in kernels where sums are exact, and
+//! ordered with other work.
 
 use std::thread;
 
@@ -16,7 +16,7 @@ use crate::{
     layout::Layout,
 };
 
-/// The GPU, which has cuBLAS.
+/// Opens the GPU, and fails unless it has cuBLAS.
 fn device() -> Result<Device, Failed> {
     let device = Device::open(Select::Auto)?;
     match product::library(&device) {
@@ -57,8 +57,8 @@ pub(crate) fn products_are_within_the_bound() -> Outcome {
     every_layout::<f64>(&stream, &mut rng)
 }
 
-/// Sums of small integers are exact in any order, so that both ways must agree to the bit; TF32
-/// would lose some.
+/// Sums of small integers are exact in any order, so that both implementations must agree to the
+/// bit; TF32 would lose bits.
 pub(crate) fn exact_products_match_those_of_built_in_kernels() -> Outcome {
     let stream = device()?.stream()?;
     let mut rng = Pcg32::seed_from_u64(21);
@@ -79,8 +79,8 @@ pub(crate) fn exact_products_match_those_of_built_in_kernels() -> Outcome {
     Ok(())
 }
 
-/// Each thread multiplies on a stream of its own, with factors that another stream has written just
-/// before.
+/// Multiplies on several threads, each with its own stream and factors that another stream has just
+/// written.
 pub(crate) fn threads_share_a_handle() -> Outcome {
     let device = device()?;
     let failed = thread::scope(|scope| {

@@ -1,35 +1,35 @@
-//! What a sum of products is, in plain Rust and more exactly than any kernel has it.
+//! Reference sums of products, in plain Rust and with more precision than the kernels.
 
 use bytemuck::Pod;
 use millstream_region::Number;
 use rand_core::RngCore;
 
-/// A type of number as the tests see it.
+/// A numeric type under test.
 pub(crate) trait Case: Number + Pod + Send + Sync {
-    /// What stands where no factor has an element: whoever adds it up gets a wrong sum.
+    /// The filler between the elements of a factor: a kernel that adds it gets a wrong sum.
     const JUNK: Self;
 
     fn random(rng: &mut dyn RngCore) -> Self;
 
-    /// What is wrong with `found` as the sum of these products, of which each was rounded at most
+    /// Describes the error of `found` as the sum of these products, each rounded at most
     /// `roundings` times.
-    fn judge(products: &[(Self, Self)], roundings: f64, found: Self) -> Option<String>;
+    fn describe_error(products: &[(Self, Self)], roundings: f64, found: Self) -> Option<String>;
 }
 
-/// How often the page of `product` says that an element may have been rounded.
+/// Returns the maximum number of roundings per element, as documented in `product`.
 pub(crate) fn roundings(k: usize) -> f64 {
     k.min(128 + k.div_ceil(128)) as f64
 }
 
-/// The sum and the error that the sum of the two has, exactly.
+/// Returns the rounded sum of two numbers and its exact error.
 fn two_sum(a: f64, b: f64) -> (f64, f64) {
     let sum = a + b;
     let b_part = sum - a;
     (sum, (a - (sum - b_part)) + (b - b_part))
 }
 
-/// The sum of products in twice the precision of `f64`, as the distance of `found` from it, and the
-/// sum of their magnitudes.
+/// Returns the distance of `found` from the sum of products, computed in twice the precision of
+/// `f64`, and the sum of their magnitudes.
 fn distance(products: impl Iterator<Item = (f64, f64)>, found: f64) -> (f64, f64) {
     let (mut high, mut low, mut magnitudes) = (0.0, 0.0, 0.0);
     for (a, b) in products {
@@ -42,7 +42,7 @@ fn distance(products: impl Iterator<Item = (f64, f64)>, found: f64) -> (f64, f64
     (((high - found) + low).abs(), magnitudes)
 }
 
-/// A number of either sign whose magnitude may be anywhere over some powers of two.
+/// Returns a random number of either sign, with a magnitude over several powers of two.
 fn random_f64(rng: &mut dyn RngCore) -> f64 {
     let fraction = (rng.next_u64() >> 11) as f64 / (1_u64 << 53) as f64 - 0.5;
     fraction * f64::from(1 << (rng.next_u32() % 8))
@@ -57,13 +57,17 @@ macro_rules! floats {
                 random_f64(rng) as $float
             }
 
-            fn judge(products: &[(Self, Self)], roundings: f64, found: Self) -> Option<String> {
+            fn describe_error(
+                products: &[(Self, Self)],
+                roundings: f64,
+                found: Self,
+            ) -> Option<String> {
                 let pairs = products.iter().map(|&(a, b)| (f64::from(a), f64::from(b)));
                 let (distance, magnitudes) = distance(pairs, f64::from(found));
                 let unit = roundings * f64::from(<$float>::EPSILON) / 2.0;
-                // The terms in u² that the bound leaves out.
+                // The exact bound, with the terms in u² that the documentation leaves out.
                 let bound = unit / (1.0 - unit) * magnitudes;
-                // A NaN is not within the bound either.
+                // This also rejects NaN.
                 let within = distance <= bound;
                 (!within).then(|| format!("{found} is {distance:e} off, of {bound:e} allowed"))
             }
@@ -81,7 +85,7 @@ macro_rules! integers {
                 rng.next_u64() as $integer
             }
 
-            fn judge(products: &[(Self, Self)], _: f64, found: Self) -> Option<String> {
+            fn describe_error(products: &[(Self, Self)], _: f64, found: Self) -> Option<String> {
                 let sum = products
                     .iter()
                     .fold(0, |sum: $integer, (a, b)| sum.wrapping_add(a.wrapping_mul(*b)));

@@ -1,17 +1,17 @@
-//! Factors that lie in their arrays in every way that strides can say.
+//! Factors with arbitrary strides in their arrays.
 
 use millstream_region::product::Factor;
 use rand_core::RngCore;
 
 use crate::exact::Case;
 
-/// A number below `end`.
+/// Returns a random number below `end`.
 pub(crate) fn below(rng: &mut dyn RngCore, end: usize) -> usize {
     (rng.next_u64() % end as u64) as usize
 }
 
-/// A factor on the host: an array, and where in it the elements are. The last two dimensions are
-/// rows and columns.
+/// A factor on the host: an array, and the position and strides of the elements in it. The last two
+/// dimensions are rows and columns.
 #[derive(Debug)]
 pub(crate) struct Layout<T> {
     pub(crate) elements: Vec<T>,
@@ -21,7 +21,8 @@ pub(crate) struct Layout<T> {
 }
 
 impl<T: Case> Layout<T> {
-    /// Dimensions in any order, with gaps between them; some backwards, some of stride 0.
+    /// Creates a factor with its dimensions in random order and gaps between them, some reversed,
+    /// some of stride 0.
     pub(crate) fn random(rng: &mut dyn RngCore, sizes: &[usize]) -> Self {
         let mut order: Vec<usize> = (0..sizes.len()).collect();
         for at in (1..order.len()).rev() {
@@ -44,7 +45,7 @@ impl<T: Case> Layout<T> {
         Self::filled(rng, sizes, offset, strides, span + offset + 2)
     }
 
-    /// The plain layout, row-major, without gaps.
+    /// Creates a row-major factor without gaps.
     pub(crate) fn plain(rng: &mut dyn RngCore, sizes: &[usize]) -> Self {
         let mut strides = vec![1_isize; sizes.len()];
         for dim in (1..sizes.len()).rev() {
@@ -53,7 +54,7 @@ impl<T: Case> Layout<T> {
         Self::filled(rng, sizes, 0, strides, sizes.iter().product())
     }
 
-    /// The same with rows and columns exchanged in memory.
+    /// Creates a column-major factor without gaps.
     pub(crate) fn transposed(rng: &mut dyn RngCore, sizes: &[usize]) -> Self {
         let mut swapped = sizes.to_vec();
         let last = sizes.len() - 1;
@@ -84,7 +85,7 @@ impl<T: Case> Layout<T> {
         layout
     }
 
-    /// Where the element is that comes at `index`, row by row and matrix by matrix.
+    /// Returns the position of the element at a row-major linear index.
     fn place(&self, mut index: usize) -> usize {
         let mut at = self.offset as isize;
         for (size, stride) in self.sizes.iter().zip(&self.strides).rev() {
@@ -94,7 +95,7 @@ impl<T: Case> Layout<T> {
         at as usize
     }
 
-    /// The element of this row and column of a matrix of the batch.
+    /// Returns an element of a matrix of the batch.
     pub(crate) fn at(&self, matrix: usize, row: usize, column: usize) -> T {
         let [.., rows, columns] = self.sizes[..] else {
             panic!("no matrix: {:?}", self.sizes);
@@ -102,7 +103,7 @@ impl<T: Case> Layout<T> {
         self.elements[self.place((matrix * rows + row) * columns + column)]
     }
 
-    /// What strides it has, for messages.
+    /// Describes the strides, for messages.
     pub(crate) fn strides_text(&self) -> String {
         format!("strides {:?} from {}", self.strides, self.offset)
     }

@@ -1,5 +1,5 @@
-//! Matrix products against plain Rust: on the simulated device, or with `MILLSTREAM_DEVICE=cuda:0`
-//! on a GPU, where those by cuBLAS run as well.
+//! Matrix products against plain Rust, on the simulated device, or with `MILLSTREAM_DEVICE=cuda:0`
+//! on a GPU, where the tests of cuBLAS run as well.
 
 mod builtin;
 mod cublas;
@@ -10,7 +10,7 @@ use std::{env, process::ExitCode};
 
 use libtest_mimic::{Arguments, Failed, Trial};
 
-/// What a test comes to.
+/// The result of a test.
 pub(crate) type Outcome = Result<(), Failed>;
 
 type Test = (&'static str, fn() -> Outcome);
@@ -41,7 +41,7 @@ const TESTS: &[Test] = &[
     ),
 ];
 
-/// What needs a GPU with cuBLAS.
+/// The tests that need a GPU with cuBLAS.
 const GPU_TESTS: &[Test] = &[
     (
         "cublas_products_are_within_the_bound",
@@ -54,7 +54,7 @@ const GPU_TESTS: &[Test] = &[
     ("threads_share_a_handle", cublas::threads_share_a_handle),
 ];
 
-/// Whether the environment asks for a GPU.
+/// Returns whether the environment names a GPU.
 pub(crate) fn on_gpu() -> bool {
     env::var("MILLSTREAM_DEVICE").is_ok_and(|value| value.starts_with("cuda"))
 }

@@ -1,5 +1,5 @@
-//! C8: a region gives the same on a simulated device and on a GPU, with the same copies; and C10:
-//! two regions overlap.
+//! C8: a region gives the same results with the same copies on a simulated device and on a GPU.
+//! C10: two regions overlap.
 
 use std::collections::BTreeSet;
 
@@ -13,7 +13,7 @@ use crate::{
     harness::{everywhere_counted, once},
 };
 
-/// Probabilities of classes, and how sure they are.
+/// Computes the probabilities of classes and their entropy.
 #[region]
 fn classify(x: &Array2<f32>, w: &Array2<f32>, b: &Array1<f32>) -> (Array2<f32>, Array1<f32>) {
     let odds = (x.dot(w) + b).tanh().exp();
@@ -22,7 +22,7 @@ fn classify(x: &Array2<f32>, w: &Array2<f32>, b: &Array1<f32>) -> (Array2<f32>, 
     (probable, entropy)
 }
 
-/// As `classify`, in double precision on the CPU.
+/// Computes `classify` in double precision on the CPU.
 fn classify_on_the_cpu(
     x: &Array2<f32>,
     w: &Array2<f32>,
@@ -35,14 +35,14 @@ fn classify_on_the_cpu(
     (probable, entropy)
 }
 
-/// What is between a result and the exact one, of its size: a few roundings of a sum of eight
-/// terms, of `tanh`, `exp`, a sum and a quotient.
+/// The maximum relative error of a result: a few roundings of a sum of eight terms, of `tanh`,
+/// `exp`, a sum and a quotient.
 const OFF_MAX: f64 = 16.0 * f32::EPSILON as f64;
 
 #[test]
 fn c08_values_and_copies_are_the_same_on_every_device() {
     everywhere_counted(|rig, calls| {
-        // Halves and quarters, so that the matrix product is exact whoever adds it up.
+        // Halves and quarters, so that the matrix product is exact in any order of additions.
         let x = Array2::from_shape_fn((37, 8), |(row, column)| {
             ((row * 3 + column * 5) % 7) as f32 * 0.25 - 0.75
         });
@@ -68,7 +68,7 @@ fn c08_values_and_copies_are_the_same_on_every_device() {
     });
 }
 
-/// A row of matrix products, each of the one before.
+/// Computes a power of a matrix by a chain of products.
 #[region]
 fn power(g: &Region, x: &Array2<f32>, times: usize) -> Array<f32, Ix2> {
     let mut product = g.eye(x.shape()[0]);
@@ -84,7 +84,7 @@ fn c10_two_regions_at_once_overlap() {
         let run = || -> Result<Vec<TimedOperation>> {
             let n = if on_gpu() { 2048 } else { 48 };
             let [x, y] = [2.0, 3.0].map(|value| Array2::<f32>::eye(n) * value);
-            // Loads the kernels, which may wait for all that runs.
+            // Loads the kernels first, because loading may wait for running kernels.
             let [x, y] = [
                 power(&harness.device, &x, 1)?.wait()?,
                 power(&harness.device, &y, 1)?.wait()?,

@@ -1,5 +1,5 @@
-//! C1 to C3, C8 and C9: what crosses between host and device, counted at the driver. On a GPU the
-//! counts are the same.
+//! C1 to C3, C8 and C9: copies between host and device, counted at the driver. On a GPU the counts
+//! are the same.
 
 use millstream_region::{Array, Region, RegionExt, Result, region};
 use ndarray::{Array1, Array2, Array6, Ix1, Ix2, array, s};
@@ -15,7 +15,7 @@ fn scenario(run: impl Fn(&Harness, &Calls) -> Result<()>) {
     everywhere_counted(|harness, calls| run(harness, calls).unwrap());
 }
 
-/// Uploads and downloads since the calls were forgotten.
+/// Asserts the numbers of uploads and downloads since the calls were forgotten.
 #[track_caller]
 pub(crate) fn assert_copies(calls: &Calls, up: usize, down: usize) {
     let counts = calls.counts();
@@ -54,7 +54,7 @@ fn c01_an_input_that_is_used_often_is_uploaded_once() {
     });
 }
 
-/// A sum of so many slices that their starts and steps do not fit in the parameters of a launch.
+/// Adds up slices whose starts and steps together exceed the parameters of a launch.
 #[region]
 fn slices(x: &Array6<f32>) -> Array6<f32> {
     let part = |at: usize| {

@@ -1,5 +1,5 @@
-//! C7: whatever goes wrong in a region, or becomes of its result, the host's arrays are as they
-//! were, the memory is given back, and the device goes on.
+//! C7: after any failure of a region, and after its result is dropped or leaked, the host's arrays
+//! are unchanged, all memory is freed, and the device still works.
 
 use std::{
     future::Future,
@@ -36,7 +36,7 @@ fn ramp() -> Array1<f32> {
     Array1::from_shape_fn(N, |index| index as f32)
 }
 
-/// All memory of the regions since is given back: at once, or when the reactor has let go of it.
+/// Waits until all memory of the regions since `before` is freed, which the reactor may do.
 #[track_caller]
 fn assert_given_back(harness: &Harness, before: &MemoryStats) {
     let dropped = Instant::now();
@@ -53,7 +53,7 @@ fn assert_given_back(harness: &Harness, before: &MemoryStats) {
     }
 }
 
-/// Changes what it gets, in two ways.
+/// Changes both of its arguments.
 #[region]
 fn halve(x: &mut Array1<f32>, sum: &mut Vec<f32>) -> f32 {
     *x *= 0.5;
@@ -61,7 +61,7 @@ fn halve(x: &mut Array1<f32>, sum: &mut Vec<f32>) -> f32 {
     x.max()
 }
 
-/// The device works, and gives everything back.
+/// Asserts that the device works, and that all memory is freed.
 #[track_caller]
 fn assert_works(harness: &Harness, before: &MemoryStats) {
     let (mut x, mut sum) = (ramp(), vec![0.0]);
@@ -73,7 +73,7 @@ fn assert_works(harness: &Harness, before: &MemoryStats) {
     assert_given_back(harness, before);
 }
 
-/// Makes a mistake when half is done.
+/// Adds arrays of incompatible shapes, after other operations.
 #[region]
 fn mistaken(x: &mut Array1<f32>, y: &Array1<f32>) -> f32 {
     *x += 1.0;
@@ -106,7 +106,7 @@ fn c07_a_usage_error_changes_nothing() {
     });
 }
 
-/// Fails when half is done.
+/// Runs out of memory, after other operations.
 #[region]
 fn gives_up(g: &Region, x: &mut Array1<f32>) -> Result<f32> {
     *x += 1.0;
@@ -115,7 +115,7 @@ fn gives_up(g: &Region, x: &mut Array1<f32>) -> Result<f32> {
     Ok(sum)
 }
 
-/// Has one that fails within.
+/// Contains a region that fails.
 #[region]
 fn passes_on(g: &Region, x: &Array1<f32>) -> Result<f32> {
     let mut x = x.clone();
@@ -147,7 +147,7 @@ fn c07_an_error_of_the_body_changes_nothing() {
 #[region]
 fn panics(x: &mut Array1<f32>, y: &Array1<f32>) -> f32 {
     *x += y;
-    // Much of it is enqueued by now.
+    // This enqueues much of the work before the panic.
     for _ in 0..300 {
         *x += 1.0;
     }
@@ -205,7 +205,7 @@ fn c07_a_leaked_result_changes_nothing() {
         harness.leaks();
         let (mut x, mut sum) = (ramp(), vec![0.0]);
         mem::forget(halve(&harness.device, &mut x, &mut sum)?);
-        // The host's own again, whatever the device is about.
+        // The host may use its arrays again, although the device is still running.
         x[0] = 7.0;
         sum.push(8.0);
         let before = harness.device.memory_stats()?;
@@ -221,7 +221,7 @@ fn c07_running_out_of_memory_changes_nothing() {
         let before = harness.device.memory_stats()?;
         let (mut x, mut sum) = (ramp(), vec![0.0]);
         let mut refused = 0;
-        // A little more each time, until there is enough.
+        // A little more memory each time, until it suffices.
         for room in (0_u64..).step_by(1000) {
             harness
                 .device
@@ -305,7 +305,7 @@ fn c07_a_lost_device_changes_nothing() {
     }
 }
 
-/// A region that fails where the device does, and has changed nothing then.
+/// Runs a region, and returns its error after asserting that the host's arrays are unchanged.
 fn program(devices: &[Device]) -> millstream::Result<()> {
     let (mut x, mut sum) = (ramp(), vec![0.0]);
     let result = halve(&devices[0], &mut x, &mut sum).and_then(Pending::wait);

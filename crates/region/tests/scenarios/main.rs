@@ -1,5 +1,5 @@
-//! The scenarios of regions that must work, each a test named after its number, under every
-//! schedule of the simulated device or, with `MILLSTREAM_DEVICE=cuda:0`, on a GPU.
+//! The scenarios of regions, each a test named after its number, under every schedule of the
+//! simulated device or, with `MILLSTREAM_DEVICE=cuda:0`, on a GPU.
 
 mod agreement;
 #[path = "../../../runtime/tests/scenarios/calls.rs"]

@@ -1,5 +1,5 @@
-//! Structs of arrays: into regions, out of them, changed by them, and kept on the device between
-//! them.
+//! Structs of arrays as parameters, results and `&mut` arguments, and on the device between
+//! regions.
 
 use millstream_region::{OnDevice, Region, Result, region};
 use ndarray::{Array1, Array2, array};
@@ -21,7 +21,7 @@ struct Layer {
     rounds: usize,
 }
 
-/// Some within others, and without names.
+/// A tuple struct that contains structs.
 #[derive(Clone, Debug, PartialEq, OnDevice)]
 struct Model(Layer, Vec<f64>, Layer);
 
