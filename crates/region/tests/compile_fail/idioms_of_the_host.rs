@@ -53,7 +53,7 @@ fn compared_with_the_host(x: &Array1<f32>) -> Array1<f32> {
 #[region]
 fn chosen_from_the_host(x: &Array1<f32>) -> Array1<f32> {
     let mask = x.less(0.0);
-    let _ = mask.where_cond(array![1.0_f32], array![2.0_f32]); //~ E0277 "selects from device arrays"
+    let _ = mask.where_cond(array![1.0_f32], array![2.0_f32]); //~ E0277 "selects from device"
     x.clone()
 }
 
