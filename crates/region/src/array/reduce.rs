@@ -196,7 +196,7 @@ questions! {
 }
 
 impl<D: Dimension> Array<bool, D> {
-    /// Counts the elements that are true.
+    /// Counts the true elements.
     ///
     /// ```
     /// use millstream_region::RegionExt;
@@ -217,7 +217,7 @@ impl<D: Dimension> Array<bool, D> {
         self.cast::<i64>().sum()
     }
 
-    /// Counts the elements that are true along an axis, which is removed.
+    /// Counts the true elements along an axis, which is removed.
     #[track_caller]
     #[must_use]
     pub fn sum_axis(&self, axis: Axis) -> Array<i64, D::Smaller>
@@ -227,7 +227,7 @@ impl<D: Dimension> Array<bool, D> {
         self.cast::<i64>().sum_axis(axis)
     }
 
-    /// Counts the elements that are true along these axes, which keep length 1.
+    /// Counts the true elements along these axes, which keep length 1.
     #[track_caller]
     #[must_use]
     pub fn sum_keepdims(&self, axes: &[Axis]) -> Array<i64, D> {

@@ -24,7 +24,7 @@ pub(crate) struct GeneratedPasses<P = KernelParameter> {
 #[derive(Clone, Copy)]
 pub(crate) struct Temporary {
     pub(crate) bytes: usize,
-    /// True if it must be zeroed before the first pass.
+    /// True if the array must be zeroed before the first pass.
     pub(crate) is_zeroed: bool,
 }
 

@@ -24,7 +24,7 @@ use crate::{
 
 /// The number of elements up to which one thread scans a row.
 const PER_THREAD_MAX: usize = 64;
-/// The same limit where there are many rows.
+/// The number of elements up to which one thread scans a row, where there are many rows.
 const PER_THREAD_MANY_ROWS_MAX: usize = 512;
 /// The number of rows that counts as many.
 const ROWS_MANY: usize = 1 << 14;
@@ -37,7 +37,7 @@ const SEGMENT: usize = 4 * TILE;
 /// The approximate number of blocks of a grid where several blocks share a row.
 const BLOCKS_MAX: usize = 1 << 10;
 
-/// The source of a block scan.
+/// The input of a kernel with one block per segment.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum ScanInput {
     Elements,
@@ -45,7 +45,7 @@ enum ScanInput {
     Partials,
 }
 
-/// The result of a block scan.
+/// The output of a kernel with one block per segment.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum ScanOutput {
     /// The total of each segment.

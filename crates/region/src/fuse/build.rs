@@ -177,7 +177,7 @@ impl StepBuilder<'_> {
         }
     }
 
-    /// Starts a walk in which no candidate is visited.
+    /// Starts a walk in which no candidate is visited yet.
     fn start_walk(&mut self) {
         self.walk += 1;
     }

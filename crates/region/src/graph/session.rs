@@ -201,7 +201,7 @@ impl Session {
     }
 }
 
-/// Returns the error of a shape that no array can have.
+/// Returns an error if no array can have this shape.
 fn shape_error(dtype: DType, shape: &[usize]) -> Option<UsageErrorKind> {
     let lengths = || shape.into();
     if shape.len() > RANK_MAX {

@@ -217,7 +217,7 @@ pub(crate) fn apply(step: &Step, g: &Region, slots: &[Dev]) -> Dev {
     }
 }
 
-/// Returns a mask.
+/// Returns the array as a mask.
 fn truth(array: &Dev) -> &Array<bool, IxDyn> {
     match array {
         Dev::Bool(which) => which,

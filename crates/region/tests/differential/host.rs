@@ -155,7 +155,7 @@ pub(crate) fn apply(step: &Step, slots: &[Host]) -> Host {
     }
 }
 
-/// Returns a mask.
+/// Returns the array as a mask.
 fn truth(host: &Host) -> &ArrayD<bool> {
     match host {
         Host::Bool(which) => which,

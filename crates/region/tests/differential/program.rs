@@ -76,7 +76,7 @@ pub(crate) fn program(seed: u64, size: Size) -> Program {
     }
 }
 
-/// A program under construction.
+/// A generator of random programs, with the program so far.
 pub(crate) struct ProgramGenerator {
     pub(crate) rng: Pcg32,
     pub(crate) elements_max: usize,

@@ -1,13 +1,14 @@
-"""Writes golden/*.txt: what the double-precision functions are at chosen points, worked out by mpmath with 1,300 bits.
+"""Writes golden/*.txt: the double-precision functions at chosen points, computed by mpmath with 1,300 bits.
 
 usage: golden.py [NAME...]      needs mpmath 1.3
 
-With GOLDEN_TIMES=20 GOLDEN_FOLDER=/somewhere there are twenty times as many random points, in files elsewhere: the tests read them from there if
-MILLSTREAM_GOLDEN says so.
+With GOLDEN_TIMES=20 GOLDEN_FOLDER=/elsewhere, there are twenty times as many random points, in files of that folder;
+the tests read them from the folder that MILLSTREAM_GOLDEN names.
 
-Each line has the bits of the operands, the bits of the value rounded to the nearest double, and how far the value itself is above that, in
-thousandths of the last place. Points are random bit patterns, random numbers from where the function does something, and the neighbours of places
-where implementations go from one case to the next. The same points come out on every run.
+Each line has the bits of the operands, the bits of the value rounded to the nearest double, and the distance of the
+exact value above that, in thousandths of the last place. Points are random bit patterns, random numbers from the range
+where the function varies, and the neighbours of boundaries between the cases of implementations. Every run generates
+the same points.
 """
 
 import math
@@ -35,7 +36,7 @@ def double(pattern):
 
 
 def rounded(value):
-    """The nearest double, and how far the value is above it, in thousandths of the last place."""
+    """Returns the nearest double, and the distance of the value above it in thousandths of the last place."""
     value = mpf(value)
     if value == 0:
         return 0.0, 0
@@ -51,7 +52,7 @@ def rounded(value):
 
 
 def near(*places):
-    """The places, their neighbours, and the same with the other sign."""
+    """Returns the boundaries and their neighbours, with both signs."""
     found = []
     for place in places:
         for step in (-2, -1, 0, 1, 2):
@@ -62,7 +63,7 @@ def near(*places):
 
 
 def patterns(r, count):
-    """Random finite bit patterns."""
+    """Returns random finite bit patterns."""
     found = [double(r.getrandbits(64)) for _ in range(TIMES * count)]
     return [x for x in found if x - x == 0]
 
@@ -72,7 +73,7 @@ def within(r, low, high, count):
 
 
 def scaled(r, low, high, count):
-    """Of magnitudes from 2^low to 2^high, of both signs."""
+    """Returns random numbers of magnitudes from 2^low to 2^high, of both signs."""
     return [r.choice((-1, 1)) * r.uniform(1, 2) * 2.0 ** r.randint(low, high) for _ in range(TIMES * count)]
 
 
@@ -80,7 +81,7 @@ EVERYWHERE = (TINY, 3 * TINY, MIN, 2.0**-54, 2.0**-28, 2.0**-27, 2.0**-10, 0.25,
 
 
 def points(name, r):
-    """Where a function of one operand is looked at."""
+    """Returns the points for a function of one operand."""
     base = patterns(r, 120) + near(*EVERYWHERE) + scaled(r, -40, 6, 120)
     exponential = within(r, -745.2, 709.8, 150) + within(r, -1, 1, 80) + near(709.7827128933840, 708.3964185322641, 745.1332191019411)
     wide = {
@@ -96,7 +97,7 @@ def points(name, r):
     }
     circle = [k * float(mp.pi) / 2 for k in (1, 2, 3, 4, 5, 7, 10, 22, 355, 710, 1000003)]
     for name_of_circle in ("sin", "cos", "tan"):
-        # The double that is nearest to a multiple of a half pi, and large ones beside which reductions lose everything.
+        # The double nearest to a multiple of pi/2, and large ones whose argument reduction cancels most digits.
         hard = (6381956970095103 * 2.0**797, 105615.0, 105414.0, 2.0**31, 2.0**52, 2.0**53 - 1, 1e22, 5.319372648326541e255)
         wide[name_of_circle] = within(r, -7, 7, 150) + scaled(r, 5, 60, 80) + near(*circle) + near(*hard)
     for name_of_arc in ("asin", "acos", "atanh"):
@@ -127,12 +128,12 @@ def points(name, r):
 
 
 def pairs(name, r):
-    """Where a function of two operands is looked at."""
+    """Returns the points for a function of two operands."""
     found = list(zip(patterns(r, 150), patterns(r, 150)))
     found += list(zip(scaled(r, -8, 8, 200), scaled(r, -8, 8, 200)))
     if name == "powf":
         found = [(abs(x), y) for x, y in found]
-        # Results over all of the range, of bases near and far; bases close to 1 with large exponents; negative bases.
+        # Results over the whole range; bases close to 1 with large exponents; negative bases.
         for _ in range(TIMES * 250):
             x = r.choice((r.uniform(0.5, 2), abs(scaled(r, -1020, 1020, 1)[0]), 1 + r.uniform(-1, 1) * 2.0 ** -r.randint(1, 50)))
             if x != 1:
@@ -188,7 +189,7 @@ def write(name):
             continue
         number, above = rounded(value)
         if value == 0:
-            # The functions that reach zero elsewhere than at zero keep the sign there.
+            # A zero at a nonzero operand has the sign of the first operand.
             number = math.copysign(0.0, given[0])
         lines.append(" ".join(f"{bits(x):016x}" for x in given) + f" {bits(number):016x} {above}\n")
     with open(os.path.join(FOLDER, name + ".txt"), "w") as file:

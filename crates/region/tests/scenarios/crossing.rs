@@ -15,7 +15,7 @@ fn scenario(run: impl Fn(&Harness, &Calls) -> Result<()>) {
     everywhere_counted(|harness, calls| run(harness, calls).unwrap());
 }
 
-/// Asserts the numbers of uploads and downloads since the calls were forgotten.
+/// Asserts the numbers of uploads and downloads since the last `Calls::forget`.
 #[track_caller]
 pub(crate) fn assert_copies(calls: &Calls, up: usize, down: usize) {
     let counts = calls.counts();

@@ -124,7 +124,7 @@ pub(super) type GemmStridedBatched<T> = unsafe extern "C" fn(
     batches: c_int,
 ) -> Status;
 
-/// The functions of a cuBLAS that stays loaded.
+/// The functions of cuBLAS, which stays loaded.
 pub(super) struct CublasApi {
     pub(super) found: Found,
     create: unsafe extern "C" fn(*mut RawHandle) -> Status,
