@@ -1,4 +1,4 @@
-//! Access marking: records what a warp accesses in access bitmaps.
+//! Access marking: records in access bitmaps which bytes of global memory a warp accesses.
 
 use super::launch::TracedRegion;
 use super::registers::lanes;
@@ -6,7 +6,7 @@ use super::warp_access::{AddressPattern, WarpAccess};
 use crate::memory::AccessFlags;
 use crate::ptx::ir::Access;
 
-/// How a load touches memory.
+/// Returns the access flags of a load: `UPDATE` if it synchronises, else `READ`.
 #[inline(always)]
 pub(super) fn read_flags(access: &Access) -> AccessFlags {
     if access.synchronises {
@@ -16,7 +16,7 @@ pub(super) fn read_flags(access: &Access) -> AccessFlags {
     }
 }
 
-/// How a store touches memory.
+/// Returns the access flags of a store: `UPDATE` if it synchronises, else `WRITE`.
 #[inline(always)]
 pub(super) fn write_flags(access: &Access) -> AccessFlags {
     if access.synchronises {
@@ -26,11 +26,12 @@ pub(super) fn write_flags(access: &Access) -> AccessFlags {
     }
 }
 
-/// Marks what the lanes that take part access, of which the first is at `offset`; they are not
-/// scattered.
+/// Marks the bytes that the active lanes of a warp access in the region's bitmap, if it has one.
 ///
-/// Writes are marked before they are made, so that no thread that sees one takes it for another
-/// launch's.
+/// `offset` is the offset of the first active lane's bytes; the addresses are not scattered.
+///
+/// A write is marked before its bytes are stored, so that no thread that observes the bytes
+/// attributes them to another launch.
 #[inline(always)]
 pub(super) fn note(
     found: &TracedRegion<'_>,

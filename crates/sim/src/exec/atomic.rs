@@ -1,4 +1,4 @@
-//! Atomics of a warp: lane after lane, each on what the one before left.
+//! Atomics of a warp, executed one lane after the other: each lane sees its predecessor's result.
 
 use super::float::canonical;
 use super::half;
@@ -11,12 +11,12 @@ use crate::memory::AccessFlags;
 use crate::ptx::ir::{AccessSpace, Atomic, AtomicOp, HighHalves, Window};
 use millstream_ptx::Type;
 
-/// Whether an atomic can be how threads wait for each other: one whose result they look at.
+/// Returns whether threads can use the atomic to wait for each other: it has a result register.
 pub(super) fn may_wait(atomic: &Atomic) -> bool {
     atomic.result.is_some()
 }
 
-/// What the atomic is about to be given.
+/// Reads the operands of an atomic before it executes.
 pub(super) fn operands(r: &Registers, atomic: &Atomic, mask: u32) -> AtomicOperands {
     AtomicOperands {
         warp_access: WarpAccess::new(r, atomic.address, mask, atomic.bytes(), true),
@@ -129,8 +129,10 @@ impl<'m> WarpMemory<'_, 'm> {
         Ok(())
     }
 
-    /// Exchanges and compare-and-swaps of 128 bits. The blocks of a kernel that has one run in
-    /// order, so that no other thread comes between the two halves.
+    /// Executes 128-bit exchanges and compare-and-swaps as two 64-bit halves.
+    ///
+    /// The blocks of a kernel with such an atomic run in order, so no other thread accesses the
+    /// memory between the two halves.
     #[cold]
     fn atomic_wide(
         &mut self,
@@ -172,7 +174,8 @@ impl<'m> WarpMemory<'_, 'm> {
         Ok(())
     }
 
-    /// The bytes of shared or local memory that a lane works on.
+    /// Returns the bytes of shared or local memory at the lane's address, or its out-of-bounds
+    /// fault.
     #[inline(always)]
     pub(super) fn own_bytes<const N: usize>(
         &mut self,
@@ -198,7 +201,7 @@ impl<'m> WarpMemory<'_, 'm> {
     }
 }
 
-/// Replaces 16 bytes, and returns what was there, the lower half first.
+/// Replaces 16 bytes by `change` of them, and returns the old value, lower half first.
 fn update_wide(
     region: &Region<'_>,
     offset: usize,
@@ -214,7 +217,7 @@ fn update_wide(
     Some(found)
 }
 
-/// The new value of a 32-bit atomic, or one of 16 bits.
+/// Returns the new value of a 32-bit or 16-bit atomic.
 #[inline(always)]
 fn apply_word(atomic: &Atomic, old: u32, b: u32, c: u32) -> u32 {
     let signed = atomic.ty == Type::S32;
@@ -256,7 +259,7 @@ fn apply_word(atomic: &Atomic, old: u32, b: u32, c: u32) -> u32 {
     }
 }
 
-/// The new value of a 64-bit atomic.
+/// Returns the new value of a 64-bit atomic.
 #[inline(always)]
 fn apply_double(atomic: &Atomic, old: u64, b: u64, c: u64) -> u64 {
     let signed = atomic.ty == Type::S64;
@@ -280,7 +283,7 @@ fn apply_double(atomic: &Atomic, old: u64, b: u64, c: u64) -> u64 {
                 old
             }
         }
-        // These exist in 32 bits only; lowering refuses them here.
+        // `inc` and `dec` exist only for 32 bits; lowering rejects other widths.
         AtomicOp::Inc | AtomicOp::Dec => old,
     }
 }

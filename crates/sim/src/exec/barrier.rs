@@ -1,9 +1,9 @@
-//! The sixteen barriers of a block.
+//! The sixteen barriers (`barrier.sync`, `barrier.arrive`, `barrier.red`) of a block.
 
-/// How many barriers a block has.
+/// The number of barriers of a block.
 pub(super) const BARRIERS: usize = 16;
 
-/// What a completed barrier tells the threads that waited.
+/// The result of a completed barrier, as the waiting threads read it.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Completion {
     /// Threads whose predicate was true.
@@ -14,14 +14,15 @@ pub(super) struct Completion {
 
 #[derive(Clone, Copy, Debug, Default)]
 struct BarrierState {
-    /// How often the barrier has completed.
+    /// The number of times the barrier has completed.
     generation: u64,
-    /// Threads that have arrived since.
+    /// The number of threads that have arrived since the last completion.
     arrived: u32,
-    /// The part of those that stand for lanes of their warps that do not exist or have exited.
+    /// The number of lanes of the arrived warps that do not exist or have exited; they count
+    /// towards `threads`.
     padding: u32,
     count_true: u32,
-    /// How many have to arrive; all that live if none is said.
+    /// The number of threads that must arrive; `None` for all live threads of the block.
     threads: Option<u32>,
     last: Completion,
 }
@@ -34,19 +35,20 @@ pub(super) struct Barriers {
     live: u32,
 }
 
-/// Threads arriving at a barrier.
+/// An arrival of threads at a barrier.
 pub(super) struct BarrierArrival {
     pub(super) id: u32,
-    /// How many the barrier waits for, if it is said.
+    /// The number of threads that the barrier waits for, if the instruction names one.
     pub(super) threads: Option<u32>,
     pub(super) arriving: u32,
-    /// Lanes that their warp is short of: a barrier for so many threads counts whole warps.
+    /// The number of lanes that the arriving warp lacks: a barrier with a thread count counts whole
+    /// warps.
     pub(super) padding: u32,
     pub(super) count_true: u32,
 }
 
 impl Barriers {
-    /// Starts a block of so many threads.
+    /// Resets the barriers for a block of `threads` threads.
     pub(super) fn start(&mut self, threads: u32) {
         *self = Self {
             live: threads,
@@ -54,7 +56,8 @@ impl Barriers {
         };
     }
 
-    /// Lets threads arrive, and returns the generation that completes with them or later.
+    /// Records an arrival, and returns the generation whose completion the arriving threads wait
+    /// for.
     pub(super) fn arrive(&mut self, arrival: &BarrierArrival) -> u64 {
         let state = &mut self.states[arrival.id as usize % BARRIERS];
         let generation = state.generation;
@@ -66,13 +69,14 @@ impl Barriers {
         generation
     }
 
-    /// Removes threads that have exited.
+    /// Removes exited threads from the live threads, and completes barriers that waited only for
+    /// them.
     pub(super) fn exit(&mut self, threads: u32) {
         self.live -= threads;
         self.settle();
     }
 
-    /// Completes every barrier at which all have arrived.
+    /// Completes each barrier at which all expected threads have arrived.
     fn settle(&mut self) {
         for state in &mut self.states {
             let complete = match state.threads {
@@ -93,7 +97,8 @@ impl Barriers {
         }
     }
 
-    /// The outcome of a generation of a barrier, once it is complete.
+    /// Returns the result of a generation of barrier `id`, or `None` until that generation
+    /// completes.
     pub(super) fn completed(&self, id: u32, generation: u64) -> Option<Completion> {
         let state = &self.states[id as usize % BARRIERS];
         (state.generation > generation).then_some(state.last)

@@ -1,12 +1,14 @@
-//! Bit fields, byte permutations, dot products of parts of words, and three-input logic.
+//! Bit fields (`bfe`, `bfi`), byte permutations (`prmt`), dot products (`dp4a`, `dp2a`) and
+//! three-input logic (`lop3`).
 
 use super::integer::join;
 use super::registers::Registers;
 use crate::ptx::ir::{Prmt, Slot};
 
-/// The bit field of `length` bits at `position` of `a`, whose type has `bits` bits and whose sign,
-/// if it has one, is extended to all 64. The 32-bit instructions look at 8 bits of position and
-/// length, the 64-bit ones at all.
+/// Extracts the bit field of `length` bits at `position` of `a` (`bfe`).
+///
+/// The type of `a` has `bits` bits; the sign of a signed `a` is extended to all 64 bits. The 32-bit
+/// instructions use the low 8 bits of position and length, the 64-bit ones use all bits.
 #[inline(always)]
 pub(super) fn extract(a: u64, position: u32, length: u32, bits: u32, signed: bool) -> u64 {
     if length == 0 {
@@ -23,7 +25,8 @@ pub(super) fn extract(a: u64, position: u32, length: u32, bits: u32, signed: boo
         return shifted;
     }
     let field = shifted & ((1 << length) - 1);
-    // The sign is the field's top bit, or the value's, where the field reaches beyond it.
+    // The sign is the field's top bit, or the value's top bit if the field extends beyond the
+    // value.
     let sign_at = position.saturating_add(length - 1).min(bits - 1);
     if signed && (a >> sign_at) & 1 == 1 {
         field | (u64::MAX << length)
@@ -32,7 +35,7 @@ pub(super) fn extract(a: u64, position: u32, length: u32, bits: u32, signed: boo
     }
 }
 
-/// `a`'s low `length` bits put into `b` at `position`.
+/// Inserts the low `length` bits of `a` into `b` at `position` (`bfi`).
 #[inline(always)]
 pub(super) fn insert(a: u64, b: u64, position: u32, length: u32, bits: u32) -> u64 {
     if position >= bits || length == 0 {
@@ -76,8 +79,8 @@ pub(super) fn bfi64(r: &mut Registers, mask: u32, d: Slot, [a, b, position, leng
     r.set_double(d, mask, &values);
 }
 
-/// The function of three bits whose value for bits a, b, c is bit `4a + 2b + c` of `table`, on all
-/// bits at once.
+/// Applies a three-input logical function to all bits at once (`lop3`): its result for the bits a,
+/// b, c is bit `4a + 2b + c` of `table`.
 #[inline(always)]
 pub(super) fn lop3(r: &mut Registers, mask: u32, table: u8, d: Slot, abc: [Slot; 3]) {
     let row = |index: u32| if table >> index & 1 == 1 { u32::MAX } else { 0 };
@@ -107,7 +110,7 @@ pub(super) fn prmt(r: &mut Registers, mask: u32, mode: Prmt, d: Slot, abc: [Slot
                 Prmt::Replicate16 => (c & 1) * 2 + (index & 1),
             }
         });
-        // In the index mode, the top bit of a pick replicates the byte's sign.
+        // In index mode, the top bit of a selector replicates the sign of the selected byte.
         u32::from_le_bytes(picks.map(|pick| {
             let byte = bytes[(pick & 7) as usize];
             if pick & 8 == 0 {
@@ -119,7 +122,7 @@ pub(super) fn prmt(r: &mut Registers, mask: u32, mode: Prmt, d: Slot, abc: [Slot
     });
 }
 
-/// One byte of `a`, extended.
+/// Returns byte `index` of `a`, sign- or zero-extended.
 #[inline(always)]
 fn byte(a: u32, index: u32, signed: bool) -> i32 {
     let byte = (a >> (8 * index)) as u8;

@@ -1,4 +1,4 @@
-//! A block: its warps in turn, its shared memory and its barriers.
+//! A thread block: runs its warps in turn, and owns its shared memory and barriers.
 
 use super::barrier::Barriers;
 use super::copy::BlockCopies;
@@ -10,7 +10,7 @@ use super::step::WarpFault;
 use super::warp::{BlockInfo, WaitReason, Warp, WarpSplit, WarpStatus, deadlock};
 use crate::ptx::ir::Code;
 
-/// What has been done so far.
+/// Counters of the work that a worker has executed.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Counters {
     pub(super) warp: u64,
@@ -18,7 +18,7 @@ pub(super) struct Counters {
     pub(super) traffic: Traffic,
 }
 
-/// What a warp uses besides its own state.
+/// The state outside a warp that its instructions use.
 pub(super) struct WarpContext<'r, 'm> {
     pub(super) code: &'r Code,
     pub(super) global: &'m dyn GlobalMemory,
@@ -33,8 +33,8 @@ pub(super) struct WarpContext<'r, 'm> {
     pub(super) cached_atomics: &'r mut [CachedRegion<'m>],
 }
 
-/// The memory that the warp with this local memory can reach, and where an instruction remembers
-/// its last region.
+/// Defines a method that returns the memory that a warp with local memory `local` can reach, and
+/// the region that the memory instruction `index` accessed last.
 macro_rules! reach {
     ($name:ident, $cached:ident) => {
         #[inline(always)]
@@ -61,7 +61,8 @@ impl<'m> WarpContext<'_, 'm> {
     reach!(stores, cached_stores);
     reach!(atomics, cached_atomics);
 
-    /// The same memory, for what looks regions up each time.
+    /// Returns the same memory without a cached region, for instructions that look up regions each
+    /// time.
     pub(super) fn all<'s>(&'s mut self, local: &'s mut [u8]) -> WarpMemory<'s, 'm> {
         WarpMemory {
             global: self.global,
@@ -74,7 +75,7 @@ impl<'m> WarpContext<'_, 'm> {
     }
 }
 
-/// What one worker keeps from block to block.
+/// State that a worker thread keeps from block to block.
 pub(super) struct Worker<'m> {
     global: &'m dyn GlobalMemory,
     pub(super) counters: Counters,
@@ -95,39 +96,38 @@ impl<'m> Worker<'m> {
     }
 }
 
-/// Why a block stopped running.
+/// The reason why a block stopped running.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum BlockStatus {
-    /// All its threads have exited.
+    /// All threads have exited.
     Done,
-    /// Some of its warps seem to wait for something outside of it.
+    /// Some warps seem to wait for something outside the block.
     Waiting,
-    /// It can go on at any time.
+    /// The block can continue at any time.
     Running,
 }
 
-/// A block that failed: the thread's number in the block, and where.
+/// The fault of a block: the thread's number in the block, and the fault of its warp.
 pub(super) struct BlockFault {
     pub(super) thread: u32,
     pub(super) failed: WarpFault,
 }
 
-/// A block that runs.
+/// A resident block.
 #[derive(Debug, Default)]
 pub(super) struct Block {
     pub(super) index: u64,
     warps: Vec<Warp>,
     memory: Vec<u8>,
     barriers: Barriers,
-    /// Asynchronous copies that no thread has waited for.
+    /// Asynchronous copies that no thread has waited for yet.
     copies: BlockCopies,
-    /// Warps with threads that live.
+    /// The indices of warps with live threads.
     running: Vec<usize>,
 }
 
 impl Block {
-    /// Starts the block with that number in the grid, x fastest. What the block held before is used
-    /// again.
+    /// Starts block `index` of the grid (x fastest), reusing the storage of the previous block.
     pub(super) fn start(&mut self, index: u64, code: &Code, launch: &Launch<'_>) {
         let threads = launch.block.iter().product::<u32>();
         let warp_count = threads.div_ceil(32);
@@ -233,7 +233,7 @@ impl Block {
         })
     }
 
-    /// The first thread of a block that can never go on.
+    /// Returns the fault of a block that cannot make progress, reported for its first live thread.
     fn stuck(&self, code: &Code) -> BlockFault {
         let first = self
             .running
@@ -251,7 +251,7 @@ impl Block {
             ),
         };
         let lane = split.mask.trailing_zeros() as usize;
-        // A warp split that waits for the block is already behind the barrier.
+        // The program counter of a split that waits at a barrier is already past the barrier.
         let behind = matches!(split.wait, WaitReason::Barrier { .. });
         let failed = WarpFault {
             lane,
@@ -265,7 +265,7 @@ impl Block {
     }
 }
 
-/// The coordinates of the `index`-th block or thread, x fastest.
+/// Returns the coordinates of the `index`-th block or thread, x fastest.
 pub(super) fn coordinates(index: u64, block_info: [u32; 3]) -> [u32; 3] {
     let [x, y, _] = block_info.map(u64::from);
     [index % x, index / x % y, index / x / y].map(|value| value as u32)

@@ -1,4 +1,4 @@
-//! Calls at run time: of functions that call themselves, or through pointers.
+//! Run-time calls: calls of recursive functions and calls through pointers.
 
 use super::fault::KernelFaultKind;
 use super::registers::{LANES, lanes};
@@ -6,33 +6,33 @@ use super::warp::{WaitReason, Warp, WarpSplit};
 use super::warp_access::LaneFault;
 use crate::ptx::ir::{Call, CallTarget, Callee, Code, Op};
 
-/// How deep calls may nest.
+/// The maximum depth of nested calls.
 const DEPTH_MAX: usize = 1024;
 
-/// One call that has not returned.
+/// The frame of a call that has not returned.
 #[derive(Clone, Copy, Debug)]
 struct CallFrame {
     callee: u32,
-    /// Where the thread goes on.
+    /// The program counter at which the thread continues after the call.
     return_pc: u32,
 }
 
-/// What the calls of one thread have put aside.
+/// The call stack of one thread: its frames and its saved registers.
 #[derive(Debug, Default)]
 struct CallStack {
     frames: Vec<CallFrame>,
     saved: Vec<u64>,
 }
 
-/// The calls of a warp's threads.
+/// The call stacks of a warp's threads.
 #[derive(Debug, Default)]
 pub(super) struct CallStacks {
-    /// Empty until the first call.
+    /// One stack per lane; empty until the warp's first call.
     threads: Vec<CallStack>,
 }
 
 impl CallStacks {
-    /// Forgets everything.
+    /// Drops all frames and saved registers.
     pub(super) fn clear(&mut self) {
         for thread in &mut self.threads {
             thread.frames.clear();
@@ -41,8 +41,8 @@ impl CallStacks {
     }
 }
 
-/// Runs the call or return where `split` is, for `mask` of its lanes, and puts all its lanes on the
-/// warp's list.
+/// Executes the call or return at `split` for the lanes in `mask`, and pushes splits with all of
+/// its lanes onto the warp's list.
 #[cold]
 pub(super) fn run(
     warp: &mut Warp,
@@ -74,7 +74,7 @@ pub(super) fn run(
     Ok(())
 }
 
-/// The function that one lane calls.
+/// Returns the index of the function that one lane calls, or a fault for an invalid pointer.
 fn callee(warp: &Warp, code: &Code, call: &Call, lane: usize) -> Result<u32, LaneFault> {
     let pointer = match call.target {
         CallTarget::Function(callee) => return Ok(callee),
@@ -88,7 +88,7 @@ fn callee(warp: &Warp, code: &Code, call: &Call, lane: usize) -> Result<u32, Lan
     }
 }
 
-/// Keeps what the function's registers hold, and returns where it begins.
+/// Pushes a frame, saves the callee's registers, and returns the callee's entry.
 fn enter(
     warp: &mut Warp,
     code: &Code,
@@ -114,13 +114,13 @@ fn enter(
     Ok(callee.entry)
 }
 
-/// Gives the function's registers back what they held, and returns where the thread goes on.
+/// Pops a frame, restores the callee's registers, and returns the address to continue at.
 fn leave(warp: &mut Warp, code: &Code, lane: usize) -> u32 {
     let stack = &mut warp.stacks.threads[lane];
     let frame = stack
         .frames
         .pop()
-        .expect("a function's code is only reached by calls");
+        .expect("no call frame for a return: function code is entered only by calls");
     let callee = &code.callees[frame.callee as usize];
     warp.registers.give_back(callee, lane, &mut stack.saved);
     frame.return_pc

@@ -1,4 +1,4 @@
-//! Observers of a launch: the check for races within it, and the watch over some instructions.
+//! Observers of a launch: the check for races within it, and the recording of watched instructions.
 
 use std::collections::BTreeMap;
 
@@ -13,24 +13,24 @@ use super::warp_access::WarpAccess;
 use crate::ptx::Kernel;
 use crate::ptx::ir::{Access, Atomic, Exchange, Mbarrier};
 
-/// The checks that a launch runs under.
+/// The checks to perform during a launch.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct CheckOptions<'a> {
-    /// Whether races between its threads are looked for.
+    /// Enables the check for races between the launch's threads.
     pub(crate) races: bool,
-    /// The instructions whose first execution is wanted, in ascending order.
+    /// The instructions whose first execution is recorded, in ascending order.
     pub(crate) instructions: &'a [u32],
 }
 
-/// The findings of the checks.
+/// The findings of a launch's checks.
 #[derive(Debug, Default)]
 pub(crate) struct CheckFindings {
     pub(crate) races: Vec<KernelRace>,
-    /// Of each instruction that was watched and executed, the first execution.
+    /// The first execution of each watched instruction that was executed.
     pub(crate) executed: Vec<(u32, KernelAccess)>,
 }
 
-/// The checks of one launch.
+/// The running checks of one launch.
 pub(super) struct LaunchChecks<'a> {
     kernel: &'a Kernel,
     launch: &'a Launch<'a>,

@@ -1,4 +1,4 @@
-//! Conversions that have no operation of their own: every pair of types, every rounding mode.
+//! Conversions (`cvt`) that no fast path covers: every pair of types and every rounding mode.
 
 use super::exact::{self, BRAIN, DOUBLE, Finite, Format, HALF, SINGLE, Unpacked, pack, unpack};
 use super::float::{canonical, flush};
@@ -6,7 +6,7 @@ use super::registers::Registers;
 use crate::ptx::ir::{Convert, Round, Slot};
 use millstream_ptx::Type;
 
-/// Converts the lanes of `mask`.
+/// Converts the values of the lanes in `mask`.
 pub(super) fn run(r: &mut Registers, mask: u32, how: Convert, d: Slot, a: Slot) {
     match (how.from.bytes() == 8, how.register_bytes == 8) {
         (true, true) => r.d_d(mask, d, a, |a| convert(how, a)),
@@ -16,7 +16,7 @@ pub(super) fn run(r: &mut Registers, mask: u32, how: Convert, d: Slot, a: Slot) 
     }
 }
 
-/// The bits of the result, extended to the register by the result's sign.
+/// Returns the bits of the result, extended to the register by the result type's sign.
 fn convert(how: Convert, bits: u64) -> u64 {
     let bits = bits & (u64::MAX >> (64 - 8 * how.from.bytes()));
     let bits = if how.flush && how.from == Type::F32 {
@@ -35,7 +35,7 @@ fn convert(how: Convert, bits: u64) -> u64 {
     }
 }
 
-/// The format of a float type.
+/// Returns the format of a float type, or `None` for other types.
 fn format(ty: Type) -> Option<Format> {
     match ty {
         Type::F16 => Some(HALF),
@@ -46,7 +46,7 @@ fn format(ty: Type) -> Option<Format> {
     }
 }
 
-/// An integer's value.
+/// Returns the value of an integer type's bits.
 fn integer(ty: Type, bits: u64) -> i128 {
     let unused = 64 - 8 * ty.bytes() as u32;
     let high = bits << unused;
@@ -57,7 +57,7 @@ fn integer(ty: Type, bits: u64) -> i128 {
     }
 }
 
-/// The least and greatest value of an integer type.
+/// Returns the least and the greatest value of an integer type.
 fn range(ty: Type) -> (i128, i128) {
     let bits = 8 * ty.bytes() as u32;
     if ty.is_signed() {
@@ -69,7 +69,7 @@ fn range(ty: Type) -> (i128, i128) {
 
 fn to_integer(how: Convert, number: Unpacked) -> u64 {
     let (low, high) = range(how.to);
-    // A NaN becomes 0, or, where either side has 64 bits, only the highest bit.
+    // A NaN converts to 0, or, if either type has 64 bits, to the highest bit alone.
     let wide = how.from.bytes() == 8 || how.to.bytes() == 8;
     let value = match number {
         Unpacked::Nan if wide => 1 << (8 * how.to.bytes() - 1),
@@ -88,7 +88,7 @@ fn to_integer(how: Convert, number: Unpacked) -> u64 {
             } else {
                 magnitude
             };
-            // Integers are cut unless told otherwise; floats always saturate.
+            // Integers are truncated unless `.sat` is given; floats always saturate.
             if how.saturate || how.from.is_float() {
                 value.clamp(low, high)
             } else {
@@ -96,7 +96,7 @@ fn to_integer(how: Convert, number: Unpacked) -> u64 {
             }
         }
     };
-    // Extended by its own sign to the register, and cut to that.
+    // Sign- or zero-extends the result by its own type, then truncates it to the register.
     let extended = integer(how.to, value as u64) as u64;
     extended & (u64::MAX >> (64 - 8 * u32::from(how.register_bytes)))
 }
@@ -105,7 +105,7 @@ fn to_float(how: Convert, to: Format, number: Unpacked) -> u64 {
     let number = match number {
         Unpacked::Finite(finite) if how.integral => {
             let significand = finite.to_integer(how.round);
-            // Numbers too large for this have no fraction.
+            // A significand too large for this has no fraction.
             if significand == u128::MAX {
                 number
             } else {
@@ -128,7 +128,7 @@ fn to_float(how: Convert, to: Format, number: Unpacked) -> u64 {
     if tiny { bits & to.sign() } else { bits }
 }
 
-/// Clamped to 0…1. In the order of their bits, positive numbers are in the order of their values.
+/// Clamps the bits of a float to 0…1. Positive floats are ordered like their bits.
 fn saturated(bits: u64, format: Format) -> u64 {
     let one = pack(exact::integer(1), format, Round::Nearest);
     if bits & format.sign() != 0 {
@@ -138,7 +138,7 @@ fn saturated(bits: u64, format: Format) -> u64 {
     }
 }
 
-/// What becomes of a NaN. Where a payload passes, its upper bits do.
+/// Returns the NaN that a NaN converts to. A payload that is preserved keeps its upper bits.
 fn nan(how: Convert, bits: u64) -> u64 {
     if how.saturate {
         return 0;

@@ -1,8 +1,9 @@
-//! `cp.async`: copies to shared memory that are seen only once they have been waited for.
+//! `cp.async`: asynchronous copies to shared memory, visible only after a wait.
 //!
-//! A copy reads where it stands, and writes where it is waited for: a kernel that reads too early
-//! finds what was there before, every time. An arrival on a barrier object that follows copies
-//! takes place, with them, when a thread asks the object.
+//! A copy reads its source when it is issued and writes its target when it is waited for. A kernel
+//! that reads the target too early therefore finds the old bytes on every run. An arrival on an
+//! mbarrier object that follows copies takes place, together with the copies, when a thread tests
+//! the object.
 
 use smallvec::SmallVec;
 
@@ -15,15 +16,15 @@ use super::warp::Warp;
 use super::warp_access::{LaneFault, WarpAccess};
 use crate::ptx::ir::{AccessSpace, AsyncCopy, Window};
 
-/// A copy of one thread whose bytes have been read.
+/// An issued copy of one thread whose source has been read.
 #[derive(Clone, Copy, Debug)]
 struct PendingCopy {
     lane: u32,
-    /// The thread's group that it belongs to: how many it had committed before.
+    /// The copy's group: the number of groups that the thread had committed before.
     group: u32,
-    /// Its place among the copies of the warp.
+    /// The index of the copy among the copies of the warp.
     number: u64,
-    /// Where in shared memory.
+    /// The target's offset in shared memory.
     offset: usize,
     bytes: usize,
     value: [u8; 16],
@@ -35,28 +36,28 @@ impl PendingCopy {
     }
 }
 
-/// An arrival on a barrier object that waits for copies.
+/// An arrival on an mbarrier object that takes place after copies.
 #[derive(Clone, Copy, Debug)]
 struct MbarrierArrival {
-    /// Where the object lies in shared memory.
+    /// The offset of the object in shared memory.
     object: u64,
     warp: u32,
     lane: u32,
-    /// The first of the warp's copies that it does not wait for.
+    /// The index of the first copy of the warp that the arrival does not wait for.
     end: u64,
 }
 
-/// The copies of a warp's threads that no thread has waited for.
+/// The pending copies of a warp's threads.
 #[derive(Debug, Default)]
 struct WarpCopies {
     pending: Vec<PendingCopy>,
-    /// How many groups each thread has committed.
+    /// The number of groups that each thread has committed.
     committed: [u32; 32],
-    /// How many copies there have been.
+    /// The number of copies that the warp has issued.
     started: u64,
 }
 
-/// The copies of a block's threads that no thread has waited for.
+/// The pending copies of a block's threads, and the arrivals that follow them.
 #[derive(Debug, Default)]
 pub(super) struct BlockCopies {
     warps: Vec<WarpCopies>,
@@ -64,7 +65,7 @@ pub(super) struct BlockCopies {
 }
 
 impl BlockCopies {
-    /// Starts a block of so many warps.
+    /// Resets the state for a block of `warps` warps.
     pub(super) fn start(&mut self, warps: usize) {
         self.warps.resize_with(warps, WarpCopies::default);
         for warp in &mut self.warps {
@@ -75,8 +76,10 @@ impl BlockCopies {
         self.arrivals.clear();
     }
 
-    /// Completes the copies that the next arrival on an object waits for. Gives the warp and the
-    /// lane of the arrival, which the caller has to make; none if no arrival waits.
+    /// Completes the copies that the next arrival on `object` waits for.
+    ///
+    /// Returns the warp and lane of the arrival, which the caller must perform, or `None` if no
+    /// arrival is pending.
     pub(super) fn arrive(&mut self, object: u64, memory: &mut [u8]) -> Option<(u32, usize)> {
         let at = self
             .arrivals
@@ -95,13 +98,13 @@ impl BlockCopies {
         Some((warp, lane as usize))
     }
 
-    /// Forgets the arrivals on an object, but not the copies before them.
+    /// Drops the pending arrivals on an object, but keeps the copies before them.
     pub(super) fn forget_arrivals(&mut self, object: u64) {
         self.arrivals.retain(|arrival| arrival.object != object);
     }
 }
 
-/// Runs `cp.async` or what waits for it.
+/// Executes a `cp.async` instruction: a start, commit, wait or mbarrier arrival.
 #[cold]
 pub(super) fn run(
     copy: &AsyncCopy,
@@ -122,7 +125,7 @@ pub(super) fn run(
             let target = &mut *shared.memory;
             copies.pending.retain(|copy| {
                 let lane = copy.lane as usize;
-                // `wait_all` waits for those that have not been committed, too.
+                // `wait_all` waits for uncommitted copies, too.
                 let behind = committed[lane].saturating_sub(copy.group);
                 let waits = mask >> lane & 1 == 1 && but.is_none_or(|but| behind > but);
                 if waits {
@@ -220,7 +223,7 @@ fn start(
     Ok(())
 }
 
-/// Where in shared memory a lane's copy goes, which must be inside.
+/// Returns the offset in shared memory of a lane's copy target, or an out-of-bounds fault.
 fn target_offset(
     memory: &WarpMemory<'_, '_>,
     targets: &WarpAccess,

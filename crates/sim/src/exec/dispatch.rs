@@ -1,4 +1,4 @@
-//! Chooses the build of the interpreter's loop that the processor can run.
+//! Dispatch to the build of the interpreter loop that fits the processor.
 #![allow(
     unsafe_code,
     reason = "calling a function built for more processor features than the rest of the program assumes"
@@ -9,8 +9,10 @@ use super::observer::{NoObserver, Observer};
 use super::step::{self, WarpFault};
 use super::warp::{Warp, WarpStatus};
 
-/// Runs the warp until it pauses, and tells the observer. One that is told anything takes far
-/// longer than the loop: it has one build of the loop, for any processor.
+/// Runs the warp until it pauses, reporting its events to the observer.
+///
+/// An active observer takes far longer than the interpreter loop itself, so the observed loop has a
+/// single build, for any processor.
 pub(super) fn run<O: Observer>(
     warp: &mut Warp,
     shared: &mut WarpContext<'_, '_>,
@@ -23,7 +25,7 @@ pub(super) fn run<O: Observer>(
     }
 }
 
-/// Runs the warp until it pauses.
+/// Runs the warp until it pauses, without an observer.
 fn run_unobserved(
     warp: &mut Warp,
     shared: &mut WarpContext<'_, '_>,
@@ -36,13 +38,13 @@ fn run_unobserved(
         && std::arch::is_x86_feature_detected!("lzcnt")
         && std::arch::is_x86_feature_detected!("popcnt")
     {
-        // SAFETY: the processor has all the features that the function is built for.
+        // SAFETY: the processor has all the features that `run_avx2` is compiled for.
         return unsafe { run_avx2(warp, shared) };
     }
     step::run(warp, shared, &mut NoObserver)
 }
 
-/// The loop with 256-bit vectors and fused multiply-add.
+/// The interpreter loop compiled for 256-bit vectors and fused multiply-add.
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2,fma,bmi1,bmi2,lzcnt,popcnt")]
 fn run_avx2(warp: &mut Warp, shared: &mut WarpContext<'_, '_>) -> Result<WarpStatus, WarpFault> {

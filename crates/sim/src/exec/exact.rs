@@ -1,18 +1,17 @@
-//! Floating-point numbers as integers times powers of two: exact sums, products, quotients and
-//! roots, then one rounding.
+//! Exact floating-point arithmetic on integers times powers of two: exact sums, products, quotients
+//! and roots, then a single rounding.
 //!
-//! This is the slow way, for what the processor's own arithmetic does not offer: directed rounding,
-//! 16-bit formats, conversions of every kind, and whether a result was too small before it was
-//! rounded.
+//! This is the slow path, for results that the processor's own arithmetic does not offer: directed
+//! rounding, 16-bit formats, conversions of every kind, and the test for underflow before rounding.
 
 use crate::ptx::ir::Round;
 
 /// A binary floating-point format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Format {
-    /// Bits of the fraction.
+    /// The number of fraction bits.
     fraction: u32,
-    /// Bits of the exponent.
+    /// The number of exponent bits.
     exponent: u32,
 }
 
@@ -21,7 +20,7 @@ pub(super) const HALF: Format = Format {
     fraction: 10,
     exponent: 5,
 };
-/// bfloat16: the upper half of a single.
+/// bfloat16: the upper half of a single-precision float.
 pub(super) const BRAIN: Format = Format {
     fraction: 7,
     exponent: 8,
@@ -38,17 +37,17 @@ pub(super) const DOUBLE: Format = Format {
 };
 
 impl Format {
-    /// The bits of +infinity.
+    /// Returns the bits of +infinity.
     pub(super) fn infinity(self) -> u64 {
         ((1 << self.exponent) - 1) << self.fraction
     }
 
-    /// The sign's bit.
+    /// Returns the mask of the sign bit.
     pub(super) fn sign(self) -> u64 {
         1 << (self.fraction + self.exponent)
     }
 
-    /// The NaN that an invalid operation gives.
+    /// Returns the NaN that an invalid operation produces.
     pub(super) fn nan(self) -> u64 {
         if self == DOUBLE {
             0xfff8_0000_0000_0000
@@ -57,18 +56,18 @@ impl Format {
         }
     }
 
-    /// The exponent of the smallest normal number.
+    /// Returns the exponent of the smallest normal number.
     fn exponent_min(self) -> i32 {
         2 - (1 << (self.exponent - 1))
     }
 
-    /// Whether these are the bits of a NaN.
+    /// Returns whether `bits` encode a NaN.
     pub(super) fn is_nan(self, bits: u64) -> bool {
         bits & (self.sign() - 1) > self.infinity()
     }
 }
 
-/// The value of a number: `±significand · 2^exponent`, or none of that kind.
+/// An unpacked floating-point value: a NaN, an infinity, or `±significand · 2^exponent`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Unpacked {
     Nan,
@@ -76,8 +75,10 @@ pub(super) enum Unpacked {
     Finite(Finite),
 }
 
-/// `±significand · 2^exponent`. Where bits have been cut off, the lowest bit is set instead, far
-/// below what a rounding keeps.
+/// A finite value, `±significand · 2^exponent`.
+///
+/// If bits have been shifted out, the lowest bit is set instead (a sticky bit), far below the bits
+/// that a rounding keeps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Finite {
     pub(super) negative: bool,
@@ -85,12 +86,13 @@ pub(super) struct Finite {
     pub(super) exponent: i32,
 }
 
-/// Where the highest bit is put before two significands are added: below the top, so that a carry
-/// fits.
+/// The bit position to which [`Finite::normalized`] shifts the highest bit. It lies below the top
+/// of a `u128`, so that the carry of an addition fits.
 const TOP: u32 = 125;
 
 impl Finite {
-    /// The same value, its highest bit at [`TOP`]. A zero gets an exponent below all others.
+    /// Returns the same value with its highest bit at [`TOP`]. Zero gets an exponent below all
+    /// others.
     fn normalized(self) -> Self {
         if self.significand == 0 {
             return Self {
@@ -111,7 +113,8 @@ impl Finite {
         }
     }
 
-    /// The nearest integer by `round`, as a magnitude. Too large ones become `u128::MAX`.
+    /// Rounds to an integer by `round`, and returns its magnitude, or `u128::MAX` if it is too
+    /// large.
     pub(super) fn to_integer(self, round: Round) -> u128 {
         if self.exponent >= 0 {
             let fits =
@@ -131,7 +134,7 @@ impl Finite {
     }
 }
 
-/// Shifts right; if a bit falls out, the lowest one that stays is set.
+/// Shifts right, and sets the lowest remaining bit if a set bit was shifted out.
 fn jam(value: u128, shift: u32) -> u128 {
     if shift == 0 {
         value
@@ -142,7 +145,7 @@ fn jam(value: u128, shift: u32) -> u128 {
     }
 }
 
-/// Shifts right and rounds.
+/// Shifts right, and rounds by the bits shifted out.
 fn rounded(value: u128, shift: u32, negative: bool, round: Round) -> u128 {
     if shift == 0 {
         return value;
@@ -166,7 +169,7 @@ fn rounded(value: u128, shift: u32, negative: bool, round: Round) -> u128 {
     kept + u128::from(up)
 }
 
-/// The value of some bits.
+/// Unpacks the bits of a float.
 pub(super) fn unpack(bits: u64, format: Format) -> Unpacked {
     let negative = bits & format.sign() != 0;
     let magnitude = bits & (format.sign() - 1);
@@ -187,7 +190,7 @@ pub(super) fn unpack(bits: u64, format: Format) -> Unpacked {
     })
 }
 
-/// The bits of a value, rounded.
+/// Packs a value into the format's bits, rounding it.
 pub(super) fn pack(number: Unpacked, format: Format, round: Round) -> u64 {
     let sign = |negative: bool| if negative { format.sign() } else { 0 };
     match number {
@@ -197,10 +200,10 @@ pub(super) fn pack(number: Unpacked, format: Format, round: Round) -> u64 {
             let negative = finite.negative;
             let finite = finite.normalized();
             let leading = (finite.exponent + TOP as i32).max(format.exponent_min());
-            // The unit of the last place, counted in the significand's bits.
+            // The significand's bits below the unit in the last place.
             let shift = leading - format.fraction as i32 - finite.exponent;
             let units = rounded(finite.significand, shift.unsigned_abs(), negative, round) as u64;
-            // A rounding that carries runs into the exponent by itself.
+            // The carry of a rounding propagates into the exponent field.
             let bits = (((leading - format.exponent_min()) as u64) << format.fraction)
                 .saturating_add(units);
             if finite.significand == 0 {
@@ -220,7 +223,7 @@ pub(super) fn pack(number: Unpacked, format: Format, round: Round) -> u64 {
     }
 }
 
-/// Whether a value, before any rounding, is below the format's normal numbers. Zero is not.
+/// Returns whether a value, before rounding, is below the format's normal numbers. Zero is not.
 pub(super) fn is_tiny(number: Unpacked, format: Format) -> bool {
     match number {
         Unpacked::Finite(finite) if finite.significand != 0 => {
@@ -230,7 +233,7 @@ pub(super) fn is_tiny(number: Unpacked, format: Format) -> bool {
     }
 }
 
-/// An integer's value.
+/// Returns an integer as an unpacked value.
 pub(super) fn integer(value: i128) -> Unpacked {
     Unpacked::Finite(Finite {
         negative: value < 0,
@@ -239,7 +242,7 @@ pub(super) fn integer(value: i128) -> Unpacked {
     })
 }
 
-/// `a + b`. The rounding mode decides the sign of an exact zero.
+/// Returns `a + b`. The rounding mode decides the sign of an exact zero.
 pub(super) fn add(a: Unpacked, b: Unpacked, round: Round) -> Unpacked {
     match (a, b) {
         (Unpacked::Nan, _) | (_, Unpacked::Nan) => Unpacked::Nan,
@@ -277,7 +280,7 @@ fn add_finite(a: Finite, b: Finite, round: Round) -> Finite {
     }
 }
 
-/// `a · b`, exactly.
+/// Returns `a · b`, exactly.
 pub(super) fn mul(a: Unpacked, b: Unpacked) -> Unpacked {
     match (a, b) {
         (Unpacked::Nan, _) | (_, Unpacked::Nan) => Unpacked::Nan,
@@ -299,12 +302,12 @@ pub(super) fn mul(a: Unpacked, b: Unpacked) -> Unpacked {
     }
 }
 
-/// `a · b + c`.
+/// Returns `a · b + c`.
 pub(super) fn fma(a: Unpacked, b: Unpacked, c: Unpacked, round: Round) -> Unpacked {
     add(mul(a, b), c, round)
 }
 
-/// `a / b`.
+/// Returns `a / b`.
 pub(super) fn div(a: Unpacked, b: Unpacked) -> Unpacked {
     match (a, b) {
         (Unpacked::Nan, _) | (_, Unpacked::Nan) => Unpacked::Nan,
@@ -329,7 +332,7 @@ pub(super) fn div(a: Unpacked, b: Unpacked) -> Unpacked {
             let a = a.normalized();
             let quotient = a.significand / b.significand;
             let inexact = a.significand % b.significand != 0;
-            // At least 72 bits of quotient, so one more below them is out of any rounding's sight.
+            // The quotient has at least 72 bits, so the sticky bit below it affects no rounding.
             Unpacked::Finite(Finite {
                 negative,
                 significand: quotient << 1 | u128::from(inexact),
@@ -339,7 +342,7 @@ pub(super) fn div(a: Unpacked, b: Unpacked) -> Unpacked {
     }
 }
 
-/// The square root.
+/// Returns the square root.
 pub(super) fn sqrt(a: Unpacked) -> Unpacked {
     match a {
         Unpacked::Finite(a) if a.significand == 0 => Unpacked::Finite(a),
@@ -349,7 +352,7 @@ pub(super) fn sqrt(a: Unpacked) -> Unpacked {
         Unpacked::Infinite { .. } => a,
         Unpacked::Finite(a) => {
             let a = a.normalized();
-            // The exponent has to be even.
+            // The exponent must be even.
             let odd = a.exponent.rem_euclid(2);
             let square = a.significand << odd;
             let root = square.isqrt();
@@ -377,7 +380,7 @@ mod tests {
     }
 
     proptest! {
-        /// The processor rounds to nearest, and so must this.
+        /// Results rounded to nearest equal those of the processor's arithmetic.
         #[test]
         fn agrees_with_the_processor(a: f64, b: f64, c: f64) {
             let (x, y, z) = (double(a), double(b), double(c));
@@ -390,7 +393,8 @@ mod tests {
             prop_assert_eq!(pack(x, SINGLE, Round::Nearest) as u32, (a as f32).to_bits());
         }
 
-        /// Directed results enclose the nearest one, a unit in the last place apart at most.
+        /// Results rounded down and up enclose the nearest one, at most one unit in the last place
+        /// apart.
         #[test]
         fn directed_rounding_encloses(a: f64, b: f64, c: f64) {
             let exact = fma(double(a), double(b), double(c), Round::Nearest);

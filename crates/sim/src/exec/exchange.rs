@@ -1,10 +1,10 @@
-//! Operations between the lanes of a warp.
+//! Warp-wide exchanges: shuffles, votes, matches, reductions, `elect.sync` and `bar.warp.sync`.
 
 use super::registers::{LANES, Registers, lanes};
 use crate::ptx::ir::{Exchange, ExchangeOp};
 
-/// Runs an exchange for the lanes `mask`, and returns those that have to wait, because a lane that
-/// their members mask names and that still lives has not arrived.
+/// Executes an exchange for the lanes in `mask`, and returns the lanes that must wait because a
+/// live lane of their member mask has not arrived.
 pub(super) fn run(r: &mut Registers, exchange: &Exchange, mask: u32, live: u32) -> u32 {
     let mut waiting = 0;
     let mut rest = mask;
@@ -24,7 +24,7 @@ pub(super) fn run(r: &mut Registers, exchange: &Exchange, mask: u32, live: u32) 
     waiting
 }
 
-/// Runs the exchange for lanes that have all arrived.
+/// Executes the exchange for a set of lanes that have all arrived.
 fn perform(r: &mut Registers, exchange: &Exchange, set: u32) {
     use ExchangeOp as E;
     let fold = |r: &Registers, f: fn(u32, u32) -> u32| {
@@ -79,9 +79,10 @@ fn vote(r: &mut Registers, exchange: &Exchange, set: u32, f: impl Fn(u32, u32) -
     r.set_predicate(exchange.d, set, if holds { u32::MAX } else { 0 });
 }
 
-/// `shfl`: `c` holds the clamp in its low five bits, and in bits 8 to 12 the mask that splits the
-/// warp into segments. A lane whose source lies outside of its segment, or does not take part,
-/// keeps its own value.
+/// Executes `shfl`.
+///
+/// `c` holds the clamp in its low five bits, and in bits 8 to 12 the mask that splits the warp into
+/// segments. A lane keeps its own value if its source lies outside its segment or is inactive.
 fn shuffle(r: &mut Registers, exchange: &Exchange, set: u32) {
     let (a, b, c) = (
         *r.word(exchange.a),

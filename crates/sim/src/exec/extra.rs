@@ -1,11 +1,11 @@
-//! Rare operations on 32-bit registers, lane by lane.
+//! Rare operations on 32-bit registers, executed lane by lane.
 
 use super::float8;
 use super::registers::Registers;
 use super::video;
 use crate::ptx::ir::{Extra, Slot};
 
-/// Runs the operation on all lanes of `mask`.
+/// Executes the operation on all lanes of `mask`.
 #[cold]
 pub(super) fn run(r: &mut Registers, mask: u32, f: Extra, d: Slot, abc: [Slot; 3]) {
     r.w_www(mask, d, abc, |a, b, c| match f {
@@ -45,8 +45,8 @@ fn bit_mask(start: u32, count: u32, wrap: bool) -> u32 {
     (ones << start) as u32
 }
 
-/// The place of the `n`-th one from `base` upwards, or of the `-n`-th downwards; for 0, `base`
-/// itself if that is one.
+/// Returns the position of the `n`-th set bit from `base` upwards, or of the `-n`-th downwards; for
+/// 0, `base` itself if that bit is set. Returns `u32::MAX` if there is none.
 fn find_nth(mask: u32, base: u32, n: i32) -> u32 {
     let base = base & 31;
     let is_one = |at: &u32| mask >> at & 1 == 1;
@@ -59,7 +59,7 @@ fn find_nth(mask: u32, base: u32, n: i32) -> u32 {
     found.unwrap_or(u32::MAX)
 }
 
-/// `c`, moved up by twice `bits`, over `a` over `b`, which are saturated to `bits`.
+/// Packs `a` over `b`, both saturated to `bits` bits, below `c` shifted left by twice `bits`.
 fn pack_saturated(bits: u8, signed: bool, [a, b, c]: [u32; 3]) -> u32 {
     let (low, high) = if signed {
         (-(1i64 << (bits - 1)), (1i64 << (bits - 1)) - 1)

@@ -1,8 +1,8 @@
-//! How a kernel can fail.
+//! Kernel faults: the failing thread, its PTX line and the reason.
 
 use thiserror::Error;
 
-/// A kernel that failed: which thread of it, at which line of its PTX, and how.
+/// A kernel's failure: the thread, the line of its PTX, and the reason.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error(
     "kernel `{kernel}` failed at line {ptx_line} in block ({}, {}, {}), thread ({}, {}, {}): {kind}",
@@ -15,26 +15,26 @@ pub struct KernelFault {
     pub block: [u32; 3],
     /// The thread's index in its block.
     pub thread: [u32; 3],
-    /// The line of the PTX text, counted from 1; 0 where the launch as a whole was wrong.
+    /// The line of the PTX text, counted from 1; 0 if the launch as a whole was invalid.
     pub ptx_line: u32,
-    /// File and line of the source, if the PTX has them (NVRTC's `-lineinfo`).
+    /// The file and line of the source, if the PTX has line information (NVRTC's `-lineinfo`).
     pub source_line: Option<Box<str>>,
-    /// What happened.
+    /// The reason.
     pub kind: KernelFaultKind,
 }
 
-/// What made a kernel fail.
+/// The reason why a kernel failed.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum KernelFaultKind {
-    /// A global access that no live allocation contains.
+    /// A global access that lies in no live allocation.
     #[error("{} of {bytes} bytes at {address:#x}, which no allocation contains", verb(*write))]
     OutOfBounds {
         /// The first byte's address.
         address: u64,
         /// The size of the access.
         bytes: u32,
-        /// Whether it would have written.
+        /// True for a write, false for a read.
         write: bool,
     },
     /// An access whose address is not a multiple of its size.
@@ -44,7 +44,7 @@ pub enum KernelFaultKind {
         address: u64,
         /// The size of the access.
         bytes: u32,
-        /// Whether it would have written.
+        /// True for a write, false for a read.
         write: bool,
     },
     /// An access outside the block's shared memory.
@@ -56,7 +56,7 @@ pub enum KernelFaultKind {
         bytes: u32,
         /// The size of the block's shared memory, static and dynamic together.
         size: u32,
-        /// Whether it would have written.
+        /// True for a write, false for a read.
         write: bool,
     },
     /// An access outside the thread's local memory.
@@ -68,7 +68,7 @@ pub enum KernelFaultKind {
         bytes: u32,
         /// The size of the thread's local memory.
         size: u32,
-        /// Whether it would have written.
+        /// True for a write, false for a read.
         write: bool,
     },
     /// An access outside the kernel's parameters.
@@ -85,8 +85,8 @@ pub enum KernelFaultKind {
         /// The first byte's address.
         address: u64,
     },
-    /// A call through a pointer that is not a function of the module, or not one with so many
-    /// parameters and results.
+    /// A call through a pointer that does not point to a function of the module with this number
+    /// and these types of parameters and results.
     #[error(
         "call through the pointer {pointer:#x}, which is no function with these parameters and results"
     )]
@@ -94,33 +94,33 @@ pub enum KernelFaultKind {
         /// The pointer.
         pointer: u64,
     },
-    /// Calls nested too deep.
+    /// Calls nested too deeply.
     #[error("calls nested deeper than {limit}, in `{function}`")]
     CallDepth {
-        /// The function that was called once too often.
+        /// The function whose call exceeded the limit.
         function: String,
-        /// How deep calls may nest.
+        /// The maximum depth of nested calls.
         limit: usize,
     },
-    /// `assert` of something that does not hold.
+    /// A failed `assert`.
     #[error("{0}")]
     Assertion(Box<Assertion>),
-    /// `free` of something: the simulated device has no heap that it could come from.
-    #[error("free of {address:#x}, which `malloc` has not given")]
+    /// A `free`: the simulated device has no heap, so no pointer can come from `malloc`.
+    #[error("free of {address:#x}, which `malloc` did not return")]
     InvalidFree {
         /// The pointer.
         address: u64,
     },
-    /// `printf` or `assert` with a text that cannot be read.
+    /// `printf` or `assert` with a format string or arguments that cannot be read.
     #[error("the text or the arguments at {address:#x} cannot be read")]
     Unreadable {
-        /// Where they should be.
+        /// The address of the format string or arguments.
         address: u64,
     },
-    /// `trap`, or `brkpt`.
+    /// A `trap` or `brkpt` instruction.
     #[error("the kernel executed `trap`")]
     Trap,
-    /// `brx.idx` with an index that its list of targets does not have.
+    /// A `brx.idx` whose index exceeds its list of targets.
     #[error("indexed branch to target {index} of {targets}")]
     InvalidBranch {
         /// The index.
@@ -128,7 +128,7 @@ pub enum KernelFaultKind {
         /// The length of the list.
         targets: u32,
     },
-    /// A barrier that does not exist, or one for a number of threads that is not a positive
+    /// A barrier that does not exist, or a barrier with a thread count that is not a positive
     /// multiple of 32.
     #[error(
         "barrier {id} for {threads:?} threads: there are barriers 0 to 15, for multiples of 32 threads"
@@ -136,38 +136,38 @@ pub enum KernelFaultKind {
     InvalidBarrier {
         /// The barrier's number.
         id: u32,
-        /// The number of threads, if one is given.
+        /// The thread count, if one is given.
         threads: Option<u32>,
     },
-    /// A barrier or a warp-wide operation that can never complete, because the threads it waits for
+    /// A barrier or warp-wide operation that can never complete, because the threads it waits for
     /// have exited or wait elsewhere.
     #[error("waits at `{what}` for threads that will never arrive")]
     BarrierDeadlock {
-        /// The operation waited at.
+        /// The operation that the thread waits at.
         what: &'static str,
     },
-    /// An operation on a barrier object in shared memory that its state does not allow.
+    /// An operation on an mbarrier object in shared memory that the object's state does not allow.
     #[error("`{operation}` on the barrier object at {offset:#x} of shared memory: {problem}")]
     InvalidBarrierObject {
-        /// The PTX instruction, without what is said about order and space.
+        /// The PTX instruction, without its qualifiers of order and space.
         operation: &'static str,
-        /// Where the object lies in shared memory, or the generic address if it does not.
+        /// The object's offset in shared memory, or its generic address if it lies elsewhere.
         offset: u64,
-        /// What is wrong.
+        /// The violated condition.
         problem: String,
     },
-    /// The launch executed more warp instructions than it may: most likely it never ends.
+    /// The launch executed more warp instructions than its limit: most likely it never ends.
     #[error("the launch exceeded {limit} warp instructions")]
     StepLimit {
         /// The limit.
         limit: u64,
     },
-    /// A launch that does not fit the kernel.
+    /// A launch whose parameters do not fit the kernel.
     #[error("{0}")]
     InvalidLaunch(String),
 }
 
-/// What a kernel's `assert` said.
+/// The message of a kernel's failed `assert`.
 ///
 /// ```
 /// use millstream_sim::exec::Assertion;
@@ -177,13 +177,13 @@ pub enum KernelFaultKind {
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("assertion `{message}` failed, in {file}:{line}, {function}")]
 pub struct Assertion {
-    /// What does not hold, as written.
+    /// The asserted expression, as written.
     pub message: String,
     /// The source file.
     pub file: String,
-    /// The line there.
+    /// The line in that file.
     pub line: u32,
-    /// The function.
+    /// The name of the function.
     pub function: String,
 }
 

@@ -1,20 +1,20 @@
 //! Single- and double-precision arithmetic.
 //!
-//! Addition, multiplication, fused multiply-add, division and square root are those of IEEE 754,
-//! with a GPU's NaNs and a GPU's flushing of subnormals: bit for bit what an H200 gives. The
-//! approximate functions are worked out in double precision and rounded once. On an H200, `rcp`,
-//! `sqrt`, `rsqrt`, `ex2` and `div` were found at most 1 ulp away from that (the documentation
-//! allows 1 or 2), `sin` and `cos` from -π to π at most 2^-20, `lg2` at most 2^-21 or 2 ulp, `tanh`
-//! at most 2^-10. A program that depends on more than that is wrong on both.
+//! Addition, multiplication, fused multiply-add, division and square root follow IEEE 754, with a
+//! GPU's NaNs and a GPU's flushing of subnormals: bit for bit the results of an H200. The
+//! approximate functions are computed in double precision and rounded once. On an H200, `rcp`,
+//! `sqrt`, `rsqrt`, `ex2` and `div` were at most 1 ulp away from that (the documentation allows 1
+//! or 2), `sin` and `cos` from -π to π at most 2^-20, `lg2` at most 2^-21 or 2 ulp, `tanh` at most
+//! 2^-10. A program that depends on more accuracy than that is wrong on both.
 
 use super::registers::{LANES, Registers, Words, lanes};
 use super::rounding::{self, ArithmeticOp};
 use crate::ptx::ir::{CompareFloat, FloatBin, FloatMode, FloatUn, Round, Slot, Test};
 
-/// The NaN that every single-precision operation gives.
+/// The NaN that every single-precision operation returns.
 const NAN_32: u32 = 0x7fff_ffff;
 
-/// The bits of a result: a GPU's single-precision NaN has no payload.
+/// Returns the bits of a result: a GPU's single-precision NaN has no payload.
 #[inline(always)]
 pub(super) fn canonical(value: f32) -> u32 {
     if value.is_nan() {
@@ -24,7 +24,7 @@ pub(super) fn canonical(value: f32) -> u32 {
     }
 }
 
-/// A subnormal becomes a zero of its sign.
+/// Flushes a subnormal to a zero of the same sign.
 #[inline(always)]
 pub(super) fn flush(bits: u32) -> u32 {
     if bits & 0x7f80_0000 == 0 {
@@ -44,14 +44,15 @@ fn g(bits: u64) -> f64 {
     f64::from_bits(bits)
 }
 
-/// The smaller (or, with `MAX`, larger) operand, where -0 is less than +0 and a number wins over a
-/// NaN.
+/// Returns the smaller (or, with `MAX`, the larger) operand.
+///
+/// -0 is less than +0, and a number is preferred to a NaN.
 #[inline(always)]
 fn min_max_32<const MAX: bool>(a: u32, b: u32) -> u32 {
     let (x, y) = (f(a), f(b));
     let first = if MAX { x > y } else { x < y };
     let unequal = if first { a } else { b };
-    // Two zeros are equal whatever their signs.
+    // Zeros compare equal whatever their signs.
     let value = if x == y {
         if MAX { a & b } else { a | b }
     } else {
@@ -84,11 +85,11 @@ fn nan_or(a: u32, b: u32, value: u32) -> u32 {
     }
 }
 
-/// A single's smallest normal number.
+/// The bits of the smallest normal single.
 const NORMAL_MIN_32: u32 = 0x0080_0000;
 
-/// Corrects results that were rounded up to the smallest normal number: a GPU flushes what is too
-/// small before it is rounded.
+/// Recomputes results that were rounded up to the smallest normal number, because a GPU flushes
+/// results that are subnormal before rounding.
 #[inline(always)]
 fn flush_rounded_up(r: &mut Registers, mask: u32, op: ArithmeticOp, d: Slot, old: [Words; 3]) {
     let results = r.word(d);
@@ -147,8 +148,10 @@ pub(super) fn f32_bin(
     });
 }
 
-/// The operation of the slow way. The approximate division, minimum and maximum have no rounding
-/// mode, and do not come here.
+/// Returns the operation of the slow path.
+///
+/// The approximate division, minimum and maximum have no rounding mode and never reach this
+/// function.
 fn operation(op: FloatBin) -> ArithmeticOp {
     match op {
         FloatBin::Sub => ArithmeticOp::Sub,
@@ -185,7 +188,7 @@ fn nearest_bin<const FLUSH: bool>(
         FloatBin::Sub => r.w_ww(mask, d, a, b, |a, b| outward(f(inward(a)) - f(inward(b)))),
         FloatBin::Mul => r.w_ww(mask, d, a, b, |a, b| outward(f(inward(a)) * f(inward(b)))),
         FloatBin::Div => r.w_ww(mask, d, a, b, |a, b| outward(f(inward(a)) / f(inward(b)))),
-        // Beyond 2^126 the divisor's reciprocal is flushed.
+        // If the divisor exceeds 2^126, its reciprocal is flushed to zero.
         FloatBin::DivApprox => r.w_ww(mask, d, a, b, |a, b| {
             let (a, b) = (inward(a), inward(b));
             let beyond = f(b).abs() > 2f32.powi(126);
@@ -237,7 +240,7 @@ pub(super) fn f32_un(r: &mut Registers, mask: u32, op: FloatUn, d: Slot, a: Slot
         FloatUn::Neg => r.w_w(mask, d, a, |a| canonical(-f(a))),
         FloatUn::Abs => r.w_w(mask, d, a, |a| canonical(f(a).abs())),
         FloatUn::Flush => r.w_w(mask, d, a, flush),
-        // A comparison with NaN is false, so NaN becomes 0.
+        // Comparisons with NaN are false, so NaN becomes 0.
         FloatUn::Saturate => r.w_w(mask, d, a, |a| {
             let value = f(a);
             if value >= 1.0 {
@@ -283,15 +286,16 @@ pub(super) fn f32_un(r: &mut Registers, mask: u32, op: FloatUn, d: Slot, a: Slot
     }
 }
 
-/// The NaN that a double-precision operation passes on, made quiet, if an operand is one: the first
-/// of them in this order.
+/// Returns the first NaN among the operands, made quiet, which a double-precision operation
+/// propagates; `None` if no operand is a NaN.
 #[inline(always)]
 pub(super) fn nan_double(operands: [u64; 3]) -> Option<u64> {
     let first = operands.into_iter().find(|bits| g(*bits).is_nan());
     first.map(|bits| bits | 1 << 51)
 }
 
-/// The bits of a result of operands `a` and `b`; the second NaN wins.
+/// Returns the bits of the result of an operation on `a` and `b`. A NaN operand is propagated; the
+/// second one takes precedence.
 #[inline(always)]
 fn settled(value: f64, a: u64, b: u64) -> u64 {
     let first = if g(a).is_nan() {
@@ -343,14 +347,14 @@ pub(super) fn f64_fma(r: &mut Registers, mask: u32, mode: FloatMode, d: Slot, ab
     }
 }
 
-/// The high word of an approximate result, rounded; its NaN has no payload.
+/// Returns an approximate result rounded to its high word. A NaN result has no payload.
 #[inline(always)]
 fn high_word(value: f64) -> u64 {
     if value.is_nan() {
         return u64::from(NAN_32) << 32;
     }
     let bits = value.to_bits();
-    // Rounding an infinity or the largest numbers would run into the NaNs.
+    // Rounding an infinity or the largest numbers would overflow into the NaNs.
     let rounded = if value.abs() < 1e308 {
         bits + 0x8000_0000
     } else {
@@ -359,7 +363,7 @@ fn high_word(value: f64) -> u64 {
     flush_double(rounded & 0xffff_ffff_0000_0000)
 }
 
-/// A subnormal becomes a zero of its sign.
+/// Flushes a subnormal to a zero of the same sign.
 #[inline(always)]
 fn flush_double(bits: u64) -> u64 {
     if bits & 0x7ff0_0000_0000_0000 == 0 {
@@ -372,7 +376,7 @@ fn flush_double(bits: u64) -> u64 {
 #[inline(always)]
 pub(super) fn f64_un(r: &mut Registers, mask: u32, op: FloatUn, d: Slot, a: Slot) {
     match op {
-        // A NaN stays as it is.
+        // A NaN operand is returned unchanged.
         FloatUn::Neg => r.d_d(mask, d, a, |a| if g(a).is_nan() { a } else { a ^ 1 << 63 }),
         FloatUn::Abs => r.d_d(
             mask,
@@ -395,7 +399,7 @@ pub(super) fn f64_un(r: &mut Registers, mask: u32, op: FloatUn, d: Slot, a: Slot
             r.d_d(mask, d, a, |a| high_word(1.0 / g(flush_double(a)).sqrt()))
         }
         FloatUn::RsqrtApprox => r.d_d(mask, d, a, |a| settled(1.0 / g(a).sqrt(), a, 0)),
-        // No instruction lowers to these in double precision.
+        // No instruction lowers to these operations in double precision.
         FloatUn::Flush
         | FloatUn::Saturate
         | FloatUn::SqrtApprox
@@ -407,7 +411,7 @@ pub(super) fn f64_un(r: &mut Registers, mask: u32, op: FloatUn, d: Slot, a: Slot
     }
 }
 
-/// Whether one of the operands is NaN.
+/// Returns whether either operand is NaN.
 #[inline(always)]
 fn unordered<T: PartialOrd>(a: T, b: T) -> bool {
     a.partial_cmp(&b).is_none()
@@ -445,7 +449,7 @@ pub(super) fn cmp_f64(r: &mut Registers, mask: u32, op: CompareFloat, d: Slot, a
     }
 }
 
-/// The class test, given what the value is.
+/// Returns whether a value of class `class` passes the test `op` (`testp`).
 #[inline(always)]
 fn is_class(op: Test, class: std::num::FpCategory) -> bool {
     use std::num::FpCategory::{Infinite, Nan, Normal, Subnormal, Zero};
@@ -454,7 +458,7 @@ fn is_class(op: Test, class: std::num::FpCategory) -> bool {
         Test::Infinite => class == Infinite,
         Test::Number => class != Nan,
         Test::NotANumber => class == Nan,
-        // Zeros count as normal numbers.
+        // PTX counts zeros as normal numbers.
         Test::Normal => matches!(class, Normal | Zero),
         Test::Subnormal => class == Subnormal,
     }

@@ -1,10 +1,10 @@
-//! Floats of 8 bits, and singles with a short fraction.
+//! 8-bit floats (E4M3, E5M2), and single-precision floats with a short fraction (TF32).
 
 use super::exact::{self, HALF, SINGLE, Unpacked, unpack};
 use crate::ptx::ir::{Float8, Round, TensorRound};
 
-/// The magnitudes of a format below its NaNs and infinities, in order: the value of bits `n` is
-/// that of `n`.
+/// Returns the magnitude of a format's bits below its NaNs and infinities. It increases with
+/// `bits`.
 fn magnitude(format: Float8, bits: u8) -> f64 {
     let (fraction_bits, bias) = match format {
         Float8::E4m3 => (3, 7),
@@ -22,7 +22,7 @@ fn magnitude(format: Float8, bits: u8) -> f64 {
     }
 }
 
-/// The greatest finite magnitude's bits, and a NaN's.
+/// Returns the bits of the greatest finite magnitude and of the NaN.
 fn limits(format: Float8) -> (u8, u8) {
     match format {
         Float8::E4m3 => (0x7e, 0x7f),
@@ -30,8 +30,8 @@ fn limits(format: Float8) -> (u8, u8) {
     }
 }
 
-/// The nearest number of the format, ties to even; what is too large becomes the greatest finite
-/// one.
+/// Rounds to the nearest number of the format, ties to even. A value that is too large becomes the
+/// greatest finite number.
 fn narrow(format: Float8, relu: bool, value: f64) -> u8 {
     let (greatest, nan) = limits(format);
     if value.is_nan() {
@@ -42,7 +42,7 @@ fn narrow(format: Float8, relu: bool, value: f64) -> u8 {
     }
     let sign = if value.is_sign_negative() { 0x80 } else { 0 };
     let target = value.abs();
-    // The first magnitude that is not smaller.
+    // The smallest magnitude that is at least the target.
     let above = (0..=greatest).find(|bits| magnitude(format, *bits) >= target);
     let bits = match above {
         None => greatest,
@@ -63,13 +63,13 @@ fn narrow(format: Float8, relu: bool, value: f64) -> u8 {
     sign | bits
 }
 
-/// Both are singles; `a` becomes the high half.
+/// Converts two singles to a pair of 8-bit floats; `a` becomes the high half.
 pub(super) fn pair_of_singles(format: Float8, relu: bool, a: u32, b: u32) -> u32 {
     let [high, low] = [a, b].map(|bits| narrow(format, relu, f64::from(f32::from_bits(bits))));
     u32::from(high) << 8 | u32::from(low)
 }
 
-/// `a` holds two half-precision numbers.
+/// Converts the two half-precision floats in `a` to a pair of 8-bit floats.
 pub(super) fn pair_of_halves(format: Float8, relu: bool, a: u32) -> u32 {
     let value = |bits: u32| {
         let number = unpack(u64::from(bits & 0xffff), HALF);
@@ -79,7 +79,7 @@ pub(super) fn pair_of_halves(format: Float8, relu: bool, a: u32) -> u32 {
     u32::from(high) << 8 | u32::from(low)
 }
 
-/// Two half-precision numbers of two 8-bit ones, which all fit.
+/// Converts two 8-bit floats to half precision, which represents all of them exactly.
 pub(super) fn to_halves(format: Float8, relu: bool, a: u32) -> u32 {
     let widen = |bits: u8| -> u32 {
         let (greatest, _) = limits(format);
@@ -103,7 +103,7 @@ pub(super) fn to_halves(format: Float8, relu: bool, a: u32) -> u32 {
     widen((a >> 8) as u8) << 16 | widen(a as u8)
 }
 
-/// A single rounded to ten bits of fraction.
+/// Rounds a single to ten fraction bits (TF32).
 pub(super) fn tensor(round: TensorRound, relu: bool, a: u32) -> u32 {
     const CUT: u32 = 13;
     match unpack(u64::from(a), SINGLE) {
@@ -113,7 +113,7 @@ pub(super) fn tensor(round: TensorRound, relu: bool, a: u32) -> u32 {
         Unpacked::Finite(_) => {}
     }
     let half = 1 << (CUT - 1);
-    // A carry runs into the exponent, as it should.
+    // A carry out of the fraction correctly increments the exponent.
     let rounded = match round {
         TensorRound::Zero => a,
         TensorRound::Away => a + half,
@@ -126,8 +126,7 @@ pub(super) fn tensor(round: TensorRound, relu: bool, a: u32) -> u32 {
 mod tests {
     use super::*;
 
-    /// The nearest finite number of a format by trying all of them: a tie goes to the one whose
-    /// bits are even.
+    /// Returns the nearest finite number of a format by exhaustive search; ties go to even bits.
     fn nearest(format: Float8, value: f64) -> u8 {
         let (greatest, _) = limits(format);
         let distance = |bits: u8| (magnitude(format, bits) - value.abs()).abs();
@@ -141,10 +140,10 @@ mod tests {
     }
 
     #[test]
-    fn every_number_is_the_nearest() {
+    fn narrowing_rounds_to_the_nearest_number() {
         for format in [Float8::E4m3, Float8::E5m2] {
             for bits in 0..=0xffff_u32 {
-                // All singles with a short fraction of moderate size.
+                // All bf16 values: singles whose low 16 fraction bits are zero.
                 let single = f32::from_bits(bits << 16);
                 if single.is_nan() {
                     continue;
@@ -165,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn halves_come_back() {
+    fn eight_bit_floats_survive_conversion_to_half_precision() {
         for format in [Float8::E4m3, Float8::E5m2] {
             let (greatest, nan) = limits(format);
             for bits in 0..=greatest {
@@ -181,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn short_singles() {
+    fn tf32_conversion_rounds_to_ten_fraction_bits() {
         let one_and = |steps: u32| 0x3f80_0000 + steps;
         assert_eq!(
             tensor(TensorRound::Away, false, one_and(0x1000)),

@@ -1,4 +1,4 @@
-//! A grid: blocks on all cores, or one after the other where their order shows.
+//! A grid: its blocks run on all cores, or in order if their order is observable.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -14,25 +14,25 @@ use super::observer::{NoObserver, Observer};
 use super::races::{KernelRace, RaceDetector};
 use crate::ptx::Kernel;
 
-/// The most threads of a block.
+/// The maximum number of threads of a block.
 const THREADS_MAX: u64 = 1024;
 
-/// The most blocks that run in turn when some wait for others.
+/// The maximum number of blocks that run in turn while some wait for others.
 const RESIDENT_MAX: usize = 1024;
 
-/// How many rounds a block that seems to wait has for itself before the next block joins it.
+/// The number of rounds that waiting blocks run before the next block joins them.
 const ROUNDS_ALONE: u32 = 16;
 
-/// Blocks that a worker takes at a time.
+/// The number of blocks that a worker takes at a time.
 const CHUNK: u64 = 16;
 
 /// Runs a kernel, and returns when all its threads have exited.
 ///
 /// Blocks run on all cores, unless the kernel [is ordered](Kernel::is_ordered). The outcome is the
-/// same on every run, if the kernel does not race.
+/// same on every run, unless the kernel has a race.
 ///
 /// # Errors
-/// The first fault, by the order of blocks. What other threads have written by then stays written.
+/// The first fault, in block order. Writes that other threads have made by then remain.
 pub fn run(
     kernel: &Kernel,
     launch: &Launch<'_>,
@@ -47,14 +47,14 @@ pub fn run(
     counters.map(|counters| counters.stats(blocks))
 }
 
-/// Runs a kernel, and looks for [races within it](KernelRace) meanwhile.
+/// Runs a kernel, and checks for [races within it](KernelRace).
 ///
-/// Blocks run one after the other, or in turn where they wait for each other, on one core, and many
+/// Blocks run on one core, one after the other, or in turn if they wait for each other, and many
 /// times slower than in [`run`]. The outcome is that of [`run`], and the races are the same on
 /// every run, in the order of their lines.
 ///
 /// # Errors
-/// The first fault, as of [`run`]; the races up to there come with it.
+/// The first fault, as for [`run`], together with the races found before it.
 pub fn run_checked(
     kernel: &Kernel,
     launch: &Launch<'_>,
@@ -68,7 +68,7 @@ pub fn run_checked(
     (ran, findings.races)
 }
 
-/// Runs a kernel under checks, otherwise as [`run_checked`].
+/// Runs a kernel under the given checks, otherwise like [`run_checked`].
 pub(crate) fn run_traced(
     kernel: &Kernel,
     launch: &Launch<'_>,
@@ -90,7 +90,7 @@ pub(crate) fn run_traced(
     )
 }
 
-/// Refuses what a driver refuses: a launch that does not fit the kernel. Gives the number of its
+/// Rejects a launch that does not fit the kernel, as a driver does, and returns its number of
 /// blocks.
 fn check(kernel: &Kernel, launch: &Launch<'_>) -> Result<u64, KernelFault> {
     let invalid = |problem: String| {
@@ -132,7 +132,7 @@ fn check(kernel: &Kernel, launch: &Launch<'_>) -> Result<u64, KernelFault> {
         .is_some_and(|most| threads > u64::from(most))
     {
         return invalid(format!(
-            "the block {:?} has more threads than the kernel was compiled for",
+            "the block {:?} has {threads} threads, more than the kernel was compiled for (`.maxntid`)",
             launch.block
         ));
     }
@@ -141,20 +141,20 @@ fn check(kernel: &Kernel, launch: &Launch<'_>) -> Result<u64, KernelFault> {
         .is_some_and(|block| block != launch.block)
     {
         return invalid(format!(
-            "the block {:?} is not the one that the kernel requires",
+            "the block {:?} differs from the block size that the kernel requires (`.reqntid`)",
             launch.block
         ));
     }
     let shared = u64::from(kernel.code.shared_bytes) + u64::from(launch.dynamic_shared_bytes);
     if shared > u64::from(SHARED_BYTES_MAX) {
         return invalid(format!(
-            "{shared} bytes of shared memory exceed {SHARED_BYTES_MAX}"
+            "{shared} bytes of shared memory exceed the limit of {SHARED_BYTES_MAX}"
         ));
     }
     let params = kernel.signature().param_bytes();
     if launch.params.len() < params {
         return invalid(format!(
-            "{} bytes of parameters are given, {params} are wanted",
+            "the launch passes {} bytes of parameters, but the kernel takes {params}",
             launch.params.len()
         ));
     }
@@ -172,8 +172,8 @@ fn fault(kernel: &Kernel, launch: &Launch<'_>, block: u64, failure: BlockFault) 
     }
 }
 
-/// Runs the blocks one after the other. When one seems to wait for another, the next ones join it
-/// and they take turns.
+/// Runs the blocks one after the other. While blocks seem to wait for other blocks, further blocks
+/// join them, and the resident blocks run in turn.
 fn run_in_order<O: Observer>(
     kernel: &Kernel,
     launch: &Launch<'_>,
@@ -226,8 +226,8 @@ fn run_in_parallel(
     blocks: u64,
 ) -> Result<Counters, KernelFault> {
     let code = &kernel.code;
-    // Blocks behind one that failed need not run; those before it must, as one of them may fail
-    // too.
+    // Blocks after a failed block need not run; blocks before it must run, because one of them may
+    // fail, too.
     let first_failed = AtomicU64::new(u64::MAX);
     let steps = AtomicU64::new(0);
     let chunk = CHUNK.min(blocks.div_ceil(4)).max(1);

@@ -1,11 +1,11 @@
-//! 16-bit floats: IEEE half precision and bfloat16.
+//! 16-bit float arithmetic: IEEE half precision and bfloat16.
 
 use super::exact::{self, BRAIN, Format, HALF, Unpacked, pack, unpack};
 use super::registers::Registers;
 use crate::ptx::ir::{HalfFormat, HalfOp, Round, Slot};
 use millstream_ptx::Type;
 
-/// Runs an operation on all lanes of `mask`.
+/// Executes an operation on all lanes of `mask`.
 pub(super) fn run(
     r: &mut Registers,
     mask: u32,
@@ -26,7 +26,7 @@ pub(super) fn run(
     });
 }
 
-/// The sum of 16-bit floats, one or two to a word.
+/// Returns the sum of 16-bit floats, one or two per word.
 pub(super) fn add(a: u32, b: u32, ty: Type) -> u32 {
     let format = if matches!(ty, Type::Bf16 | Type::Bf16x2) {
         BRAIN
@@ -60,7 +60,7 @@ fn operate(op: HalfOp, format: Format, a: u16, b: u16, c: u16) -> u16 {
         HalfOp::MinNan | HalfOp::MaxNan if x == Unpacked::Nan || y == Unpacked::Nan => nan,
         HalfOp::MinNan => smallest(a, b, format, false),
         HalfOp::MaxNan => smallest(a ^ 0x8000, b ^ 0x8000, format, true),
-        // A NaN stays one; -0 becomes +0.
+        // A NaN stays a NaN; -0 becomes +0.
         HalfOp::Relu if x == Unpacked::Nan => nan,
         HalfOp::Relu if a & 0x8000 != 0 => 0,
         HalfOp::Relu => a,
@@ -81,7 +81,7 @@ fn operate(op: HalfOp, format: Format, a: u16, b: u16, c: u16) -> u16 {
     }
 }
 
-/// The value of 16 bits; every one of either format fits into f64.
+/// Returns the value of a 16-bit float; f64 represents every value of both formats.
 fn value(bits: u16, format: Format) -> f64 {
     f64::from_bits(pack(
         unpack(bits.into(), format),
@@ -90,10 +90,11 @@ fn value(bits: u16, format: Format) -> f64 {
     ))
 }
 
-/// The smaller operand, where -0 is less than +0 and a number wins over a NaN; with `negate`, its
-/// negation.
+/// Returns the smaller operand, negated if `negate`.
+///
+/// -0 is less than +0, and a number is preferred to a NaN.
 fn smallest(a: u16, b: u16, format: Format, negate: bool) -> u16 {
-    // As signed magnitudes, the bits are in the order of their values.
+    // Read as sign and magnitude, the bits are ordered like the values.
     let order = |bits: u16| {
         let magnitude = i32::from(bits & 0x7fff);
         if bits >> 15 == 1 {

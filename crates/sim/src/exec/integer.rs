@@ -1,4 +1,4 @@
-//! Integer arithmetic, logic and comparisons, as a GPU defines them for every input.
+//! Integer arithmetic, logic and comparisons, with the results that a GPU defines for every input.
 
 use super::bits::{dot2, dot4, extract};
 use super::registers::Registers;
@@ -45,13 +45,14 @@ pub(super) fn un32(r: &mut Registers, mask: u32, f: Un32, d: Slot, a: Slot) {
     }
 }
 
-/// The position of the highest set bit; all ones if there is none.
+/// Returns the position of the highest set bit, or all ones if no bit is set.
 #[inline(always)]
 fn find(a: u64) -> u32 {
     63u32.wrapping_sub(a.leading_zeros())
 }
 
-/// How far to shift left to bring the bit that `find` found to the top.
+/// Returns the left shift that moves the bit found by `find` to the top, or all ones if none was
+/// found.
 #[inline(always)]
 fn shift_amount(position: u32, top: u32) -> u32 {
     if position == u32::MAX {
@@ -69,7 +70,7 @@ pub(super) fn bin32(r: &mut Registers, mask: u32, f: Bin32, d: Slot, a: Slot, b:
         Bin32::Mul => r.w_ww(mask, d, a, b, u32::wrapping_mul),
         Bin32::MulHighS => r.w_ww(mask, d, a, b, mul_high_s32),
         Bin32::MulHighU => r.w_ww(mask, d, a, b, mul_high_u32),
-        // Dividing by zero gives all ones, and so does its remainder.
+        // Division by zero returns all ones, and so does its remainder.
         Bin32::DivS => r.w_ww(mask, d, a, b, |a, b| match b {
             0 => u32::MAX,
             _ => a
@@ -188,7 +189,7 @@ pub(super) fn tri32(r: &mut Registers, mask: u32, f: Tri32, d: Slot, abc: [Slot;
     }
 }
 
-/// `b` above `a`.
+/// Returns the 64-bit value with `b` as its high half and `a` as its low half.
 #[inline(always)]
 pub(super) fn join(a: u32, b: u32) -> u64 {
     u64::from(a) | (u64::from(b) << 32)

@@ -1,20 +1,19 @@
-//! What a launch is given and what it reports.
+//! The inputs and statistics of a launch.
 
 use crate::memory::AccessBitmap;
 use crate::memory::SharedBytes;
 
-/// The most shared memory that a block can have, static and dynamic together, in bytes: what an
-/// H200 allows a kernel to opt in to.
+/// The maximum shared memory of a block, static and dynamic together, in bytes. It is the maximum
+/// that an H200 allows a kernel to opt in to.
 pub(crate) const SHARED_BYTES_MAX: u32 = 227 << 10;
 
-/// Finds the memory behind a global address.
+/// Global memory, looked up by address.
 pub trait GlobalMemory: Sync {
-    /// The live allocation that contains `address`, if any. What it returns must hold for the whole
-    /// launch.
+    /// Returns the live allocation that contains `address`, if any. The result must stay valid for
+    /// the whole launch.
     fn region(&self, address: u64) -> Option<Region<'_>>;
 
-    /// The same, with the access bitmap of what is accessed there; none, unless an implementation
-    /// wants to know.
+    /// Returns the same allocation with the access bitmap to mark. The default has no bitmap.
     fn traced_region(&self, address: u64) -> Option<TracedRegion<'_>> {
         let region = self.region(address)?;
         Some(TracedRegion {
@@ -23,53 +22,54 @@ pub trait GlobalMemory: Sync {
         })
     }
 
-    /// Takes what a thread prints.
+    /// Receives the text that a thread prints.
     fn print(&self, _text: &str) {}
 }
 
-/// An allocation that a kernel can reach, and where it is noted what the kernel does to it.
+/// An allocation that a kernel can access, with its access bitmap.
 #[derive(Clone, Copy, Debug)]
 pub struct TracedRegion<'a> {
     /// The allocation.
     pub region: Region<'a>,
-    /// The access bitmap of the whole allocation, if there is one.
+    /// The access bitmap of the whole allocation, if accesses are recorded.
     pub bitmap: Option<&'a AccessBitmap>,
 }
 
-/// An allocation that a kernel can reach.
+/// An allocation that a kernel can access.
 #[derive(Clone, Copy, Debug)]
 pub struct Region<'a> {
-    /// The address of its first byte.
+    /// The address of the first byte.
     pub base: u64,
-    /// Its bytes.
+    /// The bytes of the allocation.
     pub bytes: SharedBytes<'a>,
-    /// Whether kernels may write it.
+    /// True if kernels may write to the allocation.
     pub writable: bool,
 }
 
 /// One launch of a kernel.
 #[derive(Clone, Copy, Debug)]
 pub struct Launch<'a> {
-    /// Blocks along x, y and z.
+    /// The number of blocks along x, y and z.
     pub grid: [u32; 3],
-    /// Threads of a block along x, y and z; at most 1024 in all.
+    /// The number of threads of a block along x, y and z; at most 1024 in total.
     pub block: [u32; 3],
-    /// Bytes of shared memory besides what the kernel declares.
+    /// The bytes of dynamic shared memory, in addition to the static shared memory of the kernel.
     pub dynamic_shared_bytes: u32,
     /// The parameter block: each parameter at its [`Param::offset`](crate::ptx::Param::offset),
     /// little-endian.
     pub params: &'a [u8],
     /// The device address of each of the module's variables, in the order of `Module::variables`.
     pub variables: &'a [u64],
-    /// How many warp instructions the launch may execute before it counts as hung.
+    /// The number of warp instructions after which the launch counts as hung.
     pub step_limit: u64,
 }
 
 impl Launch<'_> {
-    /// A generous [`Launch::step_limit`]: some minutes of one core.
+    /// The default [`Launch::step_limit`]: some minutes of one core.
     pub const STEP_LIMIT_DEFAULT: u64 = 1 << 33;
 
-    /// A launch without parameters or dynamic shared memory, of the default step limit.
+    /// Creates a launch without parameters or dynamic shared memory, and with the default step
+    /// limit.
     pub fn new(grid: [u32; 3], block: [u32; 3]) -> Self {
         Self {
             grid,
@@ -82,22 +82,24 @@ impl Launch<'_> {
     }
 }
 
-/// What a launch did. The same on every run of the same launch on the same memory, if the kernel
-/// does not race.
+/// Statistics of a launch.
+///
+/// They are the same on every run of the same launch on the same memory, unless the kernel has a
+/// race.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct KernelStats {
-    /// Instructions executed, counted once for each thread that executed them.
+    /// The number of instructions executed, counted once for each thread.
     pub thread_instructions: u64,
-    /// Instructions executed, counted once for each warp, or part of a warp, that executed them
-    /// together.
+    /// The number of instructions executed, counted once for each warp, or part of a warp, that
+    /// executed them together.
     pub warp_instructions: u64,
-    /// Bytes read from global memory, counted for each thread.
+    /// The bytes read from global memory, counted for each thread.
     pub global_bytes_read: u64,
-    /// Bytes written to global memory, counted for each thread.
+    /// The bytes written to global memory, counted for each thread.
     pub global_bytes_written: u64,
-    /// Atomic operations on global memory, counted for each thread.
+    /// The number of atomic operations on global memory, counted for each thread.
     pub global_atomics: u64,
-    /// Blocks run.
+    /// The number of blocks run.
     pub blocks: u64,
 }
 

@@ -1,9 +1,9 @@
-//! Barrier objects: `object` and the arrivals of asynchronous copies.
+//! Barrier objects: the `mbarrier` instructions, and the arrivals of asynchronous copies.
 //!
-//! An object lies in eight bytes of shared memory, as on a GPU, where programs may put it anywhere
-//! and move on. Its format is ours: arrivals that the phase waits for, arrivals that each phase
-//! begins with, bytes that the phase waits for, and the phase's parity. What an arrival returns is
-//! the object as it was before.
+//! An object occupies eight bytes of shared memory, as on a GPU, so that programs may place it
+//! anywhere. Its format is the simulator's own: the arrivals that the phase still waits for, the
+//! arrivals that each phase begins with, the bytes that the phase still waits for, and the phase's
+//! parity. An arrival returns the state of the object before it.
 
 use super::block::WarpContext;
 use super::fault::KernelFaultKind;
@@ -14,10 +14,10 @@ use super::warp::Warp;
 use super::warp_access::{LaneFault, WarpAccess};
 use crate::ptx::ir::{AccessSpace, Mbarrier, MbarrierOp, PENDING_MASK, Window};
 
-/// The most arrivals of a phase, and the most bytes that it waits for.
+/// The maximum number of arrivals of a phase, and the maximum number of bytes that it waits for.
 const COUNT_MAX: u64 = PENDING_MASK;
 
-/// Set in the eight bytes of an object that has been made and not given up.
+/// The bit that marks eight bytes as an object between `mbarrier.init` and `mbarrier.inval`.
 const ALIVE: u64 = 1 << 63;
 
 const PARITY_AT: u32 = 62;
@@ -25,20 +25,20 @@ const EXPECTED_AT: u32 = 20;
 const BYTES_AT: u32 = 40;
 const BYTES_BITS: u32 = 21;
 
-/// An object's state.
+/// The decoded state of a barrier object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct BarrierObject {
-    /// Arrivals that the phase still waits for.
+    /// The number of arrivals that the phase still waits for.
     pending: u64,
-    /// Arrivals that each phase begins with.
+    /// The number of arrivals that each phase begins with.
     expected: u64,
-    /// Bytes that the phase still waits for.
+    /// The number of bytes that the phase still waits for.
     bytes: i64,
     parity: bool,
 }
 
 impl BarrierObject {
-    /// The state in the bytes of an object, if they are one.
+    /// Decodes an object's bits, or returns `None` if they do not hold an object.
     fn of(bits: u64) -> Option<Self> {
         (bits & ALIVE != 0).then_some(Self {
             pending: bits & PENDING_MASK,
@@ -54,7 +54,7 @@ impl BarrierObject {
         ALIVE | parity | bytes << BYTES_AT | self.expected << EXPECTED_AT | self.pending
     }
 
-    /// Begins the next phase, if nothing is left to wait for; true if so.
+    /// Begins the next phase if the current one is complete, and returns whether it is.
     fn settle(&mut self) -> bool {
         let complete = self.pending == 0 && self.bytes == 0;
         if complete {
@@ -64,15 +64,17 @@ impl BarrierObject {
         complete
     }
 
-    /// Arrives so many times; the error says what is wrong with that.
+    /// Records `count` arrivals, or returns the reason why they are invalid.
     fn arrive(&mut self, count: u64, drop: bool) -> Result<(), String> {
         if count == 0 || count > COUNT_MAX {
-            return Err(format!("{count} arrivals are not from 1 to {COUNT_MAX}"));
+            return Err(format!(
+                "the arrival count {count} is not between 1 and {COUNT_MAX}"
+            ));
         }
         if count > self.pending {
             let pending = self.pending;
             return Err(format!(
-                "{count} arrivals where the phase waits for {pending}"
+                "{count} arrivals exceed the {pending} that the phase waits for"
             ));
         }
         if drop {
@@ -82,7 +84,7 @@ impl BarrierObject {
         Ok(())
     }
 
-    /// Changes the number of bytes that the phase waits for.
+    /// Adds to the number of bytes that the phase waits for, or returns the reason why it cannot.
     fn expect(&mut self, bytes: i64) -> Result<(), String> {
         self.bytes += bytes;
         if self.bytes.unsigned_abs() <= COUNT_MAX {
@@ -93,17 +95,17 @@ impl BarrierObject {
     }
 }
 
-/// What a lane does to an object.
+/// The effect of a lane's instruction on an object.
 struct MbarrierUpdate {
-    /// The eight bytes from now on.
+    /// The object's new bits.
     bits: u64,
-    /// Whether a phase has completed by it.
+    /// True if the instruction completes a phase.
     completes: bool,
-    /// What a wait is told.
+    /// The result of a wait.
     answer: bool,
 }
 
-/// Runs an `object` instruction, the lowest lane first.
+/// Executes an `mbarrier` instruction, the lowest lane first.
 #[cold]
 pub(super) fn run<O: Observer>(
     op: &Mbarrier,
@@ -160,7 +162,9 @@ pub(super) fn run<O: Observer>(
     Ok(())
 }
 
-/// Makes the thread's arrival on an object follow its copies so far.
+/// Registers the arrival of a thread that is to follow the thread's copies so far.
+///
+/// With `increments`, the phase waits for one more arrival.
 pub(super) fn arrive_behind_copies(
     shared: &mut WarpContext<'_, '_>,
     warp_access: &WarpAccess,
@@ -184,7 +188,7 @@ pub(super) fn arrive_behind_copies(
     write(shared, warp_access, lane, object.bits())
 }
 
-/// Lets the arrivals on an object take place that wait for copies, and the copies before them.
+/// Performs the pending arrivals on an object, after the copies that they wait for.
 fn arrivals_of_copies<O: Observer>(
     shared: &mut WarpContext<'_, '_>,
     observer: &mut O,
@@ -209,9 +213,9 @@ fn arrivals_of_copies<O: Observer>(
     Ok(())
 }
 
-const NO_OBJECT: &str = "there is none: `mbarrier.init` makes one";
+const NO_OBJECT: &str = "the object is not initialised: execute `mbarrier.init` first";
 
-/// What the instruction makes of an object, or why it cannot.
+/// Applies the instruction to an object, or returns the reason why it cannot.
 fn apply(op: &Mbarrier, bits: u64, count: u32, given: u64) -> Result<MbarrierUpdate, String> {
     let done = |bits, completes| MbarrierUpdate {
         bits,
@@ -221,7 +225,9 @@ fn apply(op: &Mbarrier, bits: u64, count: u32, given: u64) -> Result<MbarrierUpd
     let count = u64::from(count);
     if op.f == MbarrierOp::Init {
         if count == 0 || count > COUNT_MAX {
-            return Err(format!("{count} arrivals are not from 1 to {COUNT_MAX}"));
+            return Err(format!(
+                "the arrival count {count} is not between 1 and {COUNT_MAX}"
+            ));
         }
         let object = BarrierObject {
             pending: count,
@@ -247,7 +253,9 @@ fn apply(op: &Mbarrier, bits: u64, count: u32, given: u64) -> Result<MbarrierUpd
                 object.arrive(count, drop)?;
             }
             if incomplete && object.pending == 0 && object.bytes == 0 {
-                return Err("the phase completes, which `.noComplete` rules out".to_owned());
+                return Err(
+                    "the arrival completes the phase, which `.noComplete` forbids".to_owned(),
+                );
             }
         }
         MbarrierOp::Expect => object.expect(count.cast_signed())?,
@@ -257,7 +265,7 @@ fn apply(op: &Mbarrier, bits: u64, count: u32, given: u64) -> Result<MbarrierUpd
                 count & 1 == 1
             } else {
                 BarrierObject::of(given)
-                    .ok_or("the state is not what an arrival has returned")?
+                    .ok_or("the state is not one that an arrival returned")?
                     .parity
             };
             return Ok(MbarrierUpdate {
@@ -271,7 +279,7 @@ fn apply(op: &Mbarrier, bits: u64, count: u32, given: u64) -> Result<MbarrierUpd
     Ok(done(object.bits(), completes))
 }
 
-/// The addresses as offsets in shared memory.
+/// Converts generic addresses to offsets in shared memory.
 fn in_shared_memory(op: &Mbarrier, warp_access: WarpAccess) -> Result<WarpAccess, LaneFault> {
     if op.space != AccessSpace::Generic {
         return Ok(warp_access);
@@ -279,7 +287,7 @@ fn in_shared_memory(op: &Mbarrier, warp_access: WarpAccess) -> Result<WarpAccess
     let outside = |lane: &usize| Window::of(warp_access.addresses[*lane]) != Window::Shared;
     match lanes(warp_access.mask).find(outside) {
         Some(lane) => {
-            let problem = "the address is not one of the block's shared memory".to_owned();
+            let problem = "the address is outside the block's shared memory".to_owned();
             Err(invalid(
                 op.name(),
                 warp_access.addresses[lane],
@@ -291,7 +299,7 @@ fn in_shared_memory(op: &Mbarrier, warp_access: WarpAccess) -> Result<WarpAccess
     }
 }
 
-/// The eight bytes of a lane's object.
+/// Reads the eight bytes of a lane's object.
 fn read(
     shared: &mut WarpContext<'_, '_>,
     warp_access: &WarpAccess,
@@ -327,7 +335,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn states_survive_their_bytes() {
+    fn an_object_round_trips_through_its_bits() {
         for bytes in [0, 1, -1, 1_048_575, -1_048_575] {
             for parity in [false, true] {
                 let object = BarrierObject {
@@ -343,7 +351,7 @@ mod tests {
     }
 
     #[test]
-    fn a_phase_completes_when_arrivals_and_bytes_have_come() {
+    fn a_phase_completes_after_its_arrivals_and_bytes() {
         let mut object = BarrierObject {
             pending: 2,
             expected: 2,

@@ -11,7 +11,7 @@ use super::warp_access::{AddressPattern, LaneFault, WarpAccess, WindowLayout, in
 use crate::memory::AccessFlags;
 use crate::ptx::ir::{Access, AccessSpace, AddressBase, Window};
 
-/// How much global memory was accessed.
+/// Counters of a launch's global memory accesses.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Traffic {
     pub(super) read_bytes: u64,
@@ -19,23 +19,25 @@ pub(super) struct Traffic {
     pub(super) atomics: u64,
 }
 
-/// The memory that a warp can reach.
+/// The memory that a warp can access.
 pub(super) struct WarpMemory<'r, 'm> {
     pub(super) global: &'m dyn GlobalMemory,
     pub(super) shared: &'r mut [u8],
-    /// The warp's local memory: `local_bytes` for each lane.
+    /// The warp's local memory: `local_bytes` per lane.
     pub(super) local: &'r mut [u8],
     pub(super) local_bytes: usize,
     pub(super) params: &'r [u8],
     pub(super) traffic: &'r mut Traffic,
 }
 
-/// The region that an instruction last accessed: most go on in the same one.
+/// The region that an instruction accessed last. Most instructions access the same region
+/// repeatedly.
 pub(super) type CachedRegion<'m> = Option<TracedRegion<'m>>;
 
 const WINDOWS: [Window; 4] = [Window::Global, Window::Shared, Window::Local, Window::Param];
 
-/// The part of an access to generic addresses that lies in `window`, with addresses relative to it.
+/// Returns the part of a generic access that lies in `window`, with addresses relative to the
+/// window.
 pub(super) fn in_window(warp_access: &WarpAccess, window: Window) -> Option<WarpAccess> {
     let inside =
         lanes(warp_access.mask).filter(|lane| Window::of(warp_access.addresses[*lane]) == window);
@@ -51,7 +53,8 @@ pub(super) fn in_window(warp_access: &WarpAccess, window: Window) -> Option<Warp
 }
 
 impl<'m> WarpMemory<'_, 'm> {
-    /// The region that contains `bytes` from `address`, and the offset there.
+    /// Returns the region that contains `bytes` bytes from `address`, and the offset of the address
+    /// in it.
     #[inline(always)]
     pub(super) fn region(
         &self,
@@ -85,7 +88,7 @@ impl<'m> WarpMemory<'_, 'm> {
         Some((found, offset))
     }
 
-    /// The region that one lane of an access may write, where it then does so.
+    /// Returns the region and offset that a lane writes, and marks the write in the access bitmap.
     pub(super) fn writable(
         &self,
         cached: &mut CachedRegion<'m>,
@@ -389,7 +392,7 @@ impl<'m> WarpMemory<'_, 'm> {
         Ok(())
     }
 
-    /// What a lane can reach of a memory of the block or the thread.
+    /// Returns the layout of a per-block or per-thread memory window.
     #[inline(always)]
     fn layout(&self, window: Window) -> WindowLayout {
         match window {
@@ -404,7 +407,7 @@ impl<'m> WarpMemory<'_, 'm> {
         }
     }
 
-    /// A memory of the block, or of all lanes' threads.
+    /// Returns the bytes of a per-block window, or the local memory of all lanes.
     #[inline(always)]
     fn bytes(&self, window: Window) -> &[u8] {
         match window {
@@ -424,8 +427,7 @@ impl<'m> WarpMemory<'_, 'm> {
         }
     }
 
-    /// The fault of the first lane that reaches outside of a memory of the block or the thread, or
-    /// is not aligned.
+    /// Returns the fault of the first lane whose address is misaligned or outside the window.
     #[cold]
     fn fault(&self, window: Window, warp_access: &WarpAccess) -> LaneFault {
         if let Err(failure) = warp_access.check_alignment() {
@@ -437,7 +439,7 @@ impl<'m> WarpMemory<'_, 'm> {
         (lane, self.outside(window, warp_access, lane))
     }
 
-    /// What is wrong with a lane that reaches outside of a window of the block or the thread.
+    /// Returns the fault kind of a lane whose address lies outside a memory window.
     #[cold]
     pub(super) fn outside(
         &self,

@@ -1,10 +1,10 @@
-//! Runs kernels: 32-lane warps, blocks of warps with shared memory and barriers, and grids of
-//! blocks on all cores.
+//! The PTX interpreter: 32-lane warps, blocks of warps with shared memory and barriers, and grids
+//! of blocks on all cores.
 //!
-//! [`run`] goes down through `grid` (blocks), `block` (warps in turn), `warp` (which threads of a
-//! warp run together) and `step` (one operation after the other) to the loops over lanes in
-//! `registers`. Nothing here knows of streams, clocks or allocations: global memory is whatever
-//! [`GlobalMemory`] finds behind an address.
+//! [`run`] executes a launch through `grid` (blocks), `block` (warps in turn), `warp` (the threads
+//! of a warp that run together) and `step` (one operation after the other), down to the loops over
+//! lanes in `registers`. The interpreter does not depend on streams, clocks or allocations: it
+//! reaches global memory through [`GlobalMemory`].
 #![allow(
     clippy::needless_range_loop,
     reason = "loops over lanes index several registers at once"

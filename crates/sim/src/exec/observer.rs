@@ -1,6 +1,7 @@
-//! Who looks on while the warps of a launch run: nobody, or the check for races within the launch.
+//! Observers of a launch: notified of memory accesses and synchronisation while its warps run.
 //!
-//! The interpreter's loop is built once for each: where nobody looks on, nothing is left of it.
+//! The interpreter loop is generic over the observer. It is compiled once with [`NoObserver`],
+//! where the notifications vanish, and once with the checks of a launch.
 
 use super::barrier::Barriers;
 use super::registers::{Doubles, Words};
@@ -8,52 +9,53 @@ use super::warp::Warp;
 use super::warp_access::WarpAccess;
 use crate::ptx::ir::{Access, Atomic, Exchange, Mbarrier};
 
-/// Where a warp is, and which of its lanes do what stands there.
+/// The instruction that a warp issues: its program counter and its active lanes.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct IssuePoint {
     pub(super) pc: u32,
     pub(super) mask: u32,
 }
 
-/// What an atomic is given: its result may take the place of that.
+/// The operands of an atomic, copied before it executes because its result may overwrite their
+/// registers.
 pub(super) struct AtomicOperands {
     pub(super) warp_access: WarpAccess,
-    /// What a compare-and-swap compares with.
+    /// The expected value of a compare-and-swap.
     pub(super) compared: Doubles,
-    /// The upper half of that, where it has 128 bits.
+    /// The upper half of the expected value of a 128-bit compare-and-swap.
     pub(super) compared_high: Doubles,
 }
 
-/// Lanes that arrive at a barrier of the block.
+/// The arrival of a warp's lanes at a barrier of the block.
 pub(super) struct BarrierArrivalEvent {
     pub(super) mask: u32,
     pub(super) id: u32,
-    /// Which completion of the barrier they arrive for.
+    /// The generation of the barrier whose completion the lanes arrive for.
     pub(super) generation: u64,
-    /// Whether they wait there.
+    /// True if the lanes wait for the completion.
     pub(super) waits: bool,
-    /// Whether the barrier is for a number of threads, and not for all that live.
+    /// True if the barrier has a thread count; false if it is for all live threads.
     pub(super) counted: bool,
 }
 
-/// Is told what the warps do, in the order in which it is done.
+/// Receives the accesses and synchronisation of a launch's warps, in the order of their execution.
 pub(super) trait Observer {
-    /// Whether anything is made of it.
+    /// True if the observer uses the notifications.
     const ON: bool;
 
-    /// A block is about to run, for the first time or on.
+    /// Called before a block starts or resumes.
     fn enter(&mut self, _block: u64) {}
 
-    /// All threads of the block have exited.
+    /// Called after all threads of the block have exited.
     fn leave(&mut self, _block: u64) {}
 
-    /// A load, before it is made.
+    /// Called before a load.
     fn load(&mut self, _warp: &Warp, _at: IssuePoint, _access: &Access) {}
 
-    /// A store, before it is made.
+    /// Called before a store.
     fn store(&mut self, _warp: &Warp, _at: IssuePoint, _access: &Access) {}
 
-    /// An atomic, after it was made.
+    /// Called after an atomic.
     fn atomic(
         &mut self,
         _warp: &Warp,
@@ -63,7 +65,7 @@ pub(super) trait Observer {
     ) {
     }
 
-    /// An operation on barrier objects at offsets in shared memory, before it is made.
+    /// Called before an operation on mbarrier objects, with their offsets in shared memory.
     fn mbarrier(
         &mut self,
         _warp: &Warp,
@@ -73,8 +75,11 @@ pub(super) trait Observer {
     ) {
     }
 
-    /// A thread, by its warp and lane, has changed an object, and released by that what it did, if
-    /// it `releases`; the object's phase may have completed by it.
+    /// Called after a thread, given by its warp and lane, has changed the mbarrier object at an
+    /// offset.
+    ///
+    /// `releases` says that the change releases the thread's earlier accesses, `completes` that it
+    /// completed the object's phase.
     fn mbarrier_arrived(
         &mut self,
         _thread: (u32, usize),
@@ -84,26 +89,27 @@ pub(super) trait Observer {
     ) {
     }
 
-    /// A thread was told that a phase of an object has completed, and acquires by that.
+    /// Called after a thread has observed the completion of an object's phase, which is an acquire.
     fn mbarrier_waited(&mut self, _warp: u32, _lane: usize, _at: u64) {}
 
-    /// A fence, for the block or for all.
+    /// Called at a fence, of block scope if `block_only`.
     fn fence(&mut self, _warp: &Warp, _mask: u32, _block_only: bool) {}
 
-    /// Lanes of a warp met at an operation between lanes, each with those of its members.
+    /// Called after lanes of a warp have executed a warp-wide operation, each with the lanes of its
+    /// member mask.
     fn exchanged(&mut self, _warp: &Warp, _exchange: &Exchange, _members: &Words, _done: u32) {}
 
-    /// Lanes met at `bar.warp.sync` from different places.
+    /// Called after lanes have converged at `bar.warp.sync` from different program counters.
     fn converged(&mut self, _warp: &Warp, _lanes: u32) {}
 
-    /// Threads arrived at a barrier of the block.
+    /// Called after lanes have arrived at a barrier of the block.
     fn arrived(&mut self, _warp: &Warp, _arrived: &BarrierArrivalEvent, _barriers: &Barriers) {}
 
-    /// Threads exited.
+    /// Called after threads have exited.
     fn exited(&mut self, _warp: &Warp, _mask: u32, _barriers: &Barriers) {}
 }
 
-/// Nobody looks on.
+/// The observer of a launch without checks.
 pub(super) struct NoObserver;
 
 impl Observer for NoObserver {

@@ -1,6 +1,6 @@
-//! C's `printf`, as a GPU's kernels have it.
+//! Formatting for the `printf` of kernels, with the conversions of C.
 
-/// One conversion: `%-08.3llx`.
+/// A conversion specification, such as `%-08.3llx`.
 #[derive(Clone, Copy, Debug, Default)]
 struct Conversion {
     left: bool,
@@ -10,18 +10,17 @@ struct Conversion {
     zero: bool,
     width: usize,
     precision: Option<usize>,
-    /// Whether an integer has 64 bits.
+    /// True if an integer argument has 64 bits.
     long: bool,
 }
 
-/// The longest padding or precision.
+/// The maximum width and precision.
 const LENGTH_MAX: usize = 4096;
 
-/// The text that `format` makes of the arguments, and how many there were; `None` if the format is
-/// none.
+/// Formats the arguments by `format`, and returns the text and the number of arguments.
 ///
-/// `next` gives the next argument, which has so many bytes; `text` what stands at an address, up to
-/// the zero byte.
+/// Returns `None` for an invalid conversion or an unreadable string. `next` returns the next
+/// argument, given its size in bytes; `text` returns the zero-terminated string at an address.
 pub(super) fn format(
     format: &str,
     next: &mut dyn FnMut(u64) -> u64,
@@ -61,7 +60,7 @@ pub(super) fn format(
         conversion.width =
             usize::try_from(width.unsigned_abs()).map_or(LENGTH_MAX, |n| n.min(LENGTH_MAX));
         if rest.next_if_eq(&'.').is_some() {
-            // A negative one counts as none.
+            // A negative precision counts as none.
             let precision = usize::try_from(number(&mut rest)).ok();
             conversion.precision = precision.map(|n| n.min(LENGTH_MAX));
         }
@@ -110,7 +109,7 @@ pub(super) fn format(
     Some((out, count))
 }
 
-/// Filled up with blanks to the width.
+/// Pads the text with blanks to the width.
 fn padded(conversion: Conversion, text: String) -> String {
     let width = conversion.width;
     if conversion.left {
@@ -120,7 +119,7 @@ fn padded(conversion: Conversion, text: String) -> String {
     }
 }
 
-/// A number: its sign or prefix, and its digits, with zeros between where the format wants them.
+/// Formats a number: its sign or prefix, zeros up to the width if `zeros`, and its digits.
 fn number(conversion: Conversion, prefix: &str, digits: &str, zeros: bool) -> String {
     let length = prefix.len() + digits.len();
     if zeros && !conversion.left && length < conversion.width {
@@ -139,7 +138,7 @@ fn sign(conversion: Conversion, negative: bool) -> &'static str {
     }
 }
 
-/// An integer's digits, as many as the precision wants.
+/// Pads an integer's digits with zeros to the precision.
 fn digits(conversion: Conversion, digits: String) -> String {
     match conversion.precision {
         Some(0) if digits == "0" => String::new(),
@@ -226,7 +225,7 @@ fn fixed(conversion: Conversion, value: f64, precision: usize) -> String {
     format!("{value:.precision$}{point}")
 }
 
-/// The digits and the exponent of a number in scientific notation.
+/// Returns the digits and the exponent of a number in scientific notation.
 fn decimal(value: f64, precision: usize) -> (String, i32) {
     let text = format!("{value:.precision$e}");
     let (digits, exponent) = text.split_once('e').unwrap_or((&text, "0"));
@@ -246,7 +245,7 @@ fn scientific(conversion: Conversion, value: f64, precision: usize) -> String {
     with_exponent(&digits, exponent)
 }
 
-/// The shorter of both, without zeros at its end.
+/// Formats by `%g`: fixed or scientific notation, without trailing zeros.
 fn general(conversion: Conversion, value: f64, precision: usize) -> String {
     let (digits, exponent) = decimal(value, precision - 1);
     let trimmed = |text: String| {
@@ -263,7 +262,7 @@ fn general(conversion: Conversion, value: f64, precision: usize) -> String {
     trimmed(format!("{value:.behind_point$}"))
 }
 
-/// What stands behind `0x`.
+/// Formats by `%a`: the text after `0x`.
 fn hexadecimal(conversion: Conversion, value: f64) -> String {
     let bits = value.to_bits();
     let (mut fraction, mut exponent) = (bits & ((1 << 52) - 1), (bits >> 52) as i32 - 1023);
@@ -273,7 +272,7 @@ fn hexadecimal(conversion: Conversion, value: f64) -> String {
     }
     let digits = match conversion.precision {
         Some(precision) if precision < 13 => {
-            // Rounded to nearest, ties to even, which may run into the lead.
+            // Round to nearest, ties to even; the carry may reach the leading digit.
             let cut = 52 - 4 * precision as u32;
             let whole = lead << 52 | fraction;
             let (half, rest) = (1u64 << (cut - 1), whole & ((1 << cut) - 1));
@@ -302,7 +301,7 @@ fn hexadecimal(conversion: Conversion, value: f64) -> String {
 mod tests {
     use super::*;
 
-    /// What `printf` makes of arguments, each given as its bits.
+    /// Formats arguments given as their bits.
     fn printed(text: &str, arguments: &[u64]) -> String {
         let mut rest = arguments.iter();
         let mut next = |_| *rest.next().unwrap();
@@ -367,7 +366,7 @@ mod tests {
     }
 
     #[test]
-    fn texts_and_pointers() {
+    fn strings_characters_and_pointers() {
         assert_eq!(
             printed("%s|%8s|%-8s|%.2s|%c", &[17, 17, 17, 17, 65]),
             "at17|    at17|at17    |at|A"

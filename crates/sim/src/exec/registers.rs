@@ -1,33 +1,33 @@
-//! A warp's registers, lane by lane, and the loops over lanes that all arithmetic goes through.
+//! A warp's registers, and the loops over lanes that all arithmetic uses.
 //!
-//! Each loop works out all 32 lanes, whether they take part or not, and then writes those of the
-//! mask: the loops have no branches, so that the compiler turns them into vector instructions.
+//! Each loop computes all 32 lanes, active or not, and then writes the lanes of the mask. The loops
+//! have no branches, so that the compiler vectorises them.
 
 use crate::ptx::ir::{Callee, Code, Slot};
 
-/// The lanes of a warp.
+/// The number of lanes of a warp.
 pub(super) const LANES: usize = 32;
 
 /// The mask of all lanes.
 pub(super) const FULL: u32 = u32::MAX;
 
-/// One 32-bit register of all lanes.
+/// A 32-bit register of all lanes.
 pub(super) type Words = [u32; LANES];
 
-/// One 64-bit register of all lanes.
+/// A 64-bit register of all lanes.
 pub(super) type Doubles = [u64; LANES];
 
-/// The three register files of a warp.
+/// The three register files of a warp: 32-bit, 64-bit and predicates.
 #[derive(Debug, Default)]
 pub(super) struct Registers {
     words: Vec<Words>,
     doubles: Vec<Doubles>,
-    /// A predicate has one bit a lane.
+    /// The predicate registers, with one bit per lane.
     predicates: Vec<u32>,
 }
 
 impl Registers {
-    /// Sets every register of a warp that is to run `code` to 0.
+    /// Allocates the registers that `code` uses, and sets them to 0.
     pub(super) fn reset(&mut self, code: &Code) {
         self.words.clear();
         self.words.resize(code.words as usize, [0; LANES]);
@@ -90,7 +90,7 @@ impl Registers {
         *target = (*target & !mask) | (bits & mask);
     }
 
-    /// Adds what one lane's registers in these ranges hold to `kept`.
+    /// Appends the values of one lane's registers in the callee's ranges to `kept`.
     pub(super) fn keep(&self, callee: &Callee, lane: usize, kept: &mut Vec<u64>) {
         let files = (&callee.words, &callee.doubles, &callee.predicates);
         kept.extend(files.0.clone().map(|slot| u64::from(self.word(slot)[lane])));
@@ -103,7 +103,7 @@ impl Registers {
         );
     }
 
-    /// Takes back, off the end of `kept`, what [`Self::keep`] has put there.
+    /// Restores the registers that [`Self::keep`] appended last, and removes them from `kept`.
     pub(super) fn give_back(&mut self, callee: &Callee, lane: usize, kept: &mut Vec<u64>) {
         let files = (&callee.words, &callee.doubles, &callee.predicates);
         let start = kept.len() - files.0.len() - files.1.len() - files.2.len();
@@ -119,7 +119,7 @@ impl Registers {
         }
     }
 
-    /// `d = f(a)`, all 32-bit.
+    /// Computes `d = f(a)`, all 32-bit.
     #[inline(always)]
     pub(super) fn w_w(&mut self, mask: u32, d: Slot, a: Slot, f: impl Fn(u32) -> u32) {
         let a = self.word(a);
@@ -130,7 +130,7 @@ impl Registers {
         self.set_word(d, mask, &values);
     }
 
-    /// `d = f(a, b)`, all 32-bit.
+    /// Computes `d = f(a, b)`, all 32-bit.
     #[inline(always)]
     pub(super) fn w_ww(
         &mut self,
@@ -148,7 +148,7 @@ impl Registers {
         self.set_word(d, mask, &values);
     }
 
-    /// `d = f(a, b, c)`, all 32-bit.
+    /// Computes `d = f(a, b, c)`, all 32-bit.
     #[inline(always)]
     pub(super) fn w_www(
         &mut self,
@@ -165,7 +165,7 @@ impl Registers {
         self.set_word(d, mask, &values);
     }
 
-    /// `d = f(a)`, all 64-bit.
+    /// Computes `d = f(a)`, all 64-bit.
     #[inline(always)]
     pub(super) fn d_d(&mut self, mask: u32, d: Slot, a: Slot, f: impl Fn(u64) -> u64) {
         let a = self.double(a);
@@ -176,7 +176,7 @@ impl Registers {
         self.set_double(d, mask, &values);
     }
 
-    /// `d = f(a, b)`, all 64-bit.
+    /// Computes `d = f(a, b)`, all 64-bit.
     #[inline(always)]
     pub(super) fn d_dd(
         &mut self,
@@ -194,7 +194,7 @@ impl Registers {
         self.set_double(d, mask, &values);
     }
 
-    /// `d = f(a, b, c)`, all 64-bit.
+    /// Computes `d = f(a, b, c)`, all 64-bit.
     #[inline(always)]
     pub(super) fn d_ddd(
         &mut self,
@@ -211,7 +211,7 @@ impl Registers {
         self.set_double(d, mask, &values);
     }
 
-    /// `d = f(a, b)`, where only `b` is 32-bit.
+    /// Computes `d = f(a, b)`, where only `b` is 32-bit.
     #[inline(always)]
     pub(super) fn d_dw(
         &mut self,
@@ -229,7 +229,7 @@ impl Registers {
         self.set_double(d, mask, &values);
     }
 
-    /// `d = f(a)`, widened.
+    /// Computes the 64-bit `d = f(a)` of a 32-bit operand.
     #[inline(always)]
     pub(super) fn d_w(&mut self, mask: u32, d: Slot, a: Slot, f: impl Fn(u32) -> u64) {
         let a = self.word(a);
@@ -240,7 +240,7 @@ impl Registers {
         self.set_double(d, mask, &values);
     }
 
-    /// `d = f(a, b)`, widened.
+    /// Computes the 64-bit `d = f(a, b)` of 32-bit operands.
     #[inline(always)]
     pub(super) fn d_ww(
         &mut self,
@@ -258,7 +258,7 @@ impl Registers {
         self.set_double(d, mask, &values);
     }
 
-    /// `d = f(a)`, narrowed.
+    /// Computes the 32-bit `d = f(a)` of a 64-bit operand.
     #[inline(always)]
     pub(super) fn w_d(&mut self, mask: u32, d: Slot, a: Slot, f: impl Fn(u64) -> u32) {
         let a = self.double(a);
@@ -269,7 +269,7 @@ impl Registers {
         self.set_word(d, mask, &values);
     }
 
-    /// The predicate `d = f(a, b)` of 32-bit operands.
+    /// Computes the predicate `d = f(a, b)` of 32-bit operands.
     #[inline(always)]
     pub(super) fn p_ww(
         &mut self,
@@ -287,7 +287,7 @@ impl Registers {
         self.set_predicate(d, mask, bits);
     }
 
-    /// The predicate `d = f(a, b)` of 64-bit operands.
+    /// Computes the predicate `d = f(a, b)` of 64-bit operands.
     #[inline(always)]
     pub(super) fn p_dd(
         &mut self,
@@ -306,7 +306,7 @@ impl Registers {
     }
 }
 
-/// The lanes of a mask, lowest first.
+/// Iterates over the lanes of a mask, lowest first.
 #[inline(always)]
 pub(super) fn lanes(mask: u32) -> impl Iterator<Item = usize> {
     let mut rest = mask;

@@ -1,11 +1,11 @@
-//! Single- and double-precision arithmetic with directed rounding, and the edge where small results
-//! are flushed.
+//! Single- and double-precision arithmetic with directed rounding, and with flushing of results
+//! that are subnormal before rounding.
 
 use super::exact::{self, DOUBLE, Format, SINGLE, Unpacked, pack, unpack};
 use super::float::{flush, nan_double};
 use crate::ptx::ir::{FloatMode, Round};
 
-/// An operation on numbers; the last operand is not used by all.
+/// An arithmetic operation of up to three operands.
 #[derive(Clone, Copy)]
 pub(super) enum ArithmeticOp {
     Add,
@@ -28,8 +28,9 @@ fn operate(op: ArithmeticOp, [a, b, c]: [u64; 3], format: Format, round: Round) 
     }
 }
 
-/// A single-precision operation. With `flush`, subnormal operands are zeros, and so are results
-/// that were too small before they were rounded.
+/// Computes a single-precision operation.
+///
+/// With `flush`, subnormal operands and results that are subnormal before rounding become zeros.
 pub(super) fn single(op: ArithmeticOp, operands: [u32; 3], mode: FloatMode) -> u32 {
     let operands = operands.map(|bits| u64::from(if mode.flush { flush(bits) } else { bits }));
     let number = operate(op, operands, SINGLE, mode.round);
@@ -41,10 +42,10 @@ pub(super) fn single(op: ArithmeticOp, operands: [u32; 3], mode: FloatMode) -> u
     }
 }
 
-/// A double-precision operation.
+/// Computes a double-precision operation.
 pub(super) fn double(op: ArithmeticOp, operands: [u64; 3], round: Round) -> u64 {
     let [a, b, c] = operands;
-    // A division is a program of the GPU's, and takes its NaN from the dividend.
+    // A GPU implements division in software, which propagates the dividend's NaN first.
     let nan = nan_double(if matches!(op, ArithmeticOp::Div) {
         [a, b, c]
     } else {

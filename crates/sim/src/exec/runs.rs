@@ -1,5 +1,5 @@
-//! Loads and stores of 32-bit values whose lanes do not all lie behind each other: piece by piece,
-//! each as far as it goes.
+//! Loads and stores of 32-bit values at non-contiguous addresses, one run of adjacent lanes with
+//! consecutive addresses at a time.
 
 use super::access_marking::{read_flags, write_flags};
 use super::launch::TracedRegion;
@@ -9,7 +9,8 @@ use super::warp_access::{LaneFault, WarpAccess};
 use crate::ptx::ir::Access;
 
 impl<'m> WarpMemory<'_, 'm> {
-    /// Loads 32-bit values run by run: the rows of a narrow block lie apart, but each is one piece.
+    /// Loads 32-bit values run by run. The rows of a narrow block, for example, lie apart, but each
+    /// row is one run.
     pub(super) fn load_runs(
         &mut self,
         r: &mut Registers,
@@ -32,7 +33,7 @@ impl<'m> WarpMemory<'_, 'm> {
                         .load_run_u32(offset, &mut values[run.clone()])
                 });
             if found.is_none() {
-                // Not all of it is in one allocation.
+                // The run is not contained in a single allocation.
                 for lane in run {
                     let found = self.region(cached, warp_access.addresses[lane], warp_access.bytes);
                     let (TracedRegion { region, bitmap }, offset) =
@@ -49,8 +50,8 @@ impl<'m> WarpMemory<'_, 'm> {
         Ok(())
     }
 
-    /// Stores 32-bit values run by run. Lanes that write the same place are runs of their own, in
-    /// their order.
+    /// Stores 32-bit values run by run. Lanes that write the same address belong to separate runs,
+    /// which are stored in lane order.
     pub(super) fn store_runs(
         &mut self,
         r: &Registers,
@@ -75,7 +76,7 @@ impl<'m> WarpMemory<'_, 'm> {
                             .store_run_u32(offset, &values[run.clone()])
                     });
             if stored.is_none() {
-                // What comes before the lane that fails is written.
+                // Lanes before the failing lane are stored.
                 for lane in run {
                     let (region, offset) =
                         self.writable(cached, warp_access, lane, write_flags(access))?;

@@ -1,20 +1,21 @@
-//! Between registers and bytes: values of an access are gathered from a slice, or scattered to one.
+//! Staging between registers and memory: gathers an access's values from bytes, or scatters them to
+//! bytes.
 
 use super::launch::Region;
 use super::registers::{LANES, Registers, Words};
 use crate::ptx::ir::Access;
 
-/// Bytes of the widest access of one lane.
+/// The size of the widest access of one lane, in bytes.
 pub(super) const LANE_BYTES_MAX: usize = 16;
 
-/// What the lanes of a warp bring to memory or take from it, each lane's bytes behind the one's
-/// before.
+/// A staging buffer with the bytes of each lane's access, in lane order.
 pub(super) type Stage = [u8; LANES * LANE_BYTES_MAX];
 
-/// The index of each lane's first value, in values of the access's width.
+/// The index of each lane's first value, in units of the access's width.
 pub(super) type Indices = [u32; LANES];
 
-/// The indices of a stage that has `bytes` for each lane; 0 for one value that all lanes share.
+/// Returns the indices of a staging buffer with `bytes` bytes per lane; 0 bytes for one value
+/// shared by all lanes.
 #[inline(always)]
 pub(super) fn staged(access: &Access, bytes: usize) -> Indices {
     let mut indices = [0; LANES];
@@ -24,7 +25,7 @@ pub(super) fn staged(access: &Access, bytes: usize) -> Indices {
     indices
 }
 
-/// Puts the values at `indices` of `memory` into the access's registers.
+/// Loads the values at `indices` of `memory` into the access's registers.
 #[inline(always)]
 pub(super) fn gather(
     r: &mut Registers,
@@ -81,9 +82,11 @@ pub(super) fn gather(
     }
 }
 
-/// Puts the one value at `offset`, which all lanes load, into the access's register: what
-/// parameters are, most of the time. `None`, and nothing done, for anything but one whole value of
-/// the register's width that is aligned and inside.
+/// Loads the value at `offset`, which all lanes share, into the access's register: the usual load
+/// of a parameter.
+///
+/// Returns `None`, and does nothing, unless the access is an aligned, in-bounds load of one value
+/// of the register's width.
 #[inline(always)]
 pub(super) fn splat(
     r: &mut Registers,
@@ -110,7 +113,7 @@ pub(super) fn splat(
     Some(())
 }
 
-/// Writes values that are narrower than their registers, extended.
+/// Writes values that are narrower than their registers, sign- or zero-extended.
 fn extend(r: &mut Registers, access: &Access, slot: u32, mut values: Words, mask: u32) {
     let signed = access.sign_extend > 0;
     if signed {
@@ -136,8 +139,8 @@ fn extend(r: &mut Registers, access: &Access, slot: u32, mut values: Words, mask
     }
 }
 
-/// Puts the access's registers to `indices` of `memory`, lane by lane, so that the last one wins
-/// where several write the same bytes.
+/// Stores the access's registers to `indices` of `memory`, in lane order, so that the last lane
+/// wins if several lanes write the same bytes.
 #[inline(always)]
 pub(super) fn scatter(
     r: &Registers,
@@ -191,7 +194,7 @@ fn put<const N: usize>(
     }
 }
 
-/// Loads one lane's values into `target`, each as a whole.
+/// Loads one lane's values into `target`, each value as a single access.
 pub(super) fn load_lane(
     region: &Region<'_>,
     offset: usize,
@@ -211,7 +214,7 @@ pub(super) fn load_lane(
     Some(())
 }
 
-/// Stores one lane's values from `source`, each as a whole.
+/// Stores one lane's values from `source`, each value as a single access.
 pub(super) fn store_lane(
     region: &Region<'_>,
     offset: usize,

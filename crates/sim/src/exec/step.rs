@@ -1,4 +1,4 @@
-//! Runs a warp until it pauses: the loop over its operations.
+//! The interpreter loop: executes a warp's operations until the warp pauses.
 
 use super::barrier::{BARRIERS, BarrierArrival};
 use super::block::WarpContext;
@@ -9,7 +9,7 @@ use super::warp::{NOWHERE, WaitReason, Warp, WarpSplit, WarpStatus, deadlock};
 use super::{atomic, bits, call, convert, copy, extra, float, half, integer, mbarrier, system};
 use crate::ptx::ir::{BarrierOp, GUARD_NEGATED, NO_GUARD, Op, Slot, Window, register_operations};
 
-/// A thread that failed.
+/// The fault of a warp's thread.
 #[derive(Debug)]
 pub(super) struct WarpFault {
     pub(super) lane: usize,
@@ -19,7 +19,8 @@ pub(super) struct WarpFault {
 
 /// Runs the warp until it pauses.
 ///
-/// This is inlined into one function for each set of processor features: see [`super::dispatch`].
+/// The function is inlined into one function for each set of processor features: see
+/// [`super::dispatch`].
 #[inline(always)]
 pub(super) fn run<O: Observer>(
     warp: &mut Warp,
@@ -290,7 +291,8 @@ pub(super) fn run<O: Observer>(
     }
 }
 
-/// Chooses the warp split to run next; none if all wait for barriers of the block or have exited.
+/// Selects the warp split to run next; `None` if all splits wait for barriers of the block or have
+/// exited.
 fn select<O: Observer>(
     warp: &mut Warp,
     shared: &WarpContext<'_, '_>,
@@ -309,8 +311,10 @@ fn select<O: Observer>(
     })
 }
 
-/// Counts a backward branch of the running warp split: the warp may have to give way, or the launch
-/// to end.
+/// Counts a backward branch of the running warp split, and returns the warp's status if it must
+/// yield.
+///
+/// Fails if the launch has exceeded its step limit.
 #[inline(always)]
 fn back(
     warp: &mut Warp,
@@ -332,7 +336,8 @@ fn back(
         .then(|| warp.yield_to_others(*split)))
 }
 
-/// Lets the lanes arrive at a barrier of the block, and puts them on the list.
+/// Records the arrival of the lanes at a barrier of the block, and pushes them onto the list of
+/// splits.
 fn arrive<O: Observer>(
     warp: &mut Warp,
     shared: &mut WarpContext<'_, '_>,
@@ -357,7 +362,8 @@ fn arrive<O: Observer>(
         .iter()
         .filter(|split| here(split))
         .fold(mask, |all, split| all | split.mask);
-    // The last lanes of a warp bring along those that do not exist or have exited.
+    // The arrival of a warp's last live lanes also counts its lanes that do not exist or have
+    // exited.
     let padding = if arrived == warp.live {
         32 - warp.live.count_ones()
     } else {
@@ -390,7 +396,7 @@ fn arrive<O: Observer>(
     Ok(())
 }
 
-/// Runs an operation on registers, by the table of them.
+/// Executes an operation on registers, dispatched by the table of register operations.
 #[inline(always)]
 fn arithmetic(r: &mut Registers, mask: u32, op: Op) {
     macro_rules! dispatch {
@@ -400,7 +406,7 @@ fn arithmetic(r: &mut Registers, mask: u32, op: Op) {
         )*) => {
             match op {
                 $(Op::$name { $($param,)* $d, $($slot),+ } => $($does)::+(r, mask, $($arg),*),)*
-                // `run` handles these itself.
+                // `run` executes these operations itself.
                 Op::Clock32 { .. }
                 | Op::Clock64 { .. }
                 | Op::Load(_)

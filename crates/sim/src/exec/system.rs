@@ -1,4 +1,4 @@
-//! What the driver does for a kernel: `printf` and `assert`.
+//! System calls of kernels: `vprintf`, `__assertfail` and `free`.
 
 use super::block::WarpContext;
 use super::fault::{Assertion, KernelFaultKind};
@@ -10,10 +10,10 @@ use super::warp_access::LaneFault;
 use crate::memory::AccessFlags;
 use crate::ptx::ir::{SystemCall, Window};
 
-/// The longest text that is read.
+/// The maximum length of a string read from memory, in bytes.
 const TEXT_BYTES_MAX: usize = 1 << 16;
 
-/// Serves the lanes of `mask`, the lowest first.
+/// Executes the system call for the lanes of `mask`, the lowest first.
 #[cold]
 pub(super) fn run(
     system: SystemCall,
@@ -75,7 +75,7 @@ fn text(memory: &WarpMemory<'_, '_>, lane: usize, address: u64) -> Result<String
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
-/// Prints for one lane, and returns how many arguments there were, or -1 for a format that is none.
+/// Prints for one lane, and returns the number of arguments, or -1 for an invalid format.
 fn print(
     memory: &WarpMemory<'_, '_>,
     lane: usize,
@@ -112,7 +112,7 @@ fn print(
 }
 
 impl WarpMemory<'_, '_> {
-    /// Reads bytes at a lane's generic address; `None` if they are not all there.
+    /// Reads bytes at a lane's generic address, or returns `None` if they are out of bounds.
     pub(super) fn read_generic(&self, lane: usize, address: u64, target: &mut [u8]) -> Option<()> {
         let window = Window::of(address);
         let offset = usize::try_from(address.wrapping_sub(window.base())).ok()?;
@@ -135,7 +135,7 @@ impl WarpMemory<'_, '_> {
         Some(())
     }
 
-    /// Reads the text at a lane's generic address, up to its zero byte.
+    /// Reads the zero-terminated string at a lane's generic address.
     pub(super) fn read_text(&self, lane: usize, address: u64) -> Option<Vec<u8>> {
         let mut text = Vec::new();
         while text.len() < TEXT_BYTES_MAX {

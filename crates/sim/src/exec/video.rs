@@ -1,9 +1,9 @@
-//! The video instructions, lane by lane.
+//! The video instructions (`vadd`, `vadd2`, `vadd4` and so on), executed per lane.
 
 use crate::ptx::ir::{Packed, PackedOp, RegisterPart, SecondaryOp, Shift, Video, VideoOp};
 use millstream_ptx::Type;
 
-/// `bits` bits of a register from bit `from` on, extended by the type's sign.
+/// Extracts `bits` bits of a register from bit `from`, sign- or zero-extended by the type.
 fn field(value: u32, from: u32, bits: u32, ty: Type) -> i64 {
     let unused = 32 - bits;
     let high = value >> from << unused;
@@ -14,7 +14,7 @@ fn field(value: u32, from: u32, bits: u32, ty: Type) -> i64 {
     }
 }
 
-/// An operation on the parts of registers side by side.
+/// Executes an operation on the two or four parts of registers.
 pub(super) fn packed(how: Packed, a: u32, b: u32, c: u32) -> u32 {
     let bits = 32 / u32::from(how.parts);
     let mut result = if how.accumulate { c } else { 0 };
@@ -66,7 +66,7 @@ pub(super) fn packed(how: Packed, a: u32, b: u32, c: u32) -> u32 {
     result
 }
 
-/// An operation on one part of each register.
+/// Executes an operation on one part of each register.
 pub(super) fn scalar(how: Video, a: u32, b: u32, c: u32) -> u32 {
     let [d_type, a_type, b_type] = how.types;
     let x = i128::from(part(a, how.a_part, a_type));
@@ -135,7 +135,7 @@ fn part(value: u32, part: RegisterPart, ty: Type) -> i64 {
     }
 }
 
-/// The nearest value of an integer type of so many bits.
+/// Clamps a value to the range of an integer type of `bits` bits.
 fn clamp(value: i128, bits: u32, ty: Type) -> i128 {
     if ty.is_signed() {
         value.clamp(-(1 << (bits - 1)), (1 << (bits - 1)) - 1)
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn parts_of_registers() {
+    fn packed_operations_compute_each_part() {
         let add = how(PackedOp::Add, 4, Type::U32);
         assert_eq!(packed(add, 0x01ff_8002, 0x0101_8003, 0), 0x0200_0005);
         let saturating = Packed {

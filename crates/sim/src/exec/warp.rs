@@ -1,12 +1,12 @@
-//! A warp: 32 threads that run together where they are at the same place, and apart where they are
-//! not.
+//! A warp: 32 threads that run together while their program counters are equal, and separately
+//! after they diverge.
 //!
-//! The threads that live are split into warp splits, each with its own program counter. The warp
-//! split with the lowest one runs, until it comes to where another one is, which it takes along, or
-//! passes one, which then runs instead: so warp splits meet again behind whatever divided them. A
-//! warp split that goes around in a loop for long, most of all with memory operations that could be
-//! a wait for another thread, gives way to the others in turn, so that a thread can wait for a lock
-//! that another thread of its warp holds.
+//! The live threads are divided into warp splits, each with its own program counter. The split with
+//! the lowest program counter runs. When it reaches the program counter of another split, it
+//! absorbs that split; when it passes one, the other split runs instead. Splits therefore
+//! reconverge after the code that divided them. A split that loops for long yields to the other
+//! splits in turn, so that a thread can wait for a lock held by another thread of its warp; it
+//! yields sooner if the loop contains memory operations that could be a wait for another thread.
 
 use smallvec::SmallVec;
 
@@ -17,28 +17,28 @@ use super::fault::KernelFaultKind;
 use super::registers::{FULL, LANES, Registers, Words, lanes};
 use crate::ptx::ir::{BarrierOp, Code, Exchange, ExchangeOp, InitialValue, Op, SpecialRegister};
 
-/// Backward branches that a warp may take before it gives way.
+/// The number of backward branches that a warp may take before it yields.
 const YIELD_BUDGET: i64 = 1 << 16;
 
-/// What a backward branch costs of that when the loop may be a wait.
+/// The budget that a backward branch costs if its loop may be a wait.
 const WAIT_COST: i64 = 1 << 10;
 
-/// Larger than any program counter.
+/// A program counter larger than every other.
 pub(super) const NOWHERE: u32 = u32::MAX;
 
-/// What a warp split waits for.
+/// The reason why a warp split cannot run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum WaitReason {
-    /// Nothing: it can run.
+    /// The split can run.
     Nothing,
-    /// A barrier of the block, and which completion of it. The program counter is behind the
+    /// The split waits for a generation of a block's barrier. Its program counter is past the
     /// barrier.
     Barrier { id: u32, generation: u64 },
-    /// Other lanes, at the operation between lanes where the program counter is.
+    /// The split waits for other lanes at the warp-wide operation at its program counter.
     Lanes,
 }
 
-/// Threads of a warp at one place.
+/// The threads of a warp with the same program counter.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct WarpSplit {
     pub(super) pc: u32,
@@ -46,18 +46,18 @@ pub(super) struct WarpSplit {
     pub(super) wait: WaitReason,
 }
 
-/// Why a warp stopped running.
+/// The reason why a warp stopped running.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum WarpStatus {
     /// All threads have exited.
     Done,
-    /// All that live wait for the block's barriers.
+    /// All live threads wait at the block's barriers.
     Blocked,
-    /// It gives way to others; `waiting` if it seems to wait for them.
+    /// The warp yields to others; `waiting` if it seems to wait for them.
     Yield { waiting: bool },
 }
 
-/// What a block is, for special registers.
+/// The launch configuration and position of a block, from which special registers are computed.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct BlockInfo<'a> {
     pub(super) grid: [u32; 3],
@@ -68,35 +68,35 @@ pub(super) struct BlockInfo<'a> {
     pub(super) variables: &'a [u64],
 }
 
-/// A warp.
+/// The state of a warp.
 #[derive(Debug, Default)]
 pub(super) struct Warp {
     pub(super) index: u32,
     pub(super) registers: Registers,
     pub(super) local: Vec<u8>,
-    /// What calls have kept of each thread.
+    /// The call stacks of the threads.
     pub(super) stacks: CallStacks,
-    /// Threads that have not exited.
+    /// The mask of threads that have not exited.
     pub(super) live: u32,
-    /// The warp splits that do not run at the moment.
+    /// The warp splits that are not running.
     pub(super) splits: SmallVec<[WarpSplit; 4]>,
-    /// What is left of [`YIELD_BUDGET`].
+    /// The remaining part of [`YIELD_BUDGET`].
     yield_budget: i64,
-    /// Whether a memory operation that could be a wait came since the last backward branch.
+    /// True if a memory operation that may be a wait was executed since the last backward branch.
     pub(super) may_wait: bool,
-    /// Whether such a wait is what used up the yield budget.
+    /// True if such waits were part of the spent yield budget.
     waited: bool,
-    /// Whether the warp split that runs was chosen in turn, not as the lowest.
+    /// True if the running split was selected in turn, rather than by the lowest program counter.
     round_robin: bool,
-    /// Whether the next one is to be chosen in turn.
+    /// True if the next split is to be selected in turn.
     round_robin_next: bool,
-    /// Lanes that have just met at `bar.warp.sync` from different places, by the members that they
-    /// wait for.
+    /// The lanes that have just converged at `bar.warp.sync` from different program counters, by
+    /// their member masks.
     pub(super) converged: SmallVec<[(u32, u32); 1]>,
 }
 
 impl Warp {
-    /// Starts the warp `index` of a block.
+    /// Starts warp `index` of a block, with up to `threads` threads.
     pub(super) fn start(
         &mut self,
         index: u32,
@@ -145,8 +145,13 @@ impl Warp {
         }
     }
 
-    /// Takes the warp split that is to run next off the list, with all that wait for lanes at the
-    /// same place.
+    /// Removes the split to run next from the list, joined with all splits at the same program
+    /// counter that do not wait at a barrier of the block.
+    ///
+    /// Returns `None` if all splits wait at barriers of the block or have exited.
+    ///
+    /// # Errors
+    /// A split that waits for lanes that can never arrive.
     pub(super) fn select(
         &mut self,
         code: &Code,
@@ -182,7 +187,8 @@ impl Warp {
         Ok(Some(split))
     }
 
-    /// Lets those run whose barrier has completed, and gives them the reduction's result.
+    /// Makes the splits runnable whose barrier has completed, and writes the results of its
+    /// reduction.
     fn release(&mut self, code: &Code, barriers: &Barriers) {
         for split in &mut self.splits {
             let WaitReason::Barrier { id, generation } = split.wait else {
@@ -218,8 +224,8 @@ impl Warp {
         }
     }
 
-    /// Lets the warp splits go that wait at `bar.warp.sync`, at whatever places, if together they
-    /// are all that each waits for.
+    /// Releases the splits that wait at `bar.warp.sync`, at any program counters, if together they
+    /// include all lanes that each waits for. Returns whether any split was released.
     fn release_warp_barrier(&mut self, code: &Code) -> bool {
         let waits = |split: &WarpSplit| match exchange_at(code, split.pc) {
             Some(exchange) if split.wait == WaitReason::Lanes => exchange.f == ExchangeOp::Barrier,
@@ -257,7 +263,8 @@ impl Warp {
         released
     }
 
-    /// Adds to `split` all others at its place that do not wait for the block.
+    /// Joins into `split` all other splits at its program counter that do not wait at a barrier of
+    /// the block.
     fn join(&mut self, split: &mut WarpSplit) {
         self.splits.retain(|other| {
             let here = other.pc == split.pc && !matches!(other.wait, WaitReason::Barrier { .. });
@@ -268,7 +275,8 @@ impl Warp {
         });
     }
 
-    /// The program counter at which the running warp split, now at `pc`, has to look at the others.
+    /// Returns the program counter at which the running split, now at `pc`, must consider the other
+    /// splits.
     pub(super) fn stop(&self, pc: u32) -> u32 {
         let stops = self.splits.iter().filter(|split| match split.wait {
             WaitReason::Nothing => !self.round_robin || split.pc >= pc,
@@ -278,8 +286,8 @@ impl Warp {
         stops.map(|split| split.pc).min().unwrap_or(NOWHERE)
     }
 
-    /// Called where the running warp split has reached or passed its stop: joins those here, or
-    /// gives way to one further back.
+    /// Joins the splits at the running split's program counter, or switches to the split with the
+    /// lowest one. Called when the running split has reached or passed its stop.
     pub(super) fn reconverge(&mut self, mut split: WarpSplit) -> WarpSplit {
         self.join(&mut split);
         if !self.round_robin {
@@ -297,7 +305,8 @@ impl Warp {
         split
     }
 
-    /// Puts a warp split on the list, together with those of the same kind at its place.
+    /// Adds a split to the list, joined with a split at the same program counter and with the same
+    /// wait.
     pub(super) fn push_split(&mut self, split: WarpSplit) {
         let same = self
             .splits
@@ -309,7 +318,7 @@ impl Warp {
         }
     }
 
-    /// Counts a backward branch; true if the warp has to give way.
+    /// Charges a backward branch to the yield budget, and returns whether the warp must yield.
     #[inline(always)]
     pub(super) fn spend_yield_budget(&mut self) -> bool {
         let waiting = std::mem::take(&mut self.may_wait);
@@ -318,13 +327,13 @@ impl Warp {
         self.yield_budget <= 0
     }
 
-    /// Makes the warp give way at the next backward branch: what it waits for is up to other
-    /// threads of the block.
+    /// Makes the warp yield at the next backward branch, because it waits for other threads of the
+    /// block.
     pub(super) fn yield_soon(&mut self) {
         self.yield_budget = self.yield_budget.min(1);
     }
 
-    /// Puts the running warp split at the list's end, to let the others run in turn.
+    /// Appends the running split to the list, so that the other splits run in turn.
     pub(super) fn yield_to_others(&mut self, split: WarpSplit) -> WarpStatus {
         self.yield_budget = YIELD_BUDGET;
         self.round_robin_next = true;
@@ -334,7 +343,7 @@ impl Warp {
         }
     }
 
-    /// Removes threads that have exited, which may be what others of the warp wait for.
+    /// Removes exited threads, and lets the splits that wait for other lanes try again.
     pub(super) fn exit(&mut self, mask: u32) {
         self.live &= !mask;
         for split in &mut self.splits {
@@ -344,13 +353,14 @@ impl Warp {
         }
     }
 
-    /// Runs an exchange for `mask` of the running warp split's lanes, and returns those that wait.
+    /// Executes an exchange for `mask` of the running split's lanes, and returns the lanes that
+    /// must wait.
     pub(super) fn exchange(&mut self, exchange: &Exchange, mask: u32) -> u32 {
         exchange::run(&mut self.registers, exchange, mask, self.live)
     }
 }
 
-/// Adds lanes to those that have met, each to the ones with the same members.
+/// Adds lanes to the groups of converged lanes, grouped by their member masks.
 pub(super) fn add_converged(converged: &mut SmallVec<[(u32, u32); 1]>, members: &Words, mask: u32) {
     for lane in lanes(mask) {
         match converged.iter_mut().find(|(of, _)| *of == members[lane]) {
@@ -360,7 +370,7 @@ pub(super) fn add_converged(converged: &mut SmallVec<[(u32, u32); 1]>, members: 
     }
 }
 
-/// The exchange at `pc`, if one is there.
+/// Returns the exchange at `pc`, if the instruction there is one.
 pub(super) fn exchange_at(code: &Code, pc: u32) -> Option<&Exchange> {
     match code.instrs.get(pc as usize)?.op {
         Op::Exchange(index) => code.exchanges.get(index as usize),
@@ -368,7 +378,7 @@ pub(super) fn exchange_at(code: &Code, pc: u32) -> Option<&Exchange> {
     }
 }
 
-/// What a warp split that can never go on waits at.
+/// Returns the fault of a split that can never continue, with the operation that it waits at.
 pub(super) fn deadlock(code: &Code, split: &WarpSplit) -> KernelFaultKind {
     let what = match split.wait {
         WaitReason::Barrier { .. } => "bar.sync",
@@ -377,7 +387,7 @@ pub(super) fn deadlock(code: &Code, split: &WarpSplit) -> KernelFaultKind {
     KernelFaultKind::BarrierDeadlock { what }
 }
 
-/// A special register of all lanes, by the shortest way: most are the same for all of a warp.
+/// Returns a special register of all lanes, computed incrementally, or only once if it is uniform.
 fn special_words(special: SpecialRegister, warp: u32, block_info: &BlockInfo<'_>) -> Words {
     match special {
         SpecialRegister::Tid(axis) => {
@@ -455,7 +465,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_short_ways_to_special_registers_end_where_the_long_ones_do() {
+    fn special_words_equals_special_value_in_each_lane() {
         for block in [[5, 7, 2], [33, 1, 1], [1, 1, 40], [2, 3, 5], [16, 16, 1]] {
             let block_info = BlockInfo {
                 grid: [4, 5, 6],

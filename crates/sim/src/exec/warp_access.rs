@@ -1,4 +1,4 @@
-//! Where the lanes of an access begin, and how they lie to each other.
+//! The addresses of a warp's memory access, and their pattern.
 
 use std::ops::Range;
 
@@ -6,25 +6,25 @@ use super::fault::KernelFaultKind;
 use super::registers::{Doubles, LANES, Registers};
 use crate::ptx::ir::{Address, AddressBase};
 
-/// An access that failed: which lane, and how.
+/// The fault of an access: the failing lane and the reason.
 pub(super) type LaneFault = (usize, KernelFaultKind);
 
-/// The addresses of an access.
+/// A memory access of a warp: its addresses and active lanes.
 #[derive(Clone, Copy)]
 pub(super) struct WarpAccess {
     pub(super) addresses: Doubles,
     pub(super) mask: u32,
-    /// Bytes of one lane's access, a power of two.
+    /// The size of one lane's access in bytes, a power of two.
     pub(super) bytes: usize,
     pub(super) write: bool,
 }
 
-/// How the lanes' addresses lie to each other.
+/// The pattern of the active lanes' addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum AddressPattern {
-    /// All the same.
+    /// All addresses are equal.
     Uniform,
-    /// One behind the other, in the order of lanes.
+    /// The addresses are consecutive, in lane order.
     Consecutive,
     Scattered,
 }
@@ -63,19 +63,19 @@ impl WarpAccess {
         }
     }
 
-    /// The first lane that takes part.
+    /// Returns the first active lane.
     #[inline(always)]
     pub(super) fn first(&self) -> usize {
         self.mask.trailing_zeros() as usize & 31
     }
 
-    /// The lanes from the first to the last that takes part.
+    /// Returns the range from the first to the last active lane.
     #[inline(always)]
     pub(super) fn span(&self) -> Range<usize> {
         self.first()..LANES - self.mask.leading_zeros() as usize
     }
 
-    /// Whether all lanes of [`Self::span`] take part.
+    /// Returns whether all lanes of [`Self::span`] are active.
     #[inline(always)]
     pub(super) fn is_gapless(&self) -> bool {
         self.mask.count_ones() as usize == self.span().len()
@@ -114,8 +114,8 @@ impl WarpAccess {
         }
     }
 
-    /// The lanes that take part, in order, those together that are next to each other and whose
-    /// addresses are one behind the other.
+    /// Iterates over the runs of active lanes, in order: each run consists of adjacent lanes with
+    /// consecutive addresses.
     #[inline(always)]
     pub(super) fn runs(&self) -> impl Iterator<Item = Range<usize>> {
         let step = self.bytes as u64;
@@ -128,21 +128,22 @@ impl WarpAccess {
                 0
             };
         }
-        // A lane whose neighbour does not take part begins anew.
+        // A lane after an inactive lane begins a new run.
         follows &= self.mask & (self.mask << 1);
         let mut starts = self.mask & !follows;
         std::iter::from_fn(move || {
             (starts != 0).then(|| {
                 let start = starts.trailing_zeros();
                 starts &= starts - 1;
-                // The lanes behind the first that follow it, one and all.
+                // The number of lanes that continue the run.
                 let more = (!(follows >> start >> 1)).trailing_zeros();
                 start as usize..(start + 1 + more) as usize
             })
         })
     }
 
-    /// Fails for the first lane whose address is not a multiple of the access's size.
+    /// Returns the fault of the first active lane whose address is not a multiple of the access
+    /// size.
     #[inline(always)]
     pub(super) fn check_alignment(&self) -> Result<(), LaneFault> {
         let low_bits = self.bytes as u64 - 1;
@@ -175,7 +176,7 @@ impl WarpAccess {
         )
     }
 
-    /// [`indices`] of these addresses.
+    /// Returns the [`indices`] of these addresses.
     pub(super) fn indices(&self, layout: WindowLayout, unit_shift: u32) -> Option<[u32; LANES]> {
         let own = |lane: usize| self.addresses[lane];
         Some(strided(
@@ -198,18 +199,19 @@ impl WarpAccess {
     }
 }
 
-/// A memory of the block, or one for each thread.
+/// The layout of a per-block or per-thread memory window.
 #[derive(Clone, Copy)]
 pub(super) struct WindowLayout {
-    /// Bytes that a lane can reach.
+    /// The number of bytes that a lane can access.
     pub(super) bytes: usize,
-    /// How far a lane's bytes are from those of the one before: 0 where all have the same.
+    /// The distance between the bytes of adjacent lanes; 0 if all lanes share the same bytes.
     pub(super) stride: usize,
 }
 
-/// Where each lane's access begins in a memory, in units of `1 << unit_shift` bytes. Lanes that do
-/// not take part are sent anywhere inside. `None` if a lane that takes part would reach outside, or
-/// is not aligned.
+/// Returns the index of each lane's access in a memory window, in units of `1 << unit_shift` bytes.
+///
+/// Inactive lanes get any index inside the window. Returns `None` if an active lane's access is out
+/// of bounds or misaligned.
 #[inline(always)]
 pub(super) fn indices(
     r: &Registers,
@@ -246,7 +248,7 @@ pub(super) fn indices(
     Some(strided(indices, layout, unit_shift))
 }
 
-/// Moves each lane's index to its own part of the memory.
+/// Offsets each lane's index by the start of the lane's part of the memory.
 #[inline(always)]
 fn strided(mut indices: [u32; LANES], layout: WindowLayout, unit_shift: u32) -> [u32; LANES] {
     if layout.stride > 0 {
@@ -290,7 +292,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn runs_are_the_lanes_that_follow_each_other(mask: u32, steps in proptest::array::uniform32(0u64..3)) {
+        fn runs_are_adjacent_lanes_with_consecutive_addresses(mask: u32, steps in proptest::array::uniform32(0u64..3)) {
             let mut address = 64;
             let addresses = steps.map(|step| {
                 address += 4 * step;

@@ -32,7 +32,7 @@ use millstream_ptx::ParamType;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct FloatAccess {
-    /// The place of the parameter, from 0.
+    /// The index of the parameter, from 0.
     pub param: usize,
     /// The type of the value.
     pub ty: ParamType,
@@ -55,7 +55,7 @@ enum Provenance {
 }
 
 impl Provenance {
-    /// The provenance of a value computed from both.
+    /// Returns the provenance of a value computed from two values.
     fn with(self, other: Self) -> Self {
         match (self, other) {
             (Self::Unwritten, _) | (_, Self::Unwritten) => Self::Unwritten,
@@ -65,7 +65,7 @@ impl Provenance {
         }
     }
 
-    /// The provenance of a register that both values are written to.
+    /// Returns the provenance of a register to which two values are written.
     fn or(self, other: Self) -> Self {
         match (self, other) {
             (Self::Unwritten, origin) | (origin, Self::Unwritten) => origin,
@@ -76,9 +76,11 @@ impl Provenance {
 }
 
 impl Kernel {
-    /// The accesses to single floating-point values (`ld`, `st`, `atom` and `red` of a type such as
-    /// `.f32`) through pointer parameters, as far as the code alone determines the parameter.
-    /// Vectors and packed pairs are left out.
+    /// Returns the accesses to single floating-point values (`ld`, `st`, `atom` and `red` of a type
+    /// such as `.f32`) through pointer parameters.
+    ///
+    /// Accesses whose parameter the code alone does not determine are omitted, and so are vectors
+    /// and packed pairs.
     #[must_use]
     pub fn float_accesses(&self) -> Vec<FloatAccess> {
         let origins = ProvenanceMap::of(self);
@@ -104,7 +106,7 @@ impl Kernel {
     }
 }
 
-/// The address, space and type of an operation's access to a single floating-point value.
+/// Returns the address, space and type of an operation's access to a single floating-point value.
 fn float_access(code: &Code, op: &Op) -> Option<(Address, AccessSpace, ParamType)> {
     let of = |access: &Access| Some((access.address, access.space, access.float?));
     match *op {
@@ -121,7 +123,7 @@ fn float_access(code: &Code, op: &Op) -> Option<(Address, AccessSpace, ParamType
     }
 }
 
-/// The origin of each 64-bit register.
+/// The provenance of each 64-bit register.
 struct ProvenanceMap(Vec<Provenance>);
 
 impl ProvenanceMap {
@@ -131,7 +133,7 @@ impl ProvenanceMap {
         for (slot, _) in &code.initial_doubles {
             origins.write(*slot, Provenance::Other);
         }
-        // Origins only rise in a lattice of height 3, so this ends.
+        // Provenances only rise in a lattice of height 3, so the loop terminates.
         loop {
             let mut changed = false;
             for instr in &code.instrs {
@@ -155,7 +157,7 @@ impl ProvenanceMap {
         self.0[slot as usize]
     }
 
-    /// The parameter that an address is derived from.
+    /// Returns the parameter that an address is derived from.
     fn param(&self, address: Address) -> Option<usize> {
         match address.base {
             AddressBase::Double(slot) => match self.get(slot) {
@@ -166,7 +168,8 @@ impl ProvenanceMap {
         }
     }
 
-    /// Calls `write` with every 64-bit register that the operation writes, and the value's origin.
+    /// Calls `write` with each 64-bit register that the operation writes, and the provenance of its
+    /// value.
     fn each_result(
         &mut self,
         kernel: &Kernel,
@@ -214,7 +217,7 @@ impl ProvenanceMap {
     }
 }
 
-/// The origin of a loaded value: a pointer parameter or other memory.
+/// Returns the provenance of a loaded value: a pointer parameter or other memory.
 fn loaded(kernel: &Kernel, load: &Access, at: usize) -> Provenance {
     let of_params =
         load.space == AccessSpace::Is(Window::Param) && load.address.base == AddressBase::None;

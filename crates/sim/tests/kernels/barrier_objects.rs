@@ -187,22 +187,22 @@ fn misuse_is_a_fault_that_says_what_is_wrong() {
         (
             "mbarrier.arrive.shared.b64 _, [bar];".to_owned(),
             "mbarrier.arrive",
-            "there is none",
+            "not initialised",
         ),
         (
             "mbarrier.init.shared.b64 [bar], 0;".to_owned(),
             "mbarrier.init",
-            "0 arrivals are not from 1 to 1048575",
+            "the arrival count 0 is not between 1 and 1048575",
         ),
         (
             "mbarrier.init.shared.b64 [bar], 1048576;".to_owned(),
             "mbarrier.init",
-            "1048576 arrivals",
+            "the arrival count 1048576 ",
         ),
         (
             format!("{init} mbarrier.arrive.shared.b64 _, [bar], 3;"),
             "mbarrier.arrive",
-            "3 arrivals where the phase waits for 2",
+            "3 arrivals exceed the 2 that the phase waits for",
         ),
         (
             format!("{init} mbarrier.arrive.noComplete.shared.b64 %rd2, [bar], 2;"),
@@ -214,7 +214,7 @@ fn misuse_is_a_fault_that_says_what_is_wrong() {
                 "{init} mbarrier.inval.shared.b64 [bar]; mbarrier.arrive_drop.shared.b64 _, [bar];"
             ),
             "mbarrier.arrive_drop",
-            "there is none",
+            "not initialised",
         ),
         (
             format!("{init} mov.u64 %rd2, 5; mbarrier.test_wait.shared.b64 %p2, [bar], %rd2;"),
@@ -224,7 +224,7 @@ fn misuse_is_a_fault_that_says_what_is_wrong() {
         (
             format!("{init} mbarrier.arrive.b64 _, [%rd1];"),
             "mbarrier.arrive",
-            "not one of the block's shared memory",
+            "outside the block's shared memory",
         ),
         (
             format!("{init} mbarrier.expect_tx.relaxed.cta.shared::cta.b64 [bar], 1048576;"),
@@ -234,7 +234,7 @@ fn misuse_is_a_fault_that_says_what_is_wrong() {
         (
             "cp.async.mbarrier.arrive.shared.b64 [bar];".to_owned(),
             "cp.async.mbarrier.arrive",
-            "there is none",
+            "not initialised",
         ),
     ] {
         let found = fault(&body);

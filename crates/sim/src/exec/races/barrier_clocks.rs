@@ -1,32 +1,34 @@
-//! Barrier objects in shared memory: what arrivals release, and what waits acquire.
+//! Vector clocks of mbarrier objects: arrivals release, waits acquire.
 
 use std::collections::BTreeMap;
 
 use super::block_threads::BlockThreads;
 use super::thread_clock::ThreadClock;
 
-/// What was released at an object.
+/// The clocks released at an object.
 #[derive(Debug, Default)]
 struct PhaseClocks {
-    /// By the arrivals of the phase at hand.
+    /// The clock released by the arrivals of the current phase.
     arrived: Option<ThreadClock>,
-    /// By those of all phases that have completed.
+    /// The clock released by the arrivals of all completed phases.
     completed: Option<ThreadClock>,
 }
 
-/// The objects of a block, by their offsets.
+/// The clocks of a block's mbarrier objects, by offset in shared memory.
 #[derive(Debug, Default)]
 pub(super) struct BarrierClocks {
     barrier_clocks: BTreeMap<u64, PhaseClocks>,
 }
 
 impl BarrierClocks {
-    /// What was released at an object before it was made anew is of no account.
+    /// Drops the clocks of an object, which `mbarrier.init` initialises anew.
     pub(super) fn forget(&mut self, at: u64) {
         self.barrier_clocks.remove(&at);
     }
 
-    /// A thread arrives, or changes an object otherwise; the phase may complete by it.
+    /// Records an arrival at an object, or another change of it, with the clock that it releases.
+    ///
+    /// If the phase `completes`, its clock joins the clock of the completed phases.
     pub(super) fn arrive(&mut self, at: u64, released: Option<ThreadClock>, completes: bool) {
         let mbarrier = self.barrier_clocks.entry(at).or_default();
         join(&mut mbarrier.arrived, released);
@@ -35,7 +37,7 @@ impl BarrierClocks {
         }
     }
 
-    /// What a thread learns that is told that a phase has completed.
+    /// Returns the clock that a thread acquires when it observes a completed phase.
     pub(super) fn wait(&self, at: u64) -> Option<&ThreadClock> {
         self.barrier_clocks.get(&at)?.completed.as_ref()
     }
@@ -50,8 +52,8 @@ fn join(into: &mut Option<ThreadClock>, from: Option<ThreadClock>) {
 }
 
 impl BlockThreads {
-    /// A thread changes an object; what it did comes before what those do that wait for the phase,
-    /// if it `releases`.
+    /// Records that a thread changes an object and, if it `releases`, that the thread's accesses
+    /// happen before those of the threads that wait for the phase.
     pub(super) fn arrive_at_mbarrier(
         &mut self,
         thread: usize,
@@ -63,7 +65,7 @@ impl BlockThreads {
         self.barrier_clocks.arrive(at, released, completes);
     }
 
-    /// A thread was told that a phase has completed.
+    /// Joins the clock of the object's completed phases into the thread's clock.
     pub(super) fn wait_for_mbarrier(&mut self, thread: usize, at: u64) {
         let Self {
             barrier_clocks,

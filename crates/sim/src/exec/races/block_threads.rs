@@ -1,4 +1,4 @@
-//! The threads of a block that runs: what each knows of the others, and where they meet.
+//! Happens-before state of the threads of one block: clocks, fences, barriers and shadow memory.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -9,71 +9,73 @@ use crate::exec::barrier::{BARRIERS, Barriers};
 use crate::exec::observer::BarrierArrivalEvent;
 use crate::exec::registers::lanes;
 
-/// A thread.
+/// The happens-before state of a thread.
 #[derive(Clone, Debug)]
 pub(super) struct ThreadState {
     pub(super) clock: ThreadClock,
-    /// What it knew at its last fence for all, and at the last one of any kind.
+    /// The thread's clock at its last fence of wider than block scope; the field below has its
+    /// clock at the last fence of any scope.
     fence_clock: Option<ThreadClock>,
     block_fence_clock: Option<ThreadClock>,
 }
 
-/// Threads that have arrived at a barrier which is not complete.
+/// The threads that have arrived at an incomplete barrier.
 #[derive(Debug)]
 struct PendingBarrier {
     generation: u64,
     counted: bool,
-    /// What those know that have arrived.
+    /// The joined clock of the threads that have arrived.
     clock: ThreadClock,
-    /// Those that wait.
+    /// The threads that wait for the completion.
     waiting: Vec<usize>,
 }
 
-/// What was released with the value that a place in memory holds.
+/// The clocks released with the value of a memory location.
 #[derive(Debug, Default)]
 pub(super) struct ReleaseClocks {
     to_all: Option<BlockClocks>,
-    /// To threads of these blocks alone.
+    /// The clocks released at block scope, to the threads of each block.
     to_block: BTreeMap<u64, BlockClocks>,
 }
 
-/// A strong access, as far as others can rely on it.
+/// The release semantics of a strong write.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct StrongWrite {
-    /// A store replaces what was released there before; an atomic hands it on.
+    /// True for a store, which replaces the clocks released earlier; an atomic keeps them (a
+    /// release sequence).
     pub(super) replaces: bool,
-    /// It releases all that the thread has done. Otherwise only what came before its last fence is
-    /// released.
+    /// True if the write releases all earlier accesses of the thread. Otherwise it releases only
+    /// those before the thread's last fence.
     pub(super) release: bool,
-    /// It is for the block only.
+    /// True if the write has block scope.
     pub(super) block_only: bool,
 }
 
-/// The threads of a block, and the memory that they share.
+/// The threads of a block, and the state of their shared memory.
 #[derive(Debug)]
 pub(super) struct BlockThreads {
     pub(super) block: u64,
-    /// Whether anything in the kernel is for a block only.
+    /// True if the kernel has fences or strong accesses of block scope.
     pub(super) scoped: bool,
-    /// Of each warp, the epoch of what its threads do now. It rises whenever one of them tells
-    /// others what it knows.
+    /// The current epoch of each warp, which all its threads share. It increases whenever one of
+    /// them releases its clock.
     epochs: Vec<u32>,
     pub(super) threads: Vec<ThreadState>,
-    /// Barrier objects in shared memory.
+    /// The clocks of mbarrier objects in shared memory.
     pub(super) barrier_clocks: BarrierClocks,
     pending_barriers: [Option<PendingBarrier>; BARRIERS],
-    /// The joined clock of the threads that have exited, and their number.
+    /// The joined clock of the exited threads; the field below is their number.
     exited: Option<ThreadClock>,
     exited_count: usize,
-    /// The epochs of its block that every thread which has not exited knows.
+    /// The epochs of the block's threads that happen before every later access of its live threads.
     known_to_all: Epochs,
     pub(super) shared: ShadowMemory,
-    /// What was released in shared memory, by offset.
+    /// The clocks released in shared memory, by offset.
     pub(super) released: BTreeMap<u64, ReleaseClocks>,
 }
 
 impl BlockThreads {
-    /// A block of so many threads, which know nothing of each other.
+    /// Creates the state of a block of `threads` threads, none of them synchronised with another.
     pub(super) fn new(block: u64, threads: u32, scoped: bool) -> Self {
         let clock = ThreadClock {
             own: Arc::new(vec![0; threads as usize]),
@@ -104,22 +106,23 @@ impl BlockThreads {
         self.epochs[warp as usize]
     }
 
-    /// What a thread knows, with all that it did itself.
+    /// Returns a thread's clock, including the thread's own accesses.
     fn own_clock(&self, thread: usize) -> ThreadClock {
         let mut clock = self.threads[thread].clock.clone();
         clock.observe(thread, self.epochs[thread / 32]);
         clock
     }
 
-    /// What a thread tells others: all that it knows and did by now, but nothing that it does
-    /// later.
+    /// Returns the clock that a thread releases, and begins a new epoch, so that later accesses are
+    /// not released with it.
     pub(super) fn publish(&mut self, thread: usize) -> ThreadClock {
         let clock = self.own_clock(thread);
         self.epochs[thread / 32] += 1;
         clock
     }
 
-    /// Whether what a lane did comes before what a thread of this block does now.
+    /// Returns whether an access of a lane happens before the current access of a thread of this
+    /// block.
     pub(super) fn happens_before(&self, record: &AccessRecord, lane: usize, thread: usize) -> bool {
         let other = record.warp as usize * 32 + lane;
         let clock = &self.threads[thread].clock;
@@ -133,12 +136,13 @@ impl BlockThreads {
         epochs.is_some_and(|epochs| epochs[other] >= record.epoch)
     }
 
-    /// Whether the record of a lane of this block comes before every later access of the block.
+    /// Returns whether the access of a lane of this block happens before every later access of the
+    /// block.
     pub(super) fn is_known_to_all(&self, record: &AccessRecord, lane: usize) -> bool {
         self.known_to_all[record.warp as usize * 32 + lane] >= record.epoch
     }
 
-    /// What these lanes of a warp know together.
+    /// Returns the joined clock of lanes of a warp, including their own accesses.
     fn joined_clock(&self, warp: u32, mask: u32) -> Option<ThreadClock> {
         let first = warp as usize * 32;
         let mut lanes = lanes(mask).map(|lane| first + lane);
@@ -158,7 +162,7 @@ impl BlockThreads {
         Some(clock)
     }
 
-    /// Lanes of a warp meet: what each did comes before what any of them does from here on.
+    /// Synchronises lanes of a warp: the accesses of each happen before the later accesses of all.
     pub(super) fn synchronise_lanes(&mut self, warp: u32, mask: u32) {
         let Some(clock) = self.joined_clock(warp, mask) else {
             return;
@@ -169,7 +173,7 @@ impl BlockThreads {
         self.epochs[warp as usize] += 1;
     }
 
-    /// Lanes of a warp arrive at a barrier.
+    /// Records the arrival of a warp's lanes at a barrier.
     pub(super) fn arrive(&mut self, warp: u32, arrived: &BarrierArrivalEvent, barriers: &Barriers) {
         let Some(clock) = self.joined_clock(warp, arrived.mask) else {
             return;
@@ -194,7 +198,7 @@ impl BlockThreads {
         self.settle(barriers);
     }
 
-    /// Threads exit. A barrier for all that live takes them for arrived.
+    /// Records that threads exit. A barrier for all live threads counts them as arrived.
     pub(super) fn exit(&mut self, warp: u32, mask: u32, barriers: &Barriers) {
         if let Some(clock) = self.joined_clock(warp, mask) {
             match &mut self.exited {
@@ -206,7 +210,7 @@ impl BlockThreads {
         self.settle(barriers);
     }
 
-    /// Lets those that waited at barriers know what all know that have arrived there.
+    /// Joins the clock of each completed barrier into the clocks of the threads that waited at it.
     fn settle(&mut self, barriers: &Barriers) {
         for (id, slot) in (0..).zip(&mut self.pending_barriers) {
             let complete =
@@ -226,8 +230,7 @@ impl BlockThreads {
         }
     }
 
-    /// A fence of these lanes: what they write from here on, atomically, releases what they know
-    /// now.
+    /// Records a fence of these lanes: their later strong writes release their current clocks.
     pub(super) fn fence(&mut self, warp: u32, mask: u32, block_only: bool) {
         for lane in lanes(mask) {
             let thread = warp as usize * 32 + lane;
@@ -241,7 +244,7 @@ impl BlockThreads {
         self.epochs[warp as usize] += 1;
     }
 
-    /// A thread writes to a place: what it releases with that stands there from now on.
+    /// Records the clocks that a thread's strong write releases at a memory location.
     pub(super) fn release(
         &mut self,
         thread: usize,
@@ -268,7 +271,7 @@ impl BlockThreads {
         {
             clock.publish(self.block, &mut place.entry(at).or_default().to_all);
         }
-        // Where nothing is for blocks only, what is released to all is enough for them, too.
+        // Without block scopes in the kernel, the clocks released to all blocks suffice.
         if let Some(clock) = now
             .as_ref()
             .or(block_fence_clock.as_ref())
@@ -283,8 +286,7 @@ impl BlockThreads {
         }
     }
 
-    /// A thread reads a place: what was released with what it holds comes before what the thread
-    /// does from here on.
+    /// Joins the clocks released at a memory location into the clock of a thread that reads it.
     pub(super) fn acquire(&mut self, thread: usize, released: &ReleaseClocks, block_only: bool) {
         let clock = &mut self.threads[thread].clock;
         if let Some(known) = released.to_block.get(&self.block) {

@@ -1,4 +1,4 @@
-//! The races of a launch, as they are told.
+//! Collects the races of a launch as [`KernelRace`] values.
 
 use std::{collections::BTreeMap, fmt, ops::Range};
 
@@ -11,14 +11,16 @@ use crate::exec::block::coordinates;
 use crate::exec::launch::{GlobalMemory, Launch};
 use crate::ptx::Kernel;
 
-/// Limit of the pairs of lines that are reported of one launch, for each severity.
+/// The maximum number of line pairs reported for a launch, for each severity.
 const FOUND_MAX: usize = 256;
 
-/// How many separate runs of bytes are told of one pair of lines.
+/// The maximum number of separate byte ranges recorded for a pair of lines.
 const RANGES_MAX: usize = 1024;
 
-/// Two threads of one launch that use the same bytes, one of them writing, and nothing orders the
-/// two: the first two found of all that do so at the same two lines of the kernel.
+/// A data race within a launch: two threads access the same bytes, at least one of them writes, and
+/// neither access happens before the other.
+///
+/// Races at the same two lines of a kernel are reported as one, with the first two threads found.
 ///
 /// ```
 /// use millstream_sim::exec::{GlobalMemory, Launch, MissingOrder, Region, RaceClass, run_checked};
@@ -51,22 +53,23 @@ const RANGES_MAX: usize = 1024;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct KernelRace {
-    /// The memory that the bytes lie in.
+    /// The memory that contains the bytes.
     pub memory: RacedMemory,
-    /// The bytes with which any two threads race at these lines, counted from the beginning of the
-    /// variable or allocation; of one that they share, if there are several.
+    /// The bytes that any two threads race for at these lines, as offsets in the variable or
+    /// allocation. If the lines race in several variables or allocations, the ranges are those of
+    /// one.
     pub ranges: Vec<Range<u64>>,
-    /// The access made later in this run.
+    /// The access that was executed later in this run.
     pub later: KernelAccess,
-    /// The other one.
+    /// The access that was executed earlier in this run.
     pub earlier: KernelAccess,
-    /// What would have ordered the two.
+    /// The synchronisation that would have ordered the accesses.
     pub missing: MissingOrder,
-    /// The worst class of all races at these lines.
+    /// The most severe class among all races at these lines.
     pub class: RaceClass,
 }
 
-/// Where the bytes of a [`KernelRace`] lie; see there.
+/// The memory that contains the bytes of a [`KernelRace`].
 ///
 /// ```
 /// use millstream_sim::exec::RacedMemory;
@@ -75,21 +78,21 @@ pub struct KernelRace {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum RacedMemory {
-    /// The block's shared memory.
+    /// Shared memory of the block.
     Shared {
-        /// The variable, in backquotes, or `dynamic shared memory`.
+        /// The variable's name, in backquotes, or `dynamic shared memory`.
         name: String,
-        /// Its size in bytes.
+        /// The variable's size in bytes.
         bytes: u64,
     },
-    /// The memory that all blocks share.
+    /// Global memory, which all blocks share.
     Global {
-        /// The allocation's first address.
+        /// The address of the allocation's first byte.
         base: u64,
     },
 }
 
-/// One side of a [`KernelRace`]: which thread did what, where; see there.
+/// One of the two accesses of a [`KernelRace`]: its thread, its line and its kind.
 ///
 /// ```
 /// # let races: Vec<millstream_sim::exec::KernelRace> = Vec::new();
@@ -104,15 +107,15 @@ pub struct KernelAccess {
     pub thread: [u32; 3],
     /// The line of the PTX text, counted from 1.
     pub ptx_line: u32,
-    /// File and line of the source, if the PTX has them (NVRTC's `-lineinfo`).
+    /// The file and line of the source, if the PTX has line information (NVRTC's `-lineinfo`).
     pub source: Option<String>,
-    /// Whether it writes.
+    /// True if the access writes.
     pub write: bool,
-    /// Whether it is atomic, or a volatile, relaxed, acquire or release access.
+    /// True for an atomic, volatile, relaxed, acquire or release access.
     pub atomic: bool,
 }
 
-/// What would have ordered the two sides of a [`KernelRace`].
+/// The synchronisation that would have ordered the two accesses of a [`KernelRace`].
 ///
 /// ```
 /// use millstream_sim::exec::MissingOrder;
@@ -121,11 +124,11 @@ pub struct KernelAccess {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum MissingOrder {
-    /// They are in one warp: an operation between its lanes.
+    /// Synchronisation between the lanes of one warp.
     Lanes,
-    /// They are in one block: a barrier of the block.
+    /// A barrier of the block.
     Block,
-    /// They are in different blocks: a release by the one that the other acquires.
+    /// A release by the one block that the other acquires.
     Blocks,
 }
 
@@ -135,14 +138,14 @@ impl fmt::Display for MissingOrder {
             Self::Lanes => "no __syncwarp() between the two: a warp's threads do not run in lockstep",
             Self::Block => "no __syncthreads() between the two",
             Self::Blocks => {
-                "nothing orders the two blocks: no __threadfence() and atomic of the one that the other reads"
+                "nothing orders the two blocks: one must call __threadfence() and then write an atomic that the other reads"
             }
         })
     }
 }
 
 impl KernelAccess {
-    /// What it does to the bytes.
+    /// Returns a verb for the access, such as "writes".
     pub(crate) fn does(&self) -> &'static str {
         match (self.write, self.atomic) {
             (false, false) => "reads",
@@ -152,7 +155,7 @@ impl KernelAccess {
         }
     }
 
-    /// The same as a noun.
+    /// Returns a noun for the access, such as "write".
     pub(crate) fn noun(&self) -> &'static str {
         match (self.write, self.atomic) {
             (_, true) => "atomic",
@@ -177,25 +180,25 @@ impl fmt::Display for KernelAccess {
     }
 }
 
-/// A race at two lines, while more of it may be found.
+/// A race at two lines, to which further bytes may be added.
 struct OpenRace {
-    /// Where its memory lies: addresses, or offsets in shared memory.
+    /// The range of the variable or allocation: addresses, or offsets in shared memory.
     extent: Range<u64>,
     race: KernelRace,
-    /// Whether there were too many runs of bytes to keep them all.
+    /// True if the race exceeded the maximum number of byte ranges.
     cut_short: bool,
 }
 
-/// What is found in one launch.
+/// The collector of one launch's races.
 pub(super) struct RaceCollector<'a> {
     kernel: &'a Kernel,
     launch: &'a Launch<'a>,
     memory: &'a dyn GlobalMemory,
-    /// By space, shared first, and the two lines in ascending order.
+    /// The races by memory space (shared first) and by their two lines in ascending order.
     races: BTreeMap<(bool, u32, u32), OpenRace>,
-    /// The number of notes among them.
+    /// The number of races that are notes.
     notes: usize,
-    /// The bytes with a race that is an error, by space and number of the word.
+    /// The bytes with a race that is an error, by memory space and word number.
     errors: BTreeMap<(bool, u64), u8>,
 }
 
@@ -215,7 +218,7 @@ impl<'a> RaceCollector<'a> {
         }
     }
 
-    /// Adds a race with bytes of the word at `start`, an address or an offset.
+    /// Adds a race for bytes of the word at `start`, an address or an offset in shared memory.
     pub(super) fn add(
         &mut self,
         global: bool,
@@ -249,8 +252,8 @@ impl<'a> RaceCollector<'a> {
         }
     }
 
-    /// Enters a race at two lines, or replaces it by a worse one. The bytes found so far stay if
-    /// they are in the same memory.
+    /// Inserts a race at two lines, or replaces it by a more severe one. The bytes found so far are
+    /// kept if they lie in the same variable or allocation.
     fn open(
         &mut self,
         key: (bool, u32, u32),
@@ -350,7 +353,7 @@ impl<'a> RaceCollector<'a> {
         }
     }
 
-    /// All of it, shared memory first, in the order of lines.
+    /// Returns all races: those in shared memory first, then by their lines.
     pub(super) fn all(self) -> Vec<KernelRace> {
         let Self { races, errors, .. } = self;
         let reported = races.into_iter().map(|((global, ..), mut open)| {
@@ -364,8 +367,8 @@ impl<'a> RaceCollector<'a> {
 }
 
 impl OpenRace {
-    /// Whether any of these bytes is among its own; if not all of those were kept, whether any is
-    /// in its memory.
+    /// Returns whether any of `bytes` is among the race's bytes or, if the race's byte ranges were
+    /// cut short, lies anywhere in its variable or allocation.
     fn has_any(&self, global: bool, bytes: &BTreeMap<(bool, u64), u8>) -> bool {
         let whole = 0..self.extent.end - self.extent.start;
         let all = if self.cut_short {
@@ -386,7 +389,7 @@ impl OpenRace {
     }
 }
 
-/// The class of a race that was just found.
+/// Returns the class of a pair of racing accesses.
 fn class(later: &AccessRecord, pair: &RacingPair<'_>) -> RaceClass {
     match (pair.errors, pair.errors_before) {
         (0, 0) => RaceClass::SameBytes,
@@ -396,8 +399,8 @@ fn class(later: &AccessRecord, pair: &RacingPair<'_>) -> RaceClass {
     }
 }
 
-/// The name in the source of a variable that CUDA C++ declares in a function: what
-/// `_ZZ5shiftPKfPfE4tile` ends with.
+/// Returns the source name of a variable that CUDA C++ declares in a function: the last part of a
+/// mangled name such as `_ZZ5shiftPKfPfE4tile`.
 fn short(name: &str) -> &str {
     let local = name.strip_prefix("_ZZ").and_then(|mangled| {
         mangled.rmatch_indices('E').find_map(|(at, _)| {
@@ -410,7 +413,7 @@ fn short(name: &str) -> &str {
     local.unwrap_or(name)
 }
 
-/// Adds a byte to ascending runs that do not touch each other. `false`: there are too many runs.
+/// Adds a byte to ascending, non-adjacent ranges, or returns `false` if there would be too many.
 fn insert(ranges: &mut Vec<Range<u64>>, byte: u64) -> bool {
     let at = ranges.partition_point(|range| range.end < byte);
     let count = ranges.len();
@@ -436,7 +439,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn names_are_as_in_the_source() {
+    fn mangled_names_of_local_variables_are_shortened() {
         for (name, expected) in [
             ("_ZZ5shiftE4tile", "tile"),
             ("_ZZ10last_blockILi0EEvPKjPjS2_S2_E5total", "total"),
@@ -451,7 +454,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn runs_hold_the_bytes_that_were_added(bytes in proptest::collection::vec(0u64..60, 0..60)) {
+        fn ranges_hold_exactly_the_added_bytes(bytes in proptest::collection::vec(0u64..60, 0..60)) {
             let mut ranges = Vec::new();
             for byte in &bytes {
                 prop_assert!(insert(&mut ranges, *byte));

@@ -1,14 +1,16 @@
-//! The check for races within a launch: two threads use the same byte of shared or global memory,
-//! one of them writes, and nothing orders the two.
+//! The check for data races within a launch: two threads access the same byte of shared or global
+//! memory, at least one of them writes, and neither access happens before the other.
 //!
-//! What is ordered by what, and what is not seen, is in [`crate::race`], where users look for it.
+//! [`crate::race`] documents for users which synchronisation orders accesses, and which races the
+//! check misses.
 //!
-//! # How
+//! # Algorithm
 //!
-//! As FastTrack does it: a thread has a vector clock (`thread_clock`), a word of memory has the
-//! accesses that a later one could race with (`shadow`). A warp has one epoch for what all its
-//! lanes do, which rises whenever one of them tells others what it knows, so that an access of many
-//! lanes is one record. Clocks of threads that have met are one and the same allocation.
+//! The check follows FastTrack: each thread has a vector clock (`thread_clock`), and each word of
+//! memory has a record of the accesses that a later one could race with (`shadow`). All lanes of a
+//! warp share one epoch, which increases whenever one of them releases its clock, so that an access
+//! of many lanes is one record. Threads that have synchronised share one allocation for their
+//! clocks.
 
 mod barrier_clocks;
 mod block_threads;
@@ -39,20 +41,20 @@ use block_threads::{BlockThreads, ReleaseClocks, StrongWrite};
 use collector::RaceCollector;
 use shadow::{AccessKind, AccessRecord, ShadowMemory, Sharing};
 
-/// The check of one launch.
+/// The race detector of one launch.
 pub(super) struct RaceDetector<'a> {
     collector: RaceCollector<'a>,
     threads_per_block: u32,
-    /// Whether anything in the kernel can order a block behind another.
+    /// True if the kernel has a release operation, which can order one block after another.
     ordered_blocks: bool,
-    /// Whether anything in the kernel is for a block only.
+    /// True if the kernel has fences or strong accesses of block scope.
     scoped: bool,
-    /// The block that runs.
+    /// The state of the running block.
     block: BlockThreads,
-    /// The others that have started and not ended.
+    /// The states of the other blocks that have started and not ended.
     waiting: BTreeMap<u64, BlockThreads>,
     global: ShadowMemory,
-    /// What was released in global memory, by address.
+    /// The clocks released in global memory, by address.
     released: BTreeMap<u64, ReleaseClocks>,
 }
 
@@ -76,14 +78,15 @@ impl<'a> RaceDetector<'a> {
         }
     }
 
-    /// What was found.
+    /// Returns the races found.
     pub(super) fn into_races(self) -> Vec<KernelRace> {
         self.collector.all()
     }
 
-    /// Enters an access of the lanes of `warp_access`, in each window that it reaches. `stored`
-    /// holds the bytes that a store writes, lane after lane.
-    fn flags(
+    /// Records an access of the lanes of `warp_access` in each memory window that it touches.
+    ///
+    /// `stored` holds the bytes that a store writes, lane after lane.
+    fn record(
         &mut self,
         warp: &Warp,
         at: IssuePoint,
@@ -117,8 +120,8 @@ impl<'a> RaceDetector<'a> {
         while rest != 0 {
             let first = rest.trailing_zeros() as usize;
             let address = warp_access.addresses[first];
-            // Adjacent lanes that do the same to the same bytes are entered together, unless they
-            // race with each other.
+            // Adjacent lanes with equal accesses to the same bytes share a record, unless they race
+            // with each other.
             let alone = kind.write && !kind.strong;
             let mut mask = 1 << first;
             let mut next = first + 1;
@@ -194,7 +197,7 @@ impl<'a> RaceDetector<'a> {
         block.shared = shared;
     }
 
-    /// A strong access of a thread: it may take what was released, and it may release.
+    /// Applies the acquire and release effects of a thread's strong access.
     fn synchronise(&mut self, window: Window, (thread, address): (usize, u64), how: StrongAccess) {
         let StrongAccess {
             read,
@@ -207,7 +210,8 @@ impl<'a> RaceDetector<'a> {
         } else {
             &mut self.block.released
         });
-        // What it releases itself may be taken with the rest: the thread knows that anyway.
+        // The thread's own release may be among the acquired clocks: it adds nothing to the
+        // thread's clock.
         if let Some(how) = write {
             self.block.release(thread, &mut released, address, how);
         }
@@ -222,7 +226,7 @@ impl<'a> RaceDetector<'a> {
     }
 }
 
-/// What a strong access does.
+/// The acquire and release effects of a strong access.
 #[derive(Clone, Copy)]
 struct StrongAccess {
     read: bool,
@@ -230,7 +234,7 @@ struct StrongAccess {
     block_only: bool,
 }
 
-/// The parts of an access that lie in memory which threads share.
+/// Calls `part` with the parts of an access that lie in shared or global memory.
 fn each_window(
     space: AccessSpace,
     warp_access: &WarpAccess,
@@ -249,7 +253,7 @@ fn each_window(
     }
 }
 
-/// Whether a kernel can release anything: else nothing orders its blocks.
+/// Returns whether a kernel has a release operation; without one, nothing orders its blocks.
 fn can_release(code: &Code) -> bool {
     let fence = |op: &Op| matches!(op, Op::Fence { .. });
     code.instrs.iter().any(|instr| fence(&instr.op))
@@ -257,7 +261,7 @@ fn can_release(code: &Code) -> bool {
         || code.atomics.iter().any(|atomic| atomic.order.release)
 }
 
-/// Whether a kernel has fences or strong accesses that are for a block only.
+/// Returns whether a kernel has fences or strong accesses of block scope.
 fn is_scoped(code: &Code) -> bool {
     let fence = |op: &Op| matches!(op, Op::Fence { block_only: true });
     let accesses = || code.loads.iter().chain(&code.stores);
@@ -275,22 +279,22 @@ fn kind(access: &Access, write: bool) -> AccessKind {
     }
 }
 
-/// The lanes whose atomic has written: all, but those of a compare-and-swap that found something
-/// else.
+/// Returns the lanes whose atomic has written: all lanes, except those whose compare-and-swap
+/// failed.
 fn wrote(registers: &Registers, atomic: &Atomic, operands: &AtomicOperands) -> u32 {
     let mask = operands.warp_access.mask;
     let Some(result) = atomic.result.filter(|_| atomic.f == AtomicOp::CompareSwap) else {
         return mask;
     };
     let same = lanes(mask).filter(|lane| {
-        let collector = if operands.warp_access.bytes >= 8 {
+        let found = if operands.warp_access.bytes >= 8 {
             registers.double(result)[*lane]
         } else {
             u64::from(registers.word(result)[*lane])
         };
         let high = atomic.high.and_then(|high| high.result);
         let found_high = high.map_or(0, |slot| registers.double(slot)[*lane]);
-        (collector, found_high) == (operands.compared[*lane], operands.compared_high[*lane])
+        (found, found_high) == (operands.compared[*lane], operands.compared_high[*lane])
     });
     same.fold(0, |mask, lane| mask | 1 << lane)
 }
@@ -312,7 +316,8 @@ impl Observer for RaceDetector<'_> {
     }
 
     fn leave(&mut self, _block: u64) {
-        // What the block knew goes with it, so that what it shared with others is theirs alone.
+        // Dropping the block's clocks leaves the clocks that it shared with other blocks to them
+        // alone.
         self.block = BlockThreads::new(u64::MAX, 0, false);
     }
 
@@ -324,7 +329,7 @@ impl Observer for RaceDetector<'_> {
             access.bytes(),
             false,
         );
-        self.flags(
+        self.record(
             warp,
             at,
             (access.space, &warp_access),
@@ -357,7 +362,7 @@ impl Observer for RaceDetector<'_> {
         let mut stored: Stage = [0; LANES * LANE_BYTES_MAX];
         let indices = staged(access, warp_access.bytes);
         scatter(&warp.registers, access, &mut stored, &indices, at.mask);
-        self.flags(
+        self.record(
             warp,
             at,
             (access.space, &warp_access),
@@ -398,7 +403,7 @@ impl Observer for RaceDetector<'_> {
                 strong: true,
                 block_only: order.block_only,
             };
-            self.flags(warp, at, (atomic.space, &warp_access), kind, None);
+            self.record(warp, at, (atomic.space, &warp_access), kind, None);
         }
         let write = StrongWrite {
             replaces: false,
@@ -436,8 +441,9 @@ impl Observer for RaceDetector<'_> {
                     .forget(warp_access.addresses[lane]);
             }
         }
-        // To make one and to give one up are plain writes, all else is atomic. The bytes of an
-        // object are not the program's: a race is an error whatever they are, as if they were read.
+        // `mbarrier.init` and `mbarrier.inval` are plain writes, the other operations are atomic.
+        // The program must not depend on the bytes of an object, so each race is an error whatever
+        // their values, as if the object was also read.
         let kind = AccessKind {
             write: warp_access.write,
             read: true,

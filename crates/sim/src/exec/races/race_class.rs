@@ -1,14 +1,14 @@
-//! Classes of races within a launch.
+//! Classes of data races within a launch.
 
 use std::fmt;
 
 use crate::Severity;
 
-/// The reason for the severity of a [`KernelRace`](super::KernelRace).
+/// The class of a [`KernelRace`](super::KernelRace), which decides its severity.
 ///
-/// Threads that write the same bytes to one place leave the same bytes in every order, if no other
-/// access races with them; compilers emit such stores for reductions. CUDA's memory model has no
-/// exception for them, so they are a [note](Severity::Note). Every other race is an
+/// Threads that write the same bytes to one location leave the same bytes in every order, if no
+/// other access races with them; compilers emit such stores for reductions. CUDA's memory model has
+/// no exception for them, so they are a [note](Severity::Note). Every other race is an
 /// [error](Severity::Error).
 ///
 /// ```
@@ -21,16 +21,16 @@ use crate::Severity;
 pub enum RaceClass {
     /// All accesses that race for the bytes write the same values.
     SameBytes,
-    /// The two write the same bytes, but another race at some of them is an error.
+    /// The two accesses write the same bytes, but another race for some of the bytes is an error.
     SameBytesAmongOthers,
-    /// The two write different bytes.
+    /// The two accesses write different bytes.
     DifferentBytes,
-    /// One of the two reads the bytes. An atomic reads them as well as writing them.
+    /// One of the two accesses reads the bytes. An atomic both reads and writes.
     Read,
 }
 
 impl RaceClass {
-    /// Whether the race is an error.
+    /// Returns the severity of the race.
     #[must_use]
     pub fn severity(self) -> Severity {
         match self {
@@ -41,7 +41,8 @@ impl RaceClass {
 }
 
 impl RaceClass {
-    /// The order among races at the same lines: the highest is reported.
+    /// Returns the rank of the class among races at the same lines, of which the highest is
+    /// reported.
     pub(super) fn rank(self) -> u8 {
         match self {
             Self::SameBytes => 0,

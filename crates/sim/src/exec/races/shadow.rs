@@ -1,14 +1,14 @@
-//! Who used each word of memory: for each four bytes, the accesses that a later one could race
+//! Shadow memory: for each four-byte word, a record of the accesses that a later one could race
 //! with.
 //!
 //! # Severities
 //!
-//! Two racing writes of the same bytes are a note, every other race is an error. A record may stand
-//! for an earlier access that it hides only if a later access gets the same severity with either.
-//! Therefore a write keeps, for each byte, the epoch of its thread's last access that was not a
-//! write of the same value ([`AccessRecord::strict`]). A hidden access of another thread stays,
-//! unless it wrote the same value or no thread can race with it any more. After the first error at
-//! a byte, values are no longer compared there.
+//! Two racing writes of the same bytes are a note, every other race is an error. A record may
+//! replace an earlier access that it hides only if a later access gets the same severity with
+//! either. Therefore a write keeps, for each byte, the epoch of its thread's last access that was
+//! not a write of the same value ([`AccessRecord::strict`]). The hidden access of another thread is
+//! kept, unless it wrote the same value or no thread can race with it any more. After the first
+//! error at a byte, values are no longer compared there.
 
 use std::collections::BTreeMap;
 
@@ -17,36 +17,38 @@ use smallvec::SmallVec;
 use super::block_threads::BlockThreads;
 use crate::exec::registers::lanes;
 
-/// Words of memory of a page.
+/// The number of words of a shadow page.
 const PAGE_WORDS: u64 = 64;
 
-/// How many accesses are remembered of one word.
+/// The maximum number of access records of a word.
 const RECORDS_MAX: usize = 64;
 
-/// How many there are before those of other blocks are thinned out.
+/// The number of records of a word above which records of other blocks are thinned out.
 const RECORDS_FEW: usize = 8;
 
-/// How an access touches memory.
+/// The kind of an access: read or write, plain or strong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct AccessKind {
     pub(super) write: bool,
     pub(super) read: bool,
-    /// Atomic, volatile, relaxed, acquire or release.
+    /// True for an atomic, volatile, relaxed, acquire or release access.
     pub(super) strong: bool,
-    /// Strong among threads of the block only.
+    /// True if the access is strong only among threads of its block.
     pub(super) block_only: bool,
 }
 
 impl AccessKind {
-    /// Whether two accesses race unless one comes before the other.
+    /// Returns whether two accesses race unless one happens before the other.
     fn conflicts(self, other: Self, same_block: bool) -> bool {
         let reach = same_block || !(self.block_only || other.block_only);
         (self.write || other.write) && !(self.strong && other.strong && reach)
     }
 
-    /// Whether every access that races with `earlier`, which comes before this one, races with this
-    /// one too. An exception: a `.cta` access of this one's block may race with a strong access of
-    /// another block, and not with this one.
+    /// Returns whether every later access that races with `earlier`, which happens before this
+    /// access, also races with this access.
+    ///
+    /// An exception: a `.cta` access of this access's block may race with a strong access of
+    /// another block, but not with this one.
     fn hides(self, earlier: Self, same_block: bool) -> bool {
         let reaches_less = same_block && (self.block_only || !earlier.block_only);
         match (self.write, self.strong) {
@@ -57,30 +59,30 @@ impl AccessKind {
         }
     }
 
-    /// Whether the same writes race with either.
+    /// Returns whether the same writes race with either access.
     fn races_like(self, other: Self) -> bool {
         (self.strong, self.strong && self.block_only)
             == (other.strong, other.strong && other.block_only)
     }
 
-    /// Whether the access writes without reading.
+    /// Returns whether the access writes without reading.
     fn only_writes(self) -> bool {
         self.write && !self.read
     }
 }
 
-/// The way in which the blocks of a launch share a memory.
+/// The sharing of a memory among the blocks of a launch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Sharing {
-    /// Each has its own.
+    /// Each block has its own memory.
     Block,
-    /// They share it, and the kernel has no means of ordering them.
+    /// The blocks share the memory, and the kernel has no means of ordering them.
     Unordered,
-    /// They share it, and the kernel may order them.
+    /// The blocks share the memory, and the kernel may order them.
     Ordered,
 }
 
-/// An access of some lanes of a warp to bytes of one word.
+/// A recorded access of lanes of a warp to bytes of one word.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct AccessRecord {
     pub(super) block: u64,
@@ -89,20 +91,20 @@ pub(super) struct AccessRecord {
     pub(super) epoch: u32,
     pub(super) pc: u32,
     pub(super) kind: AccessKind,
-    /// A bit for each of the four bytes.
+    /// The accessed bytes of the word, one bit for each.
     pub(super) bytes: u8,
-    /// The bytes written; 0 elsewhere, and for reads.
+    /// The values written to the bytes; 0 for bytes not accessed, and for reads.
     pub(super) value: [u8; 4],
-    /// Of each byte, the epoch of the last earlier access of the same thread that did not just
-    /// write the same; 0 for none.
+    /// For each byte, the epoch of the same thread's last earlier access other than a write of the
+    /// same value; 0 for none.
     pub(super) strict: [u32; 4],
-    /// The bytes for which there was such an access by the block that only other blocks can still
-    /// race with.
+    /// The bytes with such an earlier access that only threads of other blocks can still race with.
     pub(super) strict_for_others: u8,
 }
 
 impl AccessRecord {
-    /// Whether the same threads did the same to the same bytes, and nobody was told of it between.
+    /// Returns whether this record includes `other`: the same access of the same lanes, with no
+    /// release between the two. Values are compared at the bytes of `care`.
     fn covers(&self, other: &Self, care: u8) -> bool {
         let lanes = self.lanes & other.lanes == other.lanes;
         let bytes = self.bytes & other.bytes == other.bytes;
@@ -114,7 +116,8 @@ impl AccessRecord {
             == (other.block, other.warp, other.epoch, other.kind)
     }
 
-    /// Whether the two are equal but for their lanes. Values are compared at the bytes of `care`.
+    /// Returns whether the records differ only in their lanes. Values are compared at the bytes of
+    /// `care`.
     fn is_same(&self, other: &Self, care: u8) -> bool {
         let alike = self.is_like(other) && (self.pc, self.bytes) == (other.pc, other.bytes);
         let strict = |record: &Self| {
@@ -129,7 +132,7 @@ impl AccessRecord {
             && each(care).all(|byte| self.strict[byte] == other.strict[byte])
     }
 
-    /// The common bytes at which the values differ.
+    /// Returns the bytes common to both records whose values differ.
     fn differing(&self, other: &Self) -> u8 {
         let differ = |byte: &usize| self.value[*byte] != other.value[*byte];
         let common = each(self.bytes & other.bytes);
@@ -138,13 +141,13 @@ impl AccessRecord {
             .fold(0, |bytes, byte| bytes | 1 << byte)
     }
 
-    /// The bytes at which the record stands for an access that was not a write of its value.
+    /// Returns the bytes at which the record replaces an access other than a write of its value.
     fn strict_bytes(&self) -> u8 {
         let strict = each(self.bytes).filter(|byte| self.strict[*byte] > 0);
         strict.fold(self.strict_for_others, |bytes, byte| bytes | 1 << byte)
     }
 
-    /// Clears the values at bytes that have an error.
+    /// Clears the values of bytes that already have an error.
     fn forget(&mut self, errors: u8) {
         for byte in each(errors) {
             (self.value[byte], self.strict[byte]) = (0, 0);
@@ -152,7 +155,7 @@ impl AccessRecord {
         self.strict_for_others &= !errors;
     }
 
-    /// The bytes of `common` at which a race of these two accesses is an error.
+    /// Returns the bytes of `common` at which a race between the two accesses is an error.
     fn errors_with(&self, other: &Self, common: u8) -> u8 {
         if self.kind.only_writes() && other.kind.only_writes() {
             self.differing(other) & common
@@ -161,8 +164,10 @@ impl AccessRecord {
         }
     }
 
-    /// Whether `lane` of `hidden`, which comes before this one, can be forgotten. If so, this one
-    /// inherits the epochs that the severity of a later race depends on.
+    /// Returns whether this record may replace `lane` of `hidden`, an access that happens before
+    /// it.
+    ///
+    /// If so, this record inherits the epochs that decide the severity of a later race.
     fn takes_over(
         &mut self,
         hidden: &Self,
@@ -171,7 +176,7 @@ impl AccessRecord {
         (threads, sharing): (&BlockThreads, Sharing),
     ) -> bool {
         let care = care & hidden.bytes & self.bytes;
-        // Every race with this one is an error.
+        // Each race with this access is an error.
         if !self.kind.only_writes() {
             return true;
         }
@@ -180,7 +185,7 @@ impl AccessRecord {
         if worse == 0 {
             return true;
         }
-        // An access may race with this one and not with the hidden one.
+        // A later access may race with this access and not with the hidden one.
         if !self.kind.races_like(hidden.kind) {
             return false;
         }
@@ -209,33 +214,34 @@ impl AccessRecord {
     }
 }
 
-/// The bytes of a mask.
+/// Iterates over the byte indices of a mask.
 fn each(bytes: u8) -> impl Iterator<Item = usize> {
     (0..4).filter(move |byte| bytes >> byte & 1 == 1)
 }
 
-/// Two threads that race: a record and a lane of it, and the lane of the later access.
+/// A pair of racing accesses: a record and one of its lanes, and a lane of the later access.
 pub(super) struct RacingPair<'a> {
     pub(super) earlier: &'a AccessRecord,
     pub(super) earlier_lane: usize,
     pub(super) later_lane: usize,
     pub(super) bytes: u8,
-    /// The bytes at which that is an error, because one side reads or the values differ.
+    /// The bytes at which the race is an error, because one access reads or the values differ.
     pub(super) errors: u8,
-    /// The bytes at which an earlier access that the record stands for makes it an error.
+    /// The bytes at which the race is an error because of an earlier access that the record
+    /// replaced.
     pub(super) errors_before: u8,
 }
 
-/// The accesses to one word that have to be remembered.
+/// The recorded accesses to one word.
 #[derive(Debug, Default)]
 pub(super) struct ShadowWord {
     records: SmallVec<[AccessRecord; 1]>,
-    /// The bytes at which a race is an error.
+    /// The bytes at which an error has been found.
     errors: u8,
 }
 
 impl ShadowWord {
-    /// Enters an access of threads of the block at hand, and tells of those that it races with.
+    /// Records an access of the running block, and calls `pair` for each record that it races with.
     pub(super) fn record_access(
         &mut self,
         by: &AccessRecord,
@@ -296,9 +302,10 @@ impl ShadowWord {
         self.records.push(entered);
     }
 
-    /// Forgets accesses of other blocks but two of each class: whoever comes later is of another
-    /// block than one of them, and races with that, as nothing orders blocks. Two blocks that wrote
-    /// different bytes have raced already.
+    /// Drops records of other blocks, except two of each kind of access.
+    ///
+    /// A later access belongs to another block than one of the two, and races with it, because
+    /// nothing orders the blocks. Two blocks that wrote different bytes have raced already.
     fn thin_out(&mut self, block: u64) {
         let mut kept: SmallVec<[AccessRecord; 1]> = SmallVec::new();
         for record in self.records.drain(..) {
@@ -331,8 +338,8 @@ impl ShadowWord {
     }
 }
 
-/// The first lane of `earlier` that races with a lane of `by`, with the bytes of all racing lanes
-/// at which that is an error.
+/// Returns the first pair of racing lanes of `earlier` and `by`, with the bytes at which any of
+/// their lanes' races is an error; `None` if no lanes race.
 fn race<'a>(
     earlier: &'a AccessRecord,
     by: &AccessRecord,
@@ -374,17 +381,17 @@ fn race<'a>(
     found
 }
 
-/// The words of a memory, in pages that are made when they are needed.
+/// The shadow words of a memory, in pages allocated on first use.
 #[derive(Debug, Default)]
 pub(super) struct ShadowMemory {
     pages: BTreeMap<u64, usize>,
     words: Vec<Box<[ShadowWord]>>,
-    /// The page used last, and where it is.
+    /// The number and index of the page used last.
     last: Option<(u64, usize)>,
 }
 
 impl ShadowMemory {
-    /// The word of that number.
+    /// Returns the shadow word with the given number, allocating its page if necessary.
     pub(super) fn word(&mut self, number: u64) -> &mut ShadowWord {
         let (page, at) = (number / PAGE_WORDS, (number % PAGE_WORDS) as usize);
         let index = match self.last {

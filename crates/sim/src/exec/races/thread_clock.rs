@@ -1,25 +1,26 @@
-//! What threads know of each other: for each thread, up to which of its epochs all that it did
-//! comes before.
+//! Vector clocks: for each thread, the last epoch whose accesses happen before the clock's owner's
+//! next access.
 
 use std::{collections::BTreeMap, sync::Arc};
 
-/// Of each thread of a block, by its number, the last epoch known; 0 for nothing.
+/// For each thread of a block, by its number, the last epoch that happens before; 0 for none.
 pub(super) type Epochs = Arc<Vec<u32>>;
 
-/// What is known of blocks, by their numbers. Shared by all who know the same.
+/// The epochs of the threads of several blocks, by block number. Equal clocks share the allocation.
 pub(super) type BlockClocks = Arc<BTreeMap<u64, Epochs>>;
 
-/// What a thread knows of the others. Of itself it knows everything, whatever stands here.
+/// A thread's vector clock. Its component for the thread itself is not meaningful: a thread's own
+/// accesses always happen before its later ones.
 #[derive(Clone, Debug)]
 pub(super) struct ThreadClock {
-    /// Of its own block.
+    /// The epochs of the threads of the same block.
     pub(super) own: Epochs,
-    /// Of other blocks; what stands there of its own counts for nothing.
+    /// The epochs of the threads of other blocks; an entry for the own block is ignored.
     pub(super) others: Option<BlockClocks>,
 }
 
 impl ThreadClock {
-    /// Knows what either does.
+    /// Joins another clock into this one: the maximum of each component.
     pub(super) fn join(&mut self, other: &Self) {
         join_epochs(&mut self.own, &other.own);
         if let Some(others) = &other.others {
@@ -27,14 +28,14 @@ impl ThreadClock {
         }
     }
 
-    /// Knows what a thread of the block did up to a epoch.
+    /// Raises the component of a thread of the block to `epoch`.
     pub(super) fn observe(&mut self, thread: usize, epoch: u32) {
         if self.own[thread] < epoch {
             Arc::make_mut(&mut self.own)[thread] = epoch;
         }
     }
 
-    /// Adds all that a thread of `block` knows by this to what is known.
+    /// Joins the clock of a thread of `block` into the released clocks `known`.
     pub(super) fn publish(&self, block: u64, known: &mut Option<BlockClocks>) {
         if let Some(others) = &self.others {
             join_block_clocks(known, others);
@@ -48,7 +49,7 @@ impl ThreadClock {
         }
     }
 
-    /// Takes over what is known, as a thread of `block`.
+    /// Joins the released clocks `known` into the clock of a thread of `block`.
     pub(super) fn absorb(&mut self, block: u64, known: &BlockClocks) {
         if let Some(epochs) = known.get(&block) {
             join_epochs(&mut self.own, epochs);
@@ -107,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn joining_keeps_the_later_of_each() {
+    fn a_join_keeps_the_maximum_of_each_component() {
         let mut clock_a = clock(&[1, 5, 0]);
         clock_a.join(&clock(&[2, 3, 0]));
         assert_eq!(*clock_a.own, [2, 5, 0]);
@@ -117,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_told_is_learnt_by_others_and_handed_on() {
+    fn released_clocks_are_acquired_and_released_again() {
         let mut told = None;
         clock(&[3, 0]).publish(0, &mut told);
         let mut second = clock(&[0, 9]);

@@ -1,9 +1,9 @@
-//! What the operations on memory, and those between threads, refer to.
+//! Operands of memory accesses, atomics, barriers and warp-wide exchanges.
 
 use super::Slot;
 use millstream_ptx::Type;
 
-/// A part of the generic address space.
+/// A window of the generic address space.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Window {
     Global,
@@ -13,15 +13,15 @@ pub(crate) enum Window {
 }
 
 impl Window {
-    /// The generic address of offset 0 of a block's shared memory. This and the two below lie
-    /// outside of what any device or host address can be.
+    /// The generic address of offset 0 of a block's shared memory. This and the two addresses below
+    /// are outside the range of device and host addresses.
     pub(crate) const SHARED: u64 = 0x5a00_0000_0000_0000;
     /// The generic address of offset 0 of a thread's local memory.
     pub(crate) const LOCAL: u64 = 0x5b00_0000_0000_0000;
     /// The generic address of offset 0 of the kernel's parameters.
     pub(crate) const PARAM: u64 = 0x5c00_0000_0000_0000;
 
-    /// The generic address of this window's offset 0.
+    /// Returns the generic address of the window's offset 0.
     pub(crate) fn base(self) -> u64 {
         match self {
             Self::Global => 0,
@@ -31,7 +31,7 @@ impl Window {
         }
     }
 
-    /// The window that a generic address lies in.
+    /// Returns the window that contains a generic address.
     pub(crate) fn of(address: u64) -> Self {
         match address >> 56 {
             0x5a => Self::Shared,
@@ -42,15 +42,15 @@ impl Window {
     }
 }
 
-/// Where an access goes.
+/// The state space of an access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum AccessSpace {
     Is(Window),
-    /// Each lane's address says.
+    /// The space is given by each lane's address.
     Generic,
 }
 
-/// An address: a register, if any, plus a constant.
+/// An address: an optional register plus a constant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Address {
     pub(crate) base: AddressBase,
@@ -64,40 +64,41 @@ pub(crate) enum AddressBase {
     Double(Slot),
 }
 
-/// What an access that synchronises orders besides itself, and for whom.
+/// The memory order of a strong access, and its scope.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct MemoryOrder {
-    /// What the thread does later comes after what the writer of the value read released with it.
+    /// The thread's later accesses happen after those released with the value read.
     pub(crate) acquire: bool,
-    /// What the thread did before is released with the value written.
+    /// The thread's earlier accesses are released with the value written.
     pub(crate) release: bool,
-    /// Only threads of the same block can rely on it: the scope is `.cta`.
+    /// True for the scope `.cta`: the order holds only among threads of the same block.
     pub(crate) block_only: bool,
 }
 
-/// A load or a store of one to four values of one width.
+/// A load or store of one, two or four values of one width.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Access {
     pub(crate) space: AccessSpace,
     pub(crate) address: Address,
-    /// Bytes of one value: 1, 2, 4 or 8.
+    /// The size of one value in bytes: 1, 2, 4 or 8.
     pub(crate) width: u8,
-    /// How many values: 1, 2 or 4.
+    /// The number of values: 1, 2 or 4.
     pub(crate) count: u8,
-    /// Loads: the width in bits to which a signed value is extended; 0 for none.
+    /// For loads, the width in bits to which a signed value is extended; 0 for none.
     pub(crate) sign_extend: u8,
-    /// Whether the registers are 64-bit ones.
+    /// True if the value registers are 64-bit.
     pub(crate) double: bool,
-    /// The type, if it is one floating-point value.
+    /// The type, if the access is to one floating-point value.
     pub(crate) float: Option<Type>,
-    /// Whether this is how threads wait for each other: volatile, relaxed, acquire, release.
+    /// True for volatile, relaxed, acquire and release accesses, with which threads can wait for
+    /// each other.
     pub(crate) synchronises: bool,
     pub(crate) order: MemoryOrder,
     pub(crate) values: [Slot; 4],
 }
 
 impl Access {
-    /// Bytes of one lane's access, a power of two.
+    /// Returns the size of one lane's access in bytes, a power of two.
     #[inline(always)]
     pub(crate) fn bytes(&self) -> usize {
         usize::from(self.width) * usize::from(self.count)
@@ -129,12 +130,12 @@ pub(crate) struct Atomic {
     pub(crate) result: Option<Slot>,
     pub(crate) b: Slot,
     pub(crate) c: Slot,
-    /// The upper halves of the result and the operands, which have 128 bits then.
+    /// The upper halves of the result and the operands of a 128-bit atomic.
     pub(crate) high: Option<HighHalves>,
 }
 
 impl Atomic {
-    /// Bytes of one lane's access, a power of two.
+    /// Returns the size of one lane's access in bytes, a power of two.
     pub(crate) fn bytes(&self) -> usize {
         match self.high {
             Some(_) => 16,
@@ -155,21 +156,21 @@ pub(crate) struct HighHalves {
 pub(crate) enum BarrierOp {
     Sync,
     Arrive,
-    /// How many threads' predicate is true, into a 32-bit slot.
+    /// Writes the number of threads whose predicate is true to a 32-bit slot.
     CountTrue(Slot),
-    /// Whether all threads' predicate is true, into a predicate.
+    /// Writes to a predicate slot whether the predicate is true in all threads.
     All(Slot),
     Any(Slot),
 }
 
-/// A barrier of the block.
+/// A barrier instruction of the block.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Barrier {
     pub(crate) f: BarrierOp,
     pub(crate) id: Slot,
-    /// How many threads take part; all if none is given.
+    /// The number of participating threads; `None` for all live threads.
     pub(crate) threads: Option<Slot>,
-    /// The predicate that is reduced.
+    /// The predicate to reduce.
     pub(crate) predicate: Slot,
 }
 
@@ -195,14 +196,14 @@ pub(crate) enum ExchangeOp {
     ReduceAnd,
     ReduceOr,
     ReduceXor,
-    /// `elect.sync`
+    /// `elect.sync`.
     Elect,
-    /// `bar.warp.sync`
+    /// `bar.warp.sync`.
     Barrier,
 }
 
 impl ExchangeOp {
-    /// The PTX instruction, for messages.
+    /// Returns the name of the PTX instruction, for messages.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::ShuffleUp | Self::ShuffleDown | Self::ShuffleButterfly | Self::ShuffleIndex => {
@@ -219,14 +220,14 @@ impl ExchangeOp {
     }
 }
 
-/// An operation between the lanes that `members` names, which wait for each other.
+/// A warp-wide operation between the lanes that `members` names, which wait for each other.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Exchange {
     pub(crate) f: ExchangeOp,
     pub(crate) members: Slot,
-    /// 32-bit result (votes but the ballot: a predicate).
+    /// The 32-bit result; a predicate for votes other than `vote.ballot`.
     pub(crate) d: Slot,
-    /// Second result, a predicate.
+    /// The second result, a predicate.
     pub(crate) p: Option<Slot>,
     pub(crate) a: Slot,
     pub(crate) b: Slot,

@@ -1,61 +1,60 @@
-//! What really called functions, the services of the driver, and asynchronous copies refer to.
+//! Operands of run-time calls, system calls and asynchronous copies.
 
 use std::ops::Range;
 
 use super::{AccessSpace, Address, Slot};
 
-/// Where functions' addresses begin: outside of what any address of memory can be.
+/// The first function address, outside the range of memory addresses.
 pub(crate) const FUNCTION_ADDRESSES: u64 = 0x5d00_0000_0000_0000;
 
-/// A function that is called at run time, because it calls itself or is called through pointers.
-/// All others are put in place.
+/// A function that is called at run time, because it is recursive or called through pointers. All
+/// other functions are inlined.
 ///
-/// A function's registers are its own slots, and each call keeps what they held before until it
-/// returns. Its local variables lie on the thread's stack, in local memory.
+/// A function has its own register slots; each call saves their values until it returns. Its local
+/// variables lie on the thread's stack, in local memory.
 #[derive(Clone, Debug)]
 pub(crate) struct Callee {
     pub(crate) name: String,
-    /// Its address.
+    /// The address that pointers to the function hold.
     pub(crate) address: u64,
     pub(crate) entry: u32,
     pub(crate) words: Range<Slot>,
     pub(crate) doubles: Range<Slot>,
     pub(crate) predicates: Range<Slot>,
-    /// How many parameters and results it has.
+    /// The numbers of its parameters and results.
     pub(crate) formals: (usize, usize),
 }
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum CallTarget {
-    /// Index into [`Code::callees`](super::Code::callees).
+    /// An index into [`Code::callees`](super::Code::callees).
     Function(u32),
-    /// The slot of a function's address.
+    /// The slot of a function pointer.
     Pointer(Slot),
 }
 
-/// A call. Where the arguments and results lie in local memory has been put into slots that all
-/// functions know.
+/// A run-time call. The positions of the arguments and results in local memory have been written to
+/// slots that all functions share.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Call {
     pub(crate) target: CallTarget,
-    /// How many arguments and results are given.
+    /// The numbers of arguments and results passed.
     pub(crate) actuals: (usize, usize),
 }
 
-/// A service of the driver that a kernel asks for. The slots are 64-bit but for the result and the
-/// line.
+/// A system call, served by the driver. The slots are 64-bit, except for the result and the line.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum SystemCall {
-    /// `vprintf`: the addresses of the format and of the arguments.
+    /// `vprintf`, with the addresses of the format string and the arguments.
     Print {
         format: Slot,
         arguments: Slot,
         result: Slot,
     },
-    /// `free`: of nothing, as there is no heap. Destructors that are called through pointers bring
-    /// it along.
+    /// `free`. The pointer must be null, because there is no heap; destructors called through
+    /// pointers contain such calls.
     Free { pointer: Slot },
-    /// `__assertfail`: the addresses of three texts.
+    /// `__assertfail`, with the addresses of three strings.
     Assert {
         message: Slot,
         file: Slot,
@@ -64,29 +63,29 @@ pub(crate) enum SystemCall {
     },
 }
 
-/// `cp.async` and what waits for it.
+/// A `cp.async` instruction.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum AsyncCopy {
     Start {
         target: Address,
         source: Address,
         source_space: AccessSpace,
-        /// Bytes to write: 4, 8 or 16.
+        /// The number of bytes to write: 4, 8 or 16.
         bytes: usize,
-        /// How many of them are read; the rest is zero.
+        /// The number of bytes to read; the rest is zero.
         source_bytes: Option<Slot>,
-        /// A predicate that makes all of them zero.
+        /// A predicate that makes all bytes zero.
         ignore: Option<Slot>,
     },
-    /// `cp.async.mbarrier.arrive`: an arrival on a barrier object behind all copies so far.
+    /// `cp.async.mbarrier.arrive`: an arrival on a barrier object after all copies so far.
     Arrive {
         object: Address,
         space: AccessSpace,
-        /// Whether the phase waits for this arrival besides those that it waits for already.
+        /// True if the phase waits for one more arrival than before.
         increments: bool,
     },
-    /// `cp.async.commit_group`
+    /// `cp.async.commit_group`.
     Commit,
-    /// `cp.async.wait_group`: for all but that many groups, the youngest. `None` for `wait_all`.
+    /// `cp.async.wait_group`: waits for all groups except the latest `but`; `None` for `wait_all`.
     Wait { but: Option<u32> },
 }

@@ -1,30 +1,30 @@
-//! Rare operations on 32-bit registers, which run lane by lane.
+//! Rare operations on 32-bit registers, executed lane by lane.
 
 use millstream_ptx::Type;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Extra {
-    /// `a` extended from its low `b` bits; from none, if `wrap` is not set and `b` is 0, and cut
-    /// otherwise.
+    /// Sign- or zero-extension of the low `b` bits of `a` (`szext`). With `wrap`, `b` is taken
+    /// modulo 32, otherwise it is clamped to 32; 0 bits yield 0.
     Extend { signed: bool, wrap: bool },
-    /// `b` ones from bit `a`.
+    /// A mask of `b` ones from bit `a` (`bmsk`).
     BitMask { wrap: bool },
-    /// The place of the `c`-th one of `a`, counted from bit `b`.
+    /// The position of the `c`-th one of `a`, counted from bit `b` (`fns`).
     FindNth,
-    /// Video instructions on the parts of registers, and additions, minima and maxima of two 16-bit
-    /// integers in a register.
+    /// Packed video instructions, and additions, minima and maxima of two 16-bit integers in a
+    /// register.
     Packed(Packed),
-    /// Video instructions on one part of each register.
+    /// A scalar video instruction, on one part of each register.
     Video(Video),
-    /// `c`, moved up, over `a` over `b`, each saturated to so many bits.
+    /// `a` over `b`, both saturated to `bits` bits, below `c` shifted left (`cvt.pack`).
     PackSaturated { bits: u8, signed: bool },
-    /// An 8-bit float pair of the single `a` (high) and `b` (low).
+    /// A pair of 8-bit floats, converted from the singles `a` (high) and `b` (low).
     ToFloat8 { format: Float8, relu: bool },
-    /// The same of a pair of half-precision numbers.
+    /// A pair of 8-bit floats, converted from a pair of half-precision floats.
     HalvesToFloat8 { format: Float8, relu: bool },
-    /// A pair of half-precision numbers of one of 8-bit floats.
+    /// A pair of half-precision floats, converted from a pair of 8-bit floats.
     FromFloat8 { format: Float8, relu: bool },
-    /// A single with ten bits of fraction.
+    /// A single rounded to ten fraction bits (TF32).
     ToTensorFloat { round: TensorRound, relu: bool },
 }
 
@@ -32,20 +32,20 @@ pub(crate) enum Extra {
 pub(crate) enum PackedOp {
     Add,
     Sub,
-    /// Rounded away from zero.
+    /// The average, rounded away from zero.
     Average,
     Difference,
     Min,
     Max,
-    /// 1 where the relation holds; the bits of the field are: less, equal, greater.
+    /// 1 if the relation holds, else 0. The bits of the field stand for less, equal and greater.
     Set(u8),
 }
 
-/// An operation on the two or four parts of a register.
+/// An operation on the two or four parts of registers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Packed {
     pub(crate) f: PackedOp,
-    /// 2 or 4.
+    /// The number of parts: 2 or 4.
     pub(crate) parts: u8,
     pub(crate) d: Type,
     pub(crate) a: Type,
@@ -55,16 +55,18 @@ pub(crate) struct Packed {
     pub(crate) accumulate: bool,
     /// Negative results become 0.
     pub(crate) relu: bool,
-    /// Which parts of the result are calculated, as bits. The others are those of `c`, or left out
-    /// of the sum.
+    /// The mask of the parts to compute. The other parts are those of `c`, or are left out of the
+    /// sum.
     pub(crate) mask: u8,
-    /// Which parts the operands are, lowest first: of `a`, and behind them those of `b`.
+    /// The parts that are the first and second operands, lowest first: the numbers of the parts of
+    /// `a`, followed by those of `b`.
     pub(crate) a_parts: [u8; 4],
     pub(crate) b_parts: [u8; 4],
 }
 
 impl Packed {
-    /// The operation on all parts of `a` and `b`, with the types of the result, of `a` and of `b`.
+    /// Creates the operation on all parts of `a` and `b`, given the types of the result, of `a` and
+    /// of `b`.
     pub(crate) fn new(f: PackedOp, parts: u8, [d, a, b]: [Type; 3]) -> Self {
         Self {
             f,
@@ -82,7 +84,7 @@ impl Packed {
     }
 }
 
-/// The part of a register that a video instruction uses.
+/// The part of a register that a video instruction reads or writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RegisterPart {
     Whole,
@@ -90,7 +92,7 @@ pub(crate) enum RegisterPart {
     Half(u8),
 }
 
-/// A shift by clamped or wrapped amounts.
+/// A shift by a clamped or wrapped amount.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Shift {
     pub(crate) left: bool,
@@ -105,18 +107,18 @@ pub(crate) enum VideoOp {
     Min,
     Max,
     Shift(Shift),
-    /// `a * b + c`, of which the product or `c` is negated, plus 1 with `one`, shifted right.
+    /// `a * b + c`, with the product or `c` negated, plus 1 with `one`, shifted right by `scale`.
     MultiplyAdd {
         negate: bool,
         subtract: bool,
         one: bool,
         scale: u8,
     },
-    /// 1 where the relation holds; the bits of the field are: less, equal, greater.
+    /// 1 if the relation holds, else 0. The bits of the field stand for less, equal and greater.
     Set(u8),
 }
 
-/// What is done with the result of a video instruction and `c`.
+/// The secondary operation of a video instruction, on its result and `c`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SecondaryOp {
     Add,
@@ -124,12 +126,12 @@ pub(crate) enum SecondaryOp {
     Max,
 }
 
-/// A video instruction on one part of each register. With a part of the result, the rest is that of
-/// `c`.
+/// A scalar video instruction, on one part of each register. If it writes a part of the result, the
+/// remaining bits are those of `c`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Video {
     pub(crate) f: VideoOp,
-    /// Of the result, of `a` and of `b`.
+    /// The types of the result, of `a` and of `b`.
     pub(crate) types: [Type; 3],
     pub(crate) d_part: RegisterPart,
     pub(crate) a_part: RegisterPart,
@@ -138,7 +140,7 @@ pub(crate) struct Video {
     pub(crate) second: Option<SecondaryOp>,
 }
 
-/// The formats of 8-bit floats, by the bits of exponent and fraction.
+/// The formats of 8-bit floats, named after their exponent and fraction bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Float8 {
     E4m3,
@@ -147,7 +149,7 @@ pub(crate) enum Float8 {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum TensorRound {
-    /// To nearest, ties away from zero.
+    /// Round to nearest, ties away from zero.
     Away,
     Even,
     Zero,

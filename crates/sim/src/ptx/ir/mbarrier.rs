@@ -1,27 +1,28 @@
-//! Operations on barrier objects in shared memory.
+//! Operands of operations on barrier objects in shared memory.
 
 use super::{AccessSpace, Address, Slot};
 
-/// What an `mbarrier` instruction does to the object.
+/// The effect of an `mbarrier` instruction on its object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum MbarrierOp {
-    /// Makes an object that waits for `count` arrivals.
+    /// Initialises an object that waits for `count` arrivals.
     Init,
     Invalidate,
     /// Arrives `count` times.
     Arrive {
-        /// All later phases wait for so many arrivals less.
+        /// All later phases wait for `count` fewer arrivals.
         drop: bool,
-        /// The phase must not complete by this.
+        /// The arrival must not complete the phase.
         incomplete: bool,
-        /// `count` is added to the bytes that the phase waits for, and the arrival is one.
+        /// Adds `count` to the bytes that the phase waits for, and arrives once.
         expects: bool,
     },
     /// Adds `count` to the bytes that the phase waits for.
     Expect,
-    /// Takes `count` off the bytes that the phase waits for.
+    /// Subtracts `count` from the bytes that the phase waits for.
     Complete,
-    /// Asks whether a phase has completed: that of the state, or the last one of a parity.
+    /// Tests whether a phase has completed: the phase of the state or, with `parity`, the last
+    /// phase of that parity.
     Wait {
         parity: bool,
     },
@@ -31,21 +32,21 @@ pub(crate) enum MbarrierOp {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Mbarrier {
     pub(crate) f: MbarrierOp,
-    /// Shared memory, or generic addresses that lie there.
+    /// Shared memory, or generic addresses of shared memory.
     pub(crate) space: AccessSpace,
     pub(crate) address: Address,
     /// A 32-bit operand: a count, a number of bytes, or a parity.
     pub(crate) count: Slot,
-    /// The 64-bit state: an arrival's result, if it is wanted, or what a wait asks about.
+    /// The 64-bit state: the optional result of an arrival, or the operand of a wait.
     pub(crate) state: Option<Slot>,
-    /// The predicate that a wait sets.
+    /// The predicate that a wait writes.
     pub(crate) answer: Slot,
-    /// Whether an arrival releases, and a wait that succeeds acquires.
+    /// True if an arrival releases, and a successful wait acquires.
     pub(crate) orders: bool,
 }
 
 impl Mbarrier {
-    /// The PTX instruction, for messages.
+    /// Returns the name of the PTX instruction, for messages.
     pub(crate) fn name(&self) -> &'static str {
         match self.f {
             MbarrierOp::Init => "mbarrier.init",
@@ -59,6 +60,5 @@ impl Mbarrier {
     }
 }
 
-/// The bits of an object's state, and of what an arrival returns, that hold the arrivals that the
-/// phase still waits for.
+/// The bits of an object's state that hold the number of arrivals that the phase still waits for.
 pub(crate) const PENDING_MASK: u64 = (1 << 20) - 1;
