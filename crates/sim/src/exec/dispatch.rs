@@ -1,7 +1,7 @@
 //! Dispatch to the build of the interpreter loop that fits the processor.
 #![allow(
     unsafe_code,
-    reason = "calling a function built for more processor features than the rest of the program assumes"
+    reason = "calls a function compiled for more processor features than the rest of the crate"
 )]
 
 use super::block::WarpContext;

@@ -5,7 +5,8 @@ use thiserror::Error;
 /// A kernel's failure: the thread, the line of its PTX, and the reason.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error(
-    "kernel `{kernel}` failed at line {ptx_line} in block ({}, {}, {}), thread ({}, {}, {}): {kind}",
+    "kernel `{kernel}` failed at line {ptx_line} in block ({}, {}, {}), \
+     thread ({}, {}, {}): {kind}",
     block[0], block[1], block[2], thread[0], thread[1], thread[2]
 )]
 pub struct KernelFault {
@@ -38,7 +39,10 @@ pub enum KernelFaultKind {
         write: bool,
     },
     /// An access whose address is not a multiple of its size.
-    #[error("{} of {bytes} bytes at {address:#x}, which is not a multiple of {bytes}", verb(*write))]
+    #[error(
+        "{} of {bytes} bytes at {address:#x}, which is not a multiple of {bytes}",
+        verb(*write)
+    )]
     Misaligned {
         /// The first byte's address, or its offset in shared or local memory.
         address: u64,
@@ -48,7 +52,10 @@ pub enum KernelFaultKind {
         write: bool,
     },
     /// An access outside the block's shared memory.
-    #[error("{} of {bytes} bytes at offset {offset:#x} of {size} bytes of shared memory", verb(*write))]
+    #[error(
+        "{} of {bytes} bytes at offset {offset:#x} of {size} bytes of shared memory",
+        verb(*write)
+    )]
     SharedOutOfBounds {
         /// The first byte's offset.
         offset: u64,
@@ -60,7 +67,10 @@ pub enum KernelFaultKind {
         write: bool,
     },
     /// An access outside the thread's local memory.
-    #[error("{} of {bytes} bytes at offset {offset:#x} of {size} bytes of local memory", verb(*write))]
+    #[error(
+        "{} of {bytes} bytes at offset {offset:#x} of {size} bytes of local memory",
+        verb(*write)
+    )]
     LocalOutOfBounds {
         /// The first byte's offset.
         offset: u64,
@@ -88,7 +98,8 @@ pub enum KernelFaultKind {
     /// A call through a pointer that does not point to a function of the module with this number
     /// and these types of parameters and results.
     #[error(
-        "call through the pointer {pointer:#x}, which is no function with these parameters and results"
+        "call through the pointer {pointer:#x}, which is no function with these \
+         parameters and results"
     )]
     InvalidCall {
         /// The pointer.
@@ -131,7 +142,8 @@ pub enum KernelFaultKind {
     /// A barrier that does not exist, or a barrier with a thread count that is not a positive
     /// multiple of 32.
     #[error(
-        "barrier {id} for {threads:?} threads: there are barriers 0 to 15, for multiples of 32 threads"
+        "barrier {id} for {threads:?} threads: there are barriers 0 to 15, for multiples of \
+         32 threads"
     )]
     InvalidBarrier {
         /// The barrier's number.
@@ -171,7 +183,12 @@ pub enum KernelFaultKind {
 ///
 /// ```
 /// use millstream_sim::exec::Assertion;
-/// let failed = Assertion { message: "n == 3".into(), file: "x.cu".into(), line: 12, function: "k".into() };
+/// let failed = Assertion {
+///     message: "n == 3".into(),
+///     file: "x.cu".into(),
+///     line: 12,
+///     function: "k".into(),
+/// };
 /// assert_eq!(failed.to_string(), "assertion `n == 3` failed, in x.cu:12, k");
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, Error)]

@@ -132,7 +132,8 @@ fn check(kernel: &Kernel, launch: &Launch<'_>) -> Result<u64, KernelFault> {
         .is_some_and(|most| threads > u64::from(most))
     {
         return invalid(format!(
-            "the block {:?} has {threads} threads, more than the kernel was compiled for (`.maxntid`)",
+            "the block {:?} has {threads} threads, more than the kernel was compiled for \
+             (`.maxntid`)",
             launch.block
         ));
     }

@@ -356,7 +356,10 @@ fn arrive<O: Observer>(
             kind: KernelFaultKind::InvalidBarrier { id, threads },
         });
     }
-    let here = |split: &WarpSplit| matches!(split.wait, WaitReason::Barrier { id: other, .. } if other == id);
+    let here = |split: &WarpSplit| match split.wait {
+        WaitReason::Barrier { id: other, .. } => other == id,
+        _ => false,
+    };
     let arrived = warp
         .splits
         .iter()
@@ -402,7 +405,8 @@ fn arithmetic(r: &mut Registers, mask: u32, op: Op) {
     macro_rules! dispatch {
         ($(
             $(#[$doc:meta])*
-            $name:ident [$($param:ident: $ty:ty),*] $d:ident = $($slot:ident: $class:tt),+ => $($does:ident)::+ ($($arg:expr),*);
+            $name:ident [$($param:ident: $ty:ty),*] $d:ident = $($slot:ident: $class:tt),+
+                => $($does:ident)::+ ($($arg:expr),*);
         )*) => {
             match op {
                 $(Op::$name { $($param,)* $d, $($slot),+ } => $($does)::+(r, mask, $($arg),*),)*

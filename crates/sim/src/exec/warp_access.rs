@@ -292,7 +292,10 @@ mod tests {
 
     proptest! {
         #[test]
-        fn runs_are_adjacent_lanes_with_consecutive_addresses(mask: u32, steps in proptest::array::uniform32(0u64..3)) {
+        fn runs_are_adjacent_lanes_with_consecutive_addresses(
+            mask: u32,
+            steps in proptest::array::uniform32(0u64..3),
+        ) {
             let mut address = 64;
             let addresses = steps.map(|step| {
                 address += 4 * step;
@@ -302,7 +305,11 @@ mod tests {
             let mut expected: Vec<Range<usize>> = Vec::new();
             for lane in (0..LANES).filter(|lane| mask >> lane & 1 == 1) {
                 match expected.last_mut() {
-                    Some(run) if run.end == lane && addresses[lane] == addresses[lane - 1] + 4 => run.end += 1,
+                    Some(run)
+                        if run.end == lane && addresses[lane] == addresses[lane - 1] + 4 =>
+                    {
+                        run.end += 1;
+                    }
                     _ => expected.push(lane..lane + 1),
                 }
             }

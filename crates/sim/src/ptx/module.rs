@@ -1,4 +1,4 @@
-//! A loaded module: kernels ready to run, and the variables they share.
+//! A loaded module: its executable kernels and the variables they share.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use millstream_ptx::ast::{ModuleAst, Space, VariableAst};
 use millstream_ptx::parser::{self, Bodies};
 use millstream_ptx::{PtxError, PtxErrorKind};
 
-/// A PTX text, checked and lowered.
+/// A PTX module, checked and lowered.
 #[derive(Debug)]
 pub struct Module {
     kernels: Vec<Kernel>,
@@ -19,24 +19,26 @@ pub struct Module {
 }
 
 impl Module {
-    /// The kernel of that name.
+    /// Returns the kernel named `name`.
     pub fn kernel(&self, name: &str) -> Option<&Kernel> {
         self.kernels.iter().find(|kernel| kernel.name() == name)
     }
 
-    /// All kernels, in the text's order.
+    /// Iterates over the kernels, in the order of the text.
     pub fn kernels(&self) -> impl Iterator<Item = &Kernel> {
         self.kernels.iter()
     }
 
-    /// The variables in global and constant memory, those of functions last. Whoever loads the
-    /// module allocates them, writes their initial bytes, and gives their addresses to each launch.
+    /// Returns the variables in global and constant memory, with those of functions last.
+    ///
+    /// The loader of the module must allocate them, write their initial bytes, and pass their
+    /// addresses to each launch.
     pub fn variables(&self) -> &[Variable] {
         &self.variables
     }
 
-    /// Remarks about the text that are no errors, in whole sentences: a target newer than those
-    /// known.
+    /// Returns remarks about the text that are not errors, in whole sentences: a target newer than
+    /// the simulator knows.
     pub fn notes(&self) -> &[String] {
         &self.notes
     }
@@ -45,17 +47,17 @@ impl Module {
 /// A variable in global or constant memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Variable {
-    /// Its name.
+    /// The variable's name.
     pub name: String,
-    /// Its size in bytes.
+    /// The variable's size in bytes.
     pub size: usize,
-    /// Its alignment in bytes.
+    /// The variable's alignment in bytes.
     pub align: usize,
-    /// Its first bytes; those not given are 0, and so are addresses: see [`Self::initial_at`].
+    /// The initial bytes. Bytes not given are 0, and so are addresses: see [`Self::initial_at`].
     pub initial: Vec<u8>,
-    /// Whether it is a `.const`, which kernels only read.
+    /// True for a `.const` variable, which kernels can only read.
     pub constant: bool,
-    /// Whether a function declares it: then the host cannot find it by its name.
+    /// True if a function declares the variable: the host cannot look it up by name.
     pub in_function: bool,
     relocations: Vec<Relocation>,
 }
@@ -63,9 +65,9 @@ pub struct Variable {
 /// An address in an initial value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Relocation {
-    /// The variable whose address it is; none where that is known already.
+    /// The variable whose address it is; `None` if the address is already known.
     variable: Option<usize>,
-    /// What is added to the address.
+    /// The constant added to the address.
     addend: u64,
     offset: usize,
     bytes: usize,
@@ -73,8 +75,8 @@ struct Relocation {
 }
 
 impl Variable {
-    /// Its first bytes, once it is known where the module's variables lie: `addresses` are in the
-    /// order of [`Module::variables`].
+    /// Returns the initial bytes, given the addresses of the module's variables in the order of
+    /// [`Module::variables`].
     #[must_use]
     pub fn initial_at(&self, addresses: &[u64]) -> Vec<u8> {
         let mut bytes = self.initial.clone();
@@ -90,78 +92,80 @@ impl Variable {
     }
 }
 
-/// A kernel, ready to run.
+/// A lowered kernel, ready to run.
 #[derive(Debug)]
 pub struct Kernel {
     pub(crate) signature: Signature,
     pub(crate) code: Code,
     pub(crate) max_threads: Option<u32>,
     pub(crate) required_block: Option<[u32; 3]>,
-    /// The source files that the code's locations name by number.
+    /// The source files by the numbers that the code's locations use.
     pub(crate) files: Arc<[(u32, String)]>,
 }
 
 impl Kernel {
-    /// Its name.
+    /// Returns the kernel's name.
     pub fn name(&self) -> &str {
         &self.signature.name
     }
 
-    /// Its name and parameters.
+    /// Returns the kernel's name and parameters.
     pub fn signature(&self) -> &Signature {
         &self.signature
     }
 
-    /// Bytes of shared memory that it declares; a launch may add dynamic ones.
+    /// Returns the bytes of static shared memory; a launch may add dynamic shared memory.
     pub fn static_shared_bytes(&self) -> u32 {
         self.code.shared_bytes
     }
 
-    /// Bytes of local memory of each thread.
+    /// Returns the bytes of local memory of each thread.
     pub fn local_bytes(&self) -> u32 {
         self.code.local_bytes
     }
 
-    /// The most threads of a block, from `.maxntid` or `.reqntid`.
+    /// Returns the maximum number of threads of a block, from `.maxntid` or `.reqntid`.
     pub fn max_threads(&self) -> Option<u32> {
         self.max_threads
     }
 
-    /// The block shape that `.reqntid` demands.
+    /// Returns the block dimensions that `.reqntid` requires.
     pub fn required_block(&self) -> Option<[u32; 3]> {
         self.required_block
     }
 
-    /// How many 32-bit registers a thread has, 64-bit ones counted twice. These are PTX's virtual
-    /// registers: a GPU's compiler needs far fewer.
+    /// Returns the number of 32-bit registers of a thread, with 64-bit registers counted twice.
+    ///
+    /// These are PTX's virtual registers: a GPU's compiler needs far fewer.
     pub fn registers(&self) -> u32 {
         self.code.words + 2 * self.code.doubles
     }
 
-    /// The line of the PTX text that an operation comes from.
+    /// Returns the line of the PTX text that an operation comes from.
     pub(crate) fn line(&self, pc: u32) -> u32 {
         self.code.lines.get(pc as usize).copied().unwrap_or(0)
     }
 
-    /// The source file and line that an operation comes from, if the text has them: NVRTC writes
-    /// them for `-lineinfo`.
+    /// Returns the source file and line that an operation comes from, if the PTX has line
+    /// information (NVRTC's `-lineinfo`).
     pub(crate) fn source(&self, pc: u32) -> Option<String> {
         let (number, line) = *self.code.locations.get(pc as usize)?;
         let (_, name) = self.files.iter().find(|(file, _)| *file == number)?;
         (line > 0).then(|| format!("{name}:{line}"))
     }
 
-    /// Whether the launch's blocks run one after the other, because the result could otherwise
-    /// differ from run to run.
+    /// Returns whether a launch runs its blocks one after the other, because the result could
+    /// otherwise differ from run to run.
     pub fn is_ordered(&self) -> bool {
         self.code.ordered
     }
 }
 
-/// Reads a PTX text, checks it and lowers its kernels.
+/// Parses a PTX text, checks it, and lowers its kernels.
 ///
 /// # Errors
-/// The first thing in the text that is wrong or that the simulator does not execute, with its line.
+/// The first error in the text, or the first feature that the simulator does not execute, with its
+/// line.
 pub fn parse(source: &str) -> Result<Module, PtxError> {
     let ast = parser::module(source, Bodies::Read)?;
     let outer = ast
@@ -198,7 +202,7 @@ pub fn parse(source: &str) -> Result<Module, PtxError> {
     })
 }
 
-/// The place of a module-scope variable in [`Module::variables`].
+/// Returns the index of a module-scope variable in [`Module::variables`].
 pub(crate) fn device_variable_index(module: &ModuleAst<'_>, name: &str) -> Option<usize> {
     let mut devices = module
         .variables
@@ -207,7 +211,8 @@ pub(crate) fn device_variable_index(module: &ModuleAst<'_>, name: &str) -> Optio
     devices.position(|variable| variable.name == name)
 }
 
-/// The place in [`Module::variables`] of a function's variable, by its place in the syntax tree.
+/// Returns the index in [`Module::variables`] of a function's variable, given its index in the
+/// syntax tree.
 pub(crate) fn inner_variable_index(module: &ModuleAst<'_>, index: usize) -> usize {
     let outer = module
         .variables
@@ -250,7 +255,7 @@ fn device_variable(
     })
 }
 
-/// The address of a module's function, by its place in the syntax tree.
+/// Returns the address of a module's function, given its index in the syntax tree.
 pub(crate) fn function_address(index: usize) -> u64 {
     FUNCTION_ADDRESSES + 16 * (index as u64 + 1)
 }

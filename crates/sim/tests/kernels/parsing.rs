@@ -29,7 +29,7 @@ fn errors_name_the_line_and_the_thing() {
     );
     assert_eq!(
         refused(".reg .b32 %r<4>; .reg .b64 %rd<4>;\nadd.u32 %r1, %r2, %rd3;"),
-        "line 6: `%rd3` does not fit `add.u32`: it is a b64 where a u32 is wanted"
+        "line 6: `%rd3` does not fit `add.u32`: expected type u32, found b64"
     );
     assert_eq!(
         refused(".reg .b32 %r<4>;\nadd.u32 %r1, %r2;"),

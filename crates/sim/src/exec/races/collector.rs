@@ -43,7 +43,8 @@ const RANGES_MAX: usize = 1024;
 ///      }",
 /// )
 /// .unwrap();
-/// let (ran, races) = run_checked(module.kernel("k").unwrap(), &Launch::new([1; 3], [64, 1, 1]), &None);
+/// let launch = Launch::new([1; 3], [64, 1, 1]);
+/// let (ran, races) = run_checked(module.kernel("k").unwrap(), &launch, &None);
 /// assert!(ran.is_ok());
 /// assert_eq!(races[0].ranges, [0..4]);
 /// assert_eq!(races[0].later.ptx_line, 8);
@@ -135,10 +136,13 @@ pub enum MissingOrder {
 impl fmt::Display for MissingOrder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::Lanes => "no __syncwarp() between the two: a warp's threads do not run in lockstep",
+            Self::Lanes => {
+                "no __syncwarp() between the two: a warp's threads do not run in lockstep"
+            }
             Self::Block => "no __syncthreads() between the two",
             Self::Blocks => {
-                "nothing orders the two blocks: one must call __threadfence() and then write an atomic that the other reads"
+                "nothing orders the two blocks: one must call __threadfence() and then write an \
+                 atomic that the other reads"
             }
         })
     }
@@ -454,7 +458,9 @@ mod tests {
 
     proptest! {
         #[test]
-        fn ranges_hold_exactly_the_added_bytes(bytes in proptest::collection::vec(0u64..60, 0..60)) {
+        fn ranges_hold_exactly_the_added_bytes(
+            bytes in proptest::collection::vec(0u64..60, 0..60),
+        ) {
             let mut ranges = Vec::new();
             for byte in &bytes {
                 prop_assert!(insert(&mut ranges, *byte));

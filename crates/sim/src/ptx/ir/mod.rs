@@ -1,9 +1,10 @@
-//! Lowered code: what the interpreter executes.
+//! The intermediate representation: lowered code, which the interpreter executes.
 //!
-//! A kernel's registers lie in three files: 32-bit words (also 16-bit and single-precision ones),
-//! 64-bit doublewords and predicates. Every operand is a slot of one of them. Constants and special
-//! registers have slots of their own, set when a block starts, so no operation has to ask what kind
-//! of operand it has. 16-bit values are kept with zero high halves.
+//! A kernel's registers lie in three register files: 32-bit words (including 16-bit and
+//! single-precision registers), 64-bit doublewords, and predicates. Every operand is a slot of one
+//! of them. Constants and special registers have slots, too, which are set when a block starts, so
+//! that operations need not distinguish kinds of operands. 16-bit values are kept with zero high
+//! halves.
 
 mod access;
 mod calls;
@@ -33,7 +34,7 @@ pub(crate) enum RegisterClass {
 }
 
 impl RegisterClass {
-    /// The file that holds values of `ty`.
+    /// Returns the register file that holds values of `ty`.
     pub(crate) fn of(ty: Type) -> Self {
         match ty {
             Type::Pred => Self::Predicate,
@@ -43,19 +44,19 @@ impl RegisterClass {
     }
 }
 
-/// No guard: [`Instr::guard`] of an unconditional operation.
+/// The [`Instr::guard`] of an unconditional operation.
 pub(crate) const NO_GUARD: u32 = u32::MAX;
 
-/// Set in [`Instr::guard`] where the predicate is negated.
+/// The bit of [`Instr::guard`] that negates the predicate.
 pub(crate) const GUARD_NEGATED: u32 = 1 << 31;
 
-/// One operation with its guard.
+/// An operation with its guard.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Instr {
     pub(crate) op: Op,
-    /// The slot of the guarding predicate, with [`GUARD_NEGATED`], or [`NO_GUARD`].
+    /// The slot of the guard predicate, with [`GUARD_NEGATED`] if negated, or [`NO_GUARD`].
     pub(crate) guard: u32,
-    /// 1, or 0 for the later operations of a PTX instruction that became several.
+    /// 1, or 0 for the second and later operations of a PTX instruction that lowers to several.
     pub(crate) counted: u32,
 }
 
@@ -76,29 +77,28 @@ pub(crate) enum SpecialRegister {
     LaneMaskGt,
     DynamicSharedBytes,
     TotalSharedBytes,
-    /// Where dynamic shared memory begins, plus a constant.
+    /// The offset of the start of dynamic shared memory, plus a constant.
     DynamicShared(i64),
-    /// The device address of a module's variable, plus a constant.
+    /// The device address of a variable of the module, plus a constant.
     Variable(u32, i64),
 }
 
-/// What a slot holds when a block starts.
+/// The value of a slot when a block starts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum InitialValue {
     Constant(u64),
     Special(SpecialRegister),
 }
 
-/// A kernel's operations and what they refer to.
+/// The lowered code of a kernel: its operations, and the tables they index.
 #[derive(Debug, Default)]
 pub(crate) struct Code {
     pub(crate) instrs: Vec<Instr>,
     /// The PTX line of each operation.
     pub(crate) lines: Vec<u32>,
-    /// The number of the source file and the line in it that each operation comes from; zeros where
-    /// the text does not say.
+    /// The source file number and line of each operation; zeros if the PTX has no line information.
     pub(crate) locations: Vec<(u32, u32)>,
-    /// Name, offset and size of each variable in shared memory.
+    /// The name, offset and size of each variable in shared memory.
     pub(crate) shared_variables: Vec<(String, u32, u32)>,
     pub(crate) loads: Vec<Access>,
     pub(crate) stores: Vec<Access>,
@@ -110,25 +110,27 @@ pub(crate) struct Code {
     pub(crate) copies: Vec<AsyncCopy>,
     pub(crate) mbarriers: Vec<Mbarrier>,
     pub(crate) extras: Vec<Extra>,
-    /// The functions that are really called.
+    /// The functions that are called at run time.
     pub(crate) callees: Vec<Callee>,
-    /// Where the kernel begins, behind the functions: threads in a function are at a lower place
-    /// than those that wait for them to come back, and so run first.
+    /// The index of the kernel's first operation. It follows the functions, so that threads in a
+    /// function have lower program counters than threads that wait for them to return, and run
+    /// first.
     pub(crate) entry: u32,
-    /// Targets of indexed branches.
+    /// The targets of indexed branches.
     pub(crate) tables: Vec<Vec<u32>>,
-    /// Sizes of the register files.
+    /// The sizes of the register files.
     pub(crate) words: u32,
     pub(crate) doubles: u32,
     pub(crate) predicates: u32,
     pub(crate) initial_words: Vec<(Slot, InitialValue)>,
     pub(crate) initial_doubles: Vec<(Slot, InitialValue)>,
     pub(crate) initial_predicates: Vec<(Slot, bool)>,
-    /// Bytes of a thread's local memory, with its stack.
+    /// The size of a thread's local memory in bytes, including its stack.
     pub(crate) local_bytes: u32,
-    /// Bytes of the block's shared memory before the dynamic part, which begins there.
+    /// The size of the block's static shared memory in bytes, which is the offset of dynamic shared
+    /// memory.
     pub(crate) shared_bytes: u32,
-    /// Whether blocks must run one after the other for the result to be the same on every run: an
-    /// atomic's result depends on their order, or they can wait for each other.
+    /// True if the result is the same on every run only if the blocks run one after the other: the
+    /// result of an atomic depends on their order, or blocks can wait for each other.
     pub(crate) ordered: bool,
 }

@@ -1,4 +1,4 @@
-//! What the operations on registers do.
+//! Opcodes of the operations on registers.
 
 use super::Slot;
 use millstream_ptx::Type;
@@ -25,7 +25,7 @@ pub(crate) enum Un32 {
     High16,
     S32ToF32,
     U32ToF32,
-    /// Towards zero, saturating, 0 for NaN.
+    /// Rounded towards zero, saturating; NaN becomes 0.
     F32ToS32,
     F32ToU32,
 }
@@ -162,7 +162,7 @@ pub(crate) enum Join {
     Pack,
 }
 
-/// `prmt`'s modes.
+/// The modes of `prmt`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Prmt {
     Index,
@@ -174,22 +174,22 @@ pub(crate) enum Prmt {
     Replicate16,
 }
 
-/// How an addition or subtraction carries.
+/// The carry behaviour of an addition or subtraction.
 ///
-/// A subtraction adds the complement of its second operand and 1, or the flag in its place, so the
-/// flag it leaves is the complement of the borrow. Additions and subtractions may follow each other
-/// in any mixture.
+/// A subtraction adds the complement of its second operand and 1, or the carry flag in place of the
+/// 1, so that the resulting flag is the complement of the borrow. Additions and subtractions can
+/// therefore be chained in any mixture.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Carry {
     pub(crate) subtract: bool,
-    /// The carry flag's predicate, where it is added.
+    /// The predicate slot of the carry flag to add, if any.
     pub(crate) read: Option<Slot>,
-    /// The carry flag's predicate, where it is set.
+    /// The predicate slot of the carry flag to write, if any.
     pub(crate) write: Option<Slot>,
 }
 
 impl Carry {
-    /// The flag of all lanes where none is read.
+    /// Returns the carry flag of all lanes for an operation that reads none.
     pub(crate) fn unread(self) -> u32 {
         if self.subtract { u32::MAX } else { 0 }
     }
@@ -199,16 +199,16 @@ impl Carry {
 pub(crate) enum FloatUn {
     Neg,
     Abs,
-    /// A subnormal becomes a zero of its sign.
+    /// Flushes a subnormal to a zero of the same sign.
     Flush,
-    /// Clamped to 0…1; NaN becomes 0.
+    /// Clamps to 0…1; NaN becomes 0.
     Saturate,
     Sqrt(Round),
     Rcp(Round),
     SqrtApprox,
     RcpApprox,
     RsqrtApprox,
-    /// The same, in double precision the high word only.
+    /// `RsqrtApprox`, but with a result of only the high word in double precision.
     RsqrtApproxHigh,
     Ex2Approx,
     Lg2Approx,
@@ -223,16 +223,16 @@ pub(crate) enum FloatBin {
     Sub,
     Mul,
     Div,
-    /// As `Div`, but 0 for divisors beyond 2^126.
+    /// `Div`, but 0 for divisors above 2^126.
     DivApprox,
     Min,
     Max,
-    /// NaN if either operand is.
+    /// NaN if either operand is NaN.
     MinNan,
     MaxNan,
 }
 
-/// Rounding of a floating-point result.
+/// A rounding mode of floating-point results.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Round {
     Nearest,
@@ -241,7 +241,8 @@ pub(crate) enum Round {
     Up,
 }
 
-/// How a floating-point operation treats its result and, with `flush`, subnormals in and out.
+/// The rounding mode of an operation and, with `flush`, the flushing of subnormal operands and
+/// results.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct FloatMode {
     pub(crate) round: Round,
@@ -262,35 +263,35 @@ pub(crate) enum HalfOp {
     MaxNan,
     /// Negative numbers become 0.
     Relu,
-    /// Subnormal numbers become zeros of their signs.
+    /// Flushes subnormals to zeros of the same sign.
     Flush,
-    /// Infinities become the greatest finite numbers of their signs.
+    /// Replaces infinities by the greatest finite numbers of the same sign.
     Finite,
     /// Two to the power of the operand.
     Ex2,
     Tanh,
-    /// Clamped to 0…1; NaN becomes 0.
+    /// Clamps to 0…1; NaN becomes 0.
     Saturate,
 }
 
-/// A 16-bit float format, and whether two are packed in a register.
+/// A 16-bit float format, and whether a register holds two packed values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct HalfFormat {
     pub(crate) brain: bool,
     pub(crate) packed: bool,
 }
 
-/// A conversion: `cvt`.
+/// A conversion (`cvt`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Convert {
     pub(crate) to: Type,
     pub(crate) from: Type,
     pub(crate) round: Round,
-    /// Float to float of one size: round to an integral value.
+    /// For a float converted to the same size, rounds to an integral value.
     pub(crate) integral: bool,
     pub(crate) flush: bool,
     pub(crate) saturate: bool,
-    /// The width of the result's register in bytes: signed results are extended to it.
+    /// The width of the result's register in bytes, to which signed results are extended.
     pub(crate) register_bytes: u8,
 }
 
@@ -304,7 +305,7 @@ pub(crate) enum Compare {
     LeU,
 }
 
-/// Float comparisons; the `U` ones also hold if an operand is NaN.
+/// Floating-point comparisons; those with the suffix `U` also hold if an operand is NaN.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum CompareFloat {
     Eq,
@@ -315,9 +316,9 @@ pub(crate) enum CompareFloat {
     NeU,
     LtU,
     LeU,
-    /// Neither is NaN.
+    /// Neither operand is NaN.
     Num,
-    /// One is NaN.
+    /// Either operand is NaN.
     Nan,
 }
 

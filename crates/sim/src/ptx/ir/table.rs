@@ -1,4 +1,4 @@
-//! The operations, and the table of those on registers.
+//! The operations, and the table of operations on registers.
 
 use super::{
     Bin32, Bin64, Carry, Compare, CompareFloat, Convert, FloatBin, FloatMode, FloatUn, HalfFormat,
@@ -6,12 +6,12 @@ use super::{
     Un64, Widen, Window,
 };
 
-/// The table of operations on registers. Each row has a name, parameters in brackets, the slot of
-/// the result, the slots that are read with the register file of each, and the interpreter's
-/// function with its arguments.
+/// The table of operations on registers.
 ///
-/// The variants of [`Op`], the registers that an operation reads, and the interpreter's dispatch
-/// all come from it: each is a macro that is handed to this one.
+/// Each row has a name, parameters in brackets, the result slot, the operand slots with their
+/// register files, and the interpreter's function with its arguments. The macro passes the table to
+/// another macro, `$then`, which generates the variants of [`Op`], the registers that an operation
+/// reads, or the interpreter's dispatch from it.
 macro_rules! register_operations {
     ($then:ident) => { $then! {
         Un32 [f: Un32] d = a: Word => integer::un32(f, d, a);
@@ -20,48 +20,56 @@ macro_rules! register_operations {
         Un64 [f: Un64] d = a: Double => integer::un64(f, d, a);
         Bin64 [f: Bin64] d = a: Double, b: Double => integer::bin64(f, d, a, b);
         Tri64 [f: Tri64] d = a: Double, b: Double, c: Double => integer::tri64(f, d, [a, b, c]);
-        /// `a` is 64-bit, `b` is 32-bit.
+        /// A 64-bit shift of `a` by the 32-bit `b`.
         Shift64 [f: Shift64] d = a: Double, b: Word => integer::shift64(f, d, a, b);
-        /// 64-bit result of a 32-bit operand.
+        /// A 64-bit result of a 32-bit operand.
         Widen [f: Widen] d = a: Word => integer::widen(f, d, a);
-        /// 32-bit result of a 64-bit operand.
+        /// A 32-bit result of a 64-bit operand.
         Narrow [f: Narrow] d = a: Double => integer::narrow(f, d, a);
-        /// 64-bit result of two 32-bit operands.
+        /// A 64-bit result of two 32-bit operands.
         Join [f: Join] d = a: Word, b: Word => integer::join64(f, d, a, b);
         /// `d = a * b + c`, where `a` and `b` are 32-bit.
-        MadWide [signed: bool] d = a: Word, b: Word, c: Double => integer::mad_wide(signed, d, [a, b, c]);
+        MadWide [signed: bool] d = a: Word, b: Word, c: Double
+            => integer::mad_wide(signed, d, [a, b, c]);
         /// Bit-field extract; `b` and `c` are 32-bit.
         Bfe64 [signed: bool] d = a: Double, b: Word, c: Word => bits::bfe64(signed, d, [a, b, c]);
         /// Bit-field insert of `a` into `b`; position and length are 32-bit.
-        Bfi32 [] d = a: Word, b: Word, position: Word, length: Word => bits::bfi32(d, [a, b, position, length]);
-        Bfi64 [] d = a: Double, b: Double, position: Word, length: Word => bits::bfi64(d, [a, b, position, length]);
-        /// The three-input logic function whose truth table is `table`.
+        Bfi32 [] d = a: Word, b: Word, position: Word, length: Word
+            => bits::bfi32(d, [a, b, position, length]);
+        Bfi64 [] d = a: Double, b: Double, position: Word, length: Word
+            => bits::bfi64(d, [a, b, position, length]);
+        /// The three-input logical function with the truth table `table`.
         Lop3 [table: u8] d = a: Word, b: Word, c: Word => bits::lop3(table, d, [a, b, c]);
         Prmt [mode: Prmt] d = a: Word, b: Word, c: Word => bits::prmt(mode, d, [a, b, c]);
-        /// Addition or subtraction with carry in and out, which are predicates.
+        /// Addition or subtraction with carry-in and carry-out predicates.
         Carry32 [f: Carry] d = a: Word, b: Word => integer::carry32(f, d, a, b);
         Carry64 [f: Carry] d = a: Double, b: Double => integer::carry64(f, d, a, b);
         F32Un [f: FloatUn] d = a: Word => float::f32_un(f, d, a);
-        F32Bin [f: FloatBin, mode: FloatMode] d = a: Word, b: Word => float::f32_bin(f, mode, d, a, b);
-        F32Fma [mode: FloatMode] d = a: Word, b: Word, c: Word => float::f32_fma(mode, d, [a, b, c]);
+        F32Bin [f: FloatBin, mode: FloatMode] d = a: Word, b: Word
+            => float::f32_bin(f, mode, d, a, b);
+        F32Fma [mode: FloatMode] d = a: Word, b: Word, c: Word
+            => float::f32_fma(mode, d, [a, b, c]);
         F64Un [f: FloatUn] d = a: Double => float::f64_un(f, d, a);
-        F64Bin [f: FloatBin, mode: FloatMode] d = a: Double, b: Double => float::f64_bin(f, mode, d, a, b);
-        F64Fma [mode: FloatMode] d = a: Double, b: Double, c: Double => float::f64_fma(mode, d, [a, b, c]);
-        /// Arithmetic on 16-bit floats, one or two to a register.
-        Half [f: HalfOp, format: HalfFormat] d = a: Word, b: Word, c: Word => half::run(f, format, d, [a, b, c]);
-        /// A conversion that has no operation of its own.
+        F64Bin [f: FloatBin, mode: FloatMode] d = a: Double, b: Double
+            => float::f64_bin(f, mode, d, a, b);
+        F64Fma [mode: FloatMode] d = a: Double, b: Double, c: Double
+            => float::f64_fma(mode, d, [a, b, c]);
+        /// Arithmetic on 16-bit floats, one or two per register.
+        Half [f: HalfOp, format: HalfFormat] d = a: Word, b: Word, c: Word
+            => half::run(f, format, d, [a, b, c]);
+        /// A conversion that no other operation covers.
         Convert [how: Convert] d = a: (RegisterClass::of(how.from)) => convert::run(how, d, a);
         Cmp32 [f: Compare] d = a: Word, b: Word => integer::cmp32(f, d, a, b);
         Cmp64 [f: Compare] d = a: Double, b: Double => integer::cmp64(f, d, a, b);
         CmpF32 [f: CompareFloat] d = a: Word, b: Word => float::cmp_f32(f, d, a, b);
         CmpF64 [f: CompareFloat] d = a: Double, b: Double => float::cmp_f64(f, d, a, b);
-        /// A class test of a float: `testp`.
+        /// A class test of a float (`testp`).
         Test32 [f: Test] d = a: Word => float::test32(f, d, a);
         Test64 [f: Test] d = a: Double => float::test64(f, d, a);
         Pred [f: PredOp] d = a: Predicate, b: Predicate => integer::pred(f, d, a, b);
         Select32 [] d = a: Word, b: Word, p: Predicate => integer::select32(d, a, b, p);
         Select64 [] d = a: Double, b: Double, p: Predicate => integer::select64(d, a, b, p);
-        /// Whether the generic address `a` lies in a window.
+        /// Writes whether the generic address `a` lies in a window (`isspacep`).
         IsSpace [window: Window] d = a: Double => is_space(window, d, a);
     } };
 }
@@ -70,63 +78,69 @@ pub(crate) use register_operations;
 macro_rules! define_operations {
     ($(
         $(#[$doc:meta])*
-        $name:ident [$($param:ident: $ty:ty),*] $d:ident = $($slot:ident: $class:tt),+ => $($does:ident)::+ ($($arg:expr),*);
+        $name:ident [$($param:ident: $ty:ty),*] $d:ident = $($slot:ident: $class:tt),+
+            => $($does:ident)::+ ($($arg:expr),*);
     )*) => {
-        /// An operation. `d` is where the result goes; `a`, `b`, `c` are operands.
+        /// An operation. `d` is the result's slot; `a`, `b` and `c` are the operands' slots.
         #[derive(Clone, Copy, Debug, PartialEq)]
         pub(crate) enum Op {
             $($(#[$doc])* $name { $($param: $ty,)* $d: Slot, $($slot: Slot),+ },)*
-            /// The number of warp instructions that the block has executed, for `%clock`.
+            /// The number of warp instructions that the worker has executed, for `%clock`.
             Clock32 { d: Slot },
             Clock64 { d: Slot },
-            /// Index into [`Code::loads`].
+            /// A load: an index into [`Code::loads`].
             Load(u32),
-            /// Index into [`Code::stores`].
+            /// A store: an index into [`Code::stores`].
             Store(u32),
-            /// Index into [`Code::atomics`].
+            /// An atomic: an index into [`Code::atomics`].
             Atomic(u32),
             Branch { target: u32 },
-            /// Index into [`Code::tables`].
+            /// An indexed branch: an index into [`Code::tables`], and the slot of the target's
+            /// index.
             BranchIndexed { table: u32, index: Slot },
-            /// Index into [`Code::calls`].
+            /// A run-time call: an index into [`Code::calls`].
             Call(u32),
-            /// Back to where the thread's last call was.
+            /// A return from the thread's last run-time call.
             Return,
-            /// Index into [`Code::system_calls`].
+            /// A system call: an index into [`Code::system_calls`].
             SystemCall(u32),
-            /// Index into [`Code::copies`].
+            /// An asynchronous copy: an index into [`Code::copies`].
             Copy(u32),
-            /// Index into [`Code::mbarriers`]: an operation on barrier objects in shared memory.
+            /// An operation on an mbarrier object: an index into [`Code::mbarriers`].
             Mbarrier(u32),
-            /// What is rare, on 32-bit registers: index into [`Code::extras`].
+            /// A rare operation on 32-bit registers: `f` is an index into [`Code::extras`].
             Extra { f: u32, d: Slot, a: Slot, b: Slot, c: Slot },
             Exit,
             Trap,
-            /// Index into [`Code::barriers`].
+            /// A barrier of the block: an index into [`Code::barriers`].
             Barrier(u32),
-            /// Index into [`Code::exchanges`]: an operation between the lanes of a warp.
+            /// A warp-wide exchange: an index into [`Code::exchanges`].
             Exchange(u32),
             ActiveMask { d: Slot },
-            /// `membar`, `fence`: nothing to do, as all that runs is in order. With `.cta` it is
-            /// one for the block only.
+            /// `membar` and `fence`; `block_only` for the scope `.cta`. The interpreter executes
+            /// accesses in order, so only the race detector uses it.
             Fence { block_only: bool },
-            /// Time: nothing to do but a hint that the thread waits for something.
+            /// `nanosleep`: a hint that the thread waits for something.
             Pause,
-            /// Nothing to do.
+            /// No operation.
             Nop,
         }
 
         impl Op {
-            /// Calls `read` with each slot that an operation on registers reads as a number of its
-            /// own. What its parameters name besides is left to the caller.
-            #[allow(unused_variables, reason = "the classes of few operations depend on their parameters")]
+            /// Calls `read` with each slot that an operation on registers reads as an operand.
+            ///
+            /// Slots in its parameters, such as a carry flag, are left to the caller.
+            #[allow(
+                unused_variables,
+                reason = "the register files of few operations depend on their parameters"
+            )]
             pub(crate) fn register_operands(&self, read: &mut dyn FnMut(RegisterClass, Slot)) {
                 use RegisterClass::{Double, Predicate, Word};
                 match *self {
                     $(Self::$name { $($param,)* $($slot,)+ .. } => {
                         $(read($class, $slot);)+
                     })*
-                    other => unreachable!("{other:?} is no operation on registers"),
+                    other => unreachable!("{other:?} is not an operation on registers"),
                 }
             }
         }

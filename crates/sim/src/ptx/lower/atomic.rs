@@ -1,4 +1,4 @@
-//! Atomics, and whether the order of blocks shows in their results.
+//! Lowering of atomics, and the test whether a kernel's result depends on the order of its blocks.
 
 use super::memory::takes_block_scope;
 use super::mnemonic::Mnemonic;
@@ -11,7 +11,7 @@ use millstream_ptx::Type;
 use millstream_ptx::ast::Operand;
 
 impl<'a> Lowerer<'a> {
-    /// `atom`, `red`.
+    /// Lowers `atom` and `red`.
     pub(super) fn atomic(&mut self, m: &mut Mnemonic<'a>) -> Result<(), PtxError> {
         let wide = m.take("b128");
         let ty = if wide { Type::B64 } else { m.ty()? };
@@ -49,7 +49,7 @@ impl<'a> Lowerer<'a> {
         let fits = fits
             && (!wide
                 || m.base == "atom" && matches!(f, AtomicOp::Exchange | AtomicOp::CompareSwap));
-        // Several side by side are added, each by itself, up to 16 bytes.
+        // A vector of floats is added element by element, each atomically, up to 16 bytes.
         let fits =
             fits && (count == 1 || f == AtomicOp::Add && ty.is_float() && count * ty.bytes() <= 16);
         let in_memory = matches!(
@@ -141,7 +141,8 @@ impl<'a> Lowerer<'a> {
     }
 }
 
-/// Whether the order of blocks can show in the result: see [`Code::ordered`].
+/// Returns whether the result of a kernel can depend on the order of its blocks: see
+/// [`Code::ordered`].
 pub(super) fn is_ordered(code: &Code) -> bool {
     let outside_block = |space| {
         matches!(
@@ -163,7 +164,7 @@ pub(super) fn is_ordered(code: &Code) -> bool {
         .loads
         .iter()
         .any(|load| load.synchronises && outside_block(load.space));
-    // What is printed comes in the order of blocks.
+    // Output appears in the order of the blocks.
     let prints = code
         .system_calls
         .iter()

@@ -1,4 +1,4 @@
-//! Logic, shifts, bit fields and dot products.
+//! Lowering of logic, shifts, bit fields and dot products.
 
 use super::mnemonic::Mnemonic;
 use super::{Lowerer, PtxError};
@@ -10,7 +10,7 @@ use millstream_ptx::ast::Operand;
 const BITS: [Type; 3] = [Type::B16, Type::B32, Type::B64];
 
 impl<'a> Lowerer<'a> {
-    /// `and`, `or`, `xor`, `not`, `cnot`.
+    /// Lowers `and`, `or`, `xor`, `not` and `cnot`.
     pub(super) fn logic(&mut self, m: &mut Mnemonic<'a>) -> Result<(), PtxError> {
         let ty = m.ty_of(&[Type::Pred, Type::B16, Type::B32, Type::B64])?;
         if matches!(m.base, "not" | "cnot") {
@@ -58,7 +58,7 @@ impl<'a> Lowerer<'a> {
         Ok(())
     }
 
-    /// `shl`, `shr`: the amount is 32-bit and clamped.
+    /// Lowers `shl` and `shr`. The shift amount is 32-bit and clamped.
     pub(super) fn shift(&mut self, m: &mut Mnemonic<'a>) -> Result<(), PtxError> {
         let left = m.base == "shl";
         let ty = if left {
@@ -104,7 +104,7 @@ impl<'a> Lowerer<'a> {
         Ok(())
     }
 
-    /// `shf`: a shift of two words joined.
+    /// Lowers `shf`, a funnel shift of two joined words.
     pub(super) fn funnel_shift(&mut self, m: &mut Mnemonic<'a>) -> Result<(), PtxError> {
         let ty = m.ty_of(&[Type::B32])?;
         let left = m.take_one(&[("l", true), ("r", false)]);
@@ -138,7 +138,7 @@ impl<'a> Lowerer<'a> {
         }
         let [d, a, b, c, table] = m.operands()?;
         let Operand::Int(table @ 0..=255) = table else {
-            return Err(m.mismatch(table, "a constant from 0 to 255 must stand here"));
+            return Err(m.mismatch(table, "expected a constant from 0 to 255"));
         };
         let table = u8::try_from(*table).unwrap_or(0);
         let (a, b, c) = (
@@ -151,14 +151,15 @@ impl<'a> Lowerer<'a> {
         Ok(())
     }
 
-    /// `lop3.or.b32 d|p, a, b, c, table, q`: `p` tells whether any bit of `d` is set, or whether
-    /// `q` holds.
+    /// Lowers `lop3.or.b32 d|p, a, b, c, table, q`, and the same with `.and`.
+    ///
+    /// `p` is the predicate "some bit of `d` is set", combined with `q` by the boolean operation.
     fn lop3_with_predicate(&mut self, m: &mut Mnemonic<'a>, f: PredOp) -> Result<(), PtxError> {
         let [target @ Operand::Pair(_, p), a, b, c, table, q] = m.operands()? else {
             return Err(m.operand_count("6"));
         };
         let Operand::Int(number @ 0..=255) = table else {
-            return Err(m.mismatch(table, "a constant from 0 to 255 must stand here"));
+            return Err(m.mismatch(table, "expected a constant from 0 to 255"));
         };
         let (a, b, c) = (
             self.source(m, a, Type::B32)?,
@@ -263,7 +264,7 @@ impl<'a> Lowerer<'a> {
         Ok(())
     }
 
-    /// `popc`, `clz`, `brev`, `bfind`.
+    /// Lowers `popc`, `clz`, `brev` and `bfind`.
     pub(super) fn bit_count(&mut self, m: &mut Mnemonic<'a>) -> Result<(), PtxError> {
         let find = m.base == "bfind";
         let ty = if find {
@@ -308,7 +309,7 @@ impl<'a> Lowerer<'a> {
         Ok(())
     }
 
-    /// `dp4a`, `dp2a`: the types are those of `a` and `b`.
+    /// Lowers `dp4a` and `dp2a`, whose types are those of `a` and `b`.
     pub(super) fn dot_product(&mut self, m: &mut Mnemonic<'a>) -> Result<(), PtxError> {
         let b = m.ty_of(&[Type::U32, Type::S32])?;
         let a = m.ty_of(&[Type::U32, Type::S32])?;

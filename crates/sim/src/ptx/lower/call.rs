@@ -1,5 +1,5 @@
-//! Calls: most functions are put in place, those that call themselves or are called through
-//! pointers are really called.
+//! Lowering of calls: most functions are inlined; recursive functions and those called through
+//! pointers are called at run time.
 
 use super::mnemonic::Mnemonic;
 use super::symbols::{Scope, Symbol};
@@ -10,18 +10,18 @@ use crate::ptx::module::function_address;
 use millstream_ptx::Type;
 use millstream_ptx::ast::{FormalAst, FunctionAst, Operand, RegisterType};
 
-/// The bytes of a thread's stack, where a kernel has one.
+/// The size of a thread's stack in bytes, if the kernel has one.
 const STACK_BYTES: u32 = 16 << 10;
 
-/// A call as written.
+/// A call as written in the PTX text.
 struct CallSyntax<'a> {
     name: &'a str,
     results: &'a [Operand<'a>],
     arguments: &'a [Operand<'a>],
 }
 
-/// What every function that is really called knows: the stack pointer, and the slots through which
-/// addresses are handed over.
+/// The slots that all functions called at run time share: the stack pointer, and the slots that
+/// pass the addresses of arguments and results.
 #[derive(Debug, Default)]
 pub(super) struct CallingConvention {
     stack_pointer: Option<Slot>,
@@ -35,7 +35,7 @@ impl<'a> Lowerer<'a> {
             [Operand::List(results), rest @ ..] => (results.as_slice(), rest),
             rest => (&[][..], rest),
         };
-        // Behind a call through a pointer stands its prototype.
+        // A call through a pointer ends with its prototype.
         let (name, arguments) = match rest {
             [Operand::Name(name)] | [Operand::Name(name), Operand::Name(_)] => (*name, &[][..]),
             [Operand::Name(name), Operand::List(arguments)]
@@ -53,7 +53,7 @@ impl<'a> Lowerer<'a> {
         })
     }
 
-    /// `call`.
+    /// Lowers `call`.
     pub(super) fn call(&mut self, m: &mut Mnemonic<'a>) -> Result<(), PtxError> {
         m.take("uni");
         m.finish()?;
@@ -93,7 +93,7 @@ impl<'a> Lowerer<'a> {
         }
     }
 
-    /// Hands the places of arguments and results over, and calls.
+    /// Passes the addresses of the arguments and results, and emits a run-time call.
     fn emit_call(
         &mut self,
         m: &Mnemonic<'a>,
@@ -114,12 +114,13 @@ impl<'a> Lowerer<'a> {
         });
         let index = u32::try_from(calls.len() - 1).unwrap_or(u32::MAX);
         self.emit(Op::Call(index));
-        // The threads come back to what stands behind.
+        // The operation that the threads return to.
         self.emit(Op::Nop);
         Ok(())
     }
 
-    /// The slot through which the place of an argument or result is handed over.
+    /// Returns the slot that passes the address of an argument or result, allocating it if
+    /// necessary.
     fn handed_over(&mut self, result: bool, at: usize) -> Result<Slot, PtxError> {
         loop {
             let convention = &self.convention;
@@ -140,13 +141,13 @@ impl<'a> Lowerer<'a> {
         }
     }
 
-    /// Where the variable lies, in local memory, that a call names as argument or result.
+    /// Returns the local-memory address of the variable that a call names as an argument or result.
     pub(super) fn actual_place(
         &mut self,
         m: &Mnemonic<'a>,
         actual: &'a Operand<'a>,
     ) -> Result<(AddressBase, u32), PtxError> {
-        let wrong = || m.mismatch(actual, "a `.param` variable must stand here");
+        let wrong = || m.mismatch(actual, "expected a `.param` variable");
         let Operand::Name(name) = actual else {
             return Err(wrong());
         };
@@ -154,7 +155,7 @@ impl<'a> Lowerer<'a> {
         self.place_in_local_memory(symbol).ok_or_else(wrong)
     }
 
-    /// Where what a symbol stands for begins in local memory, if it lies there.
+    /// Returns the address of a symbol's variable in local memory, if it lies there.
     pub(super) fn place_in_local_memory(&self, symbol: Symbol<'a>) -> Option<(AddressBase, u32)> {
         match symbol {
             Symbol::Memory {
@@ -167,7 +168,7 @@ impl<'a> Lowerer<'a> {
         }
     }
 
-    /// `d = base + offset`
+    /// Emits `d = base + offset`.
     pub(super) fn emit_address(
         &mut self,
         d: Slot,
@@ -199,8 +200,8 @@ impl<'a> Lowerer<'a> {
         Ok(())
     }
 
-    /// Makes the slots that all really called functions share, and the functions known, before the
-    /// code of any of them.
+    /// Allocates the slots that functions called at run time share, and declares the functions,
+    /// before the code of any of them is lowered.
     pub(super) fn announce(
         &mut self,
         functions: &[(usize, &'a FunctionAst<'a>)],
@@ -228,12 +229,12 @@ impl<'a> Lowerer<'a> {
         Ok(())
     }
 
-    /// The slots in use in each file.
+    /// Returns the number of slots allocated in each register file.
     fn slots(&self) -> [Slot; 3] {
         [self.code.words, self.code.doubles, self.code.predicates]
     }
 
-    /// Lowers a function that is really called: number `callee` of those.
+    /// Lowers a function that is called at run time, number `callee` of these functions.
     pub(super) fn function(
         &mut self,
         callee: usize,
@@ -242,8 +243,7 @@ impl<'a> Lowerer<'a> {
         let from = self.slots();
         self.line = function.line;
         self.code.callees[callee].entry = u32::try_from(self.code.instrs.len()).unwrap_or(u32::MAX);
-        // A stack pointer that `alloca` has left odd is brought to where the widest access can
-        // begin.
+        // Align the stack pointer, which `alloca` may have left unaligned, for the widest access.
         let (slot, size) = (
             self.new_slot(RegisterClass::Double)?,
             self.new_slot(RegisterClass::Double)?,
@@ -262,7 +262,8 @@ impl<'a> Lowerer<'a> {
         for (result, list) in [(false, &function.params), (true, &function.results)] {
             for (at, formal) in list.iter().enumerate() {
                 let FormalAst::Memory(variable) = formal else {
-                    let problem = "parameters in registers, of a function that calls itself or is called through a pointer";
+                    let problem = "register parameters of a function that is recursive or called \
+                                   through a pointer";
                     return Err(PtxErrorKind::Unsupported(problem.to_owned()).at(function.line));
                 };
                 let own = self.new_slot(RegisterClass::Double)?;
@@ -295,7 +296,7 @@ impl<'a> Lowerer<'a> {
         Ok(())
     }
 
-    /// Lowers the function's code in place of the call.
+    /// Lowers the function's body in place of the call.
     fn inline_call(
         &mut self,
         m: &Mnemonic<'a>,
@@ -303,7 +304,7 @@ impl<'a> Lowerer<'a> {
         call: &CallSyntax<'a>,
     ) -> Result<(), PtxError> {
         let (line, location) = (self.line, self.location);
-        // A guarded call is jumped over by the threads that do not make it.
+        // Threads whose guard is false branch over a guarded call.
         let after = self.new_label();
         if self.guard != NO_GUARD {
             self.guard ^= GUARD_NEGATED;
@@ -332,13 +333,13 @@ impl<'a> Lowerer<'a> {
                     self.actual_place(m, actual)?;
                     let symbol = match actual {
                         Operand::Name(name) => self.resolve(name)?,
-                        _ => return Err(m.mismatch(actual, "a `.param` variable must stand here")),
+                        _ => return Err(m.mismatch(actual, "expected a `.param` variable")),
                     };
                     formals.add(variable.name, symbol, variable.line)?;
                 }
                 FormalAst::Register(registers) => {
                     let RegisterType::Scalar(ty) = registers.ty else {
-                        let problem = "parameters in vectors and in 128-bit registers".to_owned();
+                        let problem = "vector and 128-bit register parameters".to_owned();
                         return Err(PtxErrorKind::Unsupported(problem).at(registers.line));
                     };
                     let register = self.new_register(ty)?;
@@ -370,13 +371,13 @@ impl<'a> Lowerer<'a> {
         for (class, d, a) in copies_out {
             self.emit_move(class, d, a);
         }
-        // The label must have an operation behind it.
+        // A label must be followed by an operation.
         self.place_label(after);
         self.emit(Op::Nop);
         Ok(())
     }
 
-    /// `alloca`: room on the thread's stack.
+    /// Lowers `alloca`, which allocates memory on the thread's stack.
     pub(super) fn stack_allocate(&mut self, m: &mut Mnemonic<'a>) -> Result<(), PtxError> {
         let ty = m.ty_of(&[Type::U64])?;
         m.finish()?;
@@ -401,7 +402,7 @@ impl<'a> Lowerer<'a> {
         Ok(())
     }
 
-    /// `stacksave`, `stackrestore`: the stack pointer.
+    /// Lowers `stacksave` and `stackrestore`, which read and write the stack pointer.
     pub(super) fn stack_keep(&mut self, m: &mut Mnemonic<'a>) -> Result<(), PtxError> {
         let ty = m.ty_of(&[Type::U64])?;
         let [operand] = m.operands()?;
@@ -425,7 +426,7 @@ impl<'a> Lowerer<'a> {
         Ok(slot)
     }
 
-    /// Puts the stack behind the kernel's own variables, if it has one.
+    /// Places the stack after the kernel's own local variables, if the kernel has one.
     pub(super) fn place_stack(&mut self) {
         if let Some(slot) = self.convention.stack_pointer {
             self.set_constant(slot, self.code.local_bytes.into());

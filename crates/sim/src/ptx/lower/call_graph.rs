@@ -1,23 +1,24 @@
-//! Who calls whom: which functions of a kernel cannot be put in place of their calls.
+//! The call graph of a kernel, which determines the functions that cannot be inlined.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use millstream_ptx::ast::{FunctionAst, InstructionAst, ModuleAst, Operand, Statement};
 
-/// What a function's body does to others.
+/// The outgoing edges of a function in the call graph.
 #[derive(Debug, Default)]
 struct CallEdges {
-    /// The functions it calls by name.
+    /// The functions that it calls by name.
     calls: BTreeSet<usize>,
     /// The functions whose addresses it takes.
     takes: BTreeSet<usize>,
-    /// Whether it calls through pointers.
+    /// True if it calls functions through pointers.
     calls_pointers: bool,
 }
 
-/// The functions that a kernel has to call at run time, with their places in the module's list:
-/// those that call themselves, directly or through others, and if it can call through pointers,
-/// those whose address anyone takes.
+/// Returns the functions that a kernel must call at run time, with their indices in the module.
+///
+/// These are the functions that are recursive, directly or through others, and, if the kernel can
+/// call through pointers, the functions whose address is taken anywhere in the module.
 pub(super) fn out_of_line_functions<'a>(
     module: &'a ModuleAst<'a>,
     kernel: &'a FunctionAst<'a>,
@@ -49,7 +50,7 @@ pub(super) fn out_of_line_functions<'a>(
         .collect()
 }
 
-/// All functions that can be reached by calls from `start`, those included.
+/// Returns all functions reachable by calls from `start`, including `start`.
 fn reach(
     links: &BTreeMap<usize, CallEdges>,
     start: impl Iterator<Item = usize>,
@@ -64,7 +65,8 @@ fn reach(
     found
 }
 
-/// The functions whose addresses stand in initial values or are taken by some code, a kernel's too.
+/// Returns the functions whose addresses occur in initial values or are taken by code, including
+/// that of kernels.
 fn addresses_taken(module: &ModuleAst<'_>, found: &BTreeMap<usize, CallEdges>) -> BTreeSet<usize> {
     let in_values = module
         .variables
@@ -105,7 +107,7 @@ fn add(module: &ModuleAst<'_>, instruction: &InstructionAst<'_>, found: &mut Cal
         });
     let function = |name: &str| Some(module.function(name)?.0);
     if instruction.opcode == "call" || instruction.opcode.starts_with("call.") {
-        // Lists aside, the first operand is what is called.
+        // The callee is the first operand that is not a list.
         match symbols.next().map(function) {
             Some(Some(index)) => {
                 found.calls.insert(index);

@@ -1,4 +1,4 @@
-//! Comparisons and what is chosen by them.
+//! Lowering of comparisons and selections.
 
 use super::mnemonic::Mnemonic;
 use super::{Lowerer, PtxError};
@@ -7,7 +7,7 @@ use crate::ptx::ir::{Compare, CompareFloat, Op, PredOp, Slot, Un32};
 use millstream_ptx::Type;
 use millstream_ptx::ast::Operand;
 
-/// The boolean operations of `setp` and `set`, with those for the complement.
+/// The boolean operations of `setp` and `set`, with those for the complemented comparison.
 const BOOLEANS: [(&str, (PredOp, PredOp)); 3] = [
     ("and", (PredOp::And, PredOp::NotAnd)),
     ("or", (PredOp::Or, PredOp::NotOr)),
@@ -20,7 +20,7 @@ const RELATIONS: [&str; 18] = [
 ];
 
 impl<'a> Lowerer<'a> {
-    /// Emits the comparison that the mnemonic names, into a predicate.
+    /// Emits a comparison of two operands by `relation` into the predicate `d`.
     fn compare(
         &mut self,
         m: &Mnemonic<'a>,
@@ -32,7 +32,7 @@ impl<'a> Lowerer<'a> {
     ) -> Result<(), PtxError> {
         let [a, b] = operands;
         if matches!(ty, Type::F16 | Type::Bf16) {
-            // Every 16-bit float is a single.
+            // Singles represent every 16-bit float exactly.
             let (a, b) = (self.source(m, a, Type::B16)?, self.source(m, b, Type::B16)?);
             let (a, b) = (self.single(ty, a)?, self.single(ty, b)?);
             return self.compare_slots(m, relation, Type::F32, false, d, [a, b]);
@@ -41,7 +41,7 @@ impl<'a> Lowerer<'a> {
         self.compare_slots(m, relation, ty, flush, d, [a, b])
     }
 
-    /// The same on slots.
+    /// Emits a comparison of two slots by `relation` into the predicate `d`.
     pub(super) fn compare_slots(
         &mut self,
         m: &Mnemonic<'a>,
@@ -124,7 +124,7 @@ impl<'a> Lowerer<'a> {
         }
     }
 
-    /// `setp`.
+    /// Lowers `setp`.
     pub(super) fn set_predicate(&mut self, m: &mut Mnemonic<'a>) -> Result<(), PtxError> {
         let ty = Self::compared_type(m)?;
         let relation = Self::relation(m)?;
@@ -142,7 +142,7 @@ impl<'a> Lowerer<'a> {
         let (p, q) = match target {
             Operand::Pair(p, q) => (*p, Some(*q)),
             Operand::Name(p) => (*p, None),
-            _ => return Err(m.mismatch(target, "a predicate must stand here")),
+            _ => return Err(m.mismatch(target, "expected a predicate")),
         };
         if c.is_none() && q.is_none() {
             let d = self.target(m, target, Type::Pred)?;
@@ -155,7 +155,7 @@ impl<'a> Lowerer<'a> {
             Some((c, boolean)) => (self.source(m, c, Type::Pred)?, boolean),
             None => (t, (PredOp::Move, PredOp::Not)),
         };
-        // Both results are worked out before either is written, as `c` may be one of them.
+        // Compute both results before writing either, because `c` may be one of them.
         let results = [(Some(p), first), (q, second)];
         let mut writes = [None; 2];
         for (write, (name, f)) in writes.iter_mut().zip(results) {
@@ -181,7 +181,7 @@ impl<'a> Lowerer<'a> {
         Ok(())
     }
 
-    /// `set`: all ones or 1.0 where the comparison holds.
+    /// Lowers `set`: all ones or 1.0 if the comparison holds, else 0.
     pub(super) fn set(&mut self, m: &mut Mnemonic<'a>) -> Result<(), PtxError> {
         let ty = Self::compared_type(m)?;
         let result = m.ty()?;
@@ -227,7 +227,7 @@ impl<'a> Lowerer<'a> {
         }
     }
 
-    /// `selp`.
+    /// Lowers `selp`.
     pub(super) fn select(&mut self, m: &mut Mnemonic<'a>) -> Result<(), PtxError> {
         let ty = Self::selected_type(m)?;
         let [d, a, b, p] = m.operands()?;
@@ -246,7 +246,7 @@ impl<'a> Lowerer<'a> {
         });
     }
 
-    /// `slct`: `a` where `c` is not negative. A NaN chooses `b`.
+    /// Lowers `slct`: `a` if `c` is at least 0, else `b`. A NaN selects `b`.
     pub(super) fn select_by_sign(&mut self, m: &mut Mnemonic<'a>) -> Result<(), PtxError> {
         let sign = m.ty_of(&[Type::S32, Type::F32])?;
         let ty = Self::selected_type(m)?;
@@ -280,8 +280,8 @@ impl<'a> Lowerer<'a> {
     }
 }
 
-/// What `set` gives where the relation holds: 1.0 or all ones. 16-bit results are for 16-bit floats
-/// only.
+/// Returns the value of `set` for a relation that holds: 1.0 or all ones. Only comparisons of
+/// 16-bit floats have 16-bit results.
 fn true_value(result: Type, compared: Type) -> Option<u64> {
     let half = matches!(compared, Type::F16 | Type::Bf16);
     match result {

@@ -1,4 +1,4 @@
-//! Comparisons of 16-bit floats, which are comparisons of singles.
+//! Lowering of comparisons of 16-bit floats, which are compared as singles.
 
 use super::mnemonic::Mnemonic;
 use super::{Lowerer, PtxError};
@@ -7,7 +7,7 @@ use crate::ptx::ir::{Bin32, Convert, Op, PredOp, Round, Slot, Un32};
 use millstream_ptx::Type;
 use millstream_ptx::ast::Operand;
 
-/// The result and the operands of a comparison, and what its outcome is combined with.
+/// A comparison's result, its operands, and the boolean operation and predicate to combine it with.
 type Compared<'a> = (
     &'a Operand<'a>,
     [&'a Operand<'a>; 2],
@@ -15,7 +15,7 @@ type Compared<'a> = (
 );
 
 impl<'a> Lowerer<'a> {
-    /// A 16-bit float as a single.
+    /// Emits the conversion of a 16-bit float to single precision, and returns its slot.
     pub(super) fn single(&mut self, ty: Type, a: Slot) -> Result<Slot, PtxError> {
         let d = self.temporary(RegisterClass::Word)?;
         let how = Convert {
@@ -31,8 +31,8 @@ impl<'a> Lowerer<'a> {
         Ok(d)
     }
 
-    /// Compares both halves of two registers, and combines each outcome with a predicate, if
-    /// `boolean` says how.
+    /// Emits comparisons of both halves of two registers, each combined with a predicate by
+    /// `boolean`, if given. Returns the slots of the two results.
     fn compare_pair(
         &mut self,
         m: &Mnemonic<'a>,
@@ -68,8 +68,8 @@ impl<'a> Lowerer<'a> {
         Ok(results)
     }
 
-    /// The operands of a comparison, with the predicate at their end if there is a boolean
-    /// operation.
+    /// Returns the operands of a comparison, whose last operand is a predicate if there is a
+    /// boolean operation.
     fn compared(
         &mut self,
         m: &Mnemonic<'a>,
@@ -85,7 +85,7 @@ impl<'a> Lowerer<'a> {
         }
     }
 
-    /// `setp` of pairs: the first result is that of the low halves.
+    /// Lowers `setp` of pairs. The first result compares the low halves.
     pub(super) fn set_predicates_of_pair(
         &mut self,
         m: &Mnemonic<'a>,
@@ -95,7 +95,7 @@ impl<'a> Lowerer<'a> {
     ) -> Result<(), PtxError> {
         let (target, operands, boolean) = self.compared(m, boolean)?;
         let Operand::Pair(p, q) = target else {
-            return Err(m.mismatch(target, "two predicates must stand here"));
+            return Err(m.mismatch(target, "expected two predicates"));
         };
         self.keep_guard()?;
         let results = self.compare_pair(m, ty, relation, operands, boolean)?;
@@ -108,7 +108,7 @@ impl<'a> Lowerer<'a> {
         Ok(())
     }
 
-    /// `set` of pairs: 1.0 or all ones in each half, by the type of the result.
+    /// Lowers `set` of pairs: 1.0 or all ones in each half, by the type of the result.
     pub(super) fn set_pair(
         &mut self,
         m: &Mnemonic<'a>,

@@ -1,4 +1,4 @@
-//! Branches and barriers.
+//! Lowering of branches and barriers.
 
 use super::mnemonic::Mnemonic;
 use super::symbols::Symbol;
@@ -9,7 +9,7 @@ use millstream_ptx::Type;
 use millstream_ptx::ast::Operand;
 
 impl<'a> Lowerer<'a> {
-    /// An instruction without operands.
+    /// Lowers an instruction without operands.
     pub(super) fn bare(&mut self, m: &Mnemonic<'a>, op: Op) -> Result<(), PtxError> {
         let [] = m.operands()?;
         self.emit(op);
@@ -28,7 +28,7 @@ impl<'a> Lowerer<'a> {
     fn named_label(&mut self, m: &Mnemonic<'a>, operand: &'a Operand<'a>) -> Result<u32, PtxError> {
         match operand {
             Operand::Name(name) => self.label(name),
-            _ => Err(m.mismatch(operand, "a label must stand here")),
+            _ => Err(m.mismatch(operand, "expected a label")),
         }
     }
 
@@ -40,7 +40,7 @@ impl<'a> Lowerer<'a> {
         Ok(())
     }
 
-    /// `brx.idx`: a branch to one of a list of labels.
+    /// Lowers `brx.idx`, a branch to one of a list of labels.
     pub(super) fn branch_indexed(&mut self, m: &mut Mnemonic<'a>) -> Result<(), PtxError> {
         m.take("uni");
         if !m.take("idx") {
@@ -51,9 +51,9 @@ impl<'a> Lowerer<'a> {
         let targets = match list {
             Operand::Name(name) => match self.resolve(name)? {
                 Symbol::Targets(targets) => targets,
-                _ => return Err(m.mismatch(list, "a list of branch targets must stand here")),
+                _ => return Err(m.mismatch(list, "expected a list of branch targets")),
             },
-            _ => return Err(m.mismatch(list, "a list of branch targets must stand here")),
+            _ => return Err(m.mismatch(list, "expected a list of branch targets")),
         };
         let table = targets
             .iter()
@@ -65,7 +65,7 @@ impl<'a> Lowerer<'a> {
         Ok(())
     }
 
-    /// `bar` and `barrier`, of the block or the warp.
+    /// Lowers `bar` and `barrier`, of the block or the warp.
     pub(super) fn barrier(&mut self, m: &mut Mnemonic<'a>) -> Result<(), PtxError> {
         if m.take("warp") {
             if !m.take("sync") {
@@ -139,7 +139,7 @@ impl<'a> Lowerer<'a> {
         Ok(())
     }
 
-    /// `nanosleep`: a hint that the thread waits for something.
+    /// Lowers `nanosleep`, a hint that the thread waits for something.
     pub(super) fn nanosleep(&mut self, m: &mut Mnemonic<'a>) -> Result<(), PtxError> {
         m.ty_of(&[Type::U32])?;
         let [time] = m.operands()?;

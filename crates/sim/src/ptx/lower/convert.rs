@@ -1,4 +1,4 @@
-//! Conversions.
+//! Lowering of conversions.
 
 use super::mnemonic::Mnemonic;
 use super::{Lowerer, PtxError};
@@ -9,7 +9,7 @@ use crate::ptx::ir::{
 };
 use millstream_ptx::Type;
 
-/// What is done to 16-bit floats that singles have been converted to.
+/// The modifiers `.satfinite` and `.relu` of a conversion from singles to 16-bit floats.
 #[derive(Clone, Copy)]
 struct Clamps {
     /// Infinities become the greatest finite numbers.
@@ -19,7 +19,7 @@ struct Clamps {
 }
 
 impl<'a> Lowerer<'a> {
-    /// `cvt`.
+    /// Lowers `cvt`.
     pub(super) fn convert(&mut self, m: &mut Mnemonic<'a>) -> Result<(), PtxError> {
         if m.take("pack") {
             return self.convert_packed(m);
@@ -54,16 +54,17 @@ impl<'a> Lowerer<'a> {
         if matches!(to, Type::F16x2 | Type::Bf16x2) {
             return self.convert_pair(m, to, from, round, clamps);
         }
-        // What must, may and must not be rounded.
+        // The conversions that require, allow and forbid a rounding mode.
         let rounded = match (from.is_float(), to.is_float()) {
             (false, false) => integral_round.is_none() && round.is_none(),
             (true, false) => integral_round.is_some() && round.is_none(),
             (false, true) => integral_round.is_none() && round.is_some(),
             (true, true) if to == from => round.is_none(),
-            // Between the two 16-bit formats, neither of which holds all values of the other: to
-            // nearest, if nothing else is said.
+            // Neither 16-bit format represents all values of the other; the default is round to
+            // nearest.
             (true, true) if to.bytes() == from.bytes() => integral_round.is_none(),
-            // Wider results are exact. Those of `bf16` may be rounded all the same.
+            // Conversions to wider formats are exact. A rounding mode is allowed for `bf16` all the
+            // same.
             (true, true) if to.bytes() > from.bytes() => {
                 integral_round.is_none() && (round.is_none() || from == Type::Bf16)
             }
@@ -75,7 +76,8 @@ impl<'a> Lowerer<'a> {
         let [d, a] = m.operands()?;
         let source = self.source_wide(m, a, from)?;
         let target = self.target_wide(m, d, to)?;
-        // A source register that is wider is cut; one of the other file is brought over first.
+        // The conversion truncates a wider source; a source in the 64-bit file is first narrowed
+        // into the 32-bit file.
         let mut a = source.slot;
         if RegisterClass::of(source.ty) == RegisterClass::Double
             && RegisterClass::of(from) == RegisterClass::Word
@@ -107,8 +109,8 @@ impl<'a> Lowerer<'a> {
         Ok(())
     }
 
-    /// `cvt.pack`: two saturated integers over each other, and below a third operand where they
-    /// leave room.
+    /// Lowers `cvt.pack`: packs two saturated integers into the low bits, and a third operand above
+    /// them if they leave room.
     fn convert_packed(&mut self, m: &mut Mnemonic<'a>) -> Result<(), PtxError> {
         const WIDTHS: [(&str, (u8, bool)); 8] = [
             ("u16", (16, false)),
@@ -156,7 +158,7 @@ impl<'a> Lowerer<'a> {
         }
     }
 
-    /// `cvt.rn.f16x2.f32 d, a, b`: `a` becomes the high half.
+    /// Lowers `cvt.rn.f16x2.f32 d, a, b`, where `a` becomes the high half.
     fn convert_pair(
         &mut self,
         m: &Mnemonic<'a>,
@@ -203,7 +205,7 @@ impl<'a> Lowerer<'a> {
         Ok(())
     }
 
-    /// `cvta`: between a window's offsets and generic addresses.
+    /// Lowers `cvta`, between offsets in a window and generic addresses.
     pub(super) fn convert_address(&mut self, m: &mut Mnemonic<'a>) -> Result<(), PtxError> {
         let ty = m.ty_of(&[Type::U64])?;
         let to_window = m.take("to");
@@ -225,10 +227,10 @@ impl<'a> Lowerer<'a> {
         Ok(())
     }
 
-    /// `isspacep`.
+    /// Lowers `isspacep`.
     pub(super) fn is_space(&mut self, m: &mut Mnemonic<'a>) -> Result<(), PtxError> {
         let window = match m.take("shared::cluster") {
-            // A cluster is one block.
+            // The only block of a cluster.
             true => Window::Shared,
             false => super::memory::window(m).ok_or_else(|| m.unsupported())?,
         };
@@ -240,7 +242,7 @@ impl<'a> Lowerer<'a> {
     }
 }
 
-/// The conversion as an operation of its own, if there is one.
+/// Returns the dedicated operation for a conversion, if there is one.
 fn simple(how: Convert, d: Slot, a: Slot) -> Option<Op> {
     use Type::{B8, B16, B32, B64, F32, F64, S8, S16, S32, S64, U8, U16, U32, U64};
     if how.flush || how.saturate {

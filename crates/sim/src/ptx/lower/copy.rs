@@ -1,4 +1,4 @@
-//! Asynchronous copies from global to shared memory.
+//! Lowering of asynchronous copies from global to shared memory.
 
 use super::mnemonic::Mnemonic;
 use super::{Lowerer, PtxError};
@@ -7,7 +7,7 @@ use millstream_ptx::Type;
 use millstream_ptx::ast::Operand;
 
 impl<'a> Lowerer<'a> {
-    /// `cp.async` and what waits for it.
+    /// Lowers the `cp.async` instructions.
     pub(super) fn copy_async(&mut self, m: &mut Mnemonic<'a>) -> Result<(), PtxError> {
         if !m.take("async") {
             return Err(m.unsupported());
@@ -26,7 +26,7 @@ impl<'a> Lowerer<'a> {
                 Operand::Int(count) => AsyncCopy::Wait {
                     but: Some(u32::try_from(*count).unwrap_or(u32::MAX)),
                 },
-                _ => return Err(m.mismatch(count, "a constant must stand here")),
+                _ => return Err(m.mismatch(count, "expected a constant")),
             }
         } else {
             self.start_copy(m)?
@@ -37,7 +37,7 @@ impl<'a> Lowerer<'a> {
         Ok(())
     }
 
-    /// `cp.async.mbarrier.arrive`.
+    /// Lowers `cp.async.mbarrier.arrive`.
     fn arrive_behind_copies(&mut self, m: &mut Mnemonic<'a>) -> Result<AsyncCopy, PtxError> {
         if !m.take("arrive") {
             return Err(m.unsupported());
@@ -56,7 +56,7 @@ impl<'a> Lowerer<'a> {
             space,
             AccessSpace::Generic | AccessSpace::Is(Window::Shared)
         ) {
-            return Err(m.mismatch(object, "a barrier object lies in shared memory"));
+            return Err(m.mismatch(object, "a barrier object must lie in shared memory"));
         }
         Ok(AsyncCopy::Arrive {
             object: address,
@@ -86,7 +86,7 @@ impl<'a> Lowerer<'a> {
             _ => return Err(m.operand_count("3 or 4")),
         };
         if !matches!((bytes, whole), (4 | 8, false) | (16, _)) {
-            return Err(m.mismatch(&m.operands[2], "it is not a size that can be copied"));
+            return Err(m.mismatch(&m.operands[2], "expected 4, 8 or 16 bytes (16 for `.cg`)"));
         }
         let (mut source_bytes, mut ignore) = (None, None);
         match rest {

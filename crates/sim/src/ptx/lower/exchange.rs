@@ -1,4 +1,4 @@
-//! Operations between the lanes of a warp.
+//! Lowering of warp-wide exchanges.
 
 use super::mnemonic::Mnemonic;
 use super::{Lowerer, PtxError};
@@ -15,8 +15,8 @@ impl<'a> Lowerer<'a> {
         ));
     }
 
-    /// The mask of members that the last operand gives; instructions from before `.sync` take the
-    /// lanes that execute them.
+    /// Returns the member mask: the last operand or, for instructions without `.sync`, the active
+    /// mask.
     fn members(
         &mut self,
         m: &Mnemonic<'a>,
@@ -32,7 +32,7 @@ impl<'a> Lowerer<'a> {
         }
     }
 
-    /// Takes the mask off the end of the operands, if there is one.
+    /// Splits the member mask off the end of the operands, if there is one.
     fn split_members(m: &Mnemonic<'a>, sync: bool) -> (&'a [Operand<'a>], Option<&'a Operand<'a>>) {
         match m.operands {
             [rest @ .., mask] if sync => (rest, Some(mask)),
@@ -75,7 +75,7 @@ impl<'a> Lowerer<'a> {
         Ok(())
     }
 
-    /// `d` or `d|p`.
+    /// Resolves the target operand `d` or `d|p`.
     pub(super) fn result_pair(
         &mut self,
         m: &Mnemonic<'a>,
@@ -99,7 +99,7 @@ impl<'a> Lowerer<'a> {
         }
     }
 
-    /// The 32-bit register of that name.
+    /// Resolves the name of a 32-bit register.
     fn word(
         &mut self,
         m: &Mnemonic<'a>,
@@ -113,7 +113,7 @@ impl<'a> Lowerer<'a> {
             {
                 Ok(register.slot)
             }
-            _ => Err(m.mismatch(operand, "a 32-bit register must stand here")),
+            _ => Err(m.mismatch(operand, "expected a 32-bit register")),
         }
     }
 
@@ -178,7 +178,7 @@ impl<'a> Lowerer<'a> {
         Ok(())
     }
 
-    /// `redux.sync`.
+    /// Lowers `redux.sync`.
     pub(super) fn reduce(&mut self, m: &mut Mnemonic<'a>) -> Result<(), PtxError> {
         let ty = m.ty_of(&[Type::U32, Type::S32, Type::B32])?;
         if !m.take("sync") {
@@ -224,7 +224,7 @@ impl<'a> Lowerer<'a> {
         Ok(())
     }
 
-    /// `bar.warp.sync`.
+    /// Lowers `bar.warp.sync`.
     pub(super) fn warp_barrier(&mut self, m: &Mnemonic<'a>) -> Result<(), PtxError> {
         let [mask] = m.operands()?;
         let members = self.members(m, Some(mask))?;

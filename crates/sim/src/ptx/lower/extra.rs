@@ -1,4 +1,4 @@
-//! Rare operations on 32-bit registers: bit masks, packed integers, and hints.
+//! Lowering of rare operations on 32-bit registers: bit masks, packed integers, and hints.
 
 use super::mnemonic::Mnemonic;
 use super::{Lowerer, PtxError};
@@ -13,7 +13,7 @@ impl<'a> Lowerer<'a> {
         self.emit(Op::Extra { f, d, a, b, c });
     }
 
-    /// `szext`, `bmsk`, `fns`, `elect`.
+    /// Lowers `szext`, `bmsk`, `fns` and `elect`.
     pub(super) fn extra(&mut self, m: &mut Mnemonic<'a>) -> Result<(), PtxError> {
         match m.base {
             "elect" => self.elect(m),
@@ -50,7 +50,7 @@ impl<'a> Lowerer<'a> {
         }
     }
 
-    /// `elect.sync`: the lowest of the lanes that take part.
+    /// Lowers `elect.sync`, which elects the lowest participating lane.
     fn elect(&mut self, m: &mut Mnemonic<'a>) -> Result<(), PtxError> {
         if !m.take("sync") {
             return Err(m.unsupported());
@@ -70,8 +70,8 @@ impl<'a> Lowerer<'a> {
         Ok(())
     }
 
-    /// `add`, `min`, `max` of integers of 16 bits, two to a register, and `min` and `max` that
-    /// replace negative results by 0.
+    /// Lowers `add`, `min` and `max` of two packed 16-bit integers, and `min` and `max` with
+    /// `.relu`, which replaces negative results by 0.
     pub(super) fn packed_integer(
         &mut self,
         m: &mut Mnemonic<'a>,
@@ -106,7 +106,8 @@ impl<'a> Lowerer<'a> {
         Ok(())
     }
 
-    /// `pmevent`, `griddepcontrol`: nothing to do. A kernel starts when those before it have ended.
+    /// Lowers `pmevent` and `griddepcontrol` to no operation: a kernel starts only after the
+    /// kernels before it have ended.
     pub(super) fn hint(&mut self, m: &mut Mnemonic<'a>) -> Result<(), PtxError> {
         m.ignore(&["mask", "launch_dependents", "wait"]);
         m.finish()?;

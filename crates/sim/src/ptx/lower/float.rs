@@ -1,4 +1,4 @@
-//! Single- and double-precision arithmetic.
+//! Lowering of single- and double-precision arithmetic.
 
 use super::mnemonic::Mnemonic;
 use super::{Lowerer, PtxError};
@@ -10,7 +10,8 @@ use millstream_ptx::Type;
 use millstream_ptx::ast::Operand;
 
 impl<'a> Lowerer<'a> {
-    /// `add`, `sub`, `mul`, `mad`, `fma`, `div`, `neg`, `abs`, `min`, `max` of f32 and f64.
+    /// Lowers `add`, `sub`, `mul`, `mad`, `fma`, `div`, `neg`, `abs`, `min` and `max` of f32 and
+    /// f64.
     pub(super) fn float(&mut self, m: &mut Mnemonic<'a>, ty: Type) -> Result<(), PtxError> {
         let single = ty == Type::F32;
         let flush = single && m.take("ftz");
@@ -59,8 +60,8 @@ impl<'a> Lowerer<'a> {
             "sub" => self.float_binary(m, ty, FloatBin::Sub, mode, saturate),
             "mul" => self.float_binary(m, ty, FloatBin::Mul, mode, saturate),
             "div" if round.is_some() => self.float_binary(m, ty, FloatBin::Div, mode, false),
-            // The approximate divisions are worked out exactly, well inside of the 2 ulp that they
-            // may err.
+            // The approximate divisions are computed exactly, well within their permitted error of
+            // 2 ulp.
             "div" if single && m.take("full") => {
                 self.float_binary(m, ty, FloatBin::Div, mode, false)
             }
@@ -87,7 +88,8 @@ impl<'a> Lowerer<'a> {
         }
     }
 
-    /// `min.xorsign.abs`, `max.xorsign.abs`: of the magnitudes, with the product's sign.
+    /// Lowers `min.xorsign.abs` and `max.xorsign.abs`: the minimum or maximum of the magnitudes,
+    /// with the sign of the product.
     fn minimum_of_magnitudes(&mut self, m: &mut Mnemonic<'a>, flush: bool) -> Result<(), PtxError> {
         if !m.take("xorsign") || !m.take("abs") {
             return Err(m.unsupported());
@@ -191,7 +193,7 @@ impl<'a> Lowerer<'a> {
         Ok(())
     }
 
-    /// `a` with subnormals replaced by zeros.
+    /// Emits a flush of subnormals of `a` to zero, and returns the slot of the result.
     pub(super) fn flushed(&mut self, a: Slot) -> Result<Slot, PtxError> {
         let d = self.temporary(RegisterClass::Word)?;
         self.emit(Op::F32Un {
@@ -202,7 +204,7 @@ impl<'a> Lowerer<'a> {
         Ok(d)
     }
 
-    /// `rcp`, `sqrt`, `rsqrt`, `ex2`, `lg2`, `sin`, `cos`, `tanh`.
+    /// Lowers `rcp`, `sqrt`, `rsqrt`, `ex2`, `lg2`, `sin`, `cos` and `tanh`.
     pub(super) fn float_function(&mut self, m: &mut Mnemonic<'a>) -> Result<(), PtxError> {
         let ty = m.ty()?;
         let approx = m.take("approx");
@@ -255,7 +257,7 @@ impl<'a> Lowerer<'a> {
         self.float_unary(m, ty, f, flush && !double, d, a)
     }
 
-    /// `copysign d, a, b`: the sign of `a`, the magnitude of `b`.
+    /// Lowers `copysign d, a, b`: the sign of `a` and the magnitude of `b`.
     pub(super) fn copy_sign(&mut self, m: &mut Mnemonic<'a>) -> Result<(), PtxError> {
         let ty = m.ty_of(&[Type::F32, Type::F64])?;
         let [d, a, b] = m.operands()?;
@@ -279,7 +281,7 @@ impl<'a> Lowerer<'a> {
         Ok(())
     }
 
-    /// `testp`.
+    /// Lowers `testp`.
     pub(super) fn test_class(&mut self, m: &mut Mnemonic<'a>) -> Result<(), PtxError> {
         let ty = m.ty_of(&[Type::F32, Type::F64])?;
         let tests = [

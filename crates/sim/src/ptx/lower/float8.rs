@@ -1,4 +1,4 @@
-//! Conversions from and to floats of 8 bits, and to singles with a short fraction.
+//! Lowering of conversions from and to 8-bit floats, and to TF32.
 
 use super::mnemonic::Mnemonic;
 use super::{Lowerer, PtxError};
@@ -6,7 +6,7 @@ use crate::ptx::ir::{Extra, Float8, TensorRound};
 use millstream_ptx::Type;
 
 impl<'a> Lowerer<'a> {
-    /// `cvt` where one of the types is `e4m3x2`, `e5m2x2` or `tf32`.
+    /// Lowers `cvt` if one of the types is `e4m3x2`, `e5m2x2` or `tf32`.
     pub(super) fn convert_small(&mut self, m: &mut Mnemonic<'a>) -> Result<(), PtxError> {
         let relu = m.take("relu");
         if m.take("tf32") {

@@ -1,4 +1,4 @@
-//! Arithmetic on 16-bit floats, one or two to a register.
+//! Lowering of arithmetic on 16-bit floats, one or two per register.
 
 use super::mnemonic::Mnemonic;
 use super::{Lowerer, PtxError};
@@ -7,13 +7,14 @@ use crate::ptx::ir::{Bin32, HalfFormat, HalfOp, Op, Round, Slot};
 use millstream_ptx::Type;
 
 impl<'a> Lowerer<'a> {
-    /// `add`, `sub`, `mul`, `fma`, `neg`, `abs`, `min`, `max` of f16, f16x2, bf16 and bf16x2.
+    /// Lowers `add`, `sub`, `mul`, `fma`, `neg`, `abs`, `min` and `max` of f16, f16x2, bf16 and
+    /// bf16x2.
     pub(super) fn half(&mut self, m: &mut Mnemonic<'a>, ty: Type) -> Result<(), PtxError> {
         let format = HalfFormat {
             brain: matches!(ty, Type::Bf16 | Type::Bf16x2),
             packed: matches!(ty, Type::F16x2 | Type::Bf16x2),
         };
-        // Only rounding to nearest exists.
+        // The only rounding mode is round to nearest.
         let rounded = !matches!(m.base, "min" | "max" | "neg" | "abs");
         if rounded && !matches!(m.round(), None | Some(Round::Nearest)) {
             return Err(m.unsupported());
@@ -94,7 +95,7 @@ impl<'a> Lowerer<'a> {
         Ok(())
     }
 
-    /// A new slot with what an operation makes of one operand.
+    /// Emits a unary operation, and returns the slot of the result.
     fn half_of(&mut self, f: HalfOp, format: HalfFormat, a: Slot) -> Result<Slot, PtxError> {
         let d = self.temporary(RegisterClass::Word)?;
         self.emit(Op::Half {
@@ -108,7 +109,7 @@ impl<'a> Lowerer<'a> {
         Ok(d)
     }
 
-    /// The sign bits of the products of two operands.
+    /// Emits the sign bits of the product of two operands, and returns their slot.
     fn product_sign(&mut self, format: HalfFormat, [a, b]: [Slot; 2]) -> Result<Slot, PtxError> {
         let signs = if format.packed { 0x8000_8000 } else { 0x8000 };
         let (d, mask) = (
@@ -122,7 +123,7 @@ impl<'a> Lowerer<'a> {
     }
 }
 
-/// The untyped bits of the same size: constants are written as those.
+/// Returns the untyped type of the same size, which the bits of a constant have.
 fn bits(ty: Type) -> Type {
     if ty.bytes() == 2 {
         Type::B16

@@ -1,4 +1,4 @@
-//! Integer arithmetic.
+//! Lowering of integer arithmetic.
 
 use super::mnemonic::Mnemonic;
 use super::{Lowerer, PtxError};
@@ -9,7 +9,7 @@ use crate::ptx::ir::{
 use millstream_ptx::Type;
 use millstream_ptx::ast::Operand;
 
-/// Which part of a product is kept.
+/// The part of a product that an instruction returns.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Part {
     Low,
@@ -20,8 +20,8 @@ enum Part {
 const PARTS: [(&str, Part); 3] = [("lo", Part::Low), ("hi", Part::High), ("wide", Part::Wide)];
 
 impl<'a> Lowerer<'a> {
-    /// `add`, `sub`, `mul`, `mad`, `div`, `rem`, `neg`, `abs`, `min`, `max` and the ones with
-    /// carry, on integers.
+    /// Lowers `add`, `sub`, `mul`, `mad`, `div`, `rem`, `neg`, `abs`, `min` and `max` on integers,
+    /// and their variants that write the carry flag.
     pub(super) fn integer(&mut self, m: &mut Mnemonic<'a>, ty: Type) -> Result<(), PtxError> {
         match ty {
             Type::U16 | Type::S16 | Type::U32 | Type::S32 | Type::U64 | Type::S64 => {}
@@ -46,8 +46,8 @@ impl<'a> Lowerer<'a> {
         }
     }
 
-    /// An operand as a 32-bit value: 16-bit ones are extended by their sign (zero-extended is how
-    /// they are kept).
+    /// Returns the slot of an operand as a 32-bit value. Signed 16-bit values are sign-extended;
+    /// unsigned ones are kept zero-extended already.
     pub(super) fn extended(
         &mut self,
         m: &Mnemonic<'a>,
@@ -67,7 +67,7 @@ impl<'a> Lowerer<'a> {
         Ok(d)
     }
 
-    /// Cuts a 16-bit result to its width.
+    /// Emits the truncation of a 16-bit result, if the type has 16 bits.
     pub(super) fn cut(&mut self, d: Slot, ty: Type) {
         if ty.bytes() == 2 {
             self.emit(Op::Un32 {
@@ -292,7 +292,8 @@ impl<'a> Lowerer<'a> {
         Ok(())
     }
 
-    /// `mul24.lo` and `mad24.lo`: the operands' low 24 bits, extended.
+    /// Lowers `mul24` and `mad24`, which multiply the operands' low 24 bits, sign- or
+    /// zero-extended.
     pub(super) fn multiply_24(&mut self, m: &mut Mnemonic<'a>) -> Result<(), PtxError> {
         let ty = m.ty_of(&[Type::U32, Type::S32])?;
         let high = m
@@ -342,7 +343,7 @@ impl<'a> Lowerer<'a> {
             });
             return Ok(());
         }
-        // The upper 32 of the product's 48 bits.
+        // The upper 32 bits of the 48-bit product.
         let product = self.temporary(RegisterClass::Double)?;
         let (join, shift) = if ty.is_signed() {
             (Join::MulS, Shift64::ShrS)
@@ -377,7 +378,7 @@ impl<'a> Lowerer<'a> {
         Ok(())
     }
 
-    /// `addc`, `subc`, `madc`, with `.cc` or without.
+    /// Lowers `addc`, `subc` and `madc`, with or without `.cc`.
     pub(super) fn with_carry(&mut self, m: &mut Mnemonic<'a>) -> Result<(), PtxError> {
         let ty = m.ty()?;
         let write = m.take("cc");
@@ -451,7 +452,7 @@ impl<'a> Lowerer<'a> {
         Ok(())
     }
 
-    /// `sad`: `c + |a - b|`.
+    /// Lowers `sad`: `c + |a - b|`.
     pub(super) fn sad(&mut self, m: &mut Mnemonic<'a>) -> Result<(), PtxError> {
         let ty = m.ty_of(&[
             Type::U16,

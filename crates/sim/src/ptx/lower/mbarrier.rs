@@ -1,4 +1,4 @@
-//! Barrier objects in shared memory.
+//! Lowering of operations on barrier objects in shared memory.
 
 use super::mnemonic::Mnemonic;
 use super::{Lowerer, PtxError};
@@ -10,7 +10,7 @@ use millstream_ptx::Type;
 use millstream_ptx::ast::Operand;
 
 impl<'a> Lowerer<'a> {
-    /// `mbarrier`.
+    /// Lowers `mbarrier`.
     pub(super) fn mbarrier(&mut self, m: &mut Mnemonic<'a>) -> Result<(), PtxError> {
         m.ty_of(&[Type::B64])?;
         if m.take("pending_count") {
@@ -24,7 +24,7 @@ impl<'a> Lowerer<'a> {
             ("arrive_drop", ARRIVE),
             ("test_wait", MbarrierOp::Wait { parity: false }),
             ("try_wait", MbarrierOp::Wait { parity: false }),
-            // Behind the arrivals, of which it may be a part.
+            // After the arrivals, of which `expect_tx` may be a modifier.
             ("expect_tx", MbarrierOp::Expect),
         ];
         let (drop, may_block) = (m.has("arrive_drop"), m.has("try_wait"));
@@ -71,7 +71,7 @@ impl<'a> Lowerer<'a> {
                     }
                     _ => return Err(m.operand_count(if may_block { "3 or 4" } else { "3" })),
                 };
-                // How long it may wait is a hint.
+                // The time limit of a wait is only a hint.
                 if let Some(limit) = limit {
                     self.source(m, limit, Type::U32)?;
                 }
@@ -97,8 +97,9 @@ impl<'a> Lowerer<'a> {
         }
     }
 
-    /// Takes the order, which is a release of arrivals and an acquire of waits if none is said, and
-    /// its scope.
+    /// Takes the memory order and its scope, and returns whether the operation orders accesses.
+    ///
+    /// The default order is release for arrivals and acquire for waits.
     fn mbarrier_order(&self, m: &mut Mnemonic<'a>, f: MbarrierOp) -> Result<bool, PtxError> {
         let order = match f {
             MbarrierOp::Arrive { .. } => Some("release"),
@@ -114,7 +115,8 @@ impl<'a> Lowerer<'a> {
         Ok(order.is_some() && !relaxed)
     }
 
-    /// Takes the space. A cluster is one block, whose arrivals may be sent as to another.
+    /// Takes the state space. A cluster has one block, which arrivals may address as a remote
+    /// block.
     fn mbarrier_space(&self, m: &mut Mnemonic<'a>, f: MbarrierOp) -> AccessSpace {
         let remote = matches!(
             f,
@@ -142,7 +144,7 @@ impl<'a> Lowerer<'a> {
             space,
             AccessSpace::Generic | AccessSpace::Is(Window::Shared)
         ) {
-            return Err(m.mismatch(target, "a barrier object lies in shared memory"));
+            return Err(m.mismatch(target, "a barrier object must lie in shared memory"));
         }
         self.code.mbarriers.push(Mbarrier {
             f,
@@ -158,8 +160,8 @@ impl<'a> Lowerer<'a> {
         Ok(())
     }
 
-    /// `mbarrier.pending_count`: how many arrivals the phase waited for before the one that gave
-    /// the state.
+    /// Lowers `mbarrier.pending_count`: the number of arrivals that the phase waited for before the
+    /// arrival that returned the state.
     fn pending_count(&mut self, m: &Mnemonic<'a>) -> Result<(), PtxError> {
         let [d, state] = m.operands()?;
         let a = self.source(m, state, Type::B64)?;

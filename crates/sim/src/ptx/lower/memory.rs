@@ -1,4 +1,4 @@
-//! Loads and stores.
+//! Lowering of loads and stores.
 
 use smallvec::SmallVec;
 
@@ -13,8 +13,7 @@ use crate::ptx::ir::{
 use millstream_ptx::Type;
 use millstream_ptx::ast::Operand;
 
-/// Hints about caching, and scopes wider than a block, which change nothing where all memory is
-/// coherent.
+/// Cache hints, and scopes wider than a block. They have no effect because all memory is coherent.
 const HINTS: [&str; 27] = [
     "weak",
     "gpu",
@@ -45,10 +44,10 @@ const HINTS: [&str; 27] = [
     "entry",
 ];
 
-/// Orders that threads use to wait for each other.
+/// The memory orders of strong accesses, with which threads can wait for each other.
 const ORDERS: [&str; 5] = ["volatile", "relaxed", "acquire", "release", "acq_rel"];
 
-/// Takes a memory space from the name. Constant memory is read by its global address.
+/// Takes a state space from the mnemonic. Constant memory is read by its global address.
 pub(super) fn window(m: &mut Mnemonic<'_>) -> Option<Window> {
     m.take_one(&[
         ("global", Window::Global),
@@ -62,25 +61,26 @@ pub(super) fn window(m: &mut Mnemonic<'_>) -> Option<Window> {
     ])
 }
 
-/// Takes a scope that is no wider than a block. A cluster is one block here.
+/// Takes a scope no wider than a block, and returns whether there was one. A cluster has one block.
 pub(super) fn takes_block_scope(m: &mut Mnemonic<'_>) -> bool {
     m.take("cta") || m.take("cluster")
 }
 
-/// The values of a load or a store.
+/// The value registers of a load or store.
 #[derive(Default)]
 struct VectorValues {
     slots: SmallVec<[Slot; 8]>,
-    /// Whether their registers are 64-bit ones.
+    /// True if the registers are 64-bit.
     double: bool,
     sign_extend: u8,
-    /// The type of a single floating-point value.
+    /// The type, if the access is to a single floating-point value.
     float: Option<Type>,
 }
 
 impl<'a> Lowerer<'a> {
-    /// Takes from the name what loads and stores have in common: space, order and hints. There is
-    /// an order if it synchronises.
+    /// Takes the modifiers common to loads and stores: state space, memory order and hints.
+    ///
+    /// The order is `None` for weak accesses.
     pub(super) fn space_and_order(m: &mut Mnemonic<'a>) -> (AccessSpace, Option<MemoryOrder>) {
         let space = window(m).map_or(AccessSpace::Generic, AccessSpace::Is);
         let name = ORDERS.iter().find(|order| m.take(order));
@@ -94,8 +94,8 @@ impl<'a> Lowerer<'a> {
         (space, order)
     }
 
-    /// The address that an operand in brackets gives, and the space, which a named variable knows
-    /// better than the instruction.
+    /// Returns the address of an operand in brackets, and its state space. The space of a named
+    /// variable is more specific than that of the instruction.
     pub(super) fn address(
         &mut self,
         m: &Mnemonic<'a>,
@@ -103,7 +103,7 @@ impl<'a> Lowerer<'a> {
         space: AccessSpace,
     ) -> Result<(Address, AccessSpace), PtxError> {
         let Operand::Address { base, offset } = operand else {
-            return Err(m.mismatch(operand, "an address must stand here"));
+            return Err(m.mismatch(operand, "expected an address"));
         };
         let offset = *offset;
         let Some(name) = base else {
@@ -122,7 +122,7 @@ impl<'a> Lowerer<'a> {
                     && (self.calls.len() > 1 || self.frame.is_some())
                 {
                     let problem =
-                        "parameters of called functions read through registers".to_owned();
+                        "reading a called function's parameters through registers".to_owned();
                     return Err(self.error(PtxErrorKind::Unsupported(problem)));
                 }
                 match register.ty.bytes() {
@@ -140,7 +140,7 @@ impl<'a> Lowerer<'a> {
                         matches!(window, Window::Param | Window::Local)
                     }
                     AccessSpace::Is(space) => space == window,
-                    // A name stands for its generic address, but for a kernel's parameters.
+                    // A name stands for its generic address, except for kernel parameters.
                     AccessSpace::Generic => window != Window::Param,
                 };
                 if !fits {
@@ -156,7 +156,8 @@ impl<'a> Lowerer<'a> {
                 ) =>
             {
                 let place = self.place_in_local_memory(symbol);
-                let (base, start) = place.ok_or_else(|| m.mismatch(operand, "it is no address"))?;
+                let (base, start) =
+                    place.ok_or_else(|| m.mismatch(operand, "expected an address"))?;
                 let offset = offset.wrapping_add(i64::from(start));
                 Ok((address(base, offset), AccessSpace::Is(Window::Local)))
             }
@@ -187,11 +188,14 @@ impl<'a> Lowerer<'a> {
                 )?;
                 Ok((address(AddressBase::Double(slot), 0), space))
             }
-            _ => Err(m.mismatch(operand, "it is no address in this memory space")),
+            _ => Err(m.mismatch(
+                operand,
+                "expected an address in the instruction's state space",
+            )),
         }
     }
 
-    /// The operands of a load or store, but for the policy that may stand at their end.
+    /// Returns the two operands of a load or store, without the cache policy that may follow them.
     fn without_policy(m: &Mnemonic<'a>, policy: bool) -> Result<&'a [Operand<'a>; 2], PtxError> {
         m.finish()?;
         match m.operands {
@@ -202,12 +206,13 @@ impl<'a> Lowerer<'a> {
         .map_err(|_| m.operand_count(if policy { "3" } else { "2" }))
     }
 
-    /// Takes `.v2`, `.v4` or `.v8`.
+    /// Takes `.v2`, `.v4` or `.v8`, and returns the number of values.
     fn vector(m: &mut Mnemonic<'a>) -> usize {
         m.take_one(&[("v2", 2), ("v4", 4), ("v8", 8)]).unwrap_or(1)
     }
 
-    /// The values of a vector operand, or the one value of another.
+    /// Returns the elements of a vector operand, or a slice of the operand itself if it is no
+    /// vector.
     pub(super) fn values(
         m: &Mnemonic<'a>,
         operand: &'a Operand<'a>,
@@ -220,11 +225,12 @@ impl<'a> Lowerer<'a> {
         if values.len() == count {
             Ok(values)
         } else {
-            Err(m.mismatch(operand, format!("{count} values are wanted")))
+            Err(m.mismatch(operand, format!("expected {count} values")))
         }
     }
 
-    /// The type of each of `count` values: 16 bytes in all, or 32 of words and doublewords.
+    /// Takes the type of `count` values: up to 16 bytes in total, or 32 bytes of 4-byte or 8-byte
+    /// values.
     fn value_type(m: &mut Mnemonic<'a>, count: usize) -> Result<Type, PtxError> {
         let ty = m.ty()?;
         let bytes = ty.bytes() * count;
@@ -235,7 +241,7 @@ impl<'a> Lowerer<'a> {
         }
     }
 
-    /// `ld`, `ldu`.
+    /// Lowers `ld` and `ldu`.
     pub(super) fn load(&mut self, m: &mut Mnemonic<'a>) -> Result<(), PtxError> {
         let policy = m.has("L2::cache_hint");
         let (space, order) = Self::space_and_order(m);
@@ -263,7 +269,7 @@ impl<'a> Lowerer<'a> {
             let register = self.target_wide(m, operand, ty)?;
             let double = RegisterClass::of(register.ty) == RegisterClass::Double;
             if !values.slots.is_empty() && values.double != double {
-                return Err(m.mismatch(d, "its registers differ in size"));
+                return Err(m.mismatch(d, "the registers of a vector must have one size"));
             }
             values.double = double;
             if ty.is_signed() {
@@ -274,7 +280,7 @@ impl<'a> Lowerer<'a> {
         self.emit_loads((space, address), ty.bytes(), order, &values)
     }
 
-    /// `st`.
+    /// Lowers `st`.
     pub(super) fn store(&mut self, m: &mut Mnemonic<'a>) -> Result<(), PtxError> {
         let policy = m.has("L2::cache_hint");
         let (space, order) = Self::space_and_order(m);
@@ -316,7 +322,7 @@ impl<'a> Lowerer<'a> {
         Ok(())
     }
 
-    /// Loads `width` bytes into each of the registers.
+    /// Emits loads of `width` bytes into each of the registers.
     fn emit_loads(
         &mut self,
         (space, address): (AccessSpace, Address),
@@ -331,7 +337,7 @@ impl<'a> Lowerer<'a> {
             && values.double
             && values.slots.contains(&a)
         {
-            // The second part of a load needs the address that the first may have replaced.
+            // The second load needs the address, which the first load may have overwritten.
             let d = self.temporary(RegisterClass::Double)?;
             self.emit_move(RegisterClass::Double, d, a);
             address.base = AddressBase::Double(d);
@@ -346,7 +352,8 @@ impl<'a> Lowerer<'a> {
         Ok(())
     }
 
-    /// The value of a slot of class `class` in the 64-bit file or the 32-bit one.
+    /// Returns the value of a slot as a slot of the 64-bit file, if `double`, or of the 32-bit
+    /// file.
     fn in_file(&mut self, a: Slot, class: RegisterClass, double: bool) -> Result<Slot, PtxError> {
         match (class, double) {
             (RegisterClass::Double, false) => {
@@ -371,7 +378,8 @@ impl<'a> Lowerer<'a> {
         }
     }
 
-    /// `prefetch`, `prefetchu`, `applypriority`, `discard`: hints.
+    /// Lowers `prefetch`, `prefetchu`, `applypriority` and `discard` to no operation: they are
+    /// hints.
     pub(super) fn prefetch(&mut self, m: &mut Mnemonic<'a>) -> Result<(), PtxError> {
         let space = window(m).map_or(AccessSpace::Generic, AccessSpace::Is);
         m.ignore(&[
@@ -390,7 +398,7 @@ impl<'a> Lowerer<'a> {
         Ok(())
     }
 
-    /// `createpolicy`: what it makes is a hint for caches.
+    /// Lowers `createpolicy` to a constant, because a cache policy is a hint.
     pub(super) fn create_policy(&mut self, m: &mut Mnemonic<'a>) -> Result<(), PtxError> {
         let [d, ..] = m.operands else {
             return Err(m.operand_count("2 or more"));
@@ -401,11 +409,12 @@ impl<'a> Lowerer<'a> {
         Ok(())
     }
 
-    /// `membar`, `fence`: what runs here is in order, so that only the check for races looks at it.
+    /// Lowers `membar` and `fence`. The interpreter executes accesses in order, so only the race
+    /// detector uses fences.
     pub(super) fn fence(&mut self, m: &mut Mnemonic<'a>) -> Result<(), PtxError> {
         let block_only = takes_block_scope(m);
-        // Nothing but a cluster of several blocks could see a barrier object before its first
-        // fence.
+        // A barrier object can be observed before its first fence only in a cluster of several
+        // blocks.
         if m.take("mbarrier_init") && !m.take("release") {
             return Err(m.unsupported());
         }
@@ -418,7 +427,8 @@ impl<'a> Lowerer<'a> {
     }
 }
 
-/// The registers of an access of `width` bytes each, 16 bytes at a time, and where they lie.
+/// Splits an access of `width` bytes per register into parts of up to 16 bytes, with the registers
+/// and the address of each.
 fn parts(
     address: Address,
     width: usize,

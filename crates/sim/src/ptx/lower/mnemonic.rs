@@ -1,4 +1,4 @@
-//! An instruction's dotted name, taken apart.
+//! The mnemonic of an instruction: its dotted name, split into parts.
 
 use smallvec::SmallVec;
 
@@ -8,8 +8,10 @@ use millstream_ptx::Type;
 use millstream_ptx::ast::{InstructionAst, Operand};
 use millstream_ptx::{PtxError, PtxErrorKind};
 
-/// The parts of an instruction's name. Each family of instructions takes the parts it understands;
-/// whatever is left makes the instruction an unsupported one.
+/// The parts of an instruction's mnemonic.
+///
+/// Each family of instructions takes the modifiers that it supports. A modifier that is left makes
+/// the instruction unsupported.
 pub(super) struct Mnemonic<'a> {
     pub(super) full: &'a str,
     pub(super) base: &'a str,
@@ -30,7 +32,7 @@ impl<'a> Mnemonic<'a> {
         }
     }
 
-    /// Takes `part` if it is there.
+    /// Removes the modifier `part`, and returns whether it was present.
     pub(super) fn take(&mut self, part: &str) -> bool {
         let found = self.parts.iter().position(|known| *known == part);
         if let Some(at) = found {
@@ -39,12 +41,12 @@ impl<'a> Mnemonic<'a> {
         found.is_some()
     }
 
-    /// Whether `part` is there.
+    /// Returns whether the modifier `part` is present.
     pub(super) fn has(&self, part: &str) -> bool {
         self.parts.contains(&part)
     }
 
-    /// Takes the first part of `choices` that is there.
+    /// Removes the first modifier of `choices` that is present, and returns its value.
     pub(super) fn take_one<T: Copy>(&mut self, choices: &[(&str, T)]) -> Option<T> {
         choices
             .iter()
@@ -52,19 +54,20 @@ impl<'a> Mnemonic<'a> {
             .map(|(_, value)| *value)
     }
 
-    /// Takes all of `parts` that are there: hints and scopes that change nothing here.
+    /// Removes all of `parts` that are present: hints and scopes that have no effect in the
+    /// simulator.
     pub(super) fn ignore(&mut self, parts: &[&str]) {
         self.parts.retain(|part| !parts.contains(part));
     }
 
-    /// Takes the last part, which must be a type.
+    /// Removes the last part, which must be a type.
     pub(super) fn ty(&mut self) -> Result<Type, PtxError> {
         let ty = self.parts.last().and_then(|part| Type::from_name(part));
         self.parts.pop();
         ty.ok_or_else(|| self.unsupported())
     }
 
-    /// Takes the last part, which must be one of `allowed`.
+    /// Removes the last part, which must be one of the `allowed` types.
     pub(super) fn ty_of(&mut self, allowed: &[Type]) -> Result<Type, PtxError> {
         let ty = self.ty()?;
         if allowed.contains(&ty) {
@@ -74,8 +77,8 @@ impl<'a> Mnemonic<'a> {
         }
     }
 
-    /// The integer type of an operation that is one for [`Extra`](crate::ptx::ir::Extra): it is
-    /// taken.
+    /// Removes and returns the integer type of an instruction that lowers to a packed operation or
+    /// has `.relu`.
     pub(super) fn packed_integer(&mut self) -> Option<Type> {
         let packed = [("u16x2", Type::U16), ("s16x2", Type::S16)];
         let relu = matches!(self.base, "min" | "max") && self.parts.contains(&"relu");
@@ -85,7 +88,7 @@ impl<'a> Mnemonic<'a> {
         }
     }
 
-    /// Takes a rounding mode.
+    /// Removes a rounding mode, if one is present.
     pub(super) fn round(&mut self) -> Option<Round> {
         self.take_one(&[
             ("rn", Round::Nearest),
@@ -95,7 +98,7 @@ impl<'a> Mnemonic<'a> {
         ])
     }
 
-    /// Checks that every part has been taken.
+    /// Returns an error if any modifier is left.
     pub(super) fn finish(&self) -> Result<(), PtxError> {
         if self.parts.is_empty() {
             Ok(())
@@ -104,7 +107,8 @@ impl<'a> Mnemonic<'a> {
         }
     }
 
-    /// Checks that every part has been taken, and gives the operands, which must be `N`.
+    /// Returns the operands, or an error if any modifier is left or there are not exactly `N`
+    /// operands.
     pub(super) fn operands<const N: usize>(&self) -> Result<&'a [Operand<'a>; N], PtxError> {
         self.finish()?;
         self.operands
@@ -121,7 +125,7 @@ impl<'a> Mnemonic<'a> {
         kind.at(self.line)
     }
 
-    /// The error of an instruction that is refused for this reason.
+    /// Returns the error of an instruction rejected for the given reason.
     pub(super) fn refuse(&self, reason: &'static str) -> PtxError {
         let opcode = self.full.to_owned();
         PtxErrorKind::RefusedOpcode { opcode, reason }.at(self.line)

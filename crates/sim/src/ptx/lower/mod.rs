@@ -1,5 +1,5 @@
-//! Lowers a kernel's syntax tree to operations: resolves names, checks types, and puts called
-//! functions in place.
+//! Lowering of a kernel's syntax tree to the intermediate representation: resolves names, checks
+//! types, and inlines called functions.
 
 mod atomic;
 mod bits;
@@ -45,13 +45,13 @@ use mnemonic::Mnemonic;
 use operand::Temporaries;
 use symbols::{Scope, Symbol};
 
-/// The most operations of a kernel, called functions included.
+/// The maximum number of operations of a kernel, including called functions.
 const OPERATIONS_MAX: usize = 1 << 20;
 
-/// How deep calls may nest.
+/// The maximum depth of inlined calls.
 const CALLS_MAX: usize = 64;
 
-/// Lowers one kernel.
+/// Lowers a kernel.
 pub(super) fn kernel<'a>(
     module: &'a ModuleAst<'a>,
     function: &'a FunctionAst<'a>,
@@ -105,9 +105,9 @@ pub(super) fn kernel<'a>(
     lowerer.finish()
 }
 
-/// Where a function that is really called has its local variables.
+/// The stack frame of a function that is called at run time, with its local variables.
 struct LocalFrame {
-    /// The slot that holds where the frame begins in local memory.
+    /// The slot that holds the frame's address in local memory.
     slot: Slot,
     bytes: u32,
 }
@@ -116,32 +116,33 @@ struct LocalFrame {
 struct Lowerer<'a> {
     module: &'a ModuleAst<'a>,
     code: Code,
-    /// The scopes of the function at hand, innermost last. A called function does not see its
-    /// caller's.
+    /// The scopes of the current function, innermost last. A called function does not see its
+    /// caller's scopes.
     scopes: Vec<Scope<'a>>,
-    /// Where each label is, once known. Until the end, branches hold label numbers.
+    /// The position of each label, once known. Branches hold label numbers until
+    /// [`Lowerer::finish`].
     labels: Vec<Option<u32>>,
     constants: BTreeMap<(RegisterClass, u64), Slot>,
     specials: BTreeMap<(RegisterClass, SpecialRegister), Slot>,
-    /// Offsets of the shared variables that this kernel uses. One that a function declares exists
-    /// once for the block, however often the function is called.
+    /// The offsets of the shared variables that this kernel uses. A variable declared in a function
+    /// exists once per block, however often the function is called.
     shared: BTreeMap<*const VariableAst<'a>, u32>,
-    /// Where the shared memory that is reserved for the system begins, if the kernel asks for it.
+    /// The offset of the reserved shared memory, if the kernel uses it.
     reserved: Option<u32>,
     /// The alignment of dynamic shared memory, if the kernel uses it.
     dynamic_shared_align: Option<u32>,
     temporaries: Temporaries,
-    /// The predicate that stands for the carry flag.
+    /// The predicate that holds the carry flag.
     carry: Option<Slot>,
     /// The functions being lowered, outermost first.
     calls: Vec<&'a str>,
-    /// Where `ret` goes in a called function.
+    /// The label that `ret` branches to in a called function.
     return_label: Option<usize>,
-    /// The frame of the function at hand, if it is one that is really called.
+    /// The frame of the current function, if it is called at run time.
     frame: Option<LocalFrame>,
     convention: CallingConvention,
     line: u32,
-    /// The file's number and the line of the source, if the text says it.
+    /// The source file number and line, if the PTX has line information.
     location: (u32, u32),
     guard: u32,
     counted: u32,
@@ -152,7 +153,7 @@ impl<'a> Lowerer<'a> {
         kind.at(self.line)
     }
 
-    /// Appends an operation under the current guard.
+    /// Appends an operation with the current guard.
     fn emit(&mut self, op: Op) {
         self.code.instrs.push(Instr {
             op,
@@ -173,10 +174,10 @@ impl<'a> Lowerer<'a> {
         self.labels[label] = u32::try_from(self.code.instrs.len()).ok();
     }
 
-    /// Lowers the statements of one `{ }`.
+    /// Lowers the statements of a block in braces.
     fn block(&mut self, statements: &'a [Statement<'a>]) -> Result<(), PtxError> {
         self.scopes.push(Scope::default());
-        // Labels and lists of targets may be used before they are written.
+        // Labels and lists of branch targets may be used before their declaration.
         for statement in statements {
             match statement {
                 Statement::Label(name, line) => {
@@ -293,7 +294,7 @@ impl<'a> Lowerer<'a> {
         }
     }
 
-    /// Arithmetic by the type's kind.
+    /// Lowers arithmetic by the kind of its type.
     fn arithmetic(&mut self, m: &mut Mnemonic<'a>) -> Result<(), PtxError> {
         if let Some(packed) = m.packed_integer() {
             return self.packed_integer(m, packed);
@@ -306,7 +307,7 @@ impl<'a> Lowerer<'a> {
         }
     }
 
-    /// Makes the slot start as a constant that is not known before the end.
+    /// Sets the initial value of a slot to a constant that is known only now.
     fn set_constant(&mut self, slot: Slot, bits: u64) {
         self.code
             .initial_doubles
@@ -336,8 +337,8 @@ impl<'a> Lowerer<'a> {
         if let Some(align) = self.dynamic_shared_align {
             self.code.shared_bytes = self.code.shared_bytes.next_multiple_of(align);
         }
-        // Every lane's part begins at a multiple of the widest access, and so does its stack,
-        // behind the kernel's own variables.
+        // Each lane's local memory is aligned for the widest access, and so is its stack, which
+        // follows the kernel's own variables.
         self.code.local_bytes = self.code.local_bytes.next_multiple_of(16);
         self.place_stack();
         self.code.ordered = atomic::is_ordered(&self.code);

@@ -1,4 +1,4 @@
-//! Moves, with packing and unpacking.
+//! Lowering of moves, including packing and unpacking.
 
 use super::mnemonic::Mnemonic;
 use super::{Lowerer, PtxError};
@@ -8,7 +8,7 @@ use millstream_ptx::Type;
 use millstream_ptx::ast::Operand;
 
 impl<'a> Lowerer<'a> {
-    /// `mov`, with packing and unpacking.
+    /// Lowers `mov`, including packing and unpacking.
     pub(super) fn mov(&mut self, m: &mut Mnemonic<'a>) -> Result<(), PtxError> {
         if m.take("b128") {
             return self.mov_wide(m);
@@ -32,7 +32,7 @@ impl<'a> Lowerer<'a> {
         Ok(())
     }
 
-    /// `mov.v4`: element by element, or all of `%tid` and its like.
+    /// Lowers `mov.v4`, of the elements of a vector or of a vector special register such as `%tid`.
     fn mov_vector(&mut self, m: &Mnemonic<'a>, ty: Type, count: usize) -> Result<(), PtxError> {
         let [d, a] = m.operands()?;
         let class = RegisterClass::of(ty);
@@ -41,7 +41,7 @@ impl<'a> Lowerer<'a> {
             Operand::Name(name) if name.starts_with('%') && count == 4 => {
                 for (slot, axis) in sources.iter_mut().zip(0..) {
                     let register = self.special_axis(name, axis, class)?;
-                    *slot = register.ok_or_else(|| m.mismatch(a, "it is no vector"))?;
+                    *slot = register.ok_or_else(|| m.mismatch(a, "expected a vector"))?;
                 }
             }
             _ => {
@@ -81,7 +81,7 @@ impl<'a> Lowerer<'a> {
         });
     }
 
-    /// The type of each part of a packed value.
+    /// Returns the type of each part of a packed value.
     fn part_type(m: &Mnemonic<'a>, ty: Type, parts: usize) -> Result<Type, PtxError> {
         match (ty.bytes(), parts) {
             (2, 2) | (4, 4) => Ok(Type::B8),
@@ -229,7 +229,7 @@ impl<'a> Lowerer<'a> {
         Ok(())
     }
 
-    /// Picks bytes of two registers, by a constant.
+    /// Emits a byte permutation of two registers with a constant selector.
     fn permute(&mut self, d: Slot, [a, b]: [Slot; 2], picks: u64) -> Result<(), PtxError> {
         let c = self.constant(RegisterClass::Word, picks)?;
         self.emit(Op::Prmt {

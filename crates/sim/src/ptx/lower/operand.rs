@@ -1,4 +1,4 @@
-//! Turns operands into slots.
+//! Resolution of operands to slots.
 
 use super::mnemonic::Mnemonic;
 use super::symbols::{Register, Symbol};
@@ -9,7 +9,7 @@ use crate::ptx::ir::{
 use millstream_ptx::Type;
 use millstream_ptx::ast::{Operand, is_number_below};
 
-/// Slots for values that live only inside of one PTX instruction, used again by the next one.
+/// Slots for values that live only within one PTX instruction, reused by the next one.
 #[derive(Debug, Default)]
 pub(super) struct Temporaries {
     slots: [Vec<Slot>; 3],
@@ -17,14 +17,14 @@ pub(super) struct Temporaries {
 }
 
 impl Temporaries {
-    /// Starts the next instruction.
+    /// Makes all temporaries available to the next instruction.
     pub(super) fn reset(&mut self) {
         self.used = [0; 3];
     }
 }
 
 impl<'a> Lowerer<'a> {
-    /// A slot that no other part of this instruction uses.
+    /// Returns a slot that no other part of the current instruction uses.
     pub(super) fn temporary(&mut self, class: RegisterClass) -> Result<Slot, PtxError> {
         let index = class as usize;
         let used = self.temporaries.used[index];
@@ -37,7 +37,7 @@ impl<'a> Lowerer<'a> {
         Ok(slot)
     }
 
-    /// The slot that holds a constant's bits.
+    /// Returns the slot that holds a constant's bits.
     pub(super) fn constant(&mut self, class: RegisterClass, bits: u64) -> Result<Slot, PtxError> {
         if let Some(slot) = self.constants.get(&(class, bits)) {
             return Ok(*slot);
@@ -58,7 +58,7 @@ impl<'a> Lowerer<'a> {
         Ok(slot)
     }
 
-    /// The slot of a special register.
+    /// Returns the slot of a special register.
     pub(super) fn special(
         &mut self,
         class: RegisterClass,
@@ -82,7 +82,7 @@ impl<'a> Lowerer<'a> {
         Ok(slot)
     }
 
-    /// Whether a predicate register has that name.
+    /// Returns whether `name` is a predicate register.
     pub(super) fn is_predicate(&mut self, name: &'a str) -> bool {
         matches!(
             self.resolve(name),
@@ -90,7 +90,7 @@ impl<'a> Lowerer<'a> {
         )
     }
 
-    /// The predicate register of that name.
+    /// Returns the slot of the predicate register `name`.
     pub(super) fn predicate(&mut self, name: &'a str) -> Result<Slot, PtxError> {
         match self.resolve(name)? {
             Symbol::Register(Register {
@@ -99,7 +99,7 @@ impl<'a> Lowerer<'a> {
             }) => Ok(slot),
             _ => {
                 let (operand, opcode) = (name.to_owned(), "@".to_owned());
-                let reason = "it is not a predicate".to_owned();
+                let reason = "expected a predicate".to_owned();
                 Err(self.error(PtxErrorKind::TypeMismatch {
                     opcode,
                     operand,
@@ -109,7 +109,7 @@ impl<'a> Lowerer<'a> {
         }
     }
 
-    /// The slot of an operand to read as a `ty`. Registers must have the size of `ty`.
+    /// Returns the slot of an operand read as type `ty`. A register must have the size of `ty`.
     pub(super) fn source(
         &mut self,
         m: &Mnemonic<'a>,
@@ -124,7 +124,7 @@ impl<'a> Lowerer<'a> {
         }
     }
 
-    /// An operand to read as a `ty`, whose register may be wider.
+    /// Returns the register of an operand read as type `ty`. The register may be wider than `ty`.
     pub(super) fn source_wide(
         &mut self,
         m: &Mnemonic<'a>,
@@ -173,16 +173,16 @@ impl<'a> Lowerer<'a> {
                 });
                 Ok(register(d))
             }
-            // A constant in brackets is read as a list, as arguments are.
+            // A constant in brackets is parsed as a list, like the arguments of a call.
             Operand::List(items) if items.len() == 1 => self.source_wide(m, &items[0], ty),
             _ => match constant_bits(operand, ty) {
                 Some(bits) => self.constant(class, bits).map(register),
-                None => Err(m.mismatch(operand, format!("it is no value of type {}", ty.name()))),
+                None => Err(m.mismatch(operand, format!("expected a value of type {}", ty.name()))),
             },
         }
     }
 
-    /// The address of what `symbol` names, as a value.
+    /// Returns the slot of the address of `symbol`, plus an offset.
     fn address_value(
         &mut self,
         m: &Mnemonic<'a>,
@@ -192,7 +192,10 @@ impl<'a> Lowerer<'a> {
         ty: Type,
     ) -> Result<Slot, PtxError> {
         if !ty.is_integer() || ty.bytes() < 4 {
-            return Err(m.mismatch(operand, format!("an address is no {}", ty.name())));
+            return Err(m.mismatch(
+                operand,
+                format!("an address does not fit type {}", ty.name()),
+            ));
         }
         let class = RegisterClass::of(ty);
         match symbol {
@@ -202,10 +205,10 @@ impl<'a> Lowerer<'a> {
             }
             Symbol::Frame(_) | Symbol::Formal(_) if class == RegisterClass::Double => {
                 let place = self.place_in_local_memory(symbol);
-                let (base, start) = place.ok_or_else(|| m.mismatch(operand, "it is no value"))?;
+                let (base, start) = place.ok_or_else(|| m.mismatch(operand, "expected a value"))?;
                 let d = self.temporary(class)?;
                 let offset = u32::try_from(i64::from(start) + offset)
-                    .map_err(|_| m.mismatch(operand, "the offset is too large"))?;
+                    .map_err(|_| m.mismatch(operand, "the offset is too large for local memory"))?;
                 self.emit_address(d, base, offset)?;
                 Ok(d)
             }
@@ -217,11 +220,12 @@ impl<'a> Lowerer<'a> {
             Symbol::Variable(index) if class == RegisterClass::Double => {
                 self.special(class, SpecialRegister::Variable(index, offset))
             }
-            _ => Err(m.mismatch(operand, "it is no value")),
+            _ => Err(m.mismatch(operand, "expected a value")),
         }
     }
 
-    /// The slot of one axis of a special register with several; the fourth is 0.
+    /// Returns the slot of one axis of a vector special register, if `name` is one. The fourth axis
+    /// is 0.
     pub(super) fn special_axis(
         &mut self,
         name: &str,
@@ -241,7 +245,7 @@ impl<'a> Lowerer<'a> {
         self.special(class, special).map(Some)
     }
 
-    /// The slot of a special register, if `name` is one.
+    /// Returns the slot of a special register, if `name` is one.
     fn special_register(&mut self, name: &str, ty: Type) -> Result<Option<Slot>, PtxError> {
         if !name.starts_with('%') {
             return Ok(None);
@@ -270,12 +274,12 @@ impl<'a> Lowerer<'a> {
             ("%lanemask_gt", None) => SpecialRegister::LaneMaskGt,
             ("%dynamic_smem_size", None) => SpecialRegister::DynamicSharedBytes,
             ("%total_smem_size", None) => SpecialRegister::TotalSharedBytes,
-            // The simulated GPU's only multiprocessor, as far as a kernel can tell, and no graph.
+            // A kernel observes one multiprocessor, one grid, and no graph.
             ("%smid" | "%gridid" | "%current_graph_exec", None) => {
                 return self.constant(class, 0).map(Some);
             }
             ("%nsmid", None) => return self.constant(class, 1).map(Some),
-            // A cluster is one block.
+            // A cluster has one block.
             ("%cluster_ctaid", Some(_)) | ("%cluster_ctarank", None) => {
                 return self.constant(class, 0).map(Some);
             }
@@ -295,7 +299,7 @@ impl<'a> Lowerer<'a> {
             (stem, None) if stem.starts_with("%reserved_smem_offset_") => {
                 return self.reserved_shared(class, stem);
             }
-            // What the driver hands to a kernel of a launch that is not cooperative.
+            // The driver sets these to 0 for launches that are not cooperative.
             (stem, None)
                 if stem
                     .strip_prefix("%envreg")
@@ -330,7 +334,7 @@ impl<'a> Lowerer<'a> {
         self.special(class, special).map(Some)
     }
 
-    /// The slot of a result of type `ty`. The register must have that size.
+    /// Returns the slot of a result of type `ty`. The register must have the size of `ty`.
     pub(super) fn target(
         &mut self,
         m: &Mnemonic<'a>,
@@ -345,8 +349,8 @@ impl<'a> Lowerer<'a> {
         }
     }
 
-    /// The register of a result of type `ty`, which may be wider. `_` is a register that nothing
-    /// reads.
+    /// Returns the register of a result of type `ty`. The register may be wider than `ty`; `_` is a
+    /// register that no instruction reads.
     pub(super) fn target_wide(
         &mut self,
         m: &Mnemonic<'a>,
@@ -362,7 +366,7 @@ impl<'a> Lowerer<'a> {
                 }
                 return Ok(register);
             }
-            _ => return Err(m.mismatch(operand, "a register must stand here")),
+            _ => return Err(m.mismatch(operand, "expected a register")),
         };
         if *name == "_" {
             return Ok(Register {
@@ -378,11 +382,11 @@ impl<'a> Lowerer<'a> {
                 Ok(register)
             }
             Symbol::Register(register) => Err(m.mismatch(operand, size_problem(register.ty, ty))),
-            _ => Err(m.mismatch(operand, "a register must stand here")),
+            _ => Err(m.mismatch(operand, "expected a register")),
         }
     }
 
-    /// An element of the vector register of that name.
+    /// Returns an element of the vector register `name`.
     fn vector_element(
         &mut self,
         m: &Mnemonic<'a>,
@@ -394,12 +398,12 @@ impl<'a> Lowerer<'a> {
             Symbol::Vector(first, elements) if index < elements => {
                 Ok(super::resolve::element(first, index))
             }
-            _ => Err(m.mismatch(operand, "it is no vector register")),
+            _ => Err(m.mismatch(operand, "expected a vector register")),
         }
     }
 
-    /// Keeps the guard's value for the whole of an instruction that becomes several operations, one
-    /// of which may change it.
+    /// Copies the guard to a temporary, for an instruction that lowers to several operations, one
+    /// of which may overwrite the guard.
     pub(super) fn keep_guard(&mut self) -> Result<(), PtxError> {
         if self.guard == NO_GUARD {
             return Ok(());
@@ -420,21 +424,17 @@ impl<'a> Lowerer<'a> {
     }
 }
 
-/// Whether a register of type `a` can be used where PTX wants a `b`: sizes agree, and predicates
-/// are a world of their own.
+/// Returns whether a register of type `a` can be used as a `b`: the sizes are equal, and both or
+/// neither are predicates.
 fn same_size(a: Type, b: Type) -> bool {
     a.bytes() == b.bytes() && (a == Type::Pred) == (b == Type::Pred)
 }
 
 fn size_problem(found: Type, wanted: Type) -> String {
-    format!(
-        "it is a {} where a {} is wanted",
-        found.name(),
-        wanted.name()
-    )
+    format!("expected type {}, found {}", wanted.name(), found.name())
 }
 
-/// The low `bytes` bytes of `bits`.
+/// Returns the low `bytes` bytes of `bits`.
 pub(super) fn truncate(bits: u64, bytes: usize) -> u64 {
     if bytes >= 8 {
         bits
@@ -443,7 +443,7 @@ pub(super) fn truncate(bits: u64, bytes: usize) -> u64 {
     }
 }
 
-/// The bits of a literal as a `ty`.
+/// Returns the bits of a literal as a `ty`, or `None` if the literal does not fit the type.
 fn constant_bits(operand: &Operand<'_>, ty: Type) -> Option<u64> {
     match (operand, ty) {
         (Operand::Int(value), Type::Pred) => Some(u64::from(*value != 0)),

@@ -1,4 +1,4 @@
-//! Declarations, and what names stand for.
+//! Declarations and name resolution.
 
 use super::symbols::{self, Register, Scope, Symbol};
 use super::{Lowerer, PtxError, PtxErrorKind};
@@ -8,13 +8,13 @@ use crate::ptx::module::{device_variable_index, function_address};
 use millstream_ptx::Type;
 use millstream_ptx::ast::{ELEMENTS, RegisterType, RegistersAst, VariableAst};
 
-/// The most registers of one class.
+/// The maximum number of registers of one class.
 const REGISTERS_MAX: u32 = 1 << 16;
 
-/// The most bytes of shared or local memory that a kernel may declare.
+/// The maximum size of the shared or local memory that a kernel may declare, in bytes.
 const DECLARED_BYTES_MAX: u32 = 1 << 20;
 
-/// The bytes of a block's shared memory that are reserved for the system.
+/// The size of the shared memory reserved for the system, in bytes.
 const RESERVED_BYTES: u32 = 1024;
 
 impl<'a> Lowerer<'a> {
@@ -69,7 +69,8 @@ impl<'a> Lowerer<'a> {
         self.declare(variable.name, symbol, variable.line)
     }
 
-    /// Where a variable lies in the block's shared memory; the first use makes room for it.
+    /// Returns the offset of a variable in the block's shared memory, allocating it at the first
+    /// use.
     fn shared_offset(&mut self, variable: &'a VariableAst<'a>) -> Result<u32, PtxError> {
         let key = std::ptr::from_ref(variable);
         if let Some(offset) = self.shared.get(&key) {
@@ -80,8 +81,10 @@ impl<'a> Lowerer<'a> {
         Ok(offset)
     }
 
-    /// A place in the shared memory that is reserved for the system, where libraries of CUDA keep
-    /// what a block's threads share. Two parts of it have offsets of their own.
+    /// Returns the slot of a special register that describes the reserved shared memory, where
+    /// CUDA's libraries keep state of the block; `None` for an unknown register.
+    ///
+    /// The first use allocates the memory. Two parts of it have separate offsets.
     pub(super) fn reserved_shared(
         &mut self,
         class: RegisterClass,
@@ -110,7 +113,8 @@ impl<'a> Lowerer<'a> {
         self.constant(class, u64::from(value)).map(Some)
     }
 
-    /// Makes room for a variable in the block's shared or the thread's local memory.
+    /// Allocates a variable in the block's shared memory or the thread's local memory, and returns
+    /// its offset.
     pub(super) fn allocate(
         &mut self,
         window: Window,
@@ -123,7 +127,7 @@ impl<'a> Lowerer<'a> {
         };
         let too_large = || {
             PtxErrorKind::TooLarge(format!(
-                "`{}` exceeds {DECLARED_BYTES_MAX} bytes of its memory space",
+                "`{}` exceeds the limit of {DECLARED_BYTES_MAX} bytes for its state space",
                 variable.name
             ))
             .at(variable.line)
@@ -150,7 +154,7 @@ impl<'a> Lowerer<'a> {
         })
     }
 
-    /// A register of any type.
+    /// Allocates a scalar, vector or 128-bit register.
     fn new_registers(&mut self, ty: RegisterType) -> Result<Symbol<'a>, PtxError> {
         match ty {
             RegisterType::Scalar(ty) => self.new_register(ty).map(Symbol::Register),
@@ -183,7 +187,8 @@ impl<'a> Lowerer<'a> {
         Ok(slot)
     }
 
-    /// What `name` stands for.
+    /// Resolves a name, and creates the register on first use if the name belongs to a register
+    /// family.
     pub(super) fn resolve(&mut self, name: &'a str) -> Result<Symbol<'a>, PtxError> {
         for at in (0..self.scopes.len()).rev() {
             if let Some(symbol) = self.scopes[at].get(name) {
@@ -241,7 +246,7 @@ impl<'a> Lowerer<'a> {
     }
 }
 
-/// An element of a vector register.
+/// Returns an element of a vector register, given its first element.
 pub(super) fn element(first: Register, index: u8) -> Register {
     Register {
         slot: first.slot + u32::from(index),

@@ -1,4 +1,4 @@
-//! What the names of a PTX text stand for: registers, variables, labels, scope by scope.
+//! The symbol table: registers, variables and labels, by scope.
 
 use std::collections::BTreeMap;
 
@@ -7,20 +7,20 @@ use millstream_ptx::Type;
 use millstream_ptx::ast::{RegisterType, RegistersAst, Space, VariableAst, is_number_below};
 use millstream_ptx::{PtxError, PtxErrorKind};
 
-/// A register.
+/// A scalar register.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Register {
     pub(super) ty: Type,
     pub(super) slot: Slot,
 }
 
-/// What a name stands for.
+/// The meaning of a name.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Symbol<'a> {
     Register(Register),
-    /// A vector register: its first element, and how many there are, in slots one after the other.
+    /// A vector register: its first element and the number of elements, in consecutive slots.
     Vector(Register, u8),
-    /// A `.b128` register: the slots of its lower and its upper half.
+    /// A `.b128` register: the slots of its lower and upper half.
     Wide([Slot; 2]),
     /// The number of a label.
     Label(usize),
@@ -29,38 +29,38 @@ pub(super) enum Symbol<'a> {
         window: Window,
         offset: u32,
     },
-    /// An offset in the frame of a function that is really called.
+    /// An offset in the stack frame of a function that is called at run time.
     Frame(u32),
-    /// A parameter or result of such a function: the slot that holds where it lies in local memory.
+    /// A parameter or result of such a function: the slot that holds its address in local memory.
     Formal(Slot),
     /// The address of a function.
     Function(u64),
-    /// The index of a module's variable.
+    /// The index of a variable of the module.
     Variable(u32),
-    /// The array without a size where dynamic shared memory begins.
+    /// The unsized array at the start of dynamic shared memory.
     DynamicShared,
     /// A list of branch targets.
     Targets(&'a [&'a str]),
 }
 
-/// Numbered registers.
+/// A family of numbered registers.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct RegisterFamily {
     pub(super) ty: RegisterType,
     count: u32,
 }
 
-/// The names of one `{ }` block.
+/// The names declared in one block in braces.
 #[derive(Debug, Default)]
 pub(super) struct Scope<'a> {
     symbols: BTreeMap<&'a str, Symbol<'a>>,
-    /// `.reg .b32 %r<24>` by the prefix. The registers themselves are made when they are first
-    /// used.
+    /// The register families, such as `.reg .b32 %r<24>`, by prefix. Each register is created on
+    /// first use.
     families: BTreeMap<&'a str, RegisterFamily>,
 }
 
 impl<'a> Scope<'a> {
-    /// Adds a name that must be new.
+    /// Adds a name, which must be new.
     pub(super) fn add(
         &mut self,
         name: &'a str,
@@ -89,12 +89,13 @@ impl<'a> Scope<'a> {
         }
     }
 
-    /// What `name` stands for, if it has been declared or used here.
+    /// Returns the symbol of `name`, if it is declared in this scope or is a numbered register
+    /// already used.
     pub(super) fn get(&self, name: &str) -> Option<Symbol<'a>> {
         self.symbols.get(name).copied()
     }
 
-    /// The family here that has the numbered register `name`.
+    /// Returns the family of this scope that contains the numbered register `name`.
     pub(super) fn family_of(&self, name: &str) -> Option<RegisterFamily> {
         let digits = name.bytes().rev().take_while(u8::is_ascii_digit).count();
         (name.len() - digits..name.len()).find_map(|at| {
@@ -105,11 +106,12 @@ impl<'a> Scope<'a> {
     }
 }
 
-/// The window of a variable that is declared in a function or is shared.
+/// Returns the window of a shared variable or of a variable declared in a function.
 pub(super) fn window(variable: &VariableAst<'_>) -> Option<Window> {
     match variable.space {
         Space::Shared => Some(Window::Shared),
-        // A parameter declared in a body is where a call's arguments lie: each thread's own.
+        // A parameter declared in a function body holds a call's arguments, separately for each
+        // thread.
         Space::Local | Space::Param => Some(Window::Local),
         Space::Global | Space::Const => None,
     }

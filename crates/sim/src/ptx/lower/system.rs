@@ -1,5 +1,4 @@
-//! Calls of functions that the driver brings along: `printf`, `assert` and what is left of the
-//! heap.
+//! Lowering of calls to functions that the driver provides: `vprintf`, `__assertfail` and `free`.
 
 use super::mnemonic::Mnemonic;
 use super::{Lowerer, PtxError, PtxErrorKind};
@@ -8,7 +7,7 @@ use crate::ptx::ir::{Access, AccessSpace, Address, MemoryOrder, Op, Slot, System
 use millstream_ptx::ast::Operand;
 
 impl<'a> Lowerer<'a> {
-    /// A call of a function that has no body.
+    /// Lowers a call to a function without a body.
     pub(super) fn system_call(
         &mut self,
         m: &Mnemonic<'a>,
@@ -33,7 +32,8 @@ impl<'a> Lowerer<'a> {
             },
             ("malloc" | "__nv_aligned_device_malloc", _) => {
                 let problem = format!(
-                    "the external function `{name}`: kernels of the simulated device have no heap; hand them an array to work in"
+                    "the external function `{name}`: the simulated device has no heap; pass the \
+                     kernel an array to work in"
                 );
                 return Err(self.error(PtxErrorKind::Unsupported(problem)));
             }
@@ -54,7 +54,7 @@ impl<'a> Lowerer<'a> {
         Ok(())
     }
 
-    /// The value of an argument.
+    /// Emits the load of an argument's value, and returns its slot.
     fn argument(
         &mut self,
         m: &Mnemonic<'a>,
@@ -69,7 +69,7 @@ impl<'a> Lowerer<'a> {
         Ok(d)
     }
 
-    /// The access to the variable that a call names as argument or result.
+    /// Returns the access to the variable that a call names as an argument or result.
     fn actual_access(
         &mut self,
         m: &Mnemonic<'a>,

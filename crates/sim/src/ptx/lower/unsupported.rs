@@ -1,14 +1,17 @@
-//! Instructions that the simulated device does not have, and why.
+//! Instructions that the simulated device does not have, and the reasons.
 
-const TENSOR: &str = "the simulated device has no tensor cores; compile the kernel without `wmma` and `mma`, or run it on a GPU";
-const BULK: &str = "the simulated device copies no tensors or bulk data asynchronously; `cp.async` and plain loads and stores work";
-const ASYNC_PROXY: &str = "the simulated device has no asynchronous proxy, which copies of tensors and bulk data go through; \
-                           what does not use them needs no such fence";
+const TENSOR: &str = "the simulated device has no tensor cores; \
+                      compile the kernel without `wmma` and `mma`, or run it on a GPU";
+const BULK: &str = "the simulated device copies no tensors or bulk data asynchronously; \
+                    `cp.async` and plain loads and stores work";
+const ASYNC_PROXY: &str = "the simulated device has no asynchronous proxy, \
+                           which copies of tensors and bulk data go through; \
+                           accesses outside that proxy need no such fence";
 const CLUSTER: &str = "the simulated device has no clusters of blocks";
 const TEXTURE: &str =
     "the simulated device has no textures and surfaces; loads from global memory work";
 
-/// By the first part of the name.
+/// The reasons by the first part of the mnemonic.
 const BASES: [(&str, &str); 21] = [
     ("mma", TENSOR),
     ("wmma", TENSOR),
@@ -33,7 +36,7 @@ const BASES: [(&str, &str); 21] = [
     ("istypep", TEXTURE),
 ];
 
-/// By some part of the name, whatever comes first.
+/// The reasons by any part of the mnemonic.
 const PARTS: [(&str, &str); 7] = [
     ("bulk", BULK),
     ("tensor", BULK),
@@ -44,7 +47,8 @@ const PARTS: [(&str, &str); 7] = [
     ("async::generic", ASYNC_PROXY),
 ];
 
-/// Why an instruction is refused, if it is of a kind that the simulated device does not have.
+/// Returns the reason why the simulated device does not have an instruction, if the instruction is
+/// of such a kind.
 pub(super) fn why(base: &str, full: &str) -> Option<&'static str> {
     let by_base = BASES.iter().find(|(name, _)| *name == base);
     let has = |part: &str| full.split('.').any(|known| known == part);
@@ -60,7 +64,7 @@ mod tests {
     use super::why;
 
     #[test]
-    fn kinds_that_are_missing_say_so_and_others_do_not() {
+    fn only_missing_kinds_of_instructions_have_a_reason() {
         assert!(
             why("mma", "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32")
                 .is_some_and(|text| text.contains("tensor"))

@@ -1,4 +1,4 @@
-//! Which slots an operation reads.
+//! The slots that an operation reads.
 
 use crate::ptx::ir::RegisterClass;
 use crate::ptx::ir::{
@@ -6,7 +6,7 @@ use crate::ptx::ir::{
     SystemCall,
 };
 
-/// Calls `read` with every slot that the operation at `at` reads, its guard aside.
+/// Calls `read` with each slot that the operation reads, except its guard.
 fn sources(code: &Code, op: &Op, read: &mut dyn FnMut(RegisterClass, Slot)) {
     use RegisterClass::{Double, Predicate, Word};
     let mut each =
@@ -48,8 +48,7 @@ fn sources(code: &Code, op: &Op, read: &mut dyn FnMut(RegisterClass, Slot)) {
             each(Predicate, &[barrier.predicate]);
         }
         Op::Exchange(index) => {
-            // Which operands are of which class depends on the operation; naming too many does no
-            // harm.
+            // The operand classes depend on the operation. Reporting too many slots is harmless.
             let exchange = &code.exchanges[index as usize];
             each(
                 Word,
@@ -58,7 +57,7 @@ fn sources(code: &Code, op: &Op, read: &mut dyn FnMut(RegisterClass, Slot)) {
             each(Double, &[exchange.a]);
             each(Predicate, &[exchange.a]);
         }
-        // What is handed over has slots that nothing else reads.
+        // No other operation reads the slots that pass the arguments' addresses.
         Op::Call(index) => {
             if let CallTarget::Pointer(slot) = code.calls[index as usize].target {
                 each(Double, &[slot]);
@@ -123,7 +122,7 @@ fn address(address: Address, each: &mut dyn FnMut(RegisterClass, &[Slot])) {
     }
 }
 
-/// Whether any operation of `code` may read the slot.
+/// Returns whether any operation of `code` may read the slot.
 pub(super) fn is_read(code: &Code, class: RegisterClass, slot: Slot) -> bool {
     code.instrs.iter().any(|instr| {
         let mut found = class == RegisterClass::Predicate

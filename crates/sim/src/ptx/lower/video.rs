@@ -1,4 +1,5 @@
-//! The video instructions: on the parts of registers side by side, and on one part of each.
+//! Lowering of the video instructions: packed ones on two or four parts of registers, and scalar
+//! ones on one part of each register.
 
 use super::mnemonic::Mnemonic;
 use super::{Lowerer, PtxError};
@@ -6,7 +7,7 @@ use crate::ptx::ir::{Extra, Packed, PackedOp, RegisterPart, SecondaryOp, Shift, 
 use millstream_ptx::Type;
 use millstream_ptx::ast::Operand;
 
-/// The instructions for two or four parts of a register, without the number of parts.
+/// The packed instructions, without the number of parts in their names.
 const SIMD: [(&str, PackedOp); 7] = [
     ("vadd", PackedOp::Add),
     ("vsub", PackedOp::Sub),
@@ -17,7 +18,7 @@ const SIMD: [(&str, PackedOp); 7] = [
     ("vset", PackedOp::Set(0)),
 ];
 
-/// The instructions for one part of each register.
+/// The scalar instructions, on one part of each register.
 const SCALAR: [(&str, VideoOp); 9] = [
     ("vadd", VideoOp::Add),
     ("vsub", VideoOp::Sub),
@@ -50,7 +51,7 @@ const SCALAR: [(&str, VideoOp); 9] = [
     ("vset", VideoOp::Set(0)),
 ];
 
-/// The relations that hold, as bits: less, equal, greater.
+/// The relations, as bits: less, equal, greater.
 const RELATIONS: [(&str, u8); 6] = [
     ("eq", 0b010),
     ("ne", 0b101),
@@ -60,10 +61,10 @@ const RELATIONS: [(&str, u8); 6] = [
     ("ge", 0b110),
 ];
 
-/// Why forms are refused that GPUs do not run as PTX defines them. Seen on an H200 with driver
-/// 580.159.
-const DIFFERS: &str = "GPUs give other results for this form than the PTX ISA defines; saturate or scale in an \
-                       instruction of its own";
+/// The reason to reject forms for which GPUs deviate from the PTX ISA, as observed on an H200 with
+/// driver 580.159.
+const DIFFERS: &str = "GPUs compute other results for this form than the PTX ISA defines; \
+                       saturate or scale in a separate instruction";
 
 const TYPES: [Type; 2] = [Type::U32, Type::S32];
 
@@ -85,12 +86,13 @@ fn scalar(base: &str) -> Option<VideoOp> {
         .map(|(_, f)| *f)
 }
 
-/// Whether an instruction of that name is a video instruction.
+/// Returns whether `base` names a video instruction.
 pub(super) fn is_video(base: &str) -> bool {
     simd(base).is_some() || scalar(base).is_some()
 }
 
-/// An operand without what is written behind it: `b3210` of `%r1.b3210`, and whether it is negated.
+/// An operand of a video instruction: its register, its selector (`b3210` in `%r1.b3210`), and
+/// whether it is negated.
 struct SelectedOperand<'a> {
     operand: Operand<'a>,
     selector: Option<&'a str>,
@@ -122,7 +124,7 @@ impl<'a> SelectedOperand<'a> {
         }
     }
 
-    /// The byte or half that the selector names.
+    /// Returns the part that the selector names, or `None` for an invalid selector.
     fn part(&self) -> Option<RegisterPart> {
         let Some(selector) = self.selector else {
             return Some(RegisterPart::Whole);
@@ -135,7 +137,8 @@ impl<'a> SelectedOperand<'a> {
         }
     }
 
-    /// The numbers that the selector lists, lowest part first; `default` stands for no selector.
+    /// Returns the numbers that the selector lists, lowest part first, or `None` for an invalid
+    /// selector. Without a selector, the numbers count up from `default`.
     fn list(&self, parts: u8, default: u8) -> Option<[u8; 4]> {
         let mut list = std::array::from_fn(|index| default + index as u8);
         if let Some(selector) = self.selector {
@@ -153,7 +156,7 @@ impl<'a> SelectedOperand<'a> {
             .then_some(list)
     }
 
-    /// The parts that the selector names, as bits.
+    /// Returns the mask of the parts that the selector names, or `None` for an invalid selector.
     fn mask(&self, parts: u8) -> Option<u8> {
         let Some(selector) = self.selector else {
             return Some((1 << parts) - 1);
@@ -168,7 +171,7 @@ impl<'a> SelectedOperand<'a> {
     }
 }
 
-/// The letter of a selector of one of so many parts.
+/// Returns the letter of a selector for registers with `parts` parts.
 fn kind(parts: u8) -> &'static str {
     if parts == 2 { "h" } else { "b" }
 }
@@ -179,7 +182,7 @@ fn is_selector(text: &str) -> bool {
 }
 
 impl<'a> Lowerer<'a> {
-    /// `vadd`, `vshr`, `vset4` and their like.
+    /// Lowers video instructions such as `vadd`, `vshr` and `vset4`.
     pub(super) fn video(&mut self, m: &mut Mnemonic<'a>) -> Result<(), PtxError> {
         match (simd(m.base), scalar(m.base)) {
             (Some((f, parts)), _) => self.video_simd(m, f, parts),
@@ -207,7 +210,9 @@ impl<'a> Lowerer<'a> {
         }
         let [target, a, b, c] = m.operands()?;
         let [target_parts, a_parts, b_parts] = [target, a, b].map(SelectedOperand::new);
-        let wrong = |operand: &Operand<'_>| m.mismatch(operand, "it selects no such parts");
+        let wrong = |operand: &Operand<'_>| {
+            m.mismatch(operand, "its selector names parts that do not exist")
+        };
         let f = Packed {
             saturate,
             accumulate,
@@ -268,7 +273,8 @@ impl<'a> Lowerer<'a> {
         };
         let [target_part, a_part, b_part] = [target, a, b].map(SelectedOperand::new);
         let c_part = c.map(SelectedOperand::new);
-        let wrong = |operand: &Operand<'_>| m.mismatch(operand, "it selects no such part");
+        let wrong =
+            |operand: &Operand<'_>| m.mismatch(operand, "its part selector is not allowed here");
         if let (Some(c), Some(part)) = (c, &c_part)
             && part.selector.is_some()
         {
@@ -276,8 +282,7 @@ impl<'a> Lowerer<'a> {
         }
         let d_part = target_part.part().ok_or_else(|| wrong(target))?;
         let merges = d_part != RegisterPart::Whole;
-        // A part of the target is merged with the third operand, which is then no second
-        // operation's.
+        // A result part is merged with the third operand, so there can be no secondary operation.
         if merges && (second.is_some() || is_mad || c.is_none()) {
             return Err(wrong(target));
         }
@@ -294,7 +299,9 @@ impl<'a> Lowerer<'a> {
         let f = match f {
             VideoOp::MultiplyAdd { one, scale, .. } if !target_part.negated => {
                 if negate && subtract || one && (subtract || negations.contains(&true)) {
-                    return Err(m.mismatch(a, "only the product or what is added can be negated"));
+                    let problem = "only the product or the third operand can be negated, not both, \
+                                   and neither with `.po`";
+                    return Err(m.mismatch(a, problem));
                 }
                 VideoOp::MultiplyAdd {
                     negate,
@@ -313,7 +320,7 @@ impl<'a> Lowerer<'a> {
             ..
         } = f
         {
-            // The third operand is extended by its sign on a GPU, though all are unsigned.
+            // A GPU sign-extends the third operand even though all types are unsigned.
             let unsigned = a_type == Type::U32 && b_type == Type::U32 && !negate && !subtract;
             if unsigned && (scale != 0 || saturate) {
                 return Err(m.refuse(DIFFERS));

@@ -1,4 +1,4 @@
-//! 128-bit registers: moves, and what loads, stores and atomics read and write.
+//! Lowering of 128-bit registers: moves, and the operands of loads, stores and atomics.
 
 use super::mnemonic::Mnemonic;
 use super::symbols::Symbol;
@@ -9,7 +9,7 @@ use millstream_ptx::Type;
 use millstream_ptx::ast::Operand;
 
 impl<'a> Lowerer<'a> {
-    /// The lower and the upper half of a 128-bit register.
+    /// Returns the slots of the lower and upper half of a 128-bit register.
     pub(super) fn wide(
         &mut self,
         m: &Mnemonic<'a>,
@@ -20,10 +20,10 @@ impl<'a> Lowerer<'a> {
         {
             return Ok(halves);
         }
-        Err(m.mismatch(operand, "a 128-bit register must stand here"))
+        Err(m.mismatch(operand, "expected a 128-bit register"))
     }
 
-    /// `mov.b128`, with packing and unpacking.
+    /// Lowers `mov.b128`, including packing and unpacking.
     pub(super) fn mov_wide(&mut self, m: &Mnemonic<'a>) -> Result<(), PtxError> {
         let [target, source] = m.operands()?;
         match (target, source) {
@@ -35,8 +35,8 @@ impl<'a> Lowerer<'a> {
                 let to = self.wide(m, target)?;
                 self.pack_wide(m, to, parts)
             }
-            // A constant fills the lower half; whether a negative one fills the upper is not said
-            // anywhere.
+            // A constant fills the lower half. The PTX ISA does not define the upper half of a
+            // negative one.
             (_, Operand::Int(value)) if value.cast_signed() >= 0 => {
                 let [low, high] = self.wide(m, target)?;
                 for (d, bits) in [(low, *value), (high, 0)] {
