@@ -20,7 +20,7 @@ const THREADS_MAX: u64 = 1024;
 /// The maximum number of blocks that run in turn while some wait for others.
 const RESIDENT_MAX: usize = 1024;
 
-/// The number of rounds that waiting blocks run before the next block joins them.
+/// The number of consecutive rounds of waiting after which the next block joins the resident ones.
 const ROUNDS_ALONE: u32 = 16;
 
 /// The number of blocks that a worker takes at a time.

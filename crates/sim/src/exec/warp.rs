@@ -187,8 +187,8 @@ impl Warp {
         Ok(Some(split))
     }
 
-    /// Makes the splits runnable whose barrier has completed, and writes the results of its
-    /// reduction.
+    /// Makes the splits runnable whose barriers have completed, and writes the results of the
+    /// barriers' reductions.
     fn release(&mut self, code: &Code, barriers: &Barriers) {
         for split in &mut self.splits {
             let WaitReason::Barrier { id, generation } = split.wait else {

@@ -41,8 +41,8 @@
 //!
 //! A copy of `cp.async` reads its source when it is issued and writes its target when it is waited
 //! for, so a thread that does not wait never observes the copy. `printf` writes to the standard
-//! output, and [`Gpu::printed`](crate::Gpu::printed) keeps the text; kernels that print run their
-//! blocks in order. A failed `assert` is a fault with its text, file and line.
+//! output, and [`Gpu::printf_output`](crate::Gpu::printf_output) keeps the text; kernels that print
+//! run their blocks in order. A failed `assert` is a fault with its text, file and line.
 //!
 //! A barrier object (`mbarrier`) occupies eight bytes of shared memory, in a format of the
 //! simulated device. An operation that the object's state does not allow, such as more arrivals

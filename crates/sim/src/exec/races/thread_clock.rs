@@ -1,5 +1,5 @@
-//! Vector clocks: for each thread, the last epoch whose accesses happen before the clock's owner's
-//! next access.
+//! Vector clocks: a thread's clock holds, for each other thread, the last epoch whose accesses
+//! happen before the thread's next access.
 
 use std::{collections::BTreeMap, sync::Arc};
 

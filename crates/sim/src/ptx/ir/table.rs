@@ -88,33 +88,35 @@ macro_rules! define_operations {
             /// The number of warp instructions that the worker has executed, for `%clock`.
             Clock32 { d: Slot },
             Clock64 { d: Slot },
-            /// A load: an index into [`Code::loads`].
+            /// A load: an index into [`Code::loads`](super::Code::loads).
             Load(u32),
-            /// A store: an index into [`Code::stores`].
+            /// A store: an index into [`Code::stores`](super::Code::stores).
             Store(u32),
-            /// An atomic: an index into [`Code::atomics`].
+            /// An atomic: an index into [`Code::atomics`](super::Code::atomics).
             Atomic(u32),
             Branch { target: u32 },
-            /// An indexed branch: an index into [`Code::tables`], and the slot of the target's
-            /// index.
+            /// An indexed branch: an index into [`Code::tables`](super::Code::tables), and the slot
+            /// of the target's index.
             BranchIndexed { table: u32, index: Slot },
-            /// A run-time call: an index into [`Code::calls`].
+            /// A run-time call: an index into [`Code::calls`](super::Code::calls).
             Call(u32),
             /// A return from the thread's last run-time call.
             Return,
-            /// A system call: an index into [`Code::system_calls`].
+            /// A system call: an index into [`Code::system_calls`](super::Code::system_calls).
             SystemCall(u32),
-            /// An asynchronous copy: an index into [`Code::copies`].
+            /// An asynchronous copy: an index into [`Code::copies`](super::Code::copies).
             Copy(u32),
-            /// An operation on an mbarrier object: an index into [`Code::mbarriers`].
+            /// An operation on an mbarrier object: an index into
+            /// [`Code::mbarriers`](super::Code::mbarriers).
             Mbarrier(u32),
-            /// A rare operation on 32-bit registers: `f` is an index into [`Code::extras`].
+            /// A rare operation on 32-bit registers: `f` is an index into
+            /// [`Code::extras`](super::Code::extras).
             Extra { f: u32, d: Slot, a: Slot, b: Slot, c: Slot },
             Exit,
             Trap,
-            /// A barrier of the block: an index into [`Code::barriers`].
+            /// A barrier of the block: an index into [`Code::barriers`](super::Code::barriers).
             Barrier(u32),
-            /// A warp-wide exchange: an index into [`Code::exchanges`].
+            /// A warp-wide exchange: an index into [`Code::exchanges`](super::Code::exchanges).
             Exchange(u32),
             ActiveMask { d: Slot },
             /// `membar` and `fence`; `block_only` for the scope `.cta`. The interpreter executes

@@ -314,7 +314,8 @@ impl<'a> Lowerer<'a> {
             .push((slot, InitialValue::Constant(bits)));
     }
 
-    /// Ends the code, and replaces label numbers by positions.
+    /// Finishes the code: appends an exit, replaces label numbers by positions, and lays out
+    /// memory.
     fn finish(mut self) -> Result<Code, PtxError> {
         self.guard = NO_GUARD;
         self.counted = 0;
