@@ -41,7 +41,7 @@ const OFF_MAX: f64 = 16.0 * f32::EPSILON as f64;
 
 #[test]
 fn c08_values_and_copies_are_the_same_on_every_device() {
-    everywhere_counted(|rig, calls| {
+    everywhere_counted(|harness, calls| {
         // Halves and quarters, so that the matrix product is exact in any order of additions.
         let x = Array2::from_shape_fn((37, 8), |(row, column)| {
             ((row * 3 + column * 5) % 7) as f32 * 0.25 - 0.75

@@ -70,7 +70,7 @@ fn slices(x: &Array6<f32>) -> Array6<f32> {
 
 #[test]
 fn c01_a_table_of_parameters_is_one_upload() {
-    scenario(|rig, calls| {
+    scenario(|harness, calls| {
         let x = Array6::from_shape_fn([8, 8, 8, 4, 4, 4], |(a, b, c, d, e, f)| {
             ((a + 3 * b + 5 * c + 7 * d + 2 * e + f) % 11) as f32
         });
@@ -108,7 +108,7 @@ fn step(x: &Array1<f32>, speed: &Array1<f32>, place: &mut Array1<f32>, total: &m
 
 #[test]
 fn c02_only_mut_arguments_are_written_back() {
-    scenario(|rig, calls| {
+    scenario(|harness, calls| {
         let (x, speed) = (ramp(), Array1::from_elem(N, 4.0));
         let (mut place, mut total) = (Array1::from_elem(N, 1.0), Array1::from_elem(N, 10.0));
         calls.forget();
@@ -127,7 +127,7 @@ fn c02_only_mut_arguments_are_written_back() {
 
 #[test]
 fn c02_half_of_an_array_can_be_written_back() {
-    scenario(|rig, calls| {
+    scenario(|harness, calls| {
         let mut all = Array2::from_shape_fn((2, N), |(row, column)| (row * N + column) as f32);
         let before = all.clone();
         let (first, second) = all.view_mut().split_at(ndarray::Axis(0), 1);
@@ -156,7 +156,7 @@ fn layers(x: &Array2<f32>, w: &Array2<f32>, b: &Array1<f32>) -> (Array1<f32>, f3
 
 #[test]
 fn c03_intermediates_stay_on_the_device() {
-    scenario(|rig, calls| {
+    scenario(|harness, calls| {
         let x = Array2::from_shape_fn((8, 16), |(row, column)| ((row + column) % 5) as f32);
         let w = Array2::from_shape_fn((16, 16), |(row, column)| ((row * column) % 3) as f32);
         let b = Array1::from_elem(16, 1.0);
@@ -195,7 +195,7 @@ fn normalised(g: &Region, x: &Array1<f32>) -> Array1<f32> {
 
 #[test]
 fn c09_a_nested_region_copies_nothing() {
-    scenario(|rig, calls| {
+    scenario(|harness, calls| {
         let x = array![3.0_f32, 4.0];
         calls.forget();
         assert_eq!(normalised(&harness.device, &x)?.wait()?, array![0.6, 0.8]);
@@ -221,7 +221,7 @@ fn double(x: &mut Array1<f32>) {
 
 #[test]
 fn c09_device_arrays_are_not_copied() {
-    scenario(|rig, calls| {
+    scenario(|harness, calls| {
         let x = ramp();
         calls.forget();
         let mut kept = keep(&harness.device, &x)?.wait()?;
