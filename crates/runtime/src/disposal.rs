@@ -1,18 +1,18 @@
-//! The disposal thread: user code that must not run where it turns up.
+//! The disposal thread, which runs destructors and log subscribers of the user.
 //!
-//! Destructors of values that users handed in, panic payloads and `tracing` subscribers are the
-//! user's code. They may block, panic, or call back into this library. Run under one of its locks,
-//! in a driver's host function, or on a thread that others wait for, they would deadlock or hold up
-//! work that has nothing to do with them. One rule excludes that: **no user code runs in a host
-//! function, on a library thread that others depend on, or under a lock.** Such values come here
-//! instead. Nothing ever waits for this thread, so all that a destructor which blocks for ever can
-//! hold up is other destructors and log messages.
+//! Destructors of values that users handed in, panic payloads and `tracing` subscribers are user
+//! code. They may block, panic, or call back into this library. If they ran under one of its locks,
+//! in a driver's host function, or on a thread that others wait for, they could deadlock or delay
+//! unrelated work. One rule excludes that: **no user code runs in a host function, on a library
+//! thread that others depend on, or under a lock.** Such values are sent to the disposal thread
+//! instead. Nothing ever waits for this thread, so a destructor that blocks for ever only delays
+//! other destructors and log messages.
 //!
-//! The queue is bounded in entries. Beyond the bound a value is leaked, and the number of leaked
-//! values is logged once the thread gets on. Values whose drop runs no code but the allocator's do
-//! not come here: they would wait behind those that block.
+//! The queue has a bounded number of entries. Beyond the bound a value is leaked, and the number of
+//! leaked values is logged once the thread makes progress. Values whose drop runs only the
+//! allocator's code are not sent here: they would wait behind destructors that block.
 //!
-//! Wakers run on the reactor's leading thread, which another replaces if they do not return
+//! Wakers run on the reactor's leading thread, which another thread replaces if they do not return
 //! (`context/polling/reactor.rs`).
 
 use std::{
@@ -30,11 +30,11 @@ use tracing::Dispatch;
 
 use crate::sync::IdleCondvar;
 
-/// The most entries that wait. A destructor takes microseconds; so many wait only behind one that
-/// blocks.
+/// The maximum number of queued entries. A destructor takes microseconds, so the queue only grows
+/// this long behind one that blocks.
 const TASKS_MAX: usize = 1024;
 
-/// A value to drop, or an event to log.
+/// A task of the disposal thread: a value to drop or a log event to emit.
 enum Task {
     Drop(Box<dyn Any + Send>),
     Log(Dispatch, Box<dyn FnOnce() + Send>),
@@ -44,7 +44,7 @@ enum Task {
 struct DisposalQueue {
     tasks: VecDeque<Task>,
     has_thread: bool,
-    /// Values leaked since that was last logged.
+    /// The number of values leaked since the last log message about leaks.
     leaked: usize,
 }
 
@@ -57,14 +57,15 @@ struct Disposal {
 static DISPOSAL: PerProcess<Disposal> = PerProcess::new();
 
 thread_local! {
-    /// Whether the calling thread drops values itself.
+    /// True if the calling thread drops values itself.
     static IN_PLACE: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Sets whether the calling thread drops values itself, and gives what was set before.
+/// Sets whether the calling thread drops values itself, and returns the previous setting.
 ///
-/// A thread that checks a program (`LocalReactor`) does, so that the destructors' own calls come in
-/// the same order on every run; such a thread calls [`dispose`] without holding a lock.
+/// Threads that check a program (`LocalReactor`) drop values themselves, so that the driver calls
+/// of destructors come in the same order on every run. Such a thread calls [`dispose`] without
+/// holding a lock.
 pub(crate) fn set_in_place(in_place: bool) -> bool {
     IN_PLACE.replace(in_place)
 }
@@ -85,15 +86,15 @@ pub fn log_later(emit: impl FnOnce() + Send + 'static) {
     if !tracing::dispatcher::has_been_set() {
         return;
     }
-    // Takes a reference and calls nothing of the subscriber's.
+    // Clones a reference without calling the subscriber.
     let dispatch = tracing::dispatcher::get_default(Dispatch::clone);
     if let Err(Task::Log(dispatch, _)) = push(Task::Log(dispatch, Box::new(emit))) {
-        // The last reference would drop the subscriber here.
+        // Dropping the last reference here would run the subscriber's destructor.
         mem::forget(dispatch);
     }
 }
 
-/// Adds an entry unless the queue is full or there is no thread for it.
+/// Enqueues a task. Returns it if the queue is full or the disposal thread cannot be started.
 fn push(task: Task) -> Result<(), Task> {
     let disposal = DISPOSAL.get_or_init(Disposal::default);
     let mut queue = disposal.queue.lock();
@@ -127,7 +128,8 @@ impl Disposal {
                 contain(|| {
                     tracing::error!(
                         leaked,
-                        "values or events were dropped unseen: the destructors or subscribers before them did not return"
+                        "values were leaked or log events discarded because the disposal queue was full: a \\
+                         destructor or subscriber did not return"
                     );
                 });
             }
@@ -146,12 +148,12 @@ impl Disposal {
 
 fn drop_value(value: Box<dyn Any + Send>) {
     if contain(|| drop(value)) {
-        contain(|| tracing::error!("the destructor of a value that was handed over panicked"));
+        contain(|| tracing::error!("the destructor of a value passed to this library panicked"));
     }
 }
 
-/// Calls user code; says whether it panicked. The payload is leaked, for its destructor may panic
-/// too.
+/// Calls user code and returns whether it panicked. The payload is leaked because its destructor
+/// may panic too.
 fn contain(user_code: impl FnOnce()) -> bool {
     match catch_unwind(AssertUnwindSafe(user_code)) {
         Ok(()) => false,
@@ -162,9 +164,9 @@ fn contain(user_code: impl FnOnce()) -> bool {
     }
 }
 
-/// Logs an event through `tracing`, later and on a thread of its own: the subscriber is the user's
-/// code, and most events turn up under a lock. The first argument is the level; the values that the
-/// others name are moved.
+/// Logs an event through `tracing` on the disposal thread: the subscriber is user code, and most
+/// events occur under a lock. The first argument is the level; the values named by the others are
+/// moved.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __log {

@@ -1,4 +1,4 @@
-//! `Event`: a point in a stream's work, with a time.
+//! `Event`: a timing event recorded in a stream.
 
 #![allow(
     unsafe_code,
@@ -17,11 +17,11 @@ use crate::{
     tracker::VectorClock,
 };
 
-/// A point in a stream's work, with the time at which the device got there.
+/// A CUDA event recorded in a stream, with the device time at which the stream reached it.
 ///
-/// For measuring, and for order by hand: between work of this library and work that another one
-/// enqueues. Work of this library needs no events. Recorded by [`Stream::record`]; dropping an
-/// event while it is pending is fine (rule 25).
+/// An event measures time and orders work by hand: work of this library with work that another
+/// library enqueues. Work of this library alone needs no events. [`Stream::record`] creates one. An
+/// event may be dropped while it is pending (rule 25: destroying a pending event is allowed).
 ///
 /// ```
 /// use millstream::Device;
@@ -37,13 +37,14 @@ use crate::{
 pub struct Event {
     device: Arc<DeviceState>,
     handle: EventHandle,
-    /// What is ordered before the event.
+    /// The vector clock of the operations ordered before the event.
     clock: VectorClock,
     location: &'static Location<'static>,
 }
 
 impl Stream {
-    /// Records an event behind everything submitted to the stream so far (rule 22).
+    /// Records an event after everything submitted to the stream so far (rule 22: a record captures
+    /// the stream's work at the time of the call).
     ///
     /// # Errors
     ///
@@ -71,8 +72,8 @@ impl Stream {
         Ok(event)
     }
 
-    /// Holds back later work of this stream, on the device, until the event is complete (rule 24).
-    /// Never blocks.
+    /// Makes later work of this stream wait on the device until the event is complete (rule 24: a
+    /// wait delays only later work of the waiting stream). Never blocks the host.
     ///
     /// # Errors
     ///
@@ -84,7 +85,7 @@ impl Stream {
 }
 
 impl Event {
-    /// Whether the device has got there. Never blocks.
+    /// Returns whether the event is complete. Never blocks.
     ///
     /// # Errors
     ///
@@ -92,7 +93,7 @@ impl Event {
     pub fn is_complete(&self) -> Result<bool> {
         let device = &self.device;
         device.check_alive()?;
-        // SAFETY: the event is alive as long as this.
+        // SAFETY: the driver's event lives as long as `self`.
         let answer =
             device.checked(unsafe { device.driver.event_query(device.context, self.handle) })?;
         if answer.is_complete() {
@@ -101,8 +102,7 @@ impl Event {
         Ok(answer.is_complete())
     }
 
-    /// Blocks this thread until the device has got there; later work of the stream is not waited
-    /// for.
+    /// Blocks this thread until the event is complete. Later work of the stream is not waited for.
     ///
     /// # Errors
     ///
@@ -111,8 +111,9 @@ impl Event {
         wait_until(&*self.device.driver, || self.is_complete())
     }
 
-    /// The time on the device from the earlier event to this one, to about half a microsecond.
-    /// Waits until both are complete. Zero if this one came first.
+    /// Returns the device time from the earlier event to this one, with a resolution of about half
+    /// a microsecond. Waits until both events are complete. The result is zero if this event came
+    /// first.
     ///
     /// # Errors
     ///
@@ -143,7 +144,8 @@ impl Event {
         ))
     }
 
-    /// The driver's handle, for calls to other libraries. It is alive as long as this event.
+    /// Returns the driver's handle, for calls to other libraries. It is valid as long as this event
+    /// lives.
     #[must_use]
     pub fn as_raw(&self) -> EventHandle {
         self.handle
@@ -152,14 +154,15 @@ impl Event {
 
 impl Drop for Event {
     fn drop(&mut self) {
-        // SAFETY: the event is alive and not used again; it may be pending (rule 25).
+        // SAFETY: the event is alive and not used again; it may be pending (rule 25: destroying a
+        // pending event is allowed).
         let destroyed = unsafe {
             self.device
                 .driver
                 .event_destroy(self.device.context, self.handle)
         };
         if let Err(error) = destroyed {
-            log!(debug, %error, "an event could not be destroyed");
+            log!(debug, %error, "cannot destroy an event");
         }
     }
 }

@@ -1,10 +1,10 @@
 //! GPU work that is asynchronous by default and cannot race.
 //!
-//! Everything put into a [`Stream`] runs later, on the device; the methods return at once. The
-//! library works out what must wait for what: an operation runs after every earlier operation that
-//! touches the same bytes if one of the two writes them, whichever streams and threads they come
-//! from, and beside everything else. The waits are made on the device. Operands live as long as
-//! operations need them, and the host waits only when it asks for a value.
+//! Methods of a [`Stream`] enqueue work for the device and return at once. The library derives the
+//! dependencies: an operation runs after every earlier operation that accesses the same bytes if
+//! one of the two writes them, whichever streams and threads they come from, and concurrently with
+//! all others. The waits are made on the device. Operands live as long as operations need them, and
+//! the host waits only when it asks for a value.
 //!
 //! ```
 //! use millstream::Device;
@@ -43,7 +43,7 @@ mod timeline;
 mod tracker;
 mod unwind;
 
-/// Code that tests of the crate share with those outside it names the crate.
+/// Lets modules shared with the integration tests refer to this crate by its name.
 #[cfg(all(test, shuttle))]
 extern crate self as millstream;
 
@@ -71,7 +71,8 @@ pub use millstream_driver as driver;
 /// use millstream::{Device, LaunchConfig};
 ///
 /// millstream::kernels! {
-///     // SAFETY: the signature is that of vecadd.cu; its threads touch `n` elements of each array and no others.
+///     // SAFETY: the signature is that of vecadd.cu; its threads access `n` elements of each
+///     // array and no others.
 ///     unsafe mod sums from include_str!("../../../kernels/vecadd.ptx") {
 ///         safe fn vecadd(a: &[f32], b: &[f32], c: &mut [f32], n: u64)
 ///             requires a.len() >= n, b.len() >= n, c.len() >= n;
@@ -88,7 +89,7 @@ pub use millstream_driver as driver;
 /// # Ok::<(), millstream::Error>(())
 /// ```
 ///
-/// What a kernel writes cannot be another of its operands:
+/// An array that a kernel writes cannot be another operand of the same launch:
 ///
 /// ```compile_fail,E0502
 /// # use millstream::{Device, LaunchConfig};

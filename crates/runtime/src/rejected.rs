@@ -1,28 +1,29 @@
-//! `Rejected`: an error together with what was handed over.
+//! `Rejected`: an error that returns the source of a failed operation.
 
 use std::fmt;
 
 use crate::Error;
 
-/// Why something did not happen, with what was handed over for it: nothing is lost.
+/// An error together with the value that the failed operation had taken over, so that the value is
+/// not lost.
 ///
-/// With `?` it becomes the [`Error`] alone.
+/// `?` converts it to the [`Error`] alone.
 ///
 /// ```
 /// use millstream::Device;
 ///
 /// let stream = Device::simulated()?.stream()?;
 /// let bytes = stream.upload(&[1_u8, 2, 3])?;
-/// let Err(rejected) = bytes.cast::<u16>() else { unreachable!("three bytes are no whole number of pairs") };
+/// let Err(rejected) = bytes.cast::<u16>() else { unreachable!("three bytes are not a whole number of u16") };
 /// let bytes = rejected.source;
 /// assert_eq!(stream.download(&bytes)?.wait()?, [1, 2, 3]);
 /// # Ok::<(), millstream::Error>(())
 /// ```
 #[non_exhaustive]
 pub struct Rejected<S> {
-    /// Why.
+    /// The reason for the failure.
     pub error: Error,
-    /// What was handed over.
+    /// The value that was passed to the operation.
     pub source: S,
 }
 
@@ -35,7 +36,7 @@ impl<S> Rejected<S> {
     }
 }
 
-// By hand, for whatever was handed over: of that, nothing is shown.
+// Implemented by hand, so that `S` needs no `Debug`; the source is not shown.
 impl<S> fmt::Debug for Rejected<S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Rejected")

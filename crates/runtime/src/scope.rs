@@ -1,12 +1,12 @@
-//! `Scope`: asynchronous copies of host memory that is only borrowed.
+//! `Scope`: asynchronous copies of borrowed host memory.
 //!
-//! The device never touches borrowed memory. A source is captured in page-locked memory when it is
-//! uploaded; a download goes to page-locked memory, and the thread that leaves the scope copies it
-//! to its target; or, of a download beyond the staging limit, the thread that calls for it copies
-//! the first chunks. A target is therefore written by such a call, and between the end of the
-//! closure and the return of [`Device::scope`], while the scope still holds its `&mut`, and at no
-//! other time. That holds whatever user code forgets, since it only ever gets a reference to the
-//! scope.
+//! The device never accesses borrowed memory. An upload captures its source in page-locked memory
+//! before it returns. A download goes to page-locked memory, and the thread that leaves the scope
+//! copies it to the target. If the download exceeds the staging limit, the thread that calls
+//! `download` copies its first chunks itself. A target is therefore written only by such a call,
+//! and between the end of the closure and the return of [`Device::scope`], while the scope still
+//! holds its `&mut`. This holds even if user code leaks values with `mem::forget`, because user
+//! code only gets a reference to the scope.
 
 use std::{
     fmt,
@@ -25,10 +25,10 @@ use crate::{
     tracker::Sequence,
 };
 
-/// Copies between the device and borrowed slices of the host, complete when the scope ends. See
-/// [`Device::scope`].
+/// A scope for copies between the device and borrowed slices of the host, which are complete when
+/// the scope ends. See [`Device::scope`].
 ///
-/// A scope can be shared with threads that end within it:
+/// A scope can be shared with threads that end before it does:
 ///
 /// ```
 /// use millstream::Device;
@@ -48,7 +48,7 @@ use crate::{
 /// # Ok::<(), millstream::Error>(())
 /// ```
 ///
-/// But not with one that may outlive it:
+/// It cannot be shared with a thread that may outlive it:
 ///
 /// ```compile_fail,E0521
 /// # let device = millstream::Device::simulated()?;
@@ -58,37 +58,38 @@ use crate::{
 /// })?;
 /// # Ok::<(), millstream::Error>(())
 /// ```
-// There is no second lifetime for the scope itself, as `std::thread::Scope` has: nothing that its
-// methods take or give lives exactly as long as it does. `'env` is invariant, by the `Mutex`, so it
-// cannot shrink to less than the borrows.
+// Unlike `std::thread::Scope`, this type has no second lifetime for the scope itself: no parameter
+// or result of its methods lives exactly as long as the scope. `'env` is invariant because of the
+// `Mutex`, so it cannot shrink below the borrows.
 pub struct Scope<'env> {
     device: Arc<DeviceState>,
-    /// While this lives, later submissions leave a sync point behind the scope's operations.
+    /// The liveness token of the scope's [`HostWaiter`]. While it lives, later submissions leave a
+    /// sync point behind the scope's operations.
     alive: Arc<()>,
     work: Mutex<ScopeWork<'env>>,
 }
 
-/// What is waited for when the scope ends.
+/// The operations that the end of the scope waits for.
 #[derive(Default)]
 struct ScopeWork<'env> {
-    /// The last upload of each stream.
+    /// The last upload of each stream, by its sequence number.
     uploads: Vec<(Arc<StreamState>, Sequence)>,
     downloads: Vec<ScopedDownload<'env>>,
 }
 
-/// A download on its way.
+/// A pending download and its borrowed target.
 struct ScopedDownload<'env> {
     download: PendingDownload,
     target: &'env mut [u8],
 }
 
 impl Device {
-    /// Runs `body`, in which slices of the host can be copied to and from the device
-    /// asynchronously; then waits until the copies of the scope are done. When this returns, by the
-    /// body's `Ok`, by its `Err` or by a panic, every target has its elements.
+    /// Runs `body`, which can copy borrowed host slices to and from the device asynchronously, then
+    /// waits until these copies are complete. When this function returns, by the body's `Ok`, by
+    /// its `Err` or by a panic, every target has its elements.
     ///
-    /// What is waited for is what was enqueued through the scope, not other work of the same
-    /// streams. Copies of one scope behind each other on one stream cost no event between them.
+    /// The wait covers operations enqueued through the scope, not other work of the same streams.
+    /// Consecutive copies of one scope on one stream need no event between them.
     ///
     /// ```
     /// use millstream::Device;
@@ -118,7 +119,7 @@ impl Device {
     /// # Ok::<(), millstream::Error>(())
     /// ```
     ///
-    /// A target cannot be seen before the scope has ended, nor written by two copies:
+    /// A target cannot be read before the scope has ended, nor written by two copies:
     ///
     /// ```compile_fail,E0502
     /// # let device = millstream::Device::simulated()?;
@@ -147,20 +148,20 @@ impl Device {
     ///
     /// # Errors
     ///
-    /// The body's error, if it has one. Otherwise, if the device is lost before the copies are
-    /// done; of targets whose copies are not, any part may be unchanged then.
+    /// The body's error, if it returns one. Otherwise an error if the device is lost before the
+    /// copies are complete; targets of incomplete copies may then be unchanged in any part.
     ///
     /// # Panics
     ///
-    /// If `body` does, after the same wait.
+    /// If `body` panics, after the same wait.
     pub fn scope<'env, T>(&self, body: impl FnOnce(&Scope<'env>) -> Result<T>) -> Result<T> {
         let scope = Scope {
             device: Arc::clone(self.state()),
             alive: Arc::new(()),
             work: Mutex::default(),
         };
-        // What a panic leaves behind in the body's captures is seen by nobody but whoever catches
-        // the panic further up.
+        // `AssertUnwindSafe`: the panic is resumed below, so only a `catch_unwind` of the caller
+        // can observe the body's captures.
         let outcome = catch_unwind(AssertUnwindSafe(|| body(&scope)));
         let ended = scope.end();
         match outcome {
@@ -171,17 +172,17 @@ impl Device {
 }
 
 impl<'env> Scope<'env> {
-    /// Copies the elements of `source` into an array of the device. The scope does not end before
-    /// the copy has.
+    /// Uploads the elements of `source` into an array of the device. The scope ends only after the
+    /// copy is complete.
     ///
-    /// The source is pageable memory, which the device reads by way of page-locked memory (rule 8).
-    /// It is captured there before this returns, as by [`Stream::upload_into`]; what a scope adds
-    /// is the wait.
+    /// The source is pageable memory, so it is staged in page-locked memory (rule 8: the driver may
+    /// copy pageable memory synchronously). It is captured there before this method returns, as in
+    /// [`Stream::upload_into`]; the scope adds the wait.
     ///
     /// # Errors
     ///
-    /// If the lengths differ, the stream or the target is on another device, page-locked memory
-    /// cannot be had, or the device is lost.
+    /// If the lengths differ, if an operand or the stream is on another device, if page-locked
+    /// memory cannot be allocated, or if the device is lost.
     #[track_caller]
     pub fn upload<T: Pod>(
         &self,
@@ -200,15 +201,15 @@ impl<'env> Scope<'env> {
         )
     }
 
-    /// Copies an array of the device into `target`, which has its elements when the scope has
-    /// ended. Until then they are in page-locked memory, as much of it as the target is long or the
-    /// [staging limit](crate::Device::set_staging_limit) allows; beyond that the call blocks, as
+    /// Downloads an array of the device into `target`, which has its elements when the scope has
+    /// ended. Until then they stay in page-locked memory, up to the target's length or the [staging
+    /// limit](crate::Device::set_staging_limit); beyond the limit the call blocks, as
     /// [`Stream::download`] does.
     ///
     /// # Errors
     ///
-    /// If the lengths differ, the stream or the source is on another device, page-locked memory
-    /// cannot be had, or the device is lost.
+    /// If the lengths differ, if an operand or the stream is on another device, if page-locked
+    /// memory cannot be allocated, or if the device is lost.
     #[track_caller]
     pub fn download<T: Pod>(
         &self,
@@ -239,8 +240,8 @@ impl<'env> Scope<'env> {
         }
     }
 
-    /// Waits until all is done, and copies the downloads out. A failure keeps none of the others
-    /// from being waited for.
+    /// Waits until all operations are complete and copies the downloads out. After a failure the
+    /// remaining operations are still waited for; the first error is returned.
     fn end(self) -> Result<()> {
         let device = &*self.device;
         let work = self.work.into_inner();
@@ -256,7 +257,7 @@ impl<'env> Scope<'env> {
 }
 
 impl ScopeWork<'_> {
-    /// Notes the stream's upload of this number in place of earlier ones.
+    /// Replaces the stream's last upload with the one of this sequence number, if it is later.
     fn note_upload(&mut self, stream: &Arc<StreamState>, sequence: Sequence) {
         let known = self
             .uploads

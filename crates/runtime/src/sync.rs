@@ -1,9 +1,8 @@
-//! What threads of the runtime share besides locks: condition variables and atomics, and what to do
-//! while spinning.
+//! Condition variables, atomics and the spin hint, replaceable for model checking.
 //!
-//! Locks come from `parking_lot`. With `--cfg shuttle` that is another crate of the same interface,
-//! whose every step is one that the tests of `cargo xtask shuttle` choose; here is the rest of what
-//! they must see.
+//! Locks come from `parking_lot`. With `--cfg shuttle` that name is a crate with the same interface
+//! whose locks are scheduling points of the model checker (`cargo xtask shuttle`). This module
+//! replaces the remaining synchronisation primitives in the same way.
 
 #[cfg(not(shuttle))]
 pub(crate) use parking_lot::Condvar;
@@ -18,11 +17,11 @@ pub(crate) use std::{
     sync::atomic::{AtomicBool, AtomicU64, Ordering},
 };
 
-/// A condition variable for locks of `parking_lot`, which shuttle does not have.
+/// A condition variable for `parking_lot` locks under shuttle, which provides none for them.
 #[cfg(shuttle)]
 #[derive(Debug, Default)]
 pub(crate) struct Condvar {
-    /// How often anyone was notified.
+    /// The number of notifications so far.
     notified: shuttle::sync::Mutex<u64>,
     signal: shuttle::sync::Condvar,
 }
@@ -33,9 +32,9 @@ impl Condvar {
         Self::default()
     }
 
-    /// Gives the lock up until someone notifies.
+    /// Releases the lock until the next notification.
     pub(crate) fn wait<T>(&self, guard: &mut parking_lot::MutexGuard<'_, T>) {
-        // Taken before the lock is given up: a notification after that counts.
+        // Locked before the caller's lock is released, so that no later notification is missed.
         let notified = self.notified();
         let before = *notified;
         parking_lot::MutexGuard::unlocked(guard, || {
@@ -44,7 +43,7 @@ impl Condvar {
         });
     }
 
-    /// As [`wait`](Self::wait); no time passes here, so the time is never up.
+    /// Waits like [`wait`](Self::wait). Shuttle has no time, so the timeout never expires.
     pub(crate) fn wait_for<T>(
         &self,
         guard: &mut parking_lot::MutexGuard<'_, T>,
@@ -63,7 +62,7 @@ impl Condvar {
     }
 
     fn notified(&self) -> shuttle::sync::MutexGuard<'_, u64> {
-        // A panic of a test's own poisons it and changes nothing.
+        // Only a panic of the test itself poisons the lock, and the count stays valid.
         self.notified
             .lock()
             .unwrap_or_else(std::sync::PoisonError::into_inner)
@@ -73,13 +72,14 @@ impl Condvar {
 #[cfg(shuttle)]
 pub(crate) use Condvar as IdleCondvar;
 
-/// A condition variable for threads of this library that sleep while there is nothing to do.
+/// A condition variable for idle threads of this library, safe across `fork`.
 ///
-/// `parking_lot` lists all parked threads of the process in a table of its own. A child made by
-/// `fork` inherits the table, and its new threads take the places in memory of those that the table
-/// still names, which breaks it: a thread then sleeps for ever. So threads that are asleep at a
-/// fork must not be in that table. This is made of the standard library's parts, which have none,
-/// and used with locks of `parking_lot`, which such threads do not hold.
+/// `parking_lot` keeps all parked threads of the process in one table. A child made by `fork`
+/// inherits the table with entries of threads that do not exist in the child, and its new threads
+/// may reuse their memory. The table is then inconsistent, and a thread can sleep for ever. Threads
+/// that are asleep at a fork must therefore not be in that table. This condition variable is built
+/// from the standard library's primitives, which have no such table, and is used with `parking_lot`
+/// locks, which sleeping threads do not hold.
 #[cfg(not(shuttle))]
 #[derive(Debug, Default)]
 pub(crate) struct IdleCondvar {
@@ -90,7 +90,7 @@ pub(crate) struct IdleCondvar {
 #[cfg(not(shuttle))]
 #[derive(Debug, Default)]
 struct IdleState {
-    /// How often any thread was notified.
+    /// The number of notifications so far.
     notified: u64,
     waiting: usize,
 }
@@ -101,12 +101,12 @@ impl IdleCondvar {
         Self::default()
     }
 
-    /// Gives the lock up until another thread notifies this one.
+    /// Releases the lock until another thread notifies this one.
     pub(crate) fn wait<T>(&self, guard: &mut parking_lot::MutexGuard<'_, T>) {
         self.sleep(guard, None);
     }
 
-    /// As [`wait`](Self::wait), until the time is up.
+    /// Waits like [`wait`](Self::wait), at most until the timeout expires.
     pub(crate) fn wait_for<T>(
         &self,
         guard: &mut parking_lot::MutexGuard<'_, T>,
@@ -120,7 +120,7 @@ impl IdleCondvar {
         guard: &mut parking_lot::MutexGuard<'_, T>,
         timeout: Option<std::time::Duration>,
     ) {
-        // Taken before the lock is given up: a notification after that counts.
+        // Locked before the caller's lock is released, so that no later notification is missed.
         let mut state = self.state();
         state.waiting += 1;
         let before = state.notified;
@@ -140,7 +140,7 @@ impl IdleCondvar {
         });
     }
 
-    /// Wakes one of the waiting threads, if there is any.
+    /// Wakes one of the waiting threads, if there is one.
     pub(crate) fn notify_one(&self) {
         if self.note() {
             self.signal.notify_one();
@@ -154,7 +154,7 @@ impl IdleCondvar {
         }
     }
 
-    /// Counts a notification, and returns whether any thread waits for it.
+    /// Counts a notification. Returns whether a thread waits for it.
     fn note(&self) -> bool {
         let mut state = self.state();
         state.notified += 1;
@@ -162,7 +162,7 @@ impl IdleCondvar {
     }
 
     fn state(&self) -> std::sync::MutexGuard<'_, IdleState> {
-        // Nothing here panics with the lock held.
+        // No code panics while it holds this lock.
         self.state
             .lock()
             .unwrap_or_else(std::sync::PoisonError::into_inner)

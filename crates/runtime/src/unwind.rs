@@ -1,10 +1,10 @@
-//! What a panic leaves behind: nothing of this crate is half done when one passes by.
+//! Unwind safety: a panic leaves all values of this crate in a consistent state.
 //!
 //! No lock is held while user code runs, locks do not poison, and an operation whose submission
-//! panics settles as failed. Handles, arrays and values on their way may therefore be used on after
-//! a `catch_unwind`, and need no `AssertUnwindSafe` to get out of one. The parts below are those
-//! that the compiler does not find by itself: they have locks inside, or a driver, or a closure of
-//! this crate.
+//! panics settles as failed. Handles, arrays and pending values may therefore be used after a
+//! `catch_unwind`, and may be captured by its closure without `AssertUnwindSafe`. The types below
+//! need explicit implementations because they contain locks, a driver or a closure of this crate,
+//! for which the compiler does not derive the traits.
 
 use std::panic::{RefUnwindSafe, UnwindSafe};
 

@@ -1,10 +1,10 @@
-//! The check in front of every operation: the device is not lost, and the thread is not inside a
-//! foreign call.
+//! The check before every operation: the device is not lost, and the thread is not inside a foreign
+//! call.
 //!
-//! The closure of a foreign call (`kernel::enqueue`) runs with its stream's lock held. An operation
-//! of this library that it made on the same stream would wait for that lock for ever, and one on
-//! another stream may wait for this one's submission. Both are refused with a typed error. One
-//! counter for both conditions keeps the check of an ordinary operation at one load.
+//! The closure of a foreign call (`kernel::enqueue`) runs with its stream's lock held. If it called
+//! this library for the same stream, it would wait for that lock for ever; an operation on another
+//! stream may wait for this one's submission. Both are rejected with a typed error. One counter
+//! covers both conditions, so that the check of an ordinary operation is one load.
 
 use std::{
     cell::Cell,
@@ -14,37 +14,37 @@ use std::{
 use super::DeviceState;
 use crate::{Result, UsageError, UsageErrorKind};
 
-/// Set once the device is lost.
+/// The bit that is set once the device is lost.
 const LOST: u32 = 1 << 31;
 
 thread_local! {
-    /// The foreign calls that this thread is in: one inside another where devices differ.
+    /// The number of foreign calls that this thread is inside. They nest if their devices differ.
     static FOREIGN_CALLS: Cell<u32> = const { Cell::new(0) };
 }
 
-/// Why an operation may have to be refused.
+/// The reasons to reject an operation on a device.
 #[derive(Debug, Default)]
 pub(crate) struct Admission {
-    /// The number of foreign calls under way on the device, and [`LOST`].
+    /// The number of foreign calls in progress on the device, and the bit [`LOST`].
     reasons: AtomicU32,
 }
 
 impl Admission {
-    /// Notes that the device is lost; the failure was stored before.
+    /// Notes that the device is lost. The caller has stored the [`Loss`](super::loss::Loss) before.
     pub(crate) fn note_lost(&self) {
         self.reasons.fetch_or(LOST, Ordering::Release);
     }
 
-    /// Whether there is no reason to refuse anything.
+    /// Returns whether there is no reason to reject an operation.
     #[inline]
     pub(crate) fn is_none(&self) -> bool {
-        // Acquire: a thread that sees the device lost also sees why.
+        // Acquire: a thread that sees the bit also sees the stored loss.
         self.reasons.load(Ordering::Acquire) == 0
     }
 }
 
-/// A foreign call of this thread. Until it is dropped, the thread's operations on the device are
-/// refused.
+/// A foreign call of this thread. Until the guard is dropped, the thread's operations on the device
+/// are rejected.
 pub(crate) struct ForeignCallGuard<'a>(&'a Admission);
 
 impl<'a> ForeignCallGuard<'a> {
@@ -63,7 +63,7 @@ impl Drop for ForeignCallGuard<'_> {
 }
 
 impl DeviceState {
-    /// An error if the device is lost, or if this thread is inside a foreign call.
+    /// Returns an error if the device is lost, or if this thread is inside a foreign call.
     #[inline]
     pub(crate) fn check_alive(&self) -> Result<()> {
         if self.admission.is_none() {

@@ -1,8 +1,9 @@
 //! Dependencies of a device on operations of other devices.
 //!
-//! A copy from another device waits for that one's part of it. If the other context is lost
-//! meanwhile, the wait ends all the same, and what is copied was never written. So a device that
-//! has such a copy pending is lost with the other.
+//! A copy between devices is two operations, and the target's waits for the source's. If the
+//! source's context is lost meanwhile, the wait ends anyway and the target copies data that was
+//! never written. A device with such a pending copy is therefore marked lost together with the
+//! source.
 
 use std::sync::{
     Arc, Weak,
@@ -17,28 +18,29 @@ use super::{
 };
 use crate::{Result, tracker::Sequence};
 
-/// An operation of another device that this one waits for, and all before it on its stream.
+/// A dependency on an operation of another device, and on all operations before it on its stream.
 #[derive(Clone, Debug)]
 struct CrossDeviceDependency {
-    /// Held by the reactor until the operation is done.
+    /// Weak: the reactor keeps the device open until the operation is complete.
     device: Weak<DeviceState>,
     stream: Arc<StreamState>,
     sequence: Sequence,
 }
 
-/// The operations of other devices that a device waits for.
+/// The dependencies of a device on operations of other devices.
 #[derive(Debug, Default)]
 pub(crate) struct CrossDeviceDependencies {
-    /// Whether there may be some; read whenever the host asks for something.
+    /// True if there may be pending dependencies; read whenever the host asks for a value.
     any: AtomicBool,
-    /// One for each stream.
+    /// The pending dependencies, at most one per stream.
     pending: Mutex<Vec<CrossDeviceDependency>>,
 }
 
-/// Lives until the operation is done or its device lost, and then sees to the device that waits for
-/// it: for when that one does not ask in time, while there still is someone to ask.
+/// A guard that checks the target's dependencies when it is dropped, which is when the source's
+/// operation is complete or its device is lost. This covers the case that the target is not polled
+/// while the source is still open.
 struct DependencyGuard {
-    /// Keeps the device open.
+    /// Keeps the source device open.
     _source: Arc<DeviceState>,
     target: Weak<DeviceState>,
 }
@@ -51,7 +53,8 @@ impl Drop for DependencyGuard {
     }
 }
 
-/// Notes that `target` waits for the ticket `sequence` of `source`'s stream, and all before it.
+/// Makes `target` depend on the ticket `sequence` of `stream`, a stream of `source`, and on all
+/// tickets before it.
 pub(crate) fn depend_on_device(
     target: &Arc<DeviceState>,
     source: &Arc<DeviceState>,
@@ -72,8 +75,8 @@ pub(crate) fn depend_on_device(
 }
 
 impl CrossDeviceDependencies {
-    /// Adds a dependency. Of a stream the last operation stands for those before it, so that a copy
-    /// in many pieces is asked about once.
+    /// Adds a dependency. Per stream only the last operation is kept, because it implies those
+    /// before it; a copy of many chunks is therefore polled once.
     fn insert(&self, source: CrossDeviceDependency) {
         let mut pending = self.pending.lock();
         let same = pending
@@ -85,8 +88,8 @@ impl CrossDeviceDependencies {
         }
     }
 
-    /// An error if a device was lost that `device`, whose sources these are, waits for. Called
-    /// before a value of the device is believed.
+    /// Returns an error if a device that `device`, the owner of these dependencies, waits for is
+    /// lost. Called before a value of the device is returned as valid.
     pub(crate) fn check(&self, device: &DeviceState) -> Result<()> {
         if !self.any.load(Ordering::Acquire) {
             return Ok(());
@@ -95,15 +98,15 @@ impl CrossDeviceDependencies {
         device.check_alive()
     }
 
-    /// Forgets the sources that are done; loses the device if one is lost. Devices that were looked
-    /// at are not again, for two may wait for each other.
+    /// Removes the completed dependencies, and marks the device lost if a source is lost. Visited
+    /// devices are skipped, because two devices may depend on each other.
     fn check_all(&self, device: &DeviceState, visited: &mut Vec<*const DeviceState>) {
         visited.push(device);
-        // Others ask meanwhile, so nothing is taken out before it is known; and no lock is held
-        // while a driver is asked.
+        // Other threads check concurrently, so a dependency is removed only once its state is
+        // known; and no lock is held during driver calls.
         let pending = self.pending.lock().clone();
         for source in pending {
-            // One that is gone was seen by its guard.
+            // If the source device is closed, its guard has already made this check.
             let done = source.device.upgrade().is_none_or(|other| {
                 let done = poll_own_ticket(&other, &source.stream, source.sequence);
                 if !visited.contains(&Arc::as_ptr(&other)) {
@@ -112,7 +115,7 @@ impl CrossDeviceDependencies {
                 if let Some(loss) = other.loss() {
                     device.lose(|| loss.clone());
                 }
-                // A failure that loses nothing says nothing.
+                // A failed query that does not mark the source lost says nothing about completion.
                 done.unwrap_or(false)
             });
             if done {

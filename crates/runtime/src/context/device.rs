@@ -1,27 +1,28 @@
-//! `Device`: a handle of a device.
+//! `Device`: a handle to a GPU.
 
 use std::{any::Any, fmt, sync::Arc};
 
 use super::DeviceState;
 
-/// A GPU. Cheap to clone; everything made from it keeps it open.
+/// A handle to a GPU. It is cheap to clone, and everything created from it keeps the device open.
 ///
-/// Opening the same GPU twice, also from independent parts of a program, gives the same device:
-/// work submitted through either is ordered with work submitted through the other.
+/// Opening the same GPU twice, even from independent parts of a program, returns the same device:
+/// work submitted through one handle is ordered with work submitted through the other.
 ///
-/// When nobody holds it any more it is closed: what it has made is given back, at once if its work
-/// is over, and else by a thread that waits for that. Page-locked memory and modules are given back
-/// only while none of this library's streams in the context has work, for to free them waits for
-/// all of it (rule 30). What other libraries have enqueued in the same context cannot be seen from
-/// here: the end of that work is then waited for where the last handle is dropped.
+/// Dropping the last handle closes the device: its resources are freed, at once if its work is
+/// complete, and otherwise by a thread that waits for completion. Page-locked memory and modules
+/// are freed only while none of this library's streams in the context has pending work, because
+/// freeing them waits until the device is idle (rule 30). Work that other libraries have enqueued
+/// in the same context is not visible to this library, so the thread that drops the last handle may
+/// wait for it.
 ///
 /// # After `fork`
 ///
-/// A forked child opens devices of its own: the library starts the threads anew that it needs, for
-/// futures and copies too. That holds if no other thread of the parent was inside a call of this
-/// library at the fork, since the child inherits every lock as it was then. A device of the parent
-/// answers the child with an error. CUDA itself refuses to work in the child of a process that has
-/// used it; simulated devices work.
+/// A forked child opens its own devices: the library restarts the threads that it needs for futures
+/// and copies. This requires that no other thread of the parent was inside a call of this library
+/// at the fork, since the child inherits every lock in its state at the fork. Calls on a device of
+/// the parent return an error in the child. CUDA itself cannot be used in the child of a process
+/// that has used it; simulated devices can.
 ///
 /// # Examples
 ///
@@ -38,12 +39,12 @@ pub struct Device {
 }
 
 impl Device {
-    /// The value of type `T` that the device keeps for a crate above this one; the first time, the
-    /// one that `make` gives. Of several made at once, one is kept. Nothing is locked while it is
-    /// made.
+    /// Returns the value of type `T` that the device keeps for a crate above this one, and creates
+    /// it with `make` on first use. If several threads create it concurrently, one value is kept.
+    /// No lock is held while `make` runs.
     ///
-    /// It is dropped when the device is closed, so it must not hold what keeps the device open: no
-    /// handle of it, of its streams or of its arrays.
+    /// The value is dropped when the device is closed, so it must not hold anything that keeps the
+    /// device open: no handle to the device, its streams or its arrays.
     #[doc(hidden)]
     pub fn slot<T: Any + Send + Sync>(&self, make: impl FnOnce() -> T) -> Arc<T> {
         self.state.slots.get_or_make(make)
@@ -59,7 +60,7 @@ impl Device {
 }
 
 impl PartialEq for Device {
-    /// Whether both are the same device.
+    /// Returns whether both handles refer to the same device.
     fn eq(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.state, &other.state)
     }

@@ -1,5 +1,5 @@
-//! Pooled events: made once, recorded again and again, never while someone still looks at the
-//! earlier record.
+//! The event pool. A driver event is created once and recorded again only when no reference to its
+//! earlier sync point is left.
 
 #![allow(unsafe_code, reason = "makes and destroys driver events")]
 
@@ -13,24 +13,25 @@ use crate::{
     tracker::{SyncPoint, Ticket, VectorClock},
 };
 
-/// A pooled event, with what it stands for. Whoever holds a clone may query it or wait for it;
-/// while there is one, it is not recorded anew.
+/// A pooled event with its sync point. The holder of a clone may query the event or wait for it;
+/// while a clone exists, the event is not recorded again.
 pub(crate) type PooledEvent = Arc<SyncPoint<EventHandle>>;
 
-/// How many of the oldest returned events are looked at for one that nobody holds any more.
+/// The number of the oldest returned events that are checked for one without references.
 const REUSE_SCAN_MAX: usize = 4;
 
-/// How many are taken at once by those who take one after the other.
+/// The number of events that [`EventPool::take_batch`] moves at once.
 const BATCH: usize = 16;
 
-/// Lets an event stand for another sync point, unless someone still holds it.
+/// Assigns an event to another sync point. Returns it unchanged if it is still referenced.
 #[inline]
 fn reuse(
     mut event: PooledEvent,
     ticket: Ticket,
     before: &VectorClock,
 ) -> Result<PooledEvent, PooledEvent> {
-    // Unlike the count, this is also ordered after what the others did with it.
+    // Unlike reading the reference count, `get_mut` is also ordered after the other holders'
+    // accesses.
     match Arc::get_mut(&mut event) {
         Some(point) => {
             point.reuse(ticket, before);
@@ -47,8 +48,8 @@ pub(crate) struct EventPool {
 }
 
 impl EventPool {
-    /// An event to record behind `ticket`, where `before` is ordered before the stream's tail: a
-    /// returned one, or a new one. `context` is alive, and always the same for one pool.
+    /// Returns an event to record behind `ticket`: a reused one, or a new one. `before` is the
+    /// clock of the stream's tail. `context` is alive, and the same in all calls for one pool.
     pub(crate) fn take(
         &self,
         driver: &dyn Driver,
@@ -73,8 +74,8 @@ impl EventPool {
         Ok(Arc::new(SyncPoint::new(ticket, before, handle)))
     }
 
-    /// The same for whoever takes one after the other: takes several at once, and keeps the others
-    /// in `spares`.
+    /// Returns an event like [`take`](Self::take), and moves several returned events to `spares` at
+    /// once, for callers that need one event after the other.
     #[inline]
     pub(crate) fn take_batch(
         &self,
@@ -96,23 +97,24 @@ impl EventPool {
         self.take(driver, context, ticket, before)
     }
 
-    /// Gives an event back. Clones of it may still be about.
+    /// Returns an event to the pool. Clones of it may still exist.
     pub(crate) fn give(&self, event: PooledEvent) {
         self.returned.lock().push_back(event);
     }
 
-    /// Gives back all events that it is called with.
+    /// Returns a function that returns events to the pool, which stays locked as long as the
+    /// function lives.
     pub(crate) fn give_many(&self) -> impl FnMut(PooledEvent) + '_ {
         let mut returned = self.returned.lock();
         move |event| returned.push_back(event)
     }
 
-    /// Destroys the events that were given back. Nobody uses them any more.
+    /// Destroys the returned events. The caller guarantees that they are no longer used.
     pub(crate) fn destroy_all(&self, driver: &dyn Driver, context: ContextHandle) {
         for event in self.returned.lock().drain(..) {
             // SAFETY: the event is alive, and by this function's contract it is not used again.
             if let Err(error) = unsafe { driver.event_destroy(context, event.event) } {
-                log!(debug, %error, "an event could not be destroyed");
+                log!(debug, %error, "cannot destroy an event");
             }
         }
     }

@@ -1,23 +1,24 @@
-//! What a launch on a device may ask for at most.
+//! The limits of a device for launches and pitched copies.
 
 use millstream_driver::{DeviceAttribute, DeviceOrdinal, Driver, DriverError, LaunchDims};
 
 use crate::UsageErrorKind;
 
-/// The device's limits, read once.
+/// The device's limits and capabilities, read once when it is opened.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limits {
     grid: [u32; 3],
     block: [u32; 3],
     threads_per_block: u32,
-    /// Shared memory of a block, in bytes, unless its kernel opts in to more.
+    /// The bytes of shared memory per block without opting in to more.
     shared_bytes: u32,
-    /// The most that a kernel can opt in to.
+    /// The maximum bytes of shared memory per block that a kernel can opt in to.
     shared_bytes_max: u32,
-    /// The longest pitch of a copy of rows.
+    /// The maximum pitch of a 2D copy, in bytes.
     pub(crate) pitch_bytes: usize,
     pub(crate) multiprocessors: i32,
-    /// Whether there is managed memory that the host may touch while kernels run (rules 49 and 50).
+    /// True if the device supports managed memory that the host may access while kernels run (rules
+    /// 49 and 50: managed memory and concurrent host access to it).
     pub(crate) managed_memory: bool,
     pub(crate) compute_capability: (i32, i32),
 }
@@ -51,13 +52,14 @@ impl Limits {
         })
     }
 
-    /// The most threads of a block of a kernel whose own limit is `threads_max`.
+    /// Returns the maximum number of threads per block for a kernel whose own limit is
+    /// `threads_max`.
     pub(crate) fn threads_per_block(&self, threads_max: i32) -> u32 {
         self.threads_per_block.min(unsigned(threads_max))
     }
 
-    /// The dynamic shared memory that a block may have, without opting in and with it, of a kernel
-    /// with so many bytes of its own.
+    /// Returns the maximum bytes of dynamic shared memory per block, without and with opting in,
+    /// for a kernel with `own_bytes` bytes of static shared memory.
     pub(crate) fn dynamic_shared_bytes(&self, own_bytes: u32) -> (u32, u32) {
         let most = self.shared_bytes_max.max(self.shared_bytes);
         (
@@ -66,8 +68,9 @@ impl Limits {
         )
     }
 
-    /// What is wrong with a launch of this shape, if anything is. `threads_max` is what a block of
-    /// the kernel may have. Shared memory is not looked at.
+    /// Checks the grid and block dimensions of a launch, and returns the first violation.
+    /// `threads_max` is the kernel's maximum number of threads per block. Shared memory is not
+    /// checked.
     #[inline]
     pub(crate) fn check(&self, dims: &LaunchDims, threads_max: u32) -> Option<UsageErrorKind> {
         if let Some(axis) = first_outside(&dims.grid, &self.grid) {
@@ -81,15 +84,15 @@ impl Limits {
     }
 }
 
-/// A limit that a driver gives as an `int`; none of them is negative.
+/// Converts a limit that the driver reports as an `int`. No limit is negative.
 fn unsigned(limit: i32) -> u32 {
     u32::try_from(limit).unwrap_or(0)
 }
 
-/// The first axis on which there are none, or more than the limit.
+/// Returns the first axis whose extent is zero or exceeds the limit.
 #[inline]
 fn first_outside(asked: &[u32; 3], limits: &[u32; 3]) -> Option<usize> {
-    // 0 becomes the highest number.
+    // 0 wraps to `u32::MAX`, which exceeds every limit.
     (0..3).find(|&axis| asked[axis].wrapping_sub(1) >= limits[axis])
 }
 

@@ -1,8 +1,8 @@
-//! The loss of a device: the last operations of each stream, and which of them may have caused it.
+//! The loss of a device, and the operations suspected of causing it.
 //!
-//! A driver says that a context is lost, not by what. What the runtime knows is how far each stream
-//! had got: so each remembers its last operations, and when the loss is noticed, those that were
-//! not known to be done are the suspects.
+//! A driver reports that a context is lost, but not which operation lost it. The runtime knows how
+//! far each stream had progressed: each stream remembers its last operations, and when the loss is
+//! noticed, the first operation of each stream that is not known to be complete is a suspect.
 
 use std::{panic::Location, sync::Arc};
 
@@ -15,8 +15,9 @@ use crate::{
     tracker::{Sequence, Ticket},
 };
 
-/// How many kernels, and how many other operations, a stream remembers.
+/// The number of kernels that a stream remembers.
 const KERNELS_MAX: usize = 32;
+/// The number of other operations that a stream remembers.
 const OTHERS_MAX: usize = 8;
 
 /// The last operations of a stream.
@@ -26,7 +27,7 @@ pub(crate) struct RecentOperations {
     others: Ring<OTHERS_MAX>,
 }
 
-/// An operation that was submitted.
+/// A submitted operation.
 #[derive(Clone, Copy, Debug)]
 struct Submitted {
     label: &'static str,
@@ -34,11 +35,11 @@ struct Submitted {
     ticket: Sequence,
 }
 
-/// The last `N` operations of a sort.
+/// A ring buffer of the last `N` operations of one class.
 #[derive(Debug)]
 struct Ring<const N: usize> {
     operations: [Option<Submitted>; N],
-    /// How many there have been.
+    /// The number of operations pushed so far.
     count: usize,
 }
 
@@ -58,7 +59,7 @@ impl<const N: usize> Ring<N> {
         self.count = self.count.wrapping_add(1);
     }
 
-    /// The first operation behind ticket `done`.
+    /// Returns the earliest remembered operation after ticket `done`.
     fn first_behind(&self, done: Sequence) -> Option<Submitted> {
         let later = self.operations.iter().flatten();
         let later = later.filter(|operation| operation.ticket > done);
@@ -67,7 +68,7 @@ impl<const N: usize> Ring<N> {
 }
 
 impl RecentOperations {
-    /// Remembers an operation that was submitted.
+    /// Adds a submitted operation.
     #[inline]
     pub(crate) fn note(
         &mut self,
@@ -87,8 +88,8 @@ impl RecentOperations {
         }
     }
 
-    /// The first kernel and the first other operation behind ticket `done`, as far as they are
-    /// remembered.
+    /// Returns the earliest remembered kernel and the earliest remembered other operation after
+    /// ticket `done`.
     fn first_behind(&self, done: Sequence) -> (Option<Submitted>, Option<Submitted>) {
         (
             self.kernels.first_behind(done),
@@ -97,7 +98,7 @@ impl RecentOperations {
     }
 }
 
-/// What was noticed when a device was lost, or another one that it waited for.
+/// The cause and the suspects of the loss of a device, or of a device that it depends on.
 #[derive(Clone, Debug)]
 pub(crate) struct Loss {
     pub(crate) cause: DriverError,
@@ -105,7 +106,8 @@ pub(crate) struct Loss {
 }
 
 impl Loss {
-    /// The loss of a device with these streams, noticed now.
+    /// Collects the suspects from the device's streams: their first kernels that are not known to
+    /// be complete, or, if there are none, their first other operations.
     pub(crate) fn notice(
         cause: DriverError,
         device: DeviceOrdinal,
@@ -133,7 +135,7 @@ impl Loss {
         }
     }
 
-    /// What everyone is told.
+    /// Returns the error for every operation on the lost device.
     pub(crate) fn error(&self) -> Error {
         Error::DeviceLost {
             cause: self.cause.clone(),
@@ -170,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn kernels_that_are_not_done_are_suspects_before_all_else() {
+    fn incomplete_kernels_are_suspects_before_other_operations() {
         let first = stream(
             &[
                 (OperationKind::Kernel, "a"),
@@ -191,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn few_operations_are_remembered() {
+    fn a_stream_remembers_its_last_32_kernels() {
         let many = stream(&[(OperationKind::Kernel, "k"); 1000], 0);
         let kernels = &many.shared.lock().recent.kernels;
         let first = kernels

@@ -1,9 +1,9 @@
 //! A device's context and streams: submission, polling, events and loss.
 //!
-//! What submission and completion need of a device is here. Layers above keep their own state in
-//! the slots of [`DeviceState`] and [`StreamState`]; this layer starts their work through the
-//! traits that it defines ([`DeviceHooks`], [`Recorder`]). [`Device`] and [`Stream`] are defined
-//! here, and their verbs in the layers above.
+//! This layer owns the part of a device's state that submission and completion need. Layers above
+//! keep their own state in the slots of [`DeviceState`] and [`StreamState`]; this layer starts
+//! their work through the traits that it defines ([`DeviceHooks`], [`Recorder`]). [`Device`] and
+//! [`Stream`] are defined here; their methods are in the layers above.
 
 mod admission;
 mod cross_device;

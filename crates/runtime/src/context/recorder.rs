@@ -1,6 +1,6 @@
-//! The recorder of a device: notes down operations as they are submitted.
+//! The recorder interface: notifies a timeline of operations as they are submitted.
 //!
-//! Submission only knows the trait; a timeline is the recorder that there is.
+//! Submission depends only on the trait [`Recorder`], which the timeline implements.
 
 use std::{
     fmt,
@@ -17,7 +17,7 @@ use parking_lot::Mutex;
 use super::{DeviceState, StreamState};
 use crate::{error::OperationKind, tracker::Ticket};
 
-/// An operation as a recorder notes it down.
+/// The description of an operation for a recorder.
 #[derive(Clone, Debug)]
 pub(crate) struct OperationRecord {
     pub(crate) kind: OperationKind,
@@ -28,13 +28,14 @@ pub(crate) struct OperationRecord {
     pub(crate) waits: Vec<Ticket>,
 }
 
-/// Notes down operations. Called with the stream's submit queue held.
+/// A recorder of operations. Its methods are called with the stream's submit queue locked.
 pub(crate) trait Recorder: fmt::Debug + Send + Sync {
-    /// Records an event on the stream, in front of an operation. `None` if that fails: the
-    /// operation is not noted then.
+    /// Records an event on the stream before an operation. Returns `None` on failure; the operation
+    /// is then not recorded.
     fn start(&self, device: &DeviceState, stream: &StreamState) -> Option<EventHandle>;
 
-    /// Records the end of the operation that has that start, and notes it down.
+    /// Records an event behind the operation that began with `start`, and adds the operation to the
+    /// recording.
     fn end(
         &self,
         device: &DeviceState,
@@ -44,23 +45,23 @@ pub(crate) trait Recorder: fmt::Debug + Send + Sync {
     );
 }
 
-/// A device's recorder, if there is one.
+/// The slot for a device's recorder.
 #[derive(Debug, Default)]
 pub(crate) struct RecorderSlot {
-    /// Whether there is one; read on every submission.
+    /// True while a recorder is set; read on every submission.
     running: AtomicBool,
     recorder: Mutex<Option<Arc<dyn Recorder>>>,
 }
 
-/// An operation whose start is recorded.
+/// An operation in progress whose start event is recorded.
 pub(crate) struct Trace {
     recorder: Arc<dyn Recorder>,
     start: EventHandle,
 }
 
 impl RecorderSlot {
-    /// Records the start of an operation, if there is a recorder. A failure costs the operation its
-    /// place in the recording.
+    /// Records the start of an operation if a recorder is set. After a failure the operation is
+    /// missing from the recording.
     #[inline]
     pub(crate) fn begin(&self, device: &DeviceState, stream: &StreamState) -> Option<Trace> {
         if self.running.load(Ordering::Acquire) {
@@ -77,13 +78,13 @@ impl RecorderSlot {
         Some(Trace { recorder, start })
     }
 
-    /// Sets the recorder, in place of the one before.
+    /// Sets the recorder, replacing the previous one.
     pub(crate) fn set(&self, recorder: Arc<dyn Recorder>) {
         *self.recorder.lock() = Some(recorder);
         self.running.store(true, Ordering::Release);
     }
 
-    /// Removes this recorder, unless another has taken its place.
+    /// Removes this recorder, unless it was replaced.
     pub(crate) fn remove(&self, recorder: &Arc<dyn Recorder>) {
         let mut running = self.recorder.lock();
         if running
@@ -97,7 +98,7 @@ impl RecorderSlot {
 }
 
 impl Trace {
-    /// Records the end of the operation and notes it down.
+    /// Records the end of the operation and adds it to the recording.
     pub(crate) fn end(self, device: &DeviceState, stream: &StreamState, record: OperationRecord) {
         self.recorder.end(device, stream, self.start, record);
     }

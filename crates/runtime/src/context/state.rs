@@ -1,12 +1,12 @@
-//! `DeviceState`: the part of one device that submission, polling and events need, however often it
-//! is opened.
+//! `DeviceState`: the state of one device that submission, polling and events need, shared by all
+//! its handles.
 //!
-//! Layers above keep their own state of the device in its slots, and act for it through
+//! Layers above keep their own per-device state in its slots, and act for the device through
 //! [`DeviceHooks`].
 
 #![allow(
     unsafe_code,
-    reason = "opens the device's context and makes its streams"
+    reason = "opens the device's context and creates its streams"
 )]
 
 use std::{
@@ -41,35 +41,35 @@ use crate::{
     tracker::{StreamId, Ticket},
 };
 
-/// The work of layers above that this layer starts. All of it is rare.
+/// Callbacks through which this layer starts work of the layers above. All of them are rare.
 pub(crate) trait DeviceHooks: Sync {
-    /// Does what was put off with [`DeviceState::set_deferred`]. Called before a submission and
-    /// before a host wait.
+    /// Performs the work deferred with [`DeviceState::set_deferred`]. Called before a submission
+    /// and before a host wait.
     fn run_deferred(&self, device: &DeviceState);
 
-    /// Gives back what was made for the device, without waiting. Its last handle is gone.
+    /// Frees the device's resources without waiting. Called when its last handle is dropped.
     fn close(&self, device: &mut DeviceState);
 }
 
-/// How many retired streams are looked at for one that is idle.
+/// The number of retired streams that are checked for an idle one.
 const RETIRED_SCAN_MAX: usize = 4;
 
-/// Which of the process's devices this is.
+/// The identity of an opened device within the process, for messages.
 #[derive(Clone, Copy, PartialEq)]
 struct Opened {
-    /// The line that opened it first.
+    /// The source line that first opened the device.
     location: &'static Location<'static>,
-    /// How many had been opened by then.
+    /// The number of devices opened until then, this one included.
     number: u64,
 }
 
-/// How many devices have been opened in this process.
+/// The number of devices opened in this process.
 static OPENED: AtomicU64 = AtomicU64::new(0);
 
-/// One device of one driver, shared by everything that was made from it.
+/// One device of one driver, shared by everything created from it.
 pub(crate) struct DeviceState {
     pub(crate) driver: Arc<dyn Driver>,
-    /// What the driver says of itself, which never changes.
+    /// The result of `Driver::is_simulated`, which never changes.
     pub(crate) is_simulated: bool,
     pub(crate) ordinal: DeviceOrdinal,
     pub(crate) context: ContextHandle,
@@ -81,29 +81,30 @@ pub(crate) struct DeviceState {
     pub(crate) events: EventPool,
     pub(crate) cross_device: CrossDeviceDependencies,
     pub(crate) recorder: RecorderSlot,
-    /// What the layer of memory keeps for the device.
+    /// The state that the `memory` layer keeps for the device.
     pub(crate) memory_slot: Slot,
-    /// What the layer of copies keeps for the device.
+    /// The state that the `copy` layer keeps for the device.
     pub(crate) copy_slot: Slot,
-    /// What the layer of kernels keeps for the device.
+    /// The state that the `kernel` layer keeps for the device.
     pub(crate) kernel_slot: Slot,
-    /// What crates above this one keep for the device.
+    /// The state that crates above this one keep for the device.
     pub(crate) slots: Slots,
     hooks: &'static dyn DeviceHooks,
-    /// Whether a layer above may have put something off; read on every submission.
+    /// True if a layer above may have deferred work; read on every submission.
     deferred: AtomicBool,
     priorities: PriorityRange,
     pub(crate) streams: Streams,
-    /// Streams whose handles are gone. They are used again once idle, never destroyed while the
-    /// device is open: their tickets may still have to be waited for.
+    /// Streams whose handles were dropped. They are reused once idle, and not destroyed while the
+    /// device is open, because their tickets may still be waited for.
     retired: Mutex<Vec<Arc<StreamState>>>,
     lost: OnceLock<Loss>,
     pub(crate) admission: Admission,
 }
 
 impl DeviceState {
-    /// Opens the device: its primary context, its default pool with a high release threshold (rule
-    /// 36).
+    /// Opens the device: retains its primary context and sets a high release threshold for its
+    /// default pool (rule 36: the threshold is 0 by default, which returns freed memory at the next
+    /// synchronisation).
     pub(crate) fn open(
         driver: Arc<dyn Driver>,
         ordinal: DeviceOrdinal,
@@ -114,7 +115,7 @@ impl DeviceState {
         let count = driver.device_count()?;
         if !(0..count).contains(&ordinal.as_raw()) {
             let reason = format!(
-                "there is no device {} on {}: it has {count}",
+                "cannot open device {} of {}: the driver has {count} device(s)",
                 ordinal.as_raw(),
                 driver.name()
             );
@@ -122,7 +123,7 @@ impl DeviceState {
         }
         if driver.device_attribute(ordinal, DeviceAttribute::MEMORY_POOLS_SUPPORTED)? == 0 {
             let reason = format!(
-                "device {} has no stream-ordered allocator",
+                "cannot open device {}: it does not support the stream-ordered allocator",
                 ordinal.as_raw()
             );
             return Err(Error::unavailable(reason));
@@ -165,7 +166,8 @@ impl DeviceState {
         })
     }
 
-    /// A stream of this priority: an idle one that nobody holds any more, or a new one.
+    /// Returns a stream of this priority, clamped to the device's range: an idle retired stream, or
+    /// a new one.
     pub(crate) fn acquire_stream(&self, priority: i32) -> Result<Arc<StreamState>> {
         self.check_alive()?;
         let priority = priority.clamp(self.priorities.greatest, self.priorities.least);
@@ -201,50 +203,49 @@ impl DeviceState {
             .streams
             .add(|id| StreamState::new(id, handle, priority).numbered(number));
         added.ok_or_else(|| {
-            // SAFETY: the stream was just made, and nobody has it.
+            // SAFETY: the stream was just created and is not used anywhere.
             let destroyed = unsafe { self.driver.stream_destroy(self.context, handle) };
             destroyed.map_or_else(
                 |error| self.record_failure(error),
-                |()| Error::unavailable(format!("{self} has too many streams")),
+                |()| Error::unavailable(format!("cannot create a stream: {self} has too many streams")),
             )
         })
     }
 
-    /// Takes back a stream whose handle is gone. Its work goes on.
+    /// Retires a stream whose last handle was dropped. Its pending work continues.
     pub(crate) fn retire_stream(&self, stream: Arc<StreamState>) {
         self.retired.lock().push(stream);
     }
 
-    /// The stream of this number, if it is one of this device's.
+    /// Returns the stream with this id, if it belongs to this device.
     #[inline]
     pub(crate) fn stream(&self, id: StreamId) -> Option<&Arc<StreamState>> {
         self.streams.get(id)
     }
 
-    /// All streams ever made, retired ones included.
+    /// Returns all streams ever created, including retired ones.
     pub(crate) fn all_streams(&self) -> Vec<Arc<StreamState>> {
         self.streams.iter().map(Arc::clone).collect()
     }
 
-    /// Whether the ticket is known to be done. Asks no driver.
+    /// Returns whether the ticket is known to be complete, without a driver call.
     pub(crate) fn is_done(&self, ticket: Ticket) -> bool {
         self.stream(ticket.stream)
             .is_some_and(|stream| stream.is_done(ticket.sequence))
     }
 
-    /// Notes whether a layer above has put something off, for the next submission or host wait to
-    /// start.
+    /// Sets whether a layer above has deferred work, which the next submission or host wait starts.
     pub(crate) fn set_deferred(&self, any: bool) {
         self.deferred.store(any, Ordering::Release);
     }
 
-    /// Whether a layer above may have put something off.
+    /// Returns whether a layer above may have deferred work.
     #[inline]
     pub(crate) fn has_deferred(&self) -> bool {
         self.deferred.load(Ordering::Acquire)
     }
 
-    /// Starts what layers above have put off.
+    /// Starts the deferred work of the layers above.
     #[inline]
     pub(crate) fn run_deferred(&self) {
         if self.has_deferred() {
@@ -257,12 +258,14 @@ impl DeviceState {
         self.hooks.run_deferred(self);
     }
 
-    /// Passes a driver's answer on, and notes when it says that the context is lost.
+    /// Converts a driver's result, and marks the device lost if the error says that the context is
+    /// lost.
     pub(crate) fn checked<T>(&self, result: Result<T, DriverError>) -> Result<T> {
         result.map_err(|error| self.record_failure(error))
     }
 
-    /// Passes a driver's failure on, and notes it when it says that the context is lost.
+    /// Converts a driver's error, and marks the device lost if the error says that the context is
+    /// lost.
     #[cold]
     pub(crate) fn record_failure(&self, error: DriverError) -> Error {
         if !error.code().is_sticky() {
@@ -272,16 +275,16 @@ impl DeviceState {
         self.lose(notice).error()
     }
 
-    /// Notes that the device is unusable; gives what was noted first.
+    /// Marks the device lost. Returns the loss that was noted first.
     pub(crate) fn lose(&self, notice: impl FnOnce() -> Loss) -> &Loss {
         if let Some(loss) = self.lost.get() {
             return loss;
         }
-        // Before the cell is locked: this takes other locks.
+        // Called before the cell is initialised, because it takes other locks.
         let mut noticed = Some(notice());
         let loss = self
             .lost
-            .get_or_init(|| noticed.take().expect("the cell is filled once"));
+            .get_or_init(|| noticed.take().expect("`get_or_init` calls its closure at most once"));
         self.admission.note_lost();
         if noticed.is_none() {
             let Loss { cause, suspects } = loss.clone();
@@ -291,22 +294,22 @@ impl DeviceState {
         loss
     }
 
-    /// What made the device unusable, if something has.
+    /// Returns the driver error that made the device unusable, if it is lost.
     pub(crate) fn lost(&self) -> Option<&DriverError> {
         self.loss().map(|loss| &loss.cause)
     }
 
-    /// The same, with what may have done it.
+    /// Returns the error that made the device unusable together with the suspects, if it is lost.
     pub(crate) fn loss(&self) -> Option<&Loss> {
         self.lost.get()
     }
 
-    /// The number of a stream of this device.
+    /// Returns the number of a stream of this device, or 0 for a stream of another device.
     pub(crate) fn stream_number(&self, id: StreamId) -> u64 {
         self.stream(id).map_or(0, |stream| stream.number)
     }
 
-    /// The numbers of the streams that have a handle or belong to a thread.
+    /// Returns the numbers of the streams that are not retired.
     #[cfg(feature = "sim")]
     pub(crate) fn held_streams(&self) -> Vec<u64> {
         let retired: Vec<_> = self
@@ -324,8 +327,8 @@ impl DeviceState {
         numbers
     }
 
-    /// Names the objects that this thread creates until the label is dropped, for reports of a
-    /// simulated device. `None` on a GPU.
+    /// Labels the objects that this thread creates until the label is dropped, for reports of a
+    /// simulated device. Returns `None` on a GPU.
     pub(crate) fn named(
         &self,
         label: &'static str,
@@ -334,7 +337,7 @@ impl DeviceState {
         self.is_simulated.then(|| Label::at(label, location))
     }
 
-    /// Names memory that is given out again or kept for reuse.
+    /// Labels memory that is reused or kept for reuse.
     pub(crate) fn name_memory(
         &self,
         pointer: DevicePtr,
@@ -348,7 +351,7 @@ impl DeviceState {
         });
     }
 
-    /// Both devices as text. If they have the same name, the text says where each was opened.
+    /// Returns both devices as text. If their names are equal, the text says where each was opened.
     pub(crate) fn told_apart(&self, other: &Self) -> (String, String) {
         let (one, two) = (self.to_string(), other.to_string());
         if one != two {
@@ -366,7 +369,7 @@ impl DeviceState {
         (with_line(one, self.opened), with_line(two, other.opened))
     }
 
-    /// Whether the failure means that there was not enough memory.
+    /// Returns whether the error means that the device is out of memory.
     pub(crate) fn is_out_of_memory(error: &Error) -> bool {
         matches!(error, Error::Driver(driver) if driver.code() == ResultCode::OUT_OF_MEMORY)
     }

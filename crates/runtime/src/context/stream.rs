@@ -1,4 +1,4 @@
-//! `Stream`: a queue of device work, and the verbs that put work into it.
+//! `Stream`: a handle to a queue of device work.
 
 use std::{fmt, sync::Arc};
 
@@ -7,18 +7,20 @@ use millstream_driver::StreamHandle;
 use super::{Device, DeviceState, StreamState};
 use crate::{Result, UsageError, UsageErrorKind};
 
-/// A queue of work for a device.
+/// A queue of device work, as a CUDA stream.
 ///
-/// Operations of one stream run in the order in which they are called for (rule 16). Operations of
-/// different streams run beside each other unless they touch the same memory and one of them writes
-/// it: then the later one waits for the earlier one, on the device, whatever streams and threads
-/// they come from. No method here blocks the host on device work.
+/// Operations of one stream run in the order of the calls (rule 16: a stream is first in, first
+/// out). Operations of different streams run concurrently unless they access the same memory and
+/// one of them writes it: then the later one waits for the earlier one, on the device, whatever
+/// streams and threads they come from. Methods return without waiting for device work, except
+/// [`synchronize`](Self::synchronize) and transfers beyond the [staging
+/// limit](Device::set_staging_limit).
 ///
-/// Cloning a stream gives another handle of the same queue. Dropping the last handle lets its work
-/// go on.
+/// Cloning a stream returns another handle to the same queue. When the last handle is dropped, the
+/// pending work continues.
 ///
-/// Streams are always non-blocking towards the legacy default stream (rule 18), which this library
-/// never uses.
+/// Streams are created as non-blocking: they do not synchronise with the legacy default stream
+/// (rule 18), which this library never uses.
 ///
 /// ```
 /// use millstream::Device;
@@ -36,11 +38,12 @@ pub struct Stream {
     inner: Arc<Handle>,
 }
 
-/// What the handles of one stream share.
+/// The state shared by the handles of one stream.
 struct Handle {
     device: Arc<DeviceState>,
     state: Arc<StreamState>,
-    /// Whether the last handle retires the stream; if not, someone else does.
+    /// True if dropping the last handle retires the stream; false for a borrowed stream, which its
+    /// owner retires.
     retires: bool,
 }
 
@@ -56,7 +59,7 @@ impl Stream {
         })
     }
 
-    /// A handle of a stream that someone else retires.
+    /// Creates a handle to a stream that its owner retires.
     pub(crate) fn borrowed(device: &Arc<DeviceState>, state: Arc<StreamState>) -> Self {
         Self {
             inner: Arc::new(Handle {
@@ -67,22 +70,22 @@ impl Stream {
         }
     }
 
-    /// The device on which the stream's work runs.
+    /// Returns the device on which the stream's work runs.
     #[must_use]
     pub fn device(&self) -> Device {
         Device::from_state(Arc::clone(&self.inner.device))
     }
 
-    /// The driver's handle, for calls to other libraries. What they enqueue is not tracked. It
-    /// stays alive as long as the device does.
+    /// Returns the driver's handle, for calls to other libraries. Work that they enqueue is not
+    /// tracked. The handle is valid as long as the device is open.
     #[must_use]
     pub fn as_raw(&self) -> StreamHandle {
         self.inner.state.handle
     }
 
-    /// The stream's number on its device, from 1 in the order of creation. Suspects, timelines and
-    /// the simulated device's reports use the same number. Streams of different devices may have
-    /// equal numbers. A dropped stream that is handed out again keeps its number.
+    /// Returns the stream's number on its device, counted from 1 in the order of creation.
+    /// Suspects, timelines and the simulated device's reports use the same number. Streams of
+    /// different devices may have equal numbers. A dropped stream that is reused keeps its number.
     ///
     /// ```
     /// let device = millstream::Device::simulated()?;
@@ -102,7 +105,7 @@ impl Stream {
         &self.inner.state
     }
 
-    /// An error if the operand is not on the stream's device.
+    /// Returns an error if the operand is not on the stream's device.
     #[inline]
     pub(crate) fn same_device(
         &self,

@@ -1,4 +1,4 @@
-//! What the runtime knows of one stream: its submit queue, its sync points, and how far it is done.
+//! The state of one stream: its submit queue, its sync points, and its completed sequence number.
 
 use std::sync::Weak;
 
@@ -12,32 +12,33 @@ use crate::{
     tracker::{Sequence, StreamId, SyncPoints, Ticket, VectorClock},
 };
 
-/// What only the thread that submits on a stream touches. The submit queue's lock is held across
+/// The part of a stream's state that only the submitting thread accesses. Its lock is held across
 /// the stream's driver calls, so that tickets are enqueued in the order of their numbers.
 #[derive(Debug)]
 pub(crate) struct SubmitQueue {
-    /// The next ticket's place.
+    /// The sequence number of the next ticket.
     pub(crate) next: Sequence,
-    /// What is ordered before the stream's tail, by waits that the driver has accepted.
+    /// The vector clock of the stream's tail: everything ordered before it by waits that the driver
+    /// has accepted.
     pub(crate) clock: VectorClock,
-    /// Whether the clock has gained something since the stream's sync points were last told.
+    /// True if the clock has changed since it was last passed to the stream's sync points.
     pub(crate) joined: bool,
-    /// Who on the host may come to wait for the stream's last tickets. A later submission then
-    /// records an event first, so that the wait does not become one for later work.
+    /// The host waiters of the stream's last tickets. A later submission records a sync point
+    /// before its own operation, so that the host wait does not include later work.
     pub(crate) host_waiters: SmallVec<[HostWaiter; 1]>,
-    /// Events of the device's pool for points to come.
+    /// Events taken from the device's pool for future sync points.
     pub(crate) spares: Vec<PooledEvent>,
 }
 
 impl SubmitQueue {
-    /// Notes that the driver has accepted a wait for something that is ordered after `clock`.
+    /// Notes that the driver has accepted a wait for an event whose clock is `clock`.
     pub(crate) fn join(&mut self, clock: &VectorClock) {
         self.clock.join(clock);
         self.joined = true;
     }
 
-    /// Notes that someone may come to wait for the last ticket; one entry serves for all copies of
-    /// an array or a scope.
+    /// Notes that the host may wait for the last ticket. All copies of an array or a scope share
+    /// one entry.
     pub(crate) fn add_host_waiter(&mut self, host_waiter: HostWaiter) {
         if !self
             .host_waiters
@@ -49,42 +50,42 @@ impl SubmitQueue {
     }
 }
 
-/// Someone on the host who may come to wait for an operation, as long as `alive` is.
+/// A registration that the host may wait for an operation, valid as long as `alive` is.
 #[derive(Clone, Debug)]
 pub(crate) struct HostWaiter {
     pub(crate) alive: Weak<()>,
-    /// Whether one sync point will do for this operation and others of its sort right behind it:
-    /// copies of pinned memory.
+    /// True if one sync point may serve this operation and similar ones right behind it: set for
+    /// copies of page-locked memory.
     pub(crate) chained: bool,
 }
 
 impl HostWaiter {
-    /// Whether one sync point will do for an earlier operation and this one right behind it.
-    /// Whoever waits for both of them, as a scope does, loses nothing; whoever waits for one of
-    /// several copies of pinned memory waits for a few more bytes at most.
+    /// Returns whether one sync point may serve an earlier operation and this one right behind it.
+    /// A scope waits for both and loses nothing; a host wait for one of several copies of
+    /// page-locked memory waits for a few more bytes at most.
     pub(crate) fn continues(&self, earlier: &Self) -> bool {
         self.is_same(earlier) || (self.chained && earlier.chained)
     }
 
-    /// Whether both are the same someone.
+    /// Returns whether both have the same liveness token.
     fn is_same(&self, other: &Self) -> bool {
         Weak::ptr_eq(&self.alive, &other.alive)
     }
 }
 
-/// What a stream has submitted, as other threads may know it.
+/// The part of a stream's state that other threads read: its sync points and recent operations.
 #[derive(Debug)]
 pub(crate) struct SharedState {
     pub(crate) points: SyncPoints<EventHandle>,
     pub(crate) recent: RecentOperations,
 }
 
-/// One stream. It lives as long as its device: tickets of a dropped [`Stream`](crate::Stream) can
-/// still be waited for.
+/// The state of one stream. It lives as long as its device: tickets of a dropped
+/// [`Stream`](crate::Stream) may still be waited for.
 #[derive(Debug)]
 pub(crate) struct StreamState {
     pub(crate) id: StreamId,
-    /// Its number on its device: [`Stream::id`](crate::Stream::id).
+    /// The stream's number on its device, as returned by [`Stream::id`](crate::Stream::id).
     pub(crate) number: u64,
     pub(crate) handle: StreamHandle,
     pub(crate) priority: i32,
@@ -92,7 +93,7 @@ pub(crate) struct StreamState {
     pub(crate) shared: Mutex<SharedState>,
     /// Signalled, with `shared`, whenever a ticket becomes submitted.
     pub(crate) submitted: Condvar,
-    /// What the layer of memory keeps for the stream.
+    /// The state that the `memory` layer keeps for the stream.
     pub(crate) memory_slot: Slot,
     done: AtomicU64,
 }
@@ -121,7 +122,7 @@ impl StreamState {
         }
     }
 
-    /// Sets the number to the one in the driver's own texts, if the driver has one.
+    /// Sets the number to the one that the driver uses in its reports, if it has one.
     pub(crate) fn numbered(self, number: Option<u64>) -> Self {
         Self {
             number: number.unwrap_or(self.number),
@@ -129,23 +130,23 @@ impl StreamState {
         }
     }
 
-    /// Whether the ticket of this stream is known to be done.
+    /// Returns whether the ticket with this sequence number is known to be complete.
     pub(crate) fn is_done(&self, sequence: Sequence) -> bool {
         self.done() >= sequence
     }
 
-    /// Notes that all tickets up to `sequence` are done.
+    /// Marks all tickets up to `sequence` as complete.
     pub(crate) fn mark_done(&self, sequence: Sequence) {
         self.done.fetch_max(sequence.get(), Ordering::AcqRel);
     }
 
-    /// The highest ticket known to be done.
+    /// Returns the highest sequence number known to be complete.
     pub(crate) fn done(&self) -> Sequence {
-        // Acquire: whoever learns that a copy is done may read what it wrote.
+        // Acquire: a thread that learns that a copy is complete may read the copied bytes.
         Sequence::of(self.done.load(Ordering::Acquire))
     }
 
-    /// The stream's ticket at this place.
+    /// Returns the stream's ticket with this sequence number.
     pub(crate) fn ticket(&self, sequence: Sequence) -> Ticket {
         Ticket::new(self.id, sequence)
     }
@@ -158,7 +159,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn many_copies_of_one_array_are_noted_once() {
+    fn copies_of_one_array_share_a_host_waiter() {
         let stream = StreamState::new(StreamId::of(1), StreamHandle::from_raw(16), 0);
         let (array, other) = (Arc::new(()), Arc::new(()));
         let mut submit_queue = stream.submit_queue.lock();

@@ -1,4 +1,4 @@
-//! The streams of a device, found by their tickets without a lock.
+//! The stream table of a device, with lock-free lookup by id.
 
 use std::sync::{Arc, OnceLock};
 
@@ -7,25 +7,25 @@ use parking_lot::{Mutex, MutexGuard};
 use super::stream_state::StreamState;
 use crate::tracker::StreamId;
 
-/// Streams of the first block; each later block is as long as all before it.
+/// The number of streams in the first block. Each later block is as long as all blocks before it.
 const FIRST_BLOCK: u32 = 8;
-/// Enough blocks for all places that there are.
+/// The number of blocks, enough for all indices.
 const BLOCKS: usize = (StreamId::INDICES / FIRST_BLOCK).ilog2() as usize + 1;
 
-/// Some places, each empty until a stream gets it.
+/// A block of slots, each empty until a stream is added there.
 type Block = Box<[OnceLock<Arc<StreamState>>]>;
 
-/// All streams that a device ever made. Since none goes, whoever looks one up takes no lock and
-/// counts no reference.
+/// All streams that a device ever created. Streams are never removed, so a lookup takes no lock and
+/// changes no reference count.
 #[derive(Debug, Default)]
 pub(crate) struct Streams {
     blocks: [OnceLock<Block>; BLOCKS],
-    /// How many there are. Locked while one is added.
+    /// The number of streams. Locked while one is added.
     count: Mutex<u32>,
 }
 
 impl Streams {
-    /// Adds a stream that `make` makes of its number; nothing if a device cannot have so many.
+    /// Adds the stream that `make` creates for a new id. Returns `None` if the table is full.
     pub(crate) fn add(
         &self,
         make: impl FnOnce(StreamId) -> StreamState,
@@ -41,7 +41,7 @@ impl Streams {
         Some(stream)
     }
 
-    /// The stream of this number, if it is one of these.
+    /// Returns the stream with this id, if it is in this table.
     #[inline]
     pub(crate) fn get(&self, id: StreamId) -> Option<&Arc<StreamState>> {
         let (block, offset) = position(id.index());
@@ -49,19 +49,19 @@ impl Streams {
         (stream.id == id).then_some(stream)
     }
 
-    /// All of them, in the order in which they were added.
+    /// Iterates over all streams in the order in which they were added.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Arc<StreamState>> {
         let blocks = self.blocks.iter().map_while(OnceLock::get);
         blocks.flat_map(|block| block.iter().map_while(OnceLock::get))
     }
 
-    /// While this is held, no stream is added.
+    /// Locks the table: no stream is added while the guard lives.
     pub(crate) fn lock(&self) -> MutexGuard<'_, u32> {
         self.count.lock()
     }
 }
 
-/// The block that an index is in, and where there.
+/// Returns the block of an index and the offset within the block.
 #[inline]
 fn position(index: u32) -> (usize, usize) {
     match (index / FIRST_BLOCK).checked_ilog2() {
@@ -80,13 +80,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_is_found_by_its_number_and_by_no_other() {
+    fn streams_are_found_by_their_own_id_only() {
         let (streams, others) = (Streams::default(), Streams::default());
         let add = |to: &Streams| to.add(|id| StreamState::new(id, StreamHandle::from_raw(16), 0));
         let added: Vec<_> = (0..100)
-            .map(|_| add(&streams).expect("there is room"))
+            .map(|_| add(&streams).expect("the table has room"))
             .collect();
-        let other = add(&others).expect("there is room");
+        let other = add(&others).expect("the table has room");
         for stream in &added {
             let found = streams.get(stream.id).expect("it was added");
             assert!(Arc::ptr_eq(found, stream));
@@ -94,7 +94,7 @@ mod tests {
         }
         assert!(
             streams.get(other.id).is_none(),
-            "it has the index of another"
+            "an id of another table with the same index"
         );
         assert!(
             streams
@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn every_place_has_a_position_of_its_own() {
+    fn indices_map_to_consecutive_positions() {
         let mut expected = (0, 0);
         for index in 0..1000 {
             assert_eq!(position(index), expected);

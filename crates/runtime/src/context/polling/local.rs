@@ -1,5 +1,5 @@
-//! A reactor without a thread: whoever checks a program asks on behalf of its futures himself, on
-//! the program's own thread, so that the device's calls come in the same order on every run.
+//! A reactor without a thread: a thread that checks a program polls on behalf of the program's
+//! futures itself, so that the driver calls come in the same order on every run.
 
 use std::{
     cell::RefCell,
@@ -20,25 +20,25 @@ use super::reactor::{
 use crate::disposal::set_in_place;
 
 thread_local! {
-    /// What this thread's reactor polls, if it has one.
+    /// The entries that this thread's own reactor polls, if it has one.
     static ENTRIES: RefCell<Option<Vec<PollEntry>>> = const { RefCell::new(None) };
 }
 
-/// How often the registrations that a program leaves behind are polled before they are left to the
-/// other reactor.
+/// The number of rounds in which the remaining registrations of a program are polled before they
+/// are handed to the threaded reactor.
 const ROUNDS_MAX: usize = 10_000;
 
-/// Whether the calling thread has a reactor of its own.
+/// Returns whether the calling thread has its own reactor.
 fn has_local_reactor() -> bool {
     let has_own = ENTRIES.try_with(|entries| entries.borrow().is_some());
     has_own.unwrap_or(false)
 }
 
-/// Hands a registration to the calling thread's own reactor.
+/// Registers with the calling thread's own reactor.
 ///
 /// # Errors
 ///
-/// Gives the registration back if the thread has none, or ends.
+/// Returns the registration if the thread has no own reactor or is being destroyed.
 pub(super) fn register(registration: Registration) -> Result<(), Registration> {
     if !has_local_reactor() {
         return Err(registration);
@@ -48,12 +48,12 @@ pub(super) fn register(registration: Registration) -> Result<(), Registration> {
     Ok(())
 }
 
-/// While this lives, the thread that made it has a reactor of its own, which works when it is told
-/// to.
+/// The own reactor of the thread that created it, as long as this value lives. It polls only within
+/// its methods.
 pub(crate) struct LocalReactor {
-    /// What the thread had before.
+    /// The entries of the thread's previous reactor.
     before: Option<Vec<PollEntry>>,
-    /// Whether the thread dropped values itself before.
+    /// True if the thread dropped values itself before.
     disposed_in_place: bool,
 }
 
@@ -65,10 +65,10 @@ impl LocalReactor {
         }
     }
 
-    /// Polls every registration once, and lets some of the device's time pass if none was complete.
-    /// Whether there was any.
+    /// Polls every registration once, and lets device time pass if none was complete. Returns
+    /// whether there was a registration.
     fn turn(&self) -> bool {
-        // Taken out, for a waker may register again.
+        // Taken out, because a waker may register again.
         let mut polled =
             ENTRIES.with_borrow_mut(|entries| entries.as_mut().map(mem::take).unwrap_or_default());
         let count = polled.len();
@@ -108,14 +108,15 @@ impl LocalReactor {
             }
             while !woken.flag.swap(false, Ordering::Acquire) {
                 if !self.turn() {
-                    // Someone else is to wake it; parking returns at once if that has happened.
+                    // Another thread has to wake the future; `park` returns at once if it already
+                    // has.
                     thread::park();
                 }
             }
         }
     }
 
-    /// Polls until every registration is settled.
+    /// Polls until every registration is settled, for at most [`ROUNDS_MAX`] rounds.
     pub(crate) fn finish(&self) {
         for _ in 0..ROUNDS_MAX {
             if !self.turn() {
@@ -130,7 +131,7 @@ impl Drop for LocalReactor {
         let left = ENTRIES.replace(self.before.take());
         set_in_place(self.disposed_in_place);
         for entry in left.unwrap_or_default() {
-            // Without a reactor no thread polls for the end, so it is kept for ever.
+            // Without a reactor no thread polls for completion, so the registration is leaked.
             if let Err(registration) = register_with_thread(entry.registration) {
                 mem::forget(registration);
             }
@@ -138,7 +139,7 @@ impl Drop for LocalReactor {
     }
 }
 
-/// Notes that a future is to be polled again.
+/// A waker that sets a flag and unparks the thread.
 struct Woken {
     flag: AtomicBool,
     thread: Thread,

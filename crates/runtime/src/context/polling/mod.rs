@@ -1,10 +1,10 @@
-//! Polling: how the host learns that an operation is done.
+//! Polling: detects on the host that operations are complete.
 //!
-//! Nothing is recorded for that. A ticket with a sync point behind it is asked about by that sync
-//! point's event; one without is asked about by its stream, which answers «done» at the latest when
-//! the stream is idle. Whoever wants the answer for the stream's last ticket marks it *awaited*; a
-//! later submission then records a sync point first, so that the wait never becomes one for later
-//! work.
+//! Polling records no events. A ticket with a sync point behind it is complete once that sync
+//! point's event is; otherwise its stream is queried, which reports completion at the latest when
+//! the stream is idle. A caller that may wait for the stream's last ticket registers a
+//! [`HostWaiter`](super::HostWaiter); the next submission then records a sync point first, so that
+//! the wait never includes later work.
 //!
 //! The reactor ([`register`]) polls on behalf of futures.
 
@@ -14,7 +14,7 @@
     not(feature = "sim"),
     allow(
         dead_code,
-        reason = "only the checks of programs on the simulated device make one"
+        reason = "only checks of programs on the simulated device create a local reactor"
     )
 )]
 mod local;
@@ -34,23 +34,26 @@ use crate::{
     tracker::{Sequence, VectorClock},
 };
 
-/// How long a wait spins before it sleeps: about what a launch and a copy of a few bytes take.
+/// The time for which a wait spins before it sleeps: about as long as a launch and a small copy
+/// take.
 const SPIN_NS: u64 = 30_000;
-/// The shortest and the longest sleep between two questions. In between, a hundredth of the time
-/// waited so far: that bounds the added latency to one per cent and the questions to a few hundred,
-/// however long the wait.
+/// The shortest sleep between two polls. A sleep lasts a hundredth of the time waited so far,
+/// within these bounds: that limits the added latency to one per cent and the number of polls to a
+/// few hundred, however long the wait.
 pub(crate) const SLEEP_NS_MIN: u64 = 20_000;
+/// The longest sleep between two polls.
 const SLEEP_NS_MAX: u64 = 20_000_000;
 
-/// How long to sleep before the next question after waiting for `waited_ns`; `None` means to ask
-/// again at once.
+/// Returns the sleep before the next poll after waiting for `waited_ns`; `None` means to poll again
+/// at once.
 pub(crate) fn poll_backoff(waited_ns: u64) -> Option<Duration> {
     (waited_ns >= SPIN_NS)
         .then(|| Duration::from_nanos((waited_ns / 100).clamp(SLEEP_NS_MIN, SLEEP_NS_MAX)))
 }
 
-/// Whether the stream's ticket `sequence`, which is submitted, is done, and what it made can be
-/// believed. Never blocks.
+/// Returns whether the stream's submitted ticket `sequence` is complete. Never blocks. Once it is
+/// complete, a lost device on which this one depends is an error, because the result is then
+/// invalid.
 pub(crate) fn poll_ticket(
     device: &DeviceState,
     stream: &StreamState,
@@ -63,7 +66,8 @@ pub(crate) fn poll_ticket(
     Ok(done)
 }
 
-/// The same, whatever became of other devices that this one waits for.
+/// Returns whether the stream's submitted ticket `sequence` is complete, without checking the
+/// devices that this one depends on.
 pub(crate) fn poll_own_ticket(
     device: &DeviceState,
     stream: &StreamState,
@@ -85,13 +89,14 @@ pub(crate) fn poll_own_ticket(
     }
 }
 
-/// Whether the sync point's event is complete; if so, everything before it is noted as done.
+/// Returns whether the sync point's event is complete. If it is, everything ordered before it is
+/// marked complete.
 pub(crate) fn query_sync_point(
     device: &DeviceState,
     stream: &StreamState,
     point: &PooledEvent,
 ) -> Result<bool> {
-    // SAFETY: the device owns the event, and `point` holds it so that it is not recorded anew.
+    // SAFETY: the device owns the event, and `point` references it, so it is not recorded again.
     let answer =
         device.checked(unsafe { device.driver.event_query(device.context, point.event) })?;
     if answer == Completion::Pending {
@@ -107,8 +112,8 @@ pub(crate) fn query_sync_point(
     Ok(true)
 }
 
-/// Whether the stream has finished all that was submitted before this call; if so, that is noted as
-/// done.
+/// Returns whether the stream has completed everything submitted before this call. If it has, that
+/// is marked complete.
 pub(crate) fn query_stream(device: &DeviceState, stream: &StreamState) -> Result<bool> {
     let (submitted, clock) = stream.shared.lock().points.tail();
     // SAFETY: the device owns the stream.
@@ -127,7 +132,7 @@ pub(crate) fn query_stream(device: &DeviceState, stream: &StreamState) -> Result
     Ok(true)
 }
 
-/// Notes that everything in the clock is done.
+/// Marks all tickets that the clock covers as complete.
 pub(crate) fn note_done(device: &DeviceState, clock: &VectorClock) {
     for ticket in clock.tickets() {
         if let Some(stream) = device.stream(ticket.stream) {
@@ -136,9 +141,9 @@ pub(crate) fn note_done(device: &DeviceState, clock: &VectorClock) {
     }
 }
 
-/// Keeps a value of this library's own until the stream's ticket `sequence`, which is submitted, is
-/// done or the device is lost. The device stays open as long. The value is dropped on the reactor's
-/// thread: its drop runs no user code.
+/// Keeps an internal value until the stream's submitted ticket `sequence` is complete or the device
+/// is lost. The device stays open until then. The value is dropped on the reactor's thread, so its
+/// drop must not run user code.
 pub(crate) fn retain_until_complete(
     device: &Arc<DeviceState>,
     stream: &Arc<StreamState>,
@@ -151,7 +156,7 @@ pub(crate) fn retain_until_complete(
         sequence,
         action: Action::Drop(Box::new(kept)),
     });
-    // Without a reactor no thread polls for the end, so the value is kept for ever.
+    // Without a reactor no thread polls for completion, so the value is leaked.
     if let Err(registration) = registered {
         mem::forget(registration);
     }
@@ -162,7 +167,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_has_waited_for_long_sleeps_for_a_hundredth_of_it() {
+    fn long_waits_sleep_for_a_hundredth_of_the_time_waited() {
         assert_eq!(poll_backoff(0), None);
         assert_eq!(poll_backoff(SPIN_NS - 1), None);
         let sleeps = [SPIN_NS, 10_000_000, 3_600_000_000_000].map(poll_backoff);

@@ -1,15 +1,15 @@
-//! The reactor: threads of the process that poll the device on behalf of futures, and sleep while
-//! there are none.
+//! The reactor: the threads that poll the driver on behalf of all futures of the process, and sleep
+//! while there are none.
 //!
-//! One thread *leads*: it polls the driver for every registration, and calls the wakers of those
-//! that are complete. A waker is the user's code. It may block, and then no other future may
-//! suffer: so a second thread, the *standby*, watches while wakers run. If one call lasts longer
-//! than [`STALL`], the standby becomes the leader and goes on with all the rest; the thread that is
-//! stuck becomes the standby, or ends, when its waker returns. A waker that never returns costs one
+//! One thread, the *leader*, polls the driver for every registration and calls the wakers of
+//! completed ones. A waker is user code: it may block, which must not delay other futures. So a
+//! second thread, the *standby*, watches while wakers run. If one call lasts longer than [`STALL`],
+//! the standby becomes the leader and takes over all other registrations; the blocked thread
+//! becomes the standby, or ends, when its waker returns. A waker that never returns occupies one
 //! thread.
 //!
-//! All that must survive a change of leaders is in [`ReactorState`], behind one lock. The leader
-//! takes registrations out while it polls, calling nothing but the driver meanwhile, and puts them
+//! All state that must survive a change of leaders is in [`ReactorState`], behind one lock. The
+//! leader takes registrations out while it polls, calls only the driver meanwhile, and puts them
 //! back before it calls a waker, even if a driver panics. No user code runs under the lock.
 
 use std::{
@@ -34,10 +34,10 @@ use crate::{
     tracker::Sequence,
 };
 
-/// How long one waker may run before another thread takes over.
+/// The time that one waker may run before the standby takes over.
 const STALL: Duration = Duration::from_millis(2);
 
-/// An operation whose completion somebody is to learn of.
+/// A registration: an operation to poll, and the action to take on completion.
 pub(crate) struct Registration {
     pub(crate) device: Arc<DeviceState>,
     pub(crate) stream: Arc<StreamState>,
@@ -45,16 +45,16 @@ pub(crate) struct Registration {
     pub(crate) action: Action,
 }
 
-/// The reaction to a completion.
+/// The action to take when a registered operation is complete.
 pub(crate) enum Action {
-    /// Wakes a future, with the waker of its last poll; the slot is empty once the future is gone.
-    /// A failure to poll counts as news: the future finds it when it is polled.
+    /// Wakes a future with the waker of its last poll. The slot is empty once the future is
+    /// dropped. A failed poll wakes the future too, which then finds the error itself.
     Wake(Arc<Mutex<Option<Waker>>>),
-    /// Drops a value of this library's own, once the operation is done or its device is lost.
+    /// Drops an internal value once the operation is complete or its device is lost.
     Drop(Box<dyn Any + Send>),
 }
 
-/// A registration that is being polled, and when that began on its driver's clock.
+/// A registration that is being polled, and the time on its driver's clock when polling began.
 pub(super) struct PollEntry {
     pub(super) registration: Registration,
     since_ns: Option<u64>,
@@ -69,17 +69,18 @@ impl PollEntry {
     }
 }
 
-/// The answer to a poll of one registration.
+/// The result of polling one registration.
 pub(super) enum Polled {
     Pending,
-    /// There is nothing to do (any more).
+    /// The registration needs no further action.
     Settled,
-    /// The waker is to be called, without a lock.
+    /// The operation is complete: the caller calls the waker, without holding a lock.
     Ready(Waker),
 }
 
 impl Registration {
-    /// Asks whether the operation is done, and takes the consequences but for calling a waker.
+    /// Polls the operation and performs the action, except that a waker is returned instead of
+    /// called.
     pub(super) fn poll(&mut self) -> Polled {
         let is_needed = match &self.action {
             Action::Wake(slot) => slot.lock().is_some(),
@@ -114,7 +115,7 @@ impl Registration {
     }
 }
 
-/// Calls a waker. A panic of its is contained: others are to be woken too.
+/// Calls a waker and catches its panic, so that other wakers are called too.
 pub(super) fn wake(waker: Waker) {
     if let Err(payload) = catch_unwind(AssertUnwindSafe(|| waker.wake())) {
         dispose(payload);
@@ -122,8 +123,8 @@ pub(super) fn wake(waker: Waker) {
     }
 }
 
-/// How long the most impatient entry allows to sleep, and which that is. `None`: not at all, or
-/// there is none.
+/// Returns the shortest sleep that the entries allow, and its entry. Returns `None` if an entry
+/// must be polled again at once or if there is no entry.
 pub(super) fn shortest_sleep(entries: &mut [PollEntry]) -> Option<(Duration, &PollEntry)> {
     let mut shortest: Option<(Duration, &PollEntry)> = None;
     for entry in entries {
@@ -137,55 +138,54 @@ pub(super) fn shortest_sleep(entries: &mut [PollEntry]) -> Option<(Duration, &Po
     shortest
 }
 
-/// The number of a thread of the reactor.
+/// The serial number of a reactor thread.
 type Serial = u64;
 
-/// What the thread beside the leader does.
+/// The state of the standby thread.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 enum Standby {
-    /// There is none.
+    /// There is no standby.
     #[default]
     Absent,
-    /// It sleeps until a waker is called.
+    /// The standby sleeps until a waker is called.
     Asleep,
-    /// It looks every [`STALL`] whether the leader is stuck.
+    /// The standby checks every [`STALL`] whether the leader is stuck in a waker.
     Watching,
 }
 
 #[derive(Default)]
 struct ReactorState {
-    /// Registrations that the leader has not seen yet.
+    /// New registrations that the leader has not polled yet.
     incoming: Vec<Registration>,
-    /// Those that it polls, while it does not.
+    /// Registrations that the leader polls repeatedly, stored here between its rounds.
     entries: Vec<PollEntry>,
-    /// Wakers to be called.
+    /// Wakers that are due to be called.
     due: VecDeque<Waker>,
     leader: Option<Serial>,
-    /// The number of the last thread that was started.
+    /// The serial number of the last thread that was started.
     last_serial: Serial,
     standby: Standby,
-    /// How many wakers were called.
+    /// The number of wakers called so far.
     wakes: u64,
-    /// Whether the leader is in the last of them.
+    /// True while the leader is inside a waker.
     waking: bool,
 }
 
 #[derive(Default)]
 struct Reactor {
     state: Mutex<ReactorState>,
-    /// Signalled when a registration arrives.
+    /// Signalled when a registration is added.
     registered: IdleCondvar,
-    /// Signalled when the standby is to watch.
+    /// Signalled when the standby must watch the leader.
     watch: IdleCondvar,
 }
 
-/// Hands a registration to the reactor, the calling thread's own if it has one, starting the
-/// other's threads on first use.
+/// Registers with the calling thread's own reactor if it has one, and otherwise with the process's
+/// reactor, whose threads start on first use.
 ///
 /// # Errors
 ///
-/// Gives the registration back if the system has no thread for the reactor; the next one tries
-/// again.
+/// Returns the registration if no thread can be started for the reactor; the next call tries again.
 pub(crate) fn register(registration: Registration) -> Result<(), Registration> {
     static REACTOR: PerProcess<Reactor> = PerProcess::new();
     let Err(registration) = local::register(registration) else {
@@ -198,7 +198,7 @@ pub(crate) fn register(registration: Registration) -> Result<(), Registration> {
         let Ok(()) = spawn(move || reactor.run(serial)) else {
             log!(
                 warn,
-                "no thread for the reactor: futures are polled by busy wakes"
+                "cannot start the reactor's thread: futures wake themselves and poll until it starts"
             );
             return Err(registration);
         };
@@ -217,7 +217,7 @@ fn spawn(body: impl FnOnce() + Send + 'static) -> std::io::Result<()> {
     thread::Builder::new().name(name).spawn(body).map(drop)
 }
 
-/// Entries that the leader polls. Dropped, also by a panic, it puts them back.
+/// The entries of the leader's current round. Its drop, also during a panic, puts them back.
 struct Polling<'a> {
     reactor: &'a Reactor,
     entries: Vec<PollEntry>,
@@ -233,15 +233,15 @@ impl Drop for Polling<'_> {
 }
 
 impl Reactor {
-    /// The life of a thread of the reactor: leads as long as it is the leader, then stands by if
-    /// nobody else does.
+    /// Runs a reactor thread: leads while it is the leader, then becomes the standby if there is
+    /// none, and otherwise ends.
     fn run(&'static self, serial: Serial) {
         loop {
             while let Err(payload) = catch_unwind(AssertUnwindSafe(|| self.lead(serial))) {
-                // A driver has panicked. What was being polled is back; the same call may panic
-                // again.
+                // A driver has panicked. The polled entries were put back, and the same call may
+                // panic again.
                 dispose(payload);
-                log!(error, "a driver panicked while futures were polled");
+                log!(error, "a driver panicked while the reactor polled it");
                 thread::sleep(Duration::from_nanos(SLEEP_NS_MIN));
             }
             if !self.stand_by(serial) {
@@ -250,7 +250,7 @@ impl Reactor {
         }
     }
 
-    /// Polls and wakes until another thread is the leader.
+    /// Polls and calls wakers until another thread is the leader.
     fn lead(&'static self, serial: Serial) {
         loop {
             let mut state = self.state.lock();
@@ -280,7 +280,7 @@ impl Reactor {
         }
     }
 
-    /// Polls every entry once, and sleeps for a while if none was complete.
+    /// Polls every entry once, and sleeps if none was complete.
     fn poll(&self, entries: Vec<PollEntry>, incoming: Vec<Registration>) {
         let mut polling = Polling {
             reactor: self,
@@ -316,8 +316,8 @@ impl Reactor {
         }
     }
 
-    /// Sees to it that a thread watches the leader, which is about to call a waker; without one, if
-    /// the system has no more threads, a waker that blocks holds up the others.
+    /// Makes a standby watch the leader, which is about to call a waker. If no thread can be
+    /// started, a blocking waker delays the other futures.
     fn ensure_standby(&'static self, state: &mut ReactorState) {
         match state.standby {
             Standby::Watching => {}
@@ -339,8 +339,8 @@ impl Reactor {
         }
     }
 
-    /// A thread that leads no more becomes the standby, and in the end the leader again; `false` if
-    /// there is a standby.
+    /// Makes a former leader the standby, and returns `true` once it is the leader again. Returns
+    /// `false` at once if there is another standby.
     fn stand_by(&'static self, serial: Serial) -> bool {
         let mut state = self.state.lock();
         if state.standby != Standby::Absent {
@@ -352,7 +352,7 @@ impl Reactor {
         true
     }
 
-    /// Watches the leader, and returns once this thread is the leader in its place.
+    /// Watches the leader, and returns once this thread has replaced it.
     fn watch_leader(&self, serial: Serial) {
         let mut state = self.state.lock();
         loop {

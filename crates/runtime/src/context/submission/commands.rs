@@ -1,5 +1,4 @@
-//! The commands that can be enqueued: each is a driver call or a few, and the sequence in which
-//! they go.
+//! Commands: the driver calls of each kind of operation.
 
 #![allow(unsafe_code, reason = "makes the driver calls that enqueue work")]
 
@@ -11,7 +10,7 @@ use millstream_driver::{
 };
 use smallvec::SmallVec;
 
-/// The queue that a command goes to.
+/// The driver's handles of the stream to which a command is enqueued.
 #[doc(hidden)]
 #[derive(Clone, Copy, Debug)]
 pub struct DriverStream<'a> {
@@ -23,21 +22,23 @@ pub struct DriverStream<'a> {
     pub stream: StreamHandle,
 }
 
-/// Something that can be enqueued.
+/// A command that can be enqueued on a stream.
 pub(crate) trait Command {
-    /// What the driver answers.
+    /// The result of the driver calls.
     type Output;
 
     /// Makes the driver calls.
     ///
     /// # Safety
     ///
-    /// The queue's context and stream are alive. What the command names is live and as large as it
-    /// says until the command has run, and whatever else touches it is ordered with the command.
+    /// The context and the stream are alive. The memory that the command names is allocated and as
+    /// large as the command says until the command has run, and every other access to it is ordered
+    /// with the command.
     unsafe fn enqueue(self, driver_stream: DriverStream<'_>) -> Result<Self::Output, DriverError>;
 }
 
-/// Allocates from the device's pool (rules 31 and 32).
+/// An allocation from the device's pool (rules 31 and 32: it is placed on the stream's device, and
+/// other streams must be ordered after it).
 pub(crate) struct Allocate {
     pub(crate) bytes: usize,
 }
@@ -57,7 +58,7 @@ impl Command for Allocate {
     }
 }
 
-/// Frees memory of the device's pool (rule 32).
+/// A stream-ordered free of pool memory (rule 32: the free must be ordered after every use).
 pub(crate) struct Free {
     pub(crate) pointer: DevicePtr,
 }
@@ -77,7 +78,8 @@ impl Command for Free {
     }
 }
 
-/// Copies page-locked host memory to the device (rule 7).
+/// A copy of page-locked host memory to the device (rule 7: asynchronous; the host memory is read
+/// when the copy runs).
 pub(crate) struct CopyToDevice {
     pub(crate) target: DevicePtr,
     pub(crate) source: *const u8,
@@ -106,7 +108,7 @@ impl Command for CopyToDevice {
     }
 }
 
-/// Copies device memory to page-locked host memory (rule 7).
+/// A copy of device memory to page-locked host memory (rule 7).
 pub(crate) struct CopyToHost {
     pub(crate) target: *mut u8,
     pub(crate) source: DevicePtr,
@@ -135,7 +137,7 @@ impl Command for CopyToHost {
     }
 }
 
-/// Copies within the device; the ranges do not overlap.
+/// A copy within the device. The ranges do not overlap.
 pub(crate) struct CopyOnDevice {
     pub(crate) target: DevicePtr,
     pub(crate) source: DevicePtr,
@@ -164,15 +166,16 @@ impl Command for CopyOnDevice {
     }
 }
 
-/// Copies host memory to the device by way of page-locked blocks, used in turn: for each chunk a
-/// host function that sees to it that the chunk is in its block (rule 27), and a copy from there.
+/// An upload through page-locked blocks, used in turn. For each chunk it enqueues a host function,
+/// which makes sure that the chunk is in its block (rule 27: host functions run in stream order),
+/// and a copy from there.
 pub(crate) struct StagedUpload<F> {
     pub(crate) target: DevicePtr,
     pub(crate) blocks: SmallVec<[*const u8; 4]>,
     pub(crate) bytes: usize,
     pub(crate) chunk_bytes: usize,
-    /// Makes the function for the chunk of this number. It is not called on a lost context (rule
-    /// 28).
+    /// Creates the host function for the chunk with this number. On a lost context the host
+    /// function is never called (rule 28).
     pub(crate) capture: F,
 }
 
@@ -197,7 +200,7 @@ impl<F: Fn(usize) -> HostFunction> Command for StagedUpload<F> {
                 source: *block,
                 bytes,
             };
-            // SAFETY: by this function's contract. The block is filled anew only by a function
+            // SAFETY: by this function's contract. The block is refilled only by a host function
             // behind this copy (rule 27).
             unsafe { copy.enqueue(driver_stream) }?;
         }
@@ -205,7 +208,7 @@ impl<F: Fn(usize) -> HostFunction> Command for StagedUpload<F> {
     }
 }
 
-/// A command behind an event of another device's (rule 26).
+/// A command behind an event of another device (rule 26: waiting for it across devices is allowed).
 pub(crate) struct AfterEvent<C> {
     pub(crate) event: EventHandle,
     pub(crate) command: C,
@@ -228,7 +231,8 @@ impl<C: Command> Command for AfterEvent<C> {
     }
 }
 
-/// Moves managed memory to where it will be used (rule 51).
+/// A prefetch of managed memory to a location (rule 51: an operation of its stream that changes no
+/// value).
 pub(crate) struct Prefetch {
     pub(crate) pointer: DevicePtr,
     pub(crate) bytes: usize,
@@ -257,7 +261,7 @@ impl Command for Prefetch {
     }
 }
 
-/// Repeats an element that the driver has a fill for (rule 12).
+/// A fill with an element whose size the driver supports (rule 12: asynchronous for device memory).
 pub(crate) struct Fill {
     pub(crate) target: DevicePtr,
     pub(crate) pattern: FillPattern,
@@ -286,8 +290,8 @@ impl Command for Fill {
     }
 }
 
-/// Repeats what the first `ready_bytes` bytes at `target` hold over `bytes` bytes from there on, by
-/// copying what is there already: as much again, then twice as much, …
+/// A fill of `bytes` bytes at `target` with the contents of its first `ready_bytes` bytes, by
+/// copies of the filled part that double its size.
 pub(crate) struct Repeat {
     pub(crate) target: DevicePtr,
     pub(crate) ready_bytes: usize,
@@ -315,7 +319,7 @@ impl Command for Repeat {
     }
 }
 
-/// Launches a kernel (rule 13).
+/// A kernel launch (rule 13: asynchronous).
 pub(crate) struct Launch<'a> {
     pub(crate) function: FunctionHandle,
     pub(crate) dims: &'a LaunchDims,
@@ -339,7 +343,7 @@ impl Command for Launch<'_> {
     }
 }
 
-/// Calls of another library, which enqueues the work.
+/// A call of another library, which enqueues its own work.
 pub(crate) struct Foreign<F> {
     pub(crate) call: F,
 }

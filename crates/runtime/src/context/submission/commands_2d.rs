@@ -1,4 +1,4 @@
-//! The commands that copy rows of rectangles, and within an array.
+//! Commands for pitched copies and for overlapping copies.
 
 #![allow(unsafe_code, reason = "makes the driver calls that enqueue work")]
 
@@ -6,10 +6,12 @@ use millstream_driver::{Copy2d, DevicePtr, DriverError, Memory2d, Side2d};
 
 use super::commands::{Command, CopyOnDevice, CopyToDevice, CopyToHost, DriverStream};
 
-/// Copies rows (rule 52). There is a byte to copy, and at least one side is on the device.
+/// A pitched copy (rule 52: one operation that leaves the bytes between rows untouched). It is not
+/// empty, and at least one side is on the device.
 pub(crate) struct CopyRows {
     pub(crate) copy: Copy2d,
-    /// The longest pitch that the driver takes.
+    /// The maximum pitch of the driver, in bytes. Copies with longer pitches are enqueued row by
+    /// row.
     pub(crate) pitch_bytes_max: usize,
 }
 
@@ -54,7 +56,7 @@ impl Command for CopyRows {
     }
 }
 
-/// Where this row begins.
+/// Returns the address of a row.
 fn row_of(side: Side2d, row: usize) -> Memory2d {
     let offset = row * side.pitch_bytes;
     match side.memory {
@@ -63,7 +65,7 @@ fn row_of(side: Side2d, row: usize) -> Memory2d {
     }
 }
 
-/// Copies bytes without gaps.
+/// Enqueues a copy of contiguous bytes.
 ///
 /// # Safety
 ///
@@ -102,12 +104,12 @@ unsafe fn enqueue_range(
             // SAFETY: by this function's contract.
             unsafe { command.enqueue(driver_stream) }
         }
-        (Memory2d::Host(_), Memory2d::Host(_)) => unreachable!("one side is on the device"),
+        (Memory2d::Host(_), Memory2d::Host(_)) => unreachable!("at least one side of the copy is on the device"),
     }
 }
 
-/// Repeats the row at `first` in all `rows` rows of a rectangle, by copying what is there already:
-/// 1, 2, 4, … rows.
+/// A fill of the `rows` rows of a rectangle with the row at `first`, by copies of 1, 2, 4, … filled
+/// rows.
 pub(crate) struct RepeatRows {
     pub(crate) first: DevicePtr,
     pub(crate) row_bytes: usize,
@@ -134,8 +136,9 @@ impl Command for RepeatRows {
                 copy,
                 pitch_bytes_max: self.pitch_bytes_max,
             };
-            // SAFETY: by this function's contract; the rows that are read come before those that
-            // are written, and the copies of one stream run one after the other (rule 16).
+            // SAFETY: by this function's contract; the source rows precede the target rows, and the
+            // copies of one stream run one after the other (rule 16: a stream is first in, first
+            // out).
             unsafe { rows.enqueue(driver_stream) }?;
             ready += height;
         }
@@ -143,8 +146,9 @@ impl Command for RepeatRows {
     }
 }
 
-/// Moves bytes within the device to a place that overlaps with theirs: chunk by chunk, so that no
-/// chunk overlaps with its own target, and from the side on which the targets lie.
+/// A copy within the device between overlapping ranges. It is split into chunks that do not overlap
+/// their own targets, which are copied in the order in which no chunk is overwritten before it is
+/// read.
 pub(crate) struct OverlappingCopy {
     pub(crate) target: DevicePtr,
     pub(crate) source: DevicePtr,
@@ -152,13 +156,14 @@ pub(crate) struct OverlappingCopy {
 }
 
 impl OverlappingCopy {
-    /// How far the bytes move, and so how long a chunk may be.
+    /// Returns the distance between source and target in bytes, which is the maximum length of a
+    /// chunk.
     fn distance(&self) -> usize {
         let distance = self.target.as_raw().abs_diff(self.source.as_raw());
         usize::try_from(distance).unwrap_or(usize::MAX)
     }
 
-    /// How many copies it takes.
+    /// Returns the number of copies.
     pub(crate) fn chunks(&self) -> usize {
         self.bytes.div_ceil(self.distance().max(1))
     }
@@ -178,9 +183,9 @@ impl Command for OverlappingCopy {
                 source: self.source.offset(offset as u64),
                 bytes: chunk_bytes.min(self.bytes - offset),
             };
-            // SAFETY: by this function's contract; a chunk is no longer than the way that it goes,
-            // its target was read by the copies before, and the copies of one stream run one after
-            // the other (rule 16).
+            // SAFETY: by this function's contract; a chunk is no longer than the distance to its
+            // target, the target was read by the copies before, and the copies of one stream run
+            // one after the other (rule 16).
             unsafe { copy.enqueue(driver_stream) }?;
         }
         Ok(())

@@ -1,19 +1,19 @@
-//! The protocol of submission under schedules of threads that are chosen one step at a time:
-//! `cargo xtask shuttle`.
+//! Model checking of the submission protocol with shuttle: `cargo xtask shuttle`.
 //!
-//! Every lock, condition variable and atomic of the runtime is a step here, and so is every driver
-//! call, for the driver that fails calls takes a lock in each. Operations on the same bytes come
-//! from several threads at once, which no safe program can do; so their tickets meet in every state
-//! that they have. Each operation writes or reads two arrays, one behind the other: if it were not
-//! ordered with another, the simulated device would run one between the two halves.
+//! Every operation on a lock, condition variable or atomic of the runtime is a scheduling point,
+//! and so is every driver call, because the failing driver takes a lock in each. Several threads
+//! submit operations on the same bytes at once, which no safe program can do, so that their tickets
+//! meet in every state. Each operation writes or reads two arrays, one after the other: if two
+//! operations were not ordered, the simulated device could run one between the two halves of the
+//! other.
 
 #![allow(
     unsafe_code,
-    reason = "submits operations on arrays that it holds, to a driver that can fail"
+    reason = "submits operations on arrays that it owns, to a driver that can fail"
 )]
 
 #[path = "../../../tests/scenarios/calls.rs"]
-#[allow(dead_code, reason = "the scenarios need more of it")]
+#[allow(dead_code, reason = "the scenarios use the remaining items")]
 mod calls;
 
 use std::{
@@ -40,9 +40,9 @@ use crate::{
     tracker::{AccessKind, Sequence},
 };
 
-/// How many schedules each program runs under: chosen at random, and with few changes of thread at
-/// random places.
+/// The number of random schedules for each program.
 const RANDOM_SCHEDULES: usize = 2000;
+/// The number of PCT schedules for each program: random, with few changes of thread.
 const PCT_SCHEDULES: usize = 2000;
 const PCT_DEPTH: usize = 4;
 const SEED: u64 = 7;
@@ -62,8 +62,8 @@ fn explore(program: impl Fn() + Send + Sync + 'static) {
 }
 
 fn run(scheduler: impl Scheduler + 'static, program: impl Fn() + Send + Sync + 'static) {
-    // The list of open devices is one for the process, and its lock belongs to the schedule that
-    // runs.
+    // The process has one list of open devices, whose lock belongs to the running schedule, so the
+    // tests take turns.
     static ALONE: std::sync::Mutex<()> = std::sync::Mutex::new(());
     let _alone = ALONE
         .lock()
@@ -73,7 +73,8 @@ fn run(scheduler: impl Scheduler + 'static, program: impl Fn() + Send + Sync + '
     Runner::new(scheduler, config).run(program);
 }
 
-/// A new simulated GPU, which runs operations in random order, behind a driver that can fail.
+/// A new simulated GPU that runs operations in random order, behind a driver whose calls can be
+/// made to fail.
 struct TestDevice {
     gpu: Gpu,
     calls: Arc<Calls>,
@@ -85,11 +86,11 @@ impl TestDevice {
         let schedule = Schedule::Random(thread_rng().r#gen());
         let gpu = Gpu::new(SimConfig::new().schedule(schedule));
         let calls = Arc::new(Calls::over(gpu.driver()));
-        // SAFETY: the driver passes calls on to one that does what it says, or fails without doing
-        // anything.
+        // SAFETY: the driver forwards calls to a correct driver, or fails without any effect.
         let device = unsafe { Device::with_driver(Arc::clone(&calls) as Arc<dyn Driver>, 0) };
         let device = device.expect("the device opens");
-        // What is dropped is freed, while the threads go on, and not when the device is closed.
+        // Without a cache, dropped arrays are freed while the threads run, not when the device is
+        // closed.
         device.set_cache_limit(0);
         Self { gpu, calls, device }
     }
@@ -103,14 +104,14 @@ impl TestDevice {
         Arrays([array(), array()])
     }
 
-    /// Waits for all work, and finds that nothing was left behind or done wrong.
+    /// Waits for all work, and checks that every object was freed and that the simulator reported
+    /// nothing.
     fn end(self, streams: impl IntoIterator<Item = Stream>) {
         for stream in streams {
             stream.synchronize().expect("the device is alive");
         }
         let Self { gpu, calls, device } = self;
-        // Streams of the library's own may still have memory to free.
-        // SAFETY: the device keeps its context alive.
+        // Internal streams may still have pending frees.
         unsafe { gpu.driver().context_synchronize(device.as_raw()) }.expect("the device is alive");
         drop(device);
         for (make, unmake) in [
@@ -125,7 +126,7 @@ impl TestDevice {
     }
 }
 
-/// What becomes of an operation.
+/// The injected outcome of an operation.
 #[derive(Clone, Copy)]
 enum Injected {
     Runs,
@@ -133,7 +134,7 @@ enum Injected {
     Panics,
 }
 
-/// Two commands of one operation.
+/// Two commands submitted as one operation, with its injected outcome.
 struct Both<C>(C, C, Injected);
 
 impl<C: Command<Output = ()>> Command for Both<C> {
@@ -143,8 +144,8 @@ impl<C: Command<Output = ()>> Command for Both<C> {
         match self.2 {
             Injected::Runs => {}
             Injected::Fails => return Err(DriverError::new("enqueue", ResultCode::INVALID_VALUE)),
-            // Without the hook, which would take it for the test's failure.
-            Injected::Panics => resume_unwind(Box::new("as the test wants")),
+            // Without the panic hook, which shuttle would report as a failure of the test.
+            Injected::Panics => resume_unwind(Box::new("injected by the test")),
         }
         // SAFETY: by this function's contract.
         unsafe { self.0.enqueue(driver_stream) }?;
@@ -153,11 +154,11 @@ impl<C: Command<Output = ()>> Command for Both<C> {
     }
 }
 
-/// Two arrays that always have the same elements, unless an operation is seen halfway.
+/// A pair of arrays with equal elements, unless an operation is observed halfway.
 struct Arrays([Buffer<u32>; 2]);
 
 impl Arrays {
-    /// Writes a value to both; gives whether it will.
+    /// Submits a write of a value to both arrays. Returns whether it was enqueued.
     fn write(&self, stream: &Stream, value: u32, outcome: Injected) -> bool {
         let fill = |span: &Span<'_>| Fill {
             target: span.pointer(),
@@ -169,7 +170,7 @@ impl Arrays {
         enqueue(stream, accesses, Both(fill(&a), fill(&b), outcome))
     }
 
-    /// Copies both to others.
+    /// Submits a copy of both arrays to others. Returns whether it was enqueued.
     fn copy_to(&self, others: &Self, stream: &Stream) -> bool {
         let [a, b] = [0, 1].map(|at| self.0[at].view().span);
         let [c, d] = [0, 1].map(|at| others.0[at].view().span);
@@ -192,7 +193,7 @@ impl Arrays {
         )
     }
 
-    /// The value of all elements.
+    /// Downloads both arrays and returns the value of their elements, which must all be equal.
     fn value(&self, stream: &Stream) -> u32 {
         let [a, b] = [0, 1].map(|at| stream.download(&self.0[at]).expect("a download"));
         let (a, b) = (a.wait().expect("a value"), b.wait().expect("a value"));
@@ -215,7 +216,7 @@ fn operation(accesses: Accesses<'_>) -> Operation<'_> {
     }
 }
 
-/// Submits an operation; gives whether it was enqueued.
+/// Submits an operation. Returns whether it was enqueued.
 fn enqueue(stream: &Stream, accesses: Accesses<'_>, command: impl Command<Output = ()>) -> bool {
     let operation = operation(accesses);
     let submitted = || {
@@ -254,7 +255,7 @@ fn threads_write_and_read_the_same_arrays() {
 }
 
 #[test]
-fn submissions_that_fail_or_panic_keep_nobody_waiting_and_hide_nothing() {
+fn failed_and_panicking_submissions_block_no_thread_and_lose_no_dependency() {
     for outcome in [Injected::Fails, Injected::Panics] {
         explore(move || {
             let test_device = TestDevice::new();
@@ -280,7 +281,7 @@ fn submissions_that_fail_or_panic_keep_nobody_waiting_and_hide_nothing() {
 }
 
 #[test]
-fn a_wait_that_fails_hides_nothing() {
+fn a_failed_wait_loses_no_dependency() {
     explore(|| {
         let test_device = TestDevice::new();
         let streams: [Stream; 3] = std::array::from_fn(|_| test_device.stream());
@@ -293,7 +294,7 @@ fn a_wait_that_fails_hides_nothing() {
         assert!(arrays.write(&streams[0], 7, Injected::Runs));
         let refused = Mutex::new(false);
         test_device.calls.fail(move |call| {
-            // The first wait is whose it happens to be.
+            // The first wait of either thread fails.
             let first =
                 call == "stream_wait_event" && !std::mem::replace(&mut *refused.lock(), true);
             first.then(|| DriverError::new("stream_wait_event", ResultCode::INVALID_VALUE))
@@ -302,7 +303,7 @@ fn a_wait_that_fails_hides_nothing() {
             let (streams, arrays, copies, own_copies) = (&streams, &arrays, &copies, &own_copies);
             let wrote = scope.spawn(move || {
                 let wrote = arrays.write(&streams[1], 8, Injected::Runs);
-                // Whoever failed is behind nothing by its own failed ticket.
+                // A failed ticket adds no ordering to its own stream.
                 assert!(arrays.copy_to(own_copies, &streams[1]));
                 wrote
             });
@@ -312,7 +313,7 @@ fn a_wait_that_fails_hides_nothing() {
                 copied.join().expect("no panic"),
             )
         });
-        assert!(wrote != copied, "one of them meets the failure");
+        assert!(wrote != copied, "exactly one of the two operations fails");
         drop(hold);
         assert_eq!(copies.value(&streams[1]), if copied { 7 } else { 0 });
         assert_eq!(arrays.value(&streams[2]), if wrote { 8 } else { 7 });
@@ -323,7 +324,7 @@ fn a_wait_that_fails_hides_nothing() {
 }
 
 #[test]
-fn two_threads_record_late_while_a_third_goes_on() {
+fn two_threads_record_late_while_a_third_submits() {
     explore(|| {
         let test_device = TestDevice::new();
         let streams: [Stream; 3] = std::array::from_fn(|_| test_device.stream());
@@ -357,7 +358,7 @@ fn two_threads_record_late_while_a_third_goes_on() {
 }
 
 #[test]
-fn what_is_dropped_while_lanes_are_taken_is_freed_once() {
+fn arrays_dropped_while_submit_queues_are_locked_are_freed_once() {
     explore(|| {
         let test_device = TestDevice::new();
         let streams: [Stream; 2] = std::array::from_fn(|_| test_device.stream());
@@ -387,7 +388,7 @@ fn what_is_dropped_while_lanes_are_taken_is_freed_once() {
 }
 
 #[test]
-fn a_download_is_waited_for_while_its_stream_goes_on() {
+fn a_download_is_waited_for_while_its_stream_gets_more_work() {
     explore(|| {
         let test_device = TestDevice::new();
         let stream = test_device.stream();
@@ -406,11 +407,11 @@ fn a_download_is_waited_for_while_its_stream_goes_on() {
 }
 
 #[test]
-fn every_schedule_of_one_ticket_and_one_who_waits_for_it() {
+fn every_schedule_of_a_submission_and_a_dependent_thread() {
     for submits in [true, false] {
         let program = move || {
-            // Fewer steps than with the driver that fails: there are few enough schedules to try
-            // them all.
+            // Fewer scheduling points than with the failing driver, so that all schedules can be
+            // explored.
             let gpu = Gpu::new(SimConfig::new());
             let opened = Device::open_simulated(&gpu, 0).expect("the device opens");
             let streams: [Stream; 2] = std::array::from_fn(|_| opened.stream().expect("a stream"));

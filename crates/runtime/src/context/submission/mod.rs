@@ -1,10 +1,11 @@
 //! Submission: the only module that enqueues work.
 //!
-//! One operation goes through these steps: take the stream's submit queue, reserve a ticket, plan
-//! and publish, find a sync point for each dependency, make the waits that no other implies, make
-//! the operation's own driver calls, record a sync point behind it if others will want one, and
-//! note it as submitted. The submit queue is held throughout, so that tickets and queue agree;
-//! access histories are held only while planning. See [`crate::tracker`] for why this is enough.
+//! Each operation goes through these steps: lock the stream's submit queue, reserve a ticket, plan
+//! and publish, find a sync point for each dependency, enqueue the waits that no other implies,
+//! make the operation's own driver calls, record a sync point behind it if other streams may need
+//! one, and note it as submitted. The submit queue stays locked throughout, so that the order of
+//! tickets equals the order in the driver's queue; access histories are locked only during
+//! planning. [`crate::tracker`] explains why this is sufficient.
 
 #![allow(unsafe_code, reason = "hands commands to the driver")]
 
@@ -45,37 +46,38 @@ use crate::{
     },
 };
 
-/// How many streams a clock may list before those that are done are dropped from it.
+/// The number of streams that a clock may list before completed tickets are removed from it.
 const CLOCK_STREAMS_MAX: usize = 16;
 
-/// What is submitted besides the command: its operands, and what people will want to know of it.
+/// The description of an operation besides its command: its operands, and its label for errors,
+/// timelines and reports.
 pub(crate) struct Operation<'a> {
     pub(crate) kind: OperationKind,
     pub(crate) label: &'static str,
     pub(crate) location: &'static Location<'static>,
     pub(crate) bytes: u64,
     pub(crate) accesses: Accesses<'a>,
-    /// Who on the host may come to wait for this very operation.
+    /// The host waiter of this operation, if the host may wait for it.
     pub(crate) host_waiter: Option<HostWaiter>,
 }
 
-/// Submits an operation to a stream and returns its ticket's place there with what the driver
-/// answered.
+/// Submits an operation to a stream. Returns its sequence number there and the driver's result.
 ///
-/// Never blocks on the device. It may wait for other threads that are in the middle of submitting
-/// what this operation depends on.
+/// Never waits for the device. It may wait for other threads that are submitting operations on
+/// which this one depends.
 ///
 /// # Errors
 ///
 /// On any error, and on a panic of the driver, the ticket counts as submitted, and no later
-/// operation loses a dependency by it. It may still stand for work: a call that failed may have
-/// enqueued something first. So what the command names stays in use until the ticket is done.
+/// operation loses a dependency. The ticket may still stand for work, because a failed call may
+/// have enqueued something first. Everything that the command names therefore stays in use until
+/// the ticket is complete.
 ///
 /// # Safety
 ///
 /// The contract of [`Command::enqueue`], except for the order: the operation's accesses name all
-/// that the command touches, and what they name stays allocated until it is freed behind the
-/// operation or returned with its ticket.
+/// memory that the command accesses, and this memory stays allocated until it is freed in an order
+/// after the operation, or after its ticket is complete.
 pub(crate) unsafe fn submit<C: Command>(
     device: &DeviceState,
     stream: &StreamState,
@@ -86,7 +88,7 @@ pub(crate) unsafe fn submit<C: Command>(
     unsafe { submit_in_place(device, stream, &mut operation, command) }
 }
 
-/// The same for an operation that is not worth moving.
+/// Submits an operation like [`submit`], by reference to avoid moving it.
 ///
 /// # Safety
 ///
@@ -119,12 +121,12 @@ pub(crate) unsafe fn submit_in_place<C: Command>(
     }
     let trace = device.recorder.begin(device, stream);
     let driver_stream = device.driver_stream(stream);
-    // What the simulated device's race checker is to call the operation.
+    // The operation's label in reports of the simulated device's race checker.
     let name = device
         .is_simulated
         .then(|| Label::at(guard.operation.label, guard.operation.location));
     // SAFETY: the device keeps context and stream alive; the rest is this function's contract, and
-    // the order is what the waits above have seen to.
+    // the waits above establish the order.
     let output = device.checked(unsafe { command.enqueue(driver_stream) })?;
     drop(name);
     guard.settle();
@@ -135,7 +137,7 @@ pub(crate) unsafe fn submit_in_place<C: Command>(
 }
 
 impl DeviceState {
-    /// The queue of one of the device's streams.
+    /// Returns the driver's handles of one of the device's streams.
     #[inline(always)]
     pub(crate) fn driver_stream(&self, stream: &StreamState) -> DriverStream<'_> {
         DriverStream {
@@ -146,8 +148,8 @@ impl DeviceState {
     }
 }
 
-/// A published ticket on its way to being submitted. Dropped before it is settled, it settles as a
-/// failure.
+/// A published ticket that is being submitted. If the guard is dropped before the ticket is
+/// settled, the ticket settles as failed.
 struct SubmitGuard<'a, 'op> {
     device: &'a DeviceState,
     stream: &'a StreamState,
@@ -173,14 +175,15 @@ impl SubmitGuard<'_, '_> {
         );
     }
 
-    /// Whether something must be enqueued in front of the operation: waits, or a sync point for
-    /// someone on the host.
+    /// Returns whether something must be enqueued before the operation: waits, or a sync point for
+    /// a host waiter.
     #[inline]
     fn has_to_wait(&self) -> bool {
         !self.plan.dependencies.is_empty() || !self.submit_queue.host_waiters.is_empty()
     }
 
-    /// Enqueues that, and says what is waited for.
+    /// Enqueues the waits and the host waiters' sync point, and adds the tickets waited for to
+    /// `waited_for`.
     #[inline(never)]
     fn wait(&mut self, waited_for: &mut Dependencies) -> Result<()> {
         let Self { device, stream, .. } = *self;
@@ -202,7 +205,7 @@ impl SubmitGuard<'_, '_> {
         Ok(())
     }
 
-    /// Ends the operation's entry in the timeline.
+    /// Completes the operation's entry in the timeline.
     #[cold]
     fn note(&self, trace: Trace, waited_for: &[Ticket]) {
         let Operation {
@@ -226,12 +229,13 @@ impl SubmitGuard<'_, '_> {
         );
     }
 
-    /// The operation is enqueued: records a sync point behind it, if others will want one, and
-    /// notes the ticket as submitted.
+    /// Settles the enqueued operation: records a sync point behind it if other streams may need
+    /// one, and notes the ticket as submitted.
     #[inline(always)]
     fn settle(&mut self) {
         let Self { device, stream, .. } = *self;
-        // Without a sync point, whoever needs one records it late, so a failure here loses nothing.
+        // A failure to record loses nothing: the next stream that needs a sync point records it
+        // late.
         let mut failure = None;
         let point = if self.plan.records_event {
             let submit_queue = &mut *self.submit_queue;
@@ -270,7 +274,8 @@ impl SubmitGuard<'_, '_> {
         let has_many_points = shared.points.are_worth_a_query();
         drop(shared);
         stream.submitted.notify_all();
-        // If it tells that the context is lost, this operation is among the suspects by now.
+        // Only now: if the error says that the context is lost, this operation is already among the
+        // suspects.
         if let Some(error) = failure {
             device.record_failure(error);
         }

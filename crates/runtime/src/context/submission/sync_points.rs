@@ -1,4 +1,4 @@
-//! Sync points: the events that are recorded behind tickets, and the waits for them.
+//! Sync points: records events behind tickets and enqueues waits for them.
 
 #![allow(unsafe_code, reason = "enqueues waits and records")]
 
@@ -18,8 +18,8 @@ use crate::{
 /// Sync points to wait for.
 pub(super) type Waits = SmallVec<[PooledEvent; 4]>;
 
-/// Records a sync point behind the stream's last ticket if someone on the host may still wait for
-/// it, unless the operation at hand is one for which `next` waits and continues a chain.
+/// Records a sync point behind the stream's last ticket if the host may still wait for it. Nothing
+/// is recorded if the next operation's waiter, `next`, continues the chain of all earlier ones.
 #[inline]
 pub(super) fn record_for_host_waiters(
     device: &DeviceState,
@@ -44,13 +44,13 @@ pub(super) fn record_for_host_waiters(
         let point = acquire_and_record(device, stream, stream.ticket(sequence), &clock)?;
         insert_late(device, stream, point);
     }
-    // Only now: whoever waits must still find a sync point if this one could not be recorded.
+    // Only now: if recording fails, the next submission must try again.
     submit_queue.host_waiters.clear();
     Ok(())
 }
 
-/// Finds a sync point for each dependency that is not done, and leaves out those that others imply.
-/// What a failed submission among the dependencies had displaced becomes one of them.
+/// Finds a sync point for each incomplete dependency, and omits those that others imply. Tickets
+/// that a failed submission among the dependencies had displaced become dependencies too.
 #[inline]
 pub(super) fn find_sync_points(
     device: &DeviceState,
@@ -69,8 +69,8 @@ pub(super) fn find_sync_points(
             while shared.points.submitted() < ticket.sequence {
                 other.submitted.wait(&mut shared);
             }
-            // Before asking whether the ticket is done: one that failed soon is, and what it
-            // displaced may not be.
+            // Before the check for completion: a failed ticket may be complete while the tickets
+            // that it displaced are not.
             shared
                 .points
                 .each_displaced_until(ticket.sequence, |ticket| {
@@ -94,9 +94,9 @@ pub(super) fn find_sync_points(
     Ok(())
 }
 
-/// Puts a stream, whose submit queue the caller holds, behind these tickets, on the device.
+/// Orders a stream after these tickets, on the device. The caller holds its submit queue.
 ///
-/// May wait for other threads that are in the middle of submitting one of them.
+/// May wait for other threads that are submitting one of them.
 pub(crate) fn order_after(
     device: &DeviceState,
     stream: &StreamState,
@@ -113,21 +113,21 @@ pub(crate) fn order_after(
     Ok(())
 }
 
-/// Records a sync point on another stream, behind all that is submitted there: the first crossing,
-/// which may wait for more than it must, once.
+/// Records a sync point late, at the tail of another stream: at the first dependency between two
+/// streams. The wait may therefore include later work, once.
 fn record_late(device: &DeviceState, other: &StreamState) -> Result<PooledEvent> {
     let point = record_at_tail(device, other)?;
     Ok(insert_late(device, other, point))
 }
 
-/// Records an event behind all that is submitted on a stream.
+/// Records an event behind everything submitted to a stream.
 pub(crate) fn record_at_tail(device: &DeviceState, stream: &StreamState) -> Result<PooledEvent> {
     let (sequence, clock) = stream.shared.lock().points.tail();
     acquire_and_record(device, stream, stream.ticket(sequence), &clock)
 }
 
-/// Enters a sync point that was recorded late. If another thread was first, its sync point will do
-/// and the event is given back.
+/// Adds a sync point that was recorded late. If another thread was faster, its sync point is
+/// returned and this event goes back to the pool.
 fn insert_late(device: &DeviceState, stream: &StreamState, point: PooledEvent) -> PooledEvent {
     let mut shared = stream.shared.lock();
     shared
@@ -135,14 +135,14 @@ fn insert_late(device: &DeviceState, stream: &StreamState, point: PooledEvent) -
         .record_late(point, |point| device.events.give(point))
 }
 
-/// Records a sync point behind all that is submitted on the stream, so that its completion can be
-/// asked about.
+/// Records a sync point behind everything submitted to the stream, so that its completion can be
+/// polled.
 pub(crate) fn record_sync_point(device: &DeviceState, stream: &StreamState) -> Result<()> {
     record_late(device, stream).map(drop)
 }
 
-/// The event of a sync point behind the stream's ticket `sequence`, which is submitted: one that is
-/// there, or a new one.
+/// Returns a sync point behind the stream's submitted ticket `sequence`: an existing one, or a new
+/// one.
 pub(crate) fn sync_point_after(
     device: &DeviceState,
     stream: &StreamState,
@@ -160,15 +160,15 @@ pub(crate) fn sync_point_after(
     }
 }
 
-/// Records an event that the device owns behind all that is submitted on the stream; gives what it
-/// is ordered after.
+/// Records an event of the device behind everything submitted to the stream. Returns the event's
+/// vector clock.
 pub(crate) fn record_with_clock(
     device: &DeviceState,
     stream: &StreamState,
     event: EventHandle,
 ) -> Result<VectorClock> {
     device.check_alive()?;
-    // With the submit queue held, all tickets are submitted and the clock is the tail's.
+    // With the submit queue locked, all reserved tickets are submitted and the clock is the tail's.
     let submit_queue = stream.submit_queue.lock();
     record_event(device, stream, event)?;
     let mut clock = submit_queue.clock.clone();
@@ -176,7 +176,7 @@ pub(crate) fn record_with_clock(
     Ok(clock)
 }
 
-/// Makes the stream's later work wait for an event that is ordered after `clock`.
+/// Makes the stream's later work wait for an event whose vector clock is `clock`.
 pub(crate) fn wait_with_clock(
     device: &DeviceState,
     stream: &StreamState,
@@ -190,8 +190,8 @@ pub(crate) fn wait_with_clock(
     Ok(())
 }
 
-/// An event that was taken and not recorded yet. It goes back to its pool if that fails, also by a
-/// panic of the driver.
+/// A pooled event that is not recorded yet. It returns to the pool if recording fails or the driver
+/// panics.
 struct Unrecorded<'a> {
     device: &'a DeviceState,
     event: Option<PooledEvent>,
@@ -205,8 +205,8 @@ impl Drop for Unrecorded<'_> {
     }
 }
 
-/// Records a pooled event behind `ticket` of the stream, or behind later ones too. `before` is
-/// ordered before the tail.
+/// Records a pooled event at the stream's tail, which is at or behind `ticket`. `before` is the
+/// clock of the tail.
 fn acquire_and_record(
     device: &DeviceState,
     stream: &StreamState,
@@ -219,7 +219,7 @@ fn acquire_and_record(
     device.checked(taken.and_then(|event| record_pooled(device, stream, event)))
 }
 
-/// Records an event that was taken behind all that is on the stream.
+/// Records a pooled event behind everything enqueued on the stream.
 #[inline]
 pub(super) fn record_pooled(
     device: &DeviceState,
@@ -232,10 +232,10 @@ pub(super) fn record_pooled(
         event: Some(event),
     };
     enqueue_record(device, stream, handle)?;
-    Ok(unrecorded.event.take().expect("it was put there above"))
+    Ok(unrecorded.event.take().expect("the event was stored above"))
 }
 
-/// Records an event that the device owns and that nobody else is recording.
+/// Records an event of the device that no other thread is recording.
 pub(crate) fn record_event(
     device: &DeviceState,
     stream: &StreamState,
@@ -264,11 +264,11 @@ pub(super) fn enqueue_wait(
     stream: &StreamState,
     point: &PooledEvent,
 ) -> Result<()> {
-    // `point` keeps the event from being recorded anew.
+    // The reference `point` prevents the event from being recorded again.
     enqueue_wait_for(device, stream, point.event)
 }
 
-/// Enqueues a wait for an event that the device owns.
+/// Enqueues a wait for an event of the device.
 #[inline]
 fn enqueue_wait_for(device: &DeviceState, stream: &StreamState, event: EventHandle) -> Result<()> {
     // SAFETY: the device owns the stream and the event.
@@ -279,7 +279,7 @@ fn enqueue_wait_for(device: &DeviceState, stream: &StreamState, event: EventHand
     })
 }
 
-/// Keeps the number of sync points bounded: now and then asks about one in the middle.
+/// Bounds the number of sync points: polls one in the middle, and retires those that are complete.
 #[cold]
 pub(super) fn query_middle(device: &DeviceState, stream: &StreamState) {
     let middle = stream.shared.lock().points.middle().map(Arc::clone);
