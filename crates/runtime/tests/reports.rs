@@ -177,7 +177,7 @@ fn left(program: impl Fn(&Device) -> Result<()>) -> Vec<String> {
     let failure = one_run().find(program).unwrap_err();
     let problem = failure.problem();
     let list = problem
-        .strip_prefix("this is left of the closed device:")
+        .strip_prefix("the closed device leaked:")
         .expect(problem);
     list.lines()
         .filter(|line| !line.is_empty())
@@ -239,7 +239,7 @@ fn a_leak_is_told_with_what_it_is_its_size_and_the_line_that_made_it() {
         .map(|(line, what)| format!("{what} at {HERE}:{line})"))
         .into();
     expected.push(
-        "device 0 (Simulated GPU by the simulator) itself: something that was made from it was never dropped"
+        "device 0 (Simulated GPU by the simulator) itself: a value that keeps it open was never dropped"
             .into(),
     );
     assert_eq!(lines, expected);

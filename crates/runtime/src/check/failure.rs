@@ -1,4 +1,4 @@
-//! What a check found, and how to see it again.
+//! `CheckFailure`: a failed run of a check, and the command that repeats it.
 
 use std::{env, fmt, thread};
 
@@ -6,8 +6,8 @@ use millstream_sim::{ReplayToken, Report};
 
 use super::run::VARIABLE;
 
-/// A run that failed. As text: what failed, under which schedule, what the simulated device has to
-/// report, and the command that makes just this run again.
+/// A failed run of a check. Its text names the problem, the schedule, the reports of the simulated
+/// device, and the command that repeats exactly this run.
 ///
 /// ```
 /// let failure = millstream::Check::new().find(|_| Err::<(), _>("no")).unwrap_err();
@@ -22,14 +22,15 @@ pub struct CheckFailure {
     pub(super) replay: String,
     pub(super) token: Option<ReplayToken>,
     pub(super) run: u64,
-    /// The command that runs the program again, but for the variable; taken where the check ran, on
-    /// the test's thread.
+    /// The command that runs the program again, without the environment variable. It is determined
+    /// on the test's thread, where the check ran.
     pub(super) command: Box<str>,
 }
 
-/// The command that runs the test of the calling thread again, and no other.
+/// Returns the command that runs the test of the calling thread, and no other test.
 pub(super) fn this_test() -> String {
-    // The test harness names a test's thread after the test, unless it runs on the main thread.
+    // The test harness names a test's thread after the test, unless the test runs on the main
+    // thread.
     let name = thread::current()
         .name()
         .filter(|&name| name != "main")
@@ -41,9 +42,10 @@ pub(super) fn this_test() -> String {
     )
 }
 
-/// The command for a test of this name in a package, run by a program with these arguments.
+/// Returns the command for a test with this name in a package; `arguments` are those of the test
+/// program.
 fn command_of(test: Option<String>, package: Option<String>, arguments: Vec<String>) -> String {
-    // A single test runs on the main thread where threads are limited to one; its name is then the
+    // With a limit of one thread a single test runs on the main thread; its name is then the
     // filter.
     let exact = arguments.iter().any(|argument| argument == "--exact");
     let filter = || {
@@ -54,7 +56,7 @@ fn command_of(test: Option<String>, package: Option<String>, arguments: Vec<Stri
     };
     let test = test.or_else(|| filter().filter(|_| exact));
     let (Some(test), Some(package)) = (test, package) else {
-        return "and the same command".into();
+        return "and the command of this run".into();
     };
     let is_plain =
         |letter: char| letter.is_ascii_alphanumeric() || matches!(letter, '_' | ':' | '-');
@@ -72,10 +74,12 @@ fn command_of(test: Option<String>, package: Option<String>, arguments: Vec<Stri
 }
 
 impl CheckFailure {
-    /// The program made other calls although it was answered the same.
+    /// Creates the failure of a program that made different calls although all earlier calls had
+    /// the same results.
     pub(super) fn not_the_same(replay: String, run: u64) -> Self {
         Self {
-            problem: "the program made other calls than before, although it was answered the same: it depends on more than \
+            problem: "the program made different calls in two runs although all earlier calls had the \\
+                      same results: it depends on more than \
                       the device"
                 .into(),
             reports: Vec::new(),
@@ -86,27 +90,27 @@ impl CheckFailure {
         }
     }
 
-    /// What failed: a panic's message, an error, reports, a leak.
+    /// Returns the problem: a panic's message, an error, reports or a leak.
     #[must_use]
     pub fn problem(&self) -> &str {
         &self.problem
     }
 
-    /// What the simulated device found wrong in this run.
+    /// Returns the simulated device's reports of this run.
     #[must_use]
     pub fn reports(&self) -> &[Report] {
         &self.reports
     }
 
-    /// The value of `MILLSTREAM_CHECK` that makes a check run this again.
+    /// Returns the value of `MILLSTREAM_CHECK` with which a check repeats this run.
     #[must_use]
     pub fn replay(&self) -> &str {
         &self.replay
     }
 
-    /// The choices of the schedule up to the end of the program, for
-    /// [`SimConfig::replay`](crate::sim::SimConfig::replay). None if the program was not the same
-    /// every time.
+    /// Returns the schedule's decisions up to the end of the program, for
+    /// [`SimConfig::replay`](crate::sim::SimConfig::replay), or `None` if the program was not
+    /// deterministic.
     #[must_use]
     pub fn token(&self) -> Option<&ReplayToken> {
         self.token.as_ref()
@@ -168,7 +172,7 @@ mod tests {
             command(None, Some("a"), &["sums"]),
             command(Some("sums"), None, &[]),
         ] {
-            assert_eq!(unknown, "and the same command");
+            assert_eq!(unknown, "and the command of this run");
         }
     }
 }

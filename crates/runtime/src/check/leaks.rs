@@ -1,4 +1,5 @@
-//! Leak reports: the objects that closed devices have left, each with its size and its origin.
+//! Leak reports: the objects that remain after the devices of a run were closed, with sizes and
+//! origins.
 
 use std::{
     sync::{Arc, Weak},
@@ -10,14 +11,14 @@ use millstream_sim::{Gpu, LiveKind, LiveObject, LiveObjectCounts};
 
 use crate::{Device, context::DeviceState, disposal::log, memory::KEPT};
 
-/// How long a closed device may take to give everything back, in real time.
+/// The real time within which a closed device must free everything.
 const CLOSED_WITHIN: Duration = Duration::from_secs(3);
 
-/// Limit of the objects that a report lists.
+/// The maximum number of objects that a report lists.
 const LISTED_MAX: usize = 20;
 
-/// Describes the objects that closed devices have left besides their contexts, after a grace
-/// period.
+/// Describes the objects, except contexts, that remain after a grace period. Returns `None` if
+/// there are none.
 pub(super) fn find_leaks(gpu: &Gpu, devices: &[Weak<DeviceState>]) -> Option<String> {
     let closing = Instant::now();
     loop {
@@ -32,7 +33,7 @@ pub(super) fn find_leaks(gpu: &Gpu, devices: &[Weak<DeviceState>]) -> Option<Str
         if closing.elapsed() > CLOSED_WITHIN {
             return Some(describe(gpu, &left, devices));
         }
-        // Work that was pending at the end is over after some of these.
+        // Work that was pending when the devices were closed completes meanwhile.
         thread::sleep(Duration::from_micros(100));
     }
 }
@@ -40,9 +41,9 @@ pub(super) fn find_leaks(gpu: &Gpu, devices: &[Weak<DeviceState>]) -> Option<Str
 fn describe(gpu: &Gpu, left: &LiveObjectCounts, devices: &[Weak<DeviceState>]) -> String {
     let open: Vec<Arc<DeviceState>> = devices.iter().filter_map(Weak::upgrade).collect();
     for state in &open {
-        // Memory that the device keeps for reuse has not leaked. If trimming fails, it is listed.
+        // Memory that the device caches for reuse is not a leak. If trimming fails, it is listed.
         if let Err(error) = Device::from_state(Arc::clone(state)).trim() {
-            log!(debug, %error, "an open device gives nothing back");
+            log!(debug, %error, "cannot trim the cache of an open device");
         }
     }
     let mut objects = gpu.live_objects();
@@ -52,7 +53,7 @@ fn describe(gpu: &Gpu, left: &LiveObjectCounts, devices: &[Weak<DeviceState>]) -
             .find(|state| i64::from(state.ordinal.as_raw()) == i64::from(object.device));
         owner.is_none_or(|owner| is_held(object, owner))
     });
-    let mut text = String::from("this is left of the closed device:");
+    let mut text = String::from("the closed device leaked:");
     for object in objects.iter().take(LISTED_MAX) {
         text += &format!("\n    {object}");
     }
@@ -61,17 +62,17 @@ fn describe(gpu: &Gpu, left: &LiveObjectCounts, devices: &[Weak<DeviceState>]) -
     }
     if open.is_empty() && left.pending_operations > 0 {
         text += &format!(
-            "\n    {} operations that have not run",
+            "\n    {} pending operations",
             left.pending_operations
         );
     }
     for state in &open {
-        text += &format!("\n    {state} itself: something that was made from it was never dropped");
+        text += &format!("\n    {state} itself: a value that keeps it open was never dropped");
     }
     text
 }
 
-/// Whether the program holds the object. An open device also holds objects of its own.
+/// Returns whether the program owns the object. An open device also owns internal objects.
 fn is_held(object: &LiveObject, device: &DeviceState) -> bool {
     let site = object.site.as_deref();
     match object.kind {

@@ -1,4 +1,4 @@
-//! Checking a program under many schedules of the simulated device.
+//! Checks of a program under many schedules of the simulated device.
 
 mod failure;
 mod leaks;
@@ -17,11 +17,11 @@ pub use failure::CheckFailure;
 use crate::{Device, context::LocalReactor};
 use run::Run;
 
-/// Runs `program` on a new simulated device under many schedules, as [`Check::new`] has them, and
-/// both readings of the rules on which CUDA's documentation and hardware differ.
+/// Runs `program` on a new simulated device under each of the schedules of [`Check::new`], with
+/// both variants of the rules on which CUDA's documentation and hardware differ.
 ///
-/// The program is right if it neither panics nor returns an error, if the simulated device has
-/// nothing to report (races among it), and if nothing is left once the device is closed.
+/// The check passes if the program neither panics nor returns an error, if the simulated device
+/// reports nothing (such as a race), and if no object is left once the device is closed.
 ///
 /// ```
 /// let checked = millstream::check(|device| {
@@ -36,8 +36,8 @@ use run::Run;
 ///
 /// # Panics
 ///
-/// When a run fails. The text says what failed, under which schedule, and with which command to run
-/// just that again:
+/// If a run fails. The message names the problem, the schedule, and the command that repeats
+/// exactly this run:
 ///
 /// ```should_panic
 /// millstream::check(|device| {
@@ -51,9 +51,8 @@ pub fn check<O: Outcome>(program: impl Fn(&Device) -> O) -> Checked {
     Check::new().run(program)
 }
 
-/// [`check`] for a program that awaits. It is run to its end on the calling thread, which also asks
-/// the device on behalf of its futures, so that the device's calls come in the same order on every
-/// run.
+/// Runs an asynchronous `program` like [`check`]. The calling thread also polls the device on
+/// behalf of the program's futures, so that the driver calls come in the same order on every run.
 ///
 /// ```
 /// millstream::check_async(async |device| {
@@ -71,13 +70,13 @@ pub fn check_async<O: Outcome>(program: impl AsyncFn(&Device) -> O) -> Checked {
     Check::new().run_async(program)
 }
 
-/// What a checked program may return: nothing, or a `Result` whose error is a failure.
+/// The return type of a checked program: `()`, or a `Result` whose error is a failure.
 ///
 /// ```
 /// assert_eq!(millstream::Outcome::problem(()), None);
 /// ```
 pub trait Outcome {
-    /// What went wrong, in words, if anything did.
+    /// Returns a description of the problem, if there is one.
     fn problem(self) -> Option<String>;
 }
 
@@ -94,11 +93,11 @@ impl<E: Debug> Outcome for Result<(), E> {
     }
 }
 
-/// What a check has run.
+/// The summary of a passed check.
 ///
 /// ```
 /// let checked = millstream::Check::new().exhaustive(100).run(|_| ());
-/// assert_eq!((checked.runs(), checked.is_complete()), (2, true)); // one for each reading of the rules
+/// assert_eq!((checked.runs(), checked.is_complete()), (2, true)); // one for each variant of the rules
 /// ```
 #[derive(Clone, Debug, Default)]
 pub struct Checked {
@@ -109,33 +108,33 @@ pub struct Checked {
 }
 
 impl Checked {
-    /// How often the program was run.
+    /// Returns the number of runs of the program.
     #[must_use]
     pub fn runs(&self) -> u64 {
         self.runs
     }
 
-    /// The schedules, each once; none for a search or a replay.
+    /// Returns the schedules, each once, or none for a search or a replay.
     #[must_use]
     pub fn schedules(&self) -> &[Schedule] {
         &self.schedules
     }
 
-    /// Whether every schedule was run that the program could tell from others:
-    /// [`Check::exhaustive`] with an end.
+    /// Returns whether [`Check::exhaustive`] has explored every schedule that the program can
+    /// distinguish.
     #[must_use]
     pub fn is_complete(&self) -> bool {
         self.complete
     }
 
-    /// Whether a limit of time or runs kept the check from doing all that it was to do.
+    /// Returns whether a limit of time or runs ended the check early.
     #[must_use]
     pub fn is_cut_short(&self) -> bool {
         self.cut_short
     }
 }
 
-/// How a program is to be checked, as with [`check`].
+/// The configuration of a check.
 ///
 /// ```
 /// use millstream::{Check, sim::Rules};
@@ -155,13 +154,13 @@ impl Checked {
 /// assert_eq!(checked.runs(), 3 + 5 + 5);
 /// ```
 ///
-/// The environment variable `MILLSTREAM_CHECK` replaces schedules and rules by those that it names,
-/// such as `schedule=random,seed=12,rules=strict` or `replay=…`: what a failure prints. The program
-/// is then run once.
+/// The environment variable `MILLSTREAM_CHECK` replaces the schedules and rules by its value, such
+/// as `schedule=random,seed=12,rules=strict` or `replay=…`, as printed by a failure. The program is
+/// then run once.
 ///
-/// Threads that a program starts are real, and no schedule decides when they run. A failure of a
-/// program whose threads are not ordered may need several tries to show again; a replay that does
-/// not meet the recorded run says so.
+/// Threads that a program starts are real threads, which the schedule does not control. A failure
+/// of a program with unordered threads may need several attempts to reproduce; a replay that
+/// diverges from the recorded run is reported as such.
 #[derive(Clone, Debug)]
 #[must_use = "a check checks nothing until it is run"]
 pub struct Check {
@@ -184,8 +183,9 @@ impl Default for Check {
 }
 
 impl Check {
-    /// Timed, eager, lazy, 16 seeds of random, and 8 of PCT at depth 3; each under both readings of
-    /// the disputed rules.
+    /// Creates a check with the schedules timed, eager, lazy, 16 seeds of random, and 8 seeds of
+    /// PCT at depth 3, each with both variants of the rules on which documentation and hardware
+    /// differ.
     pub fn new() -> Self {
         Self {
             config: SimConfig::new(),
@@ -201,66 +201,69 @@ impl Check {
         }
     }
 
-    /// What the simulated GPU is like otherwise: its memory, costs, faults. Its schedule, rules and
-    /// devices do not count.
+    /// Sets the configuration of the simulated GPU: its memory, costs and faults. Its schedule,
+    /// rules and number of devices are ignored.
     pub fn config(mut self, config: SimConfig) -> Self {
         self.config = config;
         self
     }
 
-    /// How many devices [`run_devices`](Self::run_devices) gets.
+    /// Sets the number of devices for [`run_devices`](Self::run_devices).
     pub fn devices(mut self, count: u32) -> Self {
         self.devices = count.clamp(1, SimConfig::DEVICES_MAX);
         self
     }
 
-    /// Runs under these schedules besides those of [`random`](Self::random) and [`pct`](Self::pct).
+    /// Sets the schedules that are run besides those of [`random`](Self::random) and
+    /// [`pct`](Self::pct).
     pub fn schedules(mut self, schedules: impl IntoIterator<Item = Schedule>) -> Self {
         self.schedules = schedules.into_iter().collect();
         self
     }
 
-    /// Runs under the random schedule with each of the seeds below `seeds`.
+    /// Sets the number of seeds, from 0, for the random schedule.
     pub fn random(mut self, seeds: u64) -> Self {
         self.random = seeds;
         self
     }
 
-    /// Runs under [PCT](Schedule::Pct) of this depth with each of the seeds below `seeds`.
+    /// Sets the number of seeds, from 0, and the depth for the [PCT](Schedule::Pct) schedule.
     pub fn pct(mut self, seeds: u64, depth: u32) -> Self {
         self.pct = (seeds, depth);
         self
     }
 
-    /// Runs all of it under each of these readings of the disputed rules.
+    /// Sets the variants of the rules, each of which is run with every schedule.
     pub fn rules(mut self, rules: impl IntoIterator<Item = Rules>) -> Self {
         self.rules = rules.into_iter().collect();
         self
     }
 
-    /// Instead of schedules, runs everything that the host can see, depth first, in `runs_max` runs
-    /// at most: for small programs of one thread. [`Checked::is_complete`] says whether that was
-    /// enough. See [`Search`] for what is told apart.
+    /// Replaces the schedules by a depth-first search of all behaviours that the host can
+    /// distinguish, in at most `runs_max` runs. It suits small programs with one thread.
+    /// [`Checked::is_complete`] returns whether the limit was sufficient; [`Search`] defines which
+    /// behaviours are distinguished.
     pub fn exhaustive(mut self, runs_max: u64) -> Self {
         self.search_runs_max = Some(runs_max);
         self
     }
 
-    /// Starts no run after this much real time. A run itself is not cut short.
+    /// Sets the real time after which no further run is started. A run that has started is
+    /// completed.
     pub fn time_max(mut self, limit: Duration) -> Self {
         self.time_max = Some(limit);
         self
     }
 
-    /// Runs every schedule twice, the second time as a replay of the first, and fails when time,
-    /// order, choices or outcome differ: then the program depends on more than what the device
-    /// answers.
+    /// Runs every schedule twice, the second time as a replay of the first, and fails if time,
+    /// order, decisions or outcome differ, because the program then depends on more than the
+    /// results of driver calls.
     pub fn twice(mut self) -> Self {
         self.twice = true;
         self
     }
 
-    /// What is left of a closed device is no failure.
+    /// Disables the check for objects that remain after the device is closed.
     pub fn allow_leaks(mut self) -> Self {
         self.leaks = true;
         self
@@ -277,7 +280,7 @@ impl Check {
             .unwrap_or_else(|failure| panic::panic_any(failure.to_string()))
     }
 
-    /// The same with several [devices](Self::devices).
+    /// Runs `program` with several [devices](Self::devices) under each schedule.
     ///
     /// # Panics
     ///
@@ -288,7 +291,7 @@ impl Check {
             .unwrap_or_else(|failure| panic::panic_any(failure.to_string()))
     }
 
-    /// The same for a program that awaits, as [`check_async`].
+    /// Runs an asynchronous `program` under each schedule, like [`check_async`].
     ///
     /// # Panics
     ///
@@ -299,7 +302,7 @@ impl Check {
             .unwrap_or_else(|failure| panic::panic_any(failure.to_string()))
     }
 
-    /// [`run`](Self::run), with the first failure as a value.
+    /// Runs `program` like [`run`](Self::run), and returns the first failure instead of panicking.
     ///
     /// # Errors
     ///
@@ -307,7 +310,7 @@ impl Check {
     ///
     /// # Panics
     ///
-    /// If the environment variable `MILLSTREAM_CHECK` cannot be understood.
+    /// If the value of the environment variable `MILLSTREAM_CHECK` is invalid.
     pub fn find<O: Outcome>(
         &self,
         program: impl Fn(&Device) -> O,
@@ -376,5 +379,6 @@ impl Check {
     }
 }
 
-/// A program, given its devices and the thread's reactor; answers what went wrong.
+/// A program, called with its devices and the thread's reactor. Returns a description of the
+/// problem, if there is one.
 type Program<'a> = dyn Fn(&[Device], &LocalReactor) -> Option<String> + 'a;

@@ -1,5 +1,4 @@
-//! The runs of a check: which, as the check or the environment says, and one run: its device, the
-//! program, what is left.
+//! The runs of a check: their configurations, and the execution of one run.
 
 use std::{
     any::Any,
@@ -18,25 +17,25 @@ use crate::{
     context::{DeviceState, LocalReactor},
 };
 
-/// The environment variable that names the one run to be made.
+/// The environment variable that selects a single run.
 pub(super) const VARIABLE: &str = "MILLSTREAM_CHECK";
 
-/// What the environment names, if it names anything.
+/// Returns the value of the environment variable, unless it is unset or empty.
 pub(super) fn named_by_environment() -> Option<String> {
     let value = env::var_os(VARIABLE)?;
     let value = value.to_string_lossy();
     (!value.is_empty()).then(|| value.into_owned())
 }
 
-/// `base` with what the environment names.
+/// Returns `base` with the options from the environment variable. Panics if they are invalid.
 pub(super) fn configured(base: &SimConfig, options: &str) -> SimConfig {
     match base.clone().with_options(options) {
         Ok(config) => config,
-        Err(error) => panic!("{VARIABLE}: {error}"),
+        Err(error) => panic!("invalid value of {VARIABLE}: {error}"),
     }
 }
 
-/// The fixed ones, and so many seeds of the others.
+/// Returns the fixed schedules, then `random` seeds of the random schedule and the seeds of PCT.
 pub(super) fn schedules(
     fixed: &[Schedule],
     random: u64,
@@ -50,16 +49,16 @@ pub(super) fn schedules(
         .chain((0..seeds).map(move |seed| Schedule::Pct { seed, depth }))
 }
 
-/// A run to be made.
+/// A run to be executed.
 pub(super) struct Run<'a> {
     check: &'a Check,
     program: &'a Program<'a>,
     number: u64,
-    /// What makes it again, unless it is one of a search.
+    /// The options that repeat the run, except for a run of a search.
     options: String,
 }
 
-/// What was the case when the program ended.
+/// The observable state at the end of the program.
 #[derive(PartialEq)]
 struct RunEnd {
     token: ReplayToken,
@@ -86,14 +85,14 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Makes the run.
+    /// Executes the run.
     pub(super) fn run(self, config: SimConfig) -> Result<(), CheckFailure> {
         let gpu = Gpu::new(config.clone());
         let (end, devices) = self.play(&gpu, || {});
         self.check_end(&config, &gpu, end, &devices)
     }
 
-    /// Makes the run that a search has given out.
+    /// Executes a run that a search has selected.
     pub(super) fn run_search(
         mut self,
         config: &SimConfig,
@@ -112,7 +111,7 @@ impl<'a> Run<'a> {
             .map(|ordinal| Device::open_simulated(gpu, ordinal))
             .collect();
         let problem = match &devices {
-            Err(error) => Some(format!("the device does not open: {error}")),
+            Err(error) => Some(format!("cannot open the simulated device: {error}")),
             Ok(devices) => {
                 let outcome = catch_unwind(AssertUnwindSafe(|| (self.program)(devices, &reactor)));
                 outcome.unwrap_or_else(|payload| Some(words(&*payload)))
@@ -160,7 +159,7 @@ impl<'a> Run<'a> {
         if let Some(left) = left.filter(|_| !self.check.leaks) {
             end.problem = Some(left);
         } else if end.problem.is_none() && !reports.is_empty() {
-            end.problem = Some("the program is wrong by what the simulated device reports".into());
+            end.problem = Some("the simulated device reported errors".into());
         } else if end.problem.is_none()
             && !matches!(
                 status,
@@ -168,7 +167,7 @@ impl<'a> Run<'a> {
             )
         {
             end.problem = Some(format!(
-                "the replay did not meet the recorded run: {status:?}"
+                "the replay diverged from the recorded run: {status:?}"
             ));
         }
         match end.problem {
@@ -189,7 +188,7 @@ impl<'a> Run<'a> {
     }
 }
 
-/// A panic's message.
+/// Returns a panic's message.
 fn words(payload: &(dyn Any + Send)) -> String {
     let text = payload
         .downcast_ref::<String>()

@@ -1,4 +1,4 @@
-//! `Health`: whether a device is alive.
+//! `Health`: the state of a device, alive or lost.
 
 use std::sync::Arc;
 
@@ -6,7 +6,7 @@ use millstream_driver::DriverError;
 
 use crate::{Device, Suspect};
 
-/// Whether a device is alive, by [`Device::health`].
+/// The state of a device, as returned by [`Device::health`].
 ///
 /// ```
 /// use millstream::{Device, Health};
@@ -16,23 +16,25 @@ use crate::{Device, Suspect};
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum Health {
-    /// No failure has been seen that makes it unusable.
+    /// No failure that makes the device unusable has been observed.
     Alive,
-    /// A failure has made it unusable, in this process for good.
+    /// A failure has made the device unusable for the rest of the process.
     #[non_exhaustive]
     Lost {
-        /// The failure that was seen first.
+        /// The first failure that was observed.
         cause: DriverError,
-        /// The operations that may have caused it: of each stream the first kernel that was not
-        /// known to be done, for a copy or a fill of this library touches nothing that it may not.
-        /// If there is none in any stream, the first operations of whatever sort.
+        /// The operations that may have caused the loss: for each stream, the first kernel that was
+        /// not known to be complete. Copies and fills of this library access only valid memory, so
+        /// they are suspects only if no stream has such a kernel: then each stream's first
+        /// incomplete operation is listed.
         suspects: Arc<[Suspect]>,
     },
 }
 
 impl Device {
-    /// Whether the device is alive, as far as anyone has seen: this asks no driver. Whoever waits
-    /// is told of a loss by [`Error::DeviceLost`](crate::Error::DeviceLost).
+    /// Returns the state of the device as far as it has been observed, without a driver call.
+    /// Waiting for an operation of a lost device returns
+    /// [`Error::DeviceLost`](crate::Error::DeviceLost).
     #[must_use]
     pub fn health(&self) -> Health {
         match self.state().loss() {

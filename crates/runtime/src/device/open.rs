@@ -1,9 +1,9 @@
-//! Opening devices: which one, as the program or the environment says, and one state for each
-//! however often it is opened.
+//! Opening devices: selects the device by the program's or the environment's choice, and keeps one
+//! state per device.
 
 #![allow(
     unsafe_code,
-    reason = "passes on the contract of a driver that safe code could not vouch for"
+    reason = "exposes the safety contract of a custom driver"
 )]
 
 use std::{
@@ -27,10 +27,10 @@ use super::teardown::Hooks;
 use crate::disposal::log;
 use crate::{Device, Error, Result, context::DeviceState};
 
-/// The environment variable that decides for [`Select::Auto`].
+/// The environment variable that selects the device for [`Select::Auto`].
 const VARIABLE: &str = "MILLSTREAM_DEVICE";
 
-/// Which device to open.
+/// The device to open.
 ///
 /// ```
 /// use millstream::{Device, Select, sim::SimConfig};
@@ -41,16 +41,16 @@ const VARIABLE: &str = "MILLSTREAM_DEVICE";
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub enum Select {
-    /// What the environment variable `MILLSTREAM_DEVICE` says: `cuda:0`, `sim`, or `sim:` with
-    /// settings such as `sim:seed=7`. Without it, the first GPU if there is one, else a simulated
-    /// device: [`Device::selection_reason`] says which and why. All `Auto` devices of a process
-    /// that are simulated are the same one. Without the feature `sim` there is no simulated device,
-    /// and [`Error::NoSimulator`] takes its place.
+    /// The device that the environment variable `MILLSTREAM_DEVICE` names: `cuda:0`, `sim`, or
+    /// `sim:` with settings such as `sim:seed=7`. If it is not set: the first GPU if there is one,
+    /// else a simulated device. [`Device::selection_reason`] explains the choice. All simulated
+    /// `Auto` devices of a process are the same device. Without the feature `sim` there is no
+    /// simulated device, and opening fails with [`Error::NoSimulator`].
     #[default]
     Auto,
-    /// The GPU of this ordinal, through `libcuda`.
+    /// The GPU with this ordinal, through `libcuda`.
     Cuda(i32),
-    /// A simulated device of its own.
+    /// A new simulated device with this configuration.
     #[cfg(feature = "sim")]
     Simulated(Box<SimConfig>),
 }
@@ -60,16 +60,16 @@ impl Device {
     ///
     /// # Errors
     ///
-    /// If there is no such device, or nothing that can drive it; the error lists what was looked
-    /// for. With the feature `sim`, which is on by default, `Auto` does not need a GPU.
+    /// If there is no such device or no driver for it; the error lists what was tried. With the
+    /// feature `sim`, which is on by default, `Auto` does not need a GPU.
     #[track_caller]
     pub fn open(select: Select) -> Result<Self> {
         open(select)
     }
 
-    /// The number of GPUs that [`Select::Cuda`] can open, by ordinals from 0: those that NVIDIA's
-    /// driver shows to this process, and none without such a driver. Simulated devices are not
-    /// among them: a program makes as many as it likes.
+    /// Returns the number of GPUs that [`Select::Cuda`] can open, by ordinals from 0: those that
+    /// NVIDIA's driver shows to this process, or 0 without such a driver. Simulated devices are not
+    /// counted, since a program may create any number of them.
     ///
     /// ```
     /// use millstream::{Device, Select};
@@ -83,7 +83,7 @@ impl Device {
     ///
     /// # Errors
     ///
-    /// If there is a driver that is too old, or does not start.
+    /// If the driver is too old or cannot be initialised.
     pub fn count() -> Result<i32> {
         count()
     }
@@ -92,14 +92,14 @@ impl Device {
     ///
     /// # Errors
     ///
-    /// None is known.
+    /// No error condition is known.
     #[cfg(feature = "sim")]
     #[track_caller]
     pub fn simulated() -> Result<Self> {
         Self::open_simulated(&Gpu::new(SimConfig::default()), 0)
     }
 
-    /// Opens a device of a simulated GPU that the caller keeps a handle to.
+    /// Opens a device of a simulated GPU to which the caller keeps a handle.
     ///
     /// ```
     /// use millstream::{Device, sim::{Gpu, SimConfig}};
@@ -113,50 +113,49 @@ impl Device {
     ///
     /// # Errors
     ///
-    /// If the simulated GPU has no device of this ordinal.
+    /// If the simulated GPU has no device with this ordinal.
     #[cfg(feature = "sim")]
     #[track_caller]
     pub fn open_simulated(gpu: &Gpu, ordinal: i32) -> Result<Self> {
         open_once(
             gpu.driver(),
             DeviceOrdinal::from_raw(ordinal),
-            "simulated, as asked for",
+            "simulated, as requested",
         )
     }
 
-    /// Opens a device of any driver: one that counts calls, or makes them fail, in front of
-    /// another.
+    /// Opens a device of a custom driver, such as a wrapper that counts calls or makes them fail.
     ///
     /// # Errors
     ///
-    /// If the driver has no device of this ordinal.
+    /// If the driver has no device with this ordinal.
     ///
     /// # Safety
     ///
-    /// The driver does what [`Driver`] says: among other things, pointers that it gives out are
-    /// valid memory, and copies touch no other.
+    /// The driver fulfils the contract of [`Driver`]; in particular, the pointers that it returns
+    /// refer to valid memory, and copies access no other memory.
     #[track_caller]
     pub unsafe fn with_driver(driver: Arc<dyn Driver>, ordinal: i32) -> Result<Self> {
         open_once(
             driver,
             DeviceOrdinal::from_raw(ordinal),
-            "a driver of the caller's",
+            "a driver supplied by the program",
         )
     }
 }
 
-/// Opens what was selected.
+/// Opens the selected device.
 #[track_caller]
 fn open(select: Select) -> Result<Device> {
     match select {
         Select::Auto => auto(),
-        Select::Cuda(ordinal) => cuda(ordinal, "a GPU, as asked for"),
+        Select::Cuda(ordinal) => cuda(ordinal, "a GPU, as requested"),
         #[cfg(feature = "sim")]
         Select::Simulated(config) => Device::open_simulated(&Gpu::new(*config), 0),
     }
 }
 
-/// How many GPUs the driver shows.
+/// Returns the number of GPUs that the driver reports.
 fn count() -> Result<i32> {
     match Cuda::load() {
         Ok(driver) => Ok(driver.device_count()?),
@@ -178,7 +177,7 @@ fn auto() -> Result<Device> {
     if let Some(ordinal) = value.strip_prefix("cuda:") {
         let ordinal = ordinal
             .parse()
-            .map_err(|_| refuse("a device's number must follow `cuda:`"))?;
+            .map_err(|_| refuse("a device ordinal must follow `cuda:`"))?;
         return cuda(ordinal, &format!("a GPU, by {VARIABLE}={value}"));
     }
     if value == "sim" || value.starts_with("sim:") {
@@ -193,11 +192,11 @@ fn cuda(ordinal: i32, reason: &str) -> Result<Device> {
     open_once(driver, DeviceOrdinal::from_raw(ordinal), reason)
 }
 
-/// Opens the process's simulated device for want of a GPU.
+/// Opens the process's simulated device because there is no usable GPU.
 #[cfg(feature = "sim")]
 #[track_caller]
 fn simulate_instead(error: &Error) -> Result<Device> {
-    let reason = format!("simulated, for there is no GPU to use: {error}");
+    let reason = format!("simulated, because there is no usable GPU: {error}");
     let text = reason.clone();
     log!(warn, "{text}");
     shared_simulation(SimConfig::default(), &reason)
@@ -205,11 +204,11 @@ fn simulate_instead(error: &Error) -> Result<Device> {
 
 #[cfg(not(feature = "sim"))]
 fn simulate_instead(error: &Error) -> Result<Device> {
-    let asked = format!("there is no GPU to use: {error}").into();
+    let asked = format!("there is no usable GPU: {error}").into();
     Err(Error::NoSimulator { asked })
 }
 
-/// Opens the process's simulated device with the settings that the environment gives.
+/// Opens the process's simulated device with the settings from the environment variable.
 #[cfg(feature = "sim")]
 #[track_caller]
 fn simulate(value: &str) -> Result<Device> {
@@ -224,7 +223,7 @@ fn simulate(value: &str) -> Result<Device> {
     Err(Error::NoSimulator { asked })
 }
 
-/// The process's simulated device; the settings of the first to open it hold.
+/// Opens the process's shared simulated device. The settings of the first call apply.
 #[cfg(feature = "sim")]
 #[track_caller]
 fn shared_simulation(config: SimConfig, reason: &str) -> Result<Device> {
@@ -233,7 +232,7 @@ fn shared_simulation(config: SimConfig, reason: &str) -> Result<Device> {
     open_once(Arc::clone(driver), DeviceOrdinal::from_raw(0), reason)
 }
 
-/// An open device. Its driver's identity cannot be another's while the state lives.
+/// An entry of the list of open devices. The driver's identity is unique while the state lives.
 struct OpenDevice {
     driver: usize,
     ordinal: DeviceOrdinal,
@@ -242,8 +241,8 @@ struct OpenDevice {
 
 static OPEN: Mutex<Vec<OpenDevice>> = Mutex::new(Vec::new());
 
-/// The device, opened if it is not yet; `reason` says how it was chosen.
-/// The line that asked for it is that of whoever comes first.
+/// Returns the open device, or opens it; `reason` says how it was chosen. The caller of the first
+/// call is recorded as the line that opened it.
 #[track_caller]
 fn open_once(driver: Arc<dyn Driver>, ordinal: DeviceOrdinal, reason: &str) -> Result<Device> {
     let identity = driver.identity();

@@ -6,9 +6,10 @@ use millstream_driver::{DeviceAttribute, DeviceOrdinal, Driver, DriverError};
 
 use crate::{Device, Result};
 
-/// The properties of a device, which do not change while a program runs.
+/// The properties of a device, which are constant while a program runs.
 ///
-/// A simulated device has those of an H200, with a name, a UUID and a PCI address that no GPU has.
+/// A simulated device has the properties of an H200, except for its name, UUID and PCI address,
+/// which no GPU has.
 ///
 /// ```
 /// use millstream::{Device, LaunchConfig};
@@ -29,65 +30,66 @@ use crate::{Device, Result};
 pub struct DeviceProperties {
     /// The device's name, as `NVIDIA H200`.
     pub name: String,
-    /// The number that tells the device from every other one, on whatever machine.
+    /// The globally unique identifier of the device.
     pub uuid: Uuid,
-    /// The device's place on PCI.
+    /// The device's PCI address.
     pub pci_address: PciAddress,
     /// Major and minor number of the compute capability.
     pub compute_capability: (i32, i32),
-    /// All of the device's memory, in bytes.
+    /// The total memory of the device, in bytes.
     pub total_bytes: u64,
-    /// Multiprocessors.
+    /// The number of multiprocessors.
     pub multiprocessors: u32,
-    /// Threads of a warp.
+    /// The number of threads per warp.
     pub warp_size: u32,
-    /// Most threads of a block. A kernel may have a smaller limit.
+    /// The maximum number of threads per block. A kernel may have a smaller limit.
     pub threads_per_block_max: u32,
-    /// Largest block in x, y and z, in threads.
+    /// The maximum block dimensions in x, y and z, in threads.
     pub block_max: [u32; 3],
-    /// Largest grid in x, y and z, in blocks.
+    /// The maximum grid dimensions in x, y and z, in blocks.
     pub grid_max: [u32; 3],
-    /// Most threads that are on a multiprocessor at a time.
+    /// The maximum number of resident threads per multiprocessor.
     pub threads_per_multiprocessor_max: u32,
-    /// Most blocks that are on a multiprocessor at a time.
+    /// The maximum number of resident blocks per multiprocessor.
     pub blocks_per_multiprocessor_max: u32,
-    /// Shared memory that a block of every kernel may have, in bytes, with what the kernel
+    /// The maximum shared memory per block without opting in, in bytes, including what the kernel
     /// declares.
     pub shared_bytes_per_block: u32,
-    /// The most that a block of a kernel may have that opts in, in bytes, which a launch does by
-    /// itself: see [`LaunchConfig::with_shared_bytes`](crate::LaunchConfig::with_shared_bytes).
+    /// The maximum shared memory per block of a kernel that opts in, in bytes. A launch opts in
+    /// automatically: see
+    /// [`LaunchConfig::with_shared_bytes`](crate::LaunchConfig::with_shared_bytes).
     pub shared_bytes_per_block_max: u32,
-    /// Shared memory of a multiprocessor, in bytes.
+    /// The shared memory per multiprocessor, in bytes.
     pub shared_bytes_per_multiprocessor: u32,
-    /// Registers, of 32 bits, that a block may have.
+    /// The maximum number of 32-bit registers per block.
     pub registers_per_block_max: u32,
-    /// Registers, of 32 bits, of a multiprocessor.
+    /// The number of 32-bit registers per multiprocessor.
     pub registers_per_multiprocessor: u32,
-    /// Constant memory of a kernel, in bytes.
+    /// The constant memory available to a kernel, in bytes.
     pub constant_bytes: u32,
-    /// The level 2 cache, in bytes.
+    /// The size of the level 2 cache, in bytes.
     pub l2_bytes: u32,
     /// The highest clock rate of the multiprocessors, in kHz.
     pub clock_khz: u32,
     /// The highest clock rate of the memory, in kHz.
     pub memory_clock_khz: u32,
-    /// Width of the memory's bus, in bits.
+    /// The width of the memory bus, in bits.
     pub memory_bus_bits: u32,
-    /// Copies that can be made beside kernels at a time.
+    /// The number of copies that can run concurrently with kernels.
     pub copy_engines: u32,
-    /// The longest distance between the rows of a copy, in bytes.
+    /// The maximum pitch of a 2D copy, in bytes.
     pub pitch_bytes_max: u32,
-    /// Whether the device shares the host's memory.
+    /// True if the device shares the host's memory.
     pub is_integrated: bool,
-    /// Whether errors of the memory are corrected.
+    /// True if error correction of the memory is enabled.
     pub has_ecc: bool,
-    /// Whether managed memory can be had that the host may touch while kernels run: see
+    /// True if the device supports managed memory that the host may access while kernels run: see
     /// [`Device::managed`].
     pub has_managed_memory: bool,
 }
 
 impl DeviceProperties {
-    /// Asks a driver for the properties of its device of this ordinal.
+    /// Reads the properties of the device with this ordinal from a driver.
     ///
     /// ```
     /// use millstream::{DeviceProperties, driver::DeviceOrdinal, sim::{Gpu, SimConfig}};
@@ -100,10 +102,10 @@ impl DeviceProperties {
     ///
     /// # Errors
     ///
-    /// If there is no such device, or the driver cannot say.
+    /// If there is no such device, or a query fails.
     pub fn read(driver: &dyn Driver, device: DeviceOrdinal) -> Result<Self, DriverError> {
         let signed = |attribute| driver.device_attribute(device, attribute);
-        // No attribute is negative, where the driver has it.
+        // Attributes that the driver supports are never negative.
         let number = |attribute| signed(attribute).map(|value| u32::try_from(value).unwrap_or(0));
         let flag = |attribute| signed(attribute).map(|value| value != 0);
         Ok(Self {
@@ -161,18 +163,19 @@ impl DeviceProperties {
 }
 
 impl Device {
-    /// The device's properties: name, UUID, sizes and limits. Asks the driver anew at every call.
+    /// Returns the device's properties: name, UUID, sizes and limits. Queries the driver on every
+    /// call.
     ///
     /// # Errors
     ///
-    /// If the driver cannot say.
+    /// If a query of the driver fails.
     pub fn properties(&self) -> Result<DeviceProperties> {
         let state = self.state();
         Ok(DeviceProperties::read(&*state.driver, state.ordinal)?)
     }
 }
 
-/// The number of a device, unique among all devices. Shown as `nvidia-smi -L` shows it.
+/// The UUID of a device, displayed as by `nvidia-smi -L`.
 ///
 /// ```
 /// let uuid = millstream::Device::simulated()?.properties()?.uuid;
@@ -184,7 +187,7 @@ impl Device {
 pub struct Uuid([u8; 16]);
 
 impl Uuid {
-    /// The bytes, in the order in which they are shown.
+    /// Returns the bytes in the order in which they are displayed.
     #[must_use]
     pub fn as_bytes(&self) -> &[u8; 16] {
         &self.0
@@ -210,7 +213,7 @@ impl fmt::Debug for Uuid {
     }
 }
 
-/// The place of a device on PCI, shown as `lspci -D` shows it. Its function is always 0.
+/// The PCI address of a device, displayed as by `lspci -D`. Its function is always 0.
 ///
 /// ```
 /// let address = millstream::Device::simulated()?.properties()?.pci_address;

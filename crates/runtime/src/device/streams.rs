@@ -1,6 +1,6 @@
-//! The streams of a device, and each thread's own one.
+//! Creation of streams, and one implicit stream per thread.
 //!
-//! A thread's own stream does not keep the device open, and is retired when the thread ends.
+//! A thread's stream does not keep the device open, and is retired when the thread ends.
 
 use std::{
     cell::RefCell,
@@ -14,17 +14,18 @@ use crate::{
 };
 
 impl Device {
-    /// A new stream, or an idle one that nobody holds any more.
+    /// Creates a stream, or reuses an idle one whose handles were dropped.
     ///
     /// # Errors
     ///
-    /// If the driver has none to give, or the device is lost.
+    /// If the driver cannot create a stream, or the device is lost.
     #[track_caller]
     pub fn stream(&self) -> Result<Stream> {
         self.stream_with_priority(0)
     }
 
-    /// A stream of this priority, clamped to what the device has; lower numbers go first.
+    /// Creates a stream with this priority, clamped to the device's range. Lower numbers mean
+    /// higher priority.
     ///
     /// # Errors
     ///
@@ -35,9 +36,9 @@ impl Device {
         Stream::new(self.state(), priority)
     }
 
-    /// The calling thread's own stream of this device, made on first use. Two threads never share
-    /// one, so that neither holds the other up. While the thread ends and destroys its variables, a
-    /// new stream instead.
+    /// Returns the calling thread's own stream of this device, created on first use. Threads do not
+    /// share these streams, so none delays another. While the thread is destroying its thread-local
+    /// variables, a new stream is returned instead.
     ///
     /// ```
     /// let device = millstream::Device::simulated()?;
@@ -60,7 +61,7 @@ impl Device {
     }
 }
 
-/// A stream that belongs to a thread.
+/// A stream owned by a thread, retired when the thread ends.
 struct ThreadStream {
     device: Weak<DeviceState>,
     state: Arc<StreamState>,
@@ -78,8 +79,8 @@ thread_local! {
     static STREAMS: RefCell<Vec<ThreadStream>> = const { RefCell::new(Vec::new()) };
 }
 
-/// The calling thread's stream of the device, made on first use. `None` while the thread ends: it
-/// has none any more.
+/// Returns the calling thread's stream of the device, created on first use, or `None` while the
+/// thread is destroying its thread-local variables.
 fn stream_of(device: &Arc<DeviceState>) -> Result<Option<Arc<StreamState>>> {
     let found = STREAMS.try_with(|streams| {
         let mut streams = streams.borrow_mut();

@@ -1,14 +1,15 @@
-//! Closing a device: what it has made is given back at once if its work is over, or else by a
-//! thread that waits for that.
+//! Device teardown: frees a closed device's resources, at once if its work is complete, and
+//! otherwise on a thread that waits for completion.
 //!
-//! Page-locked memory and modules must not go while the device works: freeing the one would wait
-//! for it (rule 30), and a running kernel needs the other. The work may be that of others who have
-//! the context open, who then get what is left ([`SharedContext`]). A device that is lost is never
-//! idle again; what only an idle one could give back stays with the process then.
+//! Page-locked memory and modules must not be freed while the device works: freeing page-locked
+//! memory waits until the device is idle (rule 30), and a running kernel needs its module. The work
+//! may belong to other devices that share the context, which then take over the remaining resources
+//! ([`SharedContext`]). A lost device never becomes idle; resources that only an idle device could
+//! free then remain until the process ends.
 
 #![allow(
     unsafe_code,
-    reason = "queries and destroys streams that nobody uses any more"
+    reason = "queries and destroys streams without remaining users"
 )]
 
 use std::{sync::Arc, thread};
@@ -27,7 +28,7 @@ use crate::{
     tracker::Sequence,
 };
 
-/// What this layer does for each device that is open.
+/// The `device` layer's implementation of [`DeviceHooks`].
 pub(super) struct Hooks;
 
 impl DeviceHooks for Hooks {
@@ -35,12 +36,13 @@ impl DeviceHooks for Hooks {
         drain_frees(device);
     }
 
-    /// The primary context is left to the process, which shares it with other libraries.
+    /// Tears the device down. The primary context stays retained, because the process shares it
+    /// with other libraries.
     fn close(&self, device: &mut DeviceState) {
-        // First, for they may make a stream.
+        // First, because these calls may create a stream.
         empty_cache(device);
         drain_frees(device);
-        // It is there, for it was used just now.
+        // Always present: the calls above have used it.
         let Some(memory) = device.memory_slot.take::<DeviceMemory>() else {
             return;
         };
@@ -63,11 +65,10 @@ impl DeviceHooks for Hooks {
     }
 }
 
-/// How many failing questions are asked about a device that is not said to be lost before it is
-/// given up.
+/// The number of failed queries without a loss after which an unresponsive device is abandoned.
 const FAILURES_MAX: usize = 100;
 
-/// What is left of a device that nobody can name any more. Its streams may still have work.
+/// The remaining resources of a device without handles. Its streams may still have work.
 struct Teardown {
     driver: Arc<dyn Driver>,
     context: ContextHandle,
@@ -77,12 +78,13 @@ struct Teardown {
     staging: StagingPool,
     idle_frees: IdleFrees,
     modules: ModuleCache,
-    /// Memory that could not be freed yet.
+    /// Device memory that could not be freed yet.
     deferred_frees: Vec<FreeingBlock>,
 }
 
 impl Teardown {
-    /// Gives everything back. Never blocks: what must wait is left to a thread of its own.
+    /// Frees everything without blocking. If that must wait for the device, it is left to a
+    /// separate thread.
     fn close(self) {
         if self.deferred_frees.is_empty() && self.is_idle().unwrap_or(false) {
             let shared = Arc::clone(&self.shared);
@@ -90,8 +92,8 @@ impl Teardown {
                 return self.give_back(leaving);
             }
         }
-        // Shared with the thread, for a closure that does not start is dropped with all that it
-        // owns.
+        // Shared with the thread: if it cannot be started, its closure is dropped with everything
+        // that it owns, and the teardown must survive that.
         let teardown = Arc::new(parking_lot::Mutex::new(Some(self)));
         let theirs = Arc::clone(&teardown);
         let closing = move || {
@@ -101,14 +103,14 @@ impl Teardown {
         };
         let name = String::from("millstream-closing");
         if let Err(error) = thread::Builder::new().name(name).spawn(closing) {
-            log!(warn, %error, "no thread to close a device that has work pending");
+            log!(warn, %error, "cannot start a thread to close a device with pending work");
             if let Some(teardown) = teardown.lock().take() {
                 teardown.abandon();
             }
         }
     }
 
-    /// Waits until all work is over, and gives everything back.
+    /// Waits until all work is complete, and frees everything.
     fn close_once_idle(mut self) {
         if self.wait_until_idle() && self.free_deferred_until_idle() {
             let shared = Arc::clone(&self.shared);
@@ -118,17 +120,18 @@ impl Teardown {
         }
     }
 
-    /// Gives back what can be given back while work is pending, or never to end: streams and events
-    /// (rules 21 and 25).
+    /// Frees only the resources that can be freed while work is pending or never completes: streams
+    /// and events (rules 21 and 25: destroying either while it is in use is allowed).
     fn abandon(self) {
         log!(
             debug,
-            "a device's page-locked memory and modules stay with the process"
+            "page-locked memory and modules of a device are leaked until the process ends"
         );
         self.destroy_streams();
     }
 
-    /// Gives everything back, or leaves it to others. The work is over, so that nothing here waits.
+    /// Frees everything, or hands it over to other devices of the context. The device's work is
+    /// complete, so that nothing here waits.
     fn give_back(mut self, mut leaving: LeavingDevice<'_>) {
         for stream in &self.streams {
             stream.memory().arena.retire(stream, &self.staging);
@@ -152,18 +155,18 @@ impl Teardown {
                 .for_each(self.events.give_many());
             let mut shared = stream.shared.lock();
             shared.points.retire(Sequence::END, self.events.give_many());
-            // SAFETY: nobody can use the stream any more: every handle kept the device open.
+            // SAFETY: no user of the stream is left: every handle kept the device open.
             if let Err(error) = unsafe { self.driver.stream_destroy(self.context, stream.handle) } {
-                log!(debug, %error, "a stream could not be destroyed");
+                log!(debug, %error, "cannot destroy a stream");
             }
         }
         self.events.destroy_all(&*self.driver, self.context);
     }
 
-    /// Frees what is still to be freed, now that nothing uses it, and waits for that too; says
-    /// whether it could.
+    /// Frees the deferred memory, which has no users left, and waits until the frees are complete.
+    /// Returns whether that succeeded.
     fn free_deferred_until_idle(&mut self) -> bool {
-        // Any stream will do, and without one nothing was ever allocated.
+        // Any stream serves; without a stream nothing was ever allocated.
         for (freed, stream) in self
             .deferred_frees
             .drain(..)
@@ -174,17 +177,17 @@ impl Teardown {
                 context: self.context,
                 stream: stream.handle,
             };
-            // SAFETY: context and streams are alive; the memory's owner is gone, and so is all work
-            // that used it.
+            // SAFETY: context and streams are alive; the memory has no owner any more, and all work
+            // that used it is complete.
             let result = unsafe { free_unused(driver_stream, freed) };
             if let Err(error) = result {
-                log!(warn, %error, "device memory could not be freed");
+                log!(warn, %error, "cannot free device memory");
             }
         }
         self.wait_until_idle()
     }
 
-    /// Waits until no stream has work; says whether that can be had.
+    /// Waits until no stream has work. Returns `false` if queries fail.
     fn wait_until_idle(&self) -> bool {
         let mut failures = 0;
         let ended = wait_until(&*self.driver, || match self.is_idle() {
@@ -197,7 +200,7 @@ impl Teardown {
         ended.is_ok()
     }
 
-    /// Whether no stream has work.
+    /// Returns whether no stream has work.
     fn is_idle(&self) -> Result<bool, DriverError> {
         for stream in &self.streams {
             // SAFETY: context and stream are alive.

@@ -1,4 +1,4 @@
-//! Errors, in two layers: what the caller did wrong, and what the device could not do.
+//! Error types: usage errors of the caller, and failures of the device.
 
 mod operation;
 
@@ -9,10 +9,10 @@ use millstream_driver::DriverError;
 use operation::probably;
 pub use operation::{OperationKind, Suspect};
 
-/// The result of everything that can fail here.
+/// The result type of fallible functions of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// Why something did not happen.
+/// The error type of this crate.
 ///
 /// ```
 /// use millstream::{Device, Error};
@@ -28,39 +28,39 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The call was wrong. Nothing was enqueued, and everything is usable as before.
+    /// The call was invalid. Nothing was enqueued, and everything remains usable.
     #[error(transparent)]
     Usage(#[from] UsageError),
-    /// The device did not do what it was asked, rightly, to do.
+    /// A driver call failed although the call of the library was valid.
     #[error(transparent)]
     Driver(#[from] DriverError),
-    /// The device has not enough memory, also after all that was freed had been given back.
+    /// The device has too little memory, even after all freed memory was reclaimed.
     #[error(transparent)]
     OutOfMemory(#[from] OutOfMemory),
-    /// An earlier failure has made the device unusable: nothing runs on it any more in this
-    /// process.
+    /// The device is lost: an earlier failure has made it unusable for the rest of the process.
     #[error("the device is lost: {cause}{}", probably(suspects))]
     #[non_exhaustive]
     DeviceLost {
-        /// The failure that was seen first.
+        /// The first failure that was observed.
         cause: DriverError,
-        /// The operations that may have caused it: see [`Health`](crate::Health).
+        /// The operations that may have caused the failure: see [`Health`](crate::Health).
         suspects: Arc<[Suspect]>,
     },
-    /// No such device, or nothing that can drive it.
+    /// There is no such device, or no driver for it.
     #[error("{reason}")]
     Unavailable {
-        /// What was looked for, where, and what was found.
+        /// A text that says what was tried and why it failed.
         reason: Arc<str>,
     },
-    /// A simulated device was asked for, or is needed for want of a GPU, in a build without the
-    /// feature `sim`.
+    /// A simulated device was requested, or is needed because there is no GPU, in a build without
+    /// the feature `sim`.
     #[error(
-        "{asked}; the simulated device is not part of this build: enable the feature `sim` of the crate `millstream`"
+        "{asked}; the simulated device is not part of this build: \\
+         enable the feature `sim` of the crate `millstream`"
     )]
     #[non_exhaustive]
     NoSimulator {
-        /// What asked for it: an environment variable, or the lack of a GPU and its reason.
+        /// The reason for the request: an environment variable, or the lack of a GPU and its cause.
         asked: Arc<str>,
     },
 }
@@ -72,8 +72,8 @@ impl Error {
         }
     }
 
-    /// The error of a kernel whose `requires` clause does not hold. Called by code that `kernels!`
-    /// writes.
+    /// Creates the error for a kernel whose `requires` clause does not hold. Called by code that
+    /// `kernels!` generates.
     #[doc(hidden)]
     #[must_use]
     #[cold]
@@ -84,7 +84,7 @@ impl Error {
     }
 }
 
-/// A wrong call: what was called, and what is wrong with it.
+/// An invalid call: the name of the operation, and the problem.
 ///
 /// ```
 /// use millstream::{Device, Error, UsageErrorKind};
@@ -112,14 +112,14 @@ impl UsageError {
         }
     }
 
-    /// The same, with the line that made the call.
+    /// Adds the source line of the call.
     #[cold]
     pub(crate) fn at(mut self, location: &'static Location<'static>) -> Self {
         self.location = Some(location);
         self
     }
 
-    /// The same, with the names of a kernel's parameters for the operands.
+    /// Adds the names of a kernel's parameters for the operands.
     #[cold]
     pub(crate) fn naming(mut self, name_of: impl Fn(usize) -> Option<&'static str>) -> Self {
         match &mut *self.problem {
@@ -135,27 +135,27 @@ impl UsageError {
         self
     }
 
-    /// What was called: a method's or a kernel's name.
+    /// Returns the name of the method or kernel that was called.
     #[must_use]
     pub fn operation(&self) -> &'static str {
         self.operation
     }
 
-    /// What is wrong with the call.
+    /// Returns the problem with the call.
     #[must_use]
     pub fn problem(&self) -> &UsageErrorKind {
         &self.problem
     }
 
-    /// The line that made the call: of launches, and of calls that take a part of an array or make
-    /// one.
+    /// Returns the source line of the call, for launches, and for calls that slice or create an
+    /// array.
     #[must_use]
     pub fn location(&self) -> Option<&'static Location<'static>> {
         self.location
     }
 }
 
-/// What can be wrong with a call.
+/// The problem with an invalid call.
 ///
 /// ```
 /// use millstream::UsageErrorKind;
@@ -168,132 +168,137 @@ pub enum UsageErrorKind {
     /// Two operands differ in length.
     #[error("the source has {source_len} elements and the target {target_len}; they must be equal")]
     Length {
-        /// Elements of the source.
+        /// The number of elements of the source.
         source_len: usize,
-        /// Elements of the target.
+        /// The number of elements of the target.
         target_len: usize,
     },
-    /// A range does not lie within its array.
-    #[error("the range {}..{} does not lie within the array's 0..{len}", range.start, range.end)]
+    /// A range is out of bounds.
+    #[error("range {}..{} is out of bounds for an array of {len} elements", range.start, range.end)]
     Range {
-        /// The range asked for, in elements.
+        /// The requested range, in elements.
         range: Range<usize>,
-        /// Elements of the array.
+        /// The number of elements of the array.
         len: usize,
     },
-    /// An array does not have as many elements as rows and columns make.
-    #[error("{rows} rows of {cols} elements are not the array's {len}")]
+    /// The number of elements of an array is not the product of rows and columns.
+    #[error("an array of {len} elements cannot be viewed as {rows} rows of {cols} elements")]
     View2dSize {
-        /// Rows asked for.
+        /// The requested number of rows.
         rows: usize,
-        /// Elements of a row.
+        /// The number of elements per row.
         cols: usize,
-        /// Elements of the array.
+        /// The number of elements of the array.
         len: usize,
     },
-    /// Rows at a distance do not fit in their array.
-    #[error("{rows} rows of {cols} elements, {pitch} apart, do not fit in the array's {len}")]
+    /// Pitched rows do not fit in the array.
+    #[error("{rows} rows of {cols} elements with a pitch of {pitch} elements do not fit in an array of \\
+         {len} elements")]
     View2dPitch {
-        /// Rows asked for.
+        /// The requested number of rows.
         rows: usize,
-        /// Elements of a row.
+        /// The number of elements per row.
         cols: usize,
-        /// Elements from the start of a row to the start of the next.
+        /// The number of elements from the start of a row to the start of the next.
         pitch: usize,
-        /// Elements of the array.
+        /// The number of elements of the array.
         len: usize,
     },
-    /// Rows lie so close that they would overlap.
-    #[error("rows of {cols} elements that are {pitch} apart would overlap")]
+    /// The pitch is shorter than a row, so that rows would overlap.
+    #[error("rows of {cols} elements would overlap with a pitch of {pitch} elements")]
     View2dRows {
-        /// Elements of a row.
+        /// The number of elements per row.
         cols: usize,
-        /// Elements from the start of a row to the start of the next.
+        /// The number of elements from the start of a row to the start of the next.
         pitch: usize,
     },
-    /// A rectangle does not lie within its view.
+    /// A rectangle is out of bounds of its view.
     #[error(
-        "rows {}..{} and columns {}..{} do not lie within the view's {view_rows} rows and {view_cols} columns",
+        "rows {}..{} and columns {}..{} are out of bounds for a view of {view_rows} rows and \\
+         {view_cols} columns",
         rows.start, rows.end, cols.start, cols.end
     )]
     Rect {
-        /// The rows asked for.
+        /// The requested rows.
         rows: Range<usize>,
-        /// The columns asked for.
+        /// The requested columns.
         cols: Range<usize>,
-        /// Rows of the view.
+        /// The number of rows of the view.
         view_rows: usize,
-        /// Columns of the view.
+        /// The number of columns of the view.
         view_cols: usize,
     },
     /// Two rectangles differ in rows or columns.
     #[error(
-        "the source has {source_rows} rows of {source_cols} elements and the target {target_rows} of {target_cols}; \
+        "the source has {source_rows} rows of {source_cols} elements and the target {target_rows} of \\
+         {target_cols}; \
          they must be equal"
     )]
     Shape {
-        /// Rows of the source.
+        /// The number of rows of the source.
         source_rows: usize,
-        /// Columns of the source.
+        /// The number of columns of the source.
         source_cols: usize,
-        /// Rows of the target.
+        /// The number of rows of the target.
         target_rows: usize,
-        /// Columns of the target.
+        /// The number of columns of the target.
         target_cols: usize,
     },
-    /// A size in bytes does not fit the machine's words.
-    #[error("{elements} elements of {element_bytes} bytes are more than an address can count")]
+    /// A size in bytes exceeds the address space.
+    #[error("{elements} elements of {element_bytes} bytes exceed the address space")]
     TooLarge {
-        /// Elements asked for.
+        /// The requested number of elements.
         elements: usize,
-        /// Bytes of one.
+        /// The size of an element in bytes.
         element_bytes: usize,
     },
-    /// The bytes of an array are no whole number of elements of another type.
+    /// The size of an array is not a multiple of the new element type's size.
     #[error(
-        "{elements} elements of {element_bytes} bytes are no whole number of elements of {target_element_bytes} bytes"
+        "{elements} elements of {element_bytes} bytes cannot be cast to elements of \\
+         {target_element_bytes} bytes: the total is not a multiple"
     )]
     CastSize {
-        /// Elements of the array.
+        /// The number of elements of the array.
         elements: usize,
-        /// Bytes of one.
+        /// The size of an element in bytes.
         element_bytes: usize,
-        /// Bytes of an element of the other type.
+        /// The size of an element of the new type in bytes.
         target_element_bytes: usize,
     },
-    /// The address of an array is not aligned as elements of another type must be.
+    /// The address of an array is not aligned for the new element type.
     #[error(
-        "the first element is aligned to {alignment} bytes, and the new elements need {target_alignment}"
+        "the first element is aligned to {alignment} bytes, but the new element type needs \\
+         {target_alignment}"
     )]
     CastAlignment {
         /// The largest power of two that divides the address.
         alignment: u64,
-        /// What elements of the other type need.
+        /// The alignment of the new element type in bytes.
         target_alignment: usize,
     },
-    /// The elements of an array in page-locked or managed memory need a larger alignment than such
-    /// memory has, so that the host could not refer to them.
+    /// The element type needs a larger alignment than page-locked or managed memory guarantees, so
+    /// that the host could not create references to the elements.
     #[error(
-        "elements of type `{element}` are aligned to {alignment} bytes, and this memory to no more \
-         than {guaranteed}: use a type with a smaller alignment"
+        "elements of type `{element}` need an alignment of {alignment} bytes, and this memory \
+         guarantees only {guaranteed}: use a type with a smaller alignment"
     )]
     Alignment {
-        /// The elements' type.
+        /// The element type.
         element: &'static str,
-        /// Its alignment in bytes.
+        /// The alignment of the element type in bytes.
         alignment: usize,
-        /// The alignment that can be counted on, in bytes.
+        /// The guaranteed alignment in bytes.
         guaranteed: usize,
     },
-    /// An operand lives on another device than the stream.
+    /// An operand is on another device than the stream.
     #[error(
-        "operand {operand}{} is on {operand_device}, the stream on {stream_device}",
+        "operand {operand}{} is on {operand_device}, but the stream is on {stream_device}",
         in_brackets(*name)
     )]
     OtherDevice {
-        /// The operand's place among the operands, from 0.
+        /// The index of the operand, from 0.
         operand: usize,
-        /// The operand's name: of a kernel's operands, that of the parameter.
+        /// The name of the operand, such as the name of a kernel's parameter.
         name: Option<&'static str>,
         /// The operand's device.
         operand_device: String,
@@ -302,7 +307,8 @@ pub enum UsageErrorKind {
     },
     /// A kernel is loaded on another device than the stream's.
     #[error(
-        "the kernel is loaded on {kernel_device}, the stream is on {stream_device}: load the module on the stream's device"
+        "the kernel is loaded on {kernel_device}, but the stream is on {stream_device}: load the \\
+         module on the stream's device"
     )]
     KernelElsewhere {
         /// The kernel's device.
@@ -310,71 +316,72 @@ pub enum UsageErrorKind {
         /// The stream's device.
         stream_device: String,
     },
-    /// Two operands of one operation share bytes, and one of them is written.
+    /// Two operands of one operation overlap in memory, and at least one of them is written.
     #[error(
-        "operands {first}{} and {second}{} share bytes, and at least one is written",
+        "operands {first}{} and {second}{} overlap in memory, and at least one is written",
         in_brackets(*first_name),
         in_brackets(*second_name)
     )]
     Overlap {
-        /// The one's place among the operands, from 0.
+        /// The index of one operand, from 0.
         first: usize,
-        /// The one's name: of a kernel's operands, that of the parameter.
+        /// The name of that operand, such as the name of a kernel's parameter.
         first_name: Option<&'static str>,
-        /// The other's place.
+        /// The index of the other operand.
         second: usize,
-        /// The other's name.
+        /// The name of the other operand.
         second_name: Option<&'static str>,
     },
-    /// A copy between two arrays of the host, which needs no device.
-    #[error("both arrays are in the host's memory; copy them there")]
+    /// Both arrays of a copy are in host memory, so the copy needs no device.
+    #[error("both arrays are in host memory: copy them on the host")]
     BothOnHost,
-    /// An operation that only managed memory has.
+    /// The operation requires managed memory.
     #[error("the array is not in managed memory")]
     NotManaged,
-    /// An operand in the host's memory where it must be on the device.
-    #[error("operand {operand} is in the host's memory")]
+    /// An operand is in host memory but must be in device memory.
+    #[error("operand {operand} is in host memory, but must be in device memory")]
     OnHost {
-        /// The operand's place among the operands, from 0.
+        /// The index of the operand, from 0.
         operand: usize,
     },
     /// A `requires` clause of a kernel does not hold.
-    #[error("it requires `{clause}`, which does not hold{}", of_values(values))]
+    #[error("the requirement `{clause}` does not hold{}", of_values(values))]
     Requires {
-        /// The clause as it is written in the kernel's declaration.
+        /// The source text of the clause in the kernel's declaration.
         clause: &'static str,
-        /// The clause's operands and their values, as in `c.len() = 500, n = 1000`, and whether its
-        /// arithmetic overflows.
+        /// The clause's operands and their values, as in `c.len() = 500, n = 1000`, and a note if
+        /// its arithmetic overflows.
         values: String,
     },
     /// A kernel's declaration does not match its PTX.
     #[error("the declaration does not match the PTX: {detail}")]
     Signature {
-        /// Which parameter, what is declared, and what the PTX has.
+        /// The parameter, its declared type, and its type in the PTX.
         detail: String,
     },
-    /// The PTX is not usable.
-    #[error("the PTX does not load: {detail}")]
+    /// The PTX cannot be loaded.
+    #[error("the PTX cannot be loaded: {detail}")]
     Ptx {
-        /// Line, opcode or parameter, as far as it is known.
+        /// The line, opcode or parameter, as far as it is known.
         detail: String,
     },
-    /// A call of this library from inside a foreign call, which holds its stream's lock.
+    /// The library was called from inside a foreign call, which holds its stream's lock.
     #[error(
-        "this library was called inside the closure of a foreign call, which runs with its stream locked; call it \
+        "this library was called inside the closure of a foreign call, which runs with its stream \\
+         locked: call it \
          before or after the foreign call"
     )]
     InForeignCall,
-    /// A launch that the device cannot have.
+    /// The launch configuration exceeds a limit of the device or the kernel.
     #[error("{detail}")]
     LaunchConfig {
-        /// Which dimension, what was asked for, and the limit.
+        /// The dimension, the requested value, and the limit.
         detail: String,
     },
 }
 
 impl UsageErrorKind {
-    /// Source and target of a copy share bytes.
+    /// The source and the target of a copy overlap in memory.
     pub(crate) const SOURCE_AND_TARGET: Self = Self::Overlap {
         first: 0,
         first_name: Some("source"),
@@ -383,17 +390,17 @@ impl UsageErrorKind {
     };
 }
 
-/// An operand's name behind its number.
+/// Formats an operand's name, to follow its index.
 fn in_brackets(name: Option<&str>) -> String {
     name.map_or_else(String::new, |name| format!(" (`{name}`)"))
 }
 
-/// The line that made a call, as the end of a sentence.
+/// Formats the source line of a call, to end a sentence.
 fn at_line(location: Option<&Location<'_>>) -> String {
     location.map_or_else(String::new, |location| format!(" ({location})"))
 }
 
-/// The values of a clause's operands, as the end of a sentence.
+/// Formats the values of a clause's operands, to end a sentence.
 fn of_values(values: &str) -> String {
     if values.is_empty() {
         String::new()
@@ -402,36 +409,37 @@ fn of_values(values: &str) -> String {
     }
 }
 
-/// The device's memory did not suffice.
+/// The error of an allocation that exceeds the available device memory or the memory limit.
 ///
 /// ```
 /// use millstream::{Device, Error};
 /// let stream = Device::simulated()?.stream()?;
-/// let Err(Error::OutOfMemory(full)) = stream.zeros::<u8>(1 << 50) else { unreachable!("a pebibyte fits nowhere") };
+/// let Err(Error::OutOfMemory(full)) = stream.zeros::<u8>(1 << 50) else { unreachable!("no device has a pebibyte") };
 /// assert_eq!(full.requested_bytes, 1 << 50);
 /// # Ok::<(), Error>(())
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "out of device memory: {requested_bytes} bytes asked for, {allocated_bytes} in arrays{}; the pool has {used_bytes} \
+    "out of device memory: {requested_bytes} bytes requested, {allocated_bytes} in arrays{}; the \\
+     pool has {used_bytes} \
      in use and {reserved_bytes} reserved, {free_bytes} of {total_bytes} are free",
-    limit_bytes.map_or_else(String::new, |limit_bytes| format!(" that may have {limit_bytes}"))
+    limit_bytes.map_or_else(String::new, |limit_bytes| format!(" of at most {limit_bytes}"))
 )]
 pub struct OutOfMemory {
-    /// What was asked for.
+    /// The requested size in bytes.
     pub requested_bytes: u64,
-    /// Bytes of the device's arrays.
+    /// The size of the device's arrays in bytes.
     pub allocated_bytes: u64,
-    /// The most that these may be: see
+    /// The limit for the device's arrays in bytes: see
     /// [`Device::set_memory_limit`](crate::Device::set_memory_limit).
     pub limit_bytes: Option<u64>,
-    /// Given out by the device's pool and not yet freed.
+    /// The bytes that are allocated from the device's pool.
     pub used_bytes: u64,
-    /// Held by the device's pool.
+    /// The bytes that the device's pool has reserved.
     pub reserved_bytes: u64,
-    /// Free on the device, other programs considered.
+    /// The free bytes of the device, with the usage of other programs subtracted.
     pub free_bytes: u64,
-    /// All of the device's memory.
+    /// The total memory of the device in bytes.
     pub total_bytes: u64,
 }
 
@@ -440,7 +448,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn operands_of_a_kernel_have_the_names_of_its_parameters() {
+    fn operands_of_kernels_are_named_by_their_parameters() {
         let names = ["out", "input"];
         let overlap = UsageErrorKind::Overlap {
             first: 0,
@@ -454,7 +462,8 @@ mod tests {
                 .clone()
                 .naming(|operand| names.get(operand).copied())
                 .to_string(),
-            "reverse: operands 0 (`out`) and 1 (`input`) share bytes, and at least one is written"
+            "reverse: operands 0 (`out`) and 1 (`input`) overlap in memory, and at least one is \\
+             written"
         );
         assert_eq!(usage_error.clone().naming(|_| None), usage_error);
     }

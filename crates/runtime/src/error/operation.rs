@@ -1,8 +1,8 @@
-//! Operations as errors and recordings name them: their kinds, and the suspects of a loss.
+//! Descriptions of operations in errors and recordings: kinds and suspects.
 
 use std::{fmt, panic::Location};
 
-/// What an operation is.
+/// The kind of an operation.
 ///
 /// ```
 /// assert_eq!(millstream::OperationKind::HostToDevice.to_string(), "host → device");
@@ -12,7 +12,7 @@ use std::{fmt, panic::Location};
 pub enum OperationKind {
     /// A copy from the host to the device.
     HostToDevice,
-    /// A kernel.
+    /// A kernel launch.
     Kernel,
     /// A copy from the device to the host.
     DeviceToHost,
@@ -20,7 +20,7 @@ pub enum OperationKind {
     DeviceToDevice,
     /// A fill.
     Fill,
-    /// An allocation in stream order. It takes no time on the device.
+    /// A stream-ordered allocation. It takes no time on the device.
     Allocation,
 }
 
@@ -37,7 +37,7 @@ impl fmt::Display for OperationKind {
     }
 }
 
-/// An operation that may have made its device unusable: see [`Health`](crate::Health).
+/// An operation suspected of having made its device unusable: see [`Health`](crate::Health).
 ///
 /// ```
 /// fn report(suspect: &millstream::Suspect) -> String {
@@ -48,15 +48,16 @@ impl fmt::Display for OperationKind {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Suspect {
-    /// What it is: a kernel's name, or a method's.
+    /// The name of the kernel or method.
     pub label: &'static str,
-    /// Where in the source it was called for.
+    /// The source line of the call.
     pub location: &'static Location<'static>,
-    /// The ordinal of its device: that of another device if the lost one waited for its work.
+    /// The ordinal of the operation's device, which may be another device on whose work the lost
+    /// one depended.
     pub device: i32,
-    /// The number of its stream on that device: see [`Stream::id`](crate::Stream::id).
+    /// The number of the operation's stream on that device: see [`Stream::id`](crate::Stream::id).
     pub stream: u64,
-    /// Its place among the operations of its stream, counted from 1.
+    /// The operation's sequence number on its stream, from 1.
     pub ticket: u64,
 }
 
@@ -69,7 +70,7 @@ impl fmt::Display for Suspect {
     }
 }
 
-/// What an error adds about suspects: one is worth a word, several need
+/// Formats a single suspect for an error text. Several suspects are left to
 /// [`Device::health`](crate::Device::health).
 pub(super) fn probably(suspects: &[Suspect]) -> String {
     match suspects {

@@ -1,10 +1,9 @@
-//! A short wait when a future is polled first: most operations are over before a thread could be
-//! woken for them.
+//! Adaptive spinning in the first poll of a future.
 //!
-//! Waking a thread, and being woken by it, takes longer than a small kernel. So the first poll asks
-//! again and again for a few microseconds, as long as that has paid of late. Each time that it has
-//! not, twice as many futures go without it: a thousand that are awaited together for long cost a
-//! handful of such waits, not a thousand.
+//! Waking the reactor and being woken by it takes longer than a small kernel. The first poll of a
+//! future therefore spins for a few microseconds, as long as spinning has recently succeeded. After
+//! each failure twice as many futures skip it: a thousand futures that are awaited together for
+//! long cost a handful of such spins, not a thousand.
 
 use std::{
     sync::atomic::{AtomicU32, Ordering::Relaxed},
@@ -13,21 +12,22 @@ use std::{
 
 use crate::Result;
 
-/// How long a first poll asks: what a launch and a copy of a few bytes take, about.
+/// The maximum duration of a spin: about as long as a launch and a small copy take.
 const SPIN: Duration = Duration::from_micros(20);
-/// However often it was in vain, one future in so many, as a power of two, tries it again.
+/// The bound of the backoff: after any number of failures, one future in 2^`FAILURES_MAX` still
+/// spins.
 const FAILURES_MAX: u32 = 10;
 
-/// Whether asking at once has paid of late.
+/// The success history of spinning.
 #[derive(Debug)]
 pub(super) struct AdaptiveSpin {
-    /// How often in a row it was in vain.
+    /// The number of consecutive failed spins.
     failures: AtomicU32,
-    /// How many futures go without it before one tries again.
+    /// The number of futures that skip the spin before one tries again.
     to_skip: AtomicU32,
 }
 
-/// That of the process.
+/// The history shared by all futures of the process.
 pub(super) static ADAPTIVE_SPIN: AdaptiveSpin = AdaptiveSpin::new();
 
 impl AdaptiveSpin {
@@ -38,7 +38,8 @@ impl AdaptiveSpin {
         }
     }
 
-    /// Asks until the answer is yes, for a short while at most; perhaps not at all.
+    /// Spins until `is_done` returns `true`, for [`SPIN`] at most. Returns `false` at once if this
+    /// future skips the spin.
     pub(super) fn spin(&self, is_done: impl FnMut() -> Result<bool>) -> Result<bool> {
         self.spin_for(SPIN, is_done)
     }
@@ -48,8 +49,8 @@ impl AdaptiveSpin {
         at_most: Duration,
         mut is_done: impl FnMut() -> Result<bool>,
     ) -> Result<bool> {
-        // Threads that read the same numbers at once try once too often or too seldom, which does
-        // no harm.
+        // Relaxed, not atomic as a whole: threads that read the same numbers concurrently spin once
+        // too often or too seldom, which is harmless.
         let to_skip = self.to_skip.load(Relaxed);
         if to_skip > 0 {
             self.to_skip.store(to_skip - 1, Relaxed);
@@ -75,41 +76,41 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_in_vain_is_tried_less_and_less_often_until_it_pays() {
+    fn failed_spins_back_off_until_one_succeeds() {
         let adaptive_spin = AdaptiveSpin::new();
-        let mut asked = Vec::new();
+        let mut spun = Vec::new();
         for future in 0..40 {
             let mut tried = false;
             let answer = adaptive_spin.spin_for(Duration::from_micros(1), || {
                 tried = true;
                 Ok(false)
             });
-            assert!(!answer.expect("it does not fail"));
+            assert!(!answer.expect("the closure never fails"));
             if tried {
-                asked.push(future);
+                spun.push(future);
             }
         }
-        assert_eq!(asked, [0, 2, 6, 14, 30]);
+        assert_eq!(spun, [0, 2, 6, 14, 30]);
         let pays = || {
             adaptive_spin
                 .spin_for(Duration::from_secs(1), || Ok(true))
-                .expect("it does not fail")
+                .expect("the closure never fails")
         };
         while !pays() {}
-        assert!(pays(), "and again at once");
+        assert!(pays(), "the next future spins too");
     }
 
     #[test]
-    fn what_is_over_at_once_is_seen_and_what_never_is_is_not() {
+    fn a_spin_sees_completed_operations_and_gives_up_on_others() {
         assert!(
             AdaptiveSpin::new()
                 .spin(|| Ok(true))
-                .expect("it does not fail")
+                .expect("the closure never fails")
         );
         assert!(
             !AdaptiveSpin::new()
                 .spin(|| Ok(false))
-                .expect("it does not fail")
+                .expect("the closure never fails")
         );
     }
 }

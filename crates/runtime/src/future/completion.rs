@@ -1,5 +1,5 @@
-//! Waiting for one ticket, as a future: what [`Pending`](super::Pending) and the guards of host
-//! memory are made of.
+//! `Completion`: a future for one ticket, on which [`Pending`](super::Pending) and the guards of
+//! host memory are built.
 
 use std::{
     future::Future,
@@ -22,7 +22,8 @@ use crate::{
     tracker::{Sequence, Ticket},
 };
 
-/// The end of one operation. Nothing is paid for it before it is polled; dropping it costs a lock.
+/// The completion of one operation. It costs nothing before it is polled; dropping it takes a lock
+/// if a waker is registered.
 pub(crate) struct Completion {
     device: Arc<DeviceState>,
     stream: Arc<StreamState>,
@@ -44,40 +45,40 @@ impl Completion {
         }
     }
 
-    /// Goes on to the end of a later operation.
+    /// Waits for a later operation of the same stream from now on.
     pub(crate) fn advance_to(&mut self, sequence: Sequence) {
         self.unregister_waker();
         self.sequence = sequence;
     }
 
-    /// Whether the operation is done. Never blocks.
+    /// Returns whether the operation is complete. Never blocks.
     pub(crate) fn is_ready(&self) -> Result<bool> {
         self.is_done(self.sequence)
     }
 
-    /// Whether this operation of the same stream is done. Never blocks.
+    /// Returns whether the given operation of the same stream is complete. Never blocks.
     pub(crate) fn is_done(&self, sequence: Sequence) -> Result<bool> {
         poll_ticket(&self.device, &self.stream, sequence)
     }
 
-    /// Blocks this thread until it is.
+    /// Blocks this thread until the operation is complete.
     pub(crate) fn wait(&self) -> Result<()> {
         wait_ticket(&self.device, &self.stream, self.sequence)
     }
 
-    /// Takes back the waker registration, if there is one.
+    /// Removes the waker registration, if there is one.
     fn unregister_waker(&mut self) {
         if let Some(slot) = self.waker.take() {
-            // Dropped outside the lock: a waker's destructor is the executor's code.
+            // Dropped after the lock is released: a waker's destructor is the executor's code.
             let waker = slot.lock().take();
             drop(waker);
         }
     }
 
-    /// Sees to it that the reactor wakes this waker, the last of those given.
+    /// Registers a waker with the reactor, replacing an earlier one.
     ///
-    /// A waker's methods and its destructor are the executor's code: they run here, on the thread
-    /// that polls, and without the slot's lock, which the reactor takes for every future.
+    /// A waker's methods and its destructor are the executor's code: they run here, on the polling
+    /// thread, without the slot's lock, which the reactor takes for every future.
     fn register_waker(&mut self, waker: &Waker) {
         let is_known = |slot: &Arc<Mutex<Option<Waker>>>| {
             let known = slot.lock();
@@ -109,7 +110,8 @@ impl Completion {
             action: Action::Wake(slot),
         });
         if registered.is_err() {
-            // Without a reactor it is polled again and again: slow, but not for ever.
+            // Without a reactor the future wakes itself after a short pause: slow, but it makes
+            // progress.
             self.unregister_waker();
             self.device.driver.pause(Duration::from_nanos(SLEEP_NS_MIN));
             waker.wake_by_ref();
@@ -126,7 +128,8 @@ impl Future for Completion {
             Ok(true) => return Poll::Ready(Ok(())),
             Ok(false) => {}
         }
-        // On the simulated device no time passes by asking.
+        // On the simulated device polling does not advance the virtual clock, so spinning would be
+        // useless.
         if self.waker.is_none()
             && !self.device.is_simulated
             && ADAPTIVE_SPIN.spin(|| self.is_ready())?
@@ -144,7 +147,7 @@ impl Drop for Completion {
     }
 }
 
-/// The ends of several operations, of any streams of the device.
+/// Returns completions of several operations, on any streams of the device.
 pub(crate) fn completions(
     device: &Arc<DeviceState>,
     tickets: impl IntoIterator<Item = Ticket>,

@@ -1,4 +1,4 @@
-//! Waiting for operations, on a thread or as a future.
+//! Waiting for operations, by blocking a thread or as a future.
 
 mod adaptive_spin;
 mod completion;

@@ -1,4 +1,4 @@
-//! `Pending<T>`: a value that a submitted operation is going to bring.
+//! `Pending<T>`: the future result of a submitted operation.
 
 use std::{
     fmt,
@@ -16,17 +16,17 @@ use crate::{
     tracker::Sequence,
 };
 
-/// What becomes a value as its operations are done.
+/// A value that is completed in steps as its operations complete.
 pub(crate) trait PendingValue<T>: Send {
-    /// Called when the ticket that was waited for is done: does what can be done then, without
-    /// waiting for the device. Gives the place of the ticket that comes next, if there is one.
+    /// Performs the host work that is possible once the awaited ticket is complete, without waiting
+    /// for the device. Returns the sequence number of the next ticket to wait for, if there is one.
     fn step(&mut self) -> Result<Option<Sequence>>;
 
-    /// The value, after the last step.
+    /// Returns the value, after the last step.
     fn finish(self: Box<Self>) -> T;
 }
 
-/// What is made at the end.
+/// A value without steps: the closure computes it at the end.
 impl<T, F: FnOnce() -> T + Send> PendingValue<T> for F {
     fn step(&mut self) -> Result<Option<Sequence>> {
         Ok(None)
@@ -37,12 +37,13 @@ impl<T, F: FnOnce() -> T + Send> PendingValue<T> for F {
     }
 }
 
-/// The result of an operation that was submitted when this was made, not when it is polled.
+/// The future result of an operation. The operation is already submitted; polling only waits for
+/// it.
 ///
-/// Wait for it on this thread with [`wait`](Self::wait), or `.await` it on any executor: the first
-/// poll may take some 20 µs, for a value that comes within them is there sooner than a thread could
-/// be woken. Waiting waits for this operation alone, not for later work of its stream. Dropping it
-/// neither cancels the operation nor blocks.
+/// Block this thread with [`wait`](Self::wait), or `.await` it on any executor. The first poll may
+/// spin for some 20 µs, because a result that arrives within this time is available sooner than a
+/// thread could be woken. Waiting covers this operation alone, not later work of its stream.
+/// Dropping it neither cancels the operation nor blocks.
 ///
 /// ```
 /// use millstream::Device;
@@ -54,25 +55,26 @@ impl<T, F: FnOnce() -> T + Send> PendingValue<T> for F {
 /// assert_eq!(later, [1, 2, 3]);
 /// # Ok::<(), millstream::Error>(())
 /// ```
-#[must_use = "the value is in here; wait for it, await it, or drop it on purpose"]
+#[must_use = "the result is lost unless it is waited for or awaited"]
 pub struct Pending<T> {
-    /// `None` if the value does not wait for an operation.
+    /// The operations to wait for; `None` if the value is available at once.
     waiting: Option<Waiting>,
     value: Option<Box<dyn PendingValue<T>>>,
 }
 
 /// The operations that a value waits for.
 struct Waiting {
-    /// Of the ticket that is waited for now.
+    /// The completion of the ticket that is currently waited for.
     completion: Completion,
     /// The last ticket.
     last: Sequence,
-    /// While this lives, later submissions leave a sync point behind the operation.
+    /// The liveness token of the operation's [`HostWaiter`](crate::context::HostWaiter). While it
+    /// lives, later submissions leave a sync point behind the operation.
     _alive: Arc<()>,
 }
 
 impl<T> Pending<T> {
-    /// A value that can be made at once.
+    /// Creates a pending value that is available at once.
     pub(crate) fn ready(finish: impl FnOnce() -> T + Send + 'static) -> Self {
         Self {
             waiting: None,
@@ -90,7 +92,7 @@ impl<T> Pending<T> {
         Self::in_steps(device, stream, sequence..=sequence, alive, finish)
     }
 
-    /// A value that is made in steps, as the tickets from the first to the last of these are done.
+    /// Creates a value that is completed in steps, as the tickets of the range complete.
     pub(crate) fn in_steps(
         device: Arc<DeviceState>,
         stream: Arc<StreamState>,
@@ -109,11 +111,11 @@ impl<T> Pending<T> {
         }
     }
 
-    /// Blocks this thread until the value is there.
+    /// Blocks this thread until the value is available, and returns it.
     ///
     /// # Errors
     ///
-    /// If the device is lost meanwhile, with the failure that was seen first.
+    /// If the device is lost meanwhile: the error holds the first failure.
     ///
     /// # Panics
     ///
@@ -129,7 +131,7 @@ impl<T> Pending<T> {
         }
     }
 
-    /// The value, if it is there already. Never blocks.
+    /// Returns the value if it is available. Never blocks.
     ///
     /// # Errors
     ///
@@ -146,7 +148,7 @@ impl<T> Pending<T> {
         Ok(Some(self.take()))
     }
 
-    /// Whether the value is there. Never blocks.
+    /// Returns whether the value is available. Never blocks.
     ///
     /// # Errors
     ///
@@ -160,7 +162,8 @@ impl<T> Pending<T> {
         }
     }
 
-    /// The ticket that was waited for is done. Says whether there is another to wait for.
+    /// Performs the step after the awaited ticket. Returns whether there is another ticket to wait
+    /// for.
     fn step(&mut self) -> Result<bool> {
         let next = self.value.as_mut().expect(TAKEN).step()?;
         if let (Some(sequence), Some(waiting)) = (next, &mut self.waiting) {
@@ -174,8 +177,8 @@ impl<T> Pending<T> {
     }
 }
 
-/// What a panic says when a value is asked for once more.
-const TAKEN: &str = "the value of a Pending can be taken once";
+/// The panic message for taking the value a second time.
+const TAKEN: &str = "the value of this `Pending` was already taken";
 
 impl<T> Unpin for Pending<T> {}
 

@@ -1,4 +1,4 @@
-//! Waiting on the host until tickets are done.
+//! Blocking waits for tickets.
 
 use millstream_driver::Driver;
 
@@ -11,7 +11,7 @@ use crate::{
     tracker::{Sequence, Ticket},
 };
 
-/// Waits until the stream's ticket `sequence` is done. Holds no lock meanwhile.
+/// Blocks until the stream's ticket `sequence` is complete. Holds no lock while it waits.
 pub(crate) fn wait_ticket(
     device: &DeviceState,
     stream: &StreamState,
@@ -21,7 +21,7 @@ pub(crate) fn wait_ticket(
     wait_until(&*device.driver, || poll_ticket(device, stream, sequence))
 }
 
-/// Whether all these operations are done. Never blocks.
+/// Returns whether all these operations are complete. Never blocks.
 pub(crate) fn all_done(device: &DeviceState, tickets: &[Ticket]) -> Result<bool> {
     for ticket in tickets {
         if let Some(stream) = device.stream(ticket.stream)
@@ -33,8 +33,8 @@ pub(crate) fn all_done(device: &DeviceState, tickets: &[Ticket]) -> Result<bool>
     Ok(true)
 }
 
-/// Waits until an operation that nobody was expected to wait for is done, but not for what comes
-/// later.
+/// Blocks until an operation without a registered host waiter is complete. Work that is submitted
+/// to its stream during the wait is not waited for.
 pub(crate) fn wait_for_ticket(device: &DeviceState, ticket: Ticket) -> Result<()> {
     prepare_wait(device, ticket)?;
     match device.stream(ticket.stream) {
@@ -43,8 +43,8 @@ pub(crate) fn wait_for_ticket(device: &DeviceState, ticket: Ticket) -> Result<()
     }
 }
 
-/// Sees to it that waiting for an operation that nobody was expected to wait for is not waiting for
-/// what comes later.
+/// Records a sync point behind an operation without a registered host waiter, unless there is one
+/// or the stream is idle, so that a wait for it does not include work submitted from now on.
 pub(crate) fn prepare_wait(device: &DeviceState, ticket: Ticket) -> Result<()> {
     let Some(stream) = device.stream(ticket.stream) else {
         return Ok(());
@@ -61,7 +61,7 @@ pub(crate) fn prepare_wait(device: &DeviceState, ticket: Ticket) -> Result<()> {
     Ok(())
 }
 
-/// Asks again and again, with growing backoff, until the answer is yes.
+/// Polls with growing backoff until `is_done` returns `true`.
 pub(crate) fn wait_until(
     driver: &dyn Driver,
     mut is_done: impl FnMut() -> Result<bool>,
@@ -77,7 +77,7 @@ pub(crate) fn wait_until(
 }
 
 impl Stream {
-    /// Whether everything submitted to the stream so far is done. Never blocks.
+    /// Returns whether everything submitted to the stream so far is complete. Never blocks.
     ///
     /// # Errors
     ///
@@ -86,8 +86,8 @@ impl Stream {
         query_stream(self.device_state(), self.state())
     }
 
-    /// Blocks this thread until everything submitted to the stream so far is done. Never needed for
-    /// a value to be right: for measuring, and for ending a program in order.
+    /// Blocks this thread until everything submitted to the stream so far is complete. Results are
+    /// correct without it; it serves measurements and an orderly end of a program.
     ///
     /// # Errors
     ///

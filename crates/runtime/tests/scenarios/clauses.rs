@@ -95,7 +95,7 @@ fn a_clause_over_fields_and_elements_does_not_wrap_around() {
                 problem(kernels.by_elements(&stream, config, &mut out, dims(SIDE, SIDE)));
             assert_eq!(
                 elements.to_string(),
-                "it requires `out.len() >= dims.sides[0] * dims.sides[1]`, which does not hold: \
+                "the requirement `out.len() >= dims.sides[0] * dims.sides[1]` does not hold: \
                  out.len() = 64, dims.sides[0] = 65536, dims.sides[1] = 65536"
             );
             let power = problem(kernels.by_power(&stream, config, &mut out, size(SIDE, SIDE)));

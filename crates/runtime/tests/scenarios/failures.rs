@@ -32,7 +32,7 @@ fn d04_no_gpu_is_a_clear_error_and_auto_simulates_and_says_so() {
         );
         let text = in_process(INNER, &[("MILLSTREAM_DEVICE", "")]).text();
         assert!(
-            text.contains("opened ") && text.contains("simulated, for there is no GPU"),
+            text.contains("opened ") && text.contains("simulated, because there is no usable GPU"),
             "{text}"
         );
     }
@@ -44,7 +44,7 @@ fn d04_hidden_devices_are_a_clear_error() {
     let text = in_process(INNER, &[hidden, ("MILLSTREAM_DEVICE", "cuda:0")]).text();
     assert!(text.contains("refused: "), "{text}");
     let text = in_process(INNER, &[hidden, ("MILLSTREAM_DEVICE", "")]).text();
-    assert!(text.contains("simulated, for there is no GPU"), "{text}");
+    assert!(text.contains("simulated, because there is no usable GPU"), "{text}");
 }
 
 #[test]

@@ -123,7 +123,7 @@ fn a16_nobody_waits_for_what_would_not_be_enough() {
         assert!(full.used_bytes >= 5 * MIB as u64 && full.reserved_bytes >= full.used_bytes);
         let text = full.to_string();
         assert!(
-            text.contains("6291456 bytes asked for, 5242880 in arrays;"),
+            text.contains("6291456 bytes requested, 5242880 in arrays;"),
             "{text}"
         );
         assert!(!s1.is_idle().unwrap(), "the gate is still closed");
@@ -147,7 +147,7 @@ fn a_limit_is_checked_before_the_driver_is_asked() {
         );
         assert!(
             full.to_string()
-                .contains("1000 in arrays that may have 1000;"),
+                .contains("1000 in arrays of at most 1000;"),
             "{full}"
         );
         assert_eq!(calls.count("mem_alloc_async"), 0);

@@ -46,7 +46,7 @@ fn errors_of_parts_arrays_and_launches_name_the_line_of_the_call() {
         let mut a = stream.zeros::<f32>(1000).unwrap();
         let mut c = stream.zeros::<f32>(500).unwrap();
         let text = usage_error(a.try_slice(900..1100)).to_string();
-        let start = "slice: the range 900..1100 does not lie within the array's 0..1000 (";
+        let start = "slice: range 900..1100 is out of bounds for an array of 1000 elements (";
         assert!(text.starts_with(start), "{text}");
         assert_here(a.try_slice(900..1100));
         assert_here(a.try_slice_mut(900..1100));

@@ -280,7 +280,7 @@ fn b13_rectangles_that_do_not_fit_are_typed_errors_and_enqueue_nothing() {
         let short = problem(stream.upload_2d(&[[0; 3]; 11], 4, b.view_2d_mut(3, 4)?));
         assert_eq!(
             short.to_string(),
-            "3 rows of 4 elements, 4 apart, do not fit in the array's 11"
+            "3 rows of 4 elements with a pitch of 4 elements do not fit in an array of 11 elements"
         );
         let narrow = problem(stream.upload_2d(&[[0; 3]; 12], 3, b.view_2d_mut(3, 4)?));
         assert_eq!(narrow, UsageErrorKind::View2dRows { cols: 4, pitch: 3 });
