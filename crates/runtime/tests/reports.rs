@@ -255,7 +255,7 @@ fn a_handle_of_the_device_alone_is_told_too() {
     });
     assert_eq!(lines.len(), 1, "{lines:#?}");
     assert!(
-        lines[0].contains("something that was made from it was never dropped"),
+        lines[0].contains("a value that keeps it open was never dropped"),
         "{lines:#?}"
     );
 }

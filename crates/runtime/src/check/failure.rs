@@ -78,10 +78,11 @@ impl CheckFailure {
     /// the same results.
     pub(super) fn not_the_same(replay: String, run: u64) -> Self {
         Self {
-            problem: "the program made different calls in two runs although all earlier calls had the \\
+            problem:
+                "the program made different calls in two runs although all earlier calls had the \\
                       same results: it depends on more than \
                       the device"
-                .into(),
+                    .into(),
             reports: Vec::new(),
             replay,
             token: None,

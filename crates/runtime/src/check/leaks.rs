@@ -61,10 +61,7 @@ fn describe(gpu: &Gpu, left: &LiveObjectCounts, devices: &[Weak<DeviceState>]) -
         text += &format!("\n    and {} more", objects.len() - LISTED_MAX);
     }
     if open.is_empty() && left.pending_operations > 0 {
-        text += &format!(
-            "\n    {} pending operations",
-            left.pending_operations
-        );
+        text += &format!("\n    {} pending operations", left.pending_operations);
     }
     for state in &open {
         text += &format!("\n    {state} itself: a value that keeps it open was never dropped");

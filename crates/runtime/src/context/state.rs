@@ -207,7 +207,11 @@ impl DeviceState {
             let destroyed = unsafe { self.driver.stream_destroy(self.context, handle) };
             destroyed.map_or_else(
                 |error| self.record_failure(error),
-                |()| Error::unavailable(format!("cannot create a stream: {self} has too many streams")),
+                |()| {
+                    Error::unavailable(format!(
+                        "cannot create a stream: {self} has too many streams"
+                    ))
+                },
             )
         })
     }
@@ -282,9 +286,11 @@ impl DeviceState {
         }
         // Called before the cell is initialised, because it takes other locks.
         let mut noticed = Some(notice());
-        let loss = self
-            .lost
-            .get_or_init(|| noticed.take().expect("`get_or_init` calls its closure at most once"));
+        let loss = self.lost.get_or_init(|| {
+            noticed
+                .take()
+                .expect("`get_or_init` calls its closure at most once")
+        });
         self.admission.note_lost();
         if noticed.is_none() {
             let Loss { cause, suspects } = loss.clone();

@@ -1,10 +1,7 @@
 //! Opening devices: selects the device by the program's or the environment's choice, and keeps one
 //! state per device.
 
-#![allow(
-    unsafe_code,
-    reason = "exposes the safety contract of a custom driver"
-)]
+#![allow(unsafe_code, reason = "exposes the safety contract of a custom driver")]
 
 use std::{
     env,

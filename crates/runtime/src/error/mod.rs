@@ -192,8 +192,10 @@ pub enum UsageErrorKind {
         len: usize,
     },
     /// Pitched rows do not fit in the array.
-    #[error("{rows} rows of {cols} elements with a pitch of {pitch} elements do not fit in an array of \\
-         {len} elements")]
+    #[error(
+        "{rows} rows of {cols} elements with a pitch of {pitch} elements do not fit in an array of \\
+         {len} elements"
+    )]
     View2dPitch {
         /// The requested number of rows.
         rows: usize,

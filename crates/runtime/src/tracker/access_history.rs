@@ -1,4 +1,4 @@
-//! The access history of one allocation: which operations last wrote and read each of its bytes.
+//! The access history of an allocation: the operations that last wrote and read each byte.
 
 use std::{
     fmt,
@@ -14,19 +14,20 @@ use super::{
     tickets::Tickets,
 };
 
-/// What an access does to its bytes.
+/// The kind of an access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum AccessKind {
     Read,
     Write,
 }
 
-/// The history of an allocation, as disjoint segments that together cover it.
+/// The unlocked state of an access history: disjoint segments that cover the allocation.
 pub(crate) struct HistoryState {
     layout: HistoryLayout,
     event_policy: EventPolicy,
-    /// The stream that has the allocation for itself: all tickets are its, in one segment, and
-    /// nobody will want sync points behind them. So its accesses conflict with nothing (rule 16).
+    /// The only stream that uses the allocation: all tickets are of this stream, in one segment,
+    /// and no other stream needs sync points behind them. Its accesses therefore conflict with
+    /// nothing (rule 16: a stream is first in, first out).
     sole_stream: Option<StreamId>,
 }
 
@@ -39,8 +40,8 @@ impl HistoryState {
         }
     }
 
-    /// Makes an ordered access to the whole allocation if the ticket's stream has it for itself;
-    /// says whether it has.
+    /// Enters an ordered access to the whole allocation if the ticket's stream is the sole stream.
+    /// Returns whether it was entered.
     #[inline(always)]
     pub(super) fn access_exclusive(
         &mut self,
@@ -60,8 +61,8 @@ impl HistoryState {
         }
     }
 
-    /// Makes an ordered access: calls `found` with every ticket that it conflicts with, and enters
-    /// it in their place. A ticket may come more than once.
+    /// Enters an ordered access: calls `found` with every ticket that it conflicts with, and
+    /// replaces these tickets. A ticket may be reported more than once.
     #[inline]
     pub(super) fn access(
         &mut self,
@@ -80,7 +81,8 @@ impl HistoryState {
         }
     }
 
-    /// Notes who has made an access, as [`EventPolicy::record_access`] does.
+    /// Updates the event policy and the sole stream after an access. Returns the result of
+    /// [`EventPolicy::record_access`].
     #[inline]
     pub(super) fn record_access(&mut self, stream: StreamId, waits: bool) -> bool {
         let records_event = self.event_policy.record_access(stream, waits);
@@ -89,8 +91,8 @@ impl HistoryState {
         records_event
     }
 
-    /// Calls `found` with every ticket that an access of this kind to these bytes conflicts with. A
-    /// ticket may come more than once.
+    /// Calls `found` with every ticket with which an access of this kind to these bytes conflicts.
+    /// A ticket may be reported more than once.
     pub(super) fn conflicts(
         &mut self,
         extent: &Extent,
@@ -101,8 +103,8 @@ impl HistoryState {
             .for_each_touched(extent, |segment| segment.conflicts(kind, &mut found));
     }
 
-    /// Enters an access that was not ordered after what it conflicts with: the earlier history
-    /// stays beside it.
+    /// Enters an access that is not ordered after its conflicts: the earlier tickets stay beside
+    /// it.
     pub(super) fn enter_unordered(&mut self, extent: &Extent, kind: AccessKind, ticket: Ticket) {
         self.sole_stream = None;
         self.layout.update(extent, |segment| match kind {
@@ -111,13 +113,13 @@ impl HistoryState {
         });
     }
 
-    /// As [`HistoryLayout::compact`].
+    /// Bounds the number of segments: see [`HistoryLayout::compact`].
     #[inline]
     pub(super) fn compact(&mut self, is_done: &dyn Fn(Ticket) -> bool) {
         self.layout.compact(is_done);
     }
 
-    /// Every ticket of the whole allocation, each stream's highest once.
+    /// Returns the highest ticket of each stream in the history.
     pub(super) fn all_tickets(&self) -> SmallVec<[Ticket; 4]> {
         let mut all = Tickets::default();
         self.layout.for_each(|segment| {
@@ -132,7 +134,7 @@ impl HistoryState {
     }
 }
 
-/// The locked history of one allocation, with its place in the global lock order.
+/// The access history of one allocation, behind a lock, with its id in the global lock order.
 pub(crate) struct AccessHistory {
     id: u64,
     bytes: u64,
@@ -140,7 +142,7 @@ pub(crate) struct AccessHistory {
 }
 
 impl AccessHistory {
-    /// An empty history of an allocation of `bytes`.
+    /// Creates an empty history for an allocation of `bytes` bytes.
     pub(crate) fn new(bytes: u64) -> Self {
         static NEXT: AtomicU64 = AtomicU64::new(1);
         let id = NEXT.fetch_add(1, Ordering::Relaxed);
@@ -151,20 +153,21 @@ impl AccessHistory {
         }
     }
 
-    /// An empty history of an allocation whose operations each leave a sync point behind.
+    /// Creates an empty history for an allocation behind whose every operation a sync point is
+    /// recorded.
     pub(crate) fn always_recording(bytes: u64) -> Self {
         let mut history = Self::new(bytes);
         history.state.get_mut().event_policy = EventPolicy::Always;
         history
     }
 
-    /// The place in the order in which access histories are locked.
+    /// Returns the id, which is the position in the lock order of access histories.
     #[inline]
     pub(super) fn id(&self) -> u64 {
         self.id
     }
 
-    /// The size of the allocation.
+    /// Returns the size of the allocation in bytes.
     pub(crate) fn bytes(&self) -> u64 {
         self.bytes
     }
@@ -173,7 +176,7 @@ impl AccessHistory {
         self.state.lock()
     }
 
-    /// What the host must wait for before it makes an access of this kind itself.
+    /// Returns the tickets for which the host must wait before its own access of this kind.
     pub(crate) fn host_conflicts(
         &self,
         range: &Range<u64>,
@@ -187,7 +190,8 @@ impl AccessHistory {
         tickets.iter().collect()
     }
 
-    /// Lets the history begin with what used the memory before: whoever comes first waits for it.
+    /// Enters the earlier uses of reused memory, so that the first operations on the new allocation
+    /// wait for them.
     pub(crate) fn inherit(&mut self, uses: &[Ticket]) {
         let whole = (0..self.bytes).into();
         for &ticket in uses {
@@ -196,12 +200,13 @@ impl AccessHistory {
         }
     }
 
-    /// The same as [`all_tickets`](Self::all_tickets), of an allocation that nobody else can use.
+    /// Returns the same as [`all_tickets`](Self::all_tickets) for an allocation with no other user,
+    /// without locking.
     pub(crate) fn last_tickets(&mut self) -> SmallVec<[Ticket; 4]> {
         self.state.get_mut().all_tickets()
     }
 
-    /// What must be over before the allocation may be freed or used for something else.
+    /// Returns the tickets that must be complete before the allocation may be freed or reused.
     pub(crate) fn all_tickets(&self) -> SmallVec<[Ticket; 4]> {
         self.lock().all_tickets()
     }
@@ -225,7 +230,7 @@ mod tests {
         Ticket::of(stream, sequence)
     }
 
-    /// An ordered access by whoever does not care what it conflicts with.
+    /// Enters an ordered access and ignores its conflicts.
     fn enter(state: &mut HistoryState, extent: &Extent, kind: AccessKind, ticket: Ticket) {
         state.access(extent, kind, ticket, |_| ());
     }
@@ -312,7 +317,7 @@ mod tests {
 
     #[test]
     #[cfg_attr(miri, ignore = "too long for Miri, and safe code")]
-    fn space_is_bounded_and_nothing_is_lost_by_it() {
+    fn segments_are_bounded_without_losing_conflicts() {
         let bytes = 8 * SEGMENTS_MAX as u64;
         let mut state = HistoryState::new(bytes);
         for at in 0..2 * SEGMENTS_MAX as u64 {
@@ -344,16 +349,16 @@ mod tests {
             );
         }
         state.compact(&|_| true);
-        assert_eq!(state.layout.len(), 1, "what is done needs no segment");
+        assert_eq!(state.layout.len(), 1, "completed tickets need no segments");
     }
 
-    /// An image of 32 rows of 8 bytes, as two halves of its columns and as tiles.
+    /// Columns of an image of 32 rows of 8 bytes.
     fn columns(range: Range<u64>) -> Extent {
         Extent::strided(range, 32, 8)
     }
 
     #[test]
-    fn rectangles_cost_as_many_segments_as_there_are_and_merge_again() {
+    fn each_rectangle_costs_one_segment_and_equal_segments_merge() {
         let mut state = HistoryState::new(256);
         enter(&mut state, &columns(0..4), Write, ticket(1, 1));
         enter(&mut state, &columns(4..8), Write, ticket(2, 1));
@@ -400,7 +405,7 @@ mod tests {
     }
 
     #[test]
-    fn an_image_of_many_rows_keeps_its_precision_whatever_the_pitches() {
+    fn an_image_of_many_rows_stays_exact_with_several_pitches() {
         let (rows, pitch) = (4320, 7680);
         let mut state = HistoryState::new(rows * pitch);
         let half =
@@ -423,7 +428,7 @@ mod tests {
 
     #[test]
     #[cfg_attr(miri, ignore = "too long for Miri, and safe code")]
-    fn a_table_of_very_many_rectangles_is_bounded_and_loses_nothing() {
+    fn a_pitched_layout_is_bounded_without_losing_conflicts() {
         let pitch = 512;
         let rows = 4 * SEGMENTS_MAX as u64 / pitch;
         let mut state = HistoryState::new(rows * pitch);

@@ -1,22 +1,22 @@
-//! What an operation does to which bytes of which allocations.
+//! Memory accesses of an operation.
 
 use smallvec::SmallVec;
 
 use super::{AccessHistory, AccessKind, Extent};
 
-/// One operand of an operation: some bytes of an allocation, and what is done to them.
+/// A memory access of an operation: bytes of an allocation, and the kind of access.
 #[derive(Clone, Debug)]
 pub(crate) struct Access<'a> {
     pub(crate) history: &'a AccessHistory,
     pub(crate) extent: Extent,
     pub(crate) kind: AccessKind,
-    /// Whether the operation waits for what this access conflicts with. If not, the caller vouches
-    /// for the order.
+    /// True if the operation waits for conflicting operations. If false, the caller guarantees the
+    /// order.
     pub(crate) ordered: bool,
 }
 
 impl<'a> Access<'a> {
-    /// An ordered access.
+    /// Creates an ordered access.
     pub(crate) fn new(
         history: &'a AccessHistory,
         extent: impl Into<Extent>,
@@ -31,20 +31,20 @@ impl<'a> Access<'a> {
     }
 }
 
-/// The accesses of one operation, few enough to live on the stack. They are put in the order in
-/// which their access histories are locked when someone first looks at them.
+/// The accesses of one operation, usually stored inline. They are sorted lazily into the lock order
+/// of their access histories.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Accesses<'a> {
     list: SmallVec<[Access<'a>; 4]>,
-    /// The number of the last one's access history; 0, which no access history has, before the
-    /// first.
+    /// The id of the last access's history; 0, which is no valid id, if there is none or after
+    /// sorting.
     last: u64,
     is_unsorted: bool,
     repeat: bool,
 }
 
 impl<'a> Accesses<'a> {
-    /// Adds one.
+    /// Adds an access.
     #[inline(always)]
     pub(crate) fn push(&mut self, access: Access<'a>) {
         let id = access.history.id();
@@ -53,13 +53,13 @@ impl<'a> Accesses<'a> {
         self.list.push(access);
     }
 
-    /// Whether two are to the same allocation.
+    /// Returns whether two accesses are to the same allocation.
     #[inline(always)]
     pub(crate) fn repeat(&mut self) -> bool {
         self.is_unsorted && self.sort()
     }
 
-    /// All of them, in the order of their access histories' numbers.
+    /// Returns all accesses in the order of their histories' ids.
     #[inline(always)]
     pub(super) fn sorted(&mut self) -> &[Access<'a>] {
         if self.is_unsorted {
@@ -68,7 +68,7 @@ impl<'a> Accesses<'a> {
         &self.list
     }
 
-    /// Sorts them, if that was not done yet; says whether two are to the same allocation.
+    /// Sorts the accesses unless they are sorted. Returns whether two are to the same allocation.
     #[inline(never)]
     fn sort(&mut self) -> bool {
         if self.last > 0 {
@@ -100,7 +100,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn in_whatever_order_they_come_they_are_in_the_order_of_their_ledgers() {
+    fn accesses_are_sorted_by_the_ids_of_their_histories() {
         let histories: Vec<AccessHistory> = (0..6).map(|_| AccessHistory::new(8)).collect();
         let accesses = |order: &[usize]| -> Accesses<'_> {
             let each = order

@@ -1,32 +1,34 @@
-//! Whether someone will want sync points right behind the operations of an allocation.
+//! The event policy of an allocation: decides after which operations a sync point is recorded.
 
 use super::StreamId;
 
-/// How many accesses in a row leave sync points though none waits for another stream's: enough for
-/// what goes from stream to stream over and over.
+/// The number of consecutive accesses of a shared allocation that record sync points although none
+/// waits for another stream. It is large enough for data that repeatedly moves between streams.
 const QUIET_ACCESSES_MAX: u32 = 64;
 
-/// Who has used an allocation, as far as that tells who will wait for its operations.
+/// The streams that have used an allocation, as far as they determine whether other streams will
+/// wait for its operations.
 #[derive(Debug, Default)]
 pub(super) enum EventPolicy {
-    /// Nobody yet.
+    /// No stream has used it yet.
     #[default]
     Unused,
-    /// One stream alone.
+    /// Exactly one stream has used it.
     SingleStream(StreamId),
-    /// Several streams. There have been so many accesses since one waited for another stream's.
+    /// Several streams have used it. Counts the accesses since one waited for another stream.
     MultiStream { accesses_since_wait: u32 },
-    /// Whoever has used it, the host may come to wait for any operation.
+    /// Every operation records a sync point, because the host may wait for any of them.
     Always,
 }
 
 impl EventPolicy {
-    /// Notes that `stream` has touched the allocation, and whether it waits for another one that
-    /// did; says whether someone will want a sync point right behind the operation.
+    /// Notes an access by `stream` and whether it waits for another stream. Returns whether a sync
+    /// point is to be recorded right behind the operation.
     ///
-    /// So it is once a second stream has touched it. But what one stream has for itself again, or
-    /// what is only read, again and again, nobody waits for: after a while it leaves no more
-    /// sync points, until someone waits, who then may wait for more than he must.
+    /// Sync points are recorded once a second stream has used the allocation. An allocation that
+    /// only one stream uses again, or that is only read, needs none: after [`QUIET_ACCESSES_MAX`]
+    /// accesses without a wait recording stops, until an access waits, which may then wait for more
+    /// than necessary.
     #[inline(always)]
     pub(super) fn record_access(&mut self, stream: StreamId, waits: bool) -> bool {
         match self {
@@ -57,19 +59,22 @@ mod tests {
     use super::*;
 
     #[test]
-    fn points_are_wanted_once_two_streams_meet_and_until_nobody_has_waited_for_long() {
+    fn sync_points_are_recorded_from_the_second_stream_until_waits_cease() {
         let [a, b] = [1, 2].map(StreamId::of);
         let mut event_policy = EventPolicy::default();
         assert!(
             (0..1000).all(|_| !event_policy.record_access(a, false)),
-            "one stream has it for itself"
+            "a single stream records none"
         );
         assert!(event_policy.record_access(b, true) && event_policy.record_access(a, true));
         let left = (0..1000)
             .filter(|_| event_policy.record_access(a, false))
             .count();
         assert_eq!(left, QUIET_ACCESSES_MAX as usize);
-        assert!(event_policy.record_access(b, true), "someone waits again");
+        assert!(
+            event_policy.record_access(b, true),
+            "a wait starts recording again"
+        );
         assert!((0..10).all(|_| event_policy.record_access(b, false)));
         let mut always = EventPolicy::Always;
         assert!((0..1000).all(|_| always.record_access(a, false)));

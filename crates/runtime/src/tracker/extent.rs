@@ -1,16 +1,16 @@
-//! The bytes of an access: a range of an allocation, or the rows of a rectangle in it.
+//! Extents: the bytes of an access, as a range of an allocation or the rows of a rectangle in it.
 
 use std::ops::Range;
 
-/// Bytes of an allocation: one range, or several of one length at equal distances.
+/// Bytes of an allocation: one range, or rows of equal length at a constant pitch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Extent {
     /// The range, or the first row.
     first: Range<u64>,
-    /// How many rows there are; 1 for a range.
+    /// The number of rows; 1 for a range.
     rows: u64,
-    /// From the start of a row to the start of the next: more than a row is long, so that rows
-    /// never touch. A range has none, and 0 here.
+    /// The distance between the starts of consecutive rows. It exceeds the length of a row, so that
+    /// rows never touch. It is 0 for a range.
     pitch: u64,
 }
 
@@ -25,12 +25,12 @@ impl From<Range<u64>> for Extent {
 }
 
 impl Extent {
-    /// `rows` ranges as long as `first`, whose starts are `pitch` apart. Rows do not overlap:
-    /// `pitch` is at least their length. What lies without gaps is a range.
+    /// Creates an extent of `rows` rows as long as `first`, whose starts are `pitch` bytes apart.
+    /// Rows do not overlap: `pitch` is at least their length. Rows without gaps become a range.
     pub(crate) fn strided(first: Range<u64>, rows: u64, pitch: u64) -> Self {
         let Range { start, end } = first;
         let row_bytes = end - start;
-        debug_assert!(pitch >= row_bytes || rows <= 1, "rows that overlap");
+        debug_assert!(pitch >= row_bytes || rows <= 1, "rows overlap");
         match rows {
             0 => (start..start).into(),
             1 => first.into(),
@@ -40,34 +40,34 @@ impl Extent {
         }
     }
 
-    /// The range that this is, if it is one.
+    /// Returns the range, unless the extent has several rows.
     #[inline]
     pub(super) fn as_range(&self) -> Option<&Range<u64>> {
         (self.rows == 1).then_some(&self.first)
     }
 
-    /// From the first byte to the last, with all that is between.
+    /// Returns the smallest range that contains the extent.
     pub(super) fn hull(&self) -> Range<u64> {
         self.first.start..self.row(self.rows - 1).end
     }
 
-    /// The distance of the rows.
+    /// Returns the pitch of the rows.
     pub(super) fn pitch(&self) -> u64 {
         self.pitch
     }
 
-    /// How many rows there are.
+    /// Returns the number of rows.
     pub(super) fn rows(&self) -> u64 {
         self.rows
     }
 
-    /// The bytes of one row.
+    /// Returns the bytes of one row.
     pub(super) fn row(&self, number: u64) -> Range<u64> {
         let offset = number * self.pitch;
         self.first.start + offset..self.first.end + offset
     }
 
-    /// Whether a byte of the range is one of these.
+    /// Returns whether the extent contains a byte of the range.
     pub(super) fn touches(&self, range: &Range<u64>) -> bool {
         if range.is_empty() || self.first.is_empty() {
             return false;
@@ -76,7 +76,7 @@ impl Extent {
         row < self.rows && self.row(row).start < range.end
     }
 
-    /// Whether both have a byte in common.
+    /// Returns whether both extents have a byte in common.
     pub(crate) fn overlaps(&self, other: &Self) -> bool {
         let (few, many) = if self.rows <= other.rows {
             (self, other)
@@ -89,12 +89,12 @@ impl Extent {
         if few.pitch != many.pitch || few.rows == 1 {
             return (0..few.rows).any(|row| many.touches(&few.row(row)));
         }
-        // At equal distances it depends on the difference of the rows' numbers alone whether two
-        // meet.
+        // At equal pitches, whether two rows overlap depends only on the difference of their
+        // numbers.
         many.touches(&few.row(0)) || few.touches(&many.row(0))
     }
 
-    /// The first row that ends behind this byte, or a number past the last.
+    /// Returns the first row that ends after this byte, or a number past the last row.
     fn first_row_ending_after(&self, byte: u64) -> u64 {
         if byte < self.first.end || self.pitch == 0 {
             return u64::from(byte >= self.first.end);
@@ -103,7 +103,7 @@ impl Extent {
     }
 }
 
-/// Rows and columns of an allocation that is seen as a table, `pitch` bytes a row.
+/// Rows and columns of an allocation with a pitched layout.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Rect {
     pub(super) rows: Range<u64>,
@@ -111,8 +111,8 @@ pub(super) struct Rect {
 }
 
 impl Extent {
-    /// Calls `each` for the rectangles, at most three, that these bytes are in a table of `bytes`
-    /// bytes, `pitch` a row. Either this is a range, or its rows have that pitch.
+    /// Calls `each` for the rectangles, at most three, that cover this extent in a pitched layout
+    /// of `bytes` bytes. The extent is a range, or its rows have that pitch.
     pub(super) fn for_each_rect(&self, pitch: u64, bytes: u64, mut each: impl FnMut(Rect)) {
         let mut rect = |rows: Range<u64>, columns: Range<u64>| {
             if !rows.is_empty() && !columns.is_empty() {
@@ -121,7 +121,7 @@ impl Extent {
         };
         let (row, column) = (self.first.start / pitch, self.first.start % pitch);
         let Some(range) = self.as_range() else {
-            debug_assert_eq!(self.pitch, pitch, "rows of another table");
+            debug_assert_eq!(self.pitch, pitch, "the extent has another pitch");
             let end = column + (self.first.end - self.first.start);
             rect(row..row + self.rows, column..end.min(pitch));
             rect(row + 1..row + 1 + self.rows, 0..end.saturating_sub(pitch));
@@ -130,8 +130,8 @@ impl Extent {
         if range.is_empty() {
             return;
         }
-        // What the last row lacks belongs to nobody; taking it along lets the whole allocation be
-        // one rectangle.
+        // The missing bytes of an incomplete last row belong to no access; including them makes the
+        // whole allocation one rectangle.
         let end = if range.end == bytes {
             bytes.next_multiple_of(pitch)
         } else {
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_no_gaps_is_a_range() {
+    fn rows_without_gaps_are_a_range() {
         assert_eq!(Extent::strided(3..7, 5, 4), Extent::from(3..23));
         assert_eq!(Extent::strided(3..7, 1, 9), Extent::from(3..7));
         assert_eq!(Extent::strided(3..7, 0, 9), Extent::from(3..3));
@@ -180,18 +180,18 @@ mod tests {
     }
 
     #[test]
-    fn rows_at_different_distances_meet_where_neither_begins() {
+    fn extents_of_different_pitches_overlap_between_row_starts() {
         let (fours, threes) = (Extent::strided(0..1, 3, 4), Extent::strided(2..3, 3, 3));
         assert!(
             fours.overlaps(&threes) && threes.overlaps(&fours),
-            "byte 8 is of both"
+            "both contain byte 8"
         );
         assert!(!Extent::strided(0..1, 3, 4).overlaps(&Extent::strided(2..3, 2, 3)));
     }
 
     proptest! {
         #[test]
-        fn touches_and_overlaps_are_those_of_the_bytes(a in extent(), b in extent(), start in 0..60_u64, len in 0..30_u64) {
+        fn touches_and_overlaps_match_a_comparison_of_bytes(a in extent(), b in extent(), start in 0..60_u64, len in 0..30_u64) {
             let (of_a, of_b) = (bytes_of(&a), bytes_of(&b));
             let range = start..start + len;
             prop_assert_eq!(a.touches(&range), of_a.iter().any(|byte| range.contains(byte)));
@@ -199,7 +199,7 @@ mod tests {
         }
 
         #[test]
-        fn rectangles_are_the_same_bytes(a in extent(), pitch in 1..12_u64, missing in 0..4_u64) {
+        fn rectangles_cover_exactly_the_bytes_of_the_extent(a in extent(), pitch in 1..12_u64, missing in 0..4_u64) {
             let pitch = if a.as_range().is_some() { pitch } else { a.pitch() };
             let bytes = a.hull().end + missing;
             let mut found = Vec::new();

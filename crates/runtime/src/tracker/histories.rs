@@ -1,5 +1,5 @@
-//! Tests of what a whole access history tells: those who free it, those who inherit it, the host;
-//! and where it gives up precision.
+//! Tests of whole access histories: freeing, reuse, host accesses, the sole stream, and the loss of
+//! precision at the segment bound.
 
 use super::{
     AccessKind::{self, Read, Write},
@@ -10,7 +10,7 @@ fn ticket(stream: u64, sequence: u64) -> Ticket {
     Ticket::of(stream, sequence)
 }
 
-/// Enters an ordered access, and says what it waits for.
+/// Enters an ordered access. Returns its dependencies.
 fn enter(
     history: &AccessHistory,
     extent: impl Into<Extent>,
@@ -30,7 +30,7 @@ fn enter(
 }
 
 #[test]
-fn whoever_frees_it_learns_of_every_use_in_either_layout() {
+fn all_tickets_contains_every_use_in_either_layout() {
     let mut history = AccessHistory::new(64);
     assert_eq!(history.bytes(), 64);
     assert!(history.all_tickets().is_empty());
@@ -64,7 +64,7 @@ fn the_host_waits_for_the_conflicts_of_its_bytes() {
 }
 
 #[test]
-fn whoever_comes_first_waits_for_what_the_history_began_with() {
+fn the_first_accesses_wait_for_inherited_uses() {
     let mut history = AccessHistory::new(64);
     history.inherit(&[ticket(1, 7), ticket(2, 3)]);
     assert_eq!(
@@ -83,7 +83,7 @@ fn whoever_comes_first_waits_for_what_the_history_began_with() {
 }
 
 #[test]
-fn whoever_has_an_allocation_for_itself_finds_what_others_leave_there() {
+fn the_sole_stream_finds_accesses_of_other_streams() {
     let history = AccessHistory::new(64);
     let sole_stream = |first: u64| {
         for sequence in first..first + 3 {
@@ -111,7 +111,7 @@ fn whoever_has_an_allocation_for_itself_finds_what_others_leave_there() {
 }
 
 #[test]
-fn whoever_reads_alone_for_long_still_waits_for_other_readers_before_it_writes() {
+fn a_writer_waits_for_old_reads_of_other_streams() {
     let history = AccessHistory::new(64);
     enter(&history, 0..64, Write, ticket(1, 1));
     enter(&history, 0..64, Read, ticket(2, 1));
@@ -124,9 +124,9 @@ fn whoever_reads_alone_for_long_still_waits_for_other_readers_before_it_writes()
     );
 }
 
-/// Accesses to a few arrays of three streams, in whatever order they are named.
+/// Plans accesses to arrays of three streams in an arbitrary order.
 #[test]
-fn operands_in_any_order_are_planned_alike() {
+fn the_order_of_operands_does_not_matter() {
     let histories: Vec<AccessHistory> = (0..3).map(|_| AccessHistory::new(8)).collect();
     for (number, history) in histories.iter().enumerate() {
         enter(history, 0..8, Write, ticket(1 + number as u64, 1));
@@ -149,7 +149,7 @@ fn operands_in_any_order_are_planned_alike() {
 
 #[test]
 #[cfg_attr(miri, ignore = "too long for Miri, and safe code")]
-fn precision_is_given_up_among_neighbours_alone() {
+fn only_neighbouring_segments_are_merged() {
     let count = 20_000;
     let history = AccessHistory::new(4 * count);
     for at in 0..count {

@@ -1,4 +1,4 @@
-//! How the history of an allocation is laid out: as segments in a row, or in a table.
+//! Layouts of an access history: linear or pitched segments.
 
 use super::{
     Ticket,
@@ -7,27 +7,28 @@ use super::{
     pitched_layout::PitchedLayout,
 };
 
-/// How many segments an access history may have before it gives up precision for space: enough for
-/// the rows of two rectangles of different pitches in one image.
+/// The maximum number of segments of an access history before segments are merged with a loss of
+/// precision: enough for the rows of two rectangles of different pitches in one image.
 pub(super) const SEGMENTS_MAX: usize = 16 << 10;
-/// How many segments may be turned into a table when the first rectangle is used.
+/// The maximum number of linear segments that are converted to a pitched layout when a rectangle is
+/// accessed.
 const PITCHED_SEGMENTS_MAX: usize = 64;
 
-/// The segments of an allocation, one way or the other.
+/// The segments of an allocation.
 pub(super) enum HistoryLayout {
-    /// In a row. So it is while whole arrays and ranges are used.
+    /// Consecutive segments, as long as only whole arrays and ranges are accessed.
     Linear(LinearLayout),
-    /// In a table, once rectangles are.
+    /// Segments of a table, once rectangles are accessed.
     Pitched(Box<PitchedLayout>),
 }
 
 impl HistoryLayout {
-    /// Bytes 0 to `bytes`, without a history.
+    /// Creates one segment of bytes 0 to `bytes`, without tickets.
     pub(super) fn new(bytes: u64) -> Self {
         Self::Linear(LinearLayout::new(bytes))
     }
 
-    /// Calls `look_at` for the segments that share a byte with `extent`.
+    /// Calls `look_at` for the segments that overlap `extent`.
     pub(super) fn for_each_touched(&mut self, extent: &Extent, look_at: impl FnMut(&Segment)) {
         self.prepare(extent);
         match (&*self, extent.as_range()) {
@@ -50,7 +51,7 @@ impl HistoryLayout {
         }
     }
 
-    /// The one segment, if there are no more.
+    /// Returns the segment, if there is only one.
     #[inline]
     pub(super) fn segment(&self) -> Option<&Segment> {
         match self {
@@ -62,7 +63,7 @@ impl HistoryLayout {
         }
     }
 
-    /// The one segment that there is, if all its bytes are meant: what is used whole costs no
+    /// Returns the segment, if there is only one and `extent` covers it: whole accesses need no
     /// search.
     #[inline]
     pub(super) fn only(&mut self, extent: &Extent) -> Option<&mut Segment> {
@@ -72,7 +73,7 @@ impl HistoryLayout {
         }
     }
 
-    /// Changes the history of exactly these bytes.
+    /// Changes the tickets of exactly these bytes, splitting segments at their bounds.
     pub(super) fn update(&mut self, extent: &Extent, mut change: impl FnMut(&mut Segment)) {
         if let Some(only) = self.only(extent) {
             return change(only);
@@ -90,8 +91,9 @@ impl HistoryLayout {
         }
     }
 
-    /// Sees to a layout that rows at this distance fit: their table, unless others are in use that
-    /// do not fit it. In a row everything fits, at the price of a segment for each row.
+    /// Converts the layout for an extent with several rows: to a pitched layout of its pitch if at
+    /// most [`PITCHED_SEGMENTS_MAX`] linear segments must be converted, otherwise to the linear
+    /// layout, which needs a segment per row.
     fn prepare(&mut self, extent: &Extent) {
         if extent.as_range().is_some() {
             return;
@@ -109,9 +111,8 @@ impl HistoryLayout {
         }
     }
 
-    /// Bounds the number of segments: first forgets what is done, then lets neighbours share their
-    /// histories, which may cost a later operation a wait that it did not need, but never loses one
-    /// that it does.
+    /// Bounds the number of segments: removes completed tickets, then merges neighbouring segments,
+    /// which may cost a later operation an unnecessary wait, but never loses a dependency.
     #[inline]
     pub(super) fn compact(&mut self, is_done: &dyn Fn(Ticket) -> bool) {
         if self.len() > SEGMENTS_MAX {
@@ -136,7 +137,7 @@ impl HistoryLayout {
         *self = Self::Linear(linear);
     }
 
-    /// How many segments there are.
+    /// Returns the number of segments.
     pub(super) fn len(&self) -> usize {
         match self {
             Self::Linear(linear) => linear.segments().len(),

@@ -1,4 +1,4 @@
-//! Bytes in a row, as segments: each with the tickets that last wrote and read it.
+//! The linear layout: consecutive segments, each with the tickets that last wrote and read it.
 
 use std::ops::Range;
 
@@ -6,15 +6,15 @@ use smallvec::SmallVec;
 
 use super::{AccessKind, StreamId, Ticket, extent::Extent, tickets::Tickets};
 
-/// Bytes that share one history.
+/// A range of bytes with the same tickets.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Segment {
     pub(super) start: u64,
     pub(super) end: u64,
-    /// What a reader must wait for. One ticket, unless unordered writes, a failed submission or
-    /// coarsening added more; then at most one per stream.
+    /// The tickets for which a reader must wait. One ticket, unless unordered writes, a failed
+    /// submission or coarsening added more; then at most one per stream.
     pub(super) writes: Tickets,
-    /// What, besides `writes`, a writer must wait for: at most one ticket per stream, sorted by
+    /// The tickets for which a writer must wait besides `writes`: at most one per stream, sorted by
     /// stream.
     pub(super) reads: Tickets,
 }
@@ -24,7 +24,7 @@ impl Segment {
         self.start..self.end
     }
 
-    /// Calls `found` with every ticket that an access of this kind conflicts with.
+    /// Calls `found` with every ticket with which an access of this kind conflicts.
     #[inline(always)]
     pub(super) fn conflicts(&self, kind: AccessKind, found: &mut impl FnMut(Ticket)) {
         self.writes.for_each(found);
@@ -33,7 +33,7 @@ impl Segment {
         }
     }
 
-    /// Enters an ordered access: one that runs after everything it conflicts with.
+    /// Enters an ordered access, which runs after everything that it conflicts with.
     #[inline(always)]
     pub(super) fn enter(&mut self, kind: AccessKind, ticket: Ticket) {
         match kind {
@@ -45,7 +45,7 @@ impl Segment {
         }
     }
 
-    /// Whether all tickets are this stream's.
+    /// Returns whether all tickets are of this stream.
     #[inline]
     pub(super) fn is_of(&self, stream: StreamId) -> bool {
         self.writes.are_of(stream) && self.reads.are_of(stream)
@@ -55,7 +55,7 @@ impl Segment {
         self.writes == other.writes && self.reads == other.reads
     }
 
-    /// Takes in a neighbour's bytes and its history.
+    /// Merges the next segment into this one, with its tickets.
     fn absorb(&mut self, other: &Self) {
         self.end = other.end;
         let (writes, reads) = (&mut self.writes, &mut self.reads);
@@ -67,7 +67,7 @@ impl Segment {
             .for_each(&mut |ticket| reads.keep_highest(ticket));
     }
 
-    /// Cuts the segment at `at`; what is kept ends there, what is returned begins there.
+    /// Splits the segment at `at`. This segment ends there; the returned one begins there.
     fn split_off(&mut self, at: u64) -> Self {
         let tail = Self {
             start: at,
@@ -78,14 +78,14 @@ impl Segment {
     }
 }
 
-/// Disjoint segments that together cover bytes in a row.
+/// Disjoint segments that cover consecutive bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct LinearLayout {
     segments: SmallVec<[Segment; 1]>,
 }
 
 impl LinearLayout {
-    /// Bytes 0 to `bytes`, without a history.
+    /// Creates one segment of bytes 0 to `bytes`, without tickets.
     pub(super) fn new(bytes: u64) -> Self {
         let whole = Segment {
             start: 0,
@@ -98,14 +98,15 @@ impl LinearLayout {
         }
     }
 
-    /// A line of no bytes yet, to [`push`](Self::push) segments to.
+    /// Creates an empty layout, to which segments are added with [`push`](Self::push).
     pub(super) fn with_capacity(segments: usize) -> Self {
         Self {
             segments: SmallVec::with_capacity(segments),
         }
     }
 
-    /// Adds a segment that begins where the last one ends.
+    /// Adds a segment that begins at the end of the last one, and merges both if their tickets are
+    /// equal.
     pub(super) fn push(&mut self, segment: Segment) {
         match self.segments.last_mut() {
             Some(last) if last.same_history(&segment) => last.end = segment.end,
@@ -117,12 +118,12 @@ impl LinearLayout {
         &self.segments
     }
 
-    /// The bytes that this covers.
+    /// Returns the number of bytes that the segments cover.
     pub(super) fn bytes(&self) -> u64 {
         self.segments.last().map_or(0, |last| last.end)
     }
 
-    /// The segment, if there is only one and it lies within the range.
+    /// Returns the segment, if there is only one and the range covers it.
     #[inline]
     pub(super) fn only(&mut self, range: &Range<u64>) -> Option<&mut Segment> {
         match self.segments.as_mut_slice() {
@@ -133,7 +134,7 @@ impl LinearLayout {
         }
     }
 
-    /// The segments that share a byte with the range.
+    /// Returns the segments that overlap the range.
     pub(super) fn touched(&self, range: &Range<u64>) -> &[Segment] {
         &self.segments[self.overlapping(range)]
     }
@@ -151,7 +152,7 @@ impl LinearLayout {
         first..last
     }
 
-    /// Changes the history of exactly these bytes.
+    /// Changes the tickets of exactly these bytes, splitting segments at their bounds.
     pub(super) fn update(&mut self, range: &Range<u64>, mut change: impl FnMut(&mut Segment)) {
         let touched = self.overlapping(range);
         if touched.is_empty() {
@@ -174,7 +175,8 @@ impl LinearLayout {
         }
     }
 
-    /// The same for rows, of which there are several, in one pass over segments and rows.
+    /// Changes the tickets of exactly the rows of `extent`, of which there are several, in one pass
+    /// over segments and rows.
     pub(super) fn update_rows(&mut self, extent: &Extent, mut change: impl FnMut(&mut Segment)) {
         let old = std::mem::take(&mut self.segments);
         let rows = usize::try_from(extent.rows()).unwrap_or(usize::MAX);
@@ -201,7 +203,7 @@ impl LinearLayout {
         }
     }
 
-    /// Joins neighbours of equal history among `first - 1 ..= last`.
+    /// Merges neighbours with equal tickets among `first - 1 ..= last`.
     fn merge_around(&mut self, first: usize, last: usize) {
         let from = first.saturating_sub(1);
         let until = (last + 1).min(self.segments.len());
@@ -217,7 +219,7 @@ impl LinearLayout {
         self.segments.drain(kept + 1..until);
     }
 
-    /// Drops the tickets that are done, and joins what then has equal histories.
+    /// Removes completed tickets, and merges neighbours whose tickets are then equal.
     pub(super) fn forget_done(&mut self, is_done: &dyn Fn(Ticket) -> bool) {
         for segment in &mut self.segments {
             segment.writes.retain(|ticket| !is_done(ticket));
@@ -226,8 +228,8 @@ impl LinearLayout {
         self.merge_around(0, self.segments.len());
     }
 
-    /// Lets each two neighbours share their histories until at most `segments` are left: whoever
-    /// comes later may wait for more than it must, and never for less.
+    /// Merges pairs of neighbours until at most `segments` are left. Later operations may then wait
+    /// for more than necessary, but never for less.
     pub(super) fn coarsen(&mut self, segments: usize) {
         while self.segments.len() > segments.max(1) {
             let mut halved: SmallVec<[Segment; 1]> =
@@ -251,7 +253,7 @@ mod tests {
 
     const BYTES: u64 = 40;
 
-    /// The tickets that last wrote each byte.
+    /// Returns the tickets that last wrote each byte.
     fn writes(linear: &LinearLayout) -> Vec<Vec<Ticket>> {
         let bytes = linear
             .segments
@@ -264,7 +266,7 @@ mod tests {
         Ticket::of(stream, sequence)
     }
 
-    /// Segments of one byte each, written by streams 1 to 3 in turn and read by stream 9.
+    /// Creates segments of one byte each, written by streams 1 to 3 in turn and read by stream 9.
     fn bytewise(count: u64) -> LinearLayout {
         let mut linear = LinearLayout::new(count);
         for at in 0..count {
@@ -277,15 +279,15 @@ mod tests {
     }
 
     #[test]
-    fn neighbours_share_histories_no_sooner_than_they_must_and_lose_nothing() {
+    fn coarsening_merges_no_more_than_necessary_and_keeps_all_tickets() {
         let exact = bytewise(10);
         for (most, left) in [(11, 10), (10, 10), (9, 5), (5, 5), (4, 3), (1, 1), (0, 1)] {
             let mut linear = exact.clone();
             linear.coarsen(most);
-            assert_eq!(linear.segments().len(), left, "of at most {most}");
+            assert_eq!(linear.segments().len(), left, "with a limit of {most}");
             for segment in exact.segments() {
                 let [joined] = linear.touched(&segment.range()) else {
-                    panic!("a byte lies in one segment");
+                    panic!("each byte is in exactly one segment");
                 };
                 let covers = |own: &Tickets, ticket: Ticket| {
                     own.iter()
@@ -308,13 +310,13 @@ mod tests {
     }
 
     #[test]
-    fn what_is_done_is_forgotten_and_nothing_else() {
+    fn only_completed_tickets_are_removed() {
         let mut linear = bytewise(6);
         linear.forget_done(&|ticket| ticket.sequence.get() <= 4);
         assert_eq!(
             linear.segments().len(),
             3,
-            "four bytes without a history, and two"
+            "four bytes without tickets, and two bytes"
         );
         assert_eq!(linear.segments()[0].writes, Tickets::default());
         assert_eq!(linear.segments()[0].reads, Tickets::default());
@@ -323,7 +325,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_whole_again_is_one_segment() {
+    fn bytes_rewritten_by_one_stream_become_one_segment() {
         let mut linear = bytewise(6);
         for range in [0..2, 4..6, 2..4] {
             linear.update(&range, |segment| {
@@ -334,9 +336,9 @@ mod tests {
     }
 
     proptest! {
-        /// Rows in one pass are the same as rows one by one.
+        /// Compares an update of several rows in one pass with updates row by row.
         #[test]
-        fn rows_in_one_pass_are_rows_one_by_one(
+        fn updating_rows_in_one_pass_equals_updating_them_one_by_one(
             before in prop::collection::vec((0..BYTES, 1..9_u64), 0..8),
             (start, len, rows, pitch) in (0..12_u64, 1..7_u64, 2..5_u64, 2..9_u64),
         ) {
@@ -355,7 +357,7 @@ mod tests {
             }
             linear.update_rows(&rows, |segment| segment.writes.keep_highest(ticket(99)));
             prop_assert_eq!(writes(&linear), writes(&one_by_one));
-            prop_assert_eq!(linear, one_by_one, "neighbours of equal histories are joined");
+            prop_assert_eq!(linear, one_by_one, "neighbours with equal tickets are merged");
         }
     }
 }

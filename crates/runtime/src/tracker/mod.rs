@@ -1,77 +1,80 @@
-//! The tracker: which earlier operations must an operation wait for? Safe code that never sees a
-//! driver.
+//! The tracker: derives from the operands of an operation which earlier operations it must wait
+//! for. Safe code that never calls a driver.
 //!
-//! # Words
+//! # Terms
 //!
-//! A *ticket* is an operation: a stream and its number there, from 1. An *access history* is an
-//! allocation's history: disjoint byte segments, each with the tickets that last wrote and read it.
-//! A *clock* says, for every stream, up to which ticket a sync point is ordered. A *sync point* is
-//! an event recorded on a stream, with the ticket in front of it and the clock there. *Done* is how
-//! far a stream is known to have finished.
+//! A *ticket* names an operation: a stream and a sequence number there, from 1. An *access history*
+//! lists the last accesses of an allocation: disjoint byte segments, each with the tickets that
+//! last wrote and read it. A *vector clock* holds, for every stream, the last ticket that a point
+//! in the program is ordered after. A *sync point* is an event recorded on a stream, with the
+//! ticket before it and the clock there. *Done* is the last ticket of a stream that is known to be
+//! complete.
 //!
-//! Most access histories are one stream's alone: all tickets are of that stream, in one segment.
-//! Such an access history says so, and what the stream does to the whole of it is entered without a
-//! look at the history. Whoever else enters something takes that back, and it is found out anew
-//! with each access that looks.
+//! Most allocations are used by a single stream: their history has one segment with tickets of that
+//! stream only. Such a history stores its *sole stream*, and an access of that stream to the whole
+//! allocation is entered without a search. Any other access clears the sole stream; each access
+//! that searches the history determines it anew.
 //!
-//! The bytes of an access are an [`Extent`]: a range, or the rows of a rectangle. An access
-//! history's segments lie in a row while whole arrays and ranges are used. The first rectangle
-//! makes it a table of that pitch, in which a rectangle costs the segments that it meets, however
-//! many rows it has. Rectangles of two pitches in one allocation cost a segment for each row.
-//! Either way no access meets bytes that it does not touch, until there are so many segments that
-//! space goes first; and a write of the whole array leaves one segment.
+//! The bytes of an access are an [`Extent`]: a range, or the rows of a rectangle. The segments of a
+//! history have a linear layout as long as only ranges are accessed. The first rectangle converts
+//! it to a pitched layout with the rectangle's pitch, in which a rectangle costs as many segments
+//! as it overlaps, however many rows it has. Rectangles of two pitches in one allocation need the
+//! linear layout and cost a segment per row. In either layout an access only conflicts with bytes
+//! that it accesses, until the number of segments exceeds a bound and neighbouring segments are
+//! merged. A write of the whole allocation leaves one segment.
 //!
 //! # States of a ticket
 //!
 //! | state | means | entered by |
 //! |---|---|---|
-//! | reserved | it has a number | the thread that holds the stream's submit queue |
-//! | published | the access histories of its operands name it | [`plan_and_publish`], each of its access histories locked until it has entered the last |
-//! | submitted | its driver calls are made, or have failed for good | [`SyncPoints::submit`], [`SyncPoints::fail`] |
-//! | done | the device has finished it | whoever saw an event or a stream complete |
+//! | reserved | it has a sequence number | the thread that holds the stream's submit queue |
+//! | published | the access histories of its operands contain it | [`plan_and_publish`], which keeps all these histories locked until it has entered the last |
+//! | submitted | its driver calls have been made, or have failed | [`SyncPoints::submit`], [`SyncPoints::fail`] |
+//! | done | the device has completed it | the thread that observed completion of an event or a stream |
 //!
-//! # Who owns what
+//! # Ownership
 //!
-//! | what | lock | who changes it |
+//! | data | lock | writer |
 //! |---|---|---|
-//! | a stream's next number and clock | the stream's *submit queue* | the thread that submits on it |
-//! | a stream's sync points, submitted number, failures, last operations | what the stream *shares* | the submit queue's holder; a consumer that records late |
-//! | a sync point's ticket and clock | none | whoever takes its event from the pool, while nobody else holds the event |
-//! | an access history's segments | the access history | whoever plans |
-//! | done | atomic, only grows | anyone |
+//! | a stream's next sequence number and clock | the stream's *submit queue* | the submitting thread |
+//! | a stream's sync points, submitted number, failures, recent operations | the stream's *shared state* | the holder of the submit queue; a consumer that records late |
+//! | a sync point's ticket and clock | none | the thread that takes its event from the pool, while it holds the only reference |
+//! | an access history's segments | the access history | the planning thread |
+//! | done | atomic, only grows | any thread |
 //!
 //! # Lock order
 //!
-//! submit queue → access histories, in the order of their numbers → (released) → what a stream
-//! shares, one at a time → the pool's events. A submit queue is held across the driver calls of its
-//! own stream, so that numbers and queue order agree. The others are never held across a driver
-//! call, a host wait or user code. No thread ever waits for a submit queue while it holds another;
-//! whoever gives page-locked memory back only tries to take them all, and whoever looks for memory
-//! that is kept, with the budget locked, only tries to take his stream's. The budget is locked for
-//! a moment where a submit queue is held and something is freed.
+//! submit queue → access histories, in the order of their ids → (released) → shared state of a
+//! stream, one at a time → event pool. A submit queue is held across the driver calls of its own
+//! stream, so that the order of tickets equals the order in the driver's queue. The other locks are
+//! never held across a driver call, a host wait or user code. A thread never waits for a submit
+//! queue while it holds another: a thread that frees page-locked memory only tries to lock all of
+//! them, and a thread that searches the cache, with the budget locked, only tries to lock its own
+//! stream's. The budget is locked briefly while a submit queue is held and memory is freed.
 //!
-//! # Why an operation waits for enough
+//! # Soundness: an operation waits for every conflict
 //!
-//! 1. A conflict is two accesses to a common byte of which one writes. Whichever is published
-//!    second finds the first in the access history, or finds a ticket that itself waited for the
-//!    first: a write replaces the tickets of its bytes only when it depends on all of them.
-//! 2. A dependency is dropped for three reasons: it is of the same stream (rule 16), the stream's
-//!    clock has it, or it is done. A clock gains a ticket only by a wait that the driver has
-//!    accepted for a sync point that covers the ticket.
-//! 3. A sync point claims what was submitted before the event was recorded, never what was only
-//!    published.
-//! 4. An access that opts out ([`Access::ordered`]) does not wait, so it replaces nothing: it is
-//!    entered beside what it conflicts with, and whoever comes later finds both.
+//! 1. A conflict is a pair of accesses to a common byte of which one writes. The operation that is
+//!    published second finds the first in the access history, or finds a ticket that itself waited
+//!    for the first: a write replaces the tickets of its bytes only when it depends on all of them.
+//! 2. A dependency is dropped for three reasons: it is on the same stream (rule 16: a stream is
+//!    first in, first out), the stream's clock covers it, or it is done. A clock gains a ticket
+//!    only by a wait that the driver has accepted for a sync point that covers the ticket.
+//! 3. A sync point covers only tickets that were submitted before its event was recorded, never
+//!    tickets that were only published.
+//! 4. An access that opts out of ordering ([`Access::ordered`]) does not wait, so it replaces
+//!    nothing: it is added to the tickets that it conflicts with, and later operations find both.
 //! 5. An operation whose submission fails may stand for no work, and may have displaced tickets
-//!    that it then never waited for. Before it counts as submitted these are entered again
-//!    ([`restore_displaced`]), and those who planned in between find them in the stream's failures.
+//!    that it then never waited for. Before it counts as submitted, these are entered again
+//!    ([`restore_displaced`]), and operations that were planned in between find them in the
+//!    stream's list of failures.
 //!
-//! # Why nobody waits for ever
+//! # Absence of deadlocks
 //!
-//! A consumer of a published ticket waits until it is submitted. Publication is serialised by the
-//! access histories: the ticket was published before the consumer's. A circle of such waits would
-//! be a circle in time. The thread that submits does so whether its driver calls succeed, fail or
-//! panic; a guard sees to it.
+//! An operation that depends on a published ticket waits on the host until the ticket is submitted.
+//! Publication is serialised by the access histories: the ticket was published before the dependent
+//! one. A cycle of such waits would be a cycle in time. The thread that submits settles the ticket
+//! whether its driver calls succeed, fail or panic; a guard ensures it.
 
 mod access_history;
 mod accesses;

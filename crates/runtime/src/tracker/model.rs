@@ -1,5 +1,5 @@
-//! The tracker against a slow, obviously right model: a list of all operations, conflicts found by
-//! comparing all pairs.
+//! Compares the tracker with a slow and simple model: a list of all operations, with conflicts
+//! found by comparing all pairs.
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -8,7 +8,7 @@ use smallvec::SmallVec;
 
 use super::*;
 
-/// What an operation does to some bytes of an allocation.
+/// An access of an operation to bytes of an allocation.
 #[derive(Clone, Debug)]
 struct Operand {
     allocation: usize,
@@ -18,7 +18,7 @@ struct Operand {
 }
 
 impl Operand {
-    /// A bit for each byte that it touches.
+    /// Returns a bit mask of the accessed bytes.
     fn bytes(&self) -> u64 {
         let rows = (0..self.extent.rows()).flat_map(|row| self.extent.row(row));
         rows.fold(0, |bytes, byte| bytes | 1 << byte)
@@ -30,9 +30,9 @@ impl Operand {
 struct Step {
     stream: usize,
     operands: Vec<Operand>,
-    /// The driver refuses the operation after this many of its waits; `None` if all goes well.
+    /// The number of waits after which the driver fails the operation; `None` if it succeeds.
     fails_after: Option<usize>,
-    /// Whether the device finishes everything before this operation, and the host notices.
+    /// True if the device completes everything before this operation, and the host notices.
     finishes: bool,
 }
 
@@ -40,7 +40,8 @@ const STREAMS: usize = 4;
 const ALLOCATIONS: usize = 3;
 const BYTES: u64 = 40;
 
-/// A range, or rows: mostly at one distance, so that they meet in a table, and sometimes at others.
+/// Generates a range or rows: usually of one pitch, so that the pitched layout is used, and
+/// sometimes of others.
 fn extent() -> impl Strategy<Value = Extent> {
     let range = (0..BYTES, 0..=BYTES)
         .prop_map(|(start, len)| Extent::from(start..start + len.min(BYTES - start)));
@@ -85,7 +86,7 @@ fn step(failures: bool) -> impl Strategy<Value = Step> {
         })
 }
 
-/// An event of the model's device: recorded on `stream` behind the first `position` entries of its
+/// An event of the model device, recorded on `stream` behind the first `position` entries of its
 /// queue.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Recorded {
@@ -93,15 +94,14 @@ struct Recorded {
     position: usize,
 }
 
-/// What stands in a queue of the model's device.
+/// An entry in a queue of the model device.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum QueueItem {
     Work(usize),
     Wait(Recorded),
 }
 
-/// A device that only remembers what was enqueued, under the tracker driven as the runtime drives
-/// it.
+/// A device that only stores the enqueued work, and the tracker's state, driven as by the runtime.
 struct ModelDevice {
     ids: [StreamId; STREAMS],
     clocks: Vec<VectorClock>,
@@ -109,7 +109,7 @@ struct ModelDevice {
     done: Vec<Sequence>,
     queues: Vec<Vec<QueueItem>>,
     histories: Vec<AccessHistory>,
-    /// Ticket numbers of each step's operation.
+    /// The sequence number of each step's operation.
     sequences: Vec<Sequence>,
     waits: usize,
     records: usize,
@@ -117,8 +117,7 @@ struct ModelDevice {
 
 impl ModelDevice {
     fn new() -> Self {
-        let ids =
-            std::array::from_fn(|at| StreamId::at(at as u32).expect("there is such an index"));
+        let ids = std::array::from_fn(|at| StreamId::at(at as u32).expect("the index is valid"));
         Self {
             ids,
             clocks: vec![VectorClock::default(); STREAMS],
@@ -149,7 +148,7 @@ impl ModelDevice {
         }
     }
 
-    /// Plans, waits and enqueues as the runtime's submission does; says whether the operation was
+    /// Plans, waits and enqueues like the runtime's submission. Returns whether the operation was
     /// enqueued.
     fn run(&mut self, number: usize, step: &Step) -> bool {
         if step.finishes {
@@ -236,7 +235,7 @@ impl ModelDevice {
         enqueued
     }
 
-    /// Where the operation stands in its stream's queue.
+    /// Returns the position of the operation in its stream's queue.
     fn position(&self, number: usize, stream: usize) -> usize {
         let position = self.queues[stream]
             .iter()
@@ -244,12 +243,13 @@ impl ModelDevice {
         position.expect("the operation was enqueued")
     }
 
-    /// All operations that the queues put before `number`, found by walking every edge.
+    /// Returns all operations that the queues order before `number`, found by following every edge.
     fn before(&self, number: usize, stream: usize) -> BTreeSet<usize> {
         self.before_without(number, stream, None)
     }
 
-    /// The same if the wait at position `left_out` of the operation's own queue were not there.
+    /// Returns all operations ordered before `number` if the wait at position `left_out` of its own
+    /// queue is ignored.
     fn before_without(
         &self,
         number: usize,
@@ -278,7 +278,7 @@ impl ModelDevice {
     }
 }
 
-/// Whether the later operation must wait for the earlier.
+/// Returns whether the later operation must wait for the earlier one.
 fn conflict(earlier: &Step, later: &Step) -> bool {
     earlier.operands.iter().any(|a| {
         later.operands.iter().any(|b| {
@@ -288,11 +288,12 @@ fn conflict(earlier: &Step, later: &Step) -> bool {
     })
 }
 
-/// Runs a program and compares every pair of its operations.
+/// Runs a program and checks the order of every pair of its operations.
 fn check(steps: &[Step]) -> Result<ModelDevice, TestCaseError> {
     let mut model = ModelDevice::new();
     let mut enqueued = Vec::new();
-    // Operations up to this number finished before the host went on, whatever the queues say.
+    // For each operation, the number of earlier operations that were complete before it was
+    // submitted, regardless of the queues.
     let mut finished_before = Vec::new();
     let mut finished = 0;
     for (number, step) in steps.iter().enumerate() {
@@ -325,20 +326,20 @@ fn check(steps: &[Step]) -> Result<ModelDevice, TestCaseError> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: if cfg!(miri) { 3 } else { 2000 }, ..ProptestConfig::default() })]
 
-    /// Every conflicting pair whose later access is ordered is, also when submissions fail half
-    /// way.
+    /// Checks that every conflicting pair with an ordered later access is ordered, even when
+    /// submissions fail halfway.
     #[test]
     fn every_conflict_is_ordered(steps in prop::collection::vec(step(true), 1..40)) {
         check(&steps)?;
     }
 
-    /// With a sync point behind every operation, nothing is waited for but conflicts and what these
-    /// imply, and no wait is made that the others imply.
+    /// Checks that, with a sync point behind every operation, only conflicts and their consequences
+    /// are waited for, and that no wait is implied by others.
     #[test]
-    fn nothing_else_is_waited_for(steps in prop::collection::vec(step(false), 1..30)) {
+    fn only_conflicts_are_waited_for(steps in prop::collection::vec(step(false), 1..30)) {
         let mut all = Vec::new();
-        // All streams read every allocation twice: the first crossing of each may record late, the
-        // second may not.
+        // All streams read every allocation twice: the first dependency between two streams may be
+        // recorded late, the second may not.
         for stream in (0..STREAMS).chain(0..STREAMS) {
             let whole = |allocation| Operand {
                 allocation,
@@ -352,7 +353,7 @@ proptest! {
         let prologue = all.len();
         all.extend(steps.into_iter().map(|step| Step { finishes: false, ..step }));
         let model = check(&all)?;
-        // The pairs that must be ordered, by conflict, by stream, and by what follows from these.
+        // The pairs that must be ordered: by conflict, by stream, and transitively.
         let mut must: Vec<BTreeSet<usize>> = Vec::new();
         for later in 0..all.len() {
             let mut before = BTreeSet::new();
@@ -376,12 +377,12 @@ proptest! {
                 prop_assert!(without != before, "operation {later} makes a wait that others imply");
             }
         }
-        prop_assert!(model.records <= all.len(), "more than one record an operation");
+        prop_assert!(model.records <= all.len(), "more than one record per operation");
     }
 
-    /// One stream alone records and waits for nothing.
+    /// Checks that a single stream records and waits for nothing.
     #[test]
-    fn one_stream_costs_nothing(steps in prop::collection::vec(step(false), 1..40)) {
+    fn a_single_stream_records_and_waits_for_nothing(steps in prop::collection::vec(step(false), 1..40)) {
         let steps: Vec<_> = steps.into_iter().map(|step| Step { stream: 2, ..step }).collect();
         let model = check(&steps)?;
         prop_assert_eq!((model.waits, model.records), (0, 0));

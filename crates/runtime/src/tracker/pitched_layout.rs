@@ -1,9 +1,9 @@
-//! An allocation as a table of rows of equal length, for those whose rectangles are used: images,
-//! matrices, tiles.
+//! The pitched layout: an allocation as a table of rows of equal length, for images, matrices and
+//! tiles.
 //!
-//! The rows are cut into *bands*, and each band's columns into segments, the same for all its rows.
-//! So a rectangle costs the bands and segments that it meets, however many rows it has; and two
-//! that share no byte share no segment.
+//! The rows are divided into *bands*, and each band's columns into segments, the same for all its
+//! rows. A rectangle therefore costs the bands and segments that it overlaps, however many rows it
+//! has, and two disjoint rectangles share no segment.
 
 use std::ops::Range;
 
@@ -13,15 +13,14 @@ use super::{
     linear_layout::{LinearLayout, Segment},
 };
 
-/// Rows next to each other whose columns have the same histories.
+/// Adjacent rows whose columns have the same tickets.
 #[derive(Clone, Debug)]
 struct Band {
     rows: Range<u64>,
     columns: LinearLayout,
 }
 
-/// The history of an allocation, as disjoint bands that together cover a table of `pitch` bytes a
-/// row.
+/// Disjoint bands that cover a table of `pitch` bytes per row.
 #[derive(Clone, Debug)]
 pub(super) struct PitchedLayout {
     pitch: u64,
@@ -30,7 +29,7 @@ pub(super) struct PitchedLayout {
 }
 
 impl PitchedLayout {
-    /// The same history as `linear`'s.
+    /// Converts a linear layout.
     pub(super) fn of(linear: &LinearLayout, pitch: u64) -> Self {
         let bytes = linear.bytes();
         let mut pitched = Self {
@@ -50,8 +49,9 @@ impl PitchedLayout {
         pitched
     }
 
-    /// The same history without bands. If that takes more than `segments_max` segments, each band
-    /// has one for all its columns, which may make later operations wait for more than they must.
+    /// Converts to a linear layout. If that takes more than `segments_max` segments, the columns of
+    /// each band are merged into one segment, which may make later operations wait for more than
+    /// necessary.
     pub(super) fn to_linear(&self, segments_max: usize) -> LinearLayout {
         let exact: u64 = self.bands.iter().map(Band::linear_segments).sum();
         let exact = usize::try_from(exact)
@@ -63,7 +63,7 @@ impl PitchedLayout {
             if exact.is_none() {
                 columns.coarsen(1);
             }
-            // Bands of one segment are one range, others have a range for each row.
+            // A band of one segment is one range; other bands have a range per row and segment.
             let step = match columns.segments() {
                 [_] => band.rows.end - band.rows.start,
                 _ => 1,
@@ -91,7 +91,7 @@ impl PitchedLayout {
         self.pitch
     }
 
-    /// How many segments there are.
+    /// Returns the number of segments.
     pub(super) fn len(&self) -> usize {
         self.bands
             .iter()
@@ -99,7 +99,7 @@ impl PitchedLayout {
             .sum()
     }
 
-    /// The only segment, if all bytes share one history.
+    /// Returns the segment, if there is only one.
     pub(super) fn as_segment(&self) -> Option<&Segment> {
         match self.bands.as_slice() {
             [band] => match band.columns.segments() {
@@ -110,13 +110,12 @@ impl PitchedLayout {
         }
     }
 
-    /// All segments.
+    /// Iterates over all segments.
     pub(super) fn segments(&self) -> impl Iterator<Item = &Segment> {
         self.bands.iter().flat_map(|band| band.columns.segments())
     }
 
-    /// Calls `each` for the segments that share a byte with `extent`, whose rows have the table's
-    /// pitch.
+    /// Calls `each` for the segments that overlap `extent`, whose rows have this layout's pitch.
     pub(super) fn each_touched(&self, extent: &Extent, mut each: impl FnMut(&Segment)) {
         extent.for_each_rect(self.pitch, self.bytes, |Rect { rows, columns }| {
             let first = self
@@ -131,7 +130,7 @@ impl PitchedLayout {
         });
     }
 
-    /// Changes the history of exactly these bytes, whose rows have the table's pitch.
+    /// Changes the tickets of exactly these bytes, whose rows have this layout's pitch.
     pub(super) fn update(&mut self, extent: &Extent, mut change: impl FnMut(&mut Segment)) {
         extent.for_each_rect(self.pitch, self.bytes, |Rect { rows, columns }| {
             let first = self.cut(rows.start);
@@ -143,7 +142,7 @@ impl PitchedLayout {
         });
     }
 
-    /// Drops the tickets that are done, and joins what then has equal histories.
+    /// Removes completed tickets, and merges neighbours whose tickets are then equal.
     pub(super) fn forget_done(&mut self, is_done: &dyn Fn(Ticket) -> bool) {
         for band in &mut self.bands {
             band.columns.forget_done(is_done);
@@ -151,7 +150,8 @@ impl PitchedLayout {
         self.merge_around(0, self.bands.len());
     }
 
-    /// The number of the band that begins with this row, which may be the one past the last.
+    /// Splits the band that contains this row, so that a band begins there. Returns its index,
+    /// which may be the one past the last.
     fn cut(&mut self, row: u64) -> usize {
         let at = self.bands.partition_point(|band| band.rows.end <= row);
         match self.bands.get_mut(at) {
@@ -168,7 +168,7 @@ impl PitchedLayout {
         }
     }
 
-    /// Joins neighbours of equal columns among `first - 1 ..= last`.
+    /// Merges neighbours with equal columns among `first - 1 ..= last`.
     fn merge_around(&mut self, first: usize, last: usize) {
         let from = first.saturating_sub(1);
         let until = (last + 1).min(self.bands.len());
@@ -186,7 +186,7 @@ impl PitchedLayout {
 }
 
 impl Band {
-    /// How many segments of a line this is.
+    /// Returns the number of linear segments that the band converts to.
     fn linear_segments(&self) -> u64 {
         match self.columns.segments().len() as u64 {
             1 => 1,
@@ -204,7 +204,7 @@ mod tests {
     const BYTES: u64 = 45;
     const PITCH: u64 = 8;
 
-    /// A range, or rows of the table.
+    /// Generates a range or rows with the layout's pitch.
     fn extent() -> impl Strategy<Value = Extent> {
         (0..BYTES, 0..=BYTES, 1..5_u64, any::<bool>()).prop_map(|(start, len, rows, is_range)| {
             if is_range {
@@ -216,14 +216,14 @@ mod tests {
         })
     }
 
-    /// Each two in a row are accesses of one operation.
+    /// Returns the ticket of an access. Two consecutive accesses belong to one operation.
     fn ticket(number: usize) -> Ticket {
         let operation = number as u64 / 2;
         Ticket::of(1 + operation % 3, 1 + operation)
     }
 
-    /// The same writes in a line and in a table, which begins as one or is made of a line after so
-    /// many of them.
+    /// Makes the same writes in a linear and a pitched layout, which is converted after the first
+    /// `lines` writes.
     fn written(extents: &[Extent], lines: usize) -> (LinearLayout, PitchedLayout) {
         let mut linear = LinearLayout::new(BYTES);
         let mut pitched = None;
@@ -248,7 +248,7 @@ mod tests {
             assert_eq!(pair[0].rows.end, pair[1].rows.start);
             assert_ne!(
                 pair[0].columns, pair[1].columns,
-                "equal neighbours are one band"
+                "equal neighbours are merged"
             );
         }
     }
@@ -257,14 +257,15 @@ mod tests {
         #![proptest_config(ProptestConfig { cases: if cfg!(miri) { 10 } else { 2000 }, ..ProptestConfig::default() })]
 
         #[test]
-        fn a_table_is_a_line_and_joins_what_is_equal(extents in prop::collection::vec(extent(), 0..8), lines in 0..8_usize) {
+        fn the_pitched_layout_equals_the_linear_one_and_merges_equal_bands(extents in prop::collection::vec(extent(), 0..8), lines in 0..8_usize) {
             let (linear, mut pitched) = written(&extents, lines);
             assert_joined(&pitched);
             prop_assert_eq!(pitched.to_linear(usize::MAX), linear.clone());
             prop_assert_eq!(pitched.to_linear(linear.segments().len() + pitched.len() * BYTES as usize), linear.clone());
             let bands = pitched.bands.len();
-            prop_assert!(pitched.to_linear(0).segments().len() <= bands, "a segment a band, if there is no room for more");
-            // With the last byte comes what its row lacks, which may have an older history.
+            prop_assert!(pitched.to_linear(0).segments().len() <= bands, "at most one segment per band if the limit is exceeded");
+            // Without the last byte: its segment may include the missing bytes of the last row,
+            // which may have older tickets.
             for at in 0..BYTES - 1 {
                 let mut found = Vec::new();
                 pitched.each_touched(&(at..at + 1).into(), |segment| found.push(segment.writes.clone()));
@@ -281,13 +282,13 @@ mod tests {
     }
 
     #[test]
-    fn a_table_with_room_for_its_rows_keeps_them_apart() {
+    fn conversion_keeps_rows_apart_if_the_limit_allows() {
         let mut pitched = PitchedLayout::of(&LinearLayout::new(64), 8);
         pitched.update(&Extent::strided(34..36, 2, 8), |segment| {
             segment.enter(Write, ticket(0))
         });
-        // Bands of four rows without a history, of two rows in three segments each, and of two more
-        // without.
+        // Bands: four rows without tickets, two rows of three segments each, two rows without
+        // tickets.
         assert_eq!(pitched.bands.len(), 3);
         assert_eq!(pitched.to_linear(8).segments().len(), 5);
         assert_eq!(pitched.to_linear(7).segments().len(), 3);
@@ -295,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_last_row_lacks_is_no_segment() {
+    fn missing_bytes_of_the_last_row_are_no_segment() {
         let mut pitched = PitchedLayout::of(&LinearLayout::new(45), 8);
         pitched.update(&Extent::strided(33..37, 2, 8), |segment| {
             segment.enter(Write, ticket(0))

@@ -1,5 +1,5 @@
-//! Planning: which earlier operations must this one wait for? Pure bookkeeping, under the access
-//! histories' locks alone.
+//! Planning: finds the earlier operations that an operation must wait for. It takes only the locks
+//! of access histories.
 
 use smallvec::SmallVec;
 
@@ -10,26 +10,26 @@ use super::{
 /// The tickets to wait for: at most one per stream, the highest.
 pub(crate) type Dependencies = SmallVec<[Ticket; 4]>;
 
-/// What planning found.
+/// The result of planning an operation.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[must_use = "a published operation must wait for its dependencies"]
 pub(crate) struct Plan {
-    /// What the operation must be ordered after and, as far as its stream's clock tells, is not
-    /// yet.
+    /// The tickets that the operation must be ordered after, and that its stream's clock does not
+    /// cover.
     pub(crate) dependencies: Dependencies,
-    /// Whether an operand is shared between streams, so that others will want a sync point right
-    /// behind this operation.
+    /// True if an operand is shared between streams, so that a sync point is to be recorded right
+    /// behind the operation.
     pub(crate) records_event: bool,
 }
 
-/// Plans the operation `ticket` and publishes it: from here on others wait for it. What is found is
-/// added to `plan`.
+/// Plans the operation `ticket` and publishes it: later operations will find it. The dependencies
+/// are added to `plan`.
 ///
-/// All access histories are locked in the order of their numbers, and unlocked together before this
-/// returns. `clock` is that of the operation's stream. Conflicts with the stream's own tickets need
-/// no wait (rule 16), nor do those that the clock has. Several accesses to the same bytes count as
-/// the strongest of them: a write's conflicts include a read's, and the operation's own entries are
-/// its stream's.
+/// All access histories are locked in the order of their ids, and unlocked together before this
+/// function returns. `clock` is that of the operation's stream. Conflicts with tickets of the same
+/// stream need no wait (rule 16: a stream is first in, first out), nor do tickets that the clock
+/// covers. Several accesses to the same bytes count as the strongest of them: a write's conflicts
+/// include a read's, and the operation's own entries belong to its own stream.
 #[inline]
 pub(crate) fn plan_and_publish(
     ticket: Ticket,
@@ -47,7 +47,7 @@ pub(crate) fn plan_and_publish(
     });
 }
 
-/// The same for one access to an allocation that others may have used.
+/// Plans one access to an allocation that other streams may have used.
 #[inline(never)]
 fn plan_access(
     ticket: Ticket,
@@ -72,11 +72,11 @@ fn plan_access(
     state.compact(is_done);
 }
 
-/// Undoes what publishing a failed operation hid.
+/// Restores the tickets that the publication of a failed operation displaced.
 ///
-/// Its entries displaced tickets that it was going to wait for, and then perhaps did not. They are
-/// entered again beside it, so that whoever comes later waits for them directly. The failed ticket
-/// itself stays: a call may fail after part of its work is enqueued.
+/// The operation's entries displaced tickets that it was going to wait for, and then may not have
+/// waited for. They are entered again beside it, so that later operations wait for them directly.
+/// The failed ticket itself stays, because a call may fail after part of its work is enqueued.
 pub(crate) fn restore_displaced(accesses: &mut Accesses<'_>, displaced: &[Ticket]) {
     with_histories_locked(accesses.sorted(), None, &mut |state, access| {
         for &ticket in displaced {
@@ -85,7 +85,7 @@ pub(crate) fn restore_displaced(accesses: &mut Accesses<'_>, displaced: &[Ticket
     });
 }
 
-/// Adds a ticket, keeping the highest of its stream.
+/// Adds a dependency, keeping the highest ticket of its stream.
 fn depend_on(dependencies: &mut Dependencies, ticket: Ticket) {
     match dependencies
         .iter_mut()
@@ -96,13 +96,13 @@ fn depend_on(dependencies: &mut Dependencies, ticket: Ticket) {
     }
 }
 
-/// How many access histories [`with_histories_locked`] locks itself: more than most operations
-/// have.
+/// The number of access histories that one call of [`with_histories_locked`] locks: more than most
+/// operations have. Further ones are locked by recursion.
 const LOCKED_AT_ONCE: usize = 4;
 
-/// Calls `each` for every access, its access history locked. The first is locked until the last has
-/// been seen to: whoever meets two operations in several access histories meets them in the same
-/// order in each. `locked` is the access history that was locked last.
+/// Calls `each` for every access with its access history locked. All histories stay locked until
+/// the last access was visited, so that two operations with several common histories are ordered
+/// the same way in each. `locked` is the history that was locked last.
 #[inline(always)]
 fn with_histories_locked<'a>(
     accesses: &[Access<'a>],
@@ -114,7 +114,7 @@ fn with_histories_locked<'a>(
     let (now, later) = accesses.split_at(accesses.len().min(LOCKED_AT_ONCE));
     for (access, guard) in now.iter().zip(&mut guards) {
         let state = match locked {
-            // The same array twice.
+            // The same allocation as the previous access.
             Some((same, state)) if std::ptr::eq(same, access.history) => state,
             _ => guard.insert(access.history.lock()),
         };
@@ -124,8 +124,8 @@ fn with_histories_locked<'a>(
     if !later.is_empty() {
         with_more_locked(later, locked, each);
     }
-    // The first is what others wait for. Unlocking it may mean waking one of them, which takes its
-    // time: by then nothing else is locked that it, or anyone, would have to wait for again.
+    // Unlocked in reverse order: other threads wait for the first, and waking one of them takes
+    // time. By then no other history is locked for which it would have to wait again.
     for guard in guards.iter_mut().rev() {
         *guard = None;
     }
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn one_stream_never_depends_on_itself_and_is_not_shared() {
+    fn a_single_stream_has_no_dependencies_and_records_no_events() {
         let (a, b) = (AccessHistory::new(8), AccessHistory::new(8));
         for sequence in 1..10 {
             let plan = plan(
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn a_second_stream_depends_on_the_writer_once_and_shares() {
+    fn a_second_stream_depends_on_the_last_write_and_records_an_event() {
         let (a, b) = (AccessHistory::new(8), AccessHistory::new(8));
         let _ = plan(ticket(1, 1), &VectorClock::default(), [whole(&a, Write)]);
         let _ = plan(ticket(1, 2), &VectorClock::default(), [whole(&b, Write)]);
@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn the_same_array_twice_is_the_strongest_of_its_accesses() {
+    fn two_accesses_to_one_array_count_as_the_strongest() {
         let a = AccessHistory::new(8);
         let _ = plan(ticket(1, 1), &VectorClock::default(), [whole(&a, Read)]);
         let found = plan(
@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unordered_access_waits_for_nothing_and_is_seen_by_all() {
+    fn an_unordered_access_has_no_dependencies_and_later_ones_find_it() {
         let a = AccessHistory::new(8);
         let _ = plan(ticket(1, 1), &VectorClock::default(), [whole(&a, Write)]);
         let unordered = Access {
@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failed_operation_hides_nothing() {
+    fn a_failed_operation_hides_no_earlier_ticket() {
         let a = AccessHistory::new(8);
         let _ = plan(ticket(1, 1), &VectorClock::default(), [whole(&a, Write)]);
         let mut accesses = Accesses::from([whole(&a, Write)]);

@@ -1,5 +1,5 @@
-//! The sync points of one stream: events recorded behind some of its tickets, with what is ordered
-//! before each.
+//! The sync points of a stream: events recorded behind some of its tickets, with their vector
+//! clocks.
 
 use std::{collections::VecDeque, sync::Arc};
 
@@ -7,20 +7,21 @@ use smallvec::SmallVec;
 
 use super::{Dependencies, Sequence, StreamId, Ticket, VectorClock};
 
-/// An event recorded on a stream: behind ticket `sequence`, and so behind everything in `clock`.
+/// A sync point: an event recorded on a stream behind `ticket`, and therefore behind everything in
+/// `clock`.
 #[derive(Debug)]
 pub(crate) struct SyncPoint<E> {
-    /// The last ticket in front of the event.
+    /// The last ticket before the event that the sync point covers.
     pub(crate) ticket: Ticket,
-    /// What is ordered before the event, its own stream's ticket included.
+    /// The vector clock of the event, including `ticket`.
     pub(crate) clock: VectorClock,
-    /// The event; the tracker only hands it on.
+    /// The event, which the tracker does not use itself.
     pub(crate) event: E,
 }
 
 impl<E> SyncPoint<E> {
-    /// An event that is to be recorded behind `ticket`, where `before` is ordered before the
-    /// stream's tail.
+    /// Creates a sync point for an event that is to be recorded behind `ticket`. `before` is the
+    /// clock of the stream's tail.
     pub(crate) fn new(ticket: Ticket, before: &VectorClock, event: E) -> Self {
         let mut point = Self {
             ticket,
@@ -31,7 +32,7 @@ impl<E> SyncPoint<E> {
         point
     }
 
-    /// The same for an event that was recorded before. Where the clock is kept, it is overwritten.
+    /// Reassigns the event to another sync point, overwriting ticket and clock.
     pub(crate) fn reuse(&mut self, ticket: Ticket, before: &VectorClock) {
         self.ticket = ticket;
         self.clock.clone_from(before);
@@ -39,30 +40,33 @@ impl<E> SyncPoint<E> {
     }
 }
 
-/// What other threads may know of a stream: how far it is submitted, and its recorded events.
+/// The sync points of a stream and the last ticket submitted to it, which other threads read.
 #[derive(Debug)]
 pub(crate) struct SyncPoints<E> {
     stream: StreamId,
-    /// Oldest first, by strictly rising sequence numbers.
+    /// The sync points in strictly ascending order of their sequence numbers.
     recorded: VecDeque<Arc<SyncPoint<E>>>,
-    /// The highest ticket whose driver calls are all made.
+    /// The highest ticket whose driver calls have all been made.
     submitted: Sequence,
-    /// What is ordered before a sync point recorded now: the clock behind ticket `submitted`.
-    /// `None` if the newest sync point has it, and if there is no sync point, all of it is done.
+    /// The clock of a sync point recorded now, behind ticket `submitted`. If it is `None`, the
+    /// newest sync point's clock applies; if there is no sync point either, everything before is
+    /// complete.
     tail: Option<VectorClock>,
-    /// Tickets whose submission failed, with what each had displaced: for those who planned before
-    /// it was restored.
+    /// Tickets whose submission failed, with the tickets that each had displaced, for operations
+    /// that were planned before these were restored.
     failed: Vec<(Sequence, Dependencies)>,
-    /// How many points to keep before asking whether the older ones are done.
+    /// The number of sync points at which the driver is next queried for the completion of older
+    /// ones.
     query_at: usize,
 }
 
-/// The fewest sync points that are worth a query, and the most that are kept.
+/// The minimum number of sync points that are worth a query.
 const QUERY_AT_MIN: usize = 64;
+/// The maximum number of sync points that are kept.
 const POINTS_MAX: usize = 2048;
 
-/// How many of the newest sync points are looked at before the others are searched: whoever depends
-/// on a stream mostly depends on its last operations.
+/// The number of the newest sync points that are searched linearly before a binary search, because
+/// most dependencies are on the last operations of a stream.
 const NEWEST: usize = 4;
 
 impl<E> SyncPoints<E> {
@@ -77,8 +81,9 @@ impl<E> SyncPoints<E> {
         }
     }
 
-    /// Notes that ticket `sequence` is submitted, with the stream's clock if waits have changed it
-    /// and the sync point right behind the operation if one was recorded, which has that clock too.
+    /// Notes that ticket `sequence` is submitted. `joined` is the stream's clock if waits have
+    /// changed it; `point` is the sync point right behind the operation, with the same clock, if
+    /// one was recorded.
     #[inline]
     pub(crate) fn submit(
         &mut self,
@@ -101,7 +106,8 @@ impl<E> SyncPoints<E> {
         }
     }
 
-    /// Notes that ticket `sequence` failed: it counts as submitted, and may stand for no work.
+    /// Notes that the submission of ticket `sequence` failed: it counts as submitted, and may stand
+    /// for no work.
     pub(crate) fn fail(
         &mut self,
         sequence: Sequence,
@@ -116,22 +122,23 @@ impl<E> SyncPoints<E> {
         }
     }
 
-    /// The highest submitted ticket's place; [`Sequence::START`] before the first.
+    /// Returns the sequence number of the highest submitted ticket, or [`Sequence::START`] if there
+    /// is none.
     pub(crate) fn submitted(&self) -> Sequence {
         self.submitted
     }
 
-    /// Place and clock that an event recorded from now on may claim.
+    /// Returns the sequence number and the clock of an event that is recorded from now on.
     pub(crate) fn tail(&self) -> (Sequence, VectorClock) {
         let newest = || self.recorded.back().map(|point| &point.clock);
         let clock = self.tail.as_ref().or_else(newest);
         (self.submitted, clock.cloned().unwrap_or_default())
     }
 
-    /// Enters a sync point that was recorded after its ticket and clock were read from
-    /// [`tail`](Self::tail). By now the stream may be further on; the event covers what it claims
-    /// and possibly more. If there is a sync point at that ticket already, that one stays and
-    /// `recycle` gets the other.
+    /// Adds a sync point that was recorded after its ticket and clock were read from
+    /// [`tail`](Self::tail). More work may have been submitted since; the event covers the ticket
+    /// and possibly more. If there is a sync point at that ticket already, it stays and the new one
+    /// is passed to `recycle`. Returns the sync point that is kept.
     pub(crate) fn record_late(
         &mut self,
         point: Arc<SyncPoint<E>>,
@@ -150,15 +157,15 @@ impl<E> SyncPoints<E> {
         }
     }
 
-    /// The earliest sync point behind ticket `sequence`: waiting for it waits for the fewest later
-    /// tickets.
+    /// Returns the earliest sync point at or behind ticket `sequence`, a wait for which includes
+    /// the fewest later tickets.
     #[inline]
     pub(crate) fn covering(&self, sequence: Sequence) -> Option<&Arc<SyncPoint<E>>> {
         self.recorded.get(self.first_at(sequence))
     }
 
-    /// Calls `each` for what those who depend on tickets up to `sequence` must wait for besides,
-    /// because a submission failed.
+    /// Calls `each` for the tickets displaced by failed submissions up to `sequence`: operations
+    /// that depend on such a ticket must wait for these too.
     #[inline]
     pub(crate) fn each_displaced_until(&self, sequence: Sequence, each: impl FnMut(Ticket)) {
         let failed = self.failed.iter().filter(|(number, _)| *number <= sequence);
@@ -167,21 +174,21 @@ impl<E> SyncPoints<E> {
             .for_each(each);
     }
 
-    /// Whether so many sync points are kept that it is worth a query whether the
-    /// [`middle`](Self::middle) is done.
+    /// Returns whether there are enough sync points that a query for the [`middle`](Self::middle)
+    /// one is worthwhile.
     #[inline]
     pub(crate) fn are_worth_a_query(&self) -> bool {
         self.recorded.len() >= self.query_at
     }
 
-    /// The point to ask the driver about.
+    /// Returns the sync point to query.
     pub(crate) fn middle(&self) -> Option<&Arc<SyncPoint<E>>> {
         self.recorded.get(self.recorded.len() / 2)
     }
 
-    /// The answer about the [`middle`](Self::middle) was «pending»: ask later, and keep the number
-    /// bounded by forgetting every second of the older sync points. A ticket without a sync point
-    /// is covered by the next one's.
+    /// Postpones the next query, after the [`middle`](Self::middle) sync point was still pending.
+    /// If there are too many sync points, every second of the older half is removed; a ticket
+    /// without a sync point is covered by the next one.
     pub(crate) fn postpone_query(&mut self, mut recycle: impl FnMut(Arc<SyncPoint<E>>)) {
         if self.recorded.len() < POINTS_MAX {
             self.query_at = self.recorded.len() * 2;
@@ -199,7 +206,7 @@ impl<E> SyncPoints<E> {
         self.recorded = kept;
     }
 
-    /// Forgets the sync points of tickets up to `done`.
+    /// Removes the sync points of tickets up to `done`.
     pub(crate) fn retire(&mut self, done: Sequence, mut recycle: impl FnMut(Arc<SyncPoint<E>>)) {
         while self
             .recorded
@@ -213,7 +220,7 @@ impl<E> SyncPoints<E> {
         self.query_at = QUERY_AT_MIN.max(self.recorded.len() + QUERY_AT_MIN / 2);
     }
 
-    /// The place of the first sync point that is not in front of ticket `sequence`.
+    /// Returns the index of the first sync point at or behind ticket `sequence`.
     #[inline]
     fn first_at(&self, sequence: Sequence) -> usize {
         let is_in_front = |point: &Arc<SyncPoint<E>>| point.ticket.sequence < sequence;
@@ -225,10 +232,10 @@ impl<E> SyncPoints<E> {
     }
 }
 
-/// Drops the sync points that another of them implies; what is left must each be waited for.
+/// Removes the sync points that others imply. The remaining ones must each be waited for.
 ///
-/// A sync point implies another when that one's ticket is in its clock. Of two that imply each
-/// other one stays.
+/// A sync point implies another if its clock covers the other's ticket. If two imply each other,
+/// one stays.
 pub(crate) fn drop_implied<E>(points: &mut SmallVec<[Arc<SyncPoint<E>>; 4]>) {
     let mut at = 0;
     while points.len() > 1 && at < points.len() {
@@ -263,7 +270,7 @@ mod tests {
         clock
     }
 
-    /// A sync point behind the ticket of stream 1, with nothing else before it.
+    /// Creates a sync point behind a ticket of stream 1 with an otherwise empty clock.
     fn point<E>(sequence: u64, event: E) -> Arc<SyncPoint<E>> {
         Arc::new(SyncPoint::new(
             ticket(1, sequence),
@@ -273,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn the_earliest_point_behind_a_ticket_covers_it() {
+    fn a_ticket_is_covered_by_the_earliest_sync_point_behind_it() {
         let mut points = SyncPoints::new(StreamId::of(1));
         points.submit(nth(1), None, None);
         points.submit(nth(2), None, Some(point(2, 'b')));
@@ -288,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn a_late_point_claims_no_more_than_was_submitted() {
+    fn a_late_sync_point_covers_only_tickets_submitted_at_its_tail() {
         let mut points = SyncPoints::new(StreamId::of(1));
         points.submit(nth(1), Some(&clock_of(&[ticket(2, 7)])), None);
         let (sequence, clock) = points.tail();
@@ -298,13 +305,15 @@ mod tests {
             &clock,
             'x',
         ));
-        let point = points.record_late(late, |_| unreachable!("it is the first there"));
+        let point = points.record_late(late, |_| {
+            unreachable!("there is no other sync point at this ticket")
+        });
         assert!(point.clock.covers(ticket(1, 1)) && point.clock.covers(ticket(2, 7)));
         assert!(!point.clock.covers(ticket(1, 2)) && !point.clock.covers(ticket(2, 8)));
     }
 
     #[test]
-    fn the_tail_is_behind_all_that_the_newest_point_is_behind() {
+    fn the_tail_includes_the_clock_of_the_newest_sync_point() {
         let mut points = SyncPoints::new(StreamId::of(1));
         let before = clock_of(&[ticket(2, 7)]);
         let own = Arc::new(SyncPoint::new(ticket(1, 1), &before, 'a'));
@@ -317,7 +326,7 @@ mod tests {
     }
 
     #[test]
-    fn of_two_late_points_at_one_ticket_the_second_event_is_given_back() {
+    fn the_second_late_sync_point_at_a_ticket_is_recycled() {
         let mut points = SyncPoints::new(StreamId::of(1));
         points.submit(nth(1), None, None);
         let (sequence, clock) = points.tail();
@@ -335,7 +344,7 @@ mod tests {
     }
 
     #[test]
-    fn a_late_point_takes_its_place_before_those_recorded_meanwhile() {
+    fn a_late_sync_point_is_inserted_before_later_ones() {
         let mut points = SyncPoints::new(StreamId::of(1));
         points.submit(nth(1), None, None);
         let (sequence, clock) = points.tail();
@@ -346,14 +355,16 @@ mod tests {
             &clock,
             'a',
         ));
-        let point = points.record_late(late, |_| unreachable!("there is none at ticket 1"));
+        let point = points.record_late(late, |_| {
+            unreachable!("there is no other sync point at ticket 1")
+        });
         assert_eq!((point.ticket, point.event), (ticket(1, 1), 'a'));
         for (sequence, event) in [(1, 'a'), (2, 'b'), (3, 'c')] {
             assert_eq!(points.covering(nth(sequence)).map(|p| p.event), Some(event));
         }
     }
 
-    /// As many sync points as said, each named by its ticket's number.
+    /// Creates `count` sync points whose events are their sequence numbers.
     fn with_points(count: u64) -> SyncPoints<u64> {
         let mut points = SyncPoints::new(StreamId::of(1));
         (1..=count).for_each(|sequence| {
@@ -362,7 +373,7 @@ mod tests {
         points
     }
 
-    /// How many sync points there are when the device is next asked about one.
+    /// Adds sync points until a query is worthwhile. Returns their number.
     fn asked_at(points: &mut SyncPoints<u64>) -> usize {
         while !points.are_worth_a_query() {
             let next = points.submitted().get() + 1;
@@ -372,12 +383,12 @@ mod tests {
     }
 
     #[test]
-    fn the_device_is_asked_about_the_middle_and_then_less_often() {
+    fn the_middle_sync_point_is_queried_with_growing_intervals() {
         let mut points = with_points(3);
         assert_eq!(asked_at(&mut points), QUERY_AT_MIN);
-        let middle = points.middle().expect("there are some");
+        let middle = points.middle().expect("there are sync points");
         assert_eq!(middle.event, QUERY_AT_MIN as u64 / 2 + 1);
-        points.postpone_query(|point| unreachable!("{point:?} need not go yet"));
+        points.postpone_query(|point| unreachable!("{point:?} was removed below the limit"));
         assert_eq!(asked_at(&mut points), 2 * QUERY_AT_MIN);
         points.retire(nth(28), |_| {});
         assert_eq!(
@@ -390,7 +401,7 @@ mod tests {
 
     #[test]
     #[cfg_attr(miri, ignore = "too long for Miri, and safe code")]
-    fn of_too_many_points_every_second_of_the_older_ones_goes() {
+    fn above_the_limit_every_second_older_sync_point_is_removed() {
         let mut points = with_points(POINTS_MAX as u64);
         let mut gone = Vec::new();
         points.postpone_query(|point| gone.push(point.event));
@@ -401,7 +412,7 @@ mod tests {
 
     #[test]
     #[cfg_attr(miri, ignore = "too long for Miri, and safe code")]
-    fn points_stay_bounded_and_still_cover_every_ticket() {
+    fn sync_points_stay_bounded_and_cover_every_ticket() {
         let mut points = SyncPoints::new(StreamId::of(1));
         for sequence in 1..20_000 {
             points.submit(nth(sequence), None, Some(point(sequence, sequence)));
@@ -413,13 +424,13 @@ mod tests {
         for sequence in 1..20_000 {
             let covering = points
                 .covering(nth(sequence))
-                .expect("every ticket has a point behind it");
+                .expect("every ticket has a sync point behind it");
             assert!(covering.event >= sequence);
         }
     }
 
     #[test]
-    fn implied_points_are_dropped_but_never_both_of_a_pair() {
+    fn implied_sync_points_are_removed_but_never_both_of_a_pair() {
         let point =
             |of: Ticket, before: &[Ticket]| Arc::new(SyncPoint::new(of, &clock_of(before), ()));
         let (a, b, c) = (ticket(1, 5), ticket(2, 5), ticket(3, 5));
@@ -435,7 +446,7 @@ mod tests {
     }
 
     #[test]
-    fn failures_are_told_to_those_behind_them_until_done() {
+    fn displaced_tickets_are_reported_until_they_are_complete() {
         let mut points: SyncPoints<()> = SyncPoints::new(StreamId::of(1));
         points.submit(nth(1), None, None);
         points.fail(nth(2), SmallVec::from_slice(&[ticket(2, 3)]), &|_| false);

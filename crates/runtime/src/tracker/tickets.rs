@@ -1,18 +1,18 @@
-//! The tickets of a history: at most one of each stream, its highest.
+//! A set of tickets with at most one per stream, the highest.
 
 use super::{StreamId, Ticket};
 
-/// Tickets of different streams, sorted by stream. Mostly there is one or none, and then nothing is
-/// searched or allocated.
+/// Tickets of different streams, sorted by stream. Usually there is at most one, which needs
+/// neither a search nor an allocation.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Tickets {
     first: Option<Ticket>,
-    /// The others; none without a first.
+    /// The remaining tickets; empty if `first` is `None`.
     others: Vec<Ticket>,
 }
 
 impl Tickets {
-    /// No ticket but this.
+    /// Creates a set of one ticket.
     #[cfg(test)]
     pub(super) fn of(ticket: Ticket) -> Self {
         let mut tickets = Self::default();
@@ -20,18 +20,18 @@ impl Tickets {
         tickets
     }
 
-    /// Whether there are none of other streams.
+    /// Returns whether no ticket is of another stream.
     #[inline]
     pub(super) fn are_of(&self, stream: StreamId) -> bool {
         self.others.is_empty() && self.first.is_none_or(|first| first.stream == stream)
     }
 
-    /// All of them, in the order of their streams.
+    /// Iterates over the tickets in the order of their streams.
     pub(super) fn iter(&self) -> impl Iterator<Item = Ticket> + '_ {
         self.first.into_iter().chain(self.others.iter().copied())
     }
 
-    /// Calls `each` for all of them.
+    /// Calls `each` for all tickets.
     #[inline(always)]
     pub(super) fn for_each(&self, each: &mut impl FnMut(Ticket)) {
         let Some(first) = self.first else {
@@ -43,7 +43,7 @@ impl Tickets {
         }
     }
 
-    /// Adds a ticket, unless a higher one of its stream is there.
+    /// Adds a ticket, unless there is a higher one of its stream.
     #[inline(always)]
     pub(super) fn keep_highest(&mut self, ticket: Ticket) {
         match &mut self.first {
@@ -71,21 +71,21 @@ impl Tickets {
         }
     }
 
-    /// Leaves no ticket but this.
+    /// Replaces all tickets by this one.
     #[inline(always)]
     pub(super) fn replace(&mut self, ticket: Ticket) {
         self.first = Some(ticket);
         self.others.clear();
     }
 
-    /// Leaves none.
+    /// Removes all tickets.
     #[inline(always)]
     pub(super) fn clear(&mut self) {
         self.first = None;
         self.others.clear();
     }
 
-    /// Leaves those of which this holds.
+    /// Keeps the tickets for which `keeps` returns `true`.
     pub(super) fn retain(&mut self, mut keeps: impl FnMut(Ticket) -> bool) {
         self.others.retain(|&ticket| keeps(ticket));
         if !self.first.is_some_and(keeps) {
@@ -102,7 +102,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn they_are_the_highest_of_each_stream_in_order(
+        fn tickets_are_the_highest_of_each_stream_in_order(
             added in prop::collection::vec((1..6_u64, 0..9_u64), 0..12),
             done in 0..9_u64,
         ) {

@@ -1,22 +1,24 @@
-//! Vector clocks: for every stream, the highest ticket that is ordered before a sync point.
+//! Vector clocks: for every stream, the highest ticket ordered before a point in the program.
 
 use smallvec::SmallVec;
 
 use super::{Sequence, StreamId, Ticket};
 
-/// How many streams a clock lists without an allocation, and without a search.
+/// The number of entries that are stored inline and searched linearly.
 const FEW: usize = 8;
 
-/// For every stream the highest sequence number known to be ordered before a sync point; a stream
-/// not listed has none.
+/// A vector clock: for every stream, the highest sequence number known to be ordered before a sync
+/// point. A stream that is not listed has none.
 ///
-/// Kept sorted by stream. A handful of streams is the rule, so the entries live inside the value.
+/// Entries are sorted by stream. Programs usually have few streams, so the entries are stored
+/// inline.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct VectorClock {
     entries: SmallVec<[(StreamId, Sequence); FEW]>,
 }
 
-// By hand, for the entries are copied at once this way and one by one the other.
+// Implemented by hand: `from_slice` copies the entries at once, the derived implementation one by
+// one.
 impl Clone for VectorClock {
     fn clone(&self) -> Self {
         Self {
@@ -35,7 +37,7 @@ impl Clone for VectorClock {
 }
 
 impl VectorClock {
-    /// Whether the ticket is ordered before this sync point.
+    /// Returns whether the ticket is ordered before this point.
     pub(crate) fn covers(&self, ticket: Ticket) -> bool {
         match self.find(ticket.stream) {
             Ok(at) => self.entries[at].1 >= ticket.sequence,
@@ -43,7 +45,7 @@ impl VectorClock {
         }
     }
 
-    /// Puts the ticket, and with it all earlier ones of its stream, before this sync point.
+    /// Adds the ticket, and thereby all earlier ones of its stream.
     pub(crate) fn advance(&mut self, ticket: Ticket) {
         match self.find(ticket.stream) {
             Ok(at) => self.entries[at].1 = self.entries[at].1.max(ticket.sequence),
@@ -51,9 +53,9 @@ impl VectorClock {
         }
     }
 
-    /// Puts everything that is before `other` before this sync point.
+    /// Adds everything that `other` covers.
     pub(crate) fn join(&mut self, other: &Self) {
-        // Mostly both list the same streams.
+        // Usually both list the same streams.
         let mut alike = 0;
         for ((stream, known), (listed, sequence)) in self.entries.iter_mut().zip(&other.entries) {
             if stream != listed {
@@ -65,7 +67,7 @@ impl VectorClock {
         self.merge(alike, &other.entries[alike..]);
     }
 
-    /// The same for the rest of the other's entries, from the entry `at` on.
+    /// Merges the remaining entries of the other clock, from the own entry `at` on.
     #[inline]
     fn merge(&mut self, mut at: usize, entries: &[(StreamId, Sequence)]) {
         for &(stream, sequence) in entries {
@@ -84,20 +86,20 @@ impl VectorClock {
         }
     }
 
-    /// Drops what `is_done` says has finished: nobody needs to be ordered after it any more.
+    /// Removes completed tickets, after which no operation needs to be ordered any more.
     pub(crate) fn forget_done(&mut self, mut is_done: impl FnMut(Ticket) -> bool) {
         self.entries
             .retain(|&mut (stream, sequence)| !is_done(Ticket::new(stream, sequence)));
     }
 
-    /// The highest ticket of each stream.
+    /// Iterates over the highest ticket of each stream.
     pub(crate) fn tickets(&self) -> impl Iterator<Item = Ticket> + '_ {
         self.entries
             .iter()
             .map(|&(stream, sequence)| Ticket::new(stream, sequence))
     }
 
-    /// How many streams are listed.
+    /// Returns the number of listed streams.
     pub(crate) fn len(&self) -> usize {
         self.entries.len()
     }
@@ -129,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn covers_what_was_put_before_it_and_nothing_later() {
+    fn a_clock_covers_added_tickets_and_earlier_ones_only() {
         let mut clock = VectorClock::default();
         clock.advance(ticket(3, 5));
         clock.advance(ticket(1, 2));
@@ -154,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn forgets_what_is_done() {
+    fn completed_tickets_are_removed() {
         let mut clock = VectorClock::default();
         clock.advance(ticket(1, 9));
         clock.advance(ticket(2, 1));

@@ -44,7 +44,10 @@ fn d04_hidden_devices_are_a_clear_error() {
     let text = in_process(INNER, &[hidden, ("MILLSTREAM_DEVICE", "cuda:0")]).text();
     assert!(text.contains("refused: "), "{text}");
     let text = in_process(INNER, &[hidden, ("MILLSTREAM_DEVICE", "")]).text();
-    assert!(text.contains("simulated, because there is no usable GPU"), "{text}");
+    assert!(
+        text.contains("simulated, because there is no usable GPU"),
+        "{text}"
+    );
 }
 
 #[test]

@@ -146,8 +146,7 @@ fn a_limit_is_checked_before_the_driver_is_asked() {
             "{full}"
         );
         assert!(
-            full.to_string()
-                .contains("1000 in arrays of at most 1000;"),
+            full.to_string().contains("1000 in arrays of at most 1000;"),
             "{full}"
         );
         assert_eq!(calls.count("mem_alloc_async"), 0);

@@ -104,7 +104,9 @@ unsafe fn enqueue_range(
             // SAFETY: by this function's contract.
             unsafe { command.enqueue(driver_stream) }
         }
-        (Memory2d::Host(_), Memory2d::Host(_)) => unreachable!("at least one side of the copy is on the device"),
+        (Memory2d::Host(_), Memory2d::Host(_)) => {
+            unreachable!("at least one side of the copy is on the device")
+        }
     }
 }
 
