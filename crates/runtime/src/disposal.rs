@@ -128,7 +128,7 @@ impl Disposal {
                 contain(|| {
                     tracing::error!(
                         leaked,
-                        "values were leaked or log events discarded because the disposal queue was full: a \\
+                        "values were leaked or log events discarded because the disposal queue was full: a \
                          destructor or subscriber did not return"
                     );
                 });

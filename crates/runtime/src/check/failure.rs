@@ -79,9 +79,8 @@ impl CheckFailure {
     pub(super) fn not_the_same(replay: String, run: u64) -> Self {
         Self {
             problem:
-                "the program made different calls in two runs although all earlier calls had the \\
-                      same results: it depends on more than \
-                      the device"
+                "the program made different calls in two runs although all earlier calls had the \
+                      same results: it depends on more than the device"
                     .into(),
             reports: Vec::new(),
             replay,

@@ -55,7 +55,7 @@ pub enum Error {
     /// A simulated device was requested, or is needed because there is no GPU, in a build without
     /// the feature `sim`.
     #[error(
-        "{asked}; the simulated device is not part of this build: \\
+        "{asked}; the simulated device is not part of this build: \
          enable the feature `sim` of the crate `millstream`"
     )]
     #[non_exhaustive]
@@ -193,7 +193,7 @@ pub enum UsageErrorKind {
     },
     /// Pitched rows do not fit in the array.
     #[error(
-        "{rows} rows of {cols} elements with a pitch of {pitch} elements do not fit in an array of \\
+        "{rows} rows of {cols} elements with a pitch of {pitch} elements do not fit in an array of \
          {len} elements"
     )]
     View2dPitch {
@@ -216,7 +216,7 @@ pub enum UsageErrorKind {
     },
     /// A rectangle is out of bounds of its view.
     #[error(
-        "rows {}..{} and columns {}..{} are out of bounds for a view of {view_rows} rows and \\
+        "rows {}..{} and columns {}..{} are out of bounds for a view of {view_rows} rows and \
          {view_cols} columns",
         rows.start, rows.end, cols.start, cols.end
     )]
@@ -232,9 +232,8 @@ pub enum UsageErrorKind {
     },
     /// Two rectangles differ in rows or columns.
     #[error(
-        "the source has {source_rows} rows of {source_cols} elements and the target {target_rows} of \\
-         {target_cols}; \
-         they must be equal"
+        "the source has {source_rows} rows of {source_cols} elements and the target {target_rows} of \
+         {target_cols}; they must be equal"
     )]
     Shape {
         /// The number of rows of the source.
@@ -256,7 +255,7 @@ pub enum UsageErrorKind {
     },
     /// The size of an array is not a multiple of the new element type's size.
     #[error(
-        "{elements} elements of {element_bytes} bytes cannot be cast to elements of \\
+        "{elements} elements of {element_bytes} bytes cannot be cast to elements of \
          {target_element_bytes} bytes: the total is not a multiple"
     )]
     CastSize {
@@ -269,7 +268,7 @@ pub enum UsageErrorKind {
     },
     /// The address of an array is not aligned for the new element type.
     #[error(
-        "the first element is aligned to {alignment} bytes, but the new element type needs \\
+        "the first element is aligned to {alignment} bytes, but the new element type needs \
          {target_alignment}"
     )]
     CastAlignment {
@@ -309,7 +308,7 @@ pub enum UsageErrorKind {
     },
     /// A kernel is loaded on another device than the stream's.
     #[error(
-        "the kernel is loaded on {kernel_device}, but the stream is on {stream_device}: load the \\
+        "the kernel is loaded on {kernel_device}, but the stream is on {stream_device}: load the \
          module on the stream's device"
     )]
     KernelElsewhere {
@@ -369,9 +368,8 @@ pub enum UsageErrorKind {
     },
     /// The library was called from inside a foreign call, which holds its stream's lock.
     #[error(
-        "this library was called inside the closure of a foreign call, which runs with its stream \\
-         locked: call it \
-         before or after the foreign call"
+        "this library was called inside the closure of a foreign call, which runs with its stream \
+         locked: call it before or after the foreign call"
     )]
     InForeignCall,
     /// The launch configuration exceeds a limit of the device or the kernel.
@@ -422,9 +420,9 @@ fn of_values(values: &str) -> String {
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "out of device memory: {requested_bytes} bytes requested, {allocated_bytes} in arrays{}; the \\
-     pool has {used_bytes} \
-     in use and {reserved_bytes} reserved, {free_bytes} of {total_bytes} are free",
+    "out of device memory: {requested_bytes} bytes requested, {allocated_bytes} in arrays{}; the \
+     pool has {used_bytes} in use and {reserved_bytes} reserved, {free_bytes} of \
+     {total_bytes} are free",
     limit_bytes.map_or_else(String::new, |limit_bytes| format!(" of at most {limit_bytes}"))
 )]
 pub struct OutOfMemory {
@@ -464,7 +462,7 @@ mod tests {
                 .clone()
                 .naming(|operand| names.get(operand).copied())
                 .to_string(),
-            "reverse: operands 0 (`out`) and 1 (`input`) overlap in memory, and at least one is \\
+            "reverse: operands 0 (`out`) and 1 (`input`) overlap in memory, and at least one is \
              written"
         );
         assert_eq!(usage_error.clone().naming(|_| None), usage_error);

@@ -1,4 +1,5 @@
-//! Declared element types of kernels' arrays, which a simulated device compares with the PTX.
+//! Declared element types of kernels' array parameters, which a simulated device compares with the
+//! PTX.
 
 use std::any::{TypeId, type_name};
 
@@ -10,31 +11,31 @@ use super::Function;
 #[doc(hidden)]
 #[derive(Clone, Copy, Debug)]
 pub struct Array {
-    /// Its place, from 0.
+    /// The index of the parameter, from 0.
     pub param: usize,
-    /// Its name.
+    /// The name of the parameter.
     pub name: &'static str,
-    /// Its element type: an instance of [`element`].
+    /// The element type: an instance of [`element`].
     pub element: fn() -> Element,
 }
 
-/// An element's type.
+/// The type of an array's elements.
 #[doc(hidden)]
 #[derive(Clone, Copy, Debug)]
 pub struct Element {
     name: &'static str,
-    /// Its size, if it is a floating-point type.
+    /// The size in bytes, if it is a floating-point type.
     float_bytes: Option<usize>,
 }
 
-/// The [`Element`] of a type.
+/// Returns the [`Element`] of a type.
 #[doc(hidden)]
 #[must_use]
 pub fn element<T: 'static>() -> Element {
     let path = type_name::<T>();
     let name = path.rsplit("::").next().unwrap_or(path);
     let (id, bytes) = (TypeId::of::<T>(), size_of::<T>());
-    // Other crates have types of half precision.
+    // Half-precision types are defined by other crates, so they are recognised by name.
     let is_half = matches!(name, "f16" | "bf16") && bytes == 2;
     let is_float = is_half || [TypeId::of::<f32>(), TypeId::of::<f64>()].contains(&id);
     Element {
@@ -43,7 +44,7 @@ pub fn element<T: 'static>() -> Element {
     }
 }
 
-/// Declares the floating-point arrays of each kernel to a simulated device. Does nothing on a GPU.
+/// Reports the floating-point arrays of each kernel to a simulated device. Does nothing on a GPU.
 #[doc(hidden)]
 pub fn declare_arrays(functions: &[Function], arrays: &[&[Array]]) {
     for (function, arrays) in functions.iter().zip(arrays) {
@@ -70,10 +71,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn floats_are_told_from_everything_else_of_their_size() {
-        #[allow(non_camel_case_types, dead_code, reason = "as other crates call it")]
+    fn floats_are_distinguished_from_other_types_of_equal_size() {
+        #[allow(
+            non_camel_case_types,
+            dead_code,
+            reason = "the name that other crates use"
+        )]
         struct bf16(u16);
-        #[allow(dead_code, reason = "only its type counts")]
+        #[allow(dead_code, reason = "only its type is used")]
         struct Wrapped(f32);
         let bytes = [
             element::<f32>(),

@@ -1,4 +1,4 @@
-//! Work that another library enqueues: tracked like a launch.
+//! Foreign calls: work that another library enqueues, tracked like a launch.
 
 #![allow(unsafe_code, reason = "submits calls of other libraries")]
 
@@ -17,23 +17,24 @@ use crate::{
     context::{DriverStream, Foreign, ForeignCallGuard, submit},
 };
 
-/// Has `call` enqueue work on behalf of a line of the program: behind everything that the operands
-/// conflict with, beside everything else. `call` gets the queue to enqueue to, and runs with the
-/// stream locked. If it fails, it may have enqueued something.
+/// Submits the work that `call` enqueues as an operation with the given operands: it runs after
+/// every operation that conflicts with them and concurrently with all others. `call` receives the
+/// stream to which it must enqueue, and runs with this stream's submit queue locked. If it fails,
+/// it may have enqueued something. `location` is the source line for errors and reports.
 ///
-/// `call` must not call this library: on the same device that is an error
-/// ([`UsageErrorKind::InForeignCall`]), and nothing is enqueued by it; a destructor of this library
-/// is fine. Nor may it wait for another thread that uses the stream.
+/// `call` must not call this library: on the same device that returns an error
+/// ([`UsageErrorKind::InForeignCall`]) and enqueues nothing. Destructors of this library's types
+/// may run. `call` must not wait for another thread that uses the stream.
 ///
 /// # Errors
 ///
-/// If an operand is on another device than the stream, two operands share bytes and one is written,
-/// or the device is lost: `call` is not called then. And what `call` answers.
+/// If an operand is on another device than the stream, if two operands overlap and one is written,
+/// or if the device is lost; `call` is then not called. Otherwise the error that `call` returns.
 ///
 /// # Safety
 ///
-/// What `call` enqueues goes to the queue's stream alone, touches no memory but the operands and
-/// what is `call`'s own, and writes only operands given for writing.
+/// `call` enqueues work only to the given stream. This work accesses only the operands and memory
+/// owned by `call`, and writes only operands that are passed for writing.
 #[doc(hidden)]
 pub unsafe fn enqueue(
     name: &'static str,
@@ -52,8 +53,8 @@ pub unsafe fn enqueue(
         let _inside = ForeignCallGuard::enter(device);
         call(driver_stream)
     };
-    // SAFETY: the caller vouches for what the call enqueues; it is ordered by what the operands
-    // are.
+    // SAFETY: the caller guarantees that the enqueued work accesses only its operands, by which it
+    // is ordered.
     let submitted = unsafe { submit(device, stream.state(), operation, Foreign { call }) };
     submitted.map(drop)
 }
@@ -69,14 +70,14 @@ mod tests {
         context::{Command, Fill},
     };
 
-    /// A library that fills an array with fives.
+    /// Fills an array with fives through a foreign call.
     fn fives(stream: &Stream, target: &mut crate::Buffer<u8>) -> Result<()> {
         let fill = Fill {
             target: target.as_raw(),
             pattern: FillPattern::U8(5),
             count: target.len(),
         };
-        // SAFETY: the array is as long as is said, and the operation has it.
+        // SAFETY: `count` is the array's length, and the array is an operand of the operation.
         let call = |driver_stream: DriverStream<'_>| unsafe { fill.enqueue(driver_stream) };
         // SAFETY: the call fills the operand and nothing else.
         unsafe {
@@ -91,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn it_waits_for_its_operands_and_is_waited_for() {
+    fn a_foreign_call_is_ordered_by_its_operands() {
         let gpu = Gpu::new(SimConfig::default());
         let device = Device::open_simulated(&gpu, 0).expect("a simulated device opens");
         let streams: [Stream; 3] = std::array::from_fn(|_| device.stream().expect("a stream"));
@@ -102,7 +103,7 @@ mod tests {
         let found = streams[2].download(&array).expect("a download");
         assert!(
             !found.is_ready().expect("nothing fails"),
-            "it waits for the fill"
+            "the foreign call waits for the fill"
         );
         drop(hold);
         assert_eq!(found.wait().expect("nothing fails"), [5; 64]);
@@ -110,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failure_of_the_call_is_the_answer_and_the_array_is_still_of_use() {
+    fn an_error_of_the_call_is_returned_and_its_operand_stays_usable() {
         let device = Device::simulated().expect("a simulated device opens");
         let (stream, other) = (
             device.stream().expect("a stream"),
@@ -149,7 +150,9 @@ mod tests {
             elsewhere.stream().expect("a stream"),
         );
         let there = foreign.zeros::<u8>(4).expect("an array");
-        let never = |_: DriverStream<'_>| -> Result<(), DriverError> { panic!("called") };
+        let never = |_: DriverStream<'_>| -> Result<(), DriverError> {
+            panic!("the call was made despite the invalid operand")
+        };
         // SAFETY: nothing is enqueued.
         let refused = unsafe {
             enqueue(

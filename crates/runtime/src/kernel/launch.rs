@@ -1,4 +1,4 @@
-//! Launching a kernel: operands checked, tracked and passed.
+//! Kernel launches: checks the operands and submits the launch with them.
 
 #![allow(unsafe_code, reason = "submits launches")]
 
@@ -16,7 +16,7 @@ use crate::{
     tracker::{AccessKind, Accesses},
 };
 
-/// One argument of a launch.
+/// An argument of a launch.
 #[doc(hidden)]
 #[derive(Clone)]
 pub struct Argument<'a>(ArgumentValue<'a>);
@@ -34,19 +34,19 @@ enum ArgumentValue<'a> {
 }
 
 impl<'a> Argument<'a> {
-    /// An array that the kernel reads.
+    /// Creates an argument for an array that the kernel reads.
     #[inline]
     pub fn read<T: Pod, O: ReadOperand<T>>(operand: &'a O) -> Self {
         Self::slice(O::operand(operand).0, AccessKind::Read)
     }
 
-    /// An array that the kernel reads and writes.
+    /// Creates an argument for an array that the kernel reads and writes.
     #[inline]
     pub fn write<T: Pod, O: WriteOperand<T>>(operand: &'a mut O) -> Self {
         Self::slice(O::operand(&*operand).0, AccessKind::Write)
     }
 
-    /// A value.
+    /// Creates an argument that is passed by value.
     #[inline]
     pub fn scalar<T: Pod>(value: &'a T) -> Self {
         Self(ArgumentValue::Scalar {
@@ -60,7 +60,7 @@ impl<'a> Argument<'a> {
         Self(ArgumentValue::Slice { span, kind })
     }
 
-    /// The array's address; nothing for a value.
+    /// Returns the array's device address, or 0 for a scalar.
     #[inline(always)]
     fn address(&self) -> u64 {
         match &self.0 {
@@ -69,7 +69,7 @@ impl<'a> Argument<'a> {
         }
     }
 
-    /// Where what is passed lies: the array's `address`, or the value.
+    /// Returns a pointer to the parameter: to the array's `address`, or to the scalar.
     #[inline(always)]
     fn param(&self, address: &u64) -> *const c_void {
         match &self.0 {
@@ -78,7 +78,7 @@ impl<'a> Argument<'a> {
         }
     }
 
-    /// The array behind this argument and what is done to it, if it is one.
+    /// Returns the array and the kind of access, if the argument is an array.
     #[inline(always)]
     pub(super) fn as_slice(&self) -> Option<(&Span<'a>, AccessKind)> {
         match &self.0 {
@@ -88,21 +88,22 @@ impl<'a> Argument<'a> {
     }
 }
 
-/// Launches a kernel: behind everything that its operands conflict with, beside everything else.
+/// Launches a kernel, after every operation that conflicts with its operands, and concurrently with
+/// all others.
 ///
 /// # Errors
 ///
-/// If an operand is on another device than the stream, two operands share bytes and one is written,
-/// the device cannot have such a grid, or the device is lost. Nothing is enqueued then.
+/// If an operand is on another device than the stream, if two operands overlap and one is written,
+/// if the launch configuration exceeds a limit, or if the device is lost. Nothing is then enqueued.
 ///
 /// # Safety
 ///
-/// The arguments are as the function's declaration says, in number and type. The kernel touches no
-/// memory but its array operands within their lengths, and writes only those given for writing.
+/// The arguments match the function's declaration in number and type. The kernel accesses no memory
+/// except its array operands within their lengths, and writes only those passed for writing.
 #[doc(hidden)]
 #[track_caller]
-// Inlined where the kernel is called, it knows what each argument is. So nothing here may take the
-// arguments' address.
+// Inlined at the call site, where the kind of each argument is a constant. Nothing here may
+// therefore take the arguments' address.
 #[inline(always)]
 pub unsafe fn launch<const N: usize>(
     function: &Function,
@@ -124,7 +125,7 @@ pub unsafe fn launch<const N: usize>(
     unsafe { launch_checked(function, stream, &config, &mut operation, &params) }
 }
 
-/// As [`launch`], of so many arguments as there are, on behalf of another line of the program.
+/// Launches a kernel like [`launch`], with any number of arguments and an explicit source line.
 ///
 /// # Errors
 ///
@@ -157,7 +158,7 @@ pub unsafe fn launch_at(
     unsafe { launch_checked(function, stream, &config, &mut operation, &params) }
 }
 
-/// A launch without operands.
+/// Creates the description of a launch, without operands.
 #[inline(always)]
 pub(super) fn operation<'a>(
     name: &'static str,
@@ -173,7 +174,7 @@ pub(super) fn operation<'a>(
     }
 }
 
-/// An error if the function is on another device than the stream.
+/// Returns an error if the function is loaded on another device than the stream's.
 #[inline(always)]
 fn check_function(
     function: &Function,
@@ -198,7 +199,8 @@ fn kernel_elsewhere(function: &Function, stream: &Stream) -> UsageError {
     UsageError::new(function.name, problem)
 }
 
-/// Adds the arrays among the arguments to the operation, if they are on the stream's device.
+/// Adds the arrays among the arguments to the operation. Returns an error if one is not on the
+/// stream's device.
 #[inline(always)]
 pub(super) fn gather<'a>(
     name: &'static str,
@@ -216,12 +218,12 @@ pub(super) fn gather<'a>(
     Ok(())
 }
 
-/// The rest of [`launch`], once the operands are checked.
+/// Checks the launch configuration and submits the launch. The operands are already checked.
 ///
 /// # Safety
 ///
-/// As for [`launch`]: `params` are pointers to the arguments, of which the operation names those
-/// that are arrays.
+/// As for [`launch`]. `params` are pointers to the arguments, and the operation's accesses name
+/// those that are arrays.
 unsafe fn launch_checked(
     function: &Function,
     stream: &Stream,
@@ -249,15 +251,15 @@ unsafe fn launch_checked(
         dims: &config.dims,
         params,
     };
-    // SAFETY: each pointer is to a value of the parameter's size, which loading has checked against
-    // the declaration, and the caller vouches that the arguments are as declared and that the
-    // kernel touches its operands alone. The function's module stays loaded while the device is
-    // open.
+    // SAFETY: each pointer refers to a value of the parameter's size, which loading has checked
+    // against the declaration. The caller guarantees that the arguments match the declaration and
+    // that the kernel accesses only its operands. The function's module stays loaded while the
+    // device is open.
     let submitted = unsafe { submit_in_place(device, stream.state(), operation, command) };
     submitted.map(drop)
 }
 
-/// An error if two arguments share bytes and one of the two is written.
+/// Returns an error if two arguments overlap and one of the two is written.
 #[inline(never)]
 pub(super) fn refuse_overlap(
     name: &'static str,

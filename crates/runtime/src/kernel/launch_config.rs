@@ -1,14 +1,15 @@
-//! `LaunchConfig`: the shape of a launch.
+//! `LaunchConfig`: the grid, block and shared memory of a launch.
 
 use millstream_driver::LaunchDims;
 
 use super::clause;
 
-/// Threads of a block in one dimension, unless another number is asked for: a multiple of a warp
-/// that suits any device.
+/// The number of threads per block of [`LaunchConfig::linear`]: a multiple of the warp size that
+/// suits any device.
 const LINEAR_BLOCK: u32 = 256;
 
-/// How many threads a kernel runs with, and in what arrangement.
+/// The configuration of a kernel launch: the dimensions of the grid and of its blocks, and the
+/// dynamic shared memory.
 ///
 /// ```
 /// use millstream::LaunchConfig;
@@ -19,15 +20,16 @@ const LINEAR_BLOCK: u32 = 256;
 /// assert!(LaunchConfig::linear(0).is_empty());
 /// ```
 ///
-/// The methods of kernels take whatever becomes a grid:
+/// The generated methods of kernels accept any value that converts to a launch configuration:
 ///
-/// | written | the grid |
+/// | value | configuration |
 /// |---|---|
 /// | `n`, a `usize`, `u32` or `i32` | [`LaunchConfig::linear`] of `n`: at least `n` threads in blocks of 256 |
-/// | `(blocks, threads)` | blocks of so many threads, as `<<<blocks, threads>>>` in CUDA C++ |
-/// | `(blocks, threads, bytes)` | the same with dynamic shared memory for each block |
+/// | `(blocks, threads)` | `blocks` blocks of `threads` threads, as `<<<blocks, threads>>>` in CUDA C++ |
+/// | `(blocks, threads, bytes)` | the same with `bytes` bytes of dynamic shared memory per block |
 ///
-/// `blocks` and `threads` are each a number, or a tuple or array of two or three: in x, in y, in z.
+/// `blocks` and `threads` are each a number, or a tuple or array of two or three numbers: in x, y
+/// and z.
 ///
 /// ```
 /// use millstream::LaunchConfig;
@@ -46,7 +48,8 @@ pub struct LaunchConfig {
 }
 
 impl LaunchConfig {
-    /// Exactly these blocks of these threads, in x, y and z.
+    /// Creates a configuration with these numbers of blocks, and of threads per block, in x, y and
+    /// z.
     pub fn new(blocks: [u32; 3], threads: [u32; 3]) -> Self {
         Self {
             dims: LaunchDims {
@@ -57,14 +60,14 @@ impl LaunchConfig {
         }
     }
 
-    /// At least `n` threads in one dimension, in blocks of 256. For 0 the grid is empty, and
-    /// launching it does nothing.
+    /// Creates a one-dimensional configuration of at least `n` threads in blocks of 256. For `n` =
+    /// 0 the grid is empty, and launching it does nothing.
     pub fn linear(n: usize) -> Self {
         Self::new([blocks_for(n, LINEAR_BLOCK), 1, 1], [LINEAR_BLOCK, 1, 1])
     }
 
-    /// At least `size` threads in two dimensions, in blocks of `tile`. If either side is 0 the grid
-    /// is empty.
+    /// Creates a two-dimensional configuration of at least `size` threads in blocks of `tile`
+    /// threads. If either side is 0, the grid is empty.
     ///
     /// # Panics
     ///
@@ -73,7 +76,7 @@ impl LaunchConfig {
     pub fn tiled(size: (usize, usize), tile: (u32, u32)) -> Self {
         assert!(
             tile.0 > 0 && tile.1 > 0,
-            "a tile of {} × {} threads",
+            "invalid tile of {} × {} threads: both sides must be at least 1",
             tile.0,
             tile.1
         );
@@ -81,35 +84,36 @@ impl LaunchConfig {
         Self::new(blocks, [tile.0, tile.1, 1])
     }
 
-    /// The same grid with this much dynamic shared memory for each block, in bytes.
+    /// Sets the dynamic shared memory per block, in bytes.
     ///
-    /// More than 48 KiB, with what the kernel declares itself, is not for every kernel to have on a
-    /// GPU. A launch that asks for more opts its kernel in to all that the device has (227 KiB on
-    /// an H200, see [`DeviceProperties`](crate::DeviceProperties)); beyond that it is an error.
+    /// On a GPU a kernel must opt in to more than 48 KiB of shared memory per block, its static
+    /// shared memory included. A launch that requests more opts its kernel in to the device's
+    /// maximum (227 KiB on an H200, see [`DeviceProperties`](crate::DeviceProperties)); a request
+    /// beyond that is an error.
     pub fn with_shared_bytes(mut self, bytes: u32) -> Self {
         self.dims.shared_bytes = bytes;
         self
     }
 
-    /// Blocks in x, y and z.
+    /// Returns the number of blocks in x, y and z.
     #[must_use]
     pub fn blocks(&self) -> [u32; 3] {
         self.dims.grid
     }
 
-    /// Threads of a block in x, y and z.
+    /// Returns the number of threads per block in x, y and z.
     #[must_use]
     pub fn threads_per_block(&self) -> [u32; 3] {
         self.dims.block
     }
 
-    /// Threads of the whole grid.
+    /// Returns the number of threads of the whole grid.
     #[must_use]
     pub fn threads(&self) -> u64 {
         self.dims.threads()
     }
 
-    /// Whether the grid has no block, so that launching it does nothing.
+    /// Returns whether the grid has no blocks, so that launching it does nothing.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.dims.grid.contains(&0)
@@ -117,43 +121,43 @@ impl LaunchConfig {
 }
 
 impl From<usize> for LaunchConfig {
-    /// [`LaunchConfig::linear`].
+    /// Creates a configuration with [`LaunchConfig::linear`].
     fn from(n: usize) -> Self {
         Self::linear(n)
     }
 }
 
 impl From<u32> for LaunchConfig {
-    /// [`LaunchConfig::linear`].
+    /// Creates a configuration with [`LaunchConfig::linear`].
     fn from(n: u32) -> Self {
         Self::linear(n as usize)
     }
 }
 
 impl From<i32> for LaunchConfig {
-    /// [`LaunchConfig::linear`]. A negative number makes a grid that no device can have, so that
-    /// launching it is an error.
+    /// Creates a configuration with [`LaunchConfig::linear`].
     fn from(n: i32) -> Self {
         Self::linear(usize::try_from(n).unwrap_or(usize::MAX))
     }
 }
 
 impl<B: Into<Dim3>, T: Into<Dim3>> From<(B, T)> for LaunchConfig {
-    /// So many blocks of so many threads.
+    /// Creates a configuration from the numbers of blocks and of threads per block.
     fn from((blocks, threads): (B, T)) -> Self {
         Self::new(blocks.into().0, threads.into().0)
     }
 }
 
 impl<B: Into<Dim3>, T: Into<Dim3>> From<(B, T, u32)> for LaunchConfig {
-    /// So many blocks of so many threads, each with so many bytes of dynamic shared memory.
+    /// Creates a configuration from the numbers of blocks and of threads per block, and the bytes
+    /// of dynamic shared memory per block.
     fn from((blocks, threads, shared_bytes): (B, T, u32)) -> Self {
         Self::new(blocks.into().0, threads.into().0).with_shared_bytes(shared_bytes)
     }
 }
 
-/// Blocks of a grid, or threads of a block, in x, y and z (CUDA's `dim3`). Made from a number, or a
-/// tuple or array of up to three; what is left away is 1.
+/// Dimensions in x, y and z: the blocks of a grid, or the threads of a block (CUDA's `dim3`). It
+/// converts from a number, or a tuple or array of up to three numbers; omitted dimensions are 1.
 ///
 /// ```
 /// use millstream::Dim3;
@@ -196,8 +200,8 @@ impl From<&LaunchConfig> for clause::LaunchShape {
     }
 }
 
-/// Blocks that together have at least `n` threads. More than a grid can have stays more, and is
-/// refused at the launch.
+/// Returns the number of blocks that together have at least `n` threads. It saturates at
+/// `u32::MAX`, which exceeds the limits of a grid and fails at the launch.
 fn blocks_for(n: usize, threads: u32) -> u32 {
     u32::try_from(n.div_ceil(threads as usize)).unwrap_or(u32::MAX)
 }
@@ -207,7 +211,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn covers_every_element_and_no_block_more() {
+    fn configurations_have_the_fewest_blocks_that_cover_all_elements() {
         assert_eq!(LaunchConfig::linear(256).blocks(), [1, 1, 1]);
         assert_eq!(LaunchConfig::linear(257).blocks(), [2, 1, 1]);
         assert_eq!(LaunchConfig::tiled((33, 1), (32, 8)).blocks(), [2, 1, 1]);
@@ -216,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn a_number_alone_is_a_number_of_threads() {
+    fn a_number_converts_to_a_linear_configuration() {
         assert_eq!(LaunchConfig::from(257), LaunchConfig::linear(257));
         assert_eq!(LaunchConfig::from(257_u32), LaunchConfig::linear(257));
         assert_eq!(LaunchConfig::from(257_usize), LaunchConfig::linear(257));

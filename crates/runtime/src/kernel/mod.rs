@@ -1,5 +1,5 @@
-//! Kernels: typed launches of PTX, with operands that are read or written. What
-//! [`kernels!`](crate::kernels) expands to.
+//! Kernels: typed launches of PTX, with operands that are read or written. The targets of the code
+//! that [`kernels!`](crate::kernels) generates.
 
 pub mod clause;
 mod element;

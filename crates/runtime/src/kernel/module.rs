@@ -1,4 +1,4 @@
-//! Loading PTX on a device, once, and checking that the declared kernels are what the PTX has.
+//! Module loading: loads PTX on a device once, and checks the declared kernels against it.
 
 #![allow(unsafe_code, reason = "loads and unloads modules")]
 
@@ -12,7 +12,8 @@ use crate::{
     Device, Error, Result, UsageError, UsageErrorKind, context::DeviceState, disposal::log,
 };
 
-/// PTX and the kernels declared for it. Made by [`kernels!`](crate::kernels), as a `static`.
+/// A PTX module and the kernels declared for it. Created by [`kernels!`](crate::kernels), as a
+/// `static`.
 #[doc(hidden)]
 #[derive(Debug)]
 pub struct ModuleSource {
@@ -28,46 +29,46 @@ pub struct ModuleSource {
     pub kernels: &'static [Signature],
 }
 
-/// One declared kernel.
+/// A declared kernel.
 #[doc(hidden)]
 #[derive(Debug)]
 pub struct Signature {
-    /// The name of its entry in the PTX.
+    /// The name of the kernel's entry in the PTX.
     pub name: &'static str,
-    /// Its parameters.
+    /// The kernel's parameters.
     pub params: &'static [Param],
 }
 
-/// One declared parameter.
+/// A declared parameter.
 #[doc(hidden)]
 #[derive(Debug)]
 pub struct Param {
-    /// Its name, for errors.
+    /// The parameter's name, for errors.
     pub name: &'static str,
-    /// What it is.
+    /// The parameter's kind.
     pub kind: ParamKind,
 }
 
-/// What a declared parameter is.
+/// The kind of a declared parameter.
 #[doc(hidden)]
 #[derive(Clone, Copy, Debug)]
 pub enum ParamKind {
-    /// An array: its address is passed.
+    /// An array, which is passed as its address.
     Slice {
-        /// Whether the kernel may write it.
+        /// True if the kernel may write the array.
         writable: bool,
     },
-    /// A value.
+    /// A scalar, which is passed by value.
     Scalar {
-        /// Its size in bytes.
+        /// The scalar's size in bytes.
         size: usize,
-        /// Its alignment in bytes.
+        /// The scalar's alignment in bytes.
         align: usize,
     },
 }
 
 impl ParamKind {
-    /// Size and alignment of what is passed.
+    /// Returns the size and the alignment of the passed value.
     fn layout(self) -> (usize, usize) {
         match self {
             Self::Slice { .. } => (size_of::<u64>(), align_of::<u64>()),
@@ -76,15 +77,15 @@ impl ParamKind {
     }
 }
 
-/// A kernel that is loaded on a device.
+/// A kernel loaded on a device.
 #[doc(hidden)]
 #[derive(Clone)]
 pub struct Function {
     pub(super) device: Arc<DeviceState>,
     pub(super) name: &'static str,
-    /// Its declared parameters; none of a kernel that was generated.
+    /// The declared parameters; empty for a generated kernel.
     pub(super) params: &'static [Param],
-    /// How many parameters it has.
+    /// The number of parameters.
     pub(super) param_count: usize,
     pub(super) entry_point: EntryPoint,
 }
@@ -96,14 +97,14 @@ impl fmt::Debug for Function {
 }
 
 impl Function {
-    /// The same, with the names of the kernel's parameters for the operands.
+    /// Adds the names of the kernel's parameters to an error.
     #[cold]
     pub(super) fn naming_operands(&self, usage_error: UsageError) -> UsageError {
         usage_error.naming(|operand| self.params.get(operand).map(|param| param.name))
     }
 
-    /// Sees to it that a launch may ask for so much dynamic shared memory, which is more than every
-    /// kernel may have: opts in, once, to all that there is.
+    /// Allows launches with `bytes` bytes of dynamic shared memory, which exceed the default limit:
+    /// opts the kernel in to the maximum, once.
     #[cold]
     #[inline(never)]
     pub(super) fn opt_in(&self, bytes: u32, location: &'static Location<'static>) -> Result<()> {
@@ -112,18 +113,19 @@ impl Function {
         if bytes > most {
             let detail = match entry_point.own_shared_bytes {
                 0 => format!(
-                    "{bytes} bytes of dynamic shared memory; a block has at most {most} here"
+                    "{bytes} bytes of dynamic shared memory per block exceed this device's limit of \
+                     {most} bytes"
                 ),
                 own => format!(
-                    "{bytes} bytes of dynamic shared memory; a block of this kernel has at most {most} here, beside \
-                     {own} of its own"
+                    "{bytes} bytes of dynamic shared memory per block exceed this device's limit of \
+                     {most} bytes, besides the kernel's own {own} bytes"
                 ),
             };
             let usage_error = UsageError::new(self.name, UsageErrorKind::LaunchConfig { detail });
             return Err(usage_error.at(location).into());
         }
         let device = &self.device;
-        // Two threads may both go on from here, and then do the same.
+        // Two threads may both continue from here, and then make the same call.
         let opted_in = ModuleCache::of(device)
             .opted_in
             .lock()
@@ -151,34 +153,34 @@ impl Function {
     }
 }
 
-/// What the driver knows of a kernel.
+/// The driver's handle and attributes of a kernel.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct EntryPoint {
     pub(super) handle: FunctionHandle,
-    /// The most threads that a block may have.
+    /// The maximum number of threads per block.
     pub(super) threads_max: u32,
-    /// The dynamic shared memory that a launch may ask for without more ado, in bytes.
+    /// The maximum dynamic shared memory of a launch without opting in, in bytes.
     pub(super) dynamic_shared_bytes: u32,
-    /// The most that it may ask for once the kernel has opted in.
+    /// The maximum dynamic shared memory of a launch once the kernel has opted in, in bytes.
     dynamic_shared_bytes_max: u32,
-    /// The shared memory that the kernel declares itself.
+    /// The static shared memory of the kernel, in bytes.
     own_shared_bytes: u32,
 }
 
-/// The modules that are loaded on a device. They stay loaded: a running kernel needs its module,
-/// and drivers wait when one is unloaded.
+/// The modules loaded on a device. They stay loaded until it is closed: a running kernel needs its
+/// module, and unloading a module may wait for the device.
 #[derive(Debug, Default)]
 pub(crate) struct ModuleCache {
     loaded: Mutex<Vec<LoadedModule>>,
-    /// Kernels that were generated, by their PTX.
+    /// Generated kernels, by their PTX.
     generated: Mutex<FxHashMap<Box<str>, GeneratedKernel>>,
-    /// Kernels that have opted in to more shared memory than every kernel may have.
+    /// Kernels that have opted in to more than the default limit of shared memory.
     opted_in: Mutex<FxHashSet<FunctionHandle>>,
 }
 
 #[derive(Debug)]
 struct LoadedModule {
-    /// The address of the `static` that declares it.
+    /// The address of the [`ModuleSource`] that declares the module.
     source: usize,
     module: ModuleHandle,
     entry_points: Vec<EntryPoint>,
@@ -193,12 +195,12 @@ struct GeneratedKernel {
 }
 
 impl ModuleCache {
-    /// The modules of a device.
+    /// Returns the module cache of a device.
     fn of(device: &DeviceState) -> &Self {
         device.kernel_slot.get_or_make(Self::default)
     }
 
-    /// Takes all modules out, to be unloaded when the device is idle.
+    /// Removes all modules, to be unloaded when the device is idle.
     pub(crate) fn take_all(&self) -> impl Iterator<Item = ModuleHandle> {
         let declared = std::mem::take(&mut *self.loaded.lock());
         let generated = std::mem::take(&mut *self.generated.lock());
@@ -207,14 +209,15 @@ impl ModuleCache {
     }
 }
 
-/// Loads the PTX on the device, unless it is, and checks every declared kernel against it: number,
-/// size and alignment of the parameters. The kernels' code is loaded with it, so that launches of
-/// what is loaded while the device is idle do not wait for kernels that run (rule 53).
+/// Loads a module on the device, unless it is already loaded, and checks the number, size and
+/// alignment of the parameters of every declared kernel. The kernels' code is loaded eagerly, so
+/// that launches of kernels that were loaded while the device was idle do not wait for running
+/// kernels (rule 53: kernels are loaded on first use, which may wait for running kernels).
 ///
 /// # Errors
 ///
-/// If the PTX does not load on this device, or a declaration does not match it; the error names
-/// line, opcode or parameter.
+/// If the PTX cannot be loaded on this device, or a declaration does not match it; the error names
+/// the line, opcode or parameter.
 #[doc(hidden)]
 #[track_caller]
 pub fn load(device: &Device, source: &'static ModuleSource) -> Result<Arc<[Function]>> {
@@ -253,12 +256,12 @@ pub fn load(device: &Device, source: &'static ModuleSource) -> Result<Arc<[Funct
     Ok(functions.collect())
 }
 
-/// Loads a module of one kernel that was generated, unless it is loaded, and gives that kernel.
-/// Kernels of the same PTX are one, with the name that came first.
+/// Loads the module of a generated kernel, unless it is already loaded, and returns the kernel.
+/// Kernels with equal PTX share one module and the name that came first.
 ///
 /// # Errors
 ///
-/// If the PTX does not load on this device, or has no entry of that name.
+/// If the PTX cannot be loaded on this device, or has no entry of that name.
 #[doc(hidden)]
 #[track_caller]
 pub fn load_generated(
@@ -296,11 +299,11 @@ pub fn load_generated(
     })
 }
 
-/// A module, for errors.
+/// The identification of a module in errors.
 #[derive(Clone, Copy)]
 enum Module {
     Declared(&'static ModuleSource),
-    /// Of one kernel, with this name.
+    /// A generated module with one kernel of this name.
     Generated(&'static str),
 }
 
@@ -326,7 +329,7 @@ impl fmt::Display for Module {
     }
 }
 
-/// Loads a module and finds these entries of it.
+/// Loads a module and looks up its entries.
 #[track_caller]
 fn load_module(
     device: &DeviceState,
@@ -336,17 +339,17 @@ fn load_module(
 ) -> Result<(ModuleHandle, Vec<EntryPoint>)> {
     let (driver, context) = (&*device.driver, device.context);
     let _name = device.named(module.name(), Location::caller());
-    // SAFETY: the context is alive. The driver refuses what is not PTX text, and compiles that
-    // without trusting it.
+    // SAFETY: the context is alive. The driver rejects text that is not PTX, and does not rely on
+    // its validity.
     let handle = device
         .checked(unsafe { driver.module_load(context, ptx.as_bytes()) })
         .map_err(|error| explain(module, None, error))?;
     match find_entry_points(device, module, entry_points, handle) {
         Ok(entry_points) => Ok((handle, entry_points)),
         Err(error) => {
-            // SAFETY: the module was just loaded, and no kernel of it has run.
+            // SAFETY: the module was just loaded, and none of its kernels has run.
             if let Err(error) = device.checked(unsafe { driver.module_unload(context, handle) }) {
-                log!(debug, %error, "a module could not be unloaded");
+                log!(debug, %error, "cannot unload a module");
             }
             Err(error)
         }
@@ -370,15 +373,15 @@ fn find_entry_point(device: &DeviceState, name: &str, module: ModuleHandle) -> R
     // SAFETY: the module is loaded.
     let handle = device.checked(unsafe { driver.module_function(context, module, name) })?;
     let attribute = |attribute| {
-        // SAFETY: the function is of that module.
+        // SAFETY: the function belongs to that module.
         device.checked(unsafe { driver.function_attribute(context, handle, attribute) })
     };
     let threads_max = attribute(FunctionAttribute::MAX_THREADS_PER_BLOCK)?;
     let own_shared_bytes = attribute(FunctionAttribute::SHARED_BYTES)?.unsigned_abs();
     let (usual, most) = device.limits.dynamic_shared_bytes(own_shared_bytes);
-    // SAFETY: the function is of that module.
+    // SAFETY: the function belongs to that module.
     match unsafe { driver.function_load(context, handle) } {
-        // Then the driver loads it when it is first launched.
+        // In this case the driver loads the function at its first launch.
         Err(error) if error.code() == ResultCode::NOT_SUPPORTED => {}
         loaded => device.checked(loaded)?,
     }
@@ -391,8 +394,8 @@ fn find_entry_point(device: &DeviceState, name: &str, module: ModuleHandle) -> R
     })
 }
 
-/// Adds module, file and kernel to a driver's failure. A refusal of the text, or of a kernel's
-/// name, is the caller's mistake, not the device's.
+/// Adds the module, its file and the kernel to a driver's error. An error about the PTX text or a
+/// kernel's name becomes a usage error.
 fn explain(module: Module, kernel: Option<&'static str>, error: Error) -> Error {
     let Error::Driver(driver) = error else {
         return error;
@@ -447,21 +450,22 @@ fn check_signatures(source: &'static ModuleSource) -> Result<(), UsageError> {
                 .collect();
             return refuse(
                 kernel.name,
-                format!("no such entry; there are {}", names.join(", ")),
+                format!("the PTX has no such entry; there are {}", names.join(", ")),
             );
         };
         if entry_point.params.len() != kernel.params.len() {
             let (declared, there) = (kernel.params.len(), entry_point.params.len());
             return refuse(
                 kernel.name,
-                format!("{declared} parameters are declared, the entry has {there}"),
+                format!("{declared} parameters are declared, but the entry has {there}"),
             );
         }
         for (declared, there) in kernel.params.iter().zip(&entry_point.params) {
             let (size, align) = declared.kind.layout();
             if size != there.size || align < there.align {
                 let detail = format!(
-                    "parameter `{}` is declared with {size} bytes aligned to {align}, `{}` has {} aligned to {}",
+                    "parameter `{}` is declared with {size} bytes aligned to {align}, but `{}` has {} \
+                     aligned to {}",
                     declared.name, there.name, there.size, there.align
                 );
                 return refuse(kernel.name, detail);

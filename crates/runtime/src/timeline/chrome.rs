@@ -1,4 +1,4 @@
-//! A recording as a trace for `chrome://tracing` and Perfetto.
+//! Export of a recording as a trace for `chrome://tracing` and Perfetto.
 
 use serde_json::{Value, json};
 
@@ -8,17 +8,17 @@ use super::{
     order::{StreamIndices, Wait, waits},
 };
 
-/// A recording is of one device, which is the trace's only process.
+/// The process id of the device. A recording has one device, which is the trace's only process.
 const PROCESS: u64 = 1;
 
 impl Recording {
-    /// The recording as JSON in the Trace Event Format, for [Perfetto](https://ui.perfetto.dev) and
-    /// `chrome://tracing`.
+    /// Converts the recording to JSON in the Trace Event Format, for
+    /// [Perfetto](https://ui.perfetto.dev) and `chrome://tracing`.
     ///
-    /// The device is the process, a stream is a thread, and both have their names; a stream has the
-    /// number of [`Stream::id`](crate::Stream::id). Waits are flows, from the end of the operation
-    /// that was waited for to the start of the one that waited. Times are those since the timeline
-    /// began. The same recording always gives the same text.
+    /// The device is the process and a stream is a thread; both have their names, and a stream has
+    /// the number of [`Stream::id`](crate::Stream::id). Waits are flows, from the end of the
+    /// operation that was waited for to the start of the one that waited. Times are relative to the
+    /// start of the timeline. The output is deterministic.
     ///
     /// ```
     /// use millstream::Recording;
@@ -47,8 +47,8 @@ impl Recording {
         }
         for (id, Wait { earlier, later }) in waits(self).into_iter().enumerate() {
             let (earlier, later) = (&self.operations[earlier], &self.operations[later]);
-            // A flow belongs to the operation that is running at its time: the last moment, not the
-            // one after.
+            // A flow is attached to the operation that is running at its time, so it starts in the
+            // last nanosecond, not after it.
             let last_ns = earlier
                 .time_ns
                 .end
@@ -65,12 +65,12 @@ impl Recording {
     }
 }
 
-/// What a process or a thread is called or where it stands.
+/// Creates a metadata event: the name or the sort index of a process or thread.
 fn metadata(name: &str, thread: u64, args: &Value) -> Value {
     json!({ "ph": "M", "name": name, "pid": PROCESS, "tid": thread, "args": args })
 }
 
-/// An operation: a bar.
+/// Creates a complete event for an operation, displayed as a bar.
 fn complete(operation: &TimedOperation, work: Option<&Work>) -> Value {
     let mut args = json!({
         "bytes": operation.bytes,
@@ -78,7 +78,7 @@ fn complete(operation: &TimedOperation, work: Option<&Work>) -> Value {
         "source": format!("{}:{}", operation.location.file(), operation.location.line()),
     });
     if let Some(work) = work.filter(|work| work.duration_ns() > 0 && operation.bytes > 0) {
-        // Bytes in a nanosecond are gigabytes in a second.
+        // Bytes per nanosecond equal gigabytes per second.
         args["GB/s"] = json!(operation.bytes as f64 / work.duration_ns() as f64);
     }
     json!({
@@ -93,7 +93,7 @@ fn complete(operation: &TimedOperation, work: Option<&Work>) -> Value {
     })
 }
 
-/// One end of a wait.
+/// Creates a flow event for one end of a wait.
 fn flow(phase: &str, id: usize, thread: u64, time_ns: u64) -> Value {
     json!({
         "ph": phase,
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wait_is_a_flow_from_inside_the_earlier_to_the_start_of_the_later() {
+    fn a_wait_is_a_flow_between_two_operations() {
         let earlier = operation(OperationKind::HostToDevice, 5, 1_000..2_000);
         let mut later = operation(OperationKind::Kernel, 3, 2_500..3_000);
         later.waits = vec![(5, 1), (99, 1)];
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn flows_have_ids_of_their_own_and_streams_have_names() {
+    fn flows_have_unique_ids_and_streams_have_names() {
         let recording = pictures(6);
         let events = events(&recording);
         let ids: std::collections::BTreeSet<_> = of_phase(&events, "s")
@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn the_same_recording_gives_the_same_text() {
+    fn the_trace_is_deterministic() {
         assert_eq!(pictures(6).to_chrome_trace(), pictures(6).to_chrome_trace());
     }
 }

@@ -1,16 +1,16 @@
-//! Which engine of the device worked on an operation, and from when to when.
+//! The assignment of operations to engines of the device, with the times of their work.
 
 use std::ops::Range;
 
 use super::TimedOperation;
 use crate::OperationKind;
 
-/// A part of a device that works beside the others.
+/// An engine: a part of a device that works concurrently with the others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Engine {
     /// The copy engine for copies to the device.
     HostToDevice,
-    /// Whatever runs kernels, fills and copies within the device.
+    /// The compute engine for kernels, fills and copies within the device.
     Compute,
     /// The copy engine for copies to the host.
     DeviceToHost,
@@ -19,7 +19,7 @@ pub(super) enum Engine {
 impl Engine {
     pub(super) const ALL: [Self; 3] = [Self::HostToDevice, Self::Compute, Self::DeviceToHost];
 
-    /// The engine that works on operations of this kind, if any does.
+    /// Returns the engine that executes operations of this kind, if they need one.
     pub(super) fn of(kind: OperationKind) -> Option<Self> {
         match kind {
             OperationKind::HostToDevice => Some(Self::HostToDevice),
@@ -32,13 +32,15 @@ impl Engine {
     }
 }
 
-/// What an engine did for one operation.
+/// The work of an engine for one operation.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Work {
     pub(super) engine: Engine,
-    /// When the engine worked on it: part of the time at the head of its stream.
+    /// The time of the engine's work, which is part of the operation's time at the head of its
+    /// stream.
     pub(super) time_ns: Range<u64>,
-    /// Work of one engine and lane never overlaps. Copy engines have a single lane.
+    /// The lane within the engine. Work in one lane never overlaps; copy engines have a single
+    /// lane.
     pub(super) lane: usize,
 }
 
@@ -48,7 +50,7 @@ impl Work {
     }
 }
 
-/// The engines' work: for each operation that of its engine, `None` where no engine is needed.
+/// Computes the engines' work for each operation; `None` if it needs no engine.
 pub(super) fn work(operations: &[TimedOperation]) -> Vec<Option<Work>> {
     let mut work = vec![None; operations.len()];
     for engine in Engine::ALL {
@@ -71,11 +73,11 @@ pub(super) fn work(operations: &[TimedOperation]) -> Vec<Option<Work>> {
     work
 }
 
-/// An operation, its time and its lane.
+/// The index of an operation, with its time and its lane.
 type LaneInterval = (usize, Range<u64>, usize);
 
-/// One after the other: a copy engine finishes a copy before it begins the next. So whatever ended
-/// later also began later, however long it was at the head of its stream.
+/// Places copies one after the other: a copy engine finishes a copy before it begins the next. A
+/// copy that ended later therefore also began later, however long it was at the head of its stream.
 fn queue(operations: &[TimedOperation], mut members: Vec<usize>) -> Vec<LaneInterval> {
     members.sort_by_key(|&i| (operations[i].time_ns.end, operations[i].time_ns.start, i));
     let mut free_ns = 0;
@@ -88,7 +90,7 @@ fn queue(operations: &[TimedOperation], mut members: Vec<usize>) -> Vec<LaneInte
     placed
 }
 
-/// Side by side: each operation in the first lane that is free when it starts.
+/// Places concurrent operations side by side: each in the first lane that is free when it starts.
 fn stack(operations: &[TimedOperation], mut members: Vec<usize>) -> Vec<LaneInterval> {
     members.sort_by_key(|&i| (operations[i].time_ns.start, operations[i].time_ns.end, i));
     let mut free_ns: Vec<u64> = Vec::new();
@@ -121,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn a_copy_that_queues_for_its_engine_starts_when_the_one_before_it_ends() {
+    fn a_copy_that_waits_for_its_engine_starts_when_the_previous_copy_ends() {
         let copies = [
             operation(OperationKind::HostToDevice, 1, 0..10),
             operation(OperationKind::HostToDevice, 2, 1..30),
@@ -144,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn work_of_the_device_is_stacked_in_as_many_lanes_as_run_together() {
+    fn concurrent_kernels_get_separate_lanes() {
         let kernels = [
             operation(OperationKind::Kernel, 1, 0..10),
             operation(OperationKind::Fill, 2, 2..12),

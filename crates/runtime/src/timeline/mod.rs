@@ -1,8 +1,9 @@
-//! Timelines: what ran when, measured with events behind and in front of every operation.
+//! Timelines: the times of operations, measured with events before and after each.
 //!
-//! `record` notes down, and what comes of it is a `Recording`. From that, `overlap` makes figures,
-//! `svg` a picture and `chrome` a trace. These three see a recording alone, never a device; they
-//! share which engine worked on what (`engine`) and what waited for what (`order`).
+//! `record` collects events and produces a `Recording`. From a recording, `overlap` computes
+//! figures, `svg` draws a picture and `chrome` writes a trace. These three use only the recording,
+//! never a device; they share the assignment of operations to engines (`engine`) and the
+//! dependencies (`order`).
 
 mod chrome;
 mod engine;

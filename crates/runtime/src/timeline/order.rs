@@ -1,10 +1,11 @@
-//! The streams of a recording, and which of its operations waited for which.
+//! The streams of a recording, and the waits between its operations.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::Recording;
 
-/// The streams of the recorded operations: from number to position, in ascending order.
+/// The streams of the recorded operations: a map from stream numbers to indices, in ascending
+/// order.
 pub(super) struct StreamIndices(BTreeMap<u64, usize>);
 
 impl StreamIndices {
@@ -21,28 +22,28 @@ impl StreamIndices {
         self.0.len()
     }
 
-    /// Their numbers, in ascending order.
+    /// Returns the stream numbers in ascending order.
     pub(super) fn numbers(&self) -> impl Iterator<Item = u64> {
         self.0.keys().copied()
     }
 
-    /// The stream's place, from 0.
+    /// Returns the index of a stream, from 0.
     pub(super) fn index(&self, stream: u64) -> usize {
         self.0[&stream]
     }
 }
 
-/// One operation made to wait for another, by their places in the recording.
+/// A wait of one operation for another, by their indices in the recording.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Wait {
-    /// The one that was waited for.
+    /// The index of the operation that was waited for.
     pub(super) earlier: usize,
-    /// The one that waited.
+    /// The index of the operation that waited.
     pub(super) later: usize,
 }
 
-/// All waits between operations of the recording. What was submitted before the timeline began is
-/// not in it.
+/// Returns all waits between operations of the recording. Operations submitted before the timeline
+/// began are not part of it.
 pub(super) fn waits(recording: &Recording) -> Vec<Wait> {
     let places: BTreeMap<_, _> = recording
         .operations
@@ -70,7 +71,7 @@ mod tests {
     use crate::OperationKind;
 
     #[test]
-    fn streams_keep_their_numbers_and_are_in_their_order() {
+    fn streams_are_indexed_in_the_order_of_their_numbers() {
         let kernel = |stream| operation(OperationKind::Kernel, stream, 0..1);
         let streams = StreamIndices::of(&recording(vec![
             kernel(40),
@@ -84,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn waits_for_what_was_before_the_timeline_are_left_out() {
+    fn waits_for_operations_before_the_timeline_are_omitted() {
         let mut first = operation(OperationKind::Kernel, 1, 0..1);
         first.sequence = 8;
         let mut second = operation(OperationKind::Kernel, 2, 1..2);

@@ -1,4 +1,4 @@
-//! `Overlap`: how much of a recording ran at the same time.
+//! `Overlap`: the busy time of a device and the concurrency of copies and computation.
 
 use std::{fmt, ops::Range};
 
@@ -8,13 +8,13 @@ use super::{
     units::Time,
 };
 
-/// How long a device worked, on what, and how much of it at once.
+/// The times for which a device was busy, copying, computing, and doing both at once.
 ///
-/// The times are lengths of unions: two kernels that run together for 1 µs count 1 µs of computing.
-/// A copy that is at the head of its stream and queues behind another copy for the copy engine
-/// counts from where the other one ends. Allocations take no time and count for nothing.
+/// Each time is the length of a union of intervals: two kernels that run concurrently for 1 µs
+/// count as 1 µs of computing. A copy that waits for the copy engine behind another copy counts
+/// from the end of the other one. Allocations take no time and are not counted.
 ///
-/// As text it is one line for people:
+/// `Display` prints one line:
 ///
 /// ```
 /// use millstream::Overlap;
@@ -28,15 +28,15 @@ use super::{
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Overlap {
-    /// How long anything ran, in nanoseconds.
+    /// The time for which any operation ran, in nanoseconds.
     pub busy_ns: u64,
-    /// How long a copy between host and device ran, in either direction, in nanoseconds.
+    /// The time for which a copy between host and device ran, in either direction, in nanoseconds.
     pub copying_ns: u64,
-    /// How long a kernel, a fill or a copy within the device ran, in nanoseconds.
+    /// The time for which a kernel, a fill or a copy within the device ran, in nanoseconds.
     pub computing_ns: u64,
-    /// How long the device was copying and computing at the same time, in nanoseconds.
+    /// The time for which the device was copying and computing at once, in nanoseconds.
     pub both_ns: u64,
-    /// From the start of the first operation to the end of the last, in nanoseconds.
+    /// The time from the start of the first operation to the end of the last, in nanoseconds.
     pub span_ns: u64,
 }
 
@@ -58,7 +58,7 @@ impl fmt::Display for Overlap {
     }
 }
 
-/// A part of a whole that is not zero, in percent.
+/// A fraction, displayed in percent. The denominator is not zero.
 pub(super) struct Share(pub(super) u64, pub(super) u64);
 
 impl fmt::Display for Share {
@@ -68,7 +68,7 @@ impl fmt::Display for Share {
 }
 
 impl Recording {
-    /// How long the device was busy, and how much of that it was copying and computing at once.
+    /// Computes how long the device was busy, and how long it was copying and computing at once.
     ///
     /// ```
     /// use std::{ops::Range, panic::Location};
@@ -121,7 +121,7 @@ impl Recording {
     }
 }
 
-/// The times that are in at least one of the spans, as disjoint spans in order.
+/// Returns the union of the intervals, as disjoint intervals in ascending order.
 pub(super) fn union(spans: impl IntoIterator<Item = Range<u64>>) -> Vec<Range<u64>> {
     let mut spans: Vec<_> = spans.into_iter().filter(|span| !span.is_empty()).collect();
     spans.sort_by_key(|span| (span.start, span.end));
@@ -135,7 +135,7 @@ pub(super) fn union(spans: impl IntoIterator<Item = Range<u64>>) -> Vec<Range<u6
     union
 }
 
-/// The length of disjoint spans.
+/// Returns the total length of disjoint intervals.
 pub(super) fn total_ns(union: &[Range<u64>]) -> u64 {
     union.iter().map(|span| span.end - span.start).sum()
 }
@@ -149,7 +149,7 @@ mod tests {
     use crate::OperationKind;
 
     #[test]
-    fn unions_merge_what_touches_and_drop_what_is_empty() {
+    fn unions_merge_adjacent_intervals_and_drop_empty_ones() {
         assert_eq!(
             union([5..9, 0..2, 7..12, 2..3, 20..20, 14..15]),
             [0..3, 5..12, 14..15]
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn allocations_and_operations_without_length_count_for_nothing() {
+    fn allocations_and_operations_of_zero_length_are_not_counted() {
         let overlap = recording(vec![
             operation(OperationKind::Allocation, 1, 0..5),
             operation(OperationKind::Kernel, 1, 7..7),
@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_recording_says_that_nothing_ran() {
+    fn an_empty_recording_prints_nothing_ran() {
         assert_eq!(recording(Vec::new()).overlap(), Overlap::default());
         assert_eq!(Overlap::default().to_string(), "nothing ran");
     }

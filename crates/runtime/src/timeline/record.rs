@@ -1,6 +1,6 @@
-//! `Timeline`: notes down operations while it runs.
+//! `Timeline`: records operations with timing events.
 
-#![allow(unsafe_code, reason = "makes, reads and destroys timing events")]
+#![allow(unsafe_code, reason = "creates, reads and destroys timing events")]
 
 use std::sync::Arc;
 
@@ -14,7 +14,8 @@ use crate::{
     disposal::log,
 };
 
-/// What one timeline notes down. Its events live as long as anyone may still record or read one.
+/// The operations that one timeline has recorded. Its events live as long as a thread may record or
+/// read one.
 #[derive(Debug)]
 struct OperationLog {
     driver: Arc<dyn Driver>,
@@ -23,7 +24,7 @@ struct OperationLog {
     events: Mutex<Vec<EventHandle>>,
 }
 
-/// A noted operation and the events around it.
+/// A recorded operation with the events before and after it.
 #[derive(Clone, Debug)]
 struct LoggedOperation {
     record: OperationRecord,
@@ -52,7 +53,7 @@ impl Recorder for OperationLog {
 }
 
 impl OperationLog {
-    /// A new timing event, recorded on the stream.
+    /// Creates a timing event and records it on the stream.
     fn record(&self, device: &DeviceState, stream: &StreamState) -> Result<EventHandle> {
         // SAFETY: the device's context is alive.
         let made = unsafe { self.driver.event_create(self.context, EventKind::Timing) };
@@ -66,19 +67,20 @@ impl OperationLog {
 impl Drop for OperationLog {
     fn drop(&mut self) {
         for event in self.events.get_mut().drain(..) {
-            // SAFETY: the event is alive, and nobody is left who could use it. It may be pending
-            // (rule 25).
+            // SAFETY: the event is alive and has no users left. It may be pending (rule 25:
+            // destroying a pending event is allowed).
             if let Err(error) = unsafe { self.driver.event_destroy(self.context, event) } {
-                log!(debug, %error, "a timing event could not be destroyed");
+                log!(debug, %error, "cannot destroy a timing event");
             }
         }
     }
 }
 
-/// A device's operations being noted down.
+/// A running recording of a device's operations.
 ///
-/// While it runs, every operation costs two more events. Only one timeline of a device runs at a
-/// time; beginning another ends the one before, which then has what was noted until that point.
+/// While a timeline runs, every operation records two additional events. A device has at most one
+/// running timeline: starting another ends the previous one, which keeps the operations recorded
+/// until then.
 ///
 /// ```
 /// use millstream::Device;
@@ -93,7 +95,7 @@ impl Drop for OperationLog {
 /// # Ok::<(), millstream::Error>(())
 /// ```
 #[derive(Debug)]
-#[must_use = "a timeline that is dropped is lost"]
+#[must_use = "dropping a timeline discards its recording"]
 pub struct Timeline {
     device: Arc<DeviceState>,
     log: Arc<OperationLog>,
@@ -102,8 +104,7 @@ pub struct Timeline {
 }
 
 impl Device {
-    /// Begins to note down every operation of the device, until the timeline is finished or
-    /// dropped.
+    /// Starts to record every operation of the device, until the timeline is finished or dropped.
     ///
     /// # Errors
     ///
@@ -135,7 +136,8 @@ impl Timeline {
         })
     }
 
-    /// Ends the timeline: waits until every noted operation is done, and gives their times.
+    /// Ends the timeline: waits until every recorded operation is complete, and returns their
+    /// times.
     ///
     /// # Errors
     ///
@@ -170,28 +172,30 @@ impl Timeline {
         })
     }
 
-    /// Waits until the event, which is one of the session's, is complete.
+    /// Waits until an event of this timeline is complete.
     fn wait_for(&self, event: EventHandle) -> Result<()> {
         let device = &self.device;
-        // SAFETY: the event is alive as long as the session.
+        // SAFETY: the event lives as long as this timeline.
         device.checked(unsafe { device.driver.event_synchronize(device.context, event) })
     }
 
-    /// Nanoseconds from the timeline's beginning to the event; both are complete.
+    /// Returns the nanoseconds from the start of the timeline to the event. Both events are
+    /// complete.
     fn elapsed_ns(&self, event: EventHandle) -> Result<u64> {
         let device = &self.device;
-        // SAFETY: both events are alive as long as the session.
+        // SAFETY: both events live as long as this timeline.
         let elapsed = unsafe {
             device
                 .driver
                 .event_elapsed_ms(device.context, self.origin, event)
         };
         let elapsed_ms = device.checked(elapsed)?;
-        // Negative for what was already running; to the nearest nanosecond otherwise.
+        // Negative for operations that started before the timeline, which saturates to 0; otherwise
+        // rounded to the nearest nanosecond.
         #[allow(
             clippy::cast_possible_truncation,
             clippy::cast_sign_loss,
-            reason = "saturates, as wanted"
+            reason = "the cast saturates, as intended"
         )]
         let elapsed_ns = (f64::from(elapsed_ms) * 1e6).round() as u64;
         Ok(elapsed_ns)

@@ -1,10 +1,10 @@
-//! `Recording`: a finished timeline.
+//! `Recording`: the operations of a finished timeline.
 
 use std::{ops::Range, panic::Location};
 
 use crate::OperationKind;
 
-/// One operation of a timeline.
+/// An operation of a recording, with its time.
 ///
 /// ```
 /// use millstream::{Device, OperationKind};
@@ -18,26 +18,28 @@ use crate::OperationKind;
 /// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct TimedOperation {
-    /// What it is called: a kernel's name, or the verb.
+    /// The name of the kernel, or of the method.
     pub label: &'static str,
-    /// What it is.
+    /// The kind of the operation.
     pub kind: OperationKind,
-    /// The stream's number, as [`Stream::id`](crate::Stream::id) gives it.
+    /// The stream's number, as returned by [`Stream::id`](crate::Stream::id).
     pub stream: u64,
-    /// Its place in the stream, from 1.
+    /// The operation's sequence number on its stream, from 1.
     pub sequence: u64,
-    /// From when to when it was at the head of its stream, in nanoseconds since the timeline began.
+    /// The time for which the operation was at the head of its stream, in nanoseconds since the
+    /// start of the timeline.
     pub time_ns: Range<u64>,
-    /// Bytes copied or filled, or bytes of a kernel's array operands.
+    /// The number of bytes copied or filled, or the total size of a kernel's array operands in
+    /// bytes.
     pub bytes: u64,
-    /// The operations of other streams that the library made it wait for on the device: stream and
-    /// place.
+    /// The operations of other streams for which the library made this one wait on the device:
+    /// stream and sequence number of each.
     pub waits: Vec<(u64, u64)>,
-    /// Where in the program it was called for.
+    /// The source line of the call.
     pub location: &'static Location<'static>,
 }
 
-/// Everything that a device did while a [`Timeline`](crate::Timeline) was running.
+/// The operations of a device during a [`Timeline`](crate::Timeline).
 ///
 /// ```
 /// let device = millstream::Device::simulated()?;

@@ -1,11 +1,11 @@
-//! Recordings made by hand, for the tests of what is made of them.
+//! Sample recordings for tests.
 
 use std::{collections::BTreeMap, ops::Range, panic::Location};
 
 use super::{Recording, TimedOperation, engine::Engine};
 use crate::OperationKind;
 
-/// An operation with nothing special about it.
+/// Creates an operation without bytes and waits.
 #[track_caller]
 pub(super) fn operation(kind: OperationKind, stream: u64, time_ns: Range<u64>) -> TimedOperation {
     let location = Location::caller();
@@ -28,7 +28,7 @@ pub(super) fn recording(operations: Vec<TimedOperation>) -> Recording {
     }
 }
 
-/// A device of two copy engines, and two kernels at a time, that notes down what it is given.
+/// A fake device with two copy engines, which records the submitted operations.
 #[derive(Default)]
 struct FakeDevice {
     operations: Vec<TimedOperation>,
@@ -38,7 +38,7 @@ struct FakeDevice {
 }
 
 impl FakeDevice {
-    /// Submits an operation; gives its stream and place.
+    /// Submits an operation. Returns its stream and sequence number.
     #[track_caller]
     fn submit(
         &mut self,
@@ -79,9 +79,9 @@ impl FakeDevice {
     }
 }
 
-/// Pictures on four streams: one uploads, two take turns with the kernels, one downloads. A small
-/// copy of each picture comes back on the kernels' stream, where it meets the other downloads at
-/// their engine.
+/// Creates a recording of an image pipeline on four streams: one for uploads, two that alternate
+/// for kernels, one for downloads. A small copy of each image is downloaded on the kernels' stream,
+/// where it competes with the other downloads for their engine.
 pub(super) fn pictures(count: u64) -> Recording {
     let mut device = FakeDevice::default();
     let (uploads, kernels, downloads) = (2, [1, 4], 3);

@@ -1,4 +1,4 @@
-//! Times, sizes and rates as people read them: three digits, and the unit that suits.
+//! Formatting of times, sizes and rates with three significant digits and a suitable unit.
 
 use std::fmt;
 
@@ -8,7 +8,7 @@ pub(super) struct Time(pub(super) u64);
 /// A size in bytes.
 pub(super) struct Size(pub(super) u64);
 
-/// Bytes in a time in nanoseconds that is not zero.
+/// A rate: bytes per a time in nanoseconds, which is not zero.
 pub(super) struct Rate(pub(super) u64, pub(super) u64);
 
 impl fmt::Display for Time {
@@ -50,7 +50,7 @@ impl fmt::Display for Rate {
     }
 }
 
-/// Writes the value in the first unit of which there is at least one, or else in the last.
+/// Writes the value in the first unit in which it is at least 1, or else in the last.
 fn scaled(f: &mut fmt::Formatter<'_>, value: f64, units: &[(f64, &str)]) -> fmt::Result {
     let unit = units
         .iter()
@@ -77,7 +77,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn three_digits_in_the_unit_that_suits() {
+    fn values_have_three_digits_and_a_suitable_unit() {
         let times = [
             0,
             7,

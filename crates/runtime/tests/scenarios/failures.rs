@@ -247,7 +247,7 @@ fn d05_a_signature_that_does_not_match_says_which_parameter() {
         assert!(refuse("sxapy", &[]).contains("there are saxpy"));
         let text = refuse("saxpy", &[SCALAR, SCALAR, SLICE]);
         assert!(
-            text.contains("3 parameters are declared, the entry has 4"),
+            text.contains("3 parameters are declared, but the entry has 4"),
             "{text}"
         );
         for at in 0..4 {

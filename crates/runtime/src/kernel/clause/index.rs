@@ -1,4 +1,4 @@
-//! Elements of arrays in a clause, whose indices are checked.
+//! Checked indexing of arrays in a clause.
 
 use std::ops::Index;
 
@@ -6,15 +6,16 @@ use super::{FAILED, Int};
 
 /// An array in a clause, before its type is known.
 ///
-/// The method `at` gives an element of an array, a slice or a vector. For any other type, the
-/// method of the same name of [`OtherIndexed`] does what that type does.
+/// The method `at` returns an element of an array, a slice or a vector. For any other type, the
+/// method of the same name of [`OtherIndexed`] uses the type's own `Index` implementation.
 pub struct Indexed<'a, B: ?Sized>(pub &'a B);
 
 macro_rules! arrays {
     ($($array:ty $(where $len:ident)?;)*) => {
         $(
             impl<'a, T $(, const $len: usize)?> Indexed<'a, $array> {
-                /// Returns the element at an index. If there is none, the clause does not hold.
+                /// Returns the element at an index. If the index is out of bounds, the clause is
+                /// false.
                 ///
                 /// # Panics
                 ///
@@ -38,7 +39,8 @@ arrays! {
     &Vec<T>;
 }
 
-/// Returns the element at an index, or the first one of a clause that does not hold.
+/// Returns the element at an index. If it is out of bounds, marks the clause as failed and returns
+/// the first element.
 #[track_caller]
 fn element<T>(array: &[T], index: Int) -> &T {
     let found = usize::try_from(index.get())
@@ -50,9 +52,9 @@ fn element<T>(array: &[T], index: Int) -> &T {
     })
 }
 
-/// A type with an index of its own.
+/// Indexing for types other than arrays, slices and vectors.
 pub trait OtherIndexed<'a, B: ?Sized> {
-    /// Returns what the type has at an index.
+    /// Returns the result of the type's own `Index` implementation.
     fn at<I>(&self, index: I) -> &'a <B as Index<I>>::Output
     where
         B: Index<I>;

@@ -1,4 +1,4 @@
-//! `Int`: an integer of a clause, whose arithmetic is checked.
+//! `Int`: an integer of a clause with checked arithmetic.
 
 use std::{
     cmp::Ordering,
@@ -8,7 +8,7 @@ use std::{
 
 use super::{FAILED, Value};
 
-/// An integer in a clause. Operators mix it freely with Rust's own integers.
+/// An integer in a clause. Operators accept it together with Rust's own integers.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Int(i128);
 
@@ -109,7 +109,7 @@ impl Int {
         Self::checked(power.and_then(|power| i128::try_from(power).ok()))
     }
 
-    /// The result of an operation. Without one, the clause does not hold.
+    /// Returns the result of an operation. If there is none, marks the clause as failed.
     #[inline]
     fn checked(result: Option<i128>) -> Self {
         Self(result.unwrap_or_else(|| {
@@ -118,13 +118,14 @@ impl Int {
         }))
     }
 
-    /// The integer itself.
+    /// Returns the value.
     #[inline]
     pub(super) fn get(self) -> i128 {
         self.0
     }
 
-    /// The integer as the end of a range. One that does not fit lies outside of every array.
+    /// Converts the integer to a bound of a range. A value that does not fit becomes `usize::MAX`,
+    /// which is out of bounds of every array, and marks the clause as failed.
     #[inline]
     fn to_index(self) -> usize {
         usize::try_from(self.0).unwrap_or_else(|_| {
@@ -155,7 +156,7 @@ impl Neg for Int {
     }
 }
 
-/// `value << shift` without losing a bit.
+/// Returns `value << shift`, or `None` if a bit is lost.
 fn shift_left(value: i128, shift: i128) -> Option<i128> {
     if value == 0 && shift >= 0 {
         return Some(0);
@@ -165,7 +166,7 @@ fn shift_left(value: i128, shift: i128) -> Option<i128> {
     value.checked_mul(Some(factor).filter(|&factor| factor > 0)?)
 }
 
-/// `value >> shift`, which rounds down.
+/// Returns `value >> shift`, rounded down.
 fn shift_right(value: i128, shift: i128) -> Option<i128> {
     let shift = u32::try_from(shift.min(127)).ok()?;
     value.checked_shr(shift)
@@ -205,7 +206,7 @@ macro_rules! integers {
             impl From<$integer> for Int {
                 #[inline]
                 fn from(value: $integer) -> Self {
-                    // Every type of the list but `u128` fits.
+                    // Every listed type except `u128` always fits.
                     Self::checked(i128::try_from(value).ok())
                 }
             }
@@ -252,7 +253,7 @@ macro_rules! integers {
 macro_rules! operand {
     ($operand:ty: |$value:ident| $int:expr) => {
         impl Value<$operand> {
-            /// Returns the integer, as wide as all others of the clause.
+            /// Returns the integer as an [`Int`].
             #[must_use]
             #[inline]
             pub fn in_clause(self) -> Int {
@@ -260,7 +261,7 @@ macro_rules! operand {
                 $int
             }
 
-            /// Returns the integer as the end of a range of an array.
+            /// Returns the integer as a bound of a range of an array.
             #[must_use]
             #[inline]
             pub fn into_index(self) -> usize {

@@ -1,10 +1,10 @@
 //! The operands of `requires` clauses of `kernels!`, and the evaluation of such clauses.
 //!
-//! A clause is the reason that a `safe` kernel is safe, so its arithmetic must not go wrong unseen:
-//! with Rust's own integers `luma.len() >= size.w * size.h` would panic in a debug build, and wrap
-//! around in a release build and then hold. So `kernels!` wraps each operand of each operator in a
-//! [`Value`], which makes every integer an [`Int`]: 128 bits wide, and an operation whose result
-//! does not fit, or that divides by zero, makes the whole clause not hold.
+//! A clause is the safety argument of a `safe` kernel, so its arithmetic must not silently go
+//! wrong: with Rust's own integers `luma.len() >= size.w * size.h` would panic in a debug build,
+//! and wrap around in a release build and then hold. `kernels!` therefore wraps each operand of
+//! each operator in a [`Value`], which converts every integer to an [`Int`] of 128 bits. An
+//! operation whose result does not fit, or that divides by zero, makes the whole clause false.
 
 mod index;
 mod int;
@@ -17,15 +17,16 @@ pub use int::Int;
 pub use values::{Opaque, Shown, Values, values};
 
 thread_local! {
-    /// Whether an operation since the start of the clause had no result.
+    /// True if an operation since the start of the clause had no result.
     static FAILED: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Restores [`FAILED`] when it is dropped, also during a panic of the clause.
+/// A guard that restores [`FAILED`] when it is dropped, also during a panic of the clause.
 struct Outer(bool);
 
 impl Outer {
-    /// Begins a clause. It may call a function that evaluates clauses of its own.
+    /// Begins a clause. Clauses nest, because a clause may call a function that evaluates other
+    /// clauses.
     #[inline]
     fn begin() -> Self {
         Self(FAILED.replace(false))
@@ -73,7 +74,7 @@ impl<T> Other<T> for Value<T> {
     }
 }
 
-/// A slice parameter.
+/// The operand for a slice parameter.
 #[derive(Clone, Copy, Debug)]
 pub struct Slice {
     len: usize,
@@ -100,14 +101,14 @@ impl Slice {
     }
 }
 
-/// A size in three dimensions.
+/// Dimensions in x, y and z.
 #[derive(Clone, Copy, Debug)]
 pub struct Dim3 {
-    /// In x.
+    /// The size in x.
     pub x: Int,
-    /// In y.
+    /// The size in y.
     pub y: Int,
-    /// In z.
+    /// The size in z.
     pub z: Int,
 }
 
@@ -122,14 +123,14 @@ impl From<[u32; 3]> for Dim3 {
     }
 }
 
-/// The shape of the launch, under the name `grid`.
+/// The operand `grid` of a clause: the launch configuration.
 #[derive(Clone, Copy, Debug)]
 pub struct LaunchShape {
-    /// Blocks of the grid (CUDA's `gridDim`).
+    /// The number of blocks of the grid (CUDA's `gridDim`).
     pub blocks: Dim3,
-    /// Threads of a block (CUDA's `blockDim`).
+    /// The number of threads per block (CUDA's `blockDim`).
     pub block: Dim3,
-    /// Dynamic shared memory of a block, in bytes.
+    /// The dynamic shared memory per block, in bytes.
     pub shared_bytes: Int,
 }
 
@@ -165,29 +166,32 @@ mod tests {
     }
 
     #[test]
-    fn what_has_no_result_makes_the_clause_not_hold() {
+    fn arithmetic_without_a_result_makes_the_clause_false() {
         let huge = Value(i64::MAX).in_clause();
         assert!(holds(|| huge * huge > 0), "two factors of 64 bits fit");
         assert!(!holds(|| huge * huge * huge > 0));
         assert!(!holds(|| huge * huge * huge <= 0));
         assert!(
             !holds(|| huge * huge * huge != 1),
-            "not by comparing unequal either"
+            "nor does it hold for `!=`"
         );
         let negated = |truth: bool| !truth;
         assert!(
             !holds(|| negated(huge * huge * huge > 0)),
-            "nor by negation"
+            "nor for a negation"
         );
         let zero = Value(0_u32).in_clause();
         assert!(!holds(|| huge / zero == 0));
         assert!(!holds(|| huge % zero == 0));
         assert!(!holds(|| huge.div_ceil(zero) >= 0));
         assert!(!holds(|| zero < u128::MAX));
-        assert!(holds(|| zero == 0), "the next clause starts afresh");
+        assert!(
+            holds(|| zero == 0),
+            "the failure does not affect the next clause"
+        );
         assert!(
             !holds(|| huge * huge * huge != 1 && holds(|| zero == 0)),
-            "an inner clause hides nothing"
+            "an inner clause does not reset the outer one's failure"
         );
     }
 
@@ -239,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn an_element_that_is_not_there_makes_the_clause_not_hold() {
+    fn an_index_out_of_bounds_makes_the_clause_false() {
         let (array, vector) = ([1_u32, 2, 3], vec![1_u32, 2, 3]);
         let map = std::collections::BTreeMap::from([("two", 2)]);
         assert!(holds(
@@ -257,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn values_are_those_that_were_evaluated_each_once_and_not_too_long() {
+    fn evaluated_operands_are_listed_once_and_truncated() {
         let (n, long) = (Value(3_u8).in_clause(), "ä".repeat(60));
         let noted = values(|values| {
             let n = || values.noted("n", n, |n| Shown(n).text());
@@ -273,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn a_panic_within_a_clause_leaves_the_clause_around_it_as_it_was() {
+    fn a_panic_in_an_inner_clause_does_not_affect_the_outer_one() {
         let (zero, one) = (Value(0_u8).in_clause(), Value(1_u8).in_clause());
         let panicking = || {
             let inner = || holds(|| one / zero == 1 || panic!("a function of the clause"));
@@ -281,23 +285,26 @@ mod tests {
         };
         assert!(
             holds(panicking),
-            "the inner clause's division is not the outer one's"
+            "the inner clause's failure does not affect the outer clause"
         );
         assert!(
             !holds(|| one / zero != 0 && panicking()),
-            "nor is the outer one's forgotten"
+            "the outer clause's failure is kept"
         );
         assert!(
             !holds(|| one / zero == 0 && panicking()),
-            "nor is the outer one's forgotten"
+            "the outer clause's failure is kept"
         );
         let noting = || values(|_| panicking() && one / zero == 0 && panicking());
         assert_eq!(noting(), "its arithmetic overflows or divides by zero");
-        assert!(holds(|| one == 1), "the next clause starts afresh");
+        assert!(
+            holds(|| one == 1),
+            "the failure does not affect the next clause"
+        );
     }
 
     #[test]
-    fn an_integer_type_under_another_name_is_an_integer_and_a_float_is_a_float() {
+    fn type_aliases_are_integers_and_floats_are_unchanged() {
         type Index = std::ffi::c_int;
         let n = Value::<Index>(i32::MAX).in_clause();
         assert!(holds(|| n * n > 1_i64 << 60));

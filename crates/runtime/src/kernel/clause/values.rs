@@ -7,10 +7,10 @@ use std::{
 
 use super::{FAILED, Outer};
 
-/// The most that is shown of one value, in bytes.
+/// The maximum length of the text of one value, in bytes.
 const VALUE_BYTES_MAX: usize = 100;
 
-/// Operands and their values, in the order of their evaluation.
+/// The operands of a clause and their values, in the order of evaluation.
 #[derive(Debug, Default)]
 pub struct Values(RefCell<Vec<(&'static str, String)>>);
 
@@ -37,8 +37,8 @@ impl Values {
     }
 }
 
-/// Evaluates a clause that does not hold once more, noting the values of its operands, and returns
-/// them as text, with a remark if its arithmetic had no result.
+/// Evaluates a false clause again, noting the values of its operands. Returns them as text, with a
+/// remark if its arithmetic had no result.
 #[cold]
 #[inline(never)]
 pub fn values(clause: impl FnOnce(&Values) -> bool) -> String {
@@ -57,18 +57,18 @@ pub fn values(clause: impl FnOnce(&Values) -> bool) -> String {
     text
 }
 
-/// A value to be shown, if its type can be.
+/// A value to be formatted, if its type allows.
 ///
-/// The method `text` shows a type that is [`Debug`](fmt::Debug). For any other type, the method of
-/// the same name of [`Opaque`] answers that it cannot be shown.
+/// The method `text` formats a type that implements [`Debug`](fmt::Debug). For any other type, the
+/// method of the same name of [`Opaque`] returns `None`.
 pub struct Shown<'a, T>(pub &'a T);
 
 impl<T: fmt::Debug> Shown<'_, T> {
-    /// Returns the value as text, cut short if it is long.
+    /// Returns the value as text, truncated if it is long.
     #[must_use]
     pub fn text(&self) -> Option<String> {
         let mut short = Short(String::new());
-        // A failure says that the text was cut.
+        // `Short` fails if the text was truncated.
         let whole = write!(short, "{:?}", self.0).is_ok();
         let Short(mut text) = short;
         if !whole {
@@ -78,9 +78,9 @@ impl<T: fmt::Debug> Shown<'_, T> {
     }
 }
 
-/// A type that cannot be shown.
+/// The fallback for types that cannot be formatted.
 pub trait Opaque {
-    /// Returns nothing.
+    /// Returns `None`.
     fn text(&self) -> Option<String> {
         None
     }
@@ -88,7 +88,7 @@ pub trait Opaque {
 
 impl<T> Opaque for Shown<'_, T> {}
 
-/// Takes text up to a limit.
+/// A writer with a maximum length.
 struct Short(String);
 
 impl Write for Short {

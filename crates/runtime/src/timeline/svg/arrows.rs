@@ -1,4 +1,4 @@
-//! The arrows of a picture: what waited for what.
+//! The arrows of a picture, which show waits.
 
 use std::fmt;
 
@@ -8,20 +8,20 @@ use super::{
     layout::Row,
 };
 
-/// More arrows than this only hide each other.
+/// The maximum number of arrows; more would only hide each other.
 pub(super) const ARROWS_MAX: usize = 400;
-/// Up to this many arrows are drawn at full strength.
+/// The number of arrows up to which they are drawn opaque.
 const ARROWS_STRONG: f64 = 80.0;
 /// The length of an arrow's head, in pixels.
 const HEAD_LENGTH: f64 = 6.0;
-/// Half the breadth of an arrow's head, in pixels.
+/// Half the width of an arrow's head, in pixels.
 const HEAD_SIDE: f64 = 3.0;
 
-/// A place or a direction.
+/// A position or a direction.
 pub(super) type Point = (f64, f64);
 
 impl Picture<'_> {
-    /// An arrow for every wait, or for as many as there may be.
+    /// Draws an arrow for every wait, or for [`ARROWS_MAX`] of them.
     pub(super) fn arrows(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let drawn = self.waits.len().min(ARROWS_MAX);
         let opacity = (ARROWS_STRONG / drawn as f64).sqrt().min(1.0);
@@ -32,8 +32,8 @@ impl Picture<'_> {
         writeln!(f, "</g>")
     }
 
-    /// From the edge of the earlier bar, at its end, to the facing edge of the later bar, at its
-    /// start.
+    /// Draws the arrow of a wait: from the edge of the earlier bar, at its end, to the facing edge
+    /// of the later bar, at its start.
     fn wait(&self, f: &mut fmt::Formatter<'_>, wait: Wait) -> fmt::Result {
         let operations = &self.recording.operations;
         let (earlier, later) = (&operations[wait.earlier], &operations[wait.later]);
@@ -42,7 +42,7 @@ impl Picture<'_> {
         let (from_row, to_row) = (row(earlier), row(later));
         let down = if from_row.top < to_row.top { 1.0 } else { -1.0 };
         let edge = |row: &Row, down: f64| row.lane_top(0) + row.bar_height / 2.0 * (1.0 + down);
-        // A pixel inside the bars, so that the arrows of neighbours can be told apart.
+        // A pixel inside the bars, so that arrows of neighbouring bars can be distinguished.
         let from = (
             self.layout.axis.x(earlier.time_ns.end) - 1.0,
             edge(from_row, down),
@@ -55,7 +55,7 @@ impl Picture<'_> {
     }
 }
 
-/// An arrow that leaves and arrives in the direction, which is of length 1 and upright or level.
+/// Draws an arrow that leaves and arrives in `direction`, a vertical or horizontal unit vector.
 pub(super) fn arrow(
     f: &mut fmt::Formatter<'_>,
     from: Point,

@@ -1,22 +1,22 @@
-//! The picture's time axis: where a time is, and where the ticks are.
+//! The picture's time axis: horizontal positions of times, and ticks.
 
-/// Maps times to places from left to right.
+/// A linear map from times to horizontal positions.
 pub(super) struct Axis {
     start_ns: u64,
-    /// At least 1.
+    /// The length of the axis in nanoseconds, at least 1.
     span_ns: u64,
     left: f64,
     width: f64,
 }
 
-/// A round time, its place and its text.
+/// A tick: the position and the text of a round time.
 #[derive(Debug, PartialEq)]
 pub(super) struct Tick {
     pub(super) x: f64,
     pub(super) text: String,
 }
 
-/// There are between a half of this many ticks and this many.
+/// The maximum number of ticks.
 const TICKS_MAX: u64 = 12;
 
 impl Axis {
@@ -29,17 +29,17 @@ impl Axis {
         }
     }
 
-    /// The place of a time of the recording.
+    /// Returns the position of a time of the recording.
     pub(super) fn x(&self, time_ns: u64) -> f64 {
         self.left + self.since_start_ns(time_ns) as f64 / self.span_ns as f64 * self.width
     }
 
-    /// A time of the recording, counted as the axis counts: from its left end.
+    /// Converts a time of the recording to a time since the left end of the axis.
     pub(super) fn since_start_ns(&self, time_ns: u64) -> u64 {
         time_ns.saturating_sub(self.start_ns)
     }
 
-    /// Round times in equal steps of 1, 2 or 5 of some decimal unit.
+    /// Returns ticks at round times, in equal steps of 1, 2 or 5 times a power of ten.
     pub(super) fn ticks(&self) -> Vec<Tick> {
         let (unit_ns, unit) = match self.span_ns {
             1_000_000_000.. => (1e9, "s"),
@@ -48,7 +48,7 @@ impl Axis {
             _ => (1.0, "ns"),
         };
         let step_ns = step_ns(self.span_ns);
-        // As many as the step needs: a step of 0.05 is told apart by two.
+        // As many decimals as the step needs: a step of 0.05 needs two.
         let decimals = (unit_ns / step_ns as f64).log10().ceil().max(0.0) as usize;
         let times_ns = (0..=self.span_ns / step_ns).map(|step| step * step_ns);
         let tick = |time_ns: u64| Tick {
@@ -62,7 +62,7 @@ impl Axis {
     }
 }
 
-/// The smallest round step that makes few enough ticks.
+/// Returns the smallest round step with fewer than [`TICKS_MAX`] steps.
 fn step_ns(span_ns: u64) -> u64 {
     let rounds = (0..19).flat_map(|power| [1, 2, 5].map(|first| first * 10_u64.pow(power)));
     let mut steps = rounds.filter(|step| span_ns / step < TICKS_MAX);
@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn there_are_always_some_ticks_and_never_many() {
+    fn the_number_of_ticks_is_bounded() {
         for power in 0..19 {
             for first in [1, 2, 3, 5, 7, 9] {
                 let count = texts(first * 10_u64.pow(power)).len() as u64;
@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn an_axis_of_no_length_has_places_all_the_same() {
+    fn an_axis_of_zero_length_maps_times_to_its_left_end() {
         assert_eq!(Axis::new(100, 100, 20.0, 1_000.0).x(100), 20.0);
     }
 }

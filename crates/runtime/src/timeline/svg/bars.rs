@@ -1,4 +1,4 @@
-//! The bars of a picture, their labels, and what they say when the pointer rests on them.
+//! The bars of a picture, with labels and tooltips.
 
 use std::{fmt, ops::Range};
 
@@ -14,17 +14,17 @@ use super::{
 };
 use crate::OperationKind;
 
-/// Bars are at least this wide, in pixels, however short the operation was.
+/// The minimum width of a bar in pixels, however short the operation was.
 pub(super) const BAR_WIDTH_MIN: f64 = 0.8;
-/// Bars wider than this, in pixels, keep a gap to the next one.
+/// The width in pixels above which a bar keeps a gap to the next one.
 const BAR_WIDTH_GAP: f64 = 4.0;
-/// Bars lower than this, in pixels, carry no label.
+/// The minimum height in pixels of a bar with a label.
 pub(super) const LABEL_HEIGHT_MIN: f64 = 12.0;
 const LABEL_FONT_SIZE: f64 = 11.0;
 const LABEL_PADDING: f64 = 4.0;
 
 impl Picture<'_> {
-    /// Every operation's bars: that of its engine and that of its stream.
+    /// Draws every operation's bars: in the row of its engine and in the row of its stream.
     pub(super) fn bars(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (operation, work) in self.drawn() {
             writeln!(f, r#"<g class="bar" fill="{}">"#, colour(operation.kind))?;
@@ -78,7 +78,7 @@ impl Picture<'_> {
         }
     }
 
-    /// What a bar says when the pointer rests on it.
+    /// Writes the tooltip of a bar.
     fn describe(
         &self,
         f: &mut fmt::Formatter<'_>,
@@ -108,7 +108,7 @@ impl Picture<'_> {
         if work.is_some() && work_ns < duration_ns {
             write!(
                 f,
-                ", of which {} in front of the engine",
+                ", of which {} waiting for the engine",
                 Time(duration_ns - work_ns)
             )?;
         }
@@ -127,7 +127,7 @@ impl Picture<'_> {
     }
 }
 
-/// What a single operation of this kind is.
+/// Returns the name of a single operation of this kind.
 fn singular(kind: OperationKind) -> &'static str {
     match kind {
         OperationKind::HostToDevice => "copy host → device",

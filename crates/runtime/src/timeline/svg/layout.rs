@@ -1,4 +1,4 @@
-//! Where everything is in the picture, in pixels.
+//! The layout of the picture, in pixels.
 
 use super::{
     super::{
@@ -11,19 +11,19 @@ use super::{
 
 pub(super) const WIDTH: f64 = 1200.0;
 pub(super) const MARGIN: f64 = 28.0;
-/// Where the bars begin. Left of it are the rows' names.
+/// The left edge of the bars. The rows' names are left of it.
 pub(super) const BARS_LEFT: f64 = 200.0;
 pub(super) const BARS_RIGHT: f64 = WIDTH - MARGIN;
 
-/// Below the title, the figures and the legend.
+/// The top of the rows, below the title, the figures and the legend.
 const ROWS_TOP: f64 = 122.0;
-/// A section's heading.
+/// The height of a section's heading.
 const HEADING_HEIGHT: f64 = 26.0;
 const SECTION_GAP: f64 = 14.0;
-/// The times at the ticks, and the margin.
+/// The height of the ticks' labels and the bottom margin.
 const FOOT_HEIGHT: f64 = 48.0;
 
-/// For no more than the title and a sentence.
+/// The height of a picture without operations, which has a title and a sentence.
 const HEIGHT_EMPTY: f64 = 90.0;
 
 /// A row of bars: an engine or a stream.
@@ -36,7 +36,7 @@ pub(super) struct Row {
 }
 
 impl Row {
-    /// An engine's row. It has room for at least one lane; more lanes are thinner.
+    /// Creates an engine's row. It has at least one lane; many lanes are thinner.
     fn engine(top: f64, lanes: usize) -> Self {
         let lanes = lanes.max(1);
         let pitch = (132.0 / lanes as f64).clamp(3.0, 22.0);
@@ -50,7 +50,7 @@ impl Row {
         }
     }
 
-    /// A stream's row: thinner if there are many.
+    /// Creates a stream's row, which is thinner if there are many.
     fn stream(top: f64, count: usize) -> Self {
         let (bar_height, padding) = if count <= 24 {
             (20.0, 7.0)
@@ -71,7 +71,7 @@ impl Row {
         2.0 * self.padding + lanes * self.bar_height + (lanes - 1.0) * self.lane_gap
     }
 
-    /// The upper edge of a lane's bars.
+    /// Returns the upper edge of a lane's bars.
     pub(super) fn lane_top(&self, lane: usize) -> f64 {
         self.top + self.padding + lane as f64 * (self.bar_height + self.lane_gap)
     }
@@ -85,12 +85,12 @@ impl Row {
     }
 }
 
-/// All places of a picture.
+/// The positions of all rows of a picture.
 pub(super) struct PictureLayout {
     pub(super) axis: Axis,
-    /// In the order of [`Engine::ALL`].
+    /// The rows of the engines, in the order of [`Engine::ALL`].
     pub(super) engines: [Row; 3],
-    /// In the order of their numbers.
+    /// The rows of the streams, in the order of their numbers.
     pub(super) streams: Vec<Row>,
     pub(super) height: f64,
 }

@@ -1,4 +1,5 @@
-//! A recording as a picture: what each engine and each stream did when, and what waited for what.
+//! Export of a recording as an SVG picture: the operations of each engine and each stream, and the
+//! waits between them.
 
 mod arrows;
 mod axis;
@@ -19,8 +20,8 @@ use arrows::{ARROWS_MAX, arrow};
 use layout::{BARS_LEFT, BARS_RIGHT, MARGIN, PictureLayout, Row, WIDTH};
 use text::{Escaped, fit, line};
 
-/// Everything is below the class `millstream`, as the picture may become part of a page with styles
-/// of its own.
+/// The style sheet. All rules are below the class `millstream`, because the picture may become part
+/// of a page with its own styles.
 const STYLE: &str = "\
 .millstream{font-family:system-ui,-apple-system,'Segoe UI',Roboto,'Helvetica Neue',Arial,sans-serif;font-size:12px}
 .millstream text{fill:#1f2933}
@@ -39,21 +40,21 @@ const STYLE: &str = "\
 ";
 
 impl Recording {
-    /// The recording as a picture: an SVG of its own that any browser shows, 1200 pixels wide.
+    /// Draws the recording as a standalone SVG picture, 1200 pixels wide.
     ///
     /// The upper rows are the device's engines: copies to the device, work within the device
-    /// (kernels, fills and copies; those that run together above each other), and copies to the
-    /// host. The lower rows are the streams, by their numbers ([`Stream::id`](crate::Stream::id)),
-    /// with an arrow for every wait that the library made, from the operation that was waited for
-    /// to the one that waited. Resting on a bar shows what it is, its times, bytes and source line.
+    /// (kernels, fills and copies; concurrent ones are stacked), and copies to the host. The lower
+    /// rows are the streams, by their numbers ([`Stream::id`](crate::Stream::id)), with an arrow
+    /// for every wait that the library made, from the operation that was waited for to the one that
+    /// waited. Hovering over a bar shows the operation's name, times, bytes and source line.
     /// Allocations that took no time have no bars.
     ///
-    /// On its stream's row an operation begins when it gets to the head of the stream. On the row
-    /// of a copy engine it begins when the engine is free as well. The axis begins with the first
+    /// In its stream's row an operation begins when it reaches the head of the stream. In the row
+    /// of a copy engine it begins when the engine is also free. The time axis begins with the first
     /// operation.
     ///
-    /// Of more than 400 waits, 400 are drawn, evenly spread, and the picture says so. The same
-    /// recording always gives the same text.
+    /// If there are more than 400 waits, 400 evenly distributed ones are drawn, and the picture
+    /// says so. The output is deterministic.
     ///
     /// ```
     /// use millstream::Recording;
@@ -77,10 +78,10 @@ impl Recording {
     }
 }
 
-/// A picture in the making.
+/// The data of a picture being drawn.
 struct Picture<'a> {
     recording: &'a Recording,
-    /// For each operation.
+    /// The engine's work for each operation.
     work: Vec<Option<Work>>,
     waits: Vec<Wait>,
     streams: StreamIndices,
@@ -122,7 +123,7 @@ impl Display for Picture<'_> {
 }
 
 impl Picture<'_> {
-    /// The figures and the legend.
+    /// Draws the figures and the legend.
     fn head(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let operations = Count(self.recording.operations.len(), "operation");
         let streams = Count(self.streams.count(), "stream");
@@ -166,7 +167,7 @@ impl Picture<'_> {
         Ok(())
     }
 
-    /// The rows' backgrounds, names and headings.
+    /// Draws the rows' backgrounds, names and headings.
     fn rows(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let PictureLayout {
             engines, streams, ..
@@ -211,8 +212,8 @@ impl Picture<'_> {
         line(f, "", MARGIN, row.middle() + 4.0, name)
     }
 
-    /// The operations that have bars, and their work. An allocation without length would only hide
-    /// what follows it.
+    /// Returns the operations that have bars, and their work. An allocation of zero length has
+    /// none, because its bar would only hide the next one.
     fn drawn(&self) -> impl Iterator<Item = (&TimedOperation, Option<&Work>)> {
         let seen = |operation: &TimedOperation| {
             operation.kind != OperationKind::Allocation || !operation.time_ns.is_empty()
@@ -232,7 +233,7 @@ impl Picture<'_> {
             .filter(move |work| work.engine == engine)
     }
 
-    /// The ticks, through all rows, and their times below.
+    /// Draws the ticks, through all rows, and their times below.
     fn axis(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let PictureLayout {
             axis,
@@ -262,7 +263,7 @@ impl Picture<'_> {
     }
 }
 
-/// A number of things.
+/// A count with a noun, in the singular or plural.
 struct Count(usize, &'static str);
 
 impl Display for Count {
@@ -277,7 +278,7 @@ impl Display for Count {
     }
 }
 
-/// In the order of the legend.
+/// All kinds of operations, in the order of the legend.
 const KINDS: [OperationKind; 6] = [
     OperationKind::HostToDevice,
     OperationKind::Kernel,
@@ -287,7 +288,8 @@ const KINDS: [OperationKind; 6] = [
     OperationKind::Allocation,
 ];
 
-/// Dark enough for white text, and told apart by people who see fewer colours.
+/// Returns the colour of a kind: dark enough for white text, and distinguishable with colour vision
+/// deficiency.
 fn colour(kind: OperationKind) -> &'static str {
     match kind {
         OperationKind::HostToDevice => "#2166b0",

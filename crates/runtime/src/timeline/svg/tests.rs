@@ -1,4 +1,4 @@
-//! Tests of the picture: it is read back as XML.
+//! Tests of the picture, which parse it as XML.
 
 use std::collections::BTreeMap;
 
@@ -25,7 +25,7 @@ fn of_class<'a>(document: &'a Document<'_>, class: &'a str) -> impl Iterator<Ite
         .filter(move |node| node.attribute("class") == Some(class))
 }
 
-/// Every operation's bars: its engine's, if it has one, and its stream's.
+/// Returns every operation's bars: in the row of its engine, if it has one, and of its stream.
 fn bars(document: &Document<'_>) -> Vec<Vec<Edges>> {
     let edges = |rect: Node<'_, '_>| {
         let left = number(rect, "x");
@@ -40,8 +40,8 @@ fn bars(document: &Document<'_>) -> Vec<Vec<Edges>> {
     of_class(document, "bar").map(rects).collect()
 }
 
-/// The paths of the arrows, each followed by its head. The first arrow of a picture is the
-/// legend's.
+/// Returns the paths of the arrows, each followed by its head. The first arrow of a picture, which
+/// is in the legend, is skipped.
 fn wait_paths<'a>(document: &'a Document<'_>) -> impl Iterator<Item = &'a str> {
     let arrows = of_class(document, "waits")
         .skip(1)
@@ -49,7 +49,7 @@ fn wait_paths<'a>(document: &'a Document<'_>) -> impl Iterator<Item = &'a str> {
     arrows.filter_map(|path| path.attribute("d"))
 }
 
-/// All text that is seen, one line each.
+/// Returns all visible text, one line each.
 fn texts(document: &Document<'_>) -> Vec<String> {
     let texts = document
         .descendants()
@@ -80,7 +80,7 @@ fn every_operation_has_a_bar_on_its_stream_and_on_its_engine() {
 }
 
 #[test]
-fn bars_of_a_row_do_not_cover_each_other_and_stay_within_the_picture() {
+fn bars_of_a_row_do_not_overlap_and_stay_within_the_picture() {
     let svg = pictures(12).to_svg();
     let document = Document::parse(&svg).unwrap();
     let height = number(document.root_element(), "height");
@@ -103,7 +103,7 @@ fn bars_of_a_row_do_not_cover_each_other_and_stay_within_the_picture() {
 }
 
 #[test]
-fn a_copy_that_queues_is_clipped_on_its_engine_and_whole_on_its_stream() {
+fn a_waiting_copy_is_clipped_on_its_engine_but_not_on_its_stream() {
     let svg = recording(vec![
         operation(OperationKind::HostToDevice, 1, 1_000..1_500),
         operation(OperationKind::HostToDevice, 2, 1_000..2_000),
@@ -113,12 +113,12 @@ fn a_copy_that_queues_is_clipped_on_its_engine_and_whole_on_its_stream() {
     let bars = bars(&document);
     let middle = (BARS_LEFT + BARS_RIGHT) / 2.0;
     assert_eq!([bars[1][0].0, bars[1][1].0], [middle, BARS_LEFT]);
-    assert_eq!(bars[0][0].2, bars[1][0].2, "one row for the engine");
-    assert!(svg.contains("at 0 ns for 1 µs, of which 500 ns in front of the engine"));
+    assert_eq!(bars[0][0].2, bars[1][0].2, "the engine has one row");
+    assert!(svg.contains("at 0 ns for 1 µs, of which 500 ns waiting for the engine"));
 }
 
 #[test]
-fn kernels_that_run_together_are_above_each_other() {
+fn concurrent_kernels_are_stacked() {
     let svg = recording(vec![
         operation(OperationKind::Kernel, 1, 0..20),
         operation(OperationKind::Kernel, 2, 10..30),
@@ -129,7 +129,7 @@ fn kernels_that_run_together_are_above_each_other() {
 }
 
 #[test]
-fn a_bar_says_what_it_is() {
+fn a_bar_has_a_tooltip_and_a_label() {
     let mut upload = operation(OperationKind::HostToDevice, 900, 2_000_000..2_100_000);
     (upload.label, upload.bytes) = ("upload", 4 << 20);
     let line = upload.location.line();
@@ -157,7 +157,7 @@ fn a_bar_says_what_it_is() {
 }
 
 #[test]
-fn a_wait_is_an_arrow_from_the_end_of_the_earlier_to_the_start_of_the_later() {
+fn a_wait_is_an_arrow_between_two_bars() {
     let mut later = operation(OperationKind::Kernel, 2, 300..400);
     later.waits = vec![(1, 1)];
     let svg = recording(vec![operation(OperationKind::Kernel, 1, 0..200), later]).to_svg();
@@ -179,7 +179,7 @@ fn a_wait_is_an_arrow_from_the_end_of_the_earlier_to_the_start_of_the_later() {
 }
 
 #[test]
-fn of_many_waits_some_are_drawn_and_the_picture_says_so() {
+fn the_number_of_arrows_is_bounded_and_the_legend_says_so() {
     let recording = pictures(1_000);
     let count = waits(&recording).len();
     assert!(recording.operations.len() > 7_000 && count > 1_000);
@@ -209,7 +209,7 @@ fn names_are_escaped() {
 }
 
 #[test]
-fn an_empty_recording_is_a_small_picture_that_says_so() {
+fn an_empty_recording_draws_a_small_picture_with_a_note() {
     let svg = recording(Vec::new()).to_svg();
     let document = Document::parse(&svg).unwrap();
     assert!(texts(&document)[1].starts_with("Nothing was recorded"));
@@ -217,7 +217,7 @@ fn an_empty_recording_is_a_small_picture_that_says_so() {
 }
 
 #[test]
-fn operations_without_length_are_seen_unless_they_are_allocations() {
+fn operations_of_zero_length_have_bars_unless_they_are_allocations() {
     let svg = recording(vec![
         operation(OperationKind::Fill, 1, 5..5),
         operation(OperationKind::Allocation, 1, 5..5),
@@ -229,12 +229,12 @@ fn operations_without_length_are_seen_unless_they_are_allocations() {
     assert!(bars[0].iter().all(|bar| bar.1 > bar.0));
     assert!(
         !texts(&document).contains(&"allocations".into()),
-        "not in the legend"
+        "allocations are not in the legend"
     );
 }
 
 #[test]
-fn many_streams_and_many_kernels_at_once_have_rows_and_lanes_that_fit() {
+fn many_streams_and_concurrent_kernels_fit_into_the_picture() {
     let kernels = (0..128)
         .map(|stream| operation(OperationKind::Kernel, stream, stream..1_000))
         .collect();
@@ -242,12 +242,12 @@ fn many_streams_and_many_kernels_at_once_have_rows_and_lanes_that_fit() {
     let document = Document::parse(&svg).unwrap();
     let mut engine: Vec<_> = bars(&document).iter().map(|bars| bars[0].2).collect();
     engine.dedup();
-    assert_eq!(engine.len(), 128, "a lane for each");
+    assert_eq!(engine.len(), 128, "each kernel has its own lane");
     assert!(engine[127] - engine[0] < 400.0);
     assert!(number(document.root_element(), "height") < 3_000.0);
 }
 
 #[test]
-fn the_same_recording_gives_the_same_picture() {
+fn the_picture_is_deterministic() {
     assert_eq!(pictures(6).to_svg(), pictures(6).to_svg());
 }

@@ -1,11 +1,11 @@
-//! Text in a picture: what XML allows, and what fits.
+//! Text in a picture: XML escaping, and truncation to a width.
 
 use std::{
     borrow::Cow,
     fmt::{self, Display, Write},
 };
 
-/// Text as XML wants it, in elements and in attributes.
+/// Text escaped for XML elements and attributes.
 pub(super) struct Escaped<'a>(pub(super) &'a str);
 
 impl Display for Escaped<'_> {
@@ -18,7 +18,7 @@ impl Display for Escaped<'_> {
                 '"' => f.write_str("&quot;")?,
                 '\'' => f.write_str("&apos;")?,
                 '\t' | '\n' | '\r' => f.write_char(character)?,
-                // XML has no way at all to write these.
+                // XML cannot represent these characters.
                 '\0'..' ' | '\u{fffe}' | '\u{ffff}' => f.write_char(char::REPLACEMENT_CHARACTER)?,
                 _ => f.write_char(character)?,
             }
@@ -27,10 +27,10 @@ impl Display for Escaped<'_> {
     }
 }
 
-/// The text if it fits into the width, else its beginning with an ellipsis, or `None` if not even
-/// two characters fit.
+/// Returns the text if it fits into the width, else its beginning with an ellipsis, or `None` if
+/// not even two characters fit.
 ///
-/// How wide the reader's font is nobody knows: the widths are those of a wide one.
+/// The viewer's font is unknown, so the character widths assumed are those of a wide font.
 pub(super) fn fit(text: &str, width: f64, font_size: f64) -> Option<Cow<'_, str>> {
     let character_width = |c: char| font_size * if c < '\u{1100}' { 0.6 } else { 1.05 };
     let needed: f64 = text.chars().map(character_width).sum();
@@ -46,7 +46,7 @@ pub(super) fn fit(text: &str, width: f64, font_size: f64) -> Option<Cow<'_, str>
     (beginning.chars().count() >= 2).then(|| (beginning + "…").into())
 }
 
-/// A line of text that is already as XML wants it.
+/// Writes a line of text that is already escaped.
 pub(super) fn line(
     f: &mut fmt::Formatter<'_>,
     class: &str,
@@ -68,7 +68,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn markup_is_escaped_and_what_xml_cannot_hold_is_replaced() {
+    fn markup_is_escaped_and_invalid_characters_are_replaced() {
         assert_eq!(
             Escaped("<a b=\"c\" d='e'> & µ\t").to_string(),
             "&lt;a b=&quot;c&quot; d=&apos;e&apos;&gt; &amp; µ\t"
@@ -80,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn text_is_cut_where_it_does_not_fit() {
+    fn text_is_truncated_to_the_width() {
         let fit = |text, width| fit(text, width, 10.0);
         assert_eq!(fit("upload", 36.5).as_deref(), Some("upload"));
         assert_eq!(fit("upload", 35.5).as_deref(), Some("uplo…"));
