@@ -128,8 +128,8 @@ impl Disposal {
                 contain(|| {
                     tracing::error!(
                         leaked,
-                        "values were leaked or log events discarded because the disposal queue was full: a \
-                         destructor or subscriber did not return"
+                        "values were leaked or log events discarded because the disposal \
+                         queue was full: a destructor or subscriber did not return"
                     );
                 });
             }

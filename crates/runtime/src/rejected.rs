@@ -14,7 +14,9 @@ use crate::Error;
 ///
 /// let stream = Device::simulated()?.stream()?;
 /// let bytes = stream.upload(&[1_u8, 2, 3])?;
-/// let Err(rejected) = bytes.cast::<u16>() else { unreachable!("three bytes are not a whole number of u16") };
+/// let Err(rejected) = bytes.cast::<u16>() else {
+///     unreachable!("three bytes are not a whole number of u16")
+/// };
 /// let bytes = rejected.source;
 /// assert_eq!(stream.download(&bytes)?.wait()?, [1, 2, 3]);
 /// # Ok::<(), millstream::Error>(())

@@ -97,7 +97,8 @@ impl<E: Debug> Outcome for Result<(), E> {
 ///
 /// ```
 /// let checked = millstream::Check::new().exhaustive(100).run(|_| ());
-/// assert_eq!((checked.runs(), checked.is_complete()), (2, true)); // one for each variant of the rules
+/// // One run for each variant of the rules.
+/// assert_eq!((checked.runs(), checked.is_complete()), (2, true));
 /// ```
 #[derive(Clone, Debug, Default)]
 pub struct Checked {

@@ -29,7 +29,8 @@ use crate::{Result, UsageError, UsageErrorKind};
 /// let (loader, worker) = (device.stream()?, device.stream()?);
 /// let mut numbers = loader.upload(&[1_i32; 1000])?;
 /// worker.fill(numbers.slice_mut(500..), 2)?; // waits for the upload, on the device
-/// let sum: i32 = loader.download(&numbers)?.wait()?.iter().sum(); // waits for the fill, on the device
+/// // Waits for the fill, on the device.
+/// let sum: i32 = loader.download(&numbers)?.wait()?.iter().sum();
 /// assert_eq!(sum, 1500);
 /// # Ok::<(), millstream::Error>(())
 /// ```

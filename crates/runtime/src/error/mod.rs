@@ -22,7 +22,8 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 /// let mut three = stream.zeros::<i32>(3)?;
 /// let error = stream.copy(&four, &mut three).unwrap_err();
 /// assert!(matches!(error, Error::Usage(_)));
-/// assert_eq!(error.to_string(), "copy: the source has 4 elements and the target 3; they must be equal");
+/// let text = "copy: the source has 4 elements and the target 3; they must be equal";
+/// assert_eq!(error.to_string(), text);
 /// # Ok::<(), Error>(())
 /// ```
 #[derive(Clone, Debug, thiserror::Error)]
@@ -90,7 +91,9 @@ impl Error {
 /// use millstream::{Device, Error, UsageErrorKind};
 ///
 /// let buffer = Device::simulated()?.stream()?.upload(&[1_u8, 2, 3])?;
-/// let Err(Error::Usage(error)) = buffer.try_slice(1..9) else { unreachable!("nine is past the end") };
+/// let Err(Error::Usage(error)) = buffer.try_slice(1..9) else {
+///     unreachable!("the range is out of bounds")
+/// };
 /// assert_eq!(error.operation(), "slice");
 /// assert!(matches!(error.problem(), UsageErrorKind::Range { len: 3, .. }));
 /// # Ok::<(), Error>(())
@@ -160,7 +163,8 @@ impl UsageError {
 /// ```
 /// use millstream::UsageErrorKind;
 /// let problem = UsageErrorKind::Length { source_len: 4, target_len: 3 };
-/// assert_eq!(problem.to_string(), "the source has 4 elements and the target 3; they must be equal");
+/// let text = "the source has 4 elements and the target 3; they must be equal";
+/// assert_eq!(problem.to_string(), text);
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
@@ -232,8 +236,8 @@ pub enum UsageErrorKind {
     },
     /// Two rectangles differ in rows or columns.
     #[error(
-        "the source has {source_rows} rows of {source_cols} elements and the target {target_rows} of \
-         {target_cols}; they must be equal"
+        "the source has {source_rows} rows of {source_cols} elements and the target {target_rows} \
+         of {target_cols}; they must be equal"
     )]
     Shape {
         /// The number of rows of the source.
@@ -414,7 +418,9 @@ fn of_values(values: &str) -> String {
 /// ```
 /// use millstream::{Device, Error};
 /// let stream = Device::simulated()?.stream()?;
-/// let Err(Error::OutOfMemory(full)) = stream.zeros::<u8>(1 << 50) else { unreachable!("no device has a pebibyte") };
+/// let Err(Error::OutOfMemory(full)) = stream.zeros::<u8>(1 << 50) else {
+///     unreachable!("no device has a pebibyte")
+/// };
 /// assert_eq!(full.requested_bytes, 1 << 50);
 /// # Ok::<(), Error>(())
 /// ```

@@ -24,9 +24,9 @@ const LINEAR_BLOCK: u32 = 256;
 ///
 /// | value | configuration |
 /// |---|---|
-/// | `n`, a `usize`, `u32` or `i32` | [`LaunchConfig::linear`] of `n`: at least `n` threads in blocks of 256 |
-/// | `(blocks, threads)` | `blocks` blocks of `threads` threads, as `<<<blocks, threads>>>` in CUDA C++ |
-/// | `(blocks, threads, bytes)` | the same with `bytes` bytes of dynamic shared memory per block |
+/// | `n` (`usize`, `u32`, `i32`) | [`LaunchConfig::linear(n)`](LaunchConfig::linear) |
+/// | `(blocks, threads)` | `<<<blocks, threads>>>` in CUDA C++ |
+/// | `(blocks, threads, bytes)` | the same, and `bytes` bytes of dynamic shared memory per block |
 ///
 /// `blocks` and `threads` are each a number, or a tuple or array of two or three numbers: in x, y
 /// and z.
@@ -37,9 +37,11 @@ const LINEAR_BLOCK: u32 = 256;
 /// let (n, height) = (1000_usize, 480_u32);
 /// assert_eq!(LaunchConfig::from(n), LaunchConfig::linear(1000));
 /// assert_eq!(LaunchConfig::from((4, 256)), LaunchConfig::new([4, 1, 1], [256, 1, 1]));
-/// assert_eq!(LaunchConfig::from(((20, height / 8), (32, 8))), LaunchConfig::new([20, 60, 1], [32, 8, 1]));
+/// let tiles = LaunchConfig::from(((20, height / 8), (32, 8)));
+/// assert_eq!(tiles, LaunchConfig::new([20, 60, 1], [32, 8, 1]));
 /// assert_eq!(LaunchConfig::from(([1, 2, 3], (4, 5, 6))), LaunchConfig::new([1, 2, 3], [4, 5, 6]));
-/// assert_eq!(LaunchConfig::from((1, 64, 1024)), LaunchConfig::new([1, 1, 1], [64, 1, 1]).with_shared_bytes(1024));
+/// let shared = LaunchConfig::from((1, 64, 1024));
+/// assert_eq!(shared, LaunchConfig::new([1, 1, 1], [64, 1, 1]).with_shared_bytes(1024));
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]

@@ -113,12 +113,12 @@ impl Function {
         if bytes > most {
             let detail = match entry_point.own_shared_bytes {
                 0 => format!(
-                    "{bytes} bytes of dynamic shared memory per block exceed this device's limit of \
-                     {most} bytes"
+                    "{bytes} bytes of dynamic shared memory per block exceed this device's limit \
+                     of {most} bytes"
                 ),
                 own => format!(
-                    "{bytes} bytes of dynamic shared memory per block exceed this device's limit of \
-                     {most} bytes, besides the kernel's own {own} bytes"
+                    "{bytes} bytes of dynamic shared memory per block exceed this device's limit \
+                     of {most} bytes, besides the kernel's own {own} bytes"
                 ),
             };
             let usage_error = UsageError::new(self.name, UsageErrorKind::LaunchConfig { detail });
@@ -464,8 +464,8 @@ fn check_signatures(source: &'static ModuleSource) -> Result<(), UsageError> {
             let (size, align) = declared.kind.layout();
             if size != there.size || align < there.align {
                 let detail = format!(
-                    "parameter `{}` is declared with {size} bytes aligned to {align}, but `{}` has {} \
-                     aligned to {}",
+                    "parameter `{}` is declared with {size} bytes aligned to {align}, but `{}` has \
+                     {} aligned to {}",
                     declared.name, there.name, there.size, there.align
                 );
                 return refuse(kernel.name, detail);

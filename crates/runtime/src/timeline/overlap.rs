@@ -19,8 +19,13 @@ use super::{
 /// ```
 /// use millstream::Overlap;
 ///
-/// let overlap =
-///     Overlap { busy_ns: 1_500, copying_ns: 1_000, computing_ns: 800, both_ns: 300, span_ns: 2_000 };
+/// let overlap = Overlap {
+///     busy_ns: 1_500,
+///     copying_ns: 1_000,
+///     computing_ns: 800,
+///     both_ns: 300,
+///     span_ns: 2_000,
+/// };
 /// assert_eq!(
 ///     overlap.to_string(),
 ///     "busy for 1.5 µs of 2 µs (75 %): copying 1 µs, computing 800 ns, both at once 300 ns"

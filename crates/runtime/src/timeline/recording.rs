@@ -12,7 +12,8 @@ use crate::OperationKind;
 /// let timeline = device.timeline()?;
 /// let _buffer = device.stream()?.upload(&[1_u8; 4096])?;
 /// let recording = timeline.finish()?;
-/// let upload = recording.operations.iter().find(|operation| operation.kind == OperationKind::HostToDevice);
+/// let mut operations = recording.operations.iter();
+/// let upload = operations.find(|operation| operation.kind == OperationKind::HostToDevice);
 /// assert_eq!(upload.map(|operation| operation.bytes), Some(4096));
 /// # Ok::<(), millstream::Error>(())
 /// ```

@@ -191,7 +191,12 @@ mod tests {
 
     proptest! {
         #[test]
-        fn touches_and_overlaps_match_a_comparison_of_bytes(a in extent(), b in extent(), start in 0..60_u64, len in 0..30_u64) {
+        fn touches_and_overlaps_match_a_comparison_of_bytes(
+            a in extent(),
+            b in extent(),
+            start in 0..60_u64,
+            len in 0..30_u64,
+        ) {
             let (of_a, of_b) = (bytes_of(&a), bytes_of(&b));
             let range = start..start + len;
             prop_assert_eq!(a.touches(&range), of_a.iter().any(|byte| range.contains(byte)));
@@ -199,7 +204,11 @@ mod tests {
         }
 
         #[test]
-        fn rectangles_cover_exactly_the_bytes_of_the_extent(a in extent(), pitch in 1..12_u64, missing in 0..4_u64) {
+        fn rectangles_cover_exactly_the_bytes_of_the_extent(
+            a in extent(),
+            pitch in 1..12_u64,
+            missing in 0..4_u64,
+        ) {
             let pitch = if a.as_range().is_some() { pitch } else { a.pitch() };
             let bytes = a.hull().end + missing;
             let mut found = Vec::new();

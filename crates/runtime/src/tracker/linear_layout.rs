@@ -353,7 +353,9 @@ mod tests {
             prop_assume!(rows.as_range().is_none() && rows.hull().end <= BYTES);
             let mut one_by_one = linear.clone();
             for row in 0..rows.rows() {
-                one_by_one.update(&rows.row(row), |segment| segment.writes.keep_highest(ticket(99)));
+                one_by_one.update(&rows.row(row), |segment| {
+                    segment.writes.keep_highest(ticket(99));
+                });
             }
             linear.update_rows(&rows, |segment| segment.writes.keep_highest(ticket(99)));
             prop_assert_eq!(writes(&linear), writes(&one_by_one));

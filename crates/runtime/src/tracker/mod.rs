@@ -25,22 +25,25 @@
 //!
 //! # States of a ticket
 //!
-//! | state | means | entered by |
-//! |---|---|---|
-//! | reserved | it has a sequence number | the thread that holds the stream's submit queue |
-//! | published | the access histories of its operands contain it | [`plan_and_publish`], which keeps all these histories locked until it has entered the last |
-//! | submitted | its driver calls have been made, or have failed | [`SyncPoints::submit`], [`SyncPoints::fail`] |
-//! | done | the device has completed it | the thread that observed completion of an event or a stream |
+//! - *Reserved*: it has a sequence number. Done by the thread that holds the stream's submit queue.
+//! - *Published*: the access histories of its operands contain it. Done by [`plan_and_publish`],
+//!   which keeps all these histories locked until it has entered the last.
+//! - *Submitted*: its driver calls have been made, or have failed. Done by [`SyncPoints::submit`]
+//!   and [`SyncPoints::fail`].
+//! - *Done*: the device has completed it. Noted by the thread that observes the completion of an
+//!   event or a stream.
 //!
 //! # Ownership
 //!
-//! | data | lock | writer |
-//! |---|---|---|
-//! | a stream's next sequence number and clock | the stream's *submit queue* | the submitting thread |
-//! | a stream's sync points, submitted number, failures, recent operations | the stream's *shared state* | the holder of the submit queue; a consumer that records late |
-//! | a sync point's ticket and clock | none | the thread that takes its event from the pool, while it holds the only reference |
-//! | an access history's segments | the access history | the planning thread |
-//! | done | atomic, only grows | any thread |
+//! - A stream's next sequence number and its clock: protected by the stream's *submit queue*,
+//!   changed by the submitting thread.
+//! - A stream's sync points, submitted number, failures and recent operations: protected by the
+//!   lock of its *shared state*, changed by the holder of the submit queue and by consumers that
+//!   record late.
+//! - A sync point's ticket and clock: without a lock, changed by the thread that takes its event
+//!   from the pool, while it holds the only reference.
+//! - An access history's segments: protected by the history's lock, changed by the planning thread.
+//! - Done: an atomic that only grows, changed by any thread.
 //!
 //! # Lock order
 //!

@@ -254,22 +254,35 @@ mod tests {
     }
 
     proptest! {
-        #![proptest_config(ProptestConfig { cases: if cfg!(miri) { 10 } else { 2000 }, ..ProptestConfig::default() })]
+        #![proptest_config(ProptestConfig {
+            cases: if cfg!(miri) { 10 } else { 2000 },
+            ..ProptestConfig::default()
+        })]
 
         #[test]
-        fn the_pitched_layout_equals_the_linear_one_and_merges_equal_bands(extents in prop::collection::vec(extent(), 0..8), lines in 0..8_usize) {
+        fn the_pitched_layout_equals_the_linear_one_and_merges_equal_bands(
+            extents in prop::collection::vec(extent(), 0..8),
+            lines in 0..8_usize,
+        ) {
             let (linear, mut pitched) = written(&extents, lines);
             assert_joined(&pitched);
             prop_assert_eq!(pitched.to_linear(usize::MAX), linear.clone());
-            prop_assert_eq!(pitched.to_linear(linear.segments().len() + pitched.len() * BYTES as usize), linear.clone());
+            let enough = linear.segments().len() + pitched.len() * BYTES as usize;
+            prop_assert_eq!(pitched.to_linear(enough), linear.clone());
             let bands = pitched.bands.len();
-            prop_assert!(pitched.to_linear(0).segments().len() <= bands, "at most one segment per band if the limit is exceeded");
+            prop_assert!(
+                pitched.to_linear(0).segments().len() <= bands,
+                "at most one segment per band if the limit is exceeded"
+            );
             // Without the last byte: its segment may include the missing bytes of the last row,
             // which may have older tickets.
             for at in 0..BYTES - 1 {
                 let mut found = Vec::new();
-                pitched.each_touched(&(at..at + 1).into(), |segment| found.push(segment.writes.clone()));
-                let known: Vec<_> = linear.touched(&(at..at + 1)).iter().map(|segment| segment.writes.clone()).collect();
+                pitched.each_touched(&(at..at + 1).into(), |segment| {
+                    found.push(segment.writes.clone());
+                });
+                let touched = linear.touched(&(at..at + 1)).iter();
+                let known: Vec<_> = touched.map(|segment| segment.writes.clone()).collect();
                 prop_assert_eq!(found, known);
             }
             let is_old = |ticket: Ticket| ticket.sequence.get() <= 2;

@@ -113,7 +113,8 @@ mod tests {
                 *highest = sequence.max(*highest);
             }
             let listed = |tickets: &Tickets| -> Vec<(u64, u64)> {
-                tickets.iter().map(|ticket| (ticket.stream.number(), ticket.sequence.get())).collect()
+                let pair = |ticket: Ticket| (ticket.stream.number(), ticket.sequence.get());
+                tickets.iter().map(pair).collect()
             };
             prop_assert_eq!(listed(&tickets), known.clone().into_iter().collect::<Vec<_>>());
             let mut each = Tickets::default();

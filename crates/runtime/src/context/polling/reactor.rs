@@ -198,7 +198,7 @@ pub(crate) fn register(registration: Registration) -> Result<(), Registration> {
         let Ok(()) = spawn(move || reactor.run(serial)) else {
             log!(
                 warn,
-                "cannot start the reactor's thread: futures wake themselves and poll until it starts"
+                "cannot start the reactor's thread: futures poll by waking themselves"
             );
             return Err(registration);
         };

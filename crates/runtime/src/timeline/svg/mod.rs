@@ -23,7 +23,8 @@ use text::{Escaped, fit, line};
 /// The style sheet. All rules are below the class `millstream`, because the picture may become part
 /// of a page with its own styles.
 const STYLE: &str = "\
-.millstream{font-family:system-ui,-apple-system,'Segoe UI',Roboto,'Helvetica Neue',Arial,sans-serif;font-size:12px}
+.millstream{font-family:system-ui,-apple-system,'Segoe UI',Roboto,\
+'Helvetica Neue',Arial,sans-serif;font-size:12px}
 .millstream text{fill:#1f2933}
 .millstream .title{font-size:19px;font-weight:600}
 .millstream .quiet{fill:#5f6c7b}
@@ -99,7 +100,8 @@ impl Display for Picture<'_> {
         let (inner_width, inner_height) = (WIDTH - 1.0, height - 1.0);
         writeln!(
             f,
-            r##"<rect x="0.5" y="0.5" width="{inner_width}" height="{inner_height}" rx="10" fill="#fbfcfd" stroke="#cfd6de"/>"##
+            "<rect x=\"0.5\" y=\"0.5\" width=\"{inner_width}\" height=\"{inner_height}\" rx=\"10\" \
+             fill=\"#fbfcfd\" stroke=\"#cfd6de\"/>"
         )?;
         let title = fit(&self.recording.device, WIDTH - 2.0 * MARGIN, 19.0).unwrap_or_default();
         line(f, "title", MARGIN, 40.0, &Escaped(&title))?;
@@ -207,7 +209,8 @@ impl Picture<'_> {
         let top = row.top;
         writeln!(
             f,
-            r#"<rect class="row" x="{BARS_LEFT}" y="{top:.1}" width="{width}" height="{height:.1}"/>"#
+            "<rect class=\"row\" x=\"{BARS_LEFT}\" y=\"{top:.1}\" width=\"{width}\" \
+             height=\"{height:.1}\"/>"
         )?;
         line(f, "", MARGIN, row.middle() + 4.0, name)
     }
