@@ -41,7 +41,7 @@ fn reuse(
     }
 }
 
-/// The returned events of one context.
+/// The pool of reusable events of one context.
 #[derive(Debug, Default)]
 pub(crate) struct EventPool {
     returned: Mutex<VecDeque<PooledEvent>>,

@@ -105,6 +105,8 @@ fn outside(what: &str, axis: usize, asked: &[u32; 3], limits: &[u32; 3]) -> Usag
 
 #[cold]
 fn too_many_threads(threads: u64, limit: u32) -> UsageErrorKind {
-    let detail = format!("a block of {threads} threads; this kernel takes at most {limit} here");
+    let detail = format!(
+        "a block of {threads} threads exceeds this kernel's limit of {limit} on this device"
+    );
     UsageErrorKind::LaunchConfig { detail }
 }

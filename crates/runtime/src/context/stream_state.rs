@@ -91,7 +91,7 @@ pub(crate) struct StreamState {
     pub(crate) priority: i32,
     pub(crate) submit_queue: Mutex<SubmitQueue>,
     pub(crate) shared: Mutex<SharedState>,
-    /// Signalled, with `shared`, whenever a ticket becomes submitted.
+    /// The condition variable of `shared`, signalled when a ticket becomes submitted.
     pub(crate) submitted: Condvar,
     /// The state that the `memory` layer keeps for the stream.
     pub(crate) memory_slot: Slot,

@@ -28,13 +28,13 @@ use crate::{Device, Result};
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct DeviceProperties {
-    /// The device's name, as `NVIDIA H200`.
+    /// The device's name, such as `NVIDIA H200`.
     pub name: String,
     /// The globally unique identifier of the device.
     pub uuid: Uuid,
     /// The device's PCI address.
     pub pci_address: PciAddress,
-    /// Major and minor number of the compute capability.
+    /// The major and minor number of the compute capability.
     pub compute_capability: (i32, i32),
     /// The total memory of the device, in bytes.
     pub total_bytes: u64,
@@ -224,7 +224,7 @@ impl fmt::Debug for Uuid {
 pub struct PciAddress {
     /// The domain of the bus.
     pub domain: u32,
-    /// The bus.
+    /// The number of the bus.
     pub bus: u32,
     /// The device's number on its bus.
     pub device: u32,

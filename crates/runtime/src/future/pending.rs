@@ -66,7 +66,7 @@ pub struct Pending<T> {
 struct Waiting {
     /// The completion of the ticket that is currently waited for.
     completion: Completion,
-    /// The last ticket.
+    /// The last ticket to wait for.
     last: Sequence,
     /// The liveness token of the operation's [`HostWaiter`](crate::context::HostWaiter). While it
     /// lives, later submissions leave a sync point behind the operation.

@@ -74,7 +74,7 @@ fn metadata(name: &str, thread: u64, args: &Value) -> Value {
 fn complete(operation: &TimedOperation, work: Option<&Work>) -> Value {
     let mut args = json!({
         "bytes": operation.bytes,
-        "place in stream": operation.sequence,
+        "sequence number": operation.sequence,
         "source": format!("{}:{}", operation.location.file(), operation.location.line()),
     });
     if let Some(work) = work.filter(|work| work.duration_ns() > 0 && operation.bytes > 0) {

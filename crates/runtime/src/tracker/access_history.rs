@@ -153,8 +153,7 @@ impl AccessHistory {
         }
     }
 
-    /// Creates an empty history for an allocation behind whose every operation a sync point is
-    /// recorded.
+    /// Creates an empty history that requests a sync point behind every operation.
     pub(crate) fn always_recording(bytes: u64) -> Self {
         let mut history = Self::new(bytes);
         history.state.get_mut().event_policy = EventPolicy::Always;

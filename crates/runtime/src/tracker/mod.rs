@@ -25,12 +25,12 @@
 //!
 //! # States of a ticket
 //!
-//! - *Reserved*: it has a sequence number. Done by the thread that holds the stream's submit queue.
-//! - *Published*: the access histories of its operands contain it. Done by [`plan_and_publish`],
+//! - *Reserved*: it has a sequence number. Set by the thread that holds the stream's submit queue.
+//! - *Published*: the access histories of its operands contain it. Set by [`plan_and_publish`],
 //!   which keeps all these histories locked until it has entered the last.
-//! - *Submitted*: its driver calls have been made, or have failed. Done by [`SyncPoints::submit`]
+//! - *Submitted*: its driver calls have been made, or have failed. Set by [`SyncPoints::submit`]
 //!   and [`SyncPoints::fail`].
-//! - *Done*: the device has completed it. Noted by the thread that observes the completion of an
+//! - *Done*: the device has completed it. Set by the thread that observes the completion of an
 //!   event or a stream.
 //!
 //! # Ownership

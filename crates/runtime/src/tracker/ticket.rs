@@ -56,7 +56,7 @@ pub(crate) struct Sequence(u64);
 impl Sequence {
     /// The position before the first operation of a stream.
     pub(crate) const START: Self = Self(0);
-    /// The first operation.
+    /// The sequence number of the first operation.
     pub(crate) const FIRST: Self = Self(1);
     /// The position behind all possible operations.
     pub(crate) const END: Self = Self(u64::MAX);

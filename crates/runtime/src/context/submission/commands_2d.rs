@@ -69,7 +69,7 @@ fn row_of(side: Side2d, row: usize) -> Memory2d {
 ///
 /// # Safety
 ///
-/// That of [`Command::enqueue`].
+/// The contract of [`Command::enqueue`].
 unsafe fn enqueue_range(
     driver_stream: DriverStream<'_>,
     source: Memory2d,

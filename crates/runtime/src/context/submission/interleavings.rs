@@ -220,7 +220,7 @@ fn operation(accesses: Accesses<'_>) -> Operation<'_> {
 fn enqueue(stream: &Stream, accesses: Accesses<'_>, command: impl Command<Output = ()>) -> bool {
     let operation = operation(accesses);
     let submitted = || {
-        // SAFETY: the arrays live until the device has been waited for; the accesses name them.
+        // SAFETY: the arrays live until all work is complete, and the accesses name them.
         unsafe { submit(stream.device_state(), stream.state(), operation, command) }
     };
     catch_unwind(AssertUnwindSafe(submitted)).is_ok_and(|result| result.is_ok())

@@ -58,7 +58,7 @@ pub struct Value<T>(pub T);
 pub trait Other<T> {
     /// Returns the operand itself.
     fn in_clause(self) -> T;
-    /// Returns the end of a range itself.
+    /// Returns the bound of a range itself.
     fn into_index(self) -> T;
 }
 
