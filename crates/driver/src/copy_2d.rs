@@ -1,13 +1,13 @@
-//! The shape of a copy of rows that lie apart.
+//! Parameters of a two-dimensional copy.
 
 use crate::DevicePtr;
 
-/// A copy of `height` rows of `width_bytes` each, which on either side lie a pitch apart
-/// (`CUDA_MEMCPY2D`, rule 52).
+/// A two-dimensional copy: `height` rows of `width_bytes` each, whose starts lie a pitch apart on
+/// either side (`CUDA_MEMCPY2D`, rule 52).
 ///
 /// ```
 /// use millstream_driver::{Copy2d, DevicePtr, Side2d};
-/// // A column of 3 bytes out of a matrix of 4 rows of 10 bytes, into memory of its own.
+/// // A column of 3 bytes out of a matrix of 4 rows of 10 bytes, into contiguous memory.
 /// let column = Copy2d {
 ///     source: Side2d::device(DevicePtr::from_raw(0x1000), 10),
 ///     target: Side2d::device(DevicePtr::from_raw(0x2000), 3),
@@ -19,25 +19,25 @@ use crate::DevicePtr;
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Copy2d {
-    /// What is read.
+    /// The side that is read.
     pub source: Side2d,
-    /// What is written.
+    /// The side that is written.
     pub target: Side2d,
     /// The length of a row, in bytes.
     pub width_bytes: usize,
-    /// How many rows.
+    /// The number of rows.
     pub height: usize,
 }
 
 impl Copy2d {
-    /// Whether there is nothing to copy.
+    /// Returns whether the copy has no bytes.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.width_bytes == 0 || self.height == 0
     }
 }
 
-/// One side of a [`Copy2d`].
+/// One side of a [`Copy2d`]: an address and a pitch.
 ///
 /// ```
 /// use millstream_driver::Side2d;
@@ -46,14 +46,14 @@ impl Copy2d {
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Side2d {
-    /// The first byte of the first row.
+    /// The memory that holds the rows, with the address of the first row.
     pub memory: Memory2d,
-    /// From the first byte of a row to that of the next; at least the width.
+    /// The distance between the starts of consecutive rows, in bytes; at least the width.
     pub pitch_bytes: usize,
 }
 
 impl Side2d {
-    /// Rows in device or managed memory.
+    /// Creates a side in device or managed memory.
     #[must_use]
     pub const fn device(first: DevicePtr, pitch_bytes: usize) -> Self {
         Self {
@@ -62,7 +62,8 @@ impl Side2d {
         }
     }
 
-    /// Rows in host memory, page-locked or not. Those of a source are only read.
+    /// Creates a side in host memory, page-locked or not. A source is only read through the
+    /// pointer.
     #[must_use]
     pub const fn host(first: *mut u8, pitch_bytes: usize) -> Self {
         Self {
@@ -71,8 +72,8 @@ impl Side2d {
         }
     }
 
-    /// From the first byte of the first row to the last of the last, what lies between rows
-    /// included. `None` if that does not fit, 0 if there is no byte.
+    /// Returns the number of bytes from the start of the first row to the end of the last,
+    /// including the gaps between rows: 0 for a copy of no bytes, `None` if the number overflows.
     #[must_use]
     pub fn span_bytes(&self, width_bytes: usize, height: usize) -> Option<usize> {
         match height.checked_sub(1) {
@@ -84,7 +85,7 @@ impl Side2d {
     }
 }
 
-/// Which memory a side of a [`Copy2d`] is in, with the address of its first byte.
+/// The kind of memory on one side of a [`Copy2d`], with the address of its first byte.
 ///
 /// ```
 /// use millstream_driver::{DevicePtr, Memory2d};

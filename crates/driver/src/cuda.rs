@@ -1,37 +1,38 @@
-//! libcuda behind the seam: found and loaded at run time, once for the process, never unloaded.
+//! libcuda as a [`Driver`], loaded at run time, once per process, and never unloaded.
 //!
-//! [`Cuda::load`] opens NVIDIA's driver library through the system's loader, finds every function
-//! that the seam needs, initialises the driver and answers the one [`Cuda`] of this process, which
-//! is a [`Driver`]. Nothing of CUDA is needed to build, and a machine without a driver gets a
-//! [`LoadError`] that says what was tried.
+//! A program that links to libcuda does not start on a machine without it. Millstream therefore
+//! needs no CUDA to build: [`Cuda::load`] opens NVIDIA's driver library through the system's
+//! loader, looks up every function that [`Driver`] needs, initialises the driver and returns the
+//! [`Cuda`] of this process. On a machine without a driver it returns a [`LoadError`] that lists
+//! every attempt.
 //!
 //! # Current contexts
 //!
 //! CUDA keeps one *current context* for each host thread, and many functions work in it. The
-//! methods of [`Driver`] take the context as an argument. Those that name a stream or an event
-//! besides (launches, records, waits, queries, allocations in stream order) take the context from
-//! that handle and leave the thread's alone. For all others [`Cuda`] asks for the current context,
-//! makes its own current if it is another, and puts the other back when the call is over
-//! ([`CurrentContext`]); a thread without a current context keeps ours. So other code of the thread
-//! may change the current context between any two calls (`cuCtxSetCurrent`, the runtime API's
-//! `cudaSetDevice`), and finds its own unchanged.
+//! methods of [`Driver`] take the context as an argument. A function that takes a stream or an
+//! event (launches, records, waits, queries, allocations in stream order) finds the context in that
+//! handle, so the thread's current context does not change. For all other functions [`Cuda`] reads
+//! the current context, replaces it if it differs, and restores it after the call
+//! ([`CurrentContext`]); a thread without a current context keeps the new one. Other code of the
+//! thread may therefore change the current context between any two calls (`cuCtxSetCurrent`, the
+//! runtime API's `cudaSetDevice`), and its own context stays current after each call.
 //!
 //! # Files
 //!
-//! `api` declares and finds the functions, `library` opens and initialises, `calls` is the
-//! [`Driver`], `numbers` puts the seam's types into CUDA's, `module` compiles PTX, `host_function`
-//! carries closures through a C callback, and `fork` notes forked children, in which every call is
-//! refused.
+//! `api` declares and looks up the functions, `library` opens and initialises the library, `calls`
+//! implements [`Driver`], `convert` translates argument types, `module` validates PTX,
+//! `host_function` passes closures through a C callback, and `fork` detects forked children, in
+//! which every call returns an error.
 
 pub mod api;
 mod calls;
+mod convert;
 #[cfg(test)]
 mod current_tests;
 mod fork;
 mod host_function;
 mod library;
 mod module;
-mod numbers;
 
 use std::{
     fmt,
@@ -45,7 +46,7 @@ pub use library::{Attempt, LoadError, OLDEST_DRIVER_VERSION};
 #[cfg(doc)]
 use crate::{CurrentContext, Driver};
 
-/// NVIDIA's driver library, loaded and initialised. There is at most one in a process.
+/// NVIDIA's driver library, loaded and initialised. A process has at most one.
 ///
 /// ```
 /// use millstream_driver::{Driver, cuda::Cuda};
@@ -62,8 +63,8 @@ pub struct Cuda {
 }
 
 impl Cuda {
-    /// The process's libcuda, loaded and initialised by the first call. Every call gives the same
-    /// answer: a driver that was not there at first is not looked for again.
+    /// Returns the process's libcuda. The first call loads and initialises it, and every later call
+    /// returns the same result: a driver that was missing at first is not searched for again.
     ///
     /// # Errors
     ///

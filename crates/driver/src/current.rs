@@ -1,9 +1,9 @@
-//! The calling thread's current context: set for a while, and put back if it was another library's.
+//! A guard for the calling thread's current context.
 //!
-//! The current context belongs to the thread, not to this library: `cuCtxSetCurrent` of other code,
-//! `cudaSetDevice` and a framework's device guard all change it between two of our calls. Nothing
-//! about it is therefore cached. Code that needs a current context asks for the present one
-//! (`cuCtxGetCurrent`, some 10 ns) and changes it only if it differs.
+//! The current context belongs to the thread, and other code changes it between two of our calls:
+//! `cuCtxSetCurrent`, `cudaSetDevice` and a framework's device guard all do. Nothing about it is
+//! therefore cached. Code that needs a current context reads the present one (`cuCtxGetCurrent`,
+//! about 10 ns) and changes it only if it differs.
 
 #![allow(unsafe_code, reason = "makes contexts current")]
 
@@ -11,13 +11,14 @@ use std::fmt;
 
 use crate::{ContextHandle, Driver, DriverError};
 
-/// The absence of a current context, as `cuCtxGetCurrent` answers it.
+/// The null handle, which `cuCtxGetCurrent` returns when there is no current context.
 const NONE: ContextHandle = ContextHandle::from_raw(0);
 
-/// A context that is current on the calling thread until this is dropped.
+/// A guard that keeps a context current on the calling thread and restores the previous one on
+/// drop.
 ///
-/// Dropping it puts back the context that was current before. Where there was none, the new one
-/// stays: other code of the thread expects none, and the next call saves setting it again.
+/// If there was no current context before, the new one stays current: other code of the thread
+/// expects none, and the next call need not set it again.
 ///
 /// ```
 /// use millstream_driver::{CurrentContext, DeviceOrdinal, Driver, cuda::Cuda};
@@ -26,14 +27,14 @@ const NONE: ContextHandle = ContextHandle::from_raw(0);
 ///     // SAFETY: the context was retained just now, and is not released here.
 ///     let current = unsafe { CurrentContext::enter(&*cuda, context) }?;
 ///     assert_eq!(cuda.current_context()?, context);
-///     drop(current); // a context that other code had made current is current again
+/// drop(current); // the context that other code had made current is current again
 /// }
 /// # Ok::<(), millstream_driver::DriverError>(())
 /// ```
 #[must_use = "the context may be put back when this is dropped"]
 pub struct CurrentContext<'a, D: Driver + ?Sized> {
     driver: &'a D,
-    /// The context to put back.
+    /// The context to restore.
     before: Option<ContextHandle>,
 }
 
@@ -69,10 +70,10 @@ impl<D: Driver + ?Sized> Drop for CurrentContext<'_, D> {
     #[inline]
     fn drop(&mut self) {
         if let Some(before) = self.before {
-            // A failure means that its owner has destroyed that context meanwhile: there is nothing
-            // to put back. SAFETY: the context was current on this thread when this was made; its
-            // owner destroys it, if at all, on this thread or after this thread is done with it,
-            // and the driver refuses a handle that it does not know.
+            // An error means that the owner of that context has destroyed it meanwhile, so there is
+            // nothing to restore. SAFETY: the context was current on this thread when the guard was
+            // created. Its owner destroys it, if at all, on this thread or after this thread has
+            // stopped using it, and the driver returns an error for a handle that it does not know.
             let _ = unsafe { self.driver.make_current(before) };
         }
     }

@@ -1,8 +1,8 @@
-//! The trait that both drivers implement: one method per driver function, no policy.
+//! The trait [`Driver`], with one method per driver function, and its argument types.
 
 #![allow(
     unsafe_code,
-    reason = "declares the unsafe methods of the seam; holds no unsafe block"
+    reason = "declares the unsafe methods of the driver interface; holds no unsafe block"
 )]
 
 use std::{ffi::c_void, fmt, ptr::NonNull, time::Duration};
@@ -15,18 +15,18 @@ use crate::{
 
 type Result<T> = std::result::Result<T, DriverError>;
 
-/// The least alignment of memory that a [`Driver`] allocates, in bytes: device, managed and
-/// page-locked memory alike. CUDA promises it of every address that one of its memory allocation
+/// The minimum alignment of memory that a [`Driver`] allocates, in bytes: device, managed and
+/// page-locked memory alike. CUDA guarantees it for every address that one of its memory allocation
 /// routines returns.
 ///
-/// Page-locked and managed memory usually begins with a page. A driver need not keep to that.
+/// Page-locked and managed memory usually begins at a page boundary, but no driver guarantees that.
 ///
 /// ```
 /// assert!(millstream_driver::ALLOCATION_ALIGNMENT >= align_of::<u128>());
 /// ```
 pub const ALLOCATION_ALIGNMENT: usize = 256;
 
-/// What a query found.
+/// The result of querying a stream or an event.
 ///
 /// ```
 /// use millstream_driver::Completion;
@@ -34,34 +34,34 @@ pub const ALLOCATION_ALIGNMENT: usize = 256;
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Completion {
-    /// All the work asked about has finished.
+    /// All the queried work has finished.
     Complete,
-    /// Some of it has not.
+    /// Some of the queried work is still running or waiting.
     Pending,
 }
 
 impl Completion {
-    /// Whether this is [`Completion::Complete`].
+    /// Returns whether this is [`Completion::Complete`].
     #[must_use]
     pub fn is_complete(self) -> bool {
         self == Self::Complete
     }
 }
 
-/// What an event is for.
+/// The purpose of an event, which decides whether it records time.
 ///
 /// ```
 /// assert_ne!(millstream_driver::EventKind::Ordering, millstream_driver::EventKind::Timing);
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EventKind {
-    /// Order and completion alone (`CU_EVENT_DISABLE_TIMING`): the cheap one.
+    /// An event for ordering and completion (`CU_EVENT_DISABLE_TIMING`), the cheaper kind.
     Ordering,
-    /// Also a time stamp, for [`Driver::event_elapsed_ms`].
+    /// An event that also records a time stamp, for [`Driver::event_elapsed_ms`].
     Timing,
 }
 
-/// The element that a fill repeats.
+/// The value that a fill repeats.
 ///
 /// ```
 /// assert_eq!(millstream_driver::FillPattern::U16(7).size(), 2);
@@ -77,7 +77,7 @@ pub enum FillPattern {
 }
 
 impl FillPattern {
-    /// Bytes in one element.
+    /// Returns the size of one element in bytes.
     #[must_use]
     pub fn size(self) -> usize {
         match self {
@@ -88,24 +88,25 @@ impl FillPattern {
     }
 }
 
-/// The shape of a launch.
+/// The launch dimensions of a kernel: its grid, its blocks and their dynamic shared memory.
 ///
 /// ```
-/// let dims = millstream_driver::LaunchDims { grid: [4, 1, 1], block: [256, 1, 1], shared_bytes: 0 };
+/// use millstream_driver::LaunchDims;
+/// let dims = LaunchDims { grid: [4, 1, 1], block: [256, 1, 1], shared_bytes: 0 };
 /// assert_eq!(dims.threads(), 1024);
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LaunchDims {
-    /// Blocks in x, y and z.
+    /// The number of blocks in x, y and z.
     pub grid: [u32; 3],
-    /// Threads of a block in x, y and z.
+    /// The number of threads of a block in x, y and z.
     pub block: [u32; 3],
-    /// Dynamic shared memory of each block, in bytes.
+    /// The dynamic shared memory of each block, in bytes.
     pub shared_bytes: u32,
 }
 
 impl LaunchDims {
-    /// Threads of the whole launch. A product of six 32-bit numbers may not fit, so it saturates.
+    /// Returns the number of threads in the grid, saturated at [`u64::MAX`].
     #[must_use]
     pub fn threads(&self) -> u64 {
         self.grid
@@ -115,7 +116,7 @@ impl LaunchDims {
     }
 }
 
-/// Priorities that a device's streams can have; lower numbers run first
+/// The range of stream priorities of a device; lower numbers run first
 /// (`cuCtxGetStreamPriorityRange`).
 ///
 /// ```
@@ -130,93 +131,95 @@ pub struct PriorityRange {
     pub greatest: i32,
 }
 
-/// What a pool of the stream-ordered allocator holds, in bytes.
+/// Memory statistics of a pool of the stream-ordered allocator, in bytes.
 ///
 /// ```
 /// assert_eq!(millstream_driver::PoolUsage::default().used_bytes, 0);
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PoolUsage {
-    /// Given out and not yet freed.
+    /// Memory that is allocated and not yet freed.
     pub used_bytes: u64,
-    /// The most that `used_bytes` has been.
+    /// The peak of `used_bytes`.
     pub used_peak_bytes: u64,
-    /// Held from the system, used or not.
+    /// Memory that the pool has reserved from the system, allocated or not.
     pub reserved_bytes: u64,
-    /// The most that `reserved_bytes` has been.
+    /// The peak of `reserved_bytes`.
     pub reserved_peak_bytes: u64,
 }
 
-/// A function that runs on the host in stream order. It must not call the driver (rule 27).
+/// A host function that runs in stream order. It must not call the driver (rule 27).
 pub type HostFunction = Box<dyn FnOnce() + Send>;
 
-/// One GPU driver.
+/// A GPU driver: libcuda or the simulated one.
 ///
-/// Every method stands for the `cu*` function that its page names and has that function's
-/// behaviour; the context that the function wants current is an argument, and the implementation
-/// sees to it. Handles must come from the same driver. Any method may be called from any thread at
-/// any time unless its page says otherwise.
+/// Every method corresponds to the `cu*` function that its documentation names and has that
+/// function's behaviour. Methods take the context that the function needs current as an argument,
+/// and the implementation makes it current. Handles must come from the same driver. Any method may
+/// be called from any thread at any time unless its documentation says otherwise.
 ///
 /// # Errors
 ///
-/// Every fallible method answers a [`DriverError`] that names the call. Because work is
-/// asynchronous, any call may also answer the failure of earlier work; a failure for which
+/// Every fallible method returns a [`DriverError`] that names the call. Because work is
+/// asynchronous, any call may also return the failure of earlier work. A failure for which
 /// [`ResultCode::is_sticky`](crate::ResultCode::is_sticky) holds means that the context is lost.
 pub trait Driver: Send + Sync + fmt::Debug {
-    /// What stands behind the seam, for people: `libcuda 13.0`, `the simulator`.
+    /// Returns the driver's display name: `libcuda 13.0`, `the simulator`.
     fn name(&self) -> String;
 
-    /// A number that tells living drivers apart: two that answer the same are the same driver
-    /// behind two pointers.
+    /// Returns a number that identifies this driver while it lives. Two references with the same
+    /// number refer to the same driver.
     fn identity(&self) -> usize {
         std::ptr::from_ref(self).cast::<()>().addr()
     }
 
-    /// A number that two drivers share if their handles mean the same: a driver in front of another
-    /// answers what that one does.
+    /// Returns a number that identifies the set of handles this driver understands. A driver that
+    /// wraps another returns the wrapped driver's number.
     fn handle_space(&self) -> usize {
         self.identity()
     }
 
-    /// Whether the device is a simulation.
+    /// Returns whether the device is simulated.
     fn is_simulated(&self) -> bool;
 
-    /// Nanoseconds on the host's clock since some fixed point: real time, or the simulated device's
-    /// virtual time.
+    /// Returns the time on the host's clock in nanoseconds since a fixed point. With a simulated
+    /// device this is virtual time.
     fn now_ns(&self) -> u64;
 
-    /// Lets the calling thread sleep for about `duration` on that same clock. May return early.
+    /// Puts the calling thread to sleep for about `duration` on the clock of
+    /// [`now_ns`](Self::now_ns). May return early.
     fn pause(&self, duration: Duration);
 
-    /// The stream's number in the texts of this driver: from 1, in the order in which the streams
-    /// of its device were created. `None` for default streams, and from drivers without such texts.
+    /// Returns the stream's number in this driver's reports, counted from 1 in the order in which
+    /// the streams of its device were created. `None` for default streams, and from drivers without
+    /// reports.
     fn stream_number(&self, _stream: StreamHandle) -> Option<u64> {
         None
     }
 
-    /// Told by whoever touches memory with the host's own loads and stores that a device may use as
-    /// well: at the beginning of the access and again at its end. A GPU's driver makes nothing of
-    /// it; one that checks may.
+    /// Records the beginning or the end of an access by the host, through its own loads and stores,
+    /// to memory that a device may also use. The caller calls it once before the access and once
+    /// after it. libcuda ignores it; the simulated driver checks the access for races.
     fn note_host_access(&self, _access: &HostAccess) {}
 
-    /// Told by whoever gives an allocation out again without a call that would end its life and
-    /// begin another's. For all that is enqueued later its content is undefined, as a new one's is.
-    /// A GPU's driver makes nothing of it; one that checks may.
+    /// Records that the caller reuses an allocation for new contents without freeing it. For all
+    /// work enqueued later the contents are undefined, as after a new allocation. libcuda ignores
+    /// it; the simulated driver then reports reads of the old contents.
     fn note_memory_reuse(&self, _reuse: &MemoryReuse) {}
 
-    /// Declares which parameters of a kernel are arrays of floating-point numbers. A GPU's driver
-    /// ignores it; the simulated one compares it with the kernel's accesses.
+    /// Declares which parameters of a kernel are arrays of floating-point numbers. libcuda ignores
+    /// it; the simulated driver compares the declaration with the kernel's accesses.
     fn note_float_operands(&self, _function: FunctionHandle, _operands: &[FloatOperand]) {}
 
     /// Makes the context current on the calling thread (`cuCtxSetCurrent`), for functions of other
-    /// libraries that work in the current one; a null handle makes none current. The methods here
-    /// need no such call. Callers that are to leave the thread as they found it use
-    /// [`CurrentContext`](crate::CurrentContext).
+    /// libraries, such as cuBLAS, that work in the current context. A null handle leaves the thread
+    /// without a current context. The methods of this trait do not need this call.
+    /// [`CurrentContext`](crate::CurrentContext) restores the previous context afterwards.
     ///
     /// # Errors
     ///
     /// [`ResultCode::NOT_SUPPORTED`](crate::ResultCode::NOT_SUPPORTED) unless the driver is
-    /// libcuda: other libraries know nothing of any other's contexts.
+    /// libcuda: other libraries accept only libcuda's contexts.
     ///
     /// # Safety
     ///
@@ -228,8 +231,8 @@ pub trait Driver: Send + Sync + fmt::Debug {
         ))
     }
 
-    /// The context that is current on the calling thread (`cuCtxGetCurrent`); a null handle if
-    /// there is none.
+    /// Returns the context that is current on the calling thread (`cuCtxGetCurrent`), or a null
+    /// handle if there is none.
     ///
     /// # Errors
     ///
@@ -242,52 +245,55 @@ pub trait Driver: Send + Sync + fmt::Debug {
         ))
     }
 
-    /// The CUDA version that the driver supports, 1000 × major + 10 × minor (`cuDriverGetVersion`).
+    /// Returns the CUDA version that the driver supports, 1000 × major + 10 × minor
+    /// (`cuDriverGetVersion`).
     fn driver_version(&self) -> Result<i32>;
 
-    /// How many devices there are (`cuDeviceGetCount`).
+    /// Returns the number of devices (`cuDeviceGetCount`).
     fn device_count(&self) -> Result<i32>;
 
-    /// The device's name (`cuDeviceGetName`).
+    /// Returns the device's name (`cuDeviceGetName`).
     fn device_name(&self, device: DeviceOrdinal) -> Result<String>;
 
-    /// The 16 bytes that tell the device from every other one, as `nvidia-smi -L` prints them
-    /// (`cuDeviceGetUuid`).
+    /// Returns the device's 16-byte UUID, which `nvidia-smi -L` prints too (`cuDeviceGetUuid`).
     fn device_uuid(&self, device: DeviceOrdinal) -> Result<[u8; 16]>;
 
-    /// All of the device's memory, in bytes (`cuDeviceTotalMem`).
+    /// Returns the device's total memory in bytes (`cuDeviceTotalMem`).
     fn device_total_bytes(&self, device: DeviceOrdinal) -> Result<u64>;
 
-    /// One attribute of the device (`cuDeviceGetAttribute`).
+    /// Returns the value of a device attribute (`cuDeviceGetAttribute`).
     fn device_attribute(&self, device: DeviceOrdinal, attribute: DeviceAttribute) -> Result<i32>;
 
-    /// Takes a reference to the device's primary context, made if it is not there yet
+    /// Retains the device's primary context and creates it if necessary
     /// (`cuDevicePrimaryCtxRetain`).
     fn primary_context_retain(&self, device: DeviceOrdinal) -> Result<ContextHandle>;
 
-    /// Gives one reference back; the last one destroys the context (`cuDevicePrimaryCtxRelease`).
+    /// Releases one reference to the device's primary context (`cuDevicePrimaryCtxRelease`).
+    /// Releasing the last one destroys the context.
     ///
     /// # Safety
     ///
-    /// The caller holds a reference, and after the last one no handle of the context is used again.
+    /// The caller holds a reference. After the last one is released, no handle of the context is
+    /// used again.
     unsafe fn primary_context_release(&self, device: DeviceOrdinal) -> Result<()>;
 
-    /// Waits until all work of the context is done (`cuCtxSynchronize`).
+    /// Waits until all work of the context is complete (`cuCtxSynchronize`).
     ///
     /// # Safety
     ///
     /// `context` is alive.
     unsafe fn context_synchronize(&self, context: ContextHandle) -> Result<()>;
 
-    /// The priorities that streams of the context can have (`cuCtxGetStreamPriorityRange`).
+    /// Returns the range of stream priorities in the context (`cuCtxGetStreamPriorityRange`).
     ///
     /// # Safety
     ///
     /// `context` is alive.
     unsafe fn stream_priority_range(&self, context: ContextHandle) -> Result<PriorityRange>;
 
-    /// Makes a stream (`cuStreamCreateWithPriority`). A non-blocking stream is exempt from the
-    /// legacy default stream's barriers (rules 17 and 18). A priority outside the range is clamped.
+    /// Creates a stream (`cuStreamCreateWithPriority`). A non-blocking stream is exempt from the
+    /// barriers that every operation on the legacy default stream puts between blocking streams
+    /// (rules 17 and 18). A priority outside the range is clamped.
     ///
     /// # Safety
     ///
@@ -299,7 +305,7 @@ pub trait Driver: Send + Sync + fmt::Debug {
         priority: i32,
     ) -> Result<StreamHandle>;
 
-    /// Gives the stream up (`cuStreamDestroy`). Returns at once; work already enqueued completes
+    /// Destroys the stream (`cuStreamDestroy`). Returns at once; work already enqueued completes
     /// (rule 21).
     ///
     /// # Safety
@@ -307,7 +313,8 @@ pub trait Driver: Send + Sync + fmt::Debug {
     /// `stream` is alive, belongs to `context`, and is not used again.
     unsafe fn stream_destroy(&self, context: ContextHandle, stream: StreamHandle) -> Result<()>;
 
-    /// Whether all work enqueued so far is done (`cuStreamQuery`). Never blocks.
+    /// Returns whether all work enqueued on the stream so far is complete (`cuStreamQuery`). Never
+    /// blocks.
     ///
     /// # Safety
     ///
@@ -318,7 +325,7 @@ pub trait Driver: Send + Sync + fmt::Debug {
         stream: StreamHandle,
     ) -> Result<Completion>;
 
-    /// Waits until all work enqueued so far is done (`cuStreamSynchronize`).
+    /// Waits until all work enqueued on the stream so far is complete (`cuStreamSynchronize`).
     ///
     /// # Safety
     ///
@@ -326,9 +333,9 @@ pub trait Driver: Send + Sync + fmt::Debug {
     unsafe fn stream_synchronize(&self, context: ContextHandle, stream: StreamHandle)
     -> Result<()>;
 
-    /// Holds back later work of the stream, on the device, until what `event` captured is done
-    /// (`cuStreamWaitEvent`, rules 22 to 24). The event may belong to another context (rule 26).
-    /// Never blocks the host.
+    /// Makes later work of the stream wait, on the device, for the work that `event` captured when
+    /// it was last recorded before this call (`cuStreamWaitEvent`, rules 22 to 24). The event may
+    /// belong to another context (rule 26). Never blocks the host.
     ///
     /// # Safety
     ///
@@ -340,21 +347,24 @@ pub trait Driver: Send + Sync + fmt::Debug {
         event: EventHandle,
     ) -> Result<()>;
 
-    /// Makes an event (`cuEventCreate`).
+    /// Creates an event (`cuEventCreate`).
     ///
     /// # Safety
     ///
     /// `context` is alive.
     unsafe fn event_create(&self, context: ContextHandle, kind: EventKind) -> Result<EventHandle>;
 
-    /// Gives the event up; allowed while it is pending (`cuEventDestroy`, rule 25).
+    /// Destroys the event (`cuEventDestroy`), which is allowed while the event is pending (rule
+    /// 25).
     ///
     /// # Safety
     ///
     /// `event` is alive and is not used again.
     unsafe fn event_destroy(&self, context: ContextHandle, event: EventHandle) -> Result<()>;
 
-    /// Captures the stream's work as of now (`cuEventRecord`, rules 22, 23 and 26).
+    /// Records the event: captures all work enqueued on the stream so far and replaces what the
+    /// event captured before (`cuEventRecord`, rules 22 and 23). An event cannot be recorded on a
+    /// stream of another context (rule 26).
     ///
     /// # Safety
     ///
@@ -366,22 +376,22 @@ pub trait Driver: Send + Sync + fmt::Debug {
         stream: StreamHandle,
     ) -> Result<()>;
 
-    /// Whether what the event captured is done; a never-recorded event is (`cuEventQuery`, rule
-    /// 22). Never blocks.
+    /// Returns whether the work that the event captured is complete, which also holds for an event
+    /// that was never recorded (`cuEventQuery`, rule 22). Never blocks.
     ///
     /// # Safety
     ///
     /// `event` is alive.
     unsafe fn event_query(&self, context: ContextHandle, event: EventHandle) -> Result<Completion>;
 
-    /// Waits until what the event captured is done (`cuEventSynchronize`).
+    /// Waits until the work that the event captured is complete (`cuEventSynchronize`).
     ///
     /// # Safety
     ///
     /// `event` is alive.
     unsafe fn event_synchronize(&self, context: ContextHandle, event: EventHandle) -> Result<()>;
 
-    /// Milliseconds from one event to the other (`cuEventElapsedTime`); both of
+    /// Returns the milliseconds between two events (`cuEventElapsedTime`). Both must be of
     /// [`EventKind::Timing`] and complete.
     ///
     /// # Safety
@@ -394,29 +404,30 @@ pub trait Driver: Send + Sync + fmt::Debug {
         end: EventHandle,
     ) -> Result<f32>;
 
-    /// Free and total memory of the context's device, in bytes (`cuMemGetInfo`).
+    /// Returns the free and the total memory of the context's device in bytes (`cuMemGetInfo`).
     ///
     /// # Safety
     ///
     /// `context` is alive.
     unsafe fn mem_info(&self, context: ContextHandle) -> Result<(u64, u64)>;
 
-    /// Allocates device memory, usable at once on every stream (`cuMemAlloc`). The content is
-    /// undefined. The address is a multiple of [`ALLOCATION_ALIGNMENT`], and so are those of the
-    /// other allocations.
+    /// Allocates device memory that every stream may use at once (`cuMemAlloc`). The contents are
+    /// undefined. The address is a multiple of [`ALLOCATION_ALIGNMENT`], as are the addresses that
+    /// the other allocation methods return.
     ///
     /// # Safety
     ///
     /// `context` is alive.
     unsafe fn mem_alloc(&self, context: ContextHandle, bytes: usize) -> Result<DevicePtr>;
 
-    /// Allocates managed memory, which the host and every device reach at the same address
-    /// (`cuMemAllocManaged`, attached globally, rule 49). The content is undefined. The host's
-    /// pointer is [`with_exposed_provenance_mut`](std::ptr::with_exposed_provenance_mut) of the
-    /// address, a multiple of [`ALLOCATION_ALIGNMENT`].
+    /// Allocates managed memory, which the host and every device access at the same address
+    /// (`cuMemAllocManaged` with global attachment, rule 49). The contents are undefined. The host
+    /// obtains its pointer from the address by
+    /// [`with_exposed_provenance_mut`](std::ptr::with_exposed_provenance_mut). The address is a
+    /// multiple of [`ALLOCATION_ALIGNMENT`].
     ///
     /// Where [`CONCURRENT_MANAGED_ACCESS`](DeviceAttribute::CONCURRENT_MANAGED_ACCESS) is 0, the
-    /// host must not touch any managed memory while a kernel runs (rule 50).
+    /// host must not access any managed memory while a kernel runs (rule 50).
     ///
     /// # Errors
     ///
@@ -428,8 +439,8 @@ pub trait Driver: Send + Sync + fmt::Debug {
     /// `context` is alive.
     unsafe fn mem_alloc_managed(&self, context: ContextHandle, bytes: usize) -> Result<DevicePtr>;
 
-    /// Moves managed memory to where it will be used, in stream order (`cuMemPrefetchAsync`, rule
-    /// 51). No value changes.
+    /// Enqueues the migration of managed memory to `location` (`cuMemPrefetchAsync`). A prefetch
+    /// changes no value (rule 51).
     ///
     /// # Errors
     ///
@@ -452,8 +463,8 @@ pub trait Driver: Send + Sync + fmt::Debug {
         stream: StreamHandle,
     ) -> Result<()>;
 
-    /// Tells how managed memory will be used (`cuMemAdvise`, rule 51): at once, outside stream
-    /// order, and only a hint.
+    /// Advises the driver of the future use of managed memory (`cuMemAdvise`). The advice takes
+    /// effect during the call, outside stream order, and changes no value (rule 51).
     ///
     /// # Errors
     ///
@@ -471,18 +482,20 @@ pub trait Driver: Send + Sync + fmt::Debug {
         location: ManagedLocation,
     ) -> Result<()>;
 
-    /// Frees memory of [`mem_alloc`](Self::mem_alloc), [`mem_alloc_async`](Self::mem_alloc_async)
-    /// (`cuMemFree`, rule 33) or [`mem_alloc_managed`](Self::mem_alloc_managed). The host waits
-    /// until the device is idle (rule 30).
+    /// Frees memory of [`mem_alloc`](Self::mem_alloc),
+    /// [`mem_alloc_managed`](Self::mem_alloc_managed) or [`mem_alloc_async`](Self::mem_alloc_async)
+    /// (`cuMemFree`; both allocators accept both ways to free, rule 33). The host waits until the
+    /// device is idle (rule 30).
     ///
     /// # Safety
     ///
     /// `pointer` is a live allocation's start, and no later operation uses the allocation.
     unsafe fn mem_free(&self, context: ContextHandle, pointer: DevicePtr) -> Result<()>;
 
-    /// Allocates from the default pool of the stream's device, in stream order (`cuMemAllocAsync`,
-    /// rules 31 and 32): the address is known at once, but only work ordered after this point of
-    /// the stream may touch it.
+    /// Allocates from the default pool of the stream's device, in stream order (`cuMemAllocAsync`).
+    /// The address is known at once, but only work ordered after this point of the stream may
+    /// access the memory (rule 32). The stream alone decides on which device the memory lies (rule
+    /// 31).
     ///
     /// # Safety
     ///
@@ -494,7 +507,8 @@ pub trait Driver: Send + Sync + fmt::Debug {
         stream: StreamHandle,
     ) -> Result<DevicePtr>;
 
-    /// Frees in stream order (`cuMemFreeAsync`, rules 32 and 33). Never blocks.
+    /// Frees in stream order (`cuMemFreeAsync`), also memory of [`mem_alloc`](Self::mem_alloc)
+    /// (rule 33). The free must be ordered after every use (rule 32). Never blocks.
     ///
     /// # Safety
     ///
@@ -508,26 +522,26 @@ pub trait Driver: Send + Sync + fmt::Debug {
         stream: StreamHandle,
     ) -> Result<()>;
 
-    /// The device's default pool (`cuDeviceGetDefaultMemPool`).
+    /// Returns the device's default pool (`cuDeviceGetDefaultMemPool`).
     fn default_pool(&self, device: DeviceOrdinal) -> Result<PoolHandle>;
 
-    /// How much freed memory a pool keeps at the next synchronisation rather than give it back to
-    /// the system (`CU_MEMPOOL_ATTR_RELEASE_THRESHOLD`, rule 36).
+    /// Sets the number of bytes that a pool keeps reserved when it returns freed memory to the
+    /// system at the next synchronisation (`CU_MEMPOOL_ATTR_RELEASE_THRESHOLD`, rule 36).
     ///
     /// # Safety
     ///
     /// `pool` is alive.
     unsafe fn pool_set_release_threshold(&self, pool: PoolHandle, bytes: u64) -> Result<()>;
 
-    /// Gives unused memory back to the system until at most `keep_bytes` are reserved
-    /// (`cuMemPoolTrimTo`, rule 36).
+    /// Returns unused memory to the system until at most `keep_bytes` are reserved
+    /// (`cuMemPoolTrimTo`). Memory whose free is not yet complete is skipped (rule 36).
     ///
     /// # Safety
     ///
     /// `pool` is alive.
     unsafe fn pool_trim(&self, pool: PoolHandle, keep_bytes: usize) -> Result<()>;
 
-    /// What the pool holds (`cuMemPoolGetAttribute`).
+    /// Returns the pool's memory statistics (`cuMemPoolGetAttribute`).
     ///
     /// # Safety
     ///
@@ -535,7 +549,7 @@ pub trait Driver: Send + Sync + fmt::Debug {
     unsafe fn pool_usage(&self, pool: PoolHandle) -> Result<PoolUsage>;
 
     /// Allocates page-locked host memory that every context can use (`cuMemHostAlloc`, portable).
-    /// Host and device share the address, a multiple of [`ALLOCATION_ALIGNMENT`]. The content is
+    /// Host and device share the address, a multiple of [`ALLOCATION_ALIGNMENT`]. The contents are
     /// undefined.
     ///
     /// # Safety
@@ -552,7 +566,7 @@ pub trait Driver: Send + Sync + fmt::Debug {
     /// operation uses it.
     unsafe fn host_free(&self, context: ContextHandle, pointer: NonNull<u8>) -> Result<()>;
 
-    /// Page-locks memory that the host already has (`cuMemHostRegister`, portable).
+    /// Page-locks existing host memory (`cuMemHostRegister`, portable).
     ///
     /// # Safety
     ///
@@ -564,21 +578,23 @@ pub trait Driver: Send + Sync + fmt::Debug {
         bytes: usize,
     ) -> Result<()>;
 
-    /// Undoes [`host_register`](Self::host_register) (`cuMemHostUnregister`). The host waits until
-    /// the device is idle (rule 30).
+    /// Unregisters memory of [`host_register`](Self::host_register) (`cuMemHostUnregister`). The
+    /// host waits until the device is idle (rule 30).
     ///
     /// # Safety
     ///
     /// `pointer` is the start of a registered range that no later operation uses.
     unsafe fn host_unregister(&self, context: ContextHandle, pointer: NonNull<u8>) -> Result<()>;
 
-    /// Copies from host to device on the legacy default stream (`cuMemcpyHtoD`, rules 1, 2 and 6).
+    /// Copies from host to device on the legacy default stream (`cuMemcpyHtoD`). From page-locked
+    /// memory it returns when the copy is complete (rule 2). From pageable memory it may return
+    /// when the source has been read (rule 1), and so may any copy of at most 64 KiB (rule 6).
     ///
     /// # Safety
     ///
-    /// `source` is readable and `target` writable for `bytes`, and nothing else writes the one or
-    /// uses the other until the copy is done, which for a pageable source may be after the call
-    /// returns.
+    /// `source` is readable and `target` writable for `bytes`. Until the copy is complete, nothing
+    /// else writes the source or accesses the target; with a pageable source that may be after the
+    /// call returns.
     unsafe fn copy_host_to_device(
         &self,
         context: ContextHandle,
@@ -587,12 +603,12 @@ pub trait Driver: Send + Sync + fmt::Debug {
         bytes: usize,
     ) -> Result<()>;
 
-    /// Copies from device to host on the legacy default stream (`cuMemcpyDtoH`, rule 3).
+    /// Copies from device to host on the legacy default stream (`cuMemcpyDtoH`). The copy is
+    /// complete on return (rule 3).
     ///
     /// # Safety
     ///
-    /// As [`copy_host_to_device`](Self::copy_host_to_device), the other way round; complete on
-    /// return.
+    /// As for [`copy_host_to_device`](Self::copy_host_to_device), with source and target exchanged.
     unsafe fn copy_device_to_host(
         &self,
         context: ContextHandle,
@@ -601,13 +617,13 @@ pub trait Driver: Send + Sync + fmt::Debug {
         bytes: usize,
     ) -> Result<()>;
 
-    /// Copies within the device on the legacy default stream (`cuMemcpyDtoD`, rule 4): may return
-    /// before it is done.
+    /// Copies within the device on the legacy default stream (`cuMemcpyDtoD`). May return before
+    /// the copy is complete (rule 4).
     ///
     /// # Safety
     ///
-    /// Both ranges are live and do not overlap, and nothing unordered with the copy writes the
-    /// source or uses the target.
+    /// Both ranges are live and do not overlap. Every operation that writes the source or accesses
+    /// the target is ordered with the copy.
     unsafe fn copy_device_to_device(
         &self,
         context: ContextHandle,
@@ -617,12 +633,12 @@ pub trait Driver: Send + Sync + fmt::Debug {
     ) -> Result<()>;
 
     /// Copies between two addresses of the unified address space, host or device, on the legacy
-    /// default stream (`cuMemcpy`). From host to host it is fully synchronous (rule 5), else as the
-    /// copy of that direction above.
+    /// default stream (`cuMemcpy`). A copy from host to host is fully synchronous (rule 5); any
+    /// other behaves as the method for its direction.
     ///
     /// # Safety
     ///
-    /// As the copy of the same direction above.
+    /// As for the method of the same direction.
     unsafe fn copy_unified(
         &self,
         context: ContextHandle,
@@ -631,9 +647,9 @@ pub trait Driver: Send + Sync + fmt::Debug {
         bytes: usize,
     ) -> Result<()>;
 
-    /// Enqueues a copy from host to device whose source, page-locked or not, has been read before
-    /// the call returns (`cuMemcpyBatchAsync` of one copy, with the source's access order *during
-    /// API call*, rule 14).
+    /// Enqueues a copy from host to device that has read its source, page-locked or not, before the
+    /// call returns (`cuMemcpyBatchAsync` of one copy with the source access order *during API
+    /// call*, rule 14).
     ///
     /// # Errors
     ///
@@ -642,8 +658,8 @@ pub trait Driver: Send + Sync + fmt::Debug {
     ///
     /// # Safety
     ///
-    /// `source` is readable for `bytes` during the call; `target` is writable for `bytes`, and work
-    /// that touches it is ordered with the copy. `stream` is alive, belongs to `context`, and is
+    /// `source` is readable for `bytes` during the call. `target` is writable for `bytes`, and work
+    /// that accesses it is ordered with the copy. `stream` is alive, belongs to `context`, and is
     /// not the legacy default stream.
     unsafe fn copy_captured_async(
         &self,
@@ -655,13 +671,13 @@ pub trait Driver: Send + Sync + fmt::Debug {
     ) -> Result<()>;
 
     /// Enqueues a copy from host to device (`cuMemcpyHtoDAsync`). A page-locked source is read when
-    /// the copy runs (rule 7); a pageable one is staged first, and the call may block meanwhile
-    /// (rules 8 and 10).
+    /// the copy runs (rule 7). A pageable source may be read during the call, out of stream order
+    /// (rule 10); the driver stages it, and the call may block meanwhile (rule 8).
     ///
     /// # Safety
     ///
-    /// `source` is readable for `bytes` and not written until the copy is done; `target` is
-    /// writable for `bytes`; work that touches either is ordered with the copy. `stream` is alive
+    /// `source` is readable for `bytes` and not written until the copy is complete. `target` is
+    /// writable for `bytes`. Work that accesses either is ordered with the copy. `stream` is alive
     /// and belongs to `context`.
     unsafe fn copy_host_to_device_async(
         &self,
@@ -672,13 +688,14 @@ pub trait Driver: Send + Sync + fmt::Debug {
         stream: StreamHandle,
     ) -> Result<()>;
 
-    /// Enqueues a copy from device to host (`cuMemcpyDtoHAsync`, rules 7 and 9). With a pageable
-    /// target the call may block until the copy is done; whether it does is not to be relied on.
+    /// Enqueues a copy from device to host (`cuMemcpyDtoHAsync`). A page-locked target is written
+    /// when the copy runs (rule 7). With a pageable target the call may or may not block until the
+    /// copy is complete, and callers must allow for both (rule 9).
     ///
     /// # Safety
     ///
-    /// `target` is writable for `bytes` and not touched until the copy is done; `source` is
-    /// readable for `bytes`; work that touches either is ordered with the copy. `stream` is alive
+    /// `target` is writable for `bytes` and not accessed until the copy is complete. `source` is
+    /// readable for `bytes`. Work that accesses either is ordered with the copy. `stream` is alive
     /// and belongs to `context`.
     unsafe fn copy_device_to_host_async(
         &self,
@@ -693,7 +710,7 @@ pub trait Driver: Send + Sync + fmt::Debug {
     ///
     /// # Safety
     ///
-    /// Both ranges are live for `bytes` and do not overlap; work that touches either is ordered
+    /// Both ranges are live for `bytes` and do not overlap. Work that accesses either is ordered
     /// with the copy. `stream` is alive and belongs to `context`.
     unsafe fn copy_device_to_device_async(
         &self,
@@ -705,11 +722,11 @@ pub trait Driver: Send + Sync + fmt::Debug {
     ) -> Result<()>;
 
     /// Enqueues a copy between two addresses of the unified address space, host or device
-    /// (`cuMemcpyAsync`); from host to host it is synchronous (rule 11).
+    /// (`cuMemcpyAsync`). A copy from host to host is synchronous (rule 11).
     ///
     /// # Safety
     ///
-    /// As the copy of the same direction above.
+    /// As for the method of the same direction.
     unsafe fn copy_unified_async(
         &self,
         context: ContextHandle,
@@ -719,10 +736,10 @@ pub trait Driver: Send + Sync + fmt::Debug {
         stream: StreamHandle,
     ) -> Result<()>;
 
-    /// Enqueues a copy of rows (`cuMemcpy2DAsync`, rule 52). To each side the rules of the copy in
-    /// that direction apply: a page-locked side is touched when the copy runs (rule 7), with a
-    /// pageable one the call may block (rules 8 to 10), and from host to host it is synchronous
-    /// (rule 11). A copy of no bytes enqueues nothing.
+    /// Enqueues a two-dimensional copy (`cuMemcpy2DAsync`, rule 52). Either side follows the rules
+    /// of a plain copy: a page-locked side is accessed when the copy runs (rule 7), with a pageable
+    /// side the call may block (rules 8 to 10), and a copy from host to host is synchronous (rule
+    /// 11). A copy of no bytes enqueues nothing.
     ///
     /// # Errors
     ///
@@ -731,10 +748,10 @@ pub trait Driver: Send + Sync + fmt::Debug {
     ///
     /// # Safety
     ///
-    /// Every row of the source is readable and every row of the target writable, and no row of the
-    /// one overlaps a row of the other. Until the copy is done, a host source is not written and a
-    /// host target not touched. Work that touches the rows is ordered with the copy. Bytes between
-    /// rows are not touched. `stream` is alive and belongs to `context`.
+    /// Every row of the source is readable, every row of the target is writable, and no source row
+    /// overlaps a target row. Until the copy is complete, a host source is not written and a host
+    /// target is not accessed. Work that accesses the rows is ordered with the copy. Bytes between
+    /// rows are not accessed. `stream` is alive and belongs to `context`.
     unsafe fn copy_2d_async(
         &self,
         context: ContextHandle,
@@ -742,12 +759,13 @@ pub trait Driver: Send + Sync + fmt::Debug {
         stream: StreamHandle,
     ) -> Result<()>;
 
-    /// Enqueues a fill of `count` elements (`cuMemsetD8Async` and its wider forms, rule 12).
+    /// Enqueues a fill of `count` elements (`cuMemsetD8Async` and its wider forms). With a
+    /// page-locked or managed target the call may block (rule 12).
     ///
     /// # Safety
     ///
-    /// `target` is live for `count` elements and aligned to one; work that touches it is ordered
-    /// with the fill. `stream` is alive and belongs to `context`.
+    /// `target` is live for `count` elements and aligned to the element size. Work that accesses it
+    /// is ordered with the fill. `stream` is alive and belongs to `context`.
     unsafe fn memset_async(
         &self,
         context: ContextHandle,
@@ -757,14 +775,14 @@ pub trait Driver: Send + Sync + fmt::Debug {
         stream: StreamHandle,
     ) -> Result<()>;
 
-    /// Loads a module (`cuModuleLoadDataEx`) from PTX text, which need not end in a zero byte here.
+    /// Loads a module from PTX text (`cuModuleLoadDataEx`). The text need not end in a zero byte.
     ///
     /// # Errors
     ///
     /// [`ResultCode::INVALID_PTX`](crate::ResultCode::INVALID_PTX) or
-    /// [`ResultCode::INVALID_IMAGE`](crate::ResultCode::INVALID_IMAGE) for what is not PTX text, a
-    /// binary image for instance, or text with a zero byte inside. For PTX that does not compile,
-    /// the detail is the compiler's log: line, opcode, reason.
+    /// [`ResultCode::INVALID_IMAGE`](crate::ResultCode::INVALID_IMAGE) for a binary image, for any
+    /// other bytes that are not PTX text, and for text with a zero byte inside. For PTX that does
+    /// not compile, the detail is the compiler's log: line, opcode, reason.
     ///
     /// # Safety
     ///
@@ -779,7 +797,7 @@ pub trait Driver: Send + Sync + fmt::Debug {
     /// again.
     unsafe fn module_unload(&self, context: ContextHandle, module: ModuleHandle) -> Result<()>;
 
-    /// A kernel of the module by its name in the PTX (`cuModuleGetFunction`).
+    /// Returns a kernel of the module by its name in the PTX (`cuModuleGetFunction`).
     ///
     /// # Safety
     ///
@@ -791,7 +809,7 @@ pub trait Driver: Send + Sync + fmt::Debug {
         name: &str,
     ) -> Result<FunctionHandle>;
 
-    /// Address and size in bytes of a module-scope variable (`cuModuleGetGlobal`).
+    /// Returns the address and the size in bytes of a module-scope variable (`cuModuleGetGlobal`).
     ///
     /// # Safety
     ///
@@ -803,9 +821,9 @@ pub trait Driver: Send + Sync + fmt::Debug {
         name: &str,
     ) -> Result<(DevicePtr, usize)>;
 
-    /// Loads the kernel's code onto the device (`cuFuncLoad`, rule 53), which otherwise happens at
-    /// its first launch and may then wait for kernels that run. So may the first launch of what is
-    /// loaded while kernels run.
+    /// Loads the kernel's code onto the device (`cuFuncLoad`). Otherwise the first launch loads it
+    /// and may then wait for running kernels (rule 53). A kernel that was loaded while others ran
+    /// may still wait at its first launch.
     ///
     /// # Errors
     ///
@@ -817,7 +835,7 @@ pub trait Driver: Send + Sync + fmt::Debug {
     /// `function` is alive and belongs to `context`.
     unsafe fn function_load(&self, context: ContextHandle, function: FunctionHandle) -> Result<()>;
 
-    /// One attribute of the kernel (`cuFuncGetAttribute`).
+    /// Returns the value of a kernel attribute (`cuFuncGetAttribute`).
     ///
     /// # Safety
     ///
@@ -829,9 +847,10 @@ pub trait Driver: Send + Sync + fmt::Debug {
         attribute: FunctionAttribute,
     ) -> Result<i32>;
 
-    /// Sets one attribute of the kernel, for launches from now on (`cuFuncSetAttribute`, rule 57).
-    /// Of the attributes named here,
-    /// [`MAX_DYNAMIC_SHARED_BYTES`](FunctionAttribute::MAX_DYNAMIC_SHARED_BYTES) can be set.
+    /// Sets a kernel attribute for all later launches (`cuFuncSetAttribute`). Of the attributes
+    /// named in this crate only
+    /// [`MAX_DYNAMIC_SHARED_BYTES`](FunctionAttribute::MAX_DYNAMIC_SHARED_BYTES) can be set; a
+    /// launch with more than 48 KiB of shared memory needs it (rule 57).
     ///
     /// # Errors
     ///
@@ -849,21 +868,21 @@ pub trait Driver: Send + Sync + fmt::Debug {
         value: i32,
     ) -> Result<()>;
 
-    /// Enqueues a kernel (`cuLaunchKernel`, rule 13). The arguments are copied before the call
-    /// returns.
+    /// Enqueues a kernel (`cuLaunchKernel`) without waiting for it (rule 13). The arguments are
+    /// copied before the call returns.
     ///
     /// # Errors
     ///
-    /// [`ResultCode::INVALID_VALUE`](crate::ResultCode::INVALID_VALUE) for a shape that the device
-    /// cannot have, and for more dynamic shared memory than
+    /// [`ResultCode::INVALID_VALUE`](crate::ResultCode::INVALID_VALUE) for a grid or block that the
+    /// device does not support, and for more dynamic shared memory than
     /// [`FunctionAttribute::MAX_DYNAMIC_SHARED_BYTES`] allows (rule 57).
     ///
     /// # Safety
     ///
     /// `params` holds one pointer per parameter of the kernel, each to a readable value of that
-    /// parameter's size and alignment. What the kernel will touch through them is live, and work
-    /// that touches the same is ordered with it. `stream` is alive and belongs to `context`, and so
-    /// does `function`.
+    /// parameter's size and alignment. All memory that the kernel accesses is live, and work that
+    /// accesses the same memory is ordered with the launch. `stream` and `function` are alive and
+    /// belong to `context`.
     unsafe fn launch_kernel(
         &self,
         context: ContextHandle,
@@ -873,8 +892,8 @@ pub trait Driver: Send + Sync + fmt::Debug {
         params: &[*const c_void],
     ) -> Result<()>;
 
-    /// Enqueues a function of the host (`cuLaunchHostFunc`): runs in stream order on a thread of
-    /// the driver and holds back later work of the stream (rule 27). After a context error it is
+    /// Enqueues a host function (`cuLaunchHostFunc`). It runs in stream order on a thread of the
+    /// driver, and later work of the stream waits for it (rule 27). After a context error it is
     /// never called, and is leaked (rule 28). A panic in it is caught and dropped.
     ///
     /// # Safety

@@ -1,10 +1,9 @@
-//! What a driver call can answer when it fails: the call, its numeric result, and what more is
-//! known.
+//! Driver errors: the call that failed, its numeric result, and details.
 
 use std::{fmt, sync::Arc};
 
-/// A driver's numeric result (`CUresult`). Any number may come back, also ones that this list does
-/// not name.
+/// A driver's numeric result (`CUresult`). A driver may return numbers beyond the constants
+/// declared here.
 ///
 /// ```
 /// use millstream_driver::ResultCode;
@@ -21,8 +20,8 @@ macro_rules! codes {
         impl ResultCode {
             $($(#[$doc])* pub const $name: Self = Self($value);)*
 
-            /// The name in CUDA's headers, without `CUDA_ERROR_`, when the number is one of this
-            /// list.
+            /// Returns the name in CUDA's headers, without `CUDA_ERROR_`, if this module declares a
+            /// constant for the number.
             #[must_use]
             pub fn name(self) -> Option<&'static str> {
                 match self {
@@ -39,31 +38,31 @@ codes! {
     SUCCESS = 0;
     /// An argument is out of its range.
     INVALID_VALUE = 1;
-    /// Not enough memory.
+    /// There is not enough memory.
     OUT_OF_MEMORY = 2;
     /// The driver is not initialised.
     NOT_INITIALIZED = 3;
     /// The driver is shutting down.
     DEINITIALIZED = 4;
-    /// No device that CUDA can use.
+    /// There is no device that CUDA can use.
     NO_DEVICE = 100;
     /// There is no device of that ordinal.
     INVALID_DEVICE = 101;
-    /// A module image that is not valid.
+    /// The module image is not valid.
     INVALID_IMAGE = 200;
     /// The context is not valid.
     INVALID_CONTEXT = 201;
-    /// The device has no code for its architecture in the image.
+    /// The image has no code for the device's architecture.
     NO_BINARY_FOR_GPU = 209;
     /// An uncorrectable memory error. The context is lost.
     ECC_UNCORRECTABLE = 214;
-    /// PTX that did not compile.
+    /// The PTX did not compile.
     INVALID_PTX = 218;
     /// An uncorrectable error of the link between devices. The context is lost.
     NVLINK_UNCORRECTABLE = 220;
-    /// PTX newer than the driver.
+    /// The PTX version is newer than the driver supports.
     UNSUPPORTED_PTX_VERSION = 222;
-    /// A failure that the device contained, as of an access to a peer's memory. The context is
+    /// The device contained an error, such as one in an access to a peer's memory. The context is
     /// lost.
     CONTAINED = 226;
     /// A library symbol is missing.
@@ -75,9 +74,9 @@ codes! {
     /// The work is not yet complete. Queries turn this into
     /// [`Completion::Pending`](crate::Completion::Pending).
     NOT_READY = 600;
-    /// A kernel touched an address that is not mapped. The context is lost.
+    /// A kernel accessed an address that is not mapped. The context is lost.
     ILLEGAL_ADDRESS = 700;
-    /// The launch asked for more than the device has (threads, shared memory, registers).
+    /// The launch needs more threads, shared memory or registers than the device has.
     LAUNCH_OUT_OF_RESOURCES = 701;
     /// A kernel ran for too long. The context is lost.
     LAUNCH_TIMEOUT = 702;
@@ -91,17 +90,17 @@ codes! {
     HOST_MEMORY_NOT_REGISTERED = 713;
     /// The device's stack is broken. The context is lost.
     HARDWARE_STACK_ERROR = 714;
-    /// An instruction that the device does not know. The context is lost.
+    /// A kernel executed an instruction that the device does not support. The context is lost.
     ILLEGAL_INSTRUCTION = 715;
-    /// A misaligned access. The context is lost.
+    /// A kernel made a misaligned access. The context is lost.
     MISALIGNED_ADDRESS = 716;
-    /// An access in the wrong address space. The context is lost.
+    /// A kernel made an access in the wrong address space. The context is lost.
     INVALID_ADDRESS_SPACE = 717;
-    /// A program counter outside the program. The context is lost.
+    /// A kernel's program counter left the program. The context is lost.
     INVALID_PC = 718;
     /// A kernel failed. The context is lost.
     LAUNCH_FAILED = 719;
-    /// A kernel ended without giving back tensor memory. The context is lost.
+    /// A kernel ended without freeing tensor memory. The context is lost.
     TENSOR_MEMORY_LEAK = 721;
     /// The operation is not permitted.
     NOT_PERMITTED = 800;
@@ -120,29 +119,28 @@ codes! {
 }
 
 impl ResultCode {
-    /// Wraps a driver's number.
+    /// Wraps a driver's numeric result.
     #[must_use]
     pub const fn from_raw(raw: i32) -> Self {
         Self(raw)
     }
 
-    /// The driver's number.
+    /// Returns the driver's numeric result.
     #[must_use]
     pub const fn as_raw(self) -> i32 {
         self.0
     }
 
-    /// Whether the context is lost for good after this result: every later call in it fails as
-    /// well.
+    /// Returns whether this result means that the context is lost, so that every later call in it
+    /// fails.
     ///
-    /// Those are the results of which NVIDIA says that any further work will return the same error,
-    /// or that the process has to be started again: 700, 702, 710, 714 to 719 and 721 (a kernel
-    /// failed), 226 (a failure that was contained), 810 (ended by the multi-process service), 911
-    /// (a device outside CUDA failed). Then those after which there is no context to go on with, 4
-    /// and 709. And 214 and 220, uncorrectable errors of memory and links, of which NVIDIA says
-    /// only that they were found while work ran: which work they spoilt is not known, so nothing
-    /// that the context holds can be relied on. [`UNKNOWN`](Self::UNKNOWN) is not one of them: it
-    /// may be the failure of one call.
+    /// NVIDIA documents most of these results as final: any further work returns the same error, or
+    /// the process has to be restarted. They are 700, 702, 710, 714 to 719 and 721 (a kernel
+    /// failed), 226 (a contained error), 810 (terminated by the multi-process service) and 911 (a
+    /// device outside CUDA failed). After 4 and 709 the context no longer exists. 214 and 220 are
+    /// uncorrectable errors of memory and links: NVIDIA says only that they were found while work
+    /// ran, so any data of the context may be corrupt. [`UNKNOWN`](Self::UNKNOWN) is excluded,
+    /// because it may be the failure of one call only.
     #[must_use]
     pub fn is_sticky(self) -> bool {
         matches!(
@@ -188,11 +186,14 @@ impl fmt::Debug for ResultCode {
 ///
 /// ```
 /// use millstream_driver::{DriverError, ResultCode};
-/// let error = DriverError::new("cuMemAllocAsync", ResultCode::OUT_OF_MEMORY).with_detail("asked for 1 GiB");
-/// assert_eq!(error.to_string(), "cuMemAllocAsync failed: CUDA_ERROR_OUT_OF_MEMORY (2): asked for 1 GiB");
+/// let error = DriverError::new("cuMemAlloc", ResultCode::OUT_OF_MEMORY).with_detail("1 GiB");
+/// assert_eq!(error.to_string(), "cuMemAlloc failed: CUDA_ERROR_OUT_OF_MEMORY (2): 1 GiB");
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{call} failed: {code}{}", detail.as_deref().map(|text| format!(": {text}")).unwrap_or_default())]
+#[error(
+    "{call} failed: {code}{}",
+    detail.as_deref().map(|text| format!(": {text}")).unwrap_or_default()
+)]
 pub struct DriverError {
     call: &'static str,
     code: ResultCode,
@@ -200,7 +201,7 @@ pub struct DriverError {
 }
 
 impl DriverError {
-    /// A failure of the driver function `call`.
+    /// Creates the error of the driver function `call`, without details.
     #[must_use]
     pub fn new(call: &'static str, code: ResultCode) -> Self {
         Self {
@@ -210,27 +211,26 @@ impl DriverError {
         }
     }
 
-    /// The same failure with what more is known: a compiler's log, the places tried, the access
-    /// that faulted.
+    /// Adds details to the error: a compiler's log, the paths tried, the access that faulted.
     #[must_use]
     pub fn with_detail(mut self, detail: impl Into<Arc<str>>) -> Self {
         self.detail = Some(detail.into());
         self
     }
 
-    /// The driver function that failed, by its `cu*` name.
+    /// Returns the `cu*` name of the driver function that failed.
     #[must_use]
     pub fn call(&self) -> &'static str {
         self.call
     }
 
-    /// The numeric result.
+    /// Returns the numeric result.
     #[must_use]
     pub fn code(&self) -> ResultCode {
         self.code
     }
 
-    /// What more is known.
+    /// Returns the details, if any.
     #[must_use]
     pub fn detail(&self) -> Option<&str> {
         self.detail.as_deref()

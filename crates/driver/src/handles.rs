@@ -1,5 +1,5 @@
-//! Handles: plain numbers that name a driver's objects. Copying one copies no object, and nothing
-//! is freed by dropping one.
+//! Handles and attribute numbers. A handle is a plain number: copying it does not copy the driver's
+//! object, and dropping it frees nothing.
 
 use std::fmt;
 
@@ -11,14 +11,14 @@ macro_rules! handle {
         pub struct $name($raw);
 
         impl $name {
-            /// Wraps the driver's own number. The handle means something only to the driver that
-            /// gave the number.
+            /// Wraps the driver's number. The handle is valid only with the driver that issued the
+            /// number.
             #[must_use]
             pub const fn from_raw(raw: $raw) -> Self {
                 Self(raw)
             }
 
-            /// The driver's own number, for calls to other libraries.
+            /// Returns the driver's number, for calls to other libraries.
             #[must_use]
             pub const fn as_raw(self) -> $raw {
                 self.0
@@ -61,7 +61,7 @@ handle! {
     StreamHandle(usize)
 }
 handle! {
-    /// An event (`CUevent`): a point in a stream's work, captured by recording it (rule 22).
+    /// An event (`CUevent`), which captures the work of a stream when it is recorded (rule 22).
     ///
     /// ```
     /// assert_eq!(millstream_driver::EventHandle::from_raw(7).as_raw(), 7);
@@ -77,7 +77,7 @@ handle! {
     ModuleHandle(usize)
 }
 handle! {
-    /// A kernel of a loaded module (`CUfunction`). It dies with its module.
+    /// A kernel of a loaded module (`CUfunction`), valid until the module is unloaded.
     ///
     /// ```
     /// assert_eq!(millstream_driver::FunctionHandle::from_raw(7).as_raw(), 7);
@@ -93,7 +93,7 @@ handle! {
     PoolHandle(usize)
 }
 handle! {
-    /// An address in device memory (`CUdeviceptr`). Not a pointer that the host may read.
+    /// An address in device memory (`CUdeviceptr`), which the host cannot dereference.
     ///
     /// ```
     /// use millstream_driver::DevicePtr;
@@ -102,8 +102,8 @@ handle! {
     DevicePtr(u64)
 }
 handle! {
-    /// A device attribute by its number in `CUdevice_attribute`. New drivers know more numbers than
-    /// this list.
+    /// A device attribute, identified by its number in `CUdevice_attribute`. Drivers may know more
+    /// attributes than the constants declared here.
     ///
     /// ```
     /// assert_eq!(millstream_driver::DeviceAttribute::MULTIPROCESSOR_COUNT.as_raw(), 16);
@@ -112,7 +112,7 @@ handle! {
 }
 
 handle! {
-    /// A kernel's attribute by its number in `CUfunction_attribute`.
+    /// A kernel attribute, identified by its number in `CUfunction_attribute`.
     ///
     /// ```
     /// assert_eq!(millstream_driver::FunctionAttribute::SHARED_BYTES.as_raw(), 1);
@@ -121,20 +121,20 @@ handle! {
 }
 
 impl FunctionAttribute {
-    /// Most threads in a block of this kernel on its device.
+    /// The maximum number of threads in a block of this kernel on its device.
     pub const MAX_THREADS_PER_BLOCK: Self = Self(0);
-    /// Shared memory that the kernel declares itself, in bytes.
+    /// The static shared memory that the kernel declares, in bytes.
     pub const SHARED_BYTES: Self = Self(1);
-    /// The most dynamic shared memory that a launch may ask for, in bytes. At first that is
-    /// [`MAX_SHARED_MEMORY_PER_BLOCK`](DeviceAttribute::MAX_SHARED_MEMORY_PER_BLOCK) without what
-    /// the kernel declares itself; it can be set to as much as
+    /// The maximum dynamic shared memory of a launch, in bytes. Its initial value is
+    /// [`MAX_SHARED_MEMORY_PER_BLOCK`](DeviceAttribute::MAX_SHARED_MEMORY_PER_BLOCK) minus the
+    /// kernel's static shared memory. It can be raised up to
     /// [`MAX_SHARED_MEMORY_PER_BLOCK_OPTIN`](DeviceAttribute::MAX_SHARED_MEMORY_PER_BLOCK_OPTIN)
-    /// without that.
+    /// minus the same.
     pub const MAX_DYNAMIC_SHARED_BYTES: Self = Self(8);
 }
 
 impl DevicePtr {
-    /// The address `bytes` further on; wraps around like an address does.
+    /// Returns the address `bytes` further on; wraps on overflow.
     #[must_use]
     pub const fn offset(self, bytes: u64) -> Self {
         Self(self.0.wrapping_add(bytes))
@@ -142,83 +142,85 @@ impl DevicePtr {
 }
 
 impl StreamHandle {
-    /// The legacy default stream: waits for, and holds back, every blocking stream of its context
-    /// (rule 17).
+    /// The legacy default stream. Each of its operations waits for every blocking stream of its
+    /// context, and later work of those streams waits for it (rule 17).
     pub const LEGACY: Self = Self(1);
-    /// The per-thread default stream of the calling thread in the context at hand (rule 19).
+    /// The per-thread default stream of the calling thread in a method's context. Each pair of a
+    /// thread and a context has one (rule 19).
     pub const PER_THREAD: Self = Self(2);
 }
 
 impl DeviceAttribute {
-    /// Most threads in a block.
+    /// The maximum number of threads in a block.
     pub const MAX_THREADS_PER_BLOCK: Self = Self(1);
-    /// Largest block in x.
+    /// The maximum size of a block in x.
     pub const MAX_BLOCK_DIM_X: Self = Self(2);
-    /// Largest block in y.
+    /// The maximum size of a block in y.
     pub const MAX_BLOCK_DIM_Y: Self = Self(3);
-    /// Largest block in z.
+    /// The maximum size of a block in z.
     pub const MAX_BLOCK_DIM_Z: Self = Self(4);
-    /// Largest grid in x.
+    /// The maximum size of a grid in x.
     pub const MAX_GRID_DIM_X: Self = Self(5);
-    /// Largest grid in y.
+    /// The maximum size of a grid in y.
     pub const MAX_GRID_DIM_Y: Self = Self(6);
-    /// Largest grid in z.
+    /// The maximum size of a grid in z.
     pub const MAX_GRID_DIM_Z: Self = Self(7);
-    /// Shared memory that a block may have without opting in, in bytes.
+    /// The maximum shared memory of a block without opting in, in bytes.
     pub const MAX_SHARED_MEMORY_PER_BLOCK: Self = Self(8);
-    /// Constant memory of a kernel, in bytes.
+    /// The constant memory of a kernel, in bytes.
     pub const TOTAL_CONSTANT_MEMORY: Self = Self(9);
-    /// Threads in a warp.
+    /// The number of threads in a warp.
     pub const WARP_SIZE: Self = Self(10);
-    /// Longest pitch of a 2-D copy, in bytes.
+    /// The maximum pitch of a two-dimensional copy, in bytes.
     pub const MAX_PITCH: Self = Self(11);
-    /// Registers, of 32 bits, that a block may have.
+    /// The maximum number of 32-bit registers of a block.
     pub const MAX_REGISTERS_PER_BLOCK: Self = Self(12);
-    /// The highest clock rate of the multiprocessors, in kHz.
+    /// The peak clock rate of the multiprocessors, in kHz.
     pub const CLOCK_RATE: Self = Self(13);
-    /// Multiprocessors.
+    /// The number of multiprocessors.
     pub const MULTIPROCESSOR_COUNT: Self = Self(16);
-    /// Whether the device shares the host's memory (1) or has its own (0).
+    /// Integrated device: 1 if it shares the host's memory, 0 if it has its own.
     pub const INTEGRATED: Self = Self(18);
-    /// Whether errors of the memory are corrected (1) or not (0).
+    /// Error correction (ECC) of device memory: 1 if enabled, else 0.
     pub const ECC_ENABLED: Self = Self(32);
-    /// The device's bus on PCI.
+    /// The PCI bus number of the device.
     pub const PCI_BUS_ID: Self = Self(33);
-    /// The device's number on its bus.
+    /// The PCI device number on its bus.
     pub const PCI_DEVICE_ID: Self = Self(34);
-    /// The highest clock rate of the memory, in kHz.
+    /// The peak clock rate of the memory, in kHz.
     pub const MEMORY_CLOCK_RATE: Self = Self(36);
-    /// Width of the memory's bus, in bits.
+    /// The width of the memory bus, in bits.
     pub const GLOBAL_MEMORY_BUS_WIDTH: Self = Self(37);
-    /// The level 2 cache, in bytes.
+    /// The size of the level 2 cache, in bytes.
     pub const L2_CACHE_SIZE: Self = Self(38);
-    /// Most threads that are on a multiprocessor at a time.
+    /// The maximum number of resident threads on a multiprocessor.
     pub const MAX_THREADS_PER_MULTIPROCESSOR: Self = Self(39);
-    /// Copy engines that can work beside kernels.
+    /// The number of copy engines, which transfer data while kernels run.
     pub const ASYNC_ENGINE_COUNT: Self = Self(40);
-    /// Whether host and device share one address space (1) or not (0).
+    /// Unified addressing: 1 if host and device share one address space, else 0.
     pub const UNIFIED_ADDRESSING: Self = Self(41);
-    /// The domain of the device's bus on PCI.
+    /// The PCI domain number of the device.
     pub const PCI_DOMAIN_ID: Self = Self(50);
-    /// Major part of the compute capability.
+    /// The major version of the compute capability.
     pub const COMPUTE_CAPABILITY_MAJOR: Self = Self(75);
-    /// Minor part of the compute capability.
+    /// The minor version of the compute capability.
     pub const COMPUTE_CAPABILITY_MINOR: Self = Self(76);
-    /// Shared memory of a multiprocessor, in bytes.
+    /// The maximum shared memory of a multiprocessor, in bytes.
     pub const MAX_SHARED_MEMORY_PER_MULTIPROCESSOR: Self = Self(81);
-    /// Registers, of 32 bits, of a multiprocessor.
+    /// The maximum number of 32-bit registers of a multiprocessor.
     pub const MAX_REGISTERS_PER_MULTIPROCESSOR: Self = Self(82);
-    /// Whether managed memory can be had (1) or not (0).
+    /// Managed memory: 1 if the device supports it, else 0.
     pub const MANAGED_MEMORY: Self = Self(83);
-    /// Whether the device reaches ordinary host memory by itself (1) or not (0).
+    /// Pageable memory access: 1 if the device can access ordinary host memory, else 0.
     pub const PAGEABLE_MEMORY_ACCESS: Self = Self(88);
-    /// Whether host and device may use managed memory at the same time (1) or not (0): rule 50.
+    /// Concurrent managed access: 1 if the host may access managed memory while kernels run, else 0
+    /// (rule 50).
     pub const CONCURRENT_MANAGED_ACCESS: Self = Self(89);
-    /// Shared memory that a block may have by opting in, in bytes; see
+    /// The maximum shared memory of a block after opting in, in bytes; see
     /// [`FunctionAttribute::MAX_DYNAMIC_SHARED_BYTES`].
     pub const MAX_SHARED_MEMORY_PER_BLOCK_OPTIN: Self = Self(97);
-    /// Most blocks that are on a multiprocessor at a time.
+    /// The maximum number of resident blocks on a multiprocessor.
     pub const MAX_BLOCKS_PER_MULTIPROCESSOR: Self = Self(106);
-    /// Whether the stream-ordered allocator is there (1) or not (0).
+    /// Stream-ordered allocation (memory pools): 1 if the device supports it, else 0.
     pub const MEMORY_POOLS_SUPPORTED: Self = Self(115);
 }

@@ -1,25 +1,27 @@
-//! The seam between Millstream and a GPU.
+//! The driver interface: the trait [`Driver`], and libcuda as one of its two implementations.
 //!
-//! [`Driver`] has one method per driver function that the runtime needs. It is object-safe and
-//! thin: handles are plain numbers, nothing is tracked, and a method that trusts its caller is
-//! `unsafe` and says what it trusts. Two crates stand behind it: [`cuda`] loads the real `libcuda`
-//! at run time, and `millstream-sim` is a GPU in software. The runtime above proves that what it
-//! asks for is right; the simulated driver below checks it.
+//! The runtime must run unchanged on a GPU and on a simulated one, so it reaches either only
+//! through [`Driver`], an object-safe trait with one method per driver function that the runtime
+//! needs. The trait adds no policy: handles are plain numbers, nothing is tracked, and a method
+//! whose caller must keep a contract is `unsafe` and states that contract. [`cuda`] loads the real
+//! `libcuda` at run time; the crate `millstream-sim` implements the trait in software. The runtime
+//! guarantees the contracts, and the simulated driver checks them.
 //!
-//! Rule numbers in these pages are those of `docs/semantics.md`.
+//! Rule numbers on these pages are those of `docs/semantics.md`, the list of CUDA's ordering rules.
 
+mod annotations;
 mod copy_2d;
 pub mod cuda;
 mod current;
 mod driver;
 mod error;
 mod handles;
-mod host_access;
 pub mod libraries;
 mod managed;
 mod methods;
 mod per_process;
 
+pub use annotations::{FloatOperand, HostAccess, MemoryReuse};
 pub use copy_2d::{Copy2d, Memory2d, Side2d};
 pub use current::CurrentContext;
 pub use driver::{
@@ -31,7 +33,6 @@ pub use handles::{
     ContextHandle, DeviceAttribute, DeviceOrdinal, DevicePtr, EventHandle, FunctionAttribute,
     FunctionHandle, ModuleHandle, PoolHandle, StreamHandle,
 };
-pub use host_access::{FloatOperand, HostAccess, MemoryReuse};
 pub use managed::{ManagedAdvice, ManagedLocation};
 #[doc(hidden)]
 pub use per_process::PerProcess;

@@ -1,8 +1,8 @@
-//! What the driver can be told about managed memory: where it is to be, and how it will be used.
+//! Placement hints for managed memory.
 
 use crate::DeviceOrdinal;
 
-/// Where managed memory is to be (`CUmemLocation` of a device or the host).
+/// The target of a prefetch or of advice: a device or the host (`CUmemLocation`).
 ///
 /// ```
 /// use millstream_driver::{DeviceOrdinal, ManagedLocation};
@@ -16,34 +16,34 @@ pub enum ManagedLocation {
     Device(DeviceOrdinal),
 }
 
-/// How a range of managed memory will be used (`CUmem_advise`). A hint: no advice changes a value
-/// (rule 51).
+/// Advice about the future use of a range of managed memory (`CUmem_advise`). Advice is a hint that
+/// changes no value (rule 51).
 ///
 /// ```
 /// use millstream_driver::ManagedAdvice;
-/// assert!(ManagedAdvice::SetAccessedBy.is_about_a_location());
-/// assert!(!ManagedAdvice::SetReadMostly.is_about_a_location());
+/// assert!(ManagedAdvice::SetAccessedBy.uses_location());
+/// assert!(!ManagedAdvice::SetReadMostly.uses_location());
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ManagedAdvice {
-    /// Mostly read: each reader may keep a copy of its own.
+    /// The range is mostly read, so each processor that reads it may keep a copy.
     SetReadMostly,
-    /// Takes [`SetReadMostly`](Self::SetReadMostly) back.
+    /// Cancels [`SetReadMostly`](Self::SetReadMostly).
     UnsetReadMostly,
-    /// The location is where the range had best stay.
+    /// The range should stay at the location.
     SetPreferredLocation,
-    /// Takes [`SetPreferredLocation`](Self::SetPreferredLocation) back.
+    /// Cancels [`SetPreferredLocation`](Self::SetPreferredLocation).
     UnsetPreferredLocation,
-    /// The location will reach the range: it is to be mapped there, so that no access faults.
+    /// The location will access the range, so the range is mapped there to avoid page faults.
     SetAccessedBy,
-    /// Takes [`SetAccessedBy`](Self::SetAccessedBy) back.
+    /// Cancels [`SetAccessedBy`](Self::SetAccessedBy).
     UnsetAccessedBy,
 }
 
 impl ManagedAdvice {
-    /// Whether the advice is about a location; the others ignore the one they are given.
+    /// Returns whether the advice uses its location argument; the other kinds ignore it.
     #[must_use]
-    pub fn is_about_a_location(self) -> bool {
+    pub fn uses_location(self) -> bool {
         matches!(
             self,
             Self::SetPreferredLocation | Self::SetAccessedBy | Self::UnsetAccessedBy

@@ -1,15 +1,15 @@
-//! Statics that start over in the child of a `fork`.
+//! Lazily initialised statics that a forked child initialises again.
 //!
-//! A forked child has the memory of its parent and one thread: threads that served the parent are
-//! gone, and locks that they held stay locked. A static that stands for threads (a pool, a queue
-//! with its worker) therefore belongs to one process.
+//! A forked child has a copy of its parent's memory but only one thread: the parent's other threads
+//! are gone, and locks that they held stay locked. A static that owns threads (a thread pool, a
+//! queue with its worker) must therefore not be shared with a child.
 
 use std::sync::OnceLock;
 
-/// A lazily made value of which each process has its own, a forked child too.
+/// A lazily initialised value, one per process; a forked child has its own.
 ///
-/// The parent's value is not touched in the child, not even dropped: it may be locked by a thread
-/// that the child does not have.
+/// The child neither uses nor drops the parent's value, because a thread that the child does not
+/// have may have locked it.
 #[derive(Debug)]
 pub struct PerProcess<T: 'static> {
     first: OnceLock<Box<Instance<T>>>,
@@ -19,12 +19,12 @@ pub struct PerProcess<T: 'static> {
 struct Instance<T> {
     process: u32,
     value: T,
-    /// The value of a child of this one's process.
+    /// The value of a process that was forked from this process.
     next: OnceLock<Box<Self>>,
 }
 
 impl<T> PerProcess<T> {
-    /// A static without a value yet.
+    /// Creates an empty cell.
     #[must_use]
     pub const fn new() -> Self {
         Self {
@@ -32,7 +32,7 @@ impl<T> PerProcess<T> {
         }
     }
 
-    /// The calling process's value, made by `make` on first use.
+    /// Returns the calling process's value, initialised by `make` on first use.
     pub fn get_or_init(&self, make: impl FnOnce() -> T) -> &T {
         let process = std::process::id();
         let mut make = Some(make);

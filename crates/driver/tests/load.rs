@@ -1,5 +1,4 @@
-//! Loading libcuda: on a machine without it a clear error, on a machine with it a driver with a
-//! device.
+//! Loading libcuda: a helpful error on a machine without it, a usable driver on a machine with it.
 
 use std::sync::Arc;
 
@@ -38,7 +37,7 @@ fn libcuda_loads_or_the_error_says_what_was_tried() {
             }
             assert!(text.contains("install NVIDIA's driver"), "{text}");
         }
-        // Hidden on purpose, as in a test run that must not touch the GPU.
+        // The devices are hidden on purpose, as in a test run that must not use the GPU.
         Err(
             error @ LoadError::NoDevice {
                 visible_devices: Some(_),
@@ -49,8 +48,7 @@ fn libcuda_loads_or_the_error_says_what_was_tried() {
                 "{error}"
             );
         }
-        // The library is there, so a machine of CUDA's: that it cannot be used is what its tests
-        // should show.
+        // The library exists, so this machine is meant for CUDA, and the test must show the error.
         Err(error) => panic!("{error}"),
     }
 }

@@ -1,13 +1,13 @@
-//! Our own declarations of libcuda's functions, and how each is found in the loaded library.
+//! Declarations of libcuda's functions, and their look-up in the loaded library.
 //!
-//! Results are [`ResultCode`]s and handles are this crate's newtypes: plain numbers, so that a
-//! value that a newer driver answers is never undefined behaviour. `tests/declarations` compares
+//! Results are [`ResultCode`]s and handles are this crate's newtypes around plain numbers, so that
+//! an unknown value from a newer driver is not undefined behaviour. `tests/declarations` compares
 //! every type and number of this file with published bindings.
 //!
-//! Several functions changed their parameters over the years, and a later version has a suffix in
-//! the library (`cuMemAlloc_v2`). The library's own table is asked first (`cuGetProcAddress`), for
-//! the function as it was in the CUDA version whose headers these declarations follow; a plain
-//! look-up of the suffixed name comes second.
+//! Several functions have changed their parameters over the years, and the library exports later
+//! versions with a suffix (`cuMemAlloc_v2`). Each function is therefore looked up in the driver's
+//! versioned table first (`cuGetProcAddress`), as it was in the CUDA version whose headers these
+//! declarations follow, and only then by its suffixed name.
 
 #![allow(
     unsafe_code,
@@ -26,17 +26,18 @@ use crate::{
 
 /// The CUDA version that the declarations follow, 1000 × major + 10 × minor.
 pub const DECLARED_VERSION: c_int = 12_000;
-/// `CU_GET_PROC_ADDRESS_LEGACY_STREAM`: functions whose null stream is the legacy default stream.
+/// `CU_GET_PROC_ADDRESS_LEGACY_STREAM`: versions in which a null stream is the legacy default
+/// stream.
 pub const GET_PROC_ADDRESS_LEGACY_STREAM: u64 = 1;
 /// `CU_STREAM_DEFAULT`: a stream that takes part in the legacy default stream's barriers.
 pub const STREAM_DEFAULT: c_uint = 0;
-/// `CU_STREAM_NON_BLOCKING`: a stream that does not.
+/// `CU_STREAM_NON_BLOCKING`: a stream exempt from the legacy default stream's barriers.
 pub const STREAM_NON_BLOCKING: c_uint = 1;
 /// `CU_EVENT_DEFAULT`: an event with a time stamp.
 pub const EVENT_DEFAULT: c_uint = 0;
-/// `CU_EVENT_DISABLE_TIMING`: an event without one.
+/// `CU_EVENT_DISABLE_TIMING`: an event without a time stamp.
 pub const EVENT_DISABLE_TIMING: c_uint = 2;
-/// `CU_EVENT_WAIT_DEFAULT`.
+/// `CU_EVENT_WAIT_DEFAULT`: the only flag of `cuStreamWaitEvent` that is used.
 pub const EVENT_WAIT_DEFAULT: c_uint = 0;
 /// `CU_MEMHOSTALLOC_PORTABLE`: page-locked for every context.
 pub const MEMHOSTALLOC_PORTABLE: c_uint = 1;
@@ -44,121 +45,124 @@ pub const MEMHOSTALLOC_PORTABLE: c_uint = 1;
 pub const MEMHOSTREGISTER_PORTABLE: c_uint = 1;
 /// `CU_MEM_ATTACH_GLOBAL`: managed memory that every stream of every device may use.
 pub const MEM_ATTACH_GLOBAL: c_uint = 1;
-/// `CU_DEVICE_CPU`: the host, where a device is asked for.
+/// `CU_DEVICE_CPU`: the host, as a location of managed memory.
 pub const DEVICE_CPU: c_int = -1;
-/// `CU_MEM_ADVISE_SET_READ_MOSTLY`.
+/// `CU_MEM_ADVISE_SET_READ_MOSTLY`, an advice of `cuMemAdvise`.
 pub const MEM_ADVISE_SET_READ_MOSTLY: c_int = 1;
-/// `CU_MEM_ADVISE_UNSET_READ_MOSTLY`.
+/// `CU_MEM_ADVISE_UNSET_READ_MOSTLY`, an advice of `cuMemAdvise`.
 pub const MEM_ADVISE_UNSET_READ_MOSTLY: c_int = 2;
-/// `CU_MEM_ADVISE_SET_PREFERRED_LOCATION`.
+/// `CU_MEM_ADVISE_SET_PREFERRED_LOCATION`, an advice of `cuMemAdvise`.
 pub const MEM_ADVISE_SET_PREFERRED_LOCATION: c_int = 3;
-/// `CU_MEM_ADVISE_UNSET_PREFERRED_LOCATION`.
+/// `CU_MEM_ADVISE_UNSET_PREFERRED_LOCATION`, an advice of `cuMemAdvise`.
 pub const MEM_ADVISE_UNSET_PREFERRED_LOCATION: c_int = 4;
-/// `CU_MEM_ADVISE_SET_ACCESSED_BY`.
+/// `CU_MEM_ADVISE_SET_ACCESSED_BY`, an advice of `cuMemAdvise`.
 pub const MEM_ADVISE_SET_ACCESSED_BY: c_int = 5;
-/// `CU_MEM_ADVISE_UNSET_ACCESSED_BY`.
+/// `CU_MEM_ADVISE_UNSET_ACCESSED_BY`, an advice of `cuMemAdvise`.
 pub const MEM_ADVISE_UNSET_ACCESSED_BY: c_int = 6;
-/// `CU_MEMORYTYPE_HOST`: a side of a 2-D copy in host memory.
+/// `CU_MEMORYTYPE_HOST`: a side of a two-dimensional copy in host memory.
 pub const MEMORYTYPE_HOST: c_int = 1;
-/// `CU_MEMORYTYPE_DEVICE`: a side of a 2-D copy in device memory.
+/// `CU_MEMORYTYPE_DEVICE`: a side of a two-dimensional copy in device memory.
 pub const MEMORYTYPE_DEVICE: c_int = 2;
-/// `CU_MEMPOOL_ATTR_RELEASE_THRESHOLD`.
+/// `CU_MEMPOOL_ATTR_RELEASE_THRESHOLD`: a pool's release threshold in bytes.
 pub const MEMPOOL_ATTR_RELEASE_THRESHOLD: c_int = 4;
-/// `CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT`.
+/// `CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT`: a pool's reserved bytes.
 pub const MEMPOOL_ATTR_RESERVED_MEM_CURRENT: c_int = 5;
-/// `CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH`.
+/// `CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH`: the peak of a pool's reserved bytes.
 pub const MEMPOOL_ATTR_RESERVED_MEM_HIGH: c_int = 6;
-/// `CU_MEMPOOL_ATTR_USED_MEM_CURRENT`.
+/// `CU_MEMPOOL_ATTR_USED_MEM_CURRENT`: a pool's allocated bytes.
 pub const MEMPOOL_ATTR_USED_MEM_CURRENT: c_int = 7;
-/// `CU_MEMPOOL_ATTR_USED_MEM_HIGH`.
+/// `CU_MEMPOOL_ATTR_USED_MEM_HIGH`: the peak of a pool's allocated bytes.
 pub const MEMPOOL_ATTR_USED_MEM_HIGH: c_int = 8;
-/// `CU_JIT_ERROR_LOG_BUFFER`.
+/// `CU_JIT_ERROR_LOG_BUFFER`: the buffer for the PTX compiler's error messages.
 pub const JIT_ERROR_LOG_BUFFER: c_int = 5;
-/// `CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES`.
+/// `CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES`: the size of the error log buffer.
 pub const JIT_ERROR_LOG_BUFFER_SIZE_BYTES: c_int = 6;
 
 /// `CU_MEMCPY_SRC_ACCESS_ORDER_DURING_API_CALL`: the source is read before the call returns.
 pub const MEMCPY_SRC_ACCESS_ORDER_DURING_API_CALL: c_int = 2;
 
-/// `CUuuid`: what tells one device from all others.
+/// `CUuuid`: the universally unique identifier of a device.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Uuid {
-    /// In the order in which they are printed.
+    /// The bytes, in the order in which they are printed.
     pub bytes: [u8; 16],
 }
 
-/// `CUmemLocation`: where memory is; all zero for «no hint».
+/// `CUmemLocation`: a memory location; all zero for no hint.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
 pub struct MemoryLocation {
-    /// `CUmemLocationType`.
+    /// The kind of location (`CUmemLocationType`).
     pub kind: c_int,
-    /// Which of that kind.
+    /// The number of the location within its kind.
     pub id: c_int,
 }
 
-/// `CUmemcpyAttributes`: how the copies of a batch may be made.
+/// `CUmemcpyAttributes`: attributes of the copies in a batch.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
 pub struct CopyAttributes {
-    /// `CUmemcpySrcAccessOrder`.
+    /// The order of accesses to the source (`CUmemcpySrcAccessOrder`).
     pub source_access_order: c_int,
-    /// A hint for managed memory.
+    /// A location hint for a source in managed memory.
     pub source_hint: MemoryLocation,
-    /// A hint for managed memory.
+    /// A location hint for a target in managed memory.
     pub target_hint: MemoryLocation,
-    /// `CUmemcpyFlags`.
+    /// Flags (`CUmemcpyFlags`).
     pub flags: c_uint,
 }
 
-/// `CUDA_MEMCPY2D`: a copy of rows. Of each side the memory type says which of the three addresses
-/// counts.
+/// `CUDA_MEMCPY2D`: parameters of a two-dimensional copy. On each side the memory type selects
+/// which of the three addresses is used.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct Memcpy2d {
-    /// Bytes to skip at the start of each row.
+    /// The bytes to skip at the start of each source row.
     pub source_x_bytes: usize,
-    /// Rows to skip.
+    /// The source rows to skip.
     pub source_y: usize,
-    /// `CUmemorytype`.
+    /// The source's memory type (`CUmemorytype`).
     pub source_type: c_int,
-    /// The first row, in host memory.
+    /// The first source row, in host memory.
     pub source_host: *const c_void,
-    /// The first row, in device memory.
+    /// The first source row, in device memory.
     pub source_device: DevicePtr,
-    /// A `CUarray`.
+    /// The source as a `CUarray`.
     pub source_array: usize,
-    /// From row to row.
+    /// The distance between the starts of source rows, in bytes.
     pub source_pitch: usize,
-    /// As of the source.
+    /// The bytes to skip at the start of each target row.
     pub target_x_bytes: usize,
-    /// As of the source.
+    /// The target rows to skip.
     pub target_y: usize,
-    /// As of the source.
+    /// The target's memory type (`CUmemorytype`).
     pub target_type: c_int,
-    /// As of the source.
+    /// The first target row, in host memory.
     pub target_host: *mut c_void,
-    /// As of the source.
+    /// The first target row, in device memory.
     pub target_device: DevicePtr,
-    /// As of the source.
+    /// The target as a `CUarray`.
     pub target_array: usize,
-    /// As of the source.
+    /// The distance between the starts of target rows, in bytes.
     pub target_pitch: usize,
-    /// The length of a row.
+    /// The length of a row, in bytes.
     pub width_bytes: usize,
-    /// How many rows.
+    /// The number of rows.
     pub height: usize,
 }
 
-/// Declares the functions: for each its name, its name in the library, and its parameters. The
+/// Declares the functions, each with its name, its symbol in the library, and its parameters. The
 /// result is always a [`ResultCode`].
 macro_rules! functions {
     (
         required { $($name:ident = $symbol:ident($($parameter:ident: $type:ty),*);)* }
-        optional { $($optional:ident = $optional_symbol:ident($($optional_parameter:ident: $optional_type:ty),*);)* }
+        optional {
+            $($optional:ident =
+                $optional_symbol:ident($($optional_parameter:ident: $optional_type:ty),*);)*
+        }
     ) => {
-        /// The type of each function, under its name.
+        /// The type of each function, under the function's name.
         #[allow(non_camel_case_types, reason = "the functions' own names")]
         pub mod types {
             use super::*;
@@ -167,19 +171,19 @@ macro_rules! functions {
                 pub type $name = unsafe extern "C" fn($($parameter: $type),*) -> ResultCode;
             )*
             $(
-                #[doc = concat!("`", stringify!($optional_symbol), "`, which only some drivers have")]
+                #[doc = concat!("`", stringify!($optional_symbol), "`, an optional function")]
                 pub type $optional =
                     unsafe extern "C" fn($($optional_parameter: $optional_type),*) -> ResultCode;
             )*
         }
 
-        /// Name and symbol in the library of every function declared here.
+        /// Name and symbol of every function declared here.
         pub const SYMBOLS: &[(&str, &str)] = &[
             $((stringify!($name), stringify!($symbol)),)*
             $((stringify!($optional), stringify!($optional_symbol)),)*
         ];
 
-        /// The functions that were found.
+        /// The functions that the library provides.
         #[allow(non_snake_case, reason = "the functions' own names")]
         pub(super) struct Api {
             $(pub(super) $name: types::$name,)*
@@ -187,8 +191,11 @@ macro_rules! functions {
         }
 
         impl Api {
-            /// Finds every function in the library, which is that of a driver of `driver_version`.
-            pub(super) fn find(library: &'static Library, driver_version: c_int) -> Result<Self, LoadError> {
+            /// Looks up every function in the library of a driver of version `driver_version`.
+            pub(super) fn find(
+                library: &'static Library,
+                driver_version: c_int,
+            ) -> Result<Self, LoadError> {
                 let lookup = Lookup::new(library, driver_version)?;
                 Ok(Self {
                     $($name: {
@@ -198,7 +205,8 @@ macro_rules! functions {
                         unsafe { std::mem::transmute::<*mut c_void, types::$name>(address) }
                     },)*
                     $($optional: {
-                        let address = lookup.find(stringify!($optional), stringify!($optional_symbol));
+                        let address =
+                            lookup.find(stringify!($optional), stringify!($optional_symbol));
                         address.map(|address| {
                             // SAFETY: the address is that of the function declared under this name
                             // and version.
@@ -208,8 +216,8 @@ macro_rules! functions {
                 })
             }
 
-            /// The functions of a driver that was never initialised: each answers so, and the
-            /// optional ones are missing.
+            /// Creates the functions of a driver that was never initialised: each required function
+            /// returns that error, and the optional ones are missing.
             #[cfg(test)]
             pub(super) fn uninitialised() -> Self {
                 Self {
@@ -237,34 +245,40 @@ functions! {
         cuDeviceGetName = cuDeviceGetName(name: *mut c_char, capacity: c_int, device: c_int);
         cuDeviceGetUuid = cuDeviceGetUuid_v2(uuid: *mut Uuid, device: c_int);
         cuDeviceTotalMem = cuDeviceTotalMem_v2(bytes: *mut usize, device: c_int);
-        cuDeviceGetAttribute = cuDeviceGetAttribute(value: *mut c_int, attribute: c_int, device: c_int);
+        cuDeviceGetAttribute =
+            cuDeviceGetAttribute(value: *mut c_int, attribute: c_int, device: c_int);
         cuDeviceGetDefaultMemPool = cuDeviceGetDefaultMemPool(pool: *mut PoolHandle, device: c_int);
-        cuDevicePrimaryCtxRetain = cuDevicePrimaryCtxRetain(context: *mut ContextHandle, device: c_int);
+        cuDevicePrimaryCtxRetain =
+            cuDevicePrimaryCtxRetain(context: *mut ContextHandle, device: c_int);
         cuDevicePrimaryCtxRelease = cuDevicePrimaryCtxRelease_v2(device: c_int);
 
         cuCtxGetCurrent = cuCtxGetCurrent(context: *mut ContextHandle);
         cuCtxSetCurrent = cuCtxSetCurrent(context: ContextHandle);
         cuCtxSynchronize = cuCtxSynchronize();
-        cuCtxGetStreamPriorityRange = cuCtxGetStreamPriorityRange(least: *mut c_int, greatest: *mut c_int);
+        cuCtxGetStreamPriorityRange =
+            cuCtxGetStreamPriorityRange(least: *mut c_int, greatest: *mut c_int);
 
         cuStreamCreateWithPriority =
             cuStreamCreateWithPriority(stream: *mut StreamHandle, flags: c_uint, priority: c_int);
         cuStreamDestroy = cuStreamDestroy_v2(stream: StreamHandle);
         cuStreamQuery = cuStreamQuery(stream: StreamHandle);
         cuStreamSynchronize = cuStreamSynchronize(stream: StreamHandle);
-        cuStreamWaitEvent = cuStreamWaitEvent(stream: StreamHandle, event: EventHandle, flags: c_uint);
+        cuStreamWaitEvent =
+            cuStreamWaitEvent(stream: StreamHandle, event: EventHandle, flags: c_uint);
 
         cuEventCreate = cuEventCreate(event: *mut EventHandle, flags: c_uint);
         cuEventDestroy = cuEventDestroy_v2(event: EventHandle);
         cuEventRecord = cuEventRecord(event: EventHandle, stream: StreamHandle);
         cuEventQuery = cuEventQuery(event: EventHandle);
         cuEventSynchronize = cuEventSynchronize(event: EventHandle);
-        cuEventElapsedTime = cuEventElapsedTime(milliseconds: *mut f32, start: EventHandle, end: EventHandle);
+        cuEventElapsedTime =
+            cuEventElapsedTime(milliseconds: *mut f32, start: EventHandle, end: EventHandle);
 
         cuMemGetInfo = cuMemGetInfo_v2(free: *mut usize, total: *mut usize);
         cuMemAlloc = cuMemAlloc_v2(pointer: *mut DevicePtr, bytes: usize);
         cuMemFree = cuMemFree_v2(pointer: DevicePtr);
-        cuMemAllocAsync = cuMemAllocAsync(pointer: *mut DevicePtr, bytes: usize, stream: StreamHandle);
+        cuMemAllocAsync =
+            cuMemAllocAsync(pointer: *mut DevicePtr, bytes: usize, stream: StreamHandle);
         cuMemFreeAsync = cuMemFreeAsync(pointer: DevicePtr, stream: StreamHandle);
         cuMemAllocManaged = cuMemAllocManaged(pointer: *mut DevicePtr, bytes: usize, flags: c_uint);
         cuMemPoolSetAttribute =
@@ -280,12 +294,24 @@ functions! {
         cuMemcpyHtoD = cuMemcpyHtoD_v2(target: DevicePtr, source: *const c_void, bytes: usize);
         cuMemcpyDtoH = cuMemcpyDtoH_v2(target: *mut c_void, source: DevicePtr, bytes: usize);
         cuMemcpyDtoD = cuMemcpyDtoD_v2(target: DevicePtr, source: DevicePtr, bytes: usize);
-        cuMemcpyHtoDAsync =
-            cuMemcpyHtoDAsync_v2(target: DevicePtr, source: *const c_void, bytes: usize, stream: StreamHandle);
-        cuMemcpyDtoHAsync =
-            cuMemcpyDtoHAsync_v2(target: *mut c_void, source: DevicePtr, bytes: usize, stream: StreamHandle);
-        cuMemcpyDtoDAsync =
-            cuMemcpyDtoDAsync_v2(target: DevicePtr, source: DevicePtr, bytes: usize, stream: StreamHandle);
+        cuMemcpyHtoDAsync = cuMemcpyHtoDAsync_v2(
+            target: DevicePtr,
+            source: *const c_void,
+            bytes: usize,
+            stream: StreamHandle
+        );
+        cuMemcpyDtoHAsync = cuMemcpyDtoHAsync_v2(
+            target: *mut c_void,
+            source: DevicePtr,
+            bytes: usize,
+            stream: StreamHandle
+        );
+        cuMemcpyDtoDAsync = cuMemcpyDtoDAsync_v2(
+            target: DevicePtr,
+            source: DevicePtr,
+            bytes: usize,
+            stream: StreamHandle
+        );
         cuMemcpy = cuMemcpy(target: DevicePtr, source: DevicePtr, bytes: usize);
         cuMemcpyAsync =
             cuMemcpyAsync(target: DevicePtr, source: DevicePtr, bytes: usize, stream: StreamHandle);
@@ -305,8 +331,11 @@ functions! {
             option_values: *mut *mut c_void
         );
         cuModuleUnload = cuModuleUnload(module: ModuleHandle);
-        cuModuleGetFunction =
-            cuModuleGetFunction(function: *mut FunctionHandle, module: ModuleHandle, name: *const c_char);
+        cuModuleGetFunction = cuModuleGetFunction(
+            function: *mut FunctionHandle,
+            module: ModuleHandle,
+            name: *const c_char
+        );
         cuModuleGetGlobal = cuModuleGetGlobal_v2(
             pointer: *mut DevicePtr,
             bytes: *mut usize,
@@ -315,7 +344,8 @@ functions! {
         );
         cuFuncGetAttribute =
             cuFuncGetAttribute(value: *mut c_int, attribute: c_int, function: FunctionHandle);
-        cuFuncSetAttribute = cuFuncSetAttribute(function: FunctionHandle, attribute: c_int, value: c_int);
+        cuFuncSetAttribute =
+            cuFuncSetAttribute(function: FunctionHandle, attribute: c_int, value: c_int);
         cuLaunchKernel = cuLaunchKernel(
             function: FunctionHandle,
             grid_x: c_uint,
@@ -336,8 +366,12 @@ functions! {
         );
     }
     optional {
-        cuMemPrefetchAsync =
-            cuMemPrefetchAsync(pointer: DevicePtr, bytes: usize, device: c_int, stream: StreamHandle);
+        cuMemPrefetchAsync = cuMemPrefetchAsync(
+            pointer: DevicePtr,
+            bytes: usize,
+            device: c_int,
+            stream: StreamHandle
+        );
         cuMemAdvise = cuMemAdvise(pointer: DevicePtr, bytes: usize, advice: c_int, device: c_int);
         cuMemcpyBatchAsync = cuMemcpyBatchAsync(
             targets: *mut DevicePtr,
@@ -360,9 +394,9 @@ functions! {
     }
 }
 
-/// `cuDriverGetVersion`, which is asked before anything else is looked for.
+/// `cuDriverGetVersion`, which is called before any other function is looked up.
 pub type DriverGetVersion = unsafe extern "C" fn(version: *mut c_int) -> ResultCode;
-/// `cuGetProcAddress_v2`, by which everything else is looked for.
+/// `cuGetProcAddress_v2`, which looks up all other functions.
 pub type GetProcAddress = unsafe extern "C" fn(
     symbol: *const c_char,
     address: *mut *mut c_void,
@@ -371,7 +405,7 @@ pub type GetProcAddress = unsafe extern "C" fn(
     status: *mut c_int,
 ) -> ResultCode;
 
-/// The version of the driver that the library belongs to.
+/// Returns the version of the driver that the library belongs to.
 pub(super) fn driver_version(library: &Library) -> Result<c_int, LoadError> {
     let address = exported(library, "cuDriverGetVersion").ok_or(LoadError::SymbolMissing {
         symbol: "cuDriverGetVersion",
@@ -382,11 +416,11 @@ pub(super) fn driver_version(library: &Library) -> Result<c_int, LoadError> {
     let mut version = 0;
     // SAFETY: the result goes to a local; the function may be called before `cuInit`.
     let code = unsafe { get_version(&mut version) };
-    super::library::check_start("cuDriverGetVersion", code)?;
+    super::library::check_init("cuDriverGetVersion", code)?;
     Ok(version)
 }
 
-/// How functions are found.
+/// A look-up of functions in one library.
 struct Lookup {
     library: &'static Library,
     get_proc_address: GetProcAddress,
@@ -417,8 +451,8 @@ impl Lookup {
         })
     }
 
-    /// The function `name` as it was in [`DECLARED_VERSION`]; else, as for a function that came
-    /// later, what the library exports as `symbol`.
+    /// Returns the function `name` as it was in [`DECLARED_VERSION`], or, for a function that was
+    /// added later, the function that the library exports as `symbol`.
     fn find(&self, name: &str, symbol: &str) -> Option<*mut c_void> {
         self.by_version(name)
             .or_else(|| exported(self.library, symbol))
@@ -442,9 +476,9 @@ impl Lookup {
     }
 }
 
-/// The address that the library exports under `symbol`.
+/// Returns the address that the library exports under `symbol`.
 fn exported(library: &Library, symbol: &str) -> Option<*mut c_void> {
-    // SAFETY: only the address is taken here. Its type is the caller's business.
+    // SAFETY: only the address is read here; the caller gives it a type.
     let found = unsafe { library.get::<*mut c_void>(symbol) };
     found
         .ok()

@@ -1,11 +1,11 @@
-//! The [`Driver`] of libcuda: each method makes its context current where the function wants one,
-//! then calls it.
+//! The [`Driver`] of libcuda: each method makes its context current if the function requires one,
+//! then calls the function.
 //!
-//! A launch, and a function that works on a given stream or event, needs no current context,
-//! because the handle names its own. The legacy and the per-thread default stream are handles that
-//! all contexts share, so for them it does. So do copies and fills: the driver refuses them for
-//! memory of a pool while another device's context is current (rule 37: an asynchronous copy of
-//! pool memory wants the stream's context).
+//! A launch, and a function that takes a stream or an event, requires no current context, because
+//! the handle determines it. The legacy and the per-thread default stream are exceptions: all
+//! contexts share their handles. Copies and fills require a current context too, because the driver
+//! rejects them for pool memory while another device's context is current (rule 37: an asynchronous
+//! copy of pool memory requires the stream's context to be current).
 
 #![allow(unsafe_code, reason = "calls libcuda's functions")]
 
@@ -17,10 +17,11 @@ use std::{
 };
 
 use super::{
-    Cuda, api, fork, host_function,
+    Cuda, api,
+    convert::{advice_number, memcpy_2d},
+    fork, host_function,
     library::CudaVersion,
     module,
-    numbers::{advice_number, memcpy_2d},
 };
 use crate::{
     Completion, ContextHandle, Copy2d, CurrentContext, DeviceAttribute, DeviceOrdinal, DevicePtr,
@@ -31,11 +32,11 @@ use crate::{
 
 type Result<T> = std::result::Result<T, DriverError>;
 
-/// Room for the PTX compiler's messages, in bytes.
+/// The capacity of the buffer for the PTX compiler's messages, in bytes.
 const LOG_CAPACITY: usize = 16 * 1024;
 
-/// Calls one function under its own name: `call!(self, cuMemFree(pointer))`. To be put in an
-/// `unsafe` block.
+/// Calls one function under its own name: `call!(self, cuMemFree(pointer))`. The invocation belongs
+/// in an `unsafe` block.
 macro_rules! call {
     ($cuda:expr, $function:ident($($argument:expr),* $(,)?)) => {
         match fork::check(stringify!($function)) {
@@ -45,7 +46,7 @@ macro_rules! call {
     };
 }
 
-/// Makes the context that a [`Driver`] method was given current until the method returns.
+/// Makes the context that a [`Driver`] method received current until the method returns.
 macro_rules! enter {
     ($cuda:expr, $context:expr) => {
         // SAFETY: every method of the trait that takes a context wants a live one from its caller.
@@ -53,8 +54,8 @@ macro_rules! enter {
     };
 }
 
-/// Makes the context that a [`Driver`] method was given current until it returns, if the stream
-/// alone does not name it.
+/// Makes the context that a [`Driver`] method received current until the method returns, but only
+/// for a default stream, whose handle does not determine the context.
 macro_rules! enter_for {
     ($cuda:expr, $context:expr, $stream:expr) => {
         let _entered = if $stream.as_raw() <= StreamHandle::PER_THREAD.as_raw() {
@@ -77,8 +78,8 @@ impl Cuda {
         }
     }
 
-    /// The error for a result that is not success; for a number that this crate does not name, with
-    /// the driver's words.
+    /// Creates the error for an unsuccessful result. If this crate has no name for the number, the
+    /// error carries the driver's description.
     #[cold]
     fn failure(&self, call: &'static str, code: ResultCode) -> DriverError {
         let error = DriverError::new(call, code);
@@ -104,7 +105,7 @@ impl Cuda {
         error.with_detail(format!("{name}: {text}"))
     }
 
-    /// The driver's own handle of the device at this ordinal (`cuDeviceGet`).
+    /// Returns the driver's handle of the device at this ordinal (`cuDeviceGet`).
     fn device(&self, ordinal: DeviceOrdinal) -> Result<c_int> {
         let mut device = 0;
         // SAFETY: the result goes to a local.
@@ -112,7 +113,7 @@ impl Cuda {
         Ok(device)
     }
 
-    /// The driver's own handle of a location of managed memory.
+    /// Returns the driver's handle of a location of managed memory.
     fn location(&self, location: ManagedLocation) -> Result<c_int> {
         match location {
             ManagedLocation::Host => Ok(api::DEVICE_CPU),
@@ -120,7 +121,7 @@ impl Cuda {
         }
     }
 
-    /// One counter of a pool, in bytes.
+    /// Returns one counter of a pool, in bytes.
     ///
     /// # Safety
     ///
@@ -138,8 +139,8 @@ impl Cuda {
         Ok(value)
     }
 
-    /// Where each parameter of a kernel lies among its arguments, as the driver itself sees it
-    /// (`cuFuncGetParamInfo`). `None` with a driver older than CUDA 12.4, which cannot tell.
+    /// Returns the layout of a kernel's parameters among its arguments, as the driver sees it
+    /// (`cuFuncGetParamInfo`). `None` if the driver is older than CUDA 12.4 and lacks the function.
     ///
     /// # Errors
     ///
@@ -172,16 +173,17 @@ impl Cuda {
     }
 }
 
-/// Where a kernel's parameter lies among its arguments, in bytes; see [`Cuda::function_params`].
+/// The position of a kernel's parameter among its arguments, in bytes; see
+/// [`Cuda::function_params`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ParamLayout {
-    /// From the start of the arguments.
+    /// The offset from the start of the arguments.
     pub offset: usize,
-    /// Of the parameter itself.
+    /// The size of the parameter.
     pub size: usize,
 }
 
-/// Turns "not ready" from an error into an answer.
+/// Converts the result of a query: "not ready" is no error but [`Completion::Pending`].
 fn completion(result: Result<()>) -> Result<Completion> {
     match result {
         Ok(()) => Ok(Completion::Complete),
@@ -190,19 +192,19 @@ fn completion(result: Result<()>) -> Result<Completion> {
     }
 }
 
-/// Whether a failed call certainly enqueued nothing. A call may also report that earlier work lost
-/// the context, and then nobody knows what became of it.
+/// Returns whether a failed call certainly enqueued nothing. After a result that reports the loss
+/// of the context by earlier work, or an unknown error, the work may have been enqueued.
 fn is_refusal(code: ResultCode) -> bool {
     code.name().is_some() && !code.is_sticky() && code != ResultCode::UNKNOWN
 }
 
-/// The answer where the driver lacks an optional function.
+/// Creates the error for an optional function that the driver lacks.
 #[cold]
 fn missing(call: &'static str, why: &'static str) -> DriverError {
     DriverError::new(call, ResultCode::NOT_SUPPORTED).with_detail(why)
 }
 
-/// A name of the module as C wants it.
+/// Converts a name to a C string.
 fn c_name(call: &'static str, name: &str) -> Result<CString> {
     CString::new(name).map_err(|_| {
         DriverError::new(call, ResultCode::NOT_FOUND)
@@ -216,7 +218,8 @@ impl Driver for Cuda {
     }
 
     fn handle_space(&self) -> usize {
-        // The process has one libcuda, however often it is loaded; no driver lies at address 0.
+        // The process has one libcuda, however often it is loaded. Address 0 is the identity of no
+        // driver.
         0
     }
 
@@ -499,7 +502,7 @@ impl Driver for Cuda {
         let Some(advise) = self.api.cuMemAdvise else {
             return Err(missing(CALL, "the driver has no function of this name"));
         };
-        let device = if advice.is_about_a_location() {
+        let device = if advice.uses_location() {
             self.location(location)?
         } else {
             api::DEVICE_CPU
@@ -819,7 +822,7 @@ impl Driver for Cuda {
             api::JIT_ERROR_LOG_BUFFER,
             api::JIT_ERROR_LOG_BUFFER_SIZE_BYTES,
         ];
-        // The second value is a number that travels as a pointer.
+        // The second value is a number, passed as a pointer.
         let mut values = [
             log.as_mut_ptr().cast(),
             ptr::without_provenance_mut::<c_void>(LOG_CAPACITY),
@@ -950,8 +953,8 @@ impl Driver for Cuda {
         enter_for!(self, context, stream);
         let [grid_x, grid_y, grid_z] = dims.grid;
         let [block_x, block_y, block_z] = dims.block;
-        // The driver reads the list and the arguments, and writes neither, though C does not say
-        // so.
+        // The driver only reads the list and the arguments, although the C declaration has no
+        // `const`.
         let params = params.as_ptr().cast_mut().cast();
         // SAFETY: the caller vouches for function, stream, arguments and all that the kernel will
         // touch.

@@ -1,8 +1,9 @@
-//! `fork`: libcuda is not called in a child of the process that initialised it.
+//! Detection of forked children, in which libcuda must not be called.
 //!
-//! CUDA does not support such a child. Some calls answer with an error there, and others wait for
-//! threads that only the parent has. A handler of the C library notes the fork, so that a call
-//! costs one load of a flag; asking for the process's number would be a system call.
+//! CUDA does not support a child of a process that has initialised libcuda. Some calls return an
+//! error there, and others wait for threads that only the parent has. A handler of the C library
+//! sets a flag in the child, so that each call costs one load of that flag; reading the process id
+//! would cost a system call.
 
 #![allow(unsafe_code, reason = "registers a handler with the C library")]
 
@@ -10,41 +11,42 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use crate::{DriverError, ResultCode};
 
-/// Whether this process was forked from one that had loaded libcuda.
+/// Set if this process was forked from one that had loaded libcuda.
 static FORKED: AtomicBool = AtomicBool::new(false);
 
-/// Begins to watch for forks. Called when libcuda has been initialised.
+/// Registers the handler that detects forks. Called once libcuda has been initialised.
 #[cfg(unix)]
 pub(super) fn watch() {
     type Handler = Option<unsafe extern "C" fn()>;
     unsafe extern "C" {
         fn pthread_atfork(prepare: Handler, parent: Handler, child: Handler) -> std::ffi::c_int;
     }
-    unsafe extern "C" fn note() {
+    unsafe extern "C" fn set_flag() {
         FORKED.store(true, Relaxed);
     }
-    // SAFETY: the declaration is POSIX's, and the handler only stores to a static. Without memory
-    // for the handler nothing is registered, and forks go unnoticed.
-    unsafe { pthread_atfork(None, None, Some(note)) };
+    // SAFETY: the declaration is POSIX's, and the handler only stores to a static. If there is no
+    // memory for the handler, it is not registered and forks are not detected.
+    unsafe { pthread_atfork(None, None, Some(set_flag)) };
 }
 
 #[cfg(not(unix))]
 pub(super) fn watch() {}
 
-/// An error in a forked child.
+/// Returns an error in a forked child.
 #[inline]
 pub(super) fn check(call: &'static str) -> Result<(), DriverError> {
     if FORKED.load(Relaxed) {
-        Err(refused(call))
+        Err(forked_error(call))
     } else {
         Ok(())
     }
 }
 
 #[cold]
-fn refused(call: &'static str) -> DriverError {
+fn forked_error(call: &'static str) -> DriverError {
     DriverError::new(call, ResultCode::NOT_INITIALIZED).with_detail(
-        "this process was forked from one that had loaded libcuda, which CUDA does not support: start a new program instead",
+        "this process was forked from one that had loaded libcuda, which CUDA does not support: \
+         start a new program instead",
     )
 }
 
@@ -53,13 +55,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_forked_child_is_noted_and_its_parent_is_not() {
+    fn a_fork_is_detected_in_the_child_and_not_in_the_parent() {
         watch();
         // SAFETY: the child only loads a flag and ends by `_exit`.
         let child = unsafe { libc::fork() };
         if child == 0 {
             let refused = check("cuStreamQuery").is_err();
-            // SAFETY: ends the child without the parent's clean-up.
+            // SAFETY: ends the child without running the parent's exit handlers.
             unsafe { libc::_exit(i32::from(refused)) };
         }
         let mut status = 0;

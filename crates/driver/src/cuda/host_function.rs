@@ -1,8 +1,8 @@
-//! Carries a Rust closure through libcuda's C callback.
+//! Closures as libcuda's host functions.
 
 #![allow(
     unsafe_code,
-    reason = "a closure travels through C as a pointer and is taken back from it"
+    reason = "a closure passes through C as a pointer and is reclaimed from it"
 )]
 
 use std::{
@@ -13,34 +13,33 @@ use std::{
 
 use crate::HostFunction;
 
-/// The closure as the one pointer that a C callback carries. Boxed twice: a closure's own pointer
-/// is two words.
+/// Converts the closure to the single pointer that a C callback receives. The closure is boxed
+/// twice, because the pointer to a boxed closure is two words long.
 pub(super) fn into_raw(function: HostFunction) -> *mut c_void {
     Box::into_raw(Box::new(function)).cast()
 }
 
-/// The closure back from its pointer.
+/// Converts the pointer back to the closure.
 ///
 /// # Safety
 ///
 /// `data` came from [`into_raw`] and is not used again.
 pub(super) unsafe fn from_raw(data: *mut c_void) -> HostFunction {
-    // SAFETY: the caller vouches that this is the box that `into_raw` gave up, and that it is taken
-    // back once.
+    // SAFETY: the caller vouches that this is the box that `into_raw` leaked, reclaimed once.
     *unsafe { Box::from_raw(data.cast::<HostFunction>()) }
 }
 
-/// What libcuda calls: runs the closure behind `data`.
+/// Runs the closure behind `data`. libcuda calls this function.
 ///
 /// # Safety
 ///
 /// `data` came from [`into_raw`] and is not used again.
 pub(super) unsafe extern "C" fn trampoline(data: *mut c_void) {
-    // SAFETY: as this function's own contract.
+    // SAFETY: this function has the same contract.
     let function = unsafe { from_raw(data) };
     if let Err(payload) = catch_unwind(AssertUnwindSafe(function)) {
-        // Not dropped: a payload's destructor may panic too, and no panic may reach the C code
-        // above.
+        // The payload is leaked: its destructor may panic too, and no panic may reach the C code
+        // that called this function.
         mem::forget(payload);
     }
 }

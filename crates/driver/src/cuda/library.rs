@@ -1,4 +1,4 @@
-//! Opens libcuda, initialises it, and says in plain words why it could not be.
+//! Loading and initialising libcuda, with errors that say what to do.
 
 #![allow(unsafe_code, reason = "loads a library and calls its initialiser")]
 
@@ -7,9 +7,9 @@ use std::{env, fmt, sync::Arc};
 use libloading::Library;
 
 use super::api::{self, Api};
-use crate::{DriverError, ResultCode, libraries::words_of};
+use crate::{DriverError, ResultCode, libraries::loader_message};
 
-/// The names under which the loader of an operating system is asked for the library.
+/// Returns the names under which an operating system's loader knows the library, in order.
 const fn names(windows: bool) -> &'static [&'static str] {
     if windows {
         &["nvcuda.dll"]
@@ -18,27 +18,28 @@ const fn names(windows: bool) -> &'static [&'static str] {
     }
 }
 
-/// The oldest driver that will do, by the CUDA version it supports (1000 × major + 10 × minor):
+/// The oldest supported driver, by the CUDA version that it supports (1000 × major + 10 × minor):
 /// 12.0.
 pub const OLDEST_DRIVER_VERSION: i32 = 12_000;
 
-/// One name under which the library was looked for in vain.
+/// A failed attempt to load the library under one name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Attempt {
-    /// The name that the system's loader was asked for.
+    /// The name passed to the system's loader.
     pub name: &'static str,
-    /// What the loader answered.
+    /// The loader's message.
     pub message: String,
 }
 
-/// Why there is no libcuda to work with.
+/// The reason why libcuda cannot be used.
 ///
 /// ```
 /// use millstream_driver::cuda::LoadError;
 /// let error = LoadError::DriverTooOld { driver_version: 11_040 };
 /// assert_eq!(
 ///     error.to_string(),
-///     "NVIDIA's driver supports CUDA 11.4; Millstream needs one for CUDA 12.0 or later: update the driver"
+///     "NVIDIA's driver supports CUDA 11.4; Millstream needs one for CUDA 12.0 or later: \
+///      update the driver"
 /// );
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -55,23 +56,26 @@ pub enum LoadError {
         }
     )]
     LibraryMissing {
-        /// Every name tried, with the loader's answer.
+        /// Every name tried, with the loader's message.
         tried: Arc<[Attempt]>,
     },
-    /// The library lacks a function that is needed.
+    /// The library lacks a required function.
     #[error(
         "NVIDIA's driver library{} has no function `{symbol}`: update the driver",
-        .driver_version.map(|version| format!(" for CUDA {}", CudaVersion(version))).unwrap_or_default()
+        .driver_version
+            .map(|version| format!(" for CUDA {}", CudaVersion(version)))
+            .unwrap_or_default()
     )]
     SymbolMissing {
         /// The function's name in the library.
         symbol: &'static str,
-        /// The CUDA version that the driver supports, if it could be asked.
+        /// The CUDA version that the driver supports, if the library could report it.
         driver_version: Option<i32>,
     },
     /// The driver is older than [`OLDEST_DRIVER_VERSION`].
     #[error(
-        "NVIDIA's driver supports CUDA {}; Millstream needs one for CUDA {} or later: update the driver",
+        "NVIDIA's driver supports CUDA {}; Millstream needs one for CUDA {} or later: \
+         update the driver",
         CudaVersion(*driver_version),
         CudaVersion(OLDEST_DRIVER_VERSION)
     )]
@@ -79,11 +83,11 @@ pub enum LoadError {
         /// The CUDA version that the driver supports.
         driver_version: i32,
     },
-    /// The driver works but shows this process no device.
+    /// The driver works but offers this process no device.
     #[error(
-        "NVIDIA's driver shows no GPU to this process: {}",
+        "NVIDIA's driver offers no GPU to this process: {}",
         match visible_devices {
-            Some(value) => format!("CUDA_VISIBLE_DEVICES is `{value}`, which may hide them"),
+            Some(value) => format!("CUDA_VISIBLE_DEVICES is `{value}`, which may hide all GPUs"),
             None => "`nvidia-smi -L` should list one; in a container, pass the GPUs in".to_owned(),
         }
     )]
@@ -91,15 +95,15 @@ pub enum LoadError {
         /// The value of `CUDA_VISIBLE_DEVICES`, if it is set.
         visible_devices: Option<String>,
     },
-    /// A call of the driver's start failed.
-    #[error("NVIDIA's driver does not start: {error}{}", start_advice(error.code()))]
-    Start {
+    /// A call that initialises the driver failed.
+    #[error("NVIDIA's driver cannot be initialised: {error}{}", init_advice(error.code()))]
+    Initialization {
         /// The call and its result.
         error: DriverError,
     },
 }
 
-/// A CUDA version as people write it.
+/// A CUDA version, displayed as `12.4`.
 pub(super) struct CudaVersion(pub(super) i32);
 
 impl fmt::Display for CudaVersion {
@@ -120,35 +124,37 @@ impl fmt::Display for Attempts<'_> {
     }
 }
 
-/// What a user can do about a failure of the driver's start, for the results with a known cause.
-fn start_advice(code: ResultCode) -> &'static str {
+/// Returns the advice to the user for an initialisation error with a known cause.
+fn init_advice(code: ResultCode) -> &'static str {
     match code.as_raw() {
         34 => {
             ": this is the toolkit's stub library; remove its `stubs` folder from LD_LIBRARY_PATH"
         }
         46 => {
-            ": the GPU is in use by a process that has it exclusively, or is in a prohibited compute mode"
+            ": another process has the GPU exclusively, or the GPU's compute mode is prohibited; \
+             `nvidia-smi -q -d COMPUTE` shows the mode"
         }
         802 => {
-            ": the machine is still starting; on NVSwitch systems, check that the fabric manager runs"
+            ": the system is not ready yet; on NVSwitch systems, check that the fabric manager runs"
         }
         803 => {
             ": library and kernel module are of different versions; reboot, or reinstall the driver"
         }
         804 => {
-            ": the forward-compatibility package does not support this GPU; remove it from LD_LIBRARY_PATH"
+            ": the forward-compatibility package does not support this GPU; \
+             remove it from LD_LIBRARY_PATH"
         }
         999 => ": is the kernel module loaded and /dev/nvidia* accessible? `nvidia-smi` says more",
         _ => "",
     }
 }
 
-/// Turns the result of a call of the start into an error.
-pub(super) fn check_start(call: &'static str, code: ResultCode) -> Result<(), LoadError> {
+/// Converts the result of a call that initialises the driver.
+pub(super) fn check_init(call: &'static str, code: ResultCode) -> Result<(), LoadError> {
     match code {
         ResultCode::SUCCESS => Ok(()),
         ResultCode::NO_DEVICE => Err(no_device()),
-        code => Err(LoadError::Start {
+        code => Err(LoadError::Initialization {
             error: DriverError::new(call, code),
         }),
     }
@@ -160,8 +166,8 @@ fn no_device() -> LoadError {
     }
 }
 
-/// Loads the library, finds its functions and initialises the driver. The functions, and the
-/// driver's version.
+/// Loads the library, looks up its functions and initialises the driver. Returns the functions and
+/// the driver's version.
 pub(super) fn open() -> Result<(Api, i32), LoadError> {
     let library = load(names(cfg!(windows)))?;
     let version = api::driver_version(library)?;
@@ -171,11 +177,11 @@ pub(super) fn open() -> Result<(Api, i32), LoadError> {
         });
     }
     let api = Api::find(library, version)?;
-    // SAFETY: a plain call, with the only flags there are.
-    check_start("cuInit", unsafe { (api.cuInit)(0) })?;
+    // SAFETY: a plain call with the only valid flags.
+    check_init("cuInit", unsafe { (api.cuInit)(0) })?;
     let mut count = 0;
     // SAFETY: the driver is initialised, and the result goes to a local.
-    check_start("cuDeviceGetCount", unsafe {
+    check_init("cuDeviceGetCount", unsafe {
         (api.cuDeviceGetCount)(&mut count)
     })?;
     if count < 1 {
@@ -184,18 +190,18 @@ pub(super) fn open() -> Result<(Api, i32), LoadError> {
     Ok((api, version))
 }
 
-/// Loads the first of `names` that the system's loader finds, for good: the driver starts threads
-/// that run its code.
+/// Loads the first of `names` that the system's loader finds. The library is never unloaded,
+/// because the driver starts threads that run its code.
 fn load(names: &[&'static str]) -> Result<&'static Library, LoadError> {
     let mut tried = Vec::new();
     for &name in names {
-        // SAFETY: the library of this name is NVIDIA's driver, whose initialisers ask nothing of
-        // their loader.
+        // SAFETY: the library of this name is NVIDIA's driver, whose initialisers require nothing
+        // of the program.
         match unsafe { Library::new(name) } {
             Ok(library) => return Ok(Box::leak(Box::new(library))),
             Err(error) => tried.push(Attempt {
                 name,
-                message: words_of(&error),
+                message: loader_message(&error),
             }),
         }
     }
@@ -209,13 +215,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_system_has_its_names() {
+    fn each_system_has_its_library_names() {
         assert_eq!(names(true), ["nvcuda.dll"]);
         assert_eq!(names(false), ["libcuda.so.1", "libcuda.so"]);
     }
 
     #[test]
-    fn a_missing_library_lists_every_name_with_the_loaders_answer() {
+    fn a_missing_library_error_lists_every_name_with_the_loaders_message() {
         let error = load(&["libmillstream-absent.so.1", "libmillstream-absent.so"])
             .expect_err("no such library");
         let text = error.to_string();
@@ -224,7 +230,7 @@ mod tests {
         };
         assert_eq!(tried.len(), 2);
         for attempt in tried.iter() {
-            // Windows says that it is not there, and not what.
+            // The message of Windows does not contain the name.
             let words = if cfg!(windows) {
                 "os error"
             } else {
@@ -243,8 +249,8 @@ mod tests {
     }
 
     #[test]
-    fn a_library_that_is_not_the_driver_is_told_by_the_function_it_lacks() {
-        // The C library is on every machine that these tests run on, and it is not NVIDIA's driver.
+    fn a_library_that_is_not_the_driver_is_an_error_that_names_the_missing_function() {
+        // Every machine that runs these tests has the C library, which is not NVIDIA's driver.
         let library =
             load(&["libc.so.6", "libSystem.dylib", "kernel32.dll"]).expect("the C library loads");
         let error = api::driver_version(library).expect_err("no driver there");
@@ -255,20 +261,21 @@ mod tests {
         let error = Api::find(library, 12_020).err().expect("no driver there");
         assert_eq!(
             error.to_string(),
-            "NVIDIA's driver library for CUDA 12.2 has no function `cuGetProcAddress_v2`: update the driver"
+            "NVIDIA's driver library for CUDA 12.2 has no function `cuGetProcAddress_v2`: \
+             update the driver"
         );
     }
 
     #[test]
-    fn errors_of_the_start_say_what_to_do() {
-        let error = check_start("cuInit", ResultCode::from_raw(803)).expect_err("a failure");
+    fn initialisation_errors_say_what_to_do() {
+        let error = check_init("cuInit", ResultCode::from_raw(803)).expect_err("a failure");
         assert_eq!(
             error.to_string(),
-            "NVIDIA's driver does not start: cuInit failed: CUresult 803: \
+            "NVIDIA's driver cannot be initialised: cuInit failed: CUresult 803: \
              library and kernel module are of different versions; reboot, or reinstall the driver"
         );
         assert!(matches!(
-            check_start("cuInit", ResultCode::NO_DEVICE),
+            check_init("cuInit", ResultCode::NO_DEVICE),
             Err(LoadError::NoDevice { .. })
         ));
         let hidden = LoadError::NoDevice {

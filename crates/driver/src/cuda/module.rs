@@ -1,22 +1,22 @@
-//! Prepares PTX text for libcuda, and reads its compiler's log.
+//! Validation of PTX text, and the log of libcuda's compiler.
 //!
-//! libcuda takes text and binary images by the same pointer, without a length, and tells them apart
-//! by their first bytes. A binary is code that is not checked, and its header says how far to read.
-//! So nothing but PTX text is passed on, and that ends in a zero byte.
+//! libcuda takes text and binary images through the same pointer, without a length, and
+//! distinguishes them by their first bytes. A binary contains unchecked code, and its header
+//! determines how far libcuda reads. Only PTX text that ends in a zero byte is therefore passed on.
 
 use std::ffi::CString;
 
 use crate::{DriverError, ResultCode};
 
-/// The most that an error shows of what is not PTX, in bytes.
+/// The maximum number of bytes that an error shows of an image that is not PTX.
 const SHOWN_BYTES: usize = 16;
 
-/// The text as libcuda wants it: with a zero byte at its end, and with none inside, where libcuda
-/// would silently take the first part.
+/// Converts PTX text to a C string. Zero bytes at the end are allowed; one inside is an error,
+/// because libcuda would silently compile only the part before it.
 ///
 /// # Errors
 ///
-/// For what is not PTX text.
+/// [`ResultCode::INVALID_PTX`] if the bytes are not PTX text.
 pub(super) fn prepare(ptx: &[u8]) -> Result<CString, DriverError> {
     let refuse = |detail: String| {
         DriverError::new("cuModuleLoadDataEx", ResultCode::INVALID_PTX).with_detail(detail)
@@ -29,7 +29,8 @@ pub(super) fn prepare(ptx: &[u8]) -> Result<CString, DriverError> {
     if !begins_with_version(text) {
         let start = text[..end.min(SHOWN_BYTES)].escape_ascii();
         return Err(refuse(format!(
-            "this is not PTX text, which begins with the directive `.version`: it begins with \"{start}\""
+            "this is not PTX text, which begins with the directive `.version`: \
+             it begins with \"{start}\""
         )));
     }
     CString::new(text).map_err(|error| {
@@ -40,7 +41,7 @@ pub(super) fn prepare(ptx: &[u8]) -> Result<CString, DriverError> {
     })
 }
 
-/// Whether the text begins with the directive `.version`, behind white space and comments.
+/// Returns whether the text begins with the directive `.version`, after white space and comments.
 fn begins_with_version(mut text: &[u8]) -> bool {
     loop {
         text = text.trim_ascii_start();
@@ -57,7 +58,7 @@ fn begins_with_version(mut text: &[u8]) -> bool {
     }
 }
 
-/// What the compiler wrote into its log buffer, as text without the padding.
+/// Returns the text in the compiler's log buffer, without padding; `None` if the log is empty.
 pub(super) fn log_text(buffer: &[u8]) -> Option<String> {
     let end = buffer
         .iter()
@@ -101,9 +102,9 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_ptx_text_is_refused() {
+    fn images_other_than_ptx_text_are_refused() {
         for (image, start) in [
-            // A cubin, which is an ELF file, and a fat binary; also such that are valid UTF-8.
+            // A cubin, which is an ELF file, and a fat binary; also images that are valid UTF-8.
             (&b"\x7fELF\x02\0\x01"[..], r"\x7fELF\x02\x00\x01"),
             (b"\x7fELF.version 8.0", r"\x7fELF.version 8.0"),
             (b"\x50\xed\x55\xba\0\x01", r"P\xedU\xba\x00\x01"),
@@ -129,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn the_log_is_what_stands_before_the_first_zero_byte() {
+    fn the_log_is_the_text_before_the_first_zero_byte() {
         assert_eq!(
             log_text(b"ptxas fatal : oh\n\0garbage").as_deref(),
             Some("ptxas fatal : oh")

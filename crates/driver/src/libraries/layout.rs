@@ -1,4 +1,4 @@
-//! Where operating systems, Python and conda put libraries.
+//! The folders in which operating systems, Python and conda install libraries.
 
 use std::{
     ffi::OsStr,
@@ -6,7 +6,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// How an operating system's folders are laid out.
+/// The folder layout of an operating system.
 #[derive(Clone, Copy, PartialEq)]
 pub(super) enum Layout {
     Unix,
@@ -14,14 +14,14 @@ pub(super) enum Layout {
 }
 
 impl Layout {
-    /// That of this system.
+    /// The layout of the system that this is compiled for.
     pub(super) const HERE: Self = if cfg!(windows) {
         Self::Windows
     } else {
         Self::Unix
     };
 
-    /// The toolkit's folders with libraries.
+    /// Returns the folders with libraries within a CUDA toolkit.
     pub(super) fn toolkit_folders(self) -> &'static [&'static str] {
         match self {
             Self::Unix => &[
@@ -34,7 +34,7 @@ impl Layout {
         }
     }
 
-    /// The folder with libraries of a conda environment.
+    /// Returns the folder with libraries within a conda environment.
     pub(super) fn conda_folder(self) -> &'static str {
         match self {
             Self::Unix => "lib",
@@ -42,7 +42,7 @@ impl Layout {
         }
     }
 
-    /// The prefix of the Python that `PATH` finds first.
+    /// Returns the installation prefix of the first Python in `PATH`.
     pub(super) fn python_prefix(self, path: &OsStr) -> Option<PathBuf> {
         let mut folders = std::env::split_paths(path);
         match self {
@@ -52,7 +52,7 @@ impl Layout {
             }
             Self::Windows => {
                 let folder = folders.find(|folder| folder.join("python.exe").is_file())?;
-                // Of a virtual environment it lies in a folder of its own.
+                // // In a virtual environment the interpreter lies in the folder `Scripts`.
                 match folder.file_name() {
                     Some(name) if name.eq_ignore_ascii_case("Scripts") => {
                         folder.parent().map(Path::to_path_buf)
@@ -63,7 +63,7 @@ impl Layout {
         }
     }
 
-    /// The folders of installed packages below a Python's prefix, newest Python first.
+    /// Lists the folders of installed packages below a Python's prefix, newest Python first.
     pub(super) fn site_packages(self, prefix: &Path) -> Vec<PathBuf> {
         match self {
             Self::Unix => site_packages(prefix),
@@ -75,7 +75,7 @@ impl Layout {
     }
 }
 
-/// The folders of installed packages below a Python's prefix, newest Python first.
+/// Lists the folders of installed packages on Unix, newest Python first.
 fn site_packages(prefix: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
     for library in ["lib", "lib64", "local/lib"] {
@@ -100,7 +100,7 @@ fn site_packages(prefix: &Path) -> Vec<PathBuf> {
     found
 }
 
-/// 12 for `…/python3.12`, 0 for `…/python3`.
+/// Parses the minor version in a path: 12 for `…/python3.12`, 0 for `…/python3`.
 fn minor_version(path: &Path) -> u32 {
     let extension = path.extension().and_then(OsStr::to_str);
     extension.and_then(|minor| minor.parse().ok()).unwrap_or(0)

@@ -1,5 +1,5 @@
-//! Compares our own declarations of libcuda with published bindings: every function's parameters,
-//! every number.
+//! Comparison of this crate's declarations of libcuda with published bindings: the parameters of
+//! every function, the fields of every structure, and every constant.
 
 #![allow(non_snake_case, reason = "CUDA's own names")]
 
@@ -13,17 +13,17 @@ use millstream_driver::{
     cuda::api::{self, types},
 };
 
-/// A parameter or result as the calling convention sees it.
+/// The ABI of a parameter or a result.
 #[derive(Debug, PartialEq, Eq)]
-struct Shape {
+struct AbiType {
     size: usize,
     align: usize,
-    /// For a pointer, whether what it points to may be written, and its size where that is known
-    /// here.
+    /// For a pointer, whether its target may be written, and the target's size if this test knows
+    /// it.
     pointer: Option<(bool, Option<usize>)>,
 }
 
-impl Shape {
+impl AbiType {
     fn of<T>() -> Self {
         Self {
             size: size_of::<T>(),
@@ -33,7 +33,7 @@ impl Shape {
     }
 }
 
-/// What a pointer type points to, told by the type's name: there is no other way to ask that of a
+/// Parses a pointer's target from the name of the type, because Rust has no other way to inspect a
 /// generic type.
 fn pointee(name: &str) -> Option<(bool, Option<usize>)> {
     let (writable, target) = match (name.strip_prefix("*mut "), name.strip_prefix("*const ")) {
@@ -45,8 +45,7 @@ fn pointee(name: &str) -> Option<(bool, Option<usize>)> {
         .iter()
         .any(|name| target.ends_with(name));
     if target.ends_with("_st") && !target.starts_with('*') && !is_struct {
-        // A handle: published as a pointer to a type without content, and a number of that size
-        // here.
+        // A handle: the bindings declare it as a pointer to an opaque type, this crate as a number.
         return None;
     }
     let size = match target.rsplit("::").next().expect("a split has a part") {
@@ -68,46 +67,47 @@ fn pointee(name: &str) -> Option<(bool, Option<usize>)> {
     Some((writable, size))
 }
 
-/// A function type that can be taken apart: the shape of its result, then of each parameter.
-trait Shapes {
-    fn shapes() -> Vec<Shape>;
+/// A function type whose result and parameters can be listed, in that order.
+trait AbiSignature {
+    fn abi_types() -> Vec<AbiType>;
 }
 
-macro_rules! shapes {
+macro_rules! signatures {
     ($($parameter:ident)*) => {
-        impl<R, $($parameter),*> Shapes for unsafe extern "C" fn($($parameter),*) -> R {
-            fn shapes() -> Vec<Shape> {
-                vec![Shape::of::<R>(), $(Shape::of::<$parameter>()),*]
+        impl<R, $($parameter),*> AbiSignature for unsafe extern "C" fn($($parameter),*) -> R {
+            fn abi_types() -> Vec<AbiType> {
+                vec![AbiType::of::<R>(), $(AbiType::of::<$parameter>()),*]
             }
         }
-        // The bindings wrap each function in one that first finds it, with the same parameters.
-        impl<R, $($parameter),*> Shapes for unsafe fn($($parameter),*) -> R {
-            fn shapes() -> Vec<Shape> {
-                vec![Shape::of::<R>(), $(Shape::of::<$parameter>()),*]
+        // The bindings wrap each function in one with the same parameters that loads the library
+        // first.
+        impl<R, $($parameter),*> AbiSignature for unsafe fn($($parameter),*) -> R {
+            fn abi_types() -> Vec<AbiType> {
+                vec![AbiType::of::<R>(), $(AbiType::of::<$parameter>()),*]
             }
         }
     };
 }
-shapes!();
-shapes!(A);
-shapes!(A B);
-shapes!(A B C);
-shapes!(A B C D);
-shapes!(A B C D E);
-shapes!(A B C D E F G H I);
-shapes!(A B C D E F G H I J K);
+signatures!();
+signatures!(A);
+signatures!(A B);
+signatures!(A B C);
+signatures!(A B C D);
+signatures!(A B C D E);
+signatures!(A B C D E F G H I);
+signatures!(A B C D E F G H I J K);
 
-fn shapes_of<F: Shapes>(_: F) -> Vec<Shape> {
-    F::shapes()
+fn abi_types_of<F: AbiSignature>(_: F) -> Vec<AbiType> {
+    F::abi_types()
 }
 
-/// Compares each function, and says which were compared: `(name, symbol)`.
+/// Compares each function and returns the list of compared functions: `(name, symbol)`.
 macro_rules! compare {
     ($($name:ident = $symbol:ident($($any:tt)*);)*) => {
         [$({
             assert_eq!(
-                <types::$name as Shapes>::shapes(),
-                shapes_of(sys::$symbol as unsafe fn($($any)*) -> _),
+                <types::$name as AbiSignature>::abi_types(),
+                abi_types_of(sys::$symbol as unsafe fn($($any)*) -> _),
                 concat!(stringify!($name), ": ours left, published right"),
             );
             (stringify!($name), stringify!($symbol))
@@ -190,32 +190,37 @@ fn every_function_has_the_published_parameters() {
         "a declaration is not compared, or under another symbol"
     );
     assert_eq!(
-        <api::DriverGetVersion as Shapes>::shapes(),
-        shapes_of(sys::cuDriverGetVersion as unsafe fn(_) -> _)
+        <api::DriverGetVersion as AbiSignature>::abi_types(),
+        abi_types_of(sys::cuDriverGetVersion as unsafe fn(_) -> _)
     );
     assert_eq!(
-        <api::GetProcAddress as Shapes>::shapes(),
-        shapes_of(sys::cuGetProcAddress_v2 as unsafe fn(_, _, _, _, _) -> _)
+        <api::GetProcAddress as AbiSignature>::abi_types(),
+        abi_types_of(sys::cuGetProcAddress_v2 as unsafe fn(_, _, _, _, _) -> _)
     );
-    // A callback's own parameters are behind a pointer, so the comparison above does not see them.
+    // A callback's own parameters are behind a pointer, so the comparison above does not include
+    // them.
     let _: fn(Option<unsafe extern "C" fn(*mut std::ffi::c_void)>) -> sys::CUhostFn =
         |callback| callback;
 }
 
 #[test]
-fn a_wrong_declaration_would_be_noticed() {
+fn a_wrong_declaration_is_detected() {
     type Swapped = unsafe extern "C" fn(*mut u64, i32) -> ResultCode;
     type Right = unsafe extern "C" fn(*mut i32, i32) -> ResultCode;
-    let published = || shapes_of(sys::cuDeviceGet as unsafe fn(_, _) -> _);
-    assert_eq!(Right::shapes(), published());
-    assert_ne!(Swapped::shapes(), published(), "a result of another size");
+    let published = || abi_types_of(sys::cuDeviceGet as unsafe fn(_, _) -> _);
+    assert_eq!(Right::abi_types(), published());
     assert_ne!(
-        types::cuInit::shapes(),
+        Swapped::abi_types(),
+        published(),
+        "a result of another size"
+    );
+    assert_ne!(
+        types::cuInit::abi_types(),
         published(),
         "another number of parameters"
     );
     assert_ne!(
-        <unsafe extern "C" fn(*const i32, i32) -> ResultCode>::shapes(),
+        <unsafe extern "C" fn(*const i32, i32) -> ResultCode>::abi_types(),
         published(),
         "a result that cannot be written"
     );

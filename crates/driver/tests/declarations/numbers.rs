@@ -1,4 +1,4 @@
-//! The numbers of results, attributes and flags.
+//! The constants: results, attributes and flags.
 
 use std::collections::BTreeSet;
 
@@ -105,7 +105,8 @@ fn device_attributes_have_the_published_numbers() {
         PCI_DOMAIN_ID = CU_DEVICE_ATTRIBUTE_PCI_DOMAIN_ID;
         COMPUTE_CAPABILITY_MAJOR = CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR;
         COMPUTE_CAPABILITY_MINOR = CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR;
-        MAX_SHARED_MEMORY_PER_MULTIPROCESSOR = CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_MULTIPROCESSOR;
+        MAX_SHARED_MEMORY_PER_MULTIPROCESSOR =
+            CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_MULTIPROCESSOR;
         MAX_REGISTERS_PER_MULTIPROCESSOR = CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_MULTIPROCESSOR;
         MANAGED_MEMORY = CU_DEVICE_ATTRIBUTE_MANAGED_MEMORY;
         PAGEABLE_MEMORY_ACCESS = CU_DEVICE_ATTRIBUTE_PAGEABLE_MEMORY_ACCESS;
@@ -278,9 +279,9 @@ fn flags_have_the_published_numbers() {
         api::GET_PROC_ADDRESS_LEGACY_STREAM,
         proc_address::CU_GET_PROC_ADDRESS_LEGACY_STREAM as u64
     );
-    // A cast in CUDA's headers, `((CUdevice)-1)`, which bindings leave out.
+    // CUDA's headers define it by a cast, `((CUdevice)-1)`, which bindings leave out.
     assert_eq!(api::DEVICE_CPU, -1);
-    // In CUDA's headers these two are casts, `((CUstream)0x1)` and `((CUstream)0x2)`, which
+    // CUDA's headers define these two by casts, `((CUstream)0x1)` and `((CUstream)0x2)`, which
     // bindings leave out.
     assert_eq!(
         (

@@ -1,14 +1,17 @@
-//! What the driver says about devices, and about wrong calls.
+//! Device properties, and errors of invalid calls.
 
-#![allow(unsafe_code, reason = "the seam's methods trust their caller")]
+#![allow(
+    unsafe_code,
+    reason = "calls the unsafe methods of the driver interface"
+)]
 
 use std::time::Duration;
 
 use millstream_driver::{DeviceAttribute, DeviceOrdinal, Driver, ResultCode};
 
-use crate::rig::{Gpu, Outcome, check};
+use crate::harness::{Gpu, Outcome, check};
 
-pub(crate) fn device_facts(gpu: &Gpu) -> Outcome {
+pub(crate) fn device_properties(gpu: &Gpu) -> Outcome {
     let Gpu {
         cuda,
         device,
@@ -49,11 +52,11 @@ pub(crate) fn device_facts(gpu: &Gpu) -> Outcome {
     cuda.pause(Duration::from_millis(2));
     check(
         cuda.now_ns() >= before + 2_000_000,
-        "the clock is that of `pause`",
+        "`pause` uses the same clock",
     )
 }
 
-pub(crate) fn misuse_is_an_error_that_names_the_call(gpu: &Gpu) -> Outcome {
+pub(crate) fn usage_errors_name_the_call(gpu: &Gpu) -> Outcome {
     let absent = gpu.cuda.device_name(DeviceOrdinal::from_raw(9999));
     check(
         absent.is_err_and(|e| e.call() == "cuDeviceGet" && e.code() == ResultCode::INVALID_DEVICE),

@@ -1,13 +1,16 @@
-//! The current context: other code of the thread may change it between any two calls, and finds its
-//! own unchanged.
+//! The current context: other code of the thread may change it between any two calls, and its own
+//! context stays current after each call.
 
-#![allow(unsafe_code, reason = "the seam's methods trust their caller")]
+#![allow(
+    unsafe_code,
+    reason = "calls the unsafe methods of the driver interface"
+)]
 
 use millstream_driver::{ContextHandle, DeviceOrdinal, Driver, EventKind, StreamHandle};
 
 use crate::{
+    harness::{Gpu, Outcome, check},
     modules::{SCALE_PTX, scale},
-    rig::{Gpu, Outcome, check},
 };
 
 /// Makes one call of each kind in the first device's context while `current` is current, and checks
@@ -61,7 +64,7 @@ fn calls_with_current(gpu: &Gpu, current: ContextHandle) -> Outcome {
     } else {
         current
     };
-    check(left == kept, "a foreign context is put back")?;
+    check(left == kept, "a foreign context is restored")?;
     gpu.free(data)?;
     gpu.synchronize()?;
     // SAFETY: destroyed once and not used again.

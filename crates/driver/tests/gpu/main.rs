@@ -1,24 +1,24 @@
-//! The seam on a real GPU. Without one, every test is listed as ignored; with
+//! The driver interface on a real GPU. Without a GPU every test is listed as ignored; with
 //! `MILLSTREAM_DEVICE=cuda:0` it fails instead.
 
 mod calls;
 mod contexts;
+mod harness;
 mod memory;
 mod modules;
 mod order;
-mod rig;
 
 use std::{env, process::ExitCode};
 
 use libtest_mimic::{Arguments, Trial};
 use millstream_driver::{DeviceOrdinal, Driver, cuda::Cuda};
 
-use rig::{Gpu, Outcome};
+use harness::{Gpu, Outcome};
 
 type Test = (&'static str, fn(&Gpu) -> Outcome);
 
 const TESTS: &[Test] = &[
-    ("device_facts", calls::device_facts),
+    ("device_properties", calls::device_properties),
     (
         "copies_and_fills_in_stream_order",
         memory::copies_and_fills_in_stream_order,
@@ -42,8 +42,8 @@ const TESTS: &[Test] = &[
         modules::bad_ptx_gives_the_compilers_log,
     ),
     (
-        "what_is_not_ptx_is_refused",
-        modules::what_is_not_ptx_is_refused,
+        "images_other_than_ptx_are_refused",
+        modules::images_other_than_ptx_are_refused,
     ),
     (
         "explicit_handles_need_no_current_context",
@@ -55,12 +55,12 @@ const TESTS: &[Test] = &[
         contexts::calls_work_without_a_current_context,
     ),
     (
-        "misuse_is_an_error_that_names_the_call",
-        calls::misuse_is_an_error_that_names_the_call,
+        "usage_errors_name_the_call",
+        calls::usage_errors_name_the_call,
     ),
 ];
 
-/// Tests of two devices of one machine, the first two.
+/// Tests that need the machine's first two devices.
 const TESTS_OF_TWO: &[Test] = &[(
     "calls_work_while_another_device_is_current",
     contexts::calls_work_while_another_device_is_current,

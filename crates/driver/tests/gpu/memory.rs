@@ -1,12 +1,15 @@
 //! Allocations, copies, fills, page-locked memory and the pool.
 
-#![allow(unsafe_code, reason = "the seam's methods trust their caller")]
+#![allow(
+    unsafe_code,
+    reason = "calls the unsafe methods of the driver interface"
+)]
 
 use std::ptr;
 
 use millstream_driver::{DevicePtr, Driver, FillPattern, ResultCode};
 
-use crate::rig::{Gpu, Outcome, check};
+use crate::harness::{Gpu, Outcome, check};
 
 pub(crate) fn copies_and_fills_in_stream_order(gpu: &Gpu) -> Outcome {
     const COUNT: usize = 1000;
@@ -65,7 +68,7 @@ pub(crate) fn synchronous_copies_and_plain_allocation(gpu: &Gpu) -> Outcome {
     unsafe { cuda.mem_free(*context, a) }?;
     // SAFETY: freed once, nothing uses it any more.
     unsafe { cuda.mem_free(*context, b) }?;
-    check(back == values, "the values came back")
+    check(back == values, "the copied values are equal")
 }
 
 pub(crate) fn page_locked_memory(gpu: &Gpu) -> Outcome {
@@ -73,7 +76,7 @@ pub(crate) fn page_locked_memory(gpu: &Gpu) -> Outcome {
     const BYTES: usize = 4096;
     // SAFETY: the context is retained, and the size is not 0.
     let pinned = unsafe { cuda.host_alloc(*context, BYTES) }?;
-    // SAFETY: the memory has this size, and nobody else uses it.
+    // SAFETY: the memory has this size, and only this function uses it.
     unsafe { ptr::write_bytes(pinned.as_ptr(), 7, BYTES) };
     let device = gpu.alloc(BYTES)?;
     // SAFETY: both have this size, and the host leaves the source alone until the stream is
@@ -83,7 +86,7 @@ pub(crate) fn page_locked_memory(gpu: &Gpu) -> Outcome {
     }?;
     check(
         gpu.read::<u8>(device, BYTES)? == [7; BYTES],
-        "what was written in page-locked memory",
+        "the contents of page-locked memory arrive",
     )?;
     // SAFETY: freed once; the copy from it is done.
     unsafe { cuda.host_free(*context, pinned) }?;
@@ -101,7 +104,7 @@ pub(crate) fn page_locked_memory(gpu: &Gpu) -> Outcome {
     // SAFETY: registered above; the copy from it is done.
     unsafe { cuda.host_unregister(*context, start) }?;
     gpu.free(device)?;
-    check(back == own, "what was written in registered memory")?;
+    check(back == own, "the contents of registered memory arrive")?;
     check(
         again.is_err_and(|error| error.code() == ResultCode::HOST_MEMORY_ALREADY_REGISTERED),
         "a second registration is refused",
@@ -122,15 +125,15 @@ pub(crate) fn pool_counters(gpu: &Gpu) -> Outcome {
     )?;
     check(
         usage.used_peak_bytes >= usage.used_bytes,
-        "the peak is no less",
+        "the peak is at least the current value",
     )?;
     check(
         usage.reserved_bytes >= usage.used_bytes,
-        "what is used is reserved",
+        "at least the used bytes are reserved",
     )?;
     check(
         usage.reserved_peak_bytes >= usage.reserved_bytes,
-        "the peak is no less",
+        "the peak is at least the current value",
     )?;
     gpu.free(pointer)?;
     gpu.synchronize()?;

@@ -1,6 +1,9 @@
-//! PTX loaded and launched, and refused with a reason.
+//! Loading PTX, launching its kernels, and the errors for invalid images.
 
-#![allow(unsafe_code, reason = "the seam's methods trust their caller")]
+#![allow(
+    unsafe_code,
+    reason = "calls the unsafe methods of the driver interface"
+)]
 
 use std::ffi::c_void;
 
@@ -8,10 +11,10 @@ use millstream_driver::{
     DevicePtr, Driver, FunctionAttribute, FunctionHandle, LaunchDims, ResultCode, cuda::ParamLayout,
 };
 
-use crate::rig::{Gpu, Outcome, check};
+use crate::harness::{Gpu, Outcome, check};
 
-/// `scale(float *data, float factor, unsigned n)`: multiplies each of `n` elements; and a variable
-/// of 8 bytes.
+/// A module with the kernel `scale(float *data, float factor, unsigned n)`, which multiplies each
+/// of `n` elements, and a variable of 8 bytes.
 pub(crate) const SCALE_PTX: &str = r#"
 .version 7.0
 .target sm_52
@@ -122,7 +125,7 @@ pub(crate) fn ptx_loads_and_launches(gpu: &Gpu) -> Outcome {
         absent.is_err_and(|e| {
             e.code() == ResultCode::NOT_FOUND && e.to_string().contains("`absent`")
         }),
-        "an absent kernel is named",
+        "the error names the absent kernel",
     )?;
     gpu.free(data)?;
     gpu.synchronize()?;
@@ -144,7 +147,10 @@ pub(crate) fn kernels_load_before_their_first_launch(gpu: &Gpu) -> Outcome {
     let data = gpu.alloc(4)?;
     gpu.write(data, &[3.0_f32])?;
     scale(gpu, function, data, 2.0, 1)?;
-    check(gpu.read::<f32>(data, 1)? == [6.0], "and launches as ever")?;
+    check(
+        gpu.read::<f32>(data, 1)? == [6.0],
+        "a loaded kernel launches",
+    )?;
     gpu.free(data)?;
     gpu.synchronize()?;
     // SAFETY: nothing of the module runs any more.
@@ -160,7 +166,7 @@ pub(crate) fn bad_ptx_gives_the_compilers_log(gpu: &Gpu) -> Outcome {
     };
     check(
         error.code() == ResultCode::INVALID_PTX,
-        "the result says that it is the PTX",
+        "the result blames the PTX",
     )?;
     let log = error.detail().ok_or("no log")?;
     check(
@@ -169,7 +175,7 @@ pub(crate) fn bad_ptx_gives_the_compilers_log(gpu: &Gpu) -> Outcome {
     )
 }
 
-pub(crate) fn what_is_not_ptx_is_refused(gpu: &Gpu) -> Outcome {
+pub(crate) fn images_other_than_ptx_are_refused(gpu: &Gpu) -> Outcome {
     for image in [
         &b"\x7fELF\x02\x01\x01 valid UTF-8"[..],
         b"\x50\xed\x55\xba",

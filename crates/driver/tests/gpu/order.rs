@@ -1,10 +1,13 @@
-//! Events, host functions, and which calls need a current context.
+//! Events, host functions, and the calls that need no current context.
 
-#![allow(unsafe_code, reason = "the seam's methods trust their caller")]
+#![allow(
+    unsafe_code,
+    reason = "calls the unsafe methods of the driver interface"
+)]
 
 use millstream_driver::{Completion, Driver, EventKind, FillPattern, StreamHandle};
 
-use crate::rig::{Gpu, Outcome, check};
+use crate::harness::{Gpu, Outcome, check};
 
 pub(crate) fn events_order_streams_and_measure_time(gpu: &Gpu) -> Outcome {
     let Gpu {
@@ -99,7 +102,7 @@ pub(crate) fn explicit_handles_need_no_current_context(gpu: &Gpu) -> Outcome {
             .unwrap_or_else(|_| Err("the thread panicked".into()))
     })?;
 
-    // A handle that contexts share does need one, and gets it.
+    // A default stream's handle is shared by all contexts, so the driver makes its context current.
     std::thread::scope(|scope| {
         let thread = scope.spawn(|| -> Outcome {
             // SAFETY: the context is retained.

@@ -1,6 +1,9 @@
-//! A device with a stream, and what every test does with it.
+//! The test harness: a device with a stream, and helpers for copies.
 
-#![allow(unsafe_code, reason = "the seam's methods trust their caller")]
+#![allow(
+    unsafe_code,
+    reason = "calls the unsafe methods of the driver interface"
+)]
 
 use std::sync::Arc;
 
@@ -49,7 +52,7 @@ impl Gpu {
         Ok(unsafe { self.cuda.mem_free_async(self.context, pointer, self.stream) }?)
     }
 
-    /// Copies to the device, complete on return.
+    /// Copies to the device and waits for the copy.
     pub(crate) fn write<T: bytemuck::Pod>(&self, target: DevicePtr, values: &[T]) -> Outcome {
         let bytes: &[u8] = bytemuck::cast_slice(values);
         // SAFETY: the tests pass an allocation of their own that is large enough, and the source
@@ -66,7 +69,7 @@ impl Gpu {
         self.synchronize()
     }
 
-    /// Copies back from the device, complete on return.
+    /// Copies from the device and waits for the copy.
     pub(crate) fn read<T: bytemuck::Pod>(
         &self,
         source: DevicePtr,
@@ -97,10 +100,10 @@ impl Gpu {
 
 impl Drop for Gpu {
     fn drop(&mut self) {
-        // A failure here has shown itself in a call before.
-        // SAFETY: nobody else has the stream.
+        // An error here was already returned by an earlier call.
+        // SAFETY: the stream belongs to this `Gpu` alone.
         let _ = unsafe { self.cuda.stream_destroy(self.context, self.stream) };
-        // SAFETY: the reference of `open` is given back, once.
+        // SAFETY: this releases, once, the reference that `open` took.
         let _ = unsafe { self.cuda.primary_context_release(self.device) };
     }
 }

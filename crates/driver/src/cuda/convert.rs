@@ -1,4 +1,4 @@
-//! The seam's types as libcuda wants them.
+//! Conversion of the driver interface's types to libcuda's.
 
 use std::{
     ffi::{c_int, c_void},
@@ -8,7 +8,7 @@ use std::{
 use super::api::{self, Memcpy2d};
 use crate::{Copy2d, DevicePtr, ManagedAdvice, Memory2d};
 
-/// The number of an advice in `CUmem_advise`.
+/// Returns the number of an advice in `CUmem_advise`.
 pub(super) fn advice_number(advice: ManagedAdvice) -> c_int {
     match advice {
         ManagedAdvice::SetReadMostly => api::MEM_ADVISE_SET_READ_MOSTLY,
@@ -20,8 +20,8 @@ pub(super) fn advice_number(advice: ManagedAdvice) -> c_int {
     }
 }
 
-/// A memory's type, and its address as the host's and as the device's; the one that it is not is
-/// null.
+/// Returns a side's memory type, its host address and its device address; the address that does not
+/// apply is null.
 fn address(memory: Memory2d) -> (c_int, *mut c_void, DevicePtr) {
     match memory {
         Memory2d::Device(first) => (api::MEMORYTYPE_DEVICE, ptr::null_mut(), first),
@@ -29,7 +29,7 @@ fn address(memory: Memory2d) -> (c_int, *mut c_void, DevicePtr) {
     }
 }
 
-/// A copy of rows as libcuda wants it.
+/// Converts a two-dimensional copy to libcuda's parameters.
 pub(super) fn memcpy_2d(copy: &Copy2d) -> Memcpy2d {
     let (source_type, source_host, source_device) = address(copy.source.memory);
     let (target_type, target_host, target_device) = address(copy.target.memory);

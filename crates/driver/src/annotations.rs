@@ -1,11 +1,11 @@
-//! Notes to a driver about events that it cannot see: the host's own loads and stores, memory that
-//! is given out again, and the declared element types of a kernel's arrays.
+//! Annotations: facts that a checking driver needs and cannot observe, namely the host's own loads
+//! and stores, reuse of allocations, and the declared element types of a kernel's arrays.
 
 use std::panic::Location;
 
 use crate::DevicePtr;
 
-/// The host reads or writes memory by itself that a device may use as well.
+/// A read or write by the host of memory that a device may also access.
 ///
 /// ```
 /// use std::panic::Location;
@@ -22,20 +22,19 @@ use crate::DevicePtr;
 /// ```
 #[derive(Clone, Copy, Debug)]
 pub struct HostAccess {
-    /// The first byte's address.
+    /// The address of the first byte.
     pub address: u64,
-    /// How many bytes.
+    /// The number of bytes.
     pub bytes: usize,
-    /// Whether they are written; else they are read.
+    /// The direction of the access: true for a write, false for a read.
     pub writes: bool,
-    /// What the access is, for people.
+    /// A description of the access, for reports.
     pub label: &'static str,
-    /// The line of the program that it is made for.
+    /// The source line of the program that causes the access.
     pub location: &'static Location<'static>,
 }
 
-/// An allocation is given out again by someone who has kept it: what it holds counts for nothing
-/// from here on.
+/// The reuse of an allocation for new contents. Its old contents are undefined from here on.
 ///
 /// ```
 /// use std::panic::Location;
@@ -49,11 +48,11 @@ pub struct HostAccess {
 /// ```
 #[derive(Clone, Copy, Debug)]
 pub struct MemoryReuse {
-    /// Where the allocation begins.
+    /// The start of the allocation.
     pub pointer: DevicePtr,
-    /// What it is for now, for people.
+    /// A description of its new use, for reports.
     pub label: &'static str,
-    /// The line of the program that it is given out for.
+    /// The source line of the program that requests the memory.
     pub location: &'static Location<'static>,
 }
 
@@ -66,12 +65,12 @@ pub struct MemoryReuse {
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FloatOperand {
-    /// The parameter's place, from 0.
+    /// The parameter's index, from 0.
     pub param: usize,
     /// The parameter's name.
     pub name: &'static str,
-    /// The name of the elements' type.
+    /// The name of the element type.
     pub element: &'static str,
-    /// The size of an element in bytes.
+    /// The size of an element, in bytes.
     pub element_bytes: usize,
 }
