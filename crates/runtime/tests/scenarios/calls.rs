@@ -165,7 +165,7 @@ macro_rules! pass_on {
             self.make(stringify!($name), || self.inner.$name($($arg),*))
         }
     };
-    (trusting $name:ident($($arg:ident: $type:ty),*) -> $value:ty) => {
+    (unsafe $name:ident($($arg:ident: $type:ty),*) -> $value:ty) => {
         unsafe fn $name(&self, $($arg: $type),*) -> Result<$value> {
             $(self.look_at((&$arg).as_stream());)*
             self.make(stringify!($name), || {

@@ -93,7 +93,7 @@ impl StateGuard<'_> {
         location: ManagedLocation,
     ) -> CallResult<()> {
         self.context(context)?;
-        let location = if advice.is_about_a_location() {
+        let location = if advice.uses_location() {
             location
         } else {
             ManagedLocation::Host

@@ -10,12 +10,12 @@ use std::{
 use millstream::__log as log;
 use millstream::driver::{
     DevicePtr, DriverError, ResultCode, StreamHandle,
-    libraries::{Found, Wanted},
+    libraries::{LibrarySpec, LoadedLibrary},
 };
 
-const CUBLAS: Wanted = Wanted {
-    title: "cuBLAS",
-    variable: "MILLSTREAM_CUBLAS",
+const CUBLAS: LibrarySpec = LibrarySpec {
+    name: "cuBLAS",
+    path_variable: "MILLSTREAM_CUBLAS",
     files: if cfg!(windows) {
         &[
             ("cublas64_13.dll", "cublasLt64_13.dll"),
@@ -126,7 +126,7 @@ pub(super) type GemmStridedBatched<T> = unsafe extern "C" fn(
 
 /// The functions of cuBLAS, which stays loaded.
 pub(super) struct CublasApi {
-    pub(super) found: Found,
+    pub(super) found: LoadedLibrary,
     create: unsafe extern "C" fn(*mut RawHandle) -> Status,
     version: unsafe extern "C" fn(RawHandle, *mut c_int) -> Status,
     set_math_mode: unsafe extern "C" fn(RawHandle, c_int) -> Status,
@@ -149,7 +149,7 @@ impl CublasApi {
         // loader.
         match unsafe { CUBLAS.find() } {
             Ok(found) => {
-                let place = found.place().to_owned();
+                let place = found.origin().to_owned();
                 let library = Self::of(found);
                 if library.is_none() {
                     log!(
@@ -168,7 +168,7 @@ impl CublasApi {
     }
 
     /// Returns the functions of a library, or `None` if one of them is missing.
-    fn of(found: Found) -> Option<Self> {
+    fn of(found: LoadedLibrary) -> Option<Self> {
         // SAFETY: the types are those of the functions of these names in cublas_api.h.
         let create = unsafe { found.function("cublasCreate_v2") }?;
         // SAFETY: as above.

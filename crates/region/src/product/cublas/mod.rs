@@ -149,7 +149,7 @@ impl Cublas {
         let handle = library.create()?;
         let version = library.version(handle)?;
         let (major, minor, patch) = (version / 10_000, version / 100 % 100, version % 100);
-        let description = format!("cuBLAS {major}.{minor}.{patch}, {}", library.found.place());
+        let description = format!("cuBLAS {major}.{minor}.{patch}, {}", library.found.origin());
         let (text, name) = (description.clone(), device.to_string());
         log!(
             debug,
