@@ -1,4 +1,4 @@
-//! From the declarations to the module, its loader and a method for each kernel.
+//! Code generation for `kernels!`: the module, its loader, and a method for each kernel.
 
 use proc_macro2::{Span, TokenStream};
 use quote::{quote, quote_spanned};
@@ -6,12 +6,12 @@ use syn::{Attribute, Ident, spanned::Spanned};
 
 use crate::{
     clause::Clause,
-    kernel::{Kernel, Kind, Param, Safety},
+    kernel::{Kernel, Param, ParamKind, Safety},
     module::{Module, Modules},
     text::one_line,
 };
 
-/// The code for one call of the macro.
+/// Expands one invocation of the macro.
 pub(crate) fn expand(input: TokenStream) -> syn::Result<TokenStream> {
     let modules: Modules = syn::parse2(input)?;
     modules.0.iter().map(module).collect()
@@ -36,10 +36,10 @@ fn module(module: &Module) -> syn::Result<TokenStream> {
     let arrays = kernels.iter().map(arrays);
     let params = kernels.iter().flat_map(|kernel| &kernel.params);
     let alignments = params.filter_map(|Param { kind, .. }| match kind {
-        Kind::Read(ty) | Kind::Write(ty) => Some(quote_spanned! { ty.span()=>
+        ParamKind::Read(ty) | ParamKind::Write(ty) => Some(quote_spanned! { ty.span()=>
             const _: () = ::millstream::kernel::assert_device_alignment::<#ty>();
         }),
-        Kind::Scalar(_) => None,
+        ParamKind::Scalar(_) => None,
     });
     let methods = kernels
         .iter()
@@ -56,18 +56,18 @@ fn module(module: &Module) -> syn::Result<TokenStream> {
                 pub(super) functions: ::std::sync::Arc<[::millstream::kernel::Function]>,
             }
 
-            /// Loads the kernels on `device`, or finds them loaded already.
+            /// Loads the kernels on `device`, or returns them if they are loaded already.
             ///
             /// # Errors
             ///
-            /// If the PTX does not load, or lacks a kernel, or a kernel's parameters are not those
-            /// declared.
+            /// If the PTX does not load, lacks a kernel, or a kernel's parameters differ from the
+            /// declaration.
             pub fn load(device: &::millstream::Device) -> ::millstream::Result<Kernels> {
                 Kernels::load(device)
             }
         }
 
-        #[allow(unsafe_code, reason = "declared by `unsafe mod` with a promise about its signatures")]
+        #[allow(unsafe_code, reason = "declared by `unsafe mod`")]
         impl #name::Kernels {
             fn load(device: &::millstream::Device) -> ::millstream::Result<Self> {
                 #(#alignments)*
@@ -88,7 +88,7 @@ fn module(module: &Module) -> syn::Result<TokenStream> {
     })
 }
 
-/// The kernel's signature, to be compared with the PTX.
+/// Returns the kernel's signature, which loading compares with the PTX.
 fn signature(kernel: &Kernel) -> TokenStream {
     let name = kernel
         .ptx_name
@@ -97,25 +97,33 @@ fn signature(kernel: &Kernel) -> TokenStream {
     let params = kernel.params.iter().map(|Param { name, kind, .. }| {
         let name = name.to_string();
         let kind = match kind {
-            Kind::Read(_) => quote! { Slice { writable: false } },
-            Kind::Write(_) => quote! { Slice { writable: true } },
-            Kind::Scalar(ty) => quote! {
-                Scalar { size: ::core::mem::size_of::<#ty>(), align: ::core::mem::align_of::<#ty>() }
+            ParamKind::Read(_) => quote! { Slice { writable: false } },
+            ParamKind::Write(_) => quote! { Slice { writable: true } },
+            ParamKind::Scalar(ty) => quote! {
+                Scalar {
+                    size: ::core::mem::size_of::<#ty>(),
+                    align: ::core::mem::align_of::<#ty>()
+                }
             },
         };
-        quote! { ::millstream::kernel::Param { name: #name, kind: ::millstream::kernel::ParamKind::#kind } }
+        quote! {
+            ::millstream::kernel::Param {
+                name: #name,
+                kind: ::millstream::kernel::ParamKind::#kind
+            }
+        }
     });
     quote! { ::millstream::kernel::Signature { name: #name, params: &[#(#params),*] } }
 }
 
-/// The kernel's array parameters with their element types.
+/// Returns the kernel's array parameters with their element types.
 fn arrays(kernel: &Kernel) -> TokenStream {
     let arrays = kernel
         .params
         .iter()
         .enumerate()
         .filter_map(|(index, param)| {
-            let (Kind::Read(ty) | Kind::Write(ty)) = &param.kind else {
+            let (ParamKind::Read(ty) | ParamKind::Write(ty)) = &param.kind else {
                 return None;
             };
             let name = param.name.to_string();
@@ -130,7 +138,7 @@ fn arrays(kernel: &Kernel) -> TokenStream {
     quote! { &[#(#arrays),*] }
 }
 
-/// The method that launches the kernel.
+/// Returns the method that launches the kernel.
 fn method(module: &str, index: usize, kernel: &Kernel) -> syn::Result<TokenStream> {
     let Kernel {
         attributes,
@@ -145,25 +153,25 @@ fn method(module: &str, index: usize, kernel: &Kernel) -> syn::Result<TokenStrea
         Safety::Safe => None,
         Safety::Unsafe(token) => Some(token),
     };
-    // What stands in scope of the clauses has the user's spelling; everything else of the method is
-    // out of their reach.
+    // Names in scope of the clauses have the user's spelling; the method's other variables are
+    // hygienic, so that clauses cannot name them.
     let grid = Ident::new("grid", Span::call_site());
     let stream = Ident::new("stream", Span::mixed_site());
     let declared = params.iter().map(|Param { name, kind, .. }| match kind {
-        Kind::Read(ty) => quote! { #name: impl ::millstream::kernel::ReadOperand<#ty> },
-        Kind::Write(ty) => quote! { mut #name: impl ::millstream::kernel::WriteOperand<#ty> },
-        Kind::Scalar(ty) => quote! { #name: #ty },
+        ParamKind::Read(ty) => quote! { #name: impl ::millstream::kernel::ReadOperand<#ty> },
+        ParamKind::Write(ty) => quote! { mut #name: impl ::millstream::kernel::WriteOperand<#ty> },
+        ParamKind::Scalar(ty) => quote! { #name: #ty },
     });
     let arguments = params.iter().map(|Param { name, kind, .. }| match kind {
-        Kind::Read(_) => quote! { ::millstream::kernel::Argument::read(&#name) },
-        Kind::Write(_) => quote! { ::millstream::kernel::Argument::write(&mut #name) },
-        Kind::Scalar(_) => quote! { ::millstream::kernel::Argument::scalar(&#name) },
+        ParamKind::Read(_) => quote! { ::millstream::kernel::Argument::read(&#name) },
+        ParamKind::Write(_) => quote! { ::millstream::kernel::Argument::write(&mut #name) },
+        ParamKind::Scalar(_) => quote! { ::millstream::kernel::Argument::scalar(&#name) },
     });
     let checks = checks(&format!("{module}::{name}"), &grid, kernel)?;
     Ok(quote! {
         #(#attributes)*
         #docs
-        #[allow(clippy::too_many_arguments, reason = "a kernel has as many as it has")]
+        #[allow(clippy::too_many_arguments, reason = "one for each parameter of the kernel")]
         #[track_caller]
         #visibility #unsafety fn #name(
             &self,
@@ -173,9 +181,9 @@ fn method(module: &str, index: usize, kernel: &Kernel) -> syn::Result<TokenStrea
         ) -> ::millstream::Result<()> {
             let #grid: ::millstream::LaunchConfig = ::core::convert::Into::into(#grid);
             #checks
-            // SAFETY: the author of `unsafe mod` vouches that the signature is the kernel's. That
-            // the kernel stays within its operands follows from its clauses, which hold, or else is
-            // what the caller of an unsafe method promises.
+            // SAFETY: the author of `unsafe mod` guarantees that the signature is the kernel's. The
+            // kernel stays within its operands because its clauses hold, or because the caller of
+            // an unsafe method guarantees it.
             unsafe {
                 ::millstream::kernel::launch(
                     &self.functions[#index],
@@ -188,7 +196,7 @@ fn method(module: &str, index: usize, kernel: &Kernel) -> syn::Result<TokenStrea
     })
 }
 
-/// Checks the clauses, in order.
+/// Returns the code that checks the clauses, in order.
 fn checks(path: &str, grid: &Ident, kernel: &Kernel) -> syn::Result<Option<TokenStream>> {
     if kernel.clauses.is_empty() {
         return Ok(None);
@@ -197,12 +205,12 @@ fn checks(path: &str, grid: &Ident, kernel: &Kernel) -> syn::Result<Option<Token
         .params
         .iter()
         .map(|Param { name, kind, .. }| match kind {
-            Kind::Read(ty) | Kind::Write(ty) => quote! {
+            ParamKind::Read(ty) | ParamKind::Write(ty) => quote! {
                 let #name = ::millstream::kernel::clause::Slice::new(
                     ::millstream::kernel::ReadOperand::<#ty>::len(&#name),
                 );
             },
-            Kind::Scalar(_) => {
+            ParamKind::Scalar(_) => {
                 quote! { let #name = ::millstream::kernel::clause::Value(#name).in_clause(); }
             }
         });
@@ -210,7 +218,7 @@ fn checks(path: &str, grid: &Ident, kernel: &Kernel) -> syn::Result<Option<Token
         let Clause {
             text,
             checked,
-            noting,
+            recording,
             values,
         } = Clause::of(clause, kernel)?;
         Ok(quote! {
@@ -218,7 +226,7 @@ fn checks(path: &str, grid: &Ident, kernel: &Kernel) -> syn::Result<Option<Token
                 return ::core::result::Result::Err(::millstream::Error::requires(
                     #path,
                     #text,
-                    ::millstream::kernel::clause::values(move |#values| #noting),
+                    ::millstream::kernel::clause::values(move |#values| #recording),
                 ));
             }
         })
@@ -229,7 +237,7 @@ fn checks(path: &str, grid: &Ident, kernel: &Kernel) -> syn::Result<Option<Token
             unused_imports,
             unused_parens,
             unused_variables,
-            reason = "a clause need not name everything"
+            reason = "a clause may use only some of the names"
         )]
         {
             use ::millstream::kernel::clause::{Opaque as _, Other as _, OtherIndexed as _};
@@ -261,19 +269,23 @@ fn method_docs(kernel: &Kernel) -> TokenStream {
         }
     }
     if !kernel.clauses.is_empty() {
-        docs.extend(doc("\n# Requires\n\nChecked before the launch, in this order; arithmetic that overflows makes a requirement not hold.\n"));
+        docs.extend(doc(
+            "\n# Requires\n\nChecked before the launch, in this order; a requirement whose \
+             arithmetic overflows fails.\n",
+        ));
         for clause in &kernel.clauses {
             docs.extend(doc(&format!("* `{}`", one_line(quote! { #clause }))));
         }
     }
     docs.extend(doc(
-        "\n# Errors\n\nIf a requirement does not hold, an operand is not the device's, two operands share bytes of which one is \
-         written, or the device cannot have such a launch, nothing is enqueued.",
+        "\n# Errors\n\nIf a requirement fails, an operand belongs to another device, a written \
+         operand overlaps another operand, or the device does not support the launch \
+         configuration. Nothing is enqueued then.",
     ));
     if matches!(kernel.safety, Safety::Unsafe(_)) {
         docs.extend(doc(
-            "\n# Safety\n\nWith these arguments the kernel stays within its operands, and none of its threads touches bytes that \
-             another one writes, unless they are ordered.",
+            "\n# Safety\n\nWith these arguments the kernel stays within its operands, and its \
+             threads do not race on any byte.",
         ));
     }
     docs

@@ -15,46 +15,47 @@ mod keyword {
     syn::custom_keyword!(requires);
 }
 
-/// One kernel as it is declared.
+/// The declaration of one kernel.
 pub(crate) struct Kernel {
-    /// Without `#[kernel]`.
+    /// The attributes, without `#[kernel]`.
     pub(crate) attributes: Vec<Attribute>,
     pub(crate) visibility: Visibility,
     pub(crate) safety: Safety,
     pub(crate) name: Ident,
-    /// The name in the PTX, if it is another.
+    /// The name in the PTX, if it differs.
     pub(crate) ptx_name: Option<LitStr>,
     pub(crate) params: Vec<Param>,
     pub(crate) clauses: Vec<Expr>,
 }
 
-/// Who sees to it that the kernel may run.
+/// The party that guarantees a valid launch.
 pub(crate) enum Safety {
-    /// The clauses do.
+    /// The clauses, which are checked before each launch.
     Safe,
-    /// The caller does.
+    /// The caller of the method.
     Unsafe(Token![unsafe]),
 }
 
-/// One parameter.
+/// The declaration of one parameter.
 pub(crate) struct Param {
     /// The lines of its documentation.
     pub(crate) docs: Vec<Expr>,
     pub(crate) name: Ident,
-    pub(crate) kind: Kind,
+    pub(crate) kind: ParamKind,
 }
 
-/// What a parameter is.
-pub(crate) enum Kind {
-    /// `&[T]`
+/// The kind of a parameter, with its element or scalar type.
+pub(crate) enum ParamKind {
+    /// An array that is only read: `&[T]`.
     Read(Type),
-    /// `&mut [T]`
+    /// An array that is written: `&mut [T]`.
     Write(Type),
-    /// `T`
+    /// A value: `T`.
     Scalar(Type),
 }
 
-const ALLOWED: &str = "a kernel's parameter is `&[T]` (read), `&mut [T]` (written) or a plain value named by its type";
+const ALLOWED: &str = "a kernel's parameter is `&[T]` (read), `&mut [T]` (written) or a plain \
+                       value whose type is a path";
 
 impl Parse for Kernel {
     fn parse(input: ParseStream<'_>) -> syn::Result<Self> {
@@ -67,12 +68,13 @@ impl Parse for Kernel {
         if name == "load" {
             return Err(syn::Error::new(
                 name.span(),
-                "`load` is the function that loads the module; declare this kernel under another name and add \
-                 `#[kernel(name = \"load\")]`",
+                "`load` is the function that loads the module; declare this kernel under another \
+                 name and add `#[kernel(name = \"load\")]`",
             ));
         }
         if input.peek(Token![<]) {
-            return Err(input.error("a kernel has no generic parameters: it is compiled already"));
+            return Err(input
+                .error("a kernel has no generic parameters, because its PTX is already compiled"));
         }
         let content;
         parenthesized!(content in input);
@@ -130,15 +132,15 @@ fn parse_safety(input: ParseStream<'_>) -> syn::Result<Safety> {
         Ok(Safety::Unsafe(input.parse()?))
     } else if input.peek(Token![fn]) {
         Err(input.error(
-            "write `safe fn`, with the `requires` clauses that make every call right, or `unsafe fn`, whose callers see \
-             to that",
+            "write `safe fn`, with the `requires` clauses that make every call valid, or \
+             `unsafe fn`, whose callers guarantee that their calls are valid",
         ))
     } else {
         Err(input.error("expected `safe fn` or `unsafe fn`"))
     }
 }
 
-/// Takes `#[kernel(name = "…")]` out of the attributes.
+/// Removes `#[kernel(name = "…")]` from the attributes and returns the name.
 fn take_ptx_name(attributes: &mut Vec<Attribute>) -> syn::Result<Option<LitStr>> {
     let mut name = None;
     let mut kept = Vec::new();
@@ -187,9 +189,7 @@ impl Parse for Param {
         if name == "stream" || name == "grid" {
             return Err(syn::Error::new(
                 name.span(),
-                format!(
-                    "`{name}` is an argument that every launch has already: choose another name"
-                ),
+                format!("`{name}` is already an argument of every launch: choose another name"),
             ));
         }
         input.parse::<Token![:]>()?;
@@ -199,30 +199,30 @@ impl Parse for Param {
                 .map(doc_line)
                 .collect::<syn::Result<_>>()?,
             name,
-            kind: Kind::of(input.parse()?)?,
+            kind: ParamKind::of(input.parse()?)?,
         })
     }
 }
 
-/// The text of a documentation attribute; a parameter can have no other.
+/// Returns the text of a documentation attribute, the only attribute that a parameter may have.
 fn doc_line(attribute: Attribute) -> syn::Result<Expr> {
     match attribute.meta {
         syn::Meta::NameValue(meta) if meta.path.is_ident("doc") => Ok(meta.value),
         other => Err(syn::Error::new(
             other.span(),
-            "a kernel's parameter can have documentation, and no attribute",
+            "a kernel's parameter can have documentation, but no other attribute",
         )),
     }
 }
 
-impl Kind {
+impl ParamKind {
     fn of(mut ty: Type) -> syn::Result<Self> {
         let mut lifetimes = FirstLifetime(None);
         lifetimes.visit_type_mut(&mut ty);
         if let Some(lifetime) = lifetimes.0 {
             return Err(syn::Error::new(
                 lifetime.span(),
-                "no lifetimes here: the operation keeps its operands alive by itself",
+                "no lifetimes in a parameter's type: the operation itself keeps its operands alive",
             ));
         }
         match ty {
@@ -230,7 +230,7 @@ impl Kind {
                 mutability, elem, ..
             }) => match (*elem, mutability) {
                 (Type::Slice(slice), mutability) => {
-                    let element = plain(*slice.elem)?;
+                    let element = scalar_type(*slice.elem)?;
                     Ok(if mutability.is_some() {
                         Self::Write(element)
                     } else {
@@ -242,24 +242,24 @@ impl Kind {
                     format!("expected a slice `[T]` behind the reference: {ALLOWED}"),
                 )),
             },
-            other => Ok(Self::Scalar(plain(other)?)),
+            other => Ok(Self::Scalar(scalar_type(other)?)),
         }
     }
 }
 
-/// A type named by a path.
-fn plain(ty: Type) -> syn::Result<Type> {
+/// Returns the type if it is named by a path, else an error.
+fn scalar_type(ty: Type) -> syn::Result<Type> {
     let problem = match &ty {
         Type::Path(path) if path.qself.is_none() => return Ok(ty),
         Type::Array(_) => "an array is not passed by value",
-        Type::Ptr(_) => "a kernel is not given raw pointers",
+        Type::Ptr(_) => "a kernel takes no raw pointers",
         Type::Slice(_) => "a slice is passed by reference",
-        _ => "this type is not one that a kernel takes",
+        _ => "a kernel takes no parameter of this type",
     };
     Err(syn::Error::new(ty.span(), format!("{problem}: {ALLOWED}")))
 }
 
-/// Finds a type's first lifetime.
+/// A visitor that finds a type's first lifetime.
 struct FirstLifetime(Option<Lifetime>);
 
 impl VisitMut for FirstLifetime {

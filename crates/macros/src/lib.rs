@@ -1,5 +1,5 @@
-//! Procedural macros of Millstream, used through the crates `millstream`: typed kernels with
-//! [`kernels!`], and `millstream-region`: functions that run on a device with [`macro@region`], and
+//! Procedural macros of Millstream: typed kernels with [`kernels!`], used through `millstream`;
+//! and, used through `millstream-region`, functions that run on a device with [`macro@region`] and
 //! structs of arrays with [`macro@OnDevice`].
 
 mod clause;
@@ -17,11 +17,12 @@ use proc_macro::TokenStream;
 /// ```ignore
 /// millstream::kernels! {
 ///     /// The photograph's kernels.
-///     // SAFETY: each signature is that of the kernel of the same name in photo.cu, and the clauses bound every access.
+///     // SAFETY: each signature is that of the kernel of the same name in photo.cu, and the
+///     // clauses bound every access.
 ///     pub unsafe mod photo from include_str!("../kernels/photo.ptx") {
 ///         /// Brightness of `n` pixels.
 ///         pub safe fn luminance(
-///             /// Three bytes a pixel.
+///             /// Three bytes per pixel.
 ///             rgb: &[u8],
 ///             luma: &mut [u8],
 ///             n: i32,
@@ -38,21 +39,21 @@ use proc_macro::TokenStream;
 /// # The module
 ///
 /// `unsafe mod NAME from PTX { … }` declares a module. `PTX` is any constant expression of type
-/// `&'static str`, such as `include_str!("…")`. The word `unsafe` is the author's promise that each
-/// declared signature says what the kernel does with its parameters: that a `&[T]` is only read,
-/// that elements have the type `T`, and for a `safe` kernel that it stays within its slices, and
-/// shares no bytes between its threads without order, whenever its clauses hold. It is the same
-/// promise as that of Rust's `unsafe extern` block.
+/// `&'static str`, such as `include_str!("…")`. With the word `unsafe` the author guarantees that
+/// each declared signature matches the kernel: the kernel only reads a `&[T]`, and its elements
+/// have the type `T`. For a `safe` kernel the author also guarantees that, whenever its clauses
+/// hold, it stays within its slices and its threads do not race on any byte. The block of
+/// declarations is unsafe in the same sense as Rust's `unsafe extern` block.
 ///
-/// Inside, each kernel is declared by
+/// Inside, a kernel is declared by either of
 ///
-/// * `unsafe fn NAME(…);` — the caller promises what the kernel needs; or
-/// * `safe fn NAME(…) requires CLAUSE, …;` — the clauses are checked on the host before each
-///   launch. A safe kernel without any is one that is right for whatever arguments.
+/// * `unsafe fn NAME(…);` — the caller guarantees that the launch is valid;
+/// * `safe fn NAME(…) requires CLAUSE, …;` — the host checks the clauses before each launch. A safe
+///   kernel without clauses must be valid for all arguments.
 ///
 /// An `unsafe fn` may have clauses too. Documentation and visibility carry over; a parameter's
-/// documentation is listed on the method's page. `#[kernel(name = "_Z5saxpyifPKfPf")]` declares a
-/// kernel that has another name in the PTX.
+/// documentation appears on the method's page. `#[kernel(name = "_Z5saxpyifPKfPf")]` gives the
+/// kernel's name in the PTX if it differs.
 ///
 /// # Parameters
 ///
@@ -62,37 +63,36 @@ use proc_macro::TokenStream;
 /// | `&mut [T]` | `T*` | `impl WriteOperand<T>`: `&mut Buffer<T>`, a mutable view, … |
 /// | `T`, named by a path | `T` | `T`, which is plain old data (`bytemuck::Pod`) |
 ///
-/// Loading compares the number of parameters and the size and alignment of each with the PTX.
-/// Elements of slices must not need an alignment of more than 256 bytes, which is what device
-/// memory has; others do not compile.
+/// Loading compares the number of parameters and the size and alignment of each with the PTX. The
+/// elements of slices must have an alignment of at most 256 bytes, the alignment of device memory;
+/// others do not compile.
 ///
 /// # Clauses
 ///
-/// A clause is a Rust expression of type `bool`. In it
+/// A clause is a Rust expression of type `bool`. In a clause
 ///
-/// * the names are those of the parameters, and of whatever else there is where the macro stands:
-///   constants, functions, types. A slice has `.len()`, in elements, and `.is_empty()`.
-/// * `grid` is the launch: `grid.blocks.x` (CUDA's `gridDim.x`), `grid.block.x` (`blockDim.x`),
-///   their `y` and `z`, and `grid.shared_bytes`.
-/// * integers are checked and 128 bits wide. Whatever stands beside an operator, a parameter, a
-///   field, an element, a constant, the result of a call, becomes such an integer if it is an
-///   integer of any type. So all of them mix, and no cast is needed: `rgb.len() >= 3 * n`,
+/// * the parameters are in scope, besides everything that is in scope around the macro: constants,
+///   functions, types. A slice has `.len()`, in elements, and `.is_empty()`.
+/// * `grid` is the launch configuration: `grid.blocks.x` (CUDA's `gridDim.x`), `grid.block.x`
+///   (`blockDim.x`), their `y` and `z`, and `grid.shared_bytes`.
+/// * integers are checked and 128 bits wide. Every operand of an operator (a parameter, a field, an
+///   element, a constant, the result of a call) becomes a checked integer if it is an integer of
+///   any type. So all integer types mix without casts: `rgb.len() >= 3 * n`,
 ///   `out.len() >= size.w * size.h`.
 ///
-/// Clauses are checked in order; the first that does not hold is the error's text, with the values
-/// of its operands, and nothing is enqueued. Arithmetic that overflows, or divides by zero, makes
-/// its clause not hold: it neither panics nor wraps around.
+/// Clauses are checked in order. The first that fails becomes the error, with the values of its
+/// operands, and nothing is enqueued. A clause whose arithmetic overflows or divides by zero fails:
+/// it neither panics nor wraps around.
 ///
-/// The checked integers have the operators `+ - * / % & | ^ << >>`, comparison, and the methods
-/// `abs`, `abs_diff`, `clamp`, `div_ceil`, `div_euclid`, `is_multiple_of`, `is_power_of_two`,
-/// `max`, `min`, `next_multiple_of`, `next_power_of_two`, `pow` and `rem_euclid`. They index
-/// arrays, slices and vectors: `TABLE[mode + 1]`, which makes the clause not hold if there is no
-/// such element.
+/// Checked integers have the operators `+ - * / % & | ^ << >>`, comparison, and the methods `abs`,
+/// `abs_diff`, `clamp`, `div_ceil`, `div_euclid`, `is_multiple_of`, `is_power_of_two`, `max`,
+/// `min`, `next_multiple_of`, `next_power_of_two`, `pow` and `rem_euclid`. They index arrays,
+/// slices and vectors, as in `TABLE[mode + 1]`; an index out of range makes the clause fail.
 ///
-/// Refused, because it might overflow unseen: casts with `as`, compound assignment, macros but
-/// `matches!` and `cfg!`, and arithmetic by the name of a function (`Mul::mul`, `u32::pow`, `sum`).
-/// What a function of one's own does, or one whose name says how it overflows (`wrapping_mul`), is
-/// part of what the author of `unsafe mod` promises.
+/// Rejected, because they may overflow unchecked, are casts with `as`, compound assignment, macros
+/// other than `matches!` and `cfg!`, and arithmetic by the name of a function (`Mul::mul`,
+/// `u32::pow`, `sum`). The author of `unsafe mod` is responsible for functions of their own, and
+/// for functions whose name says how they overflow (`wrapping_mul`).
 ///
 /// # Expansion
 ///
@@ -102,7 +102,7 @@ use proc_macro::TokenStream;
 /// /// The photograph's kernels.
 /// pub mod photo {
 ///     pub struct Kernels { /* one function for each kernel */ }
-///     /// Loads the kernels on `device`, or finds them loaded.
+///     /// Loads the kernels on `device`, or returns them if they are loaded already.
 ///     pub fn load(device: &millstream::Device) -> millstream::Result<Kernels> { … }
 /// }
 ///
@@ -115,12 +115,16 @@ use proc_macro::TokenStream;
 ///         mut luma: impl millstream::kernel::WriteOperand<u8>,
 ///         n: i32,
 ///     ) -> millstream::Result<()> {
-///         // for each clause, with the names above in scope, and each operand a checked integer:
+///         // for each clause, with the names above in scope and each operand a checked integer:
 ///         if !clause::holds(|| rgb.len() >= 3 * n) {
 ///             let values = …; // "rgb.len() = 8, n = 3"
-///             return Err(millstream::Error::requires("photo::luminance", "rgb.len() >= 3 * n", values));
+///             return Err(millstream::Error::requires(
+///                 "photo::luminance",
+///                 "rgb.len() >= 3 * n",
+///                 values,
+///             ));
 ///         }
-///         // SAFETY: the declaration's author vouches for the signature, and the clauses hold.
+///         // SAFETY: the declaration's author guarantees the signature, and the clauses hold.
 ///         unsafe {
 ///             millstream::kernel::launch(
 ///                 &self.functions[0],
@@ -135,8 +139,8 @@ use proc_macro::TokenStream;
 /// }
 /// ```
 ///
-/// The methods stand beside the module, so types and constants are named as they are around the
-/// macro.
+/// The methods are in an `impl` block beside the module, so types and constants are in scope as
+/// they are around the macro.
 #[proc_macro]
 pub fn kernels(input: TokenStream) -> TokenStream {
     expand::expand(input.into())
@@ -144,7 +148,7 @@ pub fn kernels(input: TokenStream) -> TokenStream {
         .into()
 }
 
-/// Makes a function over arrays one that runs on a device.
+/// Turns a function over arrays into one that runs on a device.
 ///
 /// ```ignore
 /// #[region]
@@ -155,52 +159,54 @@ pub fn kernels(input: TokenStream) -> TokenStream {
 /// let y: Array1<f32> = predict(&device, &w, &x, &b)?.wait()?; // or .await
 /// ```
 ///
-/// The function gets one parameter more, in front: where it runs. With `&Device` a call is a region
-/// of its own: it enqueues all work and gives `Result<Pending<…>>`. With `&Region`, within another
-/// region, it is a part of that, and gives what the body gives.
+/// The function receives one more parameter, the first: the target that it runs on. Called with
+/// `&Device`, it is a region of its own: it enqueues all work and returns `Result<Pending<…>>`.
+/// Called with `&Region` inside another region, it becomes part of that region and returns the
+/// body's result.
 ///
 /// # Parameters
 ///
-/// | declared | the body has | callers pass |
+/// | declared | type in the body | callers pass |
 /// |---|---|---|
-/// | `x: &Array1<f32>` | `&` of an array on the device | `&x`, `x`, a view, or an array on the device, which is not copied |
-/// | `x: Array1<f32>`, `mut x: …` | such an array | the same |
-/// | `x: &ArrayView2<f32>`, `x: ArrayView2<f32>` | as if it were declared as `Array2<f32>` | the same |
-/// | `x: &mut Array1<f32>`, `&mut ArrayViewMut1<f32>` | `&mut` of such an array | `&mut x`, a view of it to write, or `&mut` of an array on the device |
+/// | `x: &Array1<f32>` | `&` of a device array | `&x`, `x`, a view, or a device array |
+/// | `x: Array1<f32>`, `mut x: …` | a device array | the same |
+/// | `x: &ArrayView2<f32>`, `x: ArrayView2<f32>` | as for `Array2<f32>` | the same |
+/// | `x: &mut Array1<f32>`, `&mut ArrayViewMut1<f32>` | `&mut` of a device array | see below |
 /// | `x: f32`, and other plain values | the same | the same |
-/// | `x: &Layer`, a struct that derives `OnDevice` | `&LayerOnDevice` | `&layer`, or one on the device |
-/// | `g: &Region`, in the first place | the region, to make arrays in | nothing |
+/// | `x: &Layer`, which derives `OnDevice` | `&LayerOnDevice` | `&layer`, or a device struct |
+/// | `g: &Region`, as the first parameter | the region, to create arrays in | nothing |
 ///
-/// Arrays of the host are copied to the device during the call. What was passed as `&mut` is
-/// borrowed until the result has been waited for, and is replaced then; whatever fails, it stays as
-/// it is.
+/// Arrays of the host are copied to the device during the call; device arrays are not copied. For a
+/// `&mut` parameter callers pass `&mut x`, a mutable view of it, or `&mut` of a device array. That
+/// argument stays borrowed until the result has been waited for, and is replaced then; after an
+/// error it is unchanged.
 ///
 /// # Types in the body
 ///
-/// The signature's types become those of the device: in the body, what `&Array1<f32>` declares is a
-/// `&millstream_region::Array<f32, Ix1>`. A `let` in the body whose type is written as one of
-/// `ndarray`'s does not match it; leave the type away, or name the device's.
+/// The signature's types become those of the device: in the body, a parameter declared as
+/// `&Array1<f32>` has the type `&millstream_region::Array<f32, Ix1>`. A `let` in the body with a
+/// type of `ndarray` does not match it: omit the type, or name the device's.
 ///
 /// The constructors `zeros`, `ones`, `from_elem`, `eye`, `linspace` and `range`, called on an
-/// imported type of `ndarray` (`Array1::zeros(n)`, `Array2::<f32>::eye(3)`), make an array of the
-/// region. By its full name (`ndarray::Array1::zeros(n)`), and by any other constructor, the type
-/// makes an array of the host, which `g.array(&host)` copies to the device.
+/// imported type of `ndarray` (`Array1::zeros(n)`, `Array2::<f32>::eye(3)`), create an array of the
+/// region. Called by its full path (`ndarray::Array1::zeros(n)`), or with any other constructor,
+/// the type creates an array of the host, which `g.array(&host)` copies to the device.
 ///
-/// `mapv` calls its closure once, with the whole array. Where it is called on a parameter with what
-/// can only work for single elements (`f32::exp`, `if v > 0.0`, `v as f64`, `v.max(0.0)`), the
-/// macro refuses it and says what to write instead.
+/// `mapv` calls its closure once, with the whole array. If a call on a parameter passes a function
+/// that can only work on single elements (`f32::exp`, `if v > 0.0`, `v as f64`, `v.max(0.0)`), the
+/// macro rejects it and suggests the replacement.
 ///
 /// # Result
 ///
-/// Arrays, vectors and single elements of the host are downloaded; the body gives arrays of the
-/// device for them, for a single element one without axes. Arrays of the device stay there. A body
-/// that can fail returns `millstream_region::Result`; its error is that of the call.
+/// Arrays, vectors and single elements of the host are downloaded; the body returns device arrays
+/// for them, and for a single element one without axes. Device arrays stay on the device. A body
+/// that can fail returns `millstream_region::Result`; the call returns its error.
 ///
-/// # Not possible
+/// # Limitations
 ///
-/// `async`, `const`, `unsafe` and `extern` functions, `self`, `impl Trait` in the signature, and an
-/// `ArrayViewMut` that is not behind `&mut`. Generic parameters are possible; the place is one
-/// more, behind them.
+/// Rejected are `async`, `const`, `unsafe` and `extern` functions, `self`, `impl Trait` in the
+/// signature, and an `ArrayViewMut` without `&mut`. Generic parameters are allowed; the target's
+/// type is added as the last one.
 #[proc_macro_attribute]
 pub fn region(arguments: TokenStream, item: TokenStream) -> TokenStream {
     region::expand(&arguments.into(), item.into())
@@ -208,7 +214,7 @@ pub fn region(arguments: TokenStream, item: TokenStream) -> TokenStream {
         .into()
 }
 
-/// Makes a twin of a struct of arrays, with the arrays on a device.
+/// Derives a device struct from a struct of arrays.
 ///
 /// ```ignore
 /// #[derive(OnDevice)]
@@ -219,13 +225,13 @@ pub fn region(arguments: TokenStream, item: TokenStream) -> TokenStream {
 /// }
 /// ```
 ///
-/// makes a `struct LayerOnDevice` with the same fields: arrays on the device, and plain values as
-/// they are. With it, `Layer`, `&Layer` and `&mut Layer` can be parameters of a region function,
-/// for which callers pass either struct, and both structs can be its result. The trait of the same
-/// name in `millstream-region` says more.
+/// derives a `struct LayerOnDevice` with the same fields, in which device arrays replace arrays and
+/// plain values stay. `Layer`, `&Layer` and `&mut Layer` can then be parameters of a region
+/// function, for which callers pass either struct, and both structs can be its result. The trait of
+/// the same name in `millstream-region` describes the conversions.
 ///
-/// The fields may have names or not. Structs without fields, enums, unions and generic parameters
-/// are refused.
+/// Named and unnamed fields are supported. Structs without fields, enums, unions and generic
+/// parameters are rejected.
 #[proc_macro_derive(OnDevice)]
 pub fn on_device(item: TokenStream) -> TokenStream {
     on_device::expand(item.into())

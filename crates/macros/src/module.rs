@@ -1,4 +1,4 @@
-//! The syntax around the kernels: `pub unsafe mod NAME from PTX { … }`.
+//! The syntax of a module of kernels: `pub unsafe mod NAME from PTX { … }`.
 
 use syn::{
     Attribute, Expr, Ident, Token, Visibility, braced,
@@ -7,15 +7,15 @@ use syn::{
 
 use crate::kernel::Kernel;
 
-/// The word between a module's name and its PTX.
+/// The keyword between a module's name and its PTX.
 mod keyword {
     syn::custom_keyword!(from);
 }
 
-/// All that one call of the macro declares.
+/// The modules of one macro invocation.
 pub(crate) struct Modules(pub(crate) Vec<Module>);
 
-/// One module of kernels.
+/// The declaration of one module of kernels.
 pub(crate) struct Module {
     pub(crate) attributes: Vec<Attribute>,
     pub(crate) visibility: Visibility,
@@ -41,13 +41,15 @@ impl Parse for Module {
         let visibility = input.parse()?;
         if input.peek(Token![mod]) {
             return Err(input.error(
-                "write `unsafe mod`: whoever declares kernels vouches that the signatures are those of the PTX",
+                "write `unsafe mod`: the author guarantees that the declared signatures match the \
+                 PTX, which the compiler cannot check",
             ));
         }
         if !input.peek(Token![unsafe]) {
-            return Err(
-                input.error("expected `unsafe mod NAME from PTX { … }`, as in `pub unsafe mod photo from include_str!(\"photo.ptx\") { … }`")
-            );
+            return Err(input.error(
+                "expected `unsafe mod NAME from PTX { … }`, as in \
+                 `pub unsafe mod photo from include_str!(\"photo.ptx\") { … }`",
+            ));
         }
         input.parse::<Token![unsafe]>()?;
         input.parse::<Token![mod]>()?;

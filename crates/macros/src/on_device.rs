@@ -1,4 +1,4 @@
-//! `#[derive(OnDevice)]`: a struct of arrays gets a twin with its arrays on a device.
+//! `#[derive(OnDevice)]`: derives a device struct from a struct of arrays.
 
 use proc_macro2::{Span, TokenStream};
 use quote::{ToTokens, format_ident, quote, quote_spanned};
@@ -7,11 +7,12 @@ use syn::{
     spanned::Spanned,
 };
 
-/// The code for one struct.
+/// Expands the derive for one struct.
 pub(crate) fn expand(item: TokenStream) -> Result<TokenStream> {
     let input: DeriveInput = syn::parse2(item)?;
     if !input.generics.params.is_empty() {
-        let message = "a struct with `OnDevice` has no generic parameters: write the elements' type and the number of axes out";
+        let message = "a struct with `OnDevice` has no generic parameters: write the element type \
+                       and the number of axes";
         return Err(Error::new_spanned(&input.generics, message));
     }
     let fields = match &input.data {
@@ -20,10 +21,10 @@ pub(crate) fn expand(item: TokenStream) -> Result<TokenStream> {
         Data::Union(data) => return Err(only_structs(data.union_token.span)),
     };
     if fields.is_empty() {
-        let message = "a struct with `OnDevice` has fields: arrays and plain values";
+        let message = "a struct with `OnDevice` has fields: add arrays or plain values";
         return Err(Error::new_spanned(&input.ident, message));
     }
-    Ok(Twins::of(&input, fields).generate())
+    Ok(StructPair::of(&input, fields).generate())
 }
 
 fn only_structs(span: Span) -> Error {
@@ -38,12 +39,12 @@ struct Field<'a> {
     visibility: &'a Visibility,
     member: Member,
     ty: &'a Type,
-    /// What its value is called on the way.
+    /// The variable that holds the field's value in generated code.
     local: Ident,
 }
 
-/// A struct and the one on the device.
-struct Twins<'a> {
+/// The host struct and the device struct derived from it.
+struct StructPair<'a> {
     visibility: &'a Visibility,
     host: &'a Ident,
     device: Ident,
@@ -51,14 +52,14 @@ struct Twins<'a> {
     is_tuple: bool,
 }
 
-/// One of the two.
+/// One struct of a pair.
 #[derive(Clone, Copy)]
 enum Side {
     Host,
     Device,
 }
 
-impl<'a> Twins<'a> {
+impl<'a> StructPair<'a> {
     fn of(input: &'a DeriveInput, fields: &'a Fields) -> Self {
         let fields_of = fields.iter().enumerate().map(|(at, field)| Field {
             documentation: field
@@ -125,7 +126,9 @@ impl<'a> Twins<'a> {
                 #by_value
             }
 
-            impl<'pending> ::millstream_region::InputMut<'pending, #device> for &'pending mut #device {
+            impl<'pending> ::millstream_region::InputMut<'pending, #device>
+                for &'pending mut #device
+            {
                 #by_mut
 
                 fn write_back(
@@ -139,7 +142,7 @@ impl<'a> Twins<'a> {
         }
     }
 
-    /// The twin.
+    /// Returns the definition of the device struct.
     fn definition(&self) -> TokenStream {
         let (visibility, device) = (self.visibility, &self.device);
         let documentation = format!("[`{}`] on a device.", self.host);
@@ -151,10 +154,10 @@ impl<'a> Twins<'a> {
                 ty,
                 ..
             } = field;
-            let body = body(ty);
+            let ty = device_type(ty);
             match member {
-                Member::Named(name) => quote! { #(#documentation)* #visibility #name: #body },
-                Member::Unnamed(_) => quote! { #(#documentation)* #visibility #body },
+                Member::Named(name) => quote! { #(#documentation)* #visibility #name: #ty },
+                Member::Unnamed(_) => quote! { #(#documentation)* #visibility #ty },
             }
         });
         let fields = if self.is_tuple {
@@ -169,7 +172,7 @@ impl<'a> Twins<'a> {
         }
     }
 
-    /// How one of them comes back from a region.
+    /// Returns the impls by which one struct of the pair leaves a region as its result.
     fn on_device(&self, side: Side) -> TokenStream {
         let (name, device) = (self.name(side), &self.device);
         let types: Vec<TokenStream> = self
@@ -177,7 +180,7 @@ impl<'a> Twins<'a> {
             .iter()
             .map(|Field { ty, .. }| match side {
                 Side::Host => ty.to_token_stream(),
-                Side::Device => body(ty),
+                Side::Device => device_type(ty),
             })
             .collect();
         let members: Vec<_> = self.fields.iter().map(|field| &field.member).collect();
@@ -195,7 +198,10 @@ impl<'a> Twins<'a> {
             impl ::millstream_region::OnDevice for #name {
                 type Pending = ::millstream_region::PendingStruct<#arriving, Self>;
 
-                fn visit_nodes(body: &#device, visit: &mut dyn ::core::ops::FnMut(::millstream_region::OutputNode)) {
+                fn visit_nodes(
+                    body: &#device,
+                    visit: &mut dyn ::core::ops::FnMut(::millstream_region::OutputNode),
+                ) {
                     #(<#types as ::millstream_region::OnDevice>::visit_nodes(&body.#members, visit);)*
                 }
 
@@ -233,11 +239,13 @@ impl<'a> Twins<'a> {
         }
     }
 
-    /// How one of them gets into a region.
+    /// Returns the impls by which one struct of the pair enters a region as an argument.
     fn input(&self, side: Side) -> TokenStream {
         let (name, host, device) = (self.name(side), self.host, &self.device);
         let fields = self.fields.iter().map(|Field { member, ty, .. }| {
-            quote! { #member: ::millstream_region::Input::<#ty>::capture(&self.#member, region, location) }
+            quote! {
+                #member: ::millstream_region::Input::<#ty>::capture(&self.#member, region, location)
+            }
         });
         let by_fields = self.capture(quote! { self }, quote! { #device { #(#fields),* } });
         let [_, by_value, _] = self.captures();
@@ -252,8 +260,8 @@ impl<'a> Twins<'a> {
         }
     }
 
-    /// What captures one by way of a reference: from that, from the value, and from a reference
-    /// that may change it.
+    /// Returns three `capture` methods that capture by reference: for a receiver that is a
+    /// reference, a value, and a mutable reference.
     fn captures(&self) -> [TokenStream; 3] {
         let host = self.host;
         let references = [
@@ -262,12 +270,14 @@ impl<'a> Twins<'a> {
             (quote! { &self }, quote! { &**self }),
         ];
         references.map(|(receiver, reference)| {
-            let body = quote! { ::millstream_region::Input::<#host>::capture(#reference, region, location) };
+            let body = quote! {
+                ::millstream_region::Input::<#host>::capture(#reference, region, location)
+            };
             self.capture(receiver, body)
         })
     }
 
-    /// The method that captures one, with this body.
+    /// Returns a `capture` method with this receiver and body.
     fn capture(&self, receiver: TokenStream, body: TokenStream) -> TokenStream {
         let device = &self.device;
         quote! {
@@ -281,11 +291,17 @@ impl<'a> Twins<'a> {
         }
     }
 
-    /// How one of them is changed by a region.
+    /// Returns the impl by which a region changes one struct of the pair through `&mut`.
     fn input_mut(&self, side: Side) -> TokenStream {
         let (name, host, device) = (self.name(side), self.host, &self.device);
         let backs = self.fields.iter().map(|Field { member, ty, .. }| {
-            quote! { ::millstream_region::InputMut::<#ty>::write_back(&mut self.#member, body.#member, location) }
+            quote! {
+                ::millstream_region::InputMut::<#ty>::give_back(
+                    &mut self.#member,
+                    body.#member,
+                    location,
+                )
+            }
         });
         let [.., by_mut] = self.captures();
         quote! {
@@ -297,19 +313,22 @@ impl<'a> Twins<'a> {
                     body: #device,
                     location: &'static ::core::panic::Location<'static>,
                 ) -> ::std::boxed::Box<dyn ::millstream_region::WriteBack + 'pending> {
-                    ::std::boxed::Box::new(::millstream_region::WriteBacks(::std::vec![#(#backs),*]))
+                    ::std::boxed::Box::new(
+                        ::millstream_region::WriteBacks(::std::vec![#(#backs),*]),
+                    )
                 }
             }
         }
     }
 }
 
-/// A field's type on the device.
-fn body(ty: &Type) -> TokenStream {
+/// Returns a field's type on the device.
+fn device_type(ty: &Type) -> TokenStream {
     quote_spanned! { ty.span() => <#ty as ::millstream_region::Parameter>::Body }
 }
 
-/// Pairs of each and the rest, for there may be more than tuples have.
+/// Nests the items as pairs of an item and the rest, because tuples have a maximum number of
+/// elements.
 fn nested(items: impl DoubleEndedIterator<Item = TokenStream>) -> TokenStream {
     items.rfold(quote! { () }, |rest, item| quote! { (#item, #rest) })
 }
@@ -319,7 +338,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_no_struct_of_fields_is_refused_where_it_stands() {
+    fn items_other_than_structs_with_fields_are_rejected_at_their_place() {
         for (source, message, place) in [
             ("enum E { A }", "derived for structs", "enum"),
             ("union U { a: u8 }", "derived for structs", "union"),

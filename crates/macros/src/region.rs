@@ -1,5 +1,5 @@
-//! `#[region]`: from a function over the host's arrays to one that captures its arguments and runs
-//! its body over a device's.
+//! `#[region]`: turns a function over the host's arrays into one that captures its arguments and
+//! runs its body over device arrays.
 
 mod body;
 
@@ -15,12 +15,12 @@ use syn::{
 
 use body::Body;
 
-/// The generic parameter for where the function is called.
-const PLACE: &str = "AtPlace";
-/// How long `&mut` arguments stay borrowed.
+/// The name of the generic parameter for the target.
+const TARGET: &str = "AtTarget";
+/// The name of the lifetime for which `&mut` arguments stay borrowed.
 const PENDING: &str = "'pending";
 
-/// The code for one function.
+/// Expands the attribute on one function.
 pub(crate) fn expand(arguments: &TokenStream, item: TokenStream) -> Result<TokenStream> {
     if !arguments.is_empty() {
         return Err(Error::new_spanned(
@@ -33,7 +33,7 @@ pub(crate) fn expand(arguments: &TokenStream, item: TokenStream) -> Result<Token
         Error::new(error.span(), message)
     })?;
     let mut function = function;
-    refuse(&function.sig)?;
+    reject(&function.sig)?;
     for input in &mut function.sig.inputs {
         if let FnArg::Typed(declared) = input {
             NameLifetimes.visit_type_mut(&mut declared.ty);
@@ -43,9 +43,9 @@ pub(crate) fn expand(arguments: &TokenStream, item: TokenStream) -> Result<Token
     Ok(generate(&function, &parameters))
 }
 
-/// Names the lifetimes that a type leaves away in `ArrayView2<f32>` or writes as `'_`: an
-/// argument's type, which is `impl Input<…>`, cannot leave them away. Whatever they are, the body
-/// has an array on the device.
+/// A visitor that names the lifetimes omitted in `ArrayView2<f32>` or written as `'_`. An
+/// argument's type is `impl Input<…>`, in which lifetimes cannot be omitted. Any lifetime will do,
+/// because the body sees a device array.
 struct NameLifetimes;
 
 impl VisitMut for NameLifetimes {
@@ -70,12 +70,13 @@ impl VisitMut for NameLifetimes {
     }
 }
 
-/// Refuses what a region function cannot be.
-fn refuse(signature: &Signature) -> Result<()> {
+/// Rejects signatures that a region function cannot have.
+fn reject(signature: &Signature) -> Result<()> {
     let refused: [(Option<&dyn ToTokens>, &str); 5] = [
         (
             signature.asyncness.as_ref().map(|token| token as _),
-            "a region function is not `async`: a call returns at once, and what it returns can be awaited",
+            "a region function is not `async`: a call returns at once, and its result can be \
+             awaited",
         ),
         (
             signature.constness.as_ref().map(|token| token as _),
@@ -83,7 +84,7 @@ fn refuse(signature: &Signature) -> Result<()> {
         ),
         (
             signature.unsafety.as_ref().map(|token| token as _),
-            "a region function is not `unsafe`: nothing that its body can do needs that",
+            "a region function is not `unsafe`: its body needs no unsafe operations",
         ),
         (
             signature.abi.as_ref().map(|token| token as _),
@@ -91,7 +92,7 @@ fn refuse(signature: &Signature) -> Result<()> {
         ),
         (
             signature.variadic.as_ref().map(|token| token as _),
-            "a region function has its parameters, and no others",
+            "a region function has a fixed number of parameters",
         ),
     ];
     for (token, message) in refused {
@@ -100,13 +101,13 @@ fn refuse(signature: &Signature) -> Result<()> {
         }
     }
     if let ReturnType::Type(_, ty) = &signature.output {
-        refuse_impl(ty, "the result of a region function is a type by its name")?;
+        reject_impl(ty, "the result of a region function has a named type")?;
     }
     Ok(())
 }
 
-/// Refuses `impl Trait` within a type.
-fn refuse_impl(ty: &Type, message: &str) -> Result<()> {
+/// Rejects `impl Trait` within a type.
+fn reject_impl(ty: &Type, message: &str) -> Result<()> {
     struct Finder(Option<Span>);
     impl<'a> Visit<'a> for Finder {
         fn visit_type_impl_trait(&mut self, ty: &'a syn::TypeImplTrait) {
@@ -121,18 +122,18 @@ fn refuse_impl(ty: &Type, message: &str) -> Result<()> {
     }
 }
 
-/// One parameter.
+/// One parameter of a region function.
 struct Parameter<'a> {
-    /// As the body has it.
+    /// The parameter as the user declared it.
     declared: &'a PatType,
-    /// Its name for the caller.
+    /// The name of the argument in the generated function.
     name: Ident,
-    kind: Kind<'a>,
+    kind: ParameterKind<'a>,
 }
 
-/// How the body takes a parameter.
-enum Kind<'a> {
-    /// The region itself, which no caller passes.
+/// The way in which the body takes a parameter.
+enum ParameterKind<'a> {
+    /// The region itself, which callers do not pass.
     Region,
     Read(&'a TypeReference),
     Write(&'a TypeReference),
@@ -150,14 +151,15 @@ fn parameters(signature: &Signature) -> Result<Vec<Parameter<'_>>> {
                 return Err(Error::new_spanned(receiver, message));
             }
         };
-        refuse_impl(
+        reject_impl(
             &declared.ty,
-            "the parameters of a region function have types by their names; generic parameters may be declared",
+            "the parameters of a region function have named types; declare a generic parameter \
+             instead",
         )?;
         if let Some(attribute) = declared.attrs.first() {
             return Err(Error::new_spanned(
                 attribute,
-                "a parameter of a region function has no attributes",
+                "a parameter of a region function has no attributes: remove this one",
             ));
         }
         let name = match &*declared.pat {
@@ -170,19 +172,23 @@ fn parameters(signature: &Signature) -> Result<Vec<Parameter<'_>>> {
         let kind = match &*declared.ty {
             Type::Reference(reference) if is_region(&reference.elem) => {
                 if at > 0 || reference.mutability.is_some() {
-                    let message = "the region itself is the first parameter, and is `&Region`";
+                    let message =
+                        "the region itself is the first parameter, with the type `&Region`";
                     return Err(Error::new_spanned(reference, message));
                 }
-                Kind::Region
+                ParameterKind::Region
             }
-            Type::Reference(reference) if reference.mutability.is_some() => Kind::Write(reference),
-            Type::Reference(reference) => Kind::Read(reference),
+            Type::Reference(reference) if reference.mutability.is_some() => {
+                ParameterKind::Write(reference)
+            }
+            Type::Reference(reference) => ParameterKind::Read(reference),
             value if last_name(value).is_some_and(|name| name.starts_with("ArrayViewMut")) => {
-                let message = "what a region does to an `ArrayViewMut` that it takes by value would not come back: declare the \
-                               parameter as `&mut Array…`, for which callers can pass a view";
+                let message = "a region's changes to an `ArrayViewMut` that it takes by value \
+                               would be lost: declare the parameter as `&mut Array…`, for which \
+                               callers can pass a view";
                 return Err(Error::new_spanned(value, message));
             }
-            value => Kind::Value(value),
+            value => ParameterKind::Value(value),
         };
         parameters.push(Parameter {
             declared,
@@ -197,7 +203,7 @@ fn is_region(ty: &Type) -> bool {
     last_name(ty).is_some_and(|name| name == "Region")
 }
 
-/// The last name of a type's path.
+/// Returns the last name of a type's path.
 fn last_name(ty: &Type) -> Option<String> {
     match ty {
         Type::Path(path) => path.path.segments.last().map(|last| last.ident.to_string()),
@@ -206,41 +212,45 @@ fn last_name(ty: &Type) -> Option<String> {
 }
 
 impl Parameter<'_> {
-    /// Whether the body has an array for it, as far as the type's name tells.
+    /// Returns whether the body receives an array for this parameter, judging by the type's name.
     fn is_array(&self) -> bool {
         let ty = match self.kind {
-            Kind::Region => return false,
-            Kind::Read(reference) | Kind::Write(reference) => &reference.elem,
-            Kind::Value(ty) => ty,
+            ParameterKind::Region => return false,
+            ParameterKind::Read(reference) | ParameterKind::Write(reference) => &reference.elem,
+            ParameterKind::Value(ty) => ty,
         };
         matches!(ty, Type::Slice(_))
             || last_name(ty).is_some_and(|name| name.starts_with("Array") || name == "Vec")
     }
 
-    /// As callers see it.
+    /// Returns the parameter in the generated function's signature, if callers pass it.
     fn for_callers(&self) -> Option<TokenStream> {
         let name = &self.name;
         let lifetime = Lifetime::new(PENDING, Span::call_site());
         let taken = match self.kind {
-            Kind::Region => return None,
-            Kind::Read(TypeReference { elem: ty, .. }) => {
+            ParameterKind::Region => return None,
+            ParameterKind::Read(TypeReference { elem: ty, .. }) => {
                 quote_spanned! { ty.span() => impl ::millstream_region::Input<#ty> }
             }
-            Kind::Value(ty) => quote_spanned! { ty.span() => impl ::millstream_region::Input<#ty> },
-            Kind::Write(TypeReference { elem: ty, .. }) => {
+            ParameterKind::Value(ty) => {
+                quote_spanned! { ty.span() => impl ::millstream_region::Input<#ty> }
+            }
+            ParameterKind::Write(TypeReference { elem: ty, .. }) => {
                 quote_spanned! { ty.span() => impl ::millstream_region::InputMut<#lifetime, #ty> }
             }
         };
         Some(quote! { #name: #taken })
     }
 
-    /// As the body sees it.
+    /// Returns the parameter in the body's signature.
     fn for_body(&self) -> TokenStream {
         let pattern = &self.declared.pat;
-        let on_device = |ty: &Type| quote_spanned! { ty.span() => <#ty as ::millstream_region::Parameter>::Body };
+        let on_device = |ty: &Type| {
+            quote_spanned! { ty.span() => <#ty as ::millstream_region::Parameter>::Body }
+        };
         let seen = match self.kind {
-            Kind::Region => self.declared.ty.to_token_stream(),
-            Kind::Read(TypeReference {
+            ParameterKind::Region => self.declared.ty.to_token_stream(),
+            ParameterKind::Read(TypeReference {
                 and_token,
                 lifetime,
                 elem,
@@ -249,7 +259,7 @@ impl Parameter<'_> {
                 let ty = on_device(elem);
                 quote! { #and_token #lifetime #ty }
             }
-            Kind::Write(TypeReference {
+            ParameterKind::Write(TypeReference {
                 and_token,
                 lifetime,
                 mutability,
@@ -258,13 +268,13 @@ impl Parameter<'_> {
                 let ty = on_device(elem);
                 quote! { #and_token #lifetime #mutability #ty }
             }
-            Kind::Value(ty) => on_device(ty),
+            ParameterKind::Value(ty) => on_device(ty),
         };
         quote! { #pattern: #seen }
     }
 }
 
-/// The function that callers see, with the body within it.
+/// Returns the generated function, which contains the body as an inner function.
 fn generate(function: &ItemFn, parameters: &[Parameter<'_>]) -> TokenStream {
     let ItemFn {
         attrs,
@@ -275,11 +285,11 @@ fn generate(function: &ItemFn, parameters: &[Parameter<'_>]) -> TokenStream {
     let local = |name: &str| Ident::new(name, Span::mixed_site());
     let [target, region, location, result, backs] =
         ["target", "region", "location", "result", "backs"].map(local);
-    // Functions have no hygiene of their own: a name that no caller of another function in the body
-    // would use.
+    // Functions are not hygienic, so the name is one that no function called in the body is likely
+    // to have.
     let body = Ident::new("__region_body", Span::mixed_site());
     let name = &sig.ident;
-    let at_target = Ident::new(PLACE, Span::call_site());
+    let at_target = Ident::new(TARGET, Span::call_site());
     let pending = Lifetime::new(PENDING, Span::call_site());
     let output = match &sig.output {
         ReturnType::Default => quote! { () },
@@ -297,14 +307,14 @@ fn generate(function: &ItemFn, parameters: &[Parameter<'_>]) -> TokenStream {
     let Body {
         block,
         needs_region,
-        refused,
+        error,
     } = Body::of(
         block,
         arrays.map(|parameter| &parameter.name).collect(),
         &region,
     );
-    let (advice, block) = match refused {
-        // The types are not checked then: they would only say the same in other words.
+    let (advice, block) = match error {
+        // The body is left out, because its type errors would only repeat this error.
         Some(error) => (
             error.into_compile_error(),
             quote! { { ::core::unimplemented!() } },
@@ -325,22 +335,25 @@ fn generate(function: &ItemFn, parameters: &[Parameter<'_>]) -> TokenStream {
     for Parameter { name, kind, .. } in parameters {
         let held = Ident::new(&format!("{name}_held"), Span::mixed_site());
         match kind {
-            Kind::Region => passed.push(quote! { &#region }),
-            Kind::Read(TypeReference { elem: ty, .. }) => {
+            ParameterKind::Region => passed.push(quote! { &#region }),
+            ParameterKind::Read(TypeReference { elem: ty, .. }) => {
                 captures.extend(quote_spanned! { ty.span() =>
-                    let #held = ::millstream_region::Input::<#ty>::capture(#name, &#region, #location);
+                    let #held =
+                        ::millstream_region::Input::<#ty>::capture(#name, &#region, #location);
                 });
                 passed.push(quote! { &#held });
             }
-            Kind::Value(ty) => {
+            ParameterKind::Value(ty) => {
                 captures.extend(quote_spanned! { ty.span() =>
-                    let #held = ::millstream_region::Input::<#ty>::capture(#name, &#region, #location);
+                    let #held =
+                        ::millstream_region::Input::<#ty>::capture(#name, &#region, #location);
                 });
                 passed.push(quote! { #held });
             }
-            Kind::Write(TypeReference { elem: ty, .. }) => {
+            ParameterKind::Write(TypeReference { elem: ty, .. }) => {
                 captures.extend(quote_spanned! { ty.span() =>
-                    let mut #held = ::millstream_region::InputMut::<#ty>::capture(&#name, &#region, #location);
+                    let mut #held =
+                        ::millstream_region::InputMut::<#ty>::capture(&#name, &#region, #location);
                 });
                 passed.push(quote! { &mut #held });
                 given_back.push(quote_spanned! { ty.span() =>
@@ -354,7 +367,7 @@ fn generate(function: &ItemFn, parameters: &[Parameter<'_>]) -> TokenStream {
 
         #(#attrs)*
         #[track_caller]
-        #[allow(clippy::too_many_arguments, reason = "a region has as many as it has, and the target")]
+        #[allow(clippy::too_many_arguments, reason = "one for each parameter, and the target")]
         #vis fn #name #generics (#target: #at_target, #(#taken),*)
             -> #returned
         #clause
@@ -371,7 +384,7 @@ fn generate(function: &ItemFn, parameters: &[Parameter<'_>]) -> TokenStream {
     }
 }
 
-/// The function's generic parameters and the two of callers: the lifetime first, the target last.
+/// Returns the function's generic parameters with two more: the lifetime first, the target last.
 fn for_callers(generics: &Generics, pending: &Lifetime, target: &Ident) -> TokenStream {
     let (lifetimes, others): (Vec<_>, Vec<_>) = generics
         .params

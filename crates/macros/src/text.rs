@@ -1,38 +1,39 @@
-//! Writes an expression's tokens as people write them, for error messages. (Rust's own rendering of
-//! tokens puts spaces around every dot and parenthesis, and the source text itself is not to be
-//! had.)
+//! Source text of expressions, for error messages.
+//!
+//! Rust's own rendering of tokens puts spaces around every dot and parenthesis, and the original
+//! source text is not available to a macro, so tokens are formatted here by common style.
 
 use proc_macro2::{Delimiter, Spacing, TokenStream, TokenTree};
 
-/// Operators of more than one sign, in expressions.
+/// Operators of more than one character in expressions.
 const OPERATORS: [&str; 12] = [
     "==", "!=", "<=", ">=", "&&", "||", "::", "..", "..=", "<<", ">>", "=>",
 ];
 
-/// The expression as one line of text.
+/// Formats the expression as one line of text.
 pub(crate) fn one_line(tokens: TokenStream) -> String {
     let mut writer = Writer {
         text: String::new(),
-        before: Before::Start,
+        previous: Previous::Start,
     };
     writer.tokens(tokens);
     writer.text
 }
 
-/// What stands before the next token, as far as the space between them depends on it.
+/// The kind of the previous token, which determines the space before the next one.
 #[derive(Clone, Copy, PartialEq)]
-enum Before {
-    /// The start of the text or of a group, or a sign that binds to what follows: no space.
+enum Previous {
+    /// The start of the text or of a group, or a prefix operator: no space follows.
     Start,
     /// A name, a literal or the end of a group.
     Operand,
-    /// An operator that stands between two operands, or a comma.
+    /// A binary operator or a comma.
     Operator,
 }
 
 struct Writer {
     text: String,
-    before: Before,
+    previous: Previous,
 }
 
 impl Writer {
@@ -49,15 +50,15 @@ impl Writer {
                         Delimiter::Brace => (" { ", " }"),
                         Delimiter::None => ("", ""),
                     };
-                    // A call's or an index's own bracket follows its operand without a space.
-                    if self.before == Before::Operator {
+                    // The bracket of a call or an index follows its operand without a space.
+                    if self.previous == Previous::Operator {
                         self.text.push(' ');
                     }
                     self.text.push_str(open);
-                    self.before = Before::Start;
+                    self.previous = Previous::Start;
                     self.tokens(group.stream());
                     self.text.push_str(close);
-                    self.before = Before::Operand;
+                    self.previous = Previous::Operand;
                 }
                 TokenTree::Punct(first) => {
                     let mut operator = String::from(first.as_char());
@@ -78,44 +79,44 @@ impl Writer {
     }
 
     fn operand(&mut self, text: &str) {
-        if self.before != Before::Start {
+        if self.previous != Previous::Start {
             self.text.push(' ');
         }
         self.text.push_str(text);
-        self.before = Before::Operand;
+        self.previous = Previous::Operand;
     }
 
     fn operator(&mut self, operator: &str) {
-        match (operator, self.before) {
+        match (operator, self.previous) {
             ("." | "::" | ".." | "..=", _) => {
                 self.text.push_str(operator);
-                self.before = Before::Start;
+                self.previous = Previous::Start;
             }
             ("," | ";" | ":", _) => {
                 self.text.push_str(operator);
-                self.before = Before::Operator;
+                self.previous = Previous::Operator;
             }
             ("?", _) => {
                 self.text.push('?');
-                self.before = Before::Operand;
+                self.previous = Previous::Operand;
             }
-            // A macro's sign follows its name.
-            ("!", Before::Operand) => {
+            // The `!` of a macro follows the macro's name.
+            ("!", Previous::Operand) => {
                 self.text.push('!');
-                self.before = Before::Operand;
+                self.previous = Previous::Operand;
             }
-            (_, Before::Operand) => {
+            (_, Previous::Operand) => {
                 self.text.push(' ');
                 self.text.push_str(operator);
-                self.before = Before::Operator;
+                self.previous = Previous::Operator;
             }
-            (_, before) => {
-                // A sign before its only operand.
-                if before == Before::Operator {
+            (_, previous) => {
+                // A prefix operator.
+                if previous == Previous::Operator {
                     self.text.push(' ');
                 }
                 self.text.push_str(operator);
-                self.before = Before::Start;
+                self.previous = Previous::Start;
             }
         }
     }
@@ -148,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn spaces_of_the_source_do_not_matter() {
+    fn spaces_in_the_source_are_ignored() {
         for (source, text) in [
             ("rgb . len ( )>=3*n", "rgb.len() >= 3 * n"),
             ("a==-1&&!b", "a == -1 && !b"),

@@ -1,12 +1,12 @@
-//! What declarations become, and what is said about wrong ones. What the expansion does is in
-//! `tests/kernels.rs`.
+//! Tests of the expansion of declarations, and of the errors of invalid ones. `tests/kernels` tests
+//! the behaviour of the expanded code.
 
 use proc_macro2::TokenStream;
 use quote::quote;
 
 use super::expand;
 
-/// The message about a wrong declaration, and the source text that it points at.
+/// Returns the error message of an invalid declaration, and the source text that it points at.
 fn error(source: &str) -> (String, String) {
     let tokens: TokenStream = source.parse().expect("valid tokens");
     let error = expand(tokens).expect_err("a wrong declaration");
@@ -16,7 +16,7 @@ fn error(source: &str) -> (String, String) {
     )
 }
 
-/// Checks the message about one wrong kernel: that it says `message`, and points at `place`.
+/// Asserts that the error of an invalid kernel contains `message` and points at `place`.
 #[track_caller]
 fn assert_kernel_error(declaration: &str, message: &str, place: &str) {
     let (text, at) = error(&format!("pub unsafe mod m from PTX {{ {declaration} }}"));
@@ -25,18 +25,23 @@ fn assert_kernel_error(declaration: &str, message: &str, place: &str) {
 }
 
 #[test]
-fn a_module_becomes_a_loader_and_a_method_for_each_kernel() {
+fn a_module_expands_to_a_loader_and_a_method_for_each_kernel() {
     let expansion = expand(quote! {
-        /// Ours.
+        /// Linear algebra.
         pub(crate) unsafe mod linear from include_str!("linear.ptx") {
-            /// Adds.
+            /// Adds a multiple of a vector.
             #[kernel(name = "_Z5saxpy")]
             pub unsafe fn saxpy(n: i32, y: &mut [f32]);
         }
     })
     .expect("a right declaration");
+    let errors = "\n# Errors\n\nIf a requirement fails, an operand belongs to another device, a \
+                  written operand overlaps another operand, or the device does not support the \
+                  launch configuration. Nothing is enqueued then.";
+    let safety = "\n# Safety\n\nWith these arguments the kernel stays within its operands, and its \
+                  threads do not race on any byte.";
     let expected = quote! {
-        /// Ours.
+        /// Linear algebra.
         pub(crate) mod linear {
             #[doc = "The kernels of [`linear`](self), loaded on one device."]
             #[derive(Clone, Debug)]
@@ -44,18 +49,18 @@ fn a_module_becomes_a_loader_and_a_method_for_each_kernel() {
                 pub(super) functions: ::std::sync::Arc<[::millstream::kernel::Function]>,
             }
 
-            /// Loads the kernels on `device`, or finds them loaded already.
+            /// Loads the kernels on `device`, or returns them if they are loaded already.
             ///
             /// # Errors
             ///
-            /// If the PTX does not load, or lacks a kernel, or a kernel's parameters are not those
-            /// declared.
+            /// If the PTX does not load, lacks a kernel, or a kernel's parameters differ from the
+            /// declaration.
             pub fn load(device: &::millstream::Device) -> ::millstream::Result<Kernels> {
                 Kernels::load(device)
             }
         }
 
-        #[allow(unsafe_code, reason = "declared by `unsafe mod` with a promise about its signatures")]
+        #[allow(unsafe_code, reason = "declared by `unsafe mod`")]
         impl linear::Kernels {
             fn load(device: &::millstream::Device) -> ::millstream::Result<Self> {
                 const _: () = ::millstream::kernel::assert_device_alignment::<f32>();
@@ -93,10 +98,10 @@ fn a_module_becomes_a_loader_and_a_method_for_each_kernel() {
                 ::core::result::Result::Ok(Self { functions })
             }
 
-            /// Adds.
-            #[doc = "\n# Errors\n\nIf a requirement does not hold, an operand is not the device's, two operands share bytes of which one is written, or the device cannot have such a launch, nothing is enqueued."]
-            #[doc = "\n# Safety\n\nWith these arguments the kernel stays within its operands, and none of its threads touches bytes that another one writes, unless they are ordered."]
-            #[allow(clippy::too_many_arguments, reason = "a kernel has as many as it has")]
+            /// Adds a multiple of a vector.
+            #[doc = #errors]
+            #[doc = #safety]
+            #[allow(clippy::too_many_arguments, reason = "one for each parameter of the kernel")]
             #[track_caller]
             pub unsafe fn saxpy(
                 &self,
@@ -124,7 +129,7 @@ fn a_module_becomes_a_loader_and_a_method_for_each_kernel() {
 }
 
 #[test]
-fn a_clause_becomes_a_check_with_its_text() {
+fn a_clause_expands_to_a_check_with_its_text() {
     let expansion = expand(quote! {
         unsafe mod m from PTX {
             safe fn k(x: &[u8], n: i32) requires x.len() >= 3 * n, table[2] == 0.5;
@@ -137,7 +142,7 @@ fn a_clause_becomes_a_check_with_its_text() {
             unused_imports,
             unused_parens,
             unused_variables,
-            reason = "a clause need not name everything"
+            reason = "a clause may use only some of the names"
         )]
         {
             use ::millstream::kernel::clause::{Opaque as _, Other as _, OtherIndexed as _};
@@ -187,12 +192,12 @@ fn a_clause_becomes_a_check_with_its_text() {
     assert!(expansion.contains(&checks.to_string()), "{expansion}");
     assert!(
         !expansion.contains("# Safety"),
-        "a safe kernel asks nothing of its caller"
+        "a safe kernel requires nothing of its caller"
     );
 }
 
 #[test]
-fn a_clause_with_arithmetic_that_cannot_be_checked_is_refused() {
+fn a_clause_with_arithmetic_that_cannot_be_checked_is_rejected() {
     for (clause, message, place) in [
         ("x.len() >= p.w as u64 * n", "no casts in a clause", "as"),
         ("n >= (p.x as usize)", "no casts in a clause", "as"),
@@ -203,12 +208,12 @@ fn a_clause_with_arithmetic_that_cannot_be_checked_is_refused() {
         ),
         (
             "x.len() >= area!(p)",
-            "does not see through a macro",
+            "cannot check the arithmetic in a macro",
             "area!(p)",
         ),
         (
             "matches!(area!(p), 3)",
-            "does not see through a macro",
+            "cannot check the arithmetic in a macro",
             "area!(p)",
         ),
         ("matches!(n)", "expected `,`", ")"),
@@ -234,17 +239,17 @@ fn a_clause_with_arithmetic_that_cannot_be_checked_is_refused() {
         ),
         (
             "x.len() >= p.dims.iter().product()",
-            "`product` may overflow unseen",
+            "`product` may overflow unchecked",
             "product",
         ),
         (
             "x.len() >= p.dims.iter().sum::<u32>()",
-            "`sum` may overflow unseen",
+            "`sum` may overflow unchecked",
             "sum",
         ),
         (
             "x.len() >= p.w.mul(p.h)",
-            "`mul` may overflow unseen",
+            "`mul` may overflow unchecked",
             "mul",
         ),
         ("TABLE[p.w as usize] > 3", "no casts in a clause", "as"),
@@ -279,7 +284,7 @@ fn documentation_of_parameters_and_clauses_is_listed_on_the_method() {
 }
 
 #[test]
-fn several_modules_may_stand_in_one_call() {
+fn one_invocation_may_declare_several_modules() {
     let expansion = expand(quote! { unsafe mod a from PTX {} unsafe mod b from PTX {} })
         .expect("right declarations");
     let expansion = expansion.to_string();
@@ -304,15 +309,11 @@ fn a_module_must_be_unsafe_and_have_its_ptx() {
 }
 
 #[test]
-fn a_parameter_of_another_kind_is_refused_where_it_stands() {
+fn an_unsupported_parameter_type_is_rejected_at_its_place() {
     for (ty, message, place) in [
         ("[f32; 4]", "an array is not passed by value", "[f32; 4]"),
-        (
-            "*const f32",
-            "a kernel is not given raw pointers",
-            "*const f32",
-        ),
-        ("*mut f32", "a kernel is not given raw pointers", "*mut f32"),
+        ("*const f32", "a kernel takes no raw pointers", "*const f32"),
+        ("*mut f32", "a kernel takes no raw pointers", "*mut f32"),
         ("&f32", "expected a slice `[T]` behind the reference", "f32"),
         (
             "&mut f32",
@@ -320,21 +321,21 @@ fn a_parameter_of_another_kind_is_refused_where_it_stands() {
             "f32",
         ),
         ("&[[f32; 4]]", "an array is not passed by value", "[f32; 4]"),
-        ("&'a [f32]", "no lifetimes here", "'a"),
-        ("Row<'a>", "no lifetimes here", "'a"),
+        ("&'a [f32]", "no lifetimes in a parameter's type", "'a"),
+        ("Row<'a>", "no lifetimes in a parameter's type", "'a"),
         (
             "impl Copy",
-            "this type is not one that a kernel takes",
+            "a kernel takes no parameter of this type",
             "impl Copy",
         ),
         (
             "(f32, f32)",
-            "this type is not one that a kernel takes",
+            "a kernel takes no parameter of this type",
             "(f32, f32)",
         ),
         (
             "<A as B>::C",
-            "this type is not one that a kernel takes",
+            "a kernel takes no parameter of this type",
             "<A as B>::C",
         ),
     ] {
@@ -343,7 +344,7 @@ fn a_parameter_of_another_kind_is_refused_where_it_stands() {
 }
 
 #[test]
-fn a_kernel_of_another_form_is_refused_where_it_differs() {
+fn an_invalid_kernel_declaration_is_rejected_at_the_invalid_part() {
     for (declaration, message, place) in [
         ("pub fn k();", "write `safe fn`", "fn"),
         ("safe async fn k();", "expected `fn`", "async"),
@@ -384,17 +385,17 @@ fn a_kernel_of_another_form_is_refused_where_it_differs() {
         ),
         (
             "safe fn k(grid: i32);",
-            "`grid` is an argument that every launch has already",
+            "`grid` is already an argument of every launch",
             "grid",
         ),
         (
             "safe fn k(stream: i32);",
-            "`stream` is an argument that every launch has already",
+            "`stream` is already an argument of every launch",
             "stream",
         ),
         (
             "safe fn k(#[x] n: i32);",
-            "documentation, and no attribute",
+            "documentation, but no other attribute",
             "x",
         ),
         (

@@ -1,5 +1,5 @@
-//! The body of a region function: constructors of `ndarray` become those of the region, and idioms
-//! that no array on a device can follow are refused with what to write instead.
+//! The body of a region function: constructors of `ndarray` are replaced by the region's, and
+//! idioms that do not work on device arrays are rejected with advice.
 
 use proc_macro2::TokenStream;
 use quote::{quote, quote_spanned};
@@ -14,29 +14,29 @@ use syn::{
 /// A body with its constructors replaced.
 pub(super) struct Body {
     pub(super) block: Block,
-    /// Whether the block names the region.
+    /// Set if the block refers to the region.
     pub(super) needs_region: bool,
-    /// What cannot work in it, if anything.
-    pub(super) refused: Option<Error>,
+    /// The errors of all rejected idioms, if there are any.
+    pub(super) error: Option<Error>,
 }
 
 impl Body {
-    /// The body of a function whose parameters `arrays` are arrays. Constructors are called on
-    /// `region`.
+    /// Converts the body of a function. `arrays` are the function's array parameters, and
+    /// constructors are called on `region`.
     pub(super) fn of(block: &Block, arrays: Vec<&Ident>, region: &Ident) -> Self {
         let mut block = block.clone();
-        let mut bound = Bound(Vec::new());
+        let mut bound = BoundNames(Vec::new());
         bound.visit_block(&block);
         let arrays = arrays
             .into_iter()
             .filter(|name| !bound.0.contains(name))
             .cloned();
-        let mut advice = Advice {
+        let mut check = MapvCheck {
             arrays: arrays.collect(),
-            refused: None,
+            error: None,
         };
-        advice.visit_block(&block);
-        let mut constructors = Constructors {
+        check.visit_block(&block);
+        let mut constructors = ConstructorReplacer {
             region,
             found: false,
         };
@@ -44,29 +44,29 @@ impl Body {
         Self {
             block,
             needs_region: constructors.found,
-            refused: advice.refused,
+            error: check.error,
         }
     }
 }
 
-/// Names that patterns of a block bind.
-struct Bound(Vec<Ident>);
+/// A visitor that collects the names that patterns of a block bind.
+struct BoundNames(Vec<Ident>);
 
-impl<'a> Visit<'a> for Bound {
+impl<'a> Visit<'a> for BoundNames {
     fn visit_pat_ident(&mut self, pattern: &'a PatIdent) {
         self.0.push(pattern.ident.clone());
         visit::visit_pat_ident(self, pattern);
     }
 }
 
-/// Replaces `Array1::zeros(n)` by `region.zeros::<_, Ix1>(n)`, and likewise what else a region
-/// makes of a shape.
-struct Constructors<'a> {
+/// A visitor that replaces constructors of `ndarray`: `Array1::zeros(n)` becomes `region.zeros::<_,
+/// Ix1>(n)`.
+struct ConstructorReplacer<'a> {
     region: &'a Ident,
     found: bool,
 }
 
-/// The number of axes of `ndarray`'s aliases, by the ends of their names.
+/// The dimension type of each of `ndarray`'s aliases.
 const AXES: [(&str, &str); 8] = [
     ("Array0", "Ix0"),
     ("Array1", "Ix1"),
@@ -78,26 +78,26 @@ const AXES: [(&str, &str); 8] = [
     ("ArrayD", "IxDyn"),
 ];
 
-impl VisitMut for Constructors<'_> {
+impl VisitMut for ConstructorReplacer<'_> {
     fn visit_expr_mut(&mut self, expression: &mut Expr) {
         visit_mut::visit_expr_mut(self, expression);
         if let Expr::Call(call) = expression
-            && let Some(made) = self.made(call)
+            && let Some(replacement) = self.replacement(call)
         {
-            *expression = Expr::Verbatim(made);
+            *expression = Expr::Verbatim(replacement);
             self.found = true;
         }
     }
 
     fn visit_item_mut(&mut self, _item: &mut Item) {
-        // Items within the body are no part of the region.
+        // Items within the body do not run in the region.
     }
 }
 
-impl Constructors<'_> {
-    /// The region's array in the place of the host's, if the call makes one by the name of an
-    /// imported type.
-    fn made(&self, call: &ExprCall) -> Option<TokenStream> {
+impl ConstructorReplacer<'_> {
+    /// Returns the region's constructor call if the call names a constructor of an imported array
+    /// type.
+    fn replacement(&self, call: &ExprCall) -> Option<TokenStream> {
         let Expr::Path(ExprPath {
             qself: None, path, ..
         }) = &*call.func
@@ -129,7 +129,8 @@ impl Constructors<'_> {
             element
         };
         let (region, arguments, imported) = (self.region, &call.args, &array.ident);
-        // The import of the host's type has served its purpose.
+        // This uses the import of the host's type, so that the compiler does not report it as
+        // unused.
         Some(quote_spanned! { call.span() => {
             #[allow(unused_imports)]
             use #imported as _;
@@ -138,7 +139,7 @@ impl Constructors<'_> {
     }
 }
 
-/// The first two types between the angle brackets, `_` for each that is missing.
+/// Returns the first two type arguments of a path segment, `_` for each that is missing.
 fn type_arguments(segment: &PathSegment) -> [TokenStream; 2] {
     let mut types = Vec::new();
     if let PathArguments::AngleBracketed(arguments) = &segment.arguments {
@@ -151,13 +152,13 @@ fn type_arguments(segment: &PathSegment) -> [TokenStream; 2] {
     [(); 2].map(|()| types.next().unwrap_or_else(|| quote! { _ }))
 }
 
-/// Refuses idioms of `ndarray` in calls of `mapv` on the function's own arrays.
-struct Advice {
+/// A visitor that rejects element-wise functions in calls of `mapv` on the function's own arrays.
+struct MapvCheck {
     arrays: Vec<Ident>,
-    refused: Option<Error>,
+    error: Option<Error>,
 }
 
-impl<'a> Visit<'a> for Advice {
+impl<'a> Visit<'a> for MapvCheck {
     fn visit_expr_method_call(&mut self, call: &'a ExprMethodCall) {
         visit::visit_expr_method_call(self, call);
         let is_known = root(&call.receiver).is_some_and(|name| self.arrays.contains(name));
@@ -169,7 +170,7 @@ impl<'a> Visit<'a> for Advice {
             return;
         };
         match function {
-            Expr::Path(path) => self.named(path),
+            Expr::Path(path) => self.function(path),
             Expr::Closure(closure) => self.closure(closure),
             _ => {}
         }
@@ -178,17 +179,17 @@ impl<'a> Visit<'a> for Advice {
     fn visit_item(&mut self, _item: &'a Item) {}
 }
 
-impl Advice {
-    fn refuse(&mut self, place: &impl quote::ToTokens, message: String) {
+impl MapvCheck {
+    fn reject(&mut self, place: &impl quote::ToTokens, message: String) {
         let error = Error::new_spanned(place, message);
-        match &mut self.refused {
-            Some(refused) => refused.combine(error),
-            None => self.refused = Some(error),
+        match &mut self.error {
+            Some(first) => first.combine(error),
+            None => self.error = Some(error),
         }
     }
 
-    /// A function of an element by its name: `f32::exp`.
-    fn named(&mut self, function: &ExprPath) {
+    /// Checks a function given by its path, such as `f32::exp`.
+    fn function(&mut self, function: &ExprPath) {
         let names: Vec<_> = function
             .path
             .segments
@@ -199,10 +200,10 @@ impl Advice {
             && is_element(ty)
         {
             let message = format!(
-                "`mapv` calls its function once, with the whole array, and `{ty}::{name}` takes one element: \
-                 write `.mapv(|v| v.{name}())`"
+                "`mapv` calls its function once, with the whole array, but `{ty}::{name}` takes \
+                 one element: write `.mapv(|v| v.{name}())`"
             );
-            self.refuse(function, message);
+            self.reject(function, message);
         }
     }
 
@@ -213,35 +214,36 @@ impl Advice {
                 if let Type::Path(ty) = &*typed.ty
                     && ty.path.get_ident().is_some_and(is_element)
                 {
-                    let message = "`mapv` calls its closure once, with the whole array: leave the type of an element away";
-                    self.refuse(&typed.ty, message.to_owned());
+                    let message = "`mapv` calls its closure once, with the whole array: omit the \
+                                   element type";
+                    self.reject(&typed.ty, message.to_owned());
                 }
                 return;
             }
             _ => return,
         };
-        let mut within = WithinMap {
+        let mut within = MapvClosure {
             parameter,
-            advice: self,
+            check: self,
         };
         within.visit_expr(&closure.body);
     }
 }
 
-/// The body of a closure of `mapv`, whose parameter is the whole array.
-struct WithinMap<'a> {
+/// A visitor of the body of a closure of `mapv`, whose parameter is the whole array.
+struct MapvClosure<'a> {
     parameter: &'a Ident,
-    advice: &'a mut Advice,
+    check: &'a mut MapvCheck,
 }
 
-impl<'a> Visit<'a> for WithinMap<'_> {
+impl<'a> Visit<'a> for MapvClosure<'_> {
     fn visit_expr_if(&mut self, choice: &'a ExprIf) {
-        self.chooses(&choice.cond);
+        self.reject_condition(&choice.cond);
         visit::visit_expr_if(self, choice);
     }
 
     fn visit_expr_match(&mut self, choice: &'a ExprMatch) {
-        self.chooses(&choice.expr);
+        self.reject_condition(&choice.expr);
         visit::visit_expr_match(self, choice);
     }
 
@@ -249,10 +251,11 @@ impl<'a> Visit<'a> for WithinMap<'_> {
         let (v, ty) = (self.parameter, &cast.ty);
         if mentions(&cast.expr, v) {
             let message = format!(
-                "`mapv` calls its closure once, with the whole array `{v}`, which `as` cannot convert: write `.cast::<{}>()`",
+                "`mapv` calls its closure once, with the whole array `{v}`, which `as` cannot \
+                 convert: write `.cast::<{}>()`",
                 quote! { #ty }
             );
-            self.advice.refuse(cast, message);
+            self.check.reject(cast, message);
         }
         visit::visit_expr_cast(self, cast);
     }
@@ -265,29 +268,31 @@ impl<'a> Visit<'a> for WithinMap<'_> {
         };
         if !whole.is_empty() && call.args.len() == 1 && mentions(&call.receiver, self.parameter) {
             let message = format!(
-                "`mapv` calls its closure once, with the whole array `{}`, of which `{}` takes no argument: write `.{whole}(…)`",
+                "`mapv` calls its closure once, with the whole array `{}`, whose `{}` takes no \
+                 argument: write `.{whole}(…)`",
                 self.parameter, call.method
             );
-            self.advice.refuse(&call.method, message);
+            self.check.reject(&call.method, message);
         }
         visit::visit_expr_method_call(self, call);
     }
 }
 
-impl WithinMap<'_> {
-    fn chooses(&mut self, condition: &Expr) {
+impl MapvClosure<'_> {
+    fn reject_condition(&mut self, condition: &Expr) {
         let v = self.parameter;
         if mentions(condition, v) {
             let message = format!(
-                "`mapv` calls its closure once, with the whole array `{v}`, which has no one value to decide by: \
-                 write `{v}.greater(0.0).where_cond(yes, no)`, which chooses element by element"
+                "`mapv` calls its closure once, with the whole array `{v}`, which is not a single \
+                 condition: write `{v}.greater(0.0).where_cond(yes, no)`, which selects element by \
+                 element"
             );
-            self.advice.refuse(condition, message);
+            self.check.reject(condition, message);
         }
     }
 }
 
-/// Whether an expression names a variable.
+/// Returns whether an expression names a variable.
 fn mentions(expression: &Expr, name: &Ident) -> bool {
     struct Finder<'a>(&'a Ident, bool);
     impl<'a> Visit<'a> for Finder<'_> {
@@ -300,7 +305,7 @@ fn mentions(expression: &Expr, name: &Ident) -> bool {
     finder.1
 }
 
-/// The variable that a chain of operations begins with, unless it leaves the device on the way.
+/// Returns the variable that a chain of operations starts with, if the chain stays on the device.
 fn root(expression: &Expr) -> Option<&Ident> {
     match expression {
         Expr::Path(path) => path.path.get_ident(),
@@ -314,7 +319,7 @@ fn root(expression: &Expr) -> Option<&Ident> {
     }
 }
 
-/// Whether this is the name of an element's type.
+/// Returns whether this is the name of an element type.
 fn is_element(name: &Ident) -> bool {
     ["f32", "f64", "i32", "i64", "u8", "bool"]
         .iter()

@@ -1,11 +1,11 @@
-//! What is said about functions that cannot be regions. What a region function does is in the tests
-//! of `millstream-region`.
+//! Tests of the errors of functions that cannot be regions. The tests of `millstream-region` test
+//! the behaviour of region functions.
 
 use proc_macro2::TokenStream;
 
 use super::expand;
 
-/// Checks the message about a wrong function: that it says `message`, and points at `place`.
+/// Asserts that the error of an invalid function contains `message` and points at `place`.
 #[track_caller]
 fn assert_error(source: &str, message: &str, place: &str) {
     let tokens: TokenStream = source.parse().expect("valid tokens");
@@ -16,20 +16,16 @@ fn assert_error(source: &str, message: &str, place: &str) {
 }
 
 #[test]
-fn what_cannot_be_a_region_is_refused_where_it_stands() {
+fn invalid_region_functions_are_rejected_at_the_invalid_part() {
     for (source, message, place) in [
-        ("async fn f() {}", "what it returns can be awaited", "async"),
+        ("async fn f() {}", "its result can be awaited", "async"),
         ("const fn f() {}", "is not `const`", "const"),
         ("unsafe fn f() {}", "is not `unsafe`", "unsafe"),
         ("extern \"C\" fn f() {}", "is not `extern`", "extern \"C\""),
         ("fn f(&self) {}", "has no `self`", "&self"),
-        ("fn f(x: impl Copy) {}", "types by their names", "impl"),
-        (
-            "fn f(x: &Vec<impl Copy>) {}",
-            "types by their names",
-            "impl",
-        ),
-        ("fn f() -> impl Copy {}", "is a type by its name", "impl"),
+        ("fn f(x: impl Copy) {}", "named types", "impl"),
+        ("fn f(x: &Vec<impl Copy>) {}", "named types", "impl"),
+        ("fn f() -> impl Copy {}", "has a named type", "impl"),
         ("fn f(#[x] y: f32) {}", "has no attributes", "#[x]"),
         (
             "fn f(x: f32, g: &Region) {}",
@@ -43,7 +39,7 @@ fn what_cannot_be_a_region_is_refused_where_it_stands() {
         ),
         (
             "fn f(mut x: ArrayViewMut1<f32>) {}",
-            "would not come back",
+            "would be lost",
             "ArrayViewMut1<f32>",
         ),
         ("struct S;", "stands in front of a function", "struct"),
@@ -52,7 +48,7 @@ fn what_cannot_be_a_region_is_refused_where_it_stands() {
     }
 }
 
-/// The code for a function, as text.
+/// Returns the expansion of a function, as text.
 fn expanded(source: &str) -> String {
     let tokens: TokenStream = source.parse().expect("valid tokens");
     expand(&TokenStream::new(), tokens)
@@ -61,7 +57,7 @@ fn expanded(source: &str) -> String {
 }
 
 #[test]
-fn idioms_for_single_elements_are_refused_on_parameters_alone() {
+fn idioms_for_single_elements_are_rejected_on_parameters_alone() {
     for body in [
         "x.mapv(f32::exp)",
         "(-(x * 2.0).exp()).mapv(f64::sqrt)",
@@ -90,7 +86,7 @@ fn idioms_for_single_elements_are_refused_on_parameters_alone() {
 }
 
 #[test]
-fn constructors_of_imported_types_are_those_of_the_region() {
+fn constructors_of_imported_types_become_those_of_the_region() {
     for (body, made) in [
         (
             "Array1::zeros(n)",
@@ -120,7 +116,7 @@ fn constructors_of_imported_types_are_those_of_the_region() {
 }
 
 #[test]
-fn arguments_of_the_attribute_are_refused() {
+fn arguments_of_the_attribute_are_rejected() {
     let arguments: TokenStream = "fast".parse().unwrap();
     let function: TokenStream = "fn f() {}".parse().unwrap();
     let error = expand(&arguments, function).expect_err("there are none");

@@ -1,11 +1,11 @@
-//! Clauses whose operands are of every kind: the arithmetic of none may wrap around.
+//! Clauses with operands of every kind, none of whose arithmetic may wrap around.
 //!
 //! This crate is compiled without overflow checks, as a release build is (`Cargo.toml` of the
-//! workspace). The tests of `millstream` check clauses in a build that has them.
+//! workspace). The tests of `millstream` test clauses in a build with overflow checks.
 
 use std::{hint::black_box, ops::Mul};
 
-use crate::{Device, LaunchConfig, Result, Stream, stand_in::Scalar};
+use crate::{Device, LaunchConfig, Result, Stream, stub::Scalar};
 
 /// A size whose product needs more bits than its sides have.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -16,7 +16,7 @@ pub(crate) struct Size {
 }
 
 impl Size {
-    /// Rust's own arithmetic, for which its author answers.
+    /// Returns the area by Rust's own arithmetic, for which the author is responsible.
     fn area(self) -> u64 {
         u64::from(self.w) * u64::from(self.h)
     }
@@ -26,7 +26,7 @@ impl Size {
     }
 }
 
-/// A type that cannot be shown.
+/// A type without `Debug`, whose values an error cannot show.
 #[derive(Clone, Copy, PartialEq)]
 #[repr(transparent)]
 struct Secret(u32);
@@ -59,7 +59,7 @@ impl Scalar for Secret {
     }
 }
 
-/// A function of the author's own.
+/// A function of the kernels' author that a clause calls.
 fn twice(n: u32) -> u32 {
     n.saturating_mul(2)
 }
@@ -79,11 +79,13 @@ macro_rules! refusing {
         millstream_macros::kernels! {
             // SAFETY: nothing is executed here.
             unsafe mod overflowing from "" {
-                $(safe fn $kernel($out: &mut [u8], $p: Size, $s: Shape, $m: Name) requires $clause;)*
+                $(safe fn $kernel($out: &mut [u8], $p: Size, $s: Shape, $m: Name)
+                    requires $clause;)*
             }
         }
 
-        /// Launches every kernel with sides of 65,536, and gives those whose clause held.
+        /// Launches every kernel with sides of 65,536, and returns the names of those whose clause
+        /// held.
         fn held() -> Vec<&'static str> {
             let kernels = overflowing::load(&Device::default()).expect("it loads");
             let size = Size { w: SIDE, h: SIDE };
@@ -97,7 +99,8 @@ macro_rules! refusing {
             let mut held = Vec::new();
             $(
                 let mut out = [0; 64];
-                let launched = kernels.$kernel(&Stream, LaunchConfig(1, 32), &mut out[..], size, shape, SIDE);
+                let config = LaunchConfig(1, 32);
+                let launched = kernels.$kernel(&Stream, config, &mut out[..], size, shape, SIDE);
                 match launched {
                     Ok(()) => held.push(stringify!($kernel)),
                     Err(error) => assert!(!error.values.is_empty(), "{error:?}"),
@@ -108,7 +111,7 @@ macro_rules! refusing {
     };
 }
 
-// Each clause holds if its arithmetic wraps around in the width of its operands.
+// Each of these clauses holds only if its arithmetic wraps around in the width of its operands.
 refusing! {
     (out, p, s, m)
     fields: out.len() >= p.w * p.h;
@@ -175,21 +178,25 @@ millstream_macros::kernels! {
                 out.len() == p.area(),
                 twice(p.w) == 2 * p.w && twice(3) == 6,
                 p == Size { w: 8, h: 8 },
-                s.dims == [2, 3, 4] && s.dims[n] == 4 && s.dims[n - 1] < 4 && s.dims[..n - 1] == [2],
+                s.dims == [2, 3, 4] && s.dims[n] == 4 && s.dims[n - 1] < 4,
+                s.dims[..n - 1] == [2],
                 [2, 4, 8].contains(&n) && (0..p.w).contains(&n) && SIDES.contains(&65_536),
                 f.sqrt() < 2.0 && f64::from(f) * 2.0 > 1.5 && f * 2.0 > -f,
-                s.sign.abs() == 5 && -s.sign == 5 && s.sign.rem_euclid(3) == 1 && s.sign.div_euclid(3) == -2,
-                p.w & 12 == 8 && p.w | 1 == 9 && p.w ^ 8 == 0 && p.w >> 2 == 2 && p.w << 1 == 16 && s.sign >> 1 == -3,
+                s.sign.abs() == 5 && -s.sign == 5,
+                s.sign.rem_euclid(3) == 1 && s.sign.div_euclid(3) == -2,
+                p.w & 12 == 8 && p.w | 1 == 9 && p.w ^ 8 == 0 && p.w >> 2 == 2 && p.w << 1 == 16,
+                s.sign >> 1 == -3,
                 n.clamp(0, 1) == 1 && p.w.is_power_of_two() && p.w.is_multiple_of(4),
                 p.w.next_power_of_two() == 8 && s.byte.next_multiple_of(16) == 16,
-                matches!(s.size.w, 0..=8 if n > 1) && cfg!(debug_assertions) == cfg!(debug_assertions),
+                matches!(s.size.w, 0..=8 if n > 1),
+                cfg!(debug_assertions) == cfg!(debug_assertions),
                 secret * secret == 49 && secret == Secret(7),
                 grid.block.x.div_ceil(3) == 11,
                 s.at.count_ones() + s.at.trailing_zeros() == 1 && s.at.saturating_sub(2) == 0,
                 [p, s.size].iter().map(|size| size.w * size.h).max().is_some_and(|area| area == 64),
                 { let sides = 2; sides * (p.w + p.h) } == 32;
 
-        safe fn told(out: &mut [u8], p: Size, secret: Secret, n: u32)
+        safe fn described(out: &mut [u8], p: Size, secret: Secret, n: u32)
             requires
                 p.w < 100 || p.h < 100 && p.h + n > 3,
                 n < 50 || valid(p, secret, &out),
@@ -197,7 +204,7 @@ millstream_macros::kernels! {
     }
 }
 
-/// A function that a clause calls.
+/// A function that a clause calls with values that an error cannot show.
 fn valid(size: Size, secret: Secret, _: &impl Sized) -> bool {
     size.w != 1 || secret.0 != 2
 }
@@ -230,7 +237,7 @@ fn operands_of_every_kind_mix() {
 fn an_error_names_the_operands_that_were_evaluated_and_their_values() {
     let kernels = mixed::load(&Device::default()).expect("it loads");
     let error = |w, h, secret, n| {
-        let launched = kernels.told(
+        let launched = kernels.described(
             &Stream,
             LaunchConfig(1, 32),
             &mut [0; 64][..],
@@ -242,7 +249,7 @@ fn an_error_names_the_operands_that_were_evaluated_and_their_values() {
     };
     assert_eq!(error(100, 200, 0, 0), "p.w = 100, p.h = 200");
     assert_eq!(error(100, 1, 0, 2), "p.w = 100, p.h = 1, n = 2");
-    // A type without `Debug` cannot be shown.
+    // The value of a type without `Debug` is left out.
     assert_eq!(
         error(1, 2, 2, 50),
         "n = 50, out.len() = 64, p = Size { w: 1, h: 2 }"

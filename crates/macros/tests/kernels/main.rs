@@ -1,16 +1,15 @@
-//! The expansion of `kernels!` at work, against a stand-in for the runtime that writes down what it
-//! is asked for.
+//! Tests of the code that `kernels!` expands to, with a stub of the runtime that records its calls.
 //!
-//! This file is the crate `millstream` to the macro.
+//! For the macro, this file is the crate `millstream`.
 
 #![allow(unsafe_code, reason = "declares and calls unsafe kernels")]
 
 extern crate self as millstream;
 
 mod clauses;
-mod stand_in;
+mod stub;
 
-pub use stand_in::{Device, Error, LaunchConfig, Result, Stream, kernel};
+pub use stub::{Device, Error, LaunchConfig, Result, Stream, kernel};
 
 const PTX: &str = "<ptx>";
 const CHANNELS: usize = 3;
@@ -27,24 +26,28 @@ type Index = std::ffi::c_int;
 millstream_macros::kernels! {
     // SAFETY: nothing is executed here.
     pub unsafe mod photo from PTX {
-        /// Brightness.
+        /// Computes the brightness of `n` pixels.
         pub safe fn luminance(rgb: &[u8], luma: &mut [u8], n: Index)
             requires n >= 0, rgb.len() >= CHANNELS * n, luma.len() >= n;
 
         safe fn windowed(window: Window, x: &mut [f32], scale: f32)
-            requires window.left < window.right, scale != 0.0, !x.is_empty(), grid.blocks.x * grid.block.x >= x.len();
+            requires
+                window.left < window.right,
+                scale != 0.0,
+                !x.is_empty(),
+                grid.blocks.x * grid.block.x >= x.len();
 
         #[kernel(name = "_Z6volume")]
         safe fn volume(x: &[f64], w: i64, h: i64, d: i64) requires x.len() != w * h * d + 1,;
 
-        /// Anything goes.
+        /// Scatters by arbitrary indices.
         pub unsafe fn scatter(at: &[u32], out: &mut [f32]);
     }
 
     unsafe mod empty from "" {}
 }
 
-/// Launches, and answers what the runtime was asked for.
+/// Runs `launch` and returns the calls that the stub recorded.
 fn launched(launch: impl FnOnce(&photo::Kernels, &Stream) -> Result<()>) -> Result<Vec<String>> {
     let device = Device::default();
     let kernels = photo::load(&device)?;
@@ -59,7 +62,7 @@ fn requires(kernel: &'static str, clause: &'static str, values: &str) -> Result<
 }
 
 #[test]
-fn arguments_arrive_in_their_order_with_the_declared_signature() {
+fn arguments_are_passed_in_order_with_the_declared_signature() {
     let (rgb, mut luma) = ([0_u8; 30], [0_u8; 10]);
     assert_eq!(
         launched(|kernels, stream| kernels.luminance(
@@ -112,7 +115,7 @@ fn arguments_arrive_in_their_order_with_the_declared_signature() {
 }
 
 #[test]
-fn the_element_type_of_each_array_is_declared_with_its_place() {
+fn the_element_type_of_each_array_is_declared_with_its_index() {
     let kernels = photo::load(&Device::default()).expect("it loads");
     let arrays = kernels.functions.iter().map(|function| {
         let arrays = function.arrays.lock().expect("not poisoned");
@@ -128,7 +131,7 @@ fn the_element_type_of_each_array_is_declared_with_its_place() {
 }
 
 #[test]
-fn the_first_clause_that_does_not_hold_is_the_error() {
+fn the_first_clause_that_fails_is_the_error() {
     let luminance = |pixels: usize, luma: usize, n: i32| {
         launched(|kernels, stream| {
             kernels.luminance(
@@ -174,7 +177,7 @@ fn the_first_clause_that_does_not_hold_is_the_error() {
 }
 
 #[test]
-fn fields_floats_and_the_launch_can_be_asked_about() {
+fn clauses_may_use_fields_floats_and_the_launch_configuration() {
     let windowed = |right: f32, len: usize, scale: f32, blocks: u32| {
         let window = Window { left: 0.0, right };
         launched(|kernels, stream| {

@@ -1,28 +1,28 @@
-//! A stand-in for the runtime that writes down what it is asked for.
+//! A stub of the runtime that records its calls.
 
-#![allow(missing_docs, reason = "a stand-in")]
+#![allow(missing_docs, reason = "a stub")]
 
 use std::sync::{Arc, Mutex};
 
-/// The runtime's own file.
+/// The runtime's implementation of clauses, from its source file.
 #[path = "../../../runtime/src/kernel/clause/mod.rs"]
 pub mod clause;
 
-/// A device that lists its launches.
+/// A device that records its launches.
 #[derive(Debug, Default)]
 pub struct Device {
     pub(crate) launches: Arc<Mutex<Vec<String>>>,
 }
 
-/// Where launches go.
+/// A stream without behaviour.
 #[derive(Debug)]
 pub struct Stream;
 
-/// The shape of a launch: blocks, and threads of a block, in x.
+/// The launch configuration: the number of blocks, and of threads per block, in x.
 #[derive(Clone, Copy, Debug)]
 pub struct LaunchConfig(pub u32, pub u32);
 
-/// A clause that does not hold.
+/// The error of a clause that does not hold.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Error {
     pub(crate) kernel: &'static str,
@@ -102,7 +102,7 @@ pub mod kernel {
         std::any::type_name::<T>()
     }
 
-    /// Notes the element types in the functions.
+    /// Stores the element types in the functions.
     pub fn declare_arrays(functions: &[Function], arrays: &[&[Array]]) {
         for (function, arrays) in functions.iter().zip(arrays) {
             let arrays = arrays.iter().map(|array| {
@@ -114,7 +114,7 @@ pub mod kernel {
         }
     }
 
-    #[allow(clippy::len_without_is_empty, reason = "a stand-in")]
+    #[allow(clippy::len_without_is_empty, reason = "a stub")]
     pub trait ReadOperand<T> {
         fn len(&self) -> usize;
     }
@@ -135,7 +135,7 @@ pub mod kernel {
 
     impl<T> WriteOperand<T> for &mut [T] {}
 
-    /// An argument, as text.
+    /// A recorded argument, as text.
     pub struct Argument<'a>(String, std::marker::PhantomData<&'a ()>);
 
     impl<'a> Argument<'a> {
@@ -179,9 +179,11 @@ pub mod kernel {
         Ok(source.kernels.iter().map(function).collect())
     }
 
+    /// Records a launch.
+    ///
     /// # Safety
     ///
-    /// As a launch of the runtime.
+    /// As for a launch of the runtime.
     pub unsafe fn launch<const N: usize>(
         function: &Function,
         _: &Stream,
@@ -202,7 +204,7 @@ pub mod kernel {
     }
 }
 
-/// A value that a kernel takes.
+/// A value that a kernel takes as a parameter.
 pub trait Scalar {
     fn text(&self) -> String;
 }
