@@ -4,7 +4,7 @@ use millstream_region::{OnDevice, region};
 use ndarray::Array1;
 
 #[region]
-async fn awaited(x: &Array1<f32>) {} //~ "what it returns can be awaited"
+async fn awaited(x: &Array1<f32>) {} //~ "its result can be awaited"
 
 struct Model;
 

@@ -11,7 +11,7 @@ fn function_of_an_element(x: &Array1<f32>) -> Array1<f32> {
 
 #[region]
 fn closure_of_an_element(x: &Array1<f32>) -> Array1<f32> {
-    x.mapv(|v: f32| v * 2.0) //~ "leave the type of an element away"
+    x.mapv(|v: f32| v * 2.0) //~ "omit the element type"
 }
 
 #[region]

@@ -13,7 +13,7 @@ millstream::kernels! {
 millstream::kernels! {
     // SAFETY: none is launched.
     unsafe mod path from "" {
-        safe fn k(x: &[u8]) requires x.len() >= std::ops::Mul::mul(SIDES[0], 9); //~ "may overflow unseen"
+        safe fn k(x: &[u8]) requires x.len() >= std::ops::Mul::mul(SIDES[0], 9); //~ "may overflow unchecked"
     }
 }
 

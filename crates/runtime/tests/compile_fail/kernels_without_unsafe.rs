@@ -1,7 +1,7 @@
 //! Somebody vouches for the signatures of kernels: without `unsafe` there is no block of them.
 
 millstream::kernels! {
-    mod gates from include_str!("../../../../kernels/gate.ptx") { //~ "write `unsafe mod`: whoever declares kernels vouches that the signatures are those of the PTX"
+    mod gates from include_str!("../../../../kernels/gate.ptx") { //~ "write `unsafe mod`: the author guarantees that the declared signatures match the PTX"
         unsafe fn gate(flag: u64);
     }
 }
