@@ -1,9 +1,9 @@
-//! A PTX text as the parser understood it, names not yet resolved.
+//! The syntax tree of a PTX module, with names unresolved.
 
 use super::header::Header;
 use super::types::Type;
 
-/// A whole PTX text.
+/// The syntax tree of a PTX module.
 #[derive(Debug, Default)]
 pub struct ModuleAst<'a> {
     pub header: Header<'a>,
@@ -11,15 +11,15 @@ pub struct ModuleAst<'a> {
     /// The variables in global and constant memory that function bodies declare.
     pub inner_variables: Vec<VariableAst<'a>>,
     pub functions: Vec<FunctionAst<'a>>,
-    /// The source files that `.file` numbers.
+    /// The source files of `.file` directives, with their numbers.
     pub files: Vec<(u32, &'a str)>,
-    /// Further names of functions: the name, and the function's own.
+    /// The aliases of functions: the alias, and the function's name.
     pub aliases: Vec<(&'a str, &'a str)>,
 }
 
 impl<'a> ModuleAst<'a> {
-    /// The function of that name, or of which it is an alias, and its place in the list; one with a
-    /// body, if there is one.
+    /// Returns the function of that name or alias and its index, preferring a definition to a
+    /// declaration.
     pub fn function(&self, name: &str) -> Option<(usize, &FunctionAst<'a>)> {
         let alias = self.aliases.iter().find(|(alias, _)| *alias == name);
         let name = alias.map_or(name, |(_, own)| own);
@@ -31,7 +31,7 @@ impl<'a> ModuleAst<'a> {
     }
 }
 
-/// A memory space in which a variable can be declared, or to which an access is restricted.
+/// A memory space of a variable or an access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Space {
     Global,
@@ -41,40 +41,41 @@ pub enum Space {
     Param,
 }
 
-/// A variable, or a parameter that lies in memory.
+/// A variable, or a parameter in memory.
 #[derive(Clone, Debug)]
 pub struct VariableAst<'a> {
     pub space: Space,
     pub name: &'a str,
     pub ty: Type,
-    /// Bytes; 0 for an array without a size.
+    /// The size in bytes; 0 for an array without a size.
     pub size: usize,
     pub align: usize,
-    /// The first bytes; those not given are 0.
+    /// The leading bytes of the initial value; all further bytes are 0.
     pub initial: Vec<u8>,
-    /// Addresses among the first bytes.
+    /// The addresses within the initial value.
     pub references: Vec<ReferenceAst<'a>>,
     pub external: bool,
     pub line: u32,
 }
 
 impl VariableAst<'_> {
-    /// Whether it lies in global or constant memory, where the loader of the module allocates it.
+    /// Returns whether the variable lies in global or constant memory, which the module's loader
+    /// allocates.
     pub fn is_on_device(&self) -> bool {
         matches!(self.space, Space::Global | Space::Const)
     }
 }
 
-/// An address in an initial value: of a variable or of a function.
+/// The address of a variable or a function within an initial value.
 #[derive(Clone, Debug)]
 pub struct ReferenceAst<'a> {
     pub name: &'a str,
     pub addend: i64,
-    /// Where in the initial value, in bytes.
+    /// The offset within the initial value, in bytes.
     pub offset: usize,
-    /// How many bytes of the address stand there.
+    /// The number of bytes of the address that are stored.
     pub bytes: usize,
-    /// How many bits of the address are left out below them: `0xFF00(name)`.
+    /// The number of low bits of the address that are omitted, as in `0xFF00(name)`.
     pub shift: u32,
     pub line: u32,
 }
@@ -83,13 +84,13 @@ pub struct ReferenceAst<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RegisterType {
     Scalar(Type),
-    /// Two or four elements.
+    /// A vector of two or four elements.
     Vector(Type, u8),
-    /// `.b128`: two 64-bit halves, the lower first.
+    /// A 128-bit register (`.b128`): two 64-bit halves, the lower first.
     Wide,
 }
 
-/// `.reg` declarations: one register, or `count` of them named with a number behind the prefix.
+/// A `.reg` declaration: one register, or a family of `count` registers named by prefix and number.
 #[derive(Clone, Debug)]
 pub struct RegistersAst<'a> {
     pub ty: RegisterType,
@@ -99,7 +100,7 @@ pub struct RegistersAst<'a> {
 }
 
 impl RegistersAst<'_> {
-    /// Whether one of the registers has that name.
+    /// Returns whether one of the registers has that name.
     pub fn has(&self, name: &str) -> bool {
         match (name.strip_prefix(self.name), self.count) {
             (Some(""), None) => true,
@@ -109,31 +110,32 @@ impl RegistersAst<'_> {
     }
 }
 
-/// Whether `number` is written as PTX numbers the registers of a family of `count`.
+/// Returns whether `number` is a register number below `count` in PTX's notation, without leading
+/// zeros.
 pub fn is_number_below(number: &str, count: u32) -> bool {
     let canonical = number == "0" || !number.starts_with('0');
     canonical && number.parse::<u32>().is_ok_and(|number| number < count)
 }
 
-/// A formal parameter or result.
+/// A formal parameter or result of a function.
 #[derive(Clone, Debug)]
 pub enum FormalAst<'a> {
     Memory(VariableAst<'a>),
     Register(RegistersAst<'a>),
 }
 
-/// A `.entry` or a `.func`.
+/// A function: `.entry` or `.func`.
 #[derive(Debug)]
 pub struct FunctionAst<'a> {
     pub name: &'a str,
     pub entry: bool,
     pub results: Vec<FormalAst<'a>>,
     pub params: Vec<FormalAst<'a>>,
-    /// From `.maxntid` or `.reqntid`: the most threads of a block.
+    /// The maximum number of threads of a block (`.maxntid` or `.reqntid`).
     pub max_threads: Option<u32>,
-    /// From `.reqntid`: exactly this block shape.
+    /// The required block dimensions (`.reqntid`).
     pub required_block: Option<[u32; 3]>,
-    /// `None` for a declaration.
+    /// The body; `None` for a declaration.
     pub body: Option<Vec<Statement<'a>>>,
     pub line: u32,
 }
@@ -141,18 +143,18 @@ pub struct FunctionAst<'a> {
 /// One statement of a function's body.
 #[derive(Debug)]
 pub enum Statement<'a> {
-    /// `.loc`: the file's number and the line of the source that what follows comes from.
+    /// A source location (`.loc`) of the statements that follow: the file's number and the line.
     Location(u32, u32),
     Label(&'a str, u32),
     Registers(RegistersAst<'a>),
     Variable(VariableAst<'a>),
-    /// A variable in global or constant memory, by its place in [`ModuleAst::inner_variables`].
+    /// A variable in global or constant memory, by its index in [`ModuleAst::inner_variables`].
     DeviceVariable {
         name: &'a str,
         index: usize,
         line: u32,
     },
-    /// `name: .branchtargets a, b, c;`
+    /// A list of branch targets: `name: .branchtargets a, b, c;`.
     BranchTargets(&'a str, Vec<&'a str>),
     Instruction(InstructionAst<'a>),
     Block(Vec<Statement<'a>>),
@@ -168,30 +170,30 @@ pub struct InstructionAst<'a> {
     pub operands: Vec<Operand<'a>>,
 }
 
-/// `@p` or `@!p`.
+/// The guard predicate of an instruction: `@p` or `@!p`.
 #[derive(Clone, Copy, Debug)]
 pub struct GuardAst<'a> {
     pub predicate: &'a str,
     pub negated: bool,
 }
 
-/// The names of a vector register's elements, in order; there are two for each.
+/// The names of a vector register's elements, in order; each element has two.
 pub const ELEMENTS: [[&str; 2]; 4] = [["x", "r"], ["y", "g"], ["z", "b"], ["w", "a"]];
 
-/// An operand as written.
+/// An operand in the syntax tree.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Operand<'a> {
-    /// A register, variable, label or function; `_` is written for "no result".
+    /// A register, variable, label or function, or `_` for an unused result.
     Name(&'a str),
     /// An element of a vector register.
     Element(&'a str, u8),
     /// A variable's address plus a constant.
     NameOffset(&'a str, i64),
-    /// `!p`
+    /// A negated predicate: `!p`.
     Not(&'a str),
-    /// `-r`
+    /// A negated register: `-r`.
     Negated(&'a str),
-    /// `d|p`
+    /// A pair of results: `d|p`.
     Pair(&'a str, &'a str),
     /// An integer; negative ones in two's complement.
     Int(u64),
@@ -199,11 +201,11 @@ pub enum Operand<'a> {
     F32(u32),
     /// The bits of an f64.
     F64(u64),
-    /// `[base+offset]`
+    /// A memory address: `[base+offset]`.
     Address { base: Option<&'a str>, offset: i64 },
-    /// `{a, b}`
+    /// A vector: `{a, b}`.
     Vector(Vec<Operand<'a>>),
-    /// `(a, b)`
+    /// A list of parameters or results: `(a, b)`.
     List(Vec<Operand<'a>>),
 }
 

@@ -1,4 +1,4 @@
-//! Reads function bodies: statements, declarations in them, and instructions.
+//! Parsing of function bodies: statements, declarations in them, and instructions.
 
 use super::ast::{
     GuardAst, InstructionAst, Operand, RegisterType, RegistersAst, Statement, VariableAst,
@@ -10,17 +10,18 @@ use super::number;
 use super::operands;
 use super::types::Type;
 
-/// Reads the bodies of a module's functions.
+/// A parser of the bodies of a module's functions.
 #[derive(Debug, Default)]
-pub(super) struct BodyReader<'a> {
+pub(super) struct BodyParser<'a> {
     /// The variables in global and constant memory that bodies declare.
     pub(super) variables: Vec<VariableAst<'a>>,
-    /// The vector registers in scope, the innermost last, with the scalars declared behind them.
+    /// The vector registers in scope, innermost last, together with the scalar registers declared
+    /// after the first vector.
     vectors: Vec<RegistersAst<'a>>,
 }
 
-impl<'a> BodyReader<'a> {
-    /// Reads `{ … }`, nested `depth` deep.
+impl<'a> BodyParser<'a> {
+    /// Parses a block `{ … }` at nesting depth `depth`.
     pub(super) fn block(
         &mut self,
         lexer: &mut Lexer<'a>,
@@ -79,8 +80,8 @@ impl<'a> BodyReader<'a> {
         }
     }
 
-    /// Reads a declaration of variables. Those in global and constant memory exist once for the
-    /// module, so they are put aside, and the statement tells which of them a name stands for.
+    /// Parses a declaration of variables. Variables in global and constant memory exist once per
+    /// module, so they are collected for the module, and the statement refers to them by index.
     fn variables(
         &mut self,
         lexer: &mut Lexer<'a>,
@@ -121,7 +122,8 @@ impl<'a> BodyReader<'a> {
                 count,
                 line: name.line,
             };
-            // Behind the first vector, scalars matter too: their names may hide a vector's.
+            // After the first vector, scalar registers are kept too: their names may shadow a
+            // vector's.
             if matches!(ty, RegisterType::Vector(..)) || !self.vectors.is_empty() {
                 self.vectors.push(registers.clone());
             }
@@ -139,7 +141,7 @@ impl<'a> BodyReader<'a> {
         guard: Option<GuardAst<'a>>,
     ) -> Result<Statement<'a>, PtxError> {
         let mut operands = Vec::new();
-        if !lexer.peek().is_mark(';') {
+        if !lexer.peek().is_punctuation(';') {
             loop {
                 operands.push(operands::operand(lexer, 0)?);
                 if !lexer.eat(',') {
@@ -180,7 +182,7 @@ impl<'a> BodyReader<'a> {
         }
     }
 
-    /// How many elements the register of that name has, if it is a vector.
+    /// Returns the number of elements of the vector register of that name, if there is one.
     fn elements(&self, name: &str) -> Option<u8> {
         let found = self
             .vectors
@@ -194,7 +196,7 @@ impl<'a> BodyReader<'a> {
     }
 }
 
-/// Reads `.f32`, `.v4 .u16` or `.b128`: the type of a register.
+/// Parses the type of a register: `.f32`, `.v4 .u16` or `.b128`.
 pub(super) fn register_type(lexer: &mut Lexer<'_>) -> Result<RegisterType, PtxError> {
     let token = lexer.word("a register type")?;
     let elements = match token.text {
@@ -218,7 +220,7 @@ fn scalar_type(token: Token<'_>) -> Result<Type, PtxError> {
     })
 }
 
-/// `.loc 1 20 5`, and what it was put in place of, which is left out.
+/// Parses `.loc 1 20 5`. Its options about inlined functions are ignored.
 fn location<'a>(lexer: &mut Lexer<'a>) -> Option<Statement<'a>> {
     match rest_of_line(lexer)[..] {
         [file, line, ..] => Some(Statement::Location(
@@ -229,7 +231,7 @@ fn location<'a>(lexer: &mut Lexer<'a>) -> Option<Statement<'a>> {
     }
 }
 
-/// What stands behind `name:`.
+/// Parses the directive or statement after a label `name:`.
 fn label<'a>(
     lexer: &mut Lexer<'a>,
     name: Token<'a>,
@@ -249,8 +251,8 @@ fn label<'a>(
             lexer.expect(';')?;
             statements.push(Statement::BranchTargets(name.text, targets));
         }
-        // What a call through a pointer may reach: any function whose address is taken is ready for
-        // it.
+        // The targets of a call through a pointer are ignored: every function whose address is
+        // taken can be called.
         ".callprototype" | ".calltargets" => {
             while !matches!(lexer.peek().text, ";" | "") {
                 lexer.next();

@@ -1,20 +1,20 @@
-//! Reads constants, which may be expressions: `16*2`, `1 << 4`, `(WARP_SZ - 1) & ~3`.
+//! Parsing and evaluation of constant expressions: `16*2`, `1 << 4`, `(WARP_SZ - 1) & ~3`.
 //!
-//! Integers have 64 bits, and are signed unless they have a `U` behind them or need the top bit, as
-//! the PTX ISA reference says ("Constant Expressions"). Floating-point numbers can be added,
-//! subtracted, multiplied and divided.
+//! By the PTX ISA reference ("Constant Expressions") integers have 64 bits, and are signed unless
+//! they have the suffix `U` or need the top bit. Floating-point numbers can be added, subtracted,
+//! multiplied and divided.
 
 use super::ast::Operand;
 use super::error::{PtxError, PtxErrorKind};
 use super::lexer::{DEPTH_MAX, Lexer, Token, TokenKind, unexpected};
 use super::number;
 
-/// A value, as far as an expression has been read.
+/// The value of an expression.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Value {
     Signed(i64),
     Unsigned(u64),
-    /// The bits of an f32, which takes part in no operation.
+    /// The bits of an f32, on which no operation is defined.
     Single(u32),
     Double(f64),
 }
@@ -41,7 +41,8 @@ enum Binary {
     Rem,
 }
 
-/// The operators with how tightly they bind. Those of two characters stand before their beginnings.
+/// The operators with their precedence; higher binds tighter. Operators of two characters precede
+/// the operators that they start with.
 const BINARY: [(&str, Binary, u8); 18] = [
     ("||", Binary::Or, 1),
     ("&&", Binary::And, 2),
@@ -63,14 +64,14 @@ const BINARY: [(&str, Binary, u8); 18] = [
     ("%", Binary::Rem, 10),
 ];
 
-/// Reads a constant.
+/// Parses a constant.
 pub(crate) fn constant<'a>(lexer: &mut Lexer<'_>) -> Result<Operand<'a>, PtxError> {
-    let value = choice(lexer, 0)?;
+    let value = expression(lexer, 0)?;
     Ok(operand(value))
 }
 
-/// Reads the rest of a constant that begins with `operand`, if that is a number.
-pub(crate) fn continued<'a>(
+/// Parses the rest of a constant whose first operand, if it is a number, has been parsed already.
+pub(crate) fn continue_constant<'a>(
     lexer: &mut Lexer<'_>,
     first: Operand<'a>,
 ) -> Result<Operand<'a>, PtxError> {
@@ -80,13 +81,13 @@ pub(crate) fn continued<'a>(
         _ => return Ok(first),
     };
     let value = binary(lexer, value, 0, 0)?;
-    question(lexer, value, 0).map(operand)
+    conditional(lexer, value, 0).map(operand)
 }
 
-/// Reads `+4`, `+-4`, `-4`, `+4*3`, or nothing.
+/// Parses an address offset: `+4`, `+-4`, `-4`, `+4*3`, or nothing (0).
 pub(crate) fn offset(lexer: &mut Lexer<'_>) -> Result<i64, PtxError> {
     let token = lexer.peek();
-    if !token.is_mark('+') && !token.is_mark('-') {
+    if !token.is_punctuation('+') && !token.is_punctuation('-') {
         return Ok(0);
     }
     let value = binary(lexer, Value::Signed(0), 9, 0)?;
@@ -113,25 +114,25 @@ fn integer(value: u64, unsigned: bool) -> Value {
     }
 }
 
-fn choice(lexer: &mut Lexer<'_>, depth: usize) -> Result<Value, PtxError> {
+fn expression(lexer: &mut Lexer<'_>, depth: usize) -> Result<Value, PtxError> {
     let first = unary(lexer, depth)?;
     let value = binary(lexer, first, 0, depth)?;
-    question(lexer, value, depth)
+    conditional(lexer, value, depth)
 }
 
-/// Reads `? a : b` behind a condition, or nothing.
-fn question(lexer: &mut Lexer<'_>, condition: Value, depth: usize) -> Result<Value, PtxError> {
+/// Parses `? a : b` after a condition, if it follows.
+fn conditional(lexer: &mut Lexer<'_>, condition: Value, depth: usize) -> Result<Value, PtxError> {
     let token = lexer.peek();
     if !lexer.eat('?') {
         return Ok(condition);
     }
-    let a = choice(lexer, depth + 1)?;
+    let a = expression(lexer, depth + 1)?;
     lexer.expect(':')?;
-    let b = choice(lexer, depth + 1)?;
+    let b = expression(lexer, depth + 1)?;
     Ok(if truth(condition, token)? { a } else { b })
 }
 
-/// Reads the operators behind a value that bind at least as tightly as `least`.
+/// Parses the operators of at least the precedence `least` after a value.
 fn binary(
     lexer: &mut Lexer<'_>,
     mut left: Value,
@@ -150,7 +151,7 @@ fn binary(
     }
 }
 
-/// The operator that comes next, left in place.
+/// Returns the next operator without consuming it.
 fn operator(lexer: &mut Lexer<'_>) -> Option<(&'static str, Binary, u8)> {
     let rest = lexer.rest();
     BINARY.into_iter().find(|(text, ..)| rest.starts_with(text))
@@ -191,7 +192,7 @@ fn unary(lexer: &mut Lexer<'_>, depth: usize) -> Result<Value, PtxError> {
                     _ => Err(unexpected(token, "an integer")),
                 };
             }
-            let value = choice(lexer, depth + 1)?;
+            let value = expression(lexer, depth + 1)?;
             lexer.expect(')')?;
             Ok(value)
         }
@@ -247,7 +248,7 @@ fn apply(f: Binary, a: Value, b: Value, token: Token<'_>) -> Result<Value, PtxEr
 }
 
 fn signed(f: Binary, a: i64, b: i64, token: Token<'_>) -> Result<Value, PtxError> {
-    let zero = || unexpected(token, "a division by another number than 0");
+    let zero = || unexpected(token, "a divisor other than 0");
     Ok(Value::Signed(match f {
         Binary::Div if b == 0 => return Err(zero()),
         Binary::Rem if b == 0 => return Err(zero()),
@@ -258,12 +259,12 @@ fn signed(f: Binary, a: i64, b: i64, token: Token<'_>) -> Result<Value, PtxError
         Binary::Le => i64::from(a <= b),
         Binary::Gt => i64::from(a > b),
         Binary::Ge => i64::from(a >= b),
-        f => return Ok(either(f, a.cast_unsigned(), b.cast_unsigned(), true)),
+        f => return Ok(apply_common(f, a.cast_unsigned(), b.cast_unsigned(), true)),
     }))
 }
 
 fn unsigned(f: Binary, a: u64, b: u64, token: Token<'_>) -> Result<Value, PtxError> {
-    let zero = || unexpected(token, "a division by another number than 0");
+    let zero = || unexpected(token, "a divisor other than 0");
     let truth = |value| Ok(Value::Signed(i64::from(value)));
     match f {
         Binary::Div => Ok(Value::Unsigned(a.checked_div(b).ok_or_else(zero)?)),
@@ -273,12 +274,12 @@ fn unsigned(f: Binary, a: u64, b: u64, token: Token<'_>) -> Result<Value, PtxErr
         Binary::Le => truth(a <= b),
         Binary::Gt => truth(a > b),
         Binary::Ge => truth(a >= b),
-        f => Ok(either(f, a, b, false)),
+        f => Ok(apply_common(f, a, b, false)),
     }
 }
 
-/// What signed and unsigned integers have in common.
-fn either(f: Binary, a: u64, b: u64, signed: bool) -> Value {
+/// Applies an operator that is the same for signed and unsigned integers.
+fn apply_common(f: Binary, a: u64, b: u64, signed: bool) -> Value {
     let truth = |value| Value::Signed(i64::from(value));
     let bits = match f {
         Binary::Or => return truth(a != 0 || b != 0),
@@ -312,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn expressions_bind_as_in_c() {
+    fn operators_have_the_precedence_of_c() {
         for (text, value) in [
             ("(3+4)*2", 14),
             ("3+4*2", 11),
@@ -341,7 +342,7 @@ mod tests {
     }
 
     #[test]
-    fn unsigned_operands_make_unsigned_results() {
+    fn an_unsigned_operand_makes_the_result_unsigned() {
         for (text, value) in [
             ("-8 / 2U", (u64::MAX - 7) / 2),
             ("(.u64) -1 >> 63", 1),
@@ -356,7 +357,7 @@ mod tests {
     }
 
     #[test]
-    fn floats_and_mistakes() {
+    fn floats_are_evaluated_and_invalid_expressions_rejected() {
         assert_eq!(read("1.5+2.5*2.0"), Some(Operand::F64(6.5f64.to_bits())));
         assert_eq!(read("-.5"), Some(Operand::F64((-0.5f64).to_bits())));
         assert_eq!(read("-0f3F800000"), Some(Operand::F32(0xbf80_0000)));

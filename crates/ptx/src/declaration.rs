@@ -1,4 +1,4 @@
-//! Reads declarations of variables and parameters, with their initial values.
+//! Parsing of variable and parameter declarations with their initial values.
 
 use super::ast::{Operand, ReferenceAst, Space, VariableAst};
 use super::constant;
@@ -7,16 +7,16 @@ use super::lexer::{Lexer, Token, TokenKind, unexpected};
 use super::number;
 use super::types::Type;
 
-/// The most bytes of one variable.
+/// The maximum size of a variable, in bytes.
 const VARIABLE_BYTES_MAX: usize = 1 << 32;
 
-/// The most bytes of one variable's initial value.
+/// The maximum size of an initial value, in bytes.
 const INITIAL_BYTES_MAX: usize = 1 << 26;
 
-/// How many dimensions an array may have.
+/// The maximum number of dimensions of an array.
 const DIMENSIONS_MAX: usize = 8;
 
-/// The memory space that a directive names.
+/// Returns the memory space that a directive names.
 pub(crate) fn space(directive: &str) -> Option<Space> {
     Some(match directive {
         ".global" => Space::Global,
@@ -28,14 +28,14 @@ pub(crate) fn space(directive: &str) -> Option<Space> {
     })
 }
 
-/// Reads a formal `.param`, up to the comma or bracket behind it.
+/// Parses a formal `.param`, up to the comma or bracket after it.
 pub(crate) fn formal<'a>(lexer: &mut Lexer<'a>) -> Result<VariableAst<'a>, PtxError> {
     let (mut variable, elements) = head(lexer, false)?;
     dimensions(lexer, &mut variable, elements.count())?;
     Ok(variable)
 }
 
-/// Reads the declaration of one or more variables, with the semicolon behind it.
+/// Parses a declaration of one or more variables and passes each to `each`.
 pub(crate) fn variables<'a>(
     lexer: &mut Lexer<'a>,
     external: bool,
@@ -64,12 +64,12 @@ pub(crate) fn variables<'a>(
     }
 }
 
-/// What a variable's type is made of.
+/// The elements of a variable's type.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Elements {
-    /// A vector of so many, or one.
+    /// A vector of this many elements; 1 for a scalar.
     Vector(usize),
-    /// `.b128`: two halves, which lie as the elements of a vector do.
+    /// A 128-bit value (`.b128`): two halves, laid out like a vector of two.
     Wide,
 }
 
@@ -82,7 +82,7 @@ impl Elements {
     }
 }
 
-/// Reads space, alignment, type and name.
+/// Parses a variable's memory space, alignment, type and name.
 fn head<'a>(
     lexer: &mut Lexer<'a>,
     external: bool,
@@ -102,7 +102,7 @@ fn head<'a>(
                 if !bytes.is_power_of_two() || bytes > 4096 {
                     return Err(unexpected(token, "a power of two up to 4096"));
                 }
-                // Behind `.ptr` the alignment is that of what the pointer points to.
+                // After `.ptr` the alignment is that of the memory that the pointer points to.
                 if !pointer {
                     align = usize::try_from(bytes).ok();
                 }
@@ -110,7 +110,7 @@ fn head<'a>(
             ".v2" => elements = Elements::Vector(2),
             ".v4" => elements = Elements::Vector(4),
             ".b128" => (ty, elements) = (Some(Type::B64), Elements::Wide),
-            // `.ptr .global .align 16`: what a pointer parameter points to, a hint.
+            // `.ptr .global .align 16` describes the target of a pointer parameter; it is a hint.
             ".ptr" | ".global" | ".const" | ".shared" | ".local" => {}
             text if text.starts_with('.') => match Type::from_name(&text[1..]) {
                 Some(known) if known != Type::Pred => ty = Some(known),
@@ -141,15 +141,15 @@ fn head<'a>(
     }
 }
 
-/// Reads `[4][3]` or nothing, and sets the variable's size. The first dimension may be left empty
-/// (0).
+/// Parses array dimensions such as `[4][3]`, if any, and sets the variable's size. The first
+/// dimension may be empty, which is returned as 0.
 fn dimensions(
     lexer: &mut Lexer<'_>,
     variable: &mut VariableAst<'_>,
     vector: usize,
 ) -> Result<Vec<usize>, PtxError> {
     let mut dimensions = Vec::new();
-    while lexer.peek().is_mark('[') {
+    while lexer.peek().is_punctuation('[') {
         let token = lexer.next();
         if lexer.eat(']') && dimensions.is_empty() {
             dimensions.push(0);
@@ -169,8 +169,8 @@ fn dimensions(
     if vector > 1 {
         dimensions.push(vector);
     }
-    // An array whose first dimension is left empty gets its size from its initial value; the rest
-    // must be sound all the same.
+    // An array with an empty first dimension gets its size from its initial value. The other
+    // dimensions are checked here all the same.
     let elements = dimensions
         .iter()
         .try_fold(1usize, |product, count| product.checked_mul(*count.max(&1)));
@@ -190,7 +190,7 @@ fn dimensions(
     Ok(dimensions)
 }
 
-/// Reads the initial value behind `=`.
+/// Parses the initial value after `=`.
 fn initial<'a>(
     lexer: &mut Lexer<'a>,
     variable: &mut VariableAst<'a>,
@@ -210,8 +210,10 @@ fn initial<'a>(
     }
     if bytes.len() > variable.size {
         let problem = format!(
-            "the initial value of `{}` is longer than itself",
-            variable.name
+            "the initial value of `{}` has {} bytes, more than the variable's {}",
+            variable.name,
+            bytes.len(),
+            variable.size
         );
         return Err(PtxErrorKind::TooLarge(problem).at(variable.line));
     }
@@ -220,16 +222,16 @@ fn initial<'a>(
     Ok(())
 }
 
-/// An initial value as far as it has been read.
+/// The part of an initial value that has been parsed.
 #[derive(Default)]
 struct Initial<'a> {
     bytes: Vec<u8>,
     references: Vec<ReferenceAst<'a>>,
-    /// Whether each value is the lower half of one of 128 bits, whose upper half is zero.
+    /// Set for 128-bit values, of which each constant gives the lower half; the upper half is zero.
     wide: bool,
 }
 
-/// Reads one value, or the values of one dimension between braces, behind what `found` has already.
+/// Parses one value, or the values of one dimension in braces, and appends them to `found`.
 fn fill<'a>(
     lexer: &mut Lexer<'a>,
     ty: Type,
@@ -250,8 +252,8 @@ fn fill<'a>(
         if written > 0 {
             lexer.expect(',')?;
         }
-        // Values may also be listed without the inner braces.
-        if lexer.peek().is_mark('{') {
+        // The inner braces are optional.
+        if lexer.peek().is_punctuation('{') {
             fill(lexer, ty, inner, found)?;
             written += 1;
             let filled = (start + written * stride).min(INITIAL_BYTES_MAX + 1);
@@ -288,7 +290,7 @@ fn scalar<'a>(lexer: &mut Lexer<'a>, ty: Type, found: &mut Initial<'a>) -> Resul
     if let Operand::Int(mask) = value
         && lexer.eat('(')
     {
-        // `0xFF00(name)`: these bits of the address.
+        // `0xFF00(name)` selects these bits of the address.
         reference(lexer, ty, mask.trailing_zeros() & 63, found)?;
         return lexer.expect(')');
     }
@@ -306,8 +308,8 @@ fn scalar<'a>(lexer: &mut Lexer<'a>, ty: Type, found: &mut Initial<'a>) -> Resul
     Ok(())
 }
 
-/// Reads `name`, `name+4`, `generic(name)` or `generic(name)+4`, for the address whose place is
-/// kept with zeros.
+/// Parses an address: `name`, `name+4`, `generic(name)` or `generic(name)+4`. Its bytes in the
+/// value are zero until the loader inserts the address.
 fn reference<'a>(
     lexer: &mut Lexer<'a>,
     ty: Type,
@@ -316,8 +318,8 @@ fn reference<'a>(
 ) -> Result<(), PtxError> {
     let mut token = lexer.word("a name")?;
     let mut addend = 0;
-    // All windows but the shared one have the same addresses as the generic space, and that one's
-    // are no constants.
+    // Generic addresses equal the addresses in the state space, except for shared memory, whose
+    // addresses are no constants.
     if token.text == "generic" {
         lexer.expect('(')?;
         token = lexer.word("a name")?;

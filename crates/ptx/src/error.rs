@@ -1,62 +1,62 @@
-//! What can be wrong with a PTX text.
+//! Errors in PTX text.
 
 use thiserror::Error;
 
-/// Why a PTX text was refused, and on which of its lines.
+/// An error in PTX text, with its line.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("line {line}: {kind}")]
 pub struct PtxError {
     /// The line of the text, counted from 1.
     pub line: u32,
-    /// What is wrong there.
+    /// The kind of the error.
     pub kind: PtxErrorKind,
 }
 
-/// What is wrong with a PTX text.
+/// The kind of an error in PTX text.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum PtxErrorKind {
     /// The text does not follow PTX's grammar.
     #[error("expected {expected}, found `{found}`")]
     Syntax {
-        /// What the grammar allows here.
+        /// The tokens that the grammar allows at this point.
         expected: String,
-        /// What stands here.
+        /// The token found.
         found: String,
     },
-    /// The text ends in the middle of something.
+    /// The text ends before a construct is complete.
     #[error("the text ends where {expected} was expected")]
     Truncated {
-        /// What the grammar allows here.
+        /// The tokens that the grammar allows at this point.
         expected: String,
     },
-    /// An instruction that the simulator does not execute, by its full dotted name.
+    /// An instruction that the simulator does not implement, by its full dotted name.
     #[error("unsupported opcode `{0}`")]
     UnsupportedOpcode(String),
-    /// An instruction of a kind that the simulator does not have at all.
+    /// An instruction of a family that the simulator does not implement.
     #[error("unsupported opcode `{opcode}`: {reason}")]
     RefusedOpcode {
-        /// Its full dotted name.
+        /// The instruction's full dotted name.
         opcode: String,
-        /// What kind that is, and what to do.
+        /// The instruction's family, and advice.
         reason: &'static str,
     },
-    /// A directive that the simulator does not know.
+    /// A directive that the simulator does not support.
     #[error("unsupported directive `{0}`")]
     UnsupportedDirective(String),
-    /// Something else that PTX allows and the simulator does not.
+    /// Another PTX feature that the simulator does not support.
     #[error("unsupported: {0}")]
     Unsupported(String),
-    /// A PTX version newer than the simulator knows.
+    /// A PTX version newer than the latest that the simulator supports.
     #[error("PTX version {0} is newer than the latest known, 9.x")]
     UnsupportedVersion(String),
-    /// A target that is none of NVIDIA's architectures.
+    /// A target that names no NVIDIA architecture.
     #[error("unsupported target `{0}`: `sm_` and a number are expected, such as sm_75 or sm_90a")]
     UnsupportedTarget(String),
     /// A branch to a label that does not exist.
     #[error("undefined label `{0}`")]
     UndefinedLabel(String),
-    /// A name that is neither a register, a variable, a parameter nor a function.
+    /// A name that is not declared as a register, variable, parameter or function.
     #[error("undefined name `{0}`")]
     UndefinedSymbol(String),
     /// A name declared twice in one scope.
@@ -69,7 +69,7 @@ pub enum PtxErrorKind {
         opcode: String,
         /// The operand as written.
         operand: String,
-        /// What is wrong with it.
+        /// The reason why the operand does not fit.
         reason: String,
     },
     /// An instruction with too few or too many operands.
@@ -77,9 +77,9 @@ pub enum PtxErrorKind {
     OperandCount {
         /// The instruction, by its full dotted name.
         opcode: String,
-        /// How many it takes.
+        /// The number of operands that the instruction takes.
         expected: String,
-        /// How many are written.
+        /// The number of operands found.
         found: usize,
     },
     /// A kernel with more bytes of parameters than its module's PTX version and target allow.
@@ -89,21 +89,21 @@ pub enum PtxErrorKind {
     ParameterSpace {
         /// The kernel's name.
         kernel: String,
-        /// The size of its parameters.
+        /// The size of its parameters, in bytes.
         bytes: usize,
-        /// The most bytes that it may have.
+        /// The maximum size of its parameters, in bytes.
         limit: usize,
-        /// What allows no more, and what to do.
+        /// The origin of the limit, and advice.
         reason: String,
     },
-    /// A limit of the simulator: how deep blocks nest, how long inlined code gets, how many bytes a
-    /// variable has.
+    /// A limit of the simulator is exceeded: the depth of blocks, the length of inlined code, the
+    /// size of a variable.
     #[error("too large: {0}")]
     TooLarge(String),
 }
 
 impl PtxErrorKind {
-    /// The error at `line`.
+    /// Creates the error of this kind at `line`.
     pub fn at(self, line: u32) -> PtxError {
         PtxError { line, kind: self }
     }

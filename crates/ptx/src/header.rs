@@ -5,7 +5,7 @@ use std::fmt;
 use super::error::{PtxError, PtxErrorKind};
 use super::lexer::{Lexer, unexpected};
 
-/// The number of the newest architecture whose instructions the simulated device knows.
+/// The number of the newest architecture whose instructions the simulated device supports.
 const NEWEST_TARGET: u32 = 90;
 
 /// A version of the PTX ISA.
@@ -21,7 +21,7 @@ impl fmt::Display for Version {
     }
 }
 
-/// An architecture, such as `sm_90a`.
+/// A target architecture, such as `sm_90a`.
 #[derive(Clone, Copy, Debug)]
 pub struct Target<'a> {
     name: &'a str,
@@ -36,7 +36,7 @@ pub struct Header<'a> {
 }
 
 impl<'a> Header<'a> {
-    /// Reads `.version`, of which the lexer has the next token.
+    /// Parses `.version`, which is the lexer's next token.
     pub(crate) fn version(&mut self, lexer: &mut Lexer<'a>) -> Result<(), PtxError> {
         lexer.next();
         let token = lexer.next();
@@ -56,7 +56,7 @@ impl<'a> Header<'a> {
         }
     }
 
-    /// Reads `.target`: an architecture, newer ones than known included, and options.
+    /// Parses `.target`: an architecture, possibly newer than the supported ones, and options.
     pub(crate) fn target(&mut self, lexer: &mut Lexer<'a>) -> Result<(), PtxError> {
         const OPTIONS: [&str; 4] = [
             "debug",
@@ -86,18 +86,18 @@ impl<'a> Header<'a> {
         }
     }
 
-    /// A remark for the user, if the target is newer than the newest known.
+    /// Returns a note for the user if the target is newer than the newest supported architecture.
     pub fn note(&self) -> Option<String> {
         let target = self.target.filter(|target| target.number > NEWEST_TARGET)?;
         Some(format!(
             "the target {} is newer than sm_{NEWEST_TARGET}a, the newest that the simulated \
-             device knows: instructions that only newer devices have are refused, all others run \
+             device knows: instructions that only newer devices have are rejected, all others run \
              as on sm_{NEWEST_TARGET}a",
             target.name
         ))
     }
 
-    /// Adds to an unknown instruction that the target may be the reason.
+    /// Adds to the error of an unknown instruction that the module's newer target may be the cause.
     pub fn explain(&self, error: PtxError) -> PtxError {
         match error.kind {
             PtxErrorKind::UnsupportedOpcode(opcode) if self.note().is_some() => {
@@ -109,10 +109,11 @@ impl<'a> Header<'a> {
         }
     }
 
-    /// The most bytes of a kernel's parameters, with the reason, which follows "more than … that".
+    /// Returns the maximum size of a kernel's parameters in bytes, and its reason, which follows
+    /// "more than … that".
     ///
-    /// The limits are those of the PTX ISA reference ("Kernel Function Parameters"): 256 bytes
-    /// before version 1.5, 4,352 from then on, and 32,764 from version 8.1 on for sm_70 and newer.
+    /// The PTX ISA reference ("Kernel Function Parameters") limits them to 256 bytes before version
+    /// 1.5, to 4,352 from version 1.5 on, and to 32,764 from version 8.1 on for sm_70 and newer.
     pub fn parameter_limit(&self) -> (usize, String) {
         const TABLE: &str = "pass the address of a table in device memory instead";
         let is_before = |major, minor| {
@@ -148,7 +149,7 @@ impl<'a> Header<'a> {
     }
 }
 
-/// The number of an architecture: 90 for `sm_90` and `sm_90a`.
+/// Returns the number of an architecture: 90 for `sm_90` and `sm_90a`.
 fn architecture(name: &str) -> Option<u32> {
     let number = name.strip_prefix("sm_")?;
     let digits = number.strip_suffix(['a', 'f']).unwrap_or(number);
@@ -159,7 +160,7 @@ fn architecture(name: &str) -> Option<u32> {
         .filter(|number| is_plain && *number >= 10)
 }
 
-/// Reads `.address_size`, of which the lexer has the next token.
+/// Parses `.address_size`, which is the lexer's next token.
 pub(crate) fn address_size(lexer: &mut Lexer<'_>) -> Result<(), PtxError> {
     lexer.next();
     let token = lexer.next();

@@ -1,4 +1,4 @@
-//! Labels: what callers want to read in reports instead of, or beside, an operation's number.
+//! Labels: names for the operations of a thread, shown in reports.
 
 use std::{borrow::Cow, cell::RefCell, fmt, marker::PhantomData, panic::Location};
 
@@ -6,8 +6,8 @@ thread_local! {
     static CURRENT: RefCell<Option<Site>> = const { RefCell::new(None) };
 }
 
-/// What the calling thread says it is doing, from now on; gives what it said before. A thread that
-/// is destroying its variables has nothing to say any more, but may still call.
+/// Replaces the calling thread's current site and returns the previous one. Does nothing while the
+/// thread's local variables are being destroyed.
 fn replace(site: Option<Site>) -> Option<Site> {
     CURRENT
         .try_with(|current| current.replace(site))
@@ -15,8 +15,8 @@ fn replace(site: Option<Site>) -> Option<Site> {
         .flatten()
 }
 
-/// A label with its source line; the simulator notes it with each operation and allocation. Its
-/// text is that of [reports](Label): `` `first pass` at src/main.rs:12 ``.
+/// A source line with an optional label, which the simulator stores with each operation and
+/// allocation. Its display form is that of [reports](Label): `` `first pass` at src/main.rs:12 ``.
 ///
 /// ```
 /// use millstream_ptx::Site;
@@ -31,7 +31,7 @@ pub struct Site {
 }
 
 impl Site {
-    /// What the calling thread is doing, if it says so.
+    /// Returns the calling thread's current site, if a label is set.
     pub fn current() -> Option<Self> {
         CURRENT
             .try_with(|current| current.borrow().clone())
@@ -39,12 +39,12 @@ impl Site {
             .flatten()
     }
 
-    /// The name, if there is one.
+    /// Returns the label, if there is one.
     pub fn label(&self) -> Option<&str> {
         (!self.text.is_empty()).then_some(&*self.text)
     }
 
-    /// A place in the source.
+    /// Creates a site without a label.
     pub fn at(location: &'static Location<'static>) -> Self {
         Self {
             text: Cow::Borrowed(""),
@@ -58,17 +58,17 @@ impl fmt::Display for Site {
         if !self.text.is_empty() {
             write!(f, "`{}` ", self.text)?;
         }
-        // The same on every system.
+        // Paths are displayed with `/` on every system.
         let file = self.location.file().replace('\\', "/");
         write!(f, "at {file}:{}", self.location.line())
     }
 }
 
-/// Names what the calling thread makes the simulated driver do, until it is dropped: operations,
-/// allocations, host accesses.
+/// A label for everything that the calling thread makes the simulated driver do until the label is
+/// dropped: operations, allocations, host accesses.
 ///
-/// A source line does not cross `dyn Driver`, so the caller in front of the driver sets a label
-/// where it knows what it is about to do.
+/// The simulator cannot see its caller's source line through `dyn Driver`, so the caller sets a
+/// label before it calls the driver.
 ///
 /// ```
 /// use millstream_ptx::{Label, Site};
@@ -82,18 +82,20 @@ impl fmt::Display for Site {
 #[must_use = "dropping a label ends it"]
 pub struct Label {
     outer: Option<Site>,
-    /// It belongs to the thread it was made on.
+    /// A marker that binds the label to the thread that created it.
     thread: PhantomData<*const ()>,
 }
 
 impl Label {
-    /// Names what this thread does from here on; the caller's source line goes with the name.
+    /// Labels the calling thread's operations from here on; the label includes the caller's source
+    /// line.
     #[track_caller]
     pub fn new(text: impl Into<Cow<'static, str>>) -> Self {
         Self::at(text, Location::caller())
     }
 
-    /// The same with a source line that was taken further out.
+    /// Labels the calling thread's operations from here on, with a source line from further up the
+    /// stack.
     pub fn at(text: impl Into<Cow<'static, str>>, location: &'static Location<'static>) -> Self {
         let site = Site {
             text: text.into(),

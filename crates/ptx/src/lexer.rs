@@ -1,21 +1,21 @@
-//! Splits a PTX text into tokens, each with its line.
+//! Tokens of PTX text.
 
 use super::error::{PtxError, PtxErrorKind};
 
-/// How deep `{ }` blocks and operand lists may nest.
+/// The maximum nesting depth of `{ }` blocks and operand lists.
 pub(super) const DEPTH_MAX: usize = 64;
 
-/// What a token is.
+/// The kind of a token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum TokenKind {
     /// A name with all its dotted parts: `%r1`, `%tid.x`, `setp.lt.s32`, `.reg`, `$L__BB0_1`.
     Word,
-    /// A number, still as written: `16`, `0x1F`, `0f3F800000`, `1.5e-3`.
+    /// A number as written: `16`, `0x1F`, `0f3F800000`, `1.5e-3`.
     Number,
     /// A quoted string, without its quotes.
     Text,
-    /// One character of punctuation, or one that PTX does not use.
-    Mark,
+    /// One character of punctuation, or one that is invalid in PTX.
+    Punctuation,
     /// The end of the text.
     End,
 }
@@ -23,24 +23,24 @@ pub(crate) enum TokenKind {
 /// A token of a PTX text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Token<'a> {
-    /// What it is.
+    /// The token's kind.
     pub(crate) kind: TokenKind,
-    /// Its characters.
+    /// The token's characters.
     pub(crate) text: &'a str,
     /// The line where it starts, counted from 1.
     pub(crate) line: u32,
 }
 
 impl Token<'_> {
-    /// Whether this is that mark.
-    pub(crate) fn is_mark(&self, mark: char) -> bool {
-        self.kind == TokenKind::Mark && self.text.starts_with(mark)
+    /// Returns whether this is the given punctuation character.
+    pub(crate) fn is_punctuation(&self, mark: char) -> bool {
+        self.kind == TokenKind::Punctuation && self.text.starts_with(mark)
     }
 }
 
-/// Yields the tokens of a PTX text one by one. It never fails: a character that PTX does not use is
-/// a [`TokenKind::Mark`], for the parser to refuse where it reads it, so that a signature can be
-/// read in front of a body that cannot.
+/// A lexer for PTX text. It never fails: an invalid character becomes a
+/// [`TokenKind::Punctuation`], which the parser rejects where it parses it. A signature can
+/// therefore be parsed although the body after it is invalid.
 #[derive(Clone, Debug)]
 pub(crate) struct Lexer<'a> {
     source: &'a str,
@@ -50,7 +50,7 @@ pub(crate) struct Lexer<'a> {
 }
 
 impl<'a> Lexer<'a> {
-    /// Starts at the first line of `source`.
+    /// Creates a lexer at the start of `source`.
     pub(crate) fn new(source: &'a str) -> Self {
         Self {
             source,
@@ -60,14 +60,14 @@ impl<'a> Lexer<'a> {
         }
     }
 
-    /// The next token, left in place.
+    /// Returns the next token without consuming it.
     pub(crate) fn peek(&mut self) -> Token<'a> {
         let token = self.next();
         self.peeked = Some(token);
         token
     }
 
-    /// Takes the next token. At the end it is [`TokenKind::End`], again and again.
+    /// Consumes the next token. At the end it returns [`TokenKind::End`] every time.
     pub(crate) fn next(&mut self) -> Token<'a> {
         match self.peeked.take() {
             Some(token) => token,
@@ -75,7 +75,7 @@ impl<'a> Lexer<'a> {
         }
     }
 
-    /// The text from the next token on, unless that is quoted.
+    /// Returns the text from the next token on, or an empty text if that token is quoted.
     pub(crate) fn rest(&mut self) -> &'a str {
         let token = self.peek();
         if token.kind == TokenKind::Text {
@@ -84,33 +84,33 @@ impl<'a> Lexer<'a> {
         &self.source[self.source.len() - self.rest.len() - token.text.len()..]
     }
 
-    /// Steps over `text`, with which [`Self::rest`] begins.
+    /// Consumes `text`, a prefix of [`Self::rest`].
     pub(crate) fn skip(&mut self, text: &str) {
         let rest = self.rest();
         self.peeked = None;
         self.rest = &rest[text.len()..];
     }
 
-    /// Takes the next token if it is that mark.
+    /// Consumes the next token if it is the given punctuation character.
     pub(crate) fn eat(&mut self, mark: char) -> bool {
-        let found = self.peek().is_mark(mark);
+        let found = self.peek().is_punctuation(mark);
         if found {
             self.next();
         }
         found
     }
 
-    /// Takes the next token, which must be that mark.
+    /// Consumes the next token, which must be the given punctuation character.
     pub(crate) fn expect(&mut self, mark: char) -> Result<(), PtxError> {
         let token = self.next();
-        if token.is_mark(mark) {
+        if token.is_punctuation(mark) {
             Ok(())
         } else {
             Err(unexpected(token, &format!("`{mark}`")))
         }
     }
 
-    /// Takes the next token, which must be a word; `what` names it in the error.
+    /// Consumes the next token, which must be a word; an error describes it as `what`.
     pub(crate) fn word(&mut self, what: &str) -> Result<Token<'a>, PtxError> {
         let token = self.next();
         if token.kind == TokenKind::Word {
@@ -165,7 +165,7 @@ impl<'a> Lexer<'a> {
                 line,
             };
         } else {
-            (TokenKind::Mark, first.len_utf8())
+            (TokenKind::Punctuation, first.len_utf8())
         };
         let (text, rest) = self.rest.split_at(len);
         self.rest = rest;
@@ -173,7 +173,7 @@ impl<'a> Lexer<'a> {
     }
 }
 
-/// The error for a token that stands where `expected` should.
+/// Returns the error for a token found in place of `expected`.
 pub(crate) fn unexpected(token: Token<'_>, expected: &str) -> PtxError {
     let expected = expected.to_owned();
     match token.kind {
@@ -190,7 +190,7 @@ fn count_lines(text: &str) -> u32 {
     u32::try_from(text.bytes().filter(|byte| *byte == b'\n').count()).unwrap_or(u32::MAX)
 }
 
-/// Whether `text` starts with a number, which may begin with its point.
+/// Returns whether `text` starts with a number, possibly with its decimal point.
 fn is_number(text: &str) -> bool {
     text.strip_prefix('.')
         .unwrap_or(text)
@@ -201,9 +201,9 @@ fn is_word(character: char) -> bool {
     character.is_ascii_alphanumeric() || matches!(character, '_' | '$' | '%' | '.')
 }
 
-/// The length of the word at the start of `text`. A double colon joins two parts (`.shared::cta`);
-/// a single one ends a label. A word that starts with a dot is a directive, which ends where the
-/// next one begins: `.param.u64` is two.
+/// Returns the length of the word at the start of `text`. A double colon joins two parts
+/// (`.shared::cta`); a single one ends a label. A word that starts with a dot is a directive, which
+/// ends before the next dot: `.param.u64` is two directives.
 fn word_len(text: &str) -> usize {
     let bytes = text.as_bytes();
     let directive = bytes.first() == Some(&b'.');
@@ -225,7 +225,8 @@ fn word_len(text: &str) -> usize {
     at
 }
 
-/// The length of the number at the start of `text`, with its prefix, fraction, exponent and `U`.
+/// Returns the length of the number at the start of `text`, with prefix, fraction, exponent and
+/// `U`.
 fn number_len(text: &str) -> usize {
     let bytes = text.as_bytes();
     let decimal = !matches!(
@@ -246,12 +247,12 @@ fn number_len(text: &str) -> usize {
     at
 }
 
-/// Steps over everything on the line of the next token: `.loc` and `.file` end with their line.
+/// Skips the directive that comes next, up to the end of its line, as `.loc` and `.file` require.
 pub(super) fn skip_line(lexer: &mut Lexer<'_>) {
     rest_of_line(lexer);
 }
 
-/// The rest of the line of the next token, which is left out.
+/// Consumes the next token and returns the tokens after it on the same line.
 pub(super) fn rest_of_line<'a>(lexer: &mut Lexer<'a>) -> Vec<Token<'a>> {
     let line = lexer.next().line;
     let mut rest = Vec::new();
@@ -274,41 +275,42 @@ mod tests {
     }
 
     #[test]
-    fn words_numbers_and_marks() {
-        use TokenKind::{Mark, Number, Text, Word};
+    fn words_numbers_and_punctuation_are_tokens() {
+        use TokenKind::{Number, Punctuation, Text, Word};
         assert_eq!(
             tokens(
-                "$L_1: // note\n/* two\nlines */ @!%p1 ld.shared::cta.u32 %r1, [%rd2+-4];\n\"a b\" 1.5e-3 0f3F800000 7U-1"
+                "$L_1: // note\n/* two\nlines */ @!%p1 ld.shared::cta.u32 %r1, [%rd2+-4];\n\
+                 \"a b\" 1.5e-3 0f3F800000 7U-1"
             ),
             [
                 (Word, "$L_1", 1),
-                (Mark, ":", 1),
-                (Mark, "@", 3),
-                (Mark, "!", 3),
+                (Punctuation, ":", 1),
+                (Punctuation, "@", 3),
+                (Punctuation, "!", 3),
                 (Word, "%p1", 3),
                 (Word, "ld.shared::cta.u32", 3),
                 (Word, "%r1", 3),
-                (Mark, ",", 3),
-                (Mark, "[", 3),
+                (Punctuation, ",", 3),
+                (Punctuation, "[", 3),
                 (Word, "%rd2", 3),
-                (Mark, "+", 3),
-                (Mark, "-", 3),
+                (Punctuation, "+", 3),
+                (Punctuation, "-", 3),
                 (Number, "4", 3),
-                (Mark, "]", 3),
-                (Mark, ";", 3),
+                (Punctuation, "]", 3),
+                (Punctuation, ";", 3),
                 (Text, "a b", 4),
                 (Number, "1.5e-3", 4),
                 (Number, "0f3F800000", 4),
                 (Number, "7U", 4),
-                (Mark, "-", 4),
+                (Punctuation, "-", 4),
                 (Number, "1", 4),
             ]
         );
     }
 
     #[test]
-    fn directives_need_no_blanks_between() {
-        use TokenKind::{Mark, Word};
+    fn directives_need_no_spaces_between_them() {
+        use TokenKind::{Punctuation, Word};
         assert_eq!(
             tokens(".reg.v4.u16 v.x,.shared::cta"),
             [
@@ -316,16 +318,16 @@ mod tests {
                 (Word, ".v4", 1),
                 (Word, ".u16", 1),
                 (Word, "v.x", 1),
-                (Mark, ",", 1),
+                (Punctuation, ",", 1),
                 (Word, ".shared::cta", 1),
             ]
         );
     }
 
     #[test]
-    fn unfinished_texts_end() {
+    fn truncated_text_ends_with_its_last_token() {
         assert_eq!(tokens("\"abc"), [(TokenKind::Text, "abc", 1)]);
         assert_eq!(tokens("/* abc"), []);
-        assert_eq!(tokens("é"), [(TokenKind::Mark, "é", 1)]);
+        assert_eq!(tokens("é"), [(TokenKind::Punctuation, "é", 1)]);
     }
 }

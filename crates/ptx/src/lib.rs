@@ -1,10 +1,10 @@
-//! PTX text, read: the syntax of modules and the [`signatures`] of their kernels.
+//! A parser of PTX text: the syntax of modules, and the [`signatures`] of their kernels.
 //!
-//! A launch passes arguments by their places in a parameter block, so whoever launches a kernel has
-//! to know its signature. The runtime checks signatures on a real GPU and on the simulated one
-//! alike; the simulator also lowers function bodies to code that it executes. This crate is what
-//! both need, below both. It holds [labels](Label) for the same reason: the runtime sets them, and
-//! the simulator's reports show them.
+//! A launch passes arguments at their offsets in a parameter block, so its caller must know the
+//! kernel's signature. The runtime checks signatures on real and simulated GPUs alike, and the
+//! simulator lowers function bodies to code that it executes. Both therefore depend on this crate.
+//! It also contains [labels](Label), because the runtime sets them and the simulator's reports show
+//! them.
 //!
 //! ```
 //! let source = ".version 8.0
@@ -27,8 +27,7 @@ mod operands;
 mod signature;
 mod types;
 
-// The syntax tree, which the simulator lowers. Not part of the documented interface: it changes
-// with the simulator.
+// The syntax tree, which the simulator lowers. It is hidden because it changes with the simulator.
 #[doc(hidden)]
 pub mod ast;
 #[doc(hidden)]

@@ -1,10 +1,10 @@
-//! Reads PTX's number literals.
+//! Parsing of number literals.
 
 use super::ast::Operand;
 use super::error::PtxError;
 use super::lexer::{Lexer, Token, TokenKind, unexpected};
 
-/// Reads an integer.
+/// Parses an integer.
 pub(crate) fn integer(lexer: &mut Lexer<'_>) -> Result<u64, PtxError> {
     let token = lexer.next();
     match parse(token) {
@@ -13,7 +13,7 @@ pub(crate) fn integer(lexer: &mut Lexer<'_>) -> Result<u64, PtxError> {
     }
 }
 
-/// The value of a number, without a sign.
+/// Parses a number without a sign.
 pub(crate) fn parse<'a>(token: Token<'_>) -> Option<Operand<'a>> {
     let text = token.text;
     if let Some(digits) = text.strip_prefix("0f").or_else(|| text.strip_prefix("0F")) {
@@ -62,7 +62,7 @@ mod tests {
     }
 
     #[test]
-    fn every_kind_of_literal() {
+    fn every_kind_of_literal_is_parsed() {
         assert_eq!(read("0"), Some(Operand::Int(0)));
         assert_eq!(read("42U"), Some(Operand::Int(42)));
         assert_eq!(read("0x1F"), Some(Operand::Int(31)));

@@ -1,11 +1,11 @@
-//! Reads an instruction's operands.
+//! Parsing of an instruction's operands.
 
 use super::ast::Operand;
 use super::constant;
 use super::error::{PtxError, PtxErrorKind};
 use super::lexer::{DEPTH_MAX, Lexer, Token, TokenKind, unexpected};
 
-/// Reads one operand, `depth` brackets deep.
+/// Parses one operand inside `depth` brackets.
 pub(super) fn operand<'a>(lexer: &mut Lexer<'a>, depth: usize) -> Result<Operand<'a>, PtxError> {
     let token = lexer.peek();
     if depth == DEPTH_MAX {
@@ -20,10 +20,10 @@ pub(super) fn operand<'a>(lexer: &mut Lexer<'a>, depth: usize) -> Result<Operand
         "(" => {
             let list = operands(lexer, ')', depth)?;
             match list.as_slice() {
-                // A constant in brackets may be a part of one.
+                // A constant in brackets may be the first operand of an expression.
                 [first @ (Operand::Int(_) | Operand::F64(_))] => {
                     let first = first.clone();
-                    let whole = constant::continued(lexer, first.clone())?;
+                    let whole = constant::continue_constant(lexer, first.clone())?;
                     let unchanged = whole == first;
                     Ok(if unchanged {
                         Operand::List(list)
@@ -58,19 +58,19 @@ pub(super) fn operand<'a>(lexer: &mut Lexer<'a>, depth: usize) -> Result<Operand
     }
 }
 
-/// The token behind the next one.
+/// Returns the token after the next one without consuming either.
 fn second<'a>(lexer: &Lexer<'a>) -> Token<'a> {
     let mut ahead = lexer.clone();
     ahead.next();
     ahead.next()
 }
 
-/// Whether a word is a name and not a constant.
+/// Returns whether a word is a name; `WARP_SZ` is a constant.
 fn is_name(token: Token<'_>) -> bool {
     token.kind == TokenKind::Word && token.text != "WARP_SZ"
 }
 
-/// The operands between the bracket that comes next and `close`.
+/// Parses the operands between the next bracket and `close`.
 fn operands<'a>(
     lexer: &mut Lexer<'a>,
     close: char,
@@ -108,8 +108,7 @@ fn address<'a>(lexer: &mut Lexer<'a>, depth: usize) -> Result<Operand<'a>, PtxEr
         parts.push(operand(lexer, depth + 1)?);
     }
     lexer.expect(']')?;
-    // An address of a texture or tensor has coordinates, too, and fits no instruction that is
-    // known.
+    // The address of a texture or tensor has coordinates too. No supported instruction takes one.
     Ok(if parts.len() > 1 {
         Operand::List(parts)
     } else {

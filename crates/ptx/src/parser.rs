@@ -1,27 +1,27 @@
-//! Reads a PTX text into its syntax tree: the module's level and function headers.
+//! Parsing of PTX text into its syntax tree: the module level and function headers.
 
 use super::ast::{FormalAst, FunctionAst, ModuleAst, RegistersAst};
-use super::body::{self, BodyReader};
+use super::body::{self, BodyParser};
 use super::declaration::{self, space};
 use super::error::{PtxError, PtxErrorKind};
 use super::header;
 use super::lexer::{Lexer, TokenKind, rest_of_line, skip_line, unexpected};
 use super::number;
 
-/// Whether function bodies are read or stepped over.
+/// The treatment of function bodies.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Bodies {
-    /// Read them.
-    Read,
-    /// Step over them, whatever they hold.
+    /// Parse them.
+    Parse,
+    /// Skip them, even if they are invalid.
     Skip,
 }
 
-/// Reads the whole of `source`.
+/// Parses the whole of `source`.
 pub fn module(source: &str, bodies: Bodies) -> Result<ModuleAst<'_>, PtxError> {
     let mut lexer = Lexer::new(source);
     let mut module = ModuleAst::default();
-    let mut reader = BodyReader::default();
+    let mut body_parser = BodyParser::default();
     let mut external = false;
     loop {
         let token = lexer.peek();
@@ -30,7 +30,7 @@ pub fn module(source: &str, bodies: Bodies) -> Result<ModuleAst<'_>, PtxError> {
                 if module.header.version.is_none() {
                     return Err(unexpected(token, "`.version`"));
                 }
-                module.inner_variables = reader.variables;
+                module.inner_variables = body_parser.variables;
                 return Ok(module);
             }
             ".version" => module.header.version(&mut lexer)?,
@@ -66,7 +66,7 @@ pub fn module(source: &str, bodies: Bodies) -> Result<ModuleAst<'_>, PtxError> {
                 lexer.expect(';')?;
             }
             ".entry" | ".func" => {
-                let function = function(&mut lexer, bodies, &mut reader)?;
+                let function = function(&mut lexer, bodies, &mut body_parser)?;
                 module.functions.push(function);
                 external = false;
             }
@@ -87,7 +87,7 @@ pub fn module(source: &str, bodies: Bodies) -> Result<ModuleAst<'_>, PtxError> {
     }
 }
 
-/// `.file 1 "name"`: what stands there otherwise is of no use to anyone.
+/// Parses `.file 1 "name"`. Other forms and further values are ignored.
 fn file<'a>(lexer: &mut Lexer<'a>) -> Option<(u32, &'a str)> {
     match rest_of_line(lexer)[..] {
         [number, name, ..] if name.kind == TokenKind::Text => {
@@ -97,7 +97,7 @@ fn file<'a>(lexer: &mut Lexer<'a>) -> Option<(u32, &'a str)> {
     }
 }
 
-/// Steps over `{ … }`, whatever it holds.
+/// Skips `{ … }`, whatever it contains.
 fn skip_braces(lexer: &mut Lexer<'_>) -> Result<(), PtxError> {
     lexer.expect('{')?;
     let mut depth = 1usize;
@@ -106,8 +106,8 @@ fn skip_braces(lexer: &mut Lexer<'_>) -> Result<(), PtxError> {
         if token.kind == TokenKind::End {
             return Err(unexpected(token, "`}`"));
         }
-        depth += usize::from(token.is_mark('{'));
-        depth -= usize::from(token.is_mark('}'));
+        depth += usize::from(token.is_punctuation('{'));
+        depth -= usize::from(token.is_punctuation('}'));
     }
     Ok(())
 }
@@ -115,17 +115,17 @@ fn skip_braces(lexer: &mut Lexer<'_>) -> Result<(), PtxError> {
 fn function<'a>(
     lexer: &mut Lexer<'a>,
     bodies: Bodies,
-    reader: &mut BodyReader<'a>,
+    body_parser: &mut BodyParser<'a>,
 ) -> Result<FunctionAst<'a>, PtxError> {
     let keyword = lexer.next();
     let entry = keyword.text == ".entry";
-    let results = if !entry && lexer.peek().is_mark('(') {
+    let results = if !entry && lexer.peek().is_punctuation('(') {
         formals(lexer)?
     } else {
         Vec::new()
     };
     let name = lexer.word("a function's name")?;
-    let params = if lexer.peek().is_mark('(') {
+    let params = if lexer.peek().is_punctuation('(') {
         formals(lexer)?
     } else {
         Vec::new()
@@ -145,7 +145,7 @@ fn function<'a>(
         match token.text {
             "{" => {
                 match bodies {
-                    Bodies::Read => function.body = Some(reader.block(lexer, 0)?),
+                    Bodies::Parse => function.body = Some(body_parser.block(lexer, 0)?),
                     Bodies::Skip => skip_braces(lexer)?,
                 }
                 return Ok(function);
@@ -191,7 +191,7 @@ fn function<'a>(
     }
 }
 
-/// One to three sizes; those left out are 1.
+/// Parses one to three sizes; those omitted are 1.
 fn shape(lexer: &mut Lexer<'_>) -> Result<[u32; 3], PtxError> {
     let mut shape = [1; 3];
     for (axis, size) in shape.iter_mut().enumerate() {

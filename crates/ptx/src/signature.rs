@@ -1,4 +1,4 @@
-//! Kernel signatures: the parameters of each `.entry` and where they lie in the parameter block.
+//! Kernel signatures: the parameters of each `.entry` and their offsets in the parameter block.
 
 use super::ast::{FormalAst, FunctionAst};
 use super::error::{PtxError, PtxErrorKind};
@@ -11,19 +11,19 @@ use super::types::ParamType;
 pub struct Signature {
     /// The name of the `.entry`.
     pub name: String,
-    /// Its parameters in order.
+    /// The parameters, in order.
     pub params: Vec<Param>,
 }
 
 impl Signature {
-    /// The bytes of the whole parameter block.
+    /// Returns the size of the parameter block in bytes.
     pub fn param_bytes(&self) -> usize {
         self.params
             .last()
             .map_or(0, |param| param.offset + param.size)
     }
 
-    /// The signature of a kernel of a module with that header.
+    /// Returns the signature of a kernel of a module with this header.
     pub fn of(function: &FunctionAst<'_>, header: &Header<'_>) -> Result<Self, PtxError> {
         let mut params = Vec::with_capacity(function.params.len());
         let mut end = 0usize;
@@ -63,24 +63,25 @@ impl Signature {
 /// One parameter of a kernel.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Param {
-    /// Its name in the PTX text.
+    /// The parameter's name in the PTX text.
     pub name: String,
-    /// Its type; the element's type where it is an array (`.param .align 8 .b8 name[24]`).
+    /// The parameter's type; for an array (`.param .align 8 .b8 name[24]`), its element type.
     pub ty: ParamType,
-    /// Where it begins in the parameter block, in bytes.
+    /// The offset in the parameter block, in bytes.
     pub offset: usize,
-    /// Its size in bytes.
+    /// The size in bytes.
     pub size: usize,
-    /// Its alignment in bytes.
+    /// The alignment in bytes.
     pub align: usize,
 }
 
-/// The signatures of all kernels of a PTX text, in the text's order. Function bodies are stepped
-/// over: they may hold instructions that the simulator does not execute.
+/// Returns the signatures of all kernels in PTX text, in the text's order. Function bodies are
+/// skipped, because they may contain instructions that the simulator does not implement.
 ///
 /// # Errors
-/// A text that does not follow PTX's grammar outside of bodies, a newer version than known, or a
-/// kernel with more bytes of parameters than the version and the target allow.
+///
+/// If the text outside of bodies is not valid PTX, its version is newer than the supported ones, or
+/// a kernel has more bytes of parameters than its version and target allow.
 pub fn signatures(source: &str) -> Result<Vec<Signature>, PtxError> {
     let module = parser::module(source, Bodies::Skip)?;
     module

@@ -28,7 +28,7 @@ pub enum ParamType {
 pub use ParamType as Type;
 
 impl ParamType {
-    /// Every type with its name in PTX.
+    /// All types with their names in PTX.
     const NAMES: [(&'static str, Self); 19] = [
         ("pred", Self::Pred),
         ("b8", Self::B8),
@@ -51,7 +51,7 @@ impl ParamType {
         ("f64", Self::F64),
     ];
 
-    /// The type of that name, without its dot.
+    /// Returns the type of that name, given without its dot.
     pub fn from_name(name: &str) -> Option<Self> {
         Self::NAMES
             .iter()
@@ -59,7 +59,7 @@ impl ParamType {
             .map(|(_, ty)| *ty)
     }
 
-    /// The name in PTX, without its dot.
+    /// Returns the name in PTX, without its dot.
     pub fn name(self) -> &'static str {
         Self::NAMES
             .iter()
@@ -67,7 +67,8 @@ impl ParamType {
             .map_or("?", |(name, _)| name)
     }
 
-    /// Size and natural alignment in bytes; a predicate has none in memory and counts as one.
+    /// Returns the size and natural alignment in bytes; 1 for a predicate, which never lies in
+    /// memory.
     pub fn bytes(self) -> usize {
         match self {
             Self::Pred | Self::B8 | Self::U8 | Self::S8 => 1,
@@ -77,22 +78,22 @@ impl ParamType {
         }
     }
 
-    /// Whether this is a signed integer type.
+    /// Returns whether this is a signed integer type.
     pub fn is_signed(self) -> bool {
         matches!(self, Self::S8 | Self::S16 | Self::S32 | Self::S64)
     }
 
-    /// Whether this is an integer or an untyped-bits type.
+    /// Returns whether this is an integer or an untyped-bits type.
     pub fn is_integer(self) -> bool {
         !self.is_float() && self != Self::Pred
     }
 
-    /// Whether this is a type of one floating-point value.
+    /// Returns whether this is a type of one floating-point value.
     pub fn is_single_float(self) -> bool {
         self.is_float() && !matches!(self, Self::F16x2 | Self::Bf16x2)
     }
 
-    /// Whether this is a floating-point type.
+    /// Returns whether this is a floating-point type.
     pub fn is_float(self) -> bool {
         matches!(
             self,
