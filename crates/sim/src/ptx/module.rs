@@ -167,7 +167,7 @@ impl Kernel {
 /// The first error in the text, or the first feature that the simulator does not execute, with its
 /// line.
 pub fn parse(source: &str) -> Result<Module, PtxError> {
-    let ast = parser::module(source, Bodies::Read)?;
+    let ast = parser::module(source, Bodies::Parse)?;
     let outer = ast
         .variables
         .iter()
