@@ -1,4 +1,4 @@
-//! `millstream devices`: what there is, and what is chosen.
+//! The subcommand `millstream devices`: lists the machine's devices and the default device.
 
 use std::fmt::Display;
 
@@ -6,28 +6,28 @@ use millstream::{Device, DeviceProperties, Select};
 use millstream_driver::{DeviceOrdinal, Driver, cuda::Cuda};
 use millstream_sim::{Gpu, SimConfig};
 
-/// Everything about this machine.
+/// Returns the report on this machine's devices.
 pub(crate) fn report() -> String {
-    let choice = Device::open(Select::Auto);
-    let choice = choice
+    let default = Device::open(Select::Auto);
+    let default = default
         .as_ref()
         .map(|device| (device.name(), device.selection_reason()));
     let cuda = match Cuda::load() {
         Ok(cuda) => driver_lines("cuda:", &*cuda),
         Err(error) => format!("cuda: none: {error}\n"),
     };
-    choice_line(choice) + &cuda + &driver_lines("sim:", &Gpu::new(SimConfig::new()))
+    default_line(default) + &cuda + &driver_lines("sim:", &Gpu::new(SimConfig::new()))
 }
 
-/// What a program gets that leaves the choice to Millstream: name and reason.
-fn choice_line(choice: Result<(&str, &str), impl Display>) -> String {
-    match choice {
-        Ok((name, reason)) => format!("chosen: {name} ({reason})\n"),
-        Err(error) => format!("chosen: none: {error}\n"),
+/// Formats the default device, which programs get that choose none: its name and the reason.
+fn default_line(default: Result<(&str, &str), impl Display>) -> String {
+    match default {
+        Ok((name, reason)) => format!("default: {name} ({reason})\n"),
+        Err(error) => format!("default: none: {error}\n"),
     }
 }
 
-/// Some lines for each device of a driver.
+/// Formats the properties of each device of a driver.
 fn driver_lines(prefix: &str, driver: &dyn Driver) -> String {
     let count = match driver.device_count() {
         Ok(count) => count,
@@ -39,12 +39,12 @@ fn driver_lines(prefix: &str, driver: &dyn Driver) -> String {
                 let (device, more) = (headline(&properties), details(&properties));
                 format!("{prefix}{ordinal} {device}, {}\n{more}", driver.name())
             }
-            Err(error) => format!("{prefix}{ordinal} cannot be asked: {error}\n"),
+            Err(error) => format!("{prefix}{ordinal} properties unavailable: {error}\n"),
         };
     (0..count).map(lines).collect()
 }
 
-/// What one device is.
+/// Formats the main properties of a device, on one line.
 fn headline(device: &DeviceProperties) -> String {
     let (major, minor) = device.compute_capability;
     format!(
@@ -55,7 +55,7 @@ fn headline(device: &DeviceProperties) -> String {
     )
 }
 
-/// The rest of its properties, each line indented.
+/// Formats the other properties of a device, on indented lines.
 fn details(device: &DeviceProperties) -> String {
     let with = |has: bool, what: &str| {
         if has {
@@ -85,7 +85,8 @@ fn details(device: &DeviceProperties) -> String {
             device.pitch_bytes_max,
         ),
         format!(
-            "multiprocessor: {} threads, {} blocks, {} KiB of shared memory, {} registers, warps of {}",
+            "multiprocessor: {} threads, {} blocks, {} KiB of shared memory, {} registers, \
+             warps of {}",
             device.threads_per_multiprocessor_max,
             device.blocks_per_multiprocessor_max,
             device.shared_bytes_per_multiprocessor >> 10,
@@ -93,8 +94,8 @@ fn details(device: &DeviceProperties) -> String {
             device.warp_size,
         ),
         format!(
-            "block: {} threads, up to {block_x} x {block_y} x {block_z}, {} KiB of shared memory, {} KiB by opting in, \
-             {} registers",
+            "block: {} threads, up to {block_x} x {block_y} x {block_z}, {} KiB of shared memory, \
+             {} KiB by opting in, {} registers",
             device.threads_per_block_max,
             device.shared_bytes_per_block >> 10,
             device.shared_bytes_per_block_max >> 10,
@@ -113,18 +114,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_device_of_a_driver_has_its_properties() {
+    fn the_properties_of_each_device_are_shown() {
         let gpu = Gpu::new(SimConfig::new().devices(2).memory_bytes(3 << 29));
         let lines = driver_lines("sim:", &gpu);
         let name = gpu.name();
         let expected = [0, 1].map(|ordinal| {
             format!(
-                "sim:{ordinal} Simulated GPU, 1.5 GiB, compute capability 9.0, 132 multiprocessors, {name}
+                "sim:{ordinal} Simulated GPU, 1.5 GiB, compute capability 9.0, \
+                 132 multiprocessors, {name}
   GPU-73696d75-6c61-7465-6400-00000000000{ordinal}, PCI ffff:0{}:00.0
   1980 MHz, memory 3201 MHz on 6144 bits, ECC, managed memory
   L2 cache 61440 KiB, constant memory 64 KiB, 3 copy engines, pitch up to 2147483647 bytes
   multiprocessor: 2048 threads, 32 blocks, 228 KiB of shared memory, 65536 registers, warps of 32
-  block: 1024 threads, up to 1024 x 1024 x 64, 48 KiB of shared memory, 227 KiB by opting in, 65536 registers
+  block: 1024 threads, up to 1024 x 1024 x 64, 48 KiB of shared memory, \
+                 227 KiB by opting in, 65536 registers
   grid: up to 2147483647 x 65535 x 65535 blocks
 ",
                 ordinal + 1
@@ -134,23 +137,23 @@ mod tests {
     }
 
     #[test]
-    fn the_choice_has_its_reason_and_a_failure_its_error() {
+    fn the_default_device_is_shown_with_its_reason_or_its_error() {
         assert_eq!(
-            choice_line(Ok::<_, DriverError>(("Simulated GPU", "by request"))),
-            "chosen: Simulated GPU (by request)\n"
+            default_line(Ok::<_, DriverError>(("Simulated GPU", "by request"))),
+            "default: Simulated GPU (by request)\n"
         );
         let error = DriverError::new("cuInit", ResultCode::NOT_PERMITTED);
         assert_eq!(
-            choice_line(Err(error)),
-            "chosen: none: cuInit failed: CUDA_ERROR_NOT_PERMITTED (800)\n"
+            default_line(Err(error)),
+            "default: none: cuInit failed: CUDA_ERROR_NOT_PERMITTED (800)\n"
         );
     }
 
     #[test]
-    fn a_machine_has_a_choice_its_gpus_or_the_reason_and_the_simulated_one() {
+    fn the_report_shows_the_default_device_the_gpus_and_the_simulated_device() {
         let report = report();
         let lines: Vec<_> = report.lines().collect();
-        assert!(lines[0].starts_with("chosen: "), "{report}");
+        assert!(lines[0].starts_with("default: "), "{report}");
         match Cuda::load() {
             Ok(_) => assert!(lines[1].starts_with("cuda:0 "), "{report}"),
             Err(error) => assert_eq!(lines[1], format!("cuda: none: {error}")),

@@ -1,5 +1,4 @@
-//! The `millstream` command: which devices there are, and what the simulated device makes of PTX
-//! files.
+//! The `millstream` command: lists devices, and the kernels of PTX files.
 
 mod devices;
 mod ptx;
@@ -8,7 +7,7 @@ use std::{path::PathBuf, process::ExitCode};
 
 use clap::{Parser, Subcommand};
 
-/// Looks at devices and PTX files as Millstream sees them.
+/// Lists the devices and PTX kernels that Millstream can use.
 #[derive(Parser)]
 #[command(name = "millstream", version)]
 struct Arguments {
@@ -18,16 +17,16 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Lists the devices, and which one a program gets that leaves the choice to Millstream.
+    /// Lists the devices, and the default device of programs that choose none.
     ///
-    /// The environment variable MILLSTREAM_DEVICE decides for such programs: `cuda:0`, `sim`, or
+    /// The environment variable MILLSTREAM_DEVICE sets the default device: `cuda:0`, `sim`, or
     /// `sim:` with settings.
     Devices,
-    /// Lists the kernels of PTX files, or says why the simulated device cannot run them.
+    /// Lists the kernels of PTX files, or the reason why the simulated device cannot run them.
     ///
-    /// The exit status is 1 if there is such a file.
+    /// The exit status is 1 if the simulated device cannot run one of the files.
     Ptx {
-        /// PTX files.
+        /// The PTX files.
         #[arg(required = true)]
         files: Vec<PathBuf>,
     },

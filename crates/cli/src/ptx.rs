@@ -1,10 +1,10 @@
-//! `millstream ptx`: the kernels of a file, or why the simulated device cannot run it.
+//! The subcommand `millstream ptx`: lists the kernels of PTX files.
 
 use std::{fmt::Write, fs, path::Path};
 
 use millstream_sim::ptx::{self, Kernel, Param, PtxError};
 
-/// The kernels of the file. The error is one line that names the file.
+/// Returns the report on one file. An error is one line that names the file.
 pub(crate) fn report_file(path: &Path) -> Result<String, String> {
     let bytes = fs::read(path).map_err(|error| format!("{}: {error}", path.display()))?;
     report_bytes(path, bytes)
@@ -12,15 +12,15 @@ pub(crate) fn report_file(path: &Path) -> Result<String, String> {
 
 fn report_bytes(path: &Path, bytes: Vec<u8>) -> Result<String, String> {
     let file = path.display();
-    let source =
-        String::from_utf8(bytes).map_err(|_| format!("{file}: not PTX, which is text in UTF-8"))?;
+    let source = String::from_utf8(bytes)
+        .map_err(|_| format!("{file}: not PTX text: it is not valid UTF-8"))?;
     match report(&source) {
         Ok(kernels) => Ok(format!("{file}\n{kernels}")),
         Err(error) => Err(format!("{file}: {error}")),
     }
 }
 
-/// A line for each remark about the text, and one for each kernel.
+/// Formats the parser's notes and the kernels of PTX text, one per line.
 fn report(source: &str) -> Result<String, PtxError> {
     let module = ptx::parse(source)?;
     let lines: String = module.kernels().map(kernel_line).collect();
@@ -47,7 +47,7 @@ fn kernel_line(kernel: &Kernel) -> String {
     );
     let limit = match (kernel.required_block(), kernel.max_threads()) {
         (Some([x, y, z]), _) => write!(line, ", blocks of {x}x{y}x{z} threads"),
-        (None, Some(threads)) => write!(line, ", at most {threads} threads a block"),
+        (None, Some(threads)) => write!(line, ", at most {threads} threads per block"),
         (None, None) => Ok(()),
     };
     limit.expect("writing to a string does not fail");
@@ -55,7 +55,7 @@ fn kernel_line(kernel: &Kernel) -> String {
     line
 }
 
-/// A parameter's type; for bytes that stand for a structure, how many and their alignment.
+/// Formats a parameter's type; for an array, with its length and alignment.
 fn param(param: &Param) -> String {
     let Param {
         ty, size, align, ..
@@ -75,10 +75,11 @@ mod tests {
     const HEADER: &str = ".version 7.0\n.target sm_75\n.address_size 64\n";
 
     #[test]
-    fn a_kernel_has_its_signature_and_what_it_uses() {
+    fn a_kernel_is_shown_with_its_signature_and_resources() {
         let source = format!(
             "{HEADER}
-            .visible .entry first(.param .u64 a, .param .f32 b, .param .align 8 .b8 c[24]) .maxntid 128, 1, 1
+            .visible .entry first(.param .u64 a, .param .f32 b, .param .align 8 .b8 c[24])
+            .maxntid 128, 1, 1
             {{
                 .reg .b32 %r<3>;
                 .reg .b64 %rd<2>;
@@ -100,7 +101,7 @@ mod tests {
             "{text}"
         );
         assert!(
-            lines[0].ends_with(" virtual registers, at most 128 threads a block"),
+            lines[0].ends_with(" virtual registers, at most 128 threads per block"),
             "{text}"
         );
         assert!(
@@ -111,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn the_projects_own_kernels_are_listed_under_their_file() {
+    fn kernels_are_listed_under_their_files_name() {
         let source = include_bytes!("../../../kernels/saxpy.ptx");
         let text =
             report_bytes(Path::new("kernels/saxpy.ptx"), source.to_vec()).expect("right PTX");
@@ -128,13 +129,13 @@ mod tests {
         assert!(error.contains("frobnicate.b32"), "{error}");
 
         let error = report_bytes(Path::new("binary"), vec![0x7f, 0xff]).expect_err("not text");
-        assert_eq!(error, "binary: not PTX, which is text in UTF-8");
+        assert_eq!(error, "binary: not PTX text: it is not valid UTF-8");
         let error = report_file(Path::new("absent.ptx")).expect_err("no such file");
         assert!(error.starts_with("absent.ptx: "), "{error}");
     }
 
     #[test]
-    fn a_newer_target_than_known_is_noted() {
+    fn a_newer_target_than_supported_adds_a_note() {
         let source = HEADER.replace("sm_75", "sm_120a") + ".visible .entry k() { ret; }";
         let text = report(&source).expect("right PTX");
         let lines: Vec<_> = text.lines().collect();
@@ -147,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn a_text_without_kernels_says_so() {
+    fn text_without_kernels_is_reported() {
         assert_eq!(report(HEADER).as_deref(), Ok("  no kernels\n"));
     }
 }
