@@ -1,4 +1,7 @@
-"""Times a few of the benchmarks' targets through PyTorch and prints them as JSON; exit status 3 if there is no PyTorch with a GPU."""
+"""Measures some of the benchmarks' targets with PyTorch and prints them as JSON.
+
+The exit status is 3 if PyTorch is missing or has no GPU.
+"""
 
 import json
 import statistics
@@ -16,8 +19,11 @@ QUICK = "--quick" in sys.argv
 MIB = 1 << 20
 
 
-def median_ns(work, rounds, batch, rest=torch.cuda.synchronize):
-    """The median time of `work` once, of `rounds` batches; `rest` follows each batch and is not counted."""
+def median_ns(work, rounds, batch, drain=torch.cuda.synchronize):
+    """Returns the median time of one call of `work` in `rounds` batches.
+
+    `drain` runs after each batch, outside the measured time.
+    """
     rounds = max(rounds // 8, 1) if QUICK else rounds
     samples = []
     for number in range(rounds + 3):
@@ -25,14 +31,14 @@ def median_ns(work, rounds, batch, rest=torch.cuda.synchronize):
         for _ in range(batch):
             work()
         took = time.perf_counter_ns() - start
-        rest()
+        drain()
         if number >= 3:
             samples.append(took / batch)
     return statistics.median(samples)
 
 
 def launch_pair():
-    """Two launches on two streams, the second of which needs the first."""
+    """Measures two launches on two streams, the second of which depends on the first."""
     first, second = torch.cuda.Stream(), torch.cuda.Stream()
     a, b, c, d = (torch.zeros(256, device="cuda") for _ in range(4))
 
@@ -47,7 +53,7 @@ def launch_pair():
 
 
 def upload_gb_per_s():
-    """A pageable upload, until it is complete."""
+    """Measures a pageable upload until it is complete."""
     source = torch.ones(256 * MIB, dtype=torch.uint8)
     target = torch.zeros(256 * MIB, dtype=torch.uint8, device="cuda")
 
@@ -59,7 +65,7 @@ def upload_gb_per_s():
 
 
 def download_gb_per_s():
-    """A download to pageable memory, until it is complete."""
+    """Measures a download to pageable memory until it is complete."""
     source = torch.ones(256 * MIB, dtype=torch.uint8, device="cuda")
     target = torch.zeros(256 * MIB, dtype=torch.uint8)
 
@@ -71,14 +77,14 @@ def download_gb_per_s():
 
 
 def small_upload():
-    """A small pageable upload, host time of the call, which PyTorch asks for without a wait."""
+    """Measures the host's time for a small pageable upload, called with `non_blocking`."""
     source = torch.ones(4096, dtype=torch.uint8)
     target = torch.zeros(4096, dtype=torch.uint8, device="cuda")
     return median_ns(lambda: target.copy_(source, non_blocking=True), 160, 100)
 
 
-def launch_and_number_back():
-    """A launch and one number of its result."""
+def launch_and_download_one():
+    """Measures a launch and the download of one number of its result."""
     a, c = (torch.zeros(256, device="cuda") for _ in range(2))
 
     def work():
@@ -89,7 +95,7 @@ def launch_and_number_back():
 
 
 def ten_operations(function):
-    """GB/s read and written by ten operations on each of 2^26 elements, eight times in a row."""
+    """Measures the GB/s read and written by `function` on 2^26 elements, eight times in a row."""
     elements, row = 1 << 26, 8
     start = torch.ones(elements, device="cuda")
 
@@ -103,7 +109,7 @@ def ten_operations(function):
 
 
 def ten(x):
-    """The ten operations."""
+    """Applies the ten operations."""
     y = ((x * 1.5 + 0.25).abs() * 0.5 - 0.125).relu()
     return -((y + x) * x).clamp(max=100.0) + 1.0
 
@@ -113,14 +119,14 @@ ROWS = [
     ("T6", "upload, pageable, against the driver's", "GB/s", upload_gb_per_s),
     ("T7", "download to a slice, against the driver's", "GB/s", download_gb_per_s),
     ("T8", "upload of 4 KiB, pageable", "ns", small_upload),
-    ("T9", "launch, a number back, .await", "ns", launch_and_number_back),
+    ("T9", "launch, download of one number, .await", "ns", launch_and_download_one),
     ("T15", "ten operations on 2^26 f32", "GB/s", lambda: ten_operations(ten)),
     ("T15", "ten operations on 2^26 f32", "GB/s", lambda: ten_operations(torch.compile(ten)), ", torch.compile"),
 ]
 
 
 def figures(who):
-    """What can be measured here: torch.compile needs a compiler."""
+    """Yields the rows that can be measured here; torch.compile, for one, needs a compiler."""
     for target, what, unit, measure, *how in ROWS:
         if target not in only:
             continue

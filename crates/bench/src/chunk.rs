@@ -1,9 +1,8 @@
-//! A page-locked chunk that the host fills or empties, and that the device copies: the two take
-//! turns.
+//! A page-locked chunk of host memory for transfers. The host and the device access it in turn.
 
 #![allow(
     unsafe_code,
-    reason = "fills and empties page-locked memory, also with stores that go past the caches"
+    reason = "fills and empties page-locked memory, also with non-temporal stores"
 )]
 
 use std::sync::Arc;
@@ -12,16 +11,16 @@ use anyhow::{Result, ensure};
 
 use crate::raw::{Raw, RawEvent, RawHost, RawMemory, RawStream};
 
-/// How the host copies.
+/// The store instructions for the host's copies.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Stores {
-    /// As the standard library does.
+    /// Stores of the standard library's copy.
     Plain,
-    /// With stores that go past the caches.
+    /// Non-temporal stores, which bypass the caches.
     NonTemporal,
 }
 
-/// Page-locked memory, and the event behind its last copy.
+/// Page-locked memory, and the event recorded after its last copy.
 pub(crate) struct Chunk {
     host: RawHost,
     event: RawEvent,
@@ -38,7 +37,7 @@ impl Chunk {
         })
     }
 
-    /// Spins until the device has done with the memory.
+    /// Spins until the device no longer uses the memory.
     fn wait(&self) -> Result<()> {
         while !self.event.is_complete()? {
             std::hint::spin_loop();
@@ -46,9 +45,18 @@ impl Chunk {
         Ok(())
     }
 
-    /// Copies `source` into the chunk, once the device has done with it.
+    fn check_size(&self, bytes: usize) -> Result<()> {
+        let capacity = self.host.bytes();
+        ensure!(
+            bytes <= capacity,
+            "{bytes} bytes do not fit in a chunk of {capacity} bytes"
+        );
+        Ok(())
+    }
+
+    /// Copies `source` into the chunk, once the device no longer uses it.
     pub(crate) fn fill(&mut self, source: &[u8], stores: Stores) -> Result<()> {
-        ensure!(source.len() <= self.host.bytes(), "the chunk is too small");
+        self.check_size(source.len())?;
         self.wait()?;
         // SAFETY: the memory is the chunk's, long enough, page-locked and so zeroed or written, and
         // the device has done with it.
@@ -57,9 +65,9 @@ impl Chunk {
         Ok(())
     }
 
-    /// Copies the chunk out, once the device has done with it.
+    /// Copies the chunk into `target`, once the device no longer uses it.
     pub(crate) fn empty(&mut self, target: &mut [u8], stores: Stores) -> Result<()> {
-        ensure!(target.len() <= self.host.bytes(), "the chunk is too small");
+        self.check_size(target.len())?;
         self.wait()?;
         // SAFETY: as in `fill`.
         let source = unsafe { std::slice::from_raw_parts(self.host.start(), target.len()) };
@@ -67,7 +75,7 @@ impl Chunk {
         Ok(())
     }
 
-    /// Enqueues a copy of the chunk's beginning to the device.
+    /// Enqueues a copy from the start of the chunk to the device.
     pub(crate) fn upload(
         &mut self,
         stream: &RawStream,
@@ -79,7 +87,7 @@ impl Chunk {
         stream.record(&self.event)
     }
 
-    /// Enqueues a copy from the device to the chunk's beginning.
+    /// Enqueues a copy from the device to the start of the chunk.
     pub(crate) fn download(
         &mut self,
         stream: &RawStream,
@@ -92,20 +100,20 @@ impl Chunk {
     }
 }
 
-/// Copies all of `source` to `target`, which is as long.
+/// Copies all of `source` to `target`, which has the same length.
 pub(crate) fn copy(target: &mut [u8], source: &[u8], stores: Stores) {
     assert_eq!(target.len(), source.len());
     match stores {
         #[cfg(target_arch = "x86_64")]
-        Stores::NonTemporal => past_the_caches(target, source),
+        Stores::NonTemporal => copy_non_temporal(target, source),
         _ => target.copy_from_slice(source),
     }
 }
 
-/// With 16-byte stores, which every x86-64 processor has. What is not aligned or too short is
-/// copied plainly.
+/// Copies with 16-byte non-temporal stores, which every x86-64 processor has. Unaligned ends are
+/// copied with ordinary stores.
 #[cfg(target_arch = "x86_64")]
-fn past_the_caches(target: &mut [u8], source: &[u8]) {
+fn copy_non_temporal(target: &mut [u8], source: &[u8]) {
     use std::arch::x86_64::{__m128i, _mm_loadu_si128, _mm_sfence, _mm_stream_si128};
 
     // SAFETY: any bytes are such a vector.
@@ -132,7 +140,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn both_ways_copy_everything() {
+    fn both_kinds_of_stores_copy_everything() {
         let source: Vec<u8> = (0..=255).cycle().take(1003).collect();
         for stores in [Stores::Plain, Stores::NonTemporal] {
             for start in 0..17 {

@@ -1,11 +1,11 @@
-//! The rows as JSON, for other programs; and rows that other programs measured.
+//! Rows as JSON: written for other programs, and read from programs that measure.
 
 use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
 
 use crate::report::{Goal, Row};
 
-/// The rows, with the device that they were measured on.
+/// Formats the rows and the name of their device as JSON.
 pub(crate) fn write(device: &str, rows: &[Row]) -> String {
     let rows: Vec<Value> = rows.iter().map(row).collect();
     let whole = json!({ "millstream": env!("CARGO_PKG_VERSION"), "device": device, "rows": rows });
@@ -34,25 +34,30 @@ fn row(row: &Row) -> Value {
     })
 }
 
-/// The rows of a program that prints `{"who": …, "rows": [{"target", "what", "unit", "figure"},
-/// …]}`, where a row may name somebody else, with the raw figures of those rows of `ours` that are
-/// about the same.
+/// Reads the rows of a program that prints `{"who": …, "rows": [{"target", "what", "unit",
+/// "figure"}, …]}`, where a row may have its own `who`. A row takes the raw figure of the row in
+/// `ours` that measures the same.
 pub(crate) fn read(text: &str, ours: &[Row]) -> Result<Vec<Row>> {
-    let whole: Value = serde_json::from_str(text).context("that is not JSON")?;
-    let who = whole["who"].as_str().context("nobody is named")?;
-    let rows = whole["rows"].as_array().context("there are no rows")?;
+    let whole: Value = serde_json::from_str(text).context("the output is not JSON")?;
+    let who = whole["who"].as_str().context("the output has no `who`")?;
+    let rows = whole["rows"]
+        .as_array()
+        .context("the output has no `rows`")?;
     let read = |row: &Value| {
         let text = |key: &str| {
             row[key]
                 .as_str()
-                .with_context(|| format!("a row has no {key}: {row}"))
+                .with_context(|| format!("a row has no `{key}`: {row}"))
         };
         let (target, what, unit) = (text("target")?, text("what")?, text("unit")?);
         let digits = target.strip_prefix('T').unwrap_or_default();
-        ensure!(digits.parse::<u32>().is_ok(), "{target} is no target");
+        ensure!(
+            digits.parse::<u32>().is_ok(),
+            "`{target}` is not a target, which is T and a number"
+        );
         let figure = row["figure"]
             .as_f64()
-            .with_context(|| format!("a row has no figure: {row}"))?;
+            .with_context(|| format!("a row has no `figure`: {row}"))?;
         let same = ours
             .iter()
             .find(|ours| ours.target == target && ours.what == what && ours.unit == unit);
@@ -70,7 +75,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_written_says_everything() {
+    fn written_rows_contain_every_value() {
         let rows = [
             Row::times("T6", "upload", "GB/s", 44.0, 8.0, Goal::AtLeast(5.5)),
             Row::absent("T13", "GPU to GPU", "needs two GPUs"),
@@ -93,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn others_rows_are_read() {
+    fn rows_of_other_programs_are_read() {
         let text = r#"{"who": "PyTorch", "rows": [
             {"target": "T6", "what": "upload", "unit": "GB/s", "figure": 18.0},
             {"target": "T6", "what": "another", "unit": "GB/s", "figure": 2}]}"#;

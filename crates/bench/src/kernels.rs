@@ -1,6 +1,6 @@
-//! The kernels that are launched.
+//! Declarations of the benchmarks' kernels.
 
-#![allow(unsafe_code, reason = "vouches for the signatures of the kernels")]
+#![allow(unsafe_code, reason = "guarantees the signatures of the kernels")]
 
 millstream::kernels! {
     /// A kernel with three arrays.
@@ -16,7 +16,7 @@ millstream::kernels! {
     /// A kernel that keeps its stream busy.
     // SAFETY: the signature is that of gate.cu.
     pub(crate) unsafe mod gate from include_str!("../../../kernels/gate.ptx") {
-        /// Spins until the word at `flag` is not 0. `flag` must be readable by the device until
+        /// Spins until the word at `flag` is nonzero. The device must be able to read `flag` until
         /// then.
         pub(crate) unsafe fn gate(flag: u64);
     }

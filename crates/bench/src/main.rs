@@ -1,9 +1,11 @@
-//! `millstream-bench`: measures what the library costs, each figure beside the same work written
-//! directly against the driver.
+//! `millstream-bench`: measures the library's overhead, with the same work in raw driver calls as
+//! the baseline of each figure.
 
-mod by_hand;
+mod baseline;
 mod chart;
 mod chunk;
+mod cudarc;
+mod harness;
 mod instructions;
 mod json;
 mod kernels;
@@ -11,8 +13,6 @@ mod null;
 mod pytorch;
 mod raw;
 mod report;
-mod rig;
-mod rival;
 mod targets;
 mod timing;
 
@@ -27,7 +27,7 @@ use clap::{Parser, Subcommand};
 use report::{Row, Table};
 use targets::Measured;
 
-/// Measures Millstream, and prints each figure beside that of the same work without it.
+/// Measures Millstream, with the same work in raw driver calls as the baseline of each figure.
 #[derive(Parser)]
 #[command(name = "millstream-bench", version)]
 struct Arguments {
@@ -39,28 +39,28 @@ struct Arguments {
     /// Also write the figures as JSON.
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
-    /// Also draw the figures against their targets.
+    /// Also draw the figures and their targets as an SVG.
     #[arg(long, value_name = "FILE")]
     svg: Option<PathBuf>,
-    /// Measure less often.
+    /// Run fewer rounds.
     #[arg(long)]
     quick: bool,
-    /// Leave callgrind's files of T4 in this folder, for callgrind_annotate.
+    /// Write callgrind's files of T4 to this folder, for callgrind_annotate.
     #[arg(long, value_name = "FOLDER")]
     callgrind_out: Option<PathBuf>,
 }
 
 #[derive(Subcommand)]
 enum Command {
-    /// Run one case of T4, for valgrind to count.
+    /// Run one case of T4; valgrind counts its instructions.
     #[command(hide = true)]
     Count {
-        /// Its name.
+        /// The name of the case.
         case: String,
     },
 }
 
-/// Runs what is asked for; says whether all of it could be.
+/// Runs the requested measurements. Returns whether all of them succeeded.
 fn run(arguments: &Arguments) -> Result<bool> {
     match &arguments.command {
         Some(Command::Count { case }) => return instructions::run_case(case).map(|()| true),
@@ -73,7 +73,7 @@ fn run(arguments: &Arguments) -> Result<bool> {
         .find(|only| !targets.contains(&only.as_str()))
     {
         bail!(
-            "there is no target {unknown}: there are {}",
+            "there is no target {unknown}; the targets are {}",
             targets.join(", ")
         );
     }

@@ -1,9 +1,9 @@
-//! A driver without a device: every call succeeds at once and moves nothing, so that what is left
-//! is Millstream's own work.
+//! A driver without a device. Every call succeeds at once and moves no data, so the measured time
+//! is Millstream's own.
 
 #![allow(
     unsafe_code,
-    reason = "implements the seam's unsafe methods, none of which trusts anything here"
+    reason = "implements unsafe methods that require nothing of their caller"
 )]
 
 use std::{
@@ -24,40 +24,40 @@ use millstream_driver::{
 
 type Result<T> = std::result::Result<T, DriverError>;
 
-/// The most streams that it gives out.
+/// The maximum number of streams.
 const STREAMS_MAX: usize = 64;
-/// The most events that exist at a time.
+/// The maximum number of live events.
 const EVENTS_MAX: usize = 1 << 18;
-/// The number of the first stream: smaller ones mean the default streams.
+/// The handle of the first stream; lower numbers are the default streams.
 const FIRST_STREAM: usize = 16;
-/// The number of the only context, module, function and pool.
-const ONLY: usize = 1;
-/// Where the addresses that it gives out begin.
+/// The handle of the only context, module, function and pool.
+const SOLE_HANDLE: usize = 1;
+/// The first address that is allocated.
 const FIRST_ADDRESS: u64 = 1 << 32;
-/// What addresses are multiples of.
+/// The alignment of allocated addresses.
 const ALIGNMENT: u64 = 256;
-/// How many bits of an event's word say how many operations were in front of it; the others say on
-/// which stream.
+/// The number of bits in an event's word for its position in the stream; the other bits are the
+/// stream.
 const POSITION_BITS: u32 = 56;
 
-/// A driver that does nothing. The operations of a stream count as complete once `lag` later ones
-/// are enqueued behind them: with 0 at once, with the depth of a real stream's queue (rule 54) as
-/// late as a device can be.
-pub(crate) struct Null {
+/// A driver that does nothing. An operation counts as complete once `lag` later operations of its
+/// stream are enqueued: with a lag of 0 at once, and with the depth of a real stream's queue as
+/// late as on a real device, where a full queue blocks the next call (rule 54).
+pub(crate) struct NullDriver {
     lag: u64,
     started: Instant,
-    /// Operations enqueued on each stream that was given out.
+    /// The number of operations enqueued on each stream.
     enqueued: Vec<AtomicU64>,
     streams: AtomicU64,
-    /// Of each event, the stream that it was recorded on and how many operations were in front of
-    /// it.
+    /// The stream and the position of each event's last record: the number of operations before it.
     events: Vec<AtomicU64>,
     free_events: Mutex<Vec<usize>>,
     next_address: AtomicU64,
 }
 
-impl Null {
-    /// A driver whose operations are complete once `lag` later ones of their stream are enqueued.
+impl NullDriver {
+    /// Creates a driver whose operations are complete once `lag` later ones of their stream are
+    /// enqueued.
     pub(crate) fn new(lag: u64) -> Self {
         let zeros = |count| (0..count).map(|_| AtomicU64::new(0)).collect();
         Self {
@@ -92,22 +92,22 @@ impl Null {
     }
 }
 
-impl fmt::Debug for Null {
+impl fmt::Debug for NullDriver {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Null(lag {})", self.lag)
     }
 }
 
-/// A part of page-locked memory, aligned as every allocation is to be.
+/// A unit of page-locked memory, with the alignment of allocations.
 #[derive(Clone, Copy, Default)]
 #[repr(align(256))]
 struct Line {
     _words: [u128; 16],
 }
 
-/// One method: it does nothing, or only lengthens the queue of its stream. Those with a value are
-/// written out.
-macro_rules! inert_method {
+/// Implements one method: it does nothing, or lengthens the queue of its stream. Methods of the
+/// class `value` are implemented below.
+macro_rules! noop_method {
     ([call] $name:ident($($arg:ident: $type:ty),*)) => {
         unsafe fn $name(&self, $(_: $type),*) -> Result<()> {
             Ok(())
@@ -122,14 +122,14 @@ macro_rules! inert_method {
     ([value] $($rest:tt)*) => {};
 }
 
-macro_rules! inert {
+macro_rules! noop {
     ($([$kind:ident $class:ident $(($stream:ident))?]
        fn $name:ident($($arg:ident: $type:ty),*) -> $value:ty;)*) => {
-        $(inert_method!([$class $(($stream))?] $name($($arg: $type),*));)*
+        $(noop_method!([$class $(($stream))?] $name($($arg: $type),*));)*
     };
 }
 
-impl Driver for Null {
+impl Driver for NullDriver {
     fn name(&self) -> String {
         "no device".into()
     }
@@ -181,7 +181,7 @@ impl Driver for Null {
     }
 
     fn primary_context_retain(&self, _: DeviceOrdinal) -> Result<ContextHandle> {
-        Ok(ContextHandle::from_raw(ONLY))
+        Ok(ContextHandle::from_raw(SOLE_HANDLE))
     }
 
     unsafe fn stream_priority_range(&self, _: ContextHandle) -> Result<PriorityRange> {
@@ -277,21 +277,21 @@ impl Driver for Null {
     }
 
     fn default_pool(&self, _: DeviceOrdinal) -> Result<PoolHandle> {
-        Ok(PoolHandle::from_raw(ONLY))
+        Ok(PoolHandle::from_raw(SOLE_HANDLE))
     }
 
     unsafe fn pool_usage(&self, _: PoolHandle) -> Result<PoolUsage> {
         Ok(PoolUsage::default())
     }
 
-    /// Memory that is never given back: the program that wants it ends soon.
+    /// Allocates memory that is never freed, because the program ends soon.
     unsafe fn host_alloc(&self, _: ContextHandle, bytes: usize) -> Result<NonNull<u8>> {
         let lines = vec![Line::default(); bytes.div_ceil(size_of::<Line>())];
         Ok(NonNull::from(Box::leak(lines.into_boxed_slice())).cast())
     }
 
     unsafe fn module_load(&self, _: ContextHandle, _: &[u8]) -> Result<ModuleHandle> {
-        Ok(ModuleHandle::from_raw(ONLY))
+        Ok(ModuleHandle::from_raw(SOLE_HANDLE))
     }
 
     unsafe fn module_function(
@@ -300,7 +300,7 @@ impl Driver for Null {
         _: ModuleHandle,
         _: &str,
     ) -> Result<FunctionHandle> {
-        Ok(FunctionHandle::from_raw(ONLY))
+        Ok(FunctionHandle::from_raw(SOLE_HANDLE))
     }
 
     unsafe fn module_global(
@@ -334,5 +334,5 @@ impl Driver for Null {
         self.enqueue(stream)
     }
 
-    driver_methods!(inert);
+    driver_methods!(noop);
 }

@@ -1,4 +1,4 @@
-//! PyTorch's figures, from a Python program that runs where Python has it.
+//! PyTorch's figures, measured by a Python program if PyTorch is installed.
 
 use std::{
     io::Write,
@@ -9,15 +9,15 @@ use anyhow::{Context, Result, ensure};
 
 use crate::{json, report::Row};
 
-/// The program, which needs no file of its own on the machine that runs it.
+/// The Python program, passed on standard input so that a measuring machine needs no file.
 const PROGRAM: &str = include_str!("../python/torch_rows.py");
-/// The targets that it has something to say about.
+/// The targets that the program measures.
 const TARGETS: [&str; 6] = ["T3", "T6", "T7", "T8", "T9", "T15"];
-/// Its exit status where there is no PyTorch, or no GPU for it.
+/// The program's exit status if PyTorch or a GPU for it is missing.
 const NO_PYTORCH: i32 = 3;
 
-/// PyTorch's rows of the wanted targets, with the raw figures of `ours` where the work is the same;
-/// none without PyTorch.
+/// Returns PyTorch's rows of the wanted targets, with the raw figures of the rows in `ours` that
+/// measure the same. Without PyTorch there are none.
 pub(crate) fn measure(
     quick: bool,
     wanted: &dyn Fn(&str) -> bool,
@@ -38,7 +38,7 @@ pub(crate) fn measure(
         .stdout(Stdio::piped())
         .spawn();
     let Ok(mut python) = python else {
-        eprintln!("no python3: no figures of PyTorch");
+        eprintln!("PyTorch is not measured: there is no python3");
         return Ok(Vec::new());
     };
     let mut input = python.stdin.take().context("python3 has no input")?;
@@ -46,7 +46,7 @@ pub(crate) fn measure(
     drop(input);
     let output = python.wait_with_output()?;
     if output.status.code() == Some(NO_PYTORCH) {
-        eprintln!("python3 has no PyTorch with a GPU: no figures of it");
+        eprintln!("PyTorch is not measured: python3 has no PyTorch that can use a GPU");
         return Ok(Vec::new());
     }
     ensure!(

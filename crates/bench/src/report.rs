@@ -1,20 +1,20 @@
-//! What came of the measurements: rows of figures, and whether each target is met.
+//! The results: rows of figures, and whether they meet their targets.
 
 use std::fmt;
 
-/// What a figure is to be.
+/// The bound that a figure has to keep.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Goal {
-    /// Not judged.
+    /// No bound.
     None,
-    /// No more than this.
+    /// An upper bound.
     AtMost(f64),
-    /// No less than this.
+    /// A lower bound.
     AtLeast(f64),
 }
 
 impl Goal {
-    /// Whether `value` is what it is to be, if anything is asked.
+    /// Returns whether `value` keeps the bound, if there is one.
     fn is_met_by(self, value: f64) -> Option<bool> {
         match self {
             Self::None => None,
@@ -34,7 +34,7 @@ impl fmt::Display for Goal {
     }
 }
 
-/// A number in as few digits as say something.
+/// A number, rounded for display.
 struct Short(f64);
 
 impl fmt::Display for Short {
@@ -52,32 +52,32 @@ impl fmt::Display for Short {
 /// One line of the table.
 #[derive(Clone, Debug)]
 pub(crate) struct Row {
-    /// The target's number: `T4`.
+    /// The target's name: `T4`.
     pub(crate) target: String,
-    /// Whose figure it is.
+    /// The library that was measured.
     pub(crate) who: String,
-    /// What was measured.
+    /// A description of the measured work.
     pub(crate) what: String,
     /// The unit of `figure` and `raw`.
     pub(crate) unit: String,
-    /// The figure.
+    /// The measured figure.
     pub(crate) figure: Option<f64>,
-    /// The figure of the same work written directly against the driver, in the same run.
+    /// The figure of the same work in raw driver calls, measured in the same run.
     pub(crate) raw: Option<f64>,
-    /// What is judged.
+    /// The value to compare with the goal: the figure, or its ratio to `raw`.
     pub(crate) judged: Option<f64>,
-    /// What it is to be.
+    /// The bound for `judged`.
     pub(crate) goal: Goal,
-    /// Why there is no figure, or what is to be known of it.
+    /// The reason why there is no figure, or a remark about it.
     pub(crate) note: String,
 }
 
-/// Whose figures most are.
+/// The library that most rows are about.
 const OURS: &str = "Millstream";
 
 impl Row {
-    /// A figure and that of the same work written directly against the driver; their ratio is
-    /// judged.
+    /// Creates a row with a figure and its baseline in raw driver calls. Their ratio is compared
+    /// with the goal.
     pub(crate) fn times(
         target: &str,
         what: impl Into<String>,
@@ -92,8 +92,8 @@ impl Row {
         }
     }
 
-    /// A figure that is judged itself, beside that of the same work written directly against the
-    /// driver.
+    /// Creates a row with a figure and its baseline in raw driver calls. The figure itself is
+    /// compared with the goal.
     pub(crate) fn count(
         target: &str,
         what: impl Into<String>,
@@ -108,7 +108,7 @@ impl Row {
         }
     }
 
-    /// A figure that is judged itself and has nothing beside it.
+    /// Creates a row with a figure that has no baseline. The figure is compared with the goal.
     pub(crate) fn judged(
         target: &str,
         what: impl Into<String>,
@@ -125,7 +125,7 @@ impl Row {
         }
     }
 
-    /// Something that cannot be measured here, and why.
+    /// Creates a row for work that cannot be measured here, with the reason.
     pub(crate) fn absent(target: &str, what: impl Into<String>, why: impl Into<String>) -> Self {
         Self {
             target: target.into(),
@@ -140,7 +140,7 @@ impl Row {
         }
     }
 
-    /// The same, for somebody else's figure.
+    /// Sets the library that was measured.
     pub(crate) fn by(self, who: impl Into<String>) -> Self {
         Self {
             who: who.into(),
@@ -148,8 +148,8 @@ impl Row {
         }
     }
 
-    /// The same, with more that is to be known of it.
-    pub(crate) fn noting(mut self, note: &str) -> Self {
+    /// Adds a remark.
+    pub(crate) fn with_note(mut self, note: &str) -> Self {
         if !self.note.is_empty() {
             self.note.push_str("; ");
         }
@@ -157,19 +157,19 @@ impl Row {
         self
     }
 
-    /// The figure as a multiple of the raw one.
+    /// Returns the ratio of the figure to the raw one.
     pub(crate) fn of_raw(&self) -> Option<f64> {
         Some(self.figure? / self.raw?)
     }
 
-    /// The target's number: rows are in the order of these.
+    /// Returns the target's number, by which rows are sorted.
     pub(crate) fn number(&self) -> u32 {
         self.target[1..]
             .parse()
             .expect("a target is a T and a number")
     }
 
-    /// Whether the target is met, if there is one and a figure.
+    /// Returns whether the target is met, if there is a goal and a figure.
     pub(crate) fn is_met(&self) -> Option<bool> {
         self.goal.is_met_by(self.judged?)
     }
@@ -183,7 +183,7 @@ impl Row {
     }
 }
 
-/// The rows as a table for people.
+/// A table of rows for the terminal.
 pub(crate) struct Table<'a>(pub(crate) &'a [Row]);
 
 impl fmt::Display for Table<'_> {
@@ -231,7 +231,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_row_says_whether_its_target_is_met() {
+    fn a_row_is_met_if_it_keeps_its_bound() {
         let row = |figure, goal| Row::count("T4", "x", "instructions", figure, 10.0, goal);
         assert_eq!(row(400.0, Goal::AtMost(400.0)).is_met(), Some(true));
         assert_eq!(row(401.0, Goal::AtMost(400.0)).is_met(), Some(false));

@@ -1,74 +1,76 @@
-//! Times of several ways to do the same work: in short batches, one after the other, round by
-//! round, so that whatever else happens on the machine happens to all of them.
+//! Comparison of several variants of the same work. They run in short batches, one after the other
+//! in each round, so that other activity on the machine affects all of them alike.
 
 use anyhow::Result;
 
-use crate::rig::Rig;
+use crate::harness::Harness;
 
-/// Rounds that are run and not counted.
+/// The number of rounds that are run before the counted ones.
 const WARM_UP_ROUNDS: usize = 3;
 
-/// One way to do the work.
-pub(crate) struct Contender<'a> {
-    /// Does it this many times.
+/// One variant of the work.
+pub(crate) struct Variant<'a> {
+    /// Does the work this many times.
     work: Box<dyn FnMut(usize) -> Result<()> + 'a>,
-    /// Waits, outside the measured time, until the device has nothing more to do: queues that fill
-    /// up block (rule 54).
-    rest: Box<dyn FnMut() -> Result<()> + 'a>,
+    /// Waits, outside the measured time, until the device is idle: a full queue would block the
+    /// next batch (rule 54).
+    drain: Box<dyn FnMut() -> Result<()> + 'a>,
 }
 
-impl<'a> Contender<'a> {
+impl<'a> Variant<'a> {
     pub(crate) fn new(
         mut work: impl FnMut() -> Result<()> + 'a,
-        rest: impl FnMut() -> Result<()> + 'a,
+        drain: impl FnMut() -> Result<()> + 'a,
     ) -> Self {
         Self {
             work: Box::new(move |times| (0..times).try_for_each(|_| work())),
-            rest: Box::new(rest),
+            drain: Box::new(drain),
         }
     }
 
-    /// Work that is complete when it returns.
+    /// Creates a variant whose work is complete when it returns.
     pub(crate) fn complete(work: impl FnMut() -> Result<()> + 'a) -> Self {
         Self::new(work, || Ok(()))
     }
 }
 
-/// How often the work is done.
+/// The number of repetitions of a measurement.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Effort {
-    /// Rounds, each with one batch of every contender. The median of the rounds counts.
+pub(crate) struct SampleSize {
+    /// The number of rounds, each with one batch of every variant. The result is the median of the
+    /// rounds.
     pub(crate) rounds: usize,
-    /// How often the work is done in a batch.
+    /// The number of times that a batch does the work.
     pub(crate) batch: usize,
 }
 
-/// The median time of the work once, in nanoseconds, of each contender.
+/// Returns the median time of each variant for doing the work once, in nanoseconds.
 pub(crate) fn medians<const N: usize>(
-    rig: &Rig,
-    effort: Effort,
-    mut contenders: [Contender<'_>; N],
+    harness: &Harness,
+    sample_size: SampleSize,
+    mut variants: [Variant<'_>; N],
 ) -> Result<[f64; N]> {
-    let effort = rig.scaled(effort);
+    let sample_size = harness.scaled(sample_size);
     let mut samples: [Vec<f64>; N] = std::array::from_fn(|_| Vec::new());
-    for round in 0..WARM_UP_ROUNDS + effort.rounds {
+    for round in 0..WARM_UP_ROUNDS + sample_size.rounds {
         for turn in 0..N {
-            // Nobody is always the first, or always behind the same other.
+            // The order alternates, so that no variant is always first or always follows the same
+            // other.
             let which = if round % 2 == 0 { turn } else { N - 1 - turn };
-            let contender = &mut contenders[which];
-            let start_ns = rig.now_ns();
-            (contender.work)(effort.batch)?;
-            let took_ns = rig.now_ns() - start_ns;
-            (contender.rest)()?;
+            let variant = &mut variants[which];
+            let start_ns = harness.now_ns();
+            (variant.work)(sample_size.batch)?;
+            let took_ns = harness.now_ns() - start_ns;
+            (variant.drain)()?;
             if round >= WARM_UP_ROUNDS {
-                samples[which].push(took_ns as f64 / effort.batch as f64);
+                samples[which].push(took_ns as f64 / sample_size.batch as f64);
             }
         }
     }
     Ok(samples.map(median))
 }
 
-/// The middle of the samples, or the mean of the two in the middle. There is at least one.
+/// Returns the median of at least one sample; the mean of the middle two if their number is even.
 pub(crate) fn median(mut samples: Vec<f64>) -> f64 {
     samples.sort_by(f64::total_cmp);
     let middle = samples.len() / 2;
@@ -79,7 +81,7 @@ pub(crate) fn median(mut samples: Vec<f64>) -> f64 {
     }
 }
 
-/// What `bytes` in `ns` nanoseconds are in GB/s.
+/// Converts `bytes` in `ns` nanoseconds to GB/s.
 pub(crate) fn gb_per_s(bytes: usize, ns: f64) -> f64 {
     bytes as f64 / ns
 }
@@ -89,7 +91,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_median_is_in_the_middle() {
+    fn the_median_is_the_middle_sample() {
         assert_eq!(median(vec![3.0, 1.0, 100.0]), 3.0);
         assert_eq!(median(vec![4.0, 1.0, 2.0, 100.0]), 3.0);
     }

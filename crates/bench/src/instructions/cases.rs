@@ -1,40 +1,40 @@
-//! What is counted: launches over live arrays on one stream and on eight, through Millstream and
+//! The launches whose instructions are counted: on one stream and on eight, with Millstream and
 //! without it.
 
 use crate::report::Goal;
 
-/// How many operations a stream of a real device holds before a call that would add one blocks
+/// The number of pending operations in a stream of an H200, beyond which an enqueuing call blocks
 /// (rule 54).
 pub(crate) const QUEUE_DEPTH: u64 = 1_021;
 
-/// Which operands the launches have, and on which streams they are.
+/// The operands and streams of the counted launches.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Pattern {
-    /// One stream and no arrays, straight to the driver.
+    /// One stream and no arrays, with raw driver calls.
     Raw,
-    /// One stream; each launch takes the next three of all live arrays.
+    /// One stream; each launch uses the next three of all live arrays.
     OneStream,
-    /// Eight streams in turn; all launches have the same three operands, so each waits for the one
-    /// before it.
+    /// Eight streams in turn; all launches have the same three operands, so each waits for the
+    /// previous one.
     Chain,
-    /// Eight streams in turn; all read the same two arrays, and each writes one of its own.
+    /// Eight streams in turn; all read the same two arrays, and each writes its own.
     Readers,
-    /// Eight streams in turn; seven read what the eighth writes, so one waits for seven and seven
-    /// wait for one.
+    /// Eight streams in turn; seven read the array that the eighth writes, so one launch waits for
+    /// seven and seven wait for one.
     FanInAndOut,
-    /// Not a launch but a region of ten operations, which comes to one.
+    /// A region of ten operations, which is fused into one launch.
     Region,
 }
 
-/// One count.
+/// One counted case.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Case {
-    /// What it is called on the command line.
+    /// The name on the command line.
     pub(crate) name: &'static str,
     pub(crate) pattern: Pattern,
-    /// Arrays that are alive.
+    /// The number of live arrays.
     pub(crate) live: usize,
-    /// How many operations a stream has ahead of it before one counts as complete.
+    /// The number of later operations of a stream after which an operation counts as complete.
     pub(crate) lag: u64,
     pub(crate) goal: Goal,
 }
@@ -55,7 +55,8 @@ impl Case {
         }
     }
 
-    /// How many launches, or regions, are counted: a multiple of the streams.
+    /// Returns the number of launches or regions that are counted, a multiple of the number of
+    /// streams.
     pub(crate) fn counted(&self) -> usize {
         match self.pattern {
             Pattern::Region => 80,
@@ -63,8 +64,8 @@ impl Case {
         }
     }
 
-    /// How many are made before counting begins: the queues of all streams are full several times
-    /// over.
+    /// Returns the number of launches or regions before counting begins, enough to fill the queues
+    /// of all streams several times over.
     pub(crate) fn warm_up(&self) -> usize {
         match self.pattern {
             Pattern::Region => 200,
@@ -72,7 +73,7 @@ impl Case {
         }
     }
 
-    /// What is counted, in words.
+    /// Returns a description of the case, for the table.
     pub(crate) fn what(&self) -> String {
         let streams = match self.pattern {
             Pattern::Raw | Pattern::OneStream => "1 stream",
@@ -90,7 +91,7 @@ impl Case {
     }
 }
 
-/// All of them. The first is without Millstream, and what the others are compared with.
+/// All cases. The first, without Millstream, is the baseline of the others.
 pub(crate) const CASES: [Case; 13] = [
     Case::new("raw", Pattern::Raw, 0, QUEUE_DEPTH),
     Case::new("one-10", Pattern::OneStream, 10, QUEUE_DEPTH),

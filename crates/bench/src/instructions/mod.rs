@@ -1,4 +1,4 @@
-//! T4: how many instructions a launch takes, counted by valgrind, with a driver that does nothing.
+//! T4: the number of instructions per launch, counted by valgrind with a driver that does nothing.
 
 mod cases;
 mod program;
@@ -15,18 +15,18 @@ use cases::{Case, Pattern};
 
 use crate::report::{Goal, Row};
 
-/// How far instructions for the most live arrays may be from those for the fewest, as a ratio, and
-/// still count as flat.
+/// The maximum ratio between the instructions for the most and the fewest live arrays that counts
+/// as constant.
 const FLAT: f64 = 1.05;
 
-/// Runs the case of this name; valgrind runs the program so.
+/// Runs the case of this name; valgrind starts the program with it.
 pub(crate) fn run_case(name: &str) -> Result<()> {
     let case = CASES.iter().find(|case| case.name == name);
     let case = case.with_context(|| format!("there is no case {name}"))?;
     program::run(case, case.counted())
 }
 
-/// Counts all cases. `profiles` is a folder for callgrind's files, if they are wanted.
+/// Counts all cases. `profiles` is the folder for callgrind's files, if they are wanted.
 pub(crate) fn measure(profiles: Option<&Path>) -> Result<Vec<Row>> {
     if !has_valgrind() {
         return Ok(vec![Row::absent(
@@ -45,7 +45,7 @@ pub(crate) fn measure(profiles: Option<&Path>) -> Result<Vec<Row>> {
             flat.push(figure);
         }
         rows.push(match case.pattern {
-            // It does more than the raw launch.
+            // A region does more work than the raw launch, so there is no raw figure.
             Pattern::Region => Row::judged("T4", case.what(), "instructions", figure, case.goal),
             _ => Row::count("T4", case.what(), "instructions", figure, raw, case.goal),
         });
@@ -70,7 +70,7 @@ fn has_valgrind() -> bool {
     version.is_ok_and(|status| status.success())
 }
 
-/// Instructions of one launch or region.
+/// Returns the number of instructions per launch or region.
 fn count(case: &Case, profiles: Option<&Path>) -> Result<f64> {
     let out = match profiles {
         Some(folder) => folder.join(format!("callgrind.out.{}", case.name)),
@@ -83,22 +83,23 @@ fn count(case: &Case, profiles: Option<&Path>) -> Result<f64> {
         .args(["count", case.name])
         .output()
         .context("cannot start valgrind")?;
-    let said = String::from_utf8_lossy(&output.stderr);
+    let printed = String::from_utf8_lossy(&output.stderr);
     if !output.status.success() {
-        bail!("valgrind failed at case {}: {said}", case.name);
+        bail!("valgrind failed at case {}: {printed}", case.name);
     }
-    let collected = collected(&said)
-        .with_context(|| format!("valgrind did not say what it counted: {said}"))?;
+    let collected =
+        collected(&printed).with_context(|| format!("valgrind printed no count: {printed}"))?;
     ensure!(
         collected > 0,
-        "nothing was counted: was this program stripped of its names?"
+        "valgrind counted no instructions of case {}: build this program with its symbols",
+        case.name
     );
     Ok(collected as f64 / case.counted() as f64)
 }
 
-/// The count in what callgrind says at its end: `==42== Collected : 123456`.
-fn collected(said: &str) -> Option<u64> {
-    let line = said
+/// Parses the count at the end of callgrind's output: `==42== Collected : 123456`.
+fn collected(printed: &str) -> Option<u64> {
+    let line = printed
         .lines()
         .find_map(|line| line.split_once("Collected :"))?
         .1;
@@ -110,9 +111,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_count_is_found() {
-        let said = "==7== Events    : Ir\n==7== Collected : 2469120\n==7== \n==7== I   refs:      2,469,120\n";
-        assert_eq!(collected(said), Some(2_469_120));
+    fn the_count_is_parsed() {
+        let printed = "==7== Events    : Ir\n==7== Collected : 2469120\n==7== \n\
+                       ==7== I   refs:      2,469,120\n";
+        assert_eq!(collected(printed), Some(2_469_120));
         assert_eq!(collected("==7== I refs: 12\n"), None);
     }
 

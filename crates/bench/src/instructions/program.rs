@@ -1,5 +1,5 @@
-//! The program that valgrind counts: it makes arrays, launches until everything has its usual size,
-//! and then launches inside the one function whose instructions are counted.
+//! The program under valgrind. It creates arrays, launches until all queues and tables have their
+//! final size, and then launches inside the one function whose instructions are counted.
 
 #![allow(
     unsafe_code,
@@ -17,14 +17,14 @@ use millstream_region::Array;
 use ndarray::Array1;
 
 use super::cases::{Case, Pattern};
-use crate::{kernels::sums, null::Null, targets::ten};
+use crate::{kernels::sums, null::NullDriver, targets::ten_operations};
 
 const STREAMS: usize = 8;
 const ELEMENTS: usize = 64;
 
-/// Runs a case with this many counted launches or regions.
+/// Runs a case with `launches` counted launches or regions.
 pub(crate) fn run(case: &Case, launches: usize) -> Result<()> {
-    let driver: Arc<dyn Driver> = Arc::new(Null::new(case.lag));
+    let driver: Arc<dyn Driver> = Arc::new(NullDriver::new(case.lag));
     if case.pattern == Pattern::Raw {
         return raw(&*driver, launches);
     }
@@ -38,7 +38,7 @@ pub(crate) fn run(case: &Case, launches: usize) -> Result<()> {
     };
     if case.pattern == Pattern::Region {
         let few = Array::from_host(&device, &Array1::<f32>::zeros(ELEMENTS))?;
-        run(&mut |_| drop(ten(&device, &few).expect("the driver never fails")));
+        run(&mut |_| drop(ten_operations(&device, &few).expect("the driver never fails")));
     } else {
         let mut work = Work::new(&device, case)?;
         run(&mut |number| work.launch(number).expect("the driver never fails"));
@@ -46,7 +46,7 @@ pub(crate) fn run(case: &Case, launches: usize) -> Result<()> {
     Ok(())
 }
 
-/// What is counted, by its name, with everything that it calls.
+/// Calls `launch` once per number. Valgrind counts this function and its callees by its name.
 #[inline(never)]
 fn counted_launches(numbers: std::ops::Range<usize>, launch: &mut dyn FnMut(usize)) {
     for number in numbers {
@@ -54,7 +54,7 @@ fn counted_launches(numbers: std::ops::Range<usize>, launch: &mut dyn FnMut(usiz
     }
 }
 
-/// Streams and live arrays, half of them to be read and half to be written.
+/// Streams and live arrays, half of the arrays for reading and half for writing.
 struct Work {
     pattern: Pattern,
     kernels: sums::Kernels,
@@ -74,7 +74,7 @@ impl Work {
                 .map(|_| streams[0].zeros(ELEMENTS))
                 .collect::<Result<Vec<_>, _>>()
         };
-        // One array for each stream to write, whatever else is alive.
+        // Each stream has an array to write, however many arrays are alive.
         let written = (case.live / 2).max(STREAMS);
         Ok(Self {
             pattern: case.pattern,
@@ -117,7 +117,7 @@ impl Work {
     }
 }
 
-/// The same launch without Millstream.
+/// Counts the same launch without Millstream.
 fn raw(driver: &dyn Driver, launches: usize) -> Result<()> {
     let context: ContextHandle = driver.primary_context_retain(DeviceOrdinal::from_raw(0))?;
     // SAFETY: this driver trusts nothing.

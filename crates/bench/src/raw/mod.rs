@@ -1,13 +1,12 @@
-//! The driver without Millstream: what raw code would hold, with just enough ownership that the
-//! benchmarks themselves are safe.
+//! Raw driver calls, with just enough ownership that the benchmarks themselves are safe.
 //!
-//! Everything here is freed only after the whole context is idle, and host memory that the device
-//! may touch is never shown to the host, so no order between operations can make a call unsound.
-//! Contents are of no interest here.
+//! All memory is freed only once the whole context is idle, and the host never reads memory that
+//! the device may write. Operations in any order are therefore sound; their results are not
+//! checked.
 
 #![allow(
     unsafe_code,
-    reason = "calls the driver, with handles and memory of its own"
+    reason = "calls the driver with its own handles and memory"
 )]
 
 mod stream;
@@ -28,7 +27,7 @@ use millstream_driver::{
 
 pub(crate) use stream::RawStream;
 
-/// Threads of a block of every launch.
+/// The number of threads in a block of every launch.
 pub(crate) const BLOCK: u32 = 256;
 
 /// A context of a driver.
@@ -59,12 +58,12 @@ impl Raw {
         Ok(unsafe { self.driver.context_synchronize(self.context) }?)
     }
 
-    /// A stream of its own, non-blocking.
+    /// Creates a non-blocking stream.
     pub(crate) fn stream(self: &Arc<Self>) -> Result<RawStream> {
         RawStream::new(self)
     }
 
-    /// An event without time.
+    /// Creates an event without a time stamp.
     pub(crate) fn event(self: &Arc<Self>) -> Result<RawEvent> {
         // SAFETY: the context is retained.
         let handle = unsafe { self.driver.event_create(self.context, EventKind::Ordering) }?;
@@ -74,7 +73,7 @@ impl Raw {
         })
     }
 
-    /// Device memory.
+    /// Allocates device memory.
     pub(crate) fn memory(self: &Arc<Self>, bytes: usize) -> Result<RawMemory> {
         // SAFETY: the context is retained.
         let pointer = unsafe { self.driver.mem_alloc(self.context, bytes) }?;
@@ -85,7 +84,7 @@ impl Raw {
         })
     }
 
-    /// Page-locked host memory.
+    /// Allocates page-locked host memory.
     pub(crate) fn pinned(self: &Arc<Self>, bytes: usize) -> Result<RawHost> {
         // SAFETY: the context is retained.
         let start = unsafe { self.driver.host_alloc(self.context, bytes) }?;
@@ -97,7 +96,7 @@ impl Raw {
         })
     }
 
-    /// Ordinary host memory, every page of it touched.
+    /// Allocates pageable host memory and touches every page.
     pub(crate) fn pageable(self: &Arc<Self>, bytes: usize) -> RawHost {
         let mut memory = vec![1_u8; bytes];
         RawHost {
@@ -108,7 +107,7 @@ impl Raw {
         }
     }
 
-    /// The kernel of vecadd.cu.
+    /// Loads the kernel of vecadd.cu.
     pub(crate) fn vecadd(&self) -> Result<RawKernel> {
         let function = self.function(include_str!("../../../../kernels/vecadd.ptx"), "vecadd")?;
         Ok(RawKernel { function })
@@ -133,13 +132,13 @@ impl Drop for Raw {
     }
 }
 
-/// A loaded `vecadd`.
+/// The loaded kernel `vecadd`.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RawKernel {
     function: FunctionHandle,
 }
 
-/// Device memory.
+/// An allocation of device memory.
 #[derive(Debug)]
 pub(crate) struct RawMemory {
     raw: Arc<Raw>,
@@ -148,12 +147,13 @@ pub(crate) struct RawMemory {
 }
 
 impl RawMemory {
-    /// Where the `bytes` from `at` on are.
+    /// Returns the address of the `bytes` at offset `at`.
     fn part(&self, at: usize, bytes: usize) -> Result<DevicePtr> {
         let end = at.checked_add(bytes);
         ensure!(
             end.is_some_and(|end| end <= self.bytes),
-            "{bytes} bytes at {at} are too many"
+            "{bytes} bytes at offset {at} do not fit in {} bytes",
+            self.bytes
         );
         Ok(self.pointer.offset(at as u64))
     }
@@ -167,18 +167,18 @@ impl Drop for RawMemory {
     }
 }
 
-/// Host memory whose contents nobody looks at.
+/// An allocation of host memory whose contents are never read.
 #[derive(Debug)]
 pub(crate) struct RawHost {
     raw: Arc<Raw>,
     start: NonNull<u8>,
     bytes: usize,
-    /// The memory itself, unless it is the driver's.
+    /// The pageable memory; `None` for page-locked memory of the driver.
     pageable: Option<Vec<u8>>,
 }
 
 impl RawHost {
-    /// Where it is. Whoever looks must know that the device does not write there.
+    /// Returns the start of the memory. Its user must know that the device does not write there.
     pub(crate) fn start(&self) -> *mut u8 {
         self.start.as_ptr()
     }
@@ -198,7 +198,7 @@ impl Drop for RawHost {
     }
 }
 
-/// An event.
+/// An event of the driver.
 #[derive(Debug)]
 pub(crate) struct RawEvent {
     raw: Arc<Raw>,
@@ -215,13 +215,13 @@ impl RawEvent {
 
 impl Drop for RawEvent {
     fn drop(&mut self) {
-        // SAFETY: a pending event may be destroyed (rule 25), and nobody else has this one.
+        // SAFETY: a pending event may be destroyed (rule 25), and this one is used nowhere else.
         let _ = unsafe { self.raw.driver.event_destroy(self.raw.context, self.handle) };
     }
 }
 
-/// A word that a gate kernel waits for. Its memory is never given back, so a kernel may look at it
-/// for ever.
+/// A word that a gate kernel waits for. Its memory is never freed, so a kernel may read it at any
+/// time.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Flag(&'static AtomicU32);
 
@@ -236,12 +236,12 @@ impl Flag {
         Ok(Self(unsafe { word.as_ref() }))
     }
 
-    /// The address that a kernel gets.
+    /// Returns the address to pass to a kernel.
     pub(crate) fn address(self) -> u64 {
         std::ptr::from_ref(self.0).addr() as u64
     }
 
-    /// Lets the kernels go on that wait for it.
+    /// Lets the kernels that wait for this flag continue.
     pub(crate) fn raise(self) {
         self.0.store(1, Ordering::SeqCst);
     }

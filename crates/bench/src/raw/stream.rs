@@ -1,6 +1,6 @@
-//! A stream of the driver, and what is enqueued in it.
+//! A stream of the driver and its operations.
 
-#![allow(unsafe_code, reason = "enqueues work in a stream of its own")]
+#![allow(unsafe_code, reason = "enqueues work in its own stream")]
 
 use std::{ffi::c_void, sync::Arc};
 
@@ -9,7 +9,7 @@ use millstream_driver::{Completion, FillPattern, LaunchDims, StreamHandle};
 
 use super::{BLOCK, Raw, RawEvent, RawHost, RawKernel, RawMemory};
 
-/// A stream.
+/// A stream of the driver.
 #[derive(Debug)]
 pub(crate) struct RawStream {
     raw: Arc<Raw>,
@@ -41,7 +41,7 @@ impl RawStream {
         Ok(found == Completion::Complete)
     }
 
-    /// `c = a + b` for the first `n` numbers.
+    /// Enqueues `c = a + b` for the first `n` numbers.
     #[inline]
     pub(crate) fn vecadd(
         &self,
@@ -97,13 +97,13 @@ impl RawStream {
         }?)
     }
 
-    /// Copies the beginning of `source` to that of `target`.
+    /// Enqueues a copy of the first `bytes` of `source` to the start of `target`.
     #[inline]
     pub(crate) fn upload(&self, target: &RawMemory, source: &RawHost, bytes: usize) -> Result<()> {
         self.upload_at(target, 0, source, bytes)
     }
 
-    /// Copies the beginning of `source` to `target`, `at` bytes in.
+    /// Enqueues a copy of the first `bytes` of `source` to offset `at` of `target`.
     #[inline]
     pub(crate) fn upload_at(
         &self,
@@ -113,7 +113,11 @@ impl RawStream {
         bytes: usize,
     ) -> Result<()> {
         let pointer = target.part(at, bytes)?;
-        ensure!(bytes <= source.bytes, "{bytes} bytes are too many");
+        ensure!(
+            bytes <= source.bytes,
+            "the source has {} bytes, fewer than {bytes}",
+            source.bytes
+        );
         // SAFETY: both are alive until the context is idle, and long enough.
         let copied = unsafe {
             self.raw.driver.copy_host_to_device_async(
@@ -127,7 +131,7 @@ impl RawStream {
         Ok(copied?)
     }
 
-    /// Copies the beginning of `source` to that of `target`.
+    /// Enqueues a copy of the first `bytes` of `source` to the start of `target`.
     #[inline]
     pub(crate) fn download(
         &self,
@@ -138,7 +142,7 @@ impl RawStream {
         self.download_at(target, source, 0, bytes)
     }
 
-    /// Copies `source`, from `at` bytes on, to the beginning of `target`.
+    /// Enqueues a copy of the `bytes` at offset `at` of `source` to the start of `target`.
     #[inline]
     pub(crate) fn download_at(
         &self,
@@ -148,9 +152,13 @@ impl RawStream {
         bytes: usize,
     ) -> Result<()> {
         let pointer = source.part(at, bytes)?;
-        ensure!(bytes <= target.bytes, "{bytes} bytes are too many");
-        // SAFETY: both are alive until the context is idle, and long enough; nobody looks at the
-        // target meanwhile.
+        ensure!(
+            bytes <= target.bytes,
+            "the target has {} bytes, fewer than {bytes}",
+            target.bytes
+        );
+        // SAFETY: both are alive until the context is idle, and long enough; the host does not read
+        // the target meanwhile.
         let copied = unsafe {
             self.raw.driver.copy_device_to_host_async(
                 self.raw.context,
@@ -163,8 +171,8 @@ impl RawStream {
         Ok(copied?)
     }
 
-    /// Copies the beginning of `source` to that of `target`, which may be on another device;
-    /// complete when it returns.
+    /// Copies the first `bytes` of `source` to `target`, which may be on another device, and waits
+    /// for the copy.
     pub(crate) fn copy_across(
         &self,
         target: &RawMemory,
@@ -175,11 +183,14 @@ impl RawStream {
         self.synchronize()
     }
 
-    /// As [`copy_across`](Self::copy_across), but only enqueued. Both stay alive until the stream
-    /// is idle.
+    /// Enqueues the copy of [`copy_across`](Self::copy_across). Both allocations must stay alive
+    /// until the stream is idle.
     pub(crate) fn copy(&self, target: &RawMemory, source: &RawMemory, bytes: usize) -> Result<()> {
         let (to, from) = (target.part(0, bytes)?, source.part(0, bytes)?);
-        ensure!(to != from, "a copy to its own source");
+        ensure!(
+            to != from,
+            "the source and the target of a copy are the same"
+        );
         // SAFETY: both are long enough, two allocations, and freed when the context is idle.
         let copied = unsafe {
             self.raw
@@ -189,7 +200,7 @@ impl RawStream {
         Ok(copied?)
     }
 
-    /// Allocates from the pool, fills with zeros if `fill` says so, and frees.
+    /// Allocates from the pool, fills the memory with zeros if `fill` is set, and frees it.
     #[inline]
     pub(crate) fn allocate_and_free(&self, bytes: usize, fill: bool) -> Result<()> {
         let (driver, context) = (&self.raw.driver, self.raw.context);
@@ -207,7 +218,7 @@ impl RawStream {
 
 impl Drop for RawStream {
     fn drop(&mut self) {
-        // SAFETY: its work completes (rule 21), and nobody else has it.
+        // SAFETY: its work completes (rule 21), and it is used nowhere else.
         let _ = unsafe {
             self.raw
                 .driver

@@ -1,41 +1,41 @@
-//! T5: an allocation of 1 MiB that is dropped again.
+//! T5: allocating and dropping 1 MiB.
 
-#![allow(unsafe_code, reason = "makes arrays without a content")]
+#![allow(unsafe_code, reason = "allocates uninitialised arrays")]
 
 use anyhow::Result;
 
 use crate::{
+    cudarc::Cudarc,
+    harness::Harness,
     report::{Goal, Row},
-    rig::Rig,
-    rival::Rival,
-    timing::{Contender, Effort, medians},
+    timing::{SampleSize, Variant, medians},
 };
 
 const BYTES: usize = 1 << 20;
-const EFFORT: Effort = Effort {
+const SAMPLE_SIZE: SampleSize = SampleSize {
     rounds: 160,
     batch: 100,
 };
 
-pub(crate) fn measure(rig: &Rig) -> Result<Vec<Row>> {
-    let stream = rig.device.stream()?;
-    let raw = rig.raw.stream()?;
-    let by_hand = |fill| {
+pub(crate) fn measure(harness: &Harness) -> Result<Vec<Row>> {
+    let stream = harness.device.stream()?;
+    let raw = harness.raw.stream()?;
+    let baseline = |fill| {
         let raw = &raw;
-        Contender::new(
+        Variant::new(
             move || raw.allocate_and_free(BYTES, fill),
             move || raw.synchronize(),
         )
     };
-    let ours = Contender::new(
+    let ours = Variant::new(
         || Ok(stream.zeros::<u8>(BYTES).map(drop)?),
         || Ok(stream.synchronize()?),
     );
     // SAFETY: nothing reads it.
     let empty = || Ok(unsafe { stream.uninit::<u8>(BYTES) }.map(drop)?);
-    let empty = Contender::new(empty, || Ok(stream.synchronize()?));
-    let contenders = [ours, by_hand(true), empty, by_hand(false)];
-    let [ours, filled, empty, bare] = medians(rig, EFFORT, contenders)?;
+    let empty = Variant::new(empty, || Ok(stream.synchronize()?));
+    let variants = [ours, baseline(true), empty, baseline(false)];
+    let [ours, filled, empty, bare] = medians(harness, SAMPLE_SIZE, variants)?;
     let mut rows = vec![
         Row::times(
             "T5",
@@ -54,17 +54,17 @@ pub(crate) fn measure(rig: &Rig) -> Result<Vec<Row>> {
             Goal::AtMost(0.3),
         ),
     ];
-    if rig.device.is_simulated() {
+    if harness.device.is_simulated() {
         return Ok(rows);
     }
-    let rival = Rival::open()?;
-    let stream = rival.stream()?;
-    let theirs = Contender::new(
+    let cudarc = Cudarc::open()?;
+    let stream = cudarc.stream()?;
+    let with_cudarc = Variant::new(
         || Ok(stream.alloc_zeros::<u8>(BYTES).map(drop)?),
         || Ok(stream.synchronize()?),
     );
-    let [theirs, filled] = medians(rig, EFFORT, [theirs, by_hand(true)])?;
+    let [with_cudarc, filled] = medians(harness, SAMPLE_SIZE, [with_cudarc, baseline(true)])?;
     let what = "allocate, fill with zeros, drop: 1 MiB";
-    rows.push(Row::times("T5", what, "ns", theirs, filled, Goal::None).by("cudarc"));
+    rows.push(Row::times("T5", what, "ns", with_cudarc, filled, Goal::None).by("cudarc"));
     Ok(rows)
 }

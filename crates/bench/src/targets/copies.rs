@@ -3,39 +3,40 @@
 use anyhow::Result;
 
 use crate::{
+    cudarc::Cudarc,
+    harness::Harness,
     report::{Goal, Row},
-    rig::Rig,
-    rival::Rival,
-    timing::{Contender, Effort, gb_per_s, medians},
+    timing::{SampleSize, Variant, gb_per_s, medians},
 };
 
-const EFFORT: Effort = Effort {
+const SAMPLE_SIZE: SampleSize = SampleSize {
     rounds: 16,
     batch: 1,
 };
 
-/// T6.
-pub(crate) fn upload(rig: &Rig) -> Result<Vec<Row>> {
-    let bytes = rig.large_bytes();
+/// Measures T6, uploads.
+pub(crate) fn upload(harness: &Harness) -> Result<Vec<Row>> {
+    let bytes = harness.large_bytes();
     let source = vec![1_u8; bytes];
-    let stream = rig.device.stream()?;
+    let stream = harness.device.stream()?;
     let mut target = stream.zeros::<u8>(bytes)?;
-    let ours = Contender::complete(|| {
+    let ours = Variant::complete(|| {
         stream.upload_into(&source, &mut target)?;
         Ok(stream.synchronize()?)
     });
-    let raw = rig.raw.stream()?;
-    let raw_target = rig.raw.memory(bytes)?;
-    let [pageable, pinned] = [rig.raw.pageable(bytes), rig.raw.pinned(bytes)?];
-    let by_hand = |source| {
+    let raw = harness.raw.stream()?;
+    let raw_target = harness.raw.memory(bytes)?;
+    let [pageable, pinned] = [harness.raw.pageable(bytes), harness.raw.pinned(bytes)?];
+    let baseline = |source| {
         let (raw, raw_target) = (&raw, &raw_target);
-        Contender::complete(move || {
+        Variant::complete(move || {
             raw.upload(raw_target, source, bytes)?;
             raw.synchronize()
         })
     };
-    let contenders = [ours, by_hand(&pageable), by_hand(&pinned)];
-    let [ours, driver, locked] = medians(rig, EFFORT, contenders)?.map(|ns| gb_per_s(bytes, ns));
+    let variants = [ours, baseline(&pageable), baseline(&pinned)];
+    let [ours, driver, locked] =
+        medians(harness, SAMPLE_SIZE, variants)?.map(|ns| gb_per_s(bytes, ns));
     let mut rows = vec![
         Row::times(
             "T6",
@@ -54,60 +55,60 @@ pub(crate) fn upload(rig: &Rig) -> Result<Vec<Row>> {
             Goal::AtLeast(0.8),
         ),
     ];
-    if rig.device.is_simulated() {
+    if harness.device.is_simulated() {
         return Ok(rows);
     }
-    let rival = Rival::open()?;
-    let stream = rival.stream()?;
+    let cudarc = Cudarc::open()?;
+    let stream = cudarc.stream()?;
     let mut target = stream.alloc_zeros::<u8>(bytes)?;
-    let theirs = Contender::complete(|| {
+    let with_cudarc = Variant::complete(|| {
         stream.memcpy_htod(&source, &mut target)?;
         Ok(stream.synchronize()?)
     });
-    let [theirs, driver] =
-        medians(rig, EFFORT, [theirs, by_hand(&pageable)])?.map(|ns| gb_per_s(bytes, ns));
+    let [with_cudarc, driver] = medians(harness, SAMPLE_SIZE, [with_cudarc, baseline(&pageable)])?
+        .map(|ns| gb_per_s(bytes, ns));
     let what = "upload, pageable, against the driver's";
-    rows.push(Row::times("T6", what, "GB/s", theirs, driver, Goal::None).by("cudarc"));
+    rows.push(Row::times("T6", what, "GB/s", with_cudarc, driver, Goal::None).by("cudarc"));
     Ok(rows)
 }
 
-/// T7.
-pub(crate) fn download(rig: &Rig) -> Result<Vec<Row>> {
-    let bytes = rig.large_bytes();
-    let stream = rig.device.stream()?;
+/// Measures T7, downloads.
+pub(crate) fn download(harness: &Harness) -> Result<Vec<Row>> {
+    let bytes = harness.large_bytes();
+    let stream = harness.device.stream()?;
     let source = stream.zeros::<u8>(bytes)?;
     let mut target = vec![1_u8; bytes];
-    let ours = Contender::complete(|| {
-        let landed = rig
+    let ours = Variant::complete(|| {
+        let finished = harness
             .device
             .scope(|scope| scope.download(&stream, &source, &mut target));
-        Ok(landed?)
+        Ok(finished?)
     });
-    let ours_fresh = Contender::complete(|| Ok(stream.download(&source)?.wait().map(drop)?));
-    let raw = rig.raw.stream()?;
-    let raw_source = rig.raw.memory(bytes)?;
-    let [pageable, pinned] = [rig.raw.pageable(bytes), rig.raw.pinned(bytes)?];
-    let by_hand = |target| {
+    let ours_fresh = Variant::complete(|| Ok(stream.download(&source)?.wait().map(drop)?));
+    let raw = harness.raw.stream()?;
+    let raw_source = harness.raw.memory(bytes)?;
+    let [pageable, pinned] = [harness.raw.pageable(bytes), harness.raw.pinned(bytes)?];
+    let baseline = |target| {
         let (raw, raw_source) = (&raw, &raw_source);
-        Contender::complete(move || {
+        Variant::complete(move || {
             raw.download(target, raw_source, bytes)?;
             raw.synchronize()
         })
     };
-    let fresh_by_hand = Contender::complete(|| {
-        let fresh = rig.raw.pageable(bytes);
+    let fresh_baseline = Variant::complete(|| {
+        let fresh = harness.raw.pageable(bytes);
         raw.download(&fresh, &raw_source, bytes)?;
         raw.synchronize()
     });
-    let contenders = [
+    let variants = [
         ours,
         ours_fresh,
-        by_hand(&pageable),
-        fresh_by_hand,
-        by_hand(&pinned),
+        baseline(&pageable),
+        fresh_baseline,
+        baseline(&pinned),
     ];
     let [ours, ours_fresh, driver, driver_fresh, locked] =
-        medians(rig, EFFORT, contenders)?.map(|ns| gb_per_s(bytes, ns));
+        medians(harness, SAMPLE_SIZE, variants)?.map(|ns| gb_per_s(bytes, ns));
     let mut rows = vec![
         Row::times(
             "T7",
@@ -134,19 +135,19 @@ pub(crate) fn download(rig: &Rig) -> Result<Vec<Row>> {
             Goal::None,
         ),
     ];
-    if rig.device.is_simulated() {
+    if harness.device.is_simulated() {
         return Ok(rows);
     }
-    let rival = Rival::open()?;
-    let stream = rival.stream()?;
+    let cudarc = Cudarc::open()?;
+    let stream = cudarc.stream()?;
     let source = stream.alloc_zeros::<u8>(bytes)?;
-    let theirs = Contender::complete(|| {
+    let with_cudarc = Variant::complete(|| {
         stream.memcpy_dtoh(&source, &mut target)?;
         Ok(stream.synchronize()?)
     });
-    let [theirs, driver] =
-        medians(rig, EFFORT, [theirs, by_hand(&pageable)])?.map(|ns| gb_per_s(bytes, ns));
+    let [with_cudarc, driver] = medians(harness, SAMPLE_SIZE, [with_cudarc, baseline(&pageable)])?
+        .map(|ns| gb_per_s(bytes, ns));
     let what = "download to a slice, against the driver's";
-    rows.push(Row::times("T7", what, "GB/s", theirs, driver, Goal::None).by("cudarc"));
+    rows.push(Row::times("T7", what, "GB/s", with_cudarc, driver, Goal::None).by("cudarc"));
     Ok(rows)
 }

@@ -4,23 +4,24 @@ use anyhow::Result;
 use millstream::{LaunchConfig, Stream};
 
 use crate::{
+    cudarc::Cudarc,
+    harness::Harness,
     kernels::sums,
     raw::{RawEvent, RawKernel, RawMemory, RawStream},
     report::{Goal, Row},
-    rig::Rig,
-    rival::Rival,
-    timing::{Contender, Effort, medians},
+    timing::{SampleSize, Variant, medians},
 };
 
 const ELEMENTS: usize = 256;
 const BYTES: usize = ELEMENTS * size_of::<f32>();
-/// Batches that fit a stream's queue together with waits and records (rule 54).
-const EFFORT: Effort = Effort {
+/// A batch fits in a stream's queue together with its waits and records, because a full queue
+/// blocks the host (rule 54).
+const SAMPLE_SIZE: SampleSize = SampleSize {
     rounds: 160,
     batch: 200,
 };
 
-/// Raw streams and operands.
+/// Streams, events and operands of raw driver calls.
 struct RawWork {
     kernel: RawKernel,
     streams: [RawStream; 2],
@@ -29,8 +30,8 @@ struct RawWork {
 }
 
 impl RawWork {
-    fn new(rig: &Rig) -> Result<Self> {
-        let raw = &rig.raw;
+    fn new(harness: &Harness) -> Result<Self> {
+        let raw = &harness.raw;
         Ok(Self {
             kernel: raw.vecadd()?,
             streams: [raw.stream()?, raw.stream()?],
@@ -44,31 +45,31 @@ impl RawWork {
         self.streams[stream].vecadd(self.kernel, operands, ELEMENTS as u64)
     }
 
-    /// A launch that the other stream's next one waits for.
+    /// Enqueues a launch that the other stream's next launch waits for.
     fn launch_for(&self, stream: usize, other: usize) -> Result<()> {
         self.launch(stream)?;
         self.streams[stream].record(&self.events[stream])?;
         self.streams[other].wait_for(&self.events[stream])
     }
 
-    fn rest(&self) -> Result<()> {
+    fn drain(&self) -> Result<()> {
         self.streams[0].synchronize()?;
         self.streams[1].synchronize()
     }
 
-    fn contender(&self) -> Contender<'_> {
-        Contender::new(|| self.launch(0), || self.rest())
+    fn variant(&self) -> Variant<'_> {
+        Variant::new(|| self.launch(0), || self.drain())
     }
 }
 
-/// T1.
-pub(crate) fn one_stream(rig: &Rig) -> Result<Vec<Row>> {
-    let raw = RawWork::new(rig)?;
-    let kernels = sums::load(&rig.device)?;
-    let stream = rig.device.stream()?;
+/// Measures T1, launches on a single stream.
+pub(crate) fn one_stream(harness: &Harness) -> Result<Vec<Row>> {
+    let raw = RawWork::new(harness)?;
+    let kernels = sums::load(&harness.device)?;
+    let stream = harness.device.stream()?;
     let (a, b) = (stream.zeros(ELEMENTS)?, stream.zeros(ELEMENTS)?);
     let mut c = stream.zeros(ELEMENTS)?;
-    let ours = Contender::new(
+    let ours = Variant::new(
         || {
             Ok(kernels.vecadd(
                 &stream,
@@ -82,48 +83,48 @@ pub(crate) fn one_stream(rig: &Rig) -> Result<Vec<Row>> {
         || Ok(stream.synchronize()?),
     );
     let what = "launch, one stream in use";
-    let [ours, by_hand] = medians(rig, EFFORT, [ours, raw.contender()])?;
+    let [ours, baseline] = medians(harness, SAMPLE_SIZE, [ours, raw.variant()])?;
     let mut rows = vec![Row::times(
         "T1",
         what,
         "ns",
         ours,
-        by_hand,
+        baseline,
         Goal::AtMost(1.03),
     )];
-    if rig.device.is_simulated() {
+    if harness.device.is_simulated() {
         return Ok(rows);
     }
     for (who, second) in [
         ("cudarc, its only stream", false),
         ("cudarc, any other", true),
     ] {
-        let rival = Rival::open()?;
+        let cudarc = Cudarc::open()?;
         let stream = if second {
-            rival.stream()?
+            cudarc.stream()?
         } else {
-            rival.default_stream()
+            cudarc.default_stream()
         };
         let (a, b) = (stream.alloc_zeros(ELEMENTS)?, stream.alloc_zeros(ELEMENTS)?);
         let mut c = stream.alloc_zeros(ELEMENTS)?;
-        let theirs = Contender::new(
-            || rival.vecadd(&stream, &a, &b, &mut c),
+        let with_cudarc = Variant::new(
+            || cudarc.vecadd(&stream, &a, &b, &mut c),
             || Ok(stream.synchronize()?),
         );
-        let [theirs, by_hand] = medians(rig, EFFORT, [theirs, raw.contender()])?;
-        rows.push(Row::times("T1", what, "ns", theirs, by_hand, Goal::None).by(who));
+        let [with_cudarc, baseline] = medians(harness, SAMPLE_SIZE, [with_cudarc, raw.variant()])?;
+        rows.push(Row::times("T1", what, "ns", with_cudarc, baseline, Goal::None).by(who));
     }
     Ok(rows)
 }
 
-/// T2.
-pub(crate) fn shared(rig: &Rig) -> Result<Vec<Row>> {
-    let raw = RawWork::new(rig)?;
-    let kernels = sums::load(&rig.device)?;
-    let (first, second) = (rig.device.stream()?, rig.device.stream()?);
+/// Measures T2, launches whose operands a second stream has used.
+pub(crate) fn shared(harness: &Harness) -> Result<Vec<Row>> {
+    let raw = RawWork::new(harness)?;
+    let kernels = sums::load(&harness.device)?;
+    let (first, second) = (harness.device.stream()?, harness.device.stream()?);
     let (a, b) = (second.zeros(ELEMENTS)?, second.zeros(ELEMENTS)?);
     let mut c = second.zeros(ELEMENTS)?;
-    let ours = Contender::new(
+    let ours = Variant::new(
         || {
             Ok(kernels.vecadd(
                 &first,
@@ -137,53 +138,53 @@ pub(crate) fn shared(rig: &Rig) -> Result<Vec<Row>> {
         || Ok(first.synchronize()?),
     );
     let what = "launch, operands shared with a second stream";
-    let [ours, by_hand] = medians(rig, EFFORT, [ours, raw.contender()])?;
+    let [ours, baseline] = medians(harness, SAMPLE_SIZE, [ours, raw.variant()])?;
     let mut rows = vec![Row::times(
         "T2",
         what,
         "ns",
         ours,
-        by_hand,
+        baseline,
         Goal::AtMost(1.08),
     )];
-    if rig.device.is_simulated() {
+    if harness.device.is_simulated() {
         return Ok(rows);
     }
-    let rival = Rival::open()?;
-    let (first, second) = (rival.stream()?, rival.stream()?);
+    let cudarc = Cudarc::open()?;
+    let (first, second) = (cudarc.stream()?, cudarc.stream()?);
     let (a, b) = (second.alloc_zeros(ELEMENTS)?, second.alloc_zeros(ELEMENTS)?);
     let mut c = second.alloc_zeros(ELEMENTS)?;
-    let theirs = Contender::new(
-        || rival.vecadd(&first, &a, &b, &mut c),
+    let with_cudarc = Variant::new(
+        || cudarc.vecadd(&first, &a, &b, &mut c),
         || Ok(first.synchronize()?),
     );
-    let [theirs, by_hand] = medians(rig, EFFORT, [theirs, raw.contender()])?;
-    rows.push(Row::times("T2", what, "ns", theirs, by_hand, Goal::None).by("cudarc"));
+    let [with_cudarc, baseline] = medians(harness, SAMPLE_SIZE, [with_cudarc, raw.variant()])?;
+    rows.push(Row::times("T2", what, "ns", with_cudarc, baseline, Goal::None).by("cudarc"));
     Ok(rows)
 }
 
-/// T3.
-pub(crate) fn ping_pong(rig: &Rig) -> Result<Vec<Row>> {
-    // A launch is up to three entries of a queue here.
-    let effort = Effort {
+/// Measures T3, launches that alternate between two streams.
+pub(crate) fn ping_pong(harness: &Harness) -> Result<Vec<Row>> {
+    // A launch takes up to three entries of a queue here.
+    let sample_size = SampleSize {
         batch: 100,
-        ..EFFORT
+        ..SAMPLE_SIZE
     };
-    let raw = RawWork::new(rig)?;
-    let by_hand = || {
-        Contender::new(
+    let raw = RawWork::new(harness)?;
+    let baseline = || {
+        Variant::new(
             || {
                 raw.launch_for(0, 1)?;
                 raw.launch_for(1, 0)
             },
-            || raw.rest(),
+            || raw.drain(),
         )
     };
-    let kernels = sums::load(&rig.device)?;
-    let streams = [rig.device.stream()?, rig.device.stream()?];
+    let kernels = sums::load(&harness.device)?;
+    let streams = [harness.device.stream()?, harness.device.stream()?];
     let (a, b) = (streams[0].zeros(ELEMENTS)?, streams[0].zeros(ELEMENTS)?);
     let mut c = streams[0].zeros(ELEMENTS)?;
-    let ours = Contender::new(
+    let ours = Variant::new(
         || {
             for stream in &streams {
                 kernels.vecadd(
@@ -200,65 +201,65 @@ pub(crate) fn ping_pong(rig: &Rig) -> Result<Vec<Row>> {
         || Ok(streams.iter().try_for_each(Stream::synchronize)?),
     );
     let what = "ping-pong between two streams, a pair";
-    let [ours, raw_ns] = medians(rig, effort, [ours, by_hand()])?;
+    let [ours, raw_ns] = medians(harness, sample_size, [ours, baseline()])?;
     let mut rows = vec![
         Row::times("T3", what, "ns", ours, raw_ns, Goal::AtMost(1.06)),
-        one_edge(rig, effort, &raw)?,
+        one_edge(harness, sample_size, &raw)?,
     ];
-    if rig.device.is_simulated() {
+    if harness.device.is_simulated() {
         return Ok(rows);
     }
-    let rival = Rival::open()?;
-    let streams = [rival.stream()?, rival.stream()?];
+    let cudarc = Cudarc::open()?;
+    let streams = [cudarc.stream()?, cudarc.stream()?];
     let (a, b) = (
         streams[0].alloc_zeros(ELEMENTS)?,
         streams[0].alloc_zeros(ELEMENTS)?,
     );
     let mut c = streams[0].alloc_zeros(ELEMENTS)?;
-    let theirs = Contender::new(
+    let with_cudarc = Variant::new(
         || {
             streams
                 .iter()
-                .try_for_each(|stream| rival.vecadd(stream, &a, &b, &mut c))
+                .try_for_each(|stream| cudarc.vecadd(stream, &a, &b, &mut c))
         },
         || Ok(streams.iter().try_for_each(|stream| stream.synchronize())?),
     );
-    let [theirs, raw_ns] = medians(rig, effort, [theirs, by_hand()])?;
-    rows.push(Row::times("T3", what, "ns", theirs, raw_ns, Goal::None).by("cudarc"));
+    let [with_cudarc, raw_ns] = medians(harness, sample_size, [with_cudarc, baseline()])?;
+    rows.push(Row::times("T3", what, "ns", with_cudarc, raw_ns, Goal::None).by("cudarc"));
     Ok(rows)
 }
 
-/// A launch, and one on another stream that needs it. Nothing is written twice in a batch, so
-/// nothing waits the other way.
-fn one_edge(rig: &Rig, effort: Effort, raw: &RawWork) -> Result<Row> {
-    let by_hand = Contender::new(
+/// Measures a launch and another on a second stream that depends on it. No array is written twice
+/// in a batch, so the first stream never waits for the second.
+fn one_edge(harness: &Harness, sample_size: SampleSize, raw: &RawWork) -> Result<Row> {
+    let baseline = Variant::new(
         || {
             raw.launch_for(0, 1)?;
             raw.launch(1)
         },
-        || raw.rest(),
+        || raw.drain(),
     );
-    let kernels = sums::load(&rig.device)?;
-    let streams = [rig.device.stream()?, rig.device.stream()?];
+    let kernels = sums::load(&harness.device)?;
+    let streams = [harness.device.stream()?, harness.device.stream()?];
     let a = streams[0].zeros(ELEMENTS)?;
     let arrays = || {
-        (0..effort.batch)
+        (0..sample_size.batch)
             .map(|_| streams[0].zeros(ELEMENTS))
             .collect::<Result<Vec<_>, _>>()
     };
     let (mut between, mut last) = (arrays()?, arrays()?);
     let mut turn = 0;
-    let ours = Contender::new(
+    let ours = Variant::new(
         || {
             let (between, last) = (&mut between[turn], &mut last[turn]);
-            turn = (turn + 1) % effort.batch;
+            turn = (turn + 1) % sample_size.batch;
             let grid = LaunchConfig::linear(ELEMENTS);
             kernels.vecadd(&streams[0], grid, &a, &a, &mut *between, ELEMENTS as u64)?;
             Ok(kernels.vecadd(&streams[1], grid, &*between, &a, last, ELEMENTS as u64)?)
         },
         || Ok(streams.iter().try_for_each(Stream::synchronize)?),
     );
-    let [ours, by_hand] = medians(rig, effort, [ours, by_hand])?;
+    let [ours, baseline] = medians(harness, sample_size, [ours, baseline])?;
     let what = "two launches, the second on another stream and after the first";
-    Ok(Row::times("T3", what, "ns", ours, by_hand, Goal::None))
+    Ok(Row::times("T3", what, "ns", ours, baseline, Goal::None))
 }

@@ -1,4 +1,4 @@
-//! One file for each target, or for a few that measure the same thing.
+//! The measurements, in one file for each target or for a few related ones.
 
 mod allocate;
 mod copies;
@@ -12,15 +12,15 @@ mod waiting;
 
 use anyhow::Result;
 
-pub(crate) use regions::ten;
+pub(crate) use regions::ten_operations;
 
-use crate::{pytorch, report::Row, rig::Rig};
+use crate::{harness::Harness, pytorch, report::Row};
 
-/// What a measurement needs.
+/// The device that a measurement requires.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Needs {
     Gpu,
-    /// It means something on the simulated device, too.
+    /// A GPU or the simulated device, whose figures are meaningful too.
     AnyDevice,
 }
 
@@ -29,7 +29,7 @@ struct Measurement {
     target: &'static str,
     what: &'static str,
     needs: Needs,
-    measure: fn(&Rig) -> Result<Vec<Row>>,
+    measure: fn(&Harness) -> Result<Vec<Row>>,
 }
 
 /// All measurements on devices, in the order of their targets.
@@ -65,7 +65,7 @@ const MEASUREMENTS: [Measurement; 12] = [
 const fn of(
     target: &'static str,
     what: &'static str,
-    measure: fn(&Rig) -> Result<Vec<Row>>,
+    measure: fn(&Harness) -> Result<Vec<Row>>,
 ) -> Measurement {
     Measurement {
         target,
@@ -75,8 +75,8 @@ const fn of(
     }
 }
 
-/// What is not measured here, and why.
-const ELSEWHERE: [(&str, &str, &str); 2] = [
+/// Targets that are measured elsewhere or not at all: target, work and reason.
+const NOT_MEASURED: [(&str, &str, &str); 2] = [
     (
         "T11",
         "replay of a graph of 100 kernels",
@@ -89,31 +89,34 @@ const ELSEWHERE: [(&str, &str, &str); 2] = [
     ),
 ];
 
-/// The names of all targets, T4 among them, which needs no device.
+/// Returns the names of all targets, including T4, which needs no device.
 pub(crate) fn names() -> Vec<&'static str> {
     let measured = MEASUREMENTS.iter().map(|one| one.target);
-    let elsewhere = ELSEWHERE.iter().map(|&(target, ..)| target);
+    let elsewhere = NOT_MEASURED.iter().map(|&(target, ..)| target);
     let mut names: Vec<_> = measured.chain(elsewhere).chain(["T4"]).collect();
     names.sort_unstable_by_key(|name| (name.len(), *name));
     names
 }
 
-/// Rows, and the device that they are of.
+/// The rows of a run, and its device.
 pub(crate) struct Measured {
     pub(crate) device: String,
     pub(crate) rows: Vec<Row>,
-    /// Whether something that could have been measured was not, for an error.
+    /// Set if a measurement failed.
     pub(crate) failed: bool,
 }
 
-/// Measures what is `wanted` and can be measured here; says of the rest that it cannot.
+/// Runs the measurements that are `wanted` and possible here. The others get a row with the reason.
 pub(crate) fn measure(quick: bool, wanted: &dyn Fn(&str) -> bool) -> Result<Measured> {
     let mut measured = Measured {
         device: String::from("no device"),
         rows: Vec::new(),
         failed: false,
     };
-    for (target, what, why) in ELSEWHERE.into_iter().filter(|(target, ..)| wanted(target)) {
+    for (target, what, why) in NOT_MEASURED
+        .into_iter()
+        .filter(|(target, ..)| wanted(target))
+    {
         measured.rows.push(Row::absent(target, what, why));
     }
     let measurements: Vec<_> = MEASUREMENTS
@@ -123,15 +126,15 @@ pub(crate) fn measure(quick: bool, wanted: &dyn Fn(&str) -> bool) -> Result<Meas
     if measurements.is_empty() {
         return Ok(measured);
     }
-    let gpu = Rig::gpu(quick);
-    let simulated = Rig::simulated(quick)?;
+    let gpu = Harness::gpu(quick);
+    let simulated = Harness::simulated(quick)?;
     if let Err(why) = &gpu {
         eprintln!("no GPU: {why}");
     }
     measured.device = gpu.as_ref().unwrap_or(&simulated).device.to_string();
     for one in measurements {
-        let rig = match &gpu {
-            Ok(rig) => rig,
+        let harness = match &gpu {
+            Ok(harness) => harness,
             Err(_) if one.needs == Needs::AnyDevice => &simulated,
             Err(_) => {
                 measured
@@ -140,11 +143,13 @@ pub(crate) fn measure(quick: bool, wanted: &dyn Fn(&str) -> bool) -> Result<Meas
                 continue;
             }
         };
-        eprintln!("{} {} on {}", one.target, one.what, rig.device);
-        // One failure is no reason to lose the others' figures.
-        match (one.measure)(rig) {
-            Ok(rows) if rig.device.is_simulated() => {
-                let simulated = rows.into_iter().map(|row| row.noting("simulated device"));
+        eprintln!("{} {} on {}", one.target, one.what, harness.device);
+        // A failed measurement does not stop the others.
+        match (one.measure)(harness) {
+            Ok(rows) if harness.device.is_simulated() => {
+                let simulated = rows
+                    .into_iter()
+                    .map(|row| row.with_note("simulated device"));
                 measured.rows.extend(simulated);
             }
             Ok(rows) => measured.rows.extend(rows),
@@ -174,10 +179,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn everything_runs_on_the_simulated_device() {
-        let rig = Rig::simulated(true).unwrap();
+    fn every_measurement_runs_on_the_simulated_device() {
+        let harness = Harness::simulated(true).unwrap();
         for one in &MEASUREMENTS {
-            let rows = (one.measure)(&rig).unwrap();
+            let rows = (one.measure)(&harness).unwrap();
             assert!(!rows.is_empty(), "{}", one.target);
             for row in rows {
                 assert_eq!(row.target, one.target);

@@ -1,41 +1,41 @@
-//! T10: upload, kernel and download of many chunks on three streams, as one would write it, against
-//! its slowest stage alone.
+//! T10: upload, kernel and download of many chunks on three streams, in straightforward code,
+//! against the slowest stage alone.
 
 use anyhow::Result;
 use millstream::{Buffer, Device, LaunchConfig, Pinned, StagingOptions, Stream};
 
 use crate::{
-    by_hand::Pipeline,
+    baseline::Pipeline,
+    harness::Harness,
     kernels::sums,
     raw::{RawHost, RawKernel, RawMemory, RawStream},
     report::{Goal, Row},
-    rig::Rig,
-    timing::{Contender, Effort, medians},
+    timing::{SampleSize, Variant, medians},
 };
 
 const CHUNKS: usize = 32;
 const STREAMS: usize = 3;
-const EFFORT: Effort = Effort {
+const SAMPLE_SIZE: SampleSize = SampleSize {
     rounds: 16,
     batch: 1,
 };
-/// The least part of the slowest stage's throughput.
+/// The minimum throughput, as a ratio to the slowest stage's.
 const GOAL: Goal = Goal::AtLeast(0.95);
 
-pub(crate) fn measure(rig: &Rig) -> Result<Vec<Row>> {
-    let elements = if rig.device.is_simulated() {
+pub(crate) fn measure(harness: &Harness) -> Result<Vec<Row>> {
+    let elements = if harness.device.is_simulated() {
         256 << 10
     } else {
         4 << 20
     };
     let mut rows = Vec::new();
-    let pinned = Locked::new(&rig.device, elements)?;
-    rows.extend(pinned.measure(rig)?);
-    rows.extend(pageable(rig, elements)?);
+    let pinned = PinnedWork::new(&harness.device, elements)?;
+    rows.extend(pinned.measure(harness)?);
+    rows.extend(pageable(harness, elements)?);
     Ok(rows)
 }
 
-/// The row of a pipeline whose stages took this long alone.
+/// Creates the row of a pipeline, given the times of its stages alone.
 fn row(what: &str, whole: f64, stages: [f64; 3]) -> Row {
     let (which, slowest) = ["upload", "kernel", "download"]
         .into_iter()
@@ -44,18 +44,18 @@ fn row(what: &str, whole: f64, stages: [f64; 3]) -> Row {
         .expect("there are three");
     let per_s = |ns: f64| CHUNKS as f64 * 1e9 / ns;
     Row::times("T10", what, "chunks/s", per_s(whole), per_s(slowest), GOAL)
-        .noting(&format!("raw: the slowest stage alone, {which}"))
+        .with_note(&format!("raw: the slowest stage alone, {which}"))
 }
 
-/// Work whose host memory is page-locked: nothing but the device is in the way.
-struct Locked {
+/// The pipeline with page-locked host memory, limited by the device alone.
+struct PinnedWork {
     kernels: sums::Kernels,
     streams: Vec<Stream>,
     elements: usize,
     sources: Vec<Pinned<f32>>,
 }
 
-impl Locked {
+impl PinnedWork {
     fn new(device: &Device, elements: usize) -> Result<Self> {
         Ok(Self {
             kernels: sums::load(device)?,
@@ -89,18 +89,18 @@ impl Locked {
             .vecadd(stream, grid, input, input, output, self.elements as u64)?)
     }
 
-    fn measure(&self, rig: &Rig) -> Result<[Row; 2]> {
-        let device = &rig.device;
+    fn measure(&self, harness: &Harness) -> Result<[Row; 2]> {
+        let device = &harness.device;
         let mut targets: Vec<Pinned<f32>> = (0..CHUNKS)
             .map(|_| device.pinned(self.elements))
             .collect::<Result<_, _>>()?;
-        let mut landed: Vec<Pinned<f32>> = (0..CHUNKS)
+        let mut finished: Vec<Pinned<f32>> = (0..CHUNKS)
             .map(|_| device.pinned(self.elements))
             .collect::<Result<_, _>>()?;
         let first = &self.streams[0];
         let input = first.zeros(self.elements)?;
         let (mut scratch, mut output) = (first.zeros(self.elements)?, first.zeros(self.elements)?);
-        let whole = Contender::complete(|| {
+        let whole = Variant::complete(|| {
             for (chunk, (source, target)) in self.sources.iter().zip(&mut targets).enumerate() {
                 let stream = self.stream(chunk);
                 let mut input = stream.zeros(self.elements)?;
@@ -111,31 +111,31 @@ impl Locked {
             }
             self.wait()
         });
-        let upload = Contender::complete(|| {
+        let upload = Variant::complete(|| {
             for source in &self.sources {
                 first.copy(source, &mut scratch)?;
             }
             self.wait()
         });
-        let kernel = Contender::complete(|| {
+        let kernel = Variant::complete(|| {
             for _ in 0..CHUNKS {
                 self.compute(first, &input, &mut output)?;
             }
             self.wait()
         });
-        let download = Contender::complete(|| {
-            for target in &mut landed {
+        let download = Variant::complete(|| {
+            for target in &mut finished {
                 first.copy(&input, target)?;
             }
             self.wait()
         });
-        let by_hand = ByHand::new(rig, self.elements)?;
-        let by_hand = Contender::complete(|| by_hand.run());
-        let contenders = [whole, upload, kernel, download, by_hand];
-        let [whole, stages @ .., by_hand] = medians(rig, EFFORT, contenders)?;
+        let baseline = RawPipeline::new(harness, self.elements)?;
+        let baseline = Variant::complete(|| baseline.run());
+        let variants = [whole, upload, kernel, download, baseline];
+        let [whole, stages @ .., baseline] = medians(harness, SAMPLE_SIZE, variants)?;
         let what = "upload, kernel, download of 32 chunks, pinned";
         let per_s = |ns: f64| CHUNKS as f64 * 1e9 / ns;
-        let beside = "the same, against three raw streams with memory of their own";
+        let beside = "the same, against three raw streams, each with its own memory";
         Ok([
             row(what, whole, stages),
             Row::times(
@@ -143,25 +143,25 @@ impl Locked {
                 beside,
                 "chunks/s",
                 per_s(whole),
-                per_s(by_hand),
+                per_s(baseline),
                 Goal::None,
             ),
         ])
     }
 }
 
-/// The same without Millstream: each stream has memory of its own, so that nothing has to be waited
-/// for.
-struct ByHand {
+/// The pipeline in raw driver calls. Each stream has its own memory, so that streams never wait for
+/// each other.
+struct RawPipeline {
     kernel: RawKernel,
     streams: Vec<(RawStream, [RawMemory; 2])>,
     hosts: Vec<[RawHost; 2]>,
     elements: usize,
 }
 
-impl ByHand {
-    fn new(rig: &Rig, elements: usize) -> Result<Self> {
-        let raw = &rig.raw;
+impl RawPipeline {
+    fn new(harness: &Harness, elements: usize) -> Result<Self> {
+        let raw = &harness.raw;
         let bytes = elements * size_of::<f32>();
         let stream = |_| Ok((raw.stream()?, [raw.memory(bytes)?, raw.memory(bytes)?]));
         Ok(Self {
@@ -188,9 +188,9 @@ impl ByHand {
     }
 }
 
-/// The same with ordinary slices and vectors.
-fn pageable(rig: &Rig, elements: usize) -> Result<Vec<Row>> {
-    let device = &rig.device;
+/// Measures the pipeline with ordinary slices and vectors.
+fn pageable(harness: &Harness, elements: usize) -> Result<Vec<Row>> {
+    let device = &harness.device;
     let kernels = sums::load(device)?;
     let streams: Vec<Stream> = (0..STREAMS)
         .map(|_| device.stream())
@@ -200,7 +200,7 @@ fn pageable(rig: &Rig, elements: usize) -> Result<Vec<Row>> {
     let first = &streams[0];
     let input = first.zeros::<f32>(elements)?;
     let (mut scratch, mut output) = (first.zeros::<f32>(elements)?, first.zeros::<f32>(elements)?);
-    let whole = Contender::complete(|| {
+    let whole = Variant::complete(|| {
         let mut results = Vec::new();
         for chunk in 0..CHUNKS {
             let stream = &streams[chunk % STREAMS];
@@ -221,13 +221,13 @@ fn pageable(rig: &Rig, elements: usize) -> Result<Vec<Row>> {
         }
         Ok(())
     });
-    let upload = Contender::complete(|| {
+    let upload = Variant::complete(|| {
         for _ in 0..CHUNKS {
             first.upload_into(&source, &mut scratch)?;
         }
         Ok(first.synchronize()?)
     });
-    let kernel = Contender::complete(|| {
+    let kernel = Variant::complete(|| {
         for _ in 0..CHUNKS {
             kernels.vecadd(
                 first,
@@ -240,7 +240,7 @@ fn pageable(rig: &Rig, elements: usize) -> Result<Vec<Row>> {
         }
         Ok(first.synchronize()?)
     });
-    let download = Contender::complete(|| {
+    let download = Variant::complete(|| {
         let results = (0..CHUNKS)
             .map(|_| first.download(&input))
             .collect::<Result<Vec<_>, _>>()?;
@@ -251,43 +251,45 @@ fn pageable(rig: &Rig, elements: usize) -> Result<Vec<Row>> {
     });
     let what = "upload, kernel, download of 32 chunks, pageable";
     if device.is_simulated() {
-        let [whole, stages @ ..] = medians(rig, EFFORT, [whole, upload, kernel, download])?;
+        let [whole, stages @ ..] =
+            medians(harness, SAMPLE_SIZE, [whole, upload, kernel, download])?;
         return Ok(vec![row(what, whole, stages)]);
     }
-    // With as many threads and in the same chunks. No virtual time could tell how fast threads
-    // copy.
+    // The baseline uses as many threads and chunks of the same size. On a simulated device it is
+    // left out, because virtual time does not include the threads' copies.
     let StagingOptions {
         threads,
         chunk_bytes,
         ..
     } = StagingOptions::default();
-    let chunk_len = chunk_bytes / size_of::<f32>();
-    let [mut to_new, mut to_kept] = [
-        Pipeline::new(&rig.raw, threads, chunk_len)?,
-        Pipeline::new(&rig.raw, threads, chunk_len)?,
+    let chunk_len = piece_bytes / size_of::<f32>();
+    let [mut to_new, mut to_reused] = [
+        Pipeline::new(&harness.raw, threads, chunk_len)?,
+        Pipeline::new(&harness.raw, threads, chunk_len)?,
     ];
     let sources = [source.as_slice(); CHUNKS];
-    // One by one: a copy of a vector would touch its memory.
+    // The vectors are created one by one, because cloning a vector would touch its memory.
     let targets = || -> Vec<Vec<f32>> { (0..CHUNKS).map(|_| vec![0.0; elements]).collect() };
     let mut kept = targets();
-    let to_new = Contender::complete(|| to_new.run(&sources, &mut targets()));
-    let to_kept = Contender::complete(|| to_kept.run(&sources, &mut kept));
-    let contenders = [whole, upload, kernel, download, to_new, to_kept];
-    let [whole, upload, kernel, download, to_new, to_kept] = medians(rig, EFFORT, contenders)?;
+    let to_new = Variant::complete(|| to_new.run(&sources, &mut targets()));
+    let to_reused = Variant::complete(|| to_reused.run(&sources, &mut kept));
+    let variants = [whole, upload, kernel, download, to_new, to_reused];
+    let [whole, upload, kernel, download, to_new, to_reused] =
+        medians(harness, SAMPLE_SIZE, variants)?;
     let per_s = |ns: f64| CHUNKS as f64 * 1e9 / ns;
-    let beside = |what: &str, by_hand: f64| {
-        let (whole, by_hand) = (per_s(whole), per_s(by_hand));
-        Row::times("T10", what, "chunks/s", whole, by_hand, Goal::None)
+    let beside = |what: &str, baseline: f64| {
+        let (whole, baseline) = (per_s(whole), per_s(baseline));
+        Row::times("T10", what, "chunks/s", whole, baseline, Goal::None)
     };
     Ok(vec![
         row(what, whole, [upload, kernel, download]),
         beside(
-            "the same, against threads that stage by hand, to new vectors",
+            "the same, against raw staging threads, to new vectors",
             to_new,
         ),
         beside(
-            "the same, against threads that stage by hand, to vectors used again",
-            to_kept,
+            "the same, against raw staging threads, to reused vectors",
+            to_reused,
         ),
     ])
 }

@@ -1,4 +1,4 @@
-//! T15: ten operations on each element of a large array, which a region does in one kernel.
+//! T15: ten operations on each element of a large array, which a region fuses into one kernel.
 
 use anyhow::Result;
 use millstream::Device;
@@ -6,70 +6,73 @@ use millstream_region::{Array, Region, RegionExt, region};
 use ndarray::{Ix1, s};
 
 use crate::{
+    harness::Harness,
     report::{Goal, Row},
-    rig::Rig,
-    timing::{Contender, Effort, gb_per_s, medians},
+    timing::{SampleSize, Variant, gb_per_s, medians},
 };
 
 const ELEMENTS: usize = 1 << 26;
-/// What is read and written.
+/// The number of bytes read and written.
 const BYTES: usize = 2 * ELEMENTS * size_of::<f32>();
-/// Regions in a row, each on the result of the one before.
-const ROW: usize = 8;
-const EFFORT: Effort = Effort {
+/// The number of consecutive regions, each applied to the previous result.
+const REPETITIONS: usize = 8;
+const SAMPLE_SIZE: SampleSize = SampleSize {
     rounds: 16,
     batch: 1,
 };
-const SMALL: Effort = Effort {
+const SMALL: SampleSize = SampleSize {
     rounds: 64,
     batch: 50,
 };
 
-/// The ten operations.
+/// Applies the ten operations.
 #[region]
-pub(crate) fn ten(x: &Array<f32, Ix1>) -> Array<f32, Ix1> {
+pub(crate) fn ten_operations(x: &Array<f32, Ix1>) -> Array<f32, Ix1> {
     let y = ((x * 1.5 + 0.25).abs() * 0.5 - 0.125).relu();
     -((y + x) * x).minimum(100.0) + 1.0
 }
 
-/// Ones.
+/// Creates an array of ones.
 #[region]
 fn ones(g: &Region, count: usize) -> Array<f32, Ix1> {
     g.ones(count)
 }
 
-pub(crate) fn measure(rig: &Rig) -> Result<Vec<Row>> {
-    let device = &rig.device;
+pub(crate) fn measure(harness: &Harness) -> Result<Vec<Row>> {
+    let device = &harness.device;
     let start = ones(device, ELEMENTS)?.wait()?;
-    let fused = Contender::complete(|| {
-        let mut x = ten(device, &start)?.wait()?;
-        for _ in 1..ROW {
-            x = ten(device, &x)?.wait()?;
+    let fused = Variant::complete(|| {
+        let mut x = ten_operations(device, &start)?.wait()?;
+        for _ in 1..REPETITIONS {
+            x = ten_operations(device, &x)?.wait()?;
         }
-        Ok(arrive(device, &x)?)
+        Ok(wait_for_elements(device, &x)?)
     });
-    let raw = rig.raw.stream()?;
-    let (source, target) = (rig.raw.memory(BYTES / 2)?, rig.raw.memory(BYTES / 2)?);
-    let copied = Contender::complete(|| {
-        for _ in 0..ROW {
+    let raw = harness.raw.stream()?;
+    let (source, target) = (
+        harness.raw.memory(BYTES / 2)?,
+        harness.raw.memory(BYTES / 2)?,
+    );
+    let copied = Variant::complete(|| {
+        for _ in 0..REPETITIONS {
             raw.copy(&target, &source, BYTES / 2)?;
         }
         raw.synchronize()
     });
     let [fused, copied] =
-        medians(rig, EFFORT, [fused, copied])?.map(|ns| gb_per_s(ROW * BYTES, ns));
+        medians(harness, SAMPLE_SIZE, [fused, copied])?.map(|ns| gb_per_s(REPETITIONS * BYTES, ns));
     let what = "ten operations on 2^26 f32";
     let row = Row::times("T15", what, "GB/s", fused, copied, Goal::AtLeast(0.8));
 
     let few = ones(device, 1024)?.wait()?;
-    let small = Contender::new(
+    let small = Variant::new(
         || {
-            drop(ten(device, &few)?.wait()?);
+            drop(ten_operations(device, &few)?.wait()?);
             Ok(())
         },
-        || Ok(arrive(device, &few)?),
+        || Ok(wait_for_elements(device, &few)?),
     );
-    let [host_ns] = medians(rig, SMALL, [small])?;
+    let [host_ns] = medians(harness, SMALL, [small])?;
     let host = Row::judged(
         "T15",
         "host time of such a region",
@@ -78,13 +81,13 @@ pub(crate) fn measure(rig: &Rig) -> Result<Vec<Row>> {
         Goal::None,
     );
     Ok(vec![
-        row.noting("raw: the driver's copy on the device"),
+        row.with_note("raw: the driver's copy on the device"),
         host,
     ])
 }
 
-/// Waits until an array's elements are there.
-fn arrive(device: &Device, array: &Array<f32, Ix1>) -> millstream_region::Result<()> {
+/// Waits until an array's elements have been computed.
+fn wait_for_elements(device: &Device, array: &Array<f32, Ix1>) -> millstream_region::Result<()> {
     device
         .region(|g| g.array(array).slice(s![..1]))?
         .wait()

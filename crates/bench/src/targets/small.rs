@@ -1,38 +1,38 @@
-//! T8: uploads of 4 KiB from pageable memory, host time of a call.
+//! T8: uploads of 4 KiB from pageable memory, measured as the host's time per call.
 
 use anyhow::Result;
 
 use crate::{
+    cudarc::Cudarc,
+    harness::Harness,
     report::{Goal, Row},
-    rig::Rig,
-    rival::Rival,
-    timing::{Contender, Effort, medians},
+    timing::{SampleSize, Variant, medians},
 };
 
 const BYTES: usize = 4 << 10;
-const EFFORT: Effort = Effort {
+const SAMPLE_SIZE: SampleSize = SampleSize {
     rounds: 160,
     batch: 100,
 };
 
-pub(crate) fn measure(rig: &Rig) -> Result<Vec<Row>> {
+pub(crate) fn measure(harness: &Harness) -> Result<Vec<Row>> {
     let source = vec![1_u8; BYTES];
-    let stream = rig.device.stream()?;
+    let stream = harness.device.stream()?;
     let mut target = stream.zeros::<u8>(BYTES)?;
-    let ours = Contender::new(
+    let ours = Variant::new(
         || Ok(stream.upload_into(&source, &mut target)?),
         || Ok(stream.synchronize()?),
     );
-    let raw = rig.raw.stream()?;
-    let (raw_target, raw_source) = (rig.raw.memory(BYTES)?, rig.raw.pageable(BYTES));
-    let by_hand = || {
-        Contender::new(
+    let raw = harness.raw.stream()?;
+    let (raw_target, raw_source) = (harness.raw.memory(BYTES)?, harness.raw.pageable(BYTES));
+    let baseline = || {
+        Variant::new(
             || raw.upload(&raw_target, &raw_source, BYTES),
             || raw.synchronize(),
         )
     };
     let what = "upload of 4 KiB, pageable";
-    let [ours, raw_ns] = medians(rig, EFFORT, [ours, by_hand()])?;
+    let [ours, raw_ns] = medians(harness, SAMPLE_SIZE, [ours, baseline()])?;
     let mut rows = vec![Row::times(
         "T8",
         what,
@@ -41,17 +41,17 @@ pub(crate) fn measure(rig: &Rig) -> Result<Vec<Row>> {
         raw_ns,
         Goal::AtMost(1.1),
     )];
-    if rig.device.is_simulated() {
+    if harness.device.is_simulated() {
         return Ok(rows);
     }
-    let rival = Rival::open()?;
-    let stream = rival.stream()?;
+    let cudarc = Cudarc::open()?;
+    let stream = cudarc.stream()?;
     let mut target = stream.alloc_zeros::<u8>(BYTES)?;
-    let theirs = Contender::new(
+    let with_cudarc = Variant::new(
         || Ok(stream.memcpy_htod(&source, &mut target)?),
         || Ok(stream.synchronize()?),
     );
-    let [theirs, raw_ns] = medians(rig, EFFORT, [theirs, by_hand()])?;
-    rows.push(Row::times("T8", what, "ns", theirs, raw_ns, Goal::None).by("cudarc"));
+    let [with_cudarc, raw_ns] = medians(harness, SAMPLE_SIZE, [with_cudarc, baseline()])?;
+    rows.push(Row::times("T8", what, "ns", with_cudarc, raw_ns, Goal::None).by("cudarc"));
     Ok(rows)
 }

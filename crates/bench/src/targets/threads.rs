@@ -1,5 +1,4 @@
-//! T12: sixteen threads, each launching on a stream of its own, with two operands that all of them
-//! read.
+//! T12: sixteen threads, each launching on its own stream, with two operands that all of them read.
 
 use std::{sync::Barrier, thread};
 
@@ -7,24 +6,24 @@ use anyhow::Result;
 use millstream::LaunchConfig;
 
 use crate::{
+    cudarc::Cudarc,
+    harness::Harness,
     kernels::sums,
     report::{Goal, Row},
-    rig::Rig,
-    rival::Rival,
-    timing::{Contender, Effort, medians},
+    timing::{SampleSize, Variant, medians},
 };
 
 const THREADS: usize = 16;
-/// Launches of a thread in a batch, which fit its stream's queue together with records.
+/// The launches of a thread in a batch, which fit in its stream's queue together with records.
 const LAUNCHES: usize = 200;
 const ELEMENTS: usize = 256;
 const BYTES: usize = ELEMENTS * size_of::<f32>();
-const EFFORT: Effort = Effort {
+const SAMPLE_SIZE: SampleSize = SampleSize {
     rounds: 40,
     batch: 1,
 };
 
-/// Runs `launch` `LAUNCHES` times for each of `workers`, each on a thread of its own, all beginning
+/// Calls `launch` `LAUNCHES` times for each of `workers`, each on its own thread, all starting
 /// together.
 fn all_at_once<W: Send>(
     workers: &mut [W],
@@ -48,26 +47,26 @@ fn all_at_once<W: Send>(
     })
 }
 
-pub(crate) fn measure(rig: &Rig) -> Result<Vec<Row>> {
-    let kernels = sums::load(&rig.device)?;
-    let first = rig.device.stream()?;
+pub(crate) fn measure(harness: &Harness) -> Result<Vec<Row>> {
+    let kernels = sums::load(&harness.device)?;
+    let first = harness.device.stream()?;
     let (a, b) = (first.zeros(ELEMENTS)?, first.zeros(ELEMENTS)?);
     let mut workers = Vec::new();
     for _ in 0..THREADS {
-        let stream = rig.device.stream()?;
+        let stream = harness.device.stream()?;
         let target = stream.zeros(ELEMENTS)?;
         workers.push((stream, target));
     }
-    let ours = Contender::new(
+    let ours = Variant::new(
         || {
             all_at_once(&mut workers, |(stream, target)| {
                 let grid = LaunchConfig::linear(ELEMENTS);
                 Ok(kernels.vecadd(stream, grid, &a, &b, target, ELEMENTS as u64)?)
             })
         },
-        || rig.raw.synchronize(),
+        || harness.raw.synchronize(),
     );
-    let raw = &rig.raw;
+    let raw = &harness.raw;
     let kernel = raw.vecadd()?;
     let (raw_a, raw_b) = (raw.memory(BYTES)?, raw.memory(BYTES)?);
     let mut raw_workers = Vec::new();
@@ -75,16 +74,16 @@ pub(crate) fn measure(rig: &Rig) -> Result<Vec<Row>> {
         raw_workers.push((raw.stream()?, raw.memory(BYTES)?));
     }
     let operands = (&raw_a, &raw_b);
-    let mut by_hand = || {
+    let mut baseline = || {
         all_at_once(&mut raw_workers, |(stream, target)| {
             stream.vecadd(kernel, [operands.0, operands.1, target], ELEMENTS as u64)
         })
     };
     let launches = |ns: f64| (THREADS * LAUNCHES) as f64 * 1e9 / ns;
-    let [ours, by_hand_per_s] = medians(
-        rig,
-        EFFORT,
-        [ours, Contender::new(&mut by_hand, || raw.synchronize())],
+    let [ours, baseline_per_s] = medians(
+        harness,
+        SAMPLE_SIZE,
+        [ours, Variant::new(&mut baseline, || raw.synchronize())],
     )?
     .map(launches);
     let what = "16 threads on 16 streams, two operands shared";
@@ -93,37 +92,48 @@ pub(crate) fn measure(rig: &Rig) -> Result<Vec<Row>> {
         what,
         "launches/s",
         ours,
-        by_hand_per_s,
+        baseline_per_s,
         Goal::AtLeast(0.8),
     )];
-    if rig.device.is_simulated() {
+    if harness.device.is_simulated() {
         return Ok(rows);
     }
-    let rival = Rival::open()?;
-    let first = rival.stream()?;
+    let cudarc = Cudarc::open()?;
+    let first = cudarc.stream()?;
     let (a, b) = (first.alloc_zeros(ELEMENTS)?, first.alloc_zeros(ELEMENTS)?);
     let mut workers = Vec::new();
     for _ in 0..THREADS {
-        let stream = rival.stream()?;
+        let stream = cudarc.stream()?;
         let target = stream.alloc_zeros(ELEMENTS)?;
         workers.push((stream, target));
     }
-    let theirs = Contender::new(
+    let with_cudarc = Variant::new(
         || {
             all_at_once(&mut workers, |(stream, target)| {
-                rival.vecadd(stream, &a, &b, target)
+                cudarc.vecadd(stream, &a, &b, target)
             })
         },
         || raw.synchronize(),
     );
-    let [theirs, by_hand_per_s] = medians(
-        rig,
-        EFFORT,
-        [theirs, Contender::new(&mut by_hand, || raw.synchronize())],
+    let [with_cudarc, baseline_per_s] = medians(
+        harness,
+        SAMPLE_SIZE,
+        [
+            with_cudarc,
+            Variant::new(&mut baseline, || raw.synchronize()),
+        ],
     )?
     .map(launches);
     rows.push(
-        Row::times("T12", what, "launches/s", theirs, by_hand_per_s, Goal::None).by("cudarc"),
+        Row::times(
+            "T12",
+            what,
+            "launches/s",
+            with_cudarc,
+            baseline_per_s,
+            Goal::None,
+        )
+        .by("cudarc"),
     );
     Ok(rows)
 }

@@ -1,5 +1,5 @@
-//! T9: from a launch to the future that awaits its result; and what waiting, and not waiting, costs
-//! the processor.
+//! T9: the latency from a launch to the future that awaits its result, and the processor time of
+//! waiting and of idling.
 
 #![allow(unsafe_code, reason = "launches the gate kernel")]
 
@@ -9,45 +9,45 @@ use anyhow::{Context, Result};
 use millstream::{LaunchConfig, Stream};
 
 use crate::{
+    harness::Harness,
     kernels::{gate, sums},
     raw::Flag,
     report::{Goal, Row},
-    rig::Rig,
-    timing::{Contender, Effort, medians},
+    timing::{SampleSize, Variant, medians},
 };
 
 const ELEMENTS: usize = 256;
 const BYTES: usize = ELEMENTS * size_of::<f32>();
-const EFFORT: Effort = Effort {
+const SAMPLE_SIZE: SampleSize = SampleSize {
     rounds: 400,
     batch: 1,
 };
-/// How long the kernel takes that is awaited.
+/// The duration of the awaited kernel.
 const KERNEL: Duration = Duration::from_secs(1);
-/// How long nobody awaits anything.
+/// The duration of the idle period, without futures.
 const IDLE: Duration = Duration::from_secs(2);
-/// The thread that asks on behalf of futures, by the beginning of its name: Linux keeps 15 bytes of
-/// it.
+/// The start of the reactor thread's name, of which Linux keeps 15 bytes. The reactor polls for all
+/// futures.
 const REACTOR: &str = "millstream-reac";
 
-pub(crate) fn measure(rig: &Rig) -> Result<Vec<Row>> {
+pub(crate) fn measure(harness: &Harness) -> Result<Vec<Row>> {
     let mut rows = Vec::new();
-    if !rig.device.is_simulated() {
-        rows.extend(latency(rig)?);
-        rows.push(load(rig)?);
+    if !harness.device.is_simulated() {
+        rows.extend(latency(harness)?);
+        rows.push(load(harness)?);
     }
-    rows.push(idle(rig)?);
+    rows.push(idle(harness)?);
     Ok(rows)
 }
 
-/// A launch and the first number of its result, which is what there is to await.
-fn latency(rig: &Rig) -> Result<Vec<Row>> {
-    let kernels = sums::load(&rig.device)?;
-    let stream = rig.device.stream()?;
+/// Measures a launch and the download of one number of its result.
+fn latency(harness: &Harness) -> Result<Vec<Row>> {
+    let kernels = sums::load(&harness.device)?;
+    let stream = harness.device.stream()?;
     let a = stream.zeros(ELEMENTS)?;
     let mut c = stream.zeros(ELEMENTS)?;
     let mut d = stream.zeros(ELEMENTS)?;
-    let awaited = Contender::complete(|| {
+    let awaited = Variant::complete(|| {
         kernels.vecadd(
             &stream,
             LaunchConfig::linear(ELEMENTS),
@@ -59,7 +59,7 @@ fn latency(rig: &Rig) -> Result<Vec<Row>> {
         pollster::block_on(stream.download(c.slice(..1))?)?;
         Ok(())
     });
-    let blocked = Contender::complete(|| {
+    let blocked = Variant::complete(|| {
         kernels.vecadd(
             &stream,
             LaunchConfig::linear(ELEMENTS),
@@ -71,7 +71,7 @@ fn latency(rig: &Rig) -> Result<Vec<Row>> {
         stream.download(d.slice(..1))?.wait()?;
         Ok(())
     });
-    let raw = &rig.raw;
+    let raw = &harness.raw;
     let (kernel, raw_stream) = (raw.vecadd()?, raw.stream()?);
     let operands = [raw.memory(BYTES)?, raw.memory(BYTES)?, raw.memory(BYTES)?];
     let landing = raw.pinned(size_of::<f32>())?;
@@ -79,20 +79,21 @@ fn latency(rig: &Rig) -> Result<Vec<Row>> {
         raw_stream.vecadd(kernel, operands.each_ref(), ELEMENTS as u64)?;
         raw_stream.download(&landing, &operands[2], size_of::<f32>())
     };
-    let spun = Contender::complete(|| {
+    let spun = Variant::complete(|| {
         enqueue()?;
         while !raw_stream.is_idle()? {}
         Ok(())
     });
-    let slept = Contender::complete(|| {
+    let slept = Variant::complete(|| {
         enqueue()?;
         raw_stream.synchronize()
     });
-    let [awaited, blocked, spun, slept] = medians(rig, EFFORT, [awaited, blocked, spun, slept])?;
+    let [awaited, blocked, spun, slept] =
+        medians(harness, SAMPLE_SIZE, [awaited, blocked, spun, slept])?;
     Ok(vec![
         Row::times(
             "T9",
-            "launch, a number back, .await",
+            "launch, download of one number, .await",
             "ns",
             awaited,
             spun,
@@ -100,7 +101,7 @@ fn latency(rig: &Rig) -> Result<Vec<Row>> {
         ),
         Row::times(
             "T9",
-            "launch, a number back, .wait()",
+            "launch, download of one number, .wait()",
             "ns",
             blocked,
             spun,
@@ -118,23 +119,23 @@ fn latency(rig: &Rig) -> Result<Vec<Row>> {
     ])
 }
 
-/// The processor's time, of all threads, while a kernel of a second is awaited.
-fn load(rig: &Rig) -> Result<Row> {
-    let what = "processor while a kernel of 1 s is awaited";
-    let kernels = gate::load(&rig.device)?;
-    let stream = rig.device.stream()?;
+/// Measures the processor time of all threads while a kernel of one second is awaited.
+fn load(harness: &Harness) -> Result<Row> {
+    let what = "processor time while a kernel of 1 s is awaited";
+    let kernels = gate::load(&harness.device)?;
+    let stream = harness.device.stream()?;
     let word = stream.zeros::<u32>(1)?;
-    let flag = Flag::new(&rig.raw)?;
-    // So that nothing is allocated while the kernel runs.
+    let flag = Flag::new(&harness.raw)?;
+    // This download makes all allocations before the kernel runs.
     stream.download(&word)?.wait()?;
     let Some(before_ns) = processor_ns()? else {
         return Ok(Row::absent(
             "T9",
             what,
-            "the kernel of this machine does not count it",
+            "the system does not count processor time",
         ));
     };
-    let start_ns = rig.now_ns();
+    let start_ns = harness.now_ns();
     // SAFETY: the flag's memory is never freed.
     unsafe { kernels.gate(&stream, LaunchConfig::new([1; 3], [1; 3]), flag.address()) }?;
     let opener = thread::spawn(move || {
@@ -142,7 +143,7 @@ fn load(rig: &Rig) -> Result<Row> {
         flag.raise();
     });
     let awaited = pollster::block_on(stream.download(&word)?);
-    let took_ns = (rig.now_ns() - start_ns) as f64;
+    let took_ns = (harness.now_ns() - start_ns) as f64;
     let used_ns = (processor_ns()?.unwrap_or(before_ns) - before_ns) as f64;
     opener.join().expect("the opener does not panic");
     awaited?;
@@ -155,16 +156,16 @@ fn load(rig: &Rig) -> Result<Row> {
     ))
 }
 
-/// How often the reactor's thread is woken while nobody awaits anything.
-fn idle(rig: &Rig) -> Result<Row> {
-    let stream: Stream = rig.device.stream()?;
+/// Counts the wake-ups of the reactor thread while there are no futures.
+fn idle(harness: &Harness) -> Result<Row> {
+    let stream: Stream = harness.device.stream()?;
     pollster::block_on(stream.download(&stream.zeros::<u32>(1)?)?)?;
-    // A first sleep, so that it has gone to rest.
+    // The pause lets the reactor go to sleep.
     thread::sleep(Duration::from_millis(100));
     let before = reactor_switches()?;
     thread::sleep(IDLE);
     let woken = reactor_switches()? - before;
-    let what = format!("wake-ups in {} s in which nobody awaits", IDLE.as_secs());
+    let what = format!("wake-ups in {} s without futures", IDLE.as_secs());
     Ok(Row::judged(
         "T9",
         what,
@@ -174,14 +175,14 @@ fn idle(rig: &Rig) -> Result<Row> {
     ))
 }
 
-/// The files of this name of all threads, with the threads' names.
+/// Reads the file of this name of every thread, with the thread's name.
 fn threads(file: &str) -> Result<Vec<(String, String)>> {
     let mut found = Vec::new();
     for task in
         fs::read_dir("/proc/self/task").context("cannot list the threads of this process")?
     {
         let folder = task?.path();
-        // A thread may end meanwhile.
+        // A thread may end while its files are read.
         let texts = fs::read_to_string(folder.join("comm"))
             .and_then(|name| Ok((name, fs::read_to_string(folder.join(file))?)));
         found.extend(texts);
@@ -189,7 +190,7 @@ fn threads(file: &str) -> Result<Vec<(String, String)>> {
     Ok(found)
 }
 
-/// Nanoseconds that the threads alive have had a processor, if the system counts them.
+/// Returns the processor time of all live threads in nanoseconds, if the system counts it.
 fn processor_ns() -> Result<Option<u64>> {
     let texts = threads("schedstat")?;
     let times = texts
@@ -198,16 +199,16 @@ fn processor_ns() -> Result<Option<u64>> {
     Ok(times.sum::<Option<u64>>().filter(|&sum| sum > 0))
 }
 
-/// How often the reactor's thread went to sleep so far.
+/// Returns the number of times that the reactor thread has gone to sleep.
 fn reactor_switches() -> Result<u64> {
     let texts = threads("status")?;
     let status = texts.iter().find(|(name, _)| name.starts_with(REACTOR));
-    let (_, status) = status.context("there is no thread of the reactor")?;
+    let (_, status) = status.context("there is no reactor thread")?;
     let count = status
         .lines()
         .find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"));
     Ok(count
-        .context("Linux does not say how often a thread was woken")?
+        .context("/proc has no count of the reactor's wake-ups")?
         .trim()
         .parse()?)
 }

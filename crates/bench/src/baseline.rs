@@ -1,6 +1,8 @@
-//! Upload, kernel and download of ordinary memory by hand, without Millstream: as fast as threads,
-//! page-locked chunks and the driver let it go. Each thread takes pieces of its own all the way,
-//! which only a kernel that works element by element allows.
+//! The baseline for transfers of ordinary memory: upload, kernel and download without Millstream.
+//!
+//! It is as fast as threads, page-locked chunks and the driver allow. Each thread carries its own
+//! chunks through all three stages, which is possible only because the kernel works element by
+//! element.
 
 use std::{sync::Arc, thread};
 
@@ -11,13 +13,13 @@ use crate::{
     raw::{Raw, RawKernel, RawMemory, RawStream},
 };
 
-/// Pieces that each thread has on their way.
+/// The number of chunks in flight per thread.
 const SLOTS: usize = 2;
 
-/// A piece of the source, and where its sums belong.
-type Piece<'a> = (&'a [f32], &'a mut [f32]);
+/// A chunk of the source, and the part of the target for its results.
+type ChunkSlices<'a> = (&'a [f32], &'a mut [f32]);
 
-/// What one piece needs on its way.
+/// The stream and memory of one chunk in flight.
 struct Slot {
     stream: RawStream,
     up: Chunk,
@@ -37,8 +39,8 @@ impl Slot {
         })
     }
 
-    /// Sends a piece on its way there and back.
-    fn send(&mut self, kernel: RawKernel, source: &[f32]) -> Result<()> {
+    /// Enqueues a chunk's upload, kernel and download.
+    fn enqueue(&mut self, kernel: RawKernel, source: &[f32]) -> Result<()> {
         let Self {
             stream,
             up,
@@ -53,73 +55,78 @@ impl Slot {
         down.download(stream, output, 0, bytes)
     }
 
-    /// Waits for the piece, and copies it to where it belongs.
-    fn land(&mut self, target: &mut [f32]) -> Result<()> {
+    /// Waits for the chunk in flight and copies its results to `target`.
+    fn finish(&mut self, target: &mut [f32]) -> Result<()> {
         self.down
             .empty(bytemuck::cast_slice_mut(target), Stores::NonTemporal)
     }
 }
 
-/// Threads that double numbers on the device.
+/// A pool of threads that double numbers on the device.
 pub(crate) struct Pipeline {
     kernel: RawKernel,
-    lanes: Vec<[Slot; SLOTS]>,
-    piece_len: usize,
+    worker_slots: Vec<[Slot; SLOTS]>,
+    chunk_len: usize,
 }
 
 impl Pipeline {
-    /// A pipeline of so many threads, whose pieces have so many elements.
-    pub(crate) fn new(raw: &Arc<Raw>, threads: usize, piece_len: usize) -> Result<Self> {
-        let slot = || Slot::new(raw, piece_len * size_of::<f32>());
+    /// Creates a pipeline of `threads` threads whose chunks have `chunk_len` elements.
+    pub(crate) fn new(raw: &Arc<Raw>, threads: usize, chunk_len: usize) -> Result<Self> {
+        let slot = || Slot::new(raw, chunk_len * size_of::<f32>());
         Ok(Self {
             kernel: raw.vecadd()?,
-            lanes: (0..threads)
+            worker_slots: (0..threads)
                 .map(|_| Ok([slot()?, slot()?]))
                 .collect::<Result<_>>()?,
-            piece_len,
+            chunk_len,
         })
     }
 
-    /// Doubles each source, in the vector that has its place.
+    /// Doubles the elements of each source into the target of the same index.
     pub(crate) fn run(&mut self, sources: &[&[f32]], targets: &mut [Vec<f32>]) -> Result<()> {
-        let mut shares: Vec<Vec<Piece<'_>>> = self.lanes.iter().map(|_| Vec::new()).collect();
-        let pieces = sources.iter().zip(targets).flat_map(|(source, target)| {
+        let mut shares: Vec<Vec<ChunkSlices<'_>>> =
+            self.worker_slots.iter().map(|_| Vec::new()).collect();
+        let chunks = sources.iter().zip(targets).flat_map(|(source, target)| {
             source
-                .chunks(self.piece_len)
-                .zip(target.chunks_mut(self.piece_len))
+                .chunks(self.chunk_len)
+                .zip(target.chunks_mut(self.chunk_len))
         });
-        for (number, piece) in pieces.enumerate() {
+        for (number, chunk) in chunks.enumerate() {
             let turn = number % shares.len();
-            shares[turn].push(piece);
+            shares[turn].push(chunk);
         }
         let kernel = self.kernel;
         thread::scope(|scope| {
-            let workers: Vec<_> = self
-                .lanes
+            let threads: Vec<_> = self
+                .worker_slots
                 .iter_mut()
                 .zip(shares)
-                .map(|(slots, share)| scope.spawn(move || carry(slots, kernel, share)))
+                .map(|(slots, share)| scope.spawn(move || process_chunks(slots, kernel, share)))
                 .collect();
-            workers
+            threads
                 .into_iter()
-                .try_for_each(|worker| worker.join().expect("no worker panics"))
+                .try_for_each(|thread| thread.join().expect("no thread panics"))
         })
     }
 }
 
-/// Carries pieces there and back, the next sent before the last has landed.
-fn carry(slots: &mut [Slot; SLOTS], kernel: RawKernel, pieces: Vec<Piece<'_>>) -> Result<()> {
+/// Processes a thread's chunks. A chunk is enqueued before the previous one has been copied back.
+fn process_chunks(
+    slots: &mut [Slot; SLOTS],
+    kernel: RawKernel,
+    chunks: Vec<ChunkSlices<'_>>,
+) -> Result<()> {
     let mut targets: [Option<&mut [f32]>; SLOTS] = [const { None }; SLOTS];
     let turns = (0..SLOTS).cycle();
-    for ((source, target), turn) in pieces.into_iter().zip(turns.clone()) {
+    for ((source, target), turn) in chunks.into_iter().zip(turns.clone()) {
         if let Some(before) = targets[turn].replace(target) {
-            slots[turn].land(before)?;
+            slots[turn].finish(before)?;
         }
-        slots[turn].send(kernel, source)?;
+        slots[turn].enqueue(kernel, source)?;
     }
     for (slot, target) in slots.iter_mut().zip(targets) {
         if let Some(target) = target {
-            slot.land(target)?;
+            slot.finish(target)?;
         }
     }
     Ok(())
@@ -128,18 +135,18 @@ fn carry(slots: &mut [Slot; SLOTS], kernel: RawKernel, pieces: Vec<Piece<'_>>) -
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::rig::Rig;
+    use crate::harness::Harness;
 
     #[test]
-    fn what_comes_back_is_doubled_and_in_its_place() {
-        let rig = Rig::simulated(true).unwrap();
+    fn results_are_doubled_and_in_order() {
+        let harness = Harness::simulated(true).unwrap();
         let sources: Vec<Vec<f32>> = (0..5)
             .map(|from| (from * 1000..).take(2500).map(|n| n as f32).collect())
             .collect();
         let borrowed: Vec<&[f32]> = sources.iter().map(Vec::as_slice).collect();
         for threads in [1, 3] {
-            // Pieces that do not divide the source.
-            let mut pipeline = Pipeline::new(&rig.raw, threads, 700).unwrap();
+            // The chunk length does not divide the sources' length.
+            let mut pipeline = Pipeline::new(&harness.raw, threads, 700).unwrap();
             for _ in 0..2 {
                 let mut targets: Vec<Vec<f32>> = sources
                     .iter()

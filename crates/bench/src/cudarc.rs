@@ -1,6 +1,6 @@
-//! The same work through cudarc's safe layer.
+//! The same work with cudarc's safe layer, for comparison.
 
-#![allow(unsafe_code, reason = "a launch through cudarc trusts its caller")]
+#![allow(unsafe_code, reason = "launches through cudarc's unsafe method")]
 
 use std::sync::Arc;
 
@@ -12,8 +12,8 @@ use cudarc::{
 
 use crate::raw::BLOCK;
 
-/// Lets the first two devices reach each other's memory, by raw calls: cudarc's safe layer has none
-/// for it.
+/// Enables access between the memories of the first two devices, by raw calls, because cudarc's
+/// safe layer does not offer it.
 pub(crate) fn enable_peer_access() -> Result<()> {
     let contexts = [CudaContext::new(0)?, CudaContext::new(1)?];
     for (here, there) in [(0, 1), (1, 0)] {
@@ -27,14 +27,14 @@ pub(crate) fn enable_peer_access() -> Result<()> {
     Ok(())
 }
 
-/// A context of cudarc's own making, which is the device's primary context as everyone else's. It
-/// counts its streams itself.
-pub(crate) struct Rival {
+/// A context of cudarc. It is the device's primary context, which Millstream uses too, but cudarc
+/// counts its own streams only.
+pub(crate) struct Cudarc {
     context: Arc<CudaContext>,
     vecadd: CudaFunction,
 }
 
-impl Rival {
+impl Cudarc {
     pub(crate) fn open() -> Result<Self> {
         let context = CudaContext::new(0)?;
         let module =
@@ -43,17 +43,17 @@ impl Rival {
         Ok(Self { context, vecadd })
     }
 
-    /// cudarc's default stream, with which it leaves out all events as long as there is no other.
+    /// Returns cudarc's default stream. cudarc uses no events as long as it has no other stream.
     pub(crate) fn default_stream(&self) -> Arc<CudaStream> {
         self.context.default_stream()
     }
 
-    /// A stream of its own; from then on cudarc records and waits for events.
+    /// Creates a stream, after which cudarc records events and waits for them.
     pub(crate) fn stream(&self) -> Result<Arc<CudaStream>> {
         Ok(self.context.new_stream()?)
     }
 
-    /// `c = a + b`.
+    /// Enqueues `c = a + b`.
     #[inline]
     pub(crate) fn vecadd(
         &self,

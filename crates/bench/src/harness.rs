@@ -1,5 +1,4 @@
-//! What the measurements run on: one device, opened by Millstream, by raw calls and, on a GPU, by
-//! cudarc.
+//! The device under test, opened by Millstream and for raw driver calls.
 
 use std::sync::Arc;
 
@@ -11,20 +10,20 @@ use millstream::{
 };
 use millstream_driver::Driver;
 
-use crate::{raw::Raw, timing::Effort};
+use crate::{raw::Raw, timing::SampleSize};
 
-/// How many rounds are left of those that a measurement asks for, with `--quick`: one in this many.
+/// The factor by which `--quick` divides the number of rounds.
 const QUICK: usize = 8;
 
-/// A device.
-pub(crate) struct Rig {
+/// A device under test.
+pub(crate) struct Harness {
     pub(crate) device: Device,
     pub(crate) raw: Arc<Raw>,
     quick: bool,
 }
 
-impl Rig {
-    /// The first GPU, or `None` where there is none, with the reason.
+impl Harness {
+    /// Opens the first GPU; the error is the reason why it cannot be used.
     pub(crate) fn gpu(quick: bool) -> Result<Self, String> {
         let open = || -> Result<Self> {
             let cuda: Arc<dyn Driver> = Cuda::load()?;
@@ -34,7 +33,7 @@ impl Rig {
         open().map_err(|error| format!("{error:#}"))
     }
 
-    /// A simulated device, whose times are virtual.
+    /// Creates a simulated device, whose times are virtual.
     pub(crate) fn simulated(quick: bool) -> Result<Self> {
         let gpu = Gpu::new(SimConfig::default());
         Self::of(Device::open_simulated(&gpu, 0)?, gpu.driver(), quick)
@@ -45,23 +44,26 @@ impl Rig {
         Ok(Self { device, raw, quick })
     }
 
-    /// Nanoseconds on the device's clock.
+    /// Returns the time on the device's clock, in nanoseconds.
     pub(crate) fn now_ns(&self) -> u64 {
         self.raw.driver().now_ns()
     }
 
-    /// The effort that is asked for, or less if that is wanted.
-    pub(crate) fn scaled(&self, effort: Effort) -> Effort {
+    /// Reduces a sample size with `--quick` and on a simulated device.
+    pub(crate) fn scaled(&self, sample_size: SampleSize) -> SampleSize {
         let rounds = match self.quick {
-            // Every round takes the same virtual time.
+            // On a simulated device every round takes the same virtual time.
             _ if self.device.is_simulated() => 1,
-            true => (effort.rounds / QUICK).max(1),
-            false => effort.rounds,
+            true => (sample_size.rounds / QUICK).max(1),
+            false => sample_size.rounds,
         };
-        Effort { rounds, ..effort }
+        SampleSize {
+            rounds,
+            ..sample_size
+        }
     }
 
-    /// Bytes of the large copies.
+    /// Returns the size of the large copies, in bytes.
     pub(crate) fn large_bytes(&self) -> usize {
         if self.device.is_simulated() {
             1 << 20
