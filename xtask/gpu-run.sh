@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# Runs the programs beside this script on a GPU, one after the other, and sums up what came of it.
+# Runs the programs beside this script on a GPU, one after the other, and prints a summary.
 #
 #   run.sh [tests] [benches] [examples]    (default: all three)
 #
 # MILLSTREAM_DEVICE  the device (default cuda:0)
-# LIMIT_S            the longest that one program may take, in seconds (default 300)
-# OUT                where the logs, the figures and the pictures go (default ./gpu-out)
+# LIMIT_S            the time limit of one program, in seconds (default 300)
+# OUT                the folder for logs, figures and pictures (default ./gpu-out)
 #
 # The exit status is 0 only if every program succeeded.
 set -uo pipefail
@@ -17,15 +17,15 @@ out=${OUT:-gpu-out}
 mkdir -p "$out/logs" || exit 2
 out=$(cd "$out" && pwd)
 
-# The programs are packed once, and unpacked where they lie.
+# The programs are compressed, and decompressed in place once.
 find "$bundle" -name '*.gz' -exec gunzip --force {} + || exit 2
 
-# Scenarios for two devices are left out, by name, where there are not two.
+# Scenarios for two devices are skipped, by name, on a machine without two.
 gpus=$(nvidia-smi -L 2>/dev/null | grep -c '^GPU')
 skip=()
 if [ "${gpus:-0}" -lt 2 ]; then
   skip=(--skip two_devices)
-  echo "==== SKIPPED for want of a second GPU: all tests named two_devices::*"
+  echo "==== SKIPPED because there is no second GPU: all tests named two_devices::*"
 fi
 
 failed=0

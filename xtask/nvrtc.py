@@ -1,10 +1,10 @@
-"""Compiles one CUDA C++ file to PTX with NVRTC, which needs no GPU, and writes the PTX to standard output.
+"""Compiles one CUDA C++ file to PTX with NVRTC and writes the PTX to standard output. NVRTC needs no GPU.
 
 usage: nvrtc.py WHEELS SOURCE [OPTION...]
 
-WHEELS is a folder that pip installs NVRTC into the first time; OPTIONs go to NVRTC as they are, but for
---cccl, which stands for the include paths of libcu++ and the CUDA runtime's headers, installed as well. The
-thousand variables that libcu++ puts into each module are then left out where the code does not use them.
+WHEELS is the folder into which pip installs NVRTC on first use. OPTIONs are passed to NVRTC, except
+--cccl, which adds the include paths of libcu++ and of the CUDA runtime's headers and installs both. The
+thousand variables that libcu++ then adds to each module are removed unless the code uses them.
 """
 
 import collections
@@ -23,14 +23,14 @@ HEADERS = {
 
 
 def install(folder, package):
-    """Installs a package from the registry into a folder, which it must have for itself."""
+    """Installs a package from the registry into a folder of its own."""
     pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--target", folder, package]
-    # Standard output is for the PTX alone.
+    # Standard output is reserved for the PTX.
     subprocess.run(pip, check=True, stdout=sys.stderr)
 
 
 def header_options(wheels):
-    """The options for the headers, installed there if they are not."""
+    """Returns the include options for the headers, which are installed if they are missing."""
     options = []
     for name, package in HEADERS.items():
         folder = os.path.join(wheels, name)
@@ -42,12 +42,12 @@ def header_options(wheels):
 
 
 def library(wheels):
-    """NVRTC out of the folder `wheels`, installed there if it is not."""
+    """Loads NVRTC from the folder `wheels`, after installing it if it is missing."""
     folder = os.path.join(wheels, "nvidia", "cuda_nvrtc", "lib")
     path = os.path.join(folder, "libnvrtc.so.12")
     if not os.path.exists(path):
         install(wheels, PACKAGE)
-    # NVRTC looks its second library up by name: loaded before, that one is found wherever it lies.
+    # NVRTC loads its second library by name, which is found in any folder if it is loaded already.
     ctypes.CDLL(os.path.join(folder, "libnvrtc-builtins.so.12.0"), mode=ctypes.RTLD_GLOBAL)
     nvrtc = ctypes.CDLL(path)
     nvrtc.nvrtcGetErrorString.restype = ctypes.c_char_p
@@ -55,20 +55,20 @@ def library(wheels):
 
 
 def without_unused_variables(ptx):
-    """The text without the variables in global memory whose names stand nowhere else."""
+    """Removes the variables in global memory whose names occur nowhere else."""
     variable = re.compile(r"^\.global [^;=]*?([\w$]+)(\[\d*\])?( = [^;]*)?;\n", re.MULTILINE)
     names = collections.Counter(re.findall(r"[\w$]+", ptx))
     return variable.sub(lambda found: "" if names[found[1]] == 1 else found[0], ptx)
 
 
 def check(nvrtc, status, what):
-    """Ends the program with NVRTC's own words if `status` is an error."""
+    """Exits with NVRTC's message if `status` is an error."""
     if status != 0:
         sys.exit(f"nvrtc.py: {what}: {nvrtc.nvrtcGetErrorString(status).decode()}")
 
 
 def text(nvrtc, program, size_of, contents_of):
-    """A text that NVRTC gives out as a size and then the bytes: its log, or the PTX."""
+    """Reads a text that NVRTC returns as a size and then the bytes: its log, or the PTX."""
     size = ctypes.c_size_t()
     check(nvrtc, size_of(program, ctypes.byref(size)), "size of a result")
     contents = ctypes.create_string_buffer(size.value)
@@ -77,13 +77,13 @@ def text(nvrtc, program, size_of, contents_of):
 
 
 def compiled(nvrtc, source, name, options):
-    """The PTX of the CUDA C++ text `source`."""
+    """Compiles the CUDA C++ text `source` to PTX."""
     program = ctypes.c_void_p()
     status = nvrtc.nvrtcCreateProgram(ctypes.byref(program), source, name.encode(), 0, None, None)
     check(nvrtc, status, "nvrtcCreateProgram")
     arguments = (ctypes.c_char_p * len(options))(*[option.encode() for option in options])
     status = nvrtc.nvrtcCompileProgram(program, len(options), arguments)
-    # Warnings are for whoever runs this; PTX of another kernel than the one that was meant is not worth having.
+    # Warnings are printed, because they may mean that the kernel is not the intended one.
     sys.stderr.write(text(nvrtc, program, nvrtc.nvrtcGetProgramLogSize, nvrtc.nvrtcGetProgramLog))
     check(nvrtc, status, name)
     return text(nvrtc, program, nvrtc.nvrtcGetPTXSize, nvrtc.nvrtcGetPTX)

@@ -1,4 +1,4 @@
-//! `cargo xtask bench`: builds the benchmarks as users build, and runs them.
+//! `cargo xtask bench`: builds the benchmarks optimised, and runs them.
 
 use std::process::Stdio;
 
@@ -6,23 +6,23 @@ use anyhow::Result;
 
 use crate::process;
 
-/// What `cargo xtask bench` is told.
+/// The arguments of `cargo xtask bench`.
 #[derive(clap::Args)]
 #[command(disable_help_flag = true)]
 pub(crate) struct Options {
-    /// What the benchmarks are told: try `cargo xtask bench --help`.
+    /// The arguments of the benchmarks: see `cargo xtask bench --help`.
     #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
     arguments: Vec<String>,
 }
 
-/// Builds and runs.
+/// Builds and runs the benchmarks.
 pub(crate) fn run(options: &Options) -> Result<()> {
     let arguments: Vec<&str> = options.arguments.iter().map(String::as_str).collect();
     measure(&arguments)
 }
 
-/// Counts instructions (T4), which is the same everywhere and wants no device. Without valgrind,
-/// which is installed if that can be done, nothing is counted, and the output says so.
+/// Counts instructions (T4), which needs no device and gives the same figures on every machine.
+/// Installs valgrind if possible; without it nothing is counted, and the output says so.
 pub(crate) fn instructions() -> Result<()> {
     install_valgrind();
     measure(&["--only", "T4"])
@@ -43,7 +43,7 @@ fn measure(arguments: &[&str]) -> Result<()> {
     )
 }
 
-/// Installs valgrind unless it is there. What cannot be installed is reported by the benchmarks.
+/// Installs valgrind if it is missing. If that fails, the benchmarks report it.
 fn install_valgrind() {
     let succeeds = |program: &str, arguments: &[&str]| {
         process::command(program)

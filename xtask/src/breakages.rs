@@ -1,7 +1,9 @@
-//! `cargo xtask breakages`: deliberate faults, each of which a named test must find.
+//! `cargo xtask breakages`: mutation testing with deliberate faults, each of which a named test
+//! must detect.
 //!
-//! A test that cannot fail proves nothing. Each patch in `xtask/breakages` breaks the code on
-//! purpose. Its header says what it breaks, which test command to run, and what must fail:
+//! A test that cannot fail proves nothing. Each patch in `xtask/breakages` therefore breaks the
+//! code on purpose. Its header states the fault, the test command to run, and the tests that must
+//! fail:
 //!
 //! ```text
 //! Breaks: the tracker forgets all readers of an array but the last
@@ -9,9 +11,9 @@
 //! Fails: every_conflict_is_ordered
 //! ```
 //!
-//! `Fails` names tests, separated by commas, each by the end of its path. `hang` in that place says
-//! that the command must not end: it is killed after `Limit`, which is a number of seconds. The
-//! chore applies one patch after another to a checkout of its own in cargo's output folder.
+//! `Fails` lists tests, separated by commas, each by the end of its path. The word `hang` instead
+//! means that the command must not end: it is killed after `Limit`, a number of seconds. The task
+//! applies one patch after another to a copy of the repository in cargo's target folder.
 
 use std::{
     collections::BTreeSet,
@@ -28,45 +30,46 @@ use crate::process;
 /// The folder of the patches.
 const FOLDER: &str = "xtask/breakages";
 
-/// The seconds that a test command may take, compilation apart, unless its patch says otherwise.
+/// The default time limit of a test command, without compilation. A patch may set another.
 const LIMIT: Duration = Duration::from_secs(300);
 
-/// What `cargo xtask breakages` is told.
+/// The arguments of `cargo xtask breakages`.
 #[derive(clap::Args)]
 pub(crate) struct Options {
-    /// Run only the patches whose names contain one of these.
+    /// Run only the patches whose names contain one of these words.
     names: Vec<String>,
-    /// Only check that every patch can be applied.
+    /// Only check that every patch applies.
     #[arg(long)]
     check: bool,
-    /// List the patches and what each breaks.
+    /// List the patches and the fault of each.
     #[arg(long)]
     list: bool,
 }
 
-/// One patch.
+/// A patch with a deliberate fault.
 #[derive(Debug, PartialEq)]
 struct Breakage {
     name: String,
-    /// The fault, in a phrase.
+    /// A description of the fault.
     breaks: String,
     /// The arguments of `cargo test`.
     test: Vec<String>,
-    /// The tests that must fail, by the ends of their paths. None if the command must hang.
+    /// The tests that must fail, by the ends of their paths. Empty if the command must hang.
     fails: Vec<String>,
     limit: Duration,
 }
 
 impl Breakage {
-    /// Reads the header of a patch.
+    /// Parses the header of a patch.
     fn parse(name: &str, text: &str) -> Result<Self> {
         let header = text.split("\ndiff ").next().unwrap_or_default();
         let field = |key: &str| {
             let line = header.lines().find_map(|line| line.strip_prefix(key));
             line.map(|value| value.trim().to_owned())
         };
-        let wanted =
-            |key: &str| field(key).with_context(|| format!("{name}: there is no line `{key} …`"));
+        let wanted = |key: &str| {
+            field(key).with_context(|| format!("{name}: the header has no line `{key} …`"))
+        };
         let words = |text: String, separator: char| {
             let words = text.split(separator).map(str::trim).map(str::to_owned);
             words.filter(|word| !word.is_empty()).collect::<Vec<_>>()
@@ -93,18 +96,18 @@ impl Breakage {
         };
         ensure!(
             text.contains("\n--- a/"),
-            "{name}: there is no patch behind the header"
+            "{name}: the header is followed by no patch"
         );
         Ok(breakage)
     }
 
-    /// Whether the outcome is the one that the header names; if not, why.
+    /// Compares the outcome with the one in the header. The error is the difference.
     fn judge(&self, outcome: &Outcome) -> Result<(), String> {
         match outcome {
             Outcome::Hung if self.fails.is_empty() => Ok(()),
-            Outcome::Hung => Err(String::from("the tests did not end")),
+            Outcome::Hung => Err(String::from("the tests did not end within the limit")),
             Outcome::Passed => Err(String::from("no test failed")),
-            Outcome::NotBuilt => Err(String::from("it does not compile")),
+            Outcome::NotBuilt => Err(String::from("the patched code does not compile")),
             Outcome::Failed(_) if self.fails.is_empty() => Err(String::from("the tests ended")),
             Outcome::Failed(failed) => {
                 let has_failed = |wanted: &&String| {
@@ -130,7 +133,7 @@ impl Breakage {
     }
 }
 
-/// What came of a test command.
+/// The outcome of a test command.
 #[derive(Debug, PartialEq)]
 enum Outcome {
     NotBuilt,
@@ -152,7 +155,11 @@ pub(crate) fn run(options: &Options) -> Result<()> {
                     .any(|name| breakage.name.contains(name))
         })
         .collect();
-    ensure!(!wanted.is_empty(), "no patch in {FOLDER} has such a name");
+    ensure!(
+        !wanted.is_empty(),
+        "no patch in {FOLDER} has a name with {}",
+        options.names.join(" or ")
+    );
     if options.list {
         for breakage in &wanted {
             println!("{:<40} {}", breakage.name, breakage.breaks);
@@ -174,8 +181,8 @@ pub(crate) fn run(options: &Options) -> Result<()> {
             breakage.name,
             start.elapsed().as_secs_f64(),
             verdict.as_ref().map_or_else(
-                |why| format!("NOT FOUND: {why}"),
-                |()| String::from("found")
+                |why| format!("NOT DETECTED: {why}"),
+                |()| String::from("detected")
             )
         );
         if verdict.is_err() {
@@ -184,13 +191,13 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     }
     ensure!(
         wrong.is_empty(),
-        "not found as announced: {}",
+        "faults that the named tests do not detect: {}",
         wrong.join(", ")
     );
     Ok(())
 }
 
-/// Checks that every patch can be applied to the working tree.
+/// Checks that every patch applies to the working tree.
 pub(crate) fn check_all() -> Result<()> {
     check(
         &read(&process::root().join(FOLDER))?
@@ -199,7 +206,7 @@ pub(crate) fn check_all() -> Result<()> {
     )
 }
 
-/// Reads all patches, in the order of their names.
+/// Reads all patches, in order of their names.
 fn read(folder: &Path) -> Result<Vec<Breakage>> {
     let entries =
         fs::read_dir(folder).with_context(|| format!("cannot read {}", folder.display()))?;
@@ -220,7 +227,7 @@ fn read(folder: &Path) -> Result<Vec<Breakage>> {
         .collect()
 }
 
-/// Checks that each of these patches can be applied to the working tree.
+/// Checks that each of these patches applies to the working tree.
 fn check(breakages: &[&Breakage]) -> Result<()> {
     let stale: Vec<&str> = breakages
         .iter()
@@ -231,17 +238,17 @@ fn check(breakages: &[&Breakage]) -> Result<()> {
         .collect();
     ensure!(
         stale.is_empty(),
-        "patches that do not apply any more: {}",
+        "patches that no longer apply: {}; adapt them to the sources",
         stale.join(", ")
     );
     println!("{} patches apply", breakages.len());
     Ok(())
 }
 
-/// Runs `git apply` with a patch, and returns whether it could be applied.
+/// Runs `git apply` with a patch, and returns whether it succeeded.
 ///
-/// The copy lies within the repository, where git would skip what is not in the current folder. So
-/// git must not look for a repository above it.
+/// The copy lies within the repository, where git would ignore files outside of the current folder.
+/// Git is therefore kept from finding the repository above the copy.
 fn git_apply(tree: &Path, breakage: &Breakage, options: &[&str]) -> Result<bool> {
     let patch = process::root()
         .join(FOLDER)
@@ -257,9 +264,9 @@ fn git_apply(tree: &Path, breakage: &Breakage, options: &[&str]) -> Result<bool>
     Ok(status.success())
 }
 
-/// Makes, or brings up to date, a copy of the files that git knows of here.
+/// Creates or updates a copy of the files that git tracks.
 ///
-/// Files keep their times unless they have changed, so that cargo builds anew only what has.
+/// Unchanged files keep their modification times, so that cargo rebuilds only the changed ones.
 fn checkout() -> Result<PathBuf> {
     let tree = process::target_folder().join("breakages/tree");
     fs::create_dir_all(&tree)?;
@@ -276,16 +283,16 @@ fn checkout() -> Result<PathBuf> {
         fs::create_dir_all(target.parent().context("a file has a folder")?)?;
         fs::write(&target, content)?;
     }
-    remove_others(&tree, &tree, &files)?;
+    remove_untracked(&tree, &tree, &files)?;
     Ok(tree)
 }
 
-/// Removes files of an earlier copy that are no longer known.
-fn remove_others(tree: &Path, folder: &Path, files: &BTreeSet<&str>) -> Result<()> {
+/// Removes files of an earlier copy that git no longer tracks.
+fn remove_untracked(tree: &Path, folder: &Path, files: &BTreeSet<&str>) -> Result<()> {
     for entry in fs::read_dir(folder)? {
         let path = entry?.path();
         if path.is_dir() {
-            remove_others(tree, &path, files)?;
+            remove_untracked(tree, &path, files)?;
         } else if !files.contains(path.strip_prefix(tree)?.to_string_lossy().as_ref()) {
             fs::remove_file(&path)?;
         }
@@ -293,15 +300,15 @@ fn remove_others(tree: &Path, folder: &Path, files: &BTreeSet<&str>) -> Result<(
     Ok(())
 }
 
-/// Applies one patch to the copy, runs its tests, and takes the patch back.
+/// Applies one patch to the copy, runs its tests, and reverts the patch.
 fn run_one(tree: &Path, breakage: &Breakage) -> Result<Outcome> {
     if !git_apply(tree, breakage, &[])? {
-        bail!("{} does not apply", breakage.name);
+        bail!("the patch {} does not apply", breakage.name);
     }
     let outcome = test(tree, breakage);
     ensure!(
         git_apply(tree, breakage, &["--reverse"])?,
-        "{} could not be taken back",
+        "the patch {} cannot be reverted",
         breakage.name
     );
     outcome
@@ -343,7 +350,8 @@ fn test(tree: &Path, breakage: &Breakage) -> Result<Outcome> {
     Ok(Outcome::Failed(failed_tests(&fs::read_to_string(&log)?)))
 }
 
-/// Whether the command succeeds, or nothing if it has to be killed, with all its children.
+/// Returns whether the command succeeds, or `None` if it exceeds the limit and is killed with all
+/// its children.
 fn status_within(command: &mut Command, limit: Duration) -> Result<Option<bool>> {
     #[cfg(unix)]
     std::os::unix::process::CommandExt::process_group(command, 0);
@@ -354,7 +362,7 @@ fn status_within(command: &mut Command, limit: Duration) -> Result<Option<bool>>
             return Ok(Some(status.success()));
         }
         if start.elapsed() > limit {
-            // The test program is cargo's child, so the whole group has to end.
+            // The test program is a child of cargo, so the whole process group is killed.
             let group = format!("-{}", child.id());
             process::run(Command::new("kill").args(["-KILL", "--", &group]))?;
             child.wait()?;
@@ -364,12 +372,12 @@ fn status_within(command: &mut Command, limit: Duration) -> Result<Option<bool>>
     }
 }
 
-/// The names of the tests that failed, read off the output of test programs.
+/// Parses the names of the failed tests from the output of test programs.
 fn failed_tests(output: &str) -> BTreeSet<String> {
     output
         .lines()
         .filter_map(|line| line.strip_prefix("test ")?.strip_suffix(" ... FAILED"))
-        // Programs with a harness of their own put the outcomes below each other.
+        // libtest-mimic, the test harness of some programs, aligns the outcomes in a column.
         .map(|name| name.trim_end().to_owned())
         .collect()
 }
@@ -382,7 +390,7 @@ mod tests {
                          ordered, others\nLimit: 5\n\ndiff --git a/x b/x\n--- a/x\n+++ b/x\n";
 
     #[test]
-    fn a_header_is_read_and_an_incomplete_one_is_refused() {
+    fn a_header_is_parsed_and_an_incomplete_one_is_rejected() {
         let breakage = Breakage::parse("reader", PATCH).unwrap();
         assert_eq!(breakage.breaks, "a reader is forgotten");
         assert_eq!(breakage.test, ["-p", "millstream", "--lib", "tracker"]);
@@ -396,7 +404,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_announced_failures_count_as_found() {
+    fn a_fault_is_detected_only_by_the_named_tests() {
         let breakage = Breakage::parse("reader", PATCH).unwrap();
         let failed =
             |names: &[&str]| Outcome::Failed(names.iter().map(|&name| name.to_owned()).collect());
@@ -419,7 +427,7 @@ mod tests {
     }
 
     #[test]
-    fn failed_tests_are_read_off_the_output() {
+    fn failed_tests_are_parsed_from_the_output() {
         let output = "test a::b ... ok\ntest a::c ... FAILED\ntest d    ... FAILED\n\
                       test result: FAILED. 1 passed\n";
         let failed = ["a::c", "d"].map(String::from);
@@ -428,7 +436,7 @@ mod tests {
 
     #[cfg(unix)]
     #[test]
-    fn what_does_not_end_is_killed() {
+    fn a_command_beyond_its_limit_is_killed() {
         let within = |script: &str, limit| {
             status_within(
                 Command::new("sh").args(["-c", script]),

@@ -1,5 +1,4 @@
-//! `cargo xtask ci`: everything that must hold before a change is merged, in one command and one
-//! fixed order.
+//! `cargo xtask ci`: all checks that a change must pass before it is merged, in a fixed order.
 
 use std::process::Stdio;
 use std::time::Instant;
@@ -8,7 +7,7 @@ use anyhow::{Context, Result};
 
 use crate::{bench, breakages, process, targets, tidy};
 
-/// Runs every step, stopping at the first that fails.
+/// Runs every step, stopping at the first failure.
 pub(crate) fn run() -> Result<()> {
     let start = Instant::now();
     let readme_path = process::root().join("README.md");
@@ -20,7 +19,8 @@ pub(crate) fn run() -> Result<()> {
     step("the test command of README.md", || {
         let readme = std::fs::read_to_string(&readme_path).context("cannot read README.md")?;
         let command = test_command(&readme).context(
-            "README.md has no fenced line that starts with `cargo test`: newcomers could not run the tests",
+            "README.md has no fenced line that starts with `cargo test`, the command to run the \
+             tests: add one",
         )?;
         println!("{command}");
         process::run(process::command("sh").args(["-c", command]))
@@ -55,7 +55,7 @@ pub(crate) fn run() -> Result<()> {
     Ok(())
 }
 
-/// One step: a heading, the work, and how long it took, whether or not it succeeded.
+/// Runs one step: prints a heading, does the work, and prints its outcome and duration.
 fn step(heading: &str, work: impl FnOnce() -> Result<()>) -> Result<()> {
     println!("\n==== {heading}");
     let start = Instant::now();
@@ -65,7 +65,7 @@ fn step(heading: &str, work: impl FnOnce() -> Result<()>) -> Result<()> {
     result.with_context(|| format!("step failed: {heading}"))
 }
 
-/// A step that is nothing but a command without quoted words, which is its own heading.
+/// Runs a step that is a single command without quoted words. The command is also the heading.
 fn cargo_step(line: &str) -> Result<()> {
     step(line, || {
         let mut words = line.split(' ');
@@ -74,7 +74,7 @@ fn cargo_step(line: &str) -> Result<()> {
     })
 }
 
-/// The first line inside a code fence of `readme` that starts with `cargo test`.
+/// Returns the first line inside a code fence of `readme` that starts with `cargo test`.
 fn test_command(readme: &str) -> Option<&str> {
     let mut fenced = false;
     for line in readme.lines().map(str::trim) {
@@ -87,7 +87,7 @@ fn test_command(readme: &str) -> Option<&str> {
     None
 }
 
-/// Installs cargo-deny unless it is there.
+/// Installs cargo-deny if it is missing.
 fn install_cargo_deny() -> Result<()> {
     let probe = process::command("cargo")
         .args(["deny", "--version"])
@@ -105,8 +105,9 @@ mod tests {
     use super::test_command;
 
     #[test]
-    fn the_test_command_is_read_from_a_fence() {
-        let readme = "Run `cargo test`:\ncargo test outside\n```sh\ngit clone x\ncargo test --workspace\n```\n";
+    fn the_test_command_is_taken_from_a_code_fence() {
+        let readme = "Run `cargo test`:\ncargo test outside\n```sh\ngit clone x\n\
+                      cargo test --workspace\n```\n";
         assert_eq!(test_command(readme), Some("cargo test --workspace"));
         assert_eq!(
             test_command("cargo test\n```\ncargo build\n```\ncargo test\n"),

@@ -1,6 +1,8 @@
-//! `cargo xtask gpu`: gathers what is worth running on a GPU in one folder, for a machine that has
-//! a driver but neither Rust nor this repository. What is gathered reads no file at run time:
-//! `CARGO_MANIFEST_DIR` means nothing over there.
+//! `cargo xtask gpu`: bundles the tests, benchmarks and examples that use a GPU in one folder, for
+//! a machine with a driver but without Rust and this repository.
+//!
+//! The bundled programs must not read the repository's files at run time, because
+//! `CARGO_MANIFEST_DIR` does not exist on that machine.
 
 use std::path::{Path, PathBuf};
 
@@ -9,17 +11,16 @@ use serde_json::Value;
 
 use crate::process;
 
-/// The folder that is made, which git ignores.
+/// The folder of the bundle, which git ignores.
 const BUNDLE: &str = "gpu-bundle";
 
-/// The script that runs everything in the folder.
+/// The script that runs all programs of the bundle.
 const SCRIPT: &str = include_str!("../gpu-run.sh");
 
-/// The most bytes that the folder may have: what can be sent to a borrowed machine without a second
-/// thought.
+/// The maximum size of the bundle in bytes, small enough to send to a borrowed machine.
 const BYTES_MAX: u64 = 60 << 20;
 
-/// The packages whose tests and benchmarks drive a device, by the names of their folders.
+/// The packages whose tests and benchmarks use a device, with their folders.
 const PACKAGES: [(&str, &str); 5] = [
     ("millstream-bench", BENCHMARKS),
     ("millstream", "crates/runtime"),
@@ -28,30 +29,30 @@ const PACKAGES: [(&str, &str); 5] = [
     ("millstream-region", "crates/region"),
 ];
 
-/// The folder of the benchmarks, which are a program of their own.
+/// The folder of the benchmarks, which are a program and not a test.
 const BENCHMARKS: &str = "crates/bench";
 
-/// Of the simulator's tests, those that run on a GPU as well.
+/// The simulator's tests that also run on a GPU.
 const SIMULATOR_TESTS: [&str; 2] = ["conformance", "ptx"];
 
-/// Tests that drive no device but the compiler, which the other machine lacks.
+/// Tests that run the compiler, which the other machine lacks, and use no device.
 const COMPILER_TESTS: [&str; 2] = ["compile_fail", "ui"];
 
-/// What `cargo xtask gpu` is told; without any of it, everything is gathered.
+/// The arguments of `cargo xtask gpu`. Without any, everything is bundled.
 #[derive(clap::Args)]
 pub(crate) struct Options {
-    /// Gather the tests.
+    /// Bundle the tests.
     #[arg(long)]
     tests: bool,
-    /// Gather the benchmarks.
+    /// Bundle the benchmarks.
     #[arg(long)]
     benches: bool,
-    /// Gather the examples.
+    /// Bundle the examples.
     #[arg(long)]
     examples: bool,
 }
 
-/// What a program in the folder is, which decides how it is run.
+/// The kind of a program, which determines its arguments.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Kind {
     Test,
@@ -60,7 +61,7 @@ enum Kind {
 }
 
 impl Kind {
-    /// The folder within the bundle.
+    /// Returns the folder within the bundle.
     fn folder(self) -> &'static str {
         match self {
             Kind::Test => "tests",
@@ -70,16 +71,16 @@ impl Kind {
     }
 }
 
-/// One program that cargo built.
+/// A program that cargo built.
 #[derive(Debug, PartialEq)]
 struct Program {
     kind: Kind,
-    /// Unique among those of its kind.
+    /// The name, unique within its kind.
     name: String,
     executable: PathBuf,
 }
 
-/// Builds, gathers, strips, packs and weighs.
+/// Builds, strips and compresses the programs, and checks the size of the bundle.
 pub(crate) fn run(options: &Options) -> Result<()> {
     let all = !options.tests && !options.benches && !options.examples;
     let mut programs = Vec::new();
@@ -93,18 +94,23 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         programs.extend(build(&["build", "--examples"])?);
     }
     if programs.is_empty() {
-        bail!("nothing was built that is worth running on a GPU");
+        bail!("cargo built no program for the bundle");
     }
     let bundle = process::root().join(BUNDLE);
-    gather(&programs, &bundle)?;
-    let bytes = weigh(&programs, &bundle)?;
+    bundle_programs(&programs, &bundle)?;
+    let bytes = print_sizes(&programs, &bundle)?;
     println!(
         "{BUNDLE}/: {} programs, {:.1} MiB",
         programs.len(),
         bytes as f64 / f64::from(1 << 20)
     );
     if bytes > BYTES_MAX {
-        bail!("{BUNDLE}/ is larger than {} MiB", BYTES_MAX >> 20);
+        bail!(
+            "{BUNDLE}/ has {:.1} MiB, more than {}, the most that is easy to send: leave programs \
+             out with --tests, --benches or --examples",
+            bytes as f64 / f64::from(1 << 20),
+            BYTES_MAX >> 20
+        );
     }
     println!("on a machine with a GPU: {BUNDLE}/run.sh");
     Ok(())
@@ -123,13 +129,13 @@ fn build(arguments: &[&str]) -> Result<Vec<Program>> {
     let mut programs = Vec::new();
     for line in messages.lines() {
         let message: Value =
-            serde_json::from_str(line).context("cargo printed something else than JSON")?;
+            serde_json::from_str(line).context("cargo printed a line that is not JSON")?;
         programs.extend(program(&message));
     }
     Ok(programs)
 }
 
-/// The program that one of cargo's messages tells of, if it is one for the bundle.
+/// Returns the program that one of cargo's messages reports, if it belongs to the bundle.
 fn program(message: &Value) -> Option<Program> {
     let executable = PathBuf::from(message["executable"].as_str()?);
     let manifest = Path::new(message["manifest_path"].as_str()?);
@@ -139,10 +145,9 @@ fn program(message: &Value) -> Option<Program> {
     let target = message["target"]["name"].as_str()?;
     let kind = match message["target"]["kind"][0].as_str()? {
         "bin" if *folder == BENCHMARKS && message["profile"]["test"] == false => Kind::Bench,
-        // An example's own unit tests, which cargo calls an example too, are about its logic alone.
+        // The unit tests of an example, which cargo also reports as an example, use no device.
         "example" if message["profile"]["test"] == false => Kind::Example,
-        // The runtime's unit tests are about its logic alone; what drives a device there are its
-        // integration tests.
+        // The runtime's unit tests use no device; its integration tests do.
         "lib" if *folder == "crates/driver" => Kind::Test,
         "test" if *folder == "crates/sim" && !SIMULATOR_TESTS.contains(&target) => return None,
         "test" if !COMPILER_TESTS.contains(&target) => Kind::Test,
@@ -159,9 +164,8 @@ fn program(message: &Value) -> Option<Program> {
     })
 }
 
-/// Makes the folder anew, with the programs, stripped of what only a debugger wants and packed, and
-/// the script.
-fn gather(programs: &[Program], bundle: &Path) -> Result<()> {
+/// Creates the folder anew, with the stripped and compressed programs and the script.
+fn bundle_programs(programs: &[Program], bundle: &Path) -> Result<()> {
     if bundle.exists() {
         std::fs::remove_dir_all(bundle)
             .with_context(|| format!("cannot remove {}", bundle.display()))?;
@@ -176,8 +180,8 @@ fn gather(programs: &[Program], bundle: &Path) -> Result<()> {
         std::fs::copy(&program.executable, &target)
             .with_context(|| format!("cannot write {}", target.display()))?;
         process::run(process::command("strip").arg(&target))?;
-        // The script unpacks it: each program has the library in it, and together they are too
-        // large to send.
+        // The script decompresses it. Each program contains the library, and uncompressed they are
+        // too large to send.
         process::run(process::command("gzip").arg("--force").arg(&target))?;
     }
     let script = bundle.join("run.sh");
@@ -186,13 +190,13 @@ fn gather(programs: &[Program], bundle: &Path) -> Result<()> {
     process::run(process::command("chmod").arg("+x").arg(&script))
 }
 
-/// Where a program lies in the bundle.
+/// Returns the path of a program in the bundle.
 fn target(program: &Program, bundle: &Path) -> PathBuf {
     bundle.join(program.kind.folder()).join(&program.name)
 }
 
-/// Prints the size of each program and returns their sum, in bytes.
-fn weigh(programs: &[Program], bundle: &Path) -> Result<u64> {
+/// Prints the size of each program and returns the total, in bytes.
+fn print_sizes(programs: &[Program], bundle: &Path) -> Result<u64> {
     let mut sum = 0;
     for program in programs {
         let target = target(program, bundle).with_extension("gz");
@@ -215,9 +219,9 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    /// What the bundle makes of an artifact of this package folder, target kind and name, built
-    /// with a test harness or not.
-    fn chosen(folder: &str, kind: &str, name: &str, test: bool) -> Option<(Kind, String)> {
+    /// Returns the bundled program for a build artifact with this package folder, target kind and
+    /// name, built with a test harness or not.
+    fn bundled(folder: &str, kind: &str, name: &str, test: bool) -> Option<(Kind, String)> {
         let message = json!({
             "reason": "compiler-artifact",
             "manifest_path": format!("/somewhere/{folder}/Cargo.toml"),
@@ -229,41 +233,44 @@ mod tests {
     }
 
     #[test]
-    fn programs_that_drive_a_device_are_chosen() {
+    fn programs_that_use_a_device_are_bundled() {
         assert_eq!(
-            chosen("crates/runtime", "test", "streams", true),
+            bundled("crates/runtime", "test", "streams", true),
             Some((Kind::Test, "millstream-streams".into()))
         );
         assert_eq!(
-            chosen("crates/driver", "lib", "millstream_driver", true),
+            bundled("crates/driver", "lib", "millstream_driver", true),
             Some((Kind::Test, "millstream-driver-millstream_driver".into()))
         );
         assert_eq!(
-            chosen("crates/sim", "test", "conformance", true),
+            bundled("crates/sim", "test", "conformance", true),
             Some((Kind::Test, "millstream-sim-conformance".into()))
         );
         assert_eq!(
-            chosen("crates/sim", "test", "ptx", true),
+            bundled("crates/sim", "test", "ptx", true),
             Some((Kind::Test, "millstream-sim-ptx".into()))
         );
         assert_eq!(
-            chosen("crates/bench", "bin", "millstream-bench", false),
+            bundled("crates/bench", "bin", "millstream-bench", false),
             Some((Kind::Bench, "millstream-bench".into()))
         );
         assert_eq!(
-            chosen("crates/runtime", "example", "photos", false),
+            bundled("crates/runtime", "example", "photos", false),
             Some((Kind::Example, "photos".into()))
         );
     }
 
     #[test]
-    fn other_programs_are_not() {
-        assert_eq!(chosen("crates/runtime", "lib", "millstream", true), None);
-        assert_eq!(chosen("crates/runtime", "test", "compile_fail", true), None);
-        assert_eq!(chosen("crates/runtime", "example", "photos", true), None);
-        assert_eq!(chosen("crates/sim", "test", "kernels", true), None);
+    fn other_programs_are_not_bundled() {
+        assert_eq!(bundled("crates/runtime", "lib", "millstream", true), None);
         assert_eq!(
-            chosen("crates/bench", "bin", "millstream-bench", true),
+            bundled("crates/runtime", "test", "compile_fail", true),
+            None
+        );
+        assert_eq!(bundled("crates/runtime", "example", "photos", true), None);
+        assert_eq!(bundled("crates/sim", "test", "kernels", true), None);
+        assert_eq!(
+            bundled("crates/bench", "bin", "millstream-bench", true),
             None
         );
         assert_eq!(

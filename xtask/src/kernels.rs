@@ -7,33 +7,32 @@ use anyhow::{Context, Result, bail};
 
 use crate::process;
 
-/// What the first line of a source starts with that this chore compiles; NVRTC options for that
-/// file alone may follow. Sources without it come from elsewhere, and so does their PTX.
+/// The start of the first line of a source that this task compiles; NVRTC options for that source
+/// may follow. PTX of other sources is compiled elsewhere.
 const MARKER: &str = "// nvrtc:";
 
-/// Where the sources are.
+/// The folders of the sources.
 const FOLDERS: [&str; 3] = [
     "kernels",
     "crates/sim/tests/ptx/compiled",
     "crates/region/kernels",
 ];
 
-/// What every source is compiled with, unless it asks for another C++: the oldest architecture that
-/// Millstream supports, and an older C++, since with a newer one NVRTC 12.0 puts forty unused
-/// variables of `<nv/target>` into each module.
+/// The default compiler options: the oldest architecture that Millstream supports, and C++03,
+/// because with a newer C++ NVRTC 12.0 adds forty unused variables of `<nv/target>` to each module.
 const OPTIONS: [&str; 2] = ["--gpu-architecture=compute_75", "--std=c++03"];
 
-/// What `cargo xtask kernels` is told.
+/// The arguments of `cargo xtask kernels`.
 #[derive(clap::Args)]
 pub(crate) struct Options {
-    /// Change nothing; fail if some PTX is not what its source gives.
+    /// Change nothing; fail if some PTX differs from the compiler's output.
     #[arg(long)]
     check: bool,
     /// The kernels to compile (`photo` for kernels/photo.cu); all by default.
     names: Vec<String>,
 }
 
-/// Compiles, or checks, the chosen sources.
+/// Compiles or checks the chosen sources.
 pub(crate) fn run(options: &Options) -> Result<()> {
     let mut stale = Vec::new();
     for (source, own_options) in all_chosen(&options.names)? {
@@ -46,7 +45,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         let ptx = compile(&source, &own_options)?;
         let same = std::fs::read_to_string(&target).is_ok_and(|found| found == ptx);
         match (same, options.check) {
-            (true, _) => println!("{name} is what its source gives"),
+            (true, _) => println!("{name} is up to date"),
             (false, true) => stale.push(name),
             (false, false) => {
                 std::fs::write(&target, ptx).with_context(|| format!("cannot write {name}"))?;
@@ -56,14 +55,14 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     }
     if !stale.is_empty() {
         bail!(
-            "not what the source gives, `cargo xtask kernels` writes it anew: {}",
+            "the PTX differs from the compiler's output; run `cargo xtask kernels`: {}",
             stale.join(", ")
         );
     }
     Ok(())
 }
 
-/// The sources to compile in all folders; each name must be one of theirs.
+/// Lists the sources to compile in all folders. Each name must match one of them.
 fn all_chosen(names: &[String]) -> Result<Vec<(PathBuf, Vec<String>)>> {
     let mut sources = Vec::new();
     for folder in FOLDERS {
@@ -76,14 +75,14 @@ fn all_chosen(names: &[String]) -> Result<Vec<(PathBuf, Vec<String>)>> {
         .find(|name| !sources.iter().any(|(path, _)| is_named(path, name)))
     {
         bail!(
-            "{unknown}.cu is not in {}, or does not start with `{MARKER}`",
+            "no source {unknown}.cu that starts with `{MARKER}` is in {}",
             FOLDERS.join(" or ")
         );
     }
     Ok(sources)
 }
 
-/// The sources to compile in `folder`, in order of their names, each with its own options.
+/// Lists the sources to compile in `folder`, in order of their names, each with its own options.
 fn chosen(folder: &Path, names: &[String]) -> Result<Vec<(PathBuf, Vec<String>)>> {
     let mut sources = Vec::new();
     for entry in
@@ -103,13 +102,13 @@ fn chosen(folder: &Path, names: &[String]) -> Result<Vec<(PathBuf, Vec<String>)>
     Ok(sources)
 }
 
-/// The options that a source asks for on its first line, or nothing if it is not for this chore.
+/// Returns the options on a source's first line, or `None` if this task does not compile it.
 fn own_options(source: &str) -> Option<Vec<String>> {
     let options = source.lines().next()?.strip_prefix(MARKER)?;
     Some(options.split_whitespace().map(str::to_owned).collect())
 }
 
-/// The PTX of one source.
+/// Compiles one source to PTX.
 fn compile(source: &Path, own_options: &[String]) -> Result<String> {
     let wheels = process::target_folder().join("nvrtc");
     let mut python = process::command("python3");
@@ -120,14 +119,14 @@ fn compile(source: &Path, own_options: &[String]) -> Result<String> {
         .args(
             OPTIONS
                 .iter()
-                .filter(|option| !replaced(option, own_options)),
+                .filter(|option| !is_overridden(option, own_options)),
         )
         .args(own_options);
     process::output(&mut python)
 }
 
-/// Whether a source's own options say otherwise: `--std` can be given only once.
-fn replaced(option: &str, own_options: &[String]) -> bool {
+/// Returns whether a source's own options override this one: `--std` may be given only once.
+fn is_overridden(option: &str, own_options: &[String]) -> bool {
     let name = |option: &str| option.split('=').next().map(str::to_owned);
     own_options.iter().any(|own| name(own) == name(option))
 }
@@ -137,7 +136,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_first_line_chooses_a_source_and_its_options() {
+    fn the_first_line_of_a_source_gives_its_options() {
         assert_eq!(own_options("// nvrtc:\ncode"), Some(vec![]));
         assert_eq!(
             own_options("// nvrtc: --fmad=false -G\n"),
@@ -154,8 +153,8 @@ mod tests {
         let has = |name: &str| all.iter().any(|(path, _)| path.ends_with(name));
         assert!(has("photo.cu") && has("gate.cu") && !has("saxpy.cu"));
         assert_eq!(chosen(&folder, &["photo".into()]).unwrap().len(), 1);
-        let refused = all_chosen(&["saxpy".into()]).unwrap_err();
-        assert!(refused.to_string().contains("saxpy.cu"), "{refused}");
+        let error = all_chosen(&["saxpy".into()]).unwrap_err();
+        assert!(error.to_string().contains("saxpy.cu"), "{error}");
         assert_eq!(all_chosen(&["services".into()]).unwrap().len(), 1);
     }
 }

@@ -1,4 +1,4 @@
-//! `cargo xtask`: the chores of this repository, as one small program that needs nothing but Rust,
+//! `cargo xtask`: the development tasks of this repository, in one program that needs only Rust,
 //! gcc and Python.
 
 mod bench;
@@ -17,57 +17,56 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-/// The chores of this repository.
+/// The development tasks of this repository.
 #[derive(Parser)]
 #[command(name = "cargo xtask", version, about)]
 struct Arguments {
     #[command(subcommand)]
-    chore: Chore,
+    task: Task,
 }
 
 #[derive(Subcommand)]
-enum Chore {
-    /// Run everything that must hold before a change is merged, stopping at the first failure.
+enum Task {
+    /// Run all checks that a change must pass before it is merged, stopping at the first failure.
     Ci,
-    /// Measure what the library costs, beside the same work without it; `cargo xtask bench --help`
-    /// says more.
+    /// Measure the library's overhead against raw driver calls; `cargo xtask bench --help` lists
+    /// the options.
     Bench(bench::Options),
-    /// Break the code on purpose, one patch after another, and see the tests fail.
+    /// Apply patches with deliberate faults, one after another, and check that the tests fail.
     Breakages(breakages::Options),
-    /// Check the rules of this repository that no compiler knows.
+    /// Check rules of this repository that the compiler does not check.
     Tidy,
-    /// Compile kernels/*.cu whose first line starts with `// nvrtc:` to the PTX beside them.
+    /// Compile the kernels whose first line starts with `// nvrtc:` to the PTX beside them.
     Kernels(kernels::Options),
-    /// Run in Miri those tests that it can run; needs a nightly toolchain with Miri.
+    /// Run the tests that Miri supports in Miri; needs a nightly toolchain with Miri.
     Miri,
-    /// Run the tests in which every step of every thread is chosen by shuttle.
+    /// Run the tests in which shuttle schedules every step of every thread.
     Shuttle,
     /// Check that the crates compile for Windows, macOS and Linux on aarch64.
     Targets,
-    /// Run random programs for as long as you like.
+    /// Run random programs for a given time.
     Programs(programs::Options),
-    /// Gather what is worth running on a GPU in gpu-bundle/, a folder that needs nothing but a
-    /// driver.
+    /// Bundle the programs that use a GPU in gpu-bundle/, a folder that needs only a driver.
     Gpu(gpu::Options),
 }
 
 fn main() -> ExitCode {
-    let result = match Arguments::parse().chore {
-        Chore::Ci => ci::run(),
-        Chore::Bench(options) => bench::run(&options),
-        Chore::Breakages(options) => breakages::run(&options),
-        Chore::Tidy => tidy::run(),
-        Chore::Kernels(options) => kernels::run(&options),
-        Chore::Miri => miri::run(),
-        Chore::Shuttle => shuttle::run(),
-        Chore::Targets => targets::run(),
-        Chore::Programs(options) => programs::run(&options),
-        Chore::Gpu(options) => gpu::run(&options),
+    let result = match Arguments::parse().task {
+        Task::Ci => ci::run(),
+        Task::Bench(options) => bench::run(&options),
+        Task::Breakages(options) => breakages::run(&options),
+        Task::Tidy => tidy::run(),
+        Task::Kernels(options) => kernels::run(&options),
+        Task::Miri => miri::run(),
+        Task::Shuttle => shuttle::run(),
+        Task::Targets => targets::run(),
+        Task::Programs(options) => programs::run(&options),
+        Task::Gpu(options) => gpu::run(&options),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,
-        // Without a stack trace, whatever RUST_BACKTRACE says: these errors are about the tree, not
-        // about this program.
+        // Errors are printed without a backtrace, even with RUST_BACKTRACE, because they concern
+        // the repository and not this program.
         Err(error) => {
             eprintln!("error: {error:#}");
             ExitCode::FAILURE

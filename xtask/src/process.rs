@@ -1,13 +1,13 @@
-//! Where the repository is, and how the chores run other programs.
+//! The repository's folders, and running other programs.
 
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, bail};
 
-/// The root of the repository. Cargo says where it is when it runs this program, and that is
-/// believed before what was true when the program was built: two checkouts that share an output
-/// folder share the program, too.
+/// Returns the root of the repository. The environment variable that cargo sets when it runs this
+/// program precedes the path at build time, because two checkouts that share a target folder share
+/// this program too.
 pub(crate) fn root() -> PathBuf {
     let built_in = || env!("CARGO_MANIFEST_DIR").into();
     let mut folder = PathBuf::from(std::env::var_os("CARGO_MANIFEST_DIR").unwrap_or_else(built_in));
@@ -15,20 +15,20 @@ pub(crate) fn root() -> PathBuf {
     folder
 }
 
-/// Cargo's output folder.
+/// Returns cargo's target folder.
 pub(crate) fn target_folder() -> PathBuf {
     root().join(std::env::var_os("CARGO_TARGET_DIR").unwrap_or_else(|| "target".into()))
 }
 
-/// The command `program`, to be run in the root.
+/// Creates the command `program`, to be run in the root.
 pub(crate) fn command(program: &str) -> Command {
     let mut command = Command::new(program);
     command.current_dir(root());
     command
 }
 
-/// Runs `command` with this program's own input and output; anything but success is an error that
-/// names the command.
+/// Runs `command` with inherited input and output. If it does not succeed, the error names the
+/// command.
 pub(crate) fn run(command: &mut Command) -> Result<()> {
     let status = command
         .status()
@@ -39,7 +39,7 @@ pub(crate) fn run(command: &mut Command) -> Result<()> {
     Ok(())
 }
 
-/// Runs `command` and returns what it printed; its errors go to this program's.
+/// Runs `command` and returns its standard output. Its standard error is inherited.
 pub(crate) fn output(command: &mut Command) -> Result<String> {
     let output = command
         .stderr(Stdio::inherit())
@@ -49,10 +49,10 @@ pub(crate) fn output(command: &mut Command) -> Result<String> {
         bail!("{} failed ({})", line(command), output.status);
     }
     String::from_utf8(output.stdout)
-        .with_context(|| format!("{} printed something else than UTF-8", line(command)))
+        .with_context(|| format!("{} printed text that is not UTF-8", line(command)))
 }
 
-/// `command` as one would type it.
+/// Formats `command` as a shell would show it.
 fn line(command: &Command) -> String {
     let words = std::iter::once(command.get_program()).chain(command.get_args());
     words

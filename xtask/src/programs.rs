@@ -1,28 +1,28 @@
-//! `cargo xtask programs`: random programs for as long as one likes, drawn and judged as in the
+//! `cargo xtask programs`: runs random programs for a given time, generated and checked as in the
 //! tests.
 
 use anyhow::Result;
 
 use crate::process;
 
-/// What `cargo xtask programs` is told.
+/// The arguments of `cargo xtask programs`.
 #[derive(clap::Args)]
 pub(crate) struct Options {
-    /// Start no program after so many seconds.
+    /// Start no program after this many seconds.
     #[arg(long, default_value_t = 60)]
     seconds: u64,
-    /// Run so many programs at most.
+    /// Run at most this many programs.
     #[arg(long)]
     programs: Option<u64>,
     /// The number of the first program; the tests run those from 0 on.
     #[arg(long, default_value_t = 1_000_000)]
     seed: u64,
-    /// Make calls of the driver fail in every second program.
+    /// Inject driver errors into every second program.
     #[arg(long)]
     faults: bool,
 }
 
-/// Runs them, optimised. With `MILLSTREAM_DEVICE=cuda:0` they run on a GPU.
+/// Runs the programs, optimised. With `MILLSTREAM_DEVICE=cuda:0` they run on a GPU.
 pub(crate) fn run(options: &Options) -> Result<()> {
     let mut cargo = process::command("cargo");
     cargo

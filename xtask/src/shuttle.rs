@@ -1,12 +1,13 @@
-//! `cargo xtask shuttle`: the runtime's protocol of submission under schedules of threads that are
-//! chosen step by step.
+//! `cargo xtask shuttle`: tests the runtime's submission protocol with shuttle, which schedules
+//! every step of every thread.
 
 use anyhow::Result;
 
 use crate::process;
 
-/// Builds the runtime with shuttle's locks in place of `parking_lot`'s, in an output folder of its
-/// own, and runs the tests that are written for them. Others would lock outside of any schedule.
+/// Builds the runtime with shuttle's locks instead of `parking_lot`'s, in a separate target folder,
+/// and runs the tests written for shuttle. All other tests would use the locks outside of a
+/// schedule.
 pub(crate) fn run() -> Result<()> {
     process::run(
         process::command("cargo")

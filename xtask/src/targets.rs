@@ -1,5 +1,4 @@
-//! `cargo xtask targets`: compiles the crates for other systems than this one, without running
-//! anything.
+//! `cargo xtask targets`: checks that the crates compile for other platforms.
 
 use std::process::Stdio;
 
@@ -7,19 +6,19 @@ use anyhow::{Context, Result};
 
 use crate::process;
 
-/// The systems that the crates are to compile for, besides Linux on x86-64.
+/// The platforms besides Linux on x86-64.
 const TARGETS: [&str; 3] = [
     "x86_64-pc-windows-gnu",
     "aarch64-apple-darwin",
     "aarch64-unknown-linux-gnu",
 ];
 
-/// Checks the libraries and programs of the workspace for every target whose standard library is
-/// there, or can be installed, and says which were not checked.
+/// Checks the workspace's libraries and programs for every platform whose standard library is or
+/// can be installed, and prints the platforms that were not checked.
 pub(crate) fn run() -> Result<()> {
     for target in TARGETS {
         if !is_installed(target)? && !install(target) {
-            println!("{target}: not checked, its standard library cannot be installed here");
+            println!("{target}: not checked, because its standard library cannot be installed");
             continue;
         }
         println!("cargo check --workspace --target {target}");
@@ -34,7 +33,7 @@ pub(crate) fn run() -> Result<()> {
     Ok(())
 }
 
-/// Whether the compiler has the target's standard library.
+/// Returns whether the compiler has the target's standard library.
 fn is_installed(target: &str) -> Result<bool> {
     let mut rustc = process::command("rustc");
     let folder = process::output(rustc.args(["--print", "target-libdir", "--target", target]))?;
@@ -49,7 +48,7 @@ fn is_installed(target: &str) -> Result<bool> {
     Ok(entries.flatten().any(|entry| is_core(entry.file_name())))
 }
 
-/// Installs it, where rustup can.
+/// Installs the target's standard library with rustup, if there is one.
 fn install(target: &str) -> bool {
     let rustup = process::command("rustup")
         .args(["target", "add", target])
@@ -63,7 +62,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_compilers_own_target_is_installed_and_an_unknown_one_is_an_error() {
+    fn the_hosts_target_is_installed_and_an_unknown_one_is_an_error() {
         let version = process::output(process::command("rustc").arg("-vV")).expect("rustc runs");
         let host = version.lines().find_map(|line| line.strip_prefix("host: "));
         assert!(is_installed(host.expect("a host")).expect("it is known"));

@@ -262,7 +262,7 @@ fn pageable(harness: &Harness, elements: usize) -> Result<Vec<Row>> {
         chunk_bytes,
         ..
     } = StagingOptions::default();
-    let chunk_len = piece_bytes / size_of::<f32>();
+    let chunk_len = chunk_bytes / size_of::<f32>();
     let [mut to_new, mut to_reused] = [
         Pipeline::new(&harness.raw, threads, chunk_len)?,
         Pipeline::new(&harness.raw, threads, chunk_len)?,
