@@ -1,8 +1,9 @@
-//! `cargo xtask tidy`: the rules of this repository that no compiler knows, checked over every file
-//! of the tree.
+//! `cargo xtask tidy`: rules of this repository that the compiler does not check, applied to every
+//! file.
 
 mod allow_list;
 mod layers;
+mod prose;
 mod rules;
 mod scenarios;
 mod sources;
@@ -13,10 +14,10 @@ use crate::process;
 use allow_list::AllowList;
 use layers::Layers;
 
-/// The layers of each crate.
+/// The file that lists the layers of each crate.
 const LAYERS: &str = "xtask/layers.txt";
 
-/// Checks all rules; prints each breach on a line of its own, and fails if there is any.
+/// Checks all rules. Prints each violation on its own line, and fails if there are any.
 pub(crate) fn run() -> Result<()> {
     let sources = sources::read_all(&process::root())?;
     let mut problems = rules::check(
@@ -24,8 +25,13 @@ pub(crate) fn run() -> Result<()> {
         &list("xtask/unsafe-files.txt")?,
         &list("xtask/long-files.txt")?,
     );
+    problems.extend(prose::check(
+        &sources,
+        &list("xtask/ruled-out-phrases.txt")?,
+        &list("xtask/wide-lines.txt")?,
+    ));
     for layers in Layers::parse(LAYERS, &read(LAYERS)?)? {
-        problems.extend(layers.breaches(&sources));
+        problems.extend(layers.violations(&sources));
     }
     problems.extend(scenarios::breaches(&sources, &read(scenarios::LIST)?));
     problems.sort();
@@ -36,9 +42,9 @@ pub(crate) fn run() -> Result<()> {
         bail!(
             "{} found by tidy",
             if problems.len() == 1 {
-                "1 breach".into()
+                "1 violation".into()
             } else {
-                format!("{} breaches", problems.len())
+                format!("{} violations", problems.len())
             }
         );
     }

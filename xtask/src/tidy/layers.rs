@@ -1,10 +1,10 @@
-//! The layers of each crate: a module uses modules below it, never one above.
+//! The layers of each crate: a module may use only the modules below it.
 //!
 //! `xtask/layers.txt` lists the top-level modules of a crate from the lowest to the highest. Every
-//! path of the crate's sources that begins with `crate::`, or leaves its module by `super::`, is
-//! resolved to the top-level module that it names, through the re-exports of the crate's root; a
-//! module that names one above itself is a breach, and so is one that is not listed. Tests and
-//! `cfg(doc)` imports are left out, since neither is part of what users link.
+//! path in the crate's sources that begins with `crate::`, or leaves its module by `super::`, is
+//! resolved to a top-level module, through the re-exports of the crate's root. A path to a higher
+//! module is a violation, and so is an unlisted module. Tests and `cfg(doc)` imports are excluded,
+//! because users do not link them.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,15 +15,15 @@ use super::sources::{Source, is_word};
 /// The layers of one crate.
 #[derive(Debug, PartialEq)]
 pub(super) struct Layers {
-    /// The folder of the crate's sources, with `/` at the end.
+    /// The folder of the crate's sources, ending with `/`.
     folder: String,
-    /// The modules, the lowest first.
+    /// The modules, lowest first.
     modules: Vec<String>,
 }
 
 impl Layers {
-    /// Reads all crates' layers: a line `crates/name/src/:` followed by modules, from the lowest to
-    /// the highest, over as many indented lines as it takes. Lines that start with `#` say nothing.
+    /// Parses the layers of all crates: a line `crates/name/src/:`, then indented lines with the
+    /// modules, lowest first. Lines that start with `#` are ignored.
     pub(super) fn parse(name: &str, text: &str) -> Result<Vec<Self>> {
         let mut crates: Vec<Self> = Vec::new();
         for (number, line) in (1..).zip(text.lines()) {
@@ -39,7 +39,9 @@ impl Layers {
                 continue;
             }
             let Some(last) = crates.last_mut().filter(|_| line.starts_with(' ')) else {
-                bail!("{name}:{number}: neither a folder of sources with `:` nor indented modules");
+                bail!(
+                    "{name}:{number}: expected a source folder ending with `:`, or indented modules"
+                );
             };
             last.modules
                 .extend(words.split_whitespace().map(str::to_owned));
@@ -47,8 +49,8 @@ impl Layers {
         Ok(crates)
     }
 
-    /// Every breach in the crate's sources, as `path:line: what`.
-    pub(super) fn breaches(&self, sources: &[Source]) -> Vec<String> {
+    /// Returns every violation in the crate's sources, as `path:line: message`.
+    pub(super) fn violations(&self, sources: &[Source]) -> Vec<String> {
         let own: Vec<File<'_>> = sources
             .iter()
             .filter(|source| source.is_rust())
@@ -60,7 +62,7 @@ impl Layers {
             .find(|file| file.module.is_empty())
             .map(File::exports)
             .unwrap_or_default();
-        let mut breaches = Vec::new();
+        let mut violations = Vec::new();
         for file in own
             .iter()
             .filter(|file| !test_files.contains(&file.module.join("::")))
@@ -69,8 +71,8 @@ impl Layers {
                 continue;
             };
             let Some(rank) = self.rank(top) else {
-                breaches.push(format!(
-                    "{}:1: `{top}` is in no layer of {}",
+                violations.push(format!(
+                    "{}:1: `{top}` is in no layer of {}: add it to xtask/layers.txt",
                     file.path, self.folder
                 ));
                 continue;
@@ -78,16 +80,16 @@ impl Layers {
             for used in file.uses() {
                 let target = exports.get(&used.name).unwrap_or(&used.name);
                 if self.rank(target).is_some_and(|other| other > rank) {
-                    breaches.push(format!(
+                    violations.push(format!(
                         "{}:{}: `{}` uses `{}` of the layer `{target}` above it",
                         file.path, used.line, top, used.name
                     ));
                 }
             }
         }
-        breaches.sort();
-        breaches.dedup();
-        breaches
+        violations.sort();
+        violations.dedup();
+        violations
     }
 
     fn rank(&self, module: &str) -> Option<usize> {
@@ -95,32 +97,32 @@ impl Layers {
     }
 }
 
-/// A name directly below the crate's root that some code uses, and where.
+/// A use of a name directly below the crate's root.
 struct Use {
     name: String,
     line: usize,
 }
 
-/// A piece of code: a word, or one other character; `::` is one piece.
+/// A token: a word, `::`, or one other character.
 struct Token<'a> {
     text: &'a str,
     line: usize,
 }
 
-/// A source file as a module.
+/// A source file, as a module.
 struct File<'a> {
     path: &'a str,
-    /// Its module's path below the root.
+    /// The module's path below the root.
     module: Vec<&'a str>,
-    /// All but tests and imports for documentation.
+    /// The file's tokens, without tests and imports for documentation.
     tokens: Vec<Token<'a>>,
-    /// Modules declared here for tests alone.
+    /// The modules declared here for tests only.
     test_modules: Vec<&'a str>,
 }
 
 impl<'a> File<'a> {
-    /// The file at `inner` below the folder of sources; programs and build scripts are none of the
-    /// crate's modules.
+    /// Creates the module of the file at `inner` below the source folder. Programs are excluded,
+    /// because they are not modules of the library.
     fn of(source: &'a Source, inner: &'a str) -> Option<Self> {
         let inner = inner.strip_suffix(".rs")?;
         let mut module: Vec<&str> = inner.split('/').collect();
@@ -141,7 +143,7 @@ impl<'a> File<'a> {
         })
     }
 
-    /// The paths of the modules that are declared here for tests alone.
+    /// Returns the paths of the modules declared here for tests only.
     fn test_modules(&self) -> impl Iterator<Item = String> + '_ {
         self.test_modules.iter().map(|name| {
             let path: Vec<&str> = self.module.iter().copied().chain([*name]).collect();
@@ -149,7 +151,7 @@ impl<'a> File<'a> {
         })
     }
 
-    /// What the root re-exports: each name with the top-level module it comes from.
+    /// Returns the names that the root re-exports, each with its top-level module.
     fn exports(&self) -> BTreeMap<String, String> {
         let mut exports = BTreeMap::new();
         let mut at = 0;
@@ -174,7 +176,7 @@ impl<'a> File<'a> {
         exports
     }
 
-    /// Every name directly below the root that the file uses.
+    /// Returns every name directly below the root that the file uses.
     fn uses(&self) -> Vec<Use> {
         let mut uses = Vec::new();
         for at in 0..self.tokens.len() {
@@ -190,7 +192,8 @@ impl<'a> File<'a> {
         uses
     }
 
-    /// The name below the root that a path names, if it leaves the file's own top-level module.
+    /// Returns the name below the root that a path refers to, if it leaves the file's top-level
+    /// module.
     fn below_root(&self, path: &[(&'a str, usize)]) -> Option<Use> {
         let mut depth = self.module.len();
         let mut at = 0;
@@ -210,7 +213,7 @@ impl<'a> File<'a> {
         })
     }
 
-    /// Reads the path or tree of paths at `at`, adding each of its leaves; gives the place behind
+    /// Parses the path or use tree at `at` and adds each of its leaves. Returns the position after
     /// it.
     fn tree(
         &self,
@@ -235,7 +238,7 @@ impl<'a> File<'a> {
             }
             at += 1;
         }
-        // A new name: the re-exported one.
+        // A renamed re-export is known by its new name.
         if self.text(at) == "as"
             && let Some(renamed) = self.tokens.get(at + 1)
         {
@@ -249,7 +252,7 @@ impl<'a> File<'a> {
         at
     }
 
-    /// Reads the trees of a group up to its `}`; gives the place behind it.
+    /// Parses the use trees of a group up to its `}`. Returns the position after it.
     fn group(
         &self,
         mut at: usize,
@@ -268,7 +271,7 @@ impl<'a> File<'a> {
     }
 }
 
-/// The pieces of code in a text without comments and literals.
+/// Splits code without comments and literals into tokens.
 fn tokens(code: &str) -> Vec<Token<'_>> {
     let mut tokens = Vec::new();
     for (line, text) in (1..).zip(code.lines()) {
@@ -291,8 +294,8 @@ fn tokens(code: &str) -> Vec<Token<'_>> {
     tokens
 }
 
-/// Leaves out the items behind `#[cfg(test)]`, `#[cfg(all(test, …))]` and `#[cfg(doc)]`; gives the
-/// names of the modules among them as well.
+/// Removes the items after `#[cfg(test)]`, `#[cfg(all(test, …))]` and `#[cfg(doc)]`, and returns
+/// the names of the modules among them.
 fn without_tests(tokens: Vec<Token<'_>>) -> (Vec<Token<'_>>, Vec<&str>) {
     let mut kept = Vec::new();
     let mut modules = Vec::new();
@@ -340,7 +343,7 @@ fn without_tests(tokens: Vec<Token<'_>>) -> (Vec<Token<'_>>, Vec<&str>) {
     (kept, modules)
 }
 
-/// Takes the pieces from one opening bracket to the one that closes it.
+/// Consumes the tokens from an opening bracket to its closing bracket.
 fn balanced<'a>(tokens: &mut impl Iterator<Item = Token<'a>>) -> Vec<&'a str> {
     let mut depth = 0_usize;
     let mut taken = Vec::new();
@@ -363,10 +366,12 @@ mod tests {
     use super::*;
 
     const LAYERS: &str = "# lowest first\ncrates/a/src/:\n  low middle\n  high\n";
-    const ROOT: &str = "//! A.\nmod high;\nmod low;\nmod middle;\npub use high::{Top, inner::Nested, Plain as Renamed};\npub use low::Bottom;\n";
+    const ROOT: &str = "//! A.\nmod high;\nmod low;\nmod middle;\n\
+                        pub use high::{Top, inner::Nested, Plain as Renamed};\n\
+                        pub use low::Bottom;\n";
 
-    /// The breaches of a crate with these files below the root.
-    fn breaches(files: &[(&str, &str)]) -> Vec<String> {
+    /// Returns the violations of a crate with these files below the root.
+    fn violations(files: &[(&str, &str)]) -> Vec<String> {
         let layers = Layers::parse("layers.txt", LAYERS).unwrap();
         let root = [("lib.rs", ROOT)];
         let sources: Vec<Source> = root
@@ -374,19 +379,20 @@ mod tests {
             .chain(files)
             .map(|(path, text)| Source::new(&format!("crates/a/src/{path}"), (*text).to_owned()))
             .collect();
-        layers[0].breaches(&sources)
+        layers[0].violations(&sources)
     }
 
     #[test]
-    fn uses_of_lower_layers_and_of_the_own_one_are_fine() {
-        let text = "//! M.\nuse crate::{Bottom, low::{self, deep::Thing}, middle::other};\nuse super::low as l;\nfn f() -> crate::low::X { super::low::f() }\n";
-        assert_eq!(breaches(&[("middle.rs", text)]), [""; 0]);
+    fn uses_of_lower_layers_and_of_the_same_layer_are_allowed() {
+        let text = "//! M.\nuse crate::{Bottom, low::{self, deep::Thing}, middle::other};\n\
+                    use super::low as l;\nfn f() -> crate::low::X { super::low::f() }\n";
+        assert_eq!(violations(&[("middle.rs", text)]), [""; 0]);
         let deep = "//! M.\nuse super::{sibling, super::low};\n";
-        assert_eq!(breaches(&[("middle/deep.rs", deep)]), [""; 0]);
+        assert_eq!(violations(&[("middle/deep.rs", deep)]), [""; 0]);
     }
 
     #[test]
-    fn each_kind_of_upward_use_is_a_breach() {
+    fn each_kind_of_upward_use_is_a_violation() {
         for upward in [
             "use crate::high::f;",
             "use crate::{low::x, high};",
@@ -413,7 +419,7 @@ mod tests {
                     upward.replace("super::", "super::super::"),
                 ),
             ] {
-                let found = breaches(&[(path, &format!("//! M.\n{upward}\n"))]);
+                let found = violations(&[(path, &format!("//! M.\n{upward}\n"))]);
                 assert_eq!(found.len(), 1, "{path}: {upward}: {found:?}");
                 assert!(
                     found[0].starts_with(&format!("crates/a/src/{path}:2: `middle` uses")),
@@ -424,30 +430,36 @@ mod tests {
     }
 
     #[test]
-    fn tests_and_imports_for_documentation_are_left_out() {
-        let text = "//! M.\n#[cfg(doc)]\nuse crate::{high, Top};\n#[cfg(test)]\nmod tests {\n    use crate::high;\n    fn f() { crate::high::f() }\n}\n#[cfg(all(test, shuttle))]\nmod model;\n";
+    fn tests_and_imports_for_documentation_are_excluded() {
+        let text = "//! M.\n#[cfg(doc)]\nuse crate::{high, Top};\n#[cfg(test)]\nmod tests {\n\
+                    use crate::high;\n    fn f() { crate::high::f() }\n}\n\
+                    #[cfg(all(test, shuttle))]\nmod model;\n";
         let model = "//! T.\nuse crate::high;\n";
         assert_eq!(
-            breaches(&[("middle.rs", text), ("middle/model.rs", model)]),
+            violations(&[("middle.rs", text), ("middle/model.rs", model)]),
             [""; 0]
         );
-        let kept = "//! M.\n#[cfg(not(test))]\nuse crate::high;\n#[derive(Debug)]\nstruct S(crate::Top);\n";
-        assert_eq!(breaches(&[("middle.rs", kept)]).len(), 2);
+        let kept = "//! M.\n#[cfg(not(test))]\nuse crate::high;\n#[derive(Debug)]\n\
+                    struct S(crate::Top);\n";
+        assert_eq!(violations(&[("middle.rs", kept)]).len(), 2);
         let after = "//! M.\n#[cfg(test)]\nuse crate::high;\nfn f() { crate::high::g() }\n";
-        assert_eq!(breaches(&[("middle.rs", after)]).len(), 1);
+        assert_eq!(violations(&[("middle.rs", after)]).len(), 1);
     }
 
     #[test]
-    fn a_module_without_a_layer_is_a_breach() {
-        let found = breaches(&[("other.rs", "//! O.\n")]);
+    fn a_module_without_a_layer_is_a_violation() {
+        let found = violations(&[("other.rs", "//! O.\n")]);
         assert_eq!(
             found,
-            ["crates/a/src/other.rs:1: `other` is in no layer of crates/a/src/"]
+            [
+                "crates/a/src/other.rs:1: `other` is in no layer of crates/a/src/: \
+              add it to xtask/layers.txt"
+            ]
         );
     }
 
     #[test]
-    fn a_list_that_cannot_be_read_is_an_error() {
+    fn an_invalid_list_is_an_error() {
         assert!(Layers::parse("layers.txt", "low middle\n").is_err());
         assert!(Layers::parse("layers.txt", "  low\n").is_err());
     }

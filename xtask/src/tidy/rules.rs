@@ -1,27 +1,27 @@
-//! The rules themselves: each takes all files and gives a line for every breach.
+//! The rules for code. Each returns a message for every violation.
 
 use super::allow_list::AllowList;
 use super::sources::{Source, is_word};
 
-/// The most lines a file may have without a reason.
+/// The maximum number of lines of a file that is not on the list of exceptions.
 const LINES_MAX: usize = 500;
 
-/// The folders whose mention makes a source depend on the machine that it was written on.
+/// Root folders whose mention makes a source depend on one machine.
 const MACHINE_FOLDERS: [&str; 4] = ["home", "root", "tmp", "srv"];
 
-/// Words that only some files of a folder may use.
+/// Patterns that are reserved to some files of a folder.
 struct Reserved {
-    /// What must not occur in code; comments and strings may name it.
-    needles: &'static [&'static str],
-    /// The start of the paths that the rule is for.
+    /// The reserved patterns. They may occur in comments and strings.
+    patterns: &'static [&'static str],
+    /// The prefix of the paths to which the rule applies.
     folder: &'static str,
-    /// The starts of the paths that are excepted.
+    /// The prefixes of the paths that are excepted.
     allowed: &'static [&'static str],
-    /// Why.
+    /// The reason for the rule.
     reason: &'static str,
 }
 
-/// Events of `tracing`, whose subscriber is the user's code.
+/// The macros of `tracing`, whose subscriber is the user's code.
 const EVENTS: [&str; 5] = [
     "tracing::error!",
     "tracing::warn!",
@@ -32,7 +32,7 @@ const EVENTS: [&str; 5] = [
 
 const RESERVED: [Reserved; 4] = [
     Reserved {
-        needles: &[
+        patterns: &[
             ".launch_kernel(",
             ".launch_host_function(",
             ".copy_host_to_device_async(",
@@ -48,38 +48,38 @@ const RESERVED: [Reserved; 4] = [
         ],
         folder: "crates/runtime/src/",
         allowed: &["crates/runtime/src/context/submission"],
-        reason: "only `submission` enqueues work, since whatever passes it by is not tracked",
+        reason: "only `submission` may enqueue work, because the tracker sees no other work",
     },
     Reserved {
-        needles: &["HashMap", "HashSet"],
+        patterns: &["HashMap", "HashSet"],
         folder: "crates/sim/src/",
         allowed: &[],
         reason: "the simulator must not depend on hash order: use BTreeMap, BTreeSet or a Vec",
     },
     Reserved {
-        needles: &EVENTS,
+        patterns: &EVENTS,
         folder: "crates/runtime/src/",
         allowed: &["crates/runtime/src/disposal.rs"],
         reason: "a subscriber must not run under a lock: use `disposal::log!`",
     },
     Reserved {
-        needles: &EVENTS,
+        patterns: &EVENTS,
         folder: "crates/region/src/",
         allowed: &[],
         reason: "a subscriber must not run under a lock: use `millstream::__log!`",
     },
 ];
 
-/// Every breach of every rule, as `path:line: what`.
+/// Returns every violation of every rule, as `path:line: message`.
 pub(super) fn check(
     sources: &[Source],
     unsafe_files: &AllowList,
     long_files: &AllowList,
 ) -> Vec<String> {
-    let mut problems = unsafe_files.problems(&per_file(sources, unsafe_code));
-    problems.extend(long_files.problems(&per_file(sources, too_long)));
+    let mut problems = unsafe_files.unexcepted(&per_file(sources, unsafe_code));
+    problems.extend(long_files.unexcepted(&per_file(sources, too_long)));
     for source in sources {
-        problems.extend(missing_introduction(source));
+        problems.extend(missing_module_comment(source));
         problems.extend(
             RESERVED
                 .iter()
@@ -90,7 +90,7 @@ pub(super) fn check(
     problems
 }
 
-/// The files that break a rule that knows exceptions, each with its message.
+/// Returns the files that violate a rule with exceptions, each with its message.
 fn per_file(sources: &[Source], rule: fn(&Source) -> Option<String>) -> Vec<(&str, String)> {
     sources
         .iter()
@@ -98,19 +98,19 @@ fn per_file(sources: &[Source], rule: fn(&Source) -> Option<String>) -> Vec<(&st
         .collect()
 }
 
-/// Every Rust file says first what it is for, unless it is a script or was generated.
-fn missing_introduction(source: &Source) -> Option<String> {
+/// Requires a module comment at the start of every Rust file, except scripts and generated files.
+fn missing_module_comment(source: &Source) -> Option<String> {
     let first = source.text.lines().next().unwrap_or("");
     let excused = first.starts_with("#!/") || first.contains("@generated");
     (source.is_rust() && !first.starts_with("//!") && !excused).then(|| {
         format!(
-            "{}:1: the first line must be `//!` and say what the file is for",
+            "{}:1: the first line must be `//!` and describe the file",
             source.path
         )
     })
 }
 
-/// Unsafe code is for few files, and each of them is known.
+/// Requires that files with unsafe code are listed.
 fn unsafe_code(source: &Source) -> Option<String> {
     let is_unsafe = |line: &str| {
         line.split(|letter| !is_word(letter))
@@ -120,18 +120,19 @@ fn unsafe_code(source: &Source) -> Option<String> {
         .zip(source.code.lines())
         .find(|(_, line)| source.is_rust() && is_unsafe(line))?;
     Some(format!(
-        "{}:{number}: `unsafe` in a file that is not known for it",
+        "{}:{number}: `unsafe` in a file that is not listed",
         source.path
     ))
 }
 
-/// A file is one idea.
+/// Limits the length of a file.
 fn too_long(source: &Source) -> Option<String> {
     let lines = source.text.lines().count();
-    (lines > LINES_MAX).then(|| format!("{}:{lines}: more than {LINES_MAX} lines", source.path))
+    (lines > LINES_MAX && !source.is_markdown())
+        .then(|| format!("{}:{lines}: more than {LINES_MAX} lines", source.path))
 }
 
-/// Some words belong to some files.
+/// Restricts reserved patterns to their files.
 fn reserved_words(source: &Source, rule: &Reserved) -> Vec<String> {
     let path = &source.path;
     if !source.is_rust()
@@ -142,36 +143,36 @@ fn reserved_words(source: &Source, rule: &Reserved) -> Vec<String> {
     }
     let uses = (1..).zip(source.code.lines()).flat_map(|(number, line)| {
         let found = rule
-            .needles
+            .patterns
             .iter()
-            .filter(move |needle| line.contains(*needle));
-        found.map(move |needle| format!("{path}:{number}: `{needle}`: {}", rule.reason))
+            .filter(move |pattern| line.contains(*pattern));
+        found.map(move |pattern| format!("{path}:{number}: `{pattern}`: {}", rule.reason))
     });
     uses.collect()
 }
 
-/// Sources other than tests name no folder of one machine.
+/// Rejects absolute paths of one machine, except in tests.
 fn machine_paths(source: &Source) -> Vec<String> {
-    if source.path.contains("/tests/") {
+    if source.path.contains("/tests/") || source.is_markdown() {
         return Vec::new();
     }
     let lines = (1..)
         .zip(source.text.lines())
         .take_while(|(_, line)| line.trim() != "#[cfg(test)]");
-    let breaches = lines.filter_map(|(number, line)| {
+    let violations = lines.filter_map(|(number, line)| {
         let folder = MACHINE_FOLDERS
             .iter()
             .find(|folder| names_root_folder(line, folder))?;
         Some(format!(
-            "{}:{number}: names /{folder}, a folder that other machines may not have",
+            "{}:{number}: names /{folder}, a folder that other machines may lack",
             source.path
         ))
     });
-    breaches.collect()
+    violations.collect()
 }
 
-/// Whether `line` has the absolute path of `folder`, a folder of the file system's root, or of
-/// something in it.
+/// Returns whether `line` contains the absolute path of the root folder `folder`, or of a file in
+/// it.
 fn names_root_folder(line: &str, folder: &str) -> bool {
     line.match_indices(&format!("/{folder}"))
         .any(|(at, found)| {
@@ -187,16 +188,16 @@ fn names_root_folder(line: &str, folder: &str) -> bool {
 mod tests {
     use super::*;
 
-    /// The breaches in one file, without exceptions.
-    fn breaches(path: &str, text: &str) -> Vec<String> {
+    /// Returns the violations in one file, without exceptions.
+    fn violations(path: &str, text: &str) -> Vec<String> {
         let none = || AllowList::parse("list", "").unwrap();
         check(&[Source::new(path, text.to_owned())], &none(), &none())
     }
 
     #[test]
-    fn a_file_that_keeps_all_rules_has_no_breach() {
+    fn a_file_that_follows_all_rules_has_no_violation() {
         assert_eq!(
-            breaches(
+            violations(
                 "crates/runtime/src/a.rs",
                 "//! For a.\n\n/// unsafe HashMap\nfn f() { \"unsafe\" }\n"
             ),
@@ -205,35 +206,38 @@ mod tests {
     }
 
     #[test]
-    fn the_first_line_is_an_introduction() {
-        assert_eq!(breaches("a.rs", "fn f() {}\n").len(), 1);
-        assert_eq!(breaches("a.rs", "").len(), 1);
+    fn the_first_line_must_be_a_module_comment() {
+        assert_eq!(violations("a.rs", "fn f() {}\n").len(), 1);
+        assert_eq!(violations("a.rs", "").len(), 1);
         assert_eq!(
-            breaches("a.rs", "#!/usr/bin/env run-cargo-script\n"),
+            violations("a.rs", "#!/usr/bin/env run-cargo-script\n"),
             [""; 0]
         );
-        assert_eq!(breaches("a.rs", "// @generated by something\n"), [""; 0]);
-        assert_eq!(breaches("a.py", "print()\n"), [""; 0]);
+        assert_eq!(violations("a.rs", "// @generated by something\n"), [""; 0]);
+        assert_eq!(violations("a.py", "print()\n"), [""; 0]);
     }
 
     #[test]
     fn unsafe_is_found_as_a_word_in_code() {
         assert_eq!(
-            breaches(
+            violations(
                 "a.rs",
                 "//! A.\n#![deny(unsafe_code)]\nfn f() { unsafe { g() } }\n"
             ),
-            ["a.rs:3: `unsafe` in a file that is not known for it (exceptions: list)"]
+            ["a.rs:3: `unsafe` in a file that is not listed (exceptions: list)"]
         );
-        assert_eq!(breaches("a.rs", "//! A.\n#[unsafe(no_mangle)]\n").len(), 1);
         assert_eq!(
-            breaches("a.rs", "//! unsafe\nfn not_unsafe() {} // unsafe\n"),
+            violations("a.rs", "//! A.\n#[unsafe(no_mangle)]\n").len(),
+            1
+        );
+        assert_eq!(
+            violations("a.rs", "//! unsafe\nfn not_unsafe() {} // unsafe\n"),
             [""; 0]
         );
     }
 
     #[test]
-    fn known_unsafe_files_are_excused_and_stale_entries_are_not() {
+    fn listed_unsafe_files_are_excepted_and_stale_entries_reported() {
         let list = AllowList::parse("list", "a.rs reads registers\nb.rs nothing\n").unwrap();
         let none = AllowList::parse("none", "").unwrap();
         let sources = [
@@ -242,39 +246,39 @@ mod tests {
         ];
         assert_eq!(
             check(&sources, &list, &none),
-            ["list: b.rs needs no exception (any more)"]
+            ["list: b.rs needs no exception: remove the line"]
         );
     }
 
     #[test]
-    fn only_submit_enqueues() {
+    fn only_submission_enqueues() {
         let text = "//! A.\nfn f() {\n    driver\n        .launch_kernel(x);\n}\n";
-        let found = breaches("crates/runtime/src/launch.rs", text);
+        let found = violations("crates/runtime/src/launch.rs", text);
         assert!(
             found.len() == 1
                 && found[0].starts_with("crates/runtime/src/launch.rs:4: `.launch_kernel(`"),
             "{found:?}"
         );
         assert_eq!(
-            breaches("crates/runtime/src/context/submission/kernel.rs", text),
+            violations("crates/runtime/src/context/submission/kernel.rs", text),
             [""; 0]
         );
-        assert_eq!(breaches("crates/sim/src/launch.rs", text), [""; 0]);
+        assert_eq!(violations("crates/sim/src/launch.rs", text), [""; 0]);
     }
 
     #[test]
-    fn events_are_logged_where_no_lock_is_held() {
+    fn tracing_events_are_reserved_to_the_disposal_module() {
         let text = "//! A.\nfn f() {\n    tracing::warn!(1);\n}\n";
         for path in ["crates/runtime/src/a.rs", "crates/region/src/a.rs"] {
-            assert_eq!(breaches(path, text).len(), 1, "{path}");
+            assert_eq!(violations(path, text).len(), 1, "{path}");
         }
-        assert_eq!(breaches("crates/runtime/src/disposal.rs", text), [""; 0]);
+        assert_eq!(violations("crates/runtime/src/disposal.rs", text), [""; 0]);
     }
 
     #[test]
-    fn the_simulator_has_no_hash_order() {
+    fn the_simulator_uses_no_hash_maps() {
         assert_eq!(
-            breaches(
+            violations(
                 "crates/sim/src/a.rs",
                 "//! A.\nuse std::collections::{HashMap, HashSet};\n"
             )
@@ -282,7 +286,7 @@ mod tests {
             2
         );
         assert_eq!(
-            breaches(
+            violations(
                 "crates/runtime/src/a.rs",
                 "//! A.\nuse std::collections::HashMap;\n"
             ),
@@ -291,19 +295,19 @@ mod tests {
     }
 
     #[test]
-    fn long_files_need_a_reason() {
+    fn long_files_must_be_listed() {
         let lines = |count| format!("//! A.\n{}", "\n".repeat(count - 1));
-        assert_eq!(breaches("a.rs", &lines(LINES_MAX)), [""; 0]);
+        assert_eq!(violations("a.rs", &lines(LINES_MAX)), [""; 0]);
         assert_eq!(
-            breaches("a.rs", &lines(LINES_MAX + 1)),
+            violations("a.rs", &lines(LINES_MAX + 1)),
             ["a.rs:501: more than 500 lines (exceptions: list)"]
         );
     }
 
     #[test]
-    fn machine_paths_are_found_outside_tests() {
+    fn machine_paths_are_rejected_outside_tests() {
         for line in ["\"/tmp/x\"", "cd /srv/main", "out=/home", "(/root/.cargo)"] {
-            assert_eq!(breaches("a.sh", line).len(), 1, "{line}");
+            assert_eq!(violations("a.sh", line).len(), 1, "{line}");
         }
         for line in [
             "src/srv/x",
@@ -314,15 +318,15 @@ mod tests {
             "/srv-list",
             "$x/tmp",
         ] {
-            assert_eq!(breaches("a.sh", line), [""; 0], "{line}");
+            assert_eq!(violations("a.sh", line), [""; 0], "{line}");
         }
         assert_eq!(
-            breaches(
+            violations(
                 "a.rs",
                 "//! A.\n#[cfg(test)]\nmod tests { const X: &str = \"/tmp/x\"; }\n"
             ),
             [""; 0]
         );
-        assert_eq!(breaches("crates/x/tests/a.rs", "//! /tmp/x\n"), [""; 0]);
+        assert_eq!(violations("crates/x/tests/a.rs", "//! /tmp/x\n"), [""; 0]);
     }
 }

@@ -1,11 +1,11 @@
-//! The files that tidy looks at, and what of a Rust file is code.
+//! The checked files, and the code in Rust files.
 
 use std::path::Path;
 
 use anyhow::{Context, Result};
 
-/// The kinds of files that have rules.
-const EXTENSIONS: [&str; 6] = ["rs", "py", "sh", "toml", "cu", "cuh"];
+/// The extensions of the checked files.
+const EXTENSIONS: [&str; 7] = ["rs", "py", "sh", "toml", "cu", "cuh", "md"];
 
 /// One file.
 pub(super) struct Source {
@@ -13,13 +13,13 @@ pub(super) struct Source {
     pub(super) path: String,
     /// The whole text.
     pub(super) text: String,
-    /// The text with comments and literals blanked out, line for line, if it is Rust; else the
+    /// For Rust, the text with comments and literals replaced by spaces, line for line; else the
     /// text.
     pub(super) code: String,
 }
 
 impl Source {
-    /// A file of these contents.
+    /// Creates a file with these contents.
     pub(super) fn new(path: &str, text: String) -> Source {
         let code = if path.ends_with(".rs") {
             code_only(&text)
@@ -33,15 +33,43 @@ impl Source {
         }
     }
 
-    /// Whether this is Rust.
+    /// Returns whether this is a Rust file.
     pub(super) fn is_rust(&self) -> bool {
         self.path.ends_with(".rs")
     }
+
+    /// Returns whether this is a Markdown file.
+    pub(super) fn is_markdown(&self) -> bool {
+        self.path.ends_with(".md")
+    }
 }
 
-/// All files below `root` that have rules, in order of their paths. Folders that `.gitignore`
-/// names, and hidden ones other than `.ci`, are left out; git itself is not asked, so that an
-/// unpacked archive is checked just the same.
+/// The kind of a comment.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Marker {
+    /// A doc comment of the item after it: `///`.
+    OuterDoc,
+    /// A doc comment of the enclosing item: `//!`.
+    InnerDoc,
+    /// Any other comment.
+    Plain,
+}
+
+/// One line of a comment.
+#[derive(Debug, PartialEq)]
+pub(super) struct Comment {
+    /// The line's number.
+    pub(super) line: usize,
+    pub(super) marker: Marker,
+    /// The text after the marker.
+    pub(super) text: String,
+    /// Set if the line has no code.
+    pub(super) alone: bool,
+}
+
+/// Reads all checked files below `root`, in order of their paths. Folders in `.gitignore` and
+/// hidden folders other than `.ci` are excluded. Git is not used, so that an unpacked archive is
+/// checked alike.
 pub(super) fn read_all(root: &Path) -> Result<Vec<Source>> {
     let ignored =
         std::fs::read_to_string(root.join(".gitignore")).context("cannot read .gitignore")?;
@@ -55,7 +83,7 @@ pub(super) fn read_all(root: &Path) -> Result<Vec<Source>> {
     Ok(sources)
 }
 
-/// Adds the files below the folder `prefix`, which is empty or ends with `/`, to `sources`.
+/// Adds the files in the folder `prefix`, which is empty or ends with `/`, to `sources`.
 fn visit(root: &Path, prefix: &str, ignored: &[&str], sources: &mut Vec<Source>) -> Result<()> {
     let folder = root.join(prefix);
     for entry in
@@ -81,8 +109,8 @@ fn visit(root: &Path, prefix: &str, ignored: &[&str], sources: &mut Vec<Source>)
     Ok(())
 }
 
-/// Rust source with every character of a comment, string or character literal replaced by a space;
-/// lines stay where they are.
+/// Replaces every character of comments, strings and character literals in Rust source by a space.
+/// Lines keep their numbers.
 pub(super) fn code_only(text: &str) -> String {
     let text: Vec<char> = text.chars().collect();
     let mut code = String::with_capacity(text.len());
@@ -101,7 +129,51 @@ pub(super) fn code_only(text: &str) -> String {
     code
 }
 
-/// How many characters the comment or literal that starts at `at` has; 0 if none starts there.
+/// Returns all lines of all comments in Rust source.
+pub(super) fn comments(text: &str) -> Vec<Comment> {
+    let text: Vec<char> = text.chars().collect();
+    let mut comments = Vec::new();
+    let (mut at, mut line, mut alone) = (0, 1, true);
+    while at < text.len() {
+        let blank = blank_length(&text, at);
+        let part: String = text[at..at + blank.max(1)].iter().collect();
+        if part.starts_with("//") || part.starts_with("/*") {
+            comments.extend((line..).zip(part.lines()).map(|(line, part)| {
+                let (marker, text) = without_marker(part);
+                Comment {
+                    line,
+                    marker,
+                    text: text.to_owned(),
+                    alone,
+                }
+            }));
+        } else if !part.trim().is_empty() {
+            alone = false;
+        }
+        let breaks = part.matches('\n').count();
+        alone |= breaks > 0;
+        line += breaks;
+        at += blank.max(1);
+    }
+    comments
+}
+
+/// Splits a line of a comment into its marker and its text.
+fn without_marker(line: &str) -> (Marker, &str) {
+    let (marker, text) = match line.strip_prefix("///") {
+        Some(text) if !text.starts_with('/') => (Marker::OuterDoc, text),
+        _ => match line.strip_prefix("//!") {
+            Some(text) => (Marker::InnerDoc, text),
+            None => (
+                Marker::Plain,
+                line.trim_start().trim_start_matches(['/', '*']),
+            ),
+        },
+    };
+    (marker, text.strip_prefix(' ').unwrap_or(text))
+}
+
+/// Returns the length of the comment or literal that starts at `at`, or 0 if none starts there.
 fn blank_length(text: &[char], at: usize) -> usize {
     let rest = &text[at..];
     match rest {
@@ -112,8 +184,8 @@ fn blank_length(text: &[char], at: usize) -> usize {
         ['/', '*', ..] => block_comment_length(rest),
         ['"', ..] => quoted_length(rest, '"'),
         ['\'', '\\', ..] | ['\'', _, '\'', ..] => quoted_length(rest, '\''),
-        // The prefix of a raw string is no part of a longer word, but for the `b` or `c` that may
-        // stand before it.
+        // The prefix of a raw string is not part of a longer word, except for a `b` or `c` before
+        // it.
         ['r', '"' | '#', ..] => match text[..at] {
             [.., before, 'b' | 'c'] if is_word(before) => 0,
             [.., 'b' | 'c'] => raw_string_length(rest),
@@ -124,7 +196,7 @@ fn blank_length(text: &[char], at: usize) -> usize {
     }
 }
 
-/// The length of the block comment at the start of `text`, with those nested in it.
+/// Returns the length of the block comment at the start of `text`, including nested comments.
 fn block_comment_length(text: &[char]) -> usize {
     let (mut depth, mut at) = (0, 0);
     while at < text.len() {
@@ -140,8 +212,8 @@ fn block_comment_length(text: &[char]) -> usize {
     at
 }
 
-/// The length of the literal at the start of `text` that begins and ends with `quote`, a backslash
-/// escaping what follows it.
+/// Returns the length of the literal at the start of `text` that begins and ends with `quote`. A
+/// backslash escapes the next character.
 fn quoted_length(text: &[char], quote: char) -> usize {
     let mut at = 1;
     while at < text.len() && text[at] != quote {
@@ -150,8 +222,7 @@ fn quoted_length(text: &[char], quote: char) -> usize {
     (at + 1).min(text.len())
 }
 
-/// The length of the raw string at the start of `text`; 0 if what looks like one is a raw
-/// identifier.
+/// Returns the length of the raw string at the start of `text`, or 0 if it is a raw identifier.
 fn raw_string_length(text: &[char]) -> usize {
     let hashes = text[1..]
         .iter()
@@ -174,7 +245,7 @@ fn raw_string_length(text: &[char]) -> usize {
         .map_or(text.len(), |at| at + 1 + hashes)
 }
 
-/// Whether `letter` can be part of an identifier.
+/// Returns whether `letter` can be part of an identifier.
 pub(super) fn is_word(letter: char) -> bool {
     letter.is_alphanumeric() || letter == '_'
 }
@@ -183,8 +254,8 @@ pub(super) fn is_word(letter: char) -> bool {
 mod tests {
     use super::*;
 
-    /// Asserts that of `text` exactly the words that start with `code` are kept, and that no line
-    /// moves.
+    /// Asserts that exactly the given words among those that start with `code` are kept, and that
+    /// lines keep their numbers.
     #[track_caller]
     fn assert_kept(text: &str, words: &[&str]) {
         let code = code_only(text);
@@ -205,6 +276,25 @@ mod tests {
         );
         assert_kept("//! code1\n/// code2\ncode3 / code4", &["code3", "code4"]);
         assert_kept("code1 /* code2", &["code1"]);
+    }
+
+    #[test]
+    fn comments_are_listed_with_their_lines() {
+        let text = "//! a\n/// b\nfn f() {} // c\nlet s = \"// d\";\n/* e\n f */ g\n//// h\n";
+        let found: Vec<_> = comments(text)
+            .into_iter()
+            .map(|comment| (comment.line, comment.marker, comment.text, comment.alone))
+            .collect();
+        let expected = [
+            (1, Marker::InnerDoc, "a", true),
+            (2, Marker::OuterDoc, "b", true),
+            (3, Marker::Plain, "c", false),
+            (5, Marker::Plain, "e", true),
+            (6, Marker::Plain, "f */", true),
+            (7, Marker::Plain, "h", true),
+        ]
+        .map(|(line, marker, text, alone)| (line, marker, text.to_owned(), alone));
+        assert_eq!(found, expected);
     }
 
     #[test]
