@@ -3,7 +3,7 @@
 use crate::DevicePtr;
 
 /// A two-dimensional copy: `height` rows of `width_bytes` each, whose starts lie a pitch apart on
-/// either side (`CUDA_MEMCPY2D`, rule 52).
+/// either side (`CUDA_MEMCPY2D`). It is a single operation of its stream (rule 52).
 ///
 /// ```
 /// use millstream_driver::{Copy2d, DevicePtr, Side2d};

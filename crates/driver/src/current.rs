@@ -27,11 +27,11 @@ const NONE: ContextHandle = ContextHandle::from_raw(0);
 ///     // SAFETY: the context was retained just now, and is not released here.
 ///     let current = unsafe { CurrentContext::enter(&*cuda, context) }?;
 ///     assert_eq!(cuda.current_context()?, context);
-/// drop(current); // the context that other code had made current is current again
+///     drop(current); // restores the context that other code had made current
 /// }
 /// # Ok::<(), millstream_driver::DriverError>(())
 /// ```
-#[must_use = "the context may be put back when this is dropped"]
+#[must_use = "dropping the guard restores the previous context"]
 pub struct CurrentContext<'a, D: Driver + ?Sized> {
     driver: &'a D,
     /// The context to restore.
@@ -71,9 +71,10 @@ impl<D: Driver + ?Sized> Drop for CurrentContext<'_, D> {
     fn drop(&mut self) {
         if let Some(before) = self.before {
             // An error means that the owner of that context has destroyed it meanwhile, so there is
-            // nothing to restore. SAFETY: the context was current on this thread when the guard was
-            // created. Its owner destroys it, if at all, on this thread or after this thread has
-            // stopped using it, and the driver returns an error for a handle that it does not know.
+            // nothing to restore.
+            // SAFETY: the context was current on this thread when the guard was created. Its owner
+            // destroys it, if at all, on this thread or after this thread has stopped using it, and
+            // the driver returns an error for a handle that it does not know.
             let _ = unsafe { self.driver.make_current(before) };
         }
     }

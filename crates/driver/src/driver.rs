@@ -736,10 +736,10 @@ pub trait Driver: Send + Sync + fmt::Debug {
         stream: StreamHandle,
     ) -> Result<()>;
 
-    /// Enqueues a two-dimensional copy (`cuMemcpy2DAsync`, rule 52). Either side follows the rules
-    /// of a plain copy: a page-locked side is accessed when the copy runs (rule 7), with a pageable
-    /// side the call may block (rules 8 to 10), and a copy from host to host is synchronous (rule
-    /// 11). A copy of no bytes enqueues nothing.
+    /// Enqueues a two-dimensional copy as a single operation (`cuMemcpy2DAsync`, rule 52). Either
+    /// side follows the rules of a plain copy: a page-locked side is accessed when the copy runs
+    /// (rule 7), with a pageable side the call may block (rules 8 to 10), and a copy from host to
+    /// host is synchronous (rule 11). A copy of no bytes enqueues nothing.
     ///
     /// # Errors
     ///

@@ -242,7 +242,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_results_that_lose_the_context_are_these() {
+    fn exactly_the_documented_results_lose_the_context() {
         let sticky: Vec<i32> = (0..1100)
             .filter(|&raw| ResultCode::from_raw(raw).is_sticky())
             .collect();

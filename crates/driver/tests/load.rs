@@ -8,7 +8,7 @@ use millstream_driver::{
 };
 
 #[test]
-fn libcuda_loads_or_the_error_says_what_was_tried() {
+fn libcuda_loads_or_the_error_lists_the_attempts() {
     match Cuda::load() {
         Ok(cuda) => {
             assert!(cuda.device_count().expect("the driver counts its devices") >= 1);
@@ -54,7 +54,7 @@ fn libcuda_loads_or_the_error_says_what_was_tried() {
 }
 
 #[test]
-fn every_load_gives_the_same_driver_or_the_same_error() {
+fn every_load_returns_the_same_driver_or_the_same_error() {
     match (Cuda::load(), Cuda::load()) {
         (Ok(first), Ok(second)) => assert!(Arc::ptr_eq(&first, &second)),
         (Err(first), Err(second)) => assert_eq!(first, second),

@@ -239,7 +239,7 @@ impl ParamKind {
                 }
                 (other, _) => Err(syn::Error::new(
                     other.span(),
-                    format!("expected a slice `[T]` behind the reference: {ALLOWED}"),
+                    format!("expected a slice `[T]` in the reference: {ALLOWED}"),
                 )),
             },
             other => Ok(Self::Scalar(scalar_type(other)?)),

@@ -29,7 +29,7 @@ pub(crate) fn expand(arguments: &TokenStream, item: TokenStream) -> Result<Token
         ));
     }
     let function: ItemFn = syn::parse2(item).map_err(|error| {
-        let message = format!("`#[region]` stands in front of a function with a body ({error})");
+        let message = format!("`#[region]` applies to a function with a body ({error})");
         Error::new(error.span(), message)
     })?;
     let mut function = function;

@@ -28,8 +28,8 @@ pub(crate) fn run(case: &Case, launches: usize) -> Result<()> {
     if case.pattern == Pattern::Raw {
         return raw(&*driver, launches);
     }
-    // SAFETY: nothing here reads what the driver does not write, and the host memory that it gives
-    // out is memory.
+    // SAFETY: this program reads no data that the driver would have to write, and the driver's host
+    // memory is real.
     let device = unsafe { Device::with_driver(driver, 0) }?;
     let warm_up = case.warm_up();
     let run = |launch: &mut dyn FnMut(usize)| {
@@ -120,7 +120,7 @@ impl Work {
 /// Counts the same launch without Millstream.
 fn raw(driver: &dyn Driver, launches: usize) -> Result<()> {
     let context: ContextHandle = driver.primary_context_retain(DeviceOrdinal::from_raw(0))?;
-    // SAFETY: this driver trusts nothing.
+    // SAFETY: this driver requires nothing of its caller.
     let stream: StreamHandle = unsafe { driver.stream_create(context, true, 0) }?;
     // SAFETY: as above.
     let module: ModuleHandle = unsafe { driver.module_load(context, &[]) }?;

@@ -211,7 +211,7 @@ impl RawStream {
             // SAFETY: the memory was just allocated in this stream.
             unsafe { driver.memset_async(context, pointer, pattern, bytes, self.handle) }?;
         }
-        // SAFETY: as above; its only use is in front of this in the same stream.
+        // SAFETY: as above; its only use precedes this in the same stream.
         Ok(unsafe { driver.mem_free_async(context, pointer, self.handle) }?)
     }
 }

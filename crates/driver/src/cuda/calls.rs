@@ -49,7 +49,7 @@ macro_rules! call {
 /// Makes the context that a [`Driver`] method received current until the method returns.
 macro_rules! enter {
     ($cuda:expr, $context:expr) => {
-        // SAFETY: every method of the trait that takes a context wants a live one from its caller.
+        // SAFETY: every method of the trait that takes a context requires it to be alive.
         let _entered = unsafe { CurrentContext::enter($cuda, $context) }?;
     };
 }
@@ -59,8 +59,7 @@ macro_rules! enter {
 macro_rules! enter_for {
     ($cuda:expr, $context:expr, $stream:expr) => {
         let _entered = if $stream.as_raw() <= StreamHandle::PER_THREAD.as_raw() {
-            // SAFETY: every method of the trait that takes a context wants a live one from its
-            // caller.
+            // SAFETY: every method of the trait that takes a context requires it to be alive.
             Some(unsafe { CurrentContext::enter($cuda, $context) }?)
         } else {
             None
@@ -98,9 +97,9 @@ impl Cuda {
         {
             return error;
         }
-        // SAFETY: the driver gave a string of its own that lives as long as it.
+        // SAFETY: the driver returned a static string.
         let name = unsafe { CStr::from_ptr(name) }.to_string_lossy();
-        // SAFETY: the driver gave a string of its own that lives as long as it.
+        // SAFETY: the driver returned a static string.
         let text = unsafe { CStr::from_ptr(text) }.to_string_lossy();
         error.with_detail(format!("{name}: {text}"))
     }
@@ -194,7 +193,7 @@ fn completion(result: Result<()>) -> Result<Completion> {
 
 /// Returns whether a failed call certainly enqueued nothing. After a result that reports the loss
 /// of the context by earlier work, or an unknown error, the work may have been enqueued.
-fn is_refusal(code: ResultCode) -> bool {
+fn enqueued_nothing(code: ResultCode) -> bool {
     code.name().is_some() && !code.is_sticky() && code != ResultCode::UNKNOWN
 }
 
@@ -264,7 +263,7 @@ impl Driver for Cuda {
         let device = self.device(device)?;
         let mut name = [0_u8; CAPACITY];
         let buffer = name.as_mut_ptr().cast::<c_char>();
-        // SAFETY: the buffer has the capacity that is said.
+        // SAFETY: the buffer has the stated capacity.
         unsafe { call!(self, cuDeviceGetName(buffer, CAPACITY as c_int, device)) }?;
         let end = name.iter().position(|&byte| byte == 0).unwrap_or(CAPACITY);
         Ok(String::from_utf8_lossy(&name[..end]).into_owned())
@@ -309,7 +308,7 @@ impl Driver for Cuda {
 
     unsafe fn primary_context_release(&self, device: DeviceOrdinal) -> Result<()> {
         let device = self.device(device)?;
-        // SAFETY: the caller gives a reference back that it holds.
+        // SAFETY: the caller releases a reference that it holds.
         unsafe { call!(self, cuDevicePrimaryCtxRelease(device)) }
     }
 
@@ -351,7 +350,7 @@ impl Driver for Cuda {
     }
 
     unsafe fn stream_destroy(&self, _: ContextHandle, stream: StreamHandle) -> Result<()> {
-        // SAFETY: the caller gives up a live stream.
+        // SAFETY: the caller destroys a live stream, once.
         unsafe { call!(self, cuStreamDestroy(stream)) }
     }
 
@@ -404,7 +403,7 @@ impl Driver for Cuda {
     }
 
     unsafe fn event_destroy(&self, _: ContextHandle, event: EventHandle) -> Result<()> {
-        // SAFETY: the caller gives up a live event.
+        // SAFETY: the caller destroys a live event, once.
         unsafe { call!(self, cuEventDestroy(event)) }
     }
 
@@ -516,7 +515,7 @@ impl Driver for Cuda {
 
     unsafe fn mem_free(&self, context: ContextHandle, pointer: DevicePtr) -> Result<()> {
         enter!(self, context);
-        // SAFETY: the caller gives up a live allocation that nothing uses any more.
+        // SAFETY: the caller frees a live allocation that no later operation uses.
         unsafe { call!(self, cuMemFree(pointer)) }
     }
 
@@ -540,7 +539,7 @@ impl Driver for Cuda {
         stream: StreamHandle,
     ) -> Result<()> {
         enter_for!(self, context, stream);
-        // SAFETY: the caller gives up a live allocation whose uses all come before this point of
+        // SAFETY: the caller frees a live allocation whose uses are all ordered before this point of
         // the stream.
         unsafe { call!(self, cuMemFreeAsync(pointer, stream)) }
     }
@@ -600,7 +599,7 @@ impl Driver for Cuda {
 
     unsafe fn host_free(&self, context: ContextHandle, pointer: NonNull<u8>) -> Result<()> {
         enter!(self, context);
-        // SAFETY: the caller gives up memory of `host_alloc` that nothing uses any more.
+        // SAFETY: the caller frees memory of `host_alloc` that no later operation uses.
         unsafe { call!(self, cuMemFreeHost(pointer.as_ptr().cast())) }
     }
 
@@ -623,7 +622,7 @@ impl Driver for Cuda {
 
     unsafe fn host_unregister(&self, context: ContextHandle, pointer: NonNull<u8>) -> Result<()> {
         enter!(self, context);
-        // SAFETY: the caller vouches that this is a registered range that nothing uses any more.
+        // SAFETY: the caller vouches that this is a registered range that no later operation uses.
         unsafe { call!(self, cuMemHostUnregister(pointer.as_ptr().cast())) }
     }
 
@@ -829,7 +828,7 @@ impl Driver for Cuda {
         ];
         let mut handle = ModuleHandle::from_raw(0);
         // SAFETY: the image is text that ends in a zero byte, and no binary; each option has its
-        // value, and the log has the capacity that is said.
+        // value, and the log has the stated capacity.
         let result = unsafe {
             call!(
                 self,
@@ -851,7 +850,7 @@ impl Driver for Cuda {
 
     unsafe fn module_unload(&self, context: ContextHandle, module: ModuleHandle) -> Result<()> {
         enter!(self, context);
-        // SAFETY: the caller gives up a live module of which nothing runs.
+        // SAFETY: the caller unloads a live module whose kernels are not running.
         unsafe { call!(self, cuModuleUnload(module)) }
     }
 
@@ -994,8 +993,12 @@ impl Driver for Cuda {
                 cuLaunchHostFunc(stream, Some(host_function::trampoline), data)
             )
         };
-        if result.as_ref().is_err_and(|error| is_refusal(error.code())) {
-            // SAFETY: the driver refused, so the callback never runs and the closure is still ours.
+        if result
+            .as_ref()
+            .is_err_and(|error| enqueued_nothing(error.code()))
+        {
+            // SAFETY: the driver enqueued nothing, so the callback never runs and the closure can be
+            // reclaimed.
             drop(unsafe { host_function::from_raw(data) });
         }
         result

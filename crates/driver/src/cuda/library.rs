@@ -144,7 +144,9 @@ fn init_advice(code: ResultCode) -> &'static str {
             ": the forward-compatibility package does not support this GPU; \
              remove it from LD_LIBRARY_PATH"
         }
-        999 => ": is the kernel module loaded and /dev/nvidia* accessible? `nvidia-smi` says more",
+        999 => {
+            ": is the kernel module loaded and /dev/nvidia* accessible? `nvidia-smi` prints details"
+        }
         _ => "",
     }
 }

@@ -18,7 +18,7 @@ const SHOWN_BYTES: usize = 16;
 ///
 /// [`ResultCode::INVALID_PTX`] if the bytes are not PTX text.
 pub(super) fn prepare(ptx: &[u8]) -> Result<CString, DriverError> {
-    let refuse = |detail: String| {
+    let reject = |detail: String| {
         DriverError::new("cuModuleLoadDataEx", ResultCode::INVALID_PTX).with_detail(detail)
     };
     let end = ptx
@@ -28,14 +28,14 @@ pub(super) fn prepare(ptx: &[u8]) -> Result<CString, DriverError> {
     let text = &ptx[..end];
     if !begins_with_version(text) {
         let start = text[..end.min(SHOWN_BYTES)].escape_ascii();
-        return Err(refuse(format!(
+        return Err(reject(format!(
             "this is not PTX text, which begins with the directive `.version`: \
              it begins with \"{start}\""
         )));
     }
     CString::new(text).map_err(|error| {
         let zero = error.nul_position();
-        refuse(format!(
+        reject(format!(
             "the PTX has a zero byte at offset {zero}, before its end"
         ))
     })
@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn a_zero_byte_inside_the_text_is_refused() {
+    fn a_zero_byte_inside_the_text_is_rejected() {
         let error = prepare(b".version\n\0 8.0").expect_err("cut short");
         assert_eq!(error.code(), ResultCode::INVALID_PTX);
         assert_eq!(
@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn images_other_than_ptx_text_are_refused() {
+    fn images_other_than_ptx_text_are_rejected() {
         for (image, start) in [
             // A cubin, which is an ELF file, and a fat binary; also images that are valid UTF-8.
             (&b"\x7fELF\x02\0\x01"[..], r"\x7fELF\x02\x00\x01"),

@@ -52,7 +52,7 @@ impl Layout {
             }
             Self::Windows => {
                 let folder = folders.find(|folder| folder.join("python.exe").is_file())?;
-                // // In a virtual environment the interpreter lies in the folder `Scripts`.
+                // In a virtual environment the interpreter lies in the folder `Scripts`.
                 match folder.file_name() {
                     Some(name) if name.eq_ignore_ascii_case("Scripts") => {
                         folder.parent().map(Path::to_path_buf)

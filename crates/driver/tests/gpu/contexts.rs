@@ -35,7 +35,7 @@ fn calls_with_current(gpu: &Gpu, current: ContextHandle) -> Outcome {
     let event = unsafe { cuda.event_create(context, EventKind::Ordering) }?;
     for stream in [*stream, made] {
         foreign_code()?;
-        // SAFETY: event and stream are alive. The driver refuses an event of another context than
+        // SAFETY: event and stream are alive. The driver rejects an event of another context than
         // the stream's.
         unsafe { cuda.event_record(context, event, stream) }?;
         foreign_code()?;

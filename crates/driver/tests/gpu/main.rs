@@ -38,12 +38,12 @@ const TESTS: &[Test] = &[
         modules::kernels_load_before_their_first_launch,
     ),
     (
-        "bad_ptx_gives_the_compilers_log",
-        modules::bad_ptx_gives_the_compilers_log,
+        "invalid_ptx_returns_the_compilers_log",
+        modules::invalid_ptx_returns_the_compilers_log,
     ),
     (
-        "images_other_than_ptx_are_refused",
-        modules::images_other_than_ptx_are_refused,
+        "images_other_than_ptx_are_rejected",
+        modules::images_other_than_ptx_are_rejected,
     ),
     (
         "explicit_handles_need_no_current_context",

@@ -107,7 +107,7 @@ pub(crate) fn page_locked_memory(gpu: &Gpu) -> Outcome {
     check(back == own, "the contents of registered memory arrive")?;
     check(
         again.is_err_and(|error| error.code() == ResultCode::HOST_MEMORY_ALREADY_REGISTERED),
-        "a second registration is refused",
+        "a second registration is an error",
     )
 }
 

@@ -157,7 +157,7 @@ pub(crate) fn kernels_load_before_their_first_launch(gpu: &Gpu) -> Outcome {
     Ok(unsafe { cuda.module_unload(*context, module) }?)
 }
 
-pub(crate) fn bad_ptx_gives_the_compilers_log(gpu: &Gpu) -> Outcome {
+pub(crate) fn invalid_ptx_returns_the_compilers_log(gpu: &Gpu) -> Outcome {
     let broken = SCALE_PTX.replace("mul.wide.u32", "mul.narrow.u32");
     // SAFETY: the context is retained.
     let error = match unsafe { gpu.cuda.module_load(gpu.context, broken.as_bytes()) } {
@@ -171,11 +171,11 @@ pub(crate) fn bad_ptx_gives_the_compilers_log(gpu: &Gpu) -> Outcome {
     let log = error.detail().ok_or("no log")?;
     check(
         log.contains("line") && log.contains("narrow"),
-        &format!("the log says where and what: {log}"),
+        &format!("the log names the line and the opcode: {log}"),
     )
 }
 
-pub(crate) fn images_other_than_ptx_are_refused(gpu: &Gpu) -> Outcome {
+pub(crate) fn images_other_than_ptx_are_rejected(gpu: &Gpu) -> Outcome {
     for image in [
         &b"\x7fELF\x02\x01\x01 valid UTF-8"[..],
         b"\x50\xed\x55\xba",

@@ -42,7 +42,7 @@ fn invalid_region_functions_are_rejected_at_the_invalid_part() {
             "would be lost",
             "ArrayViewMut1<f32>",
         ),
-        ("struct S;", "stands in front of a function", "struct"),
+        ("struct S;", "applies to a function", "struct"),
     ] {
         assert_error(source, message, place);
     }
