@@ -31,6 +31,7 @@ pub(crate) use polling::{
     register, retain_until_complete,
 };
 pub(crate) use recorder::{OperationRecord, Recorder};
+pub(crate) use slots::{CopyLayer, DeviceSlot, KernelLayer, MemoryLayer, StreamSlot};
 pub(crate) use state::{DeviceHooks, DeviceState};
 pub use stream::Stream;
 pub(crate) use stream_state::{HostWaiter, StreamState, SubmitQueue};

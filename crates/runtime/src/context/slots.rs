@@ -1,6 +1,8 @@
 //! Values that layers above this one keep with a device or a stream.
 //!
-//! A [`Slot`] is one layer's of this crate: this layer owns the value and does not know its type.
+//! A layer of this crate has a name here, for which it implements [`DeviceSlot`] or [`StreamSlot`].
+//! That implementation chooses the value's type: the value is a field of the device's or the
+//! stream's state, found at no cost, and this layer names no type of those above.
 //! [`Slots`] are for crates above this one: one value of each type, dropped when the device is
 //! closed.
 
@@ -8,38 +10,35 @@ use std::{
     any::{Any, TypeId},
     collections::BTreeMap,
     fmt,
-    sync::{Arc, OnceLock},
+    sync::Arc,
 };
 
+use millstream_driver::{ContextHandle, Driver};
 use parking_lot::Mutex;
 
-/// A value that one layer above keeps here. Only that layer reads it, always as the same type.
-#[derive(Default)]
-pub(crate) struct Slot(OnceLock<Box<dyn Any + Send + Sync>>);
+/// A layer that keeps a value with each device.
+pub(crate) trait DeviceSlot {
+    /// The value's type.
+    type Value: Send + Sync;
 
-impl Slot {
-    /// The value, made on first use.
-    #[inline]
-    pub(crate) fn get_or_make<T: Any + Send + Sync>(&self, make: impl FnOnce() -> T) -> &T {
-        let value = self.0.get_or_init(|| Box::new(make()));
-        value.downcast_ref().expect(ONE_TYPE)
-    }
-
-    /// Takes the value out, if it was made.
-    pub(crate) fn take<T: Any + Send + Sync>(&mut self) -> Option<T> {
-        let value = self.0.take()?;
-        Some(*value.downcast().expect(ONE_TYPE))
-    }
+    /// Makes the value of a device that is being opened.
+    fn open(driver: &dyn Driver, context: ContextHandle) -> Self::Value;
 }
 
-/// Said if two types were kept in one slot, which is a mistake in this crate.
-const ONE_TYPE: &str = "a slot is for one type";
-
-impl fmt::Debug for Slot {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Slot").finish_non_exhaustive()
-    }
+/// A layer that keeps a value with each stream.
+pub(crate) trait StreamSlot {
+    /// The value's type.
+    type Value: fmt::Debug + Default + Send + Sync;
 }
+
+/// The name of the layer of memory.
+pub(crate) enum MemoryLayer {}
+
+/// The name of the layer of copies.
+pub(crate) enum CopyLayer {}
+
+/// The name of the layer of kernels.
+pub(crate) enum KernelLayer {}
 
 /// The values, by their types.
 #[derive(Default)]

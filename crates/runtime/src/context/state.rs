@@ -30,7 +30,7 @@ use super::{
     loss::Loss,
     polling::query_stream,
     recorder::RecorderSlot,
-    slots::{Slot, Slots},
+    slots::{CopyLayer, DeviceSlot, KernelLayer, MemoryLayer, Slots},
     stream_state::StreamState,
     streams::Streams,
 };
@@ -82,11 +82,11 @@ pub(crate) struct DeviceState {
     pub(crate) cross_device: CrossDeviceDependencies,
     pub(crate) recorder: RecorderSlot,
     /// The state that the `memory` layer keeps for the device.
-    pub(crate) memory_slot: Slot,
+    pub(crate) memory_slot: <MemoryLayer as DeviceSlot>::Value,
     /// The state that the `copy` layer keeps for the device.
-    pub(crate) copy_slot: Slot,
+    pub(crate) copy_slot: <CopyLayer as DeviceSlot>::Value,
     /// The state that the `kernel` layer keeps for the device.
-    pub(crate) kernel_slot: Slot,
+    pub(crate) kernel_slot: <KernelLayer as DeviceSlot>::Value,
     /// The state that crates above this one keep for the device.
     pub(crate) slots: Slots,
     hooks: &'static dyn DeviceHooks,
@@ -138,6 +138,9 @@ impl DeviceState {
         let priorities = unsafe { driver.stream_priority_range(context) }?;
         Ok(Self {
             is_simulated: driver.is_simulated(),
+            memory_slot: MemoryLayer::open(&*driver, context),
+            copy_slot: CopyLayer::open(&*driver, context),
+            kernel_slot: KernelLayer::open(&*driver, context),
             driver,
             ordinal,
             context,
@@ -152,9 +155,6 @@ impl DeviceState {
             events: EventPool::default(),
             cross_device: CrossDeviceDependencies::default(),
             recorder: RecorderSlot::default(),
-            memory_slot: Slot::default(),
-            copy_slot: Slot::default(),
-            kernel_slot: Slot::default(),
             slots: Slots::default(),
             hooks,
             deferred: AtomicBool::new(false),

@@ -6,7 +6,11 @@ use millstream_driver::{EventHandle, StreamHandle};
 use parking_lot::Mutex;
 use smallvec::SmallVec;
 
-use super::{events::PooledEvent, loss::RecentOperations, slots::Slot};
+use super::{
+    events::PooledEvent,
+    loss::RecentOperations,
+    slots::{MemoryLayer, StreamSlot},
+};
 use crate::{
     sync::{AtomicU64, Condvar, Ordering},
     tracker::{Sequence, StreamId, SyncPoints, Ticket, VectorClock},
@@ -94,7 +98,7 @@ pub(crate) struct StreamState {
     /// The condition variable of `shared`, signalled when a ticket becomes submitted.
     pub(crate) submitted: Condvar,
     /// The state that the `memory` layer keeps for the stream.
-    pub(crate) memory_slot: Slot,
+    pub(crate) memory_slot: <MemoryLayer as StreamSlot>::Value,
     done: AtomicU64,
 }
 
@@ -117,7 +121,7 @@ impl StreamState {
                 recent: RecentOperations::default(),
             }),
             submitted: Condvar::new(),
-            memory_slot: Slot::default(),
+            memory_slot: Default::default(),
             done: AtomicU64::new(Sequence::START.get()),
         }
     }

@@ -26,7 +26,7 @@ use std::{
 
 use bytemuck::Pod;
 use bytes::Bytes;
-use millstream_driver::HostFunction;
+use millstream_driver::{ContextHandle, Driver, HostFunction};
 use parking_lot::Mutex;
 use smallvec::SmallVec;
 
@@ -37,7 +37,10 @@ use super::{
 };
 use crate::{
     Buffer, Device, Pending, Rejected, Result, Stream, WriteOperand,
-    context::{DeviceState, HostWaiter, Operation, StagedUpload, retain_until_complete, submit},
+    context::{
+        CopyLayer, DeviceSlot, DeviceState, HostWaiter, Operation, StagedUpload,
+        retain_until_complete, submit,
+    },
     error::OperationKind,
     future::wait_for_ticket,
     memory::Span,
@@ -117,10 +120,18 @@ impl Default for KeptSources {
     }
 }
 
+impl DeviceSlot for CopyLayer {
+    type Value = KeptSources;
+
+    fn open(_: &dyn Driver, _: ContextHandle) -> KeptSources {
+        KeptSources::default()
+    }
+}
+
 impl KeptSources {
     /// Returns the kept sources of a device.
     fn of(device: &DeviceState) -> &Self {
-        device.copy_slot.get_or_make(Self::default)
+        &device.copy_slot
     }
 
     /// Sets the limit of the bytes of kept sources.

@@ -22,8 +22,8 @@ use crate::{
     future::wait_until,
     kernel::ModuleCache,
     memory::{
-        DeviceMemory, FreeingBlock, IdleFrees, LeavingDevice, SharedContext, StagingPool,
-        drain_frees, empty_cache, free_unused,
+        FreeingBlock, IdleFrees, LeavingDevice, SharedContext, StagingPool, drain_frees,
+        empty_cache, free_unused,
     },
     tracker::Sequence,
 };
@@ -42,20 +42,16 @@ impl DeviceHooks for Hooks {
         // First, because these calls may create a stream.
         empty_cache(device);
         drain_frees(device);
-        // Always present: the calls above have used it.
-        let Some(memory) = device.memory_slot.take::<DeviceMemory>() else {
-            return;
-        };
         let teardown = Teardown {
             driver: Arc::clone(&device.driver),
             context: device.context,
-            deferred_frees: memory.deferred.take_deferred(device),
-            shared: memory.shared,
+            deferred_frees: device.memory().deferred.take_deferred(device),
+            shared: Arc::clone(&device.memory().shared),
             streams: device.all_streams(),
             events: std::mem::take(&mut device.events),
-            staging: memory.staging,
-            idle_frees: memory.idle_frees,
-            modules: device.kernel_slot.take().unwrap_or_default(),
+            staging: std::mem::take(&mut device.memory_slot.staging),
+            idle_frees: std::mem::take(&mut device.memory_slot.idle_frees),
+            modules: std::mem::take(&mut device.kernel_slot),
         };
         if device.lost().is_some() {
             teardown.abandon();

@@ -4,12 +4,16 @@
 
 use std::{fmt, panic::Location, sync::Arc};
 
-use millstream_driver::{FunctionAttribute, FunctionHandle, ModuleHandle, ResultCode};
+use millstream_driver::{
+    ContextHandle, Driver, FunctionAttribute, FunctionHandle, ModuleHandle, ResultCode,
+};
 use parking_lot::Mutex;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::{
-    Device, Error, Result, UsageError, UsageErrorKind, context::DeviceState, disposal::log,
+    Device, Error, Result, UsageError, UsageErrorKind,
+    context::{DeviceSlot, DeviceState, KernelLayer},
+    disposal::log,
 };
 
 /// A PTX module and the kernels declared for it. Created by [`kernels!`](crate::kernels), as a
@@ -178,6 +182,14 @@ pub(crate) struct ModuleCache {
     opted_in: Mutex<FxHashSet<FunctionHandle>>,
 }
 
+impl DeviceSlot for KernelLayer {
+    type Value = ModuleCache;
+
+    fn open(_: &dyn Driver, _: ContextHandle) -> ModuleCache {
+        ModuleCache::default()
+    }
+}
+
 #[derive(Debug)]
 struct LoadedModule {
     /// The address of the [`ModuleSource`] that declares the module.
@@ -197,7 +209,7 @@ struct GeneratedKernel {
 impl ModuleCache {
     /// Returns the module cache of a device.
     fn of(device: &DeviceState) -> &Self {
-        device.kernel_slot.get_or_make(Self::default)
+        &device.kernel_slot
     }
 
     /// Removes all modules, to be unloaded when the device is idle.

@@ -50,7 +50,6 @@ pub(crate) use span_2d::Span2d;
 pub(crate) use staging::{PinnedBlock, StagingPool};
 pub(crate) use staging_arena::Suballocation;
 pub use staging_options::StagingOptions;
-pub(crate) use state::DeviceMemory;
 pub use stats::MemoryStats;
 pub(crate) use view::{Span, part_from, resolve};
 pub use view::{View, ViewMut};

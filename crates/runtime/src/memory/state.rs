@@ -2,13 +2,15 @@
 
 use std::sync::{Arc, OnceLock};
 
+use millstream_driver::{ContextHandle, Driver};
+
 use super::{
     IdleFrees, SharedContext, StagingOptions, StagingPool,
     budget::{Budget, Frees},
     deferred::DeferredFrees,
     staging_arena::CurrentArena,
 };
-use crate::context::{DeviceState, StreamState};
+use crate::context::{DeviceSlot, DeviceState, MemoryLayer, StreamSlot, StreamState};
 
 /// The memory state of a device.
 #[derive(Debug)]
@@ -22,10 +24,12 @@ pub(crate) struct DeviceMemory {
     staging_options: OnceLock<StagingOptions>,
 }
 
-impl DeviceMemory {
-    fn new(device: &DeviceState) -> Self {
-        Self {
-            shared: SharedContext::of(device.driver.handle_space(), device.context),
+impl DeviceSlot for MemoryLayer {
+    type Value = DeviceMemory;
+
+    fn open(driver: &dyn Driver, context: ContextHandle) -> DeviceMemory {
+        DeviceMemory {
+            shared: SharedContext::of(driver.handle_space(), context),
             budget: Arc::default(),
             staging: StagingPool::default(),
             deferred: DeferredFrees::default(),
@@ -39,7 +43,7 @@ impl DeviceState {
     /// Returns the device's memory state.
     #[inline]
     pub(crate) fn memory(&self) -> &DeviceMemory {
-        self.memory_slot.get_or_make(|| DeviceMemory::new(self))
+        &self.memory_slot
     }
 
     /// Returns the chunk sizes and threads of copies from and to pageable memory.
@@ -65,10 +69,14 @@ pub(crate) struct StreamMemory {
     pub(crate) arena: CurrentArena,
 }
 
+impl StreamSlot for MemoryLayer {
+    type Value = StreamMemory;
+}
+
 impl StreamState {
     /// Returns the stream's memory state.
     #[inline]
     pub(crate) fn memory(&self) -> &StreamMemory {
-        self.memory_slot.get_or_make(StreamMemory::default)
+        &self.memory_slot
     }
 }
