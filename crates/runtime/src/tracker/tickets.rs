@@ -2,6 +2,9 @@
 
 use super::{StreamId, Ticket};
 
+/// The number of tickets besides the first up to which a linear search is faster than a binary one.
+const LINEAR_SEARCH_MAX: usize = 8;
+
 /// Tickets of different streams, sorted by stream. Usually there is at most one, which needs
 /// neither a search nor an allocation.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -57,14 +60,26 @@ impl Tickets {
 
     #[inline(never)]
     fn keep_highest_of_several(&mut self, ticket: Ticket) {
-        let at = self
-            .others
-            .partition_point(|listed| listed.stream < ticket.stream);
-        match (self.others.get_mut(at), &mut self.first) {
-            (Some(listed), _) if listed.stream == ticket.stream => {
+        let precedes = |listed: &Ticket| listed.stream < ticket.stream;
+        let at = if self.others.len() <= LINEAR_SEARCH_MAX {
+            let listed = self.others.iter();
+            listed.take_while(|&listed| precedes(listed)).count()
+        } else {
+            self.others.partition_point(precedes)
+        };
+        match self.others.get_mut(at) {
+            Some(listed) if listed.stream == ticket.stream => {
                 listed.sequence = listed.sequence.max(ticket.sequence);
             }
-            (_, Some(first)) if ticket.stream < first.stream => {
+            _ => self.insert(at, ticket),
+        }
+    }
+
+    /// Inserts the ticket of a stream that has none yet, as the first or at index `at` of the others.
+    #[inline(never)]
+    fn insert(&mut self, at: usize, ticket: Ticket) {
+        match &mut self.first {
+            Some(first) if ticket.stream < first.stream => {
                 self.others.insert(0, std::mem::replace(first, ticket));
             }
             _ => self.others.insert(at, ticket),
