@@ -11,8 +11,6 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use smallvec::SmallVec;
-
 use super::free::{DroppedBlock, FreeingBlock, release};
 use crate::{context::DeviceState, tracker::Ticket};
 
@@ -25,8 +23,8 @@ const MISSES_MAX: u64 = 256;
 /// The number of entries for removed blocks that `ages` may always hold.
 const AGES_MIN: usize = 64;
 
-/// Blocks to be freed.
-pub(super) type Evicted = SmallVec<[DroppedBlock; 2]>;
+/// Blocks to be freed, usually none, which is cheap to move.
+pub(super) type Evicted = Vec<DroppedBlock>;
 
 /// The statistics of the cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -190,7 +188,7 @@ impl Cache {
     /// Caches a block. Returns the evicted blocks, which may include the block itself.
     pub(super) fn put(&mut self, block: DroppedBlock) -> Evicted {
         let Some(room) = self.stats.limit_bytes.checked_sub(block.bytes) else {
-            return Evicted::from_iter([block]);
+            return vec![block];
         };
         let evicted = self.shrink(room);
         let number = self.note_age(block.bytes);
