@@ -110,21 +110,44 @@ impl<'m> WarpMemory<'_, 'm> {
             }
             return Ok(());
         }
-        for lane in lanes(warp_access.mask) {
-            let change = |old| apply_word(atomic, old, b[lane], c[lane]);
-            if window == Window::Global {
-                let (region, offset) =
-                    self.writable(cached, warp_access, lane, AccessFlags::UPDATE)?;
-                let found = region.bytes.update_u32(offset, change);
-                old[lane] = found.ok_or_else(|| warp_access.out_of_bounds(lane))?;
-            } else {
-                let cell = self.own_bytes::<4>(window, warp_access, lane)?;
-                old[lane] = u32::from_le_bytes(*cell);
-                *cell = change(old[lane]).to_le_bytes();
-            }
+        if atomic.f == AtomicOp::Add && !atomic.ty.is_float() {
+            // The most frequent operation is dispatched once, not for each lane.
+            let add = |lane: usize, old: u32| old.wrapping_add(b[lane]);
+            self.update_words(window, cached, warp_access, &mut old, add)?;
+        } else {
+            let change = |lane, old| apply_word(atomic, old, b[lane], c[lane]);
+            self.update_words(window, cached, warp_access, &mut old, change)?;
         }
         if let Some(d) = atomic.result {
             r.set_word(d, warp_access.mask, &old);
+        }
+        Ok(())
+    }
+
+    /// Applies `change` to a 32-bit word for each lane in turn, and stores the previous words in
+    /// `old`.
+    #[inline(always)]
+    fn update_words(
+        &mut self,
+        window: Window,
+        cached: &mut CachedRegion<'m>,
+        warp_access: &WarpAccess,
+        old: &mut [u32; LANES],
+        change: impl Fn(usize, u32) -> u32,
+    ) -> Result<(), LaneFault> {
+        if window == Window::Global {
+            for lane in lanes(warp_access.mask) {
+                let (region, offset) =
+                    self.writable(cached, warp_access, lane, AccessFlags::UPDATE)?;
+                let found = region.bytes.update_u32(offset, |old| change(lane, old));
+                old[lane] = found.ok_or_else(|| warp_access.out_of_bounds(lane))?;
+            }
+        } else {
+            for lane in lanes(warp_access.mask) {
+                let cell = self.own_bytes::<4>(window, warp_access, lane)?;
+                old[lane] = u32::from_le_bytes(*cell);
+                *cell = change(lane, old[lane]).to_le_bytes();
+            }
         }
         Ok(())
     }

@@ -89,6 +89,7 @@ impl<'m> WarpMemory<'_, 'm> {
     }
 
     /// Returns the region and offset that a lane writes, and marks the write in the access bitmap.
+    #[inline(always)]
     pub(super) fn writable(
         &self,
         cached: &mut CachedRegion<'m>,
