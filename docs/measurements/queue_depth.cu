@@ -1,4 +1,4 @@
-// How many operations a stream takes behind a kernel that does not end, until a call blocks: docs/semantics.md, rule 54.
+// How many operations a stream takes behind a kernel that does not end, until a call blocks: rule 54 of the guide.
 #include <cstdio>
 #include <atomic>
 #include <chrono>

@@ -7,7 +7,9 @@
 //! `libcuda` at run time; the crate `millstream-sim` implements the trait in software. The runtime
 //! guarantees the contracts, and the simulated driver checks them.
 //!
-//! Rule numbers on these pages are those of `docs/semantics.md`, the list of CUDA's ordering rules.
+//! Rule numbers in these pages are those of [the guide's list of CUDA's rules][rules].
+//!
+//! [rules]: https://docs.rs/millstream/latest/millstream/guide/semantics/index.html
 
 mod annotations;
 mod copy_2d;

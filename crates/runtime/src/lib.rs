@@ -21,6 +21,8 @@
 //! # Ok::<(), millstream::Error>(())
 //! ```
 //!
+//! [The guide](guide) explains all of it, page by page.
+//!
 //! The same program runs on a GPU through `libcuda`, which is loaded at run time, and on a
 //! simulated device that needs no CUDA at all: see [`Select`].
 
@@ -33,6 +35,7 @@ mod disposal;
 mod error;
 mod event;
 mod future;
+pub mod guide;
 #[doc(hidden)]
 pub mod kernel;
 mod memory;

@@ -3,9 +3,11 @@
 
 use crate::exec::KernelStats;
 
-/// Virtual costs. The default holds the figures measured on an H200 (`docs/semantics.md`, costs and
-/// bandwidth); fields that were not measured there say so. A rate in GB/s is the same number in
+/// Virtual costs. The default holds the figures measured on an H200 (costs and bandwidth in [the
+/// guide][rules]); fields that were not measured there say so. A rate in GB/s is the same number in
 /// bytes per nanosecond.
+///
+/// [rules]: https://docs.rs/millstream/latest/millstream/guide/semantics/index.html
 ///
 /// ```
 /// use millstream_sim::CostModel;

@@ -11,7 +11,7 @@ use std::{fmt, str::FromStr};
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Reading {
-    /// What an H200 with driver 580 did (`docs/semantics.md`, column HW).
+    /// What an H200 with driver 580 did (column H200 of the list of rules).
     #[default]
     Observed,
     /// The most hostile reading that the documentation allows.
@@ -24,8 +24,10 @@ impl Reading {
     }
 }
 
-/// One [`Reading`] for each disputed rule of `docs/semantics.md`. A program is right only if it is
+/// One [`Reading`] for each disputed rule of [CUDA's rules][rules]. A program is right only if it is
 /// right under both.
+///
+/// [rules]: https://docs.rs/millstream/latest/millstream/guide/semantics/index.html
 ///
 /// ```
 /// use millstream_sim::{Reading, Rules};

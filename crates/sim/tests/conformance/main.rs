@@ -1,9 +1,9 @@
-//! The rules of `docs/semantics.md` that can be observed through the seam, each as one test that
-//! runs on both drivers: with `MILLSTREAM_DEVICE=cuda:0` on that GPU, else on the simulated device
-//! in each of its readings, under several schedules.
+//! CUDA's rules (`crates/runtime/src/guide/semantics.md`) that can be observed through the seam,
+//! each as one test that runs on both drivers: with `MILLSTREAM_DEVICE=cuda:0` on that GPU, else on
+//! the simulated device in each of its readings, under several schedules.
 //!
 //! A test says what it saw. It fails if that is not what the documentation allows. At the end all
-//! of it is printed as a table, for the columns of `docs/semantics.md`.
+//! of it is printed as a table, for the columns of the list of rules.
 
 mod allocations;
 mod apart;

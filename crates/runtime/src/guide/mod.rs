@@ -1,0 +1,8 @@
+//! The user guide: how to write programs with Millstream, a page for each subject.
+//!
+//! It is for readers who know Rust and some CUDA, or NumPy. Programs on these pages are complete:
+//! they can be pasted and run, on a GPU or, without one, on the simulated device.
+
+pub mod semantics {
+    #![doc = include_str!("semantics.md")]
+}
