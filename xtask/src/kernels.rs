@@ -14,6 +14,7 @@ const MARKER: &str = "// nvrtc:";
 /// The folders of the sources.
 const FOLDERS: [&str; 3] = [
     "kernels",
+    "crates/runtime/src/guide",
     "crates/sim/tests/ptx/compiled",
     "crates/region/kernels",
 ];
