@@ -3,6 +3,17 @@
 //! It is for readers who know Rust and some CUDA, or NumPy. Programs on these pages are complete:
 //! they can be pasted and run, on a GPU or, without one, on the simulated device.
 
+/// The documentation of a page, whose examples use the simulated device.
+macro_rules! pages {
+    ($($page:ident: $($text:expr),+;)+) => {
+        $(#[cfg(feature = "sim")] pub mod $page { $(#![doc = $text])+ })+
+    };
+}
+
+pages! {
+    start: include_str!("start.md");
+}
+
 pub mod semantics {
     #![doc = include_str!("semantics.md")]
 }
