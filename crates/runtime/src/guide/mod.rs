@@ -12,6 +12,7 @@ macro_rules! pages {
 
 pages! {
     start: include_str!("start.md");
+    model: include_str!("model.md");
 }
 
 pub mod semantics {
