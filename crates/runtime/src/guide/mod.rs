@@ -13,6 +13,7 @@ macro_rules! pages {
 pages! {
     start: include_str!("start.md");
     model: include_str!("model.md");
+    memory: include_str!("memory.md");
 }
 
 pub mod semantics {
