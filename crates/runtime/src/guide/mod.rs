@@ -14,6 +14,7 @@ pages! {
     start: include_str!("start.md");
     model: include_str!("model.md");
     memory: include_str!("memory.md");
+    kernels: include_str!("kernels.md"), "```text", include_str!("vector.ptx"), "```";
 }
 
 pub mod semantics {
