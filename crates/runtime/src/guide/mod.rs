@@ -15,6 +15,7 @@ pages! {
     model: include_str!("model.md");
     memory: include_str!("memory.md");
     kernels: include_str!("kernels.md"), "```text", include_str!("vector.ptx"), "```";
+    futures: include_str!("futures.md");
 }
 
 pub mod semantics {
