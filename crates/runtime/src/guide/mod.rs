@@ -16,6 +16,7 @@ pages! {
     memory: include_str!("memory.md");
     kernels: include_str!("kernels.md"), "```text", include_str!("vector.ptx"), "```";
     futures: include_str!("futures.md");
+    regions: include_str!("regions.md");
 }
 
 pub mod semantics {
