@@ -17,6 +17,7 @@ pages! {
     kernels: include_str!("kernels.md"), "```text", include_str!("vector.ptx"), "```";
     futures: include_str!("futures.md");
     regions: include_str!("regions.md");
+    simulator: include_str!("simulator.md"), "```text", include_str!("reverse.ptx"), "```";
 }
 
 pub mod semantics {
