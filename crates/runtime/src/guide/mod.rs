@@ -18,6 +18,7 @@ pages! {
     futures: include_str!("futures.md");
     regions: include_str!("regions.md");
     simulator: include_str!("simulator.md"), "```text", include_str!("reverse.ptx"), "```";
+    testing: include_str!("testing.md");
 }
 
 pub mod semantics {
