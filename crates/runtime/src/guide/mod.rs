@@ -19,6 +19,7 @@ pages! {
     regions: include_str!("regions.md");
     simulator: include_str!("simulator.md"), "```text", include_str!("reverse.ptx"), "```";
     testing: include_str!("testing.md");
+    performance: include_str!("performance.md");
 }
 
 pub mod semantics {
