@@ -20,6 +20,7 @@ pages! {
     simulator: include_str!("simulator.md"), "```text", include_str!("reverse.ptx"), "```";
     testing: include_str!("testing.md");
     performance: include_str!("performance.md");
+    from_cudarc: include_str!("from_cudarc.md");
 }
 
 pub mod semantics {
