@@ -21,6 +21,7 @@ pages! {
     testing: include_str!("testing.md");
     performance: include_str!("performance.md");
     from_cudarc: include_str!("from_cudarc.md");
+    from_cuda: include_str!("from_cuda.md");
 }
 
 pub mod semantics {
