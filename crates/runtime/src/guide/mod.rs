@@ -22,6 +22,7 @@ pages! {
     performance: include_str!("performance.md");
     from_cudarc: include_str!("from_cudarc.md");
     from_cuda: include_str!("from_cuda.md");
+    from_cupy: include_str!("from_cupy.md");
 }
 
 pub mod semantics {
