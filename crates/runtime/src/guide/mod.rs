@@ -2,6 +2,13 @@
 //!
 //! It is for readers who know Rust and some CUDA, or NumPy. Programs on these pages are complete:
 //! they can be pasted and run, on a GPU or, without one, on the simulated device.
+//!
+#![cfg_attr(feature = "sim", doc = include_str!("index.md"))]
+#![cfg_attr(
+    not(feature = "sim"),
+    doc = "Most pages need the simulated device, for their examples run on it. They are left out \
+           here, because this documentation was made without the feature `sim`."
+)]
 
 /// The documentation of a page, whose examples use the simulated device.
 macro_rules! pages {
@@ -27,4 +34,23 @@ pages! {
 
 pub mod semantics {
     #![doc = include_str!("semantics.md")]
+}
+
+#[cfg(test)]
+mod tests {
+    /// The text of a source behind its first lines, which are for the compiler of kernels.
+    fn shown(source: &str, lines: usize) -> &str {
+        source
+            .splitn(lines + 1, '\n')
+            .last()
+            .expect("a source has lines")
+    }
+
+    #[test]
+    fn the_pages_show_the_kernels_that_their_examples_launch() {
+        let vector = shown(include_str!("vector.cu"), 1);
+        assert!(include_str!("kernels.md").contains(vector));
+        let reverse = shown(include_str!("reverse.cu"), 2);
+        assert!(include_str!("simulator.md").contains(reverse));
+    }
 }
