@@ -46,6 +46,17 @@ impl Stream {
     /// Records an event after everything submitted to the stream so far (rule 22: a record captures
     /// the stream's work at the time of the call).
     ///
+    /// ```
+    /// let stream = millstream::Device::simulated()?.stream()?;
+    /// let zeros = stream.zeros::<u8>(1 << 20)?;
+    /// let filled = stream.record()?;
+    /// let copy = stream.download(&zeros)?;
+    /// filled.wait()?; // for the zeros, not for the download
+    /// assert!(filled.is_complete()?);
+    /// # drop(copy);
+    /// # Ok::<(), millstream::Error>(())
+    /// ```
+    ///
     /// # Errors
     ///
     /// If the device is lost.
@@ -74,6 +85,21 @@ impl Stream {
 
     /// Makes later work of this stream wait on the device until the event is complete (rule 24: a
     /// wait delays only later work of the waiting stream). Never blocks the host.
+    ///
+    /// ```
+    /// use millstream::{Device, sim::{Gpu, SimConfig}};
+    ///
+    /// let gpu = Gpu::new(SimConfig::new());
+    /// let device = Device::open_simulated(&gpu, 0)?;
+    /// let (first, second) = (device.stream()?, device.stream()?);
+    /// let hold = gpu.hold(first.as_raw()); // the simulated device stops the first stream here
+    /// second.wait_for(&first.record()?)?;
+    /// let ones = second.upload(&[1_u8; 100])?;
+    /// assert!(!second.is_idle()?); // the upload waits for the first stream
+    /// hold.release();
+    /// assert_eq!(second.download(&ones)?.wait()?, [1; 100]);
+    /// # Ok::<(), millstream::Error>(())
+    /// ```
     ///
     /// # Errors
     ///

@@ -75,6 +75,16 @@ impl Stream {
     /// limit](crate::Device::set_staging_limit). Beyond that it blocks until the device has copied
     /// the first chunks, and reuses their memory for the others.
     ///
+    /// ```
+    /// let stream = millstream::Device::simulated()?.stream()?;
+    /// let buffer = stream.upload(&[1_u32, 2, 3, 4])?;
+    /// let (all, some) = (stream.download(&buffer)?, stream.download(buffer.slice(1..3))?);
+    /// drop(buffer); // both downloads have what they need
+    /// assert_eq!(all.wait()?, [1, 2, 3, 4]); // or .await
+    /// assert_eq!(some.wait()?, [2, 3]);
+    /// # Ok::<(), millstream::Error>(())
+    /// ```
+    ///
     /// # Errors
     ///
     /// If the source is on another device, page-locked memory cannot be allocated, or the device is

@@ -22,6 +22,14 @@ const UPLOADED_BYTES: usize = 4096;
 impl Stream {
     /// Sets every element to `value`.
     ///
+    /// ```
+    /// let stream = millstream::Device::simulated()?.stream()?;
+    /// let mut numbers = stream.zeros::<f32>(3)?;
+    /// stream.fill(numbers.slice_mut(1..), 2.5)?;
+    /// assert_eq!(stream.download(&numbers)?.wait()?, [0.0, 2.5, 2.5]);
+    /// # Ok::<(), millstream::Error>(())
+    /// ```
+    ///
     /// # Errors
     ///
     /// If the target is on another device, or the device is lost.

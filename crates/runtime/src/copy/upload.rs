@@ -27,6 +27,15 @@ impl Stream {
     /// the captured chunks. [`upload_owned`](Self::upload_owned) returns at once however large the
     /// source is.
     ///
+    /// ```
+    /// let stream = millstream::Device::simulated()?.stream()?;
+    /// let mut numbers = vec![1.0_f32, 2.0, 3.0];
+    /// let buffer = stream.upload(&numbers)?;
+    /// numbers.fill(0.0); // the upload has them already
+    /// assert_eq!(stream.download(&buffer)?.wait()?, [1.0, 2.0, 3.0]);
+    /// # Ok::<(), millstream::Error>(())
+    /// ```
+    ///
     /// # Errors
     ///
     /// If memory is exhausted, or the device is lost.
@@ -52,6 +61,14 @@ impl Stream {
 
     /// Uploads the elements of `source` into an existing array. The source is captured before the
     /// call returns.
+    ///
+    /// ```
+    /// let stream = millstream::Device::simulated()?.stream()?;
+    /// let mut buffer = stream.zeros::<u8>(4)?;
+    /// stream.upload_into(&[7, 8], buffer.slice_mut(2..))?;
+    /// assert_eq!(stream.download(&buffer)?.wait()?, [0, 0, 7, 8]);
+    /// # Ok::<(), millstream::Error>(())
+    /// ```
     ///
     /// # Errors
     ///
