@@ -34,6 +34,8 @@ use crate::{
 /// # drop(buffer);
 /// # Ok::<(), millstream::Error>(())
 /// ```
+///
+/// [rule 25]: crate::guide::semantics#rule-25
 pub struct Event {
     device: Arc<DeviceState>,
     handle: EventHandle,
@@ -60,6 +62,8 @@ impl Stream {
     /// # Errors
     ///
     /// If the device is lost.
+    ///
+    /// [rule 22]: crate::guide::semantics#rule-22
     #[track_caller]
     pub fn record(&self) -> Result<Event> {
         let location = Location::caller();
@@ -104,6 +108,8 @@ impl Stream {
     /// # Errors
     ///
     /// If the event is of another device, or the device is lost.
+    ///
+    /// [rule 24]: crate::guide::semantics#rule-24
     pub fn wait_for(&self, event: &Event) -> Result<()> {
         self.same_device("wait_for", 0, &event.device)?;
         wait_with_clock(&event.device, self.state(), event.handle, &event.clock)

@@ -33,6 +33,8 @@ use super::DeviceState;
 /// println!("{device}: {}", device.selection_reason());
 /// # Ok::<(), millstream::Error>(())
 /// ```
+///
+/// [rule 30]: crate::guide::semantics#rule-30
 #[derive(Clone)]
 pub struct Device {
     state: Arc<DeviceState>,

@@ -34,6 +34,9 @@ use crate::{Result, UsageError, UsageErrorKind};
 /// assert_eq!(sum, 1500);
 /// # Ok::<(), millstream::Error>(())
 /// ```
+///
+/// [rule 16]: crate::guide::semantics#rule-16
+/// [rule 18]: crate::guide::semantics#rule-18
 #[derive(Clone)]
 pub struct Stream {
     inner: Arc<Handle>,

@@ -55,6 +55,8 @@ use crate::{Device, Result, UsageError, tracker::AccessKind};
 /// println!("{}", guard[0]);
 /// # Ok::<(), millstream::Error>(())
 /// ```
+///
+/// [rule 49]: crate::guide::semantics#rule-49
 pub struct Managed<T> {
     allocation: Allocation,
     len: usize,
@@ -71,6 +73,8 @@ pub struct Managed<T> {
 /// table.advise(Advice::ReadMostly(true))?;
 /// # Ok::<(), millstream::Error>(())
 /// ```
+///
+/// [rule 51]: crate::guide::semantics#rule-51
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Advice {

@@ -54,6 +54,8 @@ use crate::{
 /// guard[0] = 5.0;
 /// # Ok::<(), millstream::Error>(())
 /// ```
+///
+/// [rule 7]: crate::guide::semantics#rule-7
 pub struct Pinned<T> {
     device: Arc<DeviceState>,
     memory: Option<Memory>,
@@ -191,6 +193,8 @@ impl<T: Pod> Pinned<T> {
     /// # Errors
     ///
     /// If the device is lost before the copies are done.
+    ///
+    /// [rule 30]: crate::guide::semantics#rule-30
     #[track_caller]
     pub fn into_vec(mut self) -> Result<Vec<T>> {
         self.wait_until_free(AccessKind::Write)?;

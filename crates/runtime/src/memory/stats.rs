@@ -157,6 +157,8 @@ impl Device {
     /// # Errors
     ///
     /// If the device is lost.
+    ///
+    /// [rule 30]: crate::guide::semantics#rule-30
     pub fn trim(&self) -> Result<()> {
         out_of_memory::trim(self.state())
     }
