@@ -2,7 +2,7 @@
 //!
 //! [`Gpu`] is a [`Driver`](millstream_driver::Driver): it obeys [CUDA's stream rules][rules],
 //! executes PTX, and checks its caller's obligations where a real driver trusts them. No CUDA is
-//! needed. All of its state is one `World` under one lock; a [`Schedule`] decides when operations
+//! needed. All of its state is one `SimState` under one lock; a [`Schedule`] decides when operations
 //! that may run do run, and so what the host can see; time is virtual, from a [`CostModel`], and
 //! the same on every run.
 //!
