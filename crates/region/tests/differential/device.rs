@@ -40,7 +40,7 @@ pub(crate) fn apply(step: &Step, g: &Region, slots: &[Dev]) -> Dev {
             Dev::I32(x) => Dev::I32(unary(*function, x)),
             Dev::I64(x) => Dev::I64(unary(*function, x)),
             Dev::U8(x) => Dev::U8(unary(*function, x)),
-            Dev::Bool(_) => unreachable!("a boolean is no number"),
+            Dev::Bool(_) => unreachable!("a boolean is not numeric"),
         },
         Step::Binary(function, a, b) => {
             two!(at(a), at(b), [F32 F64 I32 I64 U8], x, y => match function {
@@ -105,7 +105,7 @@ pub(crate) fn apply(step: &Step, g: &Region, slots: &[Dev]) -> Dev {
         Step::IsNan(a) => match at(a) {
             Dev::F32(x) => Dev::Bool(x.is_nan()),
             Dev::F64(x) => Dev::Bool(x.is_nan()),
-            other => unreachable!("{other:?} is no float"),
+            other => unreachable!("{other:?} is not a float"),
         },
         Step::Cast(a, kind) => cast(at(a), *kind),
         Step::View(a, how) => one!(at(a), [F32 F64 I32 I64 U8 Bool], x => view(x, how)),
@@ -120,7 +120,7 @@ pub(crate) fn apply(step: &Step, g: &Region, slots: &[Dev]) -> Dev {
             one!(at(a), [F32 F64 I32 I64 U8 Bool], x => match at(index) {
                 Dev::I32(index) => x.select(Axis(*axis), &line(index)),
                 Dev::I64(index) => x.select(Axis(*axis), &line(index)),
-                other => unreachable!("{other:?} is no index"),
+                other => unreachable!("{other:?} is not an index"),
             })
         }
         Step::TakeListed(a, axis, indices) => {
@@ -130,21 +130,21 @@ pub(crate) fn apply(step: &Step, g: &Region, slots: &[Dev]) -> Dev {
             one!(at(a), [F32 F64 I32 I64 U8 Bool], x => match at(index) {
                 Dev::I32(index) => x.gather(Axis(*axis), index),
                 Dev::I64(index) => x.gather(Axis(*axis), index),
-                other => unreachable!("{other:?} is no index"),
+                other => unreachable!("{other:?} is not an index"),
             })
         }
         Step::Scatter(base, axis, index, values, false) => {
             two!(at(base), at(values), [F32 F64 I32 I64 U8 Bool], x, y => match at(index) {
                 Dev::I32(index) => x.scatter(Axis(*axis), index, y),
                 Dev::I64(index) => x.scatter(Axis(*axis), index, y),
-                other => unreachable!("{other:?} is no index"),
+                other => unreachable!("{other:?} is not an index"),
             })
         }
         Step::Scatter(base, axis, index, values, true) => {
             two!(at(base), at(values), [F32 F64 I32 I64 U8], x, y => match at(index) {
                 Dev::I32(index) => x.scatter_add(Axis(*axis), index, y),
                 Dev::I64(index) => x.scatter_add(Axis(*axis), index, y),
-                other => unreachable!("{other:?} is no index"),
+                other => unreachable!("{other:?} is not an index"),
             })
         }
         Step::Update(Assign::Set, base, part, values) => {
@@ -221,7 +221,7 @@ pub(crate) fn apply(step: &Step, g: &Region, slots: &[Dev]) -> Dev {
 fn truth(array: &Dev) -> &Array<bool, IxDyn> {
     match array {
         Dev::Bool(which) => which,
-        other => unreachable!("{other:?} does not choose"),
+        other => unreachable!("{other:?} is not a mask"),
     }
 }
 
@@ -397,7 +397,7 @@ fn reduced(reduce: Reduce, x: &Dev, axes: &[usize], keep: bool) -> Dev {
             Dev::I32(x) => position!(x),
             Dev::I64(x) => position!(x),
             Dev::U8(x) => position!(x),
-            Dev::Bool(_) => unreachable!("a boolean is no number"),
+            Dev::Bool(_) => unreachable!("a boolean is not numeric"),
         });
     }
     one!(x, [F32 F64 I32 I64 U8], x => number!(x))
@@ -419,14 +419,14 @@ fn joined(slots: &[Dev], parts: &[usize], axis: usize, stacks: bool) -> Dev {
                 $(Dev::$kind(_) => {
                     let arrays: Vec<_> = parts.iter().map(|&part| match &slots[part] {
                         Dev::$kind(x) => x,
-                        other => unreachable!("{other:?} among others"),
+                        other => unreachable!("{other:?} among arrays of another type"),
                     }).collect();
                     let joined = if stacks {
                         stack(Axis(axis), &arrays)
                     } else {
                         concatenate(Axis(axis), &arrays)
                     };
-                    Dev::$kind(joined.expect("they fit"))
+                    Dev::$kind(joined.expect("the generator chooses compatible shapes"))
                 })*
             }
         };

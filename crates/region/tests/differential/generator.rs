@@ -277,7 +277,7 @@ impl ProgramGenerator {
     fn indices(&mut self, shape: &[usize], length: usize) -> Slot {
         let count = shape.iter().product();
         let indices: Vec<i64> = (0..count).map(|_| self.below(length) as i64).collect();
-        let indices = ArrayD::from_shape_vec(shape, indices).expect("as many");
+        let indices = ArrayD::from_shape_vec(shape, indices).expect("the elements fill the shape");
         let indices = if self.chance(2) {
             Host::I64(indices)
         } else {

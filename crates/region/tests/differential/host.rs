@@ -33,7 +33,7 @@ macro_rules! number {
             Host::I32($x) => { let $result = $body; Host::I32($to) }
             Host::I64($x) => { let $result = $body; Host::I64($to) }
             Host::U8($x) => { let $result = $body; Host::U8($to) }
-            Host::Bool(_) => unreachable!("a boolean is no number"),
+            Host::Bool(_) => unreachable!("a boolean is not numeric"),
         }
     };
 }
@@ -96,7 +96,7 @@ pub(crate) fn apply(step: &Step, slots: &[Host]) -> Host {
         Step::IsNan(a) => Host::Bool(match &slots[*a] {
             Host::F32(x) => x.mapv(f32::is_nan),
             Host::F64(x) => x.mapv(f64::is_nan),
-            other => unreachable!("{:?} is no float", other.kind()),
+            other => unreachable!("{:?} is not a float", other.kind()),
         }),
         Step::Cast(a, kind) => cast(&slots[*a], *kind),
         Step::View(a, view) => any!(&slots[*a], x => self::view(x, view)),
@@ -159,7 +159,7 @@ pub(crate) fn apply(step: &Step, slots: &[Host]) -> Host {
 fn truth(host: &Host) -> &ArrayD<bool> {
     match host {
         Host::Bool(which) => which,
-        other => unreachable!("{:?} does not choose", other.kind()),
+        other => unreachable!("{:?} is not a mask", other.kind()),
     }
 }
 
@@ -172,7 +172,9 @@ fn updated<T: Copy>(
 ) -> ArrayD<T> {
     let mut x = x.clone();
     let mut part = x.slice_mut(part);
-    let y = y.broadcast(part.raw_dim()).expect("the values fit");
+    let y = y
+        .broadcast(part.raw_dim())
+        .expect("the values broadcast to the slice");
     part.zip_mut_with(&y, |v, &w| *v = function(*v, w));
     x
 }
@@ -183,11 +185,15 @@ fn zip<A: Copy, B: Copy, C>(
     b: &ArrayD<B>,
     function: impl Fn(A, B) -> C,
 ) -> ArrayD<C> {
-    let shape = broadcast(a.shape(), b.shape()).expect("the generator chooses what fits");
+    let shape =
+        broadcast(a.shape(), b.shape()).expect("the generator chooses shapes that broadcast");
     let (a, b) = (a.broadcast(&shape[..]), b.broadcast(&shape[..]));
-    let (a, b) = (a.expect("it fits"), b.expect("it fits"));
+    let (a, b) = (
+        a.expect("the generator chooses shapes that broadcast"),
+        b.expect("the generator chooses shapes that broadcast"),
+    );
     let elements = a.iter().zip(&b).map(|(&a, &b)| function(a, b)).collect();
-    ArrayD::from_shape_vec(shape, elements).expect("as many as there are")
+    ArrayD::from_shape_vec(shape, elements).expect("the elements fill the shape")
 }
 
 /// Returns the shape to which two shapes broadcast.
@@ -234,7 +240,10 @@ fn view<T: Copy>(x: &ArrayD<T>, view: &View) -> ArrayD<T> {
         View::Permute(order) => x.view().permuted_axes(IxDyn(order)).to_owned(),
         View::Insert(axis) => x.clone().insert_axis(Axis(*axis)),
         View::Index(axis, index) => x.index_axis(Axis(*axis), *index).to_owned(),
-        View::Broadcast(shape) => x.broadcast(&shape[..]).expect("it fits").to_owned(),
+        View::Broadcast(shape) => x
+            .broadcast(&shape[..])
+            .expect("the generator chooses shapes that broadcast")
+            .to_owned(),
         View::Reshape(shape) => reshaped(x, shape),
         View::Invert(axis) => x
             .slice_axis(Axis(*axis), Slice::new(0, None, -1))
@@ -243,7 +252,7 @@ fn view<T: Copy>(x: &ArrayD<T>, view: &View) -> ArrayD<T> {
 }
 
 fn reshaped<T: Copy>(x: &ArrayD<T>, shape: &[usize]) -> ArrayD<T> {
-    ArrayD::from_shape_vec(shape, x.iter().copied().collect()).expect("as many elements")
+    ArrayD::from_shape_vec(shape, x.iter().copied().collect()).expect("the elements fill the shape")
 }
 
 /// Reduces along axes, with a function of the elements of each result.
@@ -277,7 +286,7 @@ fn rows<T: Copy, U>(
     } else {
         of_kept
     };
-    ArrayD::from_shape_vec(shape, result.collect()).expect("one for each row")
+    ArrayD::from_shape_vec(shape, result.collect()).expect("the result has one element per row")
 }
 
 fn reduced(reduce: Reduce, host: &Host, axes: &[usize], keep: bool) -> Host {
@@ -295,7 +304,7 @@ fn reduced(reduce: Reduce, host: &Host, axes: &[usize], keep: bool) -> Host {
             Host::I32(x) => rows(x, axes, keep, |row| first(reduce, row)),
             Host::I64(x) => rows(x, axes, keep, |row| first(reduce, row)),
             Host::U8(x) => rows(x, axes, keep, |row| first(reduce, row)),
-            Host::Bool(_) => unreachable!("a boolean is no number"),
+            Host::Bool(_) => unreachable!("a boolean is not numeric"),
         }),
         _ => number!(host, x => rows(x, axes, keep, |row| {
             let start = match reduce {
@@ -334,7 +343,7 @@ fn indices(host: &Host) -> ArrayD<usize> {
     match host {
         Host::I32(x) => x.mapv(|v| v as usize),
         Host::I64(x) => x.mapv(|v| v as usize),
-        other => unreachable!("{:?} is no index", other.kind()),
+        other => unreachable!("{:?} is not an index", other.kind()),
     }
 }
 
@@ -344,19 +353,21 @@ fn gather<T: Copy>(x: &ArrayD<T>, axis: usize, index: &ArrayD<usize>) -> ArrayD<
         shape[axis] = length;
         shape
     };
-    let common = broadcast(&without(x.shape(), 1), &without(index.shape(), 1)).expect("it fits");
+    let common = broadcast(&without(x.shape(), 1), &without(index.shape(), 1))
+        .expect("the generator chooses shapes that broadcast");
     let x = x
         .broadcast(without(&common, x.shape()[axis]))
-        .expect("it fits");
+        .expect("the generator chooses shapes that broadcast");
     let index = index
         .broadcast(without(&common, index.shape()[axis]))
-        .expect("it fits");
+        .expect("the generator chooses shapes that broadcast");
     let chosen = index.indexed_iter().map(|(position, &index)| {
         let mut position = position;
         position[axis] = index;
         x[position]
     });
-    ArrayD::from_shape_vec(index.shape(), chosen.collect()).expect("one for each index")
+    ArrayD::from_shape_vec(index.shape(), chosen.collect())
+        .expect("the result has one element per index")
 }
 
 fn scatter<T: Copy>(
@@ -368,8 +379,12 @@ fn scatter<T: Copy>(
 ) -> ArrayD<T> {
     let mut shape = base.shape().to_vec();
     shape[axis] = index.shape()[axis];
-    let index = index.broadcast(&shape[..]).expect("it fits");
-    let values = values.broadcast(&shape[..]).expect("it fits");
+    let index = index
+        .broadcast(&shape[..])
+        .expect("the generator chooses shapes that broadcast");
+    let values = values
+        .broadcast(&shape[..])
+        .expect("the generator chooses shapes that broadcast");
     let mut result = base.clone();
     for ((position, &index), &value) in index.indexed_iter().zip(&values) {
         let mut position = position;
@@ -387,14 +402,14 @@ fn joined(slots: &[Host], parts: &[usize], axis: usize, stacks: bool) -> Host {
                 $(Host::$kind(_) => {
                     let views: Vec<_> = parts.iter().map(|&part| match &slots[part] {
                         Host::$kind(x) => x.view(),
-                        other => unreachable!("{:?} among others", other.kind()),
+                        other => unreachable!("{:?} among arrays of another type", other.kind()),
                     }).collect();
                     let joined = if stacks {
                         ndarray::stack(Axis(axis), &views)
                     } else {
                         ndarray::concatenate(Axis(axis), &views)
                     };
-                    Host::$kind(joined.expect("they fit"))
+                    Host::$kind(joined.expect("the generator chooses compatible shapes"))
                 })*
             }
         };
@@ -405,11 +420,16 @@ fn joined(slots: &[Host], parts: &[usize], axis: usize, stacks: bool) -> Host {
 /// Computes matrix products over the last two axes.
 fn product<T: Number>(a: &ArrayD<T>, b: &ArrayD<T>) -> ArrayD<T> {
     let (m, n) = (a.ndim() - 2, b.ndim() - 2);
-    let batch = broadcast(&a.shape()[..m], &b.shape()[..n]).expect("they fit");
+    let batch = broadcast(&a.shape()[..m], &b.shape()[..n])
+        .expect("the generator chooses compatible shapes");
     let (rows, inner, columns) = (a.shape()[m], a.shape()[m + 1], b.shape()[n + 1]);
     let with = |rows, columns| [&batch[..], &[rows, columns]].concat();
-    let a = a.broadcast(with(rows, inner)).expect("it fits");
-    let b = b.broadcast(with(inner, columns)).expect("it fits");
+    let a = a
+        .broadcast(with(rows, inner))
+        .expect("the generator chooses shapes that broadcast");
+    let b = b
+        .broadcast(with(inner, columns))
+        .expect("the generator chooses shapes that broadcast");
     ArrayD::from_shape_fn(with(rows, columns), |position| {
         let rank = batch.len();
         let (mut left, mut right) = (position.clone(), position);

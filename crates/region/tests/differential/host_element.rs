@@ -29,7 +29,7 @@ pub(crate) trait Number: Plain + PartialOrd {
             Reduce::Product => self.times(other),
             Reduce::Minimum => self.binary(Binary::Minimum, other),
             Reduce::Maximum => self.binary(Binary::Maximum, other),
-            _ => unreachable!("{reduce:?} gives no number of this type"),
+            _ => unreachable!("{reduce:?} has results of another type"),
         }
     }
 }

@@ -67,7 +67,7 @@ const BODIES: [(u32, Body); 6] = [
     (line!(), |_, x, index| x.select(Axis(0), index)),
     (line!(), |_, x, index| x.gather(Axis(0), index)),
     (line!(), |_, x, index| x.scatter(Axis(0), index, &x.sum())),
-    (line!(), |_, x, index| {
+    (line!() + 1, |_, x, index| {
         x.scatter_add(Axis(0), index, &x.sum())
     }),
 ];

@@ -112,7 +112,7 @@ fn variances_and_means() -> Outcome {
         let (mean, var, std, columns, rows, kept) = found.wait()?;
         assert!(near(
             mean.into_scalar(),
-            x.mean().expect("there are elements")
+            x.mean().expect("the array is not empty")
         ));
         assert!(near(var.into_scalar(), x.var(1.0)));
         assert!(near(std.into_scalar(), x.std(0.0)));
@@ -127,7 +127,7 @@ fn variances_and_means() -> Outcome {
                 .zip(&x.std_axis(Axis(1), 1.0))
                 .all(|(&a, &b)| near(a, b))
         );
-        let means = x.mean_axis(Axis(1)).expect("there are elements");
+        let means = x.mean_axis(Axis(1)).expect("the array is not empty");
         assert_eq!(kept.shape(), [40, 1]);
         assert!(kept.iter().zip(&means).all(|(&a, &b)| near(a, b)));
     }

@@ -38,14 +38,14 @@ fn host(offset: usize) -> Array6<f32> {
     let numbers = (0..count)
         .map(|at| ((at * 7 + offset) % 31) as f32)
         .collect();
-    Array6::from_shape_vec(shape, numbers).expect("as many")
+    Array6::from_shape_vec(shape, numbers).expect("the elements fill the shape")
 }
 
 fn on_device(x: &Array<f32, Ix6>, factor: f32) -> Array<f32, Ix6> {
     let parts = (0..SLICES).map(|at| x.slice(slice(at)));
     parts
         .reduce(|sum, part| sum + part)
-        .expect("there are slices")
+        .expect("the sum has slices")
         * factor
 }
 
@@ -53,7 +53,7 @@ fn on_cpu(x: &ArrayView<'_, f32, Ix6>, factor: f32) -> Array6<f32> {
     let parts = (0..SLICES).map(|at| x.slice(slice(at)).to_owned());
     parts
         .reduce(|sum, part| sum + part)
-        .expect("there are slices")
+        .expect("the sum has slices")
         * factor
 }
 

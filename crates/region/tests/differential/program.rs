@@ -176,7 +176,9 @@ impl ProgramGenerator {
                     ],
                     |small| small as f32 / 4.0
                 );
-                Host::F32(ArrayD::from_shape_vec(shape, elements).expect("as many"))
+                Host::F32(
+                    ArrayD::from_shape_vec(shape, elements).expect("the elements fill the shape"),
+                )
             }
             Kind::F64 => {
                 let elements: Vec<f64> = elements!(
@@ -194,25 +196,35 @@ impl ProgramGenerator {
                     ],
                     |small| f64::from(small) / 4.0
                 );
-                Host::F64(ArrayD::from_shape_vec(shape, elements).expect("as many"))
+                Host::F64(
+                    ArrayD::from_shape_vec(shape, elements).expect("the elements fill the shape"),
+                )
             }
             Kind::I32 => {
                 let elements: Vec<i32> =
                     elements!(i32, &[i32::MIN, i32::MAX, 0, -1, 65536], |small| small);
-                Host::I32(ArrayD::from_shape_vec(shape, elements).expect("as many"))
+                Host::I32(
+                    ArrayD::from_shape_vec(shape, elements).expect("the elements fill the shape"),
+                )
             }
             Kind::I64 => {
                 let elements: Vec<i64> =
                     elements!(i64, &[i64::MIN, i64::MAX, 0, -1, 1 << 40], i64::from);
-                Host::I64(ArrayD::from_shape_vec(shape, elements).expect("as many"))
+                Host::I64(
+                    ArrayD::from_shape_vec(shape, elements).expect("the elements fill the shape"),
+                )
             }
             Kind::U8 => {
                 let elements: Vec<u8> = elements!(u8, &[255, 0, 128], |small| small as u8);
-                Host::U8(ArrayD::from_shape_vec(shape, elements).expect("as many"))
+                Host::U8(
+                    ArrayD::from_shape_vec(shape, elements).expect("the elements fill the shape"),
+                )
             }
             Kind::Bool => {
                 let elements: Vec<bool> = (0..count).map(|_| self.chance(2)).collect();
-                Host::Bool(ArrayD::from_shape_vec(shape, elements).expect("as many"))
+                Host::Bool(
+                    ArrayD::from_shape_vec(shape, elements).expect("the elements fill the shape"),
+                )
             }
         };
         self.push(Step::Fresh(host))

@@ -58,7 +58,10 @@ fn expected<T: Real>(reduce: Reduce, row: &[T]) -> (u64, i64) {
         .fold(row[0], |best, &x| best.join(reduce, x))
         .bits();
     let first = row.iter().position(|x| x.bits() == best);
-    (best, first.expect("it is one of them") as i64)
+    (
+        best,
+        first.expect("the extremum is an element of the row") as i64,
+    )
 }
 
 fn signed_zeros<T: Real>() -> Outcome {

@@ -38,7 +38,7 @@ impl<'a> Column<'a> {
 }
 
 fn run<R: Pod>(function: &'static str, columns: &[Column<'_>]) -> Vec<R> {
-    let first = columns.first().expect("functions have operands");
+    let first = columns.first().expect("a function has operands");
     let count = first.bytes.len() * 8 / first.bits;
     let stream = stream();
     let text = module(function, columns, 8 * size_of::<R>());
@@ -61,7 +61,7 @@ fn run<R: Pod>(function: &'static str, columns: &[Column<'_>]) -> Vec<R> {
     let mut arguments = vec![Argument::write(&mut result), Argument::scalar(&length)];
     arguments.extend(operands.iter().map(Argument::read));
     // SAFETY: the kernel takes a result, a length and this number of operands, and accesses
-    // `length` elements of each, which is what they have.
+    // the `length` elements that each of them has.
     unsafe {
         launch_at(
             &kernel,

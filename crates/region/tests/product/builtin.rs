@@ -53,13 +53,13 @@ pub(crate) fn product_of<T: Case>(
     multiply: Multiply,
 ) -> Result<Vec<u8>, millstream::Error> {
     let [batch @ .., m, k] = &a.sizes[..] else {
-        panic!("no matrix: {:?}", a.sizes);
+        panic!("a factor has rows and columns, not shape {:?}", a.sizes);
     };
     let shape = ProductShape {
         batch,
         m: *m,
         k: *k,
-        n: *b.sizes.last().expect("columns"),
+        n: *b.sizes.last().expect("a factor has columns"),
     };
     let a_buffer = stream.upload(bytemuck::cast_slice(&a.elements))?;
     let b_buffer = stream.upload(bytemuck::cast_slice(&b.elements))?;
@@ -78,7 +78,7 @@ pub(crate) fn product_of<T: Case>(
 
 /// Multiplies by the built-in kernels, and compares every element with its sum in plain Rust.
 fn compare_own<T: Case>(stream: &Stream, a: &Layout<T>, b: &Layout<T>) -> Outcome {
-    let k = *a.sizes.last().expect("columns");
+    let k = *a.sizes.last().expect("a factor has columns");
     compare_by(stream, a, b, multiply_without_libraries::<T>, roundings(k))
 }
 
@@ -105,9 +105,9 @@ fn compare_by<T: Case>(
         .map(bytemuck::pod_read_unaligned);
     let found: Vec<T> = found.collect();
     let [batch @ .., m, k] = &a.sizes[..] else {
-        panic!("no matrix: {:?}", a.sizes);
+        panic!("a factor has rows and columns, not shape {:?}", a.sizes);
     };
-    let n = *b.sizes.last().expect("columns");
+    let n = *b.sizes.last().expect("a factor has columns");
     let mut at = 0;
     for matrix in 0..batch.iter().product() {
         for row in 0..*m {
@@ -262,7 +262,7 @@ pub(crate) fn a_product_is_the_same_every_time() -> Outcome {
     let first = product_of(&device.stream()?, &a, &b, multiply_without_libraries::<f32>)?;
     for _ in 0..3 {
         let again = product_of(&device.stream()?, &a, &b, multiply_without_libraries::<f32>)?;
-        assert!(again == first, "the same product, other bits");
+        assert!(again == first, "the products have different bits");
     }
     Ok(())
 }

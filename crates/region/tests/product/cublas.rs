@@ -74,7 +74,7 @@ pub(crate) fn exact_products_match_those_of_built_in_kernels() -> Outcome {
     let by_cublas = product_of(&stream, &a, &b, product::multiply::<f32>)?;
     let by_own = product_of(&stream, &a, &b, product::multiply_without_libraries::<f32>)?;
     if by_cublas != by_own {
-        return Err("cuBLAS and our own kernels differ where every sum is exact".into());
+        return Err("cuBLAS and the built-in kernels differ although every sum is exact".into());
     }
     Ok(())
 }
@@ -97,7 +97,7 @@ pub(crate) fn threads_share_a_handle() -> Outcome {
                         let again =
                             product_of(&device.stream()?, &a, &b, product::multiply::<f64>)?;
                         if again != first {
-                            return Err("another product than the first time".into());
+                            return Err("the product differs from that of the first run".into());
                         }
                     }
                     compare(&stream, &a, &b, 96.0)
@@ -106,7 +106,7 @@ pub(crate) fn threads_share_a_handle() -> Outcome {
             .collect();
         let outcomes = threads
             .into_iter()
-            .map(|thread| thread.join().expect("no panic"));
+            .map(|thread| thread.join().expect("the thread does not panic"));
         outcomes.filter_map(Result::err).next()
     });
     failed.map_or(Ok(()), Err)

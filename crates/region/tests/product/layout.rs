@@ -98,7 +98,7 @@ impl<T: Case> Layout<T> {
     /// Returns an element of a matrix of the batch.
     pub(crate) fn at(&self, matrix: usize, row: usize, column: usize) -> T {
         let [.., rows, columns] = self.sizes[..] else {
-            panic!("no matrix: {:?}", self.sizes);
+            panic!("a factor has rows and columns, not shape {:?}", self.sizes);
         };
         self.elements[self.place((matrix * rows + row) * columns + column)]
     }
@@ -110,7 +110,7 @@ impl<T: Case> Layout<T> {
 
     pub(crate) fn factor<'a>(&'a self, buffer: &'a millstream::Buffer<u8>) -> Factor<'a> {
         let [batch_strides @ .., row_stride, column_stride] = &self.strides[..] else {
-            panic!("no matrix: {:?}", self.sizes);
+            panic!("a factor has rows and columns, not shape {:?}", self.sizes);
         };
         Factor {
             buffer,

@@ -103,8 +103,11 @@ fn c10_two_regions_at_once_overlap() {
         let mut kernels = run().unwrap();
         kernels.retain(|operation| operation.kind == OperationKind::Kernel);
         let streams: BTreeSet<u64> = kernels.iter().map(|kernel| kernel.stream).collect();
-        assert!(streams.len() >= 2, "each region has streams of its own");
-        let first = kernels.first().expect("there are products").stream;
+        assert!(streams.len() >= 2, "each region uses its own streams");
+        let first = kernels
+            .first()
+            .expect("the region launches products")
+            .stream;
         let (one, other): (Vec<_>, Vec<_>) =
             kernels.iter().partition(|kernel| kernel.stream == first);
         let at_once = one.iter().any(|one| {

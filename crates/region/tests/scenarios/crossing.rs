@@ -167,7 +167,10 @@ fn c03_intermediates_stay_on_the_device() {
         let expected = relu(relu(x.dot(&w) + &b).dot(&w) - &b)
             .mean_axis(ndarray::Axis(0))
             .unwrap();
-        assert_eq!(means, expected, "small whole numbers, and eighths of them");
+        assert_eq!(
+            means, expected,
+            "the elements are small integers and eighths of them"
+        );
         assert_eq!(
             largest,
             expected

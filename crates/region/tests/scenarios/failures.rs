@@ -48,7 +48,10 @@ fn assert_given_back(harness: &Harness, before: &MemoryStats) {
         if (now.allocations, now.allocated_bytes) == (before.allocations, before.allocated_bytes) {
             return;
         }
-        assert!(dropped.elapsed() < CLOSED_WITHIN, "left: {now:?}");
+        assert!(
+            dropped.elapsed() < CLOSED_WITHIN,
+            "memory that is not freed: {now:?}"
+        );
         thread::yield_now();
     }
 }
@@ -66,9 +69,9 @@ fn halve(x: &mut Array1<f32>, sum: &mut Vec<f32>) -> f32 {
 fn assert_works(harness: &Harness, before: &MemoryStats) {
     let (mut x, mut sum) = (ramp(), vec![0.0]);
     let most = halve(&harness.device, &mut x, &mut sum)
-        .expect("it works")
+        .expect("the device works")
         .wait();
-    assert_eq!(most.expect("it works"), (N - 1) as f32 / 2.0);
+    assert_eq!(most.expect("the device works"), (N - 1) as f32 / 2.0);
     assert_eq!((x, sum), (ramp() * 0.5, vec![562_125.0]));
     assert_given_back(harness, before);
 }
@@ -89,7 +92,7 @@ fn c07_a_usage_error_changes_nothing() {
         let (mut x, y) = (ramp(), array![1.0, 2.0]);
         let line = line!() + 1;
         let Err(Error::Usage(usage_error)) = mistaken(&harness.device, &mut x, &y).map(drop) else {
-            panic!("the shapes do not fit together");
+            panic!("the shapes are incompatible, but the region succeeds");
         };
         assert!(
             matches!(usage_error.problem(), UsageErrorKind::Shapes { .. }),
@@ -238,7 +241,7 @@ fn c07_running_out_of_memory_changes_nothing() {
             assert_given_back(harness, &before);
         }
         harness.device.set_memory_limit(None);
-        assert!(refused > 6, "one array has six thousand bytes");
+        assert!(refused > 6, "one array alone has 6,000 bytes");
         assert_eq!((x, sum), (ramp() * 0.5, vec![562_125.0]));
         assert_works(harness, &before);
         Ok(())
@@ -283,7 +286,7 @@ fn c07_a_lost_device_changes_nothing() {
         let _watch = Watch::over(format!("{schedule:?}"));
         let (gpu, _, devices) = instrumented_devices(schedule, 1);
         let (mut x, mut sum) = (ramp(), vec![0.0]);
-        let pending = halve(&devices[0], &mut x, &mut sum).expect("nothing has failed yet");
+        let pending = halve(&devices[0], &mut x, &mut sum).expect("the device is not lost yet");
         gpu.inject(Fault::nth(1).losing(DeviceOrdinal::from_raw(0), ResultCode::ILLEGAL_ADDRESS));
         let is_lost =
             |error: &Error| matches!(error, Error::Device(millstream::Error::DeviceLost { .. }));
@@ -319,7 +322,7 @@ fn program(devices: &[Device]) -> millstream::Result<()> {
             assert_eq!((x, sum), (ramp(), vec![0.0]));
             Err(error)
         }
-        Err(other) => panic!("nothing is wrong with the region: {other}"),
+        Err(other) => panic!("the region is valid, but fails with: {other}"),
     }
 }
 
