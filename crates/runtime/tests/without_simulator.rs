@@ -13,7 +13,7 @@ use millstream::{
     kernel::{self, ModuleSource, Param, ParamKind, Signature},
 };
 
-use null::Null;
+use null::NullDriver;
 
 /// A kernel with one parameter of 8 bytes.
 const PTX: &str = ".version 8.0\n.target sm_75\n.address_size 64\n\
@@ -38,7 +38,7 @@ fn automatic_selection_needs_a_gpu_or_the_feature() {
 /// Loads the kernel as if it had been declared with one parameter of this kind.
 fn load(kind: ParamKind) -> Result<(), Error> {
     // SAFETY: the driver does nothing, and no memory of it is touched.
-    let device = unsafe { Device::with_driver(Arc::new(Null::new(0)), 0) }?;
+    let device = unsafe { Device::with_driver(Arc::new(NullDriver::new(0)), 0) }?;
     let kernels = vec![Signature {
         name: "fill",
         params: Vec::leak(vec![Param { name: "out", kind }]),
