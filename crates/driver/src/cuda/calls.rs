@@ -539,8 +539,8 @@ impl Driver for Cuda {
         stream: StreamHandle,
     ) -> Result<()> {
         enter_for!(self, context, stream);
-        // SAFETY: the caller frees a live allocation whose uses are all ordered before this point of
-        // the stream.
+        // SAFETY: the caller frees a live allocation whose uses are all ordered before this point
+        // of the stream.
         unsafe { call!(self, cuMemFreeAsync(pointer, stream)) }
     }
 
@@ -997,8 +997,8 @@ impl Driver for Cuda {
             .as_ref()
             .is_err_and(|error| enqueued_nothing(error.code()))
         {
-            // SAFETY: the driver enqueued nothing, so the callback never runs and the closure can be
-            // reclaimed.
+            // SAFETY: the driver enqueued nothing, so the callback never runs and the closure can
+            // be reclaimed.
             drop(unsafe { host_function::from_raw(data) });
         }
         result
