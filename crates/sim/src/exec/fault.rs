@@ -20,7 +20,7 @@ pub struct KernelFault {
     pub ptx_line: u32,
     /// The file and line of the source, if the PTX has line information (NVRTC's `-lineinfo`).
     pub source_line: Option<Box<str>>,
-    /// The reason.
+    /// The reason for the failure.
     pub kind: KernelFaultKind,
 }
 
@@ -95,10 +95,10 @@ pub enum KernelFaultKind {
         /// The first byte's address.
         address: u64,
     },
-    /// A call through a pointer that does not point to a function of the module with this number
-    /// and these types of parameters and results.
+    /// A call through a pointer that does not point to a function of the module with these numbers
+    /// of parameters and results.
     #[error(
-        "call through the pointer {pointer:#x}, which is no function with these \
+        "call through the pointer {pointer:#x}, which is no function with as many \
          parameters and results"
     )]
     InvalidCall {
@@ -123,7 +123,7 @@ pub enum KernelFaultKind {
         address: u64,
     },
     /// `printf` or `assert` with a format string or arguments that cannot be read.
-    #[error("the text or the arguments at {address:#x} cannot be read")]
+    #[error("a string or an argument of `printf` or `assert` at {address:#x} is not readable")]
     Unreadable {
         /// The address of the format string or arguments.
         address: u64,
@@ -169,7 +169,10 @@ pub enum KernelFaultKind {
         problem: String,
     },
     /// The launch executed more warp instructions than its limit: most likely it never ends.
-    #[error("the launch exceeded {limit} warp instructions")]
+    #[error(
+        "the launch exceeded its limit of {limit} warp instructions: either it never ends, or the \
+         limit must be raised"
+    )]
     StepLimit {
         /// The limit.
         limit: u64,

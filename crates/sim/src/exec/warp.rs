@@ -26,10 +26,10 @@ const WAIT_COST: i64 = 1 << 10;
 /// A program counter larger than every other.
 pub(super) const NOWHERE: u32 = u32::MAX;
 
-/// The reason why a warp split cannot run.
+/// The event that a warp split waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum WaitReason {
-    /// The split can run.
+    /// No event: the split can run.
     Nothing,
     /// The split waits for a generation of a block's barrier. Its program counter is past the
     /// barrier.
@@ -90,8 +90,7 @@ pub(super) struct Warp {
     round_robin: bool,
     /// True if the next split is to be selected in turn.
     round_robin_next: bool,
-    /// The lanes that have just converged at `bar.warp.sync` from different program counters, by
-    /// their member masks.
+    /// The lanes that have just converged at `bar.warp.sync`, by their member masks.
     pub(super) converged: SmallVec<[(u32, u32); 1]>,
 }
 
@@ -187,8 +186,7 @@ impl Warp {
         Ok(Some(split))
     }
 
-    /// Makes the splits runnable whose barriers have completed, and writes the results of the
-    /// barriers' reductions.
+    /// Resumes the splits whose barriers have completed, and writes the reductions' results.
     fn release(&mut self, code: &Code, barriers: &Barriers) {
         for split in &mut self.splits {
             let WaitReason::Barrier { id, generation } = split.wait else {
@@ -263,8 +261,7 @@ impl Warp {
         released
     }
 
-    /// Joins into `split` all other splits at its program counter that do not wait at a barrier of
-    /// the block.
+    /// Joins the splits at the program counter of `split` that wait at no barrier of the block.
     fn join(&mut self, split: &mut WarpSplit) {
         self.splits.retain(|other| {
             let here = other.pc == split.pc && !matches!(other.wait, WaitReason::Barrier { .. });
@@ -275,8 +272,7 @@ impl Warp {
         });
     }
 
-    /// Returns the program counter at which the running split, now at `pc`, must consider the other
-    /// splits.
+    /// Returns the program counter at which the running split, now at `pc`, must reconverge.
     pub(super) fn stop(&self, pc: u32) -> u32 {
         let stops = self.splits.iter().filter(|split| match split.wait {
             WaitReason::Nothing => !self.round_robin || split.pc >= pc,
@@ -305,8 +301,7 @@ impl Warp {
         split
     }
 
-    /// Adds a split to the list, joined with a split at the same program counter and with the same
-    /// wait.
+    /// Adds a split to the list, joined with an equal one in program counter and wait.
     pub(super) fn push_split(&mut self, split: WarpSplit) {
         let same = self
             .splits
@@ -327,8 +322,7 @@ impl Warp {
         self.yield_budget <= 0
     }
 
-    /// Makes the warp yield at the next backward branch, because it waits for other threads of the
-    /// block.
+    /// Makes the warp yield at its next backward branch: it waits for other threads of the block.
     pub(super) fn yield_soon(&mut self) {
         self.yield_budget = self.yield_budget.min(1);
     }
@@ -353,8 +347,7 @@ impl Warp {
         }
     }
 
-    /// Executes an exchange for `mask` of the running split's lanes, and returns the lanes that
-    /// must wait.
+    /// Executes an exchange for the lanes in `mask`, and returns the lanes that must wait.
     pub(super) fn exchange(&mut self, exchange: &Exchange, mask: u32) -> u32 {
         exchange::run(&mut self.registers, exchange, mask, self.live)
     }

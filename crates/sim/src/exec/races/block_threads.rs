@@ -13,9 +13,9 @@ use crate::exec::registers::lanes;
 #[derive(Clone, Debug)]
 pub(super) struct ThreadState {
     pub(super) clock: ThreadClock,
-    /// The thread's clock at its last fence of wider than block scope; the field below has its
-    /// clock at the last fence of any scope.
+    /// The thread's clock at its last fence of a scope wider than the block.
     fence_clock: Option<ThreadClock>,
+    /// The thread's clock at its last fence of any scope.
     block_fence_clock: Option<ThreadClock>,
 }
 
@@ -64,8 +64,9 @@ pub(super) struct BlockThreads {
     /// The clocks of mbarrier objects in shared memory.
     pub(super) barrier_clocks: BarrierClocks,
     pending_barriers: [Option<PendingBarrier>; BARRIERS],
-    /// The joined clock of the exited threads; the field below is their number.
+    /// The joined clock of the exited threads.
     exited: Option<ThreadClock>,
+    /// The number of exited threads.
     exited_count: usize,
     /// The epochs of the block's threads that happen before every later access of its live threads.
     known_to_all: Epochs,
