@@ -296,7 +296,7 @@ impl<'a> StructPair<'a> {
         let (name, host, device) = (self.name(side), self.host, &self.device);
         let backs = self.fields.iter().map(|Field { member, ty, .. }| {
             quote! {
-                ::millstream_region::InputMut::<#ty>::give_back(
+                ::millstream_region::InputMut::<#ty>::write_back(
                     &mut self.#member,
                     body.#member,
                     location,
