@@ -12,7 +12,7 @@ use crate::process;
 const MARKER: &str = "// nvrtc:";
 
 /// The folders of the sources.
-const FOLDERS: [&str; 3] = [
+const FOLDERS: [&str; 4] = [
     "kernels",
     "crates/runtime/src/guide",
     "crates/sim/tests/ptx/compiled",

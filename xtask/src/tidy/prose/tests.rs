@@ -102,7 +102,8 @@ fn every_ruled_out_phrase_is_found_in_comments_and_markdown() {
 
 #[test]
 fn a_phrase_is_found_across_lines_and_reported_where_it_starts() {
-    let text = "//! A.\n//!\n//! It is one of\n//! those that wait,\n//! and comes to\n//! knows.\n";
+    let text =
+        "//! A.\n//!\n//! It is one of\n//! those that wait,\n//! and comes to\n//! knows.\n";
     assert_violations("a.rs", text, &[(3, "of those that"), (5, "comes to")]);
     assert_violations("a.rs", "//! A none of\n\n//! it.\n", &[]);
     assert_violations("a.md", "None of\n\nit.\n", &[]);
