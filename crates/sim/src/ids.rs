@@ -1,4 +1,4 @@
-//! Numbers of the simulated objects: never reused, ordered, and telling what they number.
+//! Handles of simulated objects: never reused, ordered, and tagged with the kind of object.
 
 use std::fmt;
 
@@ -8,7 +8,7 @@ use millstream_driver::{
 
 use crate::ReportKind;
 
-/// An operation of some stream. Numbers rise in the order of enqueueing, from 1.
+/// The id of an operation. Ids rise in the order of enqueueing, from 1.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) struct OpId(pub(crate) u64);
 
@@ -18,22 +18,21 @@ impl fmt::Display for OpId {
     }
 }
 
-/// A handle type: the tag in the upper bits makes a handle of one kind never equal to one of
-/// another.
+/// A handle type. The tag in the upper bits keeps handles of different kinds distinct.
 pub(crate) trait Handle: Copy + Ord {
-    /// Tells this kind of handle from the others.
+    /// The tag of this kind of handle.
     const TAG: usize;
-    /// What people call the object.
+    /// The name of the object kind in messages.
     const NAME: &'static str;
-    /// The handle with this number.
+    /// Creates the handle with this number.
     fn from_number(raw: usize) -> Self;
-    /// The handle's number.
+    /// Returns the handle's number.
     fn number(self) -> usize;
-    /// The object in texts: `event 3`.
+    /// Returns the object's name in messages, such as `event 3`.
     fn name(self) -> String {
         format!("{} {}", Self::NAME, self.number() ^ Self::TAG << TAG_SHIFT)
     }
-    /// Whether a handle with the tag of its kind was given out.
+    /// Returns whether the handle was allocated, given the tag of its kind.
     fn was_allocated(self, handles: &HandleAllocator) -> bool {
         let index = self.number() ^ Self::TAG << TAG_SHIFT;
         (1..=handles.allocated[Self::TAG]).contains(&index)
@@ -98,12 +97,15 @@ handles! {
     PoolHandle 6 "pool";
 }
 
+/// The bit position of the tag.
 const TAG_SHIFT: u32 = 40;
 
-/// Set in the handles of contexts and streams if there are several devices, for texts to name them.
+/// The flag in handles of contexts and streams that messages name the device, set if there are
+/// several devices.
 const SEVERAL: usize = 1 << 39;
 
-/// Position of the device's number in handles of contexts and streams; their own number is below.
+/// The bit position of the device index in handles of contexts and streams; the object's number is
+/// below.
 const DEVICE_SHIFT: u32 = 32;
 
 /// The number of a legacy default stream.
@@ -112,45 +114,50 @@ const LEGACY: usize = 0;
 /// The first number of per-thread default streams.
 const PER_THREAD: usize = 1 << 31;
 
-/// The device in a handle of a context or a stream.
+/// Returns the device index in a handle of a context or stream.
 fn device(number: usize) -> usize {
     (number & (SEVERAL - 1)) >> DEVICE_SHIFT
 }
 
-/// A context's or stream's own number in its handle.
+/// Returns the object's number in a handle of a context or stream.
 fn low(number: usize) -> usize {
     number & ((1 << DEVICE_SHIFT) - 1)
 }
 
-/// Kinds of streams.
+/// The kinds of streams.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum StreamKind {
     /// The legacy default stream, with one handle for all contexts of a device.
     Legacy,
+    /// The default stream of one thread in a context.
     PerThread,
-    /// A stream that the caller creates.
+    /// A stream created by the caller.
     Created,
 }
 
-/// Counts of the streams that a device has had.
+/// The numbers of streams allocated on a device.
 #[derive(Clone, Copy, Debug, Default)]
 struct StreamCounts {
+    /// Whether the legacy default stream was allocated.
     legacy: bool,
     per_thread: usize,
     created: usize,
 }
 
-/// Handle allocator: handles are numbered for each kind; those of contexts and streams for each
-/// device.
+/// The handle allocator. Handles are numbered for each kind of object; contexts and streams also
+/// for each device.
 #[derive(Debug)]
 pub(crate) struct HandleAllocator {
+    /// The number of handles allocated for each tag.
     allocated: [usize; TAGS],
+    /// The number of contexts allocated on each device.
     contexts: Vec<usize>,
+    /// The numbers of streams allocated on each device.
     streams: Vec<StreamCounts>,
 }
 
 impl HandleAllocator {
-    /// An allocator for a number of devices.
+    /// Creates an allocator for this number of devices.
     pub(crate) fn new(devices: u32) -> Self {
         Self {
             allocated: [0; TAGS],
@@ -159,18 +166,18 @@ impl HandleAllocator {
         }
     }
 
-    /// Whether texts have to name devices.
+    /// Returns whether the simulation has several devices, so that messages must name them.
     pub(crate) fn has_several_devices(&self) -> bool {
         self.streams.len() > 1
     }
 
-    /// A handle that was never given before.
+    /// Allocates a handle.
     pub(crate) fn next<H: Handle>(&mut self) -> H {
         self.allocated[H::TAG] += 1;
         H::from_number(H::TAG << TAG_SHIFT | self.allocated[H::TAG])
     }
 
-    /// A new handle for a context of a device.
+    /// Allocates a handle for a context of a device.
     pub(crate) fn next_context(&mut self, device: u32) -> ContextHandle {
         let allocated = &mut self.contexts[device as usize];
         *allocated += 1;
@@ -178,7 +185,8 @@ impl HandleAllocator {
         Handle::from_number(self.of_device::<ContextHandle>(device as usize, number))
     }
 
-    /// A new handle for a stream of a device; the legacy default stream always has the same.
+    /// Allocates a handle for a stream of a device; the legacy default stream always has the same
+    /// one.
     pub(crate) fn next_stream(&mut self, device: u32, kind: StreamKind) -> StreamHandle {
         let allocated = &mut self.streams[device as usize];
         let number = match kind {
@@ -198,6 +206,7 @@ impl HandleAllocator {
         Handle::from_number(self.of_device::<StreamHandle>(device as usize, number))
     }
 
+    /// Composes the number of a context or stream handle.
     fn of_device<H: Handle>(&self, device: usize, number: usize) -> usize {
         let several = if self.has_several_devices() {
             SEVERAL
@@ -207,38 +216,38 @@ impl HandleAllocator {
         H::TAG << TAG_SHIFT | several | device << DEVICE_SHIFT | number
     }
 
-    /// Why a handle names nothing that lives: it did once, or it never did.
+    /// Explains an invalid handle: its object was destroyed, or the handle was never allocated.
     pub(crate) fn explain<H: Handle>(&self, handle: H) -> (ReportKind, String) {
         let (kind, number) = (H::NAME, handle.number());
         if handle.was_allocated(self) {
             (
                 ReportKind::DeadHandle,
                 format!(
-                    "{} ({number:#x}) is used after it was given up",
+                    "{} ({number:#x}) was used after it was destroyed or unloaded",
                     handle.name()
                 ),
             )
         } else {
             (
                 ReportKind::UnknownHandle,
-                format!("{number:#x} is no {kind} that this driver gave out"),
+                format!("{number:#x} is not a {kind} handle that this driver returned"),
             )
         }
     }
 }
 
-/// The object's name in texts: `stream 3`.
+/// Returns the object's name in messages, such as `stream 3`.
 pub(crate) fn name<H: Handle>(handle: H) -> String {
     handle.name()
 }
 
-/// A stream's device, if there are several.
+/// Returns the device of a stream if the simulation has several devices.
 pub(crate) fn device_if_several(stream: StreamHandle) -> Option<u32> {
     let number = stream.as_raw();
     (number & SEVERAL != 0).then_some(device(number) as u32)
 }
 
-/// A stream's number in texts; `None` for default streams.
+/// Returns a stream's number in messages; `None` for default streams.
 pub(crate) fn stream_number(stream: StreamHandle) -> Option<u64> {
     let number = low(stream.as_raw());
     let created =
@@ -251,7 +260,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_handle_is_known_dead_unknown_or_of_another_kind() {
+    fn an_invalid_handle_is_dead_unknown_or_of_another_kind() {
         let mut handles = HandleAllocator::new(1);
         let stream = handles.next_stream(0, StreamKind::Created);
         assert_eq!(name(stream), "stream 1");

@@ -1,10 +1,10 @@
-//! A GPU in software, behind Millstream's driver seam.
+//! A simulated GPU behind Millstream's driver interface.
 //!
-//! [`Gpu`] is a [`Driver`](millstream_driver::Driver): it obeys [CUDA's stream rules][rules],
-//! executes PTX, and checks its caller's obligations where a real driver trusts them. No CUDA is
-//! needed. All of its state is one `SimState` under one lock; a [`Schedule`] decides when operations
-//! that may run do run, and so what the host can see; time is virtual, from a [`CostModel`], and
-//! the same on every run.
+//! [`Gpu`] implements [`Driver`](millstream_driver::Driver): it follows [CUDA's stream
+//! rules][rules], executes PTX, and checks its caller's obligations where a real driver
+//! trusts them. No CUDA installation is needed. The whole state is one `SimState` under one lock. A
+//! [`Schedule`] decides when eligible operations run, and so what the host can observe. Time is
+//! virtual, computed from a [`CostModel`], and equal on every run.
 //!
 //! [rules]: https://docs.rs/millstream/latest/millstream/guide/semantics/index.html
 //!
@@ -14,12 +14,13 @@
 //!
 //! let gpu = Gpu::new(SimConfig::new().schedule(Schedule::Lazy));
 //! let context = gpu.primary_context_retain(DeviceOrdinal::from_raw(0)).unwrap();
-//! // SAFETY: the context and the stream are alive, the allocation is used between its two ends and in stream order, and
-//! // `bytes` lives until the copy is done.
+//! // SAFETY: the context and the stream are alive, the allocation is used between its allocation
+//! // and its free in stream order, and `bytes` lives until the copy is complete.
 //! unsafe {
 //!     let stream = gpu.stream_create(context, true, 0).unwrap();
 //!     let memory = gpu.mem_alloc_async(context, 4, stream).unwrap();
-//!     gpu.memset_async(context, memory, millstream_driver::FillPattern::U8(7), 4, stream).unwrap();
+//! let sevens = millstream_driver::FillPattern::U8(7);
+//! gpu.memset_async(context, memory, sevens, 4, stream).unwrap();
 //!     let mut bytes = [0; 4];
 //!     gpu.copy_device_to_host_async(context, bytes.as_mut_ptr(), memory, 4, stream).unwrap();
 //!     gpu.mem_free_async(context, memory, stream).unwrap();

@@ -1,9 +1,9 @@
-//! What the simulated driver found wrong: a breach of the caller's obligations, or a fault on the
+//! Reports of the simulated driver: violations of the caller's obligations and faults on the
 //! device.
 
 use std::fmt;
 
-/// What sort of wrong a [`Report`] is about.
+/// The kind of error that a [`Report`] describes.
 ///
 /// ```
 /// assert_ne!(millstream_sim::ReportKind::DoubleFree, millstream_sim::ReportKind::UseAfterFree);
@@ -11,60 +11,63 @@ use std::fmt;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ReportKind {
-    /// A handle that this driver never gave out.
+    /// A handle that this driver never returned.
     UnknownHandle,
-    /// A handle whose object was given up before.
+    /// A handle whose object was destroyed.
     DeadHandle,
-    /// A handle of one context used with another (rules 20 and 26).
+    /// A handle of one context used with another (rules 20 and 26: streams, and events to record,
+    /// belong to one context).
     WrongContext,
-    /// A range that no live allocation contains whole.
+    /// A range that no single live allocation contains.
     OutOfBounds,
-    /// Memory used after its free (rule 32).
+    /// Memory used after its free (rule 32: every use is ordered between allocation and free).
     UseAfterFree,
-    /// Memory used before the point of its stream at which it begins to live (rule 32).
+    /// Memory used before its allocation in stream order (rule 32).
     UseBeforeAllocation,
     /// Memory freed twice.
     DoubleFree,
-    /// A free of an address at which no allocation starts, or by the wrong function.
+    /// A free of an address at which no allocation starts, or with the wrong function.
     WrongFree,
-    /// A host range of which only a part is page-locked (rule 15).
+    /// A host range that is only partly page-locked (rule 15).
     PartlyRegistered,
-    /// An address that is not aligned as the operation demands.
+    /// An address that is not aligned as the operation requires.
     Misaligned,
-    /// Source and target of a copy overlap.
+    /// A copy whose source and destination overlap.
     Overlap,
-    /// A launch whose shape or arguments the kernel or the device does not take.
+    /// A launch with a configuration or arguments that the kernel or the device does not accept.
     BadLaunch,
     /// An argument outside its documented range.
     BadArgument,
-    /// An object given up while work that needs it was pending.
+    /// An object destroyed while pending work needs it.
     StillInUse,
-    /// A host function called the driver (rule 27).
+    /// A driver call from a host function (rule 27).
     HostFunctionCalledDriver,
-    /// A kernel failed while it ran. The context is lost.
+    /// A kernel that failed while it ran. The context is lost.
     KernelFault,
-    /// A copy or fill failed while it ran. The context is lost.
+    /// A copy or fill that failed while it ran. The context is lost.
     CopyFault,
-    /// Two operations of different streams use the same bytes, one of them writes them, and nothing
-    /// orders the two.
+    /// A race between two operations of different streams: both access the same bytes, at least one
+    /// writes, and neither happens before the other.
     Race,
-    /// The host uses bytes that an operation writes, or writes bytes that one reads, and has not
-    /// waited for it.
+    /// A race between the host and an operation: both access the same bytes, at least one writes,
+    /// and the host has not waited for the operation.
     HostRace,
-    /// Two threads of one kernel use the same bytes of shared memory, one of them writes them, and
-    /// nothing orders the two.
+    /// A race between two threads of one kernel on shared memory: both access the same bytes, at
+    /// least one writes, and they are unordered.
     SharedMemoryRace,
-    /// The same of global memory, which threads of all blocks of a kernel share.
+    /// A race between two threads of one kernel on global memory, which the threads of all blocks
+    /// share.
     GlobalMemoryRace,
-    /// Memory freed by an operation or a call that nothing orders behind a use of it (rule 32).
+    /// A free that is not ordered after every use of the memory (rule 32).
     FreeInFlight,
-    /// Bytes read by a kernel, or copied to the host, that nobody ever wrote.
+    /// A read of uninitialised bytes by a kernel, or by a copy to the host.
     UninitialisedRead,
-    /// A kernel accesses floating-point numbers of another size than an array's declared elements.
+    /// A floating-point access in a kernel whose size differs from the array's declared elements.
     ElementType,
-    /// A stream's queue is full and nothing moves: on a GPU the program would hang (rule 54).
+    /// A full stream queue without progress: on a GPU the program would hang (rule 54: enqueueing
+    /// into a full queue blocks the host).
     QueueFull,
-    /// A [replay](crate::SimConfig::replay) met other calls than those of the recorded run.
+    /// A [replay](crate::SimConfig::replay) whose calls differ from the recorded run.
     ReplayDiverged,
 }
 
@@ -76,10 +79,10 @@ pub enum ReportKind {
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Severity {
-    /// A race that changes no value: threads of a kernel write the same bytes to one place.
-    /// Reported only on [request](crate::SimConfig::kernel_race_notes).
+    /// A race without an effect on values: threads of a kernel write the same bytes to the same
+    /// address. Reported only on [request](crate::SimConfig::kernel_race_notes).
     Note,
-    /// A mistake.
+    /// A violation of the caller's obligations, or a fault.
     #[default]
     Error,
 }
@@ -93,8 +96,7 @@ impl fmt::Display for Severity {
     }
 }
 
-/// One thing found wrong, in words: what, which operation and stream, which addresses, which
-/// allocation.
+/// A violation or fault, with the operation, stream, addresses and allocation in words.
 ///
 /// Operations are numbered from 1 in the order in which they were enqueued.
 ///
@@ -104,18 +106,18 @@ impl fmt::Display for Severity {
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Report {
-    /// The sort of breach or fault.
+    /// The kind of violation or fault.
     pub kind: ReportKind,
-    /// Its severity.
+    /// The severity.
     pub severity: Severity,
-    /// The driver function during which it was found, by its `cu*` name. For a fault on the device
-    /// that is whichever call the operation happened to run in, not the call that enqueued it.
+    /// The `cu*` name of the driver function during which it was detected. A fault on the device
+    /// names the call in which the operation happened to run, not the call that enqueued it.
     pub call: &'static str,
-    /// The device that it is about, in a simulation with several devices.
+    /// The device concerned, in a simulation with several devices.
     pub device: Option<u32>,
-    /// What happened.
+    /// The description.
     pub text: String,
-    /// When, on the virtual clock.
+    /// The detection time, in nanoseconds of virtual time.
     pub time_ns: u64,
 }
 

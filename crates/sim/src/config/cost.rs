@@ -1,11 +1,10 @@
-//! The cost model: what each call costs the host and each operation the device, in virtual
-//! nanoseconds.
+//! The cost model: the cost of each call on the host and of each operation on the device, in
+//! virtual nanoseconds.
 
 use crate::exec::KernelStats;
 
-/// Virtual costs. The default holds the figures measured on an H200 (costs and bandwidth in [the
-/// guide][rules]); fields that were not measured there say so. A rate in GB/s is the same number in
-/// bytes per nanosecond.
+/// Virtual costs. The defaults were measured on an H200 (costs and bandwidth in [the guide][rules]),
+/// except the fields marked "not measured". A rate in GB/s equals the rate in bytes per nanosecond.
 ///
 /// [rules]: https://docs.rs/millstream/latest/millstream/guide/semantics/index.html
 ///
@@ -24,8 +23,8 @@ pub struct CostModel {
     pub wait_call_ns: u64,
     /// Host: `cuEventQuery`, `cuStreamQuery`.
     pub query_call_ns: u64,
-    /// Host: the return from a wait for the device. Not measured alone; makes launch and
-    /// synchronise 8.7 µs together.
+    /// Host: the return from a wait for the device. Not measured separately; chosen so that a
+    /// launch and a synchronisation together cost 8.7 µs.
     pub synchronize_call_ns: u64,
     /// Host: each of `cuEventCreate` and `cuEventDestroy`.
     pub event_lifetime_call_ns: u64,
@@ -41,7 +40,7 @@ pub struct CostModel {
     pub register_call_ns: u64,
     /// Host: a copy between page-locked and device memory.
     pub pinned_copy_call_ns: u64,
-    /// Host: a copy between pageable and device memory, without the staging.
+    /// Host: a copy between pageable and device memory, excluding the staging copy.
     pub pageable_copy_call_ns: u64,
     /// Host: a copy within the device.
     pub device_copy_call_ns: u64,
@@ -59,29 +58,29 @@ pub struct CostModel {
     pub host_memcpy_gb_s: f64,
     /// Device: the fixed part of a kernel.
     pub kernel_latency_ns: u64,
-    /// Device: thread instructions per nanosecond of all multiprocessors together. Not measured:
-    /// 132 multiprocessors, 128 lanes each, 1.755 GHz.
+    /// Device: thread instructions per nanosecond of all multiprocessors together. Not measured;
+    /// computed from 132 multiprocessors, 128 lanes each, at 1.755 GHz.
     pub instructions_per_ns: f64,
-    /// Device: memory traffic, bytes read and bytes written added.
+    /// Device: memory bandwidth, reads plus writes.
     pub memory_gb_s: f64,
-    /// Device: threads that all multiprocessors hold at once, 2,048 each.
+    /// Device: the maximum number of resident threads on all multiprocessors, 2,048 each.
     pub resident_threads: u64,
     /// Device: the fixed part of a copy or fill. Not measured.
     pub copy_latency_ns: u64,
-    /// Device: page-locked host memory to device.
+    /// Device: bandwidth from page-locked host memory to the device.
     pub pinned_upload_gb_s: f64,
-    /// Device: device to page-locked host memory.
+    /// Device: bandwidth from the device to page-locked host memory.
     pub pinned_download_gb_s: f64,
-    /// Device: pageable host memory to device, staging included.
+    /// Device: bandwidth from pageable host memory to the device, staging included.
     pub pageable_upload_gb_s: f64,
-    /// Device: device to pageable host memory, staging included.
+    /// Device: bandwidth from the device to pageable host memory, staging included.
     pub pageable_download_gb_s: f64,
-    /// Device: one device to another without peer access.
+    /// Device: bandwidth between two devices without peer access.
     pub peer_gb_s: f64,
-    /// Device: from the end of the work before a host function to its start.
+    /// Device: the delay between the end of the work before a host function and its start.
     pub host_function_latency_ns: u64,
-    /// Device: how long a host function holds its stream back. Not measured; real functions differ,
-    /// the clock does not.
+    /// Device: the time for which a host function blocks its stream. Not measured; the same for
+    /// every function, whatever its real duration.
     pub host_function_ns: u64,
 }
 
@@ -125,37 +124,38 @@ impl Default for CostModel {
 }
 
 impl CostModel {
-    /// Nanoseconds that `bytes` take at `gb_s`, rounded up.
+    /// Returns the nanoseconds to transfer `bytes` at `gb_s`, rounded up.
     pub(crate) fn transfer_ns(bytes: u64, gb_s: f64) -> u64 {
-        // A float converts to an integer by saturation, so a rate of zero is "for ever", not a
-        // panic.
+        // The conversion to an integer saturates, so a rate of zero takes for ever instead of
+        // panicking.
         (bytes as f64 / gb_s).ceil() as u64
     }
 
-    /// How many of the device's threads a kernel of this shape takes while it runs.
+    /// Returns the number of resident threads that a kernel with this launch configuration
+    /// occupies.
     pub(crate) fn kernel_threads(&self, grid: [u32; 3], block: [u32; 3]) -> u64 {
         let threads = block.iter().map(|&d| u64::from(d)).product::<u64>();
         let blocks = grid
             .iter()
             .fold(1u64, |n, &d| n.saturating_mul(u64::from(d)));
-        // A multiprocessor holds 32 blocks however small: no block counts for less than two warps.
+        // A multiprocessor holds at most 32 blocks, so a block counts for at least two warps.
         let resident = threads.next_multiple_of(32).max(64);
         blocks.saturating_mul(resident).min(self.resident_threads)
     }
 
-    /// How long a kernel runs that did `stats` on `threads` of the device's threads.
+    /// Returns the duration of a kernel with these statistics on `threads` resident threads.
     pub(crate) fn kernel_ns(&self, stats: &KernelStats, threads: u64) -> u64 {
         let share = threads as f64 / self.resident_threads as f64;
         let compute = stats.thread_instructions as f64 / (self.instructions_per_ns * share);
         let bytes = stats
             .global_bytes_read
             .saturating_add(stats.global_bytes_written);
-        // A quarter of the device's threads already fills the memory bus.
+        // A quarter of the device's threads saturates the memory bandwidth.
         let memory = bytes as f64 / (self.memory_gb_s * (share * 4.0).min(1.0));
         self.kernel_latency_ns + compute.max(memory).ceil() as u64
     }
 
-    /// How many of the device's threads a fill or copy of `bytes` takes: 16 bytes each.
+    /// Returns the number of threads that a fill or copy of `bytes` occupies, at 16 bytes each.
     pub(crate) fn bulk_threads(&self, bytes: u64) -> u64 {
         (bytes / 16).clamp(64, self.resident_threads)
     }

@@ -1,14 +1,14 @@
-//! Faults that a test asks for: calls that fail though their caller did nothing wrong.
+//! Injected faults: driver calls that fail although their caller is correct.
 
 use millstream_driver::{DeviceOrdinal, ResultCode};
 
-/// A fault to be injected with [`Gpu::inject`](crate::Gpu::inject) or
-/// [`SimConfig::fault`](crate::SimConfig::fault): which driver call is hit, and what happens to it.
+/// A fault to inject with [`Gpu::inject`](crate::Gpu::inject) or
+/// [`SimConfig::fault`](crate::SimConfig::fault): the driver calls it hits, and its effect.
 ///
-/// A call that is hit fails before it does anything, and nothing is reported: its caller is not to
-/// blame. The detail of its error says that the failure was injected. Calls are counted from the
-/// injection on, over all threads together; a program of one thread meets the same faults on every
-/// run.
+/// An affected call fails before it has any effect. There is no report, because the caller is not
+/// at fault; the error's detail says that the failure was injected. Calls are counted from the
+/// injection on, over all threads together; a single-threaded program meets the same faults on
+/// every run.
 ///
 /// ```
 /// use millstream_driver::{DeviceOrdinal, Driver, ResultCode};
@@ -23,20 +23,27 @@ use millstream_driver::{DeviceOrdinal, ResultCode};
 /// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct Fault {
+    /// The only driver function to count, if restricted.
     pub(crate) of: Option<String>,
     pub(crate) trigger: Trigger,
     pub(crate) action: FaultAction,
 }
 
+/// The rule that selects the calls to hit.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Trigger {
+    /// One call, counted from 1.
     Nth(u64),
+    /// Each call with a probability.
     Random { probability: f64, seed: u64 },
 }
 
+/// The effect on a call.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum FaultAction {
+    /// The call fails with this code.
     Fail(ResultCode),
+    /// The device's primary context is lost with this code.
     LoseContext(DeviceOrdinal, ResultCode),
 }
 
@@ -49,39 +56,40 @@ impl Fault {
         }
     }
 
-    /// Hits the `nth` call from now on, counted from 1, and no other.
+    /// Creates a fault that hits only the `nth` call, counted from 1.
     #[must_use]
     pub fn nth(nth: u64) -> Self {
         Self::new(Trigger::Nth(nth))
     }
 
-    /// Hits every call with this probability, from 0 (none) to 1 (all); the seed decides which.
+    /// Creates a fault that hits each call with this probability, from 0 (none) to 1 (all), drawn
+    /// from the seed.
     #[must_use]
     pub fn random(probability: f64, seed: u64) -> Self {
         Self::new(Trigger::Random { probability, seed })
     }
 
-    /// Counts and hits only calls of this driver function, by the `cu*` name that its errors have.
+    /// Restricts the fault to calls of one driver function, given by the `cu*` name in its errors;
+    /// other calls are not counted.
     #[must_use]
     pub fn of(mut self, call: impl Into<String>) -> Self {
         self.of = Some(call.into());
         self
     }
 
-    /// Sets what a call that is hit answers; without this, [`ResultCode::OUT_OF_MEMORY`]. The
-    /// context lives on whatever the code: one that is lost is asked for with
-    /// [`losing`](Self::losing).
+    /// Sets the error code that an affected call returns; the default is
+    /// [`ResultCode::OUT_OF_MEMORY`]. The context stays usable whatever the code;
+    /// [`losing`](Self::losing) loses it.
     #[must_use]
     pub fn answering(mut self, code: ResultCode) -> Self {
         self.action = FaultAction::Fail(code);
         self
     }
 
-    /// Loses the primary context of `device` with `code` just before the call that is hit, as if
-    /// work enqueued earlier had failed meanwhile. The call itself goes on, and answers `code` if
-    /// it needs that context. Nothing happens if the device has no context, or one that is lost
-    /// already. A driver loses contexts only with a code for which
-    /// [`is_sticky`](ResultCode::is_sticky) holds.
+    /// Loses the primary context of `device` with `code` just before the affected call, as if
+    /// earlier work had failed. The call itself proceeds, and fails with `code` if it needs that
+    /// context. The fault has no effect if the device has no context or a lost one. A driver loses
+    /// contexts only with codes for which [`is_sticky`](ResultCode::is_sticky) holds.
     #[must_use]
     pub fn losing(mut self, device: DeviceOrdinal, code: ResultCode) -> Self {
         self.action = FaultAction::LoseContext(device, code);

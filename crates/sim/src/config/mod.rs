@@ -1,4 +1,4 @@
-//! How a simulated GPU is to be: devices, memory, schedule, rules, costs.
+//! The configuration of a simulated GPU: devices, memory, schedule, rules, costs.
 
 mod cost;
 pub(crate) mod fault;
@@ -16,8 +16,8 @@ pub use parse::ConfigParseError;
 pub use rules::{Reading, Rules};
 pub use token::{ReplayToken, ReplayTokenError};
 
-/// When operations that may run do run, and so what the host can see. Every schedule obeys every
-/// rule. As text it is what [`SimConfig::parse`] reads.
+/// A schedule: decides when eligible operations run, and so what the host can observe. Every
+/// schedule obeys every rule. The textual form is the one that [`SimConfig::parse`] reads.
 ///
 /// ```
 /// use millstream_sim::Schedule;
@@ -27,25 +27,26 @@ pub use token::{ReplayToken, ReplayTokenError};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Schedule {
-    /// In the order and at the moment that the cost model says; an operation is complete when the
-    /// virtual clock says so.
+    /// In the order and at the times of the cost model; an operation is complete once the virtual
+    /// clock has passed its finish.
     #[default]
     Timed,
-    /// As early as legal: whatever may run has run when the call returns.
+    /// As early as legal: every eligible operation has run when a call returns.
     Eager,
-    /// As late as legal: nothing runs until the host forces it, and then only what it must.
+    /// As late as legal: no operation runs until the host forces it, and then only the necessary
+    /// ones.
     Lazy,
     /// A random number of operations after every call, in random order across streams, drawn from
     /// this seed.
     Random(u64),
-    /// Probabilistic concurrency testing: streams and the host have ranks drawn from the seed, and
-    /// whoever ranks highest and can go on does, until it falls below all others at one of
-    /// `depth - 1` steps drawn from the seed. Finds what takes an unlikely order of a few things,
-    /// `depth` of them, more often than `Random` does. A depth above 64 is taken as 64.
+    /// Probabilistic concurrency testing: streams and the host have priorities drawn from the seed.
+    /// The runnable one with the highest priority runs, until it drops below all others at one of
+    /// `depth - 1` random steps. It finds bugs that need an unlikely order of `depth` events more
+    /// often than `Random` does. A depth above 64 counts as 64.
     Pct {
-        /// What is drawn from.
+        /// The seed of the random draws.
         seed: u64,
-        /// One more than the number of changes of rank; 2 to 4 find most mistakes.
+        /// One more than the number of priority changes; 2 to 4 find most bugs.
         depth: u32,
     },
 }
@@ -62,7 +63,7 @@ impl fmt::Display for Schedule {
     }
 }
 
-/// What a [`Gpu`](crate::Gpu) is made from.
+/// The configuration of a [`Gpu`](crate::Gpu).
 ///
 /// ```
 /// use millstream_sim::{Rules, Schedule, SimConfig};
@@ -111,15 +112,15 @@ impl Default for SimConfig {
 }
 
 impl SimConfig {
-    /// Most devices of one simulated GPU; each has an address range of its own.
+    /// The maximum number of devices; each has a separate address range.
     pub const DEVICES_MAX: u32 = 64;
 
-    /// How many kernels, copies and fills a stream of an H200 takes behind a kernel that runs, with
-    /// driver 580.
+    /// The number of kernels, copies and fills that a stream of an H200 queues behind a running
+    /// kernel, with driver 580.
     pub const H200_QUEUE_OPERATIONS: usize = 1021;
 
-    /// One device like an H200: 141 GiB, its costs and observed behaviour, schedule
-    /// [`Timed`](Schedule::Timed).
+    /// Creates the default configuration: one device like an H200, with 141 GiB, its costs and
+    /// observed behaviour, and schedule [`Timed`](Schedule::Timed).
     #[must_use]
     pub fn new() -> Self {
         Self::default()
@@ -132,27 +133,28 @@ impl SimConfig {
         self
     }
 
-    /// Sets the memory of each device, in bytes. Host memory is taken only for what is touched.
+    /// Sets the memory of each device, in bytes. The simulator uses host memory only for pages that
+    /// are touched.
     #[must_use]
     pub fn memory_bytes(mut self, bytes: u64) -> Self {
         self.memory_bytes = bytes;
         self
     }
 
-    /// Gives every stream's queue a bound: with so many kernels, copies and fills in it that have
-    /// not run, the call that brings another blocks until the oldest has (rule 54). At least 1; on
-    /// an H200 it is [`H200_QUEUE_OPERATIONS`](Self::H200_QUEUE_OPERATIONS). There is none unless
-    /// this sets one.
+    /// Limits the queue of every stream: with this many pending kernels, copies and fills, a call
+    /// that enqueues another blocks until the oldest has run (rule 54). The minimum is 1; the limit
+    /// of an H200 is [`H200_QUEUE_OPERATIONS`](Self::H200_QUEUE_OPERATIONS). By default there is no
+    /// limit.
     ///
-    /// If nothing moves for some seconds while a call waits for room, that is a report of kind
-    /// [`QueueFull`](crate::ReportKind::QueueFull), and queues have no bound from then on.
+    /// If nothing makes progress for some seconds while a call waits for space, a report of kind
+    /// [`QueueFull`](crate::ReportKind::QueueFull) is added, and queues are unlimited from then on.
     #[must_use]
     pub fn queue_operations_max(mut self, operations: usize) -> Self {
         self.queue_operations_max = Some(operations.max(1));
         self
     }
 
-    /// Sets the schedule. Takes back a [`replay`](Self::replay).
+    /// Sets the schedule, and removes a [`replay`](Self::replay) set before.
     #[must_use]
     pub fn schedule(mut self, schedule: Schedule) -> Self {
         self.schedule = schedule;
@@ -160,8 +162,8 @@ impl SimConfig {
         self
     }
 
-    /// Makes the choices of an earlier run once more, instead of following a schedule. For the same
-    /// calls, and otherwise the same configuration, everything is as it was then; see
+    /// Repeats the choices of a recorded run instead of following a schedule. With the same calls,
+    /// and otherwise the same configuration, the run is identical; see
     /// [`Gpu::replay_token`](crate::Gpu::replay_token).
     ///
     /// ```
@@ -183,7 +185,7 @@ impl SimConfig {
         self
     }
 
-    /// Sets the readings of the disputed rules.
+    /// Sets the readings of the ambiguous rules.
     #[must_use]
     pub fn rules(mut self, rules: Rules) -> Self {
         self.rules = rules;
@@ -197,23 +199,24 @@ impl SimConfig {
         self
     }
 
-    /// Fresh allocations of up to this many bytes are filled with [`POISON`](crate::POISON); larger
-    /// ones hold zeros, which costs no host memory until they are touched. Default 16 MiB.
+    /// Sets the size, in bytes, up to which new allocations are filled with
+    /// [`POISON`](crate::POISON). Larger allocations hold zeros, which use no host memory until
+    /// touched. The default is 16 MiB.
     #[must_use]
     pub fn poison_max_bytes(mut self, bytes: usize) -> Self {
         self.poison_max_bytes = bytes;
         self
     }
 
-    /// A kernel that executes more warp instructions than this counts as hung and fails with
-    /// [`LAUNCH_TIMEOUT`](millstream_driver::ResultCode::LAUNCH_TIMEOUT).
+    /// Sets the maximum number of warp instructions of a kernel. A kernel that exceeds it counts as
+    /// hung and fails with [`LAUNCH_TIMEOUT`](millstream_driver::ResultCode::LAUNCH_TIMEOUT).
     #[must_use]
     pub fn kernel_steps_max(mut self, warp_instructions: u64) -> Self {
         self.kernel_steps_max = warp_instructions;
         self
     }
 
-    /// Keeps a [`Span`](crate::Span) of every operation that has run, for
+    /// Enables the recording of a [`Span`](crate::Span) for every operation that has run, for
     /// [`Gpu::timeline`](crate::Gpu::timeline).
     #[must_use]
     pub fn timeline(mut self, keep: bool) -> Self {
@@ -221,35 +224,34 @@ impl SimConfig {
         self
     }
 
-    /// Injects a fault from the first call on, as [`Gpu::inject`](crate::Gpu::inject) does later.
-    /// May be repeated.
+    /// Injects a fault that counts calls from the first one on, like
+    /// [`Gpu::inject`](crate::Gpu::inject) at the start. May be repeated.
     #[must_use]
     pub fn fault(mut self, fault: Fault) -> Self {
         self.faults.push(fault);
         self
     }
 
-    /// Whether operations and host accesses are checked for [races](crate::race). They are, unless
-    /// this says otherwise: without, kernels run somewhat faster.
+    /// Enables or disables the check of operations and host accesses for [races](crate::race).
+    /// Enabled by default; kernels run somewhat faster without it.
     #[must_use]
     pub fn race_check(mut self, check: bool) -> Self {
         self.race_check = check;
         self
     }
 
-    /// Whether the threads of each kernel are checked for [races with each
-    /// other](crate::race#races-within-a-kernel), too. They are not, unless this says so: such a
-    /// kernel runs on one core, and many times slower. Takes effect only with
-    /// [`race_check`](Self::race_check).
+    /// Enables or disables the check for [races between the threads of a
+    /// kernel](crate::race#races-within-a-kernel). Disabled by default: a checked kernel runs on
+    /// one core, and many times slower. Effective only with [`race_check`](Self::race_check).
     #[must_use]
     pub fn kernel_race_check(mut self, check: bool) -> Self {
         self.kernel_race_check = check;
         self
     }
 
-    /// Whether races within kernels that change no value are reported: threads that write the same
-    /// bytes to one place, with no other access racing for them. Such reports are
-    /// [notes](crate::Severity::Note). Off by default. Takes effect only with
+    /// Enables or disables reports of races within kernels that change no value: threads write the
+    /// same bytes to the same address, and no other access races with them. Such reports are
+    /// [notes](crate::Severity::Note). Disabled by default. Effective only with
     /// [`kernel_race_check`](Self::kernel_race_check).
     ///
     /// ```
@@ -263,9 +265,9 @@ impl SimConfig {
         self
     }
 
-    /// Whether the race checker reports reads of bytes that nobody wrote. It does, unless this says
-    /// otherwise: a kernel may well read padding, or a whole vector for the sake of some elements,
-    /// and make nothing of the rest.
+    /// Enables or disables reports of reads of uninitialised bytes. Enabled by default. A correct
+    /// kernel may trigger them: it may read padding, or a whole vector for some of its elements,
+    /// and discard the rest.
     #[must_use]
     pub fn uninitialised_reads(mut self, report: bool) -> Self {
         self.uninitialised_reads = report;

@@ -2,10 +2,10 @@
 
 use crate::{ReplayToken, Schedule, SimConfig};
 
-/// The depth of a schedule `pct` that does not say.
+/// The default depth of schedule `pct`.
 const DEPTH_DEFAULT: u32 = 3;
 
-/// A device specification that does not say what it means.
+/// The error for an invalid device specification.
 ///
 /// ```
 /// use millstream_sim::SimConfig;
@@ -20,25 +20,28 @@ pub struct ConfigParseError {
 }
 
 impl SimConfig {
-    /// Reads `sim`, or `sim:` and options separated by commas:
+    /// Parses a device specification: `sim`, or `sim:` followed by options separated by commas.
     ///
     /// | option | meaning |
     /// |---|---|
     /// | `seed=N` | [`Schedule::Random`] with this seed |
     /// | `schedule=timed`, `eager`, `lazy`, `random`, `pct` | that schedule; the last two take their seed from `seed=`, else 0 |
     /// | `depth=N` | the depth of `pct`; 3 without this |
-    /// | `replay=TOKEN` | [replays](SimConfig::replay) a run instead |
+    /// | `replay=TOKEN` | [replays](SimConfig::replay) a run instead of following a schedule |
     /// | `rules=observed`, `strict` | [`Rules::observed`](crate::Rules::observed) or [`Rules::strict`](crate::Rules::strict) |
-    /// | `rules=small_upload+cross_stream_reuse` | strict in the rules named, which are fields of [`Rules`](crate::Rules) |
-    /// | `devices=N` | that many devices |
-    /// | `race=on`, `off`, `kernels`, `notes` | whether [races](crate::race) are looked for; with the last two also [within kernels](SimConfig::kernel_race_check), with the last also those that are [notes](SimConfig::kernel_race_notes) |
-    /// | `queue=N` | the [bound](SimConfig::queue_operations_max) of every stream's queue |
+    /// | `rules=small_upload+cross_stream_reuse` | strict for the named rules, which are fields of
+    /// [`Rules`](crate::Rules) |
+    /// | `devices=N` | the number of devices |
+    /// | `race=on`, `off`, `kernels`, `notes` | checks for [races](crate::race); `kernels` and
+    /// `notes` also [within kernels](SimConfig::kernel_race_check), and `notes` also reports
+    /// [notes](SimConfig::kernel_race_notes) |
+    /// | `queue=N` | the [limit](SimConfig::queue_operations_max) of every stream's queue |
     /// | `memory=N`, `NK`, `NM`, `NG` | memory of each device in bytes, KiB, MiB, GiB |
     ///
     /// # Errors
     ///
-    /// Anything else: an unknown or repeated option, a value that is none, a seed beside a schedule
-    /// that is not random, a schedule beside a replay.
+    /// Fails for any other text: an unknown or repeated option, an invalid value, a seed with a
+    /// schedule that is not random, a schedule with a replay.
     pub fn parse(text: &str) -> Result<Self, ConfigParseError> {
         let options = match text.strip_prefix("sim") {
             Some("") => return Ok(Self::new()),
@@ -54,8 +57,8 @@ impl SimConfig {
             })
     }
 
-    /// Sets what the options say, in the form that [`parse`](Self::parse) reads behind
-    /// `sim:`, and leaves the rest.
+    /// Sets the given options, in the form that [`parse`](Self::parse) reads after `sim:`, and
+    /// keeps the others.
     ///
     /// ```
     /// use millstream_sim::SimConfig;
@@ -65,7 +68,7 @@ impl SimConfig {
     ///
     /// # Errors
     ///
-    /// As [`parse`](Self::parse).
+    /// Fails like [`parse`](Self::parse).
     pub fn with_options(self, options: &str) -> Result<Self, ConfigParseError> {
         apply(self, options).map_err(|problem| ConfigParseError {
             text: options.to_owned(),
@@ -74,6 +77,7 @@ impl SimConfig {
     }
 }
 
+/// Applies comma-separated options to a configuration. The error is the problem in words.
 fn apply(mut config: SimConfig, options: &str) -> Result<SimConfig, String> {
     let (mut seed, mut depth) = (None, None);
     let (mut schedule, mut replay) = (None, None);
@@ -90,7 +94,7 @@ fn apply(mut config: SimConfig, options: &str) -> Result<SimConfig, String> {
             "seed" => seed = Some(number(key, value)?),
             "depth" => match number(key, value)? {
                 n @ 1..=64 => depth = Some(n as u32),
-                n => return Err(format!("depth={n}, but 1 to 64 can be had")),
+                n => return Err(format!("depth={n} is out of range; use 1 to 64")),
             },
             "schedule" => schedule = Some(value),
             "replay" => {
@@ -102,14 +106,14 @@ fn apply(mut config: SimConfig, options: &str) -> Result<SimConfig, String> {
                 n @ 1..=64 => config = config.devices(n as u32),
                 n => {
                     return Err(format!(
-                        "devices={n}, but 1 to {} can be had",
+                        "devices={n} is out of range; use 1 to {}",
                         SimConfig::DEVICES_MAX
                     ));
                 }
             },
             "memory" => config = config.memory_bytes(bytes(value)?),
             "queue" => match number(key, value)? {
-                0 => return Err("queue=0, but at least 1 can be had".into()),
+                0 => return Err("queue=0 is out of range; use at least 1".into()),
                 n => config = config.queue_operations_max(usize::try_from(n).unwrap_or(usize::MAX)),
             },
             "race" => match value {
@@ -121,20 +125,21 @@ fn apply(mut config: SimConfig, options: &str) -> Result<SimConfig, String> {
                 }
                 _ => {
                     return Err(format!(
-                        "race={value} is none of `on`, `off`, `kernels` and `notes`"
+                        "race={value} is invalid; use one of `on`, `off`, `kernels` and `notes`"
                     ));
                 }
             },
             _ => {
                 return Err(format!(
-                    "there is no option `{key}`; there are seed, schedule, depth, replay, rules, devices, memory, queue, race"
+                    "there is no option `{key}`; the options are seed, schedule, depth, replay, \
+                     rules, devices, memory, queue, race"
                 ));
             }
         }
     }
     match replay {
         Some(_) if schedule.is_some() || seed.is_some() || depth.is_some() => {
-            Err("a replay takes no schedule, seed or depth".into())
+            Err("a replay takes no schedule, seed or depth; remove them".into())
         }
         Some(token) => Ok(config.replay(token)),
         None if schedule.is_none() && seed.is_none() && depth.is_none() => Ok(config),
@@ -142,7 +147,7 @@ fn apply(mut config: SimConfig, options: &str) -> Result<SimConfig, String> {
     }
 }
 
-/// The schedule of this name, seed and depth.
+/// Returns the schedule with this name, seed and depth.
 fn schedule(name: Option<&str>, seed: Option<u64>, depth: Option<u32>) -> Result<Schedule, String> {
     let schedule = match (name, seed) {
         (Some("pct"), seed) => {
@@ -161,22 +166,24 @@ fn schedule(name: Option<&str>, seed: Option<u64>, depth: Option<u32>) -> Result
         }
         (Some(name), _) => {
             return Err(format!(
-                "there is no schedule `{name}`; there are timed, eager, lazy, random, pct"
+                "there is no schedule `{name}`; the schedules are timed, eager, lazy, random, pct"
             ));
         }
     };
     match depth {
         None => Ok(schedule),
-        Some(_) => Err("only schedule `pct` takes a depth".into()),
+        Some(_) => Err("only schedule `pct` takes a depth; add schedule=pct".into()),
     }
 }
 
+/// Parses an option's value as a 64-bit integer.
 fn number(key: &str, value: &str) -> Result<u64, String> {
     value
         .parse()
-        .map_err(|_| format!("{key}={value} is not a whole number of 64 bits"))
+        .map_err(|_| format!("{key}={value} is not a whole number of at most 64 bits"))
 }
 
+/// Parses a memory size with an optional suffix `K`, `M` or `G`.
 fn bytes(value: &str) -> Result<u64, String> {
     let (digits, shift) = match value.as_bytes().last() {
         Some(b'K') => (&value[..value.len() - 1], 10),
@@ -186,7 +193,7 @@ fn bytes(value: &str) -> Result<u64, String> {
     };
     number("memory", digits)?
         .checked_mul(1 << shift)
-        .ok_or_else(|| format!("memory={value} does not fit 64 bits"))
+        .ok_or_else(|| format!("memory={value} does not fit in 64 bits"))
 }
 
 #[cfg(test)]
@@ -195,7 +202,7 @@ mod tests {
     use crate::Rules;
 
     #[test]
-    fn every_schedule_has_a_spelling() {
+    fn every_schedule_can_be_parsed() {
         for (text, schedule) in [
             ("sim", Schedule::Timed),
             ("sim:schedule=timed", Schedule::Timed),
@@ -222,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn a_token_and_single_rules_are_read() {
+    fn replay_tokens_and_single_rules_are_parsed() {
         let token = "1e-0000000a-012x9.";
         let config = SimConfig::parse(&format!("sim:replay={token},rules=small_upload")).unwrap();
         assert_eq!(config.replay.unwrap().to_string(), token);
@@ -230,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn sizes_and_counts_are_read() {
+    fn sizes_and_counts_are_parsed() {
         let config =
             SimConfig::parse("sim:devices=2,memory=3G,rules=strict,race=off,queue=9").unwrap();
         assert_eq!(config.queue_operations_max, Some(9));
@@ -246,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn what_means_nothing_is_refused_with_the_reason() {
+    fn invalid_specifications_are_rejected_with_the_reason() {
         for (text, reason) in [
             ("", "expected `sim`"),
             ("simulator", "expected `sim`"),
@@ -268,7 +275,7 @@ mod tests {
             ("sim:memory=G", "not a whole number"),
             ("sim:memory=99999999999999999G", "does not fit"),
             ("sim:rules=loose", "no rules `loose`"),
-            ("sim:race=maybe", "none of `on`, `off`"),
+            ("sim:race=maybe", "one of `on`, `off`"),
         ] {
             let error = SimConfig::parse(text).unwrap_err().to_string();
             assert!(error.contains(reason), "{text}: {error}");

@@ -1,9 +1,9 @@
-//! The rules on which CUDA's documentation and its hardware differ, each a choice between the two
+//! The rules on which CUDA's documentation and hardware differ, each with a choice between two
 //! readings.
 
 use std::{fmt, str::FromStr};
 
-/// Which reading of a rule the simulated driver follows.
+/// The reading of a rule that the simulated driver follows.
 ///
 /// ```
 /// use millstream_sim::{Reading, Rules};
@@ -11,7 +11,7 @@ use std::{fmt, str::FromStr};
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Reading {
-    /// What an H200 with driver 580 did (column H200 of the list of rules).
+    /// The behaviour of an H200 with driver 580 (column H200 of the list of rules).
     #[default]
     Observed,
     /// The most hostile reading that the documentation allows.
@@ -24,8 +24,8 @@ impl Reading {
     }
 }
 
-/// One [`Reading`] for each disputed rule of [CUDA's rules][rules]. A program is right only if it is
-/// right under both.
+/// One [`Reading`] for each ambiguous rule of [CUDA's rules][rules]. A program is correct only if it
+/// is correct under both readings.
 ///
 /// [rules]: https://docs.rs/millstream/latest/millstream/guide/semantics/index.html
 ///
@@ -38,42 +38,43 @@ impl Reading {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Rules {
     /// Rule 6, a synchronous copy of at most 64 KiB from pageable host memory. Observed: the call
-    /// first waits for the stream's earlier work. Strict: it returns at once, the source read and
-    /// the copy pending.
+    /// first waits for the stream's earlier work. Strict: it returns at once, with the source
+    /// already read and the copy pending.
     pub small_upload: Reading,
     /// Rule 8, an asynchronous copy from pageable host memory. Observed: up to 1 MiB is staged and
-    /// the call returns; more blocks until the copy is done. Strict: every size blocks until the
-    /// stream's earlier work is done. The source is read at call time under both (rule 10).
+    /// the call returns; a larger copy blocks until complete. Strict: every size blocks until the
+    /// stream's earlier work is complete. Under both readings the source is read at call time (rule
+    /// 10).
     pub pageable_upload: Reading,
-    /// Rule 9, an asynchronous copy to pageable host memory. Observed: blocks until complete.
-    /// Strict: returns at once, and the target is written when the copy runs.
+    /// Rule 9, an asynchronous copy to pageable host memory. Observed: the call blocks until
+    /// complete. Strict: it returns at once, and the destination is written when the copy runs.
     pub pageable_download: Reading,
-    /// Rule 29, device, managed and page-locked allocation, fills and copies within a device.
-    /// Observed: they concern no other stream. Strict: each is a barrier on the device, so that no
-    /// work enqueued before overlaps work enqueued after, on any stream of the context. The call
-    /// itself does not block: the rule is about commands, and only freeing is documented to hold
-    /// the host (rule 30).
+    /// Rule 29, implicit synchronisation by device, managed and page-locked allocations, fills and
+    /// copies within a device. Observed: they do not affect other streams. Strict: each is a
+    /// barrier on the device: work enqueued before it does not overlap work enqueued after it, on
+    /// any stream of the context. The call itself does not block: the rule concerns commands, and
+    /// only freeing is documented to block the host (rule 30).
     ///
-    /// The rule says that work does not overlap, not in which order it runs, so no program may
-    /// count on the barrier. Strict shows who deadlocks on it, such as a host that lets a kernel go
-    /// only once work behind an allocation is done; who needs the order that it happens to bring is
-    /// shown by observed.
+    /// The rule excludes overlap but sets no order, so no program may rely on the barrier. The
+    /// strict reading reveals programs that deadlock on it, such as a host that releases a kernel
+    /// only after work behind an allocation is complete. The observed reading reveals programs that
+    /// rely on the order that the barrier happens to create.
     pub implicit_synchronisation: Reading,
     /// Rule 35, reuse of freed pool memory across streams. Observed: memory whose free has run may
-    /// be reused anywhere, and when no more can be had an allocation waits, on the device, for a
-    /// pending free of another stream. Strict: all three policies are off, so only the freeing
-    /// stream reuses memory before the host has synchronised.
+    /// be reused by any stream, and when the pool cannot grow, an allocation waits on the device
+    /// for a pending free of another stream. Strict: all three reuse policies are off, so only the
+    /// freeing stream reuses memory before the host has synchronised.
     pub cross_stream_reuse: Reading,
 }
 
 impl Rules {
-    /// Every rule as the hardware was seen to behave. The default.
+    /// Returns the readings observed on hardware, the default.
     #[must_use]
     pub fn observed() -> Self {
         Self::all(Reading::Observed)
     }
 
-    /// Every rule in its most hostile documented reading.
+    /// Returns the most hostile documented reading of every rule.
     #[must_use]
     pub fn strict() -> Self {
         Self::all(Reading::Strict)
@@ -89,7 +90,7 @@ impl Rules {
         }
     }
 
-    /// Each rule's name and reading.
+    /// Returns each rule's name and reading.
     fn named(&mut self) -> [(&'static str, &mut Reading); 5] {
         [
             ("small_upload", &mut self.small_upload),
@@ -105,7 +106,7 @@ impl Rules {
 }
 
 impl fmt::Display for Rules {
-    /// `observed`, `strict`, or the names of those read strictly with `+` between them.
+    /// Writes `observed`, `strict`, or the names of the strict rules joined with `+`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut rules = *self;
         let mut strict: Vec<&str> = Vec::new();
@@ -132,7 +133,9 @@ impl FromStr for Rules {
                 for part in text.split('+') {
                     let mut named = rules.named().into_iter();
                     let (_, reading) = named.find(|(name, _)| *name == part).ok_or_else(|| {
-                        format!("there are no rules `{part}`; there are observed, strict, and the names of single ones")
+                        format!(
+                         "there are no rules `{part}`; use observed, strict, or rule names joined with +"
+                        )
                     })?;
                     *reading = Reading::Strict;
                 }
@@ -147,7 +150,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_choice_is_read_as_it_is_written() {
+    fn every_combination_of_rules_round_trips_through_text() {
         for choice in 0..32 {
             let mut rules = Rules::observed();
             for (bit, (_, reading)) in rules.named().into_iter().enumerate() {

@@ -1,16 +1,15 @@
-//! A run's choices as a text of one word, short enough to be printed and pasted.
+//! A run's choices as a short text without spaces, to print and paste.
 
 use std::{fmt, str::FromStr};
 
-/// All that a run depended on besides its calls and its configuration: which operation the schedule
-/// ran when.
+/// The choices of a run: the points at which the schedule ran each operation. A run depends on
+/// these, its calls and its configuration only.
 ///
-/// [`Gpu::replay_token`](crate::Gpu::replay_token) gives that of a run,
-/// [`SimConfig::replay`](crate::SimConfig::replay) makes a GPU that chooses the same, and
-/// `sim:replay=…` says so in text. The text is a version, `e` or `t` (whether operations count as
-/// done as soon as they run, or by the clock), a checksum, and a digit for each choice: 0 to let
-/// the host go on, n to run the n-th of the operations that may run; `3x12.` is twelve times 3,
-/// `z40.` is 40.
+/// [`Gpu::replay_token`](crate::Gpu::replay_token) returns the token of a run,
+/// [`SimConfig::replay`](crate::SimConfig::replay) configures a GPU that repeats its choices, and
+/// `sim:replay=…` does so in text. The textual form has a version, `e` or `t` (operations complete
+/// when they run, or by the clock), a checksum, and a digit for each choice: 0 lets the host go on,
+/// n runs the n-th eligible operation; `3x12.` is twelve times 3, `z40.` is 40.
 ///
 /// ```
 /// use millstream_sim::ReplayToken;
@@ -23,11 +22,11 @@ use std::{fmt, str::FromStr};
 pub struct ReplayToken {
     pub(crate) goes_by_clock: bool,
     pub(crate) checksum: u32,
-    /// Each choice, and how often in a row it was made.
+    /// The choices, each with its number of consecutive repetitions.
     pub(crate) choices: Vec<(u32, u32)>,
 }
 
-/// A text that is no [`ReplayToken`].
+/// The error for text that is not a [`ReplayToken`].
 ///
 /// ```
 /// let error = "banana".parse::<millstream_sim::ReplayToken>().unwrap_err();
@@ -37,13 +36,13 @@ pub struct ReplayToken {
 #[error("replay token: {0}")]
 pub struct ReplayTokenError(&'static str);
 
-/// Choices below this are one digit.
+/// The radix of choices: smaller ones are written as one digit.
 const RADIX: u32 = 32;
-/// Shorter rows are written out.
+/// The minimum length of a repetition written with `x`; shorter ones are written out.
 const ROW_MIN: u32 = 4;
 
 impl ReplayToken {
-    /// How many choices it holds.
+    /// Returns the number of choices.
     #[must_use]
     pub fn choices(&self) -> u64 {
         self.choices
@@ -79,14 +78,18 @@ impl FromStr for ReplayToken {
         let (goes_by_clock, rest) = match (text.strip_prefix("1e-"), text.strip_prefix("1t-")) {
             (Some(rest), _) => (false, rest),
             (_, Some(rest)) => (true, rest),
-            (None, None) => return Err(ReplayTokenError("it starts with neither `1e-` nor `1t-`")),
+            (None, None) => {
+                return Err(ReplayTokenError(
+                    "the text starts with neither `1e-` nor `1t-`",
+                ));
+            }
         };
         let (checksum, digits) = rest
             .split_once('-')
             .filter(|(checksum, _)| checksum.len() == 8)
             .and_then(|(checksum, digits)| Some((u32::from_str_radix(checksum, 16).ok()?, digits)))
             .ok_or(ReplayTokenError(
-                "eight digits of a checksum and a `-` must follow",
+                "the version must be followed by a checksum of eight hexadecimal digits and `-`",
             ))?;
         let mut choices: Vec<(u32, u32)> = Vec::new();
         let mut digits = digits.chars();
@@ -100,11 +103,13 @@ impl FromStr for ReplayToken {
                         *times = times.checked_add(more)?;
                         Some(())
                     });
-                    sum.ok_or(ReplayTokenError("a repetition repeats nothing"))?;
+                    sum.ok_or(ReplayTokenError(
+                        "a repetition `x` has no choice before it, or its count is 0 or too large",
+                    ))?;
                 }
                 _ => match digit.to_digit(RADIX) {
                     Some(choice) => push(&mut choices, choice),
-                    None => return Err(ReplayTokenError("it has a character that means nothing")),
+                    None => return Err(ReplayTokenError("a character is not a digit, `x` or `z`")),
                 },
             }
         }
@@ -116,6 +121,7 @@ impl FromStr for ReplayToken {
     }
 }
 
+/// Appends a choice to the run-length encoding.
 fn push(choices: &mut Vec<(u32, u32)>, choice: u32) {
     match choices.last_mut() {
         Some((last, times)) if *last == choice && *times < u32::MAX => *times += 1,
@@ -123,16 +129,16 @@ fn push(choices: &mut Vec<(u32, u32)>, choice: u32) {
     }
 }
 
-/// A decimal number up to a full stop.
+/// Parses a decimal number that ends with a full stop.
 fn number(digits: &mut std::str::Chars<'_>) -> Result<u32, ReplayTokenError> {
     let rest = digits.as_str();
     let (number, after) = rest
         .split_once('.')
-        .ok_or(ReplayTokenError("a number lacks its full stop"))?;
+        .ok_or(ReplayTokenError("a number is not followed by a full stop"))?;
     *digits = after.chars();
     number
         .parse()
-        .map_err(|_| ReplayTokenError("a number is none of 32 bits"))
+        .map_err(|_| ReplayTokenError("a number is not an unsigned 32-bit integer"))
 }
 
 #[cfg(test)]
@@ -140,7 +146,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_written_is_read_back() {
+    fn tokens_round_trip_through_text() {
         for choices in [
             vec![],
             vec![(0, 1)],
@@ -158,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn what_means_nothing_is_refused() {
+    fn invalid_tokens_are_rejected() {
         for text in [
             "",
             "1e",

@@ -1,4 +1,4 @@
-//! The budget of device memory: allocations outside of pools, and the ends of all.
+//! The device memory budget: allocations outside the pool, and the end of every allocation.
 
 use millstream_driver::{ContextHandle, ResultCode};
 
@@ -8,14 +8,15 @@ use crate::{
     memory::{ALIGN, MemoryKind},
 };
 
-/// What an allocation takes of the budget.
+/// Returns the number of bytes an allocation takes from the budget: `bytes`, rounded up to a
+/// multiple of [`ALIGN`].
 pub(crate) fn budgeted(bytes: u64) -> u64 {
     bytes.div_ceil(ALIGN).saturating_mul(ALIGN)
 }
 
 impl SimState {
-    /// The allocation's life ends, by the operation `op` or by a call that waited; its bytes go
-    /// back where they came from.
+    /// Ends an allocation's lifetime and returns its bytes to the pool or to the device's budget.
+    /// The free operation is `op`; `None` means a blocking call frees the memory.
     pub(crate) fn end_allocation(&mut self, base: u64, op: Option<OpId>) {
         if op.is_none() {
             self.race_freed(base);
@@ -36,12 +37,13 @@ impl SimState {
         self.memory.end(base);
     }
 
+    /// Creates the call error for an allocation that exceeds the device's free memory.
     pub(crate) fn out_of_memory(&self, bytes: u64, device: u32) -> CallError {
         let usage = self.devices[device as usize].pool.usage();
         CallError::new(
             ResultCode::OUT_OF_MEMORY,
             format!(
-                "{bytes} bytes asked for, {} of {} free, {} reserved by the pool of which {} are used",
+                "cannot allocate {bytes} bytes: {} of {} bytes are free, the pool reserves {} and uses {}",
                 self.free_bytes(device),
                 self.config.memory_bytes,
                 usage.reserved_bytes,
@@ -50,7 +52,7 @@ impl SimState {
         )
     }
 
-    /// Device memory outside the pool.
+    /// Allocates device memory outside the pool.
     pub(crate) fn allocate_non_pool(
         &mut self,
         kind: MemoryKind,
@@ -70,10 +72,10 @@ impl SimState {
     }
 }
 
-/// The machine under the simulation has no room.
+/// Creates the call error for a failed host allocation of the backing memory.
 pub(crate) fn host_out_of_memory(bytes: usize) -> CallError {
     CallError::new(
         ResultCode::OUT_OF_MEMORY,
-        format!("the host has no {bytes} bytes to stand behind the simulated memory"),
+        format!("the host cannot allocate {bytes} bytes to back the simulated memory"),
     )
 }

@@ -17,38 +17,46 @@ use crate::{
     memory::pool::Pool,
 };
 
-/// One device.
+/// A simulated device.
 #[derive(Debug)]
 pub(crate) struct Device {
+    /// The handle of the device's default memory pool.
     pub(crate) pool_handle: PoolHandle,
+    /// The state of the default memory pool.
     pub(crate) pool: Pool,
-    /// Bytes of memory outside the pool.
+    /// The number of bytes allocated outside the pool.
     pub(crate) non_pool_bytes: u64,
+    /// The primary context, while it is retained.
     pub(crate) context: Option<ContextHandle>,
+    /// The reference count of the primary context.
     pub(crate) references: u64,
+    /// The occupancy of the device's engines in virtual time.
     pub(crate) engines: Engines,
 }
 
 /// A device's primary context.
 #[derive(Debug)]
 pub(crate) struct Context {
+    /// The index of the context's device.
     pub(crate) device: u32,
-    /// The legacy default stream (rule 17).
+    /// The legacy default stream (rule 17: it synchronises with every blocking stream).
     pub(crate) legacy: StreamHandle,
-    /// The per-thread default streams (rule 19).
+    /// The per-thread default streams (rule 19: one for each thread and context).
     pub(crate) per_thread: Vec<(ThreadId, StreamHandle)>,
-    /// When the last of the finished work was done.
+    /// The latest finish time of all finished operations.
     pub(crate) busy_until_ns: u64,
-    /// The same for the work of blocking streams that were destroyed.
+    /// The latest finish time of operations on destroyed blocking streams.
     pub(crate) destroyed_blocking_until_ns: u64,
-    /// What all later work waits for, when rule 29 is read strictly.
+    /// The operations that all later work waits for, if rule 29 (implicit synchronisation between
+    /// streams) is strict.
     pub(crate) fence: WaitSet,
-    /// The sticky error, once there is one.
+    /// The sticky error, once the context is lost.
     pub(crate) lost: Option<CallError>,
 }
 
 impl SimState {
-    /// The device that `ordinal` names.
+    /// Returns the index of the device with this ordinal. Fails with `INVALID_DEVICE` if there is
+    /// none.
     pub(crate) fn device_index(&self, ordinal: DeviceOrdinal) -> CallResult<usize> {
         usize::try_from(ordinal.as_raw())
             .ok()
@@ -56,12 +64,16 @@ impl SimState {
             .ok_or_else(|| {
                 CallError::new(
                     ResultCode::INVALID_DEVICE,
-                    format!("there are {} devices", self.devices.len()),
+                    format!(
+                        "there is no device {}; the simulated GPU has {} devices",
+                        ordinal.as_raw(),
+                        self.devices.len()
+                    ),
                 )
             })
     }
 
-    /// Refuses a context that is not alive. A lost one is alive.
+    /// Checks that the context exists. A lost context exists too.
     pub(crate) fn known_context(&mut self, context: ContextHandle) -> CallResult<()> {
         if let Some(found) = self.contexts.get(&context) {
             self.call_device.get_or_insert(found.device);
@@ -71,8 +83,8 @@ impl SimState {
         Err(self.violation(kind, ResultCode::INVALID_CONTEXT, text))
     }
 
-    /// The context's sticky error, if it has one: for calls that clean up even when the context is
-    /// lost.
+    /// Checks that the context exists and returns its sticky error, if any, as the inner result.
+    /// Calls that clean up use it, because they also work in a lost context.
     pub(crate) fn context_even_lost(
         &mut self,
         context: ContextHandle,
@@ -81,13 +93,13 @@ impl SimState {
         Ok(self.contexts[&context].lost.clone().map_or(Ok(()), Err))
     }
 
-    /// The context's device, or the context's sticky error.
+    /// Returns the context's device. Fails with the sticky error if the context is lost.
     pub(crate) fn context(&mut self, context: ContextHandle) -> CallResult<u32> {
         self.context_even_lost(context)??;
         Ok(self.contexts[&context].device)
     }
 
-    /// Free memory of a device, in bytes.
+    /// Returns the free memory of a device in bytes.
     pub(crate) fn free_bytes(&self, device: u32) -> u64 {
         let device = &self.devices[device as usize];
         self.config
@@ -95,7 +107,7 @@ impl SimState {
             .saturating_sub(device.non_pool_bytes + device.pool.usage().reserved_bytes)
     }
 
-    /// Makes a stream record for a new handle.
+    /// Registers a stream under a new handle.
     pub(crate) fn add_stream(
         &mut self,
         handle: StreamHandle,
@@ -118,9 +130,9 @@ impl SimState {
         );
     }
 
-    /// The context fails for good: its queues drain without effect, and its host functions are
-    /// never called (rule 28). Every later call in it answers `code`, and tells by what it was
-    /// lost.
+    /// Marks a context as lost: its queues drain without effect, and its host functions are never
+    /// called (rule 28). Every later call in it fails with `code`; the error text names the cause
+    /// `by`.
     pub(crate) fn lose_context(&mut self, context: ContextHandle, code: ResultCode, by: &str) {
         if let Some(context) = self.contexts.get_mut(&context) {
             context.lost = Some(CallError::new(
@@ -128,12 +140,14 @@ impl SimState {
                 format!("the context was lost by {by}"),
             ));
         }
-        // Nothing of it will run any more.
+        // No operation of the context runs after this.
         let seen = self.context_snapshot(context);
         self.race_checker.host_observed(&seen);
         self.drain(context);
     }
 
+    /// Retires the context's unfinished operations. Allocations begin and frees end their memory's
+    /// lifetime; all other operations have no effect.
     fn drain(&mut self, context: ContextHandle) {
         let pending: Vec<OpId> = self
             .ops
@@ -148,8 +162,8 @@ impl SimState {
             self.eligible.remove(&id);
             self.race_cancelled(id, &op.kind);
             match &mut op.kind {
-                // Its captures may be in use by whoever waits for it, so it is leaked, as the
-                // driver leaks it.
+                // Code that waits for the function may use its captures, so the closure is leaked,
+                // as the driver leaks it.
                 OpKind::HostFunction(function) => std::mem::forget(function.take()),
                 OpKind::Allocation(base) => self.memory.begin(*base),
                 OpKind::Free(base) => self.end_allocation(*base, Some(id)),
@@ -161,15 +175,16 @@ impl SimState {
 }
 
 impl SimState {
-    /// The host has waited for work of the context: its pool may reuse and release, and the wait
-    /// may have failed.
+    /// Tells the context's pool that the host has synchronised with the context, so that it may
+    /// reuse and release memory. Fails with the sticky error if the context is lost.
     pub(crate) fn synchronised(&mut self, context: ContextHandle) -> CallResult<()> {
         let device = self.context(context)?;
         self.devices[device as usize].pool.synchronised();
         Ok(())
     }
 
-    /// The stream behind a handle, which must belong to `context` (rule 20).
+    /// Resolves a stream handle, which must belong to `context` (rule 20: a stream belongs to the
+    /// context that created it). Fails with the sticky error if the context is lost.
     pub(crate) fn stream(
         &mut self,
         context: ContextHandle,
@@ -179,7 +194,7 @@ impl SimState {
         self.stream_even_lost(context, handle)
     }
 
-    /// The same, when the context may be lost.
+    /// Resolves a stream handle like [`stream`](Self::stream), but also in a lost context.
     pub(crate) fn stream_even_lost(
         &mut self,
         context: ContextHandle,
@@ -208,6 +223,7 @@ impl SimState {
         Err(self.violation(kind, ResultCode::INVALID_HANDLE, text))
     }
 
+    /// Returns the calling thread's default stream in the context; creates it at the first use.
     fn per_thread_stream(&mut self, context: ContextHandle) -> StreamHandle {
         let thread = std::thread::current().id();
         let known = &self.contexts[&context].per_thread;

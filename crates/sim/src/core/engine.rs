@@ -1,34 +1,37 @@
-//! The device's engines in virtual time: one copy engine each way, and the multiprocessors that
-//! kernels share.
+//! A device's engines in virtual time: one copy engine for each direction, and the multiprocessors
+//! that kernels share.
 
-/// Kernels that a device runs at once, at most.
+/// The maximum number of kernels that run concurrently on a device.
 const KERNELS_MAX: usize = 128;
 
-/// What an operation occupies while it runs.
+/// The engine that an operation occupies while it runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Engine {
-    /// Nothing: markers, host functions.
+    /// No engine, for markers and host functions.
     None,
     /// The copy engine from host to device.
     Upload,
     /// The copy engine from device to host.
     Download,
-    /// This many of the device's threads.
+    /// The multiprocessors, with the number of resident threads.
     Compute(u64),
 }
 
+/// A kernel that occupies multiprocessors.
 #[derive(Debug)]
 struct RunningKernel {
     finish_ns: u64,
     threads: u64,
 }
 
-/// When each engine of one device is free.
+/// The virtual times at which the engines of one device are free.
 #[derive(Debug)]
 pub(crate) struct Engines {
     upload_free_ns: u64,
     download_free_ns: u64,
+    /// The running kernels, sorted by finish time.
     running: Vec<RunningKernel>,
+    /// The number of threads that fit on the device at once.
     resident_threads: u64,
 }
 
@@ -42,8 +45,8 @@ impl Engines {
         }
     }
 
-    /// The earliest time from `not_before_ns` on at which the engine has room. A kernel starts when
-    /// there is room for all of it.
+    /// Returns the earliest time, at or after `not_before_ns`, at which the engine is free. A
+    /// kernel starts when all its threads fit.
     pub(crate) fn earliest_ns(&self, engine: Engine, not_before_ns: u64) -> u64 {
         match engine {
             Engine::None => not_before_ns,
@@ -53,9 +56,10 @@ impl Engines {
         }
     }
 
+    /// Returns the earliest time at which `threads` more threads fit on the device.
     fn room_ns(&self, threads: u64, not_before_ns: u64) -> u64 {
-        // `running` is sorted by finish: those from `first` on still run at `start_ns`. Let them
-        // finish one by one.
+        // `running` is sorted by finish time: the kernels from `first` on still run at `start_ns`.
+        // Let them finish one by one.
         let mut first = self
             .running
             .partition_point(|r| r.finish_ns <= not_before_ns);
@@ -71,7 +75,8 @@ impl Engines {
         start_ns
     }
 
-    /// Takes the engine until `finish_ns`. Nothing will ask about times before `horizon_ns` again.
+    /// Occupies the engine until `finish_ns`. No later query concerns a time before `horizon_ns`,
+    /// so kernels that finished by then are removed.
     pub(crate) fn occupy(&mut self, engine: Engine, finish_ns: u64, horizon_ns: u64) {
         match engine {
             Engine::None => {}
@@ -93,7 +98,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn small_kernels_run_together_and_a_big_one_waits_for_room() {
+    fn small_kernels_overlap_and_a_large_kernel_waits_for_free_threads() {
         let mut engines = Engines::new(1000);
         engines.occupy(Engine::Compute(400), 50, 0);
         engines.occupy(Engine::Compute(400), 80, 0);

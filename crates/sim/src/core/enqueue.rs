@@ -1,5 +1,5 @@
-//! The life of an operation from its enqueueing to the moment its successors are told that it is
-//! done.
+//! The life cycle of an operation, from its enqueueing until it is retired and its successors
+//! become eligible.
 
 use std::collections::BTreeSet;
 
@@ -17,8 +17,9 @@ use crate::{
 };
 
 impl SimState {
-    /// Puts an operation at the end of `stream`, behind `after` and the barriers that the stream's
-    /// kind brings.
+    /// Appends an operation to `stream`. Its predecessors are the wait set `after`, the stream's
+    /// last operation, the context's fence, and the implicit barriers between blocking streams and
+    /// the legacy default stream.
     pub(crate) fn enqueue(&mut self, stream: StreamHandle, kind: OpKind, after: &WaitSet) -> OpId {
         self.ops_enqueued += 1;
         let id = OpId(self.ops_enqueued);
@@ -26,13 +27,12 @@ impl SimState {
         let context = &mut self
             .contexts
             .get_mut(&context_handle)
-            .expect("a stream's context lives");
+            .expect("the stream's context was destroyed before the stream");
         let mut ready_ns = self
             .now_ns
             .max(after.finish_ns)
             .max(context.fence.finish_ns);
-        // Every operation in flight is still in `ops`; one that is not has told its finish to whom
-        // it concerns.
+        // Every unfinished operation is in `ops`; a finished one has already updated `finish_ns`.
         context.fence.ops.retain(|op| self.ops.contains_key(op));
         let mut predecessors: BTreeSet<OpId> = after
             .ops
@@ -93,7 +93,10 @@ impl SimState {
         if unmet == 0 && !held {
             self.eligible.insert(id);
         }
-        let queue = self.streams.get_mut(&stream).expect("looked up above");
+        let queue = self
+            .streams
+            .get_mut(&stream)
+            .expect("the stream was looked up above");
         queue.last = Some(id);
         if bounded {
             queue.queued.push_back(id);
@@ -101,13 +104,13 @@ impl SimState {
         id
     }
 
-    /// Takes a finished operation out and tells whoever waited for it.
+    /// Removes a finished operation and updates its successors and waiters.
     pub(crate) fn retire(&mut self, id: OpId, op: StreamOp, finish_ns: u64) {
         self.progress += 1;
         if let Some(stream) = self.streams.get_mut(&op.stream) {
             stream.last_finish_ns = stream.last_finish_ns.max(finish_ns);
             if op.kind.is_bounded() {
-                // The first, unless the context was lost.
+                // The first in the queue, unless the context was lost.
                 stream.queued.retain(|queued| *queued != id);
             }
             if stream.last == Some(id) {
@@ -149,7 +152,7 @@ impl SimState {
         }
     }
 
-    /// Begins a host thread's wait for a wait set.
+    /// Registers a waiter for a host thread that blocks until the wait set is complete.
     pub(crate) fn add_waiter(&mut self, wait_set: &WaitSet) -> u64 {
         self.waiters_made += 1;
         let id = self.waiters_made;
@@ -171,8 +174,8 @@ impl SimState {
         id
     }
 
-    /// Removes a destroyed stream whose work is done. The end of that work stays part of what waits
-    /// for its context.
+    /// Removes a destroyed stream whose operations are complete. The context keeps the finish time
+    /// of a blocking stream, because the legacy default stream still waits for it.
     pub(crate) fn remove_stream(&mut self, handle: StreamHandle) {
         let Some(stream) = self.streams.remove(&handle) else {
             return;
@@ -188,10 +191,10 @@ impl SimState {
             .stream_destroyed(handle, stream.context, blocking);
     }
 
-    /// Opens the gate of a hold.
+    /// Releases a hold.
     pub(crate) fn release_hold(&mut self, id: OpId) {
         let now_ns = self.now_ns;
-        // The operation is gone when its context was lost or destroyed.
+        // The operation is gone if its context was lost or destroyed.
         if let Some(op) = self.ops.get_mut(&id) {
             op.kind = OpKind::Hold(Some(now_ns));
             if op.unmet == 0 {
@@ -200,7 +203,7 @@ impl SimState {
         }
     }
 
-    /// Releases every hold of a context, which is about to be destroyed.
+    /// Releases every hold of a context before the context is destroyed.
     pub(crate) fn release_holds(&mut self, context: ContextHandle) {
         let in_context = self.ops.iter().filter(|(_, op)| op.context == context);
         let held = in_context.filter(|(_, op)| matches!(op.kind, OpKind::Hold(None)));

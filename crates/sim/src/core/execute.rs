@@ -1,4 +1,5 @@
-//! Running an eligible operation: its whole effect at once, and its place in virtual time.
+//! Execution of eligible operations: the whole effect at once, and the start and finish in virtual
+//! time.
 
 use millstream_driver::{ManagedLocation, ResultCode};
 use parking_lot::Mutex;
@@ -17,18 +18,18 @@ use crate::{
     race::Effect,
 };
 
-/// A failure of an operation, which loses its context.
+/// The failure of an operation; it loses the operation's context.
 struct OpFailure {
     kind: ReportKind,
     code: ResultCode,
     text: String,
-    /// How the kernel failed, if it is one.
+    /// The fault of a kernel.
     fault: Option<Box<KernelFault>>,
 }
 
 impl OpFailure {
-    /// An access of a copy, fill or prefetch that went wrong: what it did, and the memory that it
-    /// did it to.
+    /// Creates the failure of a memory access by a copy, fill or prefetch. The `verb` names the
+    /// access.
     fn access(verb: &str, error: AccessError) -> Self {
         Self {
             kind: ReportKind::CopyFault,
@@ -40,7 +41,7 @@ impl OpFailure {
 }
 
 impl SimState {
-    /// When an eligible operation would start if it ran next.
+    /// Returns the start time of an eligible operation if it ran next.
     pub(crate) fn start_ns(&self, op: &StreamOp) -> u64 {
         let not_before_ns = match op.kind {
             OpKind::Hold(Some(released_ns)) => op.ready_ns.max(released_ns),
@@ -53,8 +54,8 @@ impl SimState {
             .earliest_ns(engine, not_before_ns)
     }
 
-    /// Runs an eligible operation. A host function only starts: it runs on its own thread, and
-    /// finishes there.
+    /// Runs an eligible operation. A host function is only started: it runs and finishes on the
+    /// callback thread.
     pub(crate) fn run(&mut self, id: OpId) {
         self.eligible.remove(&id);
         let Some(mut op) = self.ops.remove(&id) else {
@@ -76,10 +77,10 @@ impl SimState {
         self.finish(id, op, start_ns, duration_ns, outcome.err());
     }
 
-    /// The callback thread has run the host function of operation `id`.
+    /// Completes the host function of operation `id` after the callback thread has run it.
     pub(crate) fn host_function_returned(&mut self, id: OpId) {
         self.host_functions.running -= 1;
-        // It is gone when the context was lost meanwhile.
+        // The operation is gone if the context was lost meanwhile.
         if let Some(op) = self.ops.remove(&id) {
             let start_ns = op.ready_ns;
             self.race_done(id, Vec::new());
@@ -87,6 +88,8 @@ impl SimState {
         }
     }
 
+    /// Retires an operation: occupies its engine, adds it to the timeline, and on a failure loses
+    /// its context and reports the cause.
     fn finish(
         &mut self,
         id: OpId,
@@ -97,8 +100,8 @@ impl SimState {
     ) {
         let finish_ns = start_ns.saturating_add(duration_ns);
         let engine = op.kind.engine(|bytes| self.config.cost.bulk_threads(bytes));
-        // Operations are numbered in the order of enqueueing, so no operation starts before the
-        // oldest was enqueued.
+        // Operation numbers rise in the order of enqueueing, so no operation can start before the
+        // oldest unfinished one was enqueued.
         let oldest = self.ops.values().next();
         let horizon_ns = oldest.map_or(self.now_ns, |oldest| oldest.enqueued_ns);
         self.devices[op.device as usize]
@@ -132,7 +135,7 @@ impl SimState {
         }
     }
 
-    /// Does what the operation does; answers how long that takes on the device.
+    /// Executes the operation's effect and returns its duration on the device in nanoseconds.
     fn effect(
         &mut self,
         id: OpId,
@@ -184,7 +187,7 @@ impl SimState {
             .module
             .ptx
             .kernel(&launch.name)
-            .expect("a function handle is only made for a kernel of its module");
+            .expect("the module of a function handle contains its kernel");
         let view = KernelView {
             map: &self.memory,
             device,
@@ -201,7 +204,7 @@ impl SimState {
             step_limit: self.config.kernel_steps_max,
         };
         let run = || exec::run(kernel, &shape, &view);
-        // What runs in order needs no other threads.
+        // A kernel that runs in order, or a single block, needs no other threads.
         let alone = kernel.is_ordered() || launch.dims.grid == [1; 3];
         let mut traced_region: Vec<u32> = launch
             .mismatches
@@ -225,12 +228,13 @@ impl SimState {
         ran.map_err(|fault| self.explain_fault(id, launch, fault))
     }
 
+    /// Describes a kernel fault and selects its report kind and error code.
     fn explain_fault(&self, id: OpId, launch: &KernelLaunch, fault: KernelFault) -> OpFailure {
         let ([bx, by, bz], [tx, ty, tz]) = (fault.block, fault.thread);
         let source = fault.source_line.as_ref();
         let source = source.map_or_else(String::new, |source| format!(" ({source})"));
         let line = match fault.ptx_line {
-            // The launch as a whole.
+            // The fault concerns the launch as a whole.
             0 => String::new(),
             line => {
                 let module = launch.module.name(launch.module_handle);
@@ -319,7 +323,7 @@ impl SimState {
                 }
                 (None, _) => None,
             };
-            done.expect("both sides were located, whole");
+            done.expect("both ranges were located in full");
         }
         Ok(self.copy_ns(copy))
     }
@@ -332,7 +336,7 @@ impl SimState {
             Direction::PageableToDevice => (bytes, cost.pageable_upload_gb_s),
             Direction::DeviceToPinned => (bytes, cost.pinned_download_gb_s),
             Direction::DeviceToPageable => (bytes, cost.pageable_download_gb_s),
-            // Within a device every byte is read and written.
+            // A copy within a device reads and writes every byte.
             Direction::WithinDevice => (bytes * 2, cost.memory_gb_s),
             Direction::BetweenDevices => (bytes, cost.peer_gb_s),
             Direction::HostToHost => (bytes, cost.host_memcpy_gb_s),
@@ -341,7 +345,7 @@ impl SimState {
             .saturating_add(crate::CostModel::transfer_ns(bytes, gb_s))
     }
 
-    /// A prefetch changes no value; that the memory lives is all there is to see to.
+    /// Executes a prefetch. It changes no value; the memory must be live.
     fn run_prefetch(&self, id: OpId, prefetch: &PrefetchOp) -> Result<u64, OpFailure> {
         self.memory
             .shared_bytes(prefetch.start, prefetch.bytes, id)
@@ -361,7 +365,7 @@ impl SimState {
         let (shared_bytes, at) = shared_bytes.map_err(|error| OpFailure::access("write", error))?;
         shared_bytes
             .fill(at, fill.bytes as usize, &fill.pattern[..fill.pattern_bytes])
-            .expect("the range was located, whole");
+            .expect("the range was located in full");
         let cost = &self.config.cost;
         Ok(cost
             .copy_latency_ns

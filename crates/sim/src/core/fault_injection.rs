@@ -12,10 +12,11 @@ use crate::{
     config::fault::{FaultAction, Trigger},
 };
 
-/// An injected fault that is active.
+/// An injected fault that may still hit calls.
 #[derive(Debug)]
 pub(crate) struct ActiveFault {
     fault: Fault,
+    /// The number of calls counted so far.
     calls: u64,
     generator: Mcg128Xsl64,
 }
@@ -33,7 +34,7 @@ impl ActiveFault {
         }
     }
 
-    /// Whether this call is hit.
+    /// Counts the call if the fault applies to it, and returns whether the fault hits it.
     fn hits(&mut self, call: &str) -> bool {
         if self.fault.of.as_deref().is_some_and(|of| of != call) {
             return false;
@@ -41,19 +42,19 @@ impl ActiveFault {
         self.calls += 1;
         match self.fault.trigger {
             Trigger::Nth(nth) => self.calls == nth,
-            // 53 bits, as many as a float holds: from 0 up to but not including 1.
+            // 53 bits, the precision of an `f64`: uniform in [0, 1).
             Trigger::Random { probability, .. } => {
                 ((self.generator.next_u64() >> 11) as f64) < probability * (1_u64 << 53) as f64
             }
         }
     }
 
-    /// Whether it will hit no call any more.
+    /// Returns whether the fault can no longer hit any call.
     fn is_spent(&self) -> bool {
         matches!(self.fault.trigger, Trigger::Nth(nth) if self.calls >= nth)
     }
 
-    /// Which call it is at, in words.
+    /// Describes the current call for error texts.
     fn describe(&self) -> String {
         match &self.fault.of {
             Some(of) => format!("injected: call {} of {of}", self.calls),
@@ -63,8 +64,8 @@ impl ActiveFault {
 }
 
 impl SimState {
-    /// What the faults at work make of this call: the call error that it is to return instead of
-    /// doing anything. All of them count it; the first that hits it decides the answer.
+    /// Applies the active faults to a call and returns the error that replaces the call, if any.
+    /// Every fault counts the call; the first one that hits it determines the error.
     pub(crate) fn injected_error(&mut self, call: &str) -> Option<CallError> {
         let mut faults = std::mem::take(&mut self.faults);
         let mut error = None;

@@ -1,5 +1,5 @@
-//! The simulated GPU as tests see it, and a call's way in: the lock, the clock, the schedule, the
-//! way out.
+//! The public handle of the simulated GPU, and the driver call path: lock, clock, schedule and
+//! error conversion.
 
 use std::{
     ops::{Deref, DerefMut},
@@ -18,10 +18,9 @@ use super::{
 };
 use crate::{ReportKind, SimConfig, ids::OpId};
 
-/// A GPU in software. A clone is the same GPU; the last one gone ends it.
+/// A simulated GPU. Clones share one GPU; dropping the last clone ends it.
 ///
-/// It is itself a [`Driver`](millstream_driver::Driver); the methods here are the front door for
-/// tests.
+/// It implements [`Driver`](millstream_driver::Driver); the inherent methods serve tests.
 ///
 /// ```
 /// use millstream_driver::{Driver, DeviceOrdinal};
@@ -34,27 +33,27 @@ pub struct Gpu {
     pub(crate) inner: Arc<GpuInner>,
 }
 
-/// What the host's threads share.
+/// The state shared by all clones of a [`Gpu`] and by the callback thread.
 pub(crate) struct GpuInner {
-    /// The process that made it. Its threads are gone in a forked child, and its lock may be held
-    /// there for ever.
+    /// The id of the process that created the GPU. A forked child has none of its threads, and the
+    /// lock may be held there for ever.
     process: u32,
     pub(crate) state: Mutex<SimState>,
-    /// Something ran, was released, or failed.
+    /// Notified when an operation has run, was released or failed.
     pub(crate) changed: Condvar,
-    /// Wakes the callback thread: a host function is pending or started, or the last clone of the
-    /// GPU is dropped.
+    /// Wakes the callback thread when a host function is pending or started, or when the last clone
+    /// of the GPU is dropped.
     pub(crate) callback: Arc<Signal>,
 }
 
-/// Guard of the simulator state: a driver call holds the lock with it.
+/// The guard of the simulator state, held during a driver call.
 pub(crate) struct StateGuard<'a> {
     state: MutexGuard<'a, SimState>,
     inner: &'a Arc<GpuInner>,
 }
 
-/// How long a call waits, in real time, for a host function that it started. Functions are short;
-/// with this pause what follows them is the same on every run.
+/// The real time that a call waits for a host function that it started. Host functions are short;
+/// with this pause, the operations after them run at the same point on every run.
 const SETTLE: Duration = Duration::from_millis(1);
 
 impl Gpu {
@@ -69,8 +68,8 @@ impl Gpu {
         }
     }
 
-    /// Makes a driver call: the clock moves by its cost, `body` does what the call does, the
-    /// schedule runs what it runs.
+    /// Executes a driver call: advances the clock by the call's cost, runs `body`, then lets the
+    /// schedule run operations.
     pub(crate) fn call<R>(
         &self,
         name: &'static str,
@@ -79,7 +78,7 @@ impl Gpu {
     ) -> Result<R, DriverError> {
         if !self.is_of_this_process() {
             return Err(DriverError::new(name, ResultCode::NOT_INITIALIZED).with_detail(
-                "this process was forked after the simulated GPU was made: open a device in the child",
+                "this process was forked after the simulated GPU was created: open a device in the child",
             ));
         }
         let mut state = StateGuard {
@@ -93,7 +92,8 @@ impl Gpu {
         state.now_ns += cost_ns(&state.config.cost);
         let mut device_if_several = None;
         let answer = if host_functions::is_running_here(&self.inner) {
-            let text = format!("a host function calls {name} (rule 27)");
+            let text =
+                format!("a host function calls {name}, but must not call the driver (rule 27)");
             Err(state.violation(
                 ReportKind::HostFunctionCalledDriver,
                 ResultCode::NOT_PERMITTED,
@@ -127,13 +127,13 @@ impl Gpu {
         })
     }
 
-    /// Whether this process made the GPU. In a child that was forked since, every call fails, as
-    /// libcuda's do.
+    /// Returns whether this process created the GPU. In a forked child every call fails, as in
+    /// libcuda.
     pub(crate) fn is_of_this_process(&self) -> bool {
         self.inner.process == std::process::id()
     }
 
-    /// Enters outside a driver call.
+    /// Locks the state outside a driver call.
     pub(crate) fn enter(&self) -> StateGuard<'_> {
         StateGuard {
             state: self.inner.state.lock(),
@@ -143,13 +143,14 @@ impl Gpu {
 }
 
 impl StateGuard<'_> {
-    /// Blocks the host thread until the wait set is done, and moves the clock there. The lock is
-    /// free while it sleeps.
+    /// Blocks the host thread until the wait set is complete, and advances the clock to its finish
+    /// time. The lock is released while the thread sleeps.
     pub(crate) fn wait(&mut self, wait_set: &WaitSet) {
         self.with_call_restored(|state| state.wait_for(wait_set));
     }
 
-    /// Does work during which other threads may call, and restores this call's name and device.
+    /// Runs `work`, during which other threads may call the driver, and restores this call's name
+    /// and device afterwards.
     pub(crate) fn with_call_restored<R>(&mut self, work: impl FnOnce(&mut Self) -> R) -> R {
         let call = (self.call, self.call_device);
         let result = work(self);
@@ -157,6 +158,7 @@ impl StateGuard<'_> {
         result
     }
 
+    /// Runs operations or sleeps until the wait set is complete.
     fn wait_for(&mut self, wait_set: &WaitSet) {
         let waiter = self.add_waiter(wait_set);
         while self.waiters[&waiter].unmet > 0 {
@@ -172,14 +174,14 @@ impl StateGuard<'_> {
         self.now_ns = self.now_ns.max(finish_ns);
     }
 
-    /// Runs one operation for this thread, which waits for these. `false`: nothing that helps can
-    /// run for now.
+    /// Runs one operation on behalf of a thread that waits for `wanted`. Returns `false` if no
+    /// operation that helps can run now.
     pub(crate) fn advance_one(&mut self, wanted: &[OpId]) -> bool {
         let progress = self.advance(wanted);
         if progress {
             self.settle();
             self.inner.changed.notify_all();
-            // Others get their turn: a wait may run many kernels.
+            // Give other threads a turn: a wait may run many kernels.
             MutexGuard::bump(&mut self.state);
         }
         progress
@@ -188,10 +190,11 @@ impl StateGuard<'_> {
     fn waiter(&mut self, id: u64) -> &mut crate::core::state::Waiter {
         self.waiters
             .get_mut(&id)
-            .expect("a waiter lives as long as its wait")
+            .expect("a waiter was removed before its wait ended")
     }
 
-    /// Gives host functions that were just started a moment to return, and runs what may run then.
+    /// Waits up to [`SETTLE`] for host functions that were just started, then runs the operations
+    /// that the schedule allows.
     pub(crate) fn settle(&mut self) {
         while self.host_functions.take_started() {
             self.inner.callback.raise();
@@ -207,12 +210,12 @@ impl StateGuard<'_> {
         }
     }
 
-    /// Sleeps until something changes, `limit` of real time at most.
+    /// Sleeps until the state changes, for at most `limit` of real time.
     pub(crate) fn sleep(&mut self, limit: Duration) {
         self.inner.changed.wait_for(&mut self.state, limit);
     }
 
-    /// The callback thread is there, for the functions now pending.
+    /// Starts the callback thread if necessary, and wakes it for the pending host functions.
     pub(crate) fn wake_callback_thread(&mut self) {
         self.inner.ensure_callback_thread(&mut self.state);
         self.inner.callback.raise();

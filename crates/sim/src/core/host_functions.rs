@@ -1,11 +1,11 @@
-//! Host functions: they run on one thread of the simulated GPU, outside the lock, in stream order
-//! (rule 27).
+//! Host functions: they run in stream order on one thread of the simulated GPU, outside the lock
+//! (rule 27: a host function holds back later work of its stream and must not call the driver).
 //!
-//! The thread is started with the first function, sleeps while there is none, and ends with the
-//! simulated GPU. It also plays the part of the device that nobody watches: a function is awaited
-//! by whoever passed it, perhaps by a thread that sleeps and makes no driver call. So when
-//! functions are pending and no call has been made for a while, this thread forces the oldest of
-//! them to run, as a wait would.
+//! The thread starts with the first host function, sleeps while there is none, and ends with the
+//! simulated GPU. It also keeps an unattended device moving: a program may wait for a host function
+//! with a sleeping thread that makes no driver call. So when host functions are pending and no
+//! driver call has been made for a while, this thread forces the oldest of them to run, as a
+//! blocking call would.
 
 use std::{
     cell::Cell,
@@ -23,24 +23,27 @@ use parking_lot::MutexGuard;
 use super::{gpu::GpuInner, state::SimState};
 use crate::{Gpu, ids::OpId};
 
-/// How long, in real time, no call is made before a pending function is forced.
+/// The real time without a driver call after which a pending host function is forced to run.
 const QUIET: Duration = Duration::from_millis(2);
 
-/// The simulator state's side of the callback thread.
+/// The part of the simulator state that the callback thread uses.
 #[derive(Default)]
 pub(crate) struct HostFunctions {
+    /// The started functions that the callback thread has not taken yet.
     queue: VecDeque<(OpId, HostFunction)>,
-    /// Started and not yet returned.
+    /// The number of functions that were started and have not returned.
     pub(crate) running: usize,
-    /// Functions enqueued and not started, oldest first; those of a lost context drop out when they
-    /// are looked at.
+    /// The functions that are enqueued and not started, oldest first. Functions of a lost context
+    /// are removed when the callback thread next inspects the queue.
     pending: VecDeque<OpId>,
+    /// Whether a function was started since the last [`take_started`](Self::take_started).
     started: bool,
+    /// Whether the callback thread exists.
     has_thread: bool,
 }
 
 impl HostFunctions {
-    /// Hands a function to the callback thread.
+    /// Queues a function for the callback thread.
     pub(crate) fn start(&mut self, id: OpId, function: HostFunction) {
         self.queue.push_back((id, function));
         self.pending.retain(|op| *op != id);
@@ -48,32 +51,30 @@ impl HostFunctions {
         self.started = true;
     }
 
-    /// Notes a function that was enqueued.
+    /// Adds an enqueued function to the pending ones.
     pub(crate) fn enqueued(&mut self, id: OpId) {
         self.pending.push_back(id);
     }
 
-    /// Whether a function was started since this was last asked.
+    /// Returns whether a function was started since the last call of this method.
     pub(crate) fn take_started(&mut self) -> bool {
         std::mem::take(&mut self.started)
     }
 }
 
 thread_local! {
-    /// Which simulated GPU's callback thread this is, by the address of what its handles share; 0:
-    /// none.
+    /// The address of the [`GpuInner`] that this callback thread serves; 0 on any other thread.
     static RUNS_FOR: Cell<usize> = const { Cell::new(0) };
-    /// The host function's operation, while one runs.
+    /// The operation of the host function that this thread is running.
     static OPERATION: Cell<Option<OpId>> = const { Cell::new(None) };
 }
 
-/// Whether the calling thread is in a host function of this simulated GPU.
+/// Returns whether the calling thread is the callback thread of this simulated GPU.
 pub(crate) fn is_running_here(inner: &Arc<GpuInner>) -> bool {
     RUNS_FOR.get() == Arc::as_ptr(inner).addr()
 }
 
-/// The operation of the host function of this simulated GPU that the calling thread is in, if it is
-/// in one.
+/// Returns the operation of this GPU's host function that the calling thread is running, if any.
 pub(crate) fn operation_here(inner: &Arc<GpuInner>) -> Option<OpId> {
     OPERATION.get().filter(|_| is_running_here(inner))
 }
@@ -89,12 +90,13 @@ impl GpuInner {
         thread::Builder::new()
             .name("sim-host-functions".into())
             .spawn(move || serve(&gpu_of_thread, &signal))
-            .expect("the host can start a thread");
+            .expect("cannot start the thread for host functions");
     }
 }
 
-/// The callback thread. It holds the simulated GPU while it looks, and while a function runs, for
-/// that may use its memory; not while it sleeps, so that the simulated GPU can be dropped.
+/// Runs the callback thread. It holds a reference to the simulated GPU while it looks for work and
+/// while a function runs, because the function may use the GPU's memory. It holds none while it
+/// sleeps, so that the simulated GPU can be dropped.
 fn serve(weak: &Weak<GpuInner>, signal: &Signal) {
     RUNS_FOR.set(weak.as_ptr().addr());
     let mut calls_seen = 0;
@@ -104,8 +106,8 @@ fn serve(weak: &Weak<GpuInner>, signal: &Signal) {
             CallbackAction::Run(id, function) => {
                 OPERATION.set(Some(id));
                 if let Err(payload) = catch_unwind(AssertUnwindSafe(function)) {
-                    // Not dropped: a payload's destructor may panic too, and this thread serves
-                    // others.
+                    // The payload is leaked: its destructor may panic too, and this thread must go
+                    // on serving other functions.
                     mem::forget(payload);
                 }
                 OPERATION.set(None);
@@ -120,24 +122,29 @@ fn serve(weak: &Weak<GpuInner>, signal: &Signal) {
     }
 }
 
-/// What the callback thread does next.
+/// The next action of the callback thread.
 enum CallbackAction {
+    /// Run a host function.
     Run(OpId, HostFunction),
+    /// Look for work again.
     Look,
-    /// Until it is signalled, or for this long.
+    /// Sleep until signalled, for at most this time.
     Sleep(Option<Duration>),
 }
 
+/// Chooses the callback thread's next action. Without a driver call since the last look, forces the
+/// oldest pending function to run.
 fn look(gpu: &Gpu, calls_seen: &mut u64) -> CallbackAction {
     let mut state = gpu.enter();
     if let Some((id, function)) = state.host_functions.queue.pop_front() {
         if state.ops.contains_key(&id) {
-            // Whoever it wakes is behind all that is in front of it.
+            // A thread that the function wakes happens after everything ordered before the
+            // function.
             let seen = state.race_checker.operation(id, true);
             state.race_checker.host_observed(&seen);
             return CallbackAction::Run(id, function);
         }
-        // The context was lost meanwhile: never called, and leaked (rule 28).
+        // The context was lost meanwhile: the function is never called, and is leaked (rule 28).
         std::mem::forget(function);
         state.host_functions.running -= 1;
         return CallbackAction::Look;
@@ -159,7 +166,7 @@ fn look(gpu: &Gpu, calls_seen: &mut u64) -> CallbackAction {
     CallbackAction::Sleep(Some(QUIET))
 }
 
-/// The function of operation `id` has returned.
+/// Completes operation `id` after its host function has returned.
 fn returned(gpu: &Gpu, id: OpId) {
     let mut state = gpu.enter();
     state.host_function_returned(id);
@@ -168,10 +175,10 @@ fn returned(gpu: &Gpu, id: OpId) {
     gpu.inner.changed.notify_all();
 }
 
-/// A flag that a thread waits for.
+/// A flag that a thread can wait for.
 ///
-/// Made of the standard library's parts. `parking_lot` lists all parked threads of the process, and
-/// a child made by `fork` inherits the list with threads that it does not have.
+/// It uses the locks of the standard library: `parking_lot` lists all parked threads of the
+/// process, and a child of `fork` would inherit entries for threads that it does not have.
 #[derive(Debug, Default)]
 pub(crate) struct Signal {
     raised: std::sync::Mutex<bool>,
@@ -179,12 +186,13 @@ pub(crate) struct Signal {
 }
 
 impl Signal {
-    /// Wakes the thread that waits, or the next that would.
+    /// Sets the flag and wakes the waiting thread, or the next one to wait.
     pub(crate) fn raise(&self) {
         *self.raised.lock().unwrap_or_else(PoisonError::into_inner) = true;
         self.changed.notify_one();
     }
 
+    /// Waits until the flag is set, for at most `limit`, and clears it.
     fn wait(&self, limit: Option<Duration>) {
         let raised = self.raised.lock().unwrap_or_else(PoisonError::into_inner);
         let waits = |raised: &mut bool| !*raised;
@@ -204,7 +212,7 @@ impl Signal {
 
 impl Drop for GpuInner {
     fn drop(&mut self) {
-        // The callback thread finds the simulated GPU gone, and ends.
+        // The callback thread then finds the simulated GPU gone and ends.
         self.callback.raise();
     }
 }
@@ -227,7 +235,7 @@ mod tests {
     use crate::{Schedule, SimConfig};
 
     #[test]
-    fn a_world_lives_as_long_as_a_function_of_it_runs_and_no_longer() {
+    fn the_gpu_lives_until_its_running_host_function_returns() {
         let gpu = Gpu::new(SimConfig::new().schedule(Schedule::Eager));
         let (open, gate) = mpsc::channel::<()>();
         let (started, starts) = mpsc::channel();
@@ -243,13 +251,13 @@ mod tests {
                 state.launch_host_function(context, StreamHandle::LEGACY, &mut function)
             },
         );
-        enqueued.expect("it is enqueued");
+        enqueued.expect("cannot enqueue the host function");
         let weak = Arc::downgrade(&gpu.inner);
-        starts.recv().expect("it starts");
+        starts.recv().expect("the host function did not start");
         drop(gpu);
         assert!(
             weak.upgrade().is_some(),
-            "the function may use the simulated GPU's memory"
+            "the simulated GPU was dropped while its host function ran"
         );
         open.send(()).unwrap();
         while weak.strong_count() > 0 {

@@ -1,4 +1,4 @@
-//! The memory that a kernel sees.
+//! A kernel's view of memory, and the output of `printf`.
 
 use std::io::Write;
 
@@ -10,22 +10,26 @@ use crate::{
     memory::{AccessBitmap, AccessTime, Allocation, MemoryKind, MemoryMap},
 };
 
-/// What a kernel of one device sees while it runs.
+/// The memory visible to a running kernel of one device.
 pub(crate) struct KernelView<'a> {
+    /// All allocations.
     pub(crate) map: &'a MemoryMap,
+    /// The device that runs the kernel.
     pub(crate) device: u32,
+    /// The kernel's operation.
     pub(crate) op: OpId,
-    /// The allocations that it has touched by now, by base, if someone wants to know.
+    /// The base addresses of the allocations accessed so far, if the race checker records them.
     pub(crate) accessed: Option<&'a Mutex<Vec<u64>>>,
-    /// What kernels have printed.
+    /// The output of `printf`.
     pub(crate) printf_output: &'a PrintfOutput,
 }
 
 impl KernelView<'_> {
+    /// Returns the live allocation at `address` and its bytes, if the kernel can access it.
     fn find(&self, address: u64) -> Option<(&Allocation, Region<'_>)> {
         let (allocation, _) = self.map.locate(address, 1, AccessTime::Run(self.op)).ok()?;
-        // A kernel reaches its own device, page-locked and managed memory. Peers' memory is reached
-        // by copies alone.
+        // A kernel can access its own device's memory, page-locked and managed memory. Memory of
+        // peer devices is accessible to copies only.
         if !allocation.kind.is_everyones() && allocation.device != self.device {
             return None;
         }
@@ -59,27 +63,28 @@ impl GlobalMemory for KernelView<'_> {
     }
 }
 
-/// The most bytes that are kept; what comes behind is written out only.
+/// The maximum number of bytes of `printf` output that are kept; later output only goes to the
+/// standard output.
 const KEPT_BYTES_MAX: usize = 1 << 20;
 
-/// What kernels have printed, in the order of launches, blocks and threads.
+/// The `printf` output of all kernels, in the order of launches, blocks and threads.
 #[derive(Debug, Default)]
 pub(crate) struct PrintfOutput {
     text: Mutex<String>,
 }
 
 impl PrintfOutput {
-    /// Adds what a thread prints, and writes it to the standard output.
+    /// Appends a thread's output, and writes it to the standard output.
     pub(crate) fn add(&self, text: &str) {
         let mut kept = self.text.lock();
         if kept.len() + text.len() <= KEPT_BYTES_MAX {
             *kept += text;
         }
-        // A program without a standard output, or with a closed one, loses only this.
+        // Without a usable standard output, only this copy of the text is lost.
         let _ = std::io::stdout().lock().write_all(text.as_bytes());
     }
 
-    /// All that was printed, up to a limit.
+    /// Returns the kept output.
     pub(crate) fn text(&self) -> String {
         self.text.lock().clone()
     }

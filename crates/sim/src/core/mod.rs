@@ -1,8 +1,8 @@
-//! The simulated state, under one lock, and the rules by which it changes: queues of operations,
-//! what running one does, when the schedule lets it run, and how long it takes.
+//! The simulator state behind one lock: the stream queues, the execution of operations, the
+//! schedule that picks them, and virtual time.
 //!
-//! An operation is enqueued ([`enqueue`]) behind others, becomes eligible when they are done, is
-//! chosen by the [`schedule`], and runs as a whole ([`execute`]). A driver call holds the state as
+//! An operation is enqueued ([`enqueue`]), becomes eligible when its predecessors are complete, is
+//! picked by the [`schedule`], and runs as a whole ([`execute`]). A driver call holds the state as
 //! a [`StateGuard`](gpu::StateGuard).
 
 pub(crate) mod context;

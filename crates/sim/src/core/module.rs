@@ -1,4 +1,4 @@
-//! Loaded modules and their kernels.
+//! Loaded modules and kernel handles.
 
 use std::sync::Arc;
 
@@ -11,14 +11,14 @@ use crate::{ids::name, ptx, race::ElementMismatch};
 pub(crate) struct LoadedModule {
     pub(crate) context: ContextHandle,
     pub(crate) ptx: ptx::Module,
-    /// The address of each of the module's variables.
+    /// The addresses of the module's variables.
     pub(crate) variables: Vec<u64>,
-    /// The caller's label and source line at its loading.
+    /// The label and source line of the load call, if recorded.
     pub(crate) site: Option<Site>,
 }
 
 impl LoadedModule {
-    /// The module's name in texts: the caller's label, or else its handle's number.
+    /// Returns the module's name for messages: the caller's label, else the number of its handle.
     pub(crate) fn name(&self, handle: ModuleHandle) -> String {
         match self.site.as_ref().and_then(Site::label) {
             Some(label) => format!("`{label}`"),
@@ -27,13 +27,14 @@ impl LoadedModule {
     }
 }
 
-/// A kernel of a loaded module.
+/// A function handle's target: a kernel of a loaded module.
 pub(crate) struct Function {
     pub(crate) context: ContextHandle,
     pub(crate) module: ModuleHandle,
     pub(crate) name: Arc<str>,
-    /// Floating-point accesses that do not fit the declared element types.
+    /// The floating-point accesses that do not match the declared element types.
     pub(crate) mismatches: Arc<[ElementMismatch]>,
-    /// The dynamic shared memory that its launches may ask for, if that was set.
+    /// The limit for dynamic shared memory set with `cuFuncSetAttribute`, in bytes; `None` before
+    /// it is set.
     pub(crate) dynamic_shared_bytes: Option<u32>,
 }

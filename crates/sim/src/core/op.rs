@@ -1,4 +1,4 @@
-//! Operations: what a stream's queue holds.
+//! Operations: the elements of a stream's queue.
 
 use std::sync::Arc;
 
@@ -16,53 +16,56 @@ use crate::{
     race::{ElementMismatch, OperationSummary},
 };
 
-/// One operation that has not finished.
+/// An enqueued operation that is not complete.
 pub(crate) struct StreamOp {
     pub(crate) stream: StreamHandle,
     pub(crate) context: ContextHandle,
     pub(crate) device: u32,
     pub(crate) kind: OpKind,
-    /// The caller's label and source line, if there is one.
+    /// The label and source line of the enqueueing call, if recorded.
     pub(crate) site: Option<Site>,
-    /// The operations that must be done first: the one before it in its stream, and those it was
-    /// made to wait for.
+    /// The operations that must complete first: the preceding one in the stream, and the ones from
+    /// waits and barriers.
     pub(crate) predecessors: SmallVec<[OpId; 2]>,
-    /// How many of those are not done.
+    /// The number of predecessors that are not complete.
     pub(crate) unmet: usize,
+    /// The time of the enqueueing call.
     pub(crate) enqueued_ns: u64,
-    /// When the last of the others was done; at least when it was enqueued.
+    /// The latest finish time of the complete predecessors; at least `enqueued_ns`.
     pub(crate) ready_ns: u64,
-    /// Who is to be told when this one is done.
+    /// The operations and waiters to update at completion.
     pub(crate) successors: SmallVec<[Successor; 2]>,
 }
 
-/// Who waits for an operation.
+/// A dependant of an operation.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Successor {
+    /// A later operation.
     Op(OpId),
+    /// A waiting host thread, by the id of its [`Waiter`](super::state::Waiter).
     Waiter(u64),
 }
 
-/// What an operation does.
+/// The effect of an operation.
 pub(crate) enum OpKind {
     Kernel(Box<KernelLaunch>),
     Copy(CopyOp),
     Fill(FillOp),
     Prefetch(PrefetchOp),
     Record(EventHandle),
-    /// A wait for an event, or another point that only carries predecessors.
+    /// A wait for an event, or another operation that only has predecessors.
     Marker,
-    /// `None` once it was handed to the callback thread.
+    /// A host function; `None` once it is handed to the callback thread.
     HostFunction(Option<HostFunction>),
-    /// The life of pool memory begins.
+    /// The start of a pool allocation's lifetime, by base address.
     Allocation(u64),
-    /// The life of an allocation ends.
+    /// The end of an allocation's lifetime, by base address.
     Free(u64),
-    /// A test's gate; whether it was opened, and when.
+    /// A hold of a test; the release time once released.
     Hold(Option<u64>),
 }
 
-/// A kernel with its arguments.
+/// A kernel launch with its arguments.
 pub(crate) struct KernelLaunch {
     pub(crate) module: Arc<LoadedModule>,
     pub(crate) module_handle: ModuleHandle,
@@ -70,31 +73,32 @@ pub(crate) struct KernelLaunch {
     pub(crate) dims: LaunchDims,
     pub(crate) params: Box<[u8]>,
     pub(crate) threads: u64,
-    /// Floating-point accesses that do not fit the declared element types.
+    /// The floating-point accesses that do not match the declared element types.
     pub(crate) mismatches: Arc<[ElementMismatch]>,
 }
 
-/// Where a copy reads.
+/// The source of a copy.
 #[derive(Debug)]
 pub(crate) enum CopySource {
-    /// An address of the map: device, page-locked or managed memory.
+    /// An address in the memory map: device, page-locked or managed memory.
     Mapped(u64),
-    /// Pageable memory, read at call time (rules 8 and 10).
+    /// Pageable memory, read at call time (rules 8 and 10: pageable sources are staged).
     Captured(Box<[u8]>),
-    /// Pageable memory, read when the copy runs, while the caller is blocked (rule 11).
+    /// Pageable memory, read when the copy runs, while the caller is blocked (rule 11: a copy
+    /// between host addresses is synchronous).
     Host(HostRange),
 }
 
-/// Where a copy writes.
+/// The destination of a copy.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum CopyTarget {
-    /// An address of the map: device, page-locked or managed memory.
+    /// An address in the memory map: device, page-locked or managed memory.
     Mapped(u64),
     /// Pageable memory.
     Host(HostRange),
 }
 
-/// A copy.
+/// A copy of rows.
 #[derive(Debug)]
 pub(crate) struct CopyOp {
     pub(crate) source: CopySource,
@@ -103,7 +107,7 @@ pub(crate) struct CopyOp {
     pub(crate) direction: Direction,
 }
 
-/// A move of managed memory to where it will be used.
+/// A prefetch of managed memory to a device or the host.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PrefetchOp {
     pub(crate) start: u64,
@@ -111,17 +115,18 @@ pub(crate) struct PrefetchOp {
     pub(crate) location: ManagedLocation,
 }
 
-/// A fill.
+/// A fill with a repeated pattern.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct FillOp {
     pub(crate) target: u64,
     pub(crate) bytes: u64,
     pub(crate) pattern: [u8; 4],
+    /// The length of the pattern: 1, 2 or 4 bytes.
     pub(crate) pattern_bytes: usize,
 }
 
 impl OpKind {
-    /// The operation in a word, for reports.
+    /// Returns a short description of the operation for reports.
     pub(crate) fn summary(&self) -> OperationSummary {
         match self {
             Self::Kernel(launch) => OperationSummary::Kernel(Arc::clone(&launch.name)),
@@ -139,8 +144,8 @@ impl OpKind {
         }
     }
 
-    /// Whether the race checker has to know of the operation. Markers, records and holds touch
-    /// nothing, and a prefetch changes nothing (rule 51).
+    /// Returns whether the race checker tracks the operation. Markers, records and holds access no
+    /// memory, and a prefetch changes no value (rule 51).
     pub(crate) fn accesses_memory(&self) -> bool {
         !matches!(
             self,
@@ -148,13 +153,14 @@ impl OpKind {
         )
     }
 
-    /// Whether the operation counts towards the bound of a queue (rule 54). Records, waits,
-    /// allocations and frees do not.
+    /// Returns whether the operation counts towards the stream's queue limit (rule 54: enqueueing
+    /// into a full queue blocks the host). Records, waits, allocations and frees do not count.
     pub(crate) fn is_bounded(&self) -> bool {
         matches!(self, Self::Kernel(_) | Self::Copy(_) | Self::Fill(_))
     }
 
-    /// What the operation occupies; `bulk_threads` says how many threads a copy or fill takes.
+    /// Returns the engine that the operation occupies. `bulk_threads` maps the bytes of a copy or
+    /// fill to a thread count.
     pub(crate) fn engine(&self, bulk_threads: impl Fn(u64) -> u64) -> Engine {
         match self {
             Self::Kernel(launch) => Engine::Compute(launch.threads),
@@ -176,7 +182,7 @@ impl OpKind {
     }
 }
 
-/// One operation that has run: a bar of the timeline.
+/// A completed operation in the timeline.
 ///
 /// ```
 /// # use millstream_sim::{Gpu, SimConfig};
@@ -184,22 +190,22 @@ impl OpKind {
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Span {
-    /// The operation's number; they rise from 1 in the order of enqueueing.
+    /// The operation's number; numbers rise from 1 in the order of enqueueing.
     pub operation: u64,
-    /// The stream.
+    /// The operation's stream.
     pub stream: StreamHandle,
-    /// The device, from 0.
+    /// The device index, from 0.
     pub device: u32,
-    /// What it did, in a few words.
+    /// A short description of the operation.
     pub what: String,
-    /// When it started.
+    /// The start, in nanoseconds of virtual time.
     pub start_ns: u64,
-    /// When it finished.
+    /// The finish, in nanoseconds of virtual time.
     pub finish_ns: u64,
 }
 
 impl Span {
-    /// Whether the two ran at the same time for a while.
+    /// Returns whether the two operations overlap in virtual time.
     #[must_use]
     pub fn overlaps(&self, other: &Self) -> bool {
         self.start_ns < other.finish_ns && other.start_ns < self.finish_ns

@@ -1,9 +1,9 @@
-//! The bound of a stream's queue (rule 54): with so many kernels, copies and fills in it that have
-//! not run, the call that brings another blocks the host until the oldest has.
+//! The limit of a stream's queue (rule 54): with that many pending kernels, copies and fills, a
+//! call that enqueues another blocks the host until the oldest has run.
 //!
-//! Only the host may be able to let the stream go on, by a gate that it would open behind this
-//! call. On a GPU such a program hangs. Here it is told so, when nothing at all has happened for a
-//! while, and goes on as if the queue had no bound.
+//! Sometimes only the host can let the stream go on, with a release that follows the blocked call
+//! in program order. On a GPU such a program hangs. The simulator reports the deadlock after a
+//! while without any progress, and then removes the limit.
 
 use std::time::{Duration, Instant};
 
@@ -15,12 +15,13 @@ use crate::{
     ids::{OpId, name},
 };
 
-/// How long, in real time, nothing runs and nobody calls before a full queue counts as a deadlock.
+/// The real time without an operation or a driver call after which a full queue counts as a
+/// deadlock.
 const STUCK_AFTER: Duration = Duration::from_secs(5);
 
 impl StateGuard<'_> {
-    /// Blocks until the stream's queue has room for one operation more. Afterwards the stream may
-    /// be gone, or its context lost.
+    /// Blocks until the stream's queue has space for one more operation. Fails if the stream or its
+    /// context does not survive the wait.
     pub(crate) fn wait_for_queue_space(
         &mut self,
         context: ContextHandle,
@@ -32,8 +33,9 @@ impl StateGuard<'_> {
         while let Some(oldest) = self.oldest_if_full(stream, most) {
             if !self.with_call_restored(|state| state.wait_for_oldest(oldest)) {
                 let text = format!(
-                    "the queue of {} is full, with {most} kernels, copies and fills, and nothing moves: if only the thread \
-                     that calls can let the stream go on, it never will (rule 54)",
+                    "the queue of {} is full with {most} kernels, copies and fills, and nothing \
+                     makes progress: if only the calling thread can let the stream go on, the \
+                     program deadlocks (rule 54)",
                     name(stream)
                 );
                 self.report(ReportKind::QueueFull, text);
@@ -44,13 +46,14 @@ impl StateGuard<'_> {
         self.stream(context, stream).map(drop)
     }
 
+    /// Returns the oldest queued operation of the stream if its queue holds `most` or more.
     fn oldest_if_full(&self, stream: StreamHandle, most: usize) -> Option<OpId> {
         let queued = &self.streams.get(&stream)?.queued;
         queued.front().copied().filter(|_| queued.len() >= most)
     }
 
-    /// Runs what must run until the operation is done, and moves the clock there. `false`: nothing
-    /// happens any more.
+    /// Runs operations until `oldest` is complete, and advances the clock to its finish time.
+    /// Returns `false` if nothing makes progress for [`STUCK_AFTER`].
     fn wait_for_oldest(&mut self, oldest: OpId) -> bool {
         let wait_set = WaitSet {
             ops: vec![oldest],
@@ -68,7 +71,10 @@ impl StateGuard<'_> {
                 (seen, since) = (now, Instant::now());
             }
         }
-        let waited = self.waiters.remove(&waiter).expect("added above");
+        let waited = self
+            .waiters
+            .remove(&waiter)
+            .expect("the waiter was added above");
         self.now_ns = self.now_ns.max(waited.finish_ns);
         waited.unmet == 0
     }

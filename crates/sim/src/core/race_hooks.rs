@@ -1,4 +1,4 @@
-//! Where the simulator tells the checker what its operations did, and takes over what was found.
+//! The simulator's calls into the race checker, and the transfer of its findings to the reports.
 
 use std::{ops::Range, sync::Arc};
 
@@ -17,7 +17,7 @@ use crate::{
 };
 
 impl SimState {
-    /// What an operation other than a kernel is about to do.
+    /// Returns the effects that an operation other than a kernel is about to have.
     pub(crate) fn effects_of(&self, kind: &OpKind) -> Vec<Effect> {
         if !self.race_checker.is_on() {
             return Vec::new();
@@ -37,6 +37,7 @@ impl SimState {
         }
     }
 
+    /// Returns the effect of a copy on its source and destination.
     fn copied(&self, copy: &CopyOp) -> Effect {
         let (rows, from, to) = (&copy.rows, copy.rows.source_pitch, copy.rows.target_pitch);
         Effect::Copy {
@@ -52,7 +53,8 @@ impl SimState {
         }
     }
 
-    /// The part of the rows that is in the allocation around their first address, live or dead.
+    /// Returns the part of the rows within the allocation around their first address, live or
+    /// freed.
     fn byte_ranges(&self, address: u64, rows: &Rows, pitch: u64) -> Option<ByteRanges> {
         let found = self.memory.around(address)?;
         let mut runs = runs(address - found.base, rows, pitch);
@@ -66,7 +68,7 @@ impl SimState {
         })
     }
 
-    /// Rows of host memory, page-locked or not.
+    /// Returns rows of host memory, page-locked or pageable.
     pub(crate) fn host_byte_ranges(&self, address: u64, rows: &Rows, pitch: u64) -> ByteRanges {
         self.byte_ranges(address, rows, pitch)
             .unwrap_or_else(|| ByteRanges {
@@ -79,8 +81,8 @@ impl SimState {
             })
     }
 
-    /// What a kernel has done to the allocations that start at `accessed`, what was noticed within
-    /// it, and how it failed, if it did.
+    /// Returns the effects of a kernel: its accesses to the allocations at the base addresses
+    /// `accessed`, the findings of the checks within it, and the access that made it fail, if any.
     pub(crate) fn effects_of_kernel(
         &mut self,
         launch: &KernelLaunch,
@@ -116,7 +118,7 @@ impl SimState {
         effects
     }
 
-    /// The access that made a kernel fail.
+    /// Returns the effect of the access that made a kernel fail.
     fn invalid_access(&self, fault: &KernelFault) -> Option<Effect> {
         let (address, bytes, write, misaligned) = match fault.kind {
             KernelFaultKind::OutOfBounds {
@@ -176,7 +178,8 @@ impl SimState {
         })))
     }
 
-    /// A call reads host memory itself, before it returns (rules 10 and 14).
+    /// Records that a call reads host memory before it returns (rules 10 and 14: the source is
+    /// captured at the call).
     pub(crate) fn race_captures(&mut self, address: u64, rows: &Rows) {
         if self.race_checker.is_on() {
             let read = self.host_byte_ranges(address, rows, rows.source_pitch);
@@ -187,13 +190,14 @@ impl SimState {
         }
     }
 
-    /// An operation is done.
+    /// Records the effects of a completed operation.
     pub(crate) fn race_done(&mut self, op: OpId, effects: Vec<Effect>) {
         self.race_checker.did(op, effects, true);
         self.take_findings();
     }
 
-    /// An operation will never run, for its context is lost. Memory still begins and ends.
+    /// Records an operation that never runs because its context is lost. Lifetimes of memory still
+    /// begin and end.
     pub(crate) fn race_cancelled(&mut self, op: OpId, kind: &OpKind) {
         let effects = self.effects_of(kind).into_iter();
         let effects = effects.filter_map(|effect| match effect {
@@ -204,7 +208,7 @@ impl SimState {
         self.race_done(op, effects.collect());
     }
 
-    /// An allocation is ended by a call, which has waited.
+    /// Records that a call, which has waited for the device, frees an allocation.
     pub(crate) fn race_freed(&mut self, base: u64) {
         if let Some(found) = self.memory.at(base) {
             let end = Effect::Free(Arc::clone(&found.info));
@@ -214,7 +218,8 @@ impl SimState {
         }
     }
 
-    /// Reports the findings since the last call, except those that the report of a fault describes.
+    /// Adds the new findings to the reports, except the ones that a fault's report already
+    /// describes.
     pub(crate) fn take_findings(&mut self) {
         let new = &self.race_checker.findings()[self.findings_reported..];
         self.findings_reported += new.len();
@@ -239,7 +244,8 @@ impl SimState {
     }
 }
 
-/// The bytes of rows of which the first begins at `start`; rows without gaps are one run.
+/// Returns the byte ranges of rows, the first of which starts at `start`; contiguous rows form one
+/// range.
 fn runs(start: u64, rows: &Rows, pitch: u64) -> Vec<Range<u64>> {
     let (count, bytes) = if pitch == rows.width {
         (1, rows.bytes())

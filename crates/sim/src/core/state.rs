@@ -1,10 +1,10 @@
-//! Simulator state: the one owner of all simulated objects. Everything in it happens under one
-//! lock, in an order that only the calls and the schedule decide.
+//! The simulator state: the owner of all simulated objects. All changes happen under one lock, in
+//! an order determined by the calls and the schedule alone.
 //!
-//! A call enqueues operations ([`SimState::enqueue`]). An operation whose predecessors are done is
-//! *eligible*. The schedule picks when an eligible operation runs ([`SimState::run`], in
-//! `execute.rs`); running it has its whole effect at once and fixes its place in virtual time.
-//! [`SimState::retire`] then tells its successors.
+//! A call enqueues operations ([`SimState::enqueue`]). An operation whose predecessors are complete
+//! is *eligible*. The schedule picks an eligible operation and runs it ([`SimState::run`], in
+//! `execute.rs`), which has its whole effect at once and fixes its start and finish in virtual
+//! time. [`SimState::retire`] then makes its successors eligible.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -32,21 +32,22 @@ use crate::{
     race::RaceChecker,
 };
 
-/// A stream's queue, seen from its end.
+/// A stream.
 #[derive(Debug)]
 pub(crate) struct Stream {
     pub(crate) context: ContextHandle,
     pub(crate) non_blocking: bool,
     pub(crate) priority: i32,
-    /// The last operation, while it is not done.
+    /// The last enqueued operation, while it is not complete.
     pub(crate) last: Option<OpId>,
-    /// When the last operation that is done was done.
+    /// The latest finish time of the stream's complete operations.
     pub(crate) last_finish_ns: u64,
-    /// The caller's label and source line at its creation, if there is one.
+    /// The label and source line of the creating call, if recorded.
     pub(crate) site: Option<Site>,
-    /// Given up; stays until its work is done (rule 21).
+    /// Whether the stream was destroyed; it stays until its operations are complete (rule 21).
     pub(crate) destroyed: bool,
-    /// The operations that its queue's bound is about, oldest first (rule 54).
+    /// The pending operations that count towards the queue limit, oldest first (rule 54: enqueueing
+    /// into a full queue blocks the host).
     pub(crate) queued: VecDeque<OpId>,
 }
 
@@ -55,28 +56,34 @@ pub(crate) struct Stream {
 pub(crate) struct Event {
     pub(crate) context: ContextHandle,
     pub(crate) kind: EventKind,
-    /// The caller's label and source line at its creation, if there is one.
+    /// The label and source line of the creating call, if recorded.
     pub(crate) site: Option<Site>,
+    /// The last record, if the event was recorded.
     pub(crate) capture: Option<Capture>,
 }
 
-/// What an event captured (rule 22).
+/// A recorded point of a stream (rule 22: a record captures the stream's work at the time of the
+/// call).
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Capture {
+    /// The record operation.
     pub(crate) op: OpId,
-    /// When the record was done, once it is.
+    /// The finish time of the record, once complete.
     pub(crate) finish_ns: Option<u64>,
 }
 
-/// A host thread's wait for operations.
+/// A host thread's wait for a set of operations.
 #[derive(Debug)]
 pub(crate) struct Waiter {
+    /// The operations of the wait set.
     pub(crate) ops: Vec<OpId>,
+    /// The number of operations that are not complete.
     pub(crate) unmet: usize,
+    /// The latest finish time of the complete operations.
     pub(crate) finish_ns: u64,
 }
 
-/// A call error: what the driver returns.
+/// An error returned by a driver call.
 #[derive(Clone, Debug)]
 pub(crate) struct CallError {
     pub(crate) code: ResultCode,
@@ -92,19 +99,21 @@ impl CallError {
     }
 }
 
+/// The result of a driver call.
 pub(crate) type CallResult<T> = Result<T, CallError>;
 
-/// All simulated state.
+/// The simulator state.
 pub(crate) struct SimState {
     pub(crate) config: SimConfig,
+    /// The host clock, in nanoseconds of virtual time.
     pub(crate) now_ns: u64,
-    /// The driver function at work.
+    /// The name of the driver function in progress.
     pub(crate) call: &'static str,
-    /// The device of the context that the driver function was given.
+    /// The device of the context passed to the driver function.
     pub(crate) call_device: Option<u32>,
-    /// Rises whenever an operation runs or starts.
+    /// A counter that rises whenever an operation is retired.
     pub(crate) progress: u64,
-    /// How many calls there were.
+    /// The number of driver calls so far.
     pub(crate) calls: u64,
     pub(crate) handles: HandleAllocator,
     pub(crate) devices: Vec<Device>,
@@ -116,21 +125,24 @@ pub(crate) struct SimState {
     pub(crate) memory: MemoryMap,
     pub(crate) ops: BTreeMap<OpId, StreamOp>,
     pub(crate) ops_enqueued: u64,
+    /// The operations whose predecessors are complete.
     pub(crate) eligible: BTreeSet<OpId>,
+    /// The waits of host threads, by id.
     pub(crate) waiters: BTreeMap<u64, Waiter>,
     pub(crate) waiters_made: u64,
     pub(crate) scheduler: Scheduler,
     pub(crate) host_functions: HostFunctions,
-    /// Faults at work, and how many calls or contexts they hit.
+    /// The injected faults that are active.
     pub(crate) faults: Vec<ActiveFault>,
+    /// The number of calls and contexts that injected faults have hit.
     pub(crate) faults_injected: u64,
     pub(crate) race_checker: RaceChecker,
     pub(crate) printf_output: PrintfOutput,
-    /// How many of the checker's findings are among the reports.
+    /// The number of the race checker's findings that are already among the reports.
     pub(crate) findings_reported: usize,
     pub(crate) kernel_stats: KernelStats,
     pub(crate) reports: Vec<Report>,
-    /// Remarks about the modules that were loaded, each once.
+    /// The notes about loaded modules, without duplicates.
     pub(crate) notes: Vec<String>,
     pub(crate) timeline: Vec<Span>,
 }
@@ -187,12 +199,12 @@ impl SimState {
         }
     }
 
-    /// Adds a report about the call.
+    /// Adds a report about the current call.
     pub(crate) fn report(&mut self, kind: ReportKind, text: String) {
         self.report_for_device(self.call_device, kind, text);
     }
 
-    /// Adds a report about a device.
+    /// Adds a report, attributed to a device if one is given.
     pub(crate) fn report_for_device(
         &mut self,
         device: Option<u32>,
@@ -209,7 +221,7 @@ impl SimState {
         });
     }
 
-    /// Reports a violation of the caller's obligations and makes the call error.
+    /// Reports a violation of the caller's obligations and returns it as a call error.
     pub(crate) fn violation(
         &mut self,
         kind: ReportKind,

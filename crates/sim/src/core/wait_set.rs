@@ -1,4 +1,4 @@
-//! Wait sets: the work that a wait, a query or an operation is behind.
+//! Wait sets: the operations that a wait, a query or an operation depends on.
 
 use millstream_driver::{ContextHandle, StreamHandle};
 
@@ -8,15 +8,17 @@ use crate::{
     race::{ClockSnapshot, DestroyedStreams},
 };
 
-/// What a wait or query is about: operations that are not done, and when the others were.
+/// A set of operations to wait for.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct WaitSet {
+    /// The operations that were not complete when the set was made.
     pub(crate) ops: Vec<OpId>,
+    /// The latest finish time of the operations that are complete.
     pub(crate) finish_ns: u64,
 }
 
 impl WaitSet {
-    /// An operation of the wait set is done.
+    /// Records the finish time of an operation, if it is in the set.
     pub(crate) fn note(&mut self, op: OpId, finish_ns: u64) {
         if self.ops.contains(&op) {
             self.finish_ns = self.finish_ns.max(finish_ns);
@@ -25,8 +27,8 @@ impl WaitSet {
 }
 
 impl SimState {
-    /// The streams that work of a context's legacy default stream comes after (rule 17), that
-    /// stream among them.
+    /// Returns the blocking streams of a context, which its legacy default stream waits for (rule
+    /// 17), the legacy stream included.
     pub(super) fn blocking_streams(
         &self,
         context: ContextHandle,
@@ -38,7 +40,7 @@ impl SimState {
             .map(|(handle, _)| *handle)
     }
 
-    /// Whether the stream is the legacy default stream of its context.
+    /// Returns whether the stream is the legacy default stream of its context.
     fn is_legacy(&self, stream: StreamHandle) -> bool {
         let context = self.streams[&stream].context;
         self.contexts
@@ -46,8 +48,9 @@ impl SimState {
             .is_some_and(|context| context.legacy == stream)
     }
 
-    /// The work that a synchronisation with the stream waits for: all enqueued on it so far, and
-    /// for the legacy default stream all on blocking streams, too (rule 55).
+    /// Returns the work that a synchronisation with the stream waits for: everything enqueued on it
+    /// so far, and for the legacy default stream also everything on blocking streams (rule 55:
+    /// synchronising the legacy stream waits for all blocking streams).
     pub(crate) fn stream_wait_set(&self, handle: StreamHandle) -> WaitSet {
         let stream = &self.streams[&handle];
         let mut wait_set = WaitSet {
@@ -69,7 +72,7 @@ impl SimState {
         wait_set
     }
 
-    /// The same work, for the race checker.
+    /// Returns the race checker's clock of the work in [`stream_wait_set`](Self::stream_wait_set).
     pub(crate) fn stream_snapshot(&self, handle: StreamHandle) -> ClockSnapshot {
         if !self.is_legacy(handle) {
             return self
@@ -82,7 +85,7 @@ impl SimState {
             .snapshot_of(streams, DestroyedStreams::Blocking(context))
     }
 
-    /// All work enqueued in the context so far.
+    /// Returns all work enqueued in the context so far.
     pub(crate) fn context_wait_set(&self, context: ContextHandle) -> WaitSet {
         WaitSet {
             ops: self
@@ -95,7 +98,7 @@ impl SimState {
         }
     }
 
-    /// What the event captured.
+    /// Returns the work captured by the event's last record; empty if it was never recorded.
     pub(crate) fn event_wait_set(event: &Event) -> WaitSet {
         match event.capture {
             None => WaitSet::default(),
@@ -113,7 +116,7 @@ impl SimState {
         }
     }
 
-    /// All work of a context, as it is now.
+    /// Returns the race checker's clock of all work enqueued in the context so far.
     pub(crate) fn context_snapshot(&self, context: ContextHandle) -> ClockSnapshot {
         let streams = self
             .streams

@@ -1,16 +1,20 @@
-//! Lazy: nothing runs until the host forces it, and then only what the host waits for depends on.
+//! The lazy policy: no operation runs until the host forces it, and then only operations that the
+//! awaited work depends on.
 
 use std::collections::BTreeSet;
 
 use super::{IDLE_QUERIES_MAX, Policy, SchedulePoint};
 use crate::{core::state::SimState, ids::OpId};
 
-/// What the host was last seen waiting for by asking, and what it forces now.
+/// The state of the lazy policy: the last queried operations, and the operations that the host
+/// forces now.
 #[derive(Debug, Default)]
 pub(super) struct Lazy {
+    /// The unfinished operations of the last query.
     last_asked: Vec<OpId>,
+    /// The number of consecutive queries without progress.
     idle_queries: u32,
-    /// What one operation may be run for, or nothing.
+    /// The operations for which one step must run, if any.
     forced: Option<Vec<OpId>>,
 }
 
@@ -32,7 +36,7 @@ impl Policy for Lazy {
 }
 
 impl Lazy {
-    /// The host asks about `awaited`: what that forces.
+    /// Handles a query of `awaited` and returns the operations that it forces.
     fn asked(&mut self, awaited: &[OpId]) -> Option<Vec<OpId>> {
         if awaited.is_empty() {
             self.idle_queries = 0;
@@ -47,7 +51,8 @@ impl Lazy {
         Some(awaited.to_vec())
     }
 
-    /// What the host last asked about, or the oldest work if that is done.
+    /// Returns the unfinished operations of the last query, or the oldest eligible operation if
+    /// there are none.
     fn still_wanted(&self, state: &SimState) -> Vec<OpId> {
         let mut wanted = self.last_asked.clone();
         wanted.retain(|op| state.ops.contains_key(op));
@@ -58,7 +63,7 @@ impl Lazy {
     }
 }
 
-/// The eligible operation that `awaited` is or depends on, predecessors first, if there is any.
+/// Returns the first eligible operation among `awaited` and their predecessors, predecessors first.
 pub(super) fn first_step(state: &SimState, awaited: Vec<OpId>) -> Option<OpId> {
     let mut seen = BTreeSet::new();
     let mut stack = awaited;
@@ -78,7 +83,7 @@ pub(super) fn first_step(state: &SimState, awaited: Vec<OpId>) -> Option<OpId> {
     None
 }
 
-/// Runs as little and as late as is legal, the oldest first.
+/// A policy that runs as few operations as late as legal, the oldest first.
 #[derive(Debug, Default)]
 pub(crate) struct AsLateAsPossible {
     idle_queries: u32,

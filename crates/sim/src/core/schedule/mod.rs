@@ -1,19 +1,20 @@
-//! Schedules: when eligible operations run. A policy only chooses among operations that may run;
-//! what may run, and what running does, is the same for all.
+//! Schedules: policies that decide when eligible operations run. A policy only chooses among
+//! eligible operations; eligibility and the effect of an operation do not depend on the policy.
 //!
 //! | policy | after a call | at a query | at a pause | while the host waits |
 //! |---|---|---|---|---|
-//! | timed | all that start by now | — | the clock moves | in order of start, until the wait set is done |
+//! | timed | all that start by now | — | all that start by now | in order of start, until the wait
+//! set is complete |
 //! | eager | all | — | — | all |
 //! | lazy | nothing | one step, after a few idle queries | one step | the wait set and what it depends on |
-//! | random | 0 to 3 | 0 to 3 | 1 to 4 | one after the other, until the wait set is done |
+//! | random | 0 to 3 | 0 to 3 | 1 to 4 | one after the other, until the wait set is complete |
 //! | pct | streams that rank above the host | the same; one step after a few idle queries | one step at least | the stream that ranks highest |
-//! | replay | what a recorded run did | | | |
+//! | replay | the recorded choices | | | |
 //! | search | nothing | every number of operations, in every order | at least one, likewise | in every order |
 //!
-//! Whatever a policy decides goes through [`SimState::pick`], and is recorded there as a number: 0
-//! to let the host go on, n to run the n-th of the eligible operations. That is all a run depends
-//! on besides the calls, so the numbers replay it.
+//! Every decision of a policy passes through [`SimState::pick`], which records it as a number: 0
+//! lets the host go on, n runs the n-th eligible operation. Besides the driver calls, a run depends
+//! on nothing else, so these numbers replay it.
 
 mod lazy;
 mod pct;
@@ -31,45 +32,45 @@ pub(crate) use lazy::AsLateAsPossible;
 pub use replay::ReplayStatus;
 pub(crate) use simple::generator;
 
-/// After this many idle queries in a row one operation runs, so that a host which polls gets
-/// somewhere.
+/// The number of consecutive idle queries after which one operation runs, so that a polling host
+/// makes progress.
 const IDLE_QUERIES_MAX: u32 = 3;
 
-/// Where the host is when operations may run.
+/// A point at which the host lets operations run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SchedulePoint {
     /// At the end of a call.
     AfterCall,
-    /// It queries a wait set.
+    /// A query of a wait set.
     Query,
-    /// It pauses.
+    /// A pause of the host.
     Pause,
-    /// It waits for a wait set, and another operation must run if one can that helps.
+    /// A wait for a wait set; an operation that the wait needs must run if one is eligible.
     Wait,
 }
 
-/// Decides what runs when.
+/// A scheduling policy.
 pub(crate) trait Policy: Debug + Send {
-    /// Operations may run from now on; `awaited` is what the host asks about or waits for and is
-    /// not done.
+    /// Begins a schedule point. `awaited` holds the unfinished operations that the host queries or
+    /// waits for.
     fn begin(&mut self, _point: SchedulePoint, _awaited: &[OpId], _state: &SimState) {}
 
-    /// Which of the eligible operations, of which there is one at least, runs next. `None`: the
-    /// host goes on.
+    /// Picks the next of the eligible operations, of which there is at least one. `None` lets the
+    /// host go on.
     fn pick(&mut self, point: SchedulePoint, awaited: &[OpId], state: &SimState) -> Option<OpId>;
 
-    /// Whether an operation that has run is complete only when the clock says so.
+    /// Returns whether an operation is complete only once the virtual clock has passed its finish.
     fn goes_by_clock(&self) -> bool {
         false
     }
 
-    /// How a replay stands; `choice_log` is what was decided so far.
+    /// Returns the state of a replay, given the choices so far.
     fn replay_status(&self, _choice_log: &ChoiceLog) -> ReplayStatus {
         ReplayStatus::NotAsked
     }
 }
 
-/// A policy, and what it has decided.
+/// A policy and the log of its choices.
 #[derive(Debug)]
 pub(crate) struct Scheduler {
     pub(crate) policy: Box<dyn Policy>,
@@ -79,6 +80,7 @@ pub(crate) struct Scheduler {
 }
 
 impl Scheduler {
+    /// Creates the scheduler of a configuration: a replay if it has a token, else its schedule.
     pub(crate) fn new(config: &SimConfig) -> Self {
         Self::of(match &config.replay {
             Some(token) => Box::new(replay::Replay::new(token.clone())),
@@ -86,6 +88,7 @@ impl Scheduler {
         })
     }
 
+    /// Creates a scheduler with this policy.
     pub(crate) fn of(policy: Box<dyn Policy>) -> Self {
         Self {
             goes_by_clock: policy.goes_by_clock(),
@@ -95,7 +98,7 @@ impl Scheduler {
         }
     }
 
-    /// The choices so far.
+    /// Returns the choices so far as a token.
     pub(crate) fn token(&self) -> ReplayToken {
         ReplayToken {
             goes_by_clock: self.goes_by_clock,
@@ -105,6 +108,7 @@ impl Scheduler {
     }
 }
 
+/// Creates the policy of a schedule.
 fn policy(schedule: Schedule) -> Box<dyn Policy> {
     match schedule {
         Schedule::Timed => Box::new(simple::Timed),
@@ -115,7 +119,7 @@ fn policy(schedule: Schedule) -> Box<dyn Policy> {
     }
 }
 
-/// Stands in for the policy while that looks at the simulator state.
+/// A placeholder while the policy borrows the simulator state.
 #[derive(Debug)]
 struct Placeholder;
 
@@ -126,17 +130,17 @@ impl Policy for Placeholder {
 }
 
 impl SimState {
-    /// Runs what the schedule runs at the end of a call.
+    /// Runs the operations that the schedule picks at the end of a call.
     pub(crate) fn run_after_call(&mut self) {
         self.run_picked(SchedulePoint::AfterCall, &[]);
     }
 
-    /// Whether a wait set is done as far as the host can see, after such progress as a query brings
-    /// about.
+    /// Returns whether a wait set is complete as seen by the host, after running the operations
+    /// that the schedule picks at a query.
     pub(crate) fn query(&mut self, awaited: impl Fn(&Self) -> WaitSet) -> bool {
         let asked = awaited(self);
         self.run_picked(SchedulePoint::Query, &asked.ops);
-        // What has just run has told its finish to the stream and the event.
+        // Operations that have just run have updated the finish times of their stream and event.
         let WaitSet { ops, finish_ns } = awaited(self);
         if !ops.is_empty() || !self.has_passed(finish_ns) {
             return false;
@@ -145,26 +149,26 @@ impl SimState {
         true
     }
 
-    /// Whether what finished at this time is done as far as the host can see. Only the timed
-    /// schedule goes by the clock: others run operations ahead of it, and seeing one done moves the
-    /// clock there.
+    /// Returns whether work that finished at this time is complete as seen by the host. Only the
+    /// timed schedule compares with the clock: other policies run operations ahead of it, and the
+    /// clock advances when the host observes their completion.
     pub(crate) fn has_passed(&self, finish_ns: u64) -> bool {
         finish_ns <= self.now_ns || !self.scheduler.goes_by_clock
     }
 
-    /// The host pauses.
+    /// Runs the operations that the schedule picks at a pause of the host.
     pub(crate) fn pause(&mut self) {
         self.run_picked(SchedulePoint::Pause, &[]);
     }
 
-    /// One operation for a host thread that waits. `false`: nothing that helps can run until a hold
-    /// is released or a host function returns.
+    /// Runs one operation for a waiting host thread. Returns `false` if none that helps can run
+    /// until a hold is released or a host function returns.
     pub(crate) fn advance(&mut self, awaited: &[OpId]) -> bool {
         self.run_picked(SchedulePoint::Wait, awaited)
     }
 
-    /// Runs operations until the policy lets the host go on; one at most while it waits. Whether
-    /// there was any.
+    /// Runs operations until the policy lets the host go on, at most one while it waits. Returns
+    /// whether any ran.
     fn run_picked(&mut self, point: SchedulePoint, awaited: &[OpId]) -> bool {
         self.with_policy(|policy, state| policy.begin(point, awaited, state));
         let mut ran = false;
@@ -184,7 +188,7 @@ impl SimState {
         ran
     }
 
-    /// The policy's choice, recorded.
+    /// Lets the policy pick an operation, and records the choice.
     fn pick(&mut self, point: SchedulePoint, awaited: &[OpId]) -> Option<OpId> {
         if self.eligible.is_empty() {
             return None;
@@ -202,12 +206,14 @@ impl SimState {
             scheduler.policy.replay_status(&scheduler.choice_log)
             && !std::mem::replace(&mut scheduler.divergence_reported, true)
         {
-            let text = format!("the replay leaves the recorded run at choice {choice}: {problem}");
+            let text =
+                format!("the replay diverges from the recorded run at choice {choice}: {problem}");
             self.report_for_device(None, ReportKind::ReplayDiverged, text);
         }
         picked
     }
 
+    /// Calls `work` with the policy taken out of the state, so that it can borrow the state.
     fn with_policy<R>(&mut self, work: impl FnOnce(&mut dyn Policy, &Self) -> R) -> R {
         let mut policy = std::mem::replace(&mut self.scheduler.policy, Box::new(Placeholder));
         let result = work(&mut *policy, self);

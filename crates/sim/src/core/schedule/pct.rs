@@ -1,11 +1,12 @@
-//! PCT: probabilistic concurrency testing. Streams and the host have random ranks, and whoever
-//! ranks highest and can go on does; at `depth - 1` random steps that one falls below all others.
+//! PCT: probabilistic concurrency testing. Streams and the host have random priorities. The
+//! runnable one with the highest priority runs; at each of `depth - 1` random steps, the highest
+//! drops below all others.
 //!
-//! A mistake that needs `depth` constraints on the order to show is found by a run with a
-//! probability that falls with the number of steps to the power of `depth - 1`, not exponentially
-//! as with choices that are all drawn afresh (Burckhardt and others, ASPLOS 2010). The number of
-//! steps is not known beforehand, so a change point is as likely to be one of the steps 16 to 31 as
-//! one of 512 to 1023.
+//! A run finds a bug that needs `depth` ordering constraints with a probability that falls with the
+//! number of steps to the power of `depth - 1`, not exponentially as with independent random
+//! choices (Burckhardt et al., ASPLOS 2010). The number of steps is unknown in advance, so change
+//! points are drawn with equal probability for each power of two: one of the steps 16 to 31 is as
+//! likely as one of 512 to 1023.
 
 use std::collections::BTreeMap;
 
@@ -19,22 +20,26 @@ use super::{
 };
 use crate::{core::state::SimState, ids::OpId};
 
-/// Change points lie below 2 to the power of this.
+/// The base-2 logarithm of the exclusive upper bound of change points.
 const STEPS_LOG2: u64 = 12;
-/// The highest depth; more is taken as this.
+/// The maximum depth; a larger one is clamped.
 const DEPTH_MAX: u32 = 64;
-/// Ranks that were drawn lie above, those of who has fallen below.
+/// The boundary of ranks: initial ranks lie above, ranks after a change point below.
 const FALLEN: u64 = 1 << 63;
 
+/// The PCT policy.
 #[derive(Debug)]
 pub(super) struct Pct {
     generator: Mcg128Xsl64,
+    /// The rank of the host.
     host: u64,
+    /// The ranks of the streams, drawn at first use.
     streams: BTreeMap<StreamHandle, u64>,
-    /// Steps still to come at which the highest falls.
+    /// The remaining change points, as step numbers.
     changes: Vec<u64>,
+    /// The number of steps so far.
     steps: u64,
-    /// The rank of who falls next.
+    /// The rank for the next change point, below all others.
     below_all: u64,
     idle_queries: u32,
     /// Whether one operation must run before the host goes on.
@@ -60,6 +65,7 @@ impl Pct {
         }
     }
 
+    /// Returns the rank of a stream; draws it at the first use.
     fn rank(&mut self, stream: StreamHandle) -> u64 {
         let generator = &mut self.generator;
         *self
@@ -68,8 +74,8 @@ impl Pct {
             .or_insert_with(|| generator.next_u64() | FALLEN)
     }
 
-    /// The operation of the stream that ranks highest, if that can go on and ranks above the host;
-    /// the host may be blocked.
+    /// Returns the eligible operation of the stream with the highest rank, if that exceeds the
+    /// host's. A blocked host does not compete.
     fn highest(&mut self, state: &SimState, host_blocked: bool) -> Option<(OpId, StreamHandle)> {
         let mut highest = (if host_blocked { 0 } else { self.host }, None);
         for id in &state.eligible {

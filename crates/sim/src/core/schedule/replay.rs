@@ -1,4 +1,4 @@
-//! Record and replay: the choices of a run, and a run that makes those of an earlier one.
+//! Record and replay: the log of a run's choices, and the policy that repeats a recorded run.
 
 use super::{
     Policy, SchedulePoint,
@@ -7,12 +7,14 @@ use super::{
 };
 use crate::{ReplayToken, core::state::SimState, ids::OpId};
 
-/// The choices of a run.
+/// The recorded choices of a run, run-length encoded.
 #[derive(Debug)]
 pub(crate) struct ChoiceLog {
-    /// Each choice, and how often in a row it was made.
+    /// The choices, each with its number of consecutive repetitions.
     pub(super) choices: Vec<(u32, u32)>,
+    /// The total number of choices.
     pub(super) count: u64,
+    /// The FNV-1a hash of the choices and their circumstances.
     pub(super) checksum: u32,
 }
 
@@ -27,7 +29,8 @@ impl Default for ChoiceLog {
 }
 
 impl ChoiceLog {
-    /// Adds a choice; `numbers` and `call` are what a replay has to find the same.
+    /// Appends a choice. The checksum covers it together with `numbers` and `call`, which must be
+    /// equal in a replay.
     pub(super) fn note(&mut self, choice: u32, numbers: [u64; 2], call: &str) {
         self.count += 1;
         match self.choices.last_mut() {
@@ -42,7 +45,7 @@ impl ChoiceLog {
     }
 }
 
-/// How a replay stands; see [`Gpu::replay_status`](crate::Gpu::replay_status).
+/// The state of a replay; see [`Gpu::replay_status`](crate::Gpu::replay_status).
 ///
 /// ```
 /// use millstream_sim::{Gpu, ReplayStatus, SimConfig};
@@ -54,37 +57,39 @@ impl ChoiceLog {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ReplayStatus {
-    /// The GPU was not made for a replay.
+    /// The GPU was not created with a replay token.
     NotAsked,
-    /// The calls so far were those of the recorded run as far as can be told, and choices of it are
+    /// The calls so far match the recorded run as far as the replay can detect, and choices are
     /// left.
     Partly {
-        /// How many.
+        /// The number of choices left.
         choices_left: u64,
     },
-    /// All of the recorded run was met, and nothing besides.
+    /// The calls match the recorded run, and all its choices were used.
     Exactly,
-    /// All of the recorded run was met, and then there was more to choose, which was chosen as late
-    /// as is legal.
+    /// The calls match the recorded run, and more choices followed, which run operations as late as
+    /// legal.
     Beyond,
-    /// The calls were others than those of the recorded run. What was chosen since then means
-    /// nothing.
+    /// The calls differ from the recorded run. The choices since then are meaningless.
     Diverged {
-        /// Which choice it was seen at, from 1.
+        /// The choice at which the difference was detected, from 1.
         choice: u64,
-        /// What was seen.
+        /// The difference that was detected.
         problem: String,
     },
 }
 
-/// Follows a token, and then goes on as late as possible.
+/// A policy that repeats the choices of a token and then runs operations as late as legal.
 #[derive(Debug)]
 pub(super) struct Replay {
     token: ReplayToken,
+    /// The total number of choices in the token.
     length: u64,
-    /// The next entry of the token's choices, and how often it was made already.
+    /// The index of the next entry in the token's choices, and its repetitions used so far.
     at: (usize, u32),
+    /// The choice at which the run diverged, and the difference.
     diverged: Option<(u64, String)>,
+    /// The policy after the end of the token.
     beyond: Box<dyn Policy>,
 }
 
@@ -103,6 +108,7 @@ impl Replay {
         }
     }
 
+    /// Takes the next choice of the token.
     fn next(&mut self) -> Option<u32> {
         let (choice, times) = *self.token.choices.get(self.at.0)?;
         self.at.1 += 1;
@@ -112,6 +118,7 @@ impl Replay {
         Some(choice)
     }
 
+    /// Records the divergence, unless the run diverged before.
     fn diverge(&mut self, choice_log: &ChoiceLog, problem: String) {
         self.diverged.get_or_insert((choice_log.count + 1, problem));
     }
@@ -131,12 +138,14 @@ impl Policy for Replay {
             && let Some(choice) = self.next()
         {
             match choice {
-                // Followed to the letter, a host that waits would wait for ever.
+                // Following the token would block the waiting host for ever.
                 0 if point == SchedulePoint::Wait
                     && first_step(state, awaited.to_vec()).is_some() =>
                 {
-                    let problem =
-                        format!("nothing is to run while the host waits in {}", state.call);
+                    let problem = format!(
+                        "the token runs no operation while the host waits in {}",
+                        state.call
+                    );
                     self.diverge(choice_log, problem);
                 }
                 0 => return None,
@@ -145,7 +154,7 @@ impl Policy for Replay {
                     None => {
                         let (count, call) = (state.eligible.len(), state.call);
                         let problem = format!(
-                            "operation {choice} of those that may run is to run, and there are {count}, after {call}"
+                            "the token runs eligible operation {choice}, but only {count} are eligible after {call}"
                         );
                         self.diverge(choice_log, problem);
                     }
@@ -180,5 +189,5 @@ impl Policy for Replay {
     }
 }
 
-const CHECKSUM: &str =
-    "the choices were about other calls or operations than those of the recorded run";
+/// The problem of a replay whose checksum differs.
+const CHECKSUM: &str = "the calls or operations differ from those of the recorded run";

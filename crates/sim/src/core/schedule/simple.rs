@@ -1,4 +1,4 @@
-//! The policies that look at nothing but the eligible operations: eager, timed and random.
+//! Policies without a view of the awaited work: eager, timed and random.
 
 use rand_core::RngCore;
 use rand_pcg::Mcg128Xsl64;
@@ -6,22 +6,21 @@ use rand_pcg::Mcg128Xsl64;
 use super::{Policy, SchedulePoint};
 use crate::{core::state::SimState, ids::OpId};
 
-/// How many operations run at once, at most, beyond those that must.
+/// The exclusive upper bound of the number of operations run at once beyond the required ones.
 const BURST: u64 = 4;
 
-/// The generator of a seed. The state is odd by its definition, so the seed goes above the lowest
-/// bit.
+/// Creates the random generator of a seed. The state must be odd, so the seed starts above the
+/// lowest bit.
 pub(crate) fn generator(seed: u64) -> Mcg128Xsl64 {
     Mcg128Xsl64::new(u128::from(seed) << 1 | 1 << 90 | 1)
 }
 
-/// A number below `below`. The bias of the remainder is 2^-50 or less for the few choices there
-/// are.
+/// Draws a number below `below`. The modulo bias is at most 2^-50 for the small bounds in use.
 pub(super) fn draw(generator: &mut Mcg128Xsl64, below: u64) -> u64 {
     generator.next_u64() % below
 }
 
-/// Whatever may run has run when the call returns, the oldest first.
+/// The eager policy: every eligible operation runs before the call returns, the oldest first.
 #[derive(Debug)]
 pub(super) struct Eager;
 
@@ -31,15 +30,15 @@ impl Policy for Eager {
     }
 }
 
-/// A discrete-event simulation: the eligible operation with the earliest start runs next, at that
-/// time.
+/// The timed policy, a discrete-event simulation: the eligible operation with the earliest start
+/// runs next, at that time.
 #[derive(Debug)]
 pub(super) struct Timed;
 
 impl Policy for Timed {
     fn pick(&mut self, point: SchedulePoint, _: &[OpId], state: &SimState) -> Option<OpId> {
         let (start_ns, id) = next(state)?;
-        // A host that waits moves the clock.
+        // A waiting host advances the clock to the start.
         (point == SchedulePoint::Wait || start_ns <= state.now_ns).then_some(id)
     }
 
@@ -48,8 +47,8 @@ impl Policy for Timed {
     }
 }
 
-/// The eligible operation that starts first, and when. Ties go to the higher priority, then to the
-/// older stream.
+/// Returns the eligible operation with the earliest start, and that start. Ties go to the higher
+/// priority, then to the older stream.
 fn next(state: &SimState) -> Option<(u64, OpId)> {
     state
         .eligible
@@ -66,12 +65,12 @@ fn next(state: &SimState) -> Option<(u64, OpId)> {
         .map(|(start_ns, _, _, id)| (start_ns, id))
 }
 
-/// After every call a random number of operations, in random order across streams. The seed decides
-/// all of it.
+/// The random policy: a random number of operations runs after every call, in random order across
+/// streams, determined by the seed.
 #[derive(Debug)]
 pub(super) struct Random {
     generator: Mcg128Xsl64,
-    /// How many operations still run before the host goes on.
+    /// The number of operations to run before the host goes on.
     left: u64,
 }
 
@@ -93,7 +92,7 @@ impl Policy for Random {
         };
     }
 
-    /// One drawn from the eligible ones; a stream has at most one of them.
+    /// Picks one eligible operation at random; each stream has at most one.
     fn pick(&mut self, _: SchedulePoint, _: &[OpId], state: &SimState) -> Option<OpId> {
         self.left = self.left.checked_sub(1)?;
         let chosen = draw(&mut self.generator, state.eligible.len() as u64);
