@@ -64,7 +64,10 @@ handles! {
         fn was_allocated(self, handles: &HandleAllocator) -> bool {
             let number = low(self.number());
             self.number() == handles.of_device::<Self>(device(self.number()), number) &&
-                handles.contexts.get(device(self.number())).is_some_and(|allocated| (1..=*allocated).contains(&number))
+                handles
+                    .contexts
+                    .get(device(self.number()))
+                    .is_some_and(|allocated| (1..=*allocated).contains(&number))
         }
     };
     StreamHandle 2 "stream" {
@@ -138,7 +141,7 @@ pub(crate) enum StreamKind {
 /// The numbers of streams allocated on a device.
 #[derive(Clone, Copy, Debug, Default)]
 struct StreamCounts {
-    /// Whether the legacy default stream was allocated.
+    /// Set once the legacy default stream is allocated.
     legacy: bool,
     per_thread: usize,
     created: usize,

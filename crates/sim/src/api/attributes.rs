@@ -1,4 +1,4 @@
-//! What the simulated device says of itself: an H200's figures.
+//! Device attributes of the simulated device, with the values of an H200.
 
 use millstream_driver::{DeviceAttribute, ResultCode};
 
@@ -8,29 +8,29 @@ use crate::{
     exec::SHARED_BYTES_MAX,
 };
 
-/// The device's name.
+/// The name of every simulated device.
 pub(crate) const NAME: &str = "Simulated GPU";
-/// The CUDA version that the driver says it supports: 12.9.
+/// The CUDA version that the driver reports: 12.9.
 pub(crate) const DRIVER_VERSION: i32 = 12_090;
-/// The largest grid in each direction.
+/// The maximum grid size in each dimension.
 pub(crate) const GRID_MAX: [u32; 3] = [i32::MAX as u32, 65_535, 65_535];
-/// The longest pitch of a 2-D copy, in bytes.
+/// The maximum pitch of a 2-D copy, in bytes.
 pub(crate) const PITCH_MAX: u64 = i32::MAX as u64;
-/// Shared memory of a block, static and dynamic together, in bytes, unless its kernel opts in to
-/// more.
+/// The default limit for a block's shared memory, static plus dynamic, in bytes; a kernel can opt
+/// in to more.
 pub(crate) const SHARED_BYTES: u32 = 48 << 10;
 
-/// The PCI domain of all simulated devices. Machines number theirs from 0.
+/// The PCI domain of all simulated devices. Real domains are numbered from 0.
 const PCI_DOMAIN: i32 = 0xffff;
 
-/// The UUID of the device of this index: the same on every run, and no GPU's.
+/// Returns the UUID of the device with this index: equal on every run, and distinct from real GPUs.
 pub(crate) fn uuid(device: usize) -> [u8; 16] {
     let mut uuid = *b"simulated\0\0\0\0\0\0\0";
     uuid[12..].copy_from_slice(&(device as u32).to_be_bytes());
     uuid
 }
 
-/// The value of an attribute of the device of this index.
+/// Returns the value of an attribute of the device with this index.
 pub(crate) fn value(device: usize, attribute: DeviceAttribute) -> CallResult<i32> {
     Ok(match attribute {
         DeviceAttribute::MAX_THREADS_PER_BLOCK => BLOCK_THREADS_MAX as i32,

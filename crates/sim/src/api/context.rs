@@ -1,4 +1,4 @@
-//! Calls for primary contexts.
+//! Primary context calls.
 
 use millstream_driver::{ContextHandle, DeviceOrdinal, ResultCode};
 
@@ -9,6 +9,7 @@ use crate::{
 };
 
 impl StateGuard<'_> {
+    /// Retains a device's primary context, and creates it at the first call.
     pub(crate) fn primary_context_retain(
         &mut self,
         ordinal: DeviceOrdinal,
@@ -38,6 +39,8 @@ impl StateGuard<'_> {
         Ok(handle)
     }
 
+    /// Releases a reference to a device's primary context. The last release waits for the context's
+    /// work and destroys it.
     pub(crate) fn primary_context_release(&mut self, ordinal: DeviceOrdinal) -> CallResult<()> {
         let index = self.device_index(ordinal)?;
         let Some(context) = self.devices[index].context else {
@@ -61,14 +64,15 @@ impl StateGuard<'_> {
         Ok(())
     }
 
-    /// Everything of the context goes; its work is done.
+    /// Destroys all objects of the context. Its work must be complete.
     fn destroy_context(&mut self, context: ContextHandle) {
         for base in self.memory.live_in(context) {
             self.end_allocation(base, None);
         }
         let state = &mut **self;
         if let Some(gone) = state.contexts.remove(&context) {
-            // All of its memory is idle now, and nothing is kept for a context that may never come.
+            // All memory of the context is idle now; the pool keeps none of it, since there may
+            // never be another context.
             let pool = &mut state.devices[gone.device as usize].pool;
             pool.synchronised();
             pool.trim(0);
@@ -82,6 +86,7 @@ impl StateGuard<'_> {
         state.modules.retain(|_, module| module.context != context);
     }
 
+    /// Waits for all work of the context.
     pub(crate) fn context_synchronize(&mut self, context: ContextHandle) -> CallResult<()> {
         self.context(context)?;
         let wait_set = self.context_wait_set(context);
@@ -91,6 +96,7 @@ impl StateGuard<'_> {
         self.synchronised(context)
     }
 
+    /// Returns the free and the total memory of the context's device in bytes.
     pub(crate) fn mem_info(&mut self, context: ContextHandle) -> CallResult<(u64, u64)> {
         let device = self.context(context)?;
         Ok((self.free_bytes(device), self.config.memory_bytes))

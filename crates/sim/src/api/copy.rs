@@ -1,4 +1,4 @@
-//! Copies and fills: what the call checks and captures, and for what it blocks.
+//! Copies and fills: validation, capture of the source at the call, and blocking of the host.
 
 use millstream_driver::{ContextHandle, Copy2d, DevicePtr, FillPattern, ResultCode, StreamHandle};
 
@@ -18,15 +18,17 @@ use crate::{
     race::ClockSnapshot,
 };
 
-/// The largest copy that the synchronous form may leave pending (rule 6).
+/// The largest copy that the synchronous form may leave pending (rule 6: a small upload may return
+/// early).
 const SMALL_BYTES: u64 = 64 << 10;
-/// The largest pageable source that is staged without waiting for the stream (rule 8).
+/// The largest pageable source that is staged without waiting for the stream (rule 8: pageable
+/// sources are staged).
 const STAGED_BYTES: u64 = 1 << 20;
 
-/// One end of a copy, as the call names it.
+/// The source or destination of a copy, as given by the call.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum CopyOperand {
-    /// A device address, which may also be that of page-locked or managed memory.
+    /// A device address, or the device-accessible address of page-locked or managed memory.
     Device(DevicePtr),
     /// Host memory.
     Host(HostRange),
@@ -34,7 +36,7 @@ pub(crate) enum CopyOperand {
     Unified(HostRange),
 }
 
-/// One end of a copy, looked up.
+/// The resolved source or destination of a copy.
 #[derive(Clone, Copy, Debug)]
 enum CopyLocation {
     Device { address: u64, device: u32 },
@@ -43,30 +45,37 @@ enum CopyLocation {
     Pageable(HostRange),
 }
 
-/// Which family of functions the call is of.
+/// The synchronisation form of the call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum CopyForm {
+    /// The call may block until the copy is complete.
     Synchronous,
+    /// The call enqueues the copy.
     Async,
-    /// Asynchronous, with a source of the host that is read during the call (rule 14).
+    /// The call enqueues the copy, and reads a host source before it returns (rule 14: source
+    /// access order "during API call").
     AsyncCaptured,
 }
 
-/// For what the host waits before the call returns.
+/// The work that the host waits for before the call returns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum HostWait {
+    /// No work.
     Not,
+    /// The work enqueued on the stream before the copy.
     ForEarlierWork,
+    /// The copy itself.
     ForTheCopy,
 }
 
 impl StateGuard<'_> {
+    /// Reports an invalid access, and returns it as a call error.
     fn invalid_range(&mut self, error: AccessError) -> CallError {
         self.violation(error.kind, ResultCode::INVALID_VALUE, error.to_string())
     }
 
-    /// Where `rows`, of which each has a pitch of `pitch`, lie at `end`: each of them whole, and
-    /// all in one memory.
+    /// Resolves `end` for rows a pitch apart. Every row must be in bounds, and all rows must be in
+    /// the same allocation or in pageable memory.
     fn locate(&mut self, end: CopyOperand, pitch: u64, rows: &Rows) -> CallResult<CopyLocation> {
         let mut first = None;
         for row in 0..rows.height {
@@ -95,7 +104,7 @@ impl StateGuard<'_> {
         Ok(location)
     }
 
-    /// Where one row lies, with the base of its allocation; pageable memory has none.
+    /// Resolves one row, and returns the base of its allocation; pageable memory has none.
     fn locate_row(
         &self,
         address: u64,
@@ -115,6 +124,7 @@ impl StateGuard<'_> {
         }
     }
 
+    /// Resolves a range of mapped memory, and returns the base of its allocation.
     fn mapped(&self, address: u64, bytes: u64) -> Result<(CopyLocation, Option<u64>), AccessError> {
         let (found, _) = self.memory.locate(address, bytes, AccessTime::Call)?;
         let location = match found.kind {
@@ -128,7 +138,7 @@ impl StateGuard<'_> {
         Ok((location, Some(found.base)))
     }
 
-    /// A copy of `bytes` on `stream`.
+    /// Enqueues a copy of `bytes` on `stream`.
     pub(crate) fn copy(
         &mut self,
         context: ContextHandle,
@@ -144,7 +154,7 @@ impl StateGuard<'_> {
         self.copy_rows(context, ends, Rows::one(bytes as u64), stream, form)
     }
 
-    /// A copy of rows on `stream` (rule 52).
+    /// Enqueues a copy of rows on `stream` (rule 52: a 2-D copy is one operation).
     pub(crate) fn copy_2d(
         &mut self,
         context: ContextHandle,
@@ -163,7 +173,7 @@ impl StateGuard<'_> {
             let text = if pitch < width {
                 format!("a pitch of {pitch} bytes for rows of {width}")
             } else if pitch as u64 > PITCH_MAX {
-                format!("a pitch of {pitch} bytes, of at most {PITCH_MAX}")
+                format!("a pitch of {pitch} bytes, which exceeds the limit of at most {PITCH_MAX}")
             } else if span.is_none_or(|span| end.address().checked_add(span as u64).is_none()) {
                 format!("{height} rows a pitch of {pitch} bytes apart leave the address space")
             } else {
@@ -180,6 +190,7 @@ impl StateGuard<'_> {
         self.copy_rows(context, ends, rows, stream, CopyForm::Async)
     }
 
+    /// Validates, captures and enqueues a copy, and blocks as its form requires.
     fn copy_rows(
         &mut self,
         context: ContextHandle,
@@ -218,7 +229,8 @@ impl StateGuard<'_> {
             }
             (None, CopyLocation::Pageable(range)) => {
                 if bytes <= STAGED_BYTES {
-                    // Staging by the host. Beyond this size the rate of the whole copy includes it.
+                    // The host stages the source. Above this size the bandwidth of the whole copy
+                    // includes staging.
                     self.now_ns += CostModel::transfer_ns(bytes, self.config.cost.host_memcpy_gb_s);
                 }
                 capture(range, &mut rows)
@@ -242,11 +254,11 @@ impl StateGuard<'_> {
             self.enqueue_plain(stream, kind)
         };
         let promised = match (form, direction) {
-            // Rules 8 and 9: the documentation says "might".
+            // Rules 8 and 9: the documentation says "might be synchronous".
             (CopyForm::Async, Direction::PageableToDevice | Direction::DeviceToPageable) => {
                 HostWait::Not
             }
-            // Rule 6.
+            // Rule 6: the copy may still be pending.
             (CopyForm::Synchronous, Direction::PageableToDevice) if bytes <= SMALL_BYTES => {
                 HostWait::Not
             }
@@ -255,6 +267,7 @@ impl StateGuard<'_> {
         self.block(context, host_wait, promised, wait_set)
     }
 
+    /// Returns the host cost of a copy call.
     fn call_ns(&self, direction: Direction) -> u64 {
         let cost = &self.config.cost;
         match direction {
@@ -265,6 +278,7 @@ impl StateGuard<'_> {
         }
     }
 
+    /// Enqueues an operation without implicit synchronisation, and returns it as a wait set.
     fn enqueue_plain(&mut self, stream: StreamHandle, kind: OpKind) -> WaitSet {
         let id = self.enqueue(stream, kind, &WaitSet::default());
         WaitSet {
@@ -273,10 +287,10 @@ impl StateGuard<'_> {
         }
     }
 
+    /// Reports a copy whose source and destination overlap.
     fn check_overlap(&mut self, target: CopyLocation, source: CopyLocation, rows: &Rows) {
         let (to, from) = (target.address(), source.address());
-        // Rows rise on both sides, so one walk along both finds a pair that overlaps if there is
-        // one.
+        // The rows ascend on both sides, so a single merge-like pass finds any overlapping pair.
         let (mut reads, mut writes) = (rows.offsets().peekable(), rows.offsets().peekable());
         while let (Some(&(read, _)), Some(&(_, written))) = (reads.peek(), writes.peek()) {
             let (read, written) = (from + read, to + written);
@@ -294,10 +308,12 @@ impl StateGuard<'_> {
         }
     }
 
+    /// Returns the work that the host waits for, by the configured readings of the rules.
     fn host_wait(&self, form: CopyForm, direction: Direction, bytes: u64) -> HostWait {
         let rules = &self.config.rules;
         match (form, direction) {
-            // Rules 1 and 6: the source has been read, the rest may be pending.
+            // Rules 1 and 6: the call waits for the stream and reads the source; the copy may be
+            // pending.
             (CopyForm::Synchronous, Direction::PageableToDevice) => {
                 if bytes <= SMALL_BYTES && rules.small_upload.is_strict() {
                     HostWait::Not
@@ -305,13 +321,13 @@ impl StateGuard<'_> {
                     HostWait::ForEarlierWork
                 }
             }
-            // Rule 4.
+            // Rule 4: no host synchronisation.
             (CopyForm::Synchronous, Direction::WithinDevice | Direction::BetweenDevices) => {
                 HostWait::Not
             }
-            // Rules 2, 3 and 5.
+            // Rules 2, 3 and 5: the call returns when the copy is complete.
             (CopyForm::Synchronous, _) => HostWait::ForTheCopy,
-            // Rule 8.
+            // Rule 8: a pageable source is staged first.
             (CopyForm::Async, Direction::PageableToDevice) => {
                 if rules.pageable_upload.is_strict() {
                     HostWait::ForEarlierWork
@@ -321,22 +337,23 @@ impl StateGuard<'_> {
                     HostWait::Not
                 }
             }
-            // Rule 9.
+            // Rule 9: "might be synchronous".
             (CopyForm::Async, Direction::DeviceToPageable)
                 if rules.pageable_download.is_strict() =>
             {
                 HostWait::Not
             }
-            // Rules 9 and 11.
+            // Rules 9 and 11: the call returns when the copy is complete.
             (CopyForm::Async, Direction::DeviceToPageable | Direction::HostToHost) => {
                 HostWait::ForTheCopy
             }
-            // Rules 7 and 14.
+            // Rules 7 and 14: the copy is asynchronous.
             (CopyForm::Async | CopyForm::AsyncCaptured, _) => HostWait::Not,
         }
     }
 
-    /// Waits as it does; the host may rely on no more than what is promised.
+    /// Blocks the host for `host_wait`. The race checker orders the host only after the work in
+    /// `promised`, since a program may rely on nothing more.
     fn block(
         &mut self,
         context: ContextHandle,
@@ -366,7 +383,7 @@ impl StateGuard<'_> {
         self.synchronised(context)
     }
 
-    /// A fill of `count` elements on `stream`.
+    /// Enqueues a fill of `count` elements on `stream`.
     pub(crate) fn memset(
         &mut self,
         context: ContextHandle,
@@ -378,7 +395,11 @@ impl StateGuard<'_> {
         let stream = self.stream(context, stream)?;
         let address = target.as_raw();
         if !address.is_multiple_of(pattern.size() as u64) {
-            let text = format!("a fill of {}-byte elements at {address:#x}", pattern.size());
+            let text = format!(
+                "a fill of {}-byte elements at {address:#x}; the address must be \
+                 a multiple of the element size",
+                pattern.size()
+            );
             return Err(self.violation(ReportKind::Misaligned, ResultCode::INVALID_VALUE, text));
         }
         if count == 0 {
@@ -404,7 +425,7 @@ impl StateGuard<'_> {
             pattern_bytes,
         });
         let wait_set = self.enqueue_fenced(context, stream, fill);
-        // Rule 12.
+        // Rule 12: a fill of page-locked or managed memory is synchronous.
         match location {
             CopyLocation::Pinned { .. } | CopyLocation::Managed { .. } => self.block(
                 context,
@@ -418,7 +439,7 @@ impl StateGuard<'_> {
 }
 
 impl CopyOperand {
-    /// The first address.
+    /// Returns the first address.
     fn address(self) -> u64 {
         match self {
             Self::Device(pointer) => pointer.as_raw(),
@@ -428,6 +449,7 @@ impl CopyOperand {
 }
 
 impl CopyLocation {
+    /// Returns the first address.
     fn address(self) -> u64 {
         match self {
             Self::Device { address, .. } | Self::Managed { address } | Self::Pinned { address } => {
@@ -438,7 +460,7 @@ impl CopyLocation {
     }
 }
 
-/// What a host source holds now. The rows that remain to be copied follow each other.
+/// Captures the current content of a host source, and updates `rows`: captured rows are contiguous.
 fn capture(source: HostRange, rows: &mut Rows) -> CopySource {
     let pitch = std::mem::replace(&mut rows.source_pitch, rows.width);
     CopySource::Captured(source.read_rows(
@@ -448,6 +470,7 @@ fn capture(source: HostRange, rows: &mut Rows) -> CopySource {
     ))
 }
 
+/// Returns the direction of a copy between two locations.
 fn direction(target: CopyLocation, source: CopyLocation) -> Direction {
     match (source, target) {
         (

@@ -1,4 +1,4 @@
-//! Calls for device memory, stream-ordered or not, and its pools.
+//! Device memory calls, stream-ordered or not, and pool calls.
 
 use millstream_driver::{
     ContextHandle, DevicePtr, PoolHandle, PoolUsage, ResultCode, StreamHandle,
@@ -15,15 +15,17 @@ use crate::{
 };
 
 impl StateGuard<'_> {
+    /// Rejects an allocation of 0 bytes.
     pub(crate) fn refuse_empty(&mut self, bytes: usize) -> CallResult<()> {
         if bytes > 0 {
             return Ok(());
         }
-        let text = "an allocation of 0 bytes".to_owned();
+        let text = "an allocation of 0 bytes; allocate at least 1".to_owned();
         Err(self.violation(ReportKind::BadArgument, ResultCode::INVALID_VALUE, text))
     }
 
-    /// Refuses an address that no allocation starts at, or one that is dead.
+    /// Returns the base of a live allocation of one of these kinds. Fails if no allocation starts
+    /// at the address, if it was freed, or if its kind does not match.
     pub(crate) fn freeable(&mut self, pointer: DevicePtr, kinds: &[MemoryKind]) -> CallResult<u64> {
         let base = pointer.as_raw();
         let (kind, text) = match self.memory.at(base) {
@@ -44,6 +46,7 @@ impl StateGuard<'_> {
         Err(self.violation(kind, ResultCode::INVALID_VALUE, text))
     }
 
+    /// Allocates device memory outside the pool.
     pub(crate) fn mem_alloc(
         &mut self,
         context: ContextHandle,
@@ -56,6 +59,7 @@ impl StateGuard<'_> {
         Ok(DevicePtr::from_raw(base))
     }
 
+    /// Frees device or managed memory after all devices are idle.
     pub(crate) fn mem_free(
         &mut self,
         context: ContextHandle,
@@ -63,17 +67,18 @@ impl StateGuard<'_> {
     ) -> CallResult<()> {
         const FREEABLE: [MemoryKind; 3] =
             [MemoryKind::Device, MemoryKind::Pool, MemoryKind::Managed];
-        // Also in a lost context; the synchronisation at the end answers that.
+        // Freeing also works in a lost context; the final `synchronised` returns the sticky error.
         self.known_context(context)?;
         let base = self.freeable(pointer, &FREEABLE)?;
         self.wait_for_devices();
-        // Another thread may have freed it meanwhile, which it must not.
+        // Another thread may have freed the memory during the wait, which is a double free.
         self.freeable(pointer, &FREEABLE)?;
         self.end_allocation(base, None);
         self.synchronised(context)
     }
 
-    /// Rule 30: blocks until every device is idle. (Page-locked memory is every device's.)
+    /// Blocks until every device is idle (rule 30: freeing memory waits for the device; page-locked
+    /// memory is accessible to every device).
     pub(crate) fn wait_for_devices(&mut self) {
         let contexts: Vec<_> = self.contexts.keys().copied().collect();
         let wait_sets = contexts
@@ -95,6 +100,7 @@ impl StateGuard<'_> {
         }
     }
 
+    /// Enqueues an allocation from the pool.
     pub(crate) fn mem_alloc_async(
         &mut self,
         context: ContextHandle,
@@ -127,6 +133,8 @@ impl StateGuard<'_> {
         Ok(DevicePtr::from_raw(base))
     }
 
+    /// Enqueues a free. In a lost context the memory is freed at once, and the sticky error
+    /// returned.
     pub(crate) fn mem_free_async(
         &mut self,
         context: ContextHandle,
@@ -153,7 +161,7 @@ impl StateGuard<'_> {
         Ok(())
     }
 
-    /// The pool that `pool` names, by its device.
+    /// Returns the index of the device whose default pool this is.
     fn pool_device(&mut self, pool: PoolHandle) -> CallResult<usize> {
         let found = self
             .devices
@@ -165,6 +173,7 @@ impl StateGuard<'_> {
         })
     }
 
+    /// Sets the number of reserved bytes that the pool keeps at a synchronisation.
     pub(crate) fn pool_set_release_threshold(
         &mut self,
         pool: PoolHandle,
@@ -175,12 +184,14 @@ impl StateGuard<'_> {
         Ok(())
     }
 
+    /// Releases idle bytes of the pool until `keep_bytes` are reserved.
     pub(crate) fn pool_trim(&mut self, pool: PoolHandle, keep_bytes: usize) -> CallResult<()> {
         let device = self.pool_device(pool)?;
         self.devices[device].pool.trim(keep_bytes as u64);
         Ok(())
     }
 
+    /// Returns the usage figures of the pool.
     pub(crate) fn pool_usage(&mut self, pool: PoolHandle) -> CallResult<PoolUsage> {
         let device = self.pool_device(pool)?;
         Ok(self.devices[device].pool.usage())

@@ -1,9 +1,9 @@
-//! The seam: each method of [`Driver`] locks the simulator state with its name and cost, and
-//! delegates.
+//! The implementation of [`Driver`]: each method locks the simulator state with its name and cost,
+//! and delegates to a method of the guard.
 
 #![allow(
     unsafe_code,
-    reason = "implements the seam's unsafe methods and takes over the caller's promises about host memory"
+    reason = "implements unsafe methods and takes over the caller's promises about host memory"
 )]
 
 use std::{ffi::c_void, ptr::NonNull, sync::Arc, time::Duration};
@@ -25,60 +25,62 @@ use crate::{
     memory::host::{HostParams, HostRange},
 };
 
+/// The result of a driver call.
 type Result<T> = std::result::Result<T, DriverError>;
 
-/// How long a pause sleeps in real time, at most, when nothing can run.
+/// The maximum real time that a pause sleeps if no operation can run.
 const PAUSE_MAX: Duration = Duration::from_millis(1);
 
-/// The cost of a call that was not measured by itself.
+/// Returns the cost of a call that was not measured separately.
 fn other(cost: &CostModel) -> u64 {
     cost.other_call_ns
 }
 
-/// The cost of a call that adds its own costs when it knows what it is about.
+/// Returns 0, for a call that adds its cost once it knows its operands.
 fn counted_inside(_: &CostModel) -> u64 {
     0
 }
 
-/// A device address as one end of a copy.
+/// Converts a device address to a copy operand.
 fn device(pointer: DevicePtr) -> CopyOperand {
     CopyOperand::Device(pointer)
 }
 
-/// Host memory as one end of a copy.
+/// Converts host memory to a copy operand.
 ///
 /// # Safety
 ///
-/// As [`HostRange::new`].
+/// The contract of [`HostRange::new`] applies.
 unsafe fn host(pointer: *const u8, bytes: usize) -> CopyOperand {
-    // SAFETY: this function's contract is that one's.
+    // SAFETY: the caller upholds the contract of `HostRange::new`.
     CopyOperand::Host(unsafe { HostRange::new(pointer, bytes) })
 }
 
-/// Any address as one end of a copy.
+/// Converts an address of the unified address space to a copy operand.
 ///
 /// # Safety
 ///
-/// As [`HostRange::new`] if the address is the host's.
+/// For a host address the contract of [`HostRange::new`] applies.
 unsafe fn unified(pointer: DevicePtr, bytes: usize) -> CopyOperand {
     let pointer = std::ptr::with_exposed_provenance(pointer.as_raw() as usize);
-    // SAFETY: a range at a device's address is never accessed through this; for others this
-    // function's contract is that one's.
+    // SAFETY: a range at a device address is never accessed as host memory; for a host address the
+    // caller upholds the contract of `HostRange::new`.
     CopyOperand::Unified(unsafe { HostRange::new(pointer, bytes) })
 }
 
-/// A side of a copy of rows as one end of a copy.
+/// Converts one side of a 2-D copy to a copy operand.
 ///
 /// # Safety
 ///
-/// As [`HostRange::new`] for the rows, if they are the host's.
+/// For rows in host memory the contract of [`HostRange::new`] applies.
 unsafe fn side(side: &Side2d, copy: &Copy2d) -> CopyOperand {
     match side.memory {
         Memory2d::Device(first) => device(first),
         Memory2d::Host(first) => {
-            // A span that does not fit is refused before the range is used.
+            // A span that overflows is rejected before the range is used.
             let span = side.span_bytes(copy.width_bytes, copy.height);
-            // SAFETY: the rows are the caller's word; what lies between them is never accessed.
+            // SAFETY: the caller promises that the rows are valid; the bytes between them are never
+            // accessed.
             unsafe { host(first, span.unwrap_or(0)) }
         }
     }
@@ -102,7 +104,7 @@ impl Driver for Gpu {
             return 0;
         }
         let mut state = self.enter();
-        // Reading the clock takes time as well, so that a loop which waits for a time ends.
+        // Reading the clock costs time too, so that a loop that waits for a time terminates.
         state.now_ns += state.config.cost.other_call_ns;
         state.now_ns
     }
@@ -117,7 +119,7 @@ impl Driver for Gpu {
         state.pause();
         state.settle();
         if state.progress == before {
-            // Held, or nothing to do: whoever polls is not to burn a core meanwhile.
+            // No operation ran, so a polling thread sleeps instead of burning a core.
             state.sleep(PAUSE_MAX.min(duration));
         } else {
             drop(state);
@@ -476,7 +478,7 @@ impl Driver for Gpu {
         source: *const u8,
         bytes: usize,
     ) -> Result<()> {
-        // SAFETY: the caller promises a source that is readable until the copy is done.
+        // SAFETY: the caller promises a source that is readable until the copy is complete.
         let ends = (device(target), unsafe { host(source, bytes) });
         self.call("cuMemcpyHtoD", counted_inside, |state| {
             state.copy(
@@ -496,8 +498,8 @@ impl Driver for Gpu {
         source: DevicePtr,
         bytes: usize,
     ) -> Result<()> {
-        // SAFETY: the caller promises a target that is writable, and its own to the copy, until the
-        // copy is done.
+        // SAFETY: the caller promises a destination that is writable, with exclusive access for the
+        // copy, until the copy is complete.
         let ends = (unsafe { host(target, bytes) }, device(source));
         self.call("cuMemcpyDtoH", counted_inside, |state| {
             state.copy(
@@ -537,7 +539,7 @@ impl Driver for Gpu {
         bytes: usize,
         stream: StreamHandle,
     ) -> Result<()> {
-        // SAFETY: the caller promises a source that is readable until the copy is done.
+        // SAFETY: the caller promises a source that is readable until the copy is complete.
         let ends = (device(target), unsafe { host(source, bytes) });
         self.call("cuMemcpyHtoDAsync", counted_inside, |state| {
             state.copy(context, ends, bytes, stream, CopyForm::Async)
@@ -552,8 +554,8 @@ impl Driver for Gpu {
         bytes: usize,
         stream: StreamHandle,
     ) -> Result<()> {
-        // SAFETY: the caller promises a target that is writable, and its own to the copy, until the
-        // copy is done.
+        // SAFETY: the caller promises a destination that is writable, with exclusive access for the
+        // copy, until the copy is complete.
         let ends = (unsafe { host(target, bytes) }, device(source));
         self.call("cuMemcpyDtoHAsync", counted_inside, |state| {
             state.copy(context, ends, bytes, stream, CopyForm::Async)
@@ -581,11 +583,11 @@ impl Driver for Gpu {
         source: DevicePtr,
         bytes: usize,
     ) -> Result<()> {
-        // SAFETY: the caller promises a target that is writable, if it is the host's, until the
-        // copy is done.
+        // SAFETY: the caller promises that a destination in host memory is writable until the copy
+        // is complete.
         let target = unsafe { unified(target, bytes) };
-        // SAFETY: the caller promises a source that is readable, if it is the host's, until the
-        // copy is done.
+        // SAFETY: the caller promises that a source in host memory is readable until the copy is
+        // complete.
         let source = unsafe { unified(source, bytes) };
         let ends = (target, source);
         self.call("cuMemcpy", counted_inside, |state| {
@@ -607,8 +609,8 @@ impl Driver for Gpu {
         bytes: usize,
         stream: StreamHandle,
     ) -> Result<()> {
-        // SAFETY: the caller promises a source that is readable during the call, and later it is
-        // not read.
+        // SAFETY: the caller promises a source that is readable during the call; it is not read
+        // later.
         let ends = (device(target), unsafe { host(source, bytes) });
         self.call("cuMemcpyBatchAsync", counted_inside, |state| {
             state.copy(context, ends, bytes, stream, CopyForm::AsyncCaptured)
@@ -623,11 +625,11 @@ impl Driver for Gpu {
         bytes: usize,
         stream: StreamHandle,
     ) -> Result<()> {
-        // SAFETY: the caller promises a target that is writable, if it is the host's, until the
-        // copy is done.
+        // SAFETY: the caller promises that a destination in host memory is writable until the copy
+        // is complete.
         let target = unsafe { unified(target, bytes) };
-        // SAFETY: the caller promises a source that is readable, if it is the host's, until the
-        // copy is done.
+        // SAFETY: the caller promises that a source in host memory is readable until the copy is
+        // complete.
         let source = unsafe { unified(source, bytes) };
         let ends = (target, source);
         self.call("cuMemcpyAsync", counted_inside, |state| {
@@ -641,10 +643,10 @@ impl Driver for Gpu {
         copy: &Copy2d,
         stream: StreamHandle,
     ) -> Result<()> {
-        // SAFETY: the caller promises rows that are writable, and the copy's own, until the copy is
-        // done.
+        // SAFETY: the caller promises rows that are writable, with exclusive access for the copy,
+        // until the copy is complete.
         let target = unsafe { side(&copy.target, copy) };
-        // SAFETY: the caller promises rows that are readable until the copy is done.
+        // SAFETY: the caller promises rows that are readable until the copy is complete.
         let source = unsafe { side(&copy.source, copy) };
         let ends = (target, source);
         self.call("cuMemcpy2DAsync", counted_inside, |state| {
@@ -762,8 +764,8 @@ impl Driver for Gpu {
         stream: StreamHandle,
         function: HostFunction,
     ) -> Result<()> {
-        // Outside the call, so that a function that is refused is dropped without the lock: its
-        // captures are the caller's.
+        // The option outlives the call, so that a rejected function is dropped without the lock:
+        // its captures belong to the caller and may call the driver.
         let mut function = Some(function);
         self.call(
             "cuLaunchHostFunc",

@@ -18,7 +18,7 @@ use crate::{
 };
 
 impl StateGuard<'_> {
-    /// The event behind a handle.
+    /// Resolves an event handle.
     pub(crate) fn event(&mut self, handle: EventHandle) -> CallResult<&Event> {
         if !self.events.contains_key(&handle) {
             let (kind, text) = self.handles.explain(handle);
@@ -27,6 +27,7 @@ impl StateGuard<'_> {
         Ok(&self.events[&handle])
     }
 
+    /// Creates an event.
     pub(crate) fn event_create(
         &mut self,
         context: ContextHandle,
@@ -46,6 +47,7 @@ impl StateGuard<'_> {
         Ok(handle)
     }
 
+    /// Destroys an event, also in a lost context.
     pub(crate) fn event_destroy(
         &mut self,
         context: ContextHandle,
@@ -58,6 +60,7 @@ impl StateGuard<'_> {
         lost
     }
 
+    /// Enqueues a record of an event. The event must belong to the stream's context (rule 26).
     pub(crate) fn event_record(
         &mut self,
         context: ContextHandle,
@@ -68,7 +71,7 @@ impl StateGuard<'_> {
         let owner = self.event(handle)?.context;
         if owner != context {
             let text = format!(
-                "{} belongs to {}, the stream to {} (rule 26)",
+                "{} belongs to {}, but the stream belongs to {} (rule 26)",
                 name(handle),
                 name(owner),
                 name(context)
@@ -86,6 +89,7 @@ impl StateGuard<'_> {
         Ok(())
     }
 
+    /// Returns whether an event's last record is complete.
     pub(crate) fn event_query(
         &mut self,
         current: ContextHandle,
@@ -103,6 +107,7 @@ impl StateGuard<'_> {
         Ok(completion(done))
     }
 
+    /// Waits for an event's last record.
     pub(crate) fn event_synchronize(
         &mut self,
         current: ContextHandle,
@@ -118,6 +123,7 @@ impl StateGuard<'_> {
         self.synchronised(context)
     }
 
+    /// Returns the time between two recorded events in milliseconds.
     pub(crate) fn event_elapsed_ms(
         &mut self,
         current: ContextHandle,
@@ -129,12 +135,14 @@ impl StateGuard<'_> {
         Ok((end_ns as f64 - start_ns as f64) as f32 / 1e6)
     }
 
+    /// Returns the finish time of an event's last record. Fails if the event has no time stamp or
+    /// is not complete.
     fn time_stamp(&mut self, handle: EventHandle) -> CallResult<u64> {
         let event = self.event(handle)?;
         let (context, kind, capture) = (event.context, event.kind, event.capture);
         self.context(context)?;
         let problem = match capture {
-            _ if kind == EventKind::Ordering => "carries no time stamp",
+            _ if kind == EventKind::Ordering => "was created without a time stamp",
             None => "was never recorded",
             Some(_) => "",
         };

@@ -1,5 +1,5 @@
-//! What no driver sees, the host's own accesses and memory that is given out again: whoever does so
-//! says so here.
+//! Notifications that no driver call carries: the host's own memory accesses, and the reuse of an
+//! allocation by a caching allocator.
 
 use std::panic::Location;
 
@@ -14,23 +14,24 @@ use crate::{
 };
 
 impl Gpu {
-    /// Tells the race checker that the host reads `bytes` bytes at `pointer` now, in plain or
-    /// page-locked memory. Reads nothing.
+    /// Notifies the race checker that the host reads `bytes` bytes at `pointer` now, in pageable or
+    /// page-locked memory. The method itself reads nothing.
     ///
-    /// The host must be ordered after every operation that writes them: it has synchronised with
-    /// it, or asked and been told that it was done. Anything else is a finding of kind
-    /// [`HostRace`](crate::ReportKind::HostRace). In a host function the access is that function's,
-    /// and ordered by its place in its stream.
+    /// The host must be ordered after every operation that writes these bytes: by a
+    /// synchronisation, or by a query that returned completion. Otherwise the access is a finding
+    /// of kind [`HostRace`](crate::ReportKind::HostRace). In a host function the access belongs to
+    /// that function, and is ordered by its position in the stream.
     ///
     /// ```
     /// use millstream_driver::{DeviceOrdinal, Driver, FillPattern};
     /// use millstream_sim::{Gpu, ReportKind, SimConfig};
     /// let gpu = Gpu::new(SimConfig::new());
     /// let context = gpu.primary_context_retain(DeviceOrdinal::from_raw(0)).unwrap();
-    /// // SAFETY: context, stream and memory are alive, and nothing touches the page-locked bytes.
+    /// // SAFETY: context, stream and memory are alive, and nothing accesses the page-locked bytes.
     /// unsafe {
     ///     let stream = gpu.stream_create(context, true, 0).unwrap();
-    ///     let (memory, pinned) = (gpu.mem_alloc(context, 64).unwrap(), gpu.host_alloc(context, 64).unwrap());
+    /// let memory = gpu.mem_alloc(context, 64).unwrap();
+    /// let pinned = gpu.host_alloc(context, 64).unwrap();
     ///     gpu.memset_async(context, memory, FillPattern::U8(1), 64, stream).unwrap();
     ///     gpu.copy_device_to_host_async(context, pinned.as_ptr(), memory, 64, stream).unwrap();
     ///     gpu.host_read(pinned.as_ptr(), 64); // too early
@@ -51,9 +52,9 @@ impl Gpu {
         );
     }
 
-    /// Tells the race checker that the host writes `bytes` bytes at `pointer` now. Writes nothing.
-    /// Otherwise as [`host_read`](Self::host_read); the host must also be ordered after every
-    /// operation that reads them.
+    /// Notifies the race checker that the host writes `bytes` bytes at `pointer` now. The method
+    /// itself writes nothing. The host must be ordered as for [`host_read`](Self::host_read), and
+    /// also after every operation that reads these bytes.
     #[track_caller]
     pub fn host_write(&self, pointer: *const u8, bytes: usize) {
         self.host_access(
@@ -64,7 +65,7 @@ impl Gpu {
         );
     }
 
-    /// The same for an access that someone tells of through the seam, with a name.
+    /// Records a host access that was announced through the driver interface, with its label.
     pub(crate) fn host_accesses(&self, access: &HostAccess) {
         let _label = Label::at(access.label, access.location);
         let touch = if access.writes {
@@ -75,6 +76,7 @@ impl Gpu {
         self.host_access(access.address, access.bytes, touch, access.location);
     }
 
+    /// Records an access of the host, or of the host function that the thread is running.
     fn host_access(
         &self,
         address: u64,
@@ -104,15 +106,15 @@ impl Gpu {
         state.take_findings();
     }
 
-    /// An allocation is given out again: what is enqueued from here on finds it without a content,
-    /// and by its new name.
+    /// Records the reuse of an allocation: for later operations its content is uninitialised, and
+    /// it has the label of the new user.
     pub(crate) fn memory_is_reused(&self, reuse: &MemoryReuse) {
         let _label = Label::at(reuse.label, reuse.location);
         let mut state = self.enter();
         let Some(info) = state.memory.rename(reuse.pointer.as_raw()) else {
             return;
         };
-        // The host may have written memory that it can reach.
+        // The host may have initialised memory that it can access.
         if state.race_checker.is_on() && !info.initialised {
             let effects = vec![Effect::Reuse(info)];
             state

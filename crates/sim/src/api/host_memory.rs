@@ -1,4 +1,4 @@
-//! Calls for page-locked host memory.
+//! Page-locked host memory calls.
 
 use std::ptr::NonNull;
 
@@ -11,6 +11,7 @@ use crate::{
 };
 
 impl StateGuard<'_> {
+    /// Allocates page-locked memory.
     pub(crate) fn host_alloc(
         &mut self,
         context: ContextHandle,
@@ -18,7 +19,7 @@ impl StateGuard<'_> {
     ) -> CallResult<NonNull<u8>> {
         let device = self.context(context)?;
         if bytes == 0 {
-            let text = "a page-locked allocation of 0 bytes".to_owned();
+            let text = "a page-locked allocation of 0 bytes; allocate at least 1".to_owned();
             return Err(self.violation(ReportKind::BadArgument, ResultCode::INVALID_VALUE, text));
         }
         let start = self
@@ -29,14 +30,15 @@ impl StateGuard<'_> {
         Ok(start)
     }
 
-    /// Ends page-locked memory of one kind, once every device is idle (rule 30).
+    /// Frees or unregisters page-locked memory after every device is idle (rule 30: freeing memory
+    /// waits for the device).
     fn end_host(
         &mut self,
         context: ContextHandle,
         pointer: NonNull<u8>,
         kind: MemoryKind,
     ) -> CallResult<()> {
-        // Also in a lost context; the synchronisation at the end answers that.
+        // Freeing also works in a lost context; the final `synchronised` returns the sticky error.
         self.known_context(context)?;
         let address = DevicePtr::from_raw(pointer.as_ptr().addr() as u64);
         let base = self.freeable(address, &[kind])?;
@@ -46,6 +48,7 @@ impl StateGuard<'_> {
         self.synchronised(context)
     }
 
+    /// Frees page-locked memory.
     pub(crate) fn host_free(
         &mut self,
         context: ContextHandle,
@@ -54,6 +57,7 @@ impl StateGuard<'_> {
         self.end_host(context, pointer, MemoryKind::Pinned)
     }
 
+    /// Registers pageable memory as page-locked.
     pub(crate) fn host_register(
         &mut self,
         context: ContextHandle,
@@ -61,7 +65,7 @@ impl StateGuard<'_> {
     ) -> CallResult<()> {
         let device = self.context(context)?;
         if range.bytes() == 0 {
-            let text = "a registration of 0 bytes".to_owned();
+            let text = "a registration of 0 bytes; register at least 1".to_owned();
             return Err(self.violation(ReportKind::BadArgument, ResultCode::INVALID_VALUE, text));
         }
         match self
@@ -80,7 +84,7 @@ impl StateGuard<'_> {
             }
             Ok(HostMemoryKind::Managed) => {
                 let text = format!(
-                    "{} bytes at {:#x} are managed",
+                    "{} bytes at {:#x} are managed memory, which cannot be registered",
                     range.bytes(),
                     range.address()
                 );
@@ -102,6 +106,7 @@ impl StateGuard<'_> {
         Ok(())
     }
 
+    /// Unregisters memory of the caller.
     pub(crate) fn host_unregister(
         &mut self,
         context: ContextHandle,

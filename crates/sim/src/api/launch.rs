@@ -1,4 +1,5 @@
-//! Launches: the shape and the arguments are checked and copied before anything is enqueued.
+//! Kernel and host function launches: configuration and arguments are validated and copied before
+//! the enqueueing.
 
 use std::sync::Arc;
 
@@ -23,10 +24,11 @@ use crate::{
     ptx::Kernel,
 };
 
-/// The longest block in each direction.
+/// The maximum block size in each dimension.
 pub(crate) const BLOCK_MAX: [u32; 3] = [1024, 1024, 64];
 
-/// Why a launch of this shape is refused, where so much dynamic shared memory is allowed.
+/// Validates a launch configuration, with at most `dynamic_max` bytes of dynamic shared memory.
+/// Returns the error code and the problem, or `None` if it is valid.
 fn wrong_shape(
     kernel: &Kernel,
     dynamic_max: u32,
@@ -43,60 +45,62 @@ fn wrong_shape(
     };
     if !within(grid, GRID_MAX) {
         return invalid(format!(
-            "a grid of {grid:?} blocks, each of 1 to {GRID_MAX:?}"
+            "a grid of {grid:?} blocks; each dimension must be from 1 to {GRID_MAX:?}"
         ));
     }
     if !within(block, BLOCK_MAX) {
         return invalid(format!(
-            "a block of {block:?} threads, each of 1 to {BLOCK_MAX:?}"
+            "a block of {block:?} threads; each dimension must be from 1 to {BLOCK_MAX:?}"
         ));
     }
     let threads = block.iter().product::<u32>();
     if threads > BLOCK_THREADS_MAX {
         return invalid(format!(
-            "a block of {threads} threads, of at most {BLOCK_THREADS_MAX}"
+            "a block of {threads} threads; the limit is {BLOCK_THREADS_MAX}"
         ));
     }
     if let Some(required) = kernel.required_block()
         && required != block
     {
         return invalid(format!(
-            "a block of {block:?} threads; `.reqntid` is {required:?}"
+            "a block of {block:?} threads; the kernel's `.reqntid` requires {required:?}"
         ));
     }
     if let Some(max) = kernel.max_threads()
         && threads > max
     {
-        let text = format!("a block of {threads} threads; `.maxntid` allows {max}");
+        let text = format!("a block of {threads} threads; the kernel's `.maxntid` allows {max}");
         return Some((ResultCode::LAUNCH_OUT_OF_RESOURCES, text));
     }
     let own = kernel.static_shared_bytes();
     if own > SHARED_BYTES {
         return invalid(format!(
-            "{own} bytes of static shared memory, of at most {SHARED_BYTES}"
+            "{own} bytes of static shared memory; the limit is {SHARED_BYTES}"
         ));
     }
     if shared_bytes > dynamic_max {
         return invalid(format!(
-            "{shared_bytes} bytes of dynamic shared memory, of at most {dynamic_max} beside {own} bytes of static \
-             shared memory; cuFuncSetAttribute allows up to {} (rule 57)",
+            "{shared_bytes} bytes of dynamic shared memory; the limit is {dynamic_max} in addition \
+             to {own} bytes of static shared memory; cuFuncSetAttribute allows up to {} (rule 57)",
             dynamic_shared_limit(kernel)
         ));
     }
     None
 }
 
-/// The dynamic shared memory that launches of a kernel may ask for at first.
+/// Returns the default limit of a kernel's dynamic shared memory in bytes.
 pub(crate) fn dynamic_shared_default(kernel: &Kernel) -> u32 {
     SHARED_BYTES.saturating_sub(kernel.static_shared_bytes())
 }
 
-/// The most dynamic shared memory that a kernel can opt in to.
+/// Returns the maximum dynamic shared memory that a kernel can opt in to, in bytes.
 pub(crate) fn dynamic_shared_limit(kernel: &Kernel) -> u32 {
     SHARED_BYTES_MAX.saturating_sub(kernel.static_shared_bytes())
 }
 
 impl StateGuard<'_> {
+    /// Enqueues a host function and wakes the callback thread. On success the function is taken
+    /// from `function`.
     pub(crate) fn launch_host_function(
         &mut self,
         context: ContextHandle,
@@ -114,6 +118,7 @@ impl StateGuard<'_> {
         Ok(())
     }
 
+    /// Validates and enqueues a kernel launch.
     pub(crate) fn launch_kernel(
         &mut self,
         context: ContextHandle,
@@ -127,7 +132,7 @@ impl StateGuard<'_> {
         let kernel = module
             .ptx
             .kernel(&name)
-            .expect("a function handle is only made for a kernel of its module");
+            .expect("the module of a function handle contains its kernel");
         let opted_in = self.functions[&function].dynamic_shared_bytes;
         let dynamic_max = opted_in.unwrap_or_else(|| dynamic_shared_default(kernel));
         if let Some((code, text)) = wrong_shape(kernel, dynamic_max, dims) {
@@ -166,7 +171,7 @@ impl StateGuard<'_> {
     }
 }
 
-/// The parameter block of a launch.
+/// Copies the arguments of a launch into a parameter block.
 fn collect(signature: &crate::ptx::Signature, params: HostParams<'_>) -> Result<Box<[u8]>, String> {
     if params.len() != signature.params.len() {
         return Err(format!(

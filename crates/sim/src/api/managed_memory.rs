@@ -1,4 +1,5 @@
-//! Calls for managed memory: one address for the host and every device (rules 49 to 51).
+//! Managed memory calls (rules 49 to 51: one address for the host and every device; prefetches and
+//! advice are hints).
 
 use millstream_driver::{
     ContextHandle, DevicePtr, ManagedAdvice, ManagedLocation, ResultCode, StreamHandle,
@@ -17,6 +18,7 @@ use crate::{
 };
 
 impl StateGuard<'_> {
+    /// Allocates managed memory.
     pub(crate) fn mem_alloc_managed(
         &mut self,
         context: ContextHandle,
@@ -34,7 +36,8 @@ impl StateGuard<'_> {
         ))
     }
 
-    /// Refuses a range that is not all in one managed allocation, and a location that is not there.
+    /// Validates the operands of a hint. The range must be within one managed allocation, and the
+    /// location must exist.
     fn managed_range(
         &mut self,
         pointer: DevicePtr,
@@ -45,7 +48,10 @@ impl StateGuard<'_> {
             self.device_index(ordinal)?;
         }
         let (kind, text) = if bytes == 0 {
-            (ReportKind::BadArgument, "a hint about 0 bytes".to_owned())
+            (
+                ReportKind::BadArgument,
+                "a hint about 0 bytes; give at least 1".to_owned(),
+            )
         } else {
             match self
                 .memory
@@ -65,6 +71,7 @@ impl StateGuard<'_> {
         Err(self.violation(kind, ResultCode::INVALID_VALUE, text))
     }
 
+    /// Enqueues a prefetch of managed memory.
     pub(crate) fn mem_prefetch_async(
         &mut self,
         context: ContextHandle,
@@ -84,6 +91,8 @@ impl StateGuard<'_> {
         Ok(())
     }
 
+    /// Validates advice about managed memory, which has no effect. The location matters only for
+    /// advice about one.
     pub(crate) fn mem_advise(
         &mut self,
         context: ContextHandle,

@@ -1,5 +1,5 @@
-//! The `Driver` calls, by subject. Each call checks its caller's obligations and changes the
-//! simulated state, mostly by enqueueing an operation, which runs when the schedule says so.
+//! The driver calls, by subject. Each call validates its caller's obligations and changes the
+//! simulator state, mostly by enqueueing an operation that runs when the schedule picks it.
 
 mod attributes;
 mod context;

@@ -1,4 +1,4 @@
-//! Modules: PTX text made executable, with its variables in device memory.
+//! Modules: parsed PTX, with variables in device memory.
 
 use std::sync::Arc;
 
@@ -23,10 +23,10 @@ use crate::{
     race::ElementMismatch,
 };
 
-/// Threads of a block, at most.
+/// The maximum number of threads in a block.
 pub(crate) const BLOCK_THREADS_MAX: u32 = 1024;
 
-/// The PTX text of an image.
+/// Returns the PTX text of an image, without trailing zero bytes.
 fn text(image: &[u8]) -> CallResult<&str> {
     let end = image
         .iter()
@@ -34,9 +34,10 @@ fn text(image: &[u8]) -> CallResult<&str> {
         .map_or(0, |last| last + 1);
     let invalid = |what: &str| Err(CallError::new(ResultCode::INVALID_IMAGE, what));
     match std::str::from_utf8(&image[..end]) {
-        Ok("") => invalid("the image is empty"),
+        Ok("") => invalid("the image is empty; pass PTX text"),
         Ok(text) if text.contains('\0') => invalid(
-            "the image is binary: the simulated device runs PTX text, and this has zero bytes inside",
+            "the image is binary: the simulated device runs PTX text, and this has \
+             embedded zero bytes",
         ),
         Ok(text) => Ok(text),
         Err(_) => invalid(
@@ -45,6 +46,7 @@ fn text(image: &[u8]) -> CallResult<&str> {
     }
 }
 
+/// Converts a parse error to a call error.
 fn refused(error: &PtxError) -> CallError {
     let code = match error.kind {
         PtxErrorKind::UnsupportedVersion(_) => ResultCode::UNSUPPORTED_PTX_VERSION,
@@ -54,6 +56,8 @@ fn refused(error: &PtxError) -> CallError {
 }
 
 impl StateGuard<'_> {
+    /// Resolves a module handle, which must belong to `context`. Fails with the sticky error if the
+    /// context is lost.
     fn module(
         &mut self,
         context: ContextHandle,
@@ -63,6 +67,7 @@ impl StateGuard<'_> {
         self.module_even_lost(context, handle)
     }
 
+    /// Resolves a module handle like [`module`](Self::module), but also in a lost context.
     fn module_even_lost(
         &mut self,
         context: ContextHandle,
@@ -72,13 +77,19 @@ impl StateGuard<'_> {
             Some(module) if module.context == context => return Ok(Arc::clone(module)),
             Some(module) => (
                 ReportKind::WrongContext,
-                format!("{} belongs to {}", name(handle), name(module.context)),
+                format!(
+                    "{} belongs to {}, not {}",
+                    name(handle),
+                    name(module.context),
+                    name(context)
+                ),
             ),
             None => self.handles.explain(handle),
         };
         Err(self.violation(kind, ResultCode::INVALID_HANDLE, text))
     }
 
+    /// Parses an image, and allocates and initialises the module's variables.
     pub(crate) fn module_load(
         &mut self,
         context: ContextHandle,
@@ -98,10 +109,10 @@ impl StateGuard<'_> {
             } else {
                 MemoryKind::Variable
             };
-            // A variable without a size (`.extern .inner` apart) still has an address.
+            // A variable of size 0 still has an address.
             match self.allocate_non_pool(kind, context, device, variable.size.max(1)) {
                 Ok(base) => {
-                    // Unlike other memory, what a variable does not initialise is zero.
+                    // Bytes without an initialiser are zero in a variable, not poison.
                     self.memory.initialise(base, &vec![0; variable.size]);
                     variables.push(base);
                 }
@@ -126,12 +137,14 @@ impl StateGuard<'_> {
         Ok(handle)
     }
 
+    /// Frees the memory of a module's variables.
     fn end_variables(&mut self, variables: &[u64]) {
         for base in variables {
             self.end_allocation(*base, None);
         }
     }
 
+    /// Unloads a module, also in a lost context. Reports a pending launch of one of its kernels.
     pub(crate) fn module_unload(
         &mut self,
         context: ContextHandle,
@@ -159,6 +172,7 @@ impl StateGuard<'_> {
         lost
     }
 
+    /// Returns the handle of a kernel; repeated calls return the same handle.
     pub(crate) fn module_function(
         &mut self,
         context: ContextHandle,
@@ -171,7 +185,7 @@ impl StateGuard<'_> {
             return Err(CallError::new(
                 ResultCode::NOT_FOUND,
                 format!(
-                    "no kernel `{kernel}` in the module; there are: {}",
+                    "no kernel `{kernel}` in the module; the kernels are: {}",
                     names.join(", ")
                 ),
             ));
@@ -197,6 +211,7 @@ impl StateGuard<'_> {
         Ok(function)
     }
 
+    /// Returns the address and size of a module-scope variable.
     pub(crate) fn module_global(
         &mut self,
         context: ContextHandle,
@@ -214,7 +229,7 @@ impl StateGuard<'_> {
         }
     }
 
-    /// The module and name of a kernel, which must belong to `context`.
+    /// Resolves a function handle, which must belong to `context`, to its module and kernel name.
     pub(crate) fn function(
         &mut self,
         context: ContextHandle,
@@ -229,9 +244,10 @@ impl StateGuard<'_> {
             Some(function) => (
                 ReportKind::WrongContext,
                 format!(
-                    "{} belongs to {} (rule 20)",
+                    "{} belongs to {}, not {} (rule 20)",
                     name(handle),
-                    name(function.context)
+                    name(function.context),
+                    name(context)
                 ),
             ),
             None => self.handles.explain(handle),
@@ -239,7 +255,8 @@ impl StateGuard<'_> {
         Err(self.violation(kind, ResultCode::INVALID_HANDLE, text))
     }
 
-    /// Compares a kernel's accesses with the declared element types of its arrays.
+    /// Records the accesses of a kernel whose floating-point type differs in size from the declared
+    /// elements of its arrays.
     pub(crate) fn note_float_operands(
         &mut self,
         handle: FunctionHandle,
@@ -273,6 +290,7 @@ impl StateGuard<'_> {
         }
     }
 
+    /// Returns an attribute of a kernel.
     pub(crate) fn function_attribute(
         &mut self,
         context: ContextHandle,
@@ -295,6 +313,7 @@ impl StateGuard<'_> {
         Ok(value as i32)
     }
 
+    /// Sets the limit of a kernel's dynamic shared memory, the only attribute that can be set.
     pub(crate) fn function_set_attribute(
         &mut self,
         context: ContextHandle,
@@ -309,28 +328,30 @@ impl StateGuard<'_> {
         let limit = dynamic_shared_limit(kernel_of(&module, &name));
         let within = u32::try_from(value).ok().filter(|&bytes| bytes <= limit);
         let Some(bytes) = within else {
-            let text =
-                format!("kernel `{name}`: {value} bytes of dynamic shared memory, of 0 to {limit}");
+            let text = format!(
+                "kernel `{name}`: {value} bytes of dynamic shared memory; use 0 to {limit}"
+            );
             return Err(self.violation(ReportKind::BadLaunch, ResultCode::INVALID_VALUE, text));
         };
         let known = self
             .functions
             .get_mut(&function)
-            .expect("it was just looked at");
+            .expect("the function was resolved above");
         known.dynamic_shared_bytes = Some(bytes);
         Ok(())
     }
 }
 
-/// The kernel that a function handle stands for.
+/// Returns the kernel of a function handle.
 fn kernel_of<'a>(module: &'a LoadedModule, name: &str) -> &'a ptx::Kernel {
     let kernel = module.ptx.kernel(name);
-    kernel.expect("a function handle is only made for a kernel of its module")
+    kernel.expect("the module of a function handle contains its kernel")
 }
 
+/// Creates the call error for an attribute that does not exist or cannot be set.
 fn no_attribute(attribute: FunctionAttribute) -> CallError {
     let text = format!(
-        "attribute {} of a kernel is none that the simulated device has, or can set",
+        "the simulated device does not support attribute {} of a kernel, or cannot set it",
         attribute.as_raw()
     );
     CallError::new(ResultCode::INVALID_VALUE, text)

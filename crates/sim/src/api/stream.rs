@@ -15,13 +15,14 @@ use crate::{
     ids::StreamKind,
 };
 
-/// What an H200 answers.
+/// The range of stream priorities of an H200.
 pub(crate) const PRIORITIES: PriorityRange = PriorityRange {
     least: 0,
     greatest: -5,
 };
 
 impl StateGuard<'_> {
+    /// Creates a stream. The priority is clamped to [`PRIORITIES`].
     pub(crate) fn stream_create(
         &mut self,
         context: ContextHandle,
@@ -35,6 +36,8 @@ impl StateGuard<'_> {
         Ok(handle)
     }
 
+    /// Destroys a stream, also in a lost context. It is removed when its work is complete (rule
+    /// 21).
     pub(crate) fn stream_destroy(
         &mut self,
         context: ContextHandle,
@@ -56,6 +59,7 @@ impl StateGuard<'_> {
         lost
     }
 
+    /// Returns whether all work of a stream is complete.
     pub(crate) fn stream_query(
         &mut self,
         context: ContextHandle,
@@ -71,6 +75,7 @@ impl StateGuard<'_> {
         Ok(completion(done))
     }
 
+    /// Waits for all work enqueued on a stream so far.
     pub(crate) fn stream_synchronize(
         &mut self,
         context: ContextHandle,
@@ -84,6 +89,7 @@ impl StateGuard<'_> {
         self.synchronised(context)
     }
 
+    /// Enqueues a wait of a stream for an event's last record.
     pub(crate) fn stream_wait_event(
         &mut self,
         context: ContextHandle,
@@ -97,8 +103,8 @@ impl StateGuard<'_> {
         Ok(())
     }
 
-    /// Rule 29, read strictly: nothing before this point overlaps anything after it, on any stream
-    /// of the context.
+    /// Makes all later work of the context wait for all work enqueued so far, if rule 29 (implicit
+    /// synchronisation between streams) is strict.
     pub(crate) fn fence(&mut self, context: ContextHandle) {
         if self.config.rules.implicit_synchronisation.is_strict() {
             let wait_set = self.context_wait_set(context);
@@ -108,8 +114,8 @@ impl StateGuard<'_> {
         }
     }
 
-    /// Enqueues work that rule 29 names: read strictly, it is behind everything before it and ahead
-    /// of all after it.
+    /// Enqueues an operation that synchronises implicitly (rule 29). If the rule is strict, the
+    /// operation runs after all earlier work and before all later work of the context.
     pub(crate) fn enqueue_fenced(
         &mut self,
         context: ContextHandle,
@@ -126,7 +132,7 @@ impl StateGuard<'_> {
     }
 }
 
-/// The answer to a query.
+/// Converts the result of a query.
 pub(crate) fn completion(done: bool) -> Completion {
     if done {
         Completion::Complete

@@ -134,7 +134,8 @@ impl FromStr for Rules {
                     let mut named = rules.named().into_iter();
                     let (_, reading) = named.find(|(name, _)| *name == part).ok_or_else(|| {
                         format!(
-                         "there are no rules `{part}`; use observed, strict, or rule names joined with +"
+                            "there are no rules `{part}`; use observed, strict, or rule names \
+                             joined with +"
                         )
                     })?;
                     *reading = Reading::Strict;

@@ -43,7 +43,8 @@ impl SimState {
         CallError::new(
             ResultCode::OUT_OF_MEMORY,
             format!(
-                "cannot allocate {bytes} bytes: {} of {} bytes are free, the pool reserves {} and uses {}",
+                "cannot allocate {bytes} bytes: {} of {} bytes are free, the pool reserves {} \
+                 and uses {}",
                 self.free_bytes(device),
                 self.config.memory_bytes,
                 usage.reserved_bytes,

@@ -254,7 +254,8 @@ impl SimState {
                 {
                     Err(error) => format!("{does} of {}, which {}", error.what, error.problem),
                     Ok((other, _)) => format!(
-                        "{does} of {bytes} bytes at {address:#x}, which are memory of device {}: {}",
+                        "{does} of {bytes} bytes at {address:#x}, which are memory of \
+                         device {}: {}",
                         other.device,
                         other.describe()
                     ),

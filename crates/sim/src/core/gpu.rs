@@ -77,9 +77,12 @@ impl Gpu {
         body: impl FnOnce(&mut StateGuard<'_>) -> CallResult<R>,
     ) -> Result<R, DriverError> {
         if !self.is_of_this_process() {
-            return Err(DriverError::new(name, ResultCode::NOT_INITIALIZED).with_detail(
-                "this process was forked after the simulated GPU was created: open a device in the child",
-            ));
+            return Err(
+                DriverError::new(name, ResultCode::NOT_INITIALIZED).with_detail(
+                    "this process was forked after the simulated GPU was created: open a \
+                 device in the child",
+                ),
+            );
         }
         let mut state = StateGuard {
             state: self.inner.state.lock(),

@@ -36,9 +36,9 @@ pub(crate) struct HostFunctions {
     /// The functions that are enqueued and not started, oldest first. Functions of a lost context
     /// are removed when the callback thread next inspects the queue.
     pending: VecDeque<OpId>,
-    /// Whether a function was started since the last [`take_started`](Self::take_started).
+    /// Set if a function was started since the last [`take_started`](Self::take_started).
     started: bool,
-    /// Whether the callback thread exists.
+    /// Set once the callback thread exists.
     has_thread: bool,
 }
 

@@ -44,7 +44,7 @@ pub(crate) struct Stream {
     pub(crate) last_finish_ns: u64,
     /// The label and source line of the creating call, if recorded.
     pub(crate) site: Option<Site>,
-    /// Whether the stream was destroyed; it stays until its operations are complete (rule 21).
+    /// Set once the stream is destroyed; it stays until its operations are complete (rule 21).
     pub(crate) destroyed: bool,
     /// The pending operations that count towards the queue limit, oldest first (rule 54: enqueueing
     /// into a full queue blocks the host).

@@ -1,5 +1,5 @@
-//! Which bytes of an allocation a kernel read, wrote and updated atomically: bits that all cores
-//! set while it runs.
+//! Bitmaps of the bytes of an allocation that a kernel reads, writes and updates atomically, set
+//! concurrently by all cores while it runs.
 
 use std::{
     ops::Range,
@@ -9,12 +9,12 @@ use std::{
     },
 };
 
-/// Bytes of the allocation that one word of bits is about.
+/// The number of allocation bytes covered by one word of a bitmap.
 const WORD_BYTES: usize = 64;
-/// Words that are made together, when the first of them is needed.
+/// The number of words allocated together, when the first of them is needed.
 const CHUNK_WORDS: usize = 512;
 
-/// How bytes are accessed: any of the three ways, in any combination.
+/// A set of access kinds: plain loads, plain stores, and synchronising accesses.
 ///
 /// ```
 /// use millstream_sim::exec::AccessFlags;
@@ -29,11 +29,11 @@ impl AccessFlags {
     pub const READ: Self = Self(1);
     /// Plain stores.
     pub const WRITE: Self = Self(2);
-    /// Atomic operations, and loads and stores by which threads wait for each other (volatile,
-    /// relaxed, acquire, release).
+    /// Atomic operations, and the loads and stores that synchronise threads (volatile, relaxed,
+    /// acquire, release).
     pub const UPDATE: Self = Self(4);
 
-    /// Whether `part` is one of the ways.
+    /// Returns whether the set contains all of `part`.
     #[must_use]
     pub fn has(self, part: Self) -> bool {
         self.0 & part.0 == part.0
@@ -48,7 +48,7 @@ impl std::ops::BitOr for AccessFlags {
     }
 }
 
-/// What a launch did to one allocation, byte by byte. Setting a mark twice costs a load and a
+/// The bytes of one allocation that a launch accessed. Marking a byte again costs a load and a
 /// comparison.
 ///
 /// ```
@@ -56,7 +56,7 @@ impl std::ops::BitOr for AccessFlags {
 /// let bitmap = AccessBitmap::new(256);
 /// bitmap.note(AccessFlags::READ, 0, 128);
 /// bitmap.note(AccessFlags::WRITE, 128, 4);
-/// bitmap.note(AccessFlags::READ, 128, 4); // of its own bytes: nothing that anyone else could see
+/// bitmap.note(AccessFlags::READ, 128, 4); // reads the kernel's own writes: not recorded
 /// assert_eq!(bitmap.runs(), [(0..128, AccessFlags::READ), (128..132, AccessFlags::WRITE)]);
 /// ```
 #[derive(Debug)]
@@ -68,7 +68,7 @@ pub struct AccessBitmap {
 }
 
 impl AccessBitmap {
-    /// An empty access bitmap for an allocation of that many bytes.
+    /// Creates an empty bitmap for an allocation of `bytes` bytes.
     #[must_use]
     pub fn new(bytes: usize) -> Self {
         Self {
@@ -79,9 +79,9 @@ impl AccessBitmap {
         }
     }
 
-    /// Marks `bytes` from `offset`, which are in the allocation. A read of what the launch itself
-    /// wrote before is not noted: whoever is not ordered with the read is not ordered with the
-    /// write. One call is about one way of access.
+    /// Marks `bytes` bytes from `offset`, which must be within the allocation. A read of bytes that
+    /// the launch wrote before is not recorded: an operation that is unordered with the read is
+    /// unordered with the write too. `flags` must be a single access kind.
     #[inline(always)]
     pub fn note(&self, flags: AccessFlags, offset: usize, bytes: usize) {
         let end = offset + bytes;
@@ -104,7 +104,7 @@ impl AccessBitmap {
         }
     }
 
-    /// The marked bytes in ascending order, neighbours with the same marks together.
+    /// Returns the marked bytes in ascending order, adjacent bytes with equal marks merged.
     #[must_use]
     pub fn runs(&self) -> Vec<(Range<u64>, AccessFlags)> {
         let mut runs: Vec<(Range<u64>, AccessFlags)> = Vec::new();
@@ -114,10 +114,9 @@ impl AccessBitmap {
             if kinds.iter().all(Option::is_none) {
                 continue;
             }
-            let describe = CHUNK_WORDS.min(self.bytes.div_ceil(WORD_BYTES) - chunk * CHUNK_WORDS);
-            for word in 0..describe {
-                let bits =
-                    kinds.map(|kind| kind.map_or(0, |describe| describe[word].load(Relaxed)));
+            let words = CHUNK_WORDS.min(self.bytes.div_ceil(WORD_BYTES) - chunk * CHUNK_WORDS);
+            for word in 0..words {
+                let bits = kinds.map(|kind| kind.map_or(0, |words| words[word].load(Relaxed)));
                 let base = ((chunk * CHUNK_WORDS + word) * WORD_BYTES) as u64;
                 split(bits, |at, count, flags| {
                     let range = base + u64::from(at)..base + u64::from(at + count);
@@ -134,13 +133,13 @@ impl AccessBitmap {
     }
 }
 
-/// Splits 64 bytes into runs of the same marks, and leaves out those without.
+/// Splits 64 bytes into runs of equal marks, and omits unmarked bytes.
 fn split(bits: [u64; 3], mut run: impl FnMut(u32, u32, AccessFlags)) {
     let mut at = 0;
     while at < u64::BITS {
         let rest = bits.map(|bits| bits >> at);
         let first = rest.map(|rest| rest & 1);
-        // Where any of the three is not what it is at `at`.
+        // The positions at which any of the three bits differs from its value at `at`.
         let change = (0..3).fold(0, |change, kind| {
             change | (rest[kind] ^ 0u64.wrapping_sub(first[kind]))
         });
@@ -153,35 +152,39 @@ fn split(bits: [u64; 3], mut run: impl FnMut(u32, u32, AccessFlags)) {
     }
 }
 
+/// A chunk of bitmap words.
 type Chunk = Box<[AtomicU64]>;
 
-/// One bit for each byte of an allocation, in chunks that are made when they are needed.
+/// One bit for each byte of an allocation, in chunks allocated on first use.
 #[derive(Debug, Default)]
 struct Bitmap {
     chunks: OnceLock<Box<[OnceLock<Chunk>]>>,
 }
 
 impl Bitmap {
+    /// Returns a chunk if it was allocated.
     #[inline(always)]
     fn chunk(&self, index: usize) -> Option<&[AtomicU64]> {
         Some(self.chunks.get()?.get(index)?.get()?)
     }
 
+    /// Returns the word at `index`, 0 if its chunk was not allocated.
     #[inline(always)]
     fn word(&self, index: usize) -> u64 {
         match self.chunk(index / CHUNK_WORDS) {
-            Some(describe) => describe[index % CHUNK_WORDS].load(Relaxed),
+            Some(words) => words[index % CHUNK_WORDS].load(Relaxed),
             None => 0,
         }
     }
 
+    /// Sets the bits of `mask` in the word at `index`. `bytes` is the allocation's size.
     #[inline(always)]
     fn set(&self, index: usize, mask: u64, bytes: usize) {
-        let describe = match self.chunk(index / CHUNK_WORDS) {
-            Some(describe) => describe,
+        let words = match self.chunk(index / CHUNK_WORDS) {
+            Some(words) => words,
             None => self.make(index / CHUNK_WORDS, bytes),
         };
-        let word = &describe[index % CHUNK_WORDS];
+        let word = &words[index % CHUNK_WORDS];
         if mask == u64::MAX {
             word.store(mask, Relaxed);
         } else if word.load(Relaxed) & mask != mask {
@@ -189,16 +192,17 @@ impl Bitmap {
         }
     }
 
+    /// Allocates a chunk of words. `bytes` is the allocation's size.
     #[cold]
     fn make(&self, chunk: usize, bytes: usize) -> &[AtomicU64] {
-        let describe = bytes.div_ceil(WORD_BYTES);
+        let words = bytes.div_ceil(WORD_BYTES);
         let chunks = self.chunks.get_or_init(|| {
-            (0..describe.div_ceil(CHUNK_WORDS))
+            (0..words.div_ceil(CHUNK_WORDS))
                 .map(|_| OnceLock::new())
                 .collect()
         });
-        let describe = CHUNK_WORDS.min(describe - chunk * CHUNK_WORDS);
-        chunks[chunk].get_or_init(|| (0..describe).map(|_| AtomicU64::new(0)).collect())
+        let words = CHUNK_WORDS.min(words - chunk * CHUNK_WORDS);
+        chunks[chunk].get_or_init(|| (0..words).map(|_| AtomicU64::new(0)).collect())
     }
 }
 
@@ -209,7 +213,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn marks_are_what_was_noted(
+        fn runs_match_the_recorded_accesses(
             bytes in 1usize..70_000,
             notes in proptest::collection::vec((0usize..70_000, 1usize..300, 0usize..3), 0..40),
         ) {
@@ -232,7 +236,9 @@ mod tests {
                 actual[range.start as usize..range.end as usize].fill(flags.0);
             }
             prop_assert_eq!(actual, expected);
-            let apart = |pair: &[(Range<u64>, AccessFlags)]| pair[0].0.end < pair[1].0.start || pair[0].1 != pair[1].1;
+            let apart = |pair: &[(Range<u64>, AccessFlags)]| {
+                pair[0].0.end < pair[1].0.start || pair[0].1 != pair[1].1
+            };
             prop_assert!(runs.windows(2).all(apart));
         }
     }

@@ -1,4 +1,4 @@
-//! One allocation: where it came from, where it is in its life, and what stands behind it.
+//! Allocations: origin, lifetime state, and backing memory.
 
 use std::sync::{Arc, OnceLock};
 
@@ -8,7 +8,7 @@ use millstream_ptx::Site;
 use super::{AccessBitmap, MemoryMap, SharedBytes, backing::Backing, host::HostRange};
 use crate::ids::{OpId, name};
 
-/// Where an allocation came from, and so what may free it.
+/// The origin of an allocation, which determines the functions that may free it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum MemoryKind {
     /// `cuMemAlloc`.
@@ -23,21 +23,22 @@ pub(crate) enum MemoryKind {
     Managed,
     /// A variable of a module.
     Variable,
-    /// A variable of a module that kernels only read.
+    /// A read-only variable of a module.
     Constant,
 }
 
 impl MemoryKind {
-    /// Whether the memory is the host's, page-locked.
+    /// Returns whether the memory is page-locked host memory.
     pub(crate) fn is_host(self) -> bool {
         matches!(self, Self::Pinned | Self::Registered)
     }
 
-    /// Whether every device reaches the memory, and the host at the same address.
+    /// Returns whether the host and every device can access the memory at the same address.
     pub(crate) fn is_everyones(self) -> bool {
         self.is_host() || self == Self::Managed
     }
 
+    /// Returns the name of the origin in messages.
     pub(super) fn origin(self) -> &'static str {
         match self {
             Self::Device => "cuMemAlloc",
@@ -50,29 +51,31 @@ impl MemoryKind {
     }
 }
 
-/// An allocation, for findings.
+/// The description of an allocation for the race checker's findings.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct AllocationInfo {
-    /// Allocations are numbered from 1 in the order in which they are made; 0 is pageable memory.
+    /// The number of the allocation, from 1 in the order of creation; 0 is pageable memory.
     pub(crate) number: u64,
     pub(crate) bytes: u64,
-    /// The function it came from.
+    /// The driver function that created it.
     pub(crate) origin: &'static str,
-    /// The device whose memory it is, if there are several.
+    /// The device of the memory, if there are several.
     pub(crate) device: Option<u32>,
-    /// The operation that begins its life, for pool memory.
+    /// The allocating operation and its stream, for pool memory.
     pub(crate) allocated_by: Option<(OpId, StreamHandle)>,
+    /// The label and source line of the creating call, if recorded.
     pub(crate) site: Option<Site>,
-    /// Whether it holds something from the beginning: the host may write it unseen, or it is a
-    /// variable.
+    /// Set if the memory counts as initialised from the start: the host can write it without the
+    /// simulator's knowledge, or it is a variable.
     pub(crate) initialised: bool,
-    /// Whether the host reads it: what is copied there has arrived.
+    /// Set for host memory, so that a copy to it makes the data visible to the host.
     pub(crate) is_host_memory: bool,
-    /// Whether it is the driver that ends its life, along with its module.
+    /// Set for a module's variable, which the driver frees with the module.
     pub(crate) variable: bool,
 }
 
 impl AllocationInfo {
+    /// Returns the number, size and origin in words.
     pub(crate) fn describe(&self) -> String {
         if self.number == 0 {
             return "pageable host memory".into();
@@ -80,12 +83,12 @@ impl AllocationInfo {
         format!("allocation {} ({})", self.number, self.origin())
     }
 
-    /// Its size, the function that made it, and the caller's line.
+    /// Returns the size, the creating function, and the caller's source line.
     pub(crate) fn origin(&self) -> String {
         format!("{} bytes, {}", self.bytes, self.made())
     }
 
-    /// The function that made it, and the caller's line.
+    /// Returns the creating function and the caller's source line.
     pub(crate) fn made(&self) -> String {
         let mut text = self.origin.to_owned();
         if let Some(device) = self.device {
@@ -101,49 +104,56 @@ impl AllocationInfo {
     }
 }
 
+/// The memory that holds an allocation's bytes.
 #[derive(Debug)]
 pub(super) enum Storage {
+    /// Memory that the simulator allocated.
     Owned(Backing),
+    /// Registered memory of the caller.
     Registered(HostRange),
+    /// No memory: the allocation was freed.
     Gone,
 }
 
-/// One allocation.
+/// An allocation in the address map.
 #[derive(Debug)]
 pub(crate) struct Allocation {
-    /// First address.
+    /// The first address.
     pub(crate) base: u64,
-    /// Length in bytes.
+    /// The length in bytes.
     pub(crate) bytes: u64,
-    /// Where it came from.
+    /// The origin.
     pub(crate) kind: MemoryKind,
-    /// The context it was made in.
+    /// The context that created it.
     pub(crate) context: ContextHandle,
-    /// The device whose memory it is, for device memory.
+    /// The device of the memory, for device memory.
     pub(crate) device: u32,
-    /// Whether the operation that begins its life has run; always, for other memory.
+    /// Set once the allocating operation has run; always true for memory outside a pool.
     pub(super) alive: bool,
-    /// The operation that ends its life, and its stream, once a free is enqueued.
+    /// The freeing operation and its stream, once a free is enqueued.
     pub(crate) free: Option<(OpId, StreamHandle)>,
-    /// Whether it has been freed.
+    /// Set once the free has run.
     pub(super) freed: bool,
+    /// The backing memory.
     pub(super) storage: Storage,
-    /// What the race checker calls it.
+    /// The description for the race checker.
     pub(crate) info: Arc<AllocationInfo>,
-    /// What the kernel that runs has done to it so far, if someone wants to know.
+    /// The accesses of the running kernel so far, if the race checker records them.
     pub(crate) bitmap: OnceLock<Box<AccessBitmap>>,
 }
 
 impl Allocation {
+    /// Returns the address after the last byte.
     pub(super) fn end(&self) -> u64 {
         self.base + self.bytes
     }
 
-    /// Whether a free has been enqueued or done.
+    /// Returns whether a free has been enqueued or has run.
     pub(crate) fn is_dead_to_new_work(&self) -> bool {
         self.freed || self.free.is_some()
     }
 
+    /// Returns the memory, unless it was freed.
     pub(crate) fn shared_bytes(&self) -> Option<SharedBytes<'_>> {
         match &self.storage {
             Storage::Owned(backing) => Some(backing.shared_bytes()),
@@ -152,7 +162,7 @@ impl Allocation {
         }
     }
 
-    /// The allocation and its history, for reports.
+    /// Returns the allocation and its history in words, for reports.
     pub(crate) fn describe(&self) -> String {
         let (number, base, end) = (self.info.number, self.base, self.end());
         let mut text = format!(
@@ -172,7 +182,8 @@ impl Allocation {
 }
 
 impl MemoryMap {
-    /// Calls a live allocation by what the caller says, from here on; gives its new name.
+    /// Sets the label and source line of a live allocation to the current call's, and returns the
+    /// new description.
     pub(crate) fn rename(&mut self, base: u64) -> Option<Arc<AllocationInfo>> {
         let allocation = self.allocations.get_mut(&base)?;
         if allocation.is_dead_to_new_work() {

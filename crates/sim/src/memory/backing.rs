@@ -1,9 +1,8 @@
-//! Real memory that stands behind simulated memory. Everything that touches it goes through
-//! [`SharedBytes`].
+//! Host memory that backs simulated memory. All accesses go through [`SharedBytes`].
 
 #![allow(
     unsafe_code,
-    reason = "owns raw memory that several threads reach at once, as a device's memory is reached"
+    reason = "owns raw memory that several threads access concurrently, like device memory"
 )]
 
 use std::{
@@ -13,8 +12,8 @@ use std::{
 
 use super::SharedBytes;
 
-/// Zeroed memory of the host's allocator, at an address aligned as asked. The system backs it page
-/// by page, when touched.
+/// Zeroed memory of the host's allocator with a given alignment. The operating system commits its
+/// pages on first access.
 #[derive(Debug)]
 pub(crate) struct Backing {
     block: NonNull<u8>,
@@ -23,19 +22,19 @@ pub(crate) struct Backing {
     bytes: usize,
 }
 
-// SAFETY: the block belongs to this value alone, and is reached only through `SharedBytes`, whose
-// accesses are atomic.
+// SAFETY: this value owns the block exclusively, and all accesses go through `SharedBytes`, which
+// are atomic.
 unsafe impl Send for Backing {}
-// SAFETY: as above: `SharedBytes` makes concurrent accesses atomic.
+// SAFETY: as for `Send`: `SharedBytes` makes concurrent accesses atomic.
 unsafe impl Sync for Backing {}
 
 impl Backing {
-    /// `bytes` (not 0) zeroed bytes at a multiple of `align`, a power of two; `None` if the host
-    /// has no such memory.
+    /// Allocates `bytes` (not 0) zeroed bytes at a multiple of `align`, a power of two. Returns
+    /// `None` if the host is out of memory.
     pub(crate) fn zeroed(bytes: usize, align: usize) -> Option<Self> {
         debug_assert!(bytes > 0 && align.is_power_of_two());
-        // The allocator clears a block by itself, touching every page, if it must align it by more
-        // than 16. So align here.
+        // For an alignment above 16 the allocator zeroes the block itself, which touches every
+        // page. So request a larger block and align the start here.
         const ALIGN_CHEAP: usize = 16;
         let slack = align.saturating_sub(ALIGN_CHEAP);
         let layout = Layout::from_size_align(bytes.checked_add(slack)?, ALIGN_CHEAP).ok()?;
@@ -53,17 +52,16 @@ impl Backing {
         })
     }
 
-    /// The first byte.
+    /// Returns the first byte.
     pub(crate) fn start(&self) -> NonNull<u8> {
         self.start
     }
 
-    /// The memory.
+    /// Returns the memory.
     pub(crate) fn shared_bytes(&self) -> SharedBytes<'_> {
         // SAFETY: the block is valid as long as `self` is, and this type gives access through
-        // `SharedBytes` only. Page-locked and managed memory is also given to the host by its
-        // address, whose owner keeps to the `Driver` contract: no access of the host while the
-        // device uses it.
+        // `SharedBytes` only. The host also accesses page-locked and managed memory by address; the
+        // `Driver` contract excludes host accesses while the device uses the memory.
         unsafe { SharedBytes::from_raw(self.start.as_ptr(), self.bytes) }
     }
 }

@@ -1,15 +1,15 @@
-//! Memory of the caller: ranges and kernel arguments that it promises to keep valid.
+//! The caller's memory: host ranges and kernel arguments that the caller promises to keep valid.
 
 #![allow(
     unsafe_code,
-    reason = "reads and writes memory that the caller vouches for in the Driver contract"
+    reason = "reads and writes memory that the caller promises to keep valid in the Driver contract"
 )]
 
 use std::ffi::c_void;
 
 use super::SharedBytes;
 
-/// A range of host memory that the caller vouches for.
+/// A range of host memory that the caller promises to keep valid.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct HostRange {
     address: usize,
@@ -17,13 +17,13 @@ pub(crate) struct HostRange {
 }
 
 impl HostRange {
-    /// Takes the caller's word.
+    /// Creates a range from the caller's pointer.
     ///
     /// # Safety
     ///
-    /// The range is valid for the accesses that the operation makes to it (reads of a source,
-    /// writes of a target, both of a registered range) until the operation is done (the range is
-    /// unregistered), and nothing accesses it in conflict with them.
+    /// The range must be valid for the operation's accesses until the operation is complete: reads
+    /// of a source, writes of a destination. A registered range must be valid for both until it is
+    /// unregistered. No other access may conflict with them.
     pub(crate) unsafe fn new(pointer: *const u8, bytes: usize) -> Self {
         Self {
             address: pointer.expose_provenance(),
@@ -31,25 +31,25 @@ impl HostRange {
         }
     }
 
-    /// The first address.
+    /// Returns the first address.
     pub(crate) fn address(self) -> u64 {
         self.address as u64
     }
 
-    /// The length in bytes.
+    /// Returns the length in bytes.
     pub(crate) fn bytes(self) -> usize {
         self.bytes
     }
 
-    /// The memory.
+    /// Returns the memory.
     pub(crate) fn shared_bytes(&self) -> SharedBytes<'_> {
         let pointer = std::ptr::with_exposed_provenance_mut(self.address);
-        // SAFETY: whoever made this range promised that it is valid and accessed without conflict
-        // while it is in use.
+        // SAFETY: the caller of `new` promised that the range is valid and accessed without
+        // conflict while in use.
         unsafe { SharedBytes::from_raw(pointer, self.bytes) }
     }
 
-    /// What `height` rows of `width` bytes in the range hold now, one after the other.
+    /// Returns the current content of `height` rows of `width` bytes in the range, concatenated.
     pub(crate) fn read_rows(&self, width: usize, height: usize, pitch: usize) -> Box<[u8]> {
         let mut bytes = vec![0; width * height];
         let shared_bytes = self.shared_bytes();
@@ -60,35 +60,35 @@ impl HostRange {
     }
 }
 
-/// The arguments of a launch, as the caller points to them.
+/// The caller's pointers to the arguments of a launch.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct HostParams<'a>(&'a [*const c_void]);
 
 impl<'a> HostParams<'a> {
-    /// Takes the caller's word.
+    /// Wraps the caller's pointers.
     ///
     /// # Safety
     ///
-    /// Each pointer is null or points to a readable value of the size of the parameter of that
-    /// place.
+    /// Each pointer must be null, or point to a readable value of the size of the parameter at that
+    /// index.
     pub(crate) unsafe fn new(pointers: &'a [*const c_void]) -> Self {
         Self(pointers)
     }
 
-    /// How many arguments there are.
+    /// Returns the number of arguments.
     pub(crate) fn len(self) -> usize {
         self.0.len()
     }
 
-    /// Copies argument `index` into `to`, which has the parameter's size. `false` if the pointer is
-    /// null.
+    /// Copies argument `index` into `to`, which must have the parameter's size. Returns `false` if
+    /// the pointer is null.
     pub(crate) fn read(self, index: usize, to: &mut [u8]) -> bool {
         let from: *const u8 = self.0[index].cast();
         if from.is_null() {
             return false;
         }
-        // SAFETY: the maker of `self` promised a readable value of the parameter's size, which `to`
-        // has.
+        // SAFETY: the caller of `new` promised a readable value of the parameter's size, which is
+        // the length of `to`.
         unsafe { std::ptr::copy_nonoverlapping(from, to.as_mut_ptr(), to.len()) };
         true
     }

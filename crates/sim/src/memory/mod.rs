@@ -1,9 +1,8 @@
-//! The address map: every allocation, live or dead, by address, and who may touch it when.
+//! The address map: all allocations by address, live and freed, and the checks of accesses to them.
 //!
-//! Device addresses start at 2^48, 2^52 of them for each device, rise, and are never reused;
-//! between two allocations lies a gap. Page-locked and managed memory is at its real address. A
-//! dead allocation keeps its entry, without its bytes, so that a late access can be told what it
-//! hit.
+//! Device addresses start at 2^48, span 2^52 for each device, ascend, and are never reused;
+//! allocations are separated by gaps. Page-locked and managed memory has its real address. A freed
+//! allocation keeps its entry, without its bytes, so that a report of a late access can name it.
 
 mod access_bitmap;
 mod allocation;
@@ -33,49 +32,50 @@ pub(crate) use self::{
     shared_bytes::SharedBytes,
 };
 
-/// What fresh memory holds, repeated: a NaN as `f32` and as `f64`, and `0x7ffb_dead` to the eye.
+/// The pattern that fills new memory: a NaN as `f32` and as `f64`, recognisable as `0x7ffb_dead`.
 ///
 /// ```
 /// assert!(f32::from_le_bytes(millstream_sim::POISON).is_nan());
 /// ```
 pub const POISON: [u8; 4] = 0x7ffb_dead_u32.to_le_bytes();
 
-/// Device addresses start here.
+/// The first device address.
 const DEVICE_BASE: u64 = 1 << 48;
-/// Addresses of each device.
+/// The size of each device's address range.
 const DEVICE_SPAN: u64 = 1 << 52;
-/// Every allocation of device memory starts at a multiple of this, as pool memory does.
+/// The alignment of device memory, in a pool or not.
 pub(crate) const ALIGN: u64 = 512;
-/// Page-locked and managed memory starts with a page, as on a GPU, and is not aligned to more than
-/// that.
+/// The page size. Page-locked and managed memory starts at a page boundary, as on a GPU, and has no
+/// larger alignment.
 const PAGE_BYTES: usize = 4096;
 const _: () = assert!(ALIGN as usize >= ALLOCATION_ALIGNMENT && PAGE_BYTES >= ALLOCATION_ALIGNMENT);
-/// Unmapped bytes behind every allocation, at least.
+/// The minimum number of unmapped bytes after every allocation.
 const GAP: u64 = 4096;
-/// Host addresses below this one are never memory: a null pointer, or one with a small offset.
+/// The size of the null page: host addresses below it are null pointers with a small offset, never
+/// memory.
 const NULL_PAGE_BYTES: u64 = 4096;
-/// How many dead allocations are remembered.
+/// The maximum number of freed device allocations that are remembered.
 const DEAD_MAX: usize = 1 << 16;
-/// How much freed page-locked and managed memory is kept from reuse, in bytes, so that its late use
-/// is found.
+/// The maximum amount, in bytes, of freed page-locked and managed memory that is withheld from
+/// reuse, so that late accesses are detected.
 const QUARANTINE_MAX_BYTES: u64 = 16 << 20;
 
-/// When an access is judged.
+/// The time at which an access is checked.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum AccessTime {
-    /// At the call: the memory is promised, though its life may begin only later.
+    /// At the call: the memory must be allocated, though its allocation may still be pending.
     Call,
-    /// When this operation runs.
+    /// At the execution of this operation.
     Run(OpId),
 }
 
-/// Why an access is wrong.
+/// The reason why an access is invalid.
 #[derive(Debug)]
 pub(crate) struct AccessError {
     pub(crate) kind: ReportKind,
-    /// The bytes accessed: `4 bytes at 0x1000`.
+    /// The accessed bytes, such as `4 bytes at 0x1000`.
     pub(crate) what: String,
-    /// The problem, as the rest of the sentence: `are used after the end of …`.
+    /// The problem as the predicate of the sentence, such as `are used after the end of …`.
     pub(crate) problem: String,
 }
 
@@ -95,27 +95,33 @@ impl fmt::Display for AccessError {
     }
 }
 
-/// Whether the device can reach host memory by itself.
+/// The kind of host memory, which determines whether a device can access it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum HostMemoryKind {
-    /// Page-locked.
+    /// Page-locked memory.
     Pinned,
-    /// Managed: the device's as much as the host's.
+    /// Managed memory, accessible to devices and the host.
     Managed,
-    /// Any other.
+    /// Any other memory.
     Pageable,
 }
 
-/// Every allocation of the simulated GPU by its first address.
+/// The map of all allocations by first address.
 #[derive(Debug)]
 pub(crate) struct MemoryMap {
+    /// The allocations, live and freed, by first address.
     allocations: BTreeMap<u64, Allocation>,
+    /// The next free address of each device.
     next_address: Vec<u64>,
+    /// The freed device allocations, oldest first.
     dead: VecDeque<u64>,
+    /// The freed page-locked and managed allocations withheld from reuse, oldest first.
     quarantine: VecDeque<u64>,
+    /// The total size of the quarantined allocations.
     quarantine_bytes: u64,
+    /// The size up to which new memory is filled with [`POISON`].
     poison_max_bytes: usize,
-    /// How many allocations there were.
+    /// The number of allocations created.
     made: u64,
 }
 
@@ -134,8 +140,8 @@ impl MemoryMap {
         }
     }
 
-    /// Maps `bytes` (not 0) of device memory. With `allocated_by`, it lives once that operation has
-    /// run. `None` if the host has no such memory.
+    /// Maps `bytes` (not 0) of device memory. With `allocated_by`, its lifetime begins when that
+    /// operation runs. Returns `None` if the host is out of memory.
     pub(crate) fn add_device(
         &mut self,
         kind: MemoryKind,
@@ -165,7 +171,8 @@ impl MemoryMap {
         Some(base)
     }
 
-    /// Maps fresh page-locked or managed memory. `None` if the host has no such memory.
+    /// Allocates and maps page-locked or managed memory. Returns `None` if the host is out of
+    /// memory.
     pub(crate) fn add_host(
         &mut self,
         kind: MemoryKind,
@@ -187,7 +194,7 @@ impl MemoryMap {
         Some(start)
     }
 
-    /// Maps memory of the caller, which no mapped range overlaps.
+    /// Maps memory of the caller. No mapped range may overlap it.
     pub(crate) fn add_registered(&mut self, context: ContextHandle, device: u32, range: HostRange) {
         let info = self.info(MemoryKind::Registered, device, range.bytes(), None);
         self.insert(Self::host_allocation(
@@ -200,6 +207,7 @@ impl MemoryMap {
         ));
     }
 
+    /// Creates the description of a new allocation.
     fn info(
         &mut self,
         kind: MemoryKind,
@@ -222,6 +230,7 @@ impl MemoryMap {
         })
     }
 
+    /// Creates the entry of host memory.
     fn host_allocation(
         (kind, info): (MemoryKind, Arc<AllocationInfo>),
         context: ContextHandle,
@@ -245,6 +254,7 @@ impl MemoryMap {
         }
     }
 
+    /// Allocates backing memory, and fills it with [`POISON`] up to the configured size.
     fn fresh(&self, bytes: usize, align: usize) -> Option<Backing> {
         let backing = Backing::zeroed(bytes, align)?;
         if bytes <= self.poison_max_bytes {
@@ -257,27 +267,27 @@ impl MemoryMap {
         self.allocations.insert(allocation.base, allocation);
     }
 
-    /// The allocation that starts at `base`, live or dead.
+    /// Returns the allocation that starts at `base`, live or freed.
     pub(crate) fn at(&self, base: u64) -> Option<&Allocation> {
         self.allocations.get(&base)
     }
 
-    /// Notes that a free is enqueued.
+    /// Records an enqueued free.
     pub(crate) fn enqueue_free(&mut self, base: u64, op: OpId, stream: StreamHandle) {
         if let Some(allocation) = self.allocations.get_mut(&base) {
             allocation.free = Some((op, stream));
         }
     }
 
-    /// The allocation's life begins.
+    /// Begins an allocation's lifetime.
     pub(crate) fn begin(&mut self, base: u64) {
         if let Some(allocation) = self.allocations.get_mut(&base) {
             allocation.alive = true;
         }
     }
 
-    /// The allocation's life ends: its bytes go, except those that the host reaches, which first
-    /// spend a while in quarantine.
+    /// Ends an allocation's lifetime and releases its bytes. Page-locked and managed memory stays
+    /// in quarantine for a while first.
     pub(crate) fn end(&mut self, base: u64) {
         let Some(allocation) = self.allocations.get_mut(&base) else {
             return;
@@ -309,36 +319,36 @@ impl MemoryMap {
         }
     }
 
-    /// The live allocations made in `context`, by base.
+    /// Returns the base addresses of the live allocations created in `context`.
     pub(crate) fn live_in(&self, context: ContextHandle) -> Vec<u64> {
         let inside = self.live().filter(|a| a.context == context);
         inside.map(|a| a.base).collect()
     }
 
-    /// All allocations that are not freed.
+    /// Returns all allocations that are not freed.
     pub(crate) fn live(&self) -> impl Iterator<Item = &Allocation> {
         self.allocations
             .values()
             .filter(|allocation| !allocation.freed)
     }
 
-    /// Bytes of live memory of the kinds that `of` picks.
+    /// Returns the number of live bytes of the memory kinds that `of` selects.
     pub(crate) fn live_bytes(&self, of: impl Fn(MemoryKind) -> bool) -> u64 {
         self.live().filter(|a| of(a.kind)).map(|a| a.bytes).sum()
     }
 
-    /// The allocation around `address`, live or dead.
+    /// Returns the allocation that contains `address`, live or freed.
     pub(crate) fn around(&self, address: u64) -> Option<&Allocation> {
         self.below(address).filter(|found| address < found.end())
     }
 
-    /// The last allocation that starts at `address` or before, live or dead.
+    /// Returns the last allocation that starts at or before `address`, live or freed.
     pub(crate) fn below(&self, address: u64) -> Option<&Allocation> {
         let (_, allocation) = self.allocations.range(..=address).next_back()?;
         Some(allocation)
     }
 
-    /// What a kernel that has run did to the allocation that starts at `base`.
+    /// Takes the accesses that a kernel made to the allocation at `base`.
     pub(crate) fn take_bitmap(
         &mut self,
         base: u64,
@@ -347,7 +357,7 @@ impl MemoryMap {
         Some((Arc::clone(&allocation.info), allocation.bitmap.take()?))
     }
 
-    /// The live allocation that holds all of the range, and the range's offset in it.
+    /// Returns the live allocation that contains the whole range, and the range's offset in it.
     pub(crate) fn locate(
         &self,
         address: u64,
@@ -403,7 +413,8 @@ impl MemoryMap {
         Ok((allocation, (address - allocation.base) as usize))
     }
 
-    /// The memory of a range, for an operation that runs.
+    /// Returns the memory of the allocation that contains a range, and the range's offset, for a
+    /// running operation.
     pub(crate) fn shared_bytes(
         &self,
         address: u64,
@@ -413,11 +424,11 @@ impl MemoryMap {
         let (allocation, offset) = self.locate(address, bytes, AccessTime::Run(op))?;
         let shared_bytes = allocation
             .shared_bytes()
-            .expect("an allocation that is not freed has its memory");
+            .expect("a live allocation has backing memory");
         Ok((shared_bytes, offset))
     }
 
-    /// Writes to memory that no operation uses yet: a module's variables.
+    /// Writes the initial value of a module's variable, which no operation uses yet.
     pub(crate) fn initialise(&self, base: u64, bytes: &[u8]) {
         if let Some(shared_bytes) = self
             .allocations
@@ -428,13 +439,13 @@ impl MemoryMap {
         }
     }
 
-    /// Whether the address is a device's, mapped or not.
+    /// Returns whether the address is in the device address space, mapped or not.
     pub(crate) fn is_device_address(address: u64) -> bool {
         address >= DEVICE_BASE
     }
 
-    /// Whether a host range is page-locked or managed, whole; a range that is so in part is an
-    /// error (rule 15).
+    /// Returns the kind of a host range. A range that is only partly page-locked is an error (rule
+    /// 15: such a range is an invalid value).
     pub(crate) fn classify_host(
         &self,
         address: u64,

@@ -1,26 +1,27 @@
-//! Out-of-bounds accesses: the nearest allocation and the distance to it.
+//! The nearest allocation to an out-of-bounds access, and the distance to it.
 
 use super::{Allocation, DEVICE_BASE, DEVICE_SPAN, MemoryMap, NULL_PAGE_BYTES};
 
-/// Limit of the distance to an allocation of other memory. Within a device's memory there is none.
+/// The maximum distance to a nearby allocation in another address space. Within a device's memory
+/// there is no limit.
 const NEAR_BYTES: u64 = 1 << 20;
 
 /// The position of an out-of-bounds access relative to the nearest allocation.
 pub(crate) enum NearestAllocation<'m> {
-    /// Bytes from the allocation's end to the first of the access.
+    /// After the allocation; the number of bytes from its end to the access.
     Behind(&'m Allocation, u64),
-    /// Bytes from the first of the access to the allocation's.
+    /// Before the allocation; the number of bytes from the access to its start.
     InFront(&'m Allocation, u64),
-    /// The access begins in the allocation; so many bytes of it lie behind the end.
+    /// Across the allocation's end; the number of accessed bytes after the end.
     Across(&'m Allocation, u64),
-    /// The access is close to address 0.
+    /// In the null page.
     Null,
-    /// There is no allocation near.
+    /// Not near any allocation.
     Far,
 }
 
 impl<'m> NearestAllocation<'m> {
-    /// The nearest allocation.
+    /// Returns the nearest allocation.
     pub(crate) fn nearest(&self) -> Option<&'m Allocation> {
         match self {
             Self::Behind(found, _) | Self::InFront(found, _) | Self::Across(found, _) => {
@@ -30,7 +31,7 @@ impl<'m> NearestAllocation<'m> {
         }
     }
 
-    /// The position in words, up to the allocation: `lie 4 bytes behind the end of`.
+    /// Returns the position in words up to the allocation, such as `lie 4 bytes behind the end of`.
     pub(crate) fn describe(&self) -> String {
         let away = |count: u64, from: &str| match count {
             0 => format!("lie right {from}"),
@@ -49,7 +50,7 @@ impl<'m> NearestAllocation<'m> {
 }
 
 impl MemoryMap {
-    /// The position of an access relative to the nearest allocation, live or dead.
+    /// Returns the position of an access relative to the nearest allocation, live or freed.
     pub(crate) fn nearest_allocation(&self, address: u64, bytes: u64) -> NearestAllocation<'_> {
         if address < NULL_PAGE_BYTES {
             return NearestAllocation::Null;
@@ -78,7 +79,7 @@ impl MemoryMap {
     }
 }
 
-/// The device whose memory an address belongs to; `None` for the host's.
+/// Returns the device whose address range contains the address; `None` for a host address.
 fn space(address: u64) -> Option<u64> {
     Some(address.checked_sub(DEVICE_BASE)? / DEVICE_SPAN)
 }

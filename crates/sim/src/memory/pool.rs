@@ -1,9 +1,10 @@
-//! The stream-ordered allocator's pool: bytes used, kept and given back (rules 31 to 36).
+//! The memory pool of the stream-ordered allocator: bytes used, reserved and released (rules 31 to
+//! 36).
 //!
-//! Addresses are never reused, so a pool is bookkeeping: which bytes an allocation may count as its
-//! own. A freed block counts as used until its free has run. Then it is idle, first for the stream
-//! that freed it, and for every stream once the host has synchronised (rule 34). A pending free
-//! already serves later allocations of its own stream.
+//! Addresses are never reused, so a pool is pure accounting: it decides which bytes an allocation
+//! may count against. A freed block counts as used until its free has run. Then it is idle: first
+//! for the freeing stream only, and for every stream once the host has synchronised (rule 34). An
+//! allocation on the freeing stream may already use the bytes of a pending free.
 
 use std::collections::BTreeMap;
 
@@ -11,30 +12,36 @@ use millstream_driver::{PoolUsage, StreamHandle};
 
 use crate::ids::OpId;
 
-/// A pool grows in steps of this many bytes, the granularity of a physical allocation.
+/// The growth step of a pool in bytes, the granularity of a physical allocation.
 const STEP_BYTES: u64 = 2 << 20;
 
+/// An enqueued free that has not run.
 #[derive(Debug)]
 struct PendingFree {
     op: OpId,
     stream: StreamHandle,
+    /// The bytes not yet reused by later allocations.
     bytes: u64,
 }
 
-/// The default pool of one device.
+/// The default memory pool of one device.
 #[derive(Debug, Default)]
 pub(crate) struct Pool {
     usage: PoolUsage,
+    /// The number of reserved bytes kept at a synchronisation.
     release_threshold: u64,
+    /// The frees that have not run, in the order of enqueueing.
     pending: Vec<PendingFree>,
+    /// The idle bytes reserved for their freeing stream.
     idle_of: BTreeMap<StreamHandle, u64>,
+    /// The idle bytes available to every stream.
     idle_anywhere: u64,
 }
 
 impl Pool {
-    /// Takes `bytes` for an allocation on `stream`, growing by at most `room`. Answers the frees of
-    /// other streams that the allocation has to wait for on the device (rule 35), or `None` if the
-    /// bytes cannot be had; then nothing is taken.
+    /// Takes `bytes` for an allocation on `stream`, growing the pool by at most `room`. Returns the
+    /// frees of other streams that the allocation must wait for on the device (rule 35: reuse
+    /// across streams), or `None` if the pool cannot provide the bytes; then it is unchanged.
     pub(crate) fn take(
         &mut self,
         bytes: u64,
@@ -66,13 +73,14 @@ impl Pool {
         self.consume_idle(from_idle, stream);
         self.usage.reserved_bytes += grown;
         self.idle_anywhere += grown.saturating_sub(missing);
-        // Bytes of pending frees are still counted as used; they pass from the old block to the new
-        // one.
+        // Bytes of pending frees still count as used; they pass from the old block to the new one.
         self.usage.used_bytes += from_idle + missing.min(grown);
         self.note_peaks();
         Some(self.consume_pending(from_others, |free| free.stream != stream))
     }
 
+    /// Takes `bytes` from the pending frees that `fits` selects, and returns the operations of
+    /// those frees.
     fn consume_pending(
         &mut self,
         mut bytes: u64,
@@ -88,11 +96,13 @@ impl Pool {
             bytes -= part;
             frees.push(free.op);
         }
-        // A free whose bytes have all passed on has nothing to give when it runs.
+        // A free whose bytes were all reused releases nothing when it runs.
         self.pending.retain(|free| free.bytes > 0);
         frees
     }
 
+    /// Takes `bytes` from the idle bytes: first the stream's own, then the ones available to all,
+    /// then other streams'.
     fn consume_idle(&mut self, mut bytes: u64, stream: StreamHandle) {
         let mut consume = |idle: &mut u64| {
             let part = bytes.min(*idle);
@@ -106,18 +116,19 @@ impl Pool {
         self.idle_of.values_mut().for_each(consume);
     }
 
+    /// Updates the peak values.
     fn note_peaks(&mut self) {
         let usage = &mut self.usage;
         usage.used_peak_bytes = usage.used_peak_bytes.max(usage.used_bytes);
         usage.reserved_peak_bytes = usage.reserved_peak_bytes.max(usage.reserved_bytes);
     }
 
-    /// A free of `bytes` has been enqueued.
+    /// Records an enqueued free of `bytes`.
     pub(crate) fn free_enqueued(&mut self, op: OpId, stream: StreamHandle, bytes: u64) {
         self.pending.push(PendingFree { op, stream, bytes });
     }
 
-    /// An enqueued free has run.
+    /// Makes the bytes of a free that has run idle.
     pub(crate) fn free_ran(&mut self, op: OpId) {
         if let Some(at) = self.pending.iter().position(|free| free.op == op) {
             let free = self.pending.remove(at);
@@ -126,21 +137,21 @@ impl Pool {
         }
     }
 
-    /// A block was freed by a call that waited for the device.
+    /// Makes the bytes of a block idle that a call freed after waiting for the device.
     pub(crate) fn freed_synchronously(&mut self, bytes: u64) {
         self.usage.used_bytes -= bytes;
         self.idle_anywhere += bytes;
     }
 
-    /// The host has synchronised: idle bytes serve every stream, and those above the threshold go
-    /// back (rules 34, 36).
+    /// Makes idle bytes available to every stream, and releases the ones above the threshold, after
+    /// the host has synchronised (rules 34 and 36: reuse and release follow a synchronisation).
     pub(crate) fn synchronised(&mut self) {
         self.idle_anywhere += std::mem::take(&mut self.idle_of).into_values().sum::<u64>();
         self.trim(self.release_threshold);
     }
 
-    /// Gives idle bytes back until `keep` are reserved. Bytes whose free the host has not observed
-    /// stay (rule 36).
+    /// Releases idle bytes until `keep` bytes are reserved. Bytes whose free the host has not
+    /// observed stay reserved (rule 36).
     pub(crate) fn trim(&mut self, keep: u64) {
         let surplus = self.usage.reserved_bytes.saturating_sub(keep);
         let back = surplus.min(self.idle_anywhere);
@@ -148,12 +159,12 @@ impl Pool {
         self.usage.reserved_bytes -= back;
     }
 
-    /// Sets how much stays at a synchronisation.
+    /// Sets the number of reserved bytes kept at a synchronisation.
     pub(crate) fn set_release_threshold(&mut self, bytes: u64) {
         self.release_threshold = bytes;
     }
 
-    /// The figures.
+    /// Returns the usage figures.
     pub(crate) fn usage(&self) -> PoolUsage {
         self.usage
     }
@@ -170,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pending_free_serves_its_own_stream_at_once_and_others_by_a_wait() {
+    fn a_pending_free_serves_its_stream_at_once_and_others_after_a_wait() {
         let mut pool = Pool::default();
         assert_eq!(pool.take(2 * MIB, stream(1), 2 * MIB, true), Some(vec![]));
         pool.free_enqueued(OpId(5), stream(1), 2 * MIB);
@@ -186,14 +197,18 @@ mod tests {
     }
 
     #[test]
-    fn idle_bytes_go_back_at_a_synchronisation_down_to_the_threshold() {
+    fn idle_bytes_above_the_threshold_are_released_at_a_synchronisation() {
         let mut pool = Pool::default();
         pool.set_release_threshold(4 * MIB);
         pool.take(10 * MIB, stream(1), 100 * MIB, true).unwrap();
         pool.free_enqueued(OpId(1), stream(1), 10 * MIB);
         pool.free_ran(OpId(1));
         pool.trim(0);
-        assert_eq!(pool.usage().reserved_bytes, 10 * MIB, "not observed yet");
+        assert_eq!(
+            pool.usage().reserved_bytes,
+            10 * MIB,
+            "the host has not observed the free yet"
+        );
         pool.synchronised();
         assert_eq!(pool.usage().reserved_bytes, 4 * MIB);
         assert_eq!(pool.usage().reserved_peak_bytes, 10 * MIB);
@@ -203,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_had_takes_nothing() {
+    fn a_failed_allocation_takes_nothing() {
         let mut pool = Pool::default();
         assert_eq!(pool.take(MIB, stream(1), MIB - 1, true), None);
         assert_eq!(pool.usage(), PoolUsage::default());

@@ -1,7 +1,7 @@
-//! Rows of bytes, as copies move them.
+//! Copy geometry: rows of bytes, and the kinds of memory a copy connects.
 
-/// Between which memories a copy goes, which decides its engine and speed. Managed memory counts as
-/// the device's.
+/// The kinds of memory that a copy connects, which determine its engine and bandwidth. Managed
+/// memory counts as device memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Direction {
     PinnedToDevice,
@@ -13,8 +13,8 @@ pub(crate) enum Direction {
     HostToHost,
 }
 
-/// Which bytes a copy moves: `height` rows (not 0) of `width` bytes (not 0), on either side a pitch
-/// apart. A plain copy is one row.
+/// The bytes that a copy moves: `height` rows (not 0) of `width` bytes (not 0), with a pitch on
+/// either side. A linear copy is one row.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Rows {
     pub(crate) width: u64,
@@ -24,7 +24,7 @@ pub(crate) struct Rows {
 }
 
 impl Rows {
-    /// All the bytes together.
+    /// Creates a single row of `bytes` bytes.
     pub(crate) fn one(bytes: u64) -> Self {
         Self {
             width: bytes,
@@ -34,22 +34,24 @@ impl Rows {
         }
     }
 
-    /// How many bytes are copied.
+    /// Returns the number of copied bytes.
     pub(crate) fn bytes(&self) -> u64 {
         self.width * self.height
     }
 
-    /// From the first byte of the source to its last, what lies between rows included.
+    /// Returns the length of the source from its first to its last byte, gaps between rows
+    /// included.
     pub(crate) fn source_span(&self) -> u64 {
         (self.height - 1) * self.source_pitch + self.width
     }
 
-    /// From the first byte of the target to its last, what lies between rows included.
+    /// Returns the length of the destination from its first to its last byte, gaps between rows
+    /// included.
     pub(crate) fn target_span(&self) -> u64 {
         (self.height - 1) * self.target_pitch + self.width
     }
 
-    /// Where each row begins, in the source and in the target.
+    /// Returns the offset of each row in the source and in the destination.
     pub(crate) fn offsets(&self) -> impl Iterator<Item = (u64, u64)> + use<> {
         let Self {
             source_pitch,

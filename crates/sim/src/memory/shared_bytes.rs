@@ -1,7 +1,8 @@
-//! Shared bytes: simulated memory that several threads access: the only way anything touches them.
+//! Shared bytes: simulated memory that several threads access concurrently. All accesses to
+//! simulated memory go through this type.
 #![allow(
     unsafe_code,
-    reason = "simulated memory is raw memory that the user, the copy engines and kernels on several cores share"
+    reason = "the user, the copy engines and kernels on several cores share raw memory here"
 )]
 
 use std::{
@@ -9,15 +10,15 @@ use std::{
     sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering::Relaxed},
 };
 
-/// Size of the buffer through which a copy between two [`SharedBytes`] goes.
+/// The size of the staging buffer for a copy between two [`SharedBytes`].
 const STAGE_BYTES: usize = 4096;
 
-/// A range of simulated memory.
+/// A range of simulated memory that threads share.
 ///
-/// Every access is a relaxed atomic of its own width and is checked against the bounds, so that a
-/// kernel which races with another gets some value, as it does on a GPU, and can never reach
-/// outside its allocation. Accesses of 2, 4 and 8 bytes must be naturally aligned in memory
-/// (allocations are aligned to 256 bytes, so aligned offsets are aligned addresses).
+/// Every access is a relaxed atomic of its width with a bounds check: a kernel that races with
+/// another reads some value, as on a GPU, and never accesses bytes outside its allocation. Accesses
+/// of 2, 4 and 8 bytes must be naturally aligned in memory (allocations are aligned to 256 bytes,
+/// so aligned offsets are aligned addresses).
 #[derive(Clone, Copy, Debug)]
 pub struct SharedBytes<'a> {
     pointer: *mut u8,
@@ -28,13 +29,14 @@ pub struct SharedBytes<'a> {
 // SAFETY: a `SharedBytes` is a shared slice of atomics (see `from_raw`), which may be sent and
 // shared.
 unsafe impl Send for SharedBytes<'_> {}
-// SAFETY: as above.
+// SAFETY: as for `Send`.
 unsafe impl Sync for SharedBytes<'_> {}
 
-/// Loads, stores and read-modify-writes of one width.
+/// Defines the load, store and read-modify-write of one width.
 macro_rules! scalar {
     ($load:ident, $store:ident, $update:ident, $value:ty, $atomic:ty) => {
-        #[doc = concat!("The `", stringify!($value), "` at `offset`; `None` if it is out of bounds or misaligned.")]
+        #[doc = concat!("Loads the `", stringify!($value), "` at `offset`.")]
+        /// Returns `None` if it is out of bounds or misaligned.
         #[inline(always)]
         pub fn $load(&self, offset: usize) -> Option<$value> {
             let pointer = self.at::<$value>(offset)?;
@@ -44,7 +46,8 @@ macro_rules! scalar {
             Some(<$value>::from_le(cell.load(Relaxed)))
         }
 
-        #[doc = concat!("Stores a `", stringify!($value), "` at `offset`; `None` if it is out of bounds or misaligned.")]
+        #[doc = concat!("Stores a `", stringify!($value), "` at `offset`.")]
+        /// Returns `None` if it is out of bounds or misaligned.
         #[inline(always)]
         pub fn $store(&self, offset: usize, value: $value) -> Option<()> {
             let pointer = self.at::<$value>(offset)?;
@@ -54,14 +57,18 @@ macro_rules! scalar {
             Some(())
         }
 
-        #[doc = concat!("Atomically replaces the `", stringify!($value), "` at `offset` by what `change` makes of it, and returns the")]
-        /// old value; `None` if it is out of bounds or misaligned. `change` may be called more than
-        /// once.
+        #[doc = concat!("Atomically replaces the `", stringify!($value), "` at `offset`.")]
+        /// The new value is `change` of the old value, which is returned. Returns `None` if the
+        /// value is out of bounds or misaligned. `change` may be called more than once.
         ///
-        /// Every `atom` operation is one of these: add, min, max, and, or, xor, exchange,
-        /// compare-and-swap, the floating-point ones.
+        /// All `atom` operations use it: add, min, max, and, or, xor, exchange, compare-and-swap,
+        /// and the floating-point ones.
         #[inline(always)]
-        pub fn $update(&self, offset: usize, mut change: impl FnMut($value) -> $value) -> Option<$value> {
+        pub fn $update(
+            &self,
+            offset: usize,
+            mut change: impl FnMut($value) -> $value,
+        ) -> Option<$value> {
             let pointer = self.at::<$value>(offset)?;
             // SAFETY: as in the load.
             let cell = unsafe { <$atomic>::from_ptr(pointer) };
@@ -78,13 +85,13 @@ macro_rules! scalar {
 }
 
 impl<'a> SharedBytes<'a> {
-    /// The `len` bytes from `pointer`.
+    /// Creates a range of the `len` bytes from `pointer`.
     ///
     /// # Safety
-    /// For the whole of `'a` the bytes must be valid for reads and writes, and everything that
-    /// accesses them while a `SharedBytes` may do so must go through a `SharedBytes` or through
-    /// atomics. Accesses of different widths to the same bytes at the same moment are left to the
-    /// processor, which on the machines we run on performs each aligned one whole.
+    /// For all of `'a` the bytes must be valid for reads and writes, and every concurrent access to
+    /// them must go through a `SharedBytes` or through atomics. The behaviour of concurrent
+    /// accesses of different widths to the same bytes is left to the processor, which performs each
+    /// aligned access as a whole on the supported machines.
     pub unsafe fn from_raw(pointer: *mut u8, len: usize) -> Self {
         Self {
             pointer,
@@ -93,18 +100,18 @@ impl<'a> SharedBytes<'a> {
         }
     }
 
-    /// The number of bytes.
+    /// Returns the number of bytes.
     #[inline(always)]
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether there are no bytes.
+    /// Returns whether the range is empty.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// The `len` bytes from `offset`, or `None` if they are not all inside.
+    /// Returns the `len` bytes from `offset`, or `None` if they are out of bounds.
     pub fn slice(&self, offset: usize, len: usize) -> Option<SharedBytes<'a>> {
         self.check(offset, len)?;
         Some(Self {
@@ -119,35 +126,36 @@ impl<'a> SharedBytes<'a> {
     scalar!(load_u32, store_u32, update_u32, u32, AtomicU32);
     scalar!(load_u64, store_u64, update_u64, u64, AtomicU64);
 
-    /// Writes `source` at `offset`; `None`, and nothing written, if it does not fit.
+    /// Writes `source` at `offset`. Returns `None`, and writes nothing, if it is out of bounds.
     pub fn copy_from(&self, offset: usize, source: &[u8]) -> Option<()> {
-        let (head, describe, tail) = self.parts(offset, source.len())?;
+        let (head, words, tail) = self.parts(offset, source.len())?;
         let (source_head, rest) = source.split_at(head.len());
-        let (source_words, source_tail) = rest.split_at(describe.len() * 8);
+        let (source_words, source_tail) = rest.split_at(words.len() * 8);
         store_bytes(head, source_head);
-        for (cell, bytes) in describe.iter().zip(source_words.as_chunks::<8>().0) {
+        for (cell, bytes) in words.iter().zip(source_words.as_chunks::<8>().0) {
             cell.store(u64::from_ne_bytes(*bytes), Relaxed);
         }
         store_bytes(tail, source_tail);
         Some(())
     }
 
-    /// Reads into `target` from `offset`; `None`, and nothing read, if that is not all inside.
+    /// Reads into `target` from `offset`. Returns `None`, and reads nothing, if it is out of
+    /// bounds.
     pub fn copy_to(&self, offset: usize, target: &mut [u8]) -> Option<()> {
-        let (head, describe, tail) = self.parts(offset, target.len())?;
+        let (head, words, tail) = self.parts(offset, target.len())?;
         let (target_head, rest) = target.split_at_mut(head.len());
-        let (target_words, target_tail) = rest.split_at_mut(describe.len() * 8);
+        let (target_words, target_tail) = rest.split_at_mut(words.len() * 8);
         load_bytes(head, target_head);
-        for (cell, bytes) in describe.iter().zip(target_words.as_chunks_mut::<8>().0) {
+        for (cell, bytes) in words.iter().zip(target_words.as_chunks_mut::<8>().0) {
             *bytes = cell.load(Relaxed).to_ne_bytes();
         }
         load_bytes(tail, target_tail);
         Some(())
     }
 
-    /// Copies `len` bytes of `source`, from `source_offset`, to `offset` of this. The two ranges
-    /// may overlap, as with `memmove`. `None`, and nothing copied, if either range is not all
-    /// inside.
+    /// Copies `len` bytes from `source_offset` of `source` to `offset` of this range. The two
+    /// ranges may overlap, as with `memmove`. Returns `None`, and copies nothing, if either range
+    /// is out of bounds.
     pub fn copy_between(
         &self,
         offset: usize,
@@ -160,8 +168,8 @@ impl<'a> SharedBytes<'a> {
         let mut stage = [0; STAGE_BYTES];
         let to = self.pointer.addr() + offset;
         let from = source.pointer.addr() + source_offset;
-        // Going up is right unless the target begins inside the source: then a chunk would
-        // overwrite source bytes not read yet.
+        // An ascending copy is correct unless the destination begins inside the source: then a
+        // chunk would overwrite source bytes that were not read yet.
         let downwards = to > from && to < from + len;
         let mut done = 0;
         while done < len {
@@ -175,9 +183,9 @@ impl<'a> SharedBytes<'a> {
         Some(())
     }
 
-    /// Fills `len` bytes from `offset` with repetitions of `pattern` (the last one cut short if
-    /// need be). `None`, and nothing written, if the range is not all inside or the pattern is
-    /// empty while `len` is not 0.
+    /// Fills `len` bytes from `offset` with repetitions of `pattern`; the last one may be
+    /// truncated. Returns `None`, and writes nothing, if the range is out of bounds, or if the
+    /// pattern is empty and `len` is not 0.
     pub fn fill(&self, offset: usize, len: usize, pattern: &[u8]) -> Option<()> {
         self.check(offset, len)?;
         if len == 0 {
@@ -197,11 +205,11 @@ impl<'a> SharedBytes<'a> {
         Some(())
     }
 
-    /// Reads 4-byte values from consecutive addresses; `None` if they are not all inside or
+    /// Reads 4-byte values from consecutive addresses. Returns `None` if they are out of bounds or
     /// misaligned.
     #[inline(always)]
     pub(crate) fn load_run_u32(&self, offset: usize, target: &mut [u32]) -> Option<()> {
-        // Two at a time where they lie so.
+        // Two values at a time if they are aligned to 8 bytes.
         if let Some(pairs) = self.run_pairs(offset, target.len()) {
             for (values, pair) in target.as_chunks_mut::<2>().0.iter_mut().zip(pairs) {
                 let pair = u64::from_le(pair.load(Relaxed));
@@ -216,7 +224,7 @@ impl<'a> SharedBytes<'a> {
         Some(())
     }
 
-    /// Writes 4-byte values to consecutive addresses; `None` if they are not all inside or
+    /// Writes 4-byte values to consecutive addresses. Returns `None` if they are out of bounds or
     /// misaligned.
     #[inline(always)]
     pub(crate) fn store_run_u32(&self, offset: usize, source: &[u32]) -> Option<()> {
@@ -233,7 +241,7 @@ impl<'a> SharedBytes<'a> {
         Some(())
     }
 
-    /// `count` atomic words from `offset`.
+    /// Returns `count` atomic words from `offset`, if they are in bounds and aligned.
     #[inline(always)]
     fn run_u32(&self, offset: usize, count: usize) -> Option<&'a [AtomicU32]> {
         self.check(offset, count * 4)?;
@@ -246,7 +254,8 @@ impl<'a> SharedBytes<'a> {
         Some(unsafe { std::slice::from_raw_parts(pointer, count) })
     }
 
-    /// An even `count` of words from `offset`, two by two, if they are aligned to that.
+    /// Returns an even `count` of words from `offset` as pairs, if they are in bounds and aligned
+    /// to 8 bytes.
     #[inline(always)]
     fn run_pairs(&self, offset: usize, count: usize) -> Option<&'a [AtomicU64]> {
         self.check(offset, count * 4)?;
@@ -259,13 +268,13 @@ impl<'a> SharedBytes<'a> {
         Some(unsafe { std::slice::from_raw_parts(pointer, count / 2) })
     }
 
-    /// `Some` if `len` bytes from `offset` are all inside.
+    /// Returns `Some` if `len` bytes from `offset` are in bounds.
     #[inline(always)]
     fn check(&self, offset: usize, len: usize) -> Option<()> {
         (offset.checked_add(len)? <= self.len).then_some(())
     }
 
-    /// The address of a `T` at `offset`, if that is in bounds and aligned.
+    /// Returns the address of a `T` at `offset`, if it is in bounds and aligned.
     #[inline(always)]
     fn at<T>(&self, offset: usize) -> Option<*mut T> {
         self.check(offset, size_of::<T>())?;
@@ -273,7 +282,8 @@ impl<'a> SharedBytes<'a> {
         pointer.is_aligned().then_some(pointer)
     }
 
-    /// The range as single bytes up to an aligned address, aligned words, and single bytes.
+    /// Splits the range into single bytes up to an aligned address, aligned words, and the
+    /// remaining single bytes.
     fn parts(
         &self,
         offset: usize,
@@ -290,7 +300,7 @@ impl<'a> SharedBytes<'a> {
         let (middle, tail) = rest.split_at(count * 8);
         // SAFETY: `middle` is `count * 8` bytes, aligned to 8 unless empty, and an empty slice's
         // pointer is replaced by an aligned one.
-        let describe = unsafe {
+        let words = unsafe {
             std::slice::from_raw_parts(
                 if count == 0 {
                     std::ptr::dangling()
@@ -300,18 +310,18 @@ impl<'a> SharedBytes<'a> {
                 count,
             )
         };
-        Some((head, describe, tail))
+        Some((head, words, tail))
     }
 }
 
-/// Stores bytes one by one: the ends of a bulk copy.
+/// Stores the unaligned ends of a bulk copy, byte by byte.
 fn store_bytes(shared_bytes: &[AtomicU8], source: &[u8]) {
     for (cell, byte) in shared_bytes.iter().zip(source) {
         cell.store(*byte, Relaxed);
     }
 }
 
-/// Loads bytes one by one: the ends of a bulk copy.
+/// Loads the unaligned ends of a bulk copy, byte by byte.
 fn load_bytes(shared_bytes: &[AtomicU8], target: &mut [u8]) {
     for (cell, byte) in shared_bytes.iter().zip(target) {
         *byte = cell.load(Relaxed);
@@ -323,12 +333,17 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// Runs `body` on the cells of `bytes`, which start `shift` bytes behind an 8-byte boundary.
-    fn with_cells<R>(bytes: &mut [u8], shift: usize, body: impl FnOnce(SharedBytes<'_>) -> R) -> R {
+    /// Runs `body` on a copy of `bytes` that starts `shift` bytes after an 8-byte boundary, and
+    /// copies the result back.
+    fn with_shared_bytes<R>(
+        bytes: &mut [u8],
+        shift: usize,
+        body: impl FnOnce(SharedBytes<'_>) -> R,
+    ) -> R {
         let len = bytes.len();
-        let mut describe = vec![0u64; (len + shift).div_ceil(8)];
-        let pointer = describe.as_mut_ptr().cast::<u8>().wrapping_add(shift);
-        // SAFETY: `describe` outlives the cells and is not touched otherwise meanwhile.
+        let mut words = vec![0u64; (len + shift).div_ceil(8)];
+        let pointer = words.as_mut_ptr().cast::<u8>().wrapping_add(shift);
+        // SAFETY: `words` outlives the `SharedBytes`, and nothing else accesses it meanwhile.
         let shared_bytes = unsafe { SharedBytes::from_raw(pointer, len) };
         shared_bytes.copy_from(0, bytes).unwrap();
         let result = body(shared_bytes);
@@ -338,7 +353,7 @@ mod tests {
 
     #[test]
     fn accesses_are_checked_for_bounds_and_alignment() {
-        with_cells(&mut [0; 16], 0, |shared_bytes| {
+        with_shared_bytes(&mut [0; 16], 0, |shared_bytes| {
             assert_eq!(shared_bytes.store_u32(4, 0x0403_0201), Some(()));
             assert_eq!(shared_bytes.load_u8(5), Some(2));
             assert_eq!(shared_bytes.load_u16(6), Some(0x0403));
@@ -360,7 +375,7 @@ mod tests {
 
     #[test]
     fn updates_from_several_threads_are_not_lost() {
-        with_cells(&mut [0; 8], 0, |shared_bytes| {
+        with_shared_bytes(&mut [0; 8], 0, |shared_bytes| {
             std::thread::scope(|scope| {
                 for _ in 0..4 {
                     scope.spawn(move || {
@@ -387,17 +402,22 @@ mod tests {
             let mut expected = bytes.clone();
             let mut actual = bytes.clone();
             let fits = a + len <= bytes.len() && b + len <= bytes.len();
-            let copied = with_cells(&mut actual, shift, |shared_bytes| shared_bytes.copy_between(a, &shared_bytes, b, len));
+            let copied = with_shared_bytes(&mut actual, shift, |shared_bytes| {
+                shared_bytes.copy_between(a, &shared_bytes, b, len)
+            });
             prop_assert_eq!(copied.is_some(), fits);
             if fits {
                 expected.copy_within(b..b + len, a);
             }
             prop_assert_eq!(&actual, &expected);
             let fits = a + len <= bytes.len();
-            let initialised = with_cells(&mut actual, shift, |shared_bytes| shared_bytes.fill(a, len, &pattern));
-            prop_assert_eq!(initialised.is_some(), fits);
+            let filled = with_shared_bytes(&mut actual, shift, |shared_bytes| {
+                shared_bytes.fill(a, len, &pattern)
+            });
+            prop_assert_eq!(filled.is_some(), fits);
             if fits {
-                expected[a..a + len].iter_mut().zip(pattern.iter().cycle()).for_each(|(to, from)| *to = *from);
+                let pairs = expected[a..a + len].iter_mut().zip(pattern.iter().cycle());
+                pairs.for_each(|(to, from)| *to = *from);
             }
             prop_assert_eq!(&actual, &expected);
         }

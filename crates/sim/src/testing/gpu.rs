@@ -1,4 +1,4 @@
-//! What tests ask of a simulated GPU, and tell it, besides calling it as a driver.
+//! The methods of [`Gpu`] for tests, beyond the driver interface.
 
 use std::sync::Arc;
 
@@ -14,64 +14,65 @@ use crate::{
 };
 
 impl Gpu {
-    /// A GPU, or several, with a simulator state of its own.
+    /// Creates a simulated GPU, or several, with a separate state.
     #[must_use]
     pub fn new(config: SimConfig) -> Self {
         let scheduler = Scheduler::new(&config);
         Self::with_scheduler(config, scheduler)
     }
 
-    /// This GPU behind the seam.
+    /// Returns this GPU as a driver.
     #[must_use]
     pub fn driver(&self) -> Arc<dyn Driver> {
         Arc::new(self.clone())
     }
 
-    /// Keeps `stream` busy from this point of its order on, until the [`Hold`] is released or
-    /// dropped: a gate for tests. A host thread that waits for the stream sleeps until then.
+    /// Blocks `stream` from this point of its queue on, until the [`Hold`] is released or dropped.
+    /// A host thread that waits for the stream sleeps until then.
     ///
-    /// A default stream is that of the device of the lowest number whose context is alive.
+    /// A default stream means the one of the lowest-numbered device with a live context.
     ///
     /// # Panics
     ///
-    /// When the stream is not alive.
+    /// Panics if the stream is not alive.
     #[must_use = "dropping a hold releases it"]
     pub fn hold(&self, stream: StreamHandle) -> Hold {
         Hold::new(self, stream)
     }
 
-    /// All that was found wrong so far, in the order found.
+    /// Returns all reports so far, in the order of detection.
     #[must_use]
     pub fn reports(&self) -> Vec<Report> {
         self.inner.state.lock().reports.clone()
     }
 
-    /// The race checker's findings so far, in order; at most 1024 are kept. Each is a
-    /// [`Report`](crate::Report), too, except for an access that made its kernel fail, which is in
+    /// Returns the race checker's findings so far, in order; at most 1024 are kept. Each is a
+    /// [`Report`](crate::Report) too, except an access that made its kernel fail, which is part of
     /// the report of the [fault](crate::ReportKind::KernelFault).
     ///
-    /// What an operation did is judged once it and all enqueued before it have run: synchronise
-    /// first.
+    /// An operation is checked once it and all operations enqueued before it have run, so
+    /// synchronise first.
     #[must_use]
     pub fn findings(&self) -> Vec<Finding> {
         self.inner.state.lock().race_checker.findings().to_vec()
     }
 
-    /// Remarks about the modules loaded so far that are no errors, each once: a target newer than
-    /// those whose instructions the simulated device knows.
+    /// Returns the notes about loaded modules, without duplicates. A note is not an error; it
+    /// reports, for example, a target newer than the ones whose instructions the simulated device
+    /// supports.
     #[must_use]
     pub fn notes(&self) -> Vec<String> {
         self.inner.state.lock().notes.clone()
     }
 
-    /// What kernels have printed with `printf` so far, in the order in which they ran; the first
-    /// mebibyte. It is written to the standard output as well.
+    /// Returns the output of `printf` in kernels so far, in the order of execution, up to one
+    /// mebibyte. The output also goes to the standard output.
     #[must_use]
     pub fn printf_output(&self) -> String {
         self.inner.state.lock().printf_output.text()
     }
 
-    /// Counts of what is alive.
+    /// Returns the number of live objects of each kind.
     #[must_use]
     pub fn live_object_counts(&self) -> LiveObjectCounts {
         let state = self.inner.state.lock();
@@ -99,17 +100,18 @@ impl Gpu {
         }
     }
 
-    /// All live objects, by kind and in the order of creation. Contexts and default streams are
-    /// left out, because they stay with the process.
+    /// Returns all live objects, by kind and in the order of creation. Contexts and default streams
+    /// are left out, because they live as long as the process.
     #[must_use]
     pub fn live_objects(&self) -> Vec<LiveObject> {
         self.inner.state.lock().live_objects()
     }
 
-    /// Makes a driver call of the future fail, or a context be lost. Faults add up; see [`Fault`].
+    /// Injects a fault, which makes a later driver call fail or a context be lost. Faults are
+    /// cumulative; see [`Fault`].
     ///
-    /// To see that a program survives the failure of any one call, run it again and again with the
-    /// fault one call further on, until the program ends before its turn comes:
+    /// To test that a program survives the failure of any single call, run it repeatedly and move
+    /// the fault one call further each time, until the program ends before the fault hits:
     ///
     /// ```
     /// use millstream_driver::{DeviceOrdinal, Driver};
@@ -134,58 +136,59 @@ impl Gpu {
         self.inner.state.lock().faults.push(ActiveFault::new(fault));
     }
 
-    /// Takes back every fault that has been injected and has not hit yet.
+    /// Removes every injected fault that may still hit.
     pub fn clear_faults(&self) {
         self.inner.state.lock().faults.clear();
     }
 
-    /// How many calls were made to fail, and contexts to be lost, by injected faults.
+    /// Returns the number of calls that injected faults made fail, plus the number of contexts they
+    /// lost.
     #[must_use]
     pub fn faults_injected(&self) -> u64 {
         self.inner.state.lock().faults_injected
     }
 
-    /// Sets the memory of each device anew, in bytes: as if other programs took the rest, or gave
-    /// it back. What is allocated stays; what goes beyond is
+    /// Changes the memory of each device, in bytes, as if other programs allocated or freed memory.
+    /// Existing allocations stay; new ones beyond the limit fail with
     /// [`OUT_OF_MEMORY`](millstream_driver::ResultCode::OUT_OF_MEMORY).
     pub fn set_memory_bytes(&self, bytes: u64) {
         self.inner.state.lock().config.memory_bytes = bytes;
     }
 
-    /// The virtual clock, in nanoseconds. Reading it here does not move it.
+    /// Returns the virtual time in nanoseconds, without advancing it.
     #[must_use]
     pub fn virtual_time_ns(&self) -> u64 {
         self.inner.state.lock().now_ns
     }
 
-    /// What all kernels have done so far, taken together; those that failed are left out.
+    /// Returns the sum of the statistics of all kernels so far, except failed ones.
     #[must_use]
     pub fn kernel_stats(&self) -> KernelStats {
         self.inner.state.lock().kernel_stats
     }
 
-    /// What has run so far, in the order in which it ran, if [`SimConfig::timeline`] asked for it.
+    /// Returns the operations that have run so far, in the order of execution, if
+    /// [`SimConfig::timeline`] is enabled.
     #[must_use]
     pub fn timeline(&self) -> Vec<Span> {
         self.inner.state.lock().timeline.clone()
     }
 
-    /// What the schedule has chosen so far. A GPU of the same configuration that
-    /// [replays](crate::SimConfig::replay) it answers a program that makes the same calls the same,
-    /// with the same reports and the same times.
+    /// Returns the schedule's choices so far as a token. A GPU of the same configuration that
+    /// [replays](crate::SimConfig::replay) it returns the same results, reports and times to a
+    /// program that makes the same calls.
     ///
-    /// Threads of the host are real: the schedule neither starts nor stops them. A replay is exact
-    /// for programs whose calls come in the same order on every run, from one thread, or from
-    /// threads that wait for each other; that includes the thread that runs host functions.
-    /// [`Gpu::replay_status`] says whether it was.
+    /// Host threads are real: the schedule neither starts nor stops them. A replay is exact for
+    /// programs whose calls come in the same order on every run: from one thread, or from threads
+    /// that synchronise with each other, including the thread that runs host functions.
+    /// [`Gpu::replay_status`] returns whether the replay was exact.
     #[must_use]
     pub fn replay_token(&self) -> ReplayToken {
         self.inner.state.lock().scheduler.token()
     }
 
-    /// How the replay stands that this GPU was made for. A divergence is also among the
-    /// [reports](Gpu::reports) as soon as it is seen: at once when a choice cannot be made, or else
-    /// at the end of the recorded choices.
+    /// Returns the state of this GPU's replay. A divergence is also [reported](Gpu::reports) on
+    /// detection: immediately if a choice is impossible, else at the end of the recorded choices.
     #[must_use]
     pub fn replay_status(&self) -> ReplayStatus {
         let state = self.inner.state.lock();

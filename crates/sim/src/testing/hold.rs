@@ -1,4 +1,4 @@
-//! Holds: gates that a test puts into a stream and opens when it likes.
+//! Holds: tests enqueue them to block a stream, and release them later.
 
 use std::sync::{Arc, Weak};
 
@@ -10,14 +10,14 @@ use crate::{
     ids::OpId,
 };
 
-/// A gate in a stream: what comes behind it waits until it is released or dropped.
+/// A hold on a stream: later work of the stream waits until the hold is released or dropped.
 ///
 /// ```
 /// use millstream_driver::{Completion, DeviceOrdinal, Driver};
 /// use millstream_sim::{Gpu, SimConfig};
 /// let gpu = Gpu::new(SimConfig::new());
 /// let context = gpu.primary_context_retain(DeviceOrdinal::from_raw(0)).unwrap();
-/// // SAFETY: the context is alive, and the stream is one of it.
+/// // SAFETY: the context is alive, and the stream belongs to it.
 /// unsafe {
 ///     let stream = gpu.stream_create(context, true, 0).unwrap();
 ///     let hold = gpu.hold(stream);
@@ -34,14 +34,17 @@ pub struct Hold {
 }
 
 impl Hold {
+    /// Enqueues a hold. Panics if the stream is not alive.
     pub(crate) fn new(gpu: &Gpu, stream: StreamHandle) -> Self {
         let mut state = gpu.enter();
         let context = match state.streams.get(&stream) {
             Some(known) => Some(known.context),
             None => state.devices.iter().find_map(|device| device.context),
         };
-        let stream = context.and_then(|context| state.stream_even_lost(context, stream).ok());
-        let stream = stream.expect("a hold needs a stream that is alive");
+        let found = context.and_then(|context| state.stream_even_lost(context, stream).ok());
+        let stream = found.unwrap_or_else(|| {
+            panic!("cannot hold {stream:?}: the stream is not alive; create it first")
+        });
         let operation = state.enqueue(stream, OpKind::Hold(None), &WaitSet::default());
         Self {
             gpu: Arc::downgrade(&gpu.inner),
@@ -49,7 +52,7 @@ impl Hold {
         }
     }
 
-    /// Opens the gate.
+    /// Releases the hold.
     pub fn release(self) {
         drop(self);
     }

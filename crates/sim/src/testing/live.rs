@@ -10,7 +10,7 @@ use crate::{
     memory::{Allocation, MemoryKind},
 };
 
-/// An object of a simulated GPU that was created and not given back, by
+/// An object of a simulated GPU that was created and not destroyed, as listed by
 /// [`Gpu::live_objects`](crate::Gpu::live_objects). Its text has the kind, the size and the origin.
 ///
 /// ```
@@ -23,23 +23,24 @@ use crate::{
 /// unsafe { gpu.mem_alloc(context, 64) }.unwrap();
 /// let object = &gpu.live_objects()[0];
 /// assert_eq!((object.kind, object.bytes), (LiveKind::DeviceMemory, 64));
-/// assert!(object.to_string().starts_with("device memory of 64 bytes (allocation 1, cuMemAlloc, `input` at "));
+/// let text = object.to_string();
+/// assert!(text.starts_with("device memory of 64 bytes (allocation 1, cuMemAlloc, `input` at "));
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LiveObject {
-    /// Its kind.
+    /// The kind.
     pub kind: LiveKind,
-    /// The device it was made for.
+    /// The device of the object's context.
     pub device: u32,
-    /// Its size, if it is memory; else 0.
+    /// The size in bytes for memory, else 0.
     pub bytes: u64,
-    /// Its name in reports: `stream 3`, `allocation 7`.
+    /// The name in reports, such as `stream 3` or `allocation 7`.
     pub name: String,
-    /// The caller's [`Label`](crate::race::Label) at its creation, with the source line:
-    /// `` `input` at src/main.rs:12 ``.
+    /// The caller's [`Label`](crate::race::Label) at the creation, with the source line: `` `input`
+    /// at src/main.rs:12 ``.
     pub site: Option<String>,
-    /// The call that created it, and its device if there are several.
+    /// The creating call for memory, and the device if there are several.
     origin: String,
 }
 
@@ -51,19 +52,19 @@ pub struct LiveObject {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum LiveKind {
-    /// Device memory, from a pool or not. A pending free still counts.
+    /// Device memory, in a pool or not. Memory with a pending free still counts.
     DeviceMemory,
     /// Page-locked host memory.
     PageLockedMemory,
-    /// Memory of the host that is registered as page-locked.
+    /// Host memory that is registered as page-locked.
     RegisteredMemory,
     /// Managed memory.
     ManagedMemory,
-    /// A stream, other than a default stream.
+    /// A stream, except default streams.
     Stream,
     /// An event.
     Event,
-    /// A module, with its variables.
+    /// A module with its variables.
     Module,
 }
 
@@ -105,6 +106,8 @@ impl fmt::Display for LiveObject {
 }
 
 impl SimState {
+    /// Returns all live objects except contexts and default streams, by kind and in the order of
+    /// creation.
     pub(super) fn live_objects(&self) -> Vec<LiveObject> {
         let mut objects: Vec<_> = self.memory.live().filter_map(memory).collect();
         objects.sort_by_key(|(kind, number, _)| (*kind, *number));
@@ -155,6 +158,7 @@ impl SimState {
     }
 }
 
+/// Returns a live allocation's kind, number and description; `None` for a module's variable.
 fn memory(found: &Allocation) -> Option<(LiveKind, u64, LiveObject)> {
     let kind = match found.kind {
         MemoryKind::Device | MemoryKind::Pool => LiveKind::DeviceMemory,
@@ -175,7 +179,7 @@ fn memory(found: &Allocation) -> Option<(LiveKind, u64, LiveObject)> {
     Some((kind, number, object))
 }
 
-/// What lives in a simulated GPU.
+/// The numbers of live objects of a simulated GPU.
 ///
 /// ```
 /// # use millstream_sim::{Gpu, LiveObjectCounts, SimConfig};
@@ -183,21 +187,20 @@ fn memory(found: &Allocation) -> Option<(LiveKind, u64, LiveObject)> {
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LiveObjectCounts {
-    /// Primary contexts.
+    /// The number of primary contexts.
     pub contexts: usize,
-    /// Streams made and not given up; the default streams are not counted.
+    /// The number of streams created and not destroyed, without default streams.
     pub streams: usize,
-    /// Events.
+    /// The number of events.
     pub events: usize,
-    /// Modules.
+    /// The number of modules.
     pub modules: usize,
-    /// Device memory given out on all devices and not yet freed, in bytes: a pending free still
-    /// counts.
+    /// Allocated device memory of all devices in bytes, including memory with a pending free.
     pub device_bytes: u64,
     /// Page-locked host memory, registered memory included, in bytes.
     pub pinned_bytes: u64,
     /// Managed memory, in bytes.
     pub managed_bytes: u64,
-    /// Operations enqueued and not yet run.
+    /// The number of operations enqueued and not complete.
     pub pending_operations: usize,
 }

@@ -1,5 +1,4 @@
-//! The front door for tests: what a program asks of a simulated GPU, and does to it, that no driver
-//! offers.
+//! The interface for tests: inspection and control of a simulated GPU beyond the driver interface.
 
 mod gpu;
 mod hold;

@@ -1,4 +1,4 @@
-//! Search: every choice that matters to the host, one run after the other, depth first.
+//! Search: depth-first exploration of all schedules that the host can distinguish.
 
 use std::{mem, sync::Arc};
 
@@ -13,25 +13,25 @@ use crate::{
     ids::OpId,
 };
 
-/// Runs a small program under every schedule that the host could tell from others.
+/// A search that runs a small program under every schedule that the host can distinguish.
 ///
-/// Work runs when the host looks, not earlier: at a query any number of the operations that may
-/// run, and while it waits one after the other, in every order. After three idle queries one
-/// operation must run, so that a program that polls has an end. What only the clock tells apart is
-/// not told apart.
+/// Operations run only when the host observes them: at a query, any number of the eligible
+/// operations; during a wait, one after the other, in every order. After three idle queries one
+/// operation must run, so that a polling program terminates. Schedules that differ only in the
+/// virtual clock are not distinguished.
 ///
-/// The number of runs grows exponentially with the program. The program must make the same calls
-/// whenever it is answered the same, in one thread.
+/// The number of runs grows exponentially with the program. The program must be single-threaded,
+/// and must make the same calls whenever it receives the same results.
 ///
 /// ```
 /// use millstream_driver::{DeviceOrdinal, Driver, FillPattern};
 /// use millstream_sim::{Search, SimConfig};
 ///
-/// let mut last = [0; 256]; // how often each value was there in the end
+/// let mut last = [0; 256]; // the number of runs that end with each value
 /// let mut search = Search::new();
 /// while let Some(gpu) = search.next_gpu(&SimConfig::new()) {
 ///     let context = gpu.primary_context_retain(DeviceOrdinal::from_raw(0)).unwrap();
-///     // SAFETY: context and streams are alive, and so is the memory; `value` lives until the copy is done.
+/// // SAFETY: context, streams and memory are alive; `value` lives until the copy is complete.
 ///     unsafe {
 ///         let memory = gpu.mem_alloc(context, 1).unwrap();
 ///         for byte in [1, 2] {
@@ -49,52 +49,61 @@ use crate::{
 /// ```
 #[derive(Debug, Default)]
 pub struct Search {
+    /// The number of GPUs returned.
     runs: u64,
+    /// The progress of the search.
     state: SearchState,
+    /// The choices of the current run, shared with its policy.
     shared: Arc<Mutex<ChoicePath>>,
 }
 
+/// The progress of a search.
 #[derive(Debug, Default, PartialEq, Eq)]
 enum SearchState {
     #[default]
+    /// Schedules may be left.
     Going,
+    /// All schedules were run.
     Complete,
+    /// The program made different calls after the same results.
     Diverged,
 }
 
-/// One choice of a run, and the last there was.
+/// One choice of a run, and the largest choice that was possible.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Choice {
     choice: u32,
     last: u32,
 }
 
-/// What a run is to choose first, and what it has chosen.
+/// The choices of a run: the prescribed ones and the ones made.
 #[derive(Debug, Default)]
 struct ChoicePath {
+    /// The choices to repeat at the start of the run.
     given: Vec<Choice>,
+    /// The choices made so far.
     taken: Vec<Choice>,
-    /// A given choice was not there, or among others.
+    /// Set if a prescribed choice was impossible, or its alternatives differed.
     diverged: bool,
-    /// What is chosen from now on does not count.
+    /// Set once the run has ended, so that further choices do not count.
     ended: bool,
 }
 
 impl Search {
-    /// A search that has run nothing.
+    /// Creates a search.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// A GPU for the next run, which the last run has to be over for; `None` when there is no
-    /// other, or when the program turned out to make other calls although it was answered the same.
-    /// The configuration's schedule does not count.
+    /// Returns a GPU for the next run; the previous run must be over. Returns `None` if no schedule
+    /// is left, or if the program made different calls after the same results. The configuration's
+    /// schedule is ignored.
     pub fn next_gpu(&mut self, config: &SimConfig) -> Option<Gpu> {
         if self.state != SearchState::Going {
             return None;
         }
-        // A run of its own path: what is left of an earlier run does not write into it.
+        // Each run has a separate path, so that leftovers of an earlier run do not write into it.
         let ChoicePath {
             given,
             mut taken,
@@ -128,37 +137,38 @@ impl Search {
         ))
     }
 
-    /// Ends the current run: what the schedule still chooses in it is chosen in one way only. For
-    /// what is no longer the program, such as the closing of its devices.
+    /// Ends the current run: the schedule explores no alternatives for later calls. For calls after
+    /// the program under test, such as closing its devices.
     pub fn end_run(&mut self) {
         self.shared.lock().ended = true;
     }
 
-    /// How many GPUs were given out.
+    /// Returns the number of GPUs that the search has returned.
     #[must_use]
     pub fn runs(&self) -> u64 {
         self.runs
     }
 
-    /// Whether every schedule was run. Known once [`next_gpu`](Self::next_gpu) has given `None`.
+    /// Returns whether every schedule was run. Set once [`next_gpu`](Self::next_gpu) has returned
+    /// `None`.
     #[must_use]
     pub fn is_complete(&self) -> bool {
         self.state == SearchState::Complete
     }
 
-    /// Whether the search ended because the program made other calls although it was answered the
-    /// same.
+    /// Returns whether the search ended because the program made different calls after the same
+    /// results.
     #[must_use]
     pub fn has_diverged(&self) -> bool {
         self.state == SearchState::Diverged
     }
 }
 
-/// One run of a search.
+/// The policy of one run of a search.
 #[derive(Debug)]
 struct SearchPolicy {
     path: Arc<Mutex<ChoicePath>>,
-    /// What must run, and what the first choice is.
+    /// The policy that decides which operations must run, and so the first choice.
     latest: AsLateAsPossible,
 }
 

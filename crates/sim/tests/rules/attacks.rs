@@ -22,7 +22,7 @@ fn handles_that_were_never_given() {
         ] {
             let handle = StreamHandle::from_raw(raw);
             assert_code(sim.stream_query(handle), ResultCode::INVALID_HANDLE);
-            sim.assert_reported(ReportKind::UnknownHandle, &["is no stream"]);
+            sim.assert_reported(ReportKind::UnknownHandle, &["is not a stream"]);
             assert_code(sim.stream_destroy(handle), ResultCode::INVALID_HANDLE);
             assert_code(
                 sim.event_query(EventHandle::from_raw(raw)),

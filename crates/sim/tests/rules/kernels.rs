@@ -127,7 +127,7 @@ fn r53_a_kernel_may_be_loaded_before_its_launch_and_while_others_run() {
         sim.assert_clean();
         let absent = millstream_driver::FunctionHandle::from_raw(7);
         assert_code(sim.function_load(absent), ResultCode::INVALID_HANDLE);
-        sim.assert_reported(ReportKind::UnknownHandle, &["is no function"]);
+        sim.assert_reported(ReportKind::UnknownHandle, &["is not a function"]);
     });
 }
 
@@ -358,7 +358,7 @@ fn r57_a_kernel_opts_in_to_more_dynamic_shared_memory() {
         for bytes in [limit + 1, -1, i32::MAX, i32::MIN] {
             let set = sim.function_set_attribute(function, DYNAMIC, bytes);
             assert_code(set, ResultCode::INVALID_VALUE);
-            sim.assert_reported(ReportKind::BadLaunch, &[&format!("of 0 to {limit}")]);
+            sim.assert_reported(ReportKind::BadLaunch, &[&format!("use 0 to {limit}")]);
         }
         sim.function_set_attribute(function, DYNAMIC, 100_000)
             .unwrap();

@@ -299,7 +299,10 @@ fn the_budget_is_kept_to_the_byte() {
         let refused = sim.mem_alloc(1).unwrap_err();
         assert_eq!(refused.code(), ResultCode::OUT_OF_MEMORY);
         assert!(
-            refused.detail().unwrap().contains("0 of 4096 free"),
+            refused
+                .detail()
+                .unwrap()
+                .contains("0 of 4096 bytes are free"),
             "{refused}"
         );
         assert_code(sim.mem_alloc_async(1, stream), ResultCode::OUT_OF_MEMORY);

@@ -70,7 +70,7 @@ fn a_choice_that_is_not_there_is_seen_at_once() {
         panic!("{:?}", sim.gpu.replay_status());
     };
     assert!(
-        problem.contains("there are 1, after cuMemsetD8Async"),
+        problem.contains("only 1 are eligible after cuMemsetD8Async"),
         "{problem}"
     );
 }

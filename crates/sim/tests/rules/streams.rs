@@ -144,7 +144,7 @@ fn r21_destroying_a_stream_returns_at_once_and_its_work_completes() {
         assert_code(sim.stream_query(dying), ResultCode::INVALID_HANDLE);
         sim.assert_reported(
             ReportKind::DeadHandle,
-            &["stream 1 (0x20000000001)", "after it was given up"],
+            &["stream 1 (0x20000000001)", "after it was destroyed"],
         );
         sim.stream_wait_event(other, event).unwrap();
         assert!(sim.pending(other));

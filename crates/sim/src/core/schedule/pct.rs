@@ -42,7 +42,7 @@ pub(super) struct Pct {
     /// The rank for the next change point, below all others.
     below_all: u64,
     idle_queries: u32,
-    /// Whether one operation must run before the host goes on.
+    /// Set if one operation must run before the host goes on.
     must_run: bool,
 }
 

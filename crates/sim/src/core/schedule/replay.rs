@@ -154,7 +154,8 @@ impl Policy for Replay {
                     None => {
                         let (count, call) = (state.eligible.len(), state.call);
                         let problem = format!(
-                            "the token runs eligible operation {choice}, but only {count} are eligible after {call}"
+                            "the token runs eligible operation {choice}, but only {count} are \
+                             eligible after {call}"
                         );
                         self.diverge(choice_log, problem);
                     }
