@@ -71,7 +71,7 @@ impl StateGuard<'_> {
         }
         let state = &mut **self;
         if let Some(gone) = state.contexts.remove(&context) {
-            // All memory of the context is idle now; the pool keeps none of it, since there may
+            // All memory of the context is idle now. The pool releases everything, since there may
             // never be another context.
             let pool = &mut state.devices[gone.device as usize].pool;
             pool.synchronised();

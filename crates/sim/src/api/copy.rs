@@ -52,8 +52,7 @@ pub(crate) enum CopyForm {
     Synchronous,
     /// The call enqueues the copy.
     Async,
-    /// The call enqueues the copy, and reads a host source before it returns (rule 14: source
-    /// access order "during API call").
+    /// The call captures a host source and enqueues the copy (rule 14: capture at the call).
     AsyncCaptured,
 }
 
@@ -229,8 +228,7 @@ impl StateGuard<'_> {
             }
             (None, CopyLocation::Pageable(range)) => {
                 if bytes <= STAGED_BYTES {
-                    // The host stages the source. Above this size the bandwidth of the whole copy
-                    // includes staging.
+                    // Staging by the host; above this size the copy's bandwidth includes it.
                     self.now_ns += CostModel::transfer_ns(bytes, self.config.cost.host_memcpy_gb_s);
                 }
                 capture(range, &mut rows)
@@ -290,7 +288,7 @@ impl StateGuard<'_> {
     /// Reports a copy whose source and destination overlap.
     fn check_overlap(&mut self, target: CopyLocation, source: CopyLocation, rows: &Rows) {
         let (to, from) = (target.address(), source.address());
-        // The rows ascend on both sides, so a single merge-like pass finds any overlapping pair.
+        // The rows ascend on both sides, so one merge pass finds any overlapping pair.
         let (mut reads, mut writes) = (rows.offsets().peekable(), rows.offsets().peekable());
         while let (Some(&(read, _)), Some(&(_, written))) = (reads.peek(), writes.peek()) {
             let (read, written) = (from + read, to + written);
@@ -395,11 +393,9 @@ impl StateGuard<'_> {
         let stream = self.stream(context, stream)?;
         let address = target.as_raw();
         if !address.is_multiple_of(pattern.size() as u64) {
-            let text = format!(
-                "a fill of {}-byte elements at {address:#x}; the address must be \
-                 a multiple of the element size",
-                pattern.size()
-            );
+            let size = pattern.size();
+            let text =
+                format!("a fill of {size}-byte elements at {address:#x}, not a multiple of {size}");
             return Err(self.violation(ReportKind::Misaligned, ResultCode::INVALID_VALUE, text));
         }
         if count == 0 {

@@ -68,7 +68,7 @@ pub(crate) struct AllocationInfo {
     /// Set if the memory counts as initialised from the start: the host can write it without the
     /// simulator's knowledge, or it is a variable.
     pub(crate) initialised: bool,
-    /// Set for host memory, so that a copy to it makes the data visible to the host.
+    /// Set for host memory: the host sees the data that is copied to it.
     pub(crate) is_host_memory: bool,
     /// Set for a module's variable, which the driver frees with the module.
     pub(crate) variable: bool,
@@ -128,7 +128,7 @@ pub(crate) struct Allocation {
     pub(crate) context: ContextHandle,
     /// The device of the memory, for device memory.
     pub(crate) device: u32,
-    /// Set once the allocating operation has run; always true for memory outside a pool.
+    /// Set once the allocating operation has run; always set for memory outside a pool.
     pub(super) alive: bool,
     /// The freeing operation and its stream, once a free is enqueued.
     pub(crate) free: Option<(OpId, StreamHandle)>,
