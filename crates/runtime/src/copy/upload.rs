@@ -171,8 +171,9 @@ impl Stream {
                 bytes: span.bytes.len(),
             };
             let operation = upload_operation(&span, host_waiter, location);
-            // SAFETY: the span lies within its allocation, and `staged` returns the block to the pool
-            // with this operation's ticket, so that it is not reused before the copy is complete.
+            // SAFETY: the span lies within its allocation, and `staged` returns the block to the
+            // pool with this operation's ticket, so that it is not reused before the copy is
+            // complete.
             let (sequence, ()) = unsafe { submit(device, stream, operation, command) }?;
             staged.used_by(stream.ticket(sequence));
             // Allows reusing the block while the stream is busy. If recording fails, it is reused

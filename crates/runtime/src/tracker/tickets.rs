@@ -75,7 +75,8 @@ impl Tickets {
         }
     }
 
-    /// Inserts the ticket of a stream that has none yet, as the first or at index `at` of the others.
+    /// Inserts the ticket of a stream that has none yet, as the first or at index `at` of the
+    /// others.
     #[inline(never)]
     fn insert(&mut self, at: usize, ticket: Ticket) {
         match &mut self.first {

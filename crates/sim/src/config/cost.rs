@@ -3,8 +3,9 @@
 
 use crate::exec::KernelStats;
 
-/// Virtual costs. The defaults were measured on an H200 (costs and bandwidth in [the guide][rules]),
-/// except the fields marked "not measured". A rate in GB/s equals the rate in bytes per nanosecond.
+/// Virtual costs. The defaults were measured on an H200 (costs and bandwidth in [the
+/// guide][rules]), except the fields marked "not measured". A rate in GB/s equals the rate in bytes
+/// per nanosecond.
 ///
 /// [rules]: https://docs.rs/millstream/latest/millstream/guide/semantics/index.html
 ///

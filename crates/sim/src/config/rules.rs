@@ -24,8 +24,8 @@ impl Reading {
     }
 }
 
-/// One [`Reading`] for each ambiguous rule of [CUDA's rules][rules]. A program is correct only if it
-/// is correct under both readings.
+/// One [`Reading`] for each ambiguous rule of [CUDA's rules][rules]. A program is correct only if
+/// it is correct under both readings.
 ///
 /// [rules]: https://docs.rs/millstream/latest/millstream/guide/semantics/index.html
 ///
