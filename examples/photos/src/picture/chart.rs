@@ -1,7 +1,6 @@
-//! A histogram as a picture: 256 bars on a logarithmic scale, so that one spike does not flatten
-//! all the rest.
+//! Draws a histogram: 256 bars on a logarithmic scale, so that one spike does not flatten the rest.
 
-use image::{Rgb, RgbImage};
+use super::canvas::{Canvas, Colour};
 
 /// The width of a bar, in pixels.
 const BAR: u32 = 3;
@@ -16,13 +15,13 @@ const MARGIN: Margin = Margin {
 };
 /// The height of the strip below the bars that shows the brightnesses, in pixels.
 const STRIP: u32 = 12;
-/// How many pixels a dot of a letter is wide and high.
+/// The width and height of a dot of a letter, in pixels.
 const DOT: u32 = 2;
 
-const PAPER: Rgb<u8> = Rgb([250, 250, 248]);
-const GRID: Rgb<u8> = Rgb([218, 221, 225]);
-const BARS: Rgb<u8> = Rgb([58, 84, 112]);
-const INK: Rgb<u8> = Rgb([60, 64, 70]);
+const PAPER: Colour = [250, 250, 248];
+const GRID: Colour = [218, 221, 225];
+const BARS: Colour = [58, 84, 112];
+const INK: Colour = [60, 64, 70];
 
 struct Margin {
     left: u32,
@@ -32,12 +31,12 @@ struct Margin {
 }
 
 /// The histogram `bins` as a picture.
-pub(super) fn draw(bins: &[u32; 256]) -> RgbImage {
+pub(super) fn draw(bins: &[u32; 256]) -> Canvas {
     let size = (
         MARGIN.left + PLOT.0 + MARGIN.right,
         MARGIN.top + PLOT.1 + MARGIN.bottom,
     );
-    let mut chart = RgbImage::from_pixel(size.0, size.1, PAPER);
+    let mut chart = Canvas::new(size.0, size.1, PAPER);
     let most = bins.iter().copied().max().unwrap_or(0);
     draw_scale(&mut chart, most);
     for (level, &count) in (0..).zip(bins) {
@@ -71,7 +70,7 @@ fn height(count: u32, most: u32) -> u32 {
 }
 
 /// A line across the plot, with its number, for every power of ten up to `most`.
-fn draw_scale(chart: &mut RgbImage, most: u32) {
+fn draw_scale(chart: &mut Canvas, most: u32) {
     for power in (0..=9).filter(|&power| 10_u32.pow(power) <= most) {
         let y = bottom() - height(10_u32.pow(power), most);
         fill(chart, MARGIN.left - 6, y, PLOT.0 + 6, 1, GRID);
@@ -87,7 +86,7 @@ fn draw_scale(chart: &mut RgbImage, most: u32) {
 }
 
 /// The axis below the bars: a strip of all brightnesses, and the numbers of some.
-fn draw_levels(chart: &mut RgbImage) {
+fn draw_levels(chart: &mut Canvas) {
     fill(chart, MARGIN.left, bottom(), PLOT.0, 1, INK);
     for level in 0..=255 {
         fill(
@@ -96,7 +95,7 @@ fn draw_levels(chart: &mut RgbImage) {
             bottom() + 4,
             BAR,
             STRIP,
-            Rgb([level; 3]),
+            [level; 3],
         );
     }
     for level in [0, 64, 128, 192, 255_u32] {
@@ -113,16 +112,16 @@ fn draw_levels(chart: &mut RgbImage) {
 }
 
 /// Fills the rectangle `width` × `height` whose upper left corner is (x, y).
-fn fill(chart: &mut RgbImage, x: u32, y: u32, width: u32, height: u32, colour: Rgb<u8>) {
+fn fill(chart: &mut Canvas, x: u32, y: u32, width: u32, height: u32, colour: Colour) {
     for (row, column) in
         (y..y + height).flat_map(|row| (x..x + width).map(move |column| (row, column)))
     {
-        chart.put_pixel(column, row, colour);
+        chart.set(column, row, colour);
     }
 }
 
 /// Writes `text` with its upper left corner at (x, y).
-fn write(chart: &mut RgbImage, text: &str, x: u32, y: u32) {
+fn write(chart: &mut Canvas, text: &str, x: u32, y: u32) {
     for (index, letter) in (0..).zip(text.chars()) {
         for (row, dots) in (0..).zip(glyph(letter)) {
             for column in (0..3).filter(|column| dots >> (2 - column) & 1 == 1) {
@@ -171,12 +170,10 @@ fn glyph(letter: char) -> [u8; 5] {
 mod tests {
     use super::*;
 
-    /// How many pixels of the bar of `level` are drawn.
-    fn bar(chart: &RgbImage, level: u32) -> usize {
+    /// The number of pixels drawn of the bar of `level`.
+    fn bar(chart: &Canvas, level: u32) -> usize {
         let x = MARGIN.left + level * BAR + 1;
-        (0..bottom())
-            .filter(|&y| *chart.get_pixel(x, y) == BARS)
-            .count()
+        (0..bottom()).filter(|&y| chart.get(x, y) == BARS).count()
     }
 
     #[test]
@@ -204,8 +201,7 @@ mod tests {
     #[test]
     fn the_strip_shows_every_brightness() {
         let chart = draw(&[5; 256]);
-        let shown =
-            (0..256).map(|level| chart.get_pixel(MARGIN.left + level * BAR, bottom() + 5).0[0]);
+        let shown = (0..256).map(|level| chart.get(MARGIN.left + level * BAR, bottom() + 5)[0]);
         assert_eq!(shown.collect::<Vec<_>>(), (0..=255).collect::<Vec<u8>>());
     }
 }

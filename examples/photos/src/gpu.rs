@@ -1,21 +1,24 @@
-//! The device's part of the photos example: every step of a picture is called for, and nothing is
-//! waited for but results.
+//! The device's part of the photos example: enqueues every step of a picture, and waits only for
+//! the results.
 
 #![allow(
     unsafe_code,
-    reason = "vouches for the signatures of the kernels that come with the program"
+    reason = "asserts the signatures of the kernels of photo.cu"
 )]
 
-use millstream::{Device, LaunchConfig, Pending, Result, Stream};
+use millstream::{Buffer, Device, LaunchConfig, Pinned, Result, Stream};
 
-use crate::{cpu::Analysis, picture::Picture};
+use crate::{
+    cpu::{self, Analysis},
+    picture::Picture,
+};
 
 /// The shape of the blocks that photo.cu expects, in pixels.
 const TILE: (u32, u32) = (32, 8);
-/// Blocks that a grid may have in y; the kernels go on to the rows beyond by themselves.
+/// The most blocks that a grid may have in y; the kernels loop over the rows beyond.
 const GRID_Y_MAX: usize = 65_535;
-/// Threads that count a histogram: several blocks, each with many pixels, so that few bins are
-/// added up at the end.
+/// The most threads that count a histogram: several blocks, each with many pixels, so that few bins
+/// are added up at the end.
 const COUNTING_THREADS_MAX: usize = 64 * 256;
 
 millstream::kernels! {
@@ -23,7 +26,7 @@ millstream::kernels! {
     // SAFETY: the signatures are those of photo.cu. Every kernel stays within `n`, or `w` times
     // `h`, elements of its arrays, which the clauses compare with the arrays' lengths, and within
     // its shared memory in blocks of 32 by 8 threads.
-    pub(crate) unsafe mod photo from include_str!("../../kernels/photo.ptx") {
+    pub(crate) unsafe mod photo from include_str!("../../../kernels/photo.ptx") {
         /// Brightness of `n` pixels of three bytes.
         pub(crate) safe fn luminance(rgb: &[u8], luma: &mut [u8], n: i32)
             requires rgb.len() >= 3 * n, luma.len() >= n;
@@ -47,16 +50,34 @@ millstream::kernels! {
 
 /// A device with the kernels on it and streams to spread pictures over.
 pub(crate) struct Analyser {
+    device: Device,
     kernels: photo::Kernels,
     streams: Vec<Stream>,
-    /// How many pictures have been started.
-    started: usize,
+    /// The number of pictures that were uploaded.
+    uploads: usize,
 }
 
-/// A picture on its way.
+/// A picture on the host, with room for its results: page-locked memory, which the device copies
+/// from and to while the host does something else.
+pub(crate) struct Job {
+    pub(crate) width: u32,
+    pub(crate) height: u32,
+    rgb: Pinned<u8>,
+    edges: Pinned<u8>,
+    bins: Pinned<u32>,
+}
+
+/// A picture whose upload is enqueued.
+pub(crate) struct Uploaded {
+    job: Job,
+    rgb: Buffer<u8>,
+    /// The place of the picture's stream among the analyser's.
+    stream: usize,
+}
+
+/// A picture for which everything is enqueued.
 pub(crate) struct InFlight {
-    edges: Pending<Vec<u8>>,
-    bins: Pending<Vec<u32>>,
+    job: Job,
 }
 
 impl Analyser {
@@ -67,30 +88,58 @@ impl Analyser {
             .map(|_| device.stream())
             .collect::<Result<_>>()?;
         Ok(Self {
+            device: device.clone(),
             kernels,
             streams,
-            started: 0,
+            uploads: 0,
         })
     }
 
-    /// How many streams the pictures are spread over.
+    /// The number of streams that the pictures are spread over.
     pub(crate) fn streams(&self) -> usize {
         self.streams.len()
     }
 
-    /// Calls for everything that is to be done with a picture: its edges on one stream, its
-    /// histogram on the next. Returns at once.
-    pub(crate) fn start(&mut self, picture: &Picture) -> Result<InFlight> {
-        let main = &self.streams[self.started % self.streams.len()];
-        let side = &self.streams[(self.started + 1) % self.streams.len()];
-        self.started += 1;
+    /// Puts a picture into page-locked memory.
+    pub(crate) fn prepare(&self, picture: &Picture) -> Result<Job> {
+        let pixels = picture.rgb.len() / 3;
+        Ok(Job {
+            width: picture.width,
+            height: picture.height,
+            rgb: self.device.pinned_from(&picture.rgb)?,
+            edges: self.device.pinned(pixels)?,
+            bins: self.device.pinned(256)?,
+        })
+    }
 
-        let (w, h) = (picture.width as usize, picture.height as usize);
+    /// Enqueues the upload of a picture, on the next stream.
+    pub(crate) fn upload(&mut self, job: Job) -> Result<Uploaded> {
+        let stream = self.uploads % self.streams.len();
+        self.uploads += 1;
+        let main = &self.streams[stream];
+        let mut rgb = main.zeros::<u8>(job.rgb.len())?;
+        main.copy(&job.rgb, &mut rgb)?;
+        Ok(Uploaded { job, rgb, stream })
+    }
+
+    /// Enqueues the kernels and the downloads of a picture: for its edges on its own stream, for
+    /// its histogram on another.
+    pub(crate) fn analyse(&self, picture: Uploaded) -> Result<InFlight> {
+        let Uploaded {
+            mut job,
+            rgb,
+            stream,
+        } = picture;
+        let count = self.streams.len();
+        let main = &self.streams[stream];
+        // That of the picture before, which has fewer steps left than the next one's.
+        let side = &self.streams[(stream + count - 1) % count];
+
+        let (w, h) = (job.width as usize, job.height as usize);
         let n = w * h;
         let (wide, high, pixels) = (w as i32, h as i32, n as i32);
         let tiles = LaunchConfig::tiled((w, h.min(GRID_Y_MAX * TILE.1 as usize)), TILE);
 
-        let rgb = main.upload(&picture.rgb)?;
         let mut luma = main.zeros::<u8>(n)?;
         self.kernels
             .luminance(main, LaunchConfig::linear(n), &rgb, &mut luma, pixels)?;
@@ -99,6 +148,7 @@ impl Analyser {
         let counting = LaunchConfig::linear(n.min(COUNTING_THREADS_MAX));
         self.kernels
             .histogram256(side, counting, &luma, &mut bins, pixels)?;
+        side.copy(&bins, &mut job.bins)?;
 
         let mut rows = main.zeros::<u16>(n)?;
         self.kernels
@@ -109,23 +159,29 @@ impl Analyser {
         let mut edges = main.zeros::<u8>(n)?;
         self.kernels
             .sobel(main, tiles, &blurred, &mut edges, wide, high)?;
-
-        Ok(InFlight {
-            edges: main.download(&edges)?,
-            bins: side.download(&bins)?,
-        })
+        main.copy(&edges, &mut job.edges)?;
+        Ok(InFlight { job })
     }
 }
 
 impl InFlight {
-    /// Waits for the results.
-    pub(crate) fn wait(self) -> Result<Analysis> {
-        let bins = self.bins.wait()?;
-        let bins = std::array::from_fn(|at| bins[at]);
-        Ok(Analysis {
-            edges: self.edges.wait()?,
-            bins,
-        })
+    /// The picture and its results, as soon as the downloads are complete: reading page-locked
+    /// memory waits for the copies to it.
+    pub(crate) fn wait(self) -> Result<(Job, Analysis)> {
+        let edges = self.job.edges.read()?.to_vec();
+        let counts = self.job.bins.read()?;
+        let bins = std::array::from_fn(|at| counts[at]);
+        drop(counts);
+        Ok((self.job, Analysis { edges, bins }))
+    }
+}
+
+impl Job {
+    /// The same analysis in plain Rust, on the host.
+    pub(crate) fn analyse_on_host(&self) -> Result<Analysis> {
+        let rgb = self.rgb.read()?;
+        let (width, height) = (self.width as usize, self.height as usize);
+        Ok(cpu::analyse(&rgb, width, height))
     }
 }
 
@@ -136,7 +192,7 @@ mod tests {
     use millstream::Select;
 
     use super::*;
-    use crate::{cpu, picture};
+    use crate::picture;
 
     /// A picture whose every byte differs from its neighbours.
     fn noise(width: u32, height: u32) -> Picture {
@@ -168,18 +224,18 @@ mod tests {
                 .iter()
                 .map(|source| source.load().expect("the photographs decode")),
         );
-        let flights: Vec<_> = pictures
+        let uploads: Vec<_> = pictures
             .iter()
-            .map(|picture| analyser.start(picture))
+            .map(|picture| analyser.upload(analyser.prepare(picture)?))
             .collect::<Result<_>>()?;
-        for (picture, flight) in pictures.iter().zip(flights) {
-            let expected = cpu::analyse(
-                &picture.rgb,
-                picture.width as usize,
-                picture.height as usize,
-            );
-            let found = flight.wait()?;
-            let size = (picture.width, picture.height);
+        let flights: Vec<_> = uploads
+            .into_iter()
+            .map(|upload| analyser.analyse(upload))
+            .collect::<Result<_>>()?;
+        for flight in flights {
+            let (job, found) = flight.wait()?;
+            let expected = job.analyse_on_host()?;
+            let size = (job.width, job.height);
             assert!(
                 found.edges == expected.edges,
                 "the edges of {size:?} differ"

@@ -1,21 +1,25 @@
-//! The model: probabilities of the ten digits by logistic regression, and how it is trained.
-//! Written once, for both places.
+//! Logistic regression: the probabilities of the ten digits, and the training. Written once, for
+//! the device and for the CPU.
 
-/// Makes the functions, with `attribute` in front of each.
+/// Defines the functions in a module, each with the attributes.
 macro_rules! model {
     ($place:ident, $(#[$attribute:meta])*) => {
         pub(crate) mod $place {
             use ndarray::{Array1, Array2, Axis};
 
-            /// For each image, a row of `x`, how probable each digit is.
+            /// The probability of each digit for each image, a row of `x`.
             $(#[$attribute])*
-            pub(crate) fn probabilities(x: &Array2<f32>, weights: &Array2<f32>, bias: &Array1<f32>) -> Array2<f32> {
+            pub(crate) fn probabilities(
+                x: &Array2<f32>,
+                weights: &Array2<f32>,
+                bias: &Array1<f32>,
+            ) -> Array2<f32> {
                 let odds = (x.dot(weights) + bias).exp();
                 &odds / &odds.sum_axis(Axis(1)).insert_axis(Axis(1))
             }
 
-            /// Goes `steps` steps down the slope of the cross entropy; `y` has a 1 for each image's
-            /// digit.
+            /// Takes `steps` steps of gradient descent on the cross entropy; `y` has a 1 for each
+            /// image's digit.
             $(#[$attribute])*
             pub(crate) fn train(
                 x: &Array2<f32>,

@@ -1,20 +1,21 @@
-//! What can be wrong with an input, each in a few words.
+//! The problems of an input, each described in a few words.
 
-use std::io::ErrorKind;
+use std::io::{self, ErrorKind};
 
-use image::error::ImageError;
+use png::DecodingError;
+use zune_jpeg::errors::DecodeErrors;
 
 /// The most pixels that a picture may have, whatever its shape: on the device one of this size
 /// takes 1.5 GiB.
 pub(super) const PIXELS_MAX: u64 = 1 << 28;
 
-/// What is wrong with an input.
+/// A problem of an input.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Problem {
     #[error("there is no such file")]
     Missing,
     #[error("cannot be read ({0})")]
-    Unreadable(std::io::Error),
+    Unreadable(io::Error),
     #[error("is neither a file nor a folder")]
     Special,
     #[error("there is no PNG or JPEG file in this folder")]
@@ -32,8 +33,8 @@ pub(super) enum Problem {
 }
 
 impl Problem {
-    /// What the error of a file operation means.
-    pub(super) fn of_file(error: std::io::Error) -> Problem {
+    /// The problem behind the error of a file operation.
+    pub(super) fn of_file(error: io::Error) -> Problem {
         if error.kind() == ErrorKind::NotFound {
             Problem::Missing
         } else {
@@ -41,13 +42,22 @@ impl Problem {
         }
     }
 
-    /// What the error of a decoder means.
-    pub(super) fn of_decoder(error: ImageError) -> Problem {
+    /// The problem behind an error of the PNG decoder.
+    pub(super) fn of_png(error: DecodingError) -> Problem {
         match error {
-            ImageError::IoError(error) if error.kind() == ErrorKind::UnexpectedEof => {
+            DecodingError::IoError(error) if error.kind() == ErrorKind::UnexpectedEof => {
                 Problem::Truncated
             }
-            error => Problem::Damaged(error.to_string().replace(char::is_control, " ")),
+            error => Problem::damaged(&error),
         }
+    }
+
+    /// The problem behind an error of the JPEG decoder.
+    pub(super) fn of_jpeg(error: DecodeErrors) -> Problem {
+        Problem::damaged(&error)
+    }
+
+    fn damaged(error: &impl ToString) -> Problem {
+        Problem::Damaged(error.to_string().replace(char::is_control, " "))
     }
 }

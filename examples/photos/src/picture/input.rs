@@ -14,27 +14,27 @@ use super::problem::Problem;
 const INCLUDED: [(&str, &[u8]); 3] = [
     (
         "astronaut.png",
-        include_bytes!("../../../assets/pictures/astronaut.png"),
+        include_bytes!("../../../../assets/pictures/astronaut.png"),
     ),
     (
         "hubble_deep_field.jpg",
-        include_bytes!("../../../assets/pictures/hubble_deep_field.jpg"),
+        include_bytes!("../../../../assets/pictures/hubble_deep_field.jpg"),
     ),
     (
         "rocket.jpg",
-        include_bytes!("../../../assets/pictures/rocket.jpg"),
+        include_bytes!("../../../../assets/pictures/rocket.jpg"),
     ),
 ];
 
 /// A picture that has been found and not yet been read.
 #[derive(Debug)]
 pub(crate) struct Source {
-    /// What its results are called; no two sources have the same.
+    /// The name of its results; no two sources have the same.
     pub(crate) name: String,
     place: Place,
 }
 
-/// Where the bytes of a picture are.
+/// The location of a picture's bytes.
 #[derive(Clone, Debug)]
 enum Place {
     File(PathBuf),
@@ -52,8 +52,8 @@ pub(crate) struct BadInput {
     problem: Problem,
 }
 
-/// All pictures that `paths` stand for, in the order given and those of a folder in order of their
-/// names, and every path that stands for none. Without paths, the photographs that come with the
+/// The pictures that `paths` name, in the order given and those of a folder in order of their
+/// names; and every path without a picture. Without paths, the photographs that come with the
 /// program. Their results go to `out`.
 pub(crate) fn gather(paths: &[PathBuf], out: &Path) -> (Vec<Source>, Vec<BadInput>) {
     let mut places = Vec::new();
@@ -82,10 +82,11 @@ pub(crate) fn gather(paths: &[PathBuf], out: &Path) -> (Vec<Source>, Vec<BadInpu
 }
 
 impl Source {
-    /// Reads the picture, upright: turned as its file says, and what is transparent put on white.
+    /// Reads the picture: upright by its EXIF orientation, and on white where it is transparent.
     ///
     /// # Errors
-    /// What is wrong with the input, in one line.
+    ///
+    /// If the input is no readable picture; the error says in one line what is wrong.
     pub(crate) fn load(&self) -> Result<Picture, BadInput> {
         let picture = match &self.place {
             Place::File(path) => read(path).and_then(|bytes| decode(&bytes)),
@@ -99,7 +100,7 @@ impl Source {
 }
 
 impl Place {
-    /// The path, or what stands in for one.
+    /// The path of a file, or the name of an included photograph.
     fn path(&self) -> &Path {
         match self {
             Place::File(path) => path,
@@ -107,7 +108,7 @@ impl Place {
         }
     }
 
-    /// The path of a file.
+    /// The path, if it is a file.
     fn file(&self) -> Option<&Path> {
         match self {
             Place::File(path) => Some(path),
@@ -116,7 +117,7 @@ impl Place {
     }
 }
 
-/// `path` for a message of one line.
+/// The path as text of one line.
 fn label(path: &Path) -> String {
     path.to_string_lossy().replace(char::is_control, "\u{fffd}")
 }
@@ -145,7 +146,7 @@ fn files(path: &Path) -> Result<Vec<PathBuf>, Problem> {
     }
 }
 
-/// Whether the name of a file in a folder says that it is a picture. Hidden files are none.
+/// Returns whether a file in a folder has a picture's extension. Hidden files do not count.
 fn is_called_a_picture(file: &Path) -> bool {
     let name = file
         .file_name()
@@ -158,7 +159,7 @@ fn is_called_a_picture(file: &Path) -> bool {
             .any(|ending| name.ends_with(ending))
 }
 
-/// The contents of the file `path`; of one that is no picture not more than its beginning is read.
+/// The contents of the file `path`. If it is no picture, only its beginning is read.
 fn read(path: &Path) -> Result<Vec<u8>, Problem> {
     let mut file = File::open(path).map_err(Problem::of_file)?;
     let mut bytes = Vec::new();
@@ -177,11 +178,12 @@ mod tests {
 
     /// The smallest picture, as a file.
     fn png() -> Vec<u8> {
-        let mut bytes = std::io::Cursor::new(Vec::new());
-        image::RgbImage::new(1, 1)
-            .write_to(&mut bytes, image::ImageFormat::Png)
-            .unwrap();
-        bytes.into_inner()
+        let mut bytes = Vec::new();
+        let encoder = png::Encoder::new(&mut bytes, 1, 1);
+        let mut writer = encoder.write_header().unwrap();
+        writer.write_image_data(&[7]).unwrap();
+        writer.finish().unwrap();
+        bytes
     }
 
     /// A fresh folder for one test, removed when it ends.
@@ -203,7 +205,7 @@ mod tests {
 
     impl Drop for Folder {
         fn drop(&mut self) {
-            // What is left behind is in the system's temporary folder, and no test depends on it.
+            // A folder that remains is in the system's temporary folder, and no test depends on it.
             let _ = std::fs::remove_dir_all(&self.0);
         }
     }

@@ -1,5 +1,5 @@
-//! Prices options by the formula of Black and Scholes: one function, on a device, where it is one
-//! kernel, and with `ndarray` on the CPU.
+//! Prices options by the Black-Scholes formula: one function, on a device (as one kernel) and with
+//! `ndarray` on the CPU.
 
 mod model;
 
@@ -12,24 +12,24 @@ use ndarray::{Array1, Zip};
 
 /// Prices European call options on a device and on the CPU, and compares the results.
 ///
-/// The environment variable MILLSTREAM_DEVICE says on which: `cuda:0`, `sim`, or by itself a GPU if
-/// there is one.
+/// The environment variable MILLSTREAM_DEVICE chooses the device: `cuda:0` or `sim`. Without it,
+/// the first GPU is used, or the simulated device if there is none.
 #[derive(Parser)]
 #[command(version)]
 struct Arguments {
-    /// How many options.
+    /// The number of options.
     #[arg(long, default_value_t = 1_000_000)]
     options: usize,
-    /// Interest without risk, a year.
+    /// The risk-free interest rate, per year.
     #[arg(long, default_value_t = 0.03)]
     interest: f64,
-    /// How much prices vary in a year.
+    /// The volatility, per year.
     #[arg(long, default_value_t = 0.2)]
     volatility: f64,
 }
 
-/// How far a price may be off that of the CPU, of the share's: some rounding of logarithms and
-/// powers.
+/// The largest allowed difference between prices of the device and of the CPU, relative to the
+/// share's price: rounding of logarithms and powers.
 const OFF_MAX: f64 = 1e-13;
 
 fn main() -> ExitCode {
@@ -46,10 +46,10 @@ fn main() -> ExitCode {
     }
 }
 
-/// Prices on both; says whether they agree.
+/// Prices the options on both; returns whether they agree.
 fn run(arguments: &Arguments) -> Result<bool> {
     let device = Device::open(Select::Auto)?;
-    println!("{device}: {}", device.selection_reason());
+    println!("device: {}, {}", device.name(), device.selection_reason());
     let count = arguments.options;
     let prices = Array1::linspace(10.0, 200.0, count);
     let strikes = Array1::from_shape_fn(count, |option| 50.0 + (option * 37 % 100) as f64);

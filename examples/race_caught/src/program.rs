@@ -2,7 +2,7 @@
 
 #![allow(
     unsafe_code,
-    reason = "calls the driver, which trusts its caller, as programs do that this example is about"
+    reason = "calls the driver's functions, which trust their caller"
 )]
 
 use std::slice;
@@ -12,16 +12,16 @@ use millstream::{
     sim::{Gpu, race::Label},
 };
 
-/// Bytes of the array.
+/// The size of the array in bytes.
 pub(crate) const BYTES: usize = 1 << 16;
-/// What the array holds before, and what it is to hold.
+/// The value of every byte before and after the fill.
 const OLD: u8 = 1;
 const NEW: u8 = 9;
 
-/// One stream fills an array, another brings it to the host. Answers how many bytes came home too
-/// old.
+/// Fills an array on one stream and downloads it on another. Returns how many bytes were downloaded
+/// before they were filled.
 ///
-/// The second stream must wait for the first. It does if the program is `repaired`.
+/// The second stream must wait for the first. It does so only if the program is `repaired`.
 pub(crate) fn fill_and_fetch(gpu: &Gpu, repaired: bool) -> Result<usize, DriverError> {
     let context = gpu.primary_context_retain(DeviceOrdinal::from_raw(0))?;
     // SAFETY: the context is alive.

@@ -1,28 +1,28 @@
-//! Names for results, such that no two pictures share one and no input is overwritten.
+//! Names of results: unique for each picture, and never the name of an input.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-/// The most bytes of an input's name that its results are named after: file systems end at 255, and
-/// something is added.
+/// The most bytes of an input's name that the names of its results contain: file systems allow 255
+/// bytes in all.
 const BYTES_MAX: usize = 200;
 
-/// The two results of the picture called `name`.
+/// The paths of the two results of the picture `name`.
 pub(super) fn outputs(out: &Path, name: &str) -> [PathBuf; 2] {
     ["edges", "histogram"].map(|kind| out.join(format!("{kind}-{name}.png")))
 }
 
-/// Gives out names for results in one folder.
+/// Chooses names for results in one folder.
 pub(super) struct Names {
     out: PathBuf,
-    /// Where all inputs lie, in canonical form.
+    /// The canonical paths of all inputs.
     inputs: BTreeSet<PathBuf>,
-    /// The names given out, in lower case, since some file systems hold `A` and `a` for the same.
+    /// The names in use, in lower case, since some file systems ignore case.
     taken: BTreeSet<String>,
 }
 
 impl Names {
-    /// Names for results in `out` that leave the files `inputs` alone.
+    /// Names for results in `out` that do not overwrite the files `inputs`.
     pub(super) fn new<'a>(out: &Path, inputs: impl Iterator<Item = &'a Path>) -> Names {
         let inputs = inputs.filter_map(|path| path.canonicalize().ok()).collect();
         Names {
@@ -32,8 +32,8 @@ impl Names {
         }
     }
 
-    /// A new name after the file `path`: its stem, with a number behind it from the second on that
-    /// would be called the same.
+    /// A new name for the results of the file `path`: its stem, with a number appended if that name
+    /// is in use.
     pub(super) fn name(&mut self, path: &Path) -> String {
         let stem = path
             .file_stem()

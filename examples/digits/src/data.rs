@@ -1,30 +1,31 @@
-//! The images: 1,797 digits of 8 × 8 pixels, the last 297 of which are not learnt from.
+//! The images: 1,797 digits of 8 × 8 pixels, 1,500 for training and 297 for the test.
 
 use anyhow::{Context, Result, ensure};
 use ndarray::{Array2, Axis, s};
 
-/// The data, part of the program so that it runs anywhere.
-const CSV: &str = include_str!("../../assets/digits/digits.csv");
-/// Pixels of an image.
+/// The data, included so that the program reads no file.
+const CSV: &str = include_str!("../../../assets/digits/digits.csv");
+/// The number of pixels of an image.
 const PIXELS: usize = 64;
-/// How bright a pixel can be.
+/// The largest brightness of a pixel.
 const BRIGHT: f32 = 16.0;
-/// Images to learn from.
+/// The number of images for training.
 const LEARNT: usize = 1500;
 
-/// The images, a row each, with brightness from 0 to 1.
+/// The images, one in each row, with brightness from 0 to 1.
 pub(crate) struct Digits {
-    /// Those to learn from.
+    /// The images for training.
     pub(crate) images: Array2<f32>,
-    /// For each of them, a 1 in the column of its digit.
+    /// For each training image, a 1 in the column of its digit.
     pub(crate) classes: Array2<f32>,
-    /// Those that are not learnt from.
+    /// The images for the test.
     pub(crate) unseen: Array2<f32>,
-    /// Their digits.
+    /// The digits of the test images.
     unseen_digits: Vec<usize>,
 }
 
 impl Digits {
+    /// Parses the data.
     pub(crate) fn read() -> Result<Self> {
         let (mut pixels, mut digits) = (Vec::new(), Vec::new());
         for (number, line) in CSV.lines().enumerate() {
@@ -58,7 +59,7 @@ impl Digits {
         })
     }
 
-    /// The share of the unseen images to which their own digit is given the highest probability.
+    /// The share of the test images whose own digit has the highest probability.
     pub(crate) fn share_read(&self, probabilities: &Array2<f32>) -> f64 {
         let rows = probabilities.axis_iter(Axis(0)).zip(&self.unseen_digits);
         let read = rows

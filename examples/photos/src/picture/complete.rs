@@ -1,7 +1,7 @@
-//! Tells a JPEG file that was cut off from a whole one: decoders fill what is missing with grey and
-//! call it a success.
+//! Detects JPEG files that were cut off: decoders fill the missing part with grey and report
+//! success.
 
-/// Whether the JPEG file `bytes` goes on to its end-of-image marker.
+/// Returns whether the JPEG file `bytes` contains its end-of-image marker.
 pub(super) fn is_complete_jpeg(bytes: &[u8]) -> bool {
     let mut at = 2; // behind the start-of-image marker
     while let [first, marker, ..] = bytes[at.min(bytes.len())..] {

@@ -1,13 +1,13 @@
-//! The formula of Black and Scholes, written once, for both places.
+//! The Black-Scholes formula, written once for the device and for the CPU.
 
-/// Makes the functions, with `attribute` in front of each.
+/// Defines the function in a module, with the attributes.
 macro_rules! model {
     ($place:ident, $(#[$attribute:meta])*) => {
         pub(crate) mod $place {
             use ndarray::Array1;
 
-            /// The price of the right to buy a share that costs `price` now at `strike`, so many
-            /// `years` from now.
+            /// The price of a European call option: the right to buy a share that costs `price` now
+            /// at `strike`, `years` from now.
             $(#[$attribute])*
             pub(crate) fn call(
                 price: &Array1<f64>,
@@ -25,9 +25,8 @@ macro_rules! model {
                     ($x:expr) => {{
                         let x = $x;
                         let t = (x.abs() * 0.231_641_9 + 1.0).recip();
-                        let series = ((((&t * 1.330_274_429 - 1.821_255_978) * &t + 1.781_477_937) * &t - 0.356_563_782) * &t
-                            + 0.319_381_530)
-                            * &t;
+                        let first = (&t * 1.330_274_429 - 1.821_255_978) * &t + 1.781_477_937;
+                        let series = ((first * &t - 0.356_563_782) * &t + 0.319_381_530) * &t;
                         let density = (x * x * -0.5).exp() * 0.398_942_280_401_432_7;
                         (density * series - 0.5) * -x.signum() + 0.5
                     }};

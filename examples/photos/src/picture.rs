@@ -1,17 +1,17 @@
-//! Everything about pictures as files: finding and reading them, naming and writing what comes of
-//! them.
+//! Pictures as files: finding and decoding them, naming and writing the results.
 
+mod canvas;
 mod chart;
 mod complete;
 mod decode;
 pub(crate) mod input;
 mod names;
+mod orientation;
 mod problem;
 
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
-use image::ExtendedColorType;
 
 pub(crate) use input::gather;
 
@@ -28,8 +28,7 @@ pub(crate) struct Picture {
     pub(crate) rgb: Vec<u8>,
 }
 
-/// A number that is the same whenever every edge and every bin is: the 64-bit FNV-1a hash of the
-/// edges and then of the bins in little-endian order.
+/// The 64-bit FNV-1a hash of the edges, then of the bins in little-endian order.
 pub(crate) fn checksum(analysis: &Analysis) -> u64 {
     let bins = analysis.bins.iter().flat_map(|count| count.to_le_bytes());
     let mix = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3);
@@ -41,33 +40,23 @@ pub(crate) fn checksum(analysis: &Analysis) -> u64 {
         .fold(0xcbf2_9ce4_8422_2325, mix)
 }
 
-/// Writes edges-NAME.png and histogram-NAME.png to the folder `out`, which is made if it is not
-/// there, and returns their paths.
+/// Writes edges-NAME.png and histogram-NAME.png to the folder `out`, which is made if it does not
+/// exist, and returns their paths.
 ///
 /// # Errors
-/// In one line, which of the two could not be written and why.
+///
+/// If one of the two cannot be written; the error names it.
 pub(crate) fn write(
     out: &Path,
     name: &str,
-    picture: &Picture,
+    size: (u32, u32),
     analysis: &Analysis,
 ) -> Result<[PathBuf; 2]> {
     std::fs::create_dir_all(out)
         .with_context(|| format!("cannot make the folder {}", out.display()))?;
     let [edges, histogram] = names::outputs(out, name);
-    let context = |path: &Path| format!("cannot write {}", path.display());
-    let (width, height) = (picture.width, picture.height);
-    image::save_buffer(
-        &edges,
-        &analysis.edges,
-        width,
-        height,
-        ExtendedColorType::L8,
-    )
-    .with_context(|| context(&edges))?;
-    chart::draw(&analysis.bins)
-        .save(&histogram)
-        .with_context(|| context(&histogram))?;
+    canvas::save_grey(&edges, size, &analysis.edges)?;
+    chart::draw(&analysis.bins).save(&histogram)?;
     Ok([edges, histogram])
 }
 

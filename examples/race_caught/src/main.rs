@@ -1,7 +1,7 @@
-//! A missing wait between two streams: results that depend on luck, the report that does not, the
-//! run made again, the repair.
+//! Finds a missing wait between two streams without a GPU: results that depend on the schedule, the
+//! report that does not, a wrong run repeated, and the repair.
 //!
-//! Needs no GPU. The program with the mistake is in `program.rs`.
+//! The program with the mistake is in `program.rs`.
 
 mod program;
 
@@ -11,22 +11,22 @@ use millstream::sim::{Gpu, ReplayStatus, ReplayToken, Schedule, Search, SimConfi
 
 use program::{BYTES, fill_and_fetch};
 
-/// Seeds of each schedule that has some.
+/// The number of seeds of each schedule that has a seed.
 const SEEDS: u64 = 50;
 
-/// The schedules, in groups with a name for people.
+/// The schedules, in groups with a name.
 fn schedules() -> [(&'static str, Vec<Schedule>); 5] {
     let pct = |seed| Schedule::Pct { seed, depth: 2 };
     [
-        ("when the cost model says", vec![Schedule::Timed]),
+        ("by the cost model", vec![Schedule::Timed]),
         ("as early as is legal", vec![Schedule::Eager]),
         ("as late as is legal", vec![Schedule::Lazy]),
         ("at random", (0..SEEDS).map(Schedule::Random).collect()),
-        ("by ranks (PCT)", (0..SEEDS).map(pct).collect()),
+        ("by priorities (PCT)", (0..SEEDS).map(pct).collect()),
     ]
 }
 
-/// What became of one run.
+/// The result of one run.
 struct Outcome {
     stale: usize,
     reports: Vec<String>,
@@ -35,7 +35,7 @@ struct Outcome {
 }
 
 impl Outcome {
-    /// Adds the run to those made, those that went wrong, and those with a report.
+    /// Counts the run: all runs, runs with a wrong result, runs with a report.
     fn count_in(&self, counts: &mut [u64; 3]) {
         let [runs, wrong, reported] = counts;
         *runs += 1;
@@ -75,9 +75,7 @@ fn print_counts(group: &str, [runs, wrong, reported]: [u64; 3]) {
 }
 
 fn main() -> Result<(), Box<dyn Error>> {
-    println!(
-        "Stream `compute` fills an array, stream `copies` brings it home. Nothing tells `copies` to wait.\n"
-    );
+    println!("Stream `compute` fills an array, stream `copies` downloads it and does not wait.\n");
     println!(
         "  {:<28}{:>6}{:>8}{:>10}",
         "operations run", "runs", "wrong", "reported"
@@ -96,33 +94,30 @@ fn main() -> Result<(), Box<dyn Error>> {
         }
         print_counts(group, counts);
     }
-    print_counts("in every way there is", search(false)?);
+    print_counts("every distinct schedule", search(false)?);
 
     println!("\nThe report, the same after a right run as after a wrong one:\n");
     println!("  {}\n", report.replace('\n', "\n  "));
 
     let (schedule, wrong) = first_wrong.ok_or("no schedule has shown the mistake")?;
     println!(
-        "With {schedule}, {} of {BYTES} bytes came home too old.",
+        "With {schedule}, {} of {BYTES} bytes were downloaded before they were filled.",
         wrong.stale
     );
-    println!(
-        "That run again, from its choices, sim:replay={}",
-        wrong.token
-    );
+    println!("The same run, repeated with sim:replay={}:", wrong.token);
     let again = run(&Gpu::new(SimConfig::new().replay(wrong.token)), false)?;
     println!(
-        "  {} bytes too old; the recorded run was met: {:?}\n",
+        "  {} bytes too early; the replay matched the recorded run: {:?}\n",
         again.stale, again.replay_status
     );
 
-    println!("The repair is the line that the report asks for, between the fill and the fetch:\n");
+    println!("The repair is the wait that the report names, between the fill and the download:\n");
     println!("  gpu.stream_wait_event(context, copies, filled)\n");
     let mut counts = search(true)?;
     for schedule in schedules().into_iter().flat_map(|(_, schedules)| schedules) {
         run(&Gpu::new(SimConfig::new().schedule(schedule)), true)?.count_in(&mut counts);
     }
-    print_counts("in all of these ways", counts);
+    print_counts("all of these, repaired", counts);
     Ok(())
 }
 

@@ -19,16 +19,17 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "DIR", default_value = "./out")]
     pub(crate) out: PathBuf,
 
-    /// How many streams the pictures are spread over
-    #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u8).range(1..=64))]
+    /// The number of streams that the pictures are spread over
+    #[arg(long, value_name = "N", default_value_t = 4,
+        value_parser = clap::value_parser!(u8).range(1..=64))]
     pub(crate) streams: u8,
 
-    /// Also compute every picture in plain Rust, and fail where the device's answer differs
+    /// Also compute every picture in plain Rust, and fail if the results differ
     #[arg(long)]
     pub(crate) check: bool,
 }
 
-/// What the end of `--help` shows.
+/// The end of `--help`.
 const EXAMPLES: &str = "\
 Examples:
   photos                                   the photographs that come with the program

@@ -1,8 +1,7 @@
-//! Learns to read handwritten digits: the same functions on a device, where each is a region, and
-//! with `ndarray` on the CPU.
+//! Learns to read handwritten digits: the same functions as regions on a device, and with `ndarray`
+//! on the CPU.
 //!
-//! The functions are in `model.rs`, written once. Nothing in them speaks of devices, copies or
-//! kernels.
+//! The functions are written once, in `model.rs`, without devices, copies or kernels.
 
 mod data;
 mod model;
@@ -18,21 +17,21 @@ use data::Digits;
 
 /// Learns to read handwritten digits on a device and on the CPU, and compares the results.
 ///
-/// The environment variable MILLSTREAM_DEVICE says on which: `cuda:0`, `sim`, or by itself a GPU if
-/// there is one.
+/// The environment variable MILLSTREAM_DEVICE chooses the device: `cuda:0` or `sim`. Without it,
+/// the first GPU is used, or the simulated device if there is none.
 #[derive(Parser)]
 #[command(version)]
 struct Arguments {
-    /// How often all images are gone through.
+    /// The number of training steps, each over all images.
     #[arg(long, default_value_t = 200)]
     steps: usize,
-    /// How far a step goes.
+    /// The learning rate.
     #[arg(long, default_value_t = 2.0)]
     rate: f32,
 }
 
-/// How far a probability may be off that of the CPU: rounding in sums of 64 and 1,500 products,
-/// over hundreds of steps.
+/// The largest allowed difference between probabilities of the device and of the CPU: rounding in
+/// sums of 64 and 1,500 products, over hundreds of steps.
 const OFF_MAX: f32 = 1e-3;
 
 fn main() -> ExitCode {
@@ -49,11 +48,11 @@ fn main() -> ExitCode {
     }
 }
 
-/// Learns on both; says whether they agree.
+/// Trains and tests the model on both; returns whether they agree.
 fn run(arguments: &Arguments) -> Result<bool> {
     let digits = Digits::read()?;
     let device = Device::open(Select::Auto)?;
-    println!("{device}: {}", device.selection_reason());
+    println!("device: {}, {}", device.name(), device.selection_reason());
 
     let start = Instant::now();
     let (mut weights, mut bias) = untrained();
@@ -102,7 +101,7 @@ fn run(arguments: &Arguments) -> Result<bool> {
     Ok(off <= OFF_MAX)
 }
 
-/// Weights and bias of a model that knows nothing.
+/// Weights and bias of zero.
 fn untrained() -> (Array2<f32>, Array1<f32>) {
     (Array2::zeros((64, 10)), Array1::zeros(10))
 }

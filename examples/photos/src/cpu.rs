@@ -1,24 +1,24 @@
-//! What the kernels of `kernels/photo.cu` compute, in plain Rust: slower, obviously right, and
-//! equal in every bit.
+//! A reference for the kernels of `kernels/photo.cu` in plain Rust: slower, simple, and equal in
+//! every bit.
 
-/// What is found out about one picture.
+/// The results for one picture.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Analysis {
     /// The edges of the blurred picture, one byte a pixel, row by row: 0 where it is flat, 255 at
     /// the strongest edges.
     pub(crate) edges: Vec<u8>,
-    /// How many pixels have each of the 256 brightnesses, before the blur.
+    /// The number of pixels of each of the 256 brightnesses, before the blur.
     pub(crate) bins: [u32; 256],
 }
 
-/// How many pixels on each side the blur mixes into one.
+/// The radius of the blur, in pixels.
 const RADIUS: usize = 4;
 
 /// A Gaussian of standard deviation 1.25, in 1/256ths, which sum to 256.
 const WEIGHTS: [u32; 2 * RADIUS + 1] = [1, 5, 22, 59, 82, 59, 22, 5, 1];
 
-/// Everything about a picture of `width` × `height` pixels, both at least 1, with three bytes (red,
-/// green, blue) a pixel.
+/// Analyses a picture of `width` × `height` pixels, both at least 1, with three bytes (red, green,
+/// blue) a pixel.
 pub(crate) fn analyse(rgb: &[u8], width: usize, height: usize) -> Analysis {
     let luma = luminance(rgb);
     let blurred = blur_columns(&blur_rows(&luma, width, height), width, height);
@@ -77,7 +77,7 @@ pub(crate) fn sobel(blurred: &[u8], width: usize, height: usize) -> Vec<u8> {
     for_each_pixel(width, height, length)
 }
 
-/// How many of the bytes have each value.
+/// Counts the bytes of each value.
 pub(crate) fn histogram(luma: &[u8]) -> [u32; 256] {
     let mut bins = [0; 256];
     for &level in luma {
