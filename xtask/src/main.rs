@@ -7,6 +7,8 @@ mod ci;
 mod gpu;
 mod kernels;
 mod miri;
+mod msrv;
+mod package;
 mod process;
 mod programs;
 mod shuttle;
@@ -40,6 +42,11 @@ enum Chore {
     Kernels(kernels::Options),
     /// Run in Miri those tests that it can run; needs a nightly toolchain with Miri.
     Miri,
+    /// Check that the workspace compiles with the oldest Rust that it supports.
+    Msrv,
+    /// Package the published crates, build them from their packages, and run README's first program
+    /// with them.
+    Package,
     /// Run the tests in which every step of every thread is chosen by shuttle.
     Shuttle,
     /// Check that the crates compile for Windows, macOS and Linux on aarch64.
@@ -59,6 +66,8 @@ fn main() -> ExitCode {
         Chore::Tidy => tidy::run(),
         Chore::Kernels(options) => kernels::run(&options),
         Chore::Miri => miri::run(),
+        Chore::Msrv => msrv::run(),
+        Chore::Package => package::run(),
         Chore::Shuttle => shuttle::run(),
         Chore::Targets => targets::run(),
         Chore::Programs(options) => programs::run(&options),
