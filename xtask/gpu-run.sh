@@ -40,7 +40,7 @@ for program in "${programs[@]}"; do
   name=$(basename "$program")
   case $program in
     "$bundle"/benches/*) arguments=(--json "$out/$name.json" --svg "$out/$name.svg") ;;
-    "$bundle"/examples/*) arguments=(--out "$out/$name") ;;
+    "$bundle"/examples/photos) arguments=(--out "$out/$name") ;;
     */millstream-scenarios) arguments=("${skip[@]}") ;;
     *) arguments=() ;;
   esac

@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use anyhow::{Context, Result};
 
-use crate::{bench, breakages, process, targets, tidy};
+use crate::{bench, breakages, msrv, process, targets, tidy};
 
 /// Runs every step, stopping at the first failure.
 pub(crate) fn run() -> Result<()> {
@@ -16,6 +16,7 @@ pub(crate) fn run() -> Result<()> {
     step("cargo xtask tidy", tidy::run)?;
     step("cargo xtask breakages --check", breakages::check_all)?;
     step("cargo xtask targets", targets::run)?;
+    step("cargo xtask msrv", msrv::run)?;
     step("the test command of README.md", || {
         let readme = std::fs::read_to_string(&readme_path).context("cannot read README.md")?;
         let command = test_command(&readme).context(

@@ -32,6 +32,9 @@ const PACKAGES: [(&str, &str); 5] = [
 /// The folder of the benchmarks, which are a program and not a test.
 const BENCHMARKS: &str = "crates/bench";
 
+/// The examples that run on a GPU, each a package in a folder of its name.
+const EXAMPLES: [&str; 3] = ["digits", "options", "photos"];
+
 /// The simulator's tests that also run on a GPU.
 const SIMULATOR_TESTS: [&str; 2] = ["conformance", "ptx"];
 
@@ -85,13 +88,13 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     let all = !options.tests && !options.benches && !options.examples;
     let mut programs = Vec::new();
     if all || options.tests {
-        programs.extend(build(&["test", "--no-run", "--tests"])?);
+        programs.extend(build(&["test", "--no-run", "--tests"], &packages())?);
     }
     if all || options.benches {
-        programs.extend(build(&["build", "--bin", "millstream-bench"])?);
+        programs.extend(build(&["build"], &["millstream-bench"])?);
     }
     if all || options.examples {
-        programs.extend(build(&["build", "--examples"])?);
+        programs.extend(build(&["build"], &EXAMPLES)?);
     }
     if programs.is_empty() {
         bail!("cargo built no program for the bundle");
@@ -116,13 +119,18 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     Ok(())
 }
 
-/// Runs cargo with `arguments` for all packages and returns the programs that it built.
-fn build(arguments: &[&str]) -> Result<Vec<Program>> {
+/// The names of [`PACKAGES`].
+fn packages() -> Vec<&'static str> {
+    PACKAGES.iter().map(|(package, _)| *package).collect()
+}
+
+/// Runs cargo with `arguments` for these packages and returns the programs that it built.
+fn build(arguments: &[&str], packages: &[&str]) -> Result<Vec<Program>> {
     let mut cargo = process::command("cargo");
     cargo
         .args(arguments)
         .args(["--release", "--message-format=json-render-diagnostics"]);
-    for (package, _) in PACKAGES {
+    for package in packages {
         cargo.args(["--package", package]);
     }
     let messages = process::output(&mut cargo)?;
@@ -139,14 +147,23 @@ fn build(arguments: &[&str]) -> Result<Vec<Program>> {
 fn program(message: &Value) -> Option<Program> {
     let executable = PathBuf::from(message["executable"].as_str()?);
     let manifest = Path::new(message["manifest_path"].as_str()?);
-    let (package, folder) = PACKAGES
-        .iter()
-        .find(|(_, folder)| manifest.ends_with(Path::new(folder).join("Cargo.toml")))?;
+    let is_of = |folder: &str| manifest.ends_with(Path::new(folder).join("Cargo.toml"));
     let target = message["target"]["name"].as_str()?;
+    let is_program = message["target"]["kind"][0] == "bin" && message["profile"]["test"] == false;
+    if is_program
+        && EXAMPLES
+            .iter()
+            .any(|name| is_of(&format!("examples/{name}")))
+    {
+        return Some(Program {
+            kind: Kind::Example,
+            name: target.to_owned(),
+            executable,
+        });
+    }
+    let (package, folder) = PACKAGES.iter().find(|(_, folder)| is_of(folder))?;
     let kind = match message["target"]["kind"][0].as_str()? {
-        "bin" if *folder == BENCHMARKS && message["profile"]["test"] == false => Kind::Bench,
-        // The unit tests of an example, which cargo also reports as an example, use no device.
-        "example" if message["profile"]["test"] == false => Kind::Example,
+        "bin" if *folder == BENCHMARKS && is_program => Kind::Bench,
         // The runtime's unit tests use no device; its integration tests do.
         "lib" if *folder == "crates/driver" => Kind::Test,
         "test" if *folder == "crates/sim" && !SIMULATOR_TESTS.contains(&target) => return None,
@@ -255,7 +272,7 @@ mod tests {
             Some((Kind::Bench, "millstream-bench".into()))
         );
         assert_eq!(
-            bundled("crates/runtime", "example", "photos", false),
+            bundled("examples/photos", "bin", "photos", false),
             Some((Kind::Example, "photos".into()))
         );
     }
@@ -267,7 +284,7 @@ mod tests {
             bundled("crates/runtime", "test", "compile_fail", true),
             None
         );
-        assert_eq!(bundled("crates/runtime", "example", "photos", true), None);
+        assert_eq!(bundled("examples/photos", "bin", "photos", true), None);
         assert_eq!(bundled("crates/sim", "test", "kernels", true), None);
         assert_eq!(
             bundled("crates/bench", "bin", "millstream-bench", true),

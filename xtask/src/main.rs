@@ -7,6 +7,8 @@ mod ci;
 mod gpu;
 mod kernels;
 mod miri;
+mod msrv;
+mod package;
 mod process;
 mod programs;
 mod shuttle;
@@ -40,6 +42,11 @@ enum Task {
     Kernels(kernels::Options),
     /// Run the tests that Miri supports in Miri; needs a nightly toolchain with Miri.
     Miri,
+    /// Check that the workspace compiles with the oldest Rust that it supports.
+    Msrv,
+    /// Package the published crates, build them from their packages, and run README's first program
+    /// with them.
+    Package,
     /// Run the tests in which shuttle schedules every step of every thread.
     Shuttle,
     /// Check that the crates compile for Windows, macOS and Linux on aarch64.
@@ -58,6 +65,8 @@ fn main() -> ExitCode {
         Task::Tidy => tidy::run(),
         Task::Kernels(options) => kernels::run(&options),
         Task::Miri => miri::run(),
+        Task::Msrv => msrv::run(),
+        Task::Package => package::run(),
         Task::Shuttle => shuttle::run(),
         Task::Targets => targets::run(),
         Task::Programs(options) => programs::run(&options),

@@ -1,175 +1,250 @@
-//! The rows as a picture: bars whose length says how far each figure is from its target.
+//! Draws the measurements as an SVG bar chart: how many times as fast as the same work written by
+//! hand against the driver, on one scale.
 
-use std::fmt::Write;
+use std::fmt::{Arguments, Write};
 
-use crate::report::{Goal, Row};
+use crate::report::Row;
 
-const WIDTH: usize = 980;
-const ROW_HEIGHT: usize = 26;
-const TOP: usize = 34;
-const BOTTOM: usize = 14;
-/// The longest text in front of a bar.
-const LABEL_CHARS_MAX: usize = 66;
-/// Where bars begin, and where they would have three times the length of the target.
-const LEFT: usize = 470;
-const RIGHT: usize = 770;
-/// The longest bar, as a multiple of the target's.
-const LONGEST: f64 = 3.0;
+/// The measurements that are drawn, in this order: the text of the rows, and the label in the chart.
+/// Rows beside something else than the same work are left out.
+const DRAWN: [(&str, &str); 13] = [
+    (
+        "upload, pageable, against the driver's",
+        "Upload 256 MiB from a slice",
+    ),
+    (
+        "download to a slice, against the driver's",
+        "Download 256 MiB to a slice",
+    ),
+    ("allocate, drop: 1 MiB", "Allocate and free 1 MiB"),
+    (
+        "allocate, fill with zeros, drop: 1 MiB",
+        "Allocate, zero and free 1 MiB",
+    ),
+    ("upload of 4 KiB, pageable", "Upload 4 KiB from a slice"),
+    (
+        "launch, a number back, .await",
+        "Launch a kernel, await one number",
+    ),
+    ("launch, one stream in use", "Launch a kernel"),
+    (
+        "launch, operands shared with a second stream",
+        "Launch, operands read on two streams",
+    ),
+    (
+        "ping-pong between two streams, a pair",
+        "Launches alternating on two streams",
+    ),
+    (
+        "two launches, the second on another stream and after the first",
+        "A launch that waits for another stream",
+    ),
+    (
+        "16 threads on 16 streams, two operands shared",
+        "Launch from 16 threads at once",
+    ),
+    (
+        "the same, against three raw streams with memory of their own",
+        "Upload, kernel, download in 32 chunks",
+    ),
+    (
+        "the same, against threads that stage by hand, to vectors used again",
+        "The same from and to slices",
+    ),
+];
 
-const STYLE: &str = "text { font: 13px system-ui, sans-serif; fill: #1f2328 } .dim { fill: #59636e } \
-.met { fill: #2a9d6f } .missed { fill: #d9822b } .other { fill: #9aa4af } .line { stroke: #1f2328 } \
-@media (prefers-color-scheme: dark) { text { fill: #e6edf3 } .dim { fill: #9198a1 } .line { stroke: #e6edf3 } }";
+const WIDTH: usize = 960;
+/// The ends of the scale's line, in pixels from the left.
+const LEFT: usize = 330;
+const RIGHT: usize = 800;
+const TOP: usize = 104;
+const BOTTOM: usize = 34;
+const BAR_HEIGHT: usize = 14;
+/// From one bar to the next of the same measurement, and between measurements.
+const BAR_STEP: usize = 17;
+const GROUP_GAP: usize = 11;
 
-/// One bar.
-struct Bar<'a> {
-    row: &'a Row,
-    /// The cost as a multiple of what the target allows: 1 or less meets it.
-    cost: f64,
-    /// What is written behind it.
-    text: String,
-    class: &'static str,
+/// The classes of the bars, and their names in the legend: the one at the end is for any other.
+const CLASSES: [(&str, &str); 3] = [
+    ("ours", "Millstream"),
+    ("cudarc", "cudarc"),
+    ("pytorch", "PyTorch"),
+];
+
+const STYLE: &str = "\
+.chart { font: 13px system-ui, -apple-system, 'Segoe UI', Roboto, sans-serif }
+.chart text { fill: #1f2328 }
+.chart .title { font-size: 17px; font-weight: 600 }
+.chart .quiet { fill: #59636e }
+.chart .end { text-anchor: end }
+.chart .middle { text-anchor: middle }
+.chart .page { fill: #ffffff; stroke: #d1d9e0 }
+.chart .ours { fill: #1a7f5a }
+.chart .cudarc { fill: #8c959f }
+.chart .pytorch { fill: #c69026 }
+.chart .grid { stroke: #d1d9e0 }
+.chart .one { stroke: #1f2328; stroke-width: 1.5 }
+@media (prefers-color-scheme: dark) {
+.chart text { fill: #f0f6fc }
+.chart .quiet { fill: #9198a1 }
+.chart .page { fill: #0d1117; stroke: #3d444d }
+.chart .ours { fill: #3fb950 }
+.chart .cudarc { fill: #7d8590 }
+.chart .pytorch { fill: #d29922 }
+.chart .grid { stroke: #3d444d }
+.chart .one { stroke: #f0f6fc }
+}
+";
+
+/// A measurement: its label, and the rows that are about it.
+struct Group<'a> {
+    label: &'static str,
+    /// Each row's factor, the largest being the fastest.
+    bars: Vec<(&'a Row, f64)>,
 }
 
-/// An SVG picture of the rows that have a target and a figure; of several with one target, that
-/// which is furthest from it.
+/// An SVG picture of the rows whose figures stand beside the same work written by hand.
 pub(crate) fn draw(rows: &[Row]) -> String {
-    let bars = bars(rows);
-    let height = TOP + bars.len() * ROW_HEIGHT + BOTTOM;
-    let line = LEFT + scaled(1.0);
-    let mut svg = String::new();
-    let mut put =
-        |text: std::fmt::Arguments<'_>| svg.write_fmt(text).expect("a String takes everything");
-    put(format_args!(
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{WIDTH}\" height=\"{height}\" viewBox=\"0 0 {WIDTH} {height}\" \
-         role=\"img\">\n<title>Measured figures against their targets</title>\n<style>{STYLE}</style>\n\
-         <text class=\"dim\" x=\"{line}\" y=\"20\" text-anchor=\"middle\">target</text>\n"
+    let groups = groups(rows);
+    let factors = groups.iter().flat_map(|group| &group.bars);
+    let most = factors.map(|(_, factor)| *factor).fold(1.0, f64::max);
+    // Whole numbers, so that the scale ends at a tick.
+    let scale = Scale(most.ceil() as usize);
+    let height = TOP + groups.iter().map(Group::height).sum::<usize>() + BOTTOM;
+    let mut svg = Svg(String::new());
+    svg.put(format_args!(
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" class=\"chart\" width=\"{WIDTH}\" height=\"{height}\" \
+         viewBox=\"0 0 {WIDTH} {height}\" role=\"img\">\n<title>Speed beside the same work by hand</title>\n\
+         <style>\n{STYLE}</style>\n<rect class=\"page\" x=\"0.5\" y=\"0.5\" width=\"{}\" height=\"{}\" rx=\"10\"/>",
+        WIDTH - 1,
+        height - 1
     ));
-    for (number, bar) in bars.iter().enumerate() {
-        let y = TOP + number * ROW_HEIGHT;
-        let (class, width, text_y) = (bar.class, scaled(bar.cost), y + 14);
-        let is_ours = bar.class != "other";
-        let label = if is_ours {
-            format!("{}  {}", bar.row.target, bar.row.what)
-        } else {
-            bar.row.who.clone()
-        };
-        let (shade, inset) = if is_ours {
-            ("", 0)
-        } else {
-            (" class=\"dim\"", 3)
-        };
-        put(format_args!(
-            "<text{shade} x=\"{}\" y=\"{text_y}\" text-anchor=\"end\">{}</text>\n\
-             <rect class=\"{class}\" x=\"{LEFT}\" y=\"{}\" width=\"{width}\" height=\"{}\" rx=\"2\"/>\n\
-             <text{shade} x=\"{}\" y=\"{text_y}\">{}</text>\n",
-            LEFT - 10,
-            escaped(&fitted(&label)),
-            y + inset,
-            18 - 2 * inset,
-            LEFT + width.max(scaled(1.0)) + 8,
-            escaped(&bar.text),
-        ));
+    svg.text("title", 24, 34, "Times as fast as the same work by hand");
+    let subtitle = "by hand: written directly against the CUDA driver, without a library";
+    svg.text("quiet", 24, 56, &format!("higher is better · {subtitle}"));
+    legend(&mut svg, &groups);
+    axis(&mut svg, &scale, height - BOTTOM);
+    let mut y = TOP;
+    for group in &groups {
+        group.draw(&mut svg, &scale, y);
+        y += group.height();
     }
-    let bottom = height - BOTTOM;
-    put(format_args!(
-        "<line class=\"line\" x1=\"{line}\" y1=\"26\" x2=\"{line}\" y2=\"{bottom}\" stroke-dasharray=\"3 3\"/>\n</svg>\n"
-    ));
-    svg
+    svg.put(format_args!("</svg>"));
+    svg.0
 }
 
-/// A bar's length, for a multiple of the target.
-fn scaled(cost: f64) -> usize {
-    (cost.min(LONGEST) / LONGEST * (RIGHT - LEFT) as f64).round() as usize
+/// The measurements that have a figure, in the order of [`DRAWN`].
+fn groups(rows: &[Row]) -> Vec<Group<'_>> {
+    let group = |&(what, label): &(&str, &'static str)| {
+        let bars: Vec<_> = rows
+            .iter()
+            .filter(|row| row.what == what)
+            .filter_map(|row| Some((row, factor(row)?)))
+            .collect();
+        (!bars.is_empty()).then_some(Group { label, bars })
+    };
+    DRAWN.iter().filter_map(group).collect()
 }
 
-fn bars(rows: &[Row]) -> Vec<Bar<'_>> {
-    let mut bars: Vec<Bar<'_>> = Vec::new();
-    for row in rows {
-        let Some((judged, cost)) = cost(row, row.goal) else {
-            continue;
-        };
-        let bar = Bar {
-            row,
-            cost,
-            text: written(row, judged),
-            class: if cost <= 1.0 { "met" } else { "missed" },
-        };
-        let same =
-            |known: &&mut Bar<'_>| known.row.target == row.target && known.row.goal == row.goal;
-        match bars.iter_mut().find(same) {
-            Some(known) if known.cost >= bar.cost => {}
-            Some(known) => *known = bar,
-            None => bars.push(bar),
+/// How many times as fast as the raw figure the row's is: rates are compared as they are, times the
+/// other way round.
+fn factor(row: &Row) -> Option<f64> {
+    let of_raw = row.of_raw()?;
+    match row.unit.as_str() {
+        unit if unit.ends_with("/s") => Some(of_raw),
+        "ns" => Some(1.0 / of_raw),
+        _ => None,
+    }
+}
+
+/// The class of a row's bar, and its index in [`CLASSES`].
+fn class(row: &Row) -> usize {
+    let is_of = |(_, name): &(&str, &str)| row.who.starts_with(name);
+    CLASSES.iter().position(is_of).unwrap_or(CLASSES.len() - 1)
+}
+
+/// The scale: from zero to a whole number.
+struct Scale(usize);
+
+impl Scale {
+    /// The place of a factor, in pixels from the left.
+    fn x(&self, factor: f64) -> usize {
+        LEFT + (factor / self.0 as f64 * (RIGHT - LEFT) as f64).round() as usize
+    }
+}
+
+impl Group<'_> {
+    fn height(&self) -> usize {
+        self.bars.len() * BAR_STEP + GROUP_GAP
+    }
+
+    fn draw(&self, svg: &mut Svg, scale: &Scale, top: usize) {
+        let middle = top + self.bars.len() * BAR_STEP / 2;
+        svg.text("end", LEFT - 14, middle + 3, self.label);
+        for (place, (row, factor)) in self.bars.iter().enumerate() {
+            let y = top + place * BAR_STEP;
+            let end = scale.x(*factor);
+            let (class, name) = CLASSES[class(row)];
+            svg.put(format_args!(
+                "<rect class=\"{class}\" x=\"{LEFT}\" y=\"{y}\" width=\"{}\" height=\"{BAR_HEIGHT}\" rx=\"2\"/>",
+                (end - LEFT).max(1)
+            ));
+            // What tells two bars of one library apart stands behind a comma.
+            let which = row.who.strip_prefix(name).unwrap_or(&row.who);
+            let which = which.split_once(", ").map_or("", |(_, which)| which);
+            let text = format!("{factor:.2}× {which}");
+            // Beyond the line at 1, which would cross it.
+            let x = end.max(scale.x(1.0)) + 7;
+            svg.text("quiet", x, y + 11, text.trim_end());
         }
     }
-    with_others(bars, rows)
 }
 
-/// The bars, each followed by those of others who did the same.
-fn with_others<'a>(bars: Vec<Bar<'a>>, rows: &'a [Row]) -> Vec<Bar<'a>> {
-    let mut all = Vec::new();
-    for ours in bars {
-        let row = ours.row;
-        let others = rows.iter().filter(|other| {
-            other.who != row.who
-                && other.target == row.target
-                && other.what == row.what
-                && other.unit == row.unit
-        });
-        let others = others.filter_map(|other| {
-            let (judged, cost) = cost(other, row.goal)?;
-            Some(Bar {
-                row: other,
-                cost,
-                text: written(other, judged),
-                class: "other",
-            })
-        });
-        let others: Vec<_> = others.collect();
-        all.push(ours);
-        all.extend(others);
-    }
-    all
-}
-
-/// What is judged, and as what multiple of the target it costs.
-fn cost(row: &Row, goal: Goal) -> Option<(f64, f64)> {
-    let judged = row.judged?;
-    match goal {
-        Goal::None => None,
-        // Nothing is allowed: either there is nothing, or there is too much.
-        Goal::AtMost(0.0) => Some((judged, if judged == 0.0 { 0.0 } else { LONGEST })),
-        Goal::AtMost(most) => Some((judged, judged / most)),
-        Goal::AtLeast(least) => Some((judged, least / judged)),
+/// A square and a name for each library that has a bar.
+fn legend(svg: &mut Svg, groups: &[Group<'_>]) {
+    let mut x = 24;
+    for (index, (class_name, name)) in CLASSES.iter().enumerate() {
+        let bars = groups.iter().flat_map(|group| &group.bars);
+        if bars.map(|(row, _)| class(row)).any(|found| found == index) {
+            svg.put(format_args!(
+                "<rect class=\"{class_name}\" x=\"{x}\" y=\"71\" width=\"12\" height=\"12\" rx=\"2\"/>"
+            ));
+            svg.text("", x + 18, 82, name);
+            x += 36 + 8 * name.len();
+        }
     }
 }
 
-/// The figure as it is judged, with its target.
-fn written(row: &Row, judged: f64) -> String {
-    let is_ratio = row.raw.is_some() && row.judged != row.figure;
-    let unit = if is_ratio {
-        "× raw"
-    } else {
-        row.unit.as_str()
-    };
-    let digits = if judged < 10.0 { 2 } else { 0 };
-    match row.goal {
-        Goal::None => format!("{judged:.digits$} {unit}"),
-        goal => format!("{judged:.digits$} {unit} ({goal})")
-            .replace("<=", "≤")
-            .replace(">=", "≥"),
+/// A line for each whole number, and a strong one at 1.
+fn axis(svg: &mut Svg, scale: &Scale, bottom: usize) {
+    for factor in 0..=scale.0 {
+        let x = scale.x(factor as f64);
+        let (class, text) = match factor {
+            1 => ("one", "1× by hand".to_owned()),
+            _ => ("grid", format!("{factor}×")),
+        };
+        svg.put(format_args!(
+            "<line class=\"{class}\" x1=\"{x}\" y1=\"{}\" x2=\"{x}\" y2=\"{bottom}\"/>",
+            TOP - 8
+        ));
+        svg.text("quiet middle", x, bottom + 18, &text);
     }
 }
 
-/// The text, or as much of its beginning as there is room for in front of the bars.
-fn fitted(text: &str) -> String {
-    if text.chars().count() <= LABEL_CHARS_MAX {
-        return text.to_owned();
+/// The text of a picture.
+struct Svg(String);
+
+impl Svg {
+    fn put(&mut self, line: Arguments<'_>) {
+        writeln!(self.0, "{line}").expect("a String takes everything");
     }
-    text.chars()
-        .take(LABEL_CHARS_MAX - 1)
-        .chain(['…'])
-        .collect()
+
+    fn text(&mut self, class: &str, x: usize, y: usize, text: &str) {
+        let text = escaped(text);
+        self.put(format_args!(
+            "<text class=\"{class}\" x=\"{x}\" y=\"{y}\">{text}</text>"
+        ));
+    }
 }
 
 fn escaped(text: &str) -> String {
@@ -181,58 +256,56 @@ fn escaped(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::report::Goal;
 
     fn rows() -> Vec<Row> {
+        let launch = "launch, one stream in use";
+        let upload = "upload, pageable, against the driver's";
         vec![
-            Row::times("T1", "launch", "ns", 102.0, 100.0, Goal::AtMost(1.03)),
-            Row::times("T1", "launch", "ns", 145.0, 100.0, Goal::None).by("cudarc"),
-            Row::count(
-                "T4",
-                "few",
-                "instructions",
-                390.0,
-                46.0,
-                Goal::AtMost(400.0),
-            ),
-            Row::count(
-                "T4",
-                "many & more",
-                "instructions",
-                500.0,
-                46.0,
-                Goal::AtMost(400.0),
-            ),
-            Row::times("T6", "upload", "GB/s", 40.0, 8.0, Goal::AtLeast(5.5)),
+            Row::times("T1", launch, "ns", 125.0, 100.0, Goal::AtMost(1.03)),
+            Row::times("T1", launch, "ns", 200.0, 100.0, Goal::None).by("cudarc, any other"),
+            Row::times("T6", upload, "GB/s", 40.0, 8.0, Goal::AtLeast(5.5)),
+            Row::times("T6", upload, "GB/s", 8.0, 8.0, Goal::None).by("PyTorch 2.11.0"),
+            Row::count("T4", "few", "instructions", 390.0, 46.0, Goal::None),
             Row::absent("T13", "GPU to GPU", "needs two GPUs"),
         ]
     }
 
     #[test]
-    fn bars_say_how_far_from_the_target_each_is() {
+    fn bars_are_factors_and_higher_is_better() {
         let rows = rows();
-        let bars: Vec<_> = bars(&rows)
-            .iter()
-            .map(|bar| (bar.row.what.clone(), bar.class, scaled(bar.cost)))
-            .collect();
-        let expected = [
-            ("launch", "met", 99),
-            ("launch", "other", 141),
-            ("many & more", "missed", 125),
-            ("upload", "missed", 110),
-        ];
-        assert_eq!(
-            bars,
-            expected.map(|(what, class, width)| (what.to_owned(), class, width))
-        );
+        let groups = groups(&rows);
+        let factors = |group: &Group<'_>| {
+            let bars = group.bars.iter();
+            bars.map(|(_, factor)| *factor).collect::<Vec<_>>()
+        };
+        assert_eq!(groups.len(), 2);
+        assert_eq!(groups[0].label, "Upload 256 MiB from a slice");
+        assert_eq!(factors(&groups[0]), [5.0, 1.0]);
+        assert_eq!(factors(&groups[1]), [0.8, 0.5]);
     }
 
     #[test]
-    fn the_picture_is_the_same_every_time_and_escaped() {
+    fn the_picture_is_the_same_every_time_and_says_whose_bars_there_are() {
         let svg = draw(&rows());
         assert_eq!(svg, draw(&rows()));
-        assert!(
-            svg.contains("many &amp; more") && svg.contains("1.02 × raw (≤ 1.03)"),
-            "{svg}"
-        );
+        for part in [
+            "5.00×",
+            "0.50× any other",
+            ">cudarc<",
+            ">PyTorch<",
+            "1× by hand",
+        ] {
+            assert!(svg.contains(part), "{part} in {svg}");
+        }
+        assert!(!svg.contains("T1"), "{svg}");
+    }
+
+    #[test]
+    fn every_label_is_escaped_and_the_longest_bar_ends_on_the_scale() {
+        assert_eq!(escaped("a & b < c"), "a &amp; b &lt; c");
+        let scale = Scale(6);
+        assert_eq!((scale.x(0.0), scale.x(6.0)), (LEFT, RIGHT));
+        assert!(scale.x(1.0) < scale.x(5.3));
     }
 }

@@ -70,6 +70,27 @@ pub(crate) fn read(text: &str, ours: &[Row]) -> Result<Vec<Row>> {
     rows.iter().map(read).collect()
 }
 
+/// Reads the device and the rows with a figure and a raw figure from a text of [`write()`], without
+/// their targets.
+pub(crate) fn read_written(text: &str) -> Result<(String, Vec<Row>)> {
+    let whole: Value = serde_json::from_str(text).context("not JSON")?;
+    let device = whole["device"].as_str().unwrap_or("unknown device");
+    let mut rows = Vec::new();
+    for row in whole["rows"].as_array().context("no rows")? {
+        let text = |key: &str| {
+            row[key]
+                .as_str()
+                .with_context(|| format!("no {key}: {row}"))
+        };
+        let (target, what, unit) = (text("target")?, text("what")?, text("unit")?);
+        if let (Some(figure), Some(raw)) = (row["figure"].as_f64(), row["raw"].as_f64()) {
+            let row = Row::times(target, what, unit, figure, raw, Goal::None);
+            rows.push(row.by(text("who")?));
+        }
+    }
+    Ok((device.to_owned(), rows))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -118,5 +139,24 @@ mod tests {
         assert_eq!((rows[1].figure, rows[1].of_raw()), (Some(2.0), None));
         assert!(read("{}", &ours).is_err());
         assert!(read(r#"{"who": "x", "rows": [{"target": "six"}]}"#, &ours).is_err());
+    }
+
+    #[test]
+    fn rows_that_were_written_are_read_again() {
+        let rows = [
+            Row::times("T6", "upload", "GB/s", 44.0, 8.0, Goal::AtLeast(5.5)).by("cudarc"),
+            Row::absent("T13", "GPU to GPU", "needs two GPUs"),
+        ];
+        let (device, read) = read_written(&write("a GPU", &rows)).unwrap();
+        assert_eq!((device.as_str(), read.len()), ("a GPU", 1));
+        assert_eq!(
+            (
+                read[0].what.as_str(),
+                read[0].who.as_str(),
+                read[0].of_raw()
+            ),
+            ("upload", "cudarc", Some(5.5))
+        );
+        assert!(read_written("{}").is_err());
     }
 }

@@ -39,9 +39,12 @@ struct Arguments {
     /// Also write the figures as JSON.
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
-    /// Also draw the figures and their targets as an SVG.
+    /// Also draw the figures beside the same work by hand.
     #[arg(long, value_name = "FILE")]
     svg: Option<PathBuf>,
+    /// Measure nothing; draw the figures that `--json` wrote to this file.
+    #[arg(long, value_name = "FILE", requires = "svg")]
+    from: Option<PathBuf>,
     /// Run fewer rounds.
     #[arg(long)]
     quick: bool,
@@ -65,6 +68,12 @@ fn run(arguments: &Arguments) -> Result<bool> {
     match &arguments.command {
         Some(Command::Count { case }) => return instructions::run_case(case).map(|()| true),
         None => {}
+    }
+    if let (Some(from), Some(svg)) = (&arguments.from, &arguments.svg) {
+        let text = std::fs::read_to_string(from);
+        let text = text.with_context(|| format!("cannot read {}", from.display()))?;
+        let (_, rows) = json::read_written(&text).with_context(|| from.display().to_string())?;
+        return write(svg, &chart::draw(&rows)).map(|()| true);
     }
     let targets = targets::names();
     if let Some(unknown) = arguments

@@ -113,7 +113,7 @@ mod tests {
 
     #[test]
     fn kernels_are_listed_under_their_files_name() {
-        let source = include_bytes!("../../../kernels/saxpy.ptx");
+        let source = include_bytes!("../kernels/saxpy.ptx");
         let text =
             report_bytes(Path::new("kernels/saxpy.ptx"), source.to_vec()).expect("right PTX");
         assert!(text.starts_with("kernels/saxpy.ptx\n  saxpy("), "{text}");

@@ -7,7 +7,8 @@ use proc_macro2::{Span, TokenStream};
 use quote::{ToTokens, format_ident, quote, quote_spanned};
 use syn::{
     Error, FnArg, GenericArgument, GenericParam, Generics, Ident, ItemFn, Lifetime, Pat, PatIdent,
-    PatType, PathArguments, PathSegment, Result, ReturnType, Signature, Type, TypeReference,
+    PatType, PathArguments, PathSegment, Result, ReturnType, Safety, Signature, Type,
+    TypeReference,
     spanned::Spanned,
     visit::Visit,
     visit_mut::{self, VisitMut},
@@ -72,6 +73,10 @@ impl VisitMut for NameLifetimes {
 
 /// Rejects signatures that a region function cannot have.
 fn reject(signature: &Signature) -> Result<()> {
+    let unsafety = match &signature.safety {
+        Safety::Unsafe(token) => Some(token),
+        _ => None,
+    };
     let refused: [(Option<&dyn ToTokens>, &str); 5] = [
         (
             signature.asyncness.as_ref().map(|token| token as _),
@@ -83,7 +88,7 @@ fn reject(signature: &Signature) -> Result<()> {
             "a region function is not `const`: it drives a device",
         ),
         (
-            signature.unsafety.as_ref().map(|token| token as _),
+            unsafety.map(|token| token as _),
             "a region function is not `unsafe`: its body needs no unsafe operations",
         ),
         (
@@ -264,6 +269,7 @@ impl Parameter<'_> {
                 lifetime,
                 mutability,
                 elem,
+                ..
             }) => {
                 let ty = on_device(elem);
                 quote! { #and_token #lifetime #mutability #ty }
@@ -281,6 +287,7 @@ fn generate(function: &ItemFn, parameters: &[Parameter<'_>]) -> TokenStream {
         vis,
         sig,
         block,
+        ..
     } = function;
     let local = |name: &str| Ident::new(name, Span::mixed_site());
     let [target, region, location, result, backs] =

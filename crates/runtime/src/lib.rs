@@ -68,6 +68,8 @@ pub use memory::{
     Pinned, ReadGuard, ReadOperand, View, View2d, View2dMut, ViewMut, WriteGuard, WriteOperand,
 };
 pub use millstream_driver as driver;
+/// Declares typed kernels from PTX.
+///
 /// # On a device
 ///
 /// ```
@@ -76,7 +78,7 @@ pub use millstream_driver as driver;
 /// millstream::kernels! {
 ///     // SAFETY: the signature is that of vecadd.cu; its threads access `n` elements of each
 ///     // array and no others.
-///     unsafe mod sums from include_str!("../../../kernels/vecadd.ptx") {
+///     unsafe mod sums from include_str!("../kernels/vecadd.ptx") {
 ///         safe fn vecadd(a: &[f32], b: &[f32], c: &mut [f32], n: u64)
 ///             requires a.len() >= n, b.len() >= n, c.len() >= n;
 ///     }
@@ -97,7 +99,7 @@ pub use millstream_driver as driver;
 /// ```compile_fail,E0502
 /// # use millstream::{Device, LaunchConfig};
 /// # millstream::kernels! {
-/// #     unsafe mod sums from include_str!("../../../kernels/vecadd.ptx") {
+/// #     unsafe mod sums from include_str!("../kernels/vecadd.ptx") {
 /// #         safe fn vecadd(a: &[f32], b: &[f32], c: &mut [f32], n: u64);
 /// #     }
 /// # }
@@ -106,6 +108,27 @@ pub use millstream_driver as driver;
 /// # let stream = device.stream()?;
 /// let mut a = stream.upload(&[1.0_f32, 2.0, 3.0])?;
 /// kernels.vecadd(&stream, LaunchConfig::linear(3), &a, &a, &mut a, 3)?;
+/// # Ok::<(), millstream::Error>(())
+/// ```
+///
+/// # Half-precision and complex elements
+///
+/// Elements have any type that is plain old data (`bytemuck::Pod`). With their features `bytemuck`,
+/// the crate `half` has `f16` and `bf16`, which are `__half` and `__nv_bfloat16` in CUDA C++, and
+/// `num-complex` has `Complex<T>`, which has the layout of `cuComplex` (`float2`) and
+/// `cuDoubleComplex` (`double2`). A kernel takes them as `&[f16]` and `&mut [Complex<f32>]`. A
+/// `cuComplex` that is passed by value is aligned to 8 bytes: declare a `#[repr(C, align(8))]` type
+/// for it, since loading compares alignments.
+///
+/// ```
+/// use half::f16;
+/// use num_complex::Complex;
+///
+/// let stream = millstream::Device::simulated()?.stream()?;
+/// let halves = stream.upload(&[f16::from_f32(1.5); 4])?;
+/// let waves = stream.upload(&[Complex::new(0.0_f32, 1.0); 4])?;
+/// assert_eq!(stream.download(&halves)?.wait()?[0].to_f32(), 1.5);
+/// assert_eq!(stream.download(&waves)?.wait()?[3].im, 1.0);
 /// # Ok::<(), millstream::Error>(())
 /// ```
 pub use millstream_macros::kernels;

@@ -4,7 +4,7 @@ use proc_macro2::{Span, TokenStream};
 use quote::{quote, quote_spanned};
 use syn::{
     BinOp, Expr, ExprClosure, ExprConst, ExprLit, ExprMacro, ExprMethodCall, ExprPath,
-    GenericArgument, Ident, Item, Lit, Local, Macro, Pat, Stmt, Token, Type, UnOp,
+    GenericArgument, Ident, Item, Lit, Local, Macro, Pat, PatGuard, Stmt, Token, Type, UnOp,
     parse::ParseStream, spanned::Spanned, visit::Visit, visit_mut, visit_mut::VisitMut,
 };
 
@@ -94,7 +94,7 @@ impl<'a> Rewriter<'a> {
             Expr::Match(choice) => {
                 self.visit_expr_mut(&mut choice.expr);
                 for arm in &mut choice.arms {
-                    if let Some((_, guard)) = &mut arm.guard {
+                    if let Pat::Guard(PatGuard { guard, .. }) = &mut arm.pat {
                         self.visit_expr_mut(guard);
                     }
                     self.operand(&mut arm.body);

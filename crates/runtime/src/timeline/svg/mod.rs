@@ -38,10 +38,22 @@ const STYLE: &str = "\
 .millstream .waits{pointer-events:none}
 .millstream .waits path{fill:none;stroke:#1f2933;stroke-opacity:.65}
 .millstream .waits .head{fill:#1f2933;stroke:none}
+.millstream .page{fill:#fbfcfd;stroke:#cfd6de}
+@media (prefers-color-scheme:dark){
+.millstream text{fill:#f0f6fc}
+.millstream .quiet,.millstream .heading{fill:#9198a1}
+.millstream .row{fill:#1a2029}
+.millstream .grid{stroke:#323a44}
+.millstream .bar:hover rect{stroke:#f0f6fc}
+.millstream .waits path{stroke:#f0f6fc}
+.millstream .waits .head{fill:#f0f6fc;stroke:none}
+.millstream .page{fill:#0d1117;stroke:#3d444d}
+}
 ";
 
 impl Recording {
-    /// Draws the recording as a standalone SVG picture, 1200 pixels wide.
+    /// Draws the recording as a standalone SVG picture, 1200 pixels wide, in light or dark colours
+    /// as the reader prefers.
     ///
     /// The upper rows are the device's engines: copies to the device, work within the device
     /// (kernels, fills and copies; concurrent ones are stacked), and copies to the host. The lower
@@ -100,8 +112,7 @@ impl Display for Picture<'_> {
         let (inner_width, inner_height) = (WIDTH - 1.0, height - 1.0);
         writeln!(
             f,
-            "<rect x=\"0.5\" y=\"0.5\" width=\"{inner_width}\" height=\"{inner_height}\" rx=\"10\" \
-             fill=\"#fbfcfd\" stroke=\"#cfd6de\"/>"
+            r#"<rect class="page" x="0.5" y="0.5" width="{inner_width}" height="{inner_height}" rx="10"/>"#
         )?;
         let title = fit(&self.recording.device, WIDTH - 2.0 * MARGIN, 19.0).unwrap_or_default();
         line(f, "title", MARGIN, 40.0, &Escaped(&title))?;

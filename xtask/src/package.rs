@@ -1,0 +1,177 @@
+//! `cargo xtask package`: packages the published crates as a registry would, builds each from its
+//! package, and runs README's first program against the packages in a crate of its own.
+
+use std::path::Path;
+
+use anyhow::{Context, Result, bail, ensure};
+use serde_json::Value;
+
+use crate::process;
+
+/// PTX that documentation and tests of a published crate include, with the original: a package has
+/// no files from outside of its folder.
+const COPIES: [(&str, &str); 2] = [
+    ("crates/cli/kernels/saxpy.ptx", "kernels/saxpy.ptx"),
+    ("crates/runtime/kernels/vecadd.ptx", "kernels/vecadd.ptx"),
+];
+
+/// The crate that README's first program uses.
+const USED: &str = "millstream";
+
+/// A crate that may be published.
+#[derive(Debug, PartialEq)]
+struct Crate {
+    name: String,
+    version: String,
+}
+
+/// Checks the copies, packages, builds and runs.
+pub(crate) fn run() -> Result<()> {
+    for (copy, original) in COPIES {
+        ensure!(
+            read(copy)? == read(original)?,
+            "{copy} differs from {original}: copy it again"
+        );
+    }
+    let crates = published(&process::output(process::command("cargo").args([
+        "metadata",
+        "--no-deps",
+        "--format-version=1",
+    ]))?)?;
+    // Uncommitted changes are packaged as they are; CI has none.
+    let mut package = process::command("cargo");
+    package.args(["package", "--allow-dirty"]);
+    for Crate { name, .. } in &crates {
+        package.args(["--package", name]);
+    }
+    process::run(&mut package)?;
+    let program = read("README.md")?;
+    let program = first_program(&program).context("README.md has no program with `fn main`")?;
+    run_with_packages(&crates, program)
+}
+
+/// Runs `program` in a crate outside of the workspace that depends on the packages alone.
+fn run_with_packages(crates: &[Crate], program: &str) -> Result<()> {
+    let target = process::target_folder();
+    let user = target.join("package-user");
+    if user.exists() {
+        std::fs::remove_dir_all(&user)
+            .with_context(|| format!("cannot remove {}", user.display()))?;
+    }
+    write(&user.join("src/main.rs"), program)?;
+    write(&user.join("Cargo.toml"), &manifest(crates))?;
+    for Crate { name, version } in crates {
+        let file = target.join(format!("package/{name}-{version}.crate"));
+        process::run(
+            process::command("tar")
+                .arg("-xzf")
+                .arg(file)
+                .arg("-C")
+                .arg(&user),
+        )?;
+    }
+    println!("README's first program, in {}:", user.display());
+    process::run(
+        process::command("cargo")
+            .current_dir(&user)
+            .args(["run", "--quiet"])
+            .env("CARGO_TARGET_DIR", target.join("package-user-target"))
+            .env("MILLSTREAM_DEVICE", "sim"),
+    )
+}
+
+/// The manifest of a crate that depends on [`USED`], with every package in place of the registry's.
+fn manifest(crates: &[Crate]) -> String {
+    let version = crates.iter().find(|one| one.name == USED);
+    let version = version.map_or("*", |one| &one.version);
+    let mut manifest = format!(
+        "[package]\nname = \"package-user\"\nversion = \"0.0.0\"\nedition = \"2024\"\n\n\
+         [dependencies]\n{USED} = \"{version}\"\n\n[workspace]\n\n[patch.crates-io]\n"
+    );
+    for Crate { name, version } in crates {
+        manifest.push_str(&format!("{name} = {{ path = \"{name}-{version}\" }}\n"));
+    }
+    manifest
+}
+
+/// The crates of the workspace that may be published, by cargo's `metadata`.
+fn published(metadata: &str) -> Result<Vec<Crate>> {
+    let metadata: Value = serde_json::from_str(metadata).context("cargo printed no JSON")?;
+    let packages = metadata["packages"].as_array();
+    let mut crates = Vec::new();
+    for package in packages.context("cargo's metadata has no packages")? {
+        // `publish = false` is an empty list of registries, and any registry is null.
+        if package["publish"].is_null() {
+            let text = |key: &str| {
+                let text = package[key].as_str();
+                text.map(str::to_owned)
+                    .with_context(|| format!("a package has no {key}"))
+            };
+            crates.push(Crate {
+                name: text("name")?,
+                version: text("version")?,
+            });
+        }
+    }
+    if crates.is_empty() {
+        bail!("no package may be published");
+    }
+    Ok(crates)
+}
+
+/// The first Rust block of `readme` that is a whole program.
+fn first_program(readme: &str) -> Option<&str> {
+    let blocks = readme.split("```rust\n").skip(1);
+    blocks
+        .filter_map(|block| block.split("```").next())
+        .find(|block| block.contains("fn main()"))
+}
+
+fn read(path: &str) -> Result<String> {
+    std::fs::read_to_string(process::root().join(path))
+        .with_context(|| format!("cannot read {path}"))
+}
+
+/// Writes a file, with the folder that it lies in.
+fn write(path: &Path, text: &str) -> Result<()> {
+    let folder = path.parent().expect("a file lies in a folder");
+    std::fs::create_dir_all(folder)
+        .with_context(|| format!("cannot create {}", folder.display()))?;
+    std::fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn one(name: &str) -> Crate {
+        Crate {
+            name: name.into(),
+            version: "0.1.0".into(),
+        }
+    }
+
+    #[test]
+    fn the_first_whole_program_is_found() {
+        let readme =
+            "```rust\nlet part = 1;\n```\n```sh\nfn main()\n```\n```rust\nfn main() {}\n```";
+        assert_eq!(first_program(readme), Some("fn main() {}\n"));
+        assert_eq!(first_program("```rust\nlet part = 1;\n```"), None);
+    }
+
+    #[test]
+    fn crates_that_are_not_published_are_left_out() {
+        let metadata = r#"{"packages": [
+            {"name": "a", "version": "0.1.0", "publish": null},
+            {"name": "b", "version": "0.1.0", "publish": []}]}"#;
+        assert_eq!(published(metadata).unwrap(), [one("a")]);
+        assert!(published(r#"{"packages": []}"#).is_err());
+    }
+
+    #[test]
+    fn every_package_replaces_that_of_the_registry() {
+        let manifest = manifest(&[one("millstream"), one("millstream-ptx")]);
+        assert!(manifest.contains("[dependencies]\nmillstream = \"0.1.0\"\n"));
+        assert!(manifest.contains("\nmillstream-ptx = { path = \"millstream-ptx-0.1.0\" }\n"));
+    }
+}
