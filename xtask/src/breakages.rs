@@ -11,9 +11,11 @@
 //! Fails: every_conflict_is_ordered
 //! ```
 //!
-//! `Fails` lists tests, separated by commas, each by the end of its path. The word `hang` instead
-//! means that the command must not end: it is killed after `Limit`, a number of seconds. The task
-//! applies one patch after another to a copy of the repository in cargo's target folder.
+//! `Test` holds the arguments of `cargo test`; with `shuttle` in front of them the runtime is built
+//! as for `cargo xtask shuttle`. `Fails` lists tests, separated by commas, each by the end of its
+//! path. The word `hang` instead means that the command must not end: it is killed after `Limit`, a
+//! number of seconds. The task applies one patch after another to a copy of the repository in
+//! cargo's target folder.
 
 use std::{
     collections::BTreeSet,
@@ -25,7 +27,7 @@ use std::{
 
 use anyhow::{Context, Result, bail, ensure};
 
-use crate::process;
+use crate::{process, shuttle};
 
 /// The folder of the patches.
 const FOLDER: &str = "xtask/breakages";
@@ -54,6 +56,8 @@ struct Breakage {
     breaks: String,
     /// The arguments of `cargo test`.
     test: Vec<String>,
+    /// Set if the runtime is built with shuttle's locks.
+    with_shuttle: bool,
     /// The tests that must fail, by the ends of their paths. Empty if the command must hang.
     fails: Vec<String>,
     limit: Duration,
@@ -83,10 +87,16 @@ impl Breakage {
             ),
             None => LIMIT,
         };
+        let mut test = words(wanted("Test:")?, ' ');
+        let with_shuttle = test.first().is_some_and(|word| word == "shuttle");
+        if with_shuttle {
+            test.remove(0);
+        }
         let breakage = Self {
             name: name.to_owned(),
             breaks: wanted("Breaks:")?,
-            test: words(wanted("Test:")?, ' '),
+            test,
+            with_shuttle,
             fails: if fails == "hang" {
                 Vec::new()
             } else {
@@ -330,6 +340,11 @@ fn test(tree: &Path, breakage: &Breakage) -> Result<Outcome> {
             .stdin(Stdio::null())
             .stdout(fs::File::create(&log)?)
             .stderr(fs::File::create(tree.with_file_name("errors.txt"))?);
+        if breakage.with_shuttle {
+            cargo
+                .envs(shuttle::ENVIRONMENT)
+                .env("CARGO_TARGET_DIR", tree.with_file_name("shuttle"));
+        }
         Ok(cargo)
     };
     if !cargo(&["--no-run"])?
@@ -378,7 +393,12 @@ fn failed_tests(output: &str) -> BTreeSet<String> {
         .lines()
         .filter_map(|line| line.strip_prefix("test ")?.strip_suffix(" ... FAILED"))
         // libtest-mimic, the test harness of some programs, aligns the outcomes in a column.
-        .map(|name| name.trim_end().to_owned())
+        .map(str::trim_end)
+        .map(|name| {
+            name.strip_suffix(" - should panic")
+                .unwrap_or(name)
+                .to_owned()
+        })
         .collect()
 }
 
@@ -394,6 +414,7 @@ mod tests {
         let breakage = Breakage::parse("reader", PATCH).unwrap();
         assert_eq!(breakage.breaks, "a reader is forgotten");
         assert_eq!(breakage.test, ["-p", "millstream", "--lib", "tracker"]);
+        assert!(!breakage.with_shuttle);
         assert_eq!(breakage.fails, ["ordered", "others"]);
         assert_eq!(breakage.limit, Duration::from_secs(5));
         for line in ["Breaks:", "Test:", "Fails:"] {
@@ -401,6 +422,14 @@ mod tests {
             assert!(error.to_string().contains(line), "{error}");
         }
         assert!(Breakage::parse("x", &PATCH[..PATCH.find("diff").unwrap()]).is_err());
+    }
+
+    #[test]
+    fn shuttle_before_the_arguments_is_not_an_argument() {
+        let patch = PATCH.replace("Test: -p", "Test: shuttle -p");
+        let breakage = Breakage::parse("reader", &patch).unwrap();
+        assert!(breakage.with_shuttle);
+        assert_eq!(breakage.test, ["-p", "millstream", "--lib", "tracker"]);
     }
 
     #[test]
@@ -429,8 +458,8 @@ mod tests {
     #[test]
     fn failed_tests_are_parsed_from_the_output() {
         let output = "test a::b ... ok\ntest a::c ... FAILED\ntest d    ... FAILED\n\
-                      test result: FAILED. 1 passed\n";
-        let failed = ["a::c", "d"].map(String::from);
+                      test e - should panic ... FAILED\ntest result: FAILED. 1 passed\n";
+        let failed = ["a::c", "d", "e"].map(String::from);
         assert_eq!(failed_tests(output), BTreeSet::from(failed));
     }
 

@@ -5,6 +5,12 @@ use anyhow::Result;
 
 use crate::process;
 
+/// The environment in which `cargo test` builds the runtime with shuttle's locks.
+pub(crate) const ENVIRONMENT: [(&str, &str); 2] = [
+    ("RUSTFLAGS", "--cfg shuttle"),
+    ("SHUTTLE_SILENCE_WARNINGS", "1"),
+];
+
 /// Builds the runtime with shuttle's locks instead of `parking_lot`'s, in a separate target folder,
 /// and runs the tests written for shuttle. All other tests would use the locks outside of a
 /// schedule.
@@ -12,8 +18,7 @@ pub(crate) fn run() -> Result<()> {
     process::run(
         process::command("cargo")
             .args(["test", "--package", "millstream", "--lib", "interleavings"])
-            .env("RUSTFLAGS", "--cfg shuttle")
-            .env("CARGO_TARGET_DIR", process::target_folder().join("shuttle"))
-            .env("SHUTTLE_SILENCE_WARNINGS", "1"),
+            .envs(ENVIRONMENT)
+            .env("CARGO_TARGET_DIR", process::target_folder().join("shuttle")),
     )
 }

@@ -135,7 +135,7 @@ fn a_promise_about_order_that_does_not_hold_is_found_with_both_lines() {
     let (one, other) = (device.stream().unwrap(), device.stream().unwrap());
     let mut array = one.zeros::<u8>(BYTES).unwrap();
     one.synchronize().unwrap();
-    let (write, read) = (line!() + 1, line!() + 3);
+    let (write, read) = (line!() + 1, line!() + 4);
     one.fill(array.slice_mut(10..20), 1).unwrap();
     // SAFETY: the promise is broken. The simulated device takes no harm, and what is read is not
     // looked at.
@@ -242,7 +242,7 @@ fn what_a_dropped_array_held_is_nothing_that_the_next_may_read() {
     let first = stream.upload(&[7_u8; BYTES]).unwrap();
     let address = first.as_raw();
     drop(first);
-    let made = line!() + 2;
+    let made = line!() + 3;
     // SAFETY: the promise is broken. The simulated device takes no harm, and what is read is not
     // looked at.
     let next = unsafe { stream.uninit::<u8>(BYTES) }.unwrap();
