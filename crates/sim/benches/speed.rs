@@ -1,6 +1,6 @@
-//! How fast the simulated device runs kernels: thread-instructions per second and core, with the
-//! race checker and without, on one core and on all, and how many instructions of the host a
-//! thread-instruction takes, which does not depend on what else the machine does.
+//! Speed of the simulated device: thread-instructions per second and core, with and without the
+//! race checker, on one core and on all cores; and host instructions per thread-instruction, which
+//! do not depend on the machine's other load.
 //!
 //! ```sh
 //! cargo bench -p millstream-sim --bench speed              # the times
@@ -8,9 +8,9 @@
 //! cargo bench -p millstream-sim --bench speed -- matmul    # kernels with this in their names
 //! ```
 //!
-//! Each figure comes from a process of its own, because the number of threads is the process's. The
-//! ways take turns, and of each the median launch counts. On one core it is the processor's time
-//! that counts, on all cores the time that passes.
+//! Each figure is measured in a separate process, because the number of threads is fixed for a
+//! process. The configurations alternate, and the median launch of each counts. On one core the
+//! processor time is measured, on all cores the elapsed time.
 #![allow(
     unsafe_code,
     reason = "calls the seam's methods, which trust their caller"
@@ -25,20 +25,20 @@ use millstream_sim::{Gpu, SimConfig};
 
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
 
-/// Launches that are timed in one process, after one that is not.
+/// Launches timed in one process, after one untimed launch.
 const LAUNCHES: usize = 9;
 
-/// Processes for each way of each kernel.
+/// Processes started for each configuration of each kernel.
 const TURNS: usize = 3;
 
-/// What is to be reached on one core, in millions of thread-instructions a second: with the race
-/// checker, and without.
+/// Target speeds on one core with the race checker and without, in millions of thread-instructions
+/// per second.
 const TARGETS: [f64; 2] = [400.0, 800.0];
 
 /// An argument of a kernel.
 #[derive(Clone, Copy)]
 enum Arg {
-    /// An array of so many bytes.
+    /// An array of this many bytes.
     Array(usize),
     Word(u32),
     Float(f32),
@@ -56,7 +56,7 @@ struct Case {
 
 use Arg::{Array, Double, Float, Word};
 
-/// Each is some millions of thread-instructions.
+/// The benchmarked launches, each of some millions of thread-instructions.
 const CASES: [Case; 14] = [
     case(
         "nbody",
@@ -208,14 +208,14 @@ const fn case(
     }
 }
 
-/// A case that is ready to be launched.
+/// A case whose module, stream and arguments are created.
 struct Ready {
     gpu: Gpu,
     context: ContextHandle,
     stream: StreamHandle,
     function: FunctionHandle,
     dims: LaunchDims,
-    /// Each argument's bytes.
+    /// The bytes of each argument.
     values: Vec<u64>,
 }
 
@@ -231,7 +231,7 @@ impl Ready {
         let context = gpu.primary_context_retain(DeviceOrdinal::from_raw(0))?;
         // SAFETY: the context is alive.
         let stream = unsafe { gpu.stream_create(context, true, 0) }?;
-        // SAFETY: as above, and the image is a whole PTX text.
+        // SAFETY: as above, and the image is a complete PTX text.
         let module = unsafe { gpu.module_load(context, &ptx) }?;
         // SAFETY: the module is alive.
         let function = unsafe { gpu.module_function(context, module, case.kernel) }?;
@@ -241,8 +241,8 @@ impl Ready {
                 Array(bytes) => {
                     // SAFETY: the context is alive.
                     let memory = unsafe { gpu.mem_alloc(context, bytes) }?;
-                    // Whether as bytes, whole numbers or floats, these are small and not all the
-                    // same. SAFETY: the memory is as large as the range, and alive; so is the
+                    // These patterns are small and varied, whether read as bytes, integers or
+                    // floats. SAFETY: the memory is as large as the range, and alive; so is the
                     // stream.
                     unsafe {
                         gpu.memset_async(
@@ -275,8 +275,8 @@ impl Ready {
         })
     }
 
-    /// Launches once and waits. Gives the nanoseconds that this took: of processors if only one
-    /// core is used, so that other programs do not count, as far as the system tells.
+    /// Launches once and waits. Returns the nanoseconds taken: processor time if only one core is
+    /// used (where the system reports it), so that other programs do not count, else elapsed time.
     fn launch(&self, one_core: bool) -> Result<u128> {
         let arguments: Vec<*const c_void> = self
             .values
@@ -284,8 +284,8 @@ impl Ready {
             .map(|value| (value as *const u64).cast())
             .collect();
         let (start, busy_ns) = (Instant::now(), processor_ns());
-        // SAFETY: all handles are alive, and each pointer is to 8 readable bytes, as many as any
-        // parameter has.
+        // SAFETY: all handles are alive, and each pointer is to 8 readable bytes, which is as large
+        // as any parameter.
         unsafe {
             self.gpu.launch_kernel(
                 self.context,
@@ -304,9 +304,9 @@ impl Ready {
     }
 }
 
-/// How long the threads of this process have had a processor, on Linux.
+/// Returns the processor time used by the threads of this process, on Linux.
 fn processor_ns() -> Option<u128> {
-    // What runs has its time brought up to date when it gives way.
+    // Linux updates the processor time of a running thread when the thread yields.
     std::thread::yield_now();
     let threads = std::fs::read_dir("/proc/self/task").ok()?;
     let of_thread = |entry: std::io::Result<std::fs::DirEntry>| {
@@ -316,8 +316,8 @@ fn processor_ns() -> Option<u128> {
     threads.map(of_thread).sum()
 }
 
-/// What the processes do that the first one starts: some launches. Prints thread-instructions and
-/// the median nanoseconds of one launch.
+/// Runs the launches in a child process. Prints the thread-instructions and the median nanoseconds
+/// of one launch.
 fn child(kernel: &str, race_check: bool, launches: usize) -> Result<()> {
     let one_core = env::var("RAYON_NUM_THREADS").is_ok_and(|threads| threads == "1");
     let case = CASES
@@ -339,8 +339,8 @@ fn child(kernel: &str, race_check: bool, launches: usize) -> Result<()> {
     Ok(())
 }
 
-/// A process that makes launches of a kernel with so many threads, behind `wrapper` if there is
-/// one. Gives what it printed.
+/// Starts a child process that launches a kernel with this many threads, run by `wrapper` if there
+/// is one. Returns the child's output.
 fn process(
     wrapper: &[String],
     case: &Case,
@@ -373,8 +373,8 @@ fn process(
     }
 }
 
-/// Millions of thread-instructions a second, for each way: with the checker and without, on one
-/// core and on all.
+/// Measures millions of thread-instructions per second for each configuration: with the checker and
+/// without, on one core and on all.
 fn speeds(case: &Case, cores: usize) -> Result<[f64; 4]> {
     let mut ns: [Vec<f64>; 4] = Default::default();
     let mut instructions = 0.0;
@@ -395,17 +395,20 @@ fn speeds(case: &Case, cores: usize) -> Result<[f64; 4]> {
 fn time(cases: &[&Case]) -> Result<()> {
     let cores = std::thread::available_parallelism()?.get();
     println!(
-        "Millions of thread-instructions a second. One core: targets {TARGETS:?}. All: {cores} cores, and how often one core.\n"
+        "Millions of thread-instructions a second. One core: targets {TARGETS:?}. All: {cores} \
+         cores, and how often one core.\n"
     );
     println!(
-        "| kernel | checked | target | unchecked | target | checked, all cores | unchecked, all cores |"
+        "| kernel | checked | target | unchecked | target | checked, all cores | unchecked, all \
+         cores |"
     );
     println!("|---|---|---|---|---|---|---|");
     for case in cases {
         let [on, off, all_on, all_off] = speeds(case, cores)?;
         let verdict = |speed: f64, target: f64| if speed >= target { "met" } else { "missed" };
         println!(
-            "| {} | {on:.0} | {} | {off:.0} | {} | {all_on:.0} ({:.2} ×) | {all_off:.0} ({:.2} ×) |",
+            "| {} | {on:.0} | {} | {off:.0} | {} | {all_on:.0} ({:.2} ×) | {all_off:.0} ({:.2} ×) \
+             |",
             case.kernel,
             verdict(on, TARGETS[0]),
             verdict(off, TARGETS[1]),
@@ -416,7 +419,8 @@ fn time(cases: &[&Case]) -> Result<()> {
     Ok(())
 }
 
-/// Instructions of the host for a thread-instruction: what two more launches add.
+/// Returns host instructions per thread-instruction, computed from the instructions that two more
+/// launches add.
 fn count(case: &Case, race_check: bool) -> Result<f64> {
     let folder = env::temp_dir().join(format!("millstream-speed-{}", std::process::id()));
     let mut totals = [0.0; 2];

@@ -1,11 +1,11 @@
-//! Rule 56: how memory is aligned.
+//! Rule 56: the alignment of allocations.
 
 use libtest_mimic::Failed;
 use millstream_driver::{ALLOCATION_ALIGNMENT, StreamHandle};
 
 use crate::device_harness::{DeviceHarness, Observation, check};
 
-/// Sizes about those at which allocators change their ways.
+/// Allocation sizes around the thresholds at which allocators switch strategy.
 const SIZES: [usize; 8] = [1, 4, 100, 4096, 5000, 65_536, 70_000, 3 << 20];
 
 pub(crate) fn r56(dev: &DeviceHarness) -> Observation {
@@ -36,13 +36,14 @@ pub(crate) fn r56(dev: &DeviceHarness) -> Observation {
         )?;
     }
     Ok(format!(
-        "cuMemAlloc aligned to {device} bytes, cuMemAllocAsync to {pooled}, cuMemHostAlloc to {pinned}, \
+        "cuMemAlloc aligned to {device} bytes, cuMemAllocAsync to {pooled}, cuMemHostAlloc to \
+         {pinned}, \
          cuMemAllocManaged to {managed}"
     ))
 }
 
-/// The largest power of two that divides the addresses of several allocations of each size, at most
-/// a page: what lies beyond is chance.
+/// Returns the largest power of two that divides the addresses of several allocations of each size,
+/// at most a page: any larger alignment is chance.
 fn least_alignment(mut allocate: impl FnMut(usize) -> Result<u64, Failed>) -> Result<u64, Failed> {
     let mut common = 4096;
     for bytes in SIZES {

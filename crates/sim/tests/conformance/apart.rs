@@ -1,6 +1,6 @@
-//! Probes after which a GPU may be of no more use to its process: on a GPU they run in a process of
-//! their own, this program once more; on the simulated device, where each test has a GPU of its
-//! own, they run like any test.
+//! Probes that may leave a GPU's context unusable for the rest of the process. On a GPU each probe
+//! runs in a child process, which executes this program again; on the simulated device, where each
+//! test has its own GPU, it runs like any test.
 
 use std::{
     env,
@@ -18,10 +18,10 @@ use crate::{
     host_functions, managed, two_devices,
 };
 
-/// The environment variable that names the probe which a process is to run.
+/// The environment variable that names the probe that a child process runs.
 const VARIABLE: &str = "MILLSTREAM_CONFORMANCE_PROBE";
 
-/// How long a probe may take on a GPU.
+/// The time limit of a probe on a GPU.
 const PROBE_MAX: Duration = Duration::from_secs(12);
 
 type Probe = (&'static str, fn(&DeviceHarness) -> Observation);
@@ -35,12 +35,12 @@ const PROBES: &[Probe] = &[
     ("foreign record", two_devices::foreign_record),
 ];
 
-/// Runs the probe of this name: here, or in a process of its own if `dev` is a GPU's.
+/// Runs the named probe: in this process on a simulated device, in a child process on a GPU.
 pub(crate) fn run(dev: &DeviceHarness, name: &str) -> Observation {
     let (_, probe) = PROBES
         .iter()
         .find(|(known, _)| *known == name)
-        .ok_or("a probe of this name")?;
+        .ok_or("no probe of this name")?;
     if dev.is_simulated() {
         return probe(dev);
     }
@@ -72,17 +72,18 @@ pub(crate) fn run(dev: &DeviceHarness, name: &str) -> Observation {
     }
 }
 
-/// If this process is to run a probe: runs it, prints what it saw, and says how to end.
+/// Runs the probe that the environment names, if any, prints its observation, and returns the exit
+/// code.
 pub(crate) fn asked_for() -> Option<ExitCode> {
     let name = env::var(VARIABLE).ok()?;
     let run = || -> Observation {
         let (_, probe) = PROBES
             .iter()
             .find(|(known, _)| *known == name)
-            .ok_or("a probe of this name")?;
+            .ok_or("no probe of this name")?;
         let dev = configurations::open_gpu()?;
         let seen = probe(&dev);
-        // Its context may be lost, and giving things back would only tell so again.
+        // The context may be lost, and freeing its objects would only report the error again.
         std::mem::forget(dev);
         seen
     };

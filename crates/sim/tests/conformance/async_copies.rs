@@ -1,4 +1,4 @@
-//! Rules 7 to 15: the asynchronous copies and fills, and launches.
+//! Rules 7 to 15: asynchronous copies and fills, and kernel launches.
 
 use millstream_driver::{FillPattern, ResultCode};
 
@@ -20,15 +20,19 @@ pub(crate) fn r07(dev: &DeviceHarness) -> Observation {
             dev.download(target, memory, stream)
         })?;
         source.fill(2);
-        check(target.is(0), "the target is as it was")?;
+        check(target.is(0), "the target is unchanged")?;
         gate.open();
         dev.stream_synchronize(stream)?;
-        check(target.is(2), "what was written after the call was copied")?;
+        check(
+            target.is(2),
+            "the copy read the bytes written after the call",
+        )?;
     }
     Ok("returns; the device sees what the host wrote after the call".into())
 }
 
-/// What the upload does behind a closed gate, once its source is seen to be read by then.
+/// Uploads behind a closed gate, checks that the source was read before the call returned, and
+/// returns whether the call blocked or returned.
 fn upload_word(dev: &DeviceHarness, bytes: usize) -> Result<&'static str, libtest_mimic::Failed> {
     let (stream, memory, host) = (dev.stream()?, dev.memory(bytes)?, dev.pageable(bytes, 1));
     let call = dev.either(dev.gate(stream)?, || dev.upload(memory, host, stream))?;
@@ -66,7 +70,7 @@ pub(crate) fn r09(dev: &DeviceHarness) -> Observation {
             gate.open();
         }
         dev.stream_synchronize(stream)?;
-        check(host.is(7), "it arrives")?;
+        check(host.is(7), "the download has run")?;
     }
     Ok(format!("{} at 4 bytes, {} at 1 MiB", words[0], words[1]))
 }
@@ -116,9 +120,9 @@ pub(crate) fn r12(dev: &DeviceHarness) -> Observation {
     let gate = dev.returns(dev.gate(stream)?, || {
         dev.memset_async(memory, fill, MIB, stream)
     })?;
-    check(dev.pending(stream)?, "it has not run")?;
+    check(dev.pending(stream)?, "the operation has not run")?;
     gate.open();
-    check(dev.holds(memory, 3, MIB, stream)?, "it fills")?;
+    check(dev.holds(memory, 3, MIB, stream)?, "the fill has run")?;
 
     let (pinned, managed) = (dev.pinned(KIB, 0)?, dev.managed(KIB)?);
     managed.fill(0);
@@ -131,7 +135,7 @@ pub(crate) fn r12(dev: &DeviceHarness) -> Observation {
         words.push(call.word());
         drop(call);
         dev.stream_synchronize(stream)?;
-        check(host.is(3), "it fills that, too")?;
+        check(host.is(3), "the fill has run on this memory")?;
     }
     dev.mem_free(managed.address())?;
     Ok(format!(
@@ -143,9 +147,9 @@ pub(crate) fn r12(dev: &DeviceHarness) -> Observation {
 pub(crate) fn r13(dev: &DeviceHarness) -> Observation {
     let (stream, memory) = (dev.stream()?, dev.memory(4)?);
     let gate = dev.returns(dev.gate(stream)?, || dev.store(memory, 0x0505_0505, stream))?;
-    check(dev.stays_pending(stream)?, "it has not run")?;
+    check(dev.stays_pending(stream)?, "the operation has not run")?;
     gate.open();
-    check(dev.holds(memory, 5, 4, stream)?, "it runs")?;
+    check(dev.holds(memory, 5, 4, stream)?, "the operation has run")?;
     Ok("returns, pending".into())
 }
 
@@ -188,7 +192,7 @@ pub(crate) fn r15(dev: &DeviceHarness) -> Observation {
     apart::run(dev, "partly registered")
 }
 
-/// Copies of ranges of which a part is registered.
+/// Probes copies of ranges that are only partly registered as page-locked memory.
 pub(crate) fn partly_registered(dev: &DeviceHarness) -> Observation {
     const PAGE: usize = 4 * KIB;
     let (stream, memory) = (dev.stream()?, dev.memory(16 * PAGE)?);

@@ -1,5 +1,5 @@
-//! Where the rules are tried: the GPU that the environment names, or the simulated device in each
-//! reading.
+//! Configurations in which the rules are tested: the GPU that the environment names, or the
+//! simulated device in each reading of the disputed rules.
 
 use std::{
     env,
@@ -16,23 +16,23 @@ use millstream_sim::{Gpu, Rules, Schedule, SimConfig};
 
 use crate::{device_harness::DeviceHarness, rules::Rule, table};
 
-/// How long one rule may take in one configuration before it counts as hung.
+/// The time that one rule may take in one configuration before it counts as hung.
 const HUNG_AFTER: Duration = Duration::from_secs(20);
 
-/// What `MILLSTREAM_DEVICE` says, if it names a GPU.
+/// Returns the value of `MILLSTREAM_DEVICE` if it names a GPU.
 fn gpu_asked_for() -> Option<String> {
     env::var("MILLSTREAM_DEVICE")
         .ok()
         .filter(|value| value.starts_with("cuda"))
 }
 
-/// Whether the environment asks for a GPU.
+/// Returns whether the environment selects a GPU.
 pub(crate) fn on_gpu() -> bool {
     gpu_asked_for().is_some()
 }
 
-/// How many devices there are where the rules are tried. None if the driver cannot tell: what needs
-/// a device then fails.
+/// Returns the number of devices under test: 1 if the driver cannot be loaded or queried, so that
+/// the tests that need a device fail.
 pub(crate) fn device_count() -> i32 {
     if !on_gpu() {
         return SIMULATED_DEVICES as i32;
@@ -42,11 +42,11 @@ pub(crate) fn device_count() -> i32 {
 
 const SIMULATED_DEVICES: u32 = 2;
 
-/// One device, and what it is called in the table.
+/// A device under test, with its names in the table.
 struct Configuration {
-    /// The column's heading: what decides what is seen.
+    /// The column heading: the driver and the reading, which determine the observations.
     driver: String,
-    /// What tells it from others of that heading.
+    /// The schedule, which distinguishes configurations of one column.
     schedule: String,
     open: Box<dyn Fn() -> Result<DeviceHarness, Failed>>,
 }
@@ -90,7 +90,7 @@ fn configurations() -> Vec<Configuration> {
     configurations
 }
 
-/// The GPU that the environment names.
+/// Opens the GPU that the environment names.
 pub(crate) fn open_gpu() -> Result<DeviceHarness, Failed> {
     let value = gpu_asked_for().ok_or("MILLSTREAM_DEVICE names no GPU")?;
     let ordinal = value
@@ -101,7 +101,7 @@ pub(crate) fn open_gpu() -> Result<DeviceHarness, Failed> {
     DeviceHarness::open(driver, None, DeviceOrdinal::from_raw(ordinal))
 }
 
-/// Tries a rule in every configuration, and notes what is seen.
+/// Runs a rule's test in every configuration, and records the observations.
 pub(crate) fn run(rule: &Rule) -> Result<(), Failed> {
     for configuration in configurations() {
         let name = format!(
@@ -133,7 +133,7 @@ pub(crate) fn run(rule: &Rule) -> Result<(), Failed> {
     Ok(())
 }
 
-/// Ends the process when a rule hangs.
+/// A timer that ends the process when a rule hangs.
 struct Watchdog {
     _finished: mpsc::Sender<()>,
 }
@@ -143,7 +143,8 @@ impl Watchdog {
         let (finished, traced_region) = mpsc::channel::<()>();
         thread::spawn(move || {
             if traced_region.recv_timeout(HUNG_AFTER) == Err(mpsc::RecvTimeoutError::Timeout) {
-                // Written past the test harness, which would keep it for after the test.
+                // Written directly to stderr, because the test harness captures output until the
+                // test ends.
                 let _ = writeln!(io::stderr(), "hung: {name}");
                 table::print();
                 process::abort();

@@ -1,4 +1,4 @@
-//! A device of either driver for one test, with the memory and streams that live as long as that.
+//! A device of either driver for one test, which owns the test's memory and streams.
 
 #![allow(unsafe_code, reason = "calls the seam's unsafe methods")]
 
@@ -25,7 +25,7 @@ use crate::{
     kernels::Kernels,
 };
 
-/// What a test saw, or why it failed.
+/// A test's observation, or the reason for its failure.
 pub(crate) type Observation = Result<String, Failed>;
 
 /// A device with its primary context.
@@ -68,13 +68,13 @@ impl DeviceHarness {
             refused: Arc::default(),
             any_reports: AtomicBool::new(false),
         };
-        // As they are when a process begins.
+        // The release threshold at the start of a process.
         dev.keep_pool_bytes(0)?;
         dev.trim(0)?;
         Ok(dev)
     }
 
-    /// Another device of the same driver.
+    /// Opens another device of the same driver.
     pub(crate) fn second(&self) -> Result<Self, Failed> {
         let mut second = Self::open(
             Arc::clone(&self.driver),
@@ -100,7 +100,7 @@ impl DeviceHarness {
         unsafe { self.launch_with_shared(function, 0, stream, params) }
     }
 
-    /// Enqueues a kernel of one thread with so much dynamic shared memory.
+    /// Enqueues a kernel of one thread with this much dynamic shared memory, in bytes.
     ///
     /// # Safety
     ///
@@ -125,7 +125,7 @@ impl DeviceHarness {
         &self.kernels
     }
 
-    /// The simulated GPU that this is.
+    /// Returns the simulated GPU, or `None` on a real one.
     pub(crate) fn simulated(&self) -> Option<&Gpu> {
         self.simulated.as_ref()
     }
@@ -138,14 +138,15 @@ impl DeviceHarness {
         self.driver.device_attribute(self.device, attribute)
     }
 
-    /// A non-blocking stream that lives as long as the harness.
+    /// Creates a non-blocking stream that lives as long as the harness.
     pub(crate) fn stream(&self) -> Result<StreamHandle> {
         let stream = self.stream_create(true, 0)?;
         lock(&self.streams).push(stream);
         Ok(stream)
     }
 
-    /// A stream that the legacy default stream waits for, which lives as long as the harness.
+    /// Creates a blocking stream (one that the legacy default stream waits for) that lives as long
+    /// as the harness.
     pub(crate) fn blocking_stream(&self) -> Result<StreamHandle> {
         let stream = self.stream_create(false, 0)?;
         lock(&self.streams).push(stream);
@@ -156,14 +157,14 @@ impl DeviceHarness {
         self.event_create(EventKind::Ordering)
     }
 
-    /// An event recorded on `stream` now.
+    /// Creates an event and records it on `stream`.
     pub(crate) fn recorded(&self, stream: StreamHandle) -> Result<EventHandle> {
         let event = self.event()?;
         self.event_record(event, stream)?;
         Ok(event)
     }
 
-    /// Device memory that lives as long as the harness, every byte 0.
+    /// Allocates zeroed device memory that lives as long as the harness.
     pub(crate) fn memory(&self, bytes: usize) -> Result<DevicePtr> {
         let pointer = self.memory_to_keep(bytes)?;
         self.memset_async(pointer, FillPattern::U8(0), bytes, StreamHandle::LEGACY)?;
@@ -171,21 +172,21 @@ impl DeviceHarness {
         Ok(pointer)
     }
 
-    /// Device memory that lives as long as the harness, of unknown content.
+    /// Allocates uninitialised device memory that lives as long as the harness.
     pub(crate) fn memory_to_keep(&self, bytes: usize) -> Result<DevicePtr> {
         let pointer = self.mem_alloc(bytes)?;
         lock(&self.memory).push(pointer);
         Ok(pointer)
     }
 
-    /// Page-locked memory that lives as long as the harness.
+    /// Allocates page-locked memory that lives as long as the harness.
     pub(crate) fn pinned(&self, bytes: usize, value: u8) -> Result<Host> {
         let host = self.pinned_to_free(bytes, value)?;
         lock(&self.pinned).push(host);
         Ok(host)
     }
 
-    /// Page-locked memory that the test frees.
+    /// Allocates page-locked memory that the test frees.
     pub(crate) fn pinned_to_free(&self, bytes: usize, value: u8) -> Result<Host> {
         let pointer = self.host_alloc(bytes)?;
         let host = Host { pointer, bytes };
@@ -193,18 +194,18 @@ impl DeviceHarness {
         Ok(host)
     }
 
-    /// Ordinary memory that lives as long as the harness, and begins with a page.
+    /// Allocates page-aligned pageable memory that lives as long as the harness.
     pub(crate) fn pageable(&self, bytes: usize, value: u8) -> Host {
         const PAGE: usize = 4096;
         let mut memory = vec![value; bytes + PAGE];
         let skipped = memory.as_ptr().align_offset(PAGE).min(PAGE);
         let pointer = NonNull::from(&mut memory[skipped]);
-        // Its heap memory stays where it is.
+        // Moving the owner does not move its heap memory.
         lock(&self.pageable).push(memory);
         Host { pointer, bytes }
     }
 
-    /// A query of the stream that may be made on any thread.
+    /// Returns a closure that queries the stream and may be called on any thread.
     pub(crate) fn query_later(
         &self,
         stream: StreamHandle,
@@ -214,7 +215,7 @@ impl DeviceHarness {
         move || unsafe { driver.stream_query(context, stream) }
     }
 
-    /// What device memory holds once the stream's work is done.
+    /// Synchronises the stream and returns the content of device memory.
     pub(crate) fn read(
         &self,
         source: DevicePtr,
@@ -227,7 +228,7 @@ impl DeviceHarness {
         Ok(host.read())
     }
 
-    /// Whether that is `value` in every byte.
+    /// Returns whether every byte of the device memory is `value` after the stream's work.
     pub(crate) fn holds(
         &self,
         source: DevicePtr,
@@ -245,7 +246,7 @@ impl DeviceHarness {
         Ok(!self.stream_query(stream)?.is_complete())
     }
 
-    /// Asks often, and for a while, whether the stream's work is done, which it is never to be.
+    /// Polls the stream repeatedly for a while. Returns whether its work stayed pending.
     pub(crate) fn stays_pending(&self, stream: StreamHandle) -> Result<bool> {
         for _ in 0..20 {
             if !self.pending(stream)? {
@@ -256,7 +257,8 @@ impl DeviceHarness {
         Ok(true)
     }
 
-    /// Whether the stream's work is done within the time that a blocking call is given.
+    /// Polls the stream for as long as a call may take before it counts as blocked. Returns whether
+    /// its work completed.
     pub(crate) fn gets_done(&self, stream: StreamHandle) -> Result<bool> {
         for _ in 0..100 {
             if !self.pending(stream)? {
@@ -267,10 +269,10 @@ impl DeviceHarness {
         Ok(false)
     }
 
-    /// The code of a refusal that is to be one.
+    /// Returns the error code of a call that must fail.
     pub(crate) fn refusal<T>(&self, answer: Result<T>) -> Result<ResultCode, Failed> {
         match answer {
-            Ok(_) => Err("the call was to be refused".into()),
+            Ok(_) => Err("the call succeeded; it must fail".into()),
             Err(error) => {
                 self.refused.fetch_add(1, SeqCst);
                 Ok(error.code())
@@ -278,7 +280,7 @@ impl DeviceHarness {
         }
     }
 
-    /// What became of a call that may be refused: "taken", or the code.
+    /// Returns "taken" if a call that may fail succeeds, else its error code.
     pub(crate) fn taken_or_code(&self, answer: Result<()>) -> String {
         match answer {
             Ok(()) => "taken".to_owned(),
@@ -289,13 +291,13 @@ impl DeviceHarness {
         }
     }
 
-    /// What the test does next is wrong on purpose: the simulated device may say so as often as it
-    /// likes.
+    /// Marks the test as deliberately wrong: the simulated device may report any number of errors.
     pub(crate) fn does_wrong(&self) {
         self.any_reports.store(true, SeqCst);
     }
 
-    /// What holds at the end of every test: what was not refused was right.
+    /// Checks at the end of a test that the simulated device has no more reports than calls failed,
+    /// unless the test was marked as deliberately wrong.
     pub(crate) fn finish(self) -> Result<(), Failed> {
         if let Some(gpu) = &self.simulated
             && !self.any_reports.load(SeqCst)
@@ -303,7 +305,10 @@ impl DeviceHarness {
             let reports = gpu.reports();
             check(
                 reports.len() <= self.refused.load(SeqCst),
-                &format!("the simulated device complains: {reports:#?}"),
+                &format!(
+                    "the simulated device reported more errors than calls failed: \
+                {reports:#?}"
+                ),
             )?;
         }
         Ok(())
@@ -312,7 +317,8 @@ impl DeviceHarness {
 
 impl Drop for DeviceHarness {
     fn drop(&mut self) {
-        // All gates are open: they borrow nothing, but every test drops its own before this.
+        // All gates are open by now: they borrow nothing, but every test drops its gates before
+        // this.
         let _ = self.context_synchronize();
         for pointer in lock(&self.memory).drain(..) {
             let _ = self.mem_free(pointer);
@@ -323,7 +329,8 @@ impl Drop for DeviceHarness {
         for stream in lock(&self.streams).drain(..) {
             let _ = self.stream_destroy(stream);
         }
-        // A GPU's context stays: making one takes long, and others of this process use it.
+        // A GPU's context stays alive: it is slow to create, and other tests of this process use
+        // it.
         if self.is_simulated() {
             // SAFETY: the reference of `open`, once.
             let _ = unsafe { self.driver.primary_context_release(self.device) };

@@ -1,4 +1,4 @@
-//! Rules 22 to 25: what events capture, and what waits for them hold back.
+//! Rules 22 to 25: the work that an event captures, and the work that a wait for it delays.
 
 use crate::device_harness::{DeviceHarness, Observation, check};
 
@@ -46,7 +46,10 @@ pub(crate) fn r23(dev: &DeviceHarness) -> Observation {
         "the event has the later capture",
     )?;
     dev.stream_wait_event(waiting, event)?;
-    check(dev.stays_pending(waiting)?, "a later wait has it, too")?;
+    check(
+        dev.stays_pending(waiting)?,
+        "a later wait uses the later capture",
+    )?;
     gate.open();
     dev.stream_synchronize(waiting)?;
     dev.event_destroy(event)?;
@@ -68,10 +71,13 @@ pub(crate) fn r24(dev: &DeviceHarness) -> Observation {
     })?;
     dev.event_synchronize(before)?;
     check(dev.stays_pending(reader)?, "later work waits")?;
-    check(target.is(0), "and has not run")?;
+    check(target.is(0), "the later work has not run")?;
     gate.open();
     dev.stream_synchronize(reader)?;
-    check(target.is(2), "it comes behind what it waited for")?;
+    check(
+        target.is(2),
+        "the later work runs after the work it waited for",
+    )?;
     dev.event_destroy(before)?;
     dev.event_destroy(written)?;
     Ok("returns; later work waits, earlier does not".into())
@@ -83,7 +89,10 @@ pub(crate) fn r25(dev: &DeviceHarness) -> Observation {
     let event = dev.recorded(first)?;
     dev.stream_wait_event(second, event)?;
     let gate = dev.returns(gate, || dev.event_destroy(event))?;
-    check(dev.stays_pending(second)?, "the wait stays")?;
+    check(
+        dev.stays_pending(second)?,
+        "destroying the event cancels no wait",
+    )?;
     gate.open();
     dev.stream_synchronize(second)?;
     Ok("returns; the wait stays".into())

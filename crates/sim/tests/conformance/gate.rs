@@ -1,4 +1,4 @@
-//! Gates that keep a stream busy, and probes of what a call does while one is closed.
+//! Gates that keep a stream busy, and probes that observe a call while a gate is closed.
 
 #![allow(unsafe_code, reason = "opens a gate by memory that the device reads")]
 
@@ -19,19 +19,19 @@ use crate::{device_harness::DeviceHarness, harness::Host};
 
 type Result<T, E = DriverError> = std::result::Result<T, E>;
 
-/// How long, at most, a call may take that does not wait for a gate.
+/// The longest time that a call may take that does not wait for a gate.
 const AT_ONCE: Duration = Duration::from_secs(5);
 
-/// What keeps a stream busy until it is opened or dropped.
+/// Work that keeps a stream busy until the gate is opened or dropped.
 pub(crate) enum Gate {
-    /// In the simulated device.
+    /// A hold on a simulated stream.
     Held { _hold: Hold },
-    /// A kernel that spins until this page-locked word is not 0.
+    /// A kernel that spins until this page-locked word is nonzero.
     Spinning(Host),
 }
 
 impl Gate {
-    /// Lets the stream go on.
+    /// Opens the gate: the stream continues.
     pub(crate) fn open(self) {
         drop(self);
     }
@@ -50,16 +50,16 @@ impl Drop for Gate {
     }
 }
 
-/// What a call did while a gate was closed.
+/// The outcome of a call made while a gate was closed.
 pub(crate) enum CallOutcome {
-    /// It returned; the gate is still closed.
+    /// The call returned; the gate is still closed.
     Returned(Gate),
-    /// It returned only once the gate was open.
+    /// The call returned only after the gate was opened.
     Blocked,
 }
 
 impl CallOutcome {
-    /// In a word.
+    /// Returns the outcome as one word for the table.
     pub(crate) fn word(&self) -> &'static str {
         match self {
             Self::Returned(_) => "returns",
@@ -69,12 +69,12 @@ impl CallOutcome {
 }
 
 impl DeviceHarness {
-    /// How long a call is given before it counts as blocked.
+    /// Returns the time after which a call counts as blocked.
     pub(crate) fn patience(&self) -> Duration {
         Duration::from_millis(if self.is_simulated() { 25 } else { 150 })
     }
 
-    /// Keeps the stream busy from here on.
+    /// Enqueues a gate that keeps the stream busy.
     pub(crate) fn gate(&self, stream: StreamHandle) -> Result<Gate> {
         if let Some(gpu) = self.simulated() {
             let _hold = gpu.hold(stream);
@@ -85,8 +85,8 @@ impl DeviceHarness {
         Ok(Gate::Spinning(flag))
     }
 
-    /// What the call does while the gate is closed, by a thread of its own. Opens the gate if it
-    /// blocks.
+    /// Makes the call on another thread while the gate is closed, and returns its outcome. Opens
+    /// the gate if the call blocks.
     pub(crate) fn either(
         &self,
         gate: Gate,
@@ -95,7 +95,7 @@ impl DeviceHarness {
         self.probe(gate, self.patience(), call)
     }
 
-    /// The call must return while the gate is closed.
+    /// Checks that the call returns while the gate is closed.
     pub(crate) fn returns(
         &self,
         gate: Gate,
@@ -107,7 +107,7 @@ impl DeviceHarness {
         }
     }
 
-    /// The call must return only once the gate is open, which it is afterwards.
+    /// Checks that the call returns only after the gate is opened. The gate is open afterwards.
     pub(crate) fn blocks(
         &self,
         gate: Gate,

@@ -1,4 +1,4 @@
-//! Rules 27 and 28: host functions run in stream order, and not at all after a context error.
+//! Rules 27 and 28: host functions run in stream order, and do not run after a context error.
 
 use std::{
     panic,
@@ -27,7 +27,7 @@ pub(crate) fn r27(dev: &DeviceHarness) -> Observation {
     dev.download(target, memory, stream)?;
     dev.host_function(stream, move || {
         let _ = sees.send(target.read());
-        // Ends when the other side is gone, too.
+        // This also ends when the sender is dropped.
         let _ = closed.recv_timeout(LONG);
     })?;
     dev.upload(memory, two, stream)?;
@@ -35,7 +35,7 @@ pub(crate) fn r27(dev: &DeviceHarness) -> Observation {
     thread::scope(|scope| -> Result<(), libtest_mimic::Failed> {
         let waits = scope.spawn(|| dev.stream_synchronize(stream));
         let before = seen.recv_timeout(LONG).map_err(|_| "the function runs")?;
-        check(before == [1; 4], "what came before is done")?;
+        check(before == [1; 4], "the work before the function is complete")?;
         thread::sleep(Duration::from_millis(5));
         check(
             target.is(1) && !waits.is_finished(),
@@ -44,7 +44,7 @@ pub(crate) fn r27(dev: &DeviceHarness) -> Observation {
         drop(open);
         Ok(waits.join().map_err(|_| "the waiting thread panicked")??)
     })?;
-    check(target.is(2), "and goes on")?;
+    check(target.is(2), "the work after the function runs")?;
 
     let (number, numbers) = mpsc::channel();
     for index in 0..4 {
@@ -52,7 +52,8 @@ pub(crate) fn r27(dev: &DeviceHarness) -> Observation {
         dev.host_function(stream, move || {
             let _ = number.send(index);
             if index == 1 {
-                // A panic in a host function is dropped. This one says nothing on its way.
+                // The driver drops a panic in a host function. `resume_unwind` prints no panic
+                // message.
                 panic::resume_unwind(Box::new(()));
             }
         })?;
@@ -67,7 +68,7 @@ pub(crate) fn r27(dev: &DeviceHarness) -> Observation {
     Ok(format!("in order; a driver call in one: {calls}"))
 }
 
-/// What a call answers that a host function makes, which it must not.
+/// Probes the result of a driver call made by a host function, which is not permitted.
 pub(crate) fn driver_called(dev: &DeviceHarness) -> Observation {
     dev.does_wrong();
     let (stream, other) = (dev.stream()?, dev.stream()?);
@@ -87,7 +88,7 @@ pub(crate) fn r28(dev: &DeviceHarness) -> Observation {
     apart::run(dev, "after an error")
 }
 
-/// Whether a function behind a fault is called.
+/// Probes whether a host function behind a faulting kernel is called.
 pub(crate) fn after_an_error(dev: &DeviceHarness) -> Observation {
     dev.does_wrong();
     let stream = dev.stream()?;
@@ -111,13 +112,16 @@ pub(crate) fn after_an_error(dev: &DeviceHarness) -> Observation {
         called.load(SeqCst) % 100 == 1,
         "the one before the fault is called",
     )?;
-    check(called.load(SeqCst) < 100, "the one behind it is not")?;
+    check(
+        called.load(SeqCst) < 100,
+        "the function behind the fault is not called",
+    )?;
     check(first.is_sticky(), &format!("{first} is sticky"))?;
     let later = dev.stream_synchronize(stream).map_err(|error| error.code());
-    check(later == Err(first), "later calls answer the same")?;
+    check(later == Err(first), "later calls return the same error")?;
     let refused = dev
         .host_function(stream, || {})
         .map_err(|error| error.code());
-    check(refused == Err(first), "and no function is taken any more")?;
+    check(refused == Err(first), "a later host function is refused")?;
     Ok(format!("not called; {first}, from every later call"))
 }

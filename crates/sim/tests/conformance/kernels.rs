@@ -1,4 +1,5 @@
-//! The kernels that the tests launch, loaded before any gate is closed (rule 53).
+//! The kernels that the tests launch, loaded before any gate is closed (rule 53: loading code may
+//! wait for running kernels).
 
 #![allow(
     unsafe_code,
@@ -16,11 +17,11 @@ use crate::{device_harness::DeviceHarness, harness::Host};
 
 type Result<T, E = DriverError> = std::result::Result<T, E>;
 
-/// Keeps its stream busy until the word at its argument is not 0. The simulated device has holds
-/// instead.
+/// A kernel that keeps its stream busy until the word at its argument is nonzero. On the simulated
+/// device the tests use holds instead.
 const GATE_PTX: &str = include_str!("../../../../kernels/gate.ptx");
 
-/// `store(u32* target, u32 value)`, and `fails()`, which is a fault.
+/// Two kernels: `store(u32* target, u32 value)`, and `fails()`, which faults.
 pub(crate) const KERNELS_PTX: &str = r"
 .version 7.0
 .target sm_52
@@ -43,7 +44,8 @@ pub(crate) const KERNELS_PTX: &str = r"
 ";
 
 /// `last_word(u32* target, u32 bytes)`: stores 7 in the last word of `bytes` bytes of dynamic
-/// shared memory, behind 1024 bytes of its own, and what that word holds then at `target`.
+/// shared memory, which follow 1024 bytes of static shared memory, then stores the value of that
+/// word at `target`.
 const SHARED_PTX: &str = r"
 .version 7.0
 .target sm_52
@@ -69,7 +71,7 @@ const SHARED_PTX: &str = r"
 }
 ";
 
-/// The kernels of a harness.
+/// The loaded kernels of a harness.
 pub(crate) struct Kernels {
     gate: FunctionHandle,
     pub(crate) store: FunctionHandle,
@@ -88,7 +90,7 @@ impl Kernels {
     }
 }
 
-/// A kernel that is on the device.
+/// Loads a kernel onto the device.
 fn function(
     driver: &dyn Driver,
     context: ContextHandle,
@@ -105,12 +107,12 @@ fn function(
 }
 
 impl DeviceHarness {
-    /// Enqueues a kernel of one thread that stores `value`.
+    /// Enqueues a kernel of one thread that stores `value` at `target`.
     pub(crate) fn store(&self, target: DevicePtr, value: u32, stream: StreamHandle) -> Result<()> {
         self.launch_store(self.kernels().store, target, value, stream)
     }
 
-    /// As [`store`](Self::store), with a kernel loaded by the test.
+    /// Enqueues a [`store`](Self::store) with a kernel that the test loaded.
     pub(crate) fn launch_store(
         &self,
         function: FunctionHandle,
@@ -123,7 +125,7 @@ impl DeviceHarness {
         unsafe { self.launch(function, stream, &params) }
     }
 
-    /// Enqueues the gate kernel, which runs until the word at `flag` is not 0.
+    /// Enqueues the gate kernel, which runs until the word at `flag` is nonzero.
     pub(crate) fn spin(&self, flag: Host, stream: StreamHandle) -> Result<()> {
         let address = flag.address();
         let params: [*const c_void; 1] = [(&raw const address).cast()];
@@ -132,7 +134,7 @@ impl DeviceHarness {
         unsafe { self.launch(self.kernels().gate, stream, &params) }
     }
 
-    /// Enqueues a kernel of one thread that stores 7 at `target`, by way of the last word of so
+    /// Enqueues a kernel of one thread that stores 7 at `target`, through the last word of this
     /// much dynamic shared memory.
     pub(crate) fn last_word(
         &self,
@@ -146,7 +148,7 @@ impl DeviceHarness {
         unsafe { self.launch_with_shared(self.kernels().last_word, shared_bytes, stream, &params) }
     }
 
-    /// Enqueues a kernel that loses the context.
+    /// Enqueues a kernel that faults, so that the context is lost.
     pub(crate) fn fail(&self, stream: StreamHandle) -> Result<()> {
         // SAFETY: the kernel has no arguments.
         unsafe { self.launch(self.kernels().fails, stream, &[]) }

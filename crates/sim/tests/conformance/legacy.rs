@@ -1,5 +1,5 @@
 //! Rule 55: a synchronisation with the legacy default stream waits for the work of every blocking
-//! stream, whether or not the legacy stream has work of its own.
+//! stream, even if the legacy stream itself is idle.
 
 use std::sync::mpsc;
 
@@ -12,7 +12,7 @@ const LEGACY: StreamHandle = StreamHandle::LEGACY;
 const NULL: StreamHandle = StreamHandle::from_raw(0);
 const MINE: StreamHandle = StreamHandle::PER_THREAD;
 
-/// A call with its name.
+/// A driver call with its name.
 type NamedCall<'a> = (
     &'static str,
     Box<dyn FnOnce() -> Result<(), DriverError> + Send + 'a>,
@@ -28,7 +28,7 @@ pub(crate) fn r55(dev: &DeviceHarness) -> Observation {
     let gate = dev.gate(dying)?;
     dev.stream_destroy(dying)?;
     let destroyed = dev.either(gate, || dev.stream_synchronize(LEGACY))?;
-    // With work on the legacy stream, and none behind it on the blocking one.
+    // The legacy stream has work, and the blocking stream has none behind it.
     let idle = dev.blocking_stream()?;
     let behind = dev.either(dev.gate(LEGACY)?, || dev.stream_synchronize(idle))?;
     Ok(format!(
@@ -39,8 +39,8 @@ pub(crate) fn r55(dev: &DeviceHarness) -> Observation {
     ))
 }
 
-/// Each call that waits for the legacy stream blocks while a blocking stream is busy, and finds
-/// that stream's work done.
+/// Checks that each call that waits for the legacy stream blocks while a blocking stream is busy,
+/// and returns after that stream's work is complete.
 fn waits_for_blocking_streams(dev: &DeviceHarness) -> Result<(), Failed> {
     let (busy, memory) = (dev.blocking_stream()?, dev.memory(4)?);
     let (source, target, other) = (dev.pinned(4, 7)?, dev.pinned(4, 0)?, dev.pinned(4, 0)?);
@@ -78,7 +78,10 @@ fn waits_for_blocking_streams(dev: &DeviceHarness) -> Result<(), Failed> {
         }
         dev.event_destroy(event)?;
     }
-    check(other.is(7) && pageable.is(7), "the copies come behind it")
+    check(
+        other.is(7) && pageable.is(7),
+        "the copies run after the blocking stream's work",
+    )
 }
 
 fn answers_for_blocking_streams(dev: &DeviceHarness) -> Result<(), Failed> {
@@ -86,15 +89,22 @@ fn answers_for_blocking_streams(dev: &DeviceHarness) -> Result<(), Failed> {
     for handle in [LEGACY, NULL] {
         check(!dev.pending(handle)?, "nothing is pending")?;
         let gate = dev.gate(stream)?;
-        check(dev.stays_pending(handle)?, "not ready with it")?;
+        check(
+            dev.stays_pending(handle)?,
+            "the legacy stream is pending while a blocking stream is",
+        )?;
         gate.open();
         dev.stream_synchronize(stream)?;
-        check(!dev.pending(handle)?, "ready with it")?;
+        check(
+            !dev.pending(handle)?,
+            "the legacy stream is complete when the blocking stream is",
+        )?;
     }
     Ok(())
 }
 
-/// An event of the legacy stream, and a host function there, come behind the blocking streams.
+/// Checks that an event and a host function on the legacy stream follow the work of the blocking
+/// streams.
 fn captures_blocking_streams(dev: &DeviceHarness) -> Result<(), Failed> {
     let (busy, other, free) = (
         dev.blocking_stream()?,
@@ -112,7 +122,10 @@ fn captures_blocking_streams(dev: &DeviceHarness) -> Result<(), Failed> {
         !dev.event_query(event)?.is_complete(),
         "the event is pending",
     )?;
-    check(dev.stays_pending(free)?, "what waits for it is held")?;
+    check(
+        dev.stays_pending(free)?,
+        "the stream that waits for the event is pending",
+    )?;
     check(calls.try_recv().is_err(), "the host function is not called")?;
     gate.open();
     dev.stream_synchronize(LEGACY)?;
@@ -137,8 +150,8 @@ fn captures_blocking_streams(dev: &DeviceHarness) -> Result<(), Failed> {
     Ok(dev.event_destroy(behind)?)
 }
 
-/// Streams that are not blocking are neither waited for nor answered for; a blocking one answers
-/// for itself.
+/// Checks that the legacy stream neither waits for non-blocking streams nor counts their work as
+/// pending, and that a blocking stream counts only its own work.
 fn leaves_others_out(dev: &DeviceHarness) -> Result<(), Failed> {
     let (free, busy, idle) = (
         dev.stream()?,
@@ -146,7 +159,10 @@ fn leaves_others_out(dev: &DeviceHarness) -> Result<(), Failed> {
         dev.blocking_stream()?,
     );
     let gate = dev.returns(dev.gate(free)?, || dev.stream_synchronize(LEGACY))?;
-    check(!dev.pending(LEGACY)?, "ready beside a non-blocking stream")?;
+    check(
+        !dev.pending(LEGACY)?,
+        "a non-blocking stream does not make it pending",
+    )?;
     dev.blocks(gate, || dev.context_synchronize())?;
     let gate = dev.returns(dev.gate(busy)?, || dev.stream_synchronize(idle))?;
     check(

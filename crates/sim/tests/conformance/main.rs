@@ -1,9 +1,9 @@
-//! CUDA's rules (`crates/runtime/src/guide/semantics.md`) that can be observed through the seam,
-//! each as one test that runs on both drivers: with `MILLSTREAM_DEVICE=cuda:0` on that GPU, else on
-//! the simulated device in each of its readings, under several schedules.
+//! Conformance tests of CUDA's rules (`crates/runtime/src/guide/semantics.md`) that the driver seam
+//! can observe. Each test runs on both drivers: with `MILLSTREAM_DEVICE=cuda:0` on that GPU, else
+//! on the simulated device in each reading of the disputed rules, under several schedules.
 //!
-//! A test says what it saw. It fails if that is not what the documentation allows. At the end all
-//! of it is printed as a table, for the columns of the list of rules.
+//! A test returns an observation. It fails if the documentation does not allow that observation. At
+//! the end all observations are printed as a table, for the columns of the list of rules.
 
 mod allocations;
 mod apart;
@@ -44,7 +44,7 @@ fn main() -> ExitCode {
     }
     let mut arguments = Arguments::from_args();
     if on_gpu() {
-        // One at a time: loading a module, or freeing, would wait for another test's gate.
+        // Serial, because loading a module or freeing memory would wait for another test's gate.
         arguments.test_threads = Some(1);
     }
     let devices = configurations::device_count();

@@ -1,4 +1,4 @@
-//! Rules 49 to 51: managed memory, which host and device reach at one address, and hints about it.
+//! Rules 49 to 51: managed memory, which host and device access at one address, and its advice.
 
 use millstream_driver::{DeviceAttribute, FillPattern, ManagedAdvice, ManagedLocation, ResultCode};
 
@@ -9,7 +9,7 @@ use crate::{
 
 const BYTES: usize = 1 << 16;
 
-/// Whether host and device may use managed memory at the same time.
+/// Returns whether host and device may access managed memory at the same time.
 fn concurrent(dev: &DeviceHarness) -> Result<bool, libtest_mimic::Failed> {
     Ok(dev.attribute(DeviceAttribute::CONCURRENT_MANAGED_ACCESS)? == 1)
 }
@@ -30,19 +30,25 @@ pub(crate) fn r49(dev: &DeviceHarness) -> Observation {
     check(managed.is(9), "the host sees what a fill wrote")?;
     dev.store(managed.address(), 0x0101_0101, stream)?;
     dev.stream_synchronize(stream)?;
-    check(managed.part(0, 4).is(1), "and what a kernel wrote")?;
+    check(
+        managed.part(0, 4).is(1),
+        "the host sees what a kernel wrote",
+    )?;
     let values: Vec<u8> = (0..BYTES).map(|index| index as u8).collect();
     let source = dev.pinned(BYTES, 0)?;
     source.write(&values);
     dev.upload(managed.address(), source, stream)?;
     dev.stream_synchronize(stream)?;
-    check(managed.read() == values, "copies take it for device memory")?;
+    check(
+        managed.read() == values,
+        "a device copy accepts managed memory",
+    )?;
     dev.mem_free(managed.address())?;
     let ordered = apart::run(dev, "managed freed in order")?;
     Ok(format!("values go round; cuMemFreeAsync: {ordered}"))
 }
 
-/// What a free in stream order makes of managed memory.
+/// Probes a stream-ordered free of managed memory.
 pub(crate) fn freed_in_stream_order(dev: &DeviceHarness) -> Observation {
     dev.does_wrong();
     let (stream, managed) = (dev.stream()?, dev.managed(BYTES)?);

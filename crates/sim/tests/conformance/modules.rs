@@ -1,5 +1,6 @@
-//! Rule 53: loading a kernel's code may wait for kernels that run. Whether a launch of it then
-//! waits is only looked at: no documentation promises that two kernels run beside each other.
+//! Rule 53: loading a kernel's code may wait for running kernels. Whether a launch of that kernel
+//! then waits is only recorded, because no documentation promises that two kernels run
+//! concurrently.
 
 use libtest_mimic::Failed;
 use millstream_driver::{DevicePtr, DriverError, FunctionHandle, StreamHandle};
@@ -39,13 +40,15 @@ pub(crate) fn r53(dev: &DeviceHarness) -> Observation {
     let lazy = dev.module_function(dev.module_load(ptx)?, "store")?;
     let not_loaded = beside.launch(lazy, 4)?;
     Ok(format!(
-        "beside a kernel: cuModuleLoadDataEx {load}, cuModuleGetFunction {find}, cuFuncLoad {load_function}; a launch of \
-         what was loaded before {loaded_before}, loaded beside one {loaded_beside}, that again {run_before}, not loaded \
+        "beside a kernel: cuModuleLoadDataEx {load}, cuModuleGetFunction {find}, cuFuncLoad \
+         {load_function}; a launch of \
+         what was loaded before {loaded_before}, loaded beside one {loaded_beside}, that again \
+         {run_before}, not loaded \
          {not_loaded}"
     ))
 }
 
-/// What is done on one stream while a gate holds another.
+/// Calls on one stream while a gate keeps another stream busy.
 struct ConcurrentCall<'a> {
     dev: &'a DeviceHarness,
     held: StreamHandle,
@@ -54,7 +57,7 @@ struct ConcurrentCall<'a> {
 }
 
 impl ConcurrentCall<'_> {
-    /// What the call does.
+    /// Makes the call while the gate is closed, and returns its outcome as one word.
     fn call(
         &self,
         call: impl FnOnce() -> Result<(), DriverError> + Send,
@@ -64,7 +67,7 @@ impl ConcurrentCall<'_> {
         Ok(word)
     }
 
-    /// What a launch does, which stores `value`, and the kernel with it.
+    /// Launches a kernel that stores `value`. Returns the outcome of the call and of the kernel.
     fn launch(&self, function: FunctionHandle, value: u32) -> Result<&'static str, Failed> {
         let Self {
             dev,

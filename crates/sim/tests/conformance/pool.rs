@@ -1,4 +1,4 @@
-//! Rules 32 to 37: memory that is allocated and freed in stream order.
+//! Rules 32 to 37: stream-ordered allocation and freeing.
 
 use std::thread;
 
@@ -9,7 +9,7 @@ use crate::{
     gate::Gate,
 };
 
-/// More than a pool takes from the system at once on its own account.
+/// An allocation size above the granularity at which a pool grows.
 const LARGE: usize = 64 << 20;
 
 pub(crate) fn r32(dev: &DeviceHarness) -> Observation {
@@ -34,7 +34,7 @@ pub(crate) fn r32(dev: &DeviceHarness) -> Observation {
     check(target.is(0), "nothing has run")?;
     gate.open();
     dev.stream_synchronize(owner)?;
-    check(target.is(6), "between allocation and free")?;
+    check(target.is(6), "the use runs between allocation and free")?;
     Ok("returns; right between allocation and free".into())
 }
 
@@ -49,8 +49,9 @@ pub(crate) fn r33(dev: &DeviceHarness) -> Observation {
     Ok("both ways".into())
 }
 
-/// Fills, frees, allocates as much again on `next`, and fills that: that values come in order, and
-/// where the second was. The gate, if there is one, is opened when all of it is enqueued.
+/// Fills and frees an allocation on the first stream, then allocates the same size on `next` and
+/// fills it. Checks that each download has its own values, and returns whether the memory was
+/// reused. The gate, if there is one, is opened after all of it is enqueued.
 fn reuse(
     dev: &DeviceHarness,
     (first, next): (StreamHandle, StreamHandle),
@@ -104,12 +105,13 @@ pub(crate) fn r35(dev: &DeviceHarness) -> Observation {
         Ok(dev.event_destroy(freed)?)
     })?;
     let complete = reuse(dev, (first, next), None, || {
-        // Not a synchronisation: the host asks until it is done.
+        // The host polls instead of synchronising.
         check(dev.gets_done(first)?, "the free runs")
     })?;
     let pending = reuse(dev, (first, next), Some(dev.gate(first)?), || Ok(()))?;
     Ok(format!(
-        "behind an event: {by_event}; free complete: {complete}; free pending, and memory left: {pending}"
+        "behind an event: {by_event}; free complete: {complete}; free pending, and memory left: \
+         {pending}"
     ))
 }
 
@@ -160,7 +162,7 @@ pub(crate) fn r37(dev: &DeviceHarness) -> Observation {
         });
         fresh.join().map_err(|_| "the thread panicked")
     })??;
-    check(right, "the values went round")?;
+    check(right, "the downloaded values are correct")?;
     dev.mem_free_async(memory, stream)?;
     dev.stream_synchronize(stream)?;
     Ok("works".into())

@@ -1,4 +1,4 @@
-//! Rule 54: how much a stream's queue takes while nothing of it runs.
+//! Rule 54: the number of operations that a stream's queue accepts while none of them runs.
 
 use std::{
     sync::{
@@ -14,11 +14,11 @@ use millstream_driver::{DriverError, FillPattern, StreamHandle};
 
 use crate::device_harness::{DeviceHarness, Observation, check};
 
-/// How many operations are tried.
+/// The number of operations tried.
 const MOST: usize = 1500;
-/// Any program may count on a queue of this many.
+/// The queue length that every program may rely on.
 const LEAST: usize = 256;
-/// A call that has not returned for so long is blocked.
+/// A call that takes longer than this counts as blocked.
 const BLOCKED_AFTER: Duration = Duration::from_millis(300);
 
 pub(crate) fn r54(dev: &DeviceHarness) -> Observation {
@@ -84,7 +84,8 @@ pub(crate) fn r54(dev: &DeviceHarness) -> Observation {
     Ok(said.collect::<Vec<_>>().join("; "))
 }
 
-/// How many operations are taken behind a closed gate before a call blocks, if one does.
+/// Returns the number of operations accepted behind a closed gate before a call blocks, if one
+/// blocks.
 fn depth(
     dev: &DeviceHarness,
     enqueue: &(dyn Fn(StreamHandle) -> Result<(), DriverError> + Sync),
@@ -124,7 +125,10 @@ fn depth(
         Ok(depth)
     })?;
     dev.stream_synchronize(stream)?;
-    check(taken.load(SeqCst) == MOST, "all are taken in the end")?;
+    check(
+        taken.load(SeqCst) == MOST,
+        "all operations are accepted after the gate opens",
+    )?;
     check(
         depth.is_none_or(|depth| depth >= LEAST),
         &format!("a queue of {depth:?}"),

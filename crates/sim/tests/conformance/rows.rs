@@ -1,4 +1,4 @@
-//! Rule 52: copies of rows that lie a pitch apart.
+//! Rule 52: pitched (two-dimensional) copies.
 
 use libtest_mimic::Failed;
 use millstream_driver::{
@@ -26,8 +26,8 @@ pub(crate) fn r52(dev: &DeviceHarness) -> Observation {
     ))
 }
 
-/// `HEIGHT` rows of `width` bytes a pitch apart, each byte telling row and place; what lies between
-/// is `rest`.
+/// Returns `HEIGHT` rows of `width` bytes at this pitch. Each byte encodes its row and column; the
+/// padding bytes are `rest`.
 fn spread(width: usize, pitch: usize, rest: u8) -> Vec<u8> {
     let mut bytes = vec![rest; HEIGHT * pitch];
     for row in 0..HEIGHT {
@@ -47,12 +47,13 @@ fn copy(target: Side2d, source: Side2d, width_bytes: usize, height: usize) -> Co
     }
 }
 
-/// Rows in host memory.
+/// Returns the host side of a pitched copy.
 fn on_host(host: Host, pitch: usize) -> Side2d {
     Side2d::host(host.pointer.as_ptr(), pitch)
 }
 
-/// Up from the host, across the device and down again, with other pitches on every side.
+/// Copies from the host to the device, within the device and back, with a different pitch on each
+/// side.
 fn goes_round(dev: &DeviceHarness, width: usize) -> Result<(), Failed> {
     const ROOM: usize = HEIGHT * 1024;
     let stream = dev.stream()?;
@@ -163,7 +164,7 @@ fn pageable_word(dev: &DeviceHarness) -> Result<String, Failed> {
         gate.open();
     }
     dev.stream_synchronize(stream)?;
-    check(target.is(4), "it arrives")?;
+    check(target.is(4), "the copy has run")?;
     Ok(format!("{up_word} up, {down_word} down"))
 }
 
@@ -176,13 +177,12 @@ fn no_rows_are_nothing(dev: &DeviceHarness) -> Result<(), Failed> {
     Ok(dev.stream_synchronize(stream)?)
 }
 
-/// Pitches that are too short or too long, documented to be refused, and the longest one, which is
-/// not.
+/// Tries pitches that are documented as too short or too long, and the longest valid pitch.
 fn pitches(dev: &DeviceHarness) -> Result<String, Failed> {
     const WIDTH: usize = 10;
     let stream = dev.stream()?;
     let longest = usize::try_from(dev.attribute(DeviceAttribute::MAX_PITCH)?)?;
-    // Room for two rows of the first pitch that is too long.
+    // Enough memory for two rows of the shortest pitch that is too long.
     let spare = dev.memory_to_keep(longest + 4096)?;
     let memory = dev.memory(4096)?;
     let here = Side2d::device(memory, WIDTH);
@@ -222,7 +222,8 @@ fn pitches(dev: &DeviceHarness) -> Result<String, Failed> {
         )?;
     }
     Ok(format!(
-        "for rows of {WIDTH} a pitch of {}; of MAX_PITCH: taken; of one more: {} for one row, {} for two",
+        "for rows of {WIDTH} a pitch of {}; of MAX_PITCH: taken; of one more: {} for one row, {} \
+         for two",
         short.join(", "),
         answers[1],
         answers[2]

@@ -1,5 +1,5 @@
-//! The rules that have a test, what their documentation allows, and those that the seam does not
-//! show.
+//! The list of tested rules with the observations that their documentation allows, and the rules
+//! that the driver seam cannot observe.
 
 use crate::{
     allocations, async_copies,
@@ -8,14 +8,14 @@ use crate::{
     sync_copies, synchronisation, two_devices,
 };
 
-/// One rule with its test.
+/// A rule with its test.
 pub(crate) struct Rule {
     pub(crate) number: u32,
-    /// How many devices its test needs.
+    /// The number of devices that the test needs.
     pub(crate) devices: i32,
-    /// The claim, as a test's name.
+    /// The claim, written as a test name.
     claim: &'static str,
-    /// What the test accepts, for the table.
+    /// The accepted observations, for the table.
     pub(crate) allowed: &'static str,
     pub(crate) test: fn(&DeviceHarness) -> Observation,
 }
@@ -28,7 +28,7 @@ impl Rule {
     }
 }
 
-/// Rules without a test, and why.
+/// Rules without a test, with the reason.
 pub(crate) const OUT_OF_SIGHT: &[(&str, &str)] = &[
     ("38, 39", "no peer calls in the seam"),
     ("40–48", "no graph calls in the seam"),

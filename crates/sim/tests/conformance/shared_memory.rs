@@ -1,4 +1,4 @@
-//! Rule 57: dynamic shared memory beyond what every kernel may have.
+//! Rule 57: dynamic shared memory beyond the default limit of a kernel.
 
 use millstream_driver::{DeviceAttribute, FunctionAttribute, ResultCode};
 
@@ -19,14 +19,14 @@ pub(crate) fn r57(dev: &DeviceHarness) -> Observation {
         at_first == usual - own,
         &format!("{at_first} bytes at first, of {usual} with {own} of its own"),
     )?;
-    // Launches, and whether the value went round.
+    // Launches the kernel and returns whether it stored the value.
     let runs = |bytes: i32| {
         dev.last_word(target, bytes as u32, stream)?;
         dev.stream_synchronize(stream)?;
         Ok::<_, libtest_mimic::Failed>(dev.read(target, 4, stream)? == [7, 0, 0, 0])
     };
     let in_words = |bytes: i32| bytes / 4 * 4;
-    check(runs(in_words(usual - own))?, "what every kernel may have")?;
+    check(runs(in_words(usual - own))?, "the default limit is usable")?;
     let beyond = dev.refusal(dev.last_word(target, (usual - own) as u32 + 1, stream))?;
     check(
         beyond == ResultCode::INVALID_VALUE,
@@ -38,8 +38,14 @@ pub(crate) fn r57(dev: &DeviceHarness) -> Observation {
         &format!("opting in to more than the device has: {too_much}"),
     )?;
     dev.function_set_attribute(kernel, DYNAMIC, most - own)?;
-    check(runs(in_words(most - own))?, "all that the device has")?;
-    check(runs(in_words(usual))?, "and less than that")?;
+    check(
+        runs(in_words(most - own))?,
+        "the device limit is usable after opting in",
+    )?;
+    check(
+        runs(in_words(usual))?,
+        "less than the device limit is usable",
+    )?;
     let beyond = dev.refusal(dev.last_word(target, (most - own) as u32 + 1, stream))?;
     check(
         beyond == ResultCode::INVALID_VALUE,

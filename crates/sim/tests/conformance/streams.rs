@@ -1,7 +1,8 @@
-//! Rules 16 to 21: order within a stream, none across, and the default streams' barriers.
+//! Rules 16 to 21: operations are ordered within a stream and unordered across streams, except for
+//! the barriers of the default streams.
 //!
-//! What is tried across streams are copies of page-locked memory: those are not among the commands
-//! of rule 29.
+//! The tests across streams use copies of page-locked memory, because these are not among the
+//! commands of rule 29 (commands that may synchronise two streams).
 
 use std::thread;
 
@@ -50,7 +51,10 @@ pub(crate) fn r17(dev: &DeviceHarness) -> Observation {
         "the second waits for the legacy stream",
     )?;
     gate.open();
-    check(dev.holds(memory, 2, 4, second)?, "and comes behind it")?;
+    check(
+        dev.holds(memory, 2, 4, second)?,
+        "the later work runs after it",
+    )?;
     Ok("both wait".into())
 }
 
@@ -88,7 +92,7 @@ pub(crate) fn r19(dev: &DeviceHarness) -> Observation {
         "the legacy stream waits for this thread's",
     )?;
     gate.open();
-    check(dev.holds(memory, 2, 4, LEGACY)?, "and goes on")?;
+    check(dev.holds(memory, 2, 4, LEGACY)?, "the work continues")?;
     Ok("one for each thread; the legacy stream waits".into())
 }
 
@@ -102,7 +106,10 @@ pub(crate) fn r21(dev: &DeviceHarness) -> Observation {
     dev.stream_wait_event(other, event)?;
     check(dev.stays_pending(other)?, "its work is still to be done")?;
     gate.open();
-    check(dev.holds(memory, 5, 4, other)?, "and is done")?;
+    check(
+        dev.holds(memory, 5, 4, other)?,
+        "its work is complete after the stream is destroyed",
+    )?;
     dev.event_destroy(event)?;
     Ok("returns; the work completes".into())
 }

@@ -1,4 +1,4 @@
-//! Rules 1 to 6: the synchronous copies, which are operations of the legacy default stream.
+//! Rules 1 to 6: synchronous copies, which are operations of the legacy default stream.
 
 use millstream_driver::StreamHandle;
 
@@ -8,7 +8,7 @@ use crate::{
 };
 
 const LEGACY: StreamHandle = StreamHandle::LEGACY;
-/// The most that rule 6 is about.
+/// The largest copy that rule 6 covers (small uploads from pageable memory).
 const SMALL: usize = 64 << 10;
 
 pub(crate) fn r01(dev: &DeviceHarness) -> Observation {
@@ -55,9 +55,9 @@ pub(crate) fn r04(dev: &DeviceHarness) -> Observation {
     let gate = dev.gate(LEGACY)?;
     dev.upload(from, source, LEGACY)?;
     let gate = dev.returns(gate, || dev.copy_device_to_device(to, from, 4))?;
-    check(dev.pending(LEGACY)?, "it has not run")?;
+    check(dev.pending(LEGACY)?, "the copy has not run")?;
     gate.open();
-    check(dev.holds(to, 3, 4, LEGACY)?, "it copies")?;
+    check(dev.holds(to, 3, 4, LEGACY)?, "the copy has run")?;
     Ok("returns, pending".into())
 }
 

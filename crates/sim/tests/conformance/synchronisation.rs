@@ -8,7 +8,8 @@ use crate::device_harness::{DeviceHarness, Observation};
 
 const BYTES: usize = 4096;
 
-/// A call of rule 29: what it is called, and what makes it on a stream.
+/// A call of rule 29 (calls that may synchronise streams): its name, and a closure that makes it on
+/// a stream.
 type SynchronisingCall<'a> = (
     &'static str,
     Box<dyn FnOnce(StreamHandle) -> Result<(), DriverError> + Send + 'a>,
@@ -54,7 +55,8 @@ pub(crate) fn r29(dev: &DeviceHarness) -> Observation {
     })
 }
 
-/// Whether work behind the call waits for the work of another stream. The call itself must not.
+/// Returns whether work behind the call waits for the work of another stream. Checks that the call
+/// itself does not block.
 fn is_a_barrier(
     dev: &DeviceHarness,
     call: impl FnOnce(StreamHandle) -> Result<(), DriverError> + Send,
@@ -91,6 +93,7 @@ pub(crate) fn r30(dev: &DeviceHarness) -> Observation {
     gate.open();
     dev.stream_synchronize(stream)?;
     Ok(format!(
-        "cuMemFree {device}, cuMemFreeHost {page_locked}, cuMemHostUnregister {registered}, cuMemFreeAsync returns"
+        "cuMemFree {device}, cuMemFreeHost {page_locked}, cuMemHostUnregister {registered}, \
+         cuMemFreeAsync returns"
     ))
 }

@@ -1,25 +1,29 @@
-//! What was seen of each rule, and the table of it.
+//! The table of observations by rule and driver.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
 
 use crate::rules::{OUT_OF_SIGHT, RULES};
 
-/// By rule and by driver, each thing seen, once.
+/// Distinct observations by rule and driver.
 static SEEN: Mutex<BTreeMap<(u32, String), Vec<String>>> = Mutex::new(BTreeMap::new());
 
-/// Notes what a rule's test saw.
+/// Records the observation of a rule's test.
 pub(crate) fn note(rule: u32, driver: &str, seen: String) {
-    let mut all = SEEN.lock().expect("nobody panics with it");
+    let mut all = SEEN
+        .lock()
+        .expect("a thread panicked while it held the table of observations");
     let here = all.entry((rule, driver.to_owned())).or_default();
     if !here.contains(&seen) {
         here.push(seen);
     }
 }
 
-/// Prints the table, in Markdown: what is allowed, and what was seen on each driver.
+/// Prints the Markdown table: the allowed observations, and the observations on each driver.
 pub(crate) fn print() {
-    let seen = SEEN.lock().expect("nobody panics with it");
+    let seen = SEEN
+        .lock()
+        .expect("a thread panicked while it held the table of observations");
     let mut drivers: Vec<&String> = seen.keys().map(|(_, driver)| driver).collect();
     drivers.sort_unstable();
     drivers.dedup();

@@ -1,4 +1,4 @@
-//! Rules 20, 26 and 31: what belongs to one of two devices.
+//! Rules 20, 26 and 31: streams, events and memory that belong to one of two devices.
 
 use millstream_driver::ResultCode;
 
@@ -11,7 +11,7 @@ pub(crate) fn r20(dev: &DeviceHarness) -> Observation {
     apart::run(dev, "foreign stream")
 }
 
-/// A launch and a copy on a stream of another context.
+/// Probes a launch and a copy on a stream of another context.
 pub(crate) fn foreign_stream(dev: &DeviceHarness) -> Observation {
     let second = dev.second()?;
     let (foreign, memory, source) = (second.stream()?, dev.memory(4)?, dev.pinned(4, 1)?);
@@ -54,7 +54,7 @@ pub(crate) fn r26(dev: &DeviceHarness) -> Observation {
     ))
 }
 
-/// A record on a stream of another context than the event's.
+/// Probes recording an event on a stream of another context.
 pub(crate) fn foreign_record(dev: &DeviceHarness) -> Observation {
     let second = dev.second()?;
     let (event, there) = (dev.event()?, second.stream()?);
@@ -83,7 +83,13 @@ pub(crate) fn r31(dev: &DeviceHarness) -> Observation {
     let during = usage()?;
     second.mem_free_async(memory, stream)?;
     second.stream_synchronize(stream)?;
-    check(during.0 == before.0, "not on the first device")?;
-    check(during.1 >= before.1 + BYTES, "but on that of the stream")?;
+    check(
+        during.0 == before.0,
+        "the pool of the first device does not grow",
+    )?;
+    check(
+        during.1 >= before.1 + BYTES,
+        "the pool of the stream's device grows",
+    )?;
     Ok("the stream's device".into())
 }

@@ -1,5 +1,5 @@
-//! A raw harness: the driver's calls without `unsafe`, for one device of any driver. The tests hand
-//! over wrong handles and addresses on purpose, and see what the driver makes of them.
+//! A safe wrapper of the driver's calls for one device of any driver. The tests pass wrong handles
+//! and addresses on purpose, and check the driver's response.
 
 #![allow(
     unsafe_code,
@@ -27,13 +27,13 @@ pub(crate) struct Host {
     pub(crate) bytes: usize,
 }
 
-// SAFETY: accesses are volatile and of single bytes; the tests order those that conflict.
+// SAFETY: accesses are volatile and of single bytes; the tests order conflicting accesses.
 unsafe impl Send for Host {}
 // SAFETY: as above.
 unsafe impl Sync for Host {}
 
 impl Host {
-    /// Ordinary, pageable memory, which is never given back.
+    /// Allocates pageable memory, which is never freed.
     pub(crate) fn pageable(bytes: usize) -> Self {
         let memory = Box::leak(vec![0u8; bytes.max(1)].into_boxed_slice());
         Self {
@@ -80,7 +80,7 @@ impl Host {
         (0..self.bytes).map(byte).collect()
     }
 
-    /// Whether every byte is `value`.
+    /// Returns whether every byte is `value`.
     pub(crate) fn is(self, value: u8) -> bool {
         self.read().iter().all(|&byte| byte == value)
     }
@@ -89,7 +89,7 @@ impl Host {
         DevicePtr::from_raw(self.pointer.as_ptr().expose_provenance() as u64)
     }
 
-    /// The part from `at` on.
+    /// Returns the part of `bytes` bytes that begins at offset `at`.
     pub(crate) fn part(self, at: usize, bytes: usize) -> Self {
         assert!(at + bytes <= self.bytes);
         // SAFETY: the offset is inside the memory.
@@ -98,7 +98,7 @@ impl Host {
     }
 }
 
-/// A device of a driver, with its primary context.
+/// A driver's device, with its primary context.
 pub(crate) struct Harness {
     pub(crate) driver: Arc<dyn Driver>,
     pub(crate) device: DeviceOrdinal,
@@ -109,7 +109,7 @@ macro_rules! calls {
     ($($name:ident($($arg:ident: $ty:ty),*) -> $ret:ty;)*) => {
         $(pub(crate) fn $name(&self, $($arg: $ty),*) -> Result<$ret> {
             // SAFETY: the simulator checks handles and device addresses. On a GPU the tests pass
-            // live ones, or run where a fault harms nobody. No host memory is involved.
+            // live ones, or run where a fault does no damage. No host memory is involved.
             unsafe { self.driver.$name(self.context, $($arg),*) }
         })*
     };
@@ -142,17 +142,42 @@ impl Harness {
         mem_info() -> (u64, u64);
         mem_alloc(bytes: usize) -> DevicePtr;
         mem_alloc_managed(bytes: usize) -> DevicePtr;
-        mem_prefetch_async(pointer: DevicePtr, bytes: usize, location: ManagedLocation, stream: StreamHandle) -> ();
-        mem_advise(pointer: DevicePtr, bytes: usize, advice: ManagedAdvice, location: ManagedLocation) -> ();
+        mem_prefetch_async(
+            pointer: DevicePtr,
+            bytes: usize,
+            location: ManagedLocation,
+            stream: StreamHandle,
+        ) -> ();
+        mem_advise(
+            pointer: DevicePtr,
+            bytes: usize,
+            advice: ManagedAdvice,
+            location: ManagedLocation,
+        ) -> ();
         mem_free(pointer: DevicePtr) -> ();
         mem_alloc_async(bytes: usize, stream: StreamHandle) -> DevicePtr;
         mem_free_async(pointer: DevicePtr, stream: StreamHandle) -> ();
-        memset_async(target: DevicePtr, pattern: FillPattern, count: usize, stream: StreamHandle) -> ();
+        memset_async(
+            target: DevicePtr,
+            pattern: FillPattern,
+            count: usize,
+            stream: StreamHandle,
+        ) -> ();
         host_alloc(bytes: usize) -> NonNull<u8>;
         copy_device_to_device(target: DevicePtr, source: DevicePtr, bytes: usize) -> ();
-        copy_device_to_device_async(target: DevicePtr, source: DevicePtr, bytes: usize, stream: StreamHandle) -> ();
+        copy_device_to_device_async(
+            target: DevicePtr,
+            source: DevicePtr,
+            bytes: usize,
+            stream: StreamHandle,
+        ) -> ();
         copy_unified(target: DevicePtr, source: DevicePtr, bytes: usize) -> ();
-        copy_unified_async(target: DevicePtr, source: DevicePtr, bytes: usize, stream: StreamHandle) -> ();
+        copy_unified_async(
+            target: DevicePtr,
+            source: DevicePtr,
+            bytes: usize,
+            stream: StreamHandle,
+        ) -> ();
         copy_2d_async(copy: &Copy2d, stream: StreamHandle) -> ();
         function_load(function: FunctionHandle) -> ();
         module_load(image: &[u8]) -> ModuleHandle;
@@ -160,13 +185,18 @@ impl Harness {
         module_function(module: ModuleHandle, name: &str) -> FunctionHandle;
         module_global(module: ModuleHandle, name: &str) -> (DevicePtr, usize);
         function_attribute(function: FunctionHandle, attribute: FunctionAttribute) -> i32;
-        function_set_attribute(function: FunctionHandle, attribute: FunctionAttribute, value: i32) -> ();
+        function_set_attribute(
+            function: FunctionHandle,
+            attribute: FunctionAttribute,
+            value: i32,
+        ) -> ();
     }
 
-    /// Managed memory, as the host sees it.
+    /// Allocates managed memory, and returns its host side.
     pub(crate) fn managed(&self, bytes: usize) -> Result<Host> {
         let address = self.mem_alloc_managed(bytes)?.as_raw() as usize;
-        let pointer = NonNull::new(ptr::with_exposed_provenance_mut(address)).expect("an address");
+        let pointer = NonNull::new(ptr::with_exposed_provenance_mut(address))
+            .expect("a managed allocation at address 0");
         Ok(Host { pointer, bytes })
     }
 
@@ -248,7 +278,7 @@ impl Harness {
         }
     }
 
-    /// Enqueues a host function; whether it may call the driver is what some tests try.
+    /// Enqueues a host function. Some tests call the driver in it on purpose.
     pub(crate) fn host_function(
         &self,
         stream: StreamHandle,

@@ -1,4 +1,4 @@
-//! Kernels that meet in memory.
+//! Kernels that combine values with atomic operations on shared locations.
 
 use crate::memory::{DeviceMemory, Value, floats, launch, load, numbers};
 
@@ -47,7 +47,7 @@ fn cas_max_and_the_other_atomics() {
         let grid = [(n as u32).div_ceil(96), 1, 1];
         let first = launch(&module, "cas_max", grid, [96, 1, 1], &memory, &values).unwrap();
         let greatest = input.iter().copied().fold(0f32, f32::max);
-        // Increments wrap around to 0 behind 100.
+        // The incremented counter wraps around to 0 after 100.
         let expected = [greatest.to_bits(), 1, n as u32 - 1, (n % 101) as u32];
         assert_eq!(memory.get::<u32>(dout), expected, "n {n}");
 

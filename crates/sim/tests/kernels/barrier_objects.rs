@@ -1,5 +1,5 @@
-//! Barrier objects in shared memory: what `cuda::barrier` and `cuda::pipeline` make of them, what
-//! they order for the race check, and what their misuse is told.
+//! Barrier objects (`mbarrier`) in shared memory: their use by `cuda::barrier` and
+//! `cuda::pipeline`, the order that they give the race check, and the faults for their misuse.
 
 use millstream_sim::exec::{
     KernelFault, KernelFaultKind, KernelRace, Launch, MissingOrder, run, run_checked,
@@ -8,7 +8,7 @@ use millstream_sim::ptx;
 
 use crate::memory::{DeviceMemory, Value, launch, params};
 
-/// What NVRTC 12.0 and 13.0 make of the same kernels for sm_80 and sm_90.
+/// The PTX that NVRTC 12.0 and 13.0 generated from the same kernels for sm_80 and sm_90.
 const COMPILED: [&str; 4] = [
     include_str!("../ptx/compiled/barrier_objects.ptx"),
     include_str!("../ptx/compiled/barrier_objects_13.ptx"),
@@ -41,14 +41,15 @@ fn barriers_and_pipelines_order_their_threads() {
             };
             let count = (count > 1).then(|| i32::bytes(count));
             let values: Vec<_> = pointers.into_iter().chain(count).collect();
-            // `launch` demands that the check for races finds nothing and changes nothing.
+            // `launch` asserts that the race check finds no race and does not change the results.
             launch(&module, kernel, [1; 3], [threads, 1, 1], &memory, &values).unwrap();
         }
     }
 }
 
-/// The text of a kernel `k` with the given body for two threads of different warps, of which `%p1`
-/// says the second, and one pointer parameter in `%rd1`; `%r1` is the thread's index.
+/// Returns the text of a kernel `k` with the given body for two threads of different warps and one
+/// pointer parameter in `%rd1`. `%p1` is true in the second thread, and `%r1` is the thread's
+/// index.
 fn source(body: &str) -> String {
     format!(
         ".version 8.0\n.target sm_90\n.address_size 64\n\
@@ -59,7 +60,7 @@ fn source(body: &str) -> String {
     )
 }
 
-/// Runs the body with two warps, and gives what the race check finds.
+/// Runs the body with two warps, and returns the races that are found.
 fn races(body: &str) -> Vec<KernelRace> {
     let module = ptx::parse(&source(body)).unwrap();
     let kernel = module.kernel("k").unwrap();
@@ -74,8 +75,8 @@ fn races(body: &str) -> Vec<KernelRace> {
     races
 }
 
-/// The first thread of the second warp reads what the first thread of the first has written, with
-/// `arrive` and `wait` between.
+/// Returns the races if the first thread of the second warp reads a value that the first thread of
+/// the first warp has written, with `arrive` and `wait` between.
 fn handed_over(prelude: &str, arrive: &str, wait: &str) -> Vec<KernelRace> {
     races(&format!(
         "and.b32 %r2, %r1, 31; setp.ne.u32 %p2, %r2, 0; setp.ne.u32 %p3, %r1, 0;
@@ -100,7 +101,8 @@ fn an_arrival_releases_and_a_wait_that_succeeds_acquires() {
         "mbarrier.arrive.shared.b64 %rd2, [bar];",
         "mbarrier.arrive.release.cta.shared::cta.b64 _, [bar];",
         "mbarrier.arrive_drop.shared.b64 _, [bar];",
-        "mbarrier.arrive.expect_tx.shared.b64 _, [bar], 16; mbarrier.complete_tx.relaxed.cta.shared::cta.b64 [bar], 16;",
+        "mbarrier.arrive.expect_tx.shared.b64 _, [bar], 16; \
+         mbarrier.complete_tx.relaxed.cta.shared::cta.b64 [bar], 16;",
     ];
     let waits = [
         "mbarrier.test_wait.parity.shared.b64 %p4, [bar], 0;",
@@ -143,7 +145,8 @@ fn what_is_relaxed_orders_nothing() {
 
 #[test]
 fn an_object_is_not_used_before_it_is_made() {
-    // Warps run in turn here, so that the object is there in time; nothing says that it must be.
+    // The simulator runs the warps in turn, so that the object is initialised in time; the program
+    // does not order the initialisation before the use.
     let found = handed_over(
         "",
         "mbarrier.arrive.shared.b64 _, [bar];",
@@ -167,7 +170,7 @@ fn the_phase_before_the_first_has_completed_and_orders_nothing() {
     assert_eq!(found[0].missing, MissingOrder::Block);
 }
 
-/// The fault of a single thread that runs the body.
+/// Returns the fault of a single thread that runs the body.
 fn fault(body: &str) -> KernelFault {
     let module = ptx::parse(&source(body)).unwrap();
     let kernel = module.kernel("k").unwrap();
@@ -270,7 +273,7 @@ fn what_libraries_make_does_not_race() {
         include_str!("../ptx/compiled/libraries_13.ptx"),
     ] {
         let module = ptx::parse(text).unwrap();
-        // In `large_tiles` all lanes of a warp store one value to one place.
+        // In `large_tiles` all lanes of a warp store the same value to one location.
         for (kernel, threads) in [("tiles", 64), ("sort", 128), ("scan", 128), ("atomics", 64)] {
             let mut memory = DeviceMemory::default();
             let source = memory.put(&(0..640).collect::<Vec<i32>>());

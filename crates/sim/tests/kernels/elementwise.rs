@@ -1,4 +1,4 @@
-//! Kernels whose threads do not talk to each other.
+//! Elementwise kernels, whose threads are independent of each other.
 
 use crate::memory::{DeviceMemory, Value, floats, launch, load};
 
@@ -19,7 +19,7 @@ fn saxpy_is_fused() {
             assert_eq!(memory.get::<f32>(dy), expected, "n {n}, block {block}");
             assert_eq!(stats.global_bytes_read, 8 * n as u64);
             assert_eq!(stats.global_bytes_written, 4 * n as u64);
-            // Eleven instructions before the branch, eight behind it, and the return.
+            // Eleven instructions before the branch, eight after it, and the return.
             let threads = u64::from(grid[0] * block);
             assert!(stats.thread_instructions >= 10 * threads + 9 * n as u64);
         }
@@ -125,7 +125,7 @@ fn stencil_reads_its_neighbours() {
     }
 }
 
-/// One pixel of the Mandelbrot set, as the PTX contracts it.
+/// One pixel of the Mandelbrot set, with the fused multiply-adds of the PTX.
 macro_rules! mandel_pixel {
     ($name:ident, $float:ty) => {
         fn $name(x: i32, y: i32, x0: $float, y0: $float, s: $float, most: i32) -> i32 {

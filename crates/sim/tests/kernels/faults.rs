@@ -1,12 +1,11 @@
-//! What goes wrong is reported: which thread, which line, how.
+//! Kernel faults: each is reported with its thread, its line and its cause.
 
 use millstream_sim::exec::{KernelFault, KernelFaultKind, Launch, run};
 use millstream_sim::ptx;
 
 use crate::memory::{DeviceMemory, Value, launch, load, params};
 
-/// Runs a kernel `k` with the given body and one pointer parameter, whose address it finds in
-/// `%rd1`.
+/// Runs a kernel `k` with the given body and one pointer parameter, whose address is in `%rd1`.
 fn run_body(
     body: &str,
     block: u32,
@@ -61,7 +60,8 @@ fn out_of_bounds_names_thread_and_line() {
     let text = fault.to_string();
     assert!(
         text.starts_with(
-            "kernel `saxpy` failed at line 45 in block (1, 0, 0), thread (26, 0, 0): read of 4 bytes at 0x"
+            "kernel `saxpy` failed at line 45 in block (1, 0, 0), thread (26, 0, 0): read of 4 \
+             bytes at 0x"
         ),
         "{text}"
     );
@@ -105,7 +105,8 @@ fn misaligned_accesses() {
 fn shared_and_read_only_memory() {
     assert_eq!(
         kind_of(
-            "mul.wide.u32 %rd2, %r1, 4; mov.u64 %rd3, s; add.s64 %rd2, %rd2, %rd3; st.shared.u32 [%rd2], %r1;",
+            "mul.wide.u32 %rd2, %r1, 4; mov.u64 %rd3, s; add.s64 %rd2, %rd2, %rd3; st.shared.u32 \
+             [%rd2], %r1;",
             32
         ),
         KernelFaultKind::SharedOutOfBounds {
@@ -156,18 +157,18 @@ fn barriers_that_can_never_complete() {
         kind_of(split, 64),
         KernelFaultKind::BarrierDeadlock { what: "bar.sync" }
     );
-    // More threads are waited for than there are.
+    // The barrier expects more threads than the block has.
     assert_eq!(
         kind_of("bar.sync 0, 128;", 64),
         KernelFaultKind::BarrierDeadlock { what: "bar.sync" }
     );
-    // The other half of the warp waits for the block.
+    // The other half of the warp waits at the block's barrier.
     let half = "setp.lt.u32 %p1, %r1, 16; @%p1 bra A; bar.warp.sync -1; bra B; A: bar.sync 0; B:";
     assert!(matches!(
         kind_of(half, 32),
         KernelFaultKind::BarrierDeadlock { .. }
     ));
-    // A warp-wide operation that half of the warp never comes to.
+    // A warp-wide operation that half of the warp never reaches.
     let half = "setp.lt.u32 %p1, %r1, 16; @%p1 bra A; vote.sync.ballot.b32 %r2, %p1, -1; bra B; \
                 A: vote.sync.ballot.b32 %r2, %p1, -1; B:";
     assert_eq!(
@@ -210,7 +211,8 @@ fn indexed_branches_beyond_their_list() {
 fn exited_threads_are_not_waited_for() {
     let mut memory = DeviceMemory::default();
     let pointer = memory.put(&[0u32; 32]);
-    let early = "setp.lt.u32 %p1, %r1, 40; @%p1 bra A; ret; A: bar.sync 0; vote.sync.ballot.b32 %r2, %p1, -1; \
+    let early = "setp.lt.u32 %p1, %r1, 40; @%p1 bra A; ret; A: bar.sync 0; vote.sync.ballot.b32 \
+    %r2, %p1, -1; \
                  setp.eq.u32 %p2, %r1, 32; @%p2 st.global.u32 [%rd1], %r2;";
     run_body(early, 100, &memory, pointer).unwrap();
     assert_eq!(memory.get::<u32>(pointer)[0], 0xff);

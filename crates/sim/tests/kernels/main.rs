@@ -1,4 +1,4 @@
-//! Kernels run by the interpreter, against plain Rust.
+//! Kernels run by the interpreter, compared with plain Rust implementations.
 
 mod memory;
 

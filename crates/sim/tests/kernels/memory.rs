@@ -1,4 +1,4 @@
-//! Device memory for the tests: a few allocations, and launches on them.
+//! Device memory for the interpreter's tests: a few allocations, and launches on them.
 #![allow(
     unsafe_code,
     reason = "the tests stand in for the device that owns the memory"
@@ -8,14 +8,14 @@ use millstream_sim::exec::{self, GlobalMemory, KernelFault, KernelStats, Launch,
 use millstream_sim::ptx::{self, Kernel, Module};
 use millstream_sim::shared_bytes::SharedBytes;
 
-/// Where the first allocation lies; the others follow at this distance.
+/// The address of the first allocation, and the distance between allocations.
 const BASE: u64 = 0x1_0000_0000_0000;
 
-/// A value that kernels take or buffers hold.
+/// A kernel argument or buffer element.
 pub(crate) trait Value: Copy + Default + PartialEq + std::fmt::Debug {
-    /// Its bytes, little-endian.
+    /// Returns the value's bytes, little-endian.
     fn bytes(self) -> Vec<u8>;
-    /// The value of its bytes.
+    /// Creates a value from its little-endian bytes.
     fn of_bytes(bytes: &[u8]) -> Self;
 }
 
@@ -36,7 +36,7 @@ value!(u8, i8, u16, i16, u32, i32, u64, i64, f32, f64);
 /// Device memory.
 #[derive(Clone, Default, PartialEq)]
 pub(crate) struct DeviceMemory {
-    // Words, so that allocations are aligned.
+    // Stored as words, so that allocations are aligned.
     allocations: Vec<(Vec<u64>, usize, bool)>,
 }
 
@@ -58,7 +58,7 @@ impl DeviceMemory {
         self.allocations[(address / BASE) as usize - 1].2 = false;
     }
 
-    /// The whole of an allocation.
+    /// Returns the content of an allocation.
     pub(crate) fn get<T: Value>(&self, address: u64) -> Vec<T> {
         let (words, len, _) = &self.allocations[(address / BASE) as usize - 1];
         let bytes: Vec<u8> = words
@@ -79,7 +79,7 @@ impl GlobalMemory for DeviceMemory {
             return None;
         }
         let pointer = words.as_ptr().cast_mut().cast::<u8>();
-        // SAFETY: the words live as long as `self`; they are reached through `SharedBytes` only
+        // SAFETY: the words live as long as `self`; they are accessed through `SharedBytes` only
         // while a launch runs, and `put` and `get` cannot run then.
         let shared_bytes = unsafe { SharedBytes::from_raw(pointer, *len) };
         Some(Region {
@@ -90,7 +90,7 @@ impl GlobalMemory for DeviceMemory {
     }
 }
 
-/// Lays parameters out as the kernel wants them.
+/// Lays out the parameters for the kernel's parameter space.
 pub(crate) fn params(kernel: &Kernel, values: &[Vec<u8>]) -> Vec<u8> {
     let signature = kernel.signature();
     assert_eq!(signature.params.len(), values.len(), "{signature:?}");
@@ -102,17 +102,17 @@ pub(crate) fn params(kernel: &Kernel, values: &[Vec<u8>]) -> Vec<u8> {
     block
 }
 
-/// The module of a file of `kernels/`.
+/// Loads the module of a file in `kernels/`.
 pub(crate) fn load(name: &str) -> Module {
     let path = format!("{}/../../kernels/{name}.ptx", env!("CARGO_MANIFEST_DIR"));
     ptx::parse(&std::fs::read_to_string(path).unwrap()).unwrap()
 }
 
-/// Kernels that may race: `cas_max` looks at a value plainly before it tries to replace it
+/// Kernels that may race: `cas_max` reads a value non-atomically before it tries to replace it
 /// atomically.
 const RACY: [&str; 1] = ["cas_max"];
 
-/// Launches a kernel of a module that has no variables. Its threads must not race with each other.
+/// Launches a kernel of a module without variables. Asserts that its threads do not race.
 pub(crate) fn launch(
     module: &Module,
     kernel: &str,
@@ -130,7 +130,7 @@ pub(crate) fn launch(
     let checked_memory = memory.clone();
     let ran = exec::run(kernel, &launch, memory);
     let (checked, races) = exec::run_checked(kernel, &launch, &checked_memory);
-    assert_eq!(checked, ran, "checking for races changes what is done");
+    assert_eq!(checked, ran, "the race check changes the results");
     if ran.is_ok() {
         assert!(
             *memory == checked_memory,
@@ -142,7 +142,7 @@ pub(crate) fn launch(
     ran
 }
 
-/// Different numbers, the same on every run.
+/// Returns pseudo-random integers, the same on every run.
 pub(crate) fn numbers(count: usize, seed: u32) -> Vec<u32> {
     let mut state = seed.wrapping_mul(2_654_435_761) | 1;
     (0..count)
@@ -155,7 +155,7 @@ pub(crate) fn numbers(count: usize, seed: u32) -> Vec<u32> {
         .collect()
 }
 
-/// Numbers from -1 to 1.
+/// Returns pseudo-random numbers from -1 to 1, the same on every run.
 pub(crate) fn floats(count: usize, seed: u32) -> Vec<f32> {
     numbers(count, seed)
         .into_iter()

@@ -1,11 +1,11 @@
-//! Instructions and kernels whose results an H200 has given.
+//! Instructions and kernels compared with the results of an H200.
 //!
 //! Each line of `oracle/exact.txt` is an instruction (or a few), with a hash of the 2048 results
-//! that the GPU gave on the inputs below; the interpreter must give the same, bit for bit.
+//! that the GPU produced for the inputs below; the interpreter must produce the same, bit for bit.
 //! `oracle/approximate.txt` has some results of each instruction that the GPU itself only
-//! approximates, and how far the interpreter may be from them. `oracle/kernels.txt` has launches of
-//! kernels that NVRTC 12.0 compiled from `oracle/kernels.cu` (`fast.ptx` with `--use_fast_math`),
-//! and hashes of what their buffers held afterwards.
+//! approximates, with the largest error permitted to the interpreter. `oracle/kernels.txt` has
+//! launches of kernels that NVRTC 12.0 compiled from `oracle/kernels.cu` (`fast.ptx` with
+//! `--use_fast_math`), with hashes of their buffers after the launch.
 
 use std::path::PathBuf;
 
@@ -14,10 +14,10 @@ use millstream_sim::ptx;
 
 use crate::memory::{DeviceMemory, Value, params};
 
-/// Threads, each with inputs of its own.
+/// The number of threads, each with different inputs.
 const THREADS: usize = 2048;
 
-/// Bits of single-precision numbers at which things happen.
+/// Bits of single-precision corner cases.
 const SINGLES: [u64; 32] = [
     0,
     0x8000_0000,
@@ -53,7 +53,7 @@ const SINGLES: [u64; 32] = [
     0x4780_0000,
 ];
 
-/// The same of double-precision numbers.
+/// Double-precision corner cases.
 const DOUBLES: [f64; 30] = [
     0.0,
     -0.0,
@@ -87,14 +87,14 @@ const DOUBLES: [f64; 30] = [
     65_520.0,
 ];
 
-/// The same of 16-bit floats of both formats.
+/// Bits of corner cases of both 16-bit floating-point formats.
 const HALVES: [u64; 32] = [
     0, 0x8000, 0x3c00, 0xbc00, 0x7c00, 0xfc00, 0x7e00, 0xfe01, 1, 0x83ff, 0x0400, 0x7bff, 0xfbff,
     0x3800, 0x3e00, 0x4100, 0xc100, 0x3bff, 0x3c01, 0x4248, 0x3f80, 0xbf80, 0x7f80, 0xff80, 0x7fc0,
     0x0080, 0x7f7f, 0x3f00, 0x4049, 0x5bf8, 0xdbf8, 0x1400,
 ];
 
-/// The same of integers.
+/// Integer corner cases.
 const INTEGERS: [u64; 32] = [
     0,
     1,
@@ -130,7 +130,7 @@ const INTEGERS: [u64; 32] = [
     0xffff_ff80_ffff_8001,
 ];
 
-/// Numbers that look random, the same everywhere.
+/// Creates a generator of pseudo-random numbers, the same on every machine.
 fn numbers(seed: u64) -> impl FnMut() -> u64 {
     let mut state = seed
         .wrapping_mul(0x9E37_79B9_7F4A_7C15)
@@ -143,8 +143,8 @@ fn numbers(seed: u64) -> impl FnMut() -> u64 {
     }
 }
 
-/// The three inputs of each thread: pairs of corner cases, then random ones. The mode says what
-/// they are: `i`ntegers, singles (`f`), `d`oubles or `h`alves.
+/// Returns the three inputs of each thread: pairs of corner cases, then random ones. The mode
+/// selects the type: `i`ntegers, singles (`f`), `d`oubles or `h`alves.
 pub(crate) fn inputs(mode: char) -> Vec<[u64; 3]> {
     let mut doubles = DOUBLES.map(f64::to_bits).to_vec();
     doubles.extend([0x7ff8_0000_0000_0000, 0xfff8_0000_0000_1234]);
@@ -177,13 +177,15 @@ pub(crate) fn inputs(mode: char) -> Vec<[u64; 3]> {
         .collect()
 }
 
-/// What stands before the instruction: the inputs, in registers of every kind, numbered from 1.
+/// The kernel's text before the instruction: it loads the inputs into registers of every type,
+/// numbered from 1.
 const HEAD: &str = "
 .version 8.0
 .target sm_90
 .address_size 64
 .visible .entry k(.param .u64 in, .param .u64 out) {
-.reg .pred %p<10>; .reg .b16 %rs<10>; .reg .b32 %r<10>; .reg .b64 %rd<10>; .reg .f32 %f<10>; .reg .f64 %fd<10>;
+.reg .pred %p<10>; .reg .b16 %rs<10>; .reg .b32 %r<10>; .reg .b64 %rd<10>; .reg .f32 %f<10>; .reg \
+.f64 %fd<10>;
 .reg .b32 %i<4>; .reg .b64 %a<4>;
 ld.param.u64 %a1, [in]; ld.param.u64 %a2, [out];
 mov.u32 %i1, %tid.x; mov.u32 %i2, %ctaid.x; mov.u32 %i3, %ntid.x; mad.lo.u32 %i1, %i2, %i3, %i1;
@@ -197,8 +199,8 @@ and.b32 %i2, %r1, 1; setp.ne.u32 %p1, %i2, 0; and.b32 %i2, %r2, 1; setp.ne.u32 %
 mov.u64 %rd9, 0;
 ";
 
-/// Runs an instruction for every input. The result is the register numbered 0: `r`, `d` (64-bit),
-/// `h` (16-bit), `f`, `g` (f64) or `p`.
+/// Runs an instruction for every input. Returns the register numbered 0 of each thread: `r`, `d`
+/// (64-bit), `h` (16-bit), `f`, `g` (f64) or `p`.
 pub(crate) fn run_instruction(mode: char, result: char, body: &str) -> Result<Vec<u64>, String> {
     let tail = match result {
         'r' => "cvt.u64.u32 %rd9, %r0;",
@@ -223,7 +225,7 @@ pub(crate) fn run_instruction(mode: char, result: char, body: &str) -> Result<Ve
     Ok(memory.get(output))
 }
 
-/// A hash of some bytes: FNV-1a.
+/// Returns the FNV-1a hash of the bytes.
 fn hash(bytes: impl IntoIterator<Item = u8>) -> u64 {
     let start = 0xcbf2_9ce4_8422_2325;
     bytes.into_iter().fold(start, |hash, byte| {
@@ -274,7 +276,7 @@ fn instructions_give_what_the_gpu_gave() {
     );
 }
 
-/// The distance of two results, in units of the last place or as numbers.
+/// Returns the distance of two results, in units of the last place or as a number.
 fn distance(result: char, relative: bool, a: u64, b: u64) -> f64 {
     let bits = match result {
         'f' | 'r' => 32,
@@ -318,8 +320,8 @@ fn approximations_are_near_to_the_gpus() {
             let thread: usize = thread.parse().unwrap();
             let expected = u64::from_str_radix(expected, 16).unwrap();
             let input = inputs(mode)[thread];
-            // Sine and cosine have a bound from -π to π only, the logarithm near 1 an absolute and
-            // elsewhere a relative one.
+            // Sine and cosine have an error bound only from -π to π; the logarithm has an absolute
+            // bound near 1 and a relative one elsewhere.
             let x = f32::from_bits(input[0] as u32);
             if body.contains("sin") || body.contains("cos") {
                 if x.abs() > std::f32::consts::PI {
@@ -332,7 +334,7 @@ fn approximations_are_near_to_the_gpus() {
                 );
                 continue;
             }
-            // Both halves of a pair are near.
+            // Both halves of a packed pair must be close.
             let halves = if body.contains("x2") {
                 &[0, 16][..]
             } else {
@@ -357,7 +359,7 @@ fn approximations_are_near_to_the_gpus() {
     }
 }
 
-/// What a kernel of `kernels.txt` is given: `z:bytes` zeros, `b:bytes:seed` bytes,
+/// Creates an argument of a kernel of `kernels.txt`: `z:bytes` zeros, `b:bytes:seed` bytes,
 /// `i:count:seed:limit` small integers, `w:count:seed` words, `f:` and `d:count:seed` numbers from
 /// -1 to 1, `v3:x,y,z` three singles by value, or a typed scalar.
 fn argument(text: &str, memory: &mut DeviceMemory, buffers: &mut Vec<u64>) -> Vec<u8> {
@@ -413,7 +415,7 @@ fn argument(text: &str, memory: &mut DeviceMemory, buffers: &mut Vec<u64>) -> Ve
     address.bytes()
 }
 
-/// Runs a line of `kernels.txt`, and returns what its buffers hold then.
+/// Runs a line of `kernels.txt`, and returns the content of its buffers after the launch.
 pub(crate) fn run_kernel(line: &str) -> Vec<Vec<u8>> {
     let words: Vec<&str> = line.split_whitespace().collect();
     let [name, kernel, grid, block, shared, arguments @ ..] = &words[..] else {

@@ -1,11 +1,11 @@
-//! What the parser accepts, refuses, and survives.
+//! Parser tests: accepted texts, errors, and damaged texts.
 
 use millstream_sim::ptx::{ParamType, PtxErrorKind, parse, signatures};
 use proptest::prelude::*;
 
 const HEAD: &str = ".version 8.0\n.target sm_75\n.address_size 64\n";
 
-/// The error of a kernel with this body, which begins on line 5.
+/// Returns the error of a kernel with this body, which begins on line 5.
 fn refused(body: &str) -> String {
     let source = format!("{HEAD}.visible .entry k(.param .u64 p) {{\n{body}\n}}\n");
     parse(&source).unwrap_err().to_string()
@@ -15,7 +15,8 @@ fn refused(body: &str) -> String {
 fn errors_name_the_line_and_the_thing() {
     assert_eq!(
         refused(".reg .b32 %r<4>;\nwgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 %r1;"),
-        "line 6: unsupported opcode `wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16`: the simulated device has no tensor cores; \
+        "line 6: unsupported opcode `wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16`: the \
+         simulated device has no tensor cores; \
          compile the kernel without `wmma` and `mma`, or run it on a GPU"
     );
     assert_eq!(
@@ -57,12 +58,12 @@ fn errors_name_the_line_and_the_thing() {
 
 #[test]
 fn code_does_not_grow_without_bounds() {
-    // A function that calls itself is not put in place of its calls.
+    // A recursive function cannot be inlined.
     let source = format!(
         "{HEAD}.func f() {{ call f; call f; ret; }}\n.visible .entry k() {{ call f; ret; }}"
     );
     assert!(parse(&source).is_ok());
-    // Each function calls the next one twice: the code would be twice as long for each.
+    // Each function calls the next one twice, so that inlining doubles the code at each level.
     let mut source = format!("{HEAD}.func f0() {{ ret; }}\n");
     for number in 1..40 {
         source += &format!(
@@ -117,7 +118,8 @@ fn versions_and_targets() {
 fn newer_targets_are_noted_and_lack_only_their_own_instructions() {
     let module = |target: &str, body: &str| {
         parse(&format!(
-            ".version 9.0\n.target {target}\n.address_size 64\n.visible .entry k() {{\n{body}\nret; }}"
+            ".version 9.0\n.target {target}\n.address_size 64\n.visible .entry k() \
+             {{\n{body}\nret; }}"
         ))
     };
     for target in ["sm_100", "sm_100f", "sm_120", "sm_120a", "sm_121, debug"] {
@@ -138,7 +140,8 @@ fn newer_targets_are_noted_and_lack_only_their_own_instructions() {
         module("sm_120a", "frobnicate.u32 1;")
             .unwrap_err()
             .to_string(),
-        "line 5: unsupported opcode `frobnicate.u32`: the module's target is newer than sm_90a, the newest that \
+        "line 5: unsupported opcode `frobnicate.u32`: the module's target is newer than sm_90a, \
+         the newest that \
          the simulated device knows; compile for an older one"
     );
     assert_eq!(
@@ -154,7 +157,8 @@ fn parameters_are_limited_by_version_and_target() {
     let limit = |version: &str, target: &str| {
         let takes = |bytes: usize| {
             let source = format!(
-                ".version {version}\n.target {target}\n.address_size 64\n.entry k(.param .b8 p[{bytes}]) {{ ret; }}"
+                ".version {version}\n.target {target}\n.address_size 64\n.entry k(.param .b8 \
+                 p[{bytes}]) {{ ret; }}"
             );
             let taken = parse(&source).map(|_| ()).map_err(|error| error.kind);
             assert_eq!(
@@ -193,7 +197,8 @@ fn parameters_are_limited_by_version_and_target() {
 #[test]
 fn signatures_need_no_body_that_can_run() {
     let source = format!(
-        "{HEAD}.visible .entry first(.param .u32 a, .param .align 8 .b8 b[24], .param .u8 c, .param .u64 .ptr .global .align 16 d)\n\
+        "{HEAD}.visible .entry first(.param .u32 a, .param .align 8 .b8 b[24], .param .u8 c, \
+         .param .u64 .ptr .global .align 16 d)\n\
          .maxntid 128, 1, 1\n{{ tcgen05.mma ¿ {{ nested }} [a, {{b}}]; }}\n\
          .visible .entry second() {{ ret; }}"
     );
@@ -226,7 +231,8 @@ fn variables_have_their_initial_bytes() {
     let source = format!(
         "{HEAD}.visible .global .align 4 .u32 answer = 42;\n\
          .const .align 4 .f32 table[2][3] = {{{{0f3F800000, 2.0}}, {{0f40400000}}}};\n\
-         .global .align 16 .b8 room[100];\n.global .s16 many[] = {{1, -1, 0x10}};\n.shared .b8 not_here[4];"
+         .global .align 16 .b8 room[100];\n.global .s16 many[] = {{1, -1, 0x10}};\n.shared .b8 \
+         not_here[4];"
     );
     let module = parse(&source).unwrap();
     let variables = module.variables();
@@ -263,7 +269,8 @@ fn sizes_that_would_exhaust_memory_are_refused() {
         ".global .b64 x[999999999999][999999999999];",
         ".visible .entry k() { .local .b8 x[99999999]; ret; }",
         ".visible .entry k(.param .b8 x[99999999]) { ret; }",
-        ".visible .entry k() { .reg .b32 %r<4294967295>; ret; } .visible .entry k2() { .reg .b32 %r<4294967296>; ret; }",
+        ".visible .entry k() { .reg .b32 %r<4294967295>; ret; } .visible .entry k2() { .reg .b32 \
+         %r<4294967296>; ret; }",
     ] {
         assert!(
             parse(&format!("{HEAD}{declaration}")).is_err(),
@@ -285,7 +292,7 @@ fn sizes_that_would_exhaust_memory_are_refused() {
     ));
 }
 
-/// The files of `kernels/`, and one with calls and local memory.
+/// Returns the files of `kernels/`, and a text with calls and local memory.
 fn texts() -> Vec<String> {
     let root = env!("CARGO_MANIFEST_DIR");
     let mut paths = vec![format!("{root}/tests/kernels/oracle/kernels.ptx")];
@@ -312,10 +319,14 @@ fn texts() -> Vec<String> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 400, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig {
+        cases: 400,
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    })]
 
-    /// A text that was cut off or damaged gives an error with a line of that text, or is a text of
-    /// its own, but never a panic.
+    /// A truncated or damaged text gives an error with a line of that text, or parses as another
+    /// valid text, but never panics.
     #[test]
     fn damaged_texts_do_not_panic(
         which in 0usize..10,
@@ -339,17 +350,22 @@ proptest! {
         }
     }
 
-    /// Words of PTX in any order.
+    /// Words of PTX in any order never panic.
     #[test]
     fn words_in_any_order_do_not_panic(words in proptest::collection::vec(
         prop::sample::select(vec![
-            "add.s32", "mov.u32", "%r1", "%rd1", "%p1", ",", ";", "[", "]", "{", "}", "(", ")", "@", "!", "|", "+", "-", "1", "0x",
-            "0f3F800000", ".reg", ".b32", "%r<5>", "ld.global.u32", "st.shared.v2.f32", "bra", "L", ":", "call", "f", "ret",
-            ".shared", ".align", "4", ".b8", "x[4]", "bar.sync", "setp.lt.s32", "shfl.sync.up.b32", ".branchtargets", "brx.idx", "=",
-            "cvt.rn.f32.s32", "lop3.b32", "vote.sync.all.pred", ".pragma", "\"", "_", "mad.wide.u32", "atom.global.add.u32",
+            "add.s32", "mov.u32", "%r1", "%rd1", "%p1", ",", ";", "[", "]", "{", "}", "(", ")",
+            "@", "!", "|", "+", "-", "1", "0x",
+            "0f3F800000", ".reg", ".b32", "%r<5>", "ld.global.u32", "st.shared.v2.f32", "bra",
+            "L", ":", "call", "f", "ret",
+            ".shared", ".align", "4", ".b8", "x[4]", "bar.sync", "setp.lt.s32",
+            "shfl.sync.up.b32", ".branchtargets", "brx.idx", "=",
+            "cvt.rn.f32.s32", "lop3.b32", "vote.sync.all.pred", ".pragma", "\"", "_",
+            "mad.wide.u32", "atom.global.add.u32",
         ]), 0..40)) {
         let body = words.join(" ");
-        let _ = parse(&format!("{HEAD}.visible .entry k(.param .u64 p) {{ .reg .b32 %r<9>; .reg .b64 %rd<9>; .reg .pred %p<9>; {body} }}"));
+        let _ = parse(&format!("{HEAD}.visible .entry k(.param .u64 p) {{ .reg .b32 %r<9>; .reg \
+        .b64 %rd<9>; .reg .pred %p<9>; {body} }}"));
         let _ = parse(&format!("{HEAD}{body}"));
         let _ = signatures(&body);
     }

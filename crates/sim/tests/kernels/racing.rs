@@ -1,9 +1,9 @@
-//! Random kernels whose threads race, compared with a model that knows nothing of clocks and
-//! records: every access has the set of all that come before it, and all pairs are compared, with
-//! what they write.
+//! Random kernels with races, compared with a brute-force happens-before model that uses neither
+//! vector clocks nor access records: every access has the set of all accesses before it, and all
+//! pairs are compared, including the values that they write.
 //!
-//! A kernel is a straight line: steps that one thread makes, or all, with barriers and fences
-//! between. Two blocks of two warps of two threads run it.
+//! A kernel is straight-line code: steps of one thread or of all threads, with barriers and fences
+//! between them. Two blocks of two warps of two threads run it.
 
 mod steps;
 
@@ -19,9 +19,9 @@ use steps::{KernelGenerator, Step, StepAccess, text};
 const KERNELS: u64 = 4000;
 const STEPS_MAX: usize = 14;
 const BLOCKS: usize = 2;
-/// The threads of a block that do anything; the others exit at once.
+/// The active threads of a block; the others exit at once.
 const THREADS: [u32; 4] = [0, 1, 32, 33];
-/// Bytes of each memory: two words.
+/// The size of each memory: two words.
 const BYTES: usize = 8;
 
 /// An access of a thread: its kind, memory, offset and width.
@@ -33,21 +33,21 @@ struct ThreadAccess {
     width: usize,
 }
 
-/// Something that a thread did, and what comes before it.
+/// A step of a thread, with the events that happen before it.
 struct ModelEvent {
     block: usize,
     thread: usize,
     access: Option<ThreadAccess>,
-    /// For all, or for the block.
+    /// The scope of a fence event: `true` for the block, `false` for the device.
     fence: Option<bool>,
     before: BTreeSet<usize>,
 }
 
-/// The order of everything, worked out from the order in which it is run.
+/// The happens-before relation of the events, built in execution order.
 #[derive(Default)]
 struct Model {
     events: Vec<ModelEvent>,
-    /// Of each thread, what comes before what it does next.
+    /// For each thread, the events that happen before its next event.
     tails: BTreeMap<(usize, usize), BTreeSet<usize>>,
 }
 
@@ -80,13 +80,14 @@ impl Model {
             fence,
             before: before.clone(),
         });
-        // What is acquired comes before what follows, not before the access itself.
+        // An acquire orders the released events before later events, not before the acquiring
+        // access itself.
         before.insert(number);
         before.extend(told);
         self.tails.insert((block, thread), before);
     }
 
-    /// What was released with the value at a place, for a reader in a block.
+    /// Returns the events released with the value at a location, as seen by a reader in `block`.
     fn released(
         &self,
         block: usize,
@@ -110,7 +111,7 @@ impl Model {
                 all.extend(&writer.before);
                 all.insert(number);
             } else if reaches {
-                // Its last fence that counts.
+                // The writer's last fence whose scope includes the reader.
                 let own = |event: &&usize| {
                     let event = &self.events[**event];
                     (event.block, event.thread) == (writer.block, writer.thread)
@@ -129,11 +130,11 @@ impl Model {
         all
     }
 
-    /// Runs a block as the simulator does: each warp until it has to wait.
+    /// Runs a block in the simulator's order: each warp until it has to wait.
     fn run(&mut self, block: usize, steps: &[Step]) {
         let mut at = [0; 2];
         let mut stopped = [false; 2];
-        // What the lanes knew that had arrived, by the step that they did so at.
+        // The events known to the warps that arrived at a barrier, keyed by the barrier's step.
         let mut arrived: BTreeMap<usize, BTreeSet<usize>> = BTreeMap::new();
         while at != [steps.len(); 2] {
             for warp in 0..2 {
@@ -193,7 +194,7 @@ impl Model {
         }
     }
 
-    /// What either of the lanes knows.
+    /// Returns the events that happen before the next step of either lane.
     fn known(&self, block: usize, lanes: [usize; 2]) -> BTreeSet<usize> {
         let tails = lanes
             .iter()
@@ -207,7 +208,7 @@ impl Model {
         }
     }
 
-    /// The worst severity of the races for each byte of global and of shared memory.
+    /// Returns the worst severity of the races for each byte of global and of shared memory.
     fn races(&self) -> RaceSeverities {
         let mut races = RaceSeverities::default();
         for (number, later) in self.events.iter().enumerate() {
@@ -253,8 +254,8 @@ impl Model {
 #[derive(Debug, Default, PartialEq)]
 struct RaceSeverities([[Option<Severity>; BYTES]; 2]);
 
-/// The bytes that threads race for by the check. Each race must have the worst severity of its
-/// bytes in `expected`.
+/// Returns the bytes on which the race check reports races. Asserts that each race has the worst
+/// severity of its bytes in `expected`.
 fn found(steps: &[Step], expected: &RaceSeverities) -> [[bool; BYTES]; 2] {
     let text = text(steps);
     let module = ptx::parse(&text).unwrap_or_else(|error| panic!("{error}\n{text}"));

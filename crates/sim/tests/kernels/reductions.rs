@@ -1,8 +1,8 @@
-//! Kernels whose lanes exchange values.
+//! Reduction kernels, whose lanes exchange values.
 
 use crate::memory::{DeviceMemory, Value, floats, launch, load};
 
-/// A warp's sum, in the order of `shfl.down`.
+/// Returns a warp's sum, added in the order of `shfl.down`.
 fn warp_sum(mut lanes: [f32; 32]) -> f32 {
     for distance in [16, 8, 4, 2, 1] {
         let before = lanes;
@@ -63,7 +63,7 @@ fn argmax_finds_the_first_of_the_greatest() {
     for n in [0usize, 1, 5, 31, 32, 33, 127, 128, 129, 1000, 4099] {
         let mut input = floats(n, 2);
         if n > 40 {
-            // The same greatest value twice: the lower index wins.
+            // The maximum occurs twice: the lower index wins.
             input[n / 3] = 2.0;
             input[n / 2] = 2.0;
         }

@@ -1,4 +1,4 @@
-//! Kernels that share tiles through shared memory and barriers.
+//! Tiled kernels, which use shared memory and barriers.
 
 use crate::memory::{DeviceMemory, Value, floats, launch, load};
 
@@ -25,7 +25,7 @@ fn matmul_accumulates_in_order() {
         launch(&module, "matmul", grid, [16, 16, 1], &memory, &values).unwrap();
         let expected: Vec<f32> = (0..m * n)
             .map(|i| {
-                // Tiles reach beyond the matrix with zeros, which leave the sum as it is.
+                // Tiles are padded with zeros beyond the matrix, which do not change the sum.
                 (0..k).fold(0f32, |sum, j| {
                     a[i / n * k + j].mul_add(b[j * n + i % n], sum)
                 })
@@ -83,13 +83,14 @@ fn nbody_follows_the_kernel_step_by_step() {
         let mut expected = velocities.clone();
         for i in 0..n {
             let mut acceleration = [0f32; 3];
-            // The last tile is filled up with bodies of no mass at the origin.
+            // The last tile is padded with bodies of zero mass at the origin.
             for j in 0..blocks * block {
                 let body: [f32; 4] =
                     std::array::from_fn(|axis| positions.get(4 * j + axis).copied().unwrap_or(0.0));
                 let d: [f32; 3] = std::array::from_fn(|axis| body[axis] - positions[4 * i + axis]);
                 let r2 = d[2].mul_add(d[2], d[0].mul_add(d[0], d[1] * d[1])) + 1e-9;
-                // `rsqrt.approx` may err by 2 ulp on a GPU; here it is the value rounded once.
+                // `rsqrt.approx` may be wrong by 2 ulp on a GPU; here it is the correctly rounded
+                // value.
                 let inverse = (1.0 / f64::from(r2).sqrt()) as f32;
                 let s = inverse * (inverse * (inverse * body[3]));
                 for axis in 0..3 {

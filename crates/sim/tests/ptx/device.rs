@@ -1,4 +1,4 @@
-//! The device that the files run on, behind the seam that a simulated and a real GPU share.
+//! A simulated or real GPU that runs the PTX files through the driver seam.
 #![allow(unsafe_code, reason = "the seam's methods trust their caller")]
 
 use std::ffi::c_void;
@@ -15,7 +15,7 @@ use millstream_sim::{Gpu, SimConfig};
 /// A device with a stream.
 pub(crate) struct TestDevice {
     driver: Arc<dyn Driver>,
-    /// The simulated GPU, if it is one.
+    /// The simulated GPU, or `None` on a real one.
     pub(crate) simulated: Option<Gpu>,
     context: ContextHandle,
     stream: StreamHandle,
@@ -23,7 +23,7 @@ pub(crate) struct TestDevice {
 }
 
 impl TestDevice {
-    /// The GPU of that number, or without one a simulated GPU of its own.
+    /// Opens the GPU of this number, or a new simulated GPU.
     pub(crate) fn open(cuda: Option<i32>) -> Result<Self, Failed> {
         let (driver, simulated): (Arc<dyn Driver>, _) = match cuda {
             Some(_) => (Cuda::load().map_err(|error| error.to_string())?, None),
@@ -34,7 +34,7 @@ impl TestDevice {
         };
         let ordinal = DeviceOrdinal::from_raw(cuda.unwrap_or(0));
         let context = driver.primary_context_retain(ordinal)?;
-        // SAFETY: the context was retained just now, and is never released.
+        // SAFETY: the context was just retained, and is never released.
         let stream = unsafe { driver.stream_create(context, true, 0) }?;
         Ok(Self {
             driver,
@@ -45,26 +45,26 @@ impl TestDevice {
         })
     }
 
-    /// The compute capability, as in `sm_90`.
+    /// Returns the compute capability, for example 90 for `sm_90`.
     pub(crate) fn architecture(&self) -> Result<i32, Failed> {
         let attribute = |attribute| self.driver.device_attribute(self.ordinal, attribute);
         let major = attribute(DeviceAttribute::COMPUTE_CAPABILITY_MAJOR)?;
         Ok(10 * major + attribute(DeviceAttribute::COMPUTE_CAPABILITY_MINOR)?)
     }
 
-    /// Loads a PTX text; the text of the error if it is refused.
+    /// Loads a PTX text. Returns the text of the error if loading fails.
     pub(crate) fn load(&self, source: &str) -> Result<ModuleHandle, String> {
         // SAFETY: the context is alive, and the image is text.
         unsafe { self.driver.module_load(self.context, source.as_bytes()) }
             .map_err(|error| error.to_string())
     }
 
-    /// Device memory that holds `bytes`.
+    /// Allocates device memory with this content.
     pub(crate) fn put(&self, bytes: &[u8]) -> Result<DevicePtr, Failed> {
         // SAFETY: the context is alive.
         let memory = unsafe { self.driver.mem_alloc(self.context, bytes.len()) }?;
-        // SAFETY: the memory is as long as the source, and nobody else knows of it; the wait below
-        // keeps the source until it is read.
+        // SAFETY: the memory is as long as the source, and no other code has its address; the
+        // synchronisation below keeps the source alive until it is read.
         unsafe {
             self.driver
                 .copy_host_to_device(self.context, memory, bytes.as_ptr(), bytes.len())
@@ -76,7 +76,8 @@ impl TestDevice {
 
     pub(crate) fn get(&self, memory: DevicePtr, bytes: usize) -> Result<Vec<u8>, Failed> {
         let mut target = vec![0; bytes];
-        // SAFETY: the memory has so many bytes, and the stream that used it has been waited for.
+        // SAFETY: the memory has this many bytes, and the stream that used it has been
+        // synchronised.
         unsafe {
             self.driver
                 .copy_device_to_host(self.context, target.as_mut_ptr(), memory, bytes)
@@ -84,8 +85,8 @@ impl TestDevice {
         Ok(target)
     }
 
-    /// Launches a kernel and waits for it. Each argument is given by its bytes; the files vouch for
-    /// what their kernels touch.
+    /// Launches a kernel and waits for it. Each argument is passed as its bytes; the PTX files are
+    /// responsible for the memory that their kernels access.
     pub(crate) fn launch(
         &self,
         module: ModuleHandle,
@@ -101,7 +102,7 @@ impl TestDevice {
             .iter()
             .map(|words| words.as_ptr().cast())
             .collect();
-        // SAFETY: there is a pointer for each argument of the run line, to words that hold it.
+        // SAFETY: each argument of the run line has a pointer to words that hold it.
         unsafe {
             self.driver
                 .launch_kernel(self.context, function, dims, self.stream, &pointers)

@@ -1,12 +1,12 @@
-//! The expressions of run lines: what stands in a buffer at index `i`.
+//! Expressions of run lines: the value of a buffer's element at index `i`.
 
 use super::values::{ElementType, Number};
 
-/// What names stand for.
+/// The buffers that an expression may name.
 pub(crate) trait Names {
-    /// The element of a buffer, as it was before the launch.
+    /// Returns an element of a buffer, as it was before the launch.
     fn element(&self, name: &str, index: i128) -> Option<Number>;
-    /// The address of a buffer.
+    /// Returns the address of a buffer.
     fn address(&self, name: &str) -> Option<u64>;
 }
 
@@ -34,11 +34,11 @@ struct Parser<'a> {
     i: i128,
     /// The index of the innermost `sum`.
     j: i128,
-    /// Whether the value of what is read does not matter.
+    /// A flag set while the unselected branch of a condition is parsed.
     idle: bool,
 }
 
-/// Binary operators, loosest first.
+/// Binary operators, from lowest to highest precedence.
 const LEVELS: [&[&str]; 9] = [
     &["||"],
     &["&&"],
@@ -80,7 +80,7 @@ impl<'a> Parser<'a> {
         if !self.eat("?") {
             return Ok(condition);
         }
-        // The side that is not taken may name elements that are not there.
+        // The branch that is not selected may name elements that do not exist.
         let idle = self.idle;
         self.idle = idle || !condition.is_true();
         let yes = self.choice()?;
@@ -102,7 +102,7 @@ impl<'a> Parser<'a> {
                 let Some(rest) = self.rest.strip_prefix(**operator) else {
                     return false;
                 };
-                // `|` is not the start of `||`, nor `<` that of `<<`.
+                // Otherwise `|` would match the start of `||`, and `<` the start of `<<`.
                 let doubled = operator.len() == 1 && rest.starts_with(**operator);
                 !(doubled && "|&<>".contains(**operator))
             });
@@ -175,7 +175,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// `sum(n, expression)`: for `j` from 0 up to `n`.
+    /// Evaluates `sum(n, expression)`: the sum over `j` from 0 up to `n`, exclusive.
     fn sum(&mut self) -> Result<Number, String> {
         self.expect("(")?;
         let count = self.choice()?.int();

@@ -1,6 +1,6 @@
-//! The files, which are part of the program: where it runs on a GPU, its repository is not.
+//! The PTX files, embedded in the program: a machine with a GPU may not have the repository.
 
-/// Each file's name, the text with its run lines (for what was compiled, that is the CUDA C++), and
+/// The name of each file, the text with its run lines (the CUDA C++ source for compiled files), and
 /// the PTX.
 pub(crate) const FILES: &[(&str, &str, &str)] = &[
     (

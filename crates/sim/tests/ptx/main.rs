@@ -1,9 +1,9 @@
-//! PTX files that say in their first lines how to run them and what must come of it: on the
-//! simulated device, and with `MILLSTREAM_DEVICE=cuda:0` the same on a GPU.
+//! PTX files whose first lines state how to run them and the expected results: on the simulated
+//! device, and with `MILLSTREAM_DEVICE=cuda:0` on a GPU.
 //!
-//! `files/` has a file for each family of instructions, `compiled/` what NVRTC made of the CUDA C++
-//! beside it, `refused/` what is not loaded. `run_line.rs` describes the lines. What a device
-//! cannot do is listed as ignored, with the reason.
+//! `files/` has a file for each family of instructions, `compiled/` the PTX that NVRTC generated
+//! from the CUDA C++ beside it, and `refused/` files that must fail to load. `run_line.rs`
+//! describes the lines. A file that a device cannot run is listed as ignored, with the reason.
 
 mod device;
 mod expression;
@@ -31,8 +31,7 @@ fn main() -> ExitCode {
         Trial::test("run_lines::numbers", || Ok(values::check()?)),
         Trial::test("run_lines::every_file_is_listed", every_file_is_listed),
     ];
-    // One context serves all files on a GPU; without one, or where it cannot be opened, each trial
-    // says why.
+    // One context serves all files on a GPU; if it cannot be opened, each trial reports the error.
     let device = cuda.map(|_| TestDevice::open(cuda).map(Arc::new));
     for (name, lines, source) in list::FILES {
         match run_line::read(lines) {
@@ -43,7 +42,7 @@ fn main() -> ExitCode {
     libtest_mimic::run(&arguments, trials).exit_code()
 }
 
-/// The device of a trial: the GPU, or a simulated one of its own.
+/// Returns the device of a trial: the GPU, or a new simulated one.
 fn device(gpu: Option<&Result<Arc<TestDevice>, Failed>>) -> Result<Arc<TestDevice>, Failed> {
     match gpu {
         Some(opened) => opened.clone(),
@@ -84,7 +83,7 @@ fn add(
     }
     for run in directives.runs {
         let gpu = gpu.clone();
-        // A fault would take the context of all other files along.
+        // A fault on a GPU would lose the context that all files share.
         let only_simulated = on_gpu && run.faults.is_some();
         let trial_name = format!("{name}::{}::{}", run.kernel, run.line);
         let trial = Trial::test(trial_name, move || {
@@ -104,7 +103,7 @@ fn reasoned(trial: Trial, ignored: bool, reason: &str) -> Trial {
     }
 }
 
-/// The number of the file's target: 75 for `sm_75`.
+/// Returns the number of the file's target: 75 for `sm_75`.
 fn target(source: &str) -> i32 {
     let found = source
         .lines()
@@ -148,7 +147,7 @@ impl Names for Buffers<'_> {
     }
 }
 
-/// All values of an expression or of a list between braces.
+/// Evaluates an expression for each index, or a list between braces.
 fn numbers(text: &str, count: usize, names: &dyn Names) -> Result<Vec<Number>, String> {
     match text
         .strip_prefix('{')
@@ -241,7 +240,7 @@ fn launch(device: &TestDevice, source: &str, run: &Run) -> Result<(), Failed> {
     Ok(())
 }
 
-/// The bytes as words, so that they are aligned.
+/// Copies the bytes into words, so that they are aligned.
 fn words(bytes: &[u8]) -> Vec<u64> {
     let word = |chunk: &[u8]| {
         let mut word = [0; 8];
@@ -251,7 +250,7 @@ fn words(bytes: &[u8]) -> Vec<u64> {
     bytes.chunks(8).map(word).collect()
 }
 
-/// A kernel that must have failed, with a report that says so.
+/// Checks that a kernel failed with a report that contains `text`.
 fn fault(device: &TestDevice, launched: Result<(), String>, text: &str) -> Result<(), Failed> {
     if launched.is_ok() {
         return Err("the kernel did not fail".into());
@@ -275,15 +274,16 @@ fn is_close(ty: values::ElementType, within: Tolerance, found: u64, wanted: u64)
     let is_float = matches!(ty.decode(0), Number::Real(_));
     let (a, b) = (ty.decode(found).real(), ty.decode(wanted).real());
     match within {
-        // Which NaN a result is matters only where its bits are asked for, in an integer type.
+        // All NaNs are equal in a floating-point type; a file that compares the bits of a NaN uses
+        // an integer type.
         Tolerance::Exact => found == wanted || is_float && a.is_nan() && b.is_nan(),
         Tolerance::Ulp(most) => ty.steps_between(found, wanted) <= most,
         Tolerance::Relative(most) => a == b || (a - b).abs() <= most * b.abs().max(1.0),
     }
 }
 
-/// Every file of the folders is in the list, so that none is forgotten. Elsewhere than in its
-/// repository the test has nothing to look at.
+/// Checks that the list contains every file of the folders. If the program runs outside its
+/// repository, there is no folder to check.
 fn every_file_is_listed() -> Result<(), Failed> {
     let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/ptx");
     let mut missing = Vec::new();

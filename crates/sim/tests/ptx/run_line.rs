@@ -1,4 +1,4 @@
-//! The comments of a PTX file that say what to run and what must come of it.
+//! The directives in a PTX file's comments: the launches, and the expected results.
 //!
 //! ```text
 //! // RUN name grid=2 block=64 shared=256
@@ -6,12 +6,12 @@
 //! //   n u32 = 128                     a number
 //! //   m u32(4) = {1, 2, 3, 4}         an array by value
 //! //   p u64 = @a                      a buffer's address
-//! //   out f32[128] => a[i] + 0.5      a buffer that starts with zeros and must end with these values
+//! //   out f32[128] => a[i] + 0.5      a buffer of zeros that must end with these values
 //! //   c f32[1] = 0 => 7 within 2 ulp  one that must end close to them; `within 1e-6` is relative
-//! //   PRINTS "text\n"                 what `printf` must print, after what lines before say
-//! //   FAULTS text                     what the report of a kernel that must fail contains
-//! // REFUSED text                      the simulated device refuses the file with this; a GPU need not
-//! // MALFORMED text                    the same, and a GPU refuses it as well
+//! //   PRINTS "text\n"                 what `printf` must print, after the text of earlier lines
+//! //   FAULTS text                     the kernel must fail with a report that contains this
+//! // REFUSED text                      the simulated device must fail to load it; a GPU may not
+//! // MALFORMED text                    every device must fail to load it
 //! ```
 //!
 //! An expression gives the value at index `i`; `a[k]` in it is the element of a buffer as it was
@@ -19,21 +19,21 @@
 
 use super::values::ElementType;
 
-/// What a file says about itself.
+/// The directives of a file.
 #[derive(Debug, Default)]
 pub(crate) struct Directives {
     pub(crate) runs: Vec<Run>,
     pub(crate) refused: Option<LoadRefusal>,
 }
 
-/// Why a file cannot be loaded.
+/// An expected loading error.
 #[derive(Debug)]
 pub(crate) struct LoadRefusal {
     pub(crate) text: String,
     pub(crate) by_everyone: bool,
 }
 
-/// One launch.
+/// A launch, with its arguments and expectations.
 #[derive(Debug)]
 pub(crate) struct Run {
     pub(crate) kernel: String,
@@ -58,9 +58,9 @@ pub(crate) struct Argument {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum ArgumentKind {
     Scalar,
-    /// So many elements in device memory.
+    /// This many elements in device memory.
     Buffer(usize),
-    /// So many elements by value.
+    /// This many elements passed by value.
     Array(usize),
 }
 
@@ -79,16 +79,16 @@ pub(crate) struct Expected {
     pub(crate) within: Tolerance,
 }
 
-/// How far from the expected value a result may be.
+/// The permitted error of a result.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Tolerance {
     Exact,
     Ulp(u64),
-    /// Of the expected value, or of 1 where that is less.
+    /// Relative to the expected value, or absolute where the expected value is below 1.
     Relative(f64),
 }
 
-/// Reads all of a file's directives.
+/// Parses all directives of a file.
 pub(crate) fn read(source: &str) -> Result<Directives, String> {
     let mut directives = Directives::default();
     let mut in_run = false;

@@ -1,19 +1,19 @@
-//! The types of what kernels are given and give back, and how numbers become their bits.
+//! The types of kernel arguments and results, and the conversion of numbers to their bits.
 
 use std::fmt;
 
-/// A number of a run line: exact integers and reals, and bits that stand for themselves.
+/// A number of a run line: an exact integer, a real number, or the bits of a float.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Number {
     Int(i128),
     Real(f64),
-    /// The bits of a float, given as such.
+    /// The bits of a float, written as such.
     Bits(u64),
 }
 
 impl Number {
-    /// As a real number. Bits are those of the widest float that they can be: the types below take
-    /// them as they are.
+    /// Returns the number as a real. Bits are read as an `f64`; the element types below use them
+    /// unchanged.
     pub(crate) fn real(self) -> f64 {
         match self {
             Self::Int(value) => value as f64,
@@ -76,7 +76,7 @@ impl ElementType {
         }
     }
 
-    /// The bits of a number: integers are cut, reals rounded to the nearest.
+    /// Returns the bits of a number: integers are truncated, reals rounded to the nearest value.
     pub(crate) fn encode(self, number: Number) -> u64 {
         let bits = match (self, number) {
             (_, Number::Bits(bits)) => bits,
@@ -103,19 +103,19 @@ impl ElementType {
         }
     }
 
-    /// The bits in little-endian order.
+    /// Appends the number's bits in little-endian order.
     pub(crate) fn put(self, number: Number, bytes: &mut Vec<u8>) {
         bytes.extend_from_slice(&self.encode(number).to_le_bytes()[..self.bytes()]);
     }
 
-    /// The bits of the element at the start of `bytes`.
+    /// Returns the bits of the element at the start of `bytes`.
     pub(crate) fn get(self, bytes: &[u8]) -> u64 {
         let mut whole = [0; 8];
         whole[..self.bytes()].copy_from_slice(&bytes[..self.bytes()]);
         u64::from_le_bytes(whole)
     }
 
-    /// How many numbers of the type lie between two of its floats.
+    /// Returns the distance in ulps between two floats of the type.
     pub(crate) fn steps_between(self, a: u64, b: u64) -> u64 {
         let sign = 1u64 << (8 * self.bytes() - 1);
         let place = |bits: u64| {
@@ -130,7 +130,7 @@ impl ElementType {
     }
 }
 
-/// The bits of the nearest number of a format of 16 bits, ties to even.
+/// Rounds to the nearest value of a 16-bit format, ties to even, and returns its bits.
 fn short(value: f64, exponent_bits: i32, fraction_bits: i32) -> u64 {
     let sign = u64::from(value.is_sign_negative()) << 15;
     if value.is_nan() {
@@ -143,18 +143,18 @@ fn short(value: f64, exponent_bits: i32, fraction_bits: i32) -> u64 {
     if magnitude >= greatest {
         return sign | infinity;
     }
-    // The weight of the last bit, which is that of the smallest normal numbers for all below them.
+    // The exponent of the value, or that of the smallest normal number for subnormal values.
     let exponent = if magnitude == 0.0 {
         1 - bias
     } else {
         (magnitude.log2().floor() as i32).max(1 - bias)
     };
     let steps = (magnitude / 2f64.powi(exponent - fraction_bits)).round_ties_even() as u64;
-    // Steps beyond the hidden bit's run into the exponent, as they should.
+    // The hidden bit, or a carry from rounding, adds 1 to the exponent field.
     sign | (steps + (((exponent + bias - 1) as u64) << fraction_bits))
 }
 
-/// The value of bits of a format of 16 bits.
+/// Returns the value of a 16-bit format's bits.
 fn long(bits: u64, exponent_bits: i32, fraction_bits: i32) -> f64 {
     let bias = (1 << (exponent_bits - 1)) - 1;
     let exponent = (bits >> fraction_bits & ((1 << exponent_bits) - 1)) as i32;
@@ -184,7 +184,7 @@ impl fmt::Display for ElementType {
     }
 }
 
-/// The run lines' own arithmetic is right.
+/// Checks the arithmetic of the run lines.
 pub(crate) fn check() -> Result<(), String> {
     let cases = [
         (ElementType::F16, 1.0, 0x3c00),

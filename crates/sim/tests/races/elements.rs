@@ -1,4 +1,4 @@
-//! Floating-point accesses of another size than the declared elements, and accesses that are none.
+//! Floating-point accesses whose size differs from the declared elements, and other accesses.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -15,7 +15,7 @@ use crate::{
     sim_harness::{Arg, SimHarness},
 };
 
-/// A kernel of two arrays, `%rd1` and `%rd2`, and a number, `%r1`.
+/// Returns a kernel of two arrays, `%rd1` and `%rd2`, and a number, `%r1`.
 fn kernel(body: &str) -> String {
     format!(
         ".version 8.0\n.target sm_80\n.address_size 64
@@ -37,7 +37,7 @@ ret;
     )
 }
 
-/// `x` holds the first, `y` the second.
+/// Declares the element types of `x`, the first array, and `y`, the second.
 fn declare(sim: &SimHarness, function: FunctionHandle, elements: [(&'static str, usize); 2]) {
     let operands = [(0, "x"), (1, "y")].map(|(param, name)| FloatOperand {
         param,
@@ -63,7 +63,7 @@ fn launch(sim: &SimHarness, body: &str, elements: [(&'static str, usize); 2]) {
     sim.stream_synchronize(stream).unwrap();
 }
 
-/// The parameters of which something is found.
+/// Returns the parameters that are reported.
 fn found(config: &SimConfig, body: &str, elements: [(&'static str, usize); 2]) -> Vec<String> {
     let sim = SimHarness::new(config.clone());
     launch(&sim, body, elements);
@@ -100,7 +100,7 @@ fn a_float_of_another_size_is_found_once_for_each_array() {
 #[test]
 fn every_way_to_the_array_is_followed() {
     let ways = [
-        // Generic, by an index in a register, with a loop's pointer, and selected.
+        // A generic access, an index in a register, a loop's pointer, and a selected pointer.
         "ld.f64 %d1, [%rd1];",
         "cvta.to.global.u64 %rd3, %rd1;\nmul.wide.u32 %rd4, %r1, 8;\nadd.s64 %rd5, %rd3, %rd4;\nld.global.f64 %d1, [%rd5+8];",
         "mad.wide.u32 %rd3, %r1, 8, %rd1;\nld.global.f64 %d1, [%rd3];",
@@ -121,7 +121,7 @@ fn every_way_to_the_array_is_followed() {
 #[test]
 fn nothing_else_is_taken_for_one() {
     let bodies = [
-        // Vectors, packed pairs, and values without a floating-point type.
+        // Vectors, packed pairs, and types that are not floating-point.
         "ld.global.v2.f64 {%d1, %d2}, [%rd1];",
         "st.global.v4.f32 [%rd1], {%f1, %f2, %f3, %f4};",
         "mov.u32 %r2, 0;\nred.global.add.noftz.f16x2 [%rd1], %r2;",
@@ -129,7 +129,7 @@ fn nothing_else_is_taken_for_one() {
         "ld.global.u32 %r2, [%rd1];\nld.global.b16 %h1, [%rd1+2];\nld.global.s8 %r3, [%rd1];",
         // Not executed.
         "setp.ne.u32 %p1, %r1, 0;\n@%p1 ld.global.f64 %d1, [%rd1];",
-        // Of either array, of another memory, or of an address that was in memory.
+        // An address in either array, in other memory, or loaded from memory.
         "setp.eq.u32 %p1, %r1, 0;\nselp.b64 %rd3, %rd1, %rd2, %p1;\nld.global.f64 %d1, [%rd3];",
         "mov.u64 %rd3, %rd1;\n@%p1 mov.u64 %rd3, %rd2;\nld.global.f64 %d1, [%rd3];",
         "mov.u64 %rd3, box;\nst.shared.f64 [%rd3], %d1;",
@@ -143,7 +143,7 @@ fn nothing_else_is_taken_for_one() {
         [F16, F32],
         &[],
     );
-    // Only what is declared is compared.
+    // Only parameters with declared elements are checked.
     let sim = SimHarness::new(SimConfig::new());
     let function = sim.kernel(&kernel("ld.global.f64 %d1, [%rd1];"), "k");
     sim.gpu.note_float_operands(function, &[]);
@@ -153,7 +153,7 @@ fn nothing_else_is_taken_for_one() {
     sim.assert_clean();
 }
 
-/// All PTX files below a folder.
+/// Collects all PTX files below a folder.
 fn ptx_files(folder: &Path, files: &mut Vec<PathBuf>) {
     for entry in fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
@@ -165,7 +165,7 @@ fn ptx_files(folder: &Path, files: &mut Vec<PathBuf>) {
     }
 }
 
-/// So a declaration that is right cannot be found wrong.
+/// Checks that a correct declaration of element types is never reported.
 #[test]
 fn no_kernel_of_the_project_accesses_an_array_as_floats_of_two_sizes() {
     let mut files = Vec::new();
@@ -175,7 +175,7 @@ fn no_kernel_of_the_project_accesses_an_array_as_floats_of_two_sizes() {
     );
     let (mut params, mut kernels) = (0, 0);
     for file in files {
-        // Some are there to be refused.
+        // Some files are deliberately invalid.
         let Ok(module) = ptx::parse(&fs::read_to_string(&file).unwrap()) else {
             continue;
         };

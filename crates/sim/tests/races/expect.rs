@@ -1,4 +1,4 @@
-//! Programs under every schedule, compared with what is expected of them.
+//! Programs under every schedule, compared with their expected reports.
 
 use std::{env, fs, path::Path};
 
@@ -17,15 +17,15 @@ const SCHEDULES: [Schedule; 8] = [
     Schedule::Random(5),
 ];
 
-/// Runs a program once under every schedule and reading of the disputed rules; gives what was
-/// found, each the same way.
+/// Runs a program once under every schedule and reading of the disputed rules, and returns the
+/// report of each run with the run's name.
 fn findings(config: &SimConfig, program: impl Fn(&SimHarness)) -> Vec<(String, String)> {
     let mut found = Vec::new();
     for rules in [Rules::observed(), Rules::strict()] {
         for schedule in SCHEDULES {
             let sim = SimHarness::new(config.clone().schedule(schedule).rules(rules));
             program(&sim);
-            // All has to have run. A context that was lost says so, and has nothing left to run.
+            // All operations must have run. In a lost context the call fails, and none is left.
             let _ = sim.context_synchronize();
             let texts: Vec<_> = sim.gpu.findings().iter().map(ToString::to_string).collect();
             let text = texts.iter().map(|text| format!("{text}\n")).collect();
@@ -35,12 +35,12 @@ fn findings(config: &SimConfig, program: impl Fn(&SimHarness)) -> Vec<(String, S
     found
 }
 
-/// Asserts that what is found in a program is what the file `name` says.
+/// Asserts that a program's findings equal those of the file `name`.
 pub(crate) fn expect(name: &str, program: impl Fn(&SimHarness)) {
     expect_with(SimConfig::new(), name, program);
 }
 
-/// The same for a configuration.
+/// Asserts that a program's findings under a configuration equal those of the file `name`.
 pub(crate) fn expect_with(config: SimConfig, name: &str, program: impl Fn(&SimHarness)) {
     let path =
         Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/races/expected/{name}.txt"));
@@ -50,17 +50,17 @@ pub(crate) fn expect_with(config: SimConfig, name: &str, program: impl Fn(&SimHa
     }
     let expected = fs::read_to_string(&path).unwrap_or_default();
     for (place, text) in found {
-        assert!(!text.is_empty(), "{name}: nothing is found under {place}");
+        assert!(!text.is_empty(), "{name}: no findings under {place}");
         assert_eq!(text, expected, "{name}, under {place}");
     }
 }
 
-/// Asserts that nothing is found in a program, by the checker or otherwise.
+/// Asserts that a program has no findings and no reports.
 pub(crate) fn clean(program: impl Fn(&SimHarness)) {
     clean_with(SimConfig::new(), program);
 }
 
-/// The same for a configuration.
+/// Asserts that a program has no findings and no reports under a configuration.
 pub(crate) fn clean_with(config: SimConfig, program: impl Fn(&SimHarness)) {
     for (place, text) in findings(&config, |sim| {
         program(sim);

@@ -1,4 +1,4 @@
-//! Races with the host: page-locked and pageable memory that copies use.
+//! Races between the host and copies, in page-locked and pageable memory.
 
 use crate::{
     expect::{clean, expect},
@@ -50,7 +50,7 @@ fn waiting_for_an_earlier_operation_is_not_enough() {
     });
 }
 
-/// Rule 9: that the copy blocks is nothing to rely on.
+/// Rule 9: a program may not rely on the copy blocking (a pageable download may block).
 #[test]
 fn a_pageable_target_is_not_read_before_the_host_has_waited() {
     let download = |sim: &SimHarness, waits| {
@@ -66,7 +66,7 @@ fn a_pageable_target_is_not_read_before_the_host_has_waited() {
     clean(|sim| download(sim, true));
 }
 
-/// Rule 10: the source has been read when the call returns.
+/// Rule 10: the pageable source has been read when the call returns.
 #[test]
 fn a_pageable_source_is_the_callers_again_at_once() {
     clean(|sim| {
@@ -87,8 +87,8 @@ fn two_copies_to_one_page_locked_block_race() {
     });
 }
 
-/// Rule 50: the host may use managed memory while kernels run, though not the bytes that they
-/// write.
+/// Rule 50: the host may access managed memory while kernels run, but not the bytes that the
+/// kernels write.
 #[test]
 fn managed_memory_is_shared_with_kernels_byte_by_byte() {
     let program = |sim: &SimHarness, waits: bool| {
@@ -105,7 +105,7 @@ fn managed_memory_is_shared_with_kernels_byte_by_byte() {
     clean(|sim| program(sim, true));
 }
 
-/// Pointers travel between threads as addresses here.
+/// Returns the memory's address, which can be sent to another thread.
 fn address(host: Host) -> usize {
     host.pointer.as_ptr().expose_provenance()
 }
@@ -116,7 +116,7 @@ fn a_host_function_s_accesses_have_its_place_in_the_stream() {
         let (stream, other) = (sim.stream(), sim.stream());
         let (memory, block) = (zeros(sim, BYTES), sim.pinned(BYTES));
         sim.download(block, memory, stream).unwrap();
-        // Once it runs, the host knows what is in front of it.
+        // Once the function runs, the host has observed all work before it.
         let hold = sim.hold(stream);
         let (gpu, at) = (sim.gpu.clone(), address(block));
         sim.host_function(stream, move || {

@@ -1,4 +1,4 @@
-//! Kernels for wrong programs, and what is found of accesses that only they make.
+//! Kernels of wrong programs, and findings that depend on the kernels' actual accesses.
 
 use millstream_driver::{DevicePtr, FillPattern, StreamHandle};
 
@@ -7,9 +7,9 @@ use crate::{
     sim_harness::{Arg, SimHarness},
 };
 
-/// 64 threads each: `read(from, to)` copies a word, `write(to)` stores one, `add(to)` adds 1 to the
-/// first word atomically, `halves(to)` stores one in every other word, the threads of an even index
-/// read their words in `even(from)`, and `at(address)` reads the word at one address.
+/// Kernels of 64 threads: `read(from, to)` copies a word, `write(to)` stores one, `add(to)` adds 1
+/// to the first word atomically, `halves(to)` stores one in every other word, the threads of an
+/// even index read their words in `even(from)`, and `at(address)` reads the word at one address.
 pub(crate) const PTX: &str = "
 .version 8.0
 .target sm_75
@@ -83,17 +83,17 @@ pub(crate) const PTX: &str = "
 }
 ";
 
-/// Bytes that a kernel of 64 threads touches.
+/// The bytes that a kernel of 64 threads accesses.
 pub(crate) const BYTES: usize = 256;
 
-/// Launches a kernel with pointers for arguments.
+/// Launches a kernel with pointer arguments.
 pub(crate) fn launch(sim: &SimHarness, name: &str, stream: StreamHandle, args: &[DevicePtr]) {
     let kernel = sim.kernel(PTX, name);
     let args: Vec<_> = args.iter().map(|pointer| Arg::Pointer(*pointer)).collect();
     sim.launch(kernel, (1, 64), stream, &args).unwrap();
 }
 
-/// An array of zeros that all streams may use.
+/// Creates a zeroed array that all streams may use.
 pub(crate) fn zeros(sim: &SimHarness, bytes: usize) -> DevicePtr {
     let memory = sim.mem_alloc(bytes).unwrap();
     let stream = sim.stream();
@@ -109,7 +109,7 @@ fn a_kernel_races_with_what_its_instructions_touch_and_no_more() {
         let (one, other) = (sim.stream(), sim.stream());
         let (memory, copy) = (zeros(sim, 4 * BYTES), zeros(sim, BYTES));
         launch(sim, "write", one, &[memory.offset(BYTES as u64)]);
-        // The second half of what the first writes.
+        // The second half of the words that the first kernel writes.
         launch(
             sim,
             "read",

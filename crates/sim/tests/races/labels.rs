@@ -1,4 +1,4 @@
-//! Labels, JSON, and the switch.
+//! Labels in reports, reports as JSON, and the checker's switch.
 
 use millstream_driver::FillPattern;
 use millstream_sim::{SimConfig, race::Label};
@@ -36,7 +36,7 @@ fn an_inner_label_gives_way_to_the_outer_one() {
         .unwrap();
     sim.context_synchronize().unwrap();
     let [race] = &sim.gpu.findings()[..] else {
-        panic!("one race");
+        panic!("expected one race");
     };
     assert!(
         race.earlier

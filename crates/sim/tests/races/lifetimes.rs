@@ -1,4 +1,4 @@
-//! Allocations used outside of their lives.
+//! Uses of allocations before they begin or after they end.
 
 use millstream_driver::{DevicePtr, FillPattern, StreamHandle};
 
@@ -8,7 +8,7 @@ use crate::{
     sim_harness::SimHarness,
 };
 
-/// Pool memory of `stream`, written there.
+/// Allocates pool memory on `stream` and writes it there.
 fn allocate(sim: &SimHarness, stream: StreamHandle) -> DevicePtr {
     let memory = sim.mem_alloc_async(BYTES, stream).unwrap();
     sim.memset_async(memory, FillPattern::U8(0), BYTES, stream)
@@ -76,7 +76,7 @@ fn a_free_that_blocks_needs_no_other_order() {
         sim.download(pinned, a, other).unwrap();
         sim.mem_free(a).unwrap();
         sim.host_free(pinned).unwrap();
-        // What waited for all is a synchronisation.
+        // A free that waits for all streams is also a synchronisation.
         launch(sim, "write", other, &[b]);
     });
 }

@@ -1,8 +1,8 @@
-//! What the race checker finds in wrong programs, under every schedule the same and to the letter;
-//! and that right ones are clean.
+//! Findings of the race checker: a wrong program has exactly the expected findings under every
+//! schedule, and a correct program has none.
 //!
-//! What is expected lies in `expected`, a file for each wrong program. `UPDATE_EXPECT=1` writes the
-//! files anew.
+//! The expected findings are stored in `expected`, in one file for each wrong program.
+//! `UPDATE_EXPECT=1` rewrites the files.
 
 mod elements;
 mod expect;

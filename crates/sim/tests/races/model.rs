@@ -1,5 +1,5 @@
-//! Random programs, compared with a model that knows nothing of clocks and histories: every
-//! operation has the set of all that come before it, and all pairs are compared byte by byte.
+//! Random programs, compared with a brute-force model without vector clocks or histories: every
+//! operation has the set of all operations before it, and all pairs are compared byte by byte.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,7 +8,7 @@ use millstream_sim::{ReportKind, Schedule, SimConfig};
 
 use crate::sim_harness::SimHarness;
 
-/// Bytes of the array: a page and a part of the next.
+/// The array's size in bytes: a page and a part of the next.
 const BYTES: usize = 5000;
 const STREAMS: usize = 4;
 const EVENTS: usize = 3;
@@ -17,11 +17,11 @@ const PROGRAMS: u64 = 60;
 
 type Before = BTreeSet<usize>;
 
-/// Of each operation that races with some earlier one, by its number, the bytes with which it does.
+/// The racing bytes of each operation that races with an earlier one, by the operation's number.
 type RacingBytes = BTreeMap<u64, Vec<bool>>;
 
-/// An operation of the model: which bytes it uses, whether it writes them, and what comes before
-/// it.
+/// An operation of the model: the bytes it accesses, whether it writes them, and the operations
+/// before it.
 struct ModelOp {
     number: u64,
     bytes: std::ops::Range<usize>,
@@ -29,7 +29,7 @@ struct ModelOp {
     before: Before,
 }
 
-/// A program while it is written: what the simulator is told, and what the model makes of it.
+/// A random program under construction, both in the simulator and in the model.
 struct Program<'r> {
     sim: &'r SimHarness,
     state: u64,
@@ -78,7 +78,7 @@ impl Program<'_> {
                     sim.memset_async(place, FillPattern::U8(1), count, stream)
                         .unwrap();
                 } else {
-                    // A place of its own for each stream.
+                    // A separate target for each stream.
                     let target = scratch.offset((at * BYTES) as u64);
                     sim.copy_device_to_device_async(target, place, count, stream)
                         .unwrap();
@@ -137,7 +137,7 @@ fn mark(races: &mut RacingBytes, later: u64, bytes: std::ops::Range<usize>) {
     }
 }
 
-/// Runs the program of a seed; gives its races, by the model and by the checker.
+/// Runs the program of a seed. Returns its races according to the model and to the checker.
 fn run(seed: u64, schedule: Schedule) -> [RacingBytes; 2] {
     let sim = SimHarness::new(SimConfig::new().schedule(schedule));
     let (memory, scratch) = (

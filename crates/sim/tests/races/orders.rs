@@ -1,4 +1,4 @@
-//! Orders that are no events: default streams, synchronisations, queries, host functions.
+//! Ordering without events: default streams, synchronisations, queries and host functions.
 
 use std::sync::mpsc;
 
@@ -34,10 +34,10 @@ fn the_legacy_stream_is_a_barrier_for_blocking_streams() {
     });
 }
 
-/// Waits for the legacy default stream, in one of the ways that there are.
+/// A call that waits for the legacy default stream.
 type WaitCall<'a> = &'a dyn Fn(&SimHarness);
 
-/// Rule 55: a wait for the legacy stream is a wait for the blocking streams.
+/// Rule 55: a wait for the legacy stream also waits for the blocking streams.
 #[test]
 fn a_wait_for_the_legacy_stream_is_a_wait_for_blocking_streams() {
     const LEGACY: StreamHandle = StreamHandle::LEGACY;
@@ -47,7 +47,7 @@ fn a_wait_for_the_legacy_stream_is_a_wait_for_blocking_streams() {
         &|sim| while sim.stream_query(LEGACY).unwrap() == Completion::Pending {},
         &|sim| sim.event_synchronize(sim.recorded(LEGACY)).unwrap(),
         &|sim| sim.download_now(sim.pinned(4), zeros(sim, 4)).unwrap(),
-        // Rule 1: it waits for the work before it.
+        // Rule 1: the synchronous upload waits for the work before it.
         &|sim| {
             let source = Host::pageable(1 << 17);
             sim.upload_now(sim.mem_alloc(1 << 17).unwrap(), source)
@@ -105,7 +105,7 @@ fn the_work_of_a_destroyed_stream_is_waited_for_with_its_context() {
             let (memory, target) = (zeros(sim, BYTES), sim.pinned(BYTES));
             sim.download(target, memory, stream).unwrap();
             sim.stream_destroy(stream).unwrap();
-            // Under some schedules the stream's work is done by now, and nothing is left of it.
+            // Under some schedules the stream's work is complete by now, and its state is removed.
             sim.gpu.device_count().unwrap();
             wait(sim);
             sim.gpu.host_read(target.pointer.as_ptr(), BYTES);

@@ -1,5 +1,5 @@
-//! Planted bugs: random programs that are ordered rightly, and the same with one edge left out.
-//! Which edges something depends on is known from a model that compares all pairs of operations.
+//! Planted bugs: random programs without races, run again with one ordering edge removed. The
+//! conflicts that the edge prevented are computed by a model that compares all pairs of operations.
 
 use std::{collections::BTreeSet, ops::Range};
 
@@ -11,14 +11,14 @@ use crate::{
     sim_harness::{Arg, SimHarness},
 };
 
-/// Bytes of each array.
+/// The size of each array in bytes.
 const BYTES: usize = 1024;
 const ARRAYS: usize = 3;
 const STREAMS: usize = 4;
 const PROGRAMS: u64 = 150;
 
-/// What an operation does with some bytes of an array. Arrays are numbered in the order in which
-/// they are made, and what begins or ends one writes all of it.
+/// An operation's access to bytes of an array. Arrays are numbered in order of allocation, and an
+/// allocation or a free writes all bytes of its array.
 #[derive(Clone, Debug)]
 struct ArrayAccess {
     array: usize,
@@ -43,10 +43,10 @@ struct PlannedOp {
     accesses: Vec<ArrayAccess>,
 }
 
-/// What puts all that one stream holds in front of later work.
+/// An edge that orders all operations of one stream before later operations.
 #[derive(Clone, Copy, Debug)]
 enum OrderingEdge {
-    /// An event of the one stream that the other waits for.
+    /// One stream waits for an event of the other.
     Event { from: usize, to: usize },
     /// The host waits for the stream.
     Host { from: usize },
@@ -61,10 +61,10 @@ enum Action {
 }
 
 type Before = BTreeSet<usize>;
-/// Two operations, by their numbers as the driver counts them.
+/// Pairs of operation numbers as the driver counts them.
 type Pairs = BTreeSet<(u64, u64)>;
 
-/// What is ordered before the end of each stream, and before what the host does next.
+/// The operations ordered before the end of each stream and before the host's next call.
 #[derive(Clone, Default)]
 struct ModelOrder {
     tails: [Before; STREAMS],
@@ -87,7 +87,7 @@ impl ModelOrder {
         }
     }
 
-    /// Puts an operation at the end of its stream; gives what is in front of it.
+    /// Appends an operation to its stream, and returns the operations before it.
     fn enqueue(&mut self, stream: usize, number: usize) -> Before {
         let before = self.before(stream);
         self.tails[stream].clone_from(&before);
@@ -113,7 +113,7 @@ struct ProgramGenerator {
     order: ModelOrder,
     ops: Vec<PlannedOp>,
     actions: Vec<Action>,
-    /// Those that live.
+    /// The live arrays, by number.
     arrays: Vec<usize>,
     made: usize,
 }
@@ -143,7 +143,7 @@ impl ProgramGenerator {
         }
     }
 
-    /// Adds an operation, behind edges from everything that it conflicts with.
+    /// Adds an operation, after edges from every operation that it conflicts with.
     fn add(&mut self, call: DriverCall, accesses: Vec<ArrayAccess>) {
         let stream = self.below(STREAMS);
         self.add_on(stream, call, accesses);
@@ -182,7 +182,7 @@ impl ProgramGenerator {
         }]
     }
 
-    /// Makes an array and writes all of it, on one stream.
+    /// Allocates an array and writes all of it, on one stream.
     fn allocate(&mut self) {
         let stream = self.below(STREAMS);
         let array = self.made;
@@ -230,7 +230,7 @@ impl ProgramGenerator {
     }
 }
 
-/// A program that is ordered rightly.
+/// Creates a program without races.
 fn program(seed: u64) -> Vec<Action> {
     let mut draw = ProgramGenerator {
         state: seed,
@@ -247,7 +247,7 @@ fn program(seed: u64) -> Vec<Action> {
     draw.actions
 }
 
-/// The pairs of operations that are in conflict and not ordered.
+/// Returns the pairs of conflicting operations that are not ordered.
 fn unordered(actions: &[Action]) -> Pairs {
     let (mut order, mut pairs, mut count) = (ModelOrder::default(), Pairs::new(), 0);
     let mut ops: Vec<(u64, &PlannedOp)> = Vec::new();
@@ -272,7 +272,7 @@ fn unordered(actions: &[Action]) -> Pairs {
     pairs
 }
 
-/// Whether some of the pairs are a use and the beginning or the end of what is used.
+/// Returns whether any of the pairs contains an allocation or a free.
 fn begins_or_ends(actions: &[Action], pairs: &Pairs) -> bool {
     let mut count = 0;
     actions.iter().any(|action| match action {
@@ -291,7 +291,7 @@ fn begins_or_ends(actions: &[Action], pairs: &Pairs) -> bool {
     })
 }
 
-/// How many operations an edge is in the driver's count: a record, and a wait of a stream.
+/// Returns the operations that the driver counts for an edge: a record, and a stream's wait.
 fn calls_enqueued(edge: OrderingEdge) -> u64 {
     match edge {
         OrderingEdge::Event { .. } => 2,
@@ -300,13 +300,13 @@ fn calls_enqueued(edge: OrderingEdge) -> u64 {
     }
 }
 
-/// What came of a run.
+/// The findings of a run.
 struct RunFindings {
-    /// The operations that the checker finds fault with.
+    /// The pairs of operations in the checker's findings.
     pairs: Pairs,
-    /// Whether an operation met memory that did not live, which ends a run.
+    /// Whether an operation accessed memory that was not live, which loses the context.
     is_lost: bool,
-    /// How much was found.
+    /// The number of findings.
     count: usize,
 }
 
@@ -317,7 +317,7 @@ fn run(actions: &[Action], schedule: Schedule) -> RunFindings {
     let findings = sim.gpu.findings();
     let count = findings.len();
     let pair = |finding: Finding| {
-        // Who reads too early may read what nobody has written yet, and pass it on.
+        // An operation that reads too early may read uninitialised bytes, and copy them.
         if finding.kind == ReportKind::UninitialisedRead {
             return None;
         }
@@ -331,7 +331,7 @@ fn run(actions: &[Action], schedule: Schedule) -> RunFindings {
         let earlier = finding.earlier.as_ref().and_then(|party| party.operation);
         let later = finding.later.operation;
         let pair = earlier.zip(later);
-        assert!(pair.is_some(), "two operations: {finding}");
+        assert!(pair.is_some(), "operation missing: {finding}");
         pair
     };
     let pairs = findings.into_iter().filter_map(pair).collect();
@@ -343,7 +343,7 @@ fn run(actions: &[Action], schedule: Schedule) -> RunFindings {
     }
 }
 
-/// Enqueues all of a program, and waits for it.
+/// Enqueues all operations of a program, and waits for them.
 fn enqueue(sim: &SimHarness, actions: &[Action]) -> Result<(), DriverError> {
     let streams: Vec<_> = (0..STREAMS).map(|_| sim.stream()).collect();
     let mut arrays: Vec<DevicePtr> = Vec::new();
@@ -402,14 +402,14 @@ fn every_planted_bug_is_found_and_right_programs_are_clean() {
     let (mut planted, mut ended) = (0, 0);
     for seed in 0..PROGRAMS {
         let right = program(seed);
-        assert!(unordered(&right).is_empty(), "program {seed} is right");
+        assert!(unordered(&right).is_empty(), "program {seed} has a race");
         let without = |edge: usize| {
             let mut actions = right.clone();
             actions.remove(edge);
             actions
         };
-        // Edges without which something is not ordered any more. Others are implied by what comes
-        // later.
+        // Edges whose removal leaves a conflict unordered. The other edges are implied by later
+        // ones.
         let needed: Vec<_> = (0..right.len())
             .filter(|&at| {
                 matches!(right[at], Action::Edge(_)) && !unordered(&without(at)).is_empty()
@@ -439,7 +439,7 @@ fn every_planted_bug_is_found_and_right_programs_are_clean() {
                 "program {seed} under {schedule}: {:?} of {lost:?}",
                 found.pairs
             );
-            // An earlier use may be hidden by another that races with the same operation.
+            // An earlier access may be hidden by another that races with the same operation.
             assert!(found.pairs.is_subset(&lost), "{words}");
             let later = |pairs: &Pairs| {
                 pairs
@@ -456,7 +456,7 @@ fn every_planted_bug_is_found_and_right_programs_are_clean() {
             planted += 1;
         }
     }
-    assert!(planted > 400, "{planted} runs had a bug");
+    assert!(planted > 400, "only {planted} runs had a bug");
     assert!(
         ended < planted / 2,
         "{ended} of {planted} were not seen to their end"

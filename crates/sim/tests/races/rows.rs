@@ -1,4 +1,4 @@
-//! Copies of rows, and several devices.
+//! Races of pitched copies, and races between several devices.
 
 use millstream_driver::{Copy2d, FillPattern, Side2d};
 use millstream_sim::SimConfig;
@@ -9,7 +9,7 @@ use crate::{
     sim_harness::SimHarness,
 };
 
-/// Two copies of 4 rows of 8 bytes, 32 bytes apart, to the same array from two streams.
+/// Enqueues two copies of 4 rows of 8 bytes at a pitch of 32 bytes to one array on two streams.
 fn two_rectangles(sim: &SimHarness, shift: u64) {
     let (one, other) = (sim.stream(), sim.stream());
     let (memory, source) = (zeros(sim, BYTES), zeros(sim, BYTES));

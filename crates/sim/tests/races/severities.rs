@@ -1,5 +1,5 @@
 //! Severities of races within a kernel: threads that write the same bytes are a note, every other
-//! race is an error, in every order.
+//! race is an error, in every execution order.
 
 use millstream_driver::LaunchDims;
 use millstream_sim::{Report, Severity, SimConfig, exec::RaceClass};
@@ -16,10 +16,10 @@ fn config(notes: bool) -> SimConfig {
         .kernel_race_notes(notes)
 }
 
-/// Threads of four blocks of 64, by number: two of a warp, one of the next, one of another block.
+/// Thread numbers in blocks of 64: two of a warp, one of the next warp, one of another block.
 const PLACES: [usize; 4] = [0, 1, 32, 64];
 
-/// A kernel in which each of `roles` is played by one thread, given by number; `%rd1` is an array.
+/// Returns a kernel in which one thread, given by number, runs each role; `%rd1` is an array.
 fn kernel(roles: &[(usize, &str)]) -> String {
     let mut body = String::new();
     for (thread, role) in roles {
@@ -52,7 +52,7 @@ mov.u32 %r6, 0;
     )
 }
 
-/// The reports about one launch of a kernel.
+/// Returns the reports about one launch of a kernel.
 fn reports(text: &str, notes: bool) -> Vec<Report> {
     let sim = SimHarness::new(config(notes));
     let (stream, array) = (sim.stream(), zeros(&sim, 256));
@@ -68,7 +68,7 @@ fn reports(text: &str, notes: bool) -> Vec<Report> {
     sim.gpu.reports()
 }
 
-/// All permutations of `count` items.
+/// Returns all permutations of `count` items.
 fn orders(count: usize) -> Vec<Vec<usize>> {
     if count == 0 {
         return vec![Vec::new()];
@@ -83,8 +83,8 @@ fn orders(count: usize) -> Vec<Vec<usize>> {
     all.collect()
 }
 
-/// Assigns the roles to threads of all places in every order: the worst severity is the same, and
-/// without notes only errors are reported.
+/// Asserts that the worst severity is the same for every assignment of the roles to threads, and
+/// that only errors are reported without notes.
 fn assert_severity(roles: &[&str], worst: Option<Severity>) {
     for order in orders(PLACES.len()) {
         let places = order.iter().map(|at| PLACES[*at]);
@@ -107,13 +107,13 @@ const ONE: &str = "st.global.u32 [%rd1], %r4";
 fn threads_that_write_the_same_bytes_are_a_note() {
     assert_severity(&[ONE, ONE], Some(Severity::Note));
     assert_severity(&[ONE, ONE, ONE, ONE], Some(Severity::Note));
-    // What was there before does not matter.
+    // The previous content of the bytes does not matter.
     assert_severity(
         &["st.global.u32 [%rd1], %r6", "st.global.u32 [%rd1], %r6"],
         Some(Severity::Note),
     );
     assert_severity(&["st.global.u32 [%rd1], %r6", ONE], Some(Severity::Error));
-    // Each has a place of its own.
+    // Each thread writes a different location.
     assert_severity(&[ONE, "st.global.u32 [%rd1+4], %r4"], None);
 }
 
@@ -123,12 +123,12 @@ fn one_that_writes_something_else_makes_it_an_error() {
     assert_severity(&[ONE, other], Some(Severity::Error));
     assert_severity(&[ONE, ONE, other], Some(Severity::Error));
     assert_severity(&[ONE, ONE, ONE, other], Some(Severity::Error));
-    // The last write of each is the same, but an earlier one differs.
+    // The threads' last writes are equal, but an earlier one differs.
     assert_severity(
         &[ONE, "st.global.u32 [%rd1], %r5; st.global.u32 [%rd1], %r4"],
         Some(Severity::Error),
     );
-    // Two equal writes of one thread change nothing.
+    // Two equal writes of one thread are no different from a single write.
     assert_severity(
         &[ONE, "st.global.u32 [%rd1], %r4; st.global.u32 [%rd1], %r4"],
         Some(Severity::Note),
@@ -140,7 +140,7 @@ fn a_read_makes_it_an_error() {
     let read = "ld.global.u32 %r7, [%rd1]";
     assert_severity(&[ONE, read], Some(Severity::Error));
     assert_severity(&[ONE, ONE, read], Some(Severity::Error));
-    // Also one of the bytes alone, and one by a thread that writes the same afterwards.
+    // Also a read of one byte, and one by a thread that writes the same value afterwards.
     assert_severity(
         &[ONE, ONE, "ld.global.u8 %h1, [%rd1+3]"],
         Some(Severity::Error),
@@ -149,7 +149,7 @@ fn a_read_makes_it_an_error() {
         &[ONE, "ld.global.u32 %r7, [%rd1]; st.global.u32 [%rd1], %r4"],
         Some(Severity::Error),
     );
-    // The thread reads what it wrote itself, but the other may write between.
+    // The thread reads its own write, but the other thread may write in between.
     assert_severity(
         &[ONE, "st.global.u32 [%rd1], %r4; ld.global.u32 %r7, [%rd1]"],
         Some(Severity::Error),
@@ -164,10 +164,10 @@ fn accesses_of_different_widths_are_compared_byte_by_byte() {
         "st.global.v2.u32 [%rd1], {%r4, %r5}",
     );
     assert_severity(&[ONE, byte, double], Some(Severity::Note));
-    // Bytes 2 and 3 of it are 1, as everywhere; of the whole word the last is 2.
+    // It stores 1 in bytes 2 and 3, as `ONE` does; byte 3 of the word in `%r5` is 2.
     assert_severity(&[ONE, half], Some(Severity::Note));
     assert_severity(&["st.global.u32 [%rd1], %r5", half], Some(Severity::Error));
-    // The two differ in byte 3 alone, where this one does not write.
+    // The two words differ only in byte 3, which the 16-bit store does not write.
     assert_severity(
         &["st.global.u32 [%rd1], %r5", "st.global.u16 [%rd1], %r4"],
         Some(Severity::Note),
@@ -184,7 +184,7 @@ fn an_atomic_reads_and_a_volatile_store_does_not() {
         &[ONE, "red.global.or.b32 [%rd1], %r4"],
         Some(Severity::Error),
     );
-    // It finds something else, and only reads.
+    // The compare-and-swap fails its comparison, and only reads.
     assert_severity(
         &[ONE, "atom.global.cas.b32 %r7, [%rd1], %r5, %r4"],
         Some(Severity::Error),
@@ -227,7 +227,7 @@ fn one_block_of_many_that_writes_something_else_is_found() {
     assert_eq!(worst, Some(Severity::Note));
 }
 
-/// Writes of one value before a barrier and of another behind it.
+/// Writes of one value before a barrier and of another after it.
 #[test]
 fn writes_on_either_side_of_a_barrier_do_not_count_together() {
     let threads: Vec<_> = [0, 1, 32].map(|thread| (thread, ONE)).into();
@@ -254,7 +254,7 @@ fn writes_on_either_side_of_a_barrier_do_not_count_together() {
             .all(|report| report.severity == Severity::Note),
         "{reports:#?}"
     );
-    // Another block may come between the two.
+    // Another block may run between the two.
     let worst = self::reports(&text, true)
         .iter()
         .map(|report| report.severity)
@@ -262,7 +262,7 @@ fn writes_on_either_side_of_a_barrier_do_not_count_together() {
     assert_eq!(worst, Some(Severity::Error));
 }
 
-/// A kernel in which all threads make the steps with `*`, and one thread each of the others.
+/// Returns a kernel in which all threads run the steps with `*`, and one thread each other step.
 fn steps(steps: &[(usize, &str)]) -> String {
     let roles: Vec<_> = steps
         .iter()
@@ -272,7 +272,7 @@ fn steps(steps: &[(usize, &str)]) -> String {
     kernel(&roles).replace("@%p1 *", "")
 }
 
-/// A barrier for some threads orders their writes, and not those of the others.
+/// A barrier for some threads orders their writes, and not those of other threads.
 #[test]
 fn a_write_that_only_some_threads_know_of_is_compared_with_those_of_others() {
     let two = "st.global.u32 [%rd1], %r5";
@@ -306,7 +306,7 @@ fn a_write_that_only_some_threads_know_of_is_compared_with_those_of_others() {
     }
 }
 
-/// All values that a block wrote to a byte count, also when many blocks use the word.
+/// Every value that a block wrote to a byte is compared, even if many blocks write the word.
 #[test]
 fn all_values_that_a_block_wrote_are_remembered() {
     let byte = |at: usize, register: &str| format!("st.global.u8 [%rd1+{at}], {register}");

@@ -14,7 +14,7 @@ fn fill(sim: &SimHarness, memory: DevicePtr, stream: StreamHandle) {
         .unwrap();
 }
 
-/// Two uses of one array on two streams, with an edge between them or without.
+/// Enqueues two accesses of one array on two streams, with or without an edge between them.
 fn two(sim: &SimHarness, first: &str, second: &str, edge: bool) {
     let (one, other) = (sim.stream(), sim.stream());
     let (memory, copy) = (zeros(sim, BYTES), zeros(sim, BYTES));
@@ -59,7 +59,7 @@ fn both_of_two_readers_are_found() {
         sim.stream_wait_event(writer, sim.recorded(other)).unwrap();
         // Waits for the second reader only.
         fill(sim, memory, writer);
-        // Is behind neither.
+        // Not ordered after either reader.
         fill(sim, memory, sim.stream());
     });
 }
@@ -80,8 +80,8 @@ fn a_wait_covers_what_was_recorded_and_nothing_later() {
 
 #[test]
 fn a_wait_keeps_what_the_event_captured_when_it_is_recorded_anew() {
-    // Rule 23: the wait is for the first capture; the second is of a stream that has nothing to do
-    // with it.
+    // Rule 23: the wait refers to the first capture; the second captures a stream that is unrelated
+    // to it.
     clean(|sim| {
         let [one, other, third] = [(); 3].map(|()| sim.stream());
         let memory = zeros(sim, BYTES);
@@ -142,8 +142,8 @@ fn a_copy_races_at_both_ends() {
     });
 }
 
-/// An operation that does not run for long keeps back what is judged after it, but not without
-/// bound.
+/// A held operation delays the race check of the operations after it, but only up to a limit on
+/// their number.
 #[test]
 fn much_work_is_judged_ahead_of_an_operation_that_is_held() {
     let sim = SimHarness::new(SimConfig::new().schedule(Schedule::Eager));
@@ -161,7 +161,7 @@ fn much_work_is_judged_ahead_of_an_operation_that_is_held() {
         fill(&sim, elsewhere, other);
     }
     let [race] = &sim.gpu.findings()[..] else {
-        panic!("one race: {:?}", sim.gpu.findings().len());
+        panic!("expected one race, found {:?}", sim.gpu.findings().len());
     };
     assert_eq!(race.earlier.as_ref().unwrap().operation, Some(6));
     hold.release();

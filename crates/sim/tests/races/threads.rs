@@ -1,4 +1,4 @@
-//! Threads that end: what is dropped with their variables may still call the driver.
+//! Ending threads: the destructors of their thread-local variables may still call the driver.
 
 use std::{
     cell::RefCell,
@@ -34,7 +34,7 @@ fn a_thread_may_call_while_it_destroys_its_variables() {
     let thread = thread::spawn(move || {
         let sim = SimHarness::new(SimConfig::new());
         LAST.set(Some(FillOnDrop(sim, done)));
-        // Used later than the variable above, the label's variable is destroyed first.
+        // The label's variable is initialised after the one above, so it is destroyed first.
         drop(Label::new("first"));
     });
     thread.join().unwrap();

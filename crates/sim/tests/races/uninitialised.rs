@@ -1,4 +1,4 @@
-//! Bytes that nobody wrote.
+//! Reads of uninitialised bytes.
 
 use std::panic::Location;
 
@@ -22,7 +22,7 @@ fn a_kernel_that_reads_what_nobody_wrote_is_found() {
     });
 }
 
-/// Padding is copied and never looked at.
+/// Padding is copied but never read by the program.
 #[test]
 fn copies_within_the_device_pass_on_what_nobody_wrote() {
     let program = |sim: &SimHarness, bytes| {

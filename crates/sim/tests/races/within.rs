@@ -1,5 +1,5 @@
-//! Races between the threads of one kernel, in shared and in global memory; the kernels are those
-//! of `within/kernels.cu`.
+//! Races between the threads of one kernel, in shared and in global memory; the kernels are in
+//! `within/kernels.cu`.
 
 use std::path::Path;
 
@@ -12,14 +12,14 @@ use crate::{
     sim_harness::{Arg, SimHarness},
 };
 
-/// Bytes of each array that the kernels are given.
+/// The size of each array in bytes.
 const BYTES: usize = 4096;
 
 fn config() -> SimConfig {
     SimConfig::parse("sim:race=kernels").unwrap()
 }
 
-/// Launches a kernel with `arrays` arrays of zeros and, if it takes one, a number.
+/// Launches a kernel with `arrays` zeroed arrays and, if it has such a parameter, a number.
 fn launch(
     sim: &SimHarness,
     name: &str,
@@ -44,7 +44,7 @@ fn launch(
 fn racy(name: &str, shape: (u32, u32), arrays: usize, number: Option<u32>) {
     let program = |sim: &SimHarness| launch(sim, name, shape, arrays, number);
     expect_with(config(), &format!("within/{name}"), program);
-    // Without the option nothing is looked for.
+    // Without the option the accesses are not checked.
     let off = SimHarness::new(SimConfig::new());
     program(&off);
     off.assert_clean();
@@ -64,7 +64,7 @@ fn a_missing_barrier_between_writing_and_reading_a_tile_is_found() {
 fn a_missing_barrier_between_reading_and_filling_anew_is_found() {
     racy("rounds_unsynced", (1, 64), 2, Some(4));
     right("rounds", (1, 64), 2, Some(4));
-    // A single round has nothing to fill anew.
+    // A single round does not refill the tile.
     right("rounds_unsynced", (1, 64), 2, Some(1));
 }
 
@@ -118,7 +118,7 @@ fn barriers_with_numbers_and_counts_order_those_that_arrive() {
 #[test]
 fn bytes_are_told_apart_and_lanes_of_one_instruction_race() {
     let all_write = |sim: &SimHarness| launch(sim, "all_write", (1, 96), 1, None);
-    // All write the same, which is a note.
+    // All threads write the same value, which is a note.
     let notes = SimConfig::parse("sim:race=notes").unwrap();
     expect_with(notes, "within/all_write", all_write);
     clean_with(config(), all_write);
@@ -150,7 +150,7 @@ fn one_block_among_many_is_not_forgotten() {
         let sim = SimHarness::new(config());
         launch(&sim, "read_by_most", (12, 32), 3, Some(silent));
         let findings = sim.gpu.findings();
-        // The last block has read the place itself.
+        // The last block has read the location itself.
         assert_eq!(
             findings.len(),
             usize::from(silent < 11),
@@ -192,7 +192,7 @@ fn a_kernel_that_fails_tells_its_races_first() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../kernels/transpose.ptx");
     let ptx = std::fs::read_to_string(folder).unwrap();
     let sim = SimHarness::new(config());
-    // Without the barrier it races; with sizes that are too large it leaves its arrays.
+    // Without the barrier it races; with sizes too large it accesses memory out of bounds.
     let kernel = sim.kernel(&ptx.replace("bar.sync", "// bar.sync"), "transpose");
     let (one, other) = (zeros(&sim, BYTES), zeros(&sim, BYTES));
     let args = [

@@ -1,5 +1,5 @@
-//! Wrong handles, addresses and sizes: an error code and a report each time, never a panic, and all
-//! else goes on.
+//! Invalid handles, addresses and sizes: each gives an error code and a report, never a panic, and
+//! other operations continue.
 
 use millstream_driver::{
     DeviceOrdinal, DevicePtr, Driver, EventHandle, FillPattern, FunctionHandle, ModuleHandle,

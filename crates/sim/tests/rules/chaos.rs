@@ -1,5 +1,4 @@
-//! Programs that nobody would write: calls drawn at random with right and wrong operands, and many
-//! threads at once.
+//! Fuzz tests: random calls with valid and invalid operands, and calls from many threads at once.
 
 use std::{
     sync::{
@@ -19,7 +18,7 @@ use crate::{
     sim_harness::{Arg, Host, SCHEDULES, SimHarness, each_schedule_and_reading},
 };
 
-/// A generator of numbers good enough to choose calls by.
+/// A pseudo-random number generator that selects calls.
 struct RandomCalls(u64);
 
 impl RandomCalls {
@@ -36,8 +35,8 @@ impl RandomCalls {
     }
 }
 
-/// What calls are drawn with. Nothing is taken out when it is given up, so dead operands are drawn
-/// as well.
+/// The operands of random calls. Destroyed and freed operands stay in the lists, so that later
+/// calls also use dead handles.
 struct Operands {
     streams: Vec<StreamHandle>,
     events: Vec<EventHandle>,
@@ -56,7 +55,7 @@ fn draw_call(sim: &SimHarness, dice: &mut RandomCalls, with: &mut Operands) {
     let host = dice
         .pick(&[with.pageable, with.pinned])
         .part(dice.roll(8), dice.roll(64));
-    // What a call answers is its own affair; that it answers is the test.
+    // The test checks only that the call returns; its result may be an error.
     match dice.roll(24) {
         0 => with
             .streams
@@ -137,7 +136,7 @@ fn random_calls_always_answer() {
             for _ in 0..150 {
                 draw_call(&sim, &mut dice, &mut with);
             }
-            // Lost or not, all of it ends.
+            // All operations end, even if the context is lost.
             drop(sim.context_synchronize());
             assert_eq!(sim.gpu.live_object_counts().pending_operations, 0);
             sim.release_context().unwrap();

@@ -1,4 +1,4 @@
-//! Rules 1 to 15: what copies and fills wait for, and when they touch host memory.
+//! Rules 1 to 15: the work that copies and fills wait for, and when they access host memory.
 
 use millstream_driver::{FillPattern, ResultCode, StreamHandle};
 use millstream_sim::{Reading, ReportKind, Rules, SimConfig};
@@ -121,7 +121,10 @@ fn r07_pinned_copies_touch_the_host_when_they_run() {
         assert!(target.is(0), "still stale");
         hold.release();
         sim.stream_synchronize(stream).unwrap();
-        assert!(target.is(2), "what was written after the call was copied");
+        assert!(
+            target.is(2),
+            "the copy read the bytes written after the call"
+        );
         sim.assert_clean();
     });
 }

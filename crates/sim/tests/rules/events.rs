@@ -1,4 +1,4 @@
-//! Rules 22 to 26: what events capture, and what waits for them hold back.
+//! Rules 22 to 26: the work that an event captures, and the work that a wait for it delays.
 
 use millstream_driver::{Completion, EventKind, FillPattern, ResultCode};
 use millstream_sim::{ReportKind, SimConfig};
@@ -18,7 +18,10 @@ fn r22_a_record_captures_the_work_so_far_and_an_unrecorded_event_is_complete() {
         let _later = sim.hold(stream);
         sim.event_synchronize(event).unwrap();
         assert_eq!(sim.event_query(event).unwrap(), Completion::Complete);
-        assert!(sim.pending(stream), "later work is not waited for");
+        assert!(
+            sim.pending(stream),
+            "the event does not wait for later work"
+        );
         sim.assert_clean();
     });
 }
@@ -56,7 +59,7 @@ fn r24_a_wait_holds_back_later_work_of_its_stream_on_the_device() {
         sim.memset_async(memory, FillPattern::U8(2), 4, writer)
             .unwrap();
         let written = sim.recorded(writer);
-        // Returns although the writer is held: the host does not wait.
+        // Returns although the writer is held, because the host does not wait.
         sim.stream_wait_event(reader, written).unwrap();
         sim.download(pinned, memory, reader).unwrap();
         sim.event_synchronize(before).unwrap();
@@ -79,7 +82,7 @@ fn r25_a_pending_event_may_be_destroyed() {
         let event = sim.recorded(first);
         sim.stream_wait_event(second, event).unwrap();
         sim.event_destroy(event).unwrap();
-        assert!(sim.pending(second), "the wait stays");
+        assert!(sim.pending(second), "destroying the event cancels no wait");
         hold.release();
         sim.stream_synchronize(second).unwrap();
         sim.assert_clean();

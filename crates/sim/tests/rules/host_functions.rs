@@ -1,5 +1,5 @@
-//! Rules 27 and 28: host functions run in stream order on a thread of their own, and not at all
-//! after a context error.
+//! Rules 27 and 28: host functions run in stream order on a separate thread, and do not run after a
+//! context error.
 
 use std::{
     sync::{
@@ -45,9 +45,9 @@ fn r27_functions_run_in_stream_order_and_hold_back_later_work() {
                 "what came before is done"
             );
             thread::sleep(Duration::from_millis(5));
-            assert!(pinned.is(1), "what comes after waits");
+            assert!(pinned.is(1), "the operations after the host function wait");
             assert!(!waits.is_finished());
-            // Other calls go on meanwhile.
+            // Other calls are not blocked meanwhile.
             assert!(sim.pending(stream));
             open.send(()).unwrap();
         });
@@ -83,7 +83,7 @@ fn a_function_is_run_though_no_call_is_made() {
         sim.host_function(stream, move || done.send(()).unwrap());
         is_done
             .recv_timeout(LONG)
-            .expect("the device does not need to be watched");
+            .expect("the host function runs without further driver calls");
     });
 }
 
@@ -118,12 +118,12 @@ fn the_world_ends_with_functions_pending() {
         let counts = DropCounts(Arc::clone(&dropped));
         sim.host_function(stream, move || drop(counts));
     }
-    // The callback thread may hold the world for one more moment.
+    // The callback thread may hold the simulator's state a moment longer.
     for _ in 0..2000 {
         if dropped.load(SeqCst) == 1 {
             return;
         }
         thread::sleep(Duration::from_millis(1));
     }
-    panic!("the function outlives its world");
+    panic!("the host function was not dropped with the simulator");
 }

@@ -1,4 +1,5 @@
-//! Injected faults: which calls they hit, what those answer, and that they did nothing.
+//! Injected faults: the calls that they hit, the errors returned, and that a failed call has no
+//! effect.
 
 use std::{
     sync::{
@@ -26,13 +27,15 @@ fn the_nth_call_of_a_function_fails_and_has_done_nothing() {
         let error = sim.mem_alloc_async(16, stream).unwrap_err();
         assert_eq!(
             error.to_string(),
-            "cuMemAllocAsync failed: CUDA_ERROR_OUT_OF_MEMORY (2): injected: call 2 of cuMemAllocAsync"
+            "cuMemAllocAsync failed: CUDA_ERROR_OUT_OF_MEMORY (2): injected: call 2 of \
+             cuMemAllocAsync"
         );
         assert_eq!(
             sim.gpu.live_object_counts().device_bytes,
             before.device_bytes
         );
-        sim.mem_alloc_async(16, stream).expect("no other is hit");
+        sim.mem_alloc_async(16, stream)
+            .expect("the fault hits only call 2");
         assert_eq!(sim.gpu.faults_injected(), 1);
         sim.assert_clean();
     });
@@ -60,7 +63,7 @@ fn every_call_counts_unless_a_function_is_named() {
     assert_eq!(sim.gpu.faults_injected(), 2);
 }
 
-/// Which of 200 calls fail.
+/// Returns which of 200 calls fail, by index.
 fn hits(fault: Fault) -> Vec<usize> {
     let gpu = Gpu::new(SimConfig::new());
     gpu.inject(fault);
@@ -133,14 +136,16 @@ fn a_context_is_lost_at_the_nth_call_and_whoever_waits_is_told() {
             assert_code(waits.join().unwrap(), lost);
         });
         assert_code(sim.context_synchronize(), lost);
-        other.mem_alloc(4).expect("another device goes on");
+        other
+            .mem_alloc(4)
+            .expect("another device is not affected by the lost context");
         assert_eq!(sim.gpu.faults_injected(), 1);
         sim.gpu.inject(Fault::nth(1).losing(DEVICE, lost));
         sim.gpu
             .inject(Fault::nth(1).losing(DeviceOrdinal::from_raw(2), lost));
         other
             .context_synchronize()
-            .expect("there is nothing more to lose");
+            .expect("a fault without a context to lose does not fail the call");
         assert_eq!(sim.gpu.faults_injected(), 1);
         hold.release();
         sim.assert_clean();
@@ -170,10 +175,10 @@ fn memory_that_others_take_is_out_of_memory_until_they_give_it_back() {
         assert_code(sim.mem_alloc(1), ResultCode::OUT_OF_MEMORY);
         assert_code(sim.mem_alloc_async(1, stream), ResultCode::OUT_OF_MEMORY);
         sim.memset_async(pooled, FillPattern::U8(1), 2 * MIB, stream)
-            .expect("what is there stays");
+            .expect("existing allocations stay valid when the memory shrinks");
         sim.mem_free_async(pooled, stream).unwrap();
         sim.mem_alloc_async(2 * MIB, stream)
-            .expect("what the pool holds may be used again");
+            .expect("the pool reuses its own memory when no other is free");
         sim.gpu.set_memory_bytes(64 * MIB as u64);
         sim.mem_alloc_async(8 * MIB, stream).unwrap();
         sim.mem_free(plain).unwrap();

@@ -1,4 +1,4 @@
-//! Rule 13 and launches: modules, arguments, shapes, and a vector addition from end to end.
+//! Rule 13 and launches: modules, arguments, dimensions, and a vector addition from end to end.
 
 use millstream_driver::{FillPattern, FunctionAttribute, LaunchDims, ResultCode};
 use millstream_sim::{ReportKind, SimConfig};
@@ -106,7 +106,7 @@ fn r13_a_launch_returns_at_once_with_its_arguments_copied() {
         let memory = sim.mem_alloc(16).unwrap();
         sim.memset_async(memory, FillPattern::U8(0), 16, stream)
             .unwrap();
-        // The argument's memory is gone when the call returns.
+        // The argument's host memory is dropped when the call returns.
         let hold = sim.assert_returns(stream, || {
             sim.launch(set, (1, 4), stream, &[Arg::Pointer(memory), Arg::U32(9)])
                 .unwrap();
@@ -384,7 +384,7 @@ fn r57_a_kernel_opts_in_to_more_dynamic_shared_memory() {
     }
     let unknown = sim.function_attribute(none, FunctionAttribute::from_raw(77));
     assert_code(unknown, ResultCode::INVALID_VALUE);
-    // The same module loaded again has kernels, and so limits, of its own.
+    // The same module loaded again has separate kernels with separate limits.
     let again = sim.module_load(SET.as_bytes()).unwrap();
     let again = sim.module_function(again, "at_most_64").unwrap();
     assert_code(launch(again, 100_000), ResultCode::INVALID_VALUE);

@@ -1,4 +1,5 @@
-//! Faults on the device: the context is lost, everyone who waits is told, and all else goes on.
+//! Device faults: the context is lost, every waiting call gets the error, and other devices
+//! continue.
 
 use std::{
     sync::{
@@ -22,7 +23,7 @@ use crate::{
     },
 };
 
-/// Loses the harness's context by a kernel that traps.
+/// Loses the harness's context with a kernel that traps.
 fn lose(sim: &SimHarness, stream: StreamHandle) {
     let fails = sim.kernel(SET, "fails");
     sim.launch(fails, (1, 1), stream, &[]).unwrap();
@@ -60,7 +61,7 @@ fn a_trap_is_sticky_and_every_later_call_answers_it() {
         assert_code(sim.host_alloc(4), lost);
         let error = sim.mem_info().unwrap_err();
         assert!(error.detail().unwrap().contains("trap"), "{error}");
-        // Giving up what there is does happen, though it answers the error.
+        // The memory is freed although the call returns the error.
         assert_code(sim.mem_free_async(memory, other), lost);
         assert_code(sim.host_free(pinned), lost);
         assert_code(sim.event_destroy(event), lost);
@@ -144,11 +145,13 @@ fn another_device_goes_on() {
         assert_eq!(other.read(memory, 4, there), [4; 4]);
         sim.release_context().unwrap();
         let again = SimHarness::over(sim.gpu.clone());
-        again.context_synchronize().expect("a new context is whole");
+        again
+            .context_synchronize()
+            .expect("a new context has no error");
     });
 }
 
-/// What every kind of call answers in a lost context: the error's text.
+/// Returns the error text of every kind of call in a lost context.
 fn answers(
     sim: &SimHarness,
     stream: StreamHandle,
@@ -198,13 +201,15 @@ fn every_later_error_tells_which_kernel_faulted_where() {
         assert_code(sim.stream_synchronize(stream), ResultCode::ILLEGAL_ADDRESS);
         let end = memory.as_raw() + 8;
         let cause = format!(
-            "failed: CUDA_ERROR_ILLEGAL_ADDRESS (700): the context was lost by kernel `set`, operation 2 on stream 1: \
-             line 17 of the PTX of module 1 in block (0, 0, 0), thread (2, 0, 0): write of 4 bytes at {end:#x}, which lie \
+            "failed: CUDA_ERROR_ILLEGAL_ADDRESS (700): the context was lost by kernel `set`, \
+             operation 2 on stream 1: \
+             line 17 of the PTX of module 1 in block (0, 0, 0), thread (2, 0, 0): write of 4 bytes \
+             at {end:#x}, which lie \
              right behind the end of allocation 3 at {:#x}..{end:#x} (8 bytes, cuMemAlloc)",
             memory.as_raw()
         );
         for text in answers(sim, other, memory) {
-            assert!(text.contains(&cause), "{text}\nis to contain\n{cause}");
+            assert!(text.contains(&cause), "{text}\ndoes not contain\n{cause}");
         }
     });
 }
@@ -231,7 +236,7 @@ fn every_later_error_tells_which_copy_faulted_where() {
             memory.as_raw()
         );
         for text in answers(sim, owner, kept) {
-            assert!(text.contains(&cause), "{text}\nis to contain\n{cause}");
+            assert!(text.contains(&cause), "{text}\ndoes not contain\n{cause}");
         }
     });
 }

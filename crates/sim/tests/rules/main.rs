@@ -1,5 +1,5 @@
-//! CUDA's rules (`crates/runtime/src/guide/semantics.md`) as the simulated GPU keeps them, each
-//! test named after its rule's number.
+//! CUDA's rules (`crates/runtime/src/guide/semantics.md`) as the simulated GPU implements them.
+//! Each test is named after its rule's number.
 
 mod attacks;
 mod chaos;

@@ -1,4 +1,4 @@
-//! Rules 49 to 51, 12 and 30: managed memory, which the host and every device reach at the same
+//! Rules 49 to 51, 12 and 30: managed memory, which the host and every device access at the same
 //! address.
 
 use millstream_driver::{
@@ -147,7 +147,7 @@ fn r51_a_prefetch_takes_the_time_of_a_copy_in_its_direction() {
     let spans = sim.gpu.timeline();
     assert_eq!(spans[0].what, "prefetch (1048576 bytes to device 0)");
     assert_eq!(spans[1].what, "prefetch (1048576 bytes to the host)");
-    // 1 MiB at 55.4 and 55.3 GB/s, and the fixed part of a copy.
+    // 1 MiB at 55.4 and 55.3 GB/s, plus the fixed latency of a copy.
     let durations = [18_928 + 1_000, 18_962 + 1_000];
     for (span, duration_ns) in spans.iter().zip(durations) {
         assert_eq!(span.finish_ns - span.start_ns, duration_ns, "{}", span.what);
@@ -198,7 +198,7 @@ fn r51_hints_are_refused_for_other_memory_other_devices_and_no_bytes() {
             ResultCode::INVALID_DEVICE,
         );
         sim.mem_advise(managed.address(), 16, advice, absent)
-            .expect("this advice is about no location");
+            .expect("this advice ignores its location");
         assert_eq!(
             sim.gpu.live_object_counts().pending_operations,
             0,
@@ -258,7 +258,7 @@ fn managed_memory_used_after_its_end_or_beyond_it_is_found() {
                 &["after the end of", "cuMemAllocManaged"],
             );
         }
-        // As a host pointer it is known, too.
+        // The driver also recognises the address as a host pointer.
         let memory = sim.mem_alloc(16).unwrap();
         let beyond = Host { bytes: 9, ..kept };
         assert_code(

@@ -1,4 +1,4 @@
-//! Rules 29 to 36: allocation, freeing, pools, and the budget.
+//! Rules 29 to 36: allocation, freeing, pools, and the memory budget.
 
 use millstream_driver::{FillPattern, ResultCode};
 use millstream_sim::{POISON, Reading, ReportKind, Rules, Schedule, SimConfig};

@@ -1,4 +1,4 @@
-//! Runs made once more from their choices, and all runs of a small program.
+//! Replays of recorded choices, and the exhaustive search of a small program's runs.
 
 use millstream_driver::FillPattern;
 use millstream_sim::{Gpu, ReplayStatus, ReportKind, Rules, Schedule, Search, SimConfig};
@@ -18,7 +18,7 @@ fn a_token_replays_every_schedule() {
         let first = SimHarness::new(config(schedule));
         let trace = program(&first);
         let token = first.gpu.replay_token();
-        // As it would be pasted, which says nothing of the timeline.
+        // The token as a user pastes it, which does not enable the timeline.
         let spec = format!("sim:replay={token}");
         let again = SimHarness::new(SimConfig::parse(&spec).unwrap().timeline(true));
         assert_eq!(program(&again), trace, "{schedule:?}");
@@ -135,7 +135,7 @@ fn a_replay_says_how_far_it_got() {
     assert_eq!(again(4), ReplayStatus::Beyond);
 }
 
-/// Runs `program` under every schedule; what it came to in each.
+/// Runs `program` under every schedule. Returns the result of each run, and the finished search.
 fn all<T>(rules: Rules, program: impl Fn(&SimHarness) -> T) -> (Vec<T>, Search) {
     let (mut search, mut outcomes) = (Search::new(), Vec::new());
     while let Some(gpu) = search.next_gpu(&SimConfig::new().rules(rules).timeline(true)) {
@@ -144,7 +144,7 @@ fn all<T>(rules: Rules, program: impl Fn(&SimHarness) -> T) -> (Vec<T>, Search) 
     (outcomes, search)
 }
 
-/// The operations in the order in which they ran.
+/// Returns the operations in the order in which they ran.
 fn order(gpu: &Gpu) -> Vec<u64> {
     gpu.timeline().iter().map(|span| span.operation).collect()
 }

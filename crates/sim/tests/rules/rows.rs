@@ -1,4 +1,4 @@
-//! Rule 52: copies of rows that lie a pitch apart.
+//! Rule 52: pitched (two-dimensional) copies.
 
 use millstream_driver::{
     Copy2d, DeviceAttribute, DevicePtr, Driver, FillPattern, ResultCode, Side2d,
@@ -10,7 +10,7 @@ use crate::sim_harness::{
     each_schedule_with,
 };
 
-/// Rows of 3 bytes, 4 of them.
+/// The width of a row in bytes.
 const WIDTH: usize = 3;
 const HEIGHT: usize = 4;
 
@@ -27,8 +27,8 @@ fn rows(target: Side2d, source: Side2d) -> Copy2d {
     }
 }
 
-/// What `HEIGHT` rows a pitch apart look like, if byte `at` of row `row` is `of(row, at)` and what
-/// lies between is `rest`.
+/// Returns `HEIGHT` rows at this pitch: byte `at` of row `row` is `of(row, at)`, and the padding
+/// bytes are `rest`.
 fn spread(pitch: usize, rest: u8, of: impl Fn(usize, usize) -> u8) -> Vec<u8> {
     let mut bytes = vec![rest; (HEIGHT - 1) * pitch + WIDTH];
     for row in 0..HEIGHT {
@@ -43,7 +43,7 @@ fn pattern(row: usize, at: usize) -> u8 {
     (10 * row + at) as u8
 }
 
-/// The sources of a test: pageable, page-locked and managed memory.
+/// Returns the host memory of a test: pageable, page-locked and managed.
 fn hosts(sim: &SimHarness, bytes: usize) -> [Host; 3] {
     [Host::pageable(bytes), sim.pinned(bytes), sim.managed(bytes)]
 }

@@ -1,4 +1,4 @@
-//! What each schedule lets the host see, and that polling always gets somewhere.
+//! The results that the host can observe under each schedule, and progress while it polls.
 
 use std::time::Duration;
 
@@ -50,7 +50,7 @@ fn timed_work_is_done_when_the_clock_says_so() {
     sim.memset_async(memory, FillPattern::U8(1), bytes, stream)
         .unwrap();
     let enqueued_ns = sim.gpu.virtual_time_ns();
-    // 256 MiB at 4,197 GB/s, and a microsecond.
+    // 256 MiB at 4,197 GB/s, plus 1 µs of latency.
     let takes_ns = 64_959;
     assert!(sim.pending(stream));
     sim.gpu.pause(Duration::from_nanos(takes_ns - 1_000));
@@ -114,7 +114,8 @@ fn a_host_that_waits_for_a_time_gets_there() {
     });
 }
 
-/// A program with choices: several streams, events between them, queries that steer it.
+/// A program with scheduling choices: several streams, events between them, and queries whose
+/// results select later calls.
 pub(crate) fn program(sim: &SimHarness) -> (Vec<u64>, Vec<bool>) {
     let streams = [sim.stream(), sim.stream(), sim.stream()];
     let memory = sim.mem_alloc(3 << 20).unwrap();

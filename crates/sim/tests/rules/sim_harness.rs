@@ -1,5 +1,5 @@
-//! A simulated GPU for the tests of its rules: each of its schedules, and what a test asserts of
-//! its calls and reports.
+//! A simulated GPU for the tests of its rules, with every schedule, and assertions about calls and
+//! reports.
 
 #![allow(unsafe_code, reason = "launches kernels, and releases contexts")]
 
@@ -28,12 +28,12 @@ pub(crate) const SCHEDULES: [Schedule; 8] = [
     Schedule::Pct { seed: 2, depth: 2 },
 ];
 
-/// Runs `test` under every schedule, naming it if the test fails.
+/// Runs `test` under every schedule, and names the schedule if the test fails.
 pub(crate) fn each_schedule(test: impl Fn(&SimHarness)) {
     each_schedule_with(SimConfig::new(), test);
 }
 
-/// The same for a configuration.
+/// Runs `test` under every schedule with a given configuration.
 pub(crate) fn each_schedule_with(config: SimConfig, test: impl Fn(&SimHarness)) {
     struct Named(Schedule);
     impl Drop for Named {
@@ -49,21 +49,21 @@ pub(crate) fn each_schedule_with(config: SimConfig, test: impl Fn(&SimHarness)) 
     }
 }
 
-/// The same for both readings of the disputed rules.
+/// Runs `test` under every schedule and both readings of the disputed rules.
 pub(crate) fn each_schedule_and_reading(test: impl Fn(&SimHarness)) {
     for rules in [Rules::observed(), Rules::strict()] {
         each_schedule_with(SimConfig::new().rules(rules), &test);
     }
 }
 
-/// A kernel's argument.
+/// A kernel argument.
 pub(crate) enum Arg {
     Pointer(DevicePtr),
     U32(u32),
     U64(u64),
 }
 
-/// A GPU and a context of its first device.
+/// A simulated GPU, with the primary context of one of its devices.
 pub(crate) struct SimHarness {
     pub(crate) gpu: Gpu,
     harness: Harness,
@@ -91,7 +91,7 @@ impl SimHarness {
         Self { gpu, harness }
     }
 
-    /// The same GPU seen from the primary context of another device.
+    /// Returns a harness for the primary context of another device of the same GPU.
     pub(crate) fn on_device(&self, ordinal: i32) -> Self {
         Self::of_device(self.gpu.clone(), DeviceOrdinal::from_raw(ordinal))
     }
@@ -113,7 +113,7 @@ impl SimHarness {
         self.event_create(EventKind::Ordering).unwrap()
     }
 
-    /// An event recorded on `stream` now.
+    /// Creates an event and records it on `stream`.
     pub(crate) fn recorded(&self, stream: StreamHandle) -> EventHandle {
         let event = self.event();
         self.event_record(event, stream).unwrap();
@@ -129,7 +129,7 @@ impl SimHarness {
         Host { pointer, bytes }
     }
 
-    /// Managed memory, as the host sees it.
+    /// Allocates managed memory, and returns its host side.
     pub(crate) fn managed(&self, bytes: usize) -> Host {
         self.harness.managed(bytes).unwrap()
     }
@@ -162,7 +162,7 @@ impl SimHarness {
         self.harness.host_function(stream, function)
     }
 
-    /// A kernel of a PTX text.
+    /// Loads a PTX text and returns its kernel.
     pub(crate) fn kernel(&self, ptx: &str, name: &str) -> FunctionHandle {
         let module = self.module_load(ptx.as_bytes()).unwrap();
         self.module_function(module, name).unwrap()
@@ -200,12 +200,12 @@ impl SimHarness {
             .collect();
         let pointers: Vec<*const c_void> =
             values.iter().map(|v| (v as *const u64).cast()).collect();
-        // SAFETY: each pointer is to 8 readable bytes, as much as any parameter of the tests'
-        // kernels has.
+        // SAFETY: each pointer is to 8 readable bytes, which is as large as any parameter of the
+        // tests' kernels.
         unsafe { self.launch_kernel(function, dims, stream, &pointers) }
     }
 
-    /// A launch with one null pointer for an argument.
+    /// Launches a kernel with one null pointer as its argument.
     pub(crate) fn launch_with_null(
         &self,
         function: FunctionHandle,
@@ -220,7 +220,7 @@ impl SimHarness {
         unsafe { self.launch_kernel(function, &dims, stream, &[ptr::null()]) }
     }
 
-    /// What device memory holds once the stream's work is done.
+    /// Synchronises the stream and returns the content of device memory.
     pub(crate) fn read(&self, source: DevicePtr, bytes: usize, stream: StreamHandle) -> Vec<u8> {
         let host = self.pinned(bytes);
         self.download(host, source, stream).unwrap();
@@ -234,7 +234,7 @@ impl SimHarness {
         self.stream_query(stream).unwrap() == Completion::Pending
     }
 
-    /// Asserts that `call` blocks while `stream` is held, and returns once it is not.
+    /// Asserts that `call` blocks while `stream` is held, and returns after the release.
     pub(crate) fn assert_blocks(&self, stream: StreamHandle, call: impl FnOnce() + Send) {
         let hold = self.hold(stream);
         thread::scope(|scope| {
@@ -245,14 +245,17 @@ impl SimHarness {
             });
             let early = is_done.recv_timeout(Duration::from_millis(30));
             hold.release();
-            assert!(early.is_err(), "the call was to block, and returned");
+            assert!(
+                early.is_err(),
+                "the call returned while the stream was held; it must block"
+            );
             is_done
                 .recv_timeout(Duration::from_secs(20))
-                .expect("the call returns after the release");
+                .expect("the call did not return after the release");
         });
     }
 
-    /// Asserts that `call` returns while `stream` is held, and gives the hold.
+    /// Asserts that `call` returns while `stream` is held, and returns the hold.
     pub(crate) fn assert_returns(&self, stream: StreamHandle, call: impl FnOnce() + Send) -> Hold {
         let hold = self.hold(stream);
         thread::scope(|scope| {
@@ -264,7 +267,7 @@ impl SimHarness {
             if is_done.recv_timeout(Duration::from_secs(20)).is_err() {
                 // Without a release the scope would wait for ever.
                 hold.release();
-                panic!("the call was to return, and blocks");
+                panic!("the call blocked while the stream was held; it must return");
             }
             hold
         })
@@ -276,19 +279,25 @@ impl SimHarness {
         assert!(reports.is_empty(), "{}", reports[0]);
     }
 
-    /// Asserts that there is a report of this kind, and that the last one mentions all of `words`.
+    /// Asserts that there is a report of this kind, and that the last one contains all of `words`.
     pub(crate) fn assert_reported(&self, kind: ReportKind, words: &[&str]) {
         let reports = self.gpu.reports();
         let report = reports.iter().rfind(|report| report.kind == kind);
         let report =
-            report.unwrap_or_else(|| panic!("a report of kind {kind:?} among {reports:?}"));
+            report.unwrap_or_else(|| panic!("no report of kind {kind:?} among {reports:?}"));
         for word in words {
-            assert!(report.text.contains(word), "`{word}` in: {report}");
+            assert!(
+                report.text.contains(word),
+                "`{word}` is missing in: {report}"
+            );
         }
     }
 }
 
-/// Asserts that a call answered this code.
+/// Asserts that a call failed with this code.
 pub(crate) fn assert_code<T: std::fmt::Debug>(answer: Result<T>, code: ResultCode) {
-    assert_eq!(answer.expect_err("a refusal").code(), code);
+    assert_eq!(
+        answer.expect_err("the call succeeded; it must fail").code(),
+        code
+    );
 }

@@ -1,4 +1,5 @@
-//! Rules 16 to 21: order within a stream, none across, and the default streams' barriers.
+//! Rules 16 to 21: operations are ordered within a stream and unordered across streams, except for
+//! the barriers of the default streams.
 
 use std::thread;
 
@@ -58,7 +59,10 @@ fn r17_the_legacy_stream_waits_for_blocking_streams_and_they_for_it() {
                 sim.pending(StreamHandle::LEGACY),
                 "waits for the first stream"
             );
-            assert!(sim.pending(second), "waits for the legacy stream");
+            assert!(
+                sim.pending(second),
+                "the second stream waits for the legacy stream"
+            );
         }
         hold.release();
         assert_eq!(sim.read(memory, 4, second), [2; 4]);
@@ -163,7 +167,7 @@ fn r54_a_full_queue_blocks_until_its_oldest_has_run() {
         };
         (0..20).for_each(fill);
         sim.stream_synchronize(stream).unwrap();
-        // Of these only the fills count.
+        // Only the fills count towards the limit of the queue.
         let hold = sim.assert_returns(stream, || {
             (0..3).for_each(fill);
             for _ in 0..20 {
@@ -214,11 +218,17 @@ fn r55_synchronising_the_legacy_stream_waits_for_blocking_streams() {
             sim.memset_async(memory, FillPattern::U8(1), 4, stream)
                 .unwrap();
             for _ in 0..20 {
-                assert!(sim.pending(handle), "it answers for the blocking stream");
+                assert!(
+                    sim.pending(handle),
+                    "its query includes the blocking stream"
+                );
             }
             hold.release();
             while sim.pending(handle) {}
-            assert!(!sim.pending(stream), "and is done with it");
+            assert!(
+                !sim.pending(stream),
+                "the blocking stream is complete when the query is"
+            );
             sim.assert_blocks(stream, || sim.stream_synchronize(handle).unwrap());
         }
         let _hold = sim.hold(free);
@@ -253,7 +263,8 @@ fn r55_a_destroyed_blocking_stream_is_waited_for() {
     });
 }
 
-/// The work of a destroyed stream may have run ahead of the clock, and the stream be gone.
+/// The virtual time of a destroyed stream's work may be ahead of the clock after the stream is
+/// gone.
 #[test]
 fn r55_the_legacy_stream_is_complete_when_a_destroyed_stream_s_work_is() {
     let sim = SimHarness::new(SimConfig::new().timeline(true));

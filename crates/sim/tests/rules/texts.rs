@@ -5,7 +5,7 @@ use millstream_sim::{Gpu, LiveKind, Report, ReportKind, SimConfig, race::Label};
 
 use crate::sim_harness::{Arg, Host, SimHarness, assert_code, each_schedule, each_schedule_with};
 
-/// Writes a word to the address that it is given.
+/// A kernel that writes a word at its address argument.
 const WRITE: &str = r#"
 .version 8.0
 .target sm_75
@@ -23,7 +23,7 @@ const WRITE: &str = r#"
 .file 1 "write.cu"
 "#;
 
-/// Launches `write` on the word at `offset` of 64 bytes; gives the error and all reports.
+/// Launches `write` on the word at `offset` of 64 bytes. Returns the error and all reports.
 fn write_at(sim: &SimHarness, offset: i64) -> (String, Vec<Report>) {
     let (stream, memory) = {
         let _label = Label::new("input");
@@ -54,7 +54,7 @@ fn an_access_out_of_bounds_is_reported_once_with_all_that_is_known() {
             each_schedule_with(config.clone(), |sim| {
                 let (error, reports) = write_at(sim, offset);
                 let [report] = &reports[..] else {
-                    panic!("one report: {reports:#?}");
+                    panic!("expected one report: {reports:#?}");
                 };
                 assert_eq!(report.kind, ReportKind::KernelFault);
                 let here = "at crates/sim/tests/rules/texts.rs:";
@@ -62,7 +62,8 @@ fn an_access_out_of_bounds_is_reported_once_with_all_that_is_known() {
                     format!("kernel `write`, operation 1 on stream 1, `first pass` {here}");
                 assert!(report.text.starts_with(&launched), "{report}");
                 for part in [
-                    "line 12 of the PTX of `writers` (write.cu:4) in block (0, 0, 0), thread (0, 0, 0): ",
+                    "line 12 of the PTX of `writers` (write.cu:4) in block (0, 0, 0), thread (0, \
+                     0, 0): ",
                     &format!("write of {bytes} bytes at 0x"),
                     &format!(", which {place} allocation 1 at 0x"),
                     &format!("(64 bytes, cuMemAlloc, `input` {here}"),
@@ -72,7 +73,7 @@ fn an_access_out_of_bounds_is_reported_once_with_all_that_is_known() {
                 assert!(error.contains(&report.text), "{error}");
                 if config == SimConfig::new() {
                     let [finding] = &sim.gpu.findings()[..] else {
-                        panic!("one finding");
+                        panic!("expected one finding");
                     };
                     assert_eq!(finding.kind, ReportKind::OutOfBounds);
                     let thread = finding.later.thread.as_ref().unwrap();
@@ -131,7 +132,7 @@ fn a_copy_out_of_bounds_is_reported_once_with_the_allocation() {
     );
 }
 
-/// Two fills of one array, on streams of one device or of two, without an order.
+/// Enqueues two unordered fills of one array, on streams of one device or of two.
 fn race(first: (&SimHarness, StreamHandle), second: (&SimHarness, StreamHandle)) -> Report {
     let pinned = first.0.pinned(64);
     for (sim, stream) in [first, second] {
@@ -143,7 +144,13 @@ fn race(first: (&SimHarness, StreamHandle), second: (&SimHarness, StreamHandle))
     second.0.download(pinned, memory, second.1).unwrap_or(());
     first.0.context_synchronize().unwrap();
     second.0.context_synchronize().unwrap();
-    first.0.gpu.reports().last().expect("a race").clone()
+    first
+        .0
+        .gpu
+        .reports()
+        .last()
+        .expect("no race was reported")
+        .clone()
 }
 
 #[test]
@@ -230,7 +237,7 @@ fn of_several_devices_every_report_names_the_one_that_is_meant() {
     assert_eq!(sim.gpu.reports()[0].device, None);
 }
 
-/// A wait that lets another thread call on another device is still this device's call.
+/// A wait during which another thread calls another device is still attributed to its own device.
 #[test]
 fn a_call_that_waited_is_reported_as_itself() {
     let sim = SimHarness::new(SimConfig::new().devices(2));
@@ -268,7 +275,8 @@ fn what_is_alive_is_listed_with_its_size_and_the_line_that_made_it() {
         [
             format!("device memory of 48 bytes (allocation 1, cuMemAlloc, {site})"),
             format!(
-                "device memory of 32 bytes (allocation 2, cuMemAllocAsync by operation 1 on stream 1, {site})"
+                "device memory of 32 bytes (allocation 2, cuMemAllocAsync by operation 1 on stream \
+                 1, {site})"
             ),
             format!("page-locked memory of 16 bytes (allocation 3, cuMemHostAlloc, {site})"),
             format!("managed memory of 8 bytes (allocation 4, cuMemAllocManaged, {site})"),

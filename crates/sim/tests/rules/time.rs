@@ -1,4 +1,4 @@
-//! Virtual time: what overlaps, what does not, and what it costs.
+//! Virtual time: operations that overlap, operations that do not, and their durations.
 
 use millstream_driver::{FillPattern, StreamHandle};
 use millstream_sim::{CostModel, Schedule, SimConfig, Span};
@@ -17,7 +17,7 @@ fn spans(sim: &SimHarness, word: &str) -> Vec<Span> {
 #[test]
 fn upload_kernel_and_download_on_three_streams_overlap() {
     let cost = CostModel {
-        // Long enough that all three are enqueued before the first is done.
+        // A latency long enough that all three are enqueued before the first is complete.
         copy_latency_ns: 100_000,
         ..CostModel::default()
     };
@@ -51,7 +51,7 @@ fn two_uploads_share_one_engine() {
             .unwrap();
         sim.context_synchronize().unwrap();
         let [one, two] = &spans(sim, "copy")[..] else {
-            panic!("two copies");
+            panic!("expected two copies");
         };
         assert!(!one.overlaps(two));
         // 1 MiB at 55.4 GB/s, and the latency.

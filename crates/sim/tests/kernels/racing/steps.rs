@@ -1,4 +1,4 @@
-//! Random kernels: their steps, and their PTX.
+//! Random kernels: their steps, and the PTX generated from them.
 
 use std::fmt::Write;
 
@@ -8,16 +8,16 @@ use super::{BLOCKS, BYTES, THREADS};
 pub(super) enum StepAccess {
     Load,
     Store(StoredValue),
-    /// `ld.relaxed`, `ld.acquire`
+    /// A strong load: `ld.relaxed` or `ld.acquire`.
     LoadStrong {
         acquire: bool,
     },
-    /// `st.relaxed`, `st.release`
+    /// A strong store: `st.relaxed` or `st.release`.
     StoreStrong {
         release: bool,
         value: StoredValue,
     },
-    /// `atom.add`, relaxed or both; for the block or for all
+    /// An `atom.add`, relaxed or acquire-release, at block or device scope.
     Add {
         order: bool,
         block_only: bool,
@@ -27,7 +27,7 @@ pub(super) enum StepAccess {
 /// The value of a store.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum StoredValue {
-    /// The same in all threads.
+    /// The same value in all threads.
     Constant(u32),
     /// The thread's number in each byte.
     Thread,
@@ -43,7 +43,7 @@ impl StoredValue {
 }
 
 impl StepAccess {
-    /// The value that a thread writes, if it does not depend on memory.
+    /// Returns the value that a thread writes, if it does not depend on memory.
     pub(super) fn written(self, thread: usize) -> Option<u32> {
         match self {
             Self::Store(value) | Self::StoreStrong { value, .. } => Some(value.by(thread)),
@@ -82,19 +82,19 @@ pub(super) enum Step {
         what: StepAccess,
         shared: bool,
         at: usize,
-        /// 1, 2 or 4 bytes; strong ones are of a word.
+        /// The access width of 1, 2 or 4 bytes; strong accesses are 4 bytes wide.
         width: usize,
-        /// The block and the thread, or all.
+        /// The block and thread that make the access, or `None` for all threads.
         by: Option<(usize, usize)>,
     },
     Fence {
         block_only: bool,
         by: (usize, usize),
     },
-    /// Lanes 0 and 1 of every warp.
+    /// A warp barrier for lanes 0 and 1 of every warp.
     WarpBarrier,
     Barrier,
-    /// One warp arrives, the other waits, at a barrier of its own.
+    /// A barrier at which one warp only arrives and the other waits.
     HandOver {
         from: usize,
     },
@@ -102,7 +102,7 @@ pub(super) enum Step {
 
 pub(super) struct KernelGenerator {
     pub(super) state: u64,
-    /// Most accesses are stores of one value.
+    /// Makes most accesses stores of one value.
     pub(super) alike: bool,
 }
 
@@ -119,7 +119,7 @@ impl KernelGenerator {
         let kinds = if self.alike { 40 } else { 6 };
         match self.below(kinds) {
             0 => StoredValue::Constant(0x0202_0202),
-            // Some bytes are as those of others, and some are not.
+            // This value equals other stored values in some bytes only.
             1 => StoredValue::Constant(0x0101_0201),
             2 => StoredValue::Thread,
             _ => StoredValue::Constant(0x0101_0101),
@@ -172,7 +172,7 @@ impl KernelGenerator {
     }
 }
 
-/// The kernel as PTX.
+/// Returns the PTX of the kernel.
 pub(super) fn text(steps: &[Step]) -> String {
     let mut body = String::new();
     let only = |body: &mut String, (block, thread): (usize, usize)| {
