@@ -58,9 +58,9 @@ pub(crate) struct Argument {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum ArgumentKind {
     Scalar,
-    /// This many elements in device memory.
+    /// A buffer of this many elements in device memory.
     Buffer(usize),
-    /// This many elements passed by value.
+    /// An array of this many elements passed by value.
     Array(usize),
 }
 

@@ -110,7 +110,7 @@ fn r52_each_side_blocks_and_is_read_as_in_a_plain_copy() {
         let memory = sim.mem_alloc(64).unwrap();
         let (pageable, pinned) = (Host::filled(16, 1), sim.pinned(16));
         pinned.fill(1);
-        // Rules 7, 8 and 10.
+        // Rules 7, 8 and 10: uploads return at once; only a pageable source is read by then.
         for (source, seen) in [(pageable, 1), (pinned, 2)] {
             let hold = sim.assert_returns(stream, || {
                 sim.copy_2d_async(&rows(Side2d::device(memory, 3), host(source, 4)), stream)
@@ -120,7 +120,7 @@ fn r52_each_side_blocks_and_is_read_as_in_a_plain_copy() {
             hold.release();
             assert_eq!(sim.read(memory, 12, stream), [seen; 12]);
         }
-        // Rules 9 and 11.
+        // Rules 9 and 11: downloads to pageable memory and copies between host arrays block.
         let target = Host::pageable(16);
         sim.assert_blocks(stream, || {
             sim.copy_2d_async(&rows(host(target, 4), Side2d::device(memory, 3)), stream)
