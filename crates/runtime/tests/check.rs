@@ -1,5 +1,5 @@
-//! `check` itself: right programs pass, wrong ones are found under the schedules that show them,
-//! and what is printed shows them again.
+//! Tests of `check` itself: correct programs pass, incorrect ones fail under the schedules that
+//! expose them, and the printed replay value reproduces the failure.
 
 #![allow(unsafe_code, reason = "opts out of waits, rightly and wrongly")]
 
@@ -22,7 +22,7 @@ use millstream::{
 
 const N: usize = 64;
 
-/// Two streams, an array that both write, a download.
+/// A correct program: two streams write one array, and a third operation downloads it.
 fn right(device: &Device) -> Result<()> {
     let (a, b) = (device.stream()?, device.stream()?);
     let mut numbers = a.upload(&[1_u32; N])?;
@@ -31,7 +31,7 @@ fn right(device: &Device) -> Result<()> {
     Ok(())
 }
 
-/// Believes that a download is there at once.
+/// An incorrect program that expects a download to be ready as soon as it is enqueued.
 fn hasty(device: &Device) -> Result<()> {
     let stream = device.stream()?;
     let numbers = stream.zeros::<u32>(N)?;
@@ -40,13 +40,13 @@ fn hasty(device: &Device) -> Result<()> {
     Ok(())
 }
 
-/// Says that the second fill needs not wait for the first, which it must.
+/// An incorrect program that opts the second of two fills out of waiting for the first.
 fn unordered(device: &Device) -> Result<()> {
     let (a, b) = (device.stream()?, device.stream()?);
     let mut numbers = a.zeros::<u32>(N)?;
     a.synchronize()?;
     a.fill(&mut numbers, 1)?;
-    // SAFETY: none. The fill before it may be pending; that is the mistake.
+    // SAFETY: violated on purpose. The preceding fill may be pending, which is the race under test.
     b.fill(unsafe { numbers.unordered_mut() }, 2)?;
     assert_eq!(
         a.download(&numbers)?.wait()?,
@@ -73,7 +73,7 @@ fn a_right_program_passes_under_every_schedule() {
 }
 
 #[test]
-fn an_order_that_only_some_schedules_show_is_found_and_the_token_shows_it_again() {
+fn a_missing_order_is_found_by_some_schedule_and_its_token_replays_it() {
     let check = without_race_checker();
     let on_time = check
         .clone()
@@ -98,7 +98,7 @@ fn an_order_that_only_some_schedules_show_is_found_and_the_token_shows_it_again(
 }
 
 #[test]
-fn the_race_behind_it_is_found_under_any_schedule() {
+fn a_missing_order_is_reported_as_a_race_under_every_schedule() {
     for schedule in [Schedule::Timed, Schedule::Eager, Schedule::Lazy] {
         let check = Check::new().schedules([schedule]).random(0).pct(0, 1);
         let failure = check.find(unordered).unwrap_err();
@@ -111,7 +111,7 @@ fn the_race_behind_it_is_found_under_any_schedule() {
 }
 
 #[test]
-fn a_search_is_complete_finds_what_one_order_shows_and_replays_it() {
+fn an_exhaustive_search_completes_and_replays_the_failure_it_finds() {
     let search = without_race_checker()
         .rules([Rules::observed()])
         .exhaustive(5000);
@@ -137,7 +137,7 @@ fn a_search_is_complete_finds_what_one_order_shows_and_replays_it() {
 }
 
 #[test]
-fn awaiting_programs_run_the_same_twice() {
+fn async_programs_are_deterministic() {
     let checked = Check::new()
         .random(6)
         .pct(3, 3)
@@ -174,7 +174,7 @@ fn a_future_that_another_thread_wakes_is_polled_again() {
 }
 
 #[test]
-fn programs_with_several_devices_run_the_same_twice() {
+fn programs_with_several_devices_are_deterministic() {
     let check = Check::new().devices(2).random(4).pct(2, 3).twice();
     check.run_devices(|devices| {
         let (here, there) = (devices[0].stream()?, devices[1].stream()?);
@@ -187,7 +187,7 @@ fn programs_with_several_devices_run_the_same_twice() {
 }
 
 #[test]
-fn a_program_that_differs_from_run_to_run_is_seen() {
+fn a_nondeterministic_program_is_reported() {
     let runs = AtomicU32::new(0);
     let program = |device: &Device| {
         let stream = device.stream()?;
@@ -206,7 +206,7 @@ fn a_program_that_differs_from_run_to_run_is_seen() {
 }
 
 #[test]
-fn what_is_left_behind_is_a_failure_unless_it_is_allowed() {
+fn a_leak_is_a_failure_unless_it_is_allowed() {
     let leak = |device: &Device| {
         mem::forget(device.stream()?.zeros::<u32>(N)?);
         Ok::<(), millstream::Error>(())
@@ -238,7 +238,7 @@ fn work_that_is_pending_at_the_end_is_no_leak() {
 }
 
 #[test]
-fn errors_and_limits_of_time() {
+fn returned_errors_fail_and_time_limits_cut_short() {
     let failure = Check::new()
         .find(|_| Err::<(), _>("out of tea"))
         .unwrap_err();
@@ -247,14 +247,14 @@ fn errors_and_limits_of_time() {
     assert!(checked.is_cut_short() && checked.runs() == 0);
 }
 
-/// The check whose failure the test below looks at from outside.
+/// The inner half of the replay test below, which runs it in a child process and reads its failure.
 #[test]
 #[ignore = "fails, for another test to look at"]
 fn a_hasty_program_is_checked() {
     check(hasty);
 }
 
-/// Runs that check in a process of its own.
+/// Runs the failing check in a child process with `MILLSTREAM_CHECK` set to `variable` or unset.
 fn hasty_in_a_process(variable: Option<&str>) -> Output {
     let mut command = Command::new(env::current_exe().unwrap());
     command.args([
@@ -271,7 +271,7 @@ fn hasty_in_a_process(variable: Option<&str>) -> Output {
 }
 
 #[test]
-fn what_is_printed_runs_the_failure_again_and_nothing_else() {
+fn the_printed_command_reruns_only_the_failure() {
     let first = hasty_in_a_process(None);
     assert!(!first.status.success());
     let text = String::from_utf8_lossy(&first.stderr).into_owned()

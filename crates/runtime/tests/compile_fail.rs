@@ -1,4 +1,4 @@
-//! What the compiler refuses for us: the programs in `compile_fail/`.
+//! Programs that must not compile: the files in `compile_fail/`.
 
 #[path = "refused/mod.rs"]
 mod refused;
@@ -9,7 +9,7 @@ use refused::Refused;
 
 #[test]
 #[cfg_attr(miri, ignore = "starts other programs")]
-fn what_must_not_compile_is_refused_and_for_the_right_reason() {
+fn invalid_programs_fail_to_compile_with_the_expected_errors() {
     let programs = Refused {
         package: Path::new(env!("CARGO_MANIFEST_DIR")),
         scratch: Path::new(env!("CARGO_TARGET_TMPDIR")),

@@ -1,7 +1,7 @@
-//! Random programs over streams, narrow parts of arrays, and memory that the host touches itself:
-//! the simulated device's race checker finds nothing in them, whatever the schedule makes of them.
+//! Random programs over streams, small ranges of arrays, and memory that the host accesses: the
+//! simulated device's race checker reports nothing, under any schedule.
 
-#![allow(unsafe_code, reason = "breaks a promise about order on purpose")]
+#![allow(unsafe_code, reason = "violates the contract of opting out of ordering on purpose")]
 
 #[path = "scenarios/sizes.rs"]
 mod sizes;
@@ -33,7 +33,7 @@ impl Draws {
         (self.0 >> 33) as usize % bound
     }
 
-    /// A few of so many bytes, so that many parts overlap by one.
+    /// Draws a range of at most six of `bytes` bytes, so that many ranges overlap by one.
     fn part(&mut self, bytes: usize) -> Range<usize> {
         let from = self.below(bytes - 6);
         from..from + 1 + self.below(6)
@@ -76,7 +76,7 @@ fn step<const LEN: usize>(
     Ok(())
 }
 
-/// Programs over arrays of so many bytes race nowhere, whatever the schedule.
+/// Asserts that random programs over arrays of `LEN` bytes have no races, under several schedules.
 fn race_nowhere<const LEN: usize>(sizes_of: impl Fn(u64) -> Sizes) {
     for schedule in [
         Schedule::Timed,
@@ -88,11 +88,11 @@ fn race_nowhere<const LEN: usize>(sizes_of: impl Fn(u64) -> Sizes) {
             let gpu = Gpu::new(SimConfig::new().schedule(schedule));
             let device = Device::open_simulated(&gpu, 0).unwrap();
             if seed % 2 == 0 {
-                // So that what is dropped is freed there and then.
+                // With no cache, dropped memory is freed at once.
                 device.set_cache_limit(0);
             }
             let sizes = sizes_of(seed);
-            assert!(sizes.set(&device, true), "nothing was copied yet");
+            assert!(sizes.set(&device, true), "the sizes must be set before the first copy");
             let streams: Vec<_> = (0..STREAMS).map(|_| device.stream().unwrap()).collect();
             let mut draws = Draws(seed);
             let mut pinned = device.pinned::<u8>(LEN).unwrap();
@@ -118,18 +118,18 @@ fn race_nowhere<const LEN: usize>(sizes_of: impl Fn(u64) -> Sizes) {
 }
 
 #[test]
-fn random_programs_race_nowhere() {
+fn random_programs_are_race_free() {
     race_nowhere::<BYTES>(|seed| Sizes::asked(seed as usize).unwrap_or(Sizes::Own));
 }
 
 #[test]
-fn random_programs_race_nowhere_though_copies_have_many_pieces_and_few_blocks() {
-    // Three chunks, the last one short, and what is kept is as much as 26 arrays.
+fn random_programs_are_race_free_with_many_chunks_and_few_blocks() {
+    // Three chunks, the last one short; the cache limit is as large as 26 arrays.
     race_nowhere::<2500>(|seed| Sizes::tiny(seed as usize));
 }
 
 #[test]
-fn a_promise_about_order_that_does_not_hold_is_found_with_both_lines() {
+fn a_wrong_unordered_access_is_reported_with_both_lines() {
     let gpu = Gpu::new(SimConfig::new());
     let device = Device::open_simulated(&gpu, 0).unwrap();
     let (one, other) = (device.stream().unwrap(), device.stream().unwrap());
@@ -137,8 +137,8 @@ fn a_promise_about_order_that_does_not_hold_is_found_with_both_lines() {
     one.synchronize().unwrap();
     let (write, read) = (line!() + 1, line!() + 4);
     one.fill(array.slice_mut(10..20), 1).unwrap();
-    // SAFETY: the promise is broken. The simulated device takes no harm, and what is read is not
-    // looked at.
+    // SAFETY: violated on purpose. The simulated device is unharmed, and the values read are not
+    // used.
     let values = other.download(unsafe { array.unordered() }).unwrap();
     values.wait().unwrap();
     one.synchronize().unwrap();
@@ -158,26 +158,24 @@ fn a_promise_about_order_that_does_not_hold_is_found_with_both_lines() {
     assert!(later.ends_with(&format!("race_free.rs:{read}")), "{later}");
 }
 
-/// Copies `array` to host memory in a way that the runtime does not know of, on a stream of its
-/// own.
+/// Copies `array` to host memory through the driver, on a stream that the runtime does not track.
 fn copy_behind_its_back(gpu: &Gpu, device: &Device, array: &Buffer<u8>, target: *mut u8) {
     let context = device.as_raw();
     // SAFETY: the context is alive.
     let stream = unsafe { gpu.stream_create(context, true, 0) }.unwrap();
-    // SAFETY: both have so many bytes, and live until the device is synchronised with. That the
-    // host does not touch the target meanwhile is what the tests break: the simulated device takes
-    // no harm.
+    // SAFETY: both have `BYTES` bytes and live until the device is synchronised. That the host does
+    // not access the target meanwhile is what the tests violate; the simulated device is unharmed.
     unsafe { gpu.copy_device_to_host_async(context, target, array.as_raw(), BYTES, stream) }
         .unwrap();
 }
 
-/// Waits for everything, behind the runtime's back as well.
+/// Synchronises the context through the driver, including untracked work.
 fn settle(gpu: &Gpu, device: &Device) {
     // SAFETY: the context is alive.
     unsafe { gpu.context_synchronize(device.as_raw()) }.unwrap();
 }
 
-/// The line and the words of the one finding, a race with the host.
+/// Returns the source location of the only finding, a race with the host.
 fn only_host_race(gpu: &Gpu) -> String {
     let findings = gpu.findings();
     let [race] = &findings[..] else {
@@ -188,7 +186,7 @@ fn only_host_race(gpu: &Gpu) -> String {
 }
 
 #[test]
-fn a_guard_that_begins_before_a_copy_is_over_is_found_with_its_line() {
+fn a_guard_during_an_untracked_copy_is_reported_with_its_line() {
     for schedule in [Schedule::Eager, Schedule::Lazy] {
         let gpu = Gpu::new(SimConfig::new().schedule(schedule));
         let device = Device::open_simulated(&gpu, 0).unwrap();
@@ -211,7 +209,7 @@ fn a_guard_that_begins_before_a_copy_is_over_is_found_with_its_line() {
 }
 
 #[test]
-fn a_copy_that_comes_while_a_guard_lasts_is_found_with_the_guards_line() {
+fn an_untracked_copy_during_a_guard_is_reported_with_the_guards_line() {
     for schedule in [Schedule::Eager, Schedule::Lazy] {
         let gpu = Gpu::new(SimConfig::new().schedule(schedule));
         let device = Device::open_simulated(&gpu, 0).unwrap();
@@ -235,7 +233,7 @@ fn a_copy_that_comes_while_a_guard_lasts_is_found_with_the_guards_line() {
 }
 
 #[test]
-fn what_a_dropped_array_held_is_nothing_that_the_next_may_read() {
+fn reading_a_dropped_arrays_old_contents_is_reported() {
     let gpu = Gpu::new(SimConfig::new());
     let device = Device::open_simulated(&gpu, 0).unwrap();
     let stream = device.stream().unwrap();
@@ -243,8 +241,8 @@ fn what_a_dropped_array_held_is_nothing_that_the_next_may_read() {
     let address = first.as_raw();
     drop(first);
     let made = line!() + 3;
-    // SAFETY: the promise is broken. The simulated device takes no harm, and what is read is not
-    // looked at.
+    // SAFETY: violated on purpose. The simulated device is unharmed, and the values read are not
+    // used.
     let next = unsafe { stream.uninit::<u8>(BYTES) }.unwrap();
     assert_eq!(next.as_raw(), address, "it is the same memory");
     stream.download(&next).unwrap().wait().unwrap();

@@ -1,7 +1,7 @@
 //! Reports about streams, devices, arrays and leaks: ids, suspects, timelines and the simulated
 //! device's reports use the same names.
 
-#![allow(unsafe_code, reason = "launches kernels that leave their arrays")]
+#![allow(unsafe_code, reason = "launches kernels that access memory out of bounds")]
 
 use std::mem;
 
@@ -14,19 +14,20 @@ use millstream::{
 millstream::kernels! {
     // SAFETY: the signature is that of vecadd.cu.
     pub(crate) unsafe mod sums from include_str!("../../../kernels/vecadd.ptx") {
-        /// `n` is at most the length of each array.
+        /// Adds arrays; `n` must be at most the length of each.
         pub(crate) unsafe fn vecadd(a: &[f32], b: &[f32], c: &mut [f32], n: u64);
     }
 }
 
 const HERE: &str = "crates/runtime/tests/reports.rs";
 
-/// Adds arrays of 64 elements beyond their ends; gives the line that made the first array.
+/// Adds arrays of 64 elements beyond their ends; returns the line that made the first array.
 fn leave_arrays(stream: &Stream) -> Result<u32> {
     let kernels = sums::load(&stream.device())?;
     let (ones, made) = (stream.upload(&[1.0_f32; 64])?, line!());
     let mut sum = stream.zeros::<f32>(128)?;
-    // SAFETY: none; on the simulated device an access behind an array is an error and no more.
+    // SAFETY: violated on purpose; on the simulated device an out-of-bounds access is only an
+    // error.
     unsafe {
         kernels.vecadd(
             stream,
@@ -42,7 +43,7 @@ fn leave_arrays(stream: &Stream) -> Result<u32> {
 }
 
 #[test]
-fn an_array_that_a_kernel_leaves_is_reported_once_with_the_lines_of_both() {
+fn an_out_of_bounds_kernel_is_reported_once_with_the_lines_of_launch_and_array() {
     for schedule in [
         Schedule::Timed,
         Schedule::Eager,
@@ -76,7 +77,7 @@ fn an_array_that_a_kernel_leaves_is_reported_once_with_the_lines_of_both() {
     }
 }
 
-/// The numbers of the streams that a text names.
+/// Returns the stream numbers in a text.
 fn streams_in(text: &str) -> Vec<u64> {
     let rests = text.split("stream ").skip(1);
     let digits = rests.map(|rest| {
@@ -152,7 +153,7 @@ fn a_stream_has_one_number_in_ids_debug_suspects_timelines_and_reports() {
 }
 
 #[test]
-fn streams_that_others_make_have_numbers_of_their_own() {
+fn foreign_streams_have_their_own_numbers() {
     let gpu = Gpu::new(SimConfig::new());
     let device = Device::open_simulated(&gpu, 0).unwrap();
     // SAFETY: the device keeps the context alive.
@@ -172,7 +173,7 @@ fn one_run() -> Check {
         .rules([Rules::observed()])
 }
 
-/// The lines of a check's leak report.
+/// Returns the lines of a check's leak report.
 fn left(program: impl Fn(&Device) -> Result<()>) -> Vec<String> {
     let failure = one_run().find(program).unwrap_err();
     let problem = failure.problem();
@@ -185,10 +186,10 @@ fn left(program: impl Fn(&Device) -> Result<()>) -> Vec<String> {
         .collect()
 }
 
-/// Leaks one object of each sort; gives the lines that made them.
+/// Leaks one object of each kind; returns the line that made each and its expected description.
 fn leak_all(device: &Device) -> Result<[(u32, &'static str); 6]> {
     let stream = device.stream()?;
-    // Of these the device keeps what it may use again.
+    // The device caches the memory and the event for reuse.
     drop((stream.zeros::<u8>(1000)?, device.pinned::<u8>(5000)?));
     drop(stream.record()?);
     let (buffer, buffer_line) = (stream.zeros::<u32>(100)?, line!());
@@ -228,7 +229,7 @@ fn leak_all(device: &Device) -> Result<[(u32, &'static str); 6]> {
 }
 
 #[test]
-fn a_leak_is_told_with_what_it_is_its_size_and_the_line_that_made_it() {
+fn a_leak_is_reported_with_its_kind_size_and_line() {
     let made = std::cell::Cell::new(None);
     let lines = left(|device| {
         made.set(Some(leak_all(device)?));
@@ -246,9 +247,9 @@ fn a_leak_is_told_with_what_it_is_its_size_and_the_line_that_made_it() {
 }
 
 #[test]
-fn a_handle_of_the_device_alone_is_told_too() {
+fn a_leaked_device_handle_is_reported() {
     let lines = left(|device| {
-        // Without a stream nothing would be left.
+        // A device that never made a stream would leave no object.
         drop(device.stream()?);
         mem::forget(device.clone());
         Ok(())
@@ -260,7 +261,7 @@ fn a_handle_of_the_device_alone_is_told_too() {
     );
 }
 
-/// Every thread writes one word.
+/// A kernel in which every thread writes the same value to one word.
 const ALIKE: &str = "
 .version 8.0
 .target sm_75
@@ -282,7 +283,7 @@ millstream::kernels! {
 }
 
 #[test]
-fn notes_are_reports_and_no_failure() {
+fn notes_are_reports_but_not_failures() {
     let config = SimConfig::new()
         .kernel_race_check(true)
         .kernel_race_notes(true);
@@ -300,12 +301,13 @@ fn notes_are_reports_and_no_failure() {
 }
 
 millstream::kernels! {
-    // SAFETY: none: `a` is `f32` in vecadd.cu. Every access stays within 64 elements all the same.
+    // SAFETY: violated on purpose: `a` is `f32` in vecadd.cu. Every access still stays within 64
+    // elements.
     unsafe mod wrong_sums from include_str!("../../../kernels/vecadd.ptx") {
         safe fn vecadd(a: &[f64], b: &[f32], c: &mut [f32], n: u64)
             requires a.len() >= n, b.len() >= n, c.len() >= n;
     }
-    // SAFETY: the signature is that of vecadd.cu, with the words of `a` as integers.
+    // SAFETY: the signature is that of vecadd.cu, with `a`'s elements as 32-bit integers.
     unsafe mod sums_of_words from include_str!("../../../kernels/vecadd.ptx") {
         safe fn vecadd(a: &[u32], b: &[f32], c: &mut [f32], n: u64)
             requires a.len() >= n, b.len() >= n, c.len() >= n;

@@ -1,4 +1,4 @@
-//! While a view to write lives, its buffer is not used otherwise.
+//! A buffer cannot be used while a mutable view of it is alive.
 
 use millstream::{Device, Result};
 

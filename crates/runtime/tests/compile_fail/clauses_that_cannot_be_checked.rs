@@ -1,24 +1,25 @@
-//! The arithmetic of a clause is checked, or the clause is refused.
+//! The arithmetic of a `requires` clause must be overflow-checked; a clause that cannot be is
+//! rejected.
 
-/// Sides of an area that needs more bits than they have.
+/// The sides of an area whose product overflows 32 bits.
 const SIDES: [u32; 2] = [65_536, 65_536];
 
 millstream::kernels! {
-    // SAFETY: none is launched.
+    // SAFETY: no kernel of this module is launched.
     unsafe mod cast from "" {
         safe fn k(x: &[u8]) requires x.len() >= SIDES[0] as u8 * SIDES[1]; //~ "no casts in a clause"
     }
 }
 
 millstream::kernels! {
-    // SAFETY: none is launched.
+    // SAFETY: no kernel of this module is launched.
     unsafe mod path from "" {
         safe fn k(x: &[u8]) requires x.len() >= std::ops::Mul::mul(SIDES[0], 9); //~ "may overflow unchecked"
     }
 }
 
 millstream::kernels! {
-    // SAFETY: none is launched.
+    // SAFETY: no kernel of this module is launched.
     unsafe mod called from "" {
         safe fn k(x: &[u8]) requires x.len() >= area(SIDES[0] * SIDES[1]); //~ E0308
         safe fn l(x: &[u8]) requires x.len() >= !SIDES[0] + SIDES[1]; //~ E0600
@@ -26,7 +27,7 @@ millstream::kernels! {
     }
 }
 
-/// A function that takes Rust's own integers.
+/// A function that takes Rust's own integers, not checked ones.
 fn area(area: u32) -> u32 {
     area
 }

@@ -1,10 +1,11 @@
-//! What the other programs do wrong, done right. This one compiles: if it did not, they would fail
-//! for no good reason.
+//! The control: correct versions of the other programs' mistakes. It compiles; if it did not, the
+//! other programs could fail for an unrelated reason.
 
 use millstream::{Device, LaunchConfig, Result};
 
 millstream::kernels! {
-    // SAFETY: none is launched.
+    // SAFETY: no kernel is launched beyond its operands, and the signature is that of vecadd in
+    // vecadd.cu.
     unsafe mod sums from include_str!("../../../../kernels/vecadd.ptx") {
         safe fn vecadd(a: &[f32], b: &[f32], c: &mut [f32], n: u64);
     }

@@ -1,4 +1,4 @@
-//! The source of a copy is not its target.
+//! A copy's source and target cannot be the same buffer.
 
 use millstream::{Device, Result};
 

@@ -1,5 +1,5 @@
-//! The elements of an array are plain data: a `bool`, a `char`, a reference or a `String` has bit
-//! patterns that are none.
+//! Array elements must be plain data: a `bool`, a `char`, a reference and a `String` have invalid
+//! bit patterns.
 
 use millstream::{Device, Result};
 

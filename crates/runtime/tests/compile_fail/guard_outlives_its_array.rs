@@ -1,4 +1,4 @@
-//! A guard ends before its pinned array does, and cannot be written through if it only reads.
+//! A guard cannot outlive its pinned array, and a read guard gives no mutable access.
 
 use millstream::{Device, Result};
 

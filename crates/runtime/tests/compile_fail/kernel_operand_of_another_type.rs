@@ -1,9 +1,9 @@
-//! A kernel's operands have the declared types.
+//! A kernel's operands must have the declared types.
 
 use millstream::{Device, LaunchConfig, Result};
 
 millstream::kernels! {
-    // SAFETY: none is launched.
+    // SAFETY: no kernel of this module is launched.
     unsafe mod sums from include_str!("../../../../kernels/vecadd.ptx") {
         safe fn vecadd(a: &[f32], b: &[f32], c: &mut [f32], n: u64);
     }

@@ -1,9 +1,9 @@
-//! What a kernel writes is none of its other operands.
+//! A kernel's `&mut [T]` operand cannot alias any other operand.
 
 use millstream::{Device, LaunchConfig, Result};
 
 millstream::kernels! {
-    // SAFETY: none is launched.
+    // SAFETY: no kernel of this module is launched.
     unsafe mod both from include_str!("../../../../kernels/vecadd.ptx") {
         safe fn vecadd(a: &[f32], b: &mut [f32], c: &mut [f32], n: u64);
     }

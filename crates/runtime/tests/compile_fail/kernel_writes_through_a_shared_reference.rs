@@ -1,9 +1,9 @@
-//! Where a kernel declares `&mut [T]`, a shared reference does not do.
+//! A shared reference is no operand for a kernel parameter that is declared `&mut [T]`.
 
 use millstream::{Device, LaunchConfig, Result};
 
 millstream::kernels! {
-    // SAFETY: none is launched.
+    // SAFETY: no kernel of this module is launched.
     unsafe mod sums from include_str!("../../../../kernels/vecadd.ptx") {
         safe fn vecadd(a: &[f32], b: &[f32], c: &mut [f32], n: u64);
     }

@@ -1,4 +1,5 @@
-//! Somebody vouches for the signatures of kernels: without `unsafe` there is no block of them.
+//! A block of kernel declarations requires `unsafe`, by which the author vouches for the
+//! signatures.
 
 millstream::kernels! {
     mod gates from include_str!("../../../../kernels/gate.ptx") { //~ "write `unsafe mod`: the author guarantees that the declared signatures match the PTX"

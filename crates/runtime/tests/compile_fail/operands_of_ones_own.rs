@@ -1,4 +1,4 @@
-//! Nobody else can make operands, and so name memory that is not tracked.
+//! User types cannot implement the operand traits, which would let them name untracked memory.
 
 use millstream::{CopySource, ReadOperand, WriteOperand};
 

@@ -1,4 +1,4 @@
-//! A value on its way can be had only by waiting, and only once.
+//! The value of a `Pending` can be obtained only by waiting, and only once.
 
 use millstream::{Buffer, Device, Result, Stream};
 

@@ -1,4 +1,4 @@
-//! While the host holds a guard of a pinned array, no copy that is in its way can be called for.
+//! While the host holds a guard of a pinned array, no conflicting copy can be enqueued.
 
 use millstream::{Device, Result};
 

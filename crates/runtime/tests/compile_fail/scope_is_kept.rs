@@ -1,4 +1,4 @@
-//! A scope cannot be kept for after its end: neither by a variable outside nor as its value.
+//! A scope cannot escape its closure, neither through an outer variable nor as the return value.
 
 use millstream::{Device, Result};
 

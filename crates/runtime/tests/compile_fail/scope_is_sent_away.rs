@@ -1,4 +1,4 @@
-//! A scope cannot be given to a thread that may outlive it.
+//! A scope cannot be sent to a thread that may outlive it.
 
 use millstream::{Device, Result};
 

@@ -1,5 +1,5 @@
-//! The lifetime of a scope's borrows cannot be made shorter, or a slice that ends before the scope
-//! would do.
+//! `Scope` is invariant in the lifetime of its borrows: a shorter one would accept a slice that
+//! ends before the scope.
 
 use millstream::Scope;
 

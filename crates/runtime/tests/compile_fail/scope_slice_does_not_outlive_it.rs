@@ -1,4 +1,4 @@
-//! A slice that a scope copies to must outlive the scope.
+//! A slice that a scope downloads to must outlive the scope.
 
 use millstream::{Device, Result};
 

@@ -1,4 +1,4 @@
-//! What a scope copies to cannot be seen before the scope has ended.
+//! The target of a scope's download cannot be read before the scope has ended.
 
 use millstream::{Device, Result};
 

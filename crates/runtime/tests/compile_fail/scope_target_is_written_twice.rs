@@ -1,4 +1,4 @@
-//! Two copies of a scope cannot have the same target.
+//! Two downloads of one scope cannot have the same target.
 
 use millstream::{Device, Result};
 

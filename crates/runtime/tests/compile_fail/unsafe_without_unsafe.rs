@@ -1,5 +1,5 @@
-//! What trusts its caller needs `unsafe`: unsafe kernels, the block that vouches for kernels,
-//! devices of foreign drivers.
+//! Items whose safety the caller must guarantee require `unsafe`: unsafe kernels, blocks of kernel
+//! declarations, and devices of foreign drivers.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! A view cannot be given to a thread that may outlive its buffer.
+//! A view cannot be sent to a thread that may outlive its buffer.
 
 use millstream::{Device, Result};
 

@@ -1,4 +1,4 @@
-//! A view ends before its buffer does.
+//! A view cannot outlive its buffer.
 
 use millstream::{Device, Result};
 

@@ -1,5 +1,4 @@
-//! There is one view to write of its bytes: it has no copies, and what it lends it cannot use
-//! meanwhile.
+//! A mutable view is unique: it cannot be cloned, and while it is reborrowed it cannot be used.
 
 use millstream::{Device, Result, Stream, ViewMut};
 

@@ -1,4 +1,4 @@
-//! Two views to write cannot overlap, nor can one to write and one to read.
+//! Two mutable views cannot overlap, nor can a mutable and a shared one.
 
 use millstream::{Device, Result};
 

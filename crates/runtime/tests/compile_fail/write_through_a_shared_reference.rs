@@ -1,5 +1,4 @@
-//! Nothing is written through a shared reference: not by a fill, an upload or a copy, and not
-//! through a view to read.
+//! A shared reference or a shared view is no target of a fill, an upload or a copy.
 
 use millstream::{Buffer, Device, Result};
 

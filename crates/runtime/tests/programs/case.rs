@@ -1,5 +1,5 @@
-//! One program in one place: the simulated device under a schedule and rules, perhaps with calls
-//! that fail; or a GPU.
+//! A test case: one program in one configuration, either the simulated device under a schedule and
+//! rules, possibly with failing driver calls, or a GPU.
 
 #[path = "../scenarios/readings.rs"]
 mod readings;
@@ -25,22 +25,23 @@ use crate::program::{Allowed, Environment, Interpreter, Sort, check, generate, s
 use readings::rules;
 use sizes::Sizes;
 
-/// How long a closed device may take to give everything back.
+/// The time limit within which a closed device must have freed everything.
 const CLOSED_WITHIN: Duration = Duration::from_secs(5);
 
-/// The programs of one sort are numbered from here, so that each of them is another than those
-/// without faults.
+/// The word that marks a case with failing driver calls. Such programs are drawn from a separate
+/// range of seeds, so each differs from those without faults.
 const FAULTS: &str = "faults";
 
-/// Which program, and where. As text, what `MILLSTREAM_PROGRAM` holds to run it again.
+/// A program's number and its configuration. Its text form is the value of `MILLSTREAM_PROGRAM`
+/// that reruns it.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Case {
     pub(crate) program: u64,
-    /// Whether calls of the driver fail, or devices are lost.
+    /// Selects runs in which driver calls fail or devices are lost.
     pub(crate) faults: bool,
-    /// Schedule and rules, in the form of a device's specification; none on a GPU.
+    /// The schedule and rules, in the form of a device's specification; `None` on a GPU.
     pub(crate) options: Option<String>,
-    /// In what sizes its devices copy, and how much they keep.
+    /// The chunk sizes of the devices' copies and the limits of their caches.
     pub(crate) sizes: Sizes,
 }
 
@@ -85,13 +86,13 @@ impl FromStr for Case {
     }
 }
 
-/// Whether the environment asks for a GPU.
+/// Returns whether the environment selects a GPU.
 pub(crate) fn on_gpu() -> bool {
     env::var("MILLSTREAM_DEVICE").is_ok_and(|value| value.starts_with("cuda"))
 }
 
-/// The schedules of a program, each with its own reading of the disputed rules, and two of them in
-/// tiny sizes; or the GPU alone.
+/// Returns the cases of a program: eight schedules, each with its own reading of the disputed rules
+/// and two of them in tiny sizes, or the GPU alone.
 pub(crate) fn cases(program: u64, faults: bool) -> Vec<Case> {
     let case = |options, sizes| Case {
         program,
@@ -120,9 +121,10 @@ pub(crate) fn cases(program: u64, faults: bool) -> Vec<Case> {
     ];
     let place = |(number, schedule): (usize, &Schedule)| {
         let rules = rules(program.wrapping_mul(5).wrapping_add(number as u64 * 11));
-        // Programs of one sort are a multiple of four apart, and meet all schedules this way.
+        // Programs of one kind have numbers that differ by a multiple of four; dividing by four
+        // lets each kind meet every schedule.
         let turn = program as usize / 4 + number;
-        // One of them with one thread and one with four.
+        // Of the two tiny cases, one copies with one thread and the other with four.
         let is_tiny = turn.is_multiple_of(4);
         let drawn = if is_tiny {
             Sizes::tiny(turn / 4)
@@ -136,12 +138,12 @@ pub(crate) fn cases(program: u64, faults: bool) -> Vec<Case> {
 }
 
 impl Case {
-    /// The program, as it is drawn.
+    /// Draws the case's program.
     pub(crate) fn draw(&self) -> Program {
         let mut sort = Sort::of(self.program);
         if self.options.is_none() {
             let has_second = Device::open(Select::Cuda(1)).is_ok();
-            // What a GPU has of memory is not for tests to bound.
+            // Tests do not bound a GPU's memory.
             (sort.scarce, sort.gates) = (false, false);
             sort.devices = if has_second { sort.devices } else { 1 };
         }
@@ -149,11 +151,11 @@ impl Case {
         generate(self.program + offset, sort)
     }
 
-    /// Runs a program here.
+    /// Runs a program in this configuration.
     ///
     /// # Errors
     ///
-    /// What is wrong, in words.
+    /// Returns a description of the first problem.
     pub(crate) fn run(&self, program: &Program) -> Result<(), String> {
         let _watched = crate::watch::over(self.to_string());
         let run = || match &self.options {
@@ -171,8 +173,8 @@ impl Case {
         let config = config
             .with_options(options)
             .map_err(|error| error.to_string())?;
-        // By the strict reading of rule 29 memory made behind a closed gate waits for it, and so
-        // may the host.
+        // By the strict reading of rule 29 (an allocation is a barrier across streams), an
+        // allocation behind a closed gate waits for the gate, and the host may wait with it.
         let gates_hold =
             !options.contains("implicit_synchronisation") && !options.ends_with("rules=strict");
         let gpu = Gpu::new(config);
@@ -180,14 +182,15 @@ impl Case {
         let devices: Result<Vec<_>> = (0..program.devices).map(open).collect();
         let devices = devices.map_err(|error| error.to_string())?;
         if self.program.is_multiple_of(2) {
-            // So that what is dropped is freed there and then.
+            // With no cache, dropped memory is freed at once.
             devices.iter().for_each(|device| device.set_cache_limit(0));
         }
         let close = |stream: &Stream| Box::new(gpu.hold(stream.as_raw())) as Box<dyn Any + Send>;
-        // Behind a gate a bound would keep the program's thread waiting for its own next step.
+        // With bounded staging, an operation behind a closed gate could block the program's thread,
+        // which opens the gate only in a later step.
         let is_bounded = !(gates_hold && Sort::of(self.program).gates);
         for device in &devices {
-            assert!(self.sizes.set(device, is_bounded), "nothing was copied yet");
+            assert!(self.sizes.set(device, is_bounded), "the sizes must be set before the first copy");
         }
         let environment = Environment {
             reopen: Some(&open),
@@ -208,7 +211,7 @@ impl Case {
             no_memory: false,
         };
         let checked = check(program, &log, allowed);
-        // Asked, for a loss is noticed by whoever asks.
+        // `memory_stats` makes a driver call, which detects a loss.
         let is_lost = devices.iter().any(|device| device.memory_stats().is_err());
         let accounts = if program.leaks() || self.faults {
             Ok(())
@@ -229,7 +232,7 @@ impl Case {
     }
 }
 
-/// Runs a program on the GPU that the environment names.
+/// Runs a program on the GPU that the environment selects.
 fn drive(program: &Program) -> Result<(), String> {
     let open = |device: usize| Device::open(Select::Cuda(device as i32));
     let devices: Result<Vec<_>> = (0..program.devices).map(open).collect();
@@ -244,8 +247,8 @@ fn drive(program: &Program) -> Result<(), String> {
     check(program, &log, Allowed::default())
 }
 
-/// Calls of the driver that make, enqueue or ask. What fails to be given back is left, and other
-/// tests look at that.
+/// Driver calls that create, enqueue or query. Calls that free are excluded, because their failure
+/// leaks the object; other tests cover them.
 const CALLS: [&str; 22] = [
     "cuStreamCreateWithPriority",
     "cuStreamQuery",
@@ -276,8 +279,8 @@ const CODES: [ResultCode; 3] = [
     ResultCode::UNKNOWN,
 ];
 
-/// What fails in a program of this number: a few calls of some functions, one call of one, or
-/// everything from some call on.
+/// Returns the faults for the program of this number: one failing call, a device lost at some call,
+/// or random failures of several functions.
 fn faults(number: u64, program: &Program) -> Vec<Fault> {
     let at = |shift: u32, bound: usize| {
         (number.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> shift) as usize % bound
@@ -307,7 +310,7 @@ fn faults(number: u64, program: &Program) -> Vec<Fault> {
     }
 }
 
-/// Of what a program had, nothing is counted any more.
+/// Checks that the devices' memory statistics no longer count anything of the program.
 fn accounts(devices: &[Device]) -> Result<(), String> {
     for device in devices {
         let asking = Instant::now();
@@ -322,14 +325,14 @@ fn accounts(devices: &[Device]) -> Result<(), String> {
             if asking.elapsed() > CLOSED_WITHIN {
                 return Err(format!("not given back: {memory:?}"));
             }
-            // Another thread may be in the middle of giving it back.
+            // Another thread may still be freeing it.
             thread::sleep(Duration::from_micros(100));
         }
     }
     Ok(())
 }
 
-/// Of closed devices nothing is left but their contexts, once what was pending is over.
+/// Checks that closed devices leave no objects but their contexts once pending work is complete.
 fn nothing_left(gpu: &Gpu) -> Result<(), String> {
     let closing = Instant::now();
     loop {
@@ -348,7 +351,7 @@ fn nothing_left(gpu: &Gpu) -> Result<(), String> {
     }
 }
 
-/// A panic's message.
+/// Returns a panic's message.
 fn words(payload: &(dyn Any + Send)) -> String {
     let text = payload.downcast_ref::<String>().map(String::as_str);
     let text = text.or_else(|| payload.downcast_ref::<&str>().copied());

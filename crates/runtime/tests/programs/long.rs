@@ -1,4 +1,4 @@
-//! Programs for as long as one likes: what `cargo xtask programs` runs.
+//! The open-ended run of random programs that `cargo xtask programs` starts.
 
 use std::{
     env,
@@ -11,7 +11,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::suite::run_all;
 
-/// What the environment says, or else this.
+/// Reads a setting from the environment; `otherwise` is the default.
 fn setting<T: FromStr>(name: &str, otherwise: T) -> T {
     match env::var(name) {
         Err(_) => otherwise,
@@ -22,11 +22,11 @@ fn setting<T: FromStr>(name: &str, otherwise: T) -> T {
     }
 }
 
-/// Runs programs from a number on, until there were so many or the time is over; every second of
-/// them with calls that fail if that is asked for.
+/// Runs programs from a given number on until the count or the time is reached; every second one
+/// has failing driver calls if those are enabled.
 #[test]
 #[ignore = "as long as one likes; `cargo xtask programs` runs it"]
-fn programs_for_as_long_as_one_likes() {
+fn open_ended_random_programs() {
     let count = setting("MILLSTREAM_PROGRAMS_COUNT", u64::MAX);
     let limit = Duration::from_secs(setting("MILLSTREAM_PROGRAMS_SECONDS", 60));
     let first: u64 = setting("MILLSTREAM_PROGRAMS_SEED", 1_000_000);

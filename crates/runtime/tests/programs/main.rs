@@ -1,15 +1,16 @@
-//! Random programs over the whole safe interface, each under many schedules, against an oracle that
-//! knows nothing of the runtime. With `MILLSTREAM_DEVICE=cuda:0` they run on a GPU instead.
+//! Random programs over the whole safe interface, each under many schedules, compared with an
+//! oracle that is independent of the runtime. With `MILLSTREAM_DEVICE=cuda:0` they run on a GPU
+//! instead.
 //!
-//! A program is a list of steps drawn from a number (`program/step.rs` has them all). Its machine
-//! carries them out and writes down what the host sees; the oracle compares that with plain vectors
-//! that do the same in the order of the text. Afterwards the simulated device must have reported
-//! nothing, and nothing may be left of it but what the program forgot.
+//! A program is a list of steps drawn from a seed (`program/step.rs` lists all steps). The
+//! interpreter executes them and logs what the host sees; the oracle compares the log with plain
+//! vectors on which it performs the same steps in program order. Afterwards the simulated device
+//! must have reported nothing, and no objects may be left but those that the program forgot.
 //!
-//! What no step does: raw handles and operations of other libraries, drivers that panic or lie,
-//! waiting for a timeline's picture, pinned arrays of other elements than bytes, opting out of
-//! order for reads and kernels, modules that do not load, kernels with shared memory or that fault,
-//! `check` and `check_async`. Other tests are about these.
+//! Steps do not cover: raw handles and operations of other libraries, drivers that panic or answer
+//! falsely, waiting for a timeline's recording, pinned arrays of elements other than bytes, opting
+//! reads and kernels out of ordering, modules that fail to load, kernels with shared memory or with
+//! faults, `check` and `check_async`. Other tests cover these.
 
 mod case;
 mod long;

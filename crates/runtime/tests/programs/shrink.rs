@@ -1,17 +1,17 @@
-//! Makes a program that fails shorter, as long as it fails.
+//! Shrinks a failing program as long as it still fails.
 
 use crate::{
     case::Case,
     program::step::{Placed, Program, Step},
 };
 
-/// How often a program is run before it counts as right: threads are real, and no schedule decides
-/// when they run.
+/// The number of runs before a program counts as passing: host threads are real, and the schedule
+/// does not control them.
 const TRIES: usize = 3;
-/// How many programs are tried at most.
+/// The maximum number of programs tried.
 const PROGRAMS_MAX: usize = 3000;
 
-/// What the shortest program that still fails is, and how it fails.
+/// Returns the shortest program found that still fails, and its problem.
 pub(crate) fn shrink(case: &Case, program: Program, problem: String) -> (Program, String) {
     let mut best = (program, problem);
     let mut left = PROGRAMS_MAX;
@@ -49,7 +49,7 @@ pub(crate) fn shrink(case: &Case, program: Program, problem: String) -> (Program
     best
 }
 
-/// Steps that do less than this one, those that do least first.
+/// Returns simplifications of a step, the simplest first.
 fn simpler(placed: &Placed) -> Vec<Placed> {
     let mut all = Vec::new();
     let thread = placed.thread;

@@ -1,4 +1,4 @@
-//! The programs that run with every test.
+//! The random programs of the regular test suite.
 
 use std::{
     env,
@@ -17,13 +17,15 @@ use crate::{
 
 const PROGRAMS: u64 = 2000;
 const PROGRAMS_WITH_FAULTS: u64 = 400;
-/// More than one for each core: a run sleeps while the reactor still holds its device.
+/// The number of workers, more than one for each core: a run sleeps while the reactor still holds
+/// its device.
 const WORKERS: usize = 4;
 
-/// The environment variable that names the one case to be run.
+/// The environment variable that selects a single case.
 const VARIABLE: &str = "MILLSTREAM_PROGRAM";
 
-/// Runs a case, and panics with all that one wants to know if it fails.
+/// Runs a case; if it fails, panics with the problem, the command that reruns it, and the shortest
+/// failing program.
 pub(crate) fn run(case: &Case) {
     let program = case.draw();
     if let Err(problem) = case.run(&program) {
@@ -38,11 +40,11 @@ pub(crate) fn run(case: &Case) {
     }
 }
 
-/// Runs all cases of the programs that `next` gives, on several threads; `done` is called for each
+/// Runs all cases of the programs that `next` returns, on several threads; calls `done` for each
 /// program.
 pub(crate) fn run_all(next: impl Fn() -> Option<(u64, bool)> + Sync, done: impl Fn() + Sync) {
     let has_failed = AtomicBool::new(false);
-    // The programs of one GPU share its memory and its figures.
+    // Programs on one GPU share its memory and its memory statistics.
     let workers = if on_gpu() { 1 } else { WORKERS };
     let first_failure = Mutex::new(None);
     thread::scope(|scope| {
@@ -74,7 +76,7 @@ pub(crate) fn run_all(next: impl Fn() -> Option<(u64, bool)> + Sync, done: impl 
     }
 }
 
-/// The programs from 0 on; or the one case that the environment names.
+/// Runs the programs from 0 on, or the single case that the environment selects.
 fn run_first(programs: u64, faults: bool) {
     if let Ok(text) = env::var(VARIABLE) {
         let case: Case = text
@@ -94,20 +96,20 @@ fn run_first(programs: u64, faults: bool) {
 }
 
 #[test]
-fn random_programs_do_what_plain_vectors_do() {
+fn random_programs_agree_with_plain_vectors() {
     run_first(PROGRAMS, false);
 }
 
-/// On a GPU nothing fails by order.
+/// Skipped on a GPU, where no faults can be injected.
 #[test]
-fn random_programs_whose_calls_fail_are_right_or_say_so() {
+fn random_programs_with_failing_calls_are_correct_or_return_errors() {
     if !on_gpu() {
         run_first(PROGRAMS_WITH_FAULTS, true);
     }
 }
 
 #[test]
-fn a_case_is_read_as_it_is_written() {
+fn a_case_survives_a_round_trip_through_text() {
     for case in cases(12, true).into_iter().chain(cases(7, false)) {
         assert_eq!(case.to_string().parse(), Ok(case));
     }

@@ -1,4 +1,4 @@
-//! Ends the process when a run hangs, and says which.
+//! A watchdog that ends the process when a run hangs, and prints the run's name.
 
 use std::{
     collections::BTreeMap,
@@ -9,7 +9,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// How long one run may take before it counts as hung. They take milliseconds.
+/// The time after which a run counts as hung. Runs take milliseconds.
 const HUNG_AFTER: Duration = Duration::from_secs(120);
 
 type Runs = BTreeMap<u64, (String, Instant)>;
@@ -17,7 +17,7 @@ type Runs = BTreeMap<u64, (String, Instant)>;
 static RUNS: Mutex<(u64, Runs)> = Mutex::new((0, BTreeMap::new()));
 static WATCHING: Once = Once::new();
 
-/// A run that is watched while this lives.
+/// A registration with the watchdog, removed on drop.
 pub(crate) struct Watched(u64);
 
 fn runs() -> MutexGuard<'static, (u64, Runs)> {
@@ -42,7 +42,8 @@ fn watch() {
             .values()
             .find(|(_, since)| since.elapsed() > HUNG_AFTER)
         {
-            // Written past the test harness, which would keep it for after the test.
+            // Writes to standard error directly, because the test harness would hold captured
+            // output until the test ends.
             let _ = writeln!(io::stderr(), "hung: {name}");
             process::abort();
         }

@@ -1,11 +1,12 @@
-//! Programs that the compiler is to refuse, each exactly where and as its comments say.
+//! A harness for programs that must fail to compile, with exactly the errors that their comments
+//! announce.
 //!
-//! `//~ E0499` at the end of a line stands for one error of that number there, and `//~ "text"` for
-//! one that has no number and whose message has that text. `//~ E0277 "text"` has both: a number,
-//! and a text of the message or the notes below it, which tell the reader what to do; such an error
-//! may come several times, for a macro writes a type at several places. Numbers, lines and our own
-//! texts hold from one version of rustc to the next and whatever else the crates come to offer, as
-//! whole messages would not.
+//! `//~ E0499` at the end of a line stands for one error with that code on that line, and
+//! `//~ "text"` for one without a code whose message contains that text. `//~ E0277 "text"`
+//! requires both: a code, and a text in the message or in the notes below it, which tell the user
+//! what to do; such an error may occur several times, because a macro emits a type at several
+//! places. Codes, lines and Millstream's own texts stay stable across versions of rustc and as the
+//! crates grow, unlike whole messages.
 
 use std::{
     fs,
@@ -15,8 +16,8 @@ use std::{
 
 use serde_json::Value;
 
-/// The package of the programs: what a user's would be, with the versions that are locked here and
-/// no access to a registry.
+/// The manifest of the programs' package: like a user's, with the versions of this workspace's lock
+/// file and without registry access.
 const MANIFEST: &str = r#"[package]
 name = "refused"
 version = "0.0.0"
@@ -28,19 +29,20 @@ publish = false
 [dependencies]
 "#;
 
-/// Programs that the compiler is to refuse.
+/// Programs that must fail to compile.
 pub(crate) struct Refused<'a> {
-    /// The folder of the crate with the programs in `tests/compile_fail`.
+    /// The folder of the crate that has the programs in `tests/compile_fail`.
     pub(crate) package: &'a Path,
-    /// A folder to build in.
+    /// The folder to build in.
     pub(crate) scratch: &'a Path,
-    /// The crates of this workspace that they use, with their folders beside the package's.
+    /// The crates of this workspace that the programs use, each with its folder next to the
+    /// package's.
     pub(crate) uses: &'a [(&'a str, &'a str)],
-    /// Other crates, as their manifest names them.
+    /// Other dependencies, as lines of the manifest.
     pub(crate) others: &'a str,
 }
 
-/// An error that a program is to have.
+/// An expected error of a program.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Mark {
     program: String,
@@ -49,17 +51,17 @@ struct Mark {
     text: Option<String>,
 }
 
-/// An error that a program has.
+/// A reported error of a program.
 struct Refusal {
     program: String,
     line: usize,
     number: Option<String>,
-    /// As the compiler shows it.
+    /// The message as the compiler renders it.
     message: String,
 }
 
 impl Refused<'_> {
-    /// Compares what is refused with what is marked.
+    /// Compares the reported errors with the expected ones.
     #[track_caller]
     pub(crate) fn check(&self) {
         let programs = self.programs();
@@ -67,7 +69,7 @@ impl Refused<'_> {
             .iter()
             .flat_map(|program| marked(program))
             .collect();
-        assert!(!marks.is_empty(), "there are programs with marks");
+        assert!(!marks.is_empty(), "the folder has programs with expected errors");
         let mut met: Vec<Mark> = Vec::new();
         let mut messages = String::new();
         for refusal in self.compile(&programs) {
@@ -82,20 +84,20 @@ impl Refused<'_> {
         marks.sort();
         assert!(
             marks.is_empty() && messages.is_empty(),
-            "not refused: {marks:#?}\nrefused otherwise:\n{messages}"
+            "missing errors: {marks:#?}\nunexpected errors:\n{messages}"
         );
     }
 
-    /// The programs, in the order of their names.
+    /// Returns the programs, sorted by name.
     fn programs(&self) -> Vec<PathBuf> {
         let entries =
-            fs::read_dir(self.package.join("tests/compile_fail")).expect("the programs are there");
+            fs::read_dir(self.package.join("tests/compile_fail")).expect("the crate has a folder tests/compile_fail");
         let mut programs: Vec<PathBuf> = entries.map(|entry| entry.unwrap().path()).collect();
         programs.sort();
         programs
     }
 
-    /// Checks all programs as binaries of one package, and gives every error.
+    /// Checks all programs as binaries of one package and returns every error.
     fn compile(&self, programs: &[PathBuf]) -> Vec<Refusal> {
         let package = self.scratch.join("compile_fail");
         fs::create_dir_all(&package).unwrap();
@@ -131,11 +133,11 @@ impl Refused<'_> {
             .env("CARGO_TARGET_DIR", package.join("target"));
         let output = cargo
             .output()
-            .expect("cargo starts, since it has started this");
+            .expect("cargo starts: it has also started this test");
         let errors = String::from_utf8_lossy(&output.stderr);
         assert!(
             errors.contains("could not compile"),
-            "the programs were not reached:\n{errors}"
+            "cargo failed before it compiled the programs:\n{errors}"
         );
 
         let lines = String::from_utf8_lossy(&output.stdout);
@@ -149,7 +151,8 @@ impl Refused<'_> {
 }
 
 impl Mark {
-    /// Whether this is the error. One without a number has none.
+    /// Returns whether the reported error is the expected one; a mark without a code matches only
+    /// errors without one.
     fn is_met_by(&self, refusal: &Refusal) -> bool {
         let has_text = |text: &String| refusal.message.contains(text);
         self.program == refusal.program
@@ -163,7 +166,7 @@ fn name(program: &Path) -> String {
     program.file_stem().unwrap().to_string_lossy().into_owned()
 }
 
-/// The refusals that a program's comments announce.
+/// Returns the errors that a program's comments announce.
 fn marked(program: &Path) -> Vec<Mark> {
     let source = fs::read_to_string(program).unwrap();
     let mut marked = Vec::new();
@@ -189,8 +192,8 @@ fn marked(program: &Path) -> Vec<Mark> {
     marked
 }
 
-/// What a line of cargo's report says of an error with a place; the closing remarks that some
-/// errors exist have none.
+/// Parses a line of cargo's JSON output into an error with a source location. The final summary
+/// messages have no location and are skipped.
 fn refusal(report: &Value) -> Option<Refusal> {
     let message = report
         .get("message")

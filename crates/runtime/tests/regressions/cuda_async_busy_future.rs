@@ -1,8 +1,8 @@
-//! NVIDIA's cuda-async: while a future is pending, its executor keeps one core at 99 %; and with
-//! nothing to do its thread wakes 916 times a second.
+//! NVIDIA's cuda-async: while a future is pending, its executor keeps one core 99 % busy; when
+//! idle, its thread wakes 916 times a second.
 //!
-//! A future is polled twice, whatever it waits for. Somebody asks the driver on its behalf, ever
-//! more seldom, and nobody asks anything while no future is pending.
+//! Here a future is polled twice, however long it is pending. The reactor queries the driver with
+//! growing intervals, and makes no query while no future is pending.
 
 use std::{
     future::Future,
@@ -20,16 +20,16 @@ use millstream::driver::Driver;
 
 use crate::{N, calls::Calls, configurations::on_gpu, counted, harness::Harness};
 
-/// How long the future is pending, on the driver's clock.
+/// The time for which the future is pending, on the driver's clock.
 const PENDING_NS: u64 = 50_000_000;
-/// How long nothing is pending, on the host's; twice, for the reactor may still have to find that
-/// out.
+/// The length of an idle period on the host's clock. The test waits for two, because the reactor
+/// may need the first to notice that nothing is pending.
 const IDLE: Duration = Duration::from_millis(25);
-/// A few hundred in the first 30 µs, 100 more until 2 ms, and then one for each hundredth more of
-/// the time.
+/// The maximum number of queries: a few hundred in the first 30 µs, 100 more until 2 ms, and then
+/// one for each further hundredth of the elapsed time.
 const QUESTIONS_MAX: usize = 1000;
 
-/// Wakes a thread, and counts.
+/// A waker that unparks a thread and counts its wake-ups.
 struct Counting {
     thread: Thread,
     woken: AtomicUsize,
@@ -42,7 +42,7 @@ impl Wake for Counting {
     }
 }
 
-/// Runs the future on this thread; gives its value and how often it was woken.
+/// Runs the future on this thread; returns its value and its number of wake-ups.
 fn block_on<T>(future: impl Future<Output = T>) -> (T, usize) {
     let counting = Arc::new(Counting {
         thread: thread::current(),
@@ -61,7 +61,8 @@ fn block_on<T>(future: impl Future<Output = T>) -> (T, usize) {
     }
 }
 
-/// The virtual clock, which every question and every pause moves; a GPU has none.
+/// Returns the simulator's virtual clock, which every query and every pause advances; `None` on a
+/// GPU.
 fn clock_ns(harness: &Harness) -> Option<u64> {
     (!on_gpu()).then(|| harness.simulated().virtual_time_ns())
 }
@@ -71,7 +72,7 @@ fn questions(calls: &Calls) -> usize {
 }
 
 #[test]
-fn a_pending_future_is_asked_about_ever_more_seldom() {
+fn queries_for_a_pending_future_back_off() {
     counted(|harness, calls| {
         if !harness.gates_hold() {
             return Ok(());
@@ -88,7 +89,7 @@ fn a_pending_future_is_asked_about_ever_more_seldom() {
                 thread::sleep(Duration::from_millis(1));
             }
             gate.open();
-            waits.join().expect("nobody panics")
+            waits.join().expect("the waiting thread does not panic")
         });
         assert_eq!(value?, [1; N]);
         assert!(woken <= 1, "woken {woken} times");
@@ -101,9 +102,9 @@ fn a_pending_future_is_asked_about_ever_more_seldom() {
         assert_eq!(
             questions(calls),
             asked,
-            "somebody asks while nothing is pending"
+            "the driver was queried while nothing was pending"
         );
-        assert_eq!(clock_ns(harness), idle_ns, "somebody sleeps and wakes");
+        assert_eq!(clock_ns(harness), idle_ns, "a thread slept and woke while nothing was pending");
         Ok(())
     });
 }

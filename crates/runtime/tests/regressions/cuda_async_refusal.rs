@@ -1,13 +1,13 @@
-//! NVIDIA's cuda-async: an array belongs to the stream that made it. Using it on another is an
-//! error, also after the program has made that stream wait for the first one, as CUDA asks.
+//! NVIDIA's cuda-async: an array belongs to the stream that made it. Using it on another stream is
+//! an error, even after the program has made that stream wait for the first one, as CUDA requires.
 //!
-//! Any stream may use any array of its device. A wait made by hand is as good as ours: there is no
-//! second one.
+//! Here any stream may use any array of its device. A wait that the program enqueues replaces the
+//! automatic one: there is no second wait.
 
 use crate::{N, counted};
 
 #[test]
-fn an_array_may_be_used_on_another_stream_with_or_without_a_wait_by_hand() {
+fn an_array_may_be_used_on_another_stream_with_or_without_an_explicit_wait() {
     counted(|harness, calls| {
         let [first, second, third] = harness.streams();
         let mut array = first.zeros::<u32>(N)?;

@@ -1,8 +1,8 @@
-//! CUDA.jl: each task has a stream of its own. An array that a task returns without synchronising
-//! is used by another task on another stream before it is written; and where the library notices,
-//! the host blocks until it is.
+//! CUDA.jl: each task has its own stream. An array that a task returns without synchronising is
+//! used by another task on another stream before it is written; where the library detects this, the
+//! host blocks until it is.
 //!
-//! The use is ordered, by an edge on the device: the host does not wait.
+//! Here the use is ordered on the device by an event: the host does not wait.
 
 use std::thread;
 
@@ -11,7 +11,7 @@ use millstream::Result;
 use crate::{N, counted};
 
 #[test]
-fn an_array_returned_by_a_task_is_complete_for_whoever_uses_it() {
+fn an_array_returned_by_a_task_is_complete_for_its_users() {
     counted(|harness, calls| {
         let [producer, consumer] = harness.streams();
         let mut sum = consumer.zeros::<u32>(N)?;

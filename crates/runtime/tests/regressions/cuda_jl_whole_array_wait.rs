@@ -1,7 +1,7 @@
-//! CUDA.jl: an array remembers the stream that used it last. Two tasks that work on the halves of
-//! one array wait for each other at every step, and the host blocks for each wait.
+//! CUDA.jl: an array records only the stream that used it last. Two tasks that work on the halves
+//! of one array wait for each other at every step, and the host blocks for each wait.
 //!
-//! Halves that do not overlap are as two arrays; whoever uses the whole waits for both.
+//! Here disjoint halves are independent; a use of the whole array waits for both.
 
 use crate::{N, counted};
 

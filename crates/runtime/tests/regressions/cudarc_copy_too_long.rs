@@ -1,7 +1,7 @@
-//! cudarc: a copy from the device to a host slice that is longer than the array asks the driver for
-//! the slice's length, and reads past the array's end.
+//! cudarc: a copy from the device to a host slice that is longer than the array passes the slice's
+//! length to the driver, which reads past the array's end.
 //!
-//! Lengths that differ are a typed error that names both, and nothing is enqueued.
+//! Here different lengths are a typed error that names both, and nothing is enqueued.
 
 use millstream::{Error, Result, UsageErrorKind};
 
@@ -41,7 +41,7 @@ fn no_copy_is_longer_than_its_source() {
         assert_eq!(
             stream.download(&three)?.wait()?,
             [1, 2, 3],
-            "all is as it was"
+            "the array is unchanged"
         );
         assert_eq!(*pinned.read()?, [0; 4]);
         Ok(())
@@ -49,7 +49,7 @@ fn no_copy_is_longer_than_its_source() {
 }
 
 #[test]
-fn what_is_refused_enqueues_nothing() {
+fn a_rejected_copy_enqueues_nothing() {
     counted(|harness, calls| {
         let stream = harness.stream();
         let three = stream.upload(&[1_u32, 2, 3])?;

@@ -1,8 +1,8 @@
 //! cudarc: events are recorded and waited for only while more than one stream exists. When the last
-//! extra stream is dropped with its work pending, nothing waits for that work any more: the first
-//! stream overwrites, or frees, an array that is still being read.
+//! extra stream is dropped with pending work, nothing waits for that work any more: the first
+//! stream overwrites or frees an array that is still being read.
 //!
-//! A dropped stream's work counts until it is done.
+//! Here the work of a dropped stream stays tracked until it is complete.
 
 use crate::{N, regression};
 
@@ -52,7 +52,7 @@ fn a_free_waits_for_a_reader_whose_stream_is_gone() {
         let read = extra.download(&array)?;
         drop(extra);
         drop(array);
-        // Of the same size, so that they would get the memory if it were free.
+        // The arrays have the same size, so they would reuse the memory if it were free.
         let others = [5, 6, 7].map(|value| first.upload(&[value; N]));
         gate.open();
         assert_eq!(read.wait()?, [1; N]);

@@ -1,8 +1,8 @@
-//! cudarc: an array keeps one event for its last reader. When a second stream reads it, that record
-//! takes the place of the first one's, and a writer waits for the second reader alone: it
-//! overwrites what the first is still reading. Seen in ten of ten runs on an H200.
+//! cudarc: an array keeps one event for its last reader. When a second stream reads it, that event
+//! replaces the first reader's, and a writer waits for the second reader only: it overwrites the
+//! array while the first reader still reads it. Reproduced in ten of ten runs on an H200.
 //!
-//! A write, of whichever kind, waits for every reader, however slow.
+//! Here a write of any kind waits for every reader, however slow.
 
 use millstream::{Buffer, Result, Stream};
 
@@ -26,7 +26,8 @@ fn a_write_waits_for_every_reader() {
         let twos = writer.upload(&[2_u32; N])?;
         for (slow, write) in (0..READERS).zip(WRITES.into_iter().cycle()) {
             let mut array = writer.upload(&[1_u32; N])?;
-            // Its first crossing to each stream is over before the gate is closed.
+            // The first use on each stream is complete before the gate is closed, because it may
+            // add a wait.
             for reader in &readers {
                 assert_eq!(reader.download(&array)?.wait()?, [1; N]);
             }

@@ -1,8 +1,8 @@
-//! cudarc: where there is no CUDA driver, the first call panics, in a program that may well have
-//! wanted to do without.
+//! cudarc: without a CUDA driver the first call panics, even in a program that could run without a
+//! GPU.
 //!
-//! Without a driver, asking for a GPU is an error that says what was looked for, and a simulated
-//! device works.
+//! Here opening a GPU without a driver is an error that names the libraries searched for, and a
+//! simulated device works.
 
 use std::panic::catch_unwind;
 

@@ -1,8 +1,9 @@
-//! cudarc: opening a device twice gives two contexts' worth of bookkeeping for one GPU. Whether a
-//! second stream exists is known to each by itself, so arrays that pass from one to the other are
-//! not waited for.
+//! cudarc: opening a device twice creates two contexts with separate bookkeeping for one GPU. Each
+//! decides by itself whether a second stream exists, so arrays passed from one to the other are not
+//! waited for.
 //!
-//! Two opens of one GPU are one device: what one enqueued, the other waits for.
+//! Here two opens of one GPU share one device: work enqueued through one is ordered with work
+//! enqueued through the other.
 
 use crate::{N, regression};
 

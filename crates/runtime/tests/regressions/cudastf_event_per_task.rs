@@ -1,13 +1,13 @@
-//! CUDASTF: each task makes an event, records it, and destroys it in the end: 3.2 µs for an empty
-//! task.
+//! CUDASTF: each task creates, records and destroys an event: 3.2 µs for an empty task.
 //!
-//! Events are kept and recorded again. A chain that never leaves its stream has none at all; one
-//! that changes streams at every step has one record and one wait a step.
+//! Here events are pooled and recorded again. A chain of tasks on one stream needs no event; one
+//! that changes streams at every step needs one record and one wait per step.
 
 use crate::{N, counted};
 
 const TASKS: u32 = 2000;
-/// For those that are pending at the same time, and are not known to be over.
+/// The maximum number of events created: enough for those pending at the same time or not yet seen
+/// complete.
 const EVENTS_MAX: usize = 200;
 
 #[test]
@@ -27,14 +27,14 @@ fn a_chain_on_one_stream_needs_no_event() {
 }
 
 #[test]
-fn a_chain_across_two_streams_uses_few_events_again_and_again() {
+fn a_chain_across_two_streams_reuses_few_events() {
     counted(|harness, calls| {
         let streams: [_; 2] = harness.streams();
         let mut array = streams[0].zeros::<u32>(N)?;
         for task in 0..TASKS {
             streams[task as usize % 2].fill(&mut array, task)?;
             if task % 64 == 63 {
-                // The host looks in now and then, as programs do.
+                // The host reads a value now and then, as programs do.
                 assert_eq!(streams[0].download(array.slice(..1))?.wait()?, [task]);
             }
         }

@@ -1,5 +1,5 @@
-//! Failures of other libraries that people have reported, as programs of this one: each must do
-//! here what its users wanted there. Under every schedule of the simulated device or, with
+//! Failures that users of other libraries have reported, as programs of this one. Each must behave
+//! here as its users expected, under every schedule of the simulated device or, with
 //! `MILLSTREAM_DEVICE=cuda:0`, on a GPU.
 
 #[path = "../scenarios/calls.rs"]
@@ -34,15 +34,15 @@ use crate::{
     harness::{Harness, everywhere, everywhere_counted},
 };
 
-/// Elements of the arrays: enough for several pages.
+/// The length of the arrays: enough for several pages.
 const N: usize = 1500;
 
-/// Runs a program that may use `?`, everywhere.
+/// Runs a fallible program in every configuration.
 fn regression(run: impl Fn(&Harness) -> Result<()>) {
     everywhere(|harness| run(harness).unwrap());
 }
 
-/// As [`regression`], with every driver call noted down.
+/// Runs a fallible program in every configuration, with every driver call recorded.
 fn counted(run: impl Fn(&Harness, &Calls) -> Result<()>) {
     everywhere_counted(|harness, calls| run(harness, calls).unwrap());
 }

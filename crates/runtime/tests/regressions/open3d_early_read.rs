@@ -1,8 +1,9 @@
 //! Open3D: a copy to the host is followed by a wait for the default stream. On any other stream the
-//! copy is asynchronous and nothing waits for it, so that the program reads what was in the memory
-//! before. Where Open3D does wait, it waits for the whole device.
+//! copy is asynchronous and nothing waits for it, so the program reads the memory's previous
+//! contents. Where Open3D does wait, it waits for the whole device.
 //!
-//! A value that came back is complete, whichever stream brought it, and nothing else is waited for.
+//! Here a returned value is complete, on whichever stream it was downloaded, and nothing else is
+//! waited for.
 
 use crate::{N, counted, regression};
 
@@ -34,7 +35,7 @@ fn a_value_from_any_stream_is_complete() {
 }
 
 #[test]
-fn a_value_waits_for_its_own_stream_alone() {
+fn a_value_waits_only_for_its_own_stream() {
     counted(|harness, calls| {
         let [stream, busy] = harness.streams();
         let array = stream.upload(&[3_u32; N])?;

@@ -1,9 +1,8 @@
-//! Of several bindings: an upload from page-locked memory on the default stream is asynchronous
-//! like any other, and a program that fills the memory anew for the next upload changes what the
-//! first one brings.
+//! Several bindings: an upload from page-locked memory on the default stream is asynchronous, and a
+//! program that refills the memory for the next upload changes the bytes that the first one copies.
 //!
-//! The host's write waits until the copy has read, and only for that; its read does not wait at
-//! all.
+//! Here a host write waits until the copy has read the memory, and only for that; a host read does
+//! not wait at all.
 
 use std::{
     sync::atomic::{AtomicBool, Ordering},
@@ -23,7 +22,7 @@ fn a_write_of_the_host_waits_for_the_upload() {
         let mut pinned = harness.device.pinned_from(&[1_u32; N])?;
         let gate = harness.gate(&stream);
         stream.copy(&pinned, &mut array)?;
-        assert_eq!(*pinned.read()?, [1; N], "both only read");
+        assert_eq!(*pinned.read()?, [1; N], "the upload and the guard both only read");
         let opened = AtomicBool::new(false);
         thread::scope(|scope| -> Result<()> {
             let writes = scope.spawn(|| -> Result<bool> {
@@ -48,7 +47,7 @@ fn a_write_of_the_host_waits_for_the_upload() {
 }
 
 #[test]
-fn a_loop_that_fills_one_pinned_array_again_and_again_uploads_what_it_filled() {
+fn a_loop_that_refills_one_pinned_array_uploads_each_content() {
     regression(|harness| {
         let stream = harness.device.thread_stream()?;
         let mut pinned = harness.device.pinned::<u32>(N)?;

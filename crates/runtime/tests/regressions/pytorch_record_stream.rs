@@ -1,20 +1,19 @@
-//! PyTorch: memory belongs to the stream that allocated it, and is given out again on that stream
-//! as soon as its tensor is gone. Whoever has used it on another stream must say so, by
-//! `record_stream`; forgetting it means that new work of the first stream overwrites what the
-//! second one still reads.
+//! PyTorch: memory belongs to the stream that allocated it, and is reused on that stream as soon as
+//! its tensor is freed. Programs that use it on another stream must call `record_stream`; without
+//! that call, new work on the first stream overwrites memory that the second still reads.
 //!
-//! Every use is known. Nothing is said by hand.
+//! Here every use is tracked automatically.
 
 use crate::{N, regression};
 
 #[test]
-fn memory_used_on_another_stream_is_not_given_out_again_before_that_use_is_over() {
+fn memory_used_on_another_stream_is_not_reused_before_that_use_is_complete() {
     regression(|harness| {
         let [allocating, using] = harness.streams();
         for round in 0..3 {
             let tensor = allocating.upload(&[round; N])?;
             let mut copy = using.zeros::<u32>(N)?;
-            // The crossing is over, so that the gate holds nothing but the use.
+            // The first use on the second stream is complete, so the gate holds only the copy.
             assert_eq!(using.download(&tensor)?.wait()?, [round; N]);
             let gate = harness.gate(&using);
             using.copy(&tensor, &mut copy)?;

@@ -1,9 +1,9 @@
-//! RMM, and stream-ordered pools at large: memory freed on one stream may be given out on another.
-//! That is right only if the second stream is behind the free, and the free behind every use;
-//! programs that free on a stream which did not use the memory get another's values.
+//! RMM and other stream-ordered pools: memory freed on one stream may be reused on another. That is
+//! correct only if the second stream is ordered after the free, and the free after every use;
+//! programs that free on a stream which did not use the memory read another array's values.
 //!
-//! Memory may be allocated, used and dropped on any streams in any order. What comes of it are the
-//! right values.
+//! Here memory may be allocated, used and dropped on any streams in any order, and the values are
+//! correct.
 
 use crate::{N, regression};
 
@@ -11,7 +11,7 @@ const ROUNDS: u32 = 12;
 const STREAMS: usize = 3;
 
 #[test]
-fn memory_goes_round_between_streams_and_keeps_its_values() {
+fn memory_reused_between_streams_keeps_its_values() {
     regression(|harness| {
         let streams: [_; STREAMS] = harness.streams();
         let mut arriving = Vec::new();

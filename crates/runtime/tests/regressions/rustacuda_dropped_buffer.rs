@@ -1,8 +1,9 @@
-//! RustaCUDA: asynchronous copies take references that end when the call does. A buffer of the
-//! device, or the host memory of the copy, may be dropped while the copy is on its way; the free
-//! then waits for the whole device or, on other versions, does not wait.
+//! RustaCUDA: asynchronous copies take references that end when the call returns. A device buffer,
+//! or the host memory of the copy, may be dropped while the copy is pending; the free then waits
+//! for the whole device or, in other versions, does not wait.
 //!
-//! Everything may be dropped as soon as the call returns; nothing blocks, and the copy is right.
+//! Here everything may be dropped as soon as the call returns; nothing blocks, and the copied
+//! values are correct.
 
 use std::mem;
 
@@ -24,7 +25,7 @@ fn both_ends_of_a_copy_may_be_dropped_in_flight() {
         let mut pinned = harness.device.pinned_from(&[3_u32; N])?;
         let mut from_pinned = stream.zeros::<u32>(N)?;
         stream.copy(&pinned, &mut from_pinned)?;
-        // In its place comes memory of the same size.
+        // The new array has the same size and would reuse the memory if it were free.
         drop(mem::replace(
             &mut pinned,
             harness.device.pinned_from(&[4_u32; N])?,

@@ -1,4 +1,4 @@
-//! Elements with a large alignment: the host has references to none that is not aligned.
+//! Elements with a large alignment: the host never gets a misaligned reference.
 
 use bytemuck::{Pod, Zeroable};
 use millstream::{Error, Pinned, Result, UsageErrorKind};
@@ -8,22 +8,23 @@ use crate::{
     shapes::problem,
 };
 
-/// Elements of the largest alignment that page-locked and managed memory has (rule 56).
+/// An element with the largest alignment that page-locked and managed memory guarantees (rule 56).
 #[derive(Clone, Copy, Debug, PartialEq, Pod, Zeroable)]
 #[repr(C, align(256))]
 struct Line([u8; 256]);
 
-/// Elements of twice that alignment, which small page-locked allocations of an H200 have by chance.
+/// An element with twice that alignment, which small page-locked allocations on an H200 have by
+/// chance.
 #[derive(Clone, Copy, Debug, PartialEq, Pod, Zeroable)]
 #[repr(C, align(512))]
 struct TwoLines([[u8; 256]; 2]);
 
-/// Elements of two pages.
+/// An element with the alignment of two pages.
 #[derive(Clone, Copy, Debug, PartialEq, Pod, Zeroable)]
 #[repr(C, align(8192))]
 struct TwoPages([[u8; 4096]; 2]);
 
-/// Elements of sixteen pages.
+/// An element with the alignment of sixteen pages.
 #[derive(Clone, Copy, Debug, PartialEq, Pod, Zeroable)]
 #[repr(C, align(65_536))]
 struct SixteenPages([[u8; 4096]; 16]);
@@ -32,8 +33,8 @@ fn scenario(run: impl Fn(&Harness) -> Result<()>) {
     everywhere(|harness| run(harness).unwrap());
 }
 
-/// Whether a slice begins where its elements may. From a reference the compiler would take that for
-/// granted.
+/// Returns whether a slice is aligned. `black_box` is needed because the compiler assumes that a
+/// reference is.
 fn is_aligned<T>(elements: &[T]) -> bool {
     std::hint::black_box(elements.as_ptr().addr()).is_multiple_of(align_of::<T>())
 }
@@ -55,7 +56,7 @@ fn refused<T: Pod>(harness: &Harness) {
 }
 
 #[test]
-fn page_locked_and_managed_arrays_of_elements_aligned_beyond_the_drivers_promise_are_refused() {
+fn page_locked_and_managed_arrays_of_overaligned_elements_are_rejected() {
     scenario(|harness| {
         for _ in 0..8 {
             refused::<TwoLines>(harness);
@@ -97,7 +98,7 @@ fn references_to_elements_of_the_largest_alignment_are_aligned() {
 }
 
 #[test]
-fn vectors_of_any_alignment_go_to_the_device_and_back() {
+fn vectors_of_any_alignment_survive_a_round_trip() {
     scenario(|harness| {
         let stream = harness.stream();
         for len in [0, 1, 3] {

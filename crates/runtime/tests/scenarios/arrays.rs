@@ -9,21 +9,21 @@ use crate::{
     shapes::problem,
 };
 
-/// Elements of the arrays: enough for several blocks and pages.
+/// The length of the arrays: enough for several thread blocks and pages.
 const N: usize = 1500;
 
 millstream::kernels! {
-    /// Sums of arrays.
-    // SAFETY: the signature is that of vecadd in vecadd.cu; whatever the grid, its threads stride
-    // over `n` elements of each array and touch no others.
+    /// A kernel that adds arrays.
+    // SAFETY: the signature is that of vecadd in vecadd.cu; for any grid, its threads stride over
+    // `n` elements of each array and access no others.
     pub(crate) unsafe mod sums from include_str!("../../../../kernels/vecadd.ptx") {
-        /// `c[i] = a[i] + b[i]`
+        /// Computes `c[i] = a[i] + b[i]`.
         pub(crate) safe fn vecadd(a: &[f32], b: &[f32], c: &mut [f32], n: u64)
             requires a.len() >= n, b.len() >= n, c.len() >= n;
     }
 }
 
-/// Runs a scenario that may use `?` everywhere.
+/// Runs a fallible scenario in every configuration.
 fn scenario(run: impl Fn(&Harness) -> Result<()>) {
     everywhere(|harness| run(harness).unwrap());
 }
@@ -90,7 +90,7 @@ fn a03_disjoint_halves_are_written_side_by_side_from_two_threads() {
         assert_eq!(
             s2.download(a.slice(N..))?.wait()?,
             [2; N],
-            "the right half waits for nothing"
+            "the right half must not wait"
         );
         let whole = s3.download(&a)?;
         harness.assert_pending(&whole);
@@ -117,7 +117,7 @@ fn a04_overlapping_ranges_are_ordered_exactly_on_the_overlap() {
         assert_eq!(
             s3.download(a.slice(80..))?.wait()?,
             [0; 20],
-            "nor are these"
+            "these bytes are not being written either"
         );
         let (left, middle) = (s3.download(a.slice(0..40))?, s3.download(a.slice(79..80))?);
         harness.assert_pending(&left);
@@ -194,15 +194,15 @@ fn a07_a_host_read_does_not_wait_for_later_work_of_the_stream() {
 }
 
 #[test]
-fn a08_dropping_an_array_in_use_blocks_nobody_and_frees_behind_its_uses() {
+fn a08_dropping_an_array_in_use_does_not_block_and_frees_after_its_uses() {
     scenario(|harness| {
         let streams: [_; 2] = harness.streams();
         let s3 = harness.stream();
         for slow in 0..2 {
             let a = streams[0].upload(&vec![4_u32; N])?;
             let mut copies = [streams[0].zeros::<u32>(N)?, streams[1].zeros::<u32>(N)?];
-            // The first time that an array crosses to another stream may wait for later work; here
-            // it is over by then.
+            // An array's first use on another stream may wait for later work; here that use is
+            // complete.
             assert_eq!(streams[1].download(&a)?.wait()?, [4; N]);
             let mut gates = [harness.gate(&streams[0]), harness.gate(&streams[1])].map(Some);
             for (stream, copy) in streams.iter().zip(&mut copies) {
@@ -214,7 +214,7 @@ fn a08_dropping_an_array_in_use_blocks_nobody_and_frees_behind_its_uses() {
             assert_eq!(
                 s3.download(&same_size)?.wait()?,
                 [9; N],
-                "the new array waits for nobody"
+                "the new array must not wait for another stream"
             );
             for user in [1 - slow, slow] {
                 drop(gates[user].take());
@@ -257,8 +257,8 @@ fn a12_the_same_array_twice_in_one_launch() {
         let expected: Vec<f32> = numbers.iter().map(|n| n + n).collect();
         assert_eq!(s1.download(&doubled)?.wait()?, expected);
 
-        // Reading and writing the same array does not compile (see the documentation of
-        // `kernels!`); its disjoint halves are two arrays.
+        // Reading and writing the same array in one launch does not compile (see the documentation
+        // of `kernels!`); its disjoint halves are separate operands.
         let mut both = s1.upload(&[1.0_f32, 2.0, 0.0, 0.0])?;
         let (mut low, mut high) = both.split_at_mut(2);
         kernels.vecadd(&s2, LaunchConfig::linear(2), &low, &low, &mut high, 2)?;
@@ -294,14 +294,14 @@ fn a21_an_array_outlives_the_other_stream_that_uses_it() {
         let mut copy = s1.zeros::<u32>(N)?;
         let gate = harness.gate(&s2);
         s2.copy(&a, &mut copy)?;
-        // From here on there is one stream, as if there had never been another.
+        // From here on only one stream exists.
         drop(s2);
         drop(a);
         let same_size = s1.upload(&vec![9_u32; N])?;
         assert_eq!(
             s1.download(&same_size)?.wait()?,
             [9; N],
-            "the new array waits for nobody"
+            "the new array must not wait for another stream"
         );
         let arrives = s1.download(&copy)?;
         harness.assert_pending(&arrives);
@@ -328,7 +328,7 @@ fn arrays_behind_smart_pointers_are_operands() {
         s2.fill(boxed.slice_mut(1..), 7.0)?;
         let pinned = Arc::new(harness.device.pinned_from(&[9.0_f32])?);
         s1.copy(&pinned, boxed.slice_mut(..1))?;
-        // The last handle goes while the operations may be pending.
+        // The last handle is dropped while the operations may be pending.
         drop((shared, local, pinned));
         let mut expected = vec![7.0; N];
         expected[0] = 9.0;
@@ -338,7 +338,7 @@ fn arrays_behind_smart_pointers_are_operands() {
 }
 
 #[test]
-fn grids_come_from_numbers_and_tuples() {
+fn launch_configurations_convert_from_numbers_and_tuples() {
     scenario(|harness| {
         let (stream, kernels) = (harness.stream(), sums::load(&harness.device)?);
         let a = stream.upload(&vec![1.0_f32; N])?;

@@ -1,6 +1,7 @@
-//! Memory of dropped arrays: whose it becomes, when, and at what price.
+//! The cache of dropped arrays' memory: when it is reused, on which streams, and at what cost in
+//! driver calls.
 
-#![allow(unsafe_code, reason = "makes arrays without a content")]
+#![allow(unsafe_code, reason = "makes uninitialised arrays")]
 
 use millstream::{Buffer, Result, Stream};
 
@@ -8,14 +9,14 @@ use crate::harness::{everywhere, everywhere_counted};
 
 const N: usize = 10_000;
 
-/// An array without a content, which no operation has used yet.
+/// Makes an uninitialised array, which no operation has used yet.
 fn empty(stream: &Stream) -> Result<Buffer<u8>> {
-    // SAFETY: what reads it is written in front of that.
+    // SAFETY: the array is written before it is read.
     unsafe { stream.uninit(N) }
 }
 
 #[test]
-fn an_array_of_the_same_size_on_the_same_stream_costs_no_call() {
+fn an_array_of_the_same_size_on_the_same_stream_needs_no_driver_call() {
     everywhere_counted(|harness, calls| {
         harness.device.set_cache_limit(1 << 20);
         let stream = harness.stream();
@@ -37,7 +38,7 @@ fn an_array_of_the_same_size_on_the_same_stream_costs_no_call() {
 }
 
 #[test]
-fn another_stream_gets_the_memory_once_it_is_ordered_behind_its_last_use() {
+fn another_stream_reuses_memory_once_it_is_ordered_after_its_last_use() {
     everywhere(|harness| {
         harness.device.set_cache_limit(1 << 20);
         let [first, second] = harness.streams();
@@ -47,10 +48,10 @@ fn another_stream_gets_the_memory_once_it_is_ordered_behind_its_last_use() {
         let address = array.as_raw();
         drop(array);
         let elsewhere = second.upload(&[3_u8; N]).unwrap();
-        assert_ne!(elsewhere.as_raw(), address, "it is still to be filled");
+        assert_ne!(elsewhere.as_raw(), address, "the fill of that memory is still pending");
         if harness.gates_hold() {
             let values = second.download(&elsewhere).unwrap();
-            assert_eq!(values.wait().unwrap(), [3; N], "nobody waited for the gate");
+            assert_eq!(values.wait().unwrap(), [3; N], "the new array must not wait for the gate");
         }
         second.wait_for(&first.record().unwrap()).unwrap();
         let mut ordered = empty(&second).unwrap();
@@ -63,7 +64,7 @@ fn another_stream_gets_the_memory_once_it_is_ordered_behind_its_last_use() {
 }
 
 #[test]
-fn whoever_is_not_ordered_behind_an_earlier_use_waits_for_it() {
+fn a_use_not_ordered_after_an_earlier_use_of_the_memory_waits_for_it() {
     everywhere(|harness| {
         harness.device.set_cache_limit(1 << 20);
         let [first, second] = harness.streams();
@@ -71,7 +72,7 @@ fn whoever_is_not_ordered_behind_an_earlier_use_waits_for_it() {
         let gate = harness.gate(&first);
         let before = first.download(&array).unwrap();
         drop(array);
-        // Made on the stream that still reads what was there, and first used on another.
+        // Allocated on the stream that still reads the old contents, and first used on another.
         let mut array = empty(&first).unwrap();
         second.fill(&mut array, 2).unwrap();
         let after = second.download(&array).unwrap();
@@ -82,7 +83,7 @@ fn whoever_is_not_ordered_behind_an_earlier_use_waits_for_it() {
 }
 
 #[test]
-fn what_is_kept_is_within_its_limit_and_goes_where_there_is_a_limit_for_all() {
+fn the_cache_respects_its_own_limit_and_the_memory_limit() {
     everywhere(|harness| {
         let device = &harness.device;
         device.set_cache_limit(3 * N as u64);

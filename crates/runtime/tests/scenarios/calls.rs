@@ -1,8 +1,8 @@
-//! A driver that notes down every call on its way to another, and can make calls fail.
+//! A driver that records every call and forwards it to another driver, and can make calls fail.
 
 #![allow(
     unsafe_code,
-    reason = "passes unsafe calls on, with the contract they came with"
+    reason = "forwards unsafe calls under the same contract"
 )]
 
 use std::{collections::BTreeMap, fmt, sync::Arc, time::Duration};
@@ -15,24 +15,23 @@ use parking_lot::Mutex;
 
 type Result<T> = std::result::Result<T, DriverError>;
 
-/// How a call is to fail.
+/// The way in which a call fails.
 pub(crate) enum Failure {
-    /// It is not passed on.
+    /// The call is not forwarded.
     Instead(DriverError),
-    /// It is passed on, and its answer kept back: a driver that fails after it has done what it was
-    /// asked for.
+    /// The call is forwarded and its result discarded: the driver fails after it has done the work.
     Afterwards(DriverError),
 }
 
-/// Says, given a call's name, whether it is to fail.
+/// A function from a call's name to its failure, if the call is to fail.
 type Fault = Arc<dyn Fn(&'static str) -> Option<Failure> + Send + Sync>;
 
-/// Another driver, with the names of the calls made to it.
+/// A wrapper of another driver that records the names of the calls made to it.
 pub(crate) struct Calls {
     inner: Arc<dyn Driver>,
     made: Mutex<Vec<&'static str>>,
     fault: Mutex<Option<Fault>>,
-    /// Calls that named a default stream.
+    /// The number of calls that named a default stream.
     legacy: Mutex<usize>,
 }
 
@@ -46,8 +45,8 @@ impl Calls {
         }
     }
 
-    /// From now on asks `fault` before every call. A call that fails is not passed on and not
-    /// noted.
+    /// Makes every later call fail for which `fault` returns an error. A failing call is neither
+    /// forwarded nor recorded.
     pub(crate) fn fail(
         &self,
         fault: impl Fn(&'static str) -> Option<DriverError> + Send + Sync + 'static,
@@ -63,12 +62,12 @@ impl Calls {
         *self.fault.lock() = Some(Arc::new(fault));
     }
 
-    /// From now on no call is made to fail.
+    /// Stops injecting failures.
     pub(crate) fn fail_no_more(&self) {
         *self.fault.lock() = None;
     }
 
-    /// Makes the call and notes it, unless it is to fail.
+    /// Forwards the call and records it, unless it is to fail.
     fn make<T>(&self, call: &'static str, pass_on: impl FnOnce() -> Result<T>) -> Result<T> {
         let fault = self.fault.lock().clone();
         let failure = fault.and_then(|fault| fault(call));
@@ -83,7 +82,7 @@ impl Calls {
         }
     }
 
-    /// A call that cannot fail, and is not noted; the fault may panic.
+    /// Gives `fault` the chance to panic in a call that cannot fail and is not recorded.
     fn may_panic(&self, call: &'static str) {
         let fault = self.fault.lock().clone();
         if let Some(fault) = fault {
@@ -91,12 +90,12 @@ impl Calls {
         }
     }
 
-    /// Forgets the calls noted so far.
+    /// Clears the recorded calls.
     pub(crate) fn forget(&self) {
         self.made.lock().clear();
     }
 
-    /// How often each call was made since.
+    /// Returns the number of calls of each name since the last [`forget`](Self::forget).
     pub(crate) fn counts(&self) -> BTreeMap<&'static str, usize> {
         let mut counts = BTreeMap::new();
         for &call in &*self.made.lock() {
@@ -105,7 +104,7 @@ impl Calls {
         counts
     }
 
-    /// How often a call named the legacy or the per-thread default stream.
+    /// Returns the number of calls that named the legacy or the per-thread default stream.
     pub(crate) fn legacy(&self) -> usize {
         *self.legacy.lock()
     }
@@ -121,7 +120,7 @@ impl Calls {
         }
     }
 
-    /// How often this call was made since.
+    /// Returns the number of calls of this name since the last [`forget`](Self::forget).
     pub(crate) fn count(&self, call: &str) -> usize {
         self.made
             .lock()
@@ -137,7 +136,7 @@ impl fmt::Debug for Calls {
     }
 }
 
-/// The stream that an argument of a driver call is.
+/// An argument of a driver call that is a stream.
 trait IsStream {
     fn as_stream(&self) -> Option<StreamHandle>;
 }
@@ -148,8 +147,8 @@ impl IsStream for StreamHandle {
     }
 }
 
-/// Every other argument: found by a method call only where [`IsStream`] is not, one reference
-/// further on.
+/// Any other argument. Method resolution finds it only where [`IsStream`] is not implemented,
+/// because its receiver has one more reference.
 trait IsNoStream {
     fn as_stream(&self) -> Option<StreamHandle> {
         None
@@ -158,7 +157,7 @@ trait IsNoStream {
 
 impl<T> IsNoStream for &T {}
 
-/// Passes one method on, noted.
+/// Generates a method that records and forwards a call.
 macro_rules! pass_on {
     (safe $name:ident($($arg:ident: $type:ty),*) -> $value:ty) => {
         fn $name(&self, $($arg: $type),*) -> Result<$value> {
@@ -169,14 +168,14 @@ macro_rules! pass_on {
         unsafe fn $name(&self, $($arg: $type),*) -> Result<$value> {
             $(self.look_at((&$arg).as_stream());)*
             self.make(stringify!($name), || {
-                // SAFETY: this function's contract is that of the one behind it.
+                // SAFETY: the caller upholds the contract of the same function of the inner driver.
                 unsafe { self.inner.$name($($arg),*) }
             })
         }
     };
 }
 
-/// Implements [`Driver`] by the table of its methods.
+/// Implements [`Driver`] from the table of its methods.
 macro_rules! implement {
     ($([$kind:ident $class:ident $(($stream:ident))?]
        fn $name:ident($($arg:ident: $type:ty),*) -> $value:ty;)*) => {

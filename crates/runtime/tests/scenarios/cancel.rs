@@ -1,5 +1,5 @@
-//! Futures dropped before they are done: by timeouts, aborts, and after every number of polls. What
-//! was called for runs all the same, memory comes back, and everything is usable as before.
+//! Futures dropped before completion: by timeouts, aborts, and after every number of polls.
+//! Enqueued work still runs, memory is freed, and everything stays usable.
 
 use std::{
     cell::Cell,
@@ -23,14 +23,13 @@ fn current_thread() -> tokio::runtime::Runtime {
     builder.enable_time().build().unwrap()
 }
 
-/// What an async program has called for before each of its awaits.
+/// The number of fills that an async program has enqueued so far.
 #[derive(Default)]
 struct Progress {
     fills: Cell<u32>,
 }
 
-/// Fills an array again and again, on two streams in turn, and looks at it by downloads of several
-/// kinds in between.
+/// Fills an array repeatedly, on two streams in turn, with downloads of several kinds in between.
 async fn program(streams: &[Stream; 2], a: &mut Buffer<u32>, progress: &Progress) -> Result<()> {
     let fill = |a: &mut Buffer<u32>| {
         let next = progress.fills.get() + 1;
@@ -44,7 +43,7 @@ async fn program(streams: &[Stream; 2], a: &mut Buffer<u32>, progress: &Progress
     let before = streams[1].download(&*a)?;
     let third = fill(a)?;
     let after = streams[0].download(&*a)?;
-    // Awaited in the other order.
+    // Awaited in reverse order.
     assert_eq!(after.await?, [third; N]);
     assert_eq!(before.await?, [second; N]);
     let values = [
@@ -62,9 +61,8 @@ async fn program(streams: &[Stream; 2], a: &mut Buffer<u32>, progress: &Progress
     Ok(())
 }
 
-/// Polls the future at most `polls` times, then drops it. Between two polls everything that was
-/// called for is done, so that each await needs two polls at most. Says whether the future came to
-/// its end.
+/// Polls the future at most `polls` times, then drops it. Between two polls all enqueued work
+/// completes, so each await needs at most two polls. Returns whether the future completed.
 fn poll_at_most(
     polls: usize,
     streams: &[Stream; 2],
@@ -90,7 +88,7 @@ fn b08_a_program_may_be_cancelled_at_every_await() {
         let streams: [_; 2] = harness.streams();
         let mut a = streams[0].upload(&vec![0_u32; N])?;
         for polls in 0.. {
-            assert!(polls <= 20, "each of the awaits is over after two polls");
+            assert!(polls <= 20, "each await completes after two polls");
             let progress = Progress::default();
             streams[0].fill(&mut a, 0)?;
             let ended = poll_at_most(polls, &streams, program(&streams, &mut a, &progress))?;
@@ -128,7 +126,7 @@ fn b08_a_timeout_gives_up_a_download_and_not_its_array() {
         let mut b = s3.upload(&vec![3_u32; N])?;
         let chosen = runtime.block_on(async {
             let value = s1.download(&a)?;
-            // Nothing is ready in front of the gate, so that the second branch is taken and the
+            // The download cannot be ready behind the gate, so the second branch is taken and the
             // download dropped.
             Ok::<_, millstream::Error>(tokio::select! {
                 biased;
@@ -143,7 +141,7 @@ fn b08_a_timeout_gives_up_a_download_and_not_its_array() {
         assert_eq!(
             s3.download(&b)?.wait()?,
             expected,
-            "its memory is not handed out again yet"
+            "the dropped download's memory must not be reused yet"
         );
         gate.open();
         assert_eq!(runtime.block_on(s2.download(&a)?)?, [2; N]);
@@ -169,7 +167,7 @@ fn b08_an_aborted_task_neither_blocks_nor_corrupts() {
                 Ok::<_, millstream::Error>((a, value))
             })
         };
-        // Aborted before its first poll, in the middle, or after its end.
+        // Aborted before its first poll, between polls, or after its end.
         std::thread::sleep(Duration::from_micros(u64::from(harness.gates_hold()) * 300));
         task.abort();
         let joined = runtime.block_on(task);
@@ -179,7 +177,7 @@ fn b08_an_aborted_task_neither_blocks_nor_corrupts() {
             assert_eq!(value, [5; N]);
             assert_eq!(s2.download(&a)?.wait()?, [5; N]);
         }
-        // Its array and its staging are free behind their uses.
+        // Its array and its staging memory are freed after their last uses.
         let b = s3.upload(&vec![6_u32; N])?;
         let other = s3.download(&b)?;
         assert_eq!(other.wait()?, [6; N]);
@@ -203,7 +201,7 @@ fn b08_memory_of_downloads_given_up_is_used_again() {
             let gate = harness.gate(&stream);
             for _ in 0..50 {
                 let mut value = Box::pin(stream.download(&a)?);
-                // Polled, so that the reactor knows of it, and dropped.
+                // Polled, so that its waker is registered with the reactor, and dropped.
                 let _ = value.as_mut().poll(&mut Context::from_waker(Waker::noop()));
             }
             gate.open();
@@ -211,10 +209,10 @@ fn b08_memory_of_downloads_given_up_is_used_again() {
             Ok(gpu.live_object_counts().pinned_bytes)
         };
         for _ in 0..4 {
-            // The memory of one round, and a little for the upload and the gates.
+            // The memory of one round, with a margin for the upload and the gates.
             assert!(
                 round()? < 60 * LEN as u64,
-                "given-up downloads keep their memory"
+                "dropped downloads keep their memory"
             );
         }
         Ok(())

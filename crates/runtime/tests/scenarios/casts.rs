@@ -1,4 +1,4 @@
-//! Arrays as elements of another type: what is refused, and that the history stays.
+//! Casts of arrays to other element types: rejected casts, and preservation of the access history.
 
 use millstream::{Result, UsageErrorKind};
 
@@ -74,7 +74,7 @@ fn casts_of_every_kind_see_the_same_bytes() {
         let long = bytes.cast::<u64>()?;
         assert_eq!(long.len(), 1);
         assert_eq!(stream.download(&long)?.wait()?, [0x0807_0605_0907_0907]);
-        // Three bytes an element, from one that has four; nothing at all, in any type.
+        // Three-byte elements from four-byte ones, and empty arrays of several types.
         let triples = stream.upload(&[1_u32, 2, 3])?.cast::<[u8; 3]>()?;
         assert_eq!(triples.len(), 4);
         let nothing = stream.upload::<u8>(&[])?.cast::<u64>()?.cast::<[u8; 3]>()?;
@@ -96,7 +96,7 @@ fn casts_keep_the_history() {
         assert_eq!(
             s2.download(bytes.slice(1200..))?.wait()?,
             [0; 1200],
-            "the other half waits for nothing"
+            "the other half must not wait"
         );
         assert_eq!(calls.count("stream_wait_event"), 0);
         let (low, high) = bytes.split_at_mut(1199);
@@ -105,7 +105,7 @@ fn casts_keep_the_history() {
         assert_eq!(
             early.wait()?,
             [0; 1200],
-            "these bytes are in front of the wait"
+            "this download precedes the wait"
         );
         harness.assert_pending(&late);
         gate.open();

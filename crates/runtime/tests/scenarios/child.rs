@@ -1,24 +1,25 @@
-//! This test program again, in a process of its own: with another environment, or to see it end.
+//! Child processes that run a test of this program: with another environment, or to observe the
+//! process's end.
 
 use std::{env, process::Command};
 
 use crate::harness::Watch;
 
-/// How a process ended, and what it printed.
+/// The exit status and output of a child process.
 pub(crate) struct Ended {
-    /// Its exit code; none if a signal ended it.
+    /// The exit code; `None` if a signal ended the process.
     pub(crate) code: Option<i32>,
     pub(crate) output: String,
     pub(crate) errors: String,
 }
 
-/// Runs one of this program's own tests, an ignored one too, in a process with these changes to the
-/// environment.
+/// Runs one of this program's tests, even an ignored one, in a child process with additional
+/// environment variables.
 pub(crate) fn in_process(test: &str, environment: &[(&str, &str)]) -> Ended {
     let _watch = Watch::over(format!("a process that runs {test}"));
     let program = env::current_exe().expect("the test's own program");
     let mut command = Command::new(program);
-    // One thread: the test's own, even where the system has no other to give.
+    // Uses one test thread, which works even where the system refuses to create another.
     command.args([
         "--exact",
         test,
@@ -36,7 +37,7 @@ pub(crate) fn in_process(test: &str, environment: &[(&str, &str)]) -> Ended {
 }
 
 impl Ended {
-    /// What it printed, if it ended well.
+    /// Returns the output; panics if the process did not exit with code 0.
     pub(crate) fn text(self) -> String {
         assert_eq!(self.code, Some(0), "{}{}", self.output, self.errors);
         self.output

@@ -1,4 +1,5 @@
-//! Clauses of kernels at work: a `safe` kernel is launched only with operands that it stays within.
+//! `requires` clauses at run time: a `safe` kernel is launched only with operands that its accesses
+//! stay within.
 
 use bytemuck::{Pod, Zeroable};
 use millstream::{LaunchConfig, Result, UsageErrorKind};
@@ -18,7 +19,7 @@ struct Dims {
     sides: [u32; 2],
 }
 
-/// Every thread `i` writes `i + 1` to element `i`, of `w * h` that it calculates with 64 bits.
+/// A kernel in which thread `i` writes `i + 1` to element `i` if `i < w * h`, computed in 64 bits.
 const PTX: &str = "
 .version 7.0
 .target sm_75
@@ -48,8 +49,7 @@ const PTX: &str = "
 ";
 
 millstream::kernels! {
-    // SAFETY: the thread of index i writes element i, if that is less than the product of the
-    // sides.
+    // SAFETY: the thread of index i writes element i if that is less than the product of the sides.
     unsafe mod sized from PTX {
         #[kernel(name = "number")]
         safe fn by_fields(out: &mut [u8], p: Size) requires out.len() >= p.w * p.h;
@@ -77,7 +77,7 @@ fn a_clause_over_fields_and_elements_does_not_wrap_around() {
             expected[60..].copy_from_slice(&[1, 2, 3, 4]);
             assert_eq!(stream.download(&out)?.wait()?, expected);
 
-            // In 32 bits each of these products is 0.
+            // In 32 bits each of these products wraps to 0.
             const SIDE: u32 = 65_536;
             let fields = problem(kernels.by_fields(&stream, config, &mut out, size(SIDE, SIDE)));
             let requires = |clause, values: &str| UsageErrorKind::Requires {

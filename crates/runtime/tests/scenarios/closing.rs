@@ -1,5 +1,5 @@
-//! A device that is closed keeps nobody waiting who has the same context open: by way of another
-//! driver, or because the device was opened again.
+//! Closing a device does not block users of the same context, be they another driver or a second
+//! open of the device.
 
 use std::{
     sync::Arc,
@@ -18,7 +18,7 @@ use crate::{
 
 const N: usize = 1000;
 
-/// Has page-locked memory and a module made.
+/// Makes the device allocate page-locked memory and load a module.
 fn work(stream: &Stream) -> Result<()> {
     let values = vec![1.0_f32; N];
     let array = stream.upload(&values)?;
@@ -27,8 +27,8 @@ fn work(stream: &Stream) -> Result<()> {
     stream.synchronize()
 }
 
-/// Waits until a device that was opened by this driver is closed: its streams are the last to go
-/// but for events.
+/// Waits until a device that was opened through this driver is closed: its streams are destroyed
+/// last, except for events.
 fn wait_until_closed(calls: &Calls, streams: usize) {
     let closing = Instant::now();
     while calls.count("stream_destroy") < streams {
@@ -37,13 +37,13 @@ fn wait_until_closed(calls: &Calls, streams: usize) {
     }
 }
 
-/// What only an idle context can give back was not given back by way of this driver.
+/// Asserts that this driver made no call that waits until the context is idle.
 fn assert_nothing_waits_for_the_device(calls: &Calls) {
     for call in ["host_free", "module_unload", "mem_free", "host_unregister"] {
         assert_eq!(
             calls.count(call),
             0,
-            "{call} waits for whoever has the context open"
+            "{call} waits for the other users of the context"
         );
     }
 }
@@ -53,7 +53,7 @@ fn scenario(run: impl Fn(&Harness) -> Result<()>) {
 }
 
 #[test]
-fn a_device_closed_while_others_work_in_its_context_leaves_them_what_would_wait() {
+fn closing_a_device_leaves_blocking_frees_to_other_users_of_its_context() {
     scenario(|harness| {
         let (calls, other) = harness.by_another_driver();
         let theirs = other.stream()?;
@@ -74,7 +74,7 @@ fn a_device_closed_while_others_work_in_its_context_leaves_them_what_would_wait(
 }
 
 #[test]
-fn a_device_closes_behind_its_own_work_and_not_behind_that_of_others() {
+fn closing_a_device_waits_for_its_own_work_only() {
     scenario(|harness| {
         let (calls, other) = harness.by_another_driver();
         let theirs = other.stream()?;
@@ -108,7 +108,7 @@ fn a_device_closes_behind_its_own_work_and_not_behind_that_of_others() {
 }
 
 #[test]
-fn a_vector_is_not_unlocked_while_another_driver_has_work_there() {
+fn a_vector_is_not_unregistered_while_another_driver_has_pending_work() {
     scenario(|harness| {
         let (calls, other) = harness.by_another_driver();
         let vector = vec![7_u32; N];
@@ -131,7 +131,7 @@ fn a_vector_is_not_unlocked_while_another_driver_has_work_there() {
 }
 
 #[test]
-fn a_vector_is_unlocked_while_another_driver_has_no_work_there() {
+fn a_vector_is_unregistered_while_another_driver_is_idle() {
     scenario(|harness| {
         let (_, other) = harness.by_another_driver();
         work(&other.stream()?)?;
@@ -140,7 +140,7 @@ fn a_vector_is_unlocked_while_another_driver_has_no_work_there() {
 }
 
 #[test]
-fn the_last_of_two_that_close_gives_back_what_both_leave() {
+fn the_last_device_to_close_frees_what_both_left() {
     for schedule in [Schedule::Timed, Schedule::Eager, Schedule::Lazy] {
         let _watch = Watch::over(format!("{schedule:?}"));
         let (gpu, calls) = instrumented_gpu(schedule, 1);
@@ -165,7 +165,7 @@ fn the_last_of_two_that_close_gives_back_what_both_leave() {
 }
 
 #[test]
-fn a_device_opened_again_while_it_closes_is_not_held_up() {
+fn reopening_a_device_while_it_closes_does_not_block() {
     for schedule in [Schedule::Timed, Schedule::Eager, Schedule::Lazy] {
         let _watch = Watch::over(format!("{schedule:?}"));
         let (gpu, calls) = instrumented_gpu(schedule, 1);

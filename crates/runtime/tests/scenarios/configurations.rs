@@ -1,5 +1,5 @@
-//! Where the scenarios run: the simulated device under every schedule and every reading of the
-//! disputed rules, or a GPU.
+//! The configurations of the scenarios: the simulated device under every schedule and every reading
+//! of the disputed rules, or a GPU.
 
 #[path = "readings.rs"]
 mod readings;
@@ -13,35 +13,36 @@ use millstream::sim::{Gpu, Reading, Rules, Schedule, SimConfig};
 use readings::rules;
 pub(crate) use sizes::Sizes;
 
-/// How many seeds of the random schedule each scenario runs under: four for each choice of the
-/// readings of four rules.
+/// The number of random seeds per scenario: four for each combination of the readings of four
+/// rules.
 const SEEDS: u64 = 64;
-/// How many seeds more with the strict reading of rule 29: one for each of those choices.
+/// The number of further seeds with the strict reading of rule 29 (an allocation is a barrier
+/// across streams): one for each of those combinations.
 const SEEDS_WITHOUT_GATES: u64 = 16;
 
-/// One device to run a scenario on, and what to call it when something fails there.
+/// A device to run a scenario on, and a name for failure messages.
 pub(crate) struct Configuration {
     pub(crate) name: String,
-    /// The simulated GPU; none stands for the GPU that the environment names.
+    /// The simulated GPU; `None` stands for the GPU that the environment selects.
     pub(crate) gpu: Option<Gpu>,
-    /// Whether a gate keeps its own stream busy and no other.
+    /// Set if a gate holds its own stream and no other.
     ///
-    /// By the strict reading of rule 29, memory made while one stream is held would hold all
-    /// streams. Gates keep nothing busy then; values, order and reports are the same.
+    /// By the strict reading of rule 29, an allocation made while one stream is held would block
+    /// all streams. Gates hold nothing then; values, order and reports are still checked.
     pub(crate) gates_hold: bool,
-    /// How much memory of dropped arrays the device keeps; `None` for what it keeps by itself.
+    /// The cache limit for dropped arrays, in bytes; `None` for the device's default.
     pub(crate) cache_bytes: Option<u64>,
-    /// In what sizes it copies, and where they are tiny, how much it keeps.
+    /// The chunk sizes of its copies and, where they are tiny, its cache limit.
     pub(crate) sizes: Sizes,
 }
 
-/// Whether the environment asks for a GPU.
+/// Returns whether the environment selects a GPU.
 pub(crate) fn on_gpu() -> bool {
     env::var("MILLSTREAM_DEVICE").is_ok_and(|value| value.starts_with("cuda"))
 }
 
-/// Every place: all schedules and rules, each with a new simulated GPU; or the one GPU that the
-/// environment names.
+/// Returns every configuration: all schedules and rules, each with a new simulated GPU, or the one
+/// GPU that the environment selects.
 pub(crate) fn configurations() -> Vec<Configuration> {
     if on_gpu() {
         let name = String::from("the GPU");
@@ -56,7 +57,7 @@ pub(crate) fn configurations() -> Vec<Configuration> {
     all_simulated()
 }
 
-/// All schedules and rules, each with a new simulated GPU.
+/// Returns all schedules and rules, each with a new simulated GPU.
 fn all_simulated() -> Vec<Configuration> {
     let mut configurations = Vec::new();
     for schedule in [Schedule::Timed, Schedule::Eager, Schedule::Lazy] {
@@ -71,8 +72,8 @@ fn all_simulated() -> Vec<Configuration> {
         configurations.push(simulated(Schedule::Random(seed), rules(16 + seed % 16)));
     }
     for (number, configuration) in configurations.iter_mut().enumerate() {
-        // Five has no factor in common with the numbers of readings and of caches, so each reading
-        // of each rule is met.
+        // Five is coprime to the numbers of readings and of cache limits, so each size meets each
+        // reading of each rule.
         let drawn = match number % 5 {
             1 => Sizes::Odd,
             3 => Sizes::tiny(number),
@@ -101,7 +102,7 @@ fn simulated(schedule: Schedule, rules: Rules) -> Configuration {
 }
 
 #[test]
-fn both_readings_of_every_rule_are_met_under_every_kind_of_schedule() {
+fn configurations_cover_both_readings_of_every_rule_under_every_kind_of_schedule() {
     assert_eq!(
         (rules(0), rules(0b1_1111)),
         (Rules::observed(), Rules::strict())

@@ -1,4 +1,5 @@
-//! Scenarios that count driver calls: what must cost nothing, and what must happen exactly once.
+//! Scenarios that count driver calls: operations that must need none, and calls that must be made
+//! exactly once.
 
 use millstream::{LaunchConfig, Result};
 
@@ -65,7 +66,7 @@ fn a19_an_order_that_others_imply_costs_no_second_wait() {
         s3.copy(&b, &mut c)?;
         harness.assert_count(calls, "stream_wait_event", 2);
         let value = s3.download(&a)?;
-        // No third: s3 is behind s1 already, through s2.
+        // No third wait: s3 is already ordered after s1, through s2.
         harness.assert_count(calls, "stream_wait_event", 2);
         gate.open();
         assert_eq!(value.wait()?, [1; N]);
@@ -75,7 +76,7 @@ fn a19_an_order_that_others_imply_costs_no_second_wait() {
 }
 
 #[test]
-fn an_edge_costs_one_record_and_one_wait() {
+fn a_cross_stream_dependency_costs_one_record_and_one_wait() {
     scenario(|harness, calls| {
         let [s1, s2] = harness.streams();
         let mut a = s1.zeros::<u32>(N)?;

@@ -1,4 +1,4 @@
-//! Events: times, and order by hand.
+//! Events: elapsed times, and explicit ordering.
 
 use millstream::{Device, Error, Result};
 
@@ -11,7 +11,7 @@ fn scenario(run: impl Fn(&Harness) -> Result<()>) {
 }
 
 #[test]
-fn an_event_is_complete_when_its_stream_gets_there_and_not_later() {
+fn an_event_completes_when_its_stream_reaches_it() {
     scenario(|harness| {
         let stream = harness.stream();
         let before = stream.record()?;
@@ -49,7 +49,7 @@ fn a_stream_that_waits_for_an_event_needs_no_other_wait() {
             assert_eq!(
                 calls.count("stream_wait_event"),
                 0,
-                "the order is there already"
+                "the order is already established"
             );
             let copied = s2.record()?;
             s3.wait_for(&copied)?;
@@ -58,7 +58,7 @@ fn a_stream_that_waits_for_an_event_needs_no_other_wait() {
             assert_eq!(
                 calls.count("stream_wait_event"),
                 0,
-                "and so it is through two streams"
+                "the order is already established through two streams"
             );
             harness.assert_pending(&first);
             harness.assert_pending(&second);
@@ -71,7 +71,7 @@ fn a_stream_that_waits_for_an_event_needs_no_other_wait() {
 }
 
 #[test]
-fn an_event_of_another_device_is_refused() {
+fn an_event_of_another_device_is_rejected() {
     scenario(|harness| {
         let stream = harness.stream();
         let foreign = Device::simulated()?.stream()?.record()?;

@@ -1,5 +1,5 @@
-//! D1: every driver call of a program fails. Each run ends in a typed error or with the right
-//! values, and nothing hangs, panics, races or leaks.
+//! D1: every driver call of a program fails. Each run ends in a typed error or with the correct
+//! values, without hangs, panics, races or leaks.
 
 use std::{
     panic::resume_unwind,
@@ -22,11 +22,12 @@ use crate::{
 
 const PROGRAMS: u64 = 40;
 const STEPS: usize = 16;
-/// More than one for each core: a run sleeps while the reactor still holds its device.
+/// The number of threads, more than one for each core: a run sleeps while the reactor still holds
+/// its device.
 const THREADS: usize = 4;
 const N: usize = 1500;
 
-/// The schedule under which a program runs.
+/// Returns the schedule of a program.
 fn schedule_of(seed: u64) -> Schedule {
     match seed % 4 {
         0 => Schedule::Timed,
@@ -36,7 +37,7 @@ fn schedule_of(seed: u64) -> Schedule {
     }
 }
 
-/// In what sizes its devices copy: in a seventh of the programs in tiny ones.
+/// Returns the chunk sizes of a program: tiny ones for one in seven.
 fn sizes_of(seed: usize) -> Sizes {
     let drawn = if seed % 7 == 1 {
         Sizes::tiny(seed / 4)
@@ -78,10 +79,10 @@ fn d01_every_driver_call_of_a_program_may_fail() {
     println!("{} runs", runs.into_inner());
 }
 
-/// More than is captured at once.
+/// A size in bytes above what an upload captures at once.
 const LARGE: usize = (1 << 20) + 1;
 
-/// An upload that the stream comes back for, chunk by chunk.
+/// Makes an upload that reads its source chunk by chunk.
 fn large_upload(devices: &[Device], len: usize) -> Result<()> {
     let stream = devices[0].stream()?;
     let mut target = stream.zeros::<u8>(len + 1)?;
@@ -110,7 +111,7 @@ fn d01_every_driver_call_of_a_large_upload_may_fail() {
     }
 }
 
-/// Copies to another device and back, on a stream of either.
+/// Copies to another device and back, on streams of both.
 fn there_and_back(devices: &[Device], len: usize) -> Result<()> {
     let (one, other) = (devices[0].stream()?, devices[1].stream()?);
     let source = one.upload(&vec![3_u32; len])?;

@@ -1,5 +1,5 @@
-//! Values awaited on several executors, many at once, from tasks that move, and beside other
-//! futures.
+//! Values awaited on several executors: many at once, in tasks that migrate between threads, and
+//! next to other futures.
 
 use std::{
     future::Future,
@@ -27,14 +27,14 @@ use crate::{
 };
 
 const N: usize = 1500;
-/// How long what is done may take to be noticed.
+/// The time limit within which a completion must be noticed.
 const NOTICED_WITHIN: Duration = Duration::from_secs(60);
 
 fn scenario(run: impl Fn(&Harness) -> Result<()>) {
     everywhere(|harness| run(harness).unwrap());
 }
 
-/// The executors, each with what it needs to run a future to its end.
+/// The executors under test, with their runtimes.
 struct Executors {
     many_threads: tokio::runtime::Runtime,
     one_thread: tokio::runtime::Runtime,
@@ -54,7 +54,7 @@ impl Executors {
         }
     }
 
-    /// Runs what `make` makes on each executor in turn.
+    /// Runs a future made by `make` on each executor in turn.
     fn each<F: Future<Output = Result<()>> + Send + 'static>(
         &self,
         make: impl Fn() -> F,
@@ -68,7 +68,7 @@ impl Executors {
     }
 }
 
-/// Work of two streams whose values are awaited one by one, together, and whichever comes first.
+/// Enqueues work on two streams and awaits the values one by one, jointly, and by `select`.
 async fn program(s1: Stream, s2: Stream) -> Result<()> {
     let mut a = s1.upload(&vec![1_u32; N])?;
     assert_eq!(s2.download(&a)?.await?, [1; N]);
@@ -89,14 +89,14 @@ async fn program(s1: Stream, s2: Stream) -> Result<()> {
     let (mut late, mut early) = (s1.download(&a)?.fuse(), future::ready(7));
     futures::select_biased! {
         number = early => assert_eq!(number, 7),
-        _ = late => panic!("the first in order was ready"),
+        _ = late => panic!("the first branch was ready and takes precedence"),
     }
     assert_eq!(late.await?, [3; N]);
     Ok(())
 }
 
 #[test]
-fn every_executor_brings_the_values() {
+fn values_can_be_awaited_on_every_executor() {
     let executors = Executors::new();
     scenario(|harness| {
         let [s1, s2] = harness.streams();
@@ -113,7 +113,7 @@ fn a06_an_async_task_returns_an_array_without_waiting() {
             let producer = producer.clone();
             async move {
                 let mut a = producer.zeros::<u32>(N)?;
-                // To wherever the executor goes on with the task.
+                // Yields, so that the executor may move the task to another thread.
                 tokio::task::yield_now().await;
                 producer.fill(&mut a, value)?;
                 Ok::<Buffer<u32>, millstream::Error>(a)
@@ -170,7 +170,7 @@ fn tasks_that_move_between_threads_keep_streams_arrays_and_values() {
     });
 }
 
-/// A waker that counts, and tells whoever listens.
+/// A waker that counts its wake-ups and notifies a receiver.
 struct Counting {
     wakes: AtomicUsize,
     told: mpsc::Sender<()>,
@@ -179,7 +179,7 @@ struct Counting {
 impl Wake for Counting {
     fn wake(self: Arc<Self>) {
         self.wakes.fetch_add(1, Ordering::SeqCst);
-        // Nobody listens once the test has seen enough.
+        // The receiver may already be dropped.
         let _ = self.told.send(());
     }
 }
@@ -191,10 +191,10 @@ fn counting() -> (Arc<Counting>, mpsc::Receiver<()>) {
 }
 
 #[test]
-fn of_several_wakers_the_last_is_woken() {
+fn only_the_last_registered_waker_is_woken() {
     scenario(|harness| {
         let stream = harness.stream();
-        // One chunk: a download is polled, and its task woken, whenever one arrives.
+        // A single chunk: a download wakes its task whenever a chunk arrives.
         const LEN: usize = 250;
         let a = stream.upload(&vec![1_u32; LEN])?;
         let gate = harness.gate(&stream);
@@ -217,7 +217,7 @@ fn of_several_wakers_the_last_is_woken() {
             .expect("the last waker is woken");
         if harness.gates_hold() {
             let earlier = [first, second].map(|waker| waker.wakes.load(Ordering::SeqCst));
-            assert_eq!(earlier, [0, 0], "an earlier waker was woken, too");
+            assert_eq!(earlier, [0, 0], "an earlier waker was woken as well");
         }
         let waker = Waker::from(Arc::clone(&wakers[2].0));
         let polled = value.as_mut().poll(&mut Context::from_waker(&waker));
@@ -233,7 +233,7 @@ async fn poll_once(value: &mut Pending<Vec<u32>>) -> Poll<Result<Vec<u32>>> {
     futures::poll!(value)
 }
 
-/// The value of a future that was polled once.
+/// Awaits the value of a future that was polled once.
 async fn go_on(value: Pending<Vec<u32>>, polled: Poll<Result<Vec<u32>>>) -> Result<Vec<u32>> {
     match polled {
         Poll::Ready(value) => value,
@@ -242,7 +242,7 @@ async fn go_on(value: Pending<Vec<u32>>, polled: Poll<Result<Vec<u32>>>) -> Resu
 }
 
 #[test]
-fn a_future_goes_on_where_another_executor_takes_it_over() {
+fn a_future_can_move_to_another_executor() {
     let executors = Executors::new();
     scenario(|harness| {
         let stream = harness.stream();
@@ -268,7 +268,8 @@ fn a_future_goes_on_where_another_executor_takes_it_over() {
     });
 }
 
-/// Threads of this process whose name begins as the reactor's does; the system cuts names short.
+/// Returns the number of this process's reactor threads, by the prefix of their names, which the
+/// system truncates.
 fn reactors() -> usize {
     let tasks = std::fs::read_dir("/proc/self/task").expect("this is Linux");
     let names =
@@ -278,14 +279,15 @@ fn reactors() -> usize {
         .count()
 }
 
-/// A leader and a standby; and one for each waker that tests beside this one let block.
+/// The maximum number of reactors: a leader and a standby, and one for each waker that concurrent
+/// tests block in.
 const REACTORS_MAX: usize = 8;
 
-/// Under one schedule: their number is what matters here.
+/// Runs under one schedule: only the number of values matters here.
 #[test]
 fn ten_thousand_pending_values_need_few_threads() {
-    // A GPU's streams take so many operations and no more; then a call blocks until the gates are
-    // opened.
+    // A GPU's stream accepts a bounded number of operations; beyond it, a call would block until
+    // the gates open.
     let values = if on_gpu() { 1_000 } else { 10_000 };
     let executors = Executors::new();
     once(|harness| {
@@ -300,7 +302,7 @@ fn ten_thousand_pending_values_need_few_threads() {
         let awaits = |number: u32| {
             Ok::<_, millstream::Error>(download(number)?.map(move |value| (number, value)))
         };
-        // Half as tasks, half by one future, all polled before any can be there.
+        // Half as tasks, half in one future; all are polled before any can be complete.
         let tasks: Vec<_> = (0..values / 2)
             .map(|number| Ok(executors.many_threads.spawn(awaits(number)?)))
             .collect::<Result<_>>()?;

@@ -1,4 +1,4 @@
-//! D7: a process that ends with work pending ends cleanly, in whichever way it ends.
+//! D7: a process that ends with pending work ends cleanly, however it ends.
 
 use std::{
     any::Any,
@@ -19,11 +19,11 @@ use crate::{
 };
 
 const N: usize = 1500;
-/// How long the threads that wait have to begin to.
+/// The time given to the waiting threads to start waiting.
 const A_WHILE: Duration = Duration::from_millis(50);
 
-/// Work of every kind behind a gate, and threads that wait for it. What is given must live for it
-/// to stay as it is.
+/// Enqueues work of every kind behind a gate and starts threads that wait for it. The returned
+/// values keep the work pending while they live.
 fn pending_work(harness: &Harness) -> Result<(Gate, Vec<Box<dyn Any>>)> {
     let [s1, s2] = harness.streams();
     let mut buffer = s1.upload(&[1_u32; N])?;
@@ -90,7 +90,7 @@ fn inner_panic() {
     panic!("as the test wants");
 }
 
-/// Runs the inner half and checks how it ended.
+/// Runs the inner half in a child process and checks its exit code and number of panics.
 fn assert_ends(test: &str, code: i32) {
     let ended = in_process(test, &[]);
     assert_eq!(ended.code, Some(code), "{}{}", ended.output, ended.errors);

@@ -1,4 +1,4 @@
-//! The steps that make arrays and move data.
+//! The steps that create arrays and move data.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use super::{
     step::{Made, Owner, Pages, Part, Rect},
 };
 
-/// The elements that a value stands for.
+/// Returns the elements generated from a value.
 fn elements<T: Pod>(value: u32, len: usize) -> Vec<T> {
     let mut elements = vec![T::zeroed(); len];
     let bytes = content(value, len * size_of::<T>());
@@ -30,7 +30,7 @@ pub(super) fn bytes_of<T: Pod>(elements: &[T]) -> Vec<u8> {
     bytemuck::cast_slice(elements).to_vec()
 }
 
-/// An error that gives the source back is written down with it.
+/// Converts a rejection into a stop that also logs the source that the error returned.
 fn rejected<S>(rejected: Rejected<S>, bytes: impl FnOnce(S) -> Vec<u8>) -> Stop {
     Stop {
         outcome: Outcome::Failed(rejected.error),
@@ -59,7 +59,8 @@ fn upload_owned<T: Pod + Send + Sync>(
     }
 }
 
-/// Puts the source of an upload into a target of bytes; gives what brings it back.
+/// Uploads an owned source into a target of bytes; evaluates to the pending value that returns the
+/// source.
 macro_rules! owned_into {
     ($stream:expr, $target:expr, $source:expr) => {{
         match $stream.upload_owned_into($source, $target) {
@@ -73,7 +74,7 @@ fn zeros_of<T: Pod>(stream: &Stream, len: usize) -> Result<Buffer<u8>, Stop> {
     Ok(stream.zeros::<T>(len)?.cast::<u8>()?)
 }
 
-/// A rectangle of an array to read. Of pinned memory the elements are bytes.
+/// Returns a read view of a rectangle of a device array; pinned arrays are skipped.
 fn rect<T: Pod>(array: &Array, rect: Rect) -> Result<View2d<'_, T>, Stop> {
     let len = |bytes: usize| bytes / size_of::<T>() * size_of::<T>();
     let whole = match array {
@@ -88,7 +89,7 @@ fn rect<T: Pod>(array: &Array, rect: Rect) -> Result<View2d<'_, T>, Stop> {
     Ok(table.rect(row..row + rect.size[0], col..col + rect.size[1])?)
 }
 
-/// The same to write.
+/// Returns a mutable view of a rectangle of a device array; pinned arrays are skipped.
 fn rect_mut<T: Pod>(array: &mut Array, rect: Rect) -> Result<View2dMut<'_, T>, Stop> {
     let len = |bytes: usize| bytes / size_of::<T>() * size_of::<T>();
     let whole = match array {
@@ -206,7 +207,7 @@ impl Interpreter<'_> {
             typed!(elem, T => {
                 let mut source = elements::<T>(value, to.len);
                 stream.upload_into(&source, target.cast::<T>()?)?;
-                // It was captured.
+                // The upload has captured the source, so overwriting it must have no effect.
                 source.fill(element::<T>(value + 1));
             });
             Ok(None)
@@ -404,7 +405,7 @@ impl Interpreter<'_> {
     }
 }
 
-/// A copy between arrays of any two kinds. Of pinned memory all of it is copied.
+/// Copies between arrays of any two kinds. A pinned array is always copied whole.
 pub(super) fn copy(
     stream: &Stream,
     elem: Elem,
@@ -423,7 +424,7 @@ pub(super) fn copy(
     Ok(None)
 }
 
-/// A mistake that nobody has to make anything for: an array of more bytes than there are addresses.
+/// Makes a usage error without allocating: the array has more bytes than the address space.
 pub(super) fn mistake(stream_device: &millstream::Device) -> Error {
     match stream_device.pinned::<u64>(usize::MAX) {
         Err(error) => error,

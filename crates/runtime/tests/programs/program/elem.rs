@@ -1,11 +1,11 @@
-//! The elements that programs have, and the values that stand for them.
+//! The element types of programs, and the values their contents are generated from.
 
-/// The elements that a step takes bytes for.
+/// The element type as which a step treats an array's bytes.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Elem {
     U8,
     U16,
-    /// Three bytes: no driver fills them in one call.
+    /// Three bytes: no driver call fills such elements in one operation.
     Rgb,
     F32,
     U64,
@@ -34,7 +34,7 @@ impl Elem {
     }
 }
 
-/// Does something with the type that an [`Elem`] stands for.
+/// Evaluates an expression with a type alias for the type that an [`Elem`] selects.
 macro_rules! typed {
     ($elem:expr, $element:ident => $body:expr) => {
         match $elem {
@@ -67,7 +67,7 @@ macro_rules! typed {
 }
 pub(crate) use typed;
 
-/// The bytes that a value stands for.
+/// Returns the pseudo-random bytes generated from a value.
 pub(crate) fn content(value: u32, bytes: usize) -> Vec<u8> {
     let mut state = value.wrapping_mul(0x9e37_79b9) | 1;
     let mut draw = |_| {

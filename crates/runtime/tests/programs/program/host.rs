@@ -1,8 +1,8 @@
-//! The steps of the host: pending values, guards, scopes, events, timelines.
+//! The host's steps: pending values, guards, scopes, events, timelines.
 
 #![allow(
     clippy::forget_non_drop,
-    reason = "guards are forgotten as programs may do it, whether they have something to drop or not"
+    reason = "programs may forget any guard, with or without drop glue"
 )]
 
 use std::{
@@ -23,7 +23,7 @@ use super::{
     step::{Look, Part, Reach, ScopeCopy, ScopeEnd, Settle, TimelineStep},
 };
 
-/// A pending value, whatever its type, that becomes bytes.
+/// A pending value of any type, converted to bytes on completion.
 pub(super) trait AnyPending: Send {
     fn wait(self: Box<Self>) -> Result<Vec<u8>>;
     fn block_on(self: Box<Self>) -> Result<Vec<u8>>;
@@ -53,10 +53,10 @@ impl<T: Send> AnyPending for PendingBytes<T> {
     }
 
     fn try_take(&mut self) -> Result<Option<Vec<u8>>> {
-        // Asked first, as a program would.
+        // `is_ready` is called first, as programs do.
         let is_ready = self.pending.is_ready()?;
         let value = self.pending.try_take()?;
-        assert!(value.is_some() || !is_ready, "what was ready is not there");
+        assert!(value.is_some() || !is_ready, "is_ready returned true, but try_take returned no value");
         Ok(value.map(self.bytes))
     }
 
@@ -68,7 +68,7 @@ impl<T: Send> AnyPending for PendingBytes<T> {
     }
 }
 
-/// What a future gives, if it is reached so.
+/// Drives a future in the given way and returns its output, if it completed.
 fn reached<F: Future>(reach: Reach, future: F) -> Option<F::Output> {
     match reach {
         Reach::Wait | Reach::Await => Some(pollster::block_on(future)),
@@ -109,7 +109,8 @@ impl Interpreter<'_> {
         meanwhile: Option<(usize, Part)>,
         forget: bool,
     ) -> Answer {
-        // The copy's target is another array, taken out so that the guard's can stay where it is.
+        // The copy's target is another array; it is taken out of its slot so that the guard's array
+        // can be borrowed in place.
         let mut copied = meanwhile.and_then(|(stream, to)| {
             let stream = self.stream(stream).ok()?.1;
             let target = self.arrays[to.array].take_if(|_| to.array != part.array)?;
@@ -224,7 +225,7 @@ impl Interpreter<'_> {
                 match end {
                     ScopeEnd::Value => Ok(()),
                     ScopeEnd::Error => Err(mistake(&device)),
-                    // Without the message that a panic of its own would print.
+                    // `resume_unwind` skips the panic hook, which would print a message.
                     ScopeEnd::Panic => resume_unwind(Box::new(end)),
                 }
             })
@@ -257,8 +258,9 @@ impl Interpreter<'_> {
     }
 }
 
-/// What the host sees of an array, before and after something else happens while the guard lives. A
-/// guard that is not had at once may be given up; then nothing else happens.
+/// Returns the bytes that the host reads through a guard, before and after `meanwhile` runs while
+/// the guard is alive. If the guard's future was polled once and is still pending, `meanwhile` does
+/// not run.
 fn guarded(
     array: &Array,
     part: Part,
@@ -294,7 +296,7 @@ fn guarded(
         mem::forget(guard);
     }
     match ended {
-        // A copy that was skipped is nothing that has failed.
+        // A skipped copy is not a failure.
         Ok(_)
         | Err(Stop {
             outcome: Outcome::Skipped,

@@ -1,5 +1,5 @@
-//! Carries out programs on devices, and writes down what each step comes to. It judges nothing:
-//! that is the oracle's.
+//! The interpreter: executes programs on devices and logs each step's outcome. The oracle judges
+//! the log.
 
 use std::{
     any::Any,
@@ -21,19 +21,19 @@ use super::{
     },
 };
 
-/// Opens a device once more.
+/// Opens the device of this index again.
 pub(crate) type Reopen<'a> = dyn Fn(usize) -> Result<Device> + Sync + 'a;
-/// Closes a gate on a stream, until what it gives is dropped.
+/// Closes a gate on a stream; dropping the returned value opens it.
 pub(crate) type CloseGate<'a> = dyn Fn(&Stream) -> Box<dyn Any + Send> + Sync + 'a;
 
-/// What a program runs in. Without an opener or gates, the steps that want them do nothing.
+/// The environment of a program. Without an opener or gates, the steps that need them do nothing.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Environment<'a> {
     pub(crate) reopen: Option<&'a Reopen<'a>>,
     pub(crate) gates: Option<&'a CloseGate<'a>>,
 }
 
-/// An array of bytes.
+/// An array of bytes of any kind.
 pub(super) enum Array {
     Buffer(Buffer<u8>),
     Managed(Managed<u8>),
@@ -46,7 +46,7 @@ impl Array {
     }
 }
 
-/// A part of an array on the device, as bytes.
+/// Returns a read view of the bytes of a device array's range.
 pub(super) fn part(array: &Array, part: Part, elem: Elem) -> Result<View<'_, u8>, Stop> {
     let size = elem.bytes();
     let bytes = part.first * size..(part.first + part.len) * size;
@@ -57,7 +57,8 @@ pub(super) fn part(array: &Array, part: Part, elem: Elem) -> Result<View<'_, u8>
     }
 }
 
-/// The same to write, had in the way that the part says.
+/// Returns a mutable view of the bytes of a device array's range, obtained in the range's way
+/// (`via`).
 pub(super) fn part_mut(array: &mut Array, part: Part, elem: Elem) -> Result<ViewMut<'_, u8>, Stop> {
     let size = elem.bytes();
     let (first, len) = (part.first * size, part.len * size);
@@ -74,7 +75,7 @@ pub(super) fn part_mut(array: &mut Array, part: Part, elem: Elem) -> Result<View
             let chunk = whole
                 .chunks_mut(first)
                 .nth(1)
-                .expect("the part lies in the second");
+                .expect("the range lies in the second chunk");
             chunk.split_at_mut(len).0
         }
         Via::Slice => {
@@ -85,7 +86,7 @@ pub(super) fn part_mut(array: &mut Array, part: Part, elem: Elem) -> Result<View
     })
 }
 
-/// A program at work. Places that name a device have its number beside them.
+/// A running program. Streams and arrays are stored with the index of their device.
 pub(crate) struct Interpreter<'a> {
     pub(super) environment: Environment<'a>,
     pub(super) devices: Vec<Device>,
@@ -104,9 +105,11 @@ fn slots<T>(count: usize) -> Vec<Option<T>> {
 }
 
 impl<'a> Interpreter<'a> {
+    /// Creates an interpreter and loads the kernels if the program launches any.
+    ///
     /// # Errors
     ///
-    /// If the kernels that the program launches do not load.
+    /// Returns an error if the kernels do not load.
     pub(crate) fn new(
         devices: &[Device],
         environment: Environment<'a>,
@@ -130,8 +133,8 @@ impl<'a> Interpreter<'a> {
         })
     }
 
-    /// A machine with the streams of this one and the arrays and values in every second place of
-    /// it.
+    /// Splits off an interpreter with the same streams and with the arrays and pending values of
+    /// every second slot.
     pub(super) fn part(&mut self, odd: usize) -> Self {
         fn every_second<T>(all: &mut [Option<T>], odd: usize) -> Vec<Option<T>> {
             let take = |(at, slot): (usize, &mut Option<T>)| {
@@ -153,7 +156,7 @@ impl<'a> Interpreter<'a> {
         }
     }
 
-    /// Takes back what a part has.
+    /// Moves the arrays, pending values and log of a split-off interpreter back.
     pub(super) fn join(&mut self, part: Self) {
         fn give<T>(all: &mut [Option<T>], back: Vec<Option<T>>) {
             for (slot, back) in all.iter_mut().zip(back) {
@@ -167,7 +170,7 @@ impl<'a> Interpreter<'a> {
         self.log.extend(part.log);
     }
 
-    /// Carries out all steps, each by its thread.
+    /// Executes all steps, each on its thread.
     pub(crate) fn run(self, steps: &[Placed]) -> Self {
         thread::scope(|scope| {
             let mut hands: [Option<_>; THREADS] = [const { None }; THREADS];
@@ -185,13 +188,13 @@ impl<'a> Interpreter<'a> {
                         for (mut interpreter, run) in given {
                             interpreter.steps(run);
                             back.send(interpreter)
-                                .expect("the first thread waits for it");
+                                .expect("the first thread receives the interpreter");
                         }
                     });
                     give
                 });
                 hand.send((interpreter, run))
-                    .expect("the thread waits for steps");
+                    .expect("the thread receives steps");
                 interpreter = returned.recv().expect("a thread has panicked");
             }
             interpreter
@@ -204,7 +207,7 @@ impl<'a> Interpreter<'a> {
         }
     }
 
-    /// Carries out one step.
+    /// Executes one step and logs its outcome. A step that may block opens a closed gate first.
     pub(super) fn enter(&mut self, step: &Step) {
         if step.may_wait() {
             self.gate = None;
@@ -213,9 +216,8 @@ impl<'a> Interpreter<'a> {
         self.log.push(answer.into());
     }
 
-    /// Waits for every value, looks at every array, and gives up everything; gives what was written
-    /// down, the last entries being those of pending values and arrays in the order of their
-    /// places.
+    /// Waits for every pending value, reads every array, drops everything, and returns the log. The
+    /// last entries are those of the pending values and of the arrays, in the order of their slots.
     pub(crate) fn finish(mut self) -> Vec<LogEntry> {
         self.gate = None;
         for pending in 0..PENDINGS {
@@ -238,7 +240,7 @@ impl<'a> Interpreter<'a> {
         }))
     }
 
-    /// A stream, and its device's number.
+    /// Returns a stream and its device's index.
     pub(super) fn stream(&self, at: usize) -> Result<(usize, Stream), Stop> {
         self.streams[at].clone().ok_or(Stop::SKIP)
     }
@@ -254,8 +256,8 @@ impl<'a> Interpreter<'a> {
             .ok_or(Stop::SKIP)
     }
 
-    /// Does something with an array while it is taken out, so that the others can be borrowed
-    /// beside it.
+    /// Runs a closure with an array taken out of its slot, so that the closure can also borrow the
+    /// others.
     pub(super) fn with(
         &mut self,
         at: usize,

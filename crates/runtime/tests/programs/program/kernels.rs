@@ -1,8 +1,8 @@
-//! The steps that vouch for something: launches of kernels, and operations that opt out of waiting.
+//! The steps that need `unsafe`: kernel launches, and operations that opt out of ordering.
 
 #![allow(
     unsafe_code,
-    reason = "vouches for the signatures of kernels, and for the order of what opts out of it"
+    reason = "declares kernels, and operations that opt out of ordering"
 )]
 
 use millstream::{Device, LaunchConfig, Result};
@@ -15,8 +15,8 @@ use super::{
 };
 
 millstream::kernels! {
-    // SAFETY: the signature is that of vecadd in vecadd.cu; whatever the grid, its threads stride
-    // over `n` elements of each array and touch no others.
+    // SAFETY: the signature is that of vecadd in vecadd.cu; for any grid, its threads stride over
+    // `n` elements of each array and access no others.
     unsafe mod sums from include_str!("../../../../../kernels/vecadd.ptx") {
         safe fn vecadd(a: &[f32], b: &[f32], c: &mut [f32], n: u64)
             requires a.len() >= n, b.len() >= n, c.len() >= n;
@@ -24,7 +24,7 @@ millstream::kernels! {
 }
 
 millstream::kernels! {
-    // SAFETY: the signature is that of saxpy.cu; each thread below `n` touches its element of both
+    // SAFETY: the signature is that of saxpy.cu; each thread below `n` accesses its element of both
     // arrays and no others.
     unsafe mod products from include_str!("../../../../../kernels/saxpy.ptx") {
         safe fn saxpy(n: i32, a: f32, x: &[f32], y: &mut [f32])
@@ -123,8 +123,8 @@ impl Interpreter<'_> {
                 Array::Pinned(_) => return Err(Stop::SKIP),
                 Array::Buffer(buffer) => {
                     stream.fill(&mut *buffer, first)?;
-                    // SAFETY: behind the fill on the same stream, which waits for all that uses the
-                    // array.
+                    // SAFETY: the fill precedes it on the same stream and waits for every use of
+                    // the array.
                     stream.fill(unsafe { buffer.unordered_mut() }, second)?;
                 }
                 Array::Managed(managed) => {

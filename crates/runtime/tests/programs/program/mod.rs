@@ -1,6 +1,6 @@
-//! Random programs over the whole safe interface: what they are made of, who draws them, who
-//! carries them out, and the oracle that knows what must come of them. Shared with the scenarios,
-//! which run them behind gates and make their calls fail.
+//! Random programs over the whole safe interface: their steps, their generator, the interpreter
+//! that executes them, and the oracle that computes the expected results. Shared with the
+//! scenarios, which run them behind gates and make their driver calls fail.
 
 mod data;
 mod elem;

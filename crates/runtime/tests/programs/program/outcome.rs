@@ -1,11 +1,11 @@
-//! What a step has come to, as its machine saw it.
+//! A step's outcome, as the interpreter logs it.
 
 use millstream::{Error, Rejected};
 
-/// The bytes that a step has brought to the host.
+/// The bytes that a step returned to the host.
 pub(crate) type Seen = Option<Vec<u8>>;
 
-/// What a step has come to.
+/// The log entry of a step.
 #[derive(Debug)]
 pub(crate) struct LogEntry {
     pub(crate) outcome: Outcome,
@@ -15,14 +15,14 @@ pub(crate) struct LogEntry {
 #[derive(Debug)]
 pub(crate) enum Outcome {
     Done,
-    /// A place that it names was empty.
+    /// The step names an empty slot.
     Skipped,
     Failed(Error),
-    /// A scope that its body left by a panic.
+    /// The body of a scope panicked.
     Panicked,
 }
 
-/// Why a step was not done.
+/// The outcome of a step that did not succeed.
 pub(crate) struct Stop {
     pub(crate) outcome: Outcome,
     pub(crate) seen: Seen,

@@ -1,38 +1,38 @@
-//! Programs as data: steps over the whole safe interface. `interpreter.rs` carries them out,
-//! `oracle.rs` says what must come of them.
+//! Programs as data: steps over the whole safe interface. `interpreter.rs` executes them, and
+//! `oracle` computes the expected results.
 //!
-//! Streams, arrays, pending values and events have numbered places. A step that names an empty
-//! place does nothing, so every part of a program is a program.
+//! Streams, arrays, pending values and events have numbered slots. A step that names an empty slot
+//! is skipped, so every sublist of a program's steps is a program.
 
 use std::fmt;
 
 use super::elem::Elem;
 
-/// How many places there are of each kind.
+/// The number of stream slots.
 pub(crate) const STREAMS: usize = 4;
 pub(crate) const ARRAYS: usize = 6;
 pub(crate) const PENDINGS: usize = 6;
 pub(crate) const EVENTS: usize = 3;
-/// The host's threads that carry out steps, one after another in the program's order.
+/// The number of host threads that execute steps, one at a time in program order.
 pub(crate) const THREADS: usize = 3;
 
-/// What a program needs besides its steps.
+/// A program: its steps, and the devices it needs.
 #[derive(Clone, Debug)]
 pub(crate) struct Program {
     pub(crate) devices: usize,
-    /// Memory of each device, in bytes, if it is scarce.
+    /// The memory of each device in bytes, if it is scarce.
     pub(crate) memory_bytes: Option<u64>,
     pub(crate) steps: Vec<Placed>,
 }
 
-/// A step and the thread that carries it out.
+/// A step and the index of the thread that executes it.
 #[derive(Clone, Debug)]
 pub(crate) struct Placed {
     pub(crate) thread: usize,
     pub(crate) step: Step,
 }
 
-/// Elements of an array, counted in the step's type.
+/// A range of an array, in elements of the step's type.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Part {
     pub(crate) array: usize,
@@ -42,7 +42,7 @@ pub(crate) struct Part {
 }
 
 impl Part {
-    /// All bytes of an array of so many.
+    /// Returns the range of all `len` bytes of an array.
     pub(crate) fn whole(array: usize, len: usize) -> Self {
         let via = Via::Slice;
         Self {
@@ -54,7 +54,7 @@ impl Part {
     }
 }
 
-/// How a view of a part is had.
+/// The method by which a range's view is obtained.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Via {
     Slice,
@@ -62,18 +62,18 @@ pub(crate) enum Via {
     Chunks,
 }
 
-/// A rectangle of an array that is taken as a table with rows of `pitch` elements.
+/// A rectangle of an array that is viewed as a table with rows of `pitch` elements.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Rect {
     pub(crate) array: usize,
     pub(crate) pitch: usize,
-    /// Row and column of its first element.
+    /// The row and column of its first element.
     pub(crate) first: [usize; 2],
-    /// Rows and columns.
+    /// The numbers of rows and columns.
     pub(crate) size: [usize; 2],
 }
 
-/// How an array on the device comes to be.
+/// The origin of a device array's contents.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Made {
     Zeros,
@@ -81,7 +81,7 @@ pub(crate) enum Made {
     Owned(Owner, u32),
 }
 
-/// What owns the memory that an upload takes over.
+/// The owner of an owned upload's source.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Owner {
     Vec,
@@ -91,7 +91,7 @@ pub(crate) enum Owner {
     Bytes,
 }
 
-/// Where a pinned array comes from.
+/// The origin of a pinned array's memory.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Pages {
     Zeros,
@@ -99,30 +99,30 @@ pub(crate) enum Pages {
     Registered(u32),
 }
 
-/// What is done with a pending value.
+/// The method by which a pending value is consumed.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Settle {
     Wait,
     Await,
     Try,
-    /// Polled once, and dropped if it is not there.
+    /// Polls once, and drops the value if it is not ready.
     PollAndDrop,
-    /// Polled once, and kept.
+    /// Polls once, and keeps the value if it is not ready.
     Poll,
     Drop,
     Forget,
 }
 
-/// How the host comes to a guard.
+/// The method by which the host acquires a guard.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Reach {
     Wait,
     Await,
-    /// Its future is polled once, and dropped with or without a guard.
+    /// Polls the guard's future once, then drops it with or without a guard.
     PollOnce,
 }
 
-/// How the host looks at an event.
+/// An operation of the host on an event.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Look {
     Wait,
@@ -131,16 +131,16 @@ pub(crate) enum Look {
     Drop,
 }
 
-/// How a stream is made.
+/// The kind of a stream.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum StreamOf {
     New,
     Priority,
-    /// The one of the thread that makes it.
+    /// The stream of the calling thread.
     Thread,
 }
 
-/// How a scope's body ends.
+/// The way in which a scope's body ends.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum ScopeEnd {
     Value,
@@ -156,26 +156,26 @@ pub(crate) struct ScopeCopy {
     pub(crate) upload: Option<u32>,
 }
 
-/// What happens to a timeline.
+/// An operation on a timeline.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum TimelineStep {
-    /// On this device; in place of the one that runs.
+    /// Starts a timeline on this device, in place of the running one.
     Start(usize),
     Finish,
     Drop,
 }
 
-/// One thing that a program does.
+/// A step of a program.
 #[derive(Clone, Debug)]
 pub(crate) enum Step {
-    /// Makes a stream, in place of the one there, whose work may be pending.
+    /// Creates a stream; replaces the one in the slot, which may have pending work.
     Stream {
         stream: usize,
         device: usize,
         of: StreamOf,
     },
     DropStream(usize),
-    /// Makes an array on the stream's device, in place of the one there.
+    /// Creates an array on the stream's device; replaces the one in the slot.
     Make {
         array: usize,
         stream: usize,
@@ -196,7 +196,7 @@ pub(crate) enum Step {
     },
     Drop(usize),
     Forget(usize),
-    /// A pinned array's elements as a vector.
+    /// Converts a pinned array into a vector.
     IntoVec(usize),
     Fill {
         stream: usize,
@@ -210,7 +210,7 @@ pub(crate) enum Step {
         to: Part,
         value: u32,
     },
-    /// The source comes back as a pending value.
+    /// Uploads an owned source, which a pending value returns.
     OwnedInto {
         stream: usize,
         elem: Elem,
@@ -262,33 +262,32 @@ pub(crate) enum Step {
         from: Part,
         pending: usize,
     },
-    /// The sum of two parts, which may be one, as floats.
+    /// Adds two ranges, which may be the same, as floats.
     Add {
         stream: usize,
         terms: [Part; 2],
         sum: Part,
     },
-    /// Adds a part times a factor to another, in place, as floats.
+    /// Adds a range times a factor to another, in place, as floats.
     Saxpy {
         stream: usize,
         factor: i8,
         x: Part,
         y: Part,
     },
-    /// The brightness of pixels.
+    /// Computes the brightness of pixels.
     Luminance {
         stream: usize,
         pixels: Part,
         luma: Part,
     },
-    /// Two fills of a whole array behind each other on one stream, the second of which opts out of
-    /// waiting.
+    /// Fills a whole array twice on one stream; the second fill opts out of waiting.
     Unordered {
         stream: usize,
         array: usize,
         value: u32,
     },
-    /// Both parts of an array at once, by two threads on two streams.
+    /// Writes both parts of an array concurrently, from two threads on two streams.
     Halves {
         array: usize,
         middle: usize,
@@ -299,8 +298,8 @@ pub(crate) enum Step {
         pending: usize,
         how: Settle,
     },
-    /// Reads bytes of a pinned or managed array; while the guard lives, the array may be copied
-    /// from.
+    /// Reads bytes of a pinned or managed array; a copy from the array may be enqueued while the
+    /// guard is alive.
     ReadGuard {
         part: Part,
         reach: Reach,
@@ -342,10 +341,10 @@ pub(crate) enum Step {
         end: ScopeEnd,
     },
     Timeline(TimelineStep),
-    /// The device is opened once more, and its other handle dropped.
+    /// Opens the device again and drops the previous handle.
     OpenAgain(usize),
     Trim(usize),
-    /// Bounds the device's arrays, in bytes.
+    /// Sets the memory limit of the device, in bytes.
     Limit {
         device: usize,
         bytes: Option<u64>,
@@ -358,17 +357,18 @@ pub(crate) enum Step {
         device: usize,
         bytes: u64,
     },
-    /// Closes a gate on a stream, in place of the one that is closed.
+    /// Closes a gate on a stream and opens the one that is closed.
     Close(usize),
-    /// Opens the gate that is closed.
+    /// Opens the closed gate.
     Open,
-    /// Two lists at once, by two threads: the first with the arrays and values in even places, the
-    /// other with the rest.
+    /// Runs two lists concurrently on two threads: the first with the arrays and pending values in
+    /// even slots, the second with those in odd slots.
     Apart([Vec<Step>; 2]),
 }
 
 impl Step {
-    /// Whether the host may wait for the device in it: a closed gate is opened before.
+    /// Returns whether the host may wait for the device in this step; a closed gate is opened
+    /// before it.
     pub(crate) fn may_wait(&self) -> bool {
         match self {
             Self::Settle { how, .. } => matches!(how, Settle::Wait | Settle::Await),
@@ -386,7 +386,7 @@ impl Step {
         }
     }
 
-    /// Whether what it leaves behind keeps its device open for ever.
+    /// Returns whether the step leaks an object that keeps its device open.
     pub(crate) fn leaks(&self) -> bool {
         match self {
             Self::Forget(_)
@@ -399,7 +399,7 @@ impl Step {
         }
     }
 
-    /// Whether it launches a kernel.
+    /// Returns whether the step launches a kernel.
     pub(crate) fn launches(&self) -> bool {
         match self {
             Self::Add { .. } | Self::Saxpy { .. } | Self::Luminance { .. } => true,

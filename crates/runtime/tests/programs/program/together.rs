@@ -1,4 +1,4 @@
-//! The steps that several threads carry out at once, on different data.
+//! The steps that several threads execute concurrently, on disjoint data.
 
 use std::{panic::resume_unwind, thread};
 
@@ -23,7 +23,7 @@ impl Interpreter<'_> {
             });
             let both = [work.next(), work.next()];
             both.map(|work| {
-                let work = work.expect("there are two");
+                let work = work.expect("there are two threads");
                 work.join().unwrap_or_else(|panic| resume_unwind(panic))
             })
         });
@@ -64,7 +64,7 @@ impl Interpreter<'_> {
     }
 }
 
-/// Fills a part, uploads to the first half of it, and looks at it.
+/// Fills a view, uploads to its first half, and downloads it.
 fn half(stream: &Stream, mut view: ViewMut<'_, u8>, value: u32) -> Result<Vec<u8>> {
     stream.fill(&mut view, content(value, 1)[0])?;
     let middle = view.len() / 2;

@@ -1,5 +1,5 @@
-//! Draws programs. What a step names is mostly there and mostly fits; a few steps are wrong on
-//! purpose.
+//! The program generator. The slots that a step names are mostly filled and its ranges mostly fit;
+//! a few steps are wrong on purpose.
 
 mod steps;
 
@@ -11,24 +11,24 @@ use super::{
     step::{ARRAYS, EVENTS, Made, Owner, Part, Placed, Program, Rect, STREAMS, Step, THREADS, Via},
 };
 
-/// What sort of program is drawn.
+/// The kind of program to draw.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Sort {
     pub(crate) steps: usize,
     pub(crate) devices: usize,
-    /// Steps are carried out by several threads, in the program's order or at once.
+    /// Lets several threads execute the steps, in program order or concurrently.
     pub(crate) threads: bool,
     pub(crate) gates: bool,
-    /// Arrays and values are forgotten.
+    /// Allows steps that leak arrays and pending values by `mem::forget`.
     pub(crate) forgets: bool,
-    /// Memory is bounded, or there is little of it.
+    /// Bounds the devices' memory, or makes it small.
     pub(crate) scarce: bool,
-    /// The first array is so large that the stream comes back for its source.
+    /// Makes the first array so large that its upload reads the source chunk by chunk.
     pub(crate) large: bool,
 }
 
 impl Sort {
-    /// Every sort in turn.
+    /// Returns the kind of the program with this seed; consecutive seeds cover all kinds.
     pub(crate) fn of(seed: u64) -> Self {
         Self {
             steps: 20 + (seed % 21) as usize,
@@ -42,13 +42,13 @@ impl Sort {
     }
 }
 
-/// Small sizes, so that ranges meet often, and a few larger than a page.
+/// Array sizes in bytes: small ones, so that ranges often overlap, and one larger than a page.
 const SIZES: [usize; 12] = [0, 1, 2, 7, 16, 33, 64, 96, 100, 240, 256, 5000];
-/// More than is captured at once.
+/// A size in bytes above what an upload captures at once.
 const LARGE: usize = (1 << 20) + 16;
-/// What some programs' devices have, or may use, in bytes.
+/// Scarce memory sizes and limits of some programs' devices, in bytes.
 const SCARCE: [u64; 4] = [64, 1000, 6000, 20_000];
-/// How much of dropped arrays is kept, in bytes: nothing, an array or two, more, everything.
+/// Cache limits in bytes: no cache, an array or two, more, everything.
 const CACHES: [u64; 4] = [0, 4 << 10, 64 << 10, 1 << 30];
 
 pub(crate) fn generate(seed: u64, sort: Sort) -> Program {
@@ -93,7 +93,7 @@ enum Kind {
     Pinned,
 }
 
-/// What is in an array's place if all went well.
+/// The array that a slot holds if all steps so far have succeeded.
 #[derive(Clone, Copy)]
 struct Array {
     kind: Kind,
@@ -107,7 +107,7 @@ struct Draw {
     streams: [Option<usize>; STREAMS],
     arrays: [Option<Array>; ARRAYS],
     events: [Option<usize>; EVENTS],
-    /// In one of two lists that run at once: which of them.
+    /// The index of the list being drawn, of two that run concurrently; `None` elsewhere.
     odd: Option<usize>,
 }
 
@@ -136,7 +136,8 @@ impl Draw {
         self.below(self.sort.devices)
     }
 
-    /// A place, of an array or a value: in one of two lists, one of its own.
+    /// Draws a slot of an array or a value; each of two concurrent lists has its own half of the
+    /// slots.
     fn place(&mut self, places: usize) -> usize {
         match self.odd {
             None => self.below(places),
@@ -144,7 +145,7 @@ impl Draw {
         }
     }
 
-    /// An array of some kind; an empty place if there is none.
+    /// Draws the slot of an array of one of these kinds, or an arbitrary slot if none is found.
     fn array(&mut self, kinds: &[Kind]) -> usize {
         let mut place = self.place(ARRAYS);
         for _ in 0..ARRAYS {
@@ -156,7 +157,7 @@ impl Draw {
         place
     }
 
-    /// A stream, mostly one of the array's device.
+    /// Draws a stream, mostly one of the array's device.
     fn stream_for(&mut self, array: usize) -> usize {
         let mut place = self.below(STREAMS);
         let device = self.arrays[array].map(|array| array.device);
@@ -169,12 +170,12 @@ impl Draw {
         place
     }
 
-    /// Elements of an array.
+    /// Returns the number of whole elements in an array.
     fn len_of(&self, array: usize, elem: Elem) -> usize {
         self.arrays[array].map_or(0, |array| array.bytes) / elem.bytes()
     }
 
-    /// A part of so many elements, or of any number.
+    /// Draws a range of an array, with this length if one is given.
     fn part(&mut self, array: usize, elem: Elem, len: Option<usize>) -> Part {
         let elements = self.len_of(array, elem);
         let len = match len {
@@ -192,14 +193,14 @@ impl Draw {
         }
     }
 
-    /// Two parts of the same length, of different arrays.
+    /// Draws two ranges of the same length in two arrays, which may be the same array.
     fn two_parts(&mut self, kinds: &[Kind], elem: Elem) -> [Part; 2] {
         let (from, to) = (self.array(kinds), self.array(kinds));
         let of_all = |draw: &Self, array: usize| {
             let is_pinned = draw.arrays[array].is_some_and(|array| array.kind == Kind::Pinned);
             is_pinned.then(|| draw.arrays[array].map_or(0, |array| array.bytes))
         };
-        // Of pinned memory all is copied.
+        // A pinned array is always copied whole.
         let whole = of_all(self, from).or(of_all(self, to));
         if let Some(bytes) = whole.filter(|bytes| bytes % elem.bytes() == 0) {
             let len = Some(bytes / elem.bytes());
@@ -218,7 +219,7 @@ impl Draw {
         ]
     }
 
-    /// A rectangle in a table with rows of any length, of this size if it can be.
+    /// Draws a rectangle in a table with rows of any length, of the given size if one is given.
     fn rect(&mut self, array: usize, elem: Elem, size: Option<[usize; 2]>) -> Rect {
         let elements = self.len_of(array, elem);
         let wanted = size.map_or(1, |size| size[1].max(1));

@@ -1,4 +1,4 @@
-//! The steps, as they are drawn.
+//! Drawing of the individual steps.
 
 use super::{
     super::{
@@ -50,7 +50,7 @@ impl Draw {
         }
     }
 
-    /// Makes an array of any kind.
+    /// Draws a step that creates an array of any kind.
     pub(super) fn make(&mut self, array: usize) -> Step {
         let bytes = self.pick(&SIZES);
         let device = self.device();
@@ -136,7 +136,8 @@ impl Draw {
         self.data()
     }
 
-    /// A step that moves data, makes arrays or looks at them: what may also run beside others.
+    /// Draws a step that moves data, or creates or reads arrays. Such steps may also run
+    /// concurrently with others.
     fn data(&mut self) -> Step {
         let on_device = [Kind::Buffer, Kind::Managed];
         let all = [Kind::Buffer, Kind::Managed, Kind::Pinned];
@@ -412,7 +413,7 @@ impl Draw {
         }
     }
 
-    /// One of two lists that run at once.
+    /// Draws one of two lists that run concurrently.
     fn list(&mut self, odd: usize) -> Vec<Step> {
         self.odd = Some(odd);
         let steps = (0..1 + self.below(8)).map(|_| self.data()).collect();

@@ -1,4 +1,4 @@
-//! What each step comes to and leaves behind.
+//! The expected result and the effects of each step.
 
 use super::{
     super::{
@@ -10,12 +10,13 @@ use super::{
 };
 
 impl Oracle {
-    /// What a step comes to, and what it leaves behind. `had` says whether something was seen.
+    /// Returns a step's expected result and applies its effects. `had` is whether the step returned
+    /// bytes.
     pub(super) fn apply(&mut self, step: &Step, had: bool) -> Expected {
         self.applied(step, had).unwrap_or(Expected::Skip)
     }
 
-    /// None is for an empty place.
+    /// Applies a step; returns `None` if it names an empty slot and is skipped.
     pub(super) fn applied(&mut self, step: &Step, had: bool) -> Option<Expected> {
         match *step {
             Step::Stream { stream, device, .. } => self.streams[stream] = Some(device),

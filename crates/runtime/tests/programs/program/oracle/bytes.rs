@@ -1,8 +1,8 @@
-//! What the oracle knows of arrays: their bytes, and which of them it knows.
+//! The oracle's model of arrays: their bytes, and a mask of the bytes that have a known value.
 
 use super::super::{elem::Elem, step::Rect};
 
-/// Bytes, and of which of them it is known what they are.
+/// Byte values with a mask of the known ones.
 #[derive(Clone, Debug)]
 pub(super) struct Bytes {
     pub(super) values: Vec<u8>,
@@ -59,7 +59,7 @@ impl Array {
         }
     }
 
-    /// This, unless it is on the host.
+    /// Returns the array unless it is pinned.
     pub(super) fn on_device(&self) -> Option<&Self> {
         (self.kind != Kind::Pinned).then_some(self)
     }
@@ -72,7 +72,8 @@ impl Array {
         bytes.end <= self.bytes.values.len()
     }
 
-    /// The places of a rectangle's elements, row after row, if it lies within the array.
+    /// Returns the byte offsets of a rectangle's elements, row after row, if it lies within the
+    /// array.
     pub(super) fn rect(
         &self,
         rect: Rect,
@@ -100,7 +101,7 @@ impl Array {
     }
 }
 
-/// Whether what was seen is what is known.
+/// Compares the observed bytes with the known ones.
 pub(super) fn same(expected: Option<&Bytes>, seen: Option<&[u8]>) -> Result<(), String> {
     let (expected, seen) = match (expected, seen) {
         (None, None) => return Ok(()),

@@ -1,4 +1,4 @@
-//! The steps with operands of several kinds: when they are mistakes, and what they write.
+//! Steps with operands of several kinds: their usage errors, and the bytes they write.
 
 use super::{
     super::{
@@ -10,7 +10,7 @@ use super::{
 };
 
 impl Oracle {
-    /// Values written to a part of an array on the device.
+    /// Writes values to a range of a device array.
     pub(super) fn write(
         &mut self,
         stream: usize,
@@ -102,7 +102,7 @@ impl Oracle {
         Some(Expected::Done(None))
     }
 
-    /// A kernel over floats: of the sources' elements and the target's own.
+    /// Applies a kernel over floats, of the sources' elements and the target's own.
     pub(super) fn compute(
         &mut self,
         stream: usize,
@@ -136,7 +136,7 @@ impl Oracle {
             };
             let floats: Vec<_> = elements.iter().map(float).collect();
             let result = each(&floats);
-            // Which bits a result has that is no number is the device's affair.
+            // The bit pattern of a NaN result is unspecified.
             let is_known =
                 !result.is_nan() && elements.iter().all(|bytes| bytes.known == [true; 4]);
             computed.append(Bytes {
@@ -217,7 +217,8 @@ impl Oracle {
         })
     }
 
-    /// Whether the host has a mistake in a part that it wants to reach.
+    /// Returns the usage error, if any, of a guard over this range; the outer `None` means that the
+    /// step is skipped.
     pub(super) fn guarded(&self, part: Part) -> Option<Option<Expected>> {
         let (array, bytes) = self.find(part, Elem::U8)?;
         match array.kind {

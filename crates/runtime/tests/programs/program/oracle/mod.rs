@@ -1,8 +1,8 @@
-//! What must come of a program: its steps one after another on plain vectors, in the order of the
-//! program's text. It knows the interface by its documentation alone.
+//! The oracle: executes a program's steps in program order on plain vectors and compares the
+//! results with the log. It depends only on the documented behaviour of the interface.
 //!
-//! After an operation that failed for want of memory or of a device, what it would have written is
-//! unknown, until something known is written there. Everything else stays as it was.
+//! After an operation failed with an out-of-memory or device error, the bytes it would have written
+//! are unknown until known values are written there. Everything else keeps its values.
 
 mod apply;
 mod bytes;
@@ -17,32 +17,32 @@ use super::{
 };
 use bytes::{Array, Bytes, Range, same};
 
-/// Which errors may come that are no mistakes of the program.
+/// The kinds of errors that may occur in a correct program.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Allowed {
-    /// Calls of the driver fail, or devices are lost.
+    /// Driver calls fail, or devices are lost.
     pub(crate) faults: bool,
     /// Memory is scarce.
     pub(crate) no_memory: bool,
 }
 
-/// What a step should come to.
+/// The expected result of a step.
 enum Expected {
-    /// A place that it names is empty.
+    /// Skipped: the step names an empty slot.
     Skip,
-    /// It is wrong, and changes nothing.
+    /// A usage error without effects.
     Mistake,
-    /// It is done; and brings this.
+    /// Success, with these bytes.
     Done(Option<Bytes>),
-    /// It is done, or a body that was left by a panic; and brings this.
+    /// A scope that its body left by a panic, with these bytes.
     Panic(Option<Bytes>),
-    /// A mistake, and brings this nevertheless.
+    /// A usage error, with these bytes nevertheless.
     MistakeWith(Option<Bytes>),
-    /// It is done, and brings this or, if nothing was there yet, nothing.
+    /// Success, with these bytes or, if the value was not ready, none.
     Perhaps(Bytes),
 }
 
-/// What must be everywhere once everything so far is done.
+/// The expected contents of all slots once every step so far is complete.
 #[derive(Clone)]
 struct Oracle {
     allowed: Allowed,
@@ -54,11 +54,11 @@ struct Oracle {
     has_timeline: bool,
 }
 
-/// Compares what a machine wrote down with what must come of the program.
+/// Compares an interpreter's log with the expected results of the program.
 ///
 /// # Errors
 ///
-/// The first difference, in words.
+/// Returns a description of the first difference.
 pub(crate) fn check(program: &Program, log: &[LogEntry], allowed: Allowed) -> Result<(), String> {
     let mut oracle = Oracle {
         allowed: Allowed {
@@ -91,11 +91,11 @@ pub(crate) fn check(program: &Program, log: &[LogEntry], allowed: Allowed) -> Re
             None => Expected::Skip,
             Some(array) => Expected::Done(Some(array.bytes.clone())),
         };
-        let entry = log.next().expect("an entry for each array");
+        let entry = log.next().expect("the log has an entry for each array");
         let compared = oracle.compare(&expected, entry);
         compared.map_err(|problem| format!("{problem}, in array {at} at the end"))?;
     }
-    assert!(log.next().is_none(), "no entry is left over");
+    assert!(log.next().is_none(), "the log has more entries than expected");
     Ok(())
 }
 
@@ -110,7 +110,7 @@ impl Oracle {
                 self.apart(odd, list, log)?;
             }
         }
-        let entry = log.next().expect("an entry for each step");
+        let entry = log.next().expect("the log has an entry for each step");
         let mut after = self.clone();
         let expected = after.apply(step, entry.seen.is_some());
         self.compare(&expected, entry)?;
@@ -126,7 +126,7 @@ impl Oracle {
         Ok(())
     }
 
-    /// One of two lists, with its own arrays and values.
+    /// Checks one of two concurrent lists, with its own half of the arrays and pending values.
     fn apart<'l>(
         &mut self,
         odd: usize,
@@ -160,14 +160,14 @@ impl Oracle {
         Ok(())
     }
 
-    /// Whether a step came to what it should have.
+    /// Compares a step's outcome with the expected one.
     fn compare(&self, expected: &Expected, entry: &LogEntry) -> Result<(), String> {
         let LogEntry { outcome, seen } = entry;
         match (expected, outcome) {
             (Expected::Skip, Outcome::Skipped)
             | (Expected::Mistake, Outcome::Failed(Error::Usage(_))) => Ok(()),
-            // One failure is told, of two: which downloads of a scope have landed is not known
-            // then.
+            // The usage error or panic may mask a driver failure, in which case the set of landed
+            // downloads is unknown.
             (Expected::Panic(_), Outcome::Panicked)
             | (Expected::MistakeWith(_), Outcome::Failed(Error::Usage(_)))
                 if self.allowed.faults =>
@@ -209,7 +209,7 @@ impl Oracle {
         ))
     }
 
-    /// An array larger than what all of them may have together was not to be had.
+    /// Returns an error if an array was made although it is larger than its device's memory limit.
     fn check_limit(&self, step: &Step) -> Result<(), String> {
         if let Step::Make {
             array, elem, len, ..
@@ -223,8 +223,7 @@ impl Oracle {
         Ok(())
     }
 
-    /// After a failure: of everything that the step would have changed it is unknown whether it
-    /// has.
+    /// Marks as unknown, after a failure, every byte that the step would have changed.
     fn spoil(&mut self, step: &Step, after: &Self) {
         for (array, after) in self.arrays.iter_mut().zip(&after.arrays) {
             if let (Some(array), Some(after)) = (array, after)
@@ -243,13 +242,13 @@ impl Oracle {
             }
         };
         match step {
-            // These write some bytes more than once.
+            // These steps write some bytes more than once.
             Step::Halves { array, .. } | Step::Unordered { array, .. } => spoil(*array),
             Step::Scope { copies, .. } => {
                 let uploads = copies.iter().filter(|copy| copy.upload.is_some());
                 uploads.for_each(|copy| spoil(copy.part.array));
             }
-            // These are used up all the same.
+            // These steps consume their operand even if they fail.
             Step::IntoVec(array) => self.arrays[*array] = None,
             Step::Settle { pending, .. } => self.pendings[*pending] = None,
             Step::Timeline(_) => self.has_timeline = false,
@@ -257,7 +256,7 @@ impl Oracle {
         }
     }
 
-    /// A part's array and its bytes there.
+    /// Returns a range's array and the byte range in it.
     fn find(&self, part: Part, elem: Elem) -> Option<(&Array, Range)> {
         let size = elem.bytes();
         let bytes = part.first * size..(part.first + part.len) * size;
@@ -269,7 +268,7 @@ impl Expected {
     fn words(&self) -> &'static str {
         match self {
             Self::Skip => "nothing",
-            Self::Mistake | Self::MistakeWith(_) => "an error of misuse",
+            Self::Mistake | Self::MistakeWith(_) => "a usage error",
             Self::Done(_) | Self::Perhaps(_) => "success",
             Self::Panic(_) => "the body's panic",
         }
