@@ -32,7 +32,7 @@ fn rust_version(manifest: &str) -> Option<&str> {
     Some(line.trim().trim_matches('"'))
 }
 
-/// Whether `cargo` of the toolchain runs.
+/// Returns whether `cargo` of the toolchain runs.
 fn is_installed(version: &str) -> bool {
     let cargo = process::command("cargo")
         .args([&format!("+{version}"), "--version"])

@@ -1,7 +1,10 @@
 //! Random programs over streams, small ranges of arrays, and memory that the host accesses: the
 //! simulated device's race checker reports nothing, under any schedule.
 
-#![allow(unsafe_code, reason = "violates the contract of opting out of ordering on purpose")]
+#![allow(
+    unsafe_code,
+    reason = "violates the contract of opting out of ordering on purpose"
+)]
 
 #[path = "scenarios/sizes.rs"]
 mod sizes;
@@ -92,7 +95,10 @@ fn race_nowhere<const LEN: usize>(sizes_of: impl Fn(u64) -> Sizes) {
                 device.set_cache_limit(0);
             }
             let sizes = sizes_of(seed);
-            assert!(sizes.set(&device, true), "the sizes must be set before the first copy");
+            assert!(
+                sizes.set(&device, true),
+                "the sizes must be set before the first copy"
+            );
             let streams: Vec<_> = (0..STREAMS).map(|_| device.stream().unwrap()).collect();
             let mut draws = Draws(seed);
             let mut pinned = device.pinned::<u8>(LEN).unwrap();

@@ -190,7 +190,10 @@ impl Case {
         // which opens the gate only in a later step.
         let is_bounded = !(gates_hold && Sort::of(self.program).gates);
         for device in &devices {
-            assert!(self.sizes.set(device, is_bounded), "the sizes must be set before the first copy");
+            assert!(
+                self.sizes.set(device, is_bounded),
+                "the sizes must be set before the first copy"
+            );
         }
         let environment = Environment {
             reopen: Some(&open),

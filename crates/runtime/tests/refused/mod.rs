@@ -69,7 +69,10 @@ impl Refused<'_> {
             .iter()
             .flat_map(|program| marked(program))
             .collect();
-        assert!(!marks.is_empty(), "the folder has programs with expected errors");
+        assert!(
+            !marks.is_empty(),
+            "the folder has programs with expected errors"
+        );
         let mut met: Vec<Mark> = Vec::new();
         let mut messages = String::new();
         for refusal in self.compile(&programs) {
@@ -90,8 +93,8 @@ impl Refused<'_> {
 
     /// Returns the programs, sorted by name.
     fn programs(&self) -> Vec<PathBuf> {
-        let entries =
-            fs::read_dir(self.package.join("tests/compile_fail")).expect("the crate has a folder tests/compile_fail");
+        let entries = fs::read_dir(self.package.join("tests/compile_fail"))
+            .expect("the crate has a folder tests/compile_fail");
         let mut programs: Vec<PathBuf> = entries.map(|entry| entry.unwrap().path()).collect();
         programs.sort();
         programs

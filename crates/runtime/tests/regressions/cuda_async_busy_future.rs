@@ -104,7 +104,11 @@ fn queries_for_a_pending_future_back_off() {
             asked,
             "the driver was queried while nothing was pending"
         );
-        assert_eq!(clock_ns(harness), idle_ns, "a thread slept and woke while nothing was pending");
+        assert_eq!(
+            clock_ns(harness),
+            idle_ns,
+            "a thread slept and woke while nothing was pending"
+        );
         Ok(())
     });
 }

@@ -22,7 +22,11 @@ fn a_write_of_the_host_waits_for_the_upload() {
         let mut pinned = harness.device.pinned_from(&[1_u32; N])?;
         let gate = harness.gate(&stream);
         stream.copy(&pinned, &mut array)?;
-        assert_eq!(*pinned.read()?, [1; N], "the upload and the guard both only read");
+        assert_eq!(
+            *pinned.read()?,
+            [1; N],
+            "the upload and the guard both only read"
+        );
         let opened = AtomicBool::new(false);
         thread::scope(|scope| -> Result<()> {
             let writes = scope.spawn(|| -> Result<bool> {

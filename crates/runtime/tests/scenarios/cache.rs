@@ -48,10 +48,18 @@ fn another_stream_reuses_memory_once_it_is_ordered_after_its_last_use() {
         let address = array.as_raw();
         drop(array);
         let elsewhere = second.upload(&[3_u8; N]).unwrap();
-        assert_ne!(elsewhere.as_raw(), address, "the fill of that memory is still pending");
+        assert_ne!(
+            elsewhere.as_raw(),
+            address,
+            "the fill of that memory is still pending"
+        );
         if harness.gates_hold() {
             let values = second.download(&elsewhere).unwrap();
-            assert_eq!(values.wait().unwrap(), [3; N], "the new array must not wait for the gate");
+            assert_eq!(
+                values.wait().unwrap(),
+                [3; N],
+                "the new array must not wait for the gate"
+            );
         }
         second.wait_for(&first.record().unwrap()).unwrap();
         let mut ordered = empty(&second).unwrap();

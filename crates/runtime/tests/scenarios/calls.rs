@@ -1,9 +1,6 @@
 //! A driver that records every call and forwards it to another driver, and can make calls fail.
 
-#![allow(
-    unsafe_code,
-    reason = "forwards unsafe calls under the same contract"
-)]
+#![allow(unsafe_code, reason = "forwards unsafe calls under the same contract")]
 
 use std::{collections::BTreeMap, fmt, sync::Arc, time::Duration};
 

@@ -102,11 +102,7 @@ fn casts_keep_the_history() {
         let (low, high) = bytes.split_at_mut(1199);
         let (early, late) = (s2.download(high.slice(1..))?, s2.download(low)?);
         harness.assert_count(calls, "stream_wait_event", 1);
-        assert_eq!(
-            early.wait()?,
-            [0; 1200],
-            "this download precedes the wait"
-        );
+        assert_eq!(early.wait()?, [0; 1200], "this download precedes the wait");
         harness.assert_pending(&late);
         gate.open();
         assert_eq!(late.wait()?, [1; 1199]);

@@ -22,21 +22,21 @@ pub struct ConfigParseError {
 impl SimConfig {
     /// Parses a device specification: `sim`, or `sim:` followed by options separated by commas.
     ///
-    /// | option | meaning |
-    /// |---|---|
-    /// | `seed=N` | [`Schedule::Random`] with this seed |
-    /// | `schedule=timed`, `eager`, `lazy`, `random`, `pct` | that schedule; the last two take their seed from `seed=`, else 0 |
-    /// | `depth=N` | the depth of `pct`; 3 without this |
-    /// | `replay=TOKEN` | [replays](SimConfig::replay) a run instead of following a schedule |
-    /// | `rules=observed`, `strict` | [`Rules::observed`](crate::Rules::observed) or [`Rules::strict`](crate::Rules::strict) |
-    /// | `rules=small_upload+cross_stream_reuse` | strict for the named rules, which are fields of
-    /// [`Rules`](crate::Rules) |
-    /// | `devices=N` | the number of devices |
-    /// | `race=on`, `off`, `kernels`, `notes` | checks for [races](crate::race); `kernels` and
-    /// `notes` also [within kernels](SimConfig::kernel_race_check), and `notes` also reports
-    /// [notes](SimConfig::kernel_race_notes) |
-    /// | `queue=N` | the [limit](SimConfig::queue_operations_max) of every stream's queue |
-    /// | `memory=N`, `NK`, `NM`, `NG` | memory of each device in bytes, KiB, MiB, GiB |
+    /// - `seed=N`: [`Schedule::Random`] with this seed
+    /// - `schedule=timed`, `eager`, `lazy`, `random`, `pct`: that schedule; the last two take their
+    ///   seed from `seed=`, else 0
+    /// - `depth=N`: the depth of `pct`; 3 without this
+    /// - `replay=TOKEN`: [replays](SimConfig::replay) a run instead of following a schedule
+    /// - `rules=observed`, `strict`: [`Rules::observed`](crate::Rules::observed) or
+    ///   [`Rules::strict`](crate::Rules::strict)
+    /// - `rules=small_upload+cross_stream_reuse`: strict for the named rules, which are fields of
+    ///   [`Rules`](crate::Rules)
+    /// - `devices=N`: the number of devices
+    /// - `race=on`, `off`, `kernels`, `notes`: checks for [races](crate::race); `kernels` and
+    ///   `notes` also [within kernels](SimConfig::kernel_race_check), and `notes` also reports
+    ///   [notes](SimConfig::kernel_race_notes)
+    /// - `queue=N`: the [limit](SimConfig::queue_operations_max) of every stream's queue
+    /// - `memory=N`, `NK`, `NM`, `NG`: memory of each device in bytes, KiB, MiB, GiB
     ///
     /// # Errors
     ///

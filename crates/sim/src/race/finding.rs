@@ -60,7 +60,9 @@ pub struct Finding {
 /// ```
 /// # use millstream_sim::{Gpu, SimConfig};
 /// # let gpu = Gpu::new(SimConfig::new());
-/// let whole = |found: &millstream_sim::race::FindingMemory| found.ranges == [0..found.allocation_bytes];
+/// use millstream_sim::race::FindingMemory;
+///
+/// let whole = |found: &FindingMemory| found.ranges == [0..found.allocation_bytes];
 /// assert!(gpu.findings().iter().all(|finding| finding.memory.as_ref().is_none_or(whole)));
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -60,7 +60,7 @@ pub(super) struct HappensBefore {
     slots: usize,
     destroyed: BTreeMap<ContextHandle, DestroyedStreamClocks>,
     events: BTreeMap<EventHandle, Timestamp>,
-    /// What the host has seen complete.
+    /// The clock of the work that the host has seen complete.
     host_clock: Arc<VectorClock>,
 }
 
@@ -184,7 +184,7 @@ impl HappensBefore {
         VectorClock::join(&mut self.host_clock, &snapshot.0);
     }
 
-    /// What the host has seen complete.
+    /// Returns the clock of the work that the host has seen complete.
     pub(super) fn host_clock(&self) -> &Arc<VectorClock> {
         &self.host_clock
     }

@@ -64,7 +64,8 @@ impl AccessChecker {
         };
         let (param, element) = (declared.name, declared.element);
         let problem = format!(
-            "`{}` of {} bytes where the array `{param}` is declared to hold `{element}` of {} bytes",
+            "`{}` of {} bytes where the array `{param}` is declared to hold `{element}` of {} \
+             bytes",
             accessed.name(),
             accessed.bytes(),
             declared.element_bytes

@@ -10,20 +10,23 @@
 //! <https://doi.org/10.1145/1542476.1542490>), with histories shared by many bytes in the place of
 //! epochs.
 //!
-//! # What is ordered by what
+//! # Order
 //!
-//! | this | comes after |
-//! |---|---|
-//! | an operation | the one before it in its stream (rule 16), and all that the host had seen complete when it was enqueued |
-//! | what comes behind a wait for an event | what its stream held when the event was recorded last before the wait (rules 22 to 24) |
-//! | work of the legacy default stream, and work of a blocking stream behind it | as rules 17 to 19 say |
-//! | the host | the work of a stream, an event, a context that it synchronised with, or asked about and was told that it was done |
-//! | the host | the work of all blocking streams, when it has synchronised with, or asked about, the legacy default stream (rule 55) |
-//! | the host | a copy that, by the documentation, blocks until it is done (rules 2, 3, 5, 11, 12), or the work before it (rule 1) |
-//! | the host | all work, at a call that frees memory synchronously (rule 30) |
-//! | the host | the work in front of a host function, once that runs (rule 27) |
-//! | what a host function does | the work in front of it; work behind it comes after what it does |
-//! | an allocation that waits for another stream's free | that free (rule 35) |
+//! - An operation comes after the one before it in its stream (rule 16: a stream is first in, first
+//!   out), and after all work that the host had seen complete when it was enqueued.
+//! - Operations behind a wait for an event come after the work of the stream at the last record of
+//!   the event before the wait (rules 22 to 24).
+//! - The legacy default stream and blocking streams order each other as rules 17 to 19 say.
+//! - The host comes after the work of a stream, an event or a context that it synchronised with, or
+//!   queried and saw complete; for the legacy default stream, after the work of all blocking
+//!   streams (rule 55).
+//! - The host comes after a copy that, by the documentation, blocks until it is complete (rules 2,
+//!   3, 5, 11, 12), or after the work before it (rule 1).
+//! - The host comes after all work at a call that frees memory synchronously (rule 30: such a call
+//!   waits until the device is idle).
+//! - A host function comes after the work before it, and the work behind it comes after the host
+//!   function (rule 27).
+//! - An allocation that waits for another stream's free comes after that free (rule 35).
 //!
 //! The host counts as one actor: its threads synchronise by means that no driver observes, so work
 //! that one has seen complete is complete for the calls of all. The compiler prevents races between
@@ -70,13 +73,19 @@
 //! launch are checked against each other: two of them race if they access the same byte of shared
 //! or global memory, one of them writes, and neither access happens before the other.
 //!
-//! | this | comes after |
-//! |---|---|
-//! | what a thread does | what it did before |
-//! | what a thread does behind a barrier of its block (`bar.sync`, `bar.red`, with a number and a count or without) | what all did that had arrived there, by `bar.arrive` too; behind one for all threads, also what those did that had exited |
-//! | what a lane does behind an operation between lanes (`bar.warp.sync`, `shfl.sync`, `vote.sync`, `match.sync`, `redux.sync`) | what the others did that took part |
-//! | what a thread does behind an atomic, or a volatile, relaxed or acquire load | what the thread that wrote the value had done before its last fence, and before the write if that is a release; an atomic hands on what it finds released |
-//! | what a thread does behind an `mbarrier.test_wait` or `try_wait` that was told of a completed phase | what those did that arrived in it or before, up to their arrivals; `.relaxed` ones order nothing |
+//! - The accesses of a thread are ordered by program order.
+//! - Accesses behind a barrier of the block (`bar.sync`, `bar.red`, with or without a number and a
+//!   count) come after the accesses of all threads that arrived there, by `bar.arrive` too, before
+//!   their arrivals; behind a barrier for all threads, also after those of threads that had exited.
+//! - Accesses of a lane behind an operation between lanes (`bar.warp.sync`, `shfl.sync`,
+//!   `vote.sync`, `match.sync`, `redux.sync`) come after the accesses of all participating lanes
+//!   before it.
+//! - Accesses behind an atomic, or a volatile, relaxed or acquire load, come after the accesses
+//!   that the thread that wrote the value had made before its last fence, and before the write if
+//!   that is a release; an atomic passes on the releases that it reads.
+//! - Accesses behind an `mbarrier.test_wait` or `try_wait` that returned a completed phase come
+//!   after the accesses of all threads that arrived in that phase or before, up to their arrivals;
+//!   `.relaxed` forms order nothing.
 //!
 //! Lockstep execution of a warp is not an order, and neither is the execution of one block before
 //! another. Fences and atomics of scope `.cta` order threads of a block only. Atomics, and
@@ -113,7 +122,8 @@
 //! let context = gpu.primary_context_retain(DeviceOrdinal::from_raw(0)).unwrap();
 //! // SAFETY: context, streams and memory are alive.
 //! unsafe {
-//!     let (one, other) = (gpu.stream_create(context, true, 0).unwrap(), gpu.stream_create(context, true, 0).unwrap());
+//!     let one = gpu.stream_create(context, true, 0).unwrap();
+//!     let other = gpu.stream_create(context, true, 0).unwrap();
 //!     let memory = gpu.mem_alloc(context, 64).unwrap();
 //!     for (stream, name) in [(one, "first pass"), (other, "second pass")] {
 //!         let _label = Label::new(name);

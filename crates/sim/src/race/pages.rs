@@ -333,7 +333,10 @@ mod tests {
         fn pages_agree_with_one_history_for_each_byte(
             bytes in 1u64..20_000,
             steps in proptest::collection::vec(
-                proptest::collection::vec((0u64..20_000, 1u64..9_000, proptest::bool::ANY, 0u32..4), 1..6),
+                proptest::collection::vec(
+                    (0u64..20_000, 1u64..9_000, proptest::bool::ANY, 0u32..4),
+                    1..6,
+                ),
                 1..8,
             ),
         ) {
@@ -358,7 +361,11 @@ mod tests {
                     seen.push((old, range));
                     if *history == 3 { old } else { *history * 2 + u32::from(old == 2) }
                 });
-                let mut expected = seen.iter().flat_map(|(old, range)| range.clone().map(|at| (at, *old)));
+                let bytes = |(old, range): &(u32, Range<u64>)| {
+                    let old = *old;
+                    range.clone().map(move |at| (at, old))
+                };
+                let mut expected = seen.iter().flat_map(bytes);
                 for (range, history) in &runs {
                     for at in range.clone() {
                         let old = plain[at as usize];

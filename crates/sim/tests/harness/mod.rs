@@ -106,7 +106,7 @@ pub(crate) struct Harness {
 }
 
 macro_rules! calls {
-    ($($name:ident($($arg:ident: $ty:ty),*) -> $ret:ty;)*) => {
+    ($($name:ident($($arg:ident: $ty:ty),* $(,)?) -> $ret:ty;)*) => {
         $(pub(crate) fn $name(&self, $($arg: $ty),*) -> Result<$ret> {
             // SAFETY: the simulator checks handles and device addresses. On a GPU the tests pass
             // live ones, or run where a fault does no damage. No host memory is involved.

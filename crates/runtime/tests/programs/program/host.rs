@@ -56,7 +56,10 @@ impl<T: Send> AnyPending for PendingBytes<T> {
         // `is_ready` is called first, as programs do.
         let is_ready = self.pending.is_ready()?;
         let value = self.pending.try_take()?;
-        assert!(value.is_some() || !is_ready, "is_ready returned true, but try_take returned no value");
+        assert!(
+            value.is_some() || !is_ready,
+            "is_ready returned true, but try_take returned no value"
+        );
         Ok(value.map(self.bytes))
     }
 

@@ -3,14 +3,16 @@
 //!
 //! | policy | after a call | at a query | at a pause | while the host waits |
 //! |---|---|---|---|---|
-//! | timed | all that start by now | — | all that start by now | in order of start, until the wait
-//! set is complete |
+//! | timed | A | — | A | in order of start, B |
 //! | eager | all | — | — | all |
-//! | lazy | nothing | one step, after a few idle queries | one step | the wait set and what it depends on |
-//! | random | 0 to 3 | 0 to 3 | 1 to 4 | one after the other, until the wait set is complete |
-//! | pct | streams that rank above the host | the same; one step after a few idle queries | one step at least | the stream that ranks highest |
-//! | replay | the recorded choices | | | |
-//! | search | nothing | every number of operations, in every order | at least one, likewise | in every order |
+//! | lazy | nothing | C | one step | the wait set and its dependencies |
+//! | random | 0 to 3 | 0 to 3 | 1 to 4 | one after the other, B |
+//! | pct | D | D, C | one step or more | the stream of the highest rank |
+//! | replay | as recorded | as recorded | as recorded | as recorded |
+//! | search | nothing | any number in any order | at least one, likewise | in any order |
+//!
+//! A: all operations that start by now. B: until the wait set is complete. C: one step, after a few
+//! idle queries. D: streams that rank above the host.
 //!
 //! Every decision of a policy passes through [`SimState::pick`], which records it as a number: 0
 //! lets the host go on, n runs the n-th eligible operation. Besides the driver calls, a run depends

@@ -95,7 +95,10 @@ pub(crate) fn check(program: &Program, log: &[LogEntry], allowed: Allowed) -> Re
         let compared = oracle.compare(&expected, entry);
         compared.map_err(|problem| format!("{problem}, in array {at} at the end"))?;
     }
-    assert!(log.next().is_none(), "the log has more entries than expected");
+    assert!(
+        log.next().is_none(),
+        "the log has more entries than expected"
+    );
     Ok(())
 }
 
