@@ -5,8 +5,8 @@ use std::fmt::{Arguments, Write};
 
 use crate::report::Row;
 
-/// The measurements that are drawn, in this order: the text of the rows, and the label in the chart.
-/// Rows beside something else than the same work are left out.
+/// The measurements that are drawn, in this order: the text of the rows, and the label in the
+/// chart. Rows whose raw figure is not that of the same work are left out.
 const DRAWN: [(&str, &str); 13] = [
     (
         "upload, pageable, against the driver's",
@@ -113,9 +113,11 @@ pub(crate) fn draw(rows: &[Row]) -> String {
     let height = TOP + groups.iter().map(Group::height).sum::<usize>() + BOTTOM;
     let mut svg = Svg(String::new());
     svg.put(format_args!(
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" class=\"chart\" width=\"{WIDTH}\" height=\"{height}\" \
-         viewBox=\"0 0 {WIDTH} {height}\" role=\"img\">\n<title>Speed beside the same work by hand</title>\n\
-         <style>\n{STYLE}</style>\n<rect class=\"page\" x=\"0.5\" y=\"0.5\" width=\"{}\" height=\"{}\" rx=\"10\"/>",
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" class=\"chart\" width=\"{WIDTH}\" \
+         height=\"{height}\" viewBox=\"0 0 {WIDTH} {height}\" role=\"img\">\n\
+         <title>Speed beside the same work by hand</title>\n\
+         <style>\n{STYLE}</style>\n\
+         <rect class=\"page\" x=\"0.5\" y=\"0.5\" width=\"{}\" height=\"{}\" rx=\"10\"/>",
         WIDTH - 1,
         height - 1
     ));
@@ -146,8 +148,7 @@ fn groups(rows: &[Row]) -> Vec<Group<'_>> {
     DRAWN.iter().filter_map(group).collect()
 }
 
-/// How many times as fast as the raw figure the row's is: rates are compared as they are, times the
-/// other way round.
+/// The row's speed as a multiple of the raw one: the ratio of rates, or the inverse ratio of times.
 fn factor(row: &Row) -> Option<f64> {
     let of_raw = row.of_raw()?;
     match row.unit.as_str() {
@@ -186,7 +187,8 @@ impl Group<'_> {
             let end = scale.x(*factor);
             let (class, name) = CLASSES[class(row)];
             svg.put(format_args!(
-                "<rect class=\"{class}\" x=\"{LEFT}\" y=\"{y}\" width=\"{}\" height=\"{BAR_HEIGHT}\" rx=\"2\"/>",
+                "<rect class=\"{class}\" x=\"{LEFT}\" y=\"{y}\" width=\"{}\" \
+                 height=\"{BAR_HEIGHT}\" rx=\"2\"/>",
                 (end - LEFT).max(1)
             ));
             // What tells two bars of one library apart stands behind a comma.
@@ -207,7 +209,8 @@ fn legend(svg: &mut Svg, groups: &[Group<'_>]) {
         let bars = groups.iter().flat_map(|group| &group.bars);
         if bars.map(|(row, _)| class(row)).any(|found| found == index) {
             svg.put(format_args!(
-                "<rect class=\"{class_name}\" x=\"{x}\" y=\"71\" width=\"12\" height=\"12\" rx=\"2\"/>"
+                "<rect class=\"{class_name}\" x=\"{x}\" y=\"71\" width=\"12\" height=\"12\" \
+                 rx=\"2\"/>"
             ));
             svg.text("", x + 18, 82, name);
             x += 36 + 8 * name.len();

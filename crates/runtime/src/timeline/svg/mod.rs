@@ -112,7 +112,8 @@ impl Display for Picture<'_> {
         let (inner_width, inner_height) = (WIDTH - 1.0, height - 1.0);
         writeln!(
             f,
-            r#"<rect class="page" x="0.5" y="0.5" width="{inner_width}" height="{inner_height}" rx="10"/>"#
+            "<rect class=\"page\" x=\"0.5\" y=\"0.5\" width=\"{inner_width}\" \
+             height=\"{inner_height}\" rx=\"10\"/>"
         )?;
         let title = fit(&self.recording.device, WIDTH - 2.0 * MARGIN, 19.0).unwrap_or_default();
         line(f, "title", MARGIN, 40.0, &Escaped(&title))?;
