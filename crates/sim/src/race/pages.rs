@@ -361,11 +361,11 @@ mod tests {
                     seen.push((old, range));
                     if *history == 3 { old } else { *history * 2 + u32::from(old == 2) }
                 });
-                let bytes = |(old, range): &(u32, Range<u64>)| {
+                let bytes_of = |(old, range): &(u32, Range<u64>)| {
                     let old = *old;
                     range.clone().map(move |at| (at, old))
                 };
-                let mut expected = seen.iter().flat_map(bytes);
+                let mut expected = seen.iter().flat_map(bytes_of);
                 for (range, history) in &runs {
                     for at in range.clone() {
                         let old = plain[at as usize];
