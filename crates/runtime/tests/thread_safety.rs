@@ -1,4 +1,4 @@
-//! Which public types may be sent to other threads, shared with them, and kept over a panic.
+//! Auto traits of public types: `Send`, `Sync`, `UnwindSafe` and `RefUnwindSafe`.
 
 use std::{
     panic::{RefUnwindSafe, UnwindSafe},
@@ -14,23 +14,23 @@ use millstream::{
 };
 
 millstream::kernels! {
-    // SAFETY: none is launched.
+    // SAFETY: no kernel of this module is launched.
     unsafe mod sums from include_str!("../../../kernels/vecadd.ptx") {
         safe fn vecadd(a: &[f32], b: &[f32], c: &mut [f32], n: u64);
     }
 }
 
-/// Whether a type has a trait. An inherent constant goes before a trait's, and is there for types
-/// with the bound alone.
+/// Evaluates to whether a type implements a trait. The inherent constant, defined only for types
+/// with the bound, takes precedence over the trait's.
 macro_rules! has {
     ($type:ty: $bound:path) => {{
         struct Asked<T: ?Sized>(std::marker::PhantomData<T>);
-        #[allow(dead_code, reason = "there for types without the bound alone")]
+        #[allow(dead_code, reason = "used only for types without the bound")]
         trait Otherwise {
             const HAS: bool = false;
         }
         impl<T: ?Sized> Otherwise for Asked<T> {}
-        #[allow(dead_code, reason = "there for types with the bound alone")]
+        #[allow(dead_code, reason = "used only for types with the bound")]
         impl<T: $bound + ?Sized> Asked<T> {
             const HAS: bool = true;
         }
@@ -38,7 +38,7 @@ macro_rules! has {
     }};
 }
 
-/// The types with their answers, each as a line of text.
+/// Builds a table of types, each as text with the four traits it implements.
 macro_rules! table {
     ($($type:ty),* $(,)?) => {
         vec![$((
@@ -48,9 +48,9 @@ macro_rules! table {
     };
 }
 
-/// What may be sent, shared, and kept over a panic that passed by.
+/// These types are `Send`, `Sync`, `UnwindSafe` and `RefUnwindSafe`.
 #[test]
-fn handles_arrays_and_values_may_go_anywhere() {
+fn handles_arrays_and_values_are_send_sync_and_unwind_safe() {
     let free = table![
         Device,
         Stream,
@@ -86,9 +86,9 @@ fn handles_arrays_and_values_may_go_anywhere() {
     assert!(has!(Arc<dyn Driver>: Send) && has!(Arc<dyn Driver>: Sync));
 }
 
-/// What writes through a borrow is, like `&mut`, not kept over a panic; the rest as above.
+/// Mutable borrows are not `UnwindSafe`, like `&mut`; they implement the other three traits.
 #[test]
-fn what_borrows_to_write_may_go_to_other_threads() {
+fn mutable_borrows_are_send_and_sync() {
     let writing = table![ViewMut<'static, f32>, WriteGuard<'static, f32>];
     for (name, answers) in writing {
         assert_eq!(answers, [true, true, false, true], "{name}");
@@ -96,17 +96,17 @@ fn what_borrows_to_write_may_go_to_other_threads() {
     assert!(has!(Scope<'static>: Send) && has!(Scope<'static>: Sync));
 }
 
-/// A value on its way goes to one thread at a time: what makes the value of it need not be shared.
+/// `Pending` is `Send` but not `Sync`, because the closure that makes its value need not be `Sync`.
 #[test]
-fn a_pending_value_may_be_sent_and_not_shared() {
+fn a_pending_value_is_send_but_not_sync() {
     assert!(has!(Pending<Vec<f32>>: Send) && has!(Pending<Vec<f32>>: Unpin));
     assert!(!has!(Pending<Vec<f32>>: Sync));
     assert!(has!(Pending<Vec<f32>>: UnwindSafe));
 }
 
-/// Elements that must stay on their thread keep their arrays there.
+/// Arrays of elements that are neither `Send` nor `Sync` are neither as well.
 #[test]
-fn arrays_of_what_stays_on_its_thread_stay_with_it() {
+fn arrays_of_elements_that_are_not_send_are_not_send() {
     assert!(!has!(Buffer<*mut u8>: Send) && !has!(Buffer<*mut u8>: Sync));
     assert!(!has!(View<'static, *mut u8>: Send) && !has!(ViewMut<'static, *mut u8>: Send));
     assert!(!has!(Pinned<*mut u8>: Send) && !has!(Pinned<*mut u8>: Sync));

@@ -1,9 +1,9 @@
-//! Timelines of a device that is at work.
+//! Timelines of a running device.
 
 use millstream::{Device, OperationKind, Result};
 
 #[test]
-fn the_same_program_gives_the_same_timeline() -> Result<()> {
+fn the_same_program_records_the_same_timeline() -> Result<()> {
     let run = || -> Result<String> {
         let device = Device::simulated()?;
         let timeline = device.timeline()?;
@@ -14,7 +14,7 @@ fn the_same_program_gives_the_same_timeline() -> Result<()> {
         let (first, second) = (a.download(&copy)?, b.download(&numbers)?);
         assert_eq!(first.wait()?, second.wait()?);
         let recording = timeline.finish()?;
-        // Streams have numbers of their own in every run; pictures count them from 1.
+        // Streams have different ids in each run; the SVG numbers them from 1.
         Ok(recording.to_svg())
     };
     assert_eq!(run()?, run()?);
@@ -22,7 +22,7 @@ fn the_same_program_gives_the_same_timeline() -> Result<()> {
 }
 
 #[test]
-fn waits_are_noted_with_what_is_waited_for() -> Result<()> {
+fn recorded_waits_name_the_operation_waited_for() -> Result<()> {
     let device = Device::simulated()?;
     let (a, b) = (device.stream()?, device.stream()?);
     let timeline = device.timeline()?;
@@ -34,7 +34,7 @@ fn waits_are_noted_with_what_is_waited_for() -> Result<()> {
             .operations
             .iter()
             .find(|operation| operation.kind == kind)
-            .expect("it ran")
+            .expect("the recording has an operation of this kind")
     };
     let (upload, download) = (
         find(OperationKind::HostToDevice),
@@ -48,7 +48,7 @@ fn waits_are_noted_with_what_is_waited_for() -> Result<()> {
 }
 
 #[test]
-fn a_second_timeline_ends_the_first_and_neither_disturbs_the_other() -> Result<()> {
+fn a_second_timeline_ends_the_first_without_affecting_it() -> Result<()> {
     let device = Device::simulated()?;
     let stream = device.stream()?;
     let first = device.timeline()?;

@@ -1,5 +1,6 @@
-//! The runtime with and without the feature `sim`: `cargo test -p millstream --no-default-features
-//! --test without_simulator` runs the latter.
+//! The runtime with and without the feature `sim`.
+//! `cargo test -p millstream --no-default-features --test without_simulator` runs the tests without
+//! it.
 
 #![allow(unsafe_code, reason = "opens a device of a driver that does nothing")]
 
@@ -35,7 +36,7 @@ fn automatic_selection_needs_a_gpu_or_the_feature() {
     }
 }
 
-/// Loads the kernel as if it had been declared with one parameter of this kind.
+/// Loads the kernel as if it were declared with one parameter of this kind.
 fn load(kind: ParamKind) -> Result<(), Error> {
     // SAFETY: the driver does nothing, and no memory of it is touched.
     let device = unsafe { Device::with_driver(Arc::new(NullDriver::new(0)), 0) }?;

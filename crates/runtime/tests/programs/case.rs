@@ -173,7 +173,7 @@ impl Case {
         let config = config
             .with_options(options)
             .map_err(|error| error.to_string())?;
-        // By the strict reading of rule 29 (an allocation is a barrier across streams), an
+        // By the strict reading of rule 29 (allocations, fills and copies are barriers), an
         // allocation behind a closed gate waits for the gate, and the host may wait with it.
         let gates_hold =
             !options.contains("implicit_synchronisation") && !options.ends_with("rules=strict");

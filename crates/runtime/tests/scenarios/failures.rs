@@ -1,4 +1,4 @@
-//! Scenarios D: what is missing or malformed is an error that says what.
+//! Scenarios D: missing devices and malformed inputs are errors that name the cause.
 
 use millstream::{
     Device, Error, Select, UsageErrorKind,
@@ -7,7 +7,7 @@ use millstream::{
 
 use crate::{child::in_process, configurations::on_gpu, harness::everywhere};
 
-/// Prints what opening gives; called in processes whose environment has been changed.
+/// Prints the result of opening a device; run in child processes with a changed environment.
 #[test]
 #[ignore = "the inner half of the d04 tests"]
 fn inner_open() {
@@ -74,7 +74,7 @@ fn d04_a_device_that_is_not_there_is_a_clear_error() {
         assert!(error.to_string().contains("no device 99"), "{error}");
         assert!(
             harness.stream().is_idle().unwrap(),
-            "the devices that are there still work"
+            "the existing devices still work"
         );
     });
 }
@@ -83,7 +83,7 @@ const SAXPY: &str = include_str!("../../../../kernels/saxpy.ptx");
 const SCALAR: ParamKind = ParamKind::Scalar { size: 4, align: 4 };
 const SLICE: ParamKind = ParamKind::Slice { writable: false };
 
-/// A declaration of one kernel; leaked, for declarations are `static`.
+/// Declares one kernel. The declaration is leaked, because declarations are `static`.
 fn declare(ptx: &str, name: &'static str, params: &[ParamKind]) -> &'static ModuleSource {
     let params: Vec<Param> = params
         .iter()
@@ -103,32 +103,32 @@ fn declare(ptx: &str, name: &'static str, params: &[ParamKind]) -> &'static Modu
     }))
 }
 
-/// Why the declaration does not load.
+/// Returns the usage error with which the declaration fails to load.
 fn refusal(device: &Device, source: &'static ModuleSource) -> UsageErrorKind {
     match kernel::load(device, source) {
         Err(Error::Usage(usage_error)) => usage_error.problem().clone(),
         Err(other) => panic!("not a usage error: {other}"),
-        Ok(_) => panic!("it was loaded"),
+        Ok(_) => panic!("the module loaded, although an error was expected"),
     }
 }
 
-/// Why `saxpy`, declared rightly, does not load from this text.
+/// Returns the error with which a correct declaration of `saxpy` fails to load from this PTX.
 fn refused_text(device: &Device, ptx: &str) -> String {
     match refusal(
         device,
         declare(ptx, "saxpy", &[SCALAR, SCALAR, SLICE, SLICE]),
     ) {
         UsageErrorKind::Ptx { detail } => detail,
-        other => panic!("the text is wrong, not {other:?}"),
+        other => panic!("an error in the PTX was expected, got {other:?}"),
     }
 }
 
-/// The number of the first line with this in it.
+/// Returns the number of the first line that contains `what`.
 fn line_of(ptx: &str, what: &str) -> usize {
     1 + ptx
         .lines()
         .position(|line| line.contains(what))
-        .expect("it is there")
+        .expect("the PTX contains the text")
 }
 
 #[test]
@@ -173,7 +173,10 @@ fn d05_a_binary_in_place_of_generated_ptx_is_refused() {
                 other => panic!("{other:?}"),
             }
         }
-        assert!(load(SAXPY).is_ok(), "it has no zero byte at its end");
+        assert!(
+            load(SAXPY).is_ok(),
+            "PTX without a trailing zero byte loads"
+        );
     });
 }
 
@@ -204,8 +207,8 @@ fn d05_a_newer_version_or_target_is_named() {
             &SAXPY.replace(".version 8.8", ".version 99.0"),
         );
         assert!(text.contains("99.0"), "{text}");
-        // A GPU's compiler refuses the target; the simulated device refuses what it does not know
-        // of it.
+        // A GPU's compiler rejects an unknown target; the simulated device rejects unknown
+        // instructions and names the target.
         let newer = SAXPY.replace("sm_75", "sm_999");
         if on_gpu() {
             let text = refused_text(&harness.device, &newer);
@@ -232,7 +235,7 @@ fn d05_an_unsupported_opcode_is_named_with_its_line() {
             let text = refused_text(&harness.device, &ptx);
             let line = format!("line {}", line_of(&ptx, unknown));
             assert!(text.contains(&line), "{line}: {text}");
-            // A GPU's compiler has its own words.
+            // A GPU's compiler words its messages differently.
             assert!(on_gpu() || text.contains(unknown), "{text}");
         }
     });

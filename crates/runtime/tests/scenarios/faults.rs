@@ -1,5 +1,5 @@
-//! Drivers that fail or panic in the middle: nothing hangs, nobody loses an order, and the device
-//! works on.
+//! Drivers that fail or panic in the middle of an operation: nothing hangs, no ordering is lost,
+//! and the device keeps working.
 
 use std::{
     array,
@@ -28,7 +28,8 @@ use crate::{
 
 const N: usize = 1500;
 
-/// Two streams, arrays of every kind, kernels, copies, downloads and drops; gives what it computed.
+/// A program with two streams, arrays of every kind, kernels, copies, downloads and drops; returns
+/// the computed values.
 fn program(device: &Device) -> Result<(Vec<f32>, Vec<f64>, Vec<f32>)> {
     let timeline = device.timeline()?;
     let kernels = sums::load(device)?;
@@ -71,13 +72,13 @@ fn expected() -> (Vec<f32>, Vec<f64>, Vec<f32>) {
     (sum.clone(), wide, sum)
 }
 
-/// One device alone.
+/// Opens a single simulated device with an instrumented driver.
 fn setup(schedule: Schedule) -> (Gpu, Arc<Calls>, Device) {
     let (gpu, calls, mut devices) = instrumented_devices(schedule, 1);
     (gpu, calls, devices.remove(0))
 }
 
-/// Makes the `number`th `call` from now on fail; gives whether it has.
+/// Makes the `number`th `call` from now on fail; returns a count of those calls.
 fn fail_one(
     calls: &Calls,
     call: &'static str,
@@ -93,7 +94,8 @@ fn fail_one(
     made
 }
 
-/// Makes the `number`th call from now on that `is_meant` panic; counts them.
+/// Makes the `number`th call from now on that `is_meant` accepts panic; returns a count of those
+/// calls.
 fn panic_once(
     calls: &Calls,
     is_meant: impl Fn(&str) -> bool + Send + Sync + 'static,
@@ -109,7 +111,7 @@ fn panic_once(
     made
 }
 
-/// How often the program makes each call.
+/// Returns the number of times that the program makes each call.
 fn calls_made() -> BTreeMap<&'static str, usize> {
     let (_gpu, calls, device) = setup(Schedule::Timed);
     calls.forget();
@@ -118,17 +120,21 @@ fn calls_made() -> BTreeMap<&'static str, usize> {
 }
 
 #[test]
-fn a_free_that_was_put_off_until_the_device_closes_leaves_no_stream() {
+fn a_free_deferred_until_the_device_closes_leaks_no_stream() {
     let (gpu, calls, device) = setup(Schedule::Timed);
     let [s1, s2] = [device.stream().unwrap(), device.stream().unwrap()];
     let buffer = s1.upload(&[1_u8; N]).unwrap();
     let hold = gpu.hold(s1.as_raw());
-    // Neither stream is behind the other's copy, so the free wants a stream of its own.
+    // Neither stream is ordered after the other's copy, so the free needs another stream.
     drop(s2.download(&buffer).unwrap());
     drop(s1.download(&buffer).unwrap());
     fail_one(&calls, "stream_create", 1, ResultCode::INVALID_VALUE);
     drop(buffer);
-    assert_eq!(calls.count("mem_free_async"), 0, "it was put off");
+    assert_eq!(
+        calls.count("mem_free_async"),
+        0,
+        "the free must be deferred"
+    );
     drop((s1, s2, device));
     assert_eq!(calls.count("mem_free_async"), 1);
     drop(hold);
@@ -136,7 +142,7 @@ fn a_free_that_was_put_off_until_the_device_closes_leaves_no_stream() {
 }
 
 #[test]
-fn a_driver_that_panics_once_keeps_nobody_waiting() {
+fn no_thread_hangs_after_a_driver_panic() {
     let enqueuing = [
         "mem_alloc_async",
         "memset_async",
@@ -163,7 +169,7 @@ fn a_driver_that_panics_once_keeps_nobody_waiting() {
 }
 
 #[test]
-fn a_driver_that_panics_when_the_reactor_asks_is_news_for_the_future_alone() {
+fn a_driver_panic_in_a_reactor_query_does_not_fail_the_future() {
     let _watch = Watch::over(String::from("panic of a query"));
     for _ in 0..2 {
         let (gpu, calls, device) = setup(Schedule::Timed);
@@ -183,7 +189,7 @@ fn a_driver_that_panics_when_the_reactor_asks_is_news_for_the_future_alone() {
 }
 
 #[test]
-fn a_driver_that_panics_between_the_reactors_questions_stops_no_future() {
+fn a_driver_panic_between_reactor_queries_does_not_fail_the_future() {
     for call in ["now_ns", "pause"] {
         let _watch = Watch::over(format!("panic of {call}"));
         let (gpu, calls, device) = setup(Schedule::Timed);
@@ -203,7 +209,7 @@ fn a_driver_that_panics_between_the_reactors_questions_stops_no_future() {
 }
 
 #[test]
-fn a_point_that_could_not_be_recorded_is_recorded_by_the_next_operation() {
+fn a_sync_point_that_failed_to_record_is_recorded_by_the_next_operation() {
     let (gpu, calls, device) = setup(Schedule::Timed);
     let stream = device.stream().unwrap();
     let mut buffer = stream.upload(&[1_u8; N]).unwrap();
@@ -221,14 +227,14 @@ fn a_point_that_could_not_be_recorded_is_recorded_by_the_next_operation() {
     }
     assert!(
         download.is_ready().unwrap(),
-        "it waits for what was submitted later"
+        "it waits for work submitted later"
     );
     drop(hold);
     assert_eq!(download.wait().unwrap(), [1; N]);
 }
 
 #[test]
-fn the_source_of_an_upload_is_kept_when_asking_whether_it_is_done_fails() {
+fn an_uploads_source_is_retained_when_completion_queries_fail() {
     let (gpu, calls, device) = setup(Schedule::Timed);
     let stream = device.stream().unwrap();
     let hold = gpu.hold(stream.as_raw());
@@ -247,12 +253,12 @@ fn the_source_of_an_upload_is_kept_when_asking_whether_it_is_done_fails() {
         thread::yield_now();
     }
     calls.fail_no_more();
-    assert_eq!(Arc::strong_count(&source), 2, "the upload is still to come");
+    assert_eq!(Arc::strong_count(&source), 2, "the upload is still pending");
     drop(hold);
     assert_eq!(stream.download(&buffer).unwrap().wait().unwrap(), *source);
 }
 
-/// Makes the next `call` fail after it has been passed on.
+/// Makes the next `call` fail after it has been forwarded.
 fn fail_after(calls: &Calls, call: &'static str) {
     let failed = AtomicUsize::new(0);
     calls.fail_so(move |name| {
@@ -262,7 +268,7 @@ fn fail_after(calls: &Calls, call: &'static str) {
 }
 
 #[test]
-fn a_block_whose_copy_was_enqueued_by_a_call_that_failed_is_not_used_before_the_copy_is_done() {
+fn a_staging_block_of_a_failed_call_is_not_reused_before_its_copy_completes() {
     let (gpu, calls, device) = setup(Schedule::Timed);
     let [s1, s2] = array::from_fn(|_| device.stream().unwrap());
     let mut buffer = s1.upload(&[1_u8; N]).unwrap();
@@ -296,14 +302,14 @@ fn a_block_whose_copy_was_enqueued_by_a_call_that_failed_is_not_used_before_the_
 }
 
 #[test]
-fn a_block_that_a_lost_device_may_still_write_is_not_used_again() {
+fn a_staging_block_that_a_lost_device_may_write_is_not_reused() {
     let (gpu, calls, devices) = instrumented_devices(Schedule::Timed, 2);
     let [one, other] = [0, 1].map(|at: usize| devices[at].stream().unwrap());
     let source = one.upload(&[1_u8; N]).unwrap();
     let mut target = other.zeros::<u8>(N).unwrap();
     one.synchronize().unwrap();
     let hold = gpu.hold(one.as_raw());
-    // The copy to the block is enqueued, and then the device is said to be lost.
+    // The copy to the staging block is enqueued before the device is reported lost.
     fail_one(&calls, "event_record", 1, ResultCode::ILLEGAL_ADDRESS);
     let copied = one.copy(&source, &mut target);
     assert!(
@@ -311,7 +317,7 @@ fn a_block_that_a_lost_device_may_still_write_is_not_used_again() {
         "{copied:?}"
     );
     calls.fail_no_more();
-    // The reactor finds that nobody needs to wait any more.
+    // Gives the reactor time to see that no host thread waits any more.
     thread::sleep(Duration::from_millis(20));
     let mut pinned = devices[1].pinned::<u8>(N).unwrap();
     pinned.write().unwrap().fill(9);
@@ -323,7 +329,7 @@ fn a_block_that_a_lost_device_may_still_write_is_not_used_again() {
 }
 
 #[test]
-fn whoever_comes_after_a_failed_write_waits_for_the_write_before_it() {
+fn an_access_after_a_failed_write_waits_for_the_previous_write() {
     for behind_it in [false, true] {
         let (gpu, calls, device) = setup(Schedule::Eager);
         let [s1, s2, s3] = array::from_fn(|_| device.stream().unwrap());
@@ -333,12 +339,13 @@ fn whoever_comes_after_a_failed_write_waits_for_the_write_before_it() {
         let hold_of_2 = gpu.hold(s2.as_raw());
         s2.fill(&mut other, 1).unwrap();
         s1.fill(&mut shared, 7).unwrap();
-        // It fails before its stream waits for anything, so that being behind it means nothing.
+        // The write fails before its stream waits for any event, so ordering after it implies no
+        // other order.
         fail_one(&calls, "stream_wait_event", 1, ResultCode::INVALID_VALUE);
         assert!(matches!(s2.fill(&mut shared, 8), Err(Error::Driver(_))));
         calls.fail_no_more();
         let second = if behind_it {
-            // A wait for the stream's earlier work that is for the failed write as well.
+            // A wait for the earlier work of the stream, which also covers the failed write.
             let second = s3.download(&other).unwrap();
             drop(hold_of_2);
             second
@@ -359,7 +366,7 @@ fn whoever_comes_after_a_failed_write_waits_for_the_write_before_it() {
 }
 
 #[test]
-fn calls_that_fail_now_and_then_under_many_threads_race_nothing() {
+fn randomly_failing_calls_on_many_threads_cause_no_race() {
     const ROUNDS: usize = 60;
     for seed in 0..12_u64 {
         let name = format!("failing calls, seed {seed}");
@@ -368,7 +375,7 @@ fn calls_that_fail_now_and_then_under_many_threads_race_nothing() {
         let kernels = sums::load(&device).unwrap();
         let home = device.stream().unwrap();
         let ones = home.upload(&[1.0_f32; N]).unwrap();
-        // Each with the values that its halves have by now.
+        // Each array with the current values of its halves.
         let arrays: [_; 3] =
             array::from_fn(|_| Mutex::new((home.zeros::<f32>(N).unwrap(), [0.0_f32; 2])));
         let draws = AtomicU64::new(seed);
@@ -426,7 +433,7 @@ fn calls_that_fail_now_and_then_under_many_threads_race_nothing() {
                 };
                 scope.spawn(move || {
                     for round in 0..ROUNDS {
-                        // Most rounds fail somewhere.
+                        // Most rounds fail at some call.
                         let _ = work(round);
                     }
                 });

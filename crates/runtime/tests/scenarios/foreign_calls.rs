@@ -1,4 +1,4 @@
-//! Foreign calls whose closure calls this library.
+//! Foreign calls whose closure calls Millstream.
 
 use millstream::{
     Error, Result, UsageErrorKind,
@@ -8,7 +8,7 @@ use millstream::{
 use crate::{harness::once, user_code::call_back};
 
 #[test]
-fn the_closure_of_a_foreign_call_is_refused_by_this_library_and_does_not_hang() {
+fn calls_into_the_library_from_a_foreign_call_are_rejected_without_hanging() {
     once(|harness| {
         let device = &harness.device;
         let (stream, other) = (harness.stream(), harness.stream());
@@ -51,7 +51,7 @@ fn the_closure_of_a_foreign_call_is_refused_by_this_library_and_does_not_hang() 
         assert_eq!(
             stream.download(&array)?.wait()?,
             [0; 64],
-            "and afterwards all is as before"
+            "the array is unchanged after the foreign call"
         );
         Ok(())
     });

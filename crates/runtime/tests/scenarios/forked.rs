@@ -1,5 +1,5 @@
-//! Processes that fork: the child opens devices of its own, and everything works on them. Devices
-//! of the parent answer with an error.
+//! Forked processes: the child opens its own devices, which work fully. Devices of the parent
+//! return an error there.
 
 #![cfg(target_os = "linux")]
 #![allow(unsafe_code, reason = "forks the process")]
@@ -11,7 +11,7 @@ use millstream::{Device, LaunchConfig, Result, Select, Stream, sim::SimConfig};
 
 use crate::{arrays::sums, child::in_process, configurations::on_gpu};
 
-/// Uses all threads that the library starts: for futures, large copies, host functions, kernels,
+/// Uses every thread that the library starts: for futures, large copies, host functions, kernels
 /// and logging.
 fn use_all_threads(device: &Device) -> Result<()> {
     let stream = device.stream()?;
@@ -39,15 +39,16 @@ fn simulated() -> Device {
     Device::open(Select::Simulated(Box::new(SimConfig::new()))).expect("a simulated device opens")
 }
 
-/// Says which step the child is at, past the harness, which would show it only at the end.
+/// Prints the child's current step directly to standard error, because the test harness would show
+/// captured output only at the end.
 fn step(what: &str) {
     let _ = writeln!(std::io::stderr(), "child: {what}");
 }
 
-/// What the child does; the process ends with it.
+/// Runs the checks of the child process.
 fn child(before: &Device, stream: &Stream, pending: millstream::Pending<Vec<u8>>) {
-    step("a device of its own");
-    use_all_threads(&simulated()).expect("a device of the child's own works");
+    step("a new device");
+    use_all_threads(&simulated()).expect("the child's new device works");
     let refused: [(&str, &mut dyn FnMut() -> Result<()>); 4] = [
         ("a stream", &mut || before.stream().map(drop)),
         ("an array", &mut || stream.zeros::<u8>(4).map(drop)),
@@ -69,22 +70,22 @@ fn child(before: &Device, stream: &Stream, pending: millstream::Pending<Vec<u8>>
     step("another device");
     let opened_again = Device::open(Select::Auto);
     if on_gpu() {
-        // CUDA cannot be used in a child of a process that has used it.
+        // CUDA cannot be used in the child of a process that has used it.
         let used = opened_again.and_then(|device| device.stream().map(drop));
         let text = used.expect_err("a GPU in a forked child").to_string();
         assert!(text.contains("fork"), "{text}");
     } else {
-        use_all_threads(&opened_again.expect("the child has a shared simulated device of its own"))
+        use_all_threads(&opened_again.expect("the child gets a new shared simulated device"))
             .expect("it works");
     }
 }
 
 /// Waits until every other thread of the process has slept for a while. A thread in the middle of a
-/// call may hold a lock, which the child would find locked for ever.
+/// call may hold a lock, which would stay locked forever in the child.
 fn wait_until_other_threads_sleep() {
     let own = format!("/proc/self/task/{}", thread_id());
     let mut quiet = 0;
-    // Threads of a GPU's driver may never rest. They hold no lock of this library.
+    // A GPU driver's threads may never sleep, but they hold no lock of this library.
     for _ in 0..1000 {
         if quiet == 20 {
             break;
@@ -94,7 +95,7 @@ fn wait_until_other_threads_sleep() {
         let states = tasks.filter_map(|task| {
             let path = task.ok()?.path();
             let text = std::fs::read_to_string(path.join("stat")).ok()?;
-            // The state follows the name, which is in brackets and may hold any character.
+            // The state follows the name, which is in parentheses and may contain any character.
             let state = text.rsplit_once(')')?.1.trim_start().chars().next()?;
             (path.to_str() != Some(&own)).then_some(state)
         });
@@ -104,12 +105,12 @@ fn wait_until_other_threads_sleep() {
 }
 
 fn thread_id() -> i64 {
-    // SAFETY: the call takes nothing and cannot fail.
+    // SAFETY: the call takes no arguments and cannot fail.
     unsafe { libc::syscall(libc::SYS_gettid) }
 }
 
 #[test]
-#[ignore = "the inner half of a_forked_child_has_devices_of_its_own"]
+#[ignore = "the inner half of a_forked_child_opens_its_own_devices"]
 fn inner_fork() {
     let before = if on_gpu() {
         Device::open(Select::Auto)
@@ -126,25 +127,25 @@ fn inner_fork() {
     let array = Arc::new(stream.upload(&[1_u8, 2]).expect("an upload"));
     let pending = stream.download(&*array).expect("a download");
     wait_until_other_threads_sleep();
-    // SAFETY: the child uses what this test is about, locks of sleeping threads apart, and ends by
-    // `_exit`.
+    // SAFETY: the child uses only what this test checks, holds no locks of sleeping threads, and
+    // ends by `_exit`.
     let forked = unsafe { libc::fork() };
     assert!(forked >= 0, "the process forks");
     if forked == 0 {
         let outcome = std::panic::AssertUnwindSafe(|| child(&before, &stream, pending));
         let code = i32::from(std::panic::catch_unwind(outcome).is_err());
         let _ = std::io::stderr().flush();
-        // SAFETY: ends the child without the parent's clean-up.
+        // SAFETY: `_exit` ends the child without running the parent's clean-up.
         unsafe { libc::_exit(code) };
     }
     let mut status = 0;
-    // SAFETY: the child is this process's, and the status goes to a local.
+    // SAFETY: the child is this process's, and the status is written to a local variable.
     let waited = unsafe { libc::waitpid(forked, &mut status, 0) };
     assert!(
         waited == forked && status == 0,
         "the child ended with status {status:#x}"
     );
-    // The parent goes on.
+    // The parent's device still works.
     assert_eq!(pending_value(&stream, &array), [1, 2]);
     use_all_threads(&before).expect("the parent's device works");
     println!("forked by {}", process::id());
@@ -156,7 +157,7 @@ fn pending_value(stream: &Stream, array: &millstream::Buffer<u8>) -> Vec<u8> {
 }
 
 #[test]
-fn a_forked_child_has_devices_of_its_own() {
+fn a_forked_child_opens_its_own_devices() {
     let text = in_process("forked::inner_fork", &[]).text();
     assert!(text.contains("forked by"), "{text}");
 }

@@ -1,9 +1,9 @@
-//! What the scenarios run on: a device under every schedule, gates that keep a stream busy, and a
+//! The scenarios' test harness: devices in every configuration, gates that block a stream, and a
 //! watchdog.
 
 #![allow(
     unsafe_code,
-    reason = "launches the gate kernel, and opens devices of a driver that counts"
+    reason = "launches the gate kernel, and opens devices of a counting driver"
 )]
 
 use std::{
@@ -32,7 +32,7 @@ use crate::{
 };
 
 millstream::kernels! {
-    /// A kernel that keeps its stream busy.
+    /// A kernel that blocks its stream.
     // SAFETY: the signature is that of gate.cu.
     pub(crate) unsafe mod gate_kernel from include_str!("../../../../kernels/gate.ptx") {
         /// Spins until the word at `flag` is not 0. `flag` must be readable by the device until
@@ -41,22 +41,22 @@ millstream::kernels! {
     }
 }
 
-/// How long one run of a scenario may take before it counts as hung.
+/// The time after which a run of a scenario counts as hung.
 const HUNG_AFTER: Duration = Duration::from_secs(120);
-/// How long a device may take to give everything back once it is closed.
+/// The time limit within which a closed device must have freed everything.
 pub(crate) const CLOSED_WITHIN: Duration = Duration::from_secs(5);
 
-/// Elements of 4 bytes that are more than one chunk of every kind of copy, and not a whole number
-/// of them.
+/// A length in elements of 4 bytes that exceeds one chunk of every kind of copy and is no multiple
+/// of a chunk.
 pub(crate) const LARGE_LEN: usize = (4 << 20) / 4 + 777;
 
-/// A device to run a scenario on.
+/// A device to run a scenario on, with its configuration.
 pub(crate) struct Harness {
     pub(crate) device: Device,
     gpu: Option<Gpu>,
     gates_hold: bool,
     sizes: Sizes,
-    /// Whether the scenario forgets what keeps the device open.
+    /// Set if the scenario leaks objects that keep the device open.
     leaks: AtomicBool,
 }
 
@@ -69,8 +69,8 @@ pub(crate) fn everywhere(scenario: impl Fn(&Harness)) {
     }
 }
 
-/// Runs the scenario on the GPU that `MILLSTREAM_DEVICE` names, or else on the simulated device as
-/// it is by default: for scenarios of many operations.
+/// Runs the scenario on the GPU that `MILLSTREAM_DEVICE` names, or else on the simulated device in
+/// the first configuration only: for scenarios with many operations.
 pub(crate) fn once(scenario: impl Fn(&Harness) -> Result<()>) {
     let _alone = alone();
     run_at(configurations().swap_remove(0), &|harness| {
@@ -89,13 +89,13 @@ fn run_at(configuration: Configuration, scenario: &impl Fn(&Harness)) {
     harness.finish();
 }
 
-/// As [`everywhere`], with every driver call noted down.
+/// As [`everywhere`], with every driver call recorded.
 pub(crate) fn everywhere_counted(scenario: impl Fn(&Harness, &Calls)) {
     let _alone = alone();
     for configuration in configurations() {
         let _watch = Watch::over(configuration.name.clone());
         let (calls, device) = counted(configuration.gpu.as_ref());
-        // Each chunk is a call, so that what is counted would depend on their size.
+        // Each chunk is a driver call, so other chunk sizes would change the counts.
         let configuration = Configuration {
             sizes: Sizes::Own,
             ..configuration
@@ -106,7 +106,7 @@ pub(crate) fn everywhere_counted(scenario: impl Fn(&Harness, &Calls)) {
     }
 }
 
-/// A device behind a driver that counts: of the simulated GPU, or else of the one that
+/// Opens a device through a recording driver: of the simulated GPU, or else of the GPU that
 /// `MILLSTREAM_DEVICE` names.
 fn counted(gpu: Option<&Gpu>) -> (Arc<Calls>, Result<Device>) {
     let inner: Arc<dyn Driver> = match gpu {
@@ -114,12 +114,12 @@ fn counted(gpu: Option<&Gpu>) -> (Arc<Calls>, Result<Device>) {
         None => Cuda::load().expect("MILLSTREAM_DEVICE names a GPU"),
     };
     let calls = Arc::new(Calls::over(inner));
-    // SAFETY: the driver passes every call on to one that does what it says.
+    // SAFETY: the wrapper forwards every call to a conforming driver.
     let device = unsafe { Device::with_driver(Arc::clone(&calls) as Arc<dyn Driver>, 0) };
     (calls, device)
 }
 
-/// The first of those devices.
+/// Returns a harness with the first configuration.
 pub(crate) fn somewhere() -> Harness {
     let configuration = configurations().swap_remove(0);
     let device = match &configuration.gpu {
@@ -129,20 +129,21 @@ pub(crate) fn somewhere() -> Harness {
     Harness::new(device, configuration)
 }
 
-/// On a GPU one scenario runs at a time. Loading a module may wait for every kernel of the context,
-/// and so for a gate of another scenario, which a call in the driver then keeps from being opened.
+/// Takes the lock that serialises scenarios on a GPU; returns `None` on the simulated device.
+/// Loading a module may wait for every running kernel of the context, including another scenario's
+/// gate, which the blocked driver call then keeps from being opened.
 fn alone() -> Option<MutexGuard<'static, ()>> {
     static GPU: Mutex<()> = Mutex::new(());
     on_gpu().then(|| {
         let guard = GPU.lock();
-        // Loaded before any gate is closed.
+        // The gate kernel is loaded before any gate is closed.
         let device = Device::open(Select::Auto).expect("MILLSTREAM_DEVICE names a GPU");
         gate_kernel::load(&device).expect("the gate kernel loads");
         guard
     })
 }
 
-/// What says whether it is done.
+/// An operation whose completion can be queried without blocking.
 pub(crate) trait Ask {
     fn is_done(&self) -> Result<bool>;
 }
@@ -162,10 +163,10 @@ impl Ask for Event {
 impl Harness {
     fn new(device: Result<Device>, configuration: Configuration) -> Self {
         let device = device.expect("the device opens");
-        // A GPU's state is the process's, whatever other scenarios have set.
+        // A GPU's settings belong to the process, and earlier scenarios may have changed them.
         device.set_cache_limit(configuration.cache_bytes.unwrap_or(1 << 30));
         let is_new = configuration.sizes.set(&device, !configuration.gates_hold);
-        assert!(is_new, "nothing was copied yet");
+        assert!(is_new, "the sizes must be set before the first copy");
         Self {
             device,
             gpu: configuration.gpu,
@@ -175,12 +176,13 @@ impl Harness {
         }
     }
 
-    /// Says that the scenario forgets what keeps the device open, so that what it made is left.
+    /// Declares that the scenario leaks objects that keep the device open, so remaining objects are
+    /// no failure.
     pub(crate) fn leaks(&self) {
         self.leaks.store(true, Ordering::Relaxed);
     }
 
-    /// What holds at the end of every scenario.
+    /// Checks the conditions that hold at the end of every scenario.
     fn finish(self) {
         self.assert_no_reports();
         drop(self.device);
@@ -197,7 +199,8 @@ impl Harness {
         std::array::from_fn(|_| self.stream())
     }
 
-    /// Keeps the stream busy from here on, until the gate is opened or dropped; if gates hold here.
+    /// Blocks the stream from here on until the gate is opened or dropped, if gates hold in this
+    /// configuration.
     pub(crate) fn gate(&self, stream: &Stream) -> Gate {
         match &self.gpu {
             Some(gpu) => Gate::held(self.gates_hold.then_some(gpu), stream),
@@ -205,13 +208,13 @@ impl Harness {
         }
     }
 
-    /// Whether a closed gate keeps its stream busy, as it does wherever it can do so without all
-    /// other streams.
+    /// Returns whether a closed gate blocks its stream, which it does wherever it can block that
+    /// stream alone.
     pub(crate) fn gates_hold(&self) -> bool {
         self.gates_hold
     }
 
-    /// What is behind a closed gate is still pending.
+    /// Asserts that an operation behind a closed gate is still pending.
     #[track_caller]
     pub(crate) fn assert_pending(&self, behind: &impl Ask) {
         if self.gates_hold {
@@ -222,8 +225,8 @@ impl Harness {
         }
     }
 
-    /// With a gate closed, `call` was made this often; without one, what was seen to be over may
-    /// have made it needless.
+    /// Asserts that `call` was made exactly `expected` times if gates hold; without gates at most
+    /// that often, because operations seen complete may make a call unnecessary.
     #[track_caller]
     pub(crate) fn assert_count(&self, calls: &Calls, call: &str, expected: usize) {
         let count = calls.count(call);
@@ -239,7 +242,7 @@ impl Harness {
         );
     }
 
-    /// As [`LARGE_LEN`], in the sizes that are copied here.
+    /// As [`LARGE_LEN`], for the chunk sizes of this configuration.
     pub(crate) fn large_len(&self) -> usize {
         match self.sizes {
             Sizes::Own => LARGE_LEN,
@@ -256,13 +259,13 @@ impl Harness {
         .expect("the device opens again")
     }
 
-    /// The same GPU's device by way of another driver, which counts: another device to this
-    /// library, in the same context.
+    /// Opens the same GPU through another, recording driver: a separate device to this library, in
+    /// the same context.
     pub(crate) fn by_another_driver(&self) -> (Arc<Calls>, Device) {
         let (calls, device) = counted(self.gpu.as_ref());
         let device = device.expect("the device opens by another driver");
         if self.gpu.is_none() {
-            // Loading a module waits for kernels that run, and so for a gate of the other device
+            // Loading a module waits for running kernels, and so for a gate of the other device
             // (rule 53).
             for device in [&device, &self.device] {
                 gate_kernel::load(device).expect("the gate kernel loads");
@@ -271,24 +274,24 @@ impl Harness {
         (calls, device)
     }
 
-    /// Another device of the same driver.
+    /// Returns another device of the same driver.
     pub(crate) fn second(&self) -> Device {
         let second = match &self.gpu {
             Some(gpu) => Device::open_simulated(gpu, 1),
             None => Device::open(Select::Cuda(1)),
         };
-        let second = second.expect("there is a second device");
-        // It may have been asked for before.
+        let second = second.expect("the machine has a second device");
+        // The sizes may have been set by an earlier call.
         self.sizes.set(&second, !self.gates_hold);
         second
     }
 
-    /// The simulated GPU that this runs on.
+    /// Returns the simulated GPU of this configuration; panics on a GPU.
     pub(crate) fn simulated(&self) -> &Gpu {
         self.gpu.as_ref().expect("this is not run on a GPU")
     }
 
-    /// As [`simulated`](Self::simulated), for what only a simulated GPU can be asked.
+    /// As [`simulated`](Self::simulated), but returns `None` on a GPU.
     pub(crate) fn if_simulated(&self) -> Option<&Gpu> {
         self.gpu.as_ref()
     }
@@ -298,14 +301,14 @@ impl Harness {
             let reports = gpu.reports();
             assert!(
                 reports.is_empty(),
-                "the simulated device complains: {reports:#?}"
+                "the simulated device has reports: {reports:#?}"
             );
         }
     }
 }
 
-/// Of a device that is closed nothing is left but its context: at once, or as soon as the reactor
-/// has let go of it and what was pending is over.
+/// Asserts that a closed device leaves no objects but its context, at the latest when the reactor
+/// has released it and pending work is complete.
 pub(crate) fn assert_nothing_left(gpu: &Gpu) {
     let closing = Instant::now();
     loop {
@@ -326,7 +329,7 @@ pub(crate) fn assert_nothing_left(gpu: &Gpu) {
     assert!(gpu.reports().is_empty(), "{:#?}", gpu.reports());
 }
 
-/// Something that keeps a stream busy until it is opened.
+/// A blocked stream, released when the gate is opened or dropped.
 pub(crate) enum Gate {
     Held {
         _hold: Option<Hold>,
@@ -338,13 +341,13 @@ pub(crate) enum Gate {
 }
 
 impl Gate {
-    /// Lets the stream go on.
+    /// Releases the stream.
     pub(crate) fn open(self) {
         drop(self);
     }
 
-    /// A hold is not the library's work. An operation in front of it stands for the launch that a
-    /// gate is on a GPU.
+    /// Closes a gate by a hold of the simulated GPU. A hold is no operation of the library, so an
+    /// allocation before it stands in for the launch that closes a gate on a GPU.
     fn held(gpu: Option<&Gpu>, stream: &Stream) -> Self {
         let marker = stream.zeros(1).expect("an operation in front of the gate");
         Self::Held {
@@ -371,7 +374,7 @@ impl Drop for Gate {
     }
 }
 
-/// A word of page-locked memory that the device can see, for as long as the process lives.
+/// A word of page-locked memory that the device can read for the life of the process.
 pub(crate) struct Flag(&'static AtomicU32);
 
 impl Flag {
@@ -399,7 +402,7 @@ impl Flag {
     }
 }
 
-/// Ends the process when a run hangs, and says under which schedule a run failed.
+/// A watchdog that ends the process when a run hangs, and prints the configuration of a failed run.
 pub(crate) struct Watch {
     name: String,
     _finished: mpsc::Sender<()>,
@@ -408,13 +411,14 @@ pub(crate) struct Watch {
 impl Watch {
     pub(crate) fn over(name: String) -> Self {
         let (finished, watched) = mpsc::channel::<()>();
-        // The harness calls a test's thread by the test's name; without it nobody would know which
-        // of those that wait it is.
+        // The test harness names a test's thread after the test; the name tells which of the
+        // waiting tests hangs.
         let test = thread::current().name().unwrap_or("a test").to_owned();
         let shown = format!("{test} under {name}");
         thread::spawn(move || {
             if watched.recv_timeout(HUNG_AFTER) == Err(mpsc::RecvTimeoutError::Timeout) {
-                // Written past the test harness, which would keep it for after the test.
+                // Writes to standard error directly, because the test harness would hold captured
+                // output until the test ends.
                 let _ = writeln!(io::stderr(), "hung: {shown}");
                 process::abort();
             }

@@ -1,4 +1,4 @@
-//! D3: what is known of a device that was lost: since when, why, and by which operation.
+//! D3: the health of a lost device: the time of the loss, its cause, and the suspected operation.
 
 #![allow(unsafe_code, reason = "launches kernels that fault")]
 
@@ -23,7 +23,7 @@ const SCHEDULES: [Schedule; 5] = [
     Schedule::Random(4),
 ];
 
-/// Runs under every schedule, on two devices of one driver.
+/// Runs a test under every schedule, on two devices of one driver.
 fn everywhere(run: impl Fn(&Gpu, &Device, &Device)) {
     for schedule in SCHEDULES {
         let _watch = Watch::over(format!("{schedule:?}"));
@@ -33,11 +33,11 @@ fn everywhere(run: impl Fn(&Gpu, &Device, &Device)) {
     }
 }
 
-/// Enqueues a kernel that reads an address which is nobody's; gives the line of the launch.
+/// Enqueues a kernel that reads an unallocated address; returns the line of the launch.
 fn fault(stream: &Stream) -> u32 {
     let kernels = gate_kernel::load(&stream.device()).unwrap();
     let config = LaunchConfig::new([1, 1, 1], [1, 1, 1]);
-    // SAFETY: none; on the simulated device an address that is nobody's is an error and no more.
+    // SAFETY: violated on purpose; on the simulated device an unallocated address is only an error.
     let (line, launched) = (line!(), unsafe { kernels.gate(stream, config, 64) });
     launched.unwrap();
     line
@@ -90,7 +90,10 @@ fn d03_the_only_kernel_that_was_not_done_is_named_to_everyone() {
             assert_eq!(suspects.len(), 1);
         }
         let [suspect] = suspects(device)[..] else {
-            panic!("one is suspected: {:?}", device.health());
+            panic!(
+                "exactly one operation must be suspected: {:?}",
+                device.health()
+            );
         };
         assert_eq!((suspect.label, suspect.location.line()), ("gate", line));
         assert_eq!((suspect.stream, suspect.ticket), (s1.id(), 3));
@@ -156,8 +159,7 @@ fn d03_a_kernel_that_was_seen_done_is_not_suspected() {
 fn d03_a_kernel_is_named_when_the_event_right_behind_it_tells_of_the_loss() {
     let gpu = Gpu::new(SimConfig::new());
     let calls = Arc::new(Calls::over(gpu.driver()));
-    // SAFETY: the driver passes calls on to one that does what it says, or fails without doing
-    // anything.
+    // SAFETY: the wrapper forwards calls to a conforming driver, or fails them without any effect.
     let device = unsafe { Device::with_driver(Arc::clone(&calls) as Arc<dyn Driver>, 0) }.unwrap();
     let [s1, s2] = [device.stream().unwrap(), device.stream().unwrap()];
     let kernels = crate::arrays::sums::load(&device).unwrap();

@@ -135,7 +135,7 @@ fn b08_dropping_a_pending_download_neither_blocks_nor_corrupts() {
         assert_eq!(
             s2.download(&b)?.wait()?,
             [2; N],
-            "its memory is not handed out again yet"
+            "its memory must not be reused yet"
         );
         gate.open();
         assert_eq!(s1.download(&a)?.wait()?, [1; N]);
@@ -185,10 +185,10 @@ fn b12_a_pinned_array_dropped_in_flight_is_not_handed_out_again_yet() {
     });
 }
 
-/// Uploads arrays of `len` bytes that nobody waits for, and looks at how much memory they hold
-/// meanwhile.
+/// Enqueues uploads of `len` bytes whose arrays are dropped at once, and checks how much memory
+/// they hold meanwhile.
 fn upload_and_forget_about_it(schedule: Schedule, uploads: usize, len: usize) -> Result<()> {
-    /// What the pool of page-locked memory makes before it waits for what is on its way.
+    /// The size of the page-locked pool at which it waits for pending copies instead of growing.
     const PINNED_BYTES_MAX: u64 = 256 << 20;
     let _watch = Watch::over(format!("b10 {schedule:?}"));
     let gpu = Gpu::new(SimConfig::new().schedule(schedule));
@@ -197,7 +197,7 @@ fn upload_and_forget_about_it(schedule: Schedule, uploads: usize, len: usize) ->
     for number in 0..uploads {
         drop(stream.upload(&source)?);
         if !number.is_multiple_of(100) {
-            // To count what is held takes as long as that is much.
+            // Counting takes time proportional to the objects held.
             continue;
         }
         let held = gpu.live_object_counts();
@@ -215,7 +215,7 @@ fn upload_and_forget_about_it(schedule: Schedule, uploads: usize, len: usize) ->
 }
 
 #[test]
-fn b10_uploads_that_nobody_waits_for_hold_bounded_memory() -> Result<()> {
+fn b10_uploads_that_are_never_waited_for_hold_bounded_memory() -> Result<()> {
     for schedule in [Schedule::Timed, Schedule::Lazy, Schedule::Random(3)] {
         upload_and_forget_about_it(schedule, 400, 1 << 20)?;
         upload_and_forget_about_it(schedule, 500, 100)?;

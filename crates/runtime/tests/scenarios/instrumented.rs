@@ -1,6 +1,9 @@
-//! Simulated devices behind a driver that counts and fails.
+//! Simulated devices behind a driver that records calls and can make them fail.
 
-#![allow(unsafe_code, reason = "opens devices of a driver that fails")]
+#![allow(
+    unsafe_code,
+    reason = "opens devices of a driver with injected failures"
+)]
 
 use std::sync::Arc;
 
@@ -12,21 +15,21 @@ use millstream::{
 
 use crate::calls::Calls;
 
-/// A new simulated GPU of so many devices, behind a driver that can fail.
+/// Creates a simulated GPU with this many devices, behind a driver that can fail.
 pub(crate) fn instrumented_gpu(schedule: Schedule, devices: u32) -> (Gpu, Arc<Calls>) {
     let gpu = Gpu::new(SimConfig::new().schedule(schedule).devices(devices));
     let calls = Arc::new(Calls::over(gpu.driver()));
     (gpu, calls)
 }
 
-/// Opens one of its devices.
+/// Opens one of the GPU's devices.
 pub(crate) fn open(calls: &Arc<Calls>, ordinal: i32) -> Result<Device> {
-    // SAFETY: the driver passes calls on to one that does what it says, and fails with or without
-    // that.
+    // SAFETY: the wrapper forwards calls to a conforming driver; a failing call may or may not have
+    // taken effect.
     unsafe { Device::with_driver(Arc::clone(calls) as Arc<dyn Driver>, ordinal) }
 }
 
-/// All of its devices, opened.
+/// Creates a simulated GPU and opens all of its devices.
 pub(crate) fn instrumented_devices(
     schedule: Schedule,
     devices: u32,

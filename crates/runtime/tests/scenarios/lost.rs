@@ -1,4 +1,4 @@
-//! D3: a kernel that faults takes its context with it. Everyone who waits is told, and nothing else
+//! D3: a faulting kernel loses its whole context. Every waiter gets the error, and nothing else
 //! happens.
 
 #![allow(unsafe_code, reason = "launches a kernel that faults")]
@@ -27,11 +27,11 @@ const SCHEDULES: [Schedule; 6] = [
     Schedule::Random(5),
 ];
 
-/// Enqueues a kernel that reads an address which is nobody's.
+/// Enqueues a kernel that reads an unallocated address.
 fn fault(stream: &Stream) {
     let kernels = gate_kernel::load(&stream.device()).unwrap();
     let config = LaunchConfig::new([1, 1, 1], [1, 1, 1]);
-    // SAFETY: none; on the simulated device an address that is nobody's is an error and no more.
+    // SAFETY: violated on purpose; on the simulated device an unallocated address is only an error.
     unsafe { kernels.gate(stream, config, 64) }.unwrap();
 }
 
@@ -84,7 +84,10 @@ fn d03_a_kernel_that_faults_fails_every_waiter() {
                     stream.wait_for(&event)?;
                     scope.download(&stream, &after, &mut target)
                 });
-                assert_eq!(target, [7; N], "what has not arrived is unchanged");
+                assert_eq!(
+                    target, [7; N],
+                    "the target of a failed download is unchanged"
+                );
                 result
             }
         });
@@ -120,7 +123,7 @@ fn d03_a_kernel_that_faults_fails_every_waiter() {
             device.lost().map(|cause| cause.code()),
             Some(ResultCode::ILLEGAL_ADDRESS)
         );
-        // All drops are quiet, whichever comes first.
+        // Dropping the objects in any order reports nothing.
         drop(device);
         drop((after, s1, pinned, numbers, s2));
         assert_only_the_fault_is_reported(&gpu);
@@ -140,7 +143,7 @@ fn d03_another_device_works_on() {
         let awaited = thread::spawn(move || pollster::block_on(pending));
         let doomed = lost.upload(&[1_u32; N]).unwrap();
         fault(&lost);
-        // Who enqueues may be told already.
+        // The enqueueing call may already return the error.
         assert_lost(lost.download(&doomed).and_then(|download| download.wait()));
         assert!(one.lost().is_some() && other.lost().is_none());
         drop(hold);
@@ -152,7 +155,7 @@ fn d03_another_device_works_on() {
         let value = working.download(&more).unwrap().wait().unwrap();
         assert_eq!((value[0], &value[1..]), (4, &[3; N - 1][..]));
         drop((kept, more, working, other));
-        // What the lost device kept is all that is left: nothing of the other one.
+        // Only objects of the lost device may remain, none of the other's.
         let closing = Instant::now();
         while gpu.live_object_counts().streams + gpu.live_object_counts().events > 0 {
             assert!(

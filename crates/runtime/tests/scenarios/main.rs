@@ -1,4 +1,4 @@
-//! The scenarios that must work, each a test named after its number, under every schedule of the
+//! The required scenarios, each a test named after its number, under every schedule of the
 //! simulated device or, with `MILLSTREAM_DEVICE=cuda:0`, on a GPU.
 
 mod alignment;

@@ -1,4 +1,4 @@
-//! Managed memory: tracked by range like all other, reached by the host through guards.
+//! Managed memory: tracked by byte range like all memory, and accessed by the host through guards.
 
 use std::{thread, time::Duration};
 
@@ -17,7 +17,7 @@ fn scenario(run: impl Fn(&Harness) -> Result<()>) {
 }
 
 #[test]
-fn kernels_copies_and_the_host_take_turns_with_managed_memory() {
+fn kernels_copies_and_the_host_share_managed_memory() {
     scenario(|harness| {
         let kernels = sums::load(&harness.device)?;
         let [s1, s2] = harness.streams();
@@ -145,12 +145,20 @@ fn b12_managed_memory_dropped_in_flight_is_given_out_again_and_never_freed_while
         drop(first);
         let mut second = harness.device.managed::<u32>(N).unwrap();
         if harness.gates_hold() {
-            assert_ne!(second.as_raw(), address, "it is still being written");
+            assert_ne!(
+                second.as_raw(),
+                address,
+                "the old memory is still being written"
+            );
         }
         s2.fill(&mut second, 2).unwrap();
         assert_eq!(*second.read().unwrap(), [2; N]);
         if harness.gates_hold() {
-            assert_eq!(calls.count("mem_free"), 0, "it would wait for the gate");
+            assert_eq!(
+                calls.count("mem_free"),
+                0,
+                "mem_free would wait for the gate"
+            );
         }
         gate.open();
         s1.synchronize().unwrap();
@@ -160,9 +168,13 @@ fn b12_managed_memory_dropped_in_flight_is_given_out_again_and_never_freed_while
         assert_eq!(
             calls.count("mem_alloc_managed"),
             made,
-            "there was enough to give out again"
+            "the cached memory is large enough to be reused"
         );
-        assert_eq!(*third.read().unwrap(), [0; N - 1], "zeros again");
+        assert_eq!(
+            *third.read().unwrap(),
+            [0; N - 1],
+            "reused memory is zeroed"
+        );
     });
 }
 

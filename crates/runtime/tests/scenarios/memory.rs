@@ -1,6 +1,6 @@
-//! Scenarios A16 and D2: memory that runs out, limits, and what is counted.
+//! Scenarios A16 and D2: out of memory, memory limits, and memory statistics.
 
-#![allow(unsafe_code, reason = "opens devices of a driver that counts")]
+#![allow(unsafe_code, reason = "opens devices of a recording driver")]
 
 use std::{sync::Arc, thread};
 
@@ -25,22 +25,23 @@ const SCHEDULES: [Schedule; 5] = [
     Schedule::Random(2),
 ];
 
-/// A simulated GPU with so much memory, behind a driver that counts.
+/// Creates a simulated GPU with this much memory, behind a recording driver.
 fn setup(memory_bytes: usize, schedule: Schedule, rules: Rules) -> (Gpu, Arc<Calls>, Device) {
     let config = SimConfig::new().memory_bytes(memory_bytes as u64);
     let gpu = Gpu::new(config.schedule(schedule).rules(rules));
     let calls = Arc::new(Calls::over(gpu.driver()));
-    // SAFETY: the driver passes calls on to one that does what it says.
+    // SAFETY: the wrapper forwards every call to a conforming driver.
     let device = unsafe { Device::with_driver(Arc::clone(&calls) as Arc<dyn Driver>, 0) };
     (gpu, calls, device.expect("the device opens"))
 }
 
-/// Runs under every schedule, with and without the driver's help in using memory of other streams
-/// again (rule 35).
+/// Runs a test under every schedule, with and without the driver's reuse of memory across streams
+/// (rule 35).
 fn with_little_memory(memory_bytes: usize, run: impl Fn(&Gpu, &Calls, &Device)) {
     for schedule in SCHEDULES {
         for rules in [Rules::observed(), Rules::strict()] {
-            // Under the strict reading of rule 29 a hold would hold all.
+            // Under the strict reading of rule 29 (allocations, fills and copies are barriers) a
+            // hold would block all streams.
             let rules = Rules {
                 implicit_synchronisation: Rules::observed().implicit_synchronisation,
                 ..rules
@@ -85,7 +86,7 @@ fn a16_an_allocation_waits_for_memory_that_is_about_to_be_freed() {
 }
 
 #[test]
-fn a16_nobody_waits_for_a_gate_while_there_is_memory_elsewhere() {
+fn a16_an_allocation_does_not_wait_for_a_gate_while_other_memory_is_free() {
     with_little_memory(10 * MIB, |gpu, _, device| {
         let [s1, s2, s3, s4] = std::array::from_fn(|_| device.stream().unwrap());
         let behind_gate = s1.upload(&vec![1_u8; 2 * MIB]).unwrap();
@@ -93,8 +94,8 @@ fn a16_nobody_waits_for_a_gate_while_there_is_memory_elsewhere() {
         let hold = gpu.hold(s1.as_raw());
         let idle = gpu.hold(s4.as_raw());
         drop(s1.download(&behind_gate).unwrap());
-        // In this order, for the driver may make an allocation wait for frees of other streams, the
-        // oldest first.
+        // Dropped in this order, because the driver may make an allocation wait for frees on other
+        // streams, the oldest first.
         drop(used);
         drop(behind_gate);
         let new = s3.upload(&vec![3_u8; 7 * MIB]).unwrap();
@@ -105,7 +106,7 @@ fn a16_nobody_waits_for_a_gate_while_there_is_memory_elsewhere() {
 }
 
 #[test]
-fn a16_nobody_waits_for_what_would_not_be_enough() {
+fn a16_an_allocation_does_not_wait_for_frees_that_would_not_suffice() {
     with_little_memory(10 * MIB, |gpu, _, device| {
         let [s1, s2] = [device.stream().unwrap(), device.stream().unwrap()];
         let kept = s2.zeros::<u8>(5 * MIB).unwrap();
@@ -132,7 +133,7 @@ fn a16_nobody_waits_for_what_would_not_be_enough() {
 }
 
 #[test]
-fn a_limit_is_checked_before_the_driver_is_asked() {
+fn a_memory_limit_is_checked_before_the_driver_is_called() {
     with_little_memory(100 * MIB, |_, calls, device| {
         let stream = device.stream().unwrap();
         device.set_memory_limit(Some(1000));
@@ -167,7 +168,7 @@ fn a_limit_is_checked_before_the_driver_is_asked() {
     });
 }
 
-/// Copies, fills and frees on two streams; gives what it computed.
+/// A program that copies, fills and frees on two streams; returns the computed values.
 fn program(device: &Device) -> Result<(Vec<u32>, Vec<f64>)> {
     const N: usize = 300_000;
     let (s1, s2) = (device.stream()?, device.stream()?);
@@ -190,7 +191,8 @@ fn program(device: &Device) -> Result<(Vec<u32>, Vec<f64>)> {
     Ok((downloads.0.wait()?, downloads.1.wait()?))
 }
 
-/// Runs the program with so much memory and then with plenty.
+/// Runs the program with this much memory, then lifts the bound and checks that nothing stays
+/// allocated; returns whether it fitted.
 fn program_within(budget: usize, device: &Device, set: impl Fn(Option<usize>)) -> bool {
     let expected = (vec![7, 7, 7, 1, 1], vec![0.0, 0.5, 0.5]);
     set(Some(budget));
@@ -225,12 +227,15 @@ fn d02_a_limit_that_is_swept_down_to_nothing() {
             outcomes.push(program_within(budget, &device, |budget| {
                 device.set_memory_limit(budget.map(|budget| budget as u64));
             }));
-            assert!(program(&device).is_ok(), "there is plenty again");
+            assert!(
+                program(&device).is_ok(),
+                "the program succeeds without a limit"
+            );
         }
         assert!(outcomes[0] && !outcomes[outcomes.len() - 1]);
         assert!(
             outcomes.is_sorted_by(|a, b| a >= b),
-            "less is never enough: {outcomes:?}"
+            "a smaller limit must not succeed where a larger one failed: {outcomes:?}"
         );
         assert!(gpu.reports().is_empty(), "{:#?}", gpu.reports());
     }
@@ -262,7 +267,7 @@ fn d02_a_device_whose_memory_is_swept_down_to_nothing() {
 }
 
 #[test]
-fn what_is_counted_returns_to_where_it_was() {
+fn memory_statistics_return_to_their_initial_values() {
     everywhere(|harness| {
         let device = &harness.device;
         let memory = || -> MemoryStats { device.memory_stats().unwrap() };
@@ -294,18 +299,18 @@ fn what_is_counted_returns_to_where_it_was() {
 }
 
 #[test]
-fn page_locked_memory_is_bounded_and_given_back_when_idle_alone() {
+fn page_locked_memory_is_bounded_and_freed_only_when_idle() {
     with_little_memory(1000 * MIB, |gpu, calls, device| {
         let [s1, s2] = [device.stream().unwrap(), device.stream().unwrap()];
         const LIMIT: usize = 64 << 10;
         device.set_staging_limit(LIMIT as u64);
         let target = s1.zeros::<u8>(LIMIT).unwrap();
         let gated = gpu.hold(s1.as_raw());
-        // These stay on their way, and are the oldest of their sizes.
+        // These downloads stay pending, and their blocks are the oldest of their sizes.
         for len in [4096, 8192] {
             drop(s1.download(target.slice(..len)).unwrap());
         }
-        // Each of these can be used again once the other stream is done with it.
+        // Each block can be reused once the other stream is done with it.
         let mut sizes_bytes = 0;
         for len in [4096, 8192, 16384, 32768] {
             sizes_bytes += len;
@@ -322,12 +327,12 @@ fn page_locked_memory_is_bounded_and_given_back_when_idle_alone() {
         }
         assert_eq!(calls.count("host_free"), 0, "the gate is closed");
         device.trim().unwrap();
-        assert_eq!(calls.count("host_free"), 0, "and so is it now");
+        assert_eq!(calls.count("host_free"), 0, "the gate is still closed");
         drop(gated);
         for stream in [&s1, &s2] {
             stream.synchronize().unwrap();
         }
-        // There is room for this once smaller blocks are freed.
+        // This fits once smaller blocks are freed.
         let large = device.pinned::<u8>(LIMIT).unwrap();
         assert!(calls.count("host_free") > 0);
         assert_eq!(

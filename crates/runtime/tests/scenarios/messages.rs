@@ -1,4 +1,5 @@
-//! Messages of errors and panics: they name the user's line, the operand, the device, the file.
+//! Messages of errors and panics: they name the caller's line, the operand, the device and the
+//! file.
 
 use std::panic::{AssertUnwindSafe, Location, catch_unwind};
 
@@ -14,22 +15,22 @@ use crate::{
     harness::{everywhere, somewhere},
 };
 
-/// The mistake that a call is.
+/// Returns the usage error of a call.
 fn usage_error<T>(result: Result<T>) -> UsageError {
     match result {
         Err(Error::Usage(usage_error)) => usage_error,
         Err(other) => panic!("not a usage error: {other}"),
-        Ok(_) => panic!("the call was taken"),
+        Ok(_) => panic!("the call succeeded, although a usage error was expected"),
     }
 }
 
-/// Checks that the mistake was made on the line of the caller, and that its text says so.
+/// Asserts that the result is a usage error that names the caller's line.
 #[track_caller]
 fn assert_here<T>(result: Result<T>) {
     let (usage_error, here) = (usage_error(result), Location::caller());
     let location = usage_error
         .location()
-        .unwrap_or_else(|| panic!("{usage_error} has no line"));
+        .unwrap_or_else(|| panic!("the usage error has no location: {usage_error}"));
     assert_eq!(
         (location.file(), location.line()),
         (here.file(), here.line()),
@@ -40,7 +41,7 @@ fn assert_here<T>(result: Result<T>) {
 }
 
 #[test]
-fn errors_of_parts_arrays_and_launches_name_the_line_of_the_call() {
+fn usage_errors_name_the_line_of_the_call() {
     everywhere(|harness| {
         let (stream, kernels) = (harness.stream(), sums::load(&harness.device).unwrap());
         let mut a = stream.zeros::<f32>(1000).unwrap();
@@ -83,16 +84,16 @@ fn errors_of_parts_arrays_and_launches_name_the_line_of_the_call() {
     });
 }
 
-/// Prints the line of the call, and calls what is to panic on it.
+/// Prints the caller's line, and runs a closure that must panic on it.
 #[track_caller]
 fn provoke(call: &mut dyn FnMut()) {
     let here = Location::caller();
     println!("\nto panic at {}:{}", here.file(), here.line());
     let panics = catch_unwind(AssertUnwindSafe(call));
-    assert!(panics.is_err(), "{here} was to panic");
+    assert!(panics.is_err(), "the call at {here} did not panic");
 }
 
-/// File and line behind the word `at`.
+/// Parses the file and line after the word `at`.
 fn place(text: &str) -> (&str, u32) {
     let (_, place) = text.split_once(" at ").expect("a place");
     let mut parts = place.split(':');
@@ -103,7 +104,7 @@ fn place(text: &str) -> (&str, u32) {
     )
 }
 
-/// Panics by each method that does, and prints the lines.
+/// Panics by each method that can, and prints the lines.
 #[test]
 #[ignore = "the inner half of panics_name_the_line_of_the_call"]
 fn inner_panics() {
@@ -147,17 +148,17 @@ fn panics_name_the_line_of_the_call() {
         (wanted.map(place).collect(), panics.map(place).collect());
     assert_eq!((wanted.len(), panics.len()), (15, 15), "{}", ended.errors);
     for ((file, line), (panic_file, panic_line)) in wanted.into_iter().zip(panics) {
-        // A call may go on over some lines.
+        // A call may span several lines.
         let is_there = file == panic_file && (line..line + 3).contains(&panic_line);
         assert!(
             is_there,
-            "{panic_file}:{panic_line} is not at {file}:{line}"
+            "the panic was reported at {panic_file}:{panic_line}, expected {file}:{line}"
         );
     }
 }
 
 #[test]
-fn an_operand_of_another_device_has_its_name_and_the_devices_are_told_apart() {
+fn an_operand_of_another_device_is_named_and_the_devices_are_distinguished() {
     everywhere(|harness| {
         let (stream, kernels) = (harness.stream(), sums::load(&harness.device).unwrap());
         let a = stream.zeros::<f32>(4).unwrap();
@@ -188,8 +189,8 @@ fn an_operand_of_another_device_has_its_name_and_the_devices_are_told_apart() {
         if on_gpu() {
             return;
         }
-        // The harness's was opened on another line, and by another's number if the lines are the
-        // same.
+        // The harness's device was opened on another line. Devices opened on the same line are
+        // distinguished by a number.
         assert!(
             operand_device.contains(&format!(", opened at {}:{line}:", file!())),
             "{text}"
@@ -204,12 +205,15 @@ fn an_operand_of_another_device_has_its_name_and_the_devices_are_told_apart() {
             );
         }
         let (one, other) = near.told_apart(&near.clone());
-        assert_eq!(one, other, "one device is one");
+        assert_eq!(
+            one, other,
+            "two handles of one device have the same description"
+        );
     });
 }
 
 #[test]
-fn a_kernel_of_another_device_is_told_from_an_operand() {
+fn a_kernel_of_another_device_is_distinguished_from_an_operand() {
     everywhere(|harness| {
         let elsewhere = Device::simulated().unwrap();
         let kernels = sums::load(&elsewhere).unwrap();
@@ -240,24 +244,24 @@ fn a_kernel_of_another_device_is_told_from_an_operand() {
 const VECADD: &str = include_str!("../../../../kernels/vecadd.ptx");
 
 millstream::kernels! {
-    // SAFETY: none is launched.
+    // SAFETY: no kernel of this module is launched.
     unsafe mod misnamed from include_str!("../../../../kernels/vecadd.ptx") {
         safe fn vecsub(a: &[f32]);
     }
 }
 
 millstream::kernels! {
-    // SAFETY: none is launched.
+    // SAFETY: no kernel of this module is launched.
     unsafe mod cut from CUT {
         safe fn vecadd(a: &[f32]);
     }
 }
 
-/// PTX without a version.
+/// PTX without a version directive.
 const CUT: &str = ".target sm_75\n";
 
 #[test]
-fn errors_of_loading_name_module_kernel_and_file() {
+fn load_errors_name_module_kernel_and_file() {
     everywhere(|harness| {
         let text = usage_error(misnamed::load(&harness.device).map(drop)).to_string();
         for part in [
@@ -272,7 +276,7 @@ fn errors_of_loading_name_module_kernel_and_file() {
         for part in ["cut: ", "line 2", "module `cut` from CUT, declared at "] {
             assert!(text.contains(part), "{part} is not in: {text}");
         }
-        // The declaration is right, and the driver refuses the text; or does not find the kernel.
+        // The declaration is correct, but the driver rejects the PTX, or the PTX lacks the kernel.
         let broken = VECADD.replace("ret;", "frobnicate.u32 1;");
         let broken = declare(Box::leak(broken.into_boxed_str()));
         let text = usage_error(kernel::load(&harness.device, broken).map(drop)).to_string();
@@ -296,7 +300,7 @@ fn errors_of_loading_name_module_kernel_and_file() {
     });
 }
 
-/// A declaration of vecadd; leaked, for declarations are `static`.
+/// Declares vecadd. The declaration is leaked, because declarations are `static`.
 fn declare(ptx: &'static str) -> &'static ModuleSource {
     const SLICE: ParamKind = ParamKind::Slice { writable: true };
     const SCALAR: ParamKind = ParamKind::Scalar { size: 8, align: 8 };

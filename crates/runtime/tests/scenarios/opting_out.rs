@@ -1,10 +1,9 @@
-//! Scenario A14: an access that opts out of the waits.
+//! Scenario A14: an access that opts out of ordering.
 //!
-//! The kernel here declares that it writes a whole array and writes its first half, as one does
-//! whose caller knows more than its signature says. Whoever uses the other half need not wait for
-//! it.
+//! The kernel declares that it writes a whole array but writes only its first half, as a caller may
+//! know beyond the signature. Accesses to the other half need not wait for it.
 
-#![allow(unsafe_code, reason = "vouches for the order of accesses")]
+#![allow(unsafe_code, reason = "opts accesses out of ordering")]
 
 use millstream::{Buffer, LaunchConfig, Result, Stream};
 
@@ -20,7 +19,7 @@ fn scenario(run: impl Fn(&Harness, &Calls) -> Result<()>) {
     everywhere_counted(|harness, calls| run(harness, calls).unwrap());
 }
 
-/// An array of 2 N zeros that both streams have used, with nothing pending.
+/// Makes an array of 2 N zeros that both streams have used, with nothing pending.
 fn shared_zeros(first: &Stream, second: &Stream) -> Result<Buffer<f32>> {
     let array = first.zeros::<f32>(2 * N)?;
     second.download(&array)?.wait()?;
@@ -45,7 +44,7 @@ fn a14_an_access_that_opts_out_waits_for_nothing() {
             N as u64,
         )?;
         calls.forget();
-        // SAFETY: the kernel writes the first half alone, and all else is over.
+        // SAFETY: the kernel writes only the first half, and all other uses are complete.
         let read = s2.download(unsafe { array.unordered() }.slice(N..))?;
         assert_eq!(calls.count("stream_wait_event"), 0, "{:?}", calls.counts());
         assert_eq!(
@@ -54,10 +53,10 @@ fn a14_an_access_that_opts_out_waits_for_nothing() {
             "the use is registered like any other"
         );
         assert_eq!(read.wait()?, [0.0; N], "read while the gate is closed");
-        // SAFETY: the kernel uses the first half alone, and the read of the second is over.
+        // SAFETY: the kernel uses only the first half, and the read of the second is complete.
         s3.fill(unsafe { array.unordered_mut() }.slice_mut(N..), 5.0)?;
         let mut view = array.view_mut();
-        // SAFETY: as above, and the fill is in front of this on the same stream.
+        // SAFETY: as above, and the fill precedes this on the same stream.
         let read = s3.download(unsafe { view.reborrow().unordered_mut() }.slice(N..))?;
         // SAFETY: as above.
         let again = s3.download(unsafe { view.slice(N..).unordered() })?;
@@ -81,7 +80,7 @@ fn a14_later_accesses_wait_for_one_that_opted_out() {
         let [s1, s2, s3] = harness.streams();
         let mut array = shared_zeros(&s1, &s2)?;
         let gate = harness.gate(&s2);
-        // SAFETY: all earlier uses are over.
+        // SAFETY: all earlier uses are complete.
         let held = s2.download(unsafe { array.unordered() })?;
         calls.forget();
         s3.fill(&mut array, 1.0)?;
@@ -93,7 +92,7 @@ fn a14_later_accesses_wait_for_one_that_opted_out() {
         assert_eq!(written.wait()?, [1.0; 2 * N]);
 
         let gate = harness.gate(&s2);
-        // SAFETY: all earlier uses are over.
+        // SAFETY: all earlier uses are complete.
         s2.fill(unsafe { array.unordered_mut() }, 2.0)?;
         let written = s3.download(&array)?;
         harness.assert_pending(&written);
@@ -109,7 +108,7 @@ fn a14_the_memory_is_freed_after_an_access_that_opted_out() {
         let [s1, s2, s3] = harness.streams();
         let array = shared_zeros(&s1, &s2)?;
         let gate = harness.gate(&s2);
-        // SAFETY: all earlier uses are over.
+        // SAFETY: all earlier uses are complete.
         let held = s2.download(unsafe { array.unordered() })?;
         drop(array);
         let mut same_size = s3.zeros::<f32>(2 * N)?;

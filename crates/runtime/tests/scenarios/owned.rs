@@ -1,4 +1,4 @@
-//! Uploads of memory that the operation takes over, and vectors whose memory is page-locked.
+//! Owned uploads, and vectors registered as page-locked memory.
 
 use std::{
     panic::Location,
@@ -19,7 +19,7 @@ use crate::{
     harness::{CLOSED_WITHIN, Harness, Watch, everywhere, everywhere_counted},
 };
 
-/// Elements of a source that may be captured at once.
+/// The length of a source that may be captured at once.
 const SMALL: usize = 1500;
 
 fn scenario(run: impl Fn(&Harness) -> Result<()>) {
@@ -61,7 +61,7 @@ fn b02_an_owned_source_is_uploaded_behind_a_gate_from_wherever_it_lies() {
 }
 
 #[test]
-fn an_owned_source_lives_until_its_upload_is_done_and_no_longer() {
+fn an_owned_source_is_released_when_its_upload_completes() {
     scenario(|harness| {
         let [s1, s2] = harness.streams();
         let len = harness.large_len();
@@ -72,7 +72,11 @@ fn an_owned_source_lives_until_its_upload_is_done_and_no_longer() {
         s2.copy(&target, &mut copy)?;
         drop(target);
         if harness.gates_hold() {
-            assert_eq!(Arc::strong_count(&source), 2, "the upload has it");
+            assert_eq!(
+                Arc::strong_count(&source),
+                2,
+                "the pending upload holds the source"
+            );
         }
         gate.open();
         assert!(s2.download(&copy)?.wait()? == *source);
@@ -81,7 +85,7 @@ fn an_owned_source_lives_until_its_upload_is_done_and_no_longer() {
     });
 }
 
-/// Waits until nobody else has the source.
+/// Waits until the caller holds the only reference to the source.
 #[track_caller]
 fn wait_until_alone<T: ?Sized>(source: &Arc<T>) {
     for _ in 0..2000 {
@@ -90,7 +94,10 @@ fn wait_until_alone<T: ?Sized>(source: &Arc<T>) {
         }
         thread::sleep(Duration::from_millis(1));
     }
-    panic!("{}: the source is kept for ever", Location::caller());
+    panic!(
+        "{}: the upload never released its source",
+        Location::caller()
+    );
 }
 
 #[test]
@@ -112,7 +119,7 @@ fn b08_a_dropped_owned_upload_goes_on_and_frees_its_source() {
 }
 
 #[test]
-fn b10_owned_uploads_that_nobody_awaits_stay_bounded() {
+fn b10_owned_uploads_that_are_never_awaited_stay_bounded() {
     everywhere_counted(|harness, calls| {
         let stream = harness.stream();
         let rounds = if on_gpu() { 1_000_000 } else { 300 };
@@ -129,7 +136,7 @@ fn b10_owned_uploads_that_nobody_awaits_stay_bounded() {
             stream.download(&target).unwrap().wait().unwrap(),
             [rounds as u32 - 1; SMALL]
         );
-        // Blocks of 8 KiB of at most 256 MiB.
+        // Blocks of 8 KiB in a pool of at most 256 MiB.
         assert!(
             calls.count("host_alloc") <= rounds.min(32_768) + 1,
             "{:?}",
@@ -139,8 +146,8 @@ fn b10_owned_uploads_that_nobody_awaits_stay_bounded() {
 }
 
 #[test]
-fn owned_sources_in_waiting_stay_bounded() {
-    // So much memory that one schedule must do.
+fn pending_owned_sources_stay_bounded() {
+    // Runs under one schedule only, because it needs much memory.
     let gpu = Gpu::new(SimConfig::new());
     let _watch = Watch::over(String::from("owned sources in waiting"));
     let stream = Device::open_simulated(&gpu, 0).unwrap().stream().unwrap();
@@ -158,7 +165,10 @@ fn owned_sources_in_waiting_stay_bounded() {
             }
         });
         thread::sleep(Duration::from_millis(50));
-        assert!(!uploads.is_finished(), "300 MiB are too much to keep");
+        assert!(
+            !uploads.is_finished(),
+            "300 MiB of sources exceed the limit, so the call must block"
+        );
         drop(hold);
         uploads.join().unwrap();
     });
@@ -219,7 +229,7 @@ fn b11_a_registered_vector_is_read_and_written_between_copies() {
             assert_eq!(
                 pinned.read()?[0],
                 1,
-                "reading beside a read waits for nothing"
+                "a host read does not wait for a copy that reads"
             );
             gate.open();
             pinned.write()?.fill(9);
@@ -237,8 +247,8 @@ fn b11_a_registered_vector_is_read_and_written_between_copies() {
     });
 }
 
-/// A registered vector comes back itself: at once, or on a GPU when the devices of earlier
-/// scenarios are closed.
+/// Asserts that a registered vector is returned without a copy: at once, or on a GPU after the
+/// devices of earlier scenarios are closed.
 pub(crate) fn comes_back_itself(device: &Device) -> Result<()> {
     let closing = Instant::now();
     loop {
@@ -250,14 +260,14 @@ pub(crate) fn comes_back_itself(device: &Device) -> Result<()> {
         }
         assert!(
             on_gpu() && closing.elapsed() < CLOSED_WITHIN,
-            "a copy comes back though nobody works"
+            "the vector was copied although the device is idle"
         );
         thread::sleep(Duration::from_micros(200));
     }
 }
 
 #[test]
-fn a_registered_vector_comes_back_itself_if_the_device_is_idle_and_as_a_copy_if_not() {
+fn a_registered_vector_is_returned_itself_on_an_idle_device_and_as_a_copy_otherwise() {
     scenario(|harness| {
         let [s1, s2] = harness.streams();
         if harness.device.stream()?.is_idle()? && s1.is_idle()? && s2.is_idle()? {
@@ -275,7 +285,7 @@ fn a_registered_vector_comes_back_itself_if_the_device_is_idle_and_as_a_copy_if_
             assert_ne!(
                 copy.as_ptr(),
                 address,
-                "unlocking it would wait for the gate"
+                "unregistering it would wait for the gate"
             );
         }
         assert!(copy == rising(SMALL, 1));
@@ -308,14 +318,17 @@ fn b12_a_registered_vector_dropped_in_flight_is_unlocked_when_the_device_is_idle
         );
         drop((other, target));
         for _ in 0..1000 {
-            // Looks whether the device is idle.
+            // Registering checks whether the device is idle.
             drop(Pinned::register(&harness.device, rising(SMALL, 7)).unwrap());
             if calls.count("host_unregister") >= 2 {
                 return;
             }
             calls.pause(Duration::from_millis(1));
         }
-        panic!("an idle device kept them locked: {:?}", calls.counts());
+        panic!(
+            "the vectors stayed registered on an idle device: {:?}",
+            calls.counts()
+        );
     });
 }
 
@@ -338,14 +351,14 @@ fn b13_a_vector_that_cannot_be_registered_comes_back_with_the_error() {
 }
 
 #[test]
-fn awaited_guards_wait_for_the_copies_in_their_way_alone() {
+fn awaited_guards_wait_only_for_conflicting_copies() {
     scenario(|harness| {
         let [s1, s2] = harness.streams();
         let mut pinned = harness.device.pinned::<u32>(SMALL)?;
         let source = s1.upload(&rising(SMALL, 2))?;
         let (gate, other) = (harness.gate(&s1), harness.gate(&s2));
         s1.copy(&source, &mut pinned)?;
-        // Work behind the copy that its guard must not wait for.
+        // Later work on the stream, which the guard must not wait for.
         let behind = harness.gate(&s1);
         thread::scope(|scope| {
             let guard = scope.spawn(|| {

@@ -1,4 +1,4 @@
-//! What can be asked of devices.
+//! Properties of devices.
 
 use std::collections::BTreeSet;
 
@@ -54,7 +54,7 @@ fn the_properties_of_a_device_agree_with_each_other() {
 }
 
 #[test]
-fn every_counted_gpu_opens_and_no_more() {
+fn exactly_the_counted_gpus_open() {
     let count = Device::count().unwrap();
     assert!(count >= i32::from(on_gpu()), "{count}");
     let mut uuids = BTreeSet::new();
@@ -68,7 +68,7 @@ fn every_counted_gpu_opens_and_no_more() {
 }
 
 #[test]
-fn the_devices_of_a_simulated_gpu_have_uuids_and_addresses_of_their_own() {
+fn devices_of_a_simulated_gpu_have_distinct_uuids_and_addresses() {
     let gpu = Gpu::new(SimConfig::new().devices(2));
     let [first, second] = [0, 1].map(|ordinal| {
         Device::open_simulated(&gpu, ordinal)

@@ -1,5 +1,5 @@
-//! Random programs behind gates, against an oracle that knows nothing of the runtime. Without
-//! gates, and with more of everything else, they are `tests/programs`.
+//! Random programs behind gates, compared with an oracle that is independent of the runtime.
+//! `tests/programs` runs them without gates and with more of everything else.
 
 use std::any::Any;
 
@@ -15,8 +15,8 @@ use crate::{
     },
 };
 
-/// A program of so many steps that keeps to one device and one thread, has memory enough, and
-/// forgets nothing.
+/// Draws a program with this many steps on one device and one thread, with enough memory and
+/// without leaks.
 pub(crate) fn program(seed: u64, steps: usize, gates: bool) -> Program {
     let sort = Sort {
         steps,
@@ -30,11 +30,11 @@ pub(crate) fn program(seed: u64, steps: usize, gates: bool) -> Program {
     generate(seed, sort)
 }
 
-/// Carries out a program; every value that it sees is the one that plain vectors have.
+/// Executes a program and asserts that every observed value agrees with the oracle's plain vectors.
 ///
 /// # Errors
 ///
-/// The first of a step that was no mistake. The others are carried out all the same.
+/// Returns the first error that is no usage error. Later steps are executed nevertheless.
 pub(crate) fn run(devices: &[Device], gates: Option<&Harness>, program: &Program) -> Result<()> {
     let close = |stream: &Stream| -> Box<dyn Any + Send> {
         let harness = gates.expect("gates are closed on a harness");
@@ -61,7 +61,7 @@ pub(crate) fn run(devices: &[Device], gates: Option<&Harness>, program: &Program
 }
 
 #[test]
-fn random_programs_behind_gates_do_what_plain_vectors_do() {
+fn random_programs_behind_gates_agree_with_plain_vectors() {
     let programs = if on_gpu() { 2000 } else { 40 };
     everywhere(|harness| {
         let devices = [harness.device.clone()];

@@ -1,9 +1,9 @@
-//! The rules on which CUDA's documentation and hardware differ, in every combination of their
-//! readings.
+//! The rules on which CUDA's documentation and hardware differ, in every combination of readings.
 
 use millstream::sim::{Reading, Rules};
 
-/// The readings of the disputed rules: a bit of `choice` for each, set for the strict one.
+/// Returns the readings of the disputed rules; each bit of `choice` selects the strict reading of
+/// one.
 pub(crate) fn rules(choice: u64) -> Rules {
     let reading = |bit: u32| {
         if choice >> bit & 1 == 1 {

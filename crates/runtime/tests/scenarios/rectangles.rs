@@ -1,4 +1,4 @@
-//! Rectangles of arrays: which of them wait for each other, what they cost, and what is refused.
+//! Rectangles of arrays: their ordering, their cost in driver calls, and rejected arguments.
 
 use std::thread;
 
@@ -17,7 +17,7 @@ fn scenario(run: impl Fn(&Harness, &Calls) -> Result<()>) {
     everywhere_counted(|harness, calls| run(harness, calls).unwrap());
 }
 
-/// An image of zeros that all streams have used, with nothing pending.
+/// Makes an image of zeros that all streams have used, with nothing pending.
 fn shared_image(streams: &[&Stream]) -> Result<Buffer<u8>> {
     let image = streams[0].zeros::<u8>(ROWS * COLS)?;
     for stream in streams {
@@ -26,7 +26,7 @@ fn shared_image(streams: &[&Stream]) -> Result<Buffer<u8>> {
     Ok(image)
 }
 
-/// The rows of an image that has `left` up to column `middle`, and `right` from there on.
+/// Returns the rows of an image with `left` up to column `middle`, and `right` from there on.
 fn halves(middle: usize, left: u8, right: u8) -> Vec<u8> {
     let row = [vec![left; middle], vec![right; COLS - middle]].concat();
     row.repeat(ROWS)
@@ -139,7 +139,7 @@ fn b01_a_rectangle_of_pinned_memory_is_not_seen_before_it_has_arrived() {
             .map(|at| [3, 4].get(at % (2 * COLS)).copied().unwrap_or(0))
             .collect();
         assert_eq!(*pinned.read()?, expected);
-        // And back: what is written after the copy is not seen by it.
+        // The reverse direction: a write after the copy does not affect it.
         pinned.write()?.fill(9);
         let mut narrow = stream.zeros::<u8>(ROWS * 3)?;
         stream.copy_2d(
@@ -153,7 +153,7 @@ fn b01_a_rectangle_of_pinned_memory_is_not_seen_before_it_has_arrived() {
 }
 
 #[test]
-fn what_rectangles_cost() {
+fn rectangle_operations_make_a_bounded_number_of_driver_calls() {
     scenario(|harness, calls| {
         let stream = harness.stream();
         let mut image = stream.zeros::<u32>(ROWS * COLS)?;
@@ -338,7 +338,7 @@ fn b15_rectangles_without_elements_and_of_single_rows_and_columns() {
 }
 
 #[test]
-fn overlapping_rectangles_of_one_array_are_no_copy() {
+fn disjoint_rectangles_of_one_array_can_be_copied() {
     scenario(|harness, _| {
         let stream = harness.stream();
         let mut image = stream.upload(&halves(25, 1, 2))?;
@@ -352,7 +352,8 @@ fn overlapping_rectangles_of_one_array_are_no_copy() {
 #[test]
 fn b15_rows_further_apart_than_the_driver_copies_at_once() {
     const PITCH: usize = 1 << 31;
-    // Sizes do not depend on the schedule, and so much memory is not to be had for each of them.
+    // Sizes do not depend on the schedule, and there is not enough memory to repeat this under
+    // each.
     once(|harness| {
         let stream = harness.device.stream()?;
         let mut far = stream.zeros::<u8>(PITCH + 4)?;

@@ -1,4 +1,4 @@
-//! Scenarios B: borrowed slices of the host, copied in scopes.
+//! Scenarios B: borrowed host slices, copied in scopes.
 
 #![allow(unsafe_code, reason = "launches a kernel that faults")]
 
@@ -21,15 +21,15 @@ use crate::{
 };
 
 const N: usize = 1500;
-/// How long a gate stays closed after the body of its scope has ended.
+/// The time for which a gate stays closed after the body of its scope has ended.
 const A_WHILE: Duration = Duration::from_millis(3);
 
 fn scenario(run: impl Fn(&Harness) -> Result<()>) {
     everywhere(|harness| run(harness).unwrap());
 }
 
-/// Runs `scope`, whose body hands over the gate and drops the sender when it ends; a while after
-/// that the gate is opened. Says whether it was open when `scope` returned.
+/// Runs `scope`, whose body sends its gate and drops the sender at its end; another thread opens
+/// the gate a while later. Returns the result and whether the gate was open when `scope` returned.
 fn gated<R>(scope: impl FnOnce(mpsc::Sender<Gate>) -> R) -> (R, bool) {
     let opened = AtomicBool::new(false);
     thread::scope(|threads| {
@@ -37,7 +37,10 @@ fn gated<R>(scope: impl FnOnce(mpsc::Sender<Gate>) -> R) -> (R, bool) {
         let opened = &opened;
         threads.spawn(move || {
             let gate: Gate = receiver.recv().expect("the body hands over a gate");
-            assert!(receiver.recv().is_err(), "there is one gate");
+            assert!(
+                receiver.recv().is_err(),
+                "the body must send exactly one gate"
+            );
             thread::sleep(A_WHILE);
             opened.store(true, Ordering::SeqCst);
             gate.open();
@@ -75,7 +78,7 @@ fn b07_forgetting_everything_is_sound() {
                 mem::forget((copied, in_flight));
                 #[expect(
                     forgetting_references,
-                    reason = "a reference is all that there is to forget"
+                    reason = "a scope is only available by reference"
                 )]
                 mem::forget(scope);
                 Ok(())
@@ -162,7 +165,8 @@ fn b14_a_scope_left_by_a_panic_waits_first() {
                     body.send(gate).unwrap();
                     scope.download(&s1, &a, &mut target)?;
                     scope.upload(&s1, &source, &mut a)?;
-                    // Past the panic hook, which would print it under every schedule.
+                    // `resume_unwind` skips the panic hook, which would print a message under every
+                    // schedule.
                     std::panic::resume_unwind(Box::new("out"));
                     #[expect(unreachable_code, reason = "the type of the body's value")]
                     Ok(())
@@ -211,7 +215,7 @@ fn b14_later_work_of_a_stream_is_not_waited_for() {
             scope.download(&s1, &a, &mut target)?;
             scope.upload(&s1, &source, &mut a)?;
             let later = harness.gate(&s1);
-            // Neither is what other streams have pending.
+            // The pending work of other streams is not waited for either.
             Ok((later, harness.gate(&s2)))
         })?;
         assert_eq!(target, [1; N]);
@@ -279,7 +283,7 @@ fn b15_empty_slices_and_odd_parts_in_a_scope() {
     });
 }
 
-/// On the simulated device alone: a lost GPU would stay lost for the process's other tests.
+/// Runs on the simulated device only: a lost GPU would stay lost for the process's other tests.
 #[test]
 fn d03_a_scope_on_a_lost_device_ends_with_the_error() -> Result<()> {
     let gpu = millstream::sim::Gpu::new(SimConfig::new());
@@ -290,7 +294,7 @@ fn d03_a_scope_on_a_lost_device_ends_with_the_error() -> Result<()> {
     let (source, mut target) = (vec![2_u32; N], vec![8_u32; N]);
     let hold = gpu.hold(stream.as_raw());
     let ended = device.scope(|scope| {
-        // SAFETY: the simulated device checks every access, and refuses this one.
+        // SAFETY: the simulated device checks every access and rejects this one.
         unsafe { kernels.gate(&stream, LaunchConfig::new([1, 1, 1], [1, 1, 1]), 8) }?;
         scope.download(&stream, &a, &mut target)?;
         scope.upload(&stream, &source, &mut a)?;
@@ -298,7 +302,10 @@ fn d03_a_scope_on_a_lost_device_ends_with_the_error() -> Result<()> {
         Ok(())
     });
     assert!(matches!(ended, Err(Error::DeviceLost { .. })), "{ended:?}");
-    assert_eq!(target, [8; N], "what has not arrived is not written");
+    assert_eq!(
+        target, [8; N],
+        "a failed download must not write its target"
+    );
     let again = device.scope(|scope| scope.download(&stream, &a, &mut target));
     assert!(matches!(again, Err(Error::DeviceLost { .. })), "{again:?}");
     Ok(())
@@ -312,7 +319,7 @@ fn b13_a_stream_of_another_device_in_a_scope_is_an_error() -> Result<()> {
     let mut target = [0_u8; 3];
     let ended = here.scope(|scope| scope.download(&stream, &a, &mut target));
     let Err(Error::Usage(usage_error)) = ended else {
-        panic!("the stream is another device's")
+        panic!("a stream of another device must be rejected")
     };
     assert!(
         matches!(usage_error.problem(), UsageErrorKind::OtherDevice { .. }),

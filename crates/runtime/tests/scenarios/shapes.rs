@@ -1,4 +1,4 @@
-//! Scenarios of sizes and mismatches: B13, B15, B17.
+//! Scenarios of sizes and mismatches: B13, B15, B16 and B17.
 
 use millstream::{Device, Error, LaunchConfig, Result, UsageErrorKind};
 
@@ -11,12 +11,12 @@ fn scenario(run: impl Fn(&Harness) -> Result<()>) {
     everywhere(|harness| run(harness).unwrap());
 }
 
-/// The problem of a wrong call.
+/// Returns the kind of the usage error of a call.
 pub(crate) fn problem<T>(result: Result<T>) -> UsageErrorKind {
     match result {
         Err(Error::Usage(usage_error)) => usage_error.problem().clone(),
         Err(other) => panic!("not a usage error: {other}"),
-        Ok(_) => panic!("the call was taken"),
+        Ok(_) => panic!("the call succeeded, although a usage error was expected"),
     }
 }
 
@@ -112,7 +112,7 @@ fn b13_mismatches_are_typed_errors_and_enqueue_nothing() {
             assert_eq!(
                 stream.download(&b)?.wait()?,
                 [2.0, 4.0, 6.0],
-                "everything is usable as before"
+                "the arrays stay usable after rejected calls"
             );
             Ok(())
         };
@@ -171,7 +171,8 @@ fn b15_empty_single_and_odd() {
 #[test]
 fn b15_four_gibibytes_and_one_byte() {
     const LEN: usize = (4 << 30) + 1;
-    // Sizes do not depend on the schedule, and so much memory is not to be had forty times.
+    // Sizes do not depend on the schedule, and there is not enough memory to repeat this under
+    // each.
     once(|harness| {
         let stream = harness.device.stream()?;
         let mut a = stream.zeros::<u8>(LEN)?;
@@ -187,17 +188,18 @@ fn b15_four_gibibytes_and_one_byte() {
     });
 }
 
-/// Whether the type is plain data, which is what every method that takes elements asks of them. An
-/// inherent constant goes before a trait's, and is there for plain data alone.
+/// Evaluates to whether a type is plain data (`Pod`), the bound of every method that takes
+/// elements. The inherent constant, defined only for `Pod` types, takes precedence over the
+/// trait's.
 macro_rules! is_plain {
     ($type:ty) => {{
         struct Asked<T>(std::marker::PhantomData<T>);
-        #[allow(dead_code, reason = "there for other types alone")]
+        #[allow(dead_code, reason = "used only for other types")]
         trait Otherwise {
             const PLAIN: bool = false;
         }
         impl<T> Otherwise for Asked<T> {}
-        #[allow(dead_code, reason = "there for plain types alone")]
+        #[allow(dead_code, reason = "used only for plain types")]
         impl<T: bytemuck::Pod> Asked<T> {
             const PLAIN: bool = true;
         }
@@ -205,7 +207,7 @@ macro_rules! is_plain {
     }};
 }
 
-/// That the methods do ask is shown by the `compile_fail` examples of `Buffer`.
+/// The `compile_fail` examples of `Buffer` show that the methods require the bound.
 #[test]
 fn b16_types_with_invalid_bits_or_pointers_are_not_plain_data() {
     assert!(is_plain!(u8) && is_plain!(f64) && is_plain!([f32; 4]) && is_plain!(usize));

@@ -1,9 +1,6 @@
-//! Kernels with more dynamic shared memory than every kernel may have.
+//! Kernels with more dynamic shared memory than a kernel may use without opting in.
 
-#![allow(
-    unsafe_code,
-    reason = "vouches for the signatures of the kernels that it launches"
-)]
+#![allow(unsafe_code, reason = "declares the kernels that it launches")]
 
 use millstream::{
     Device, Error, LaunchConfig, Result, UsageErrorKind,
@@ -15,12 +12,12 @@ use crate::{
     shapes::problem,
 };
 
-/// The shared memory that every block may have.
+/// The shared memory available to every block without opting in, in bytes.
 const USUAL_BYTES: u32 = 48 << 10;
 
-/// `reverse(out, in, n)`: one block copies `n` words by way of dynamic shared memory, the last
-/// first. `last(out, n)`: one thread stores 7 by way of the last of `n` words, and 5 by way of the
-/// kernel's own 4 KiB.
+/// Two kernels. `reverse(out, in, n)`: one block copies `n` words in reverse order through dynamic
+/// shared memory. `last(out, n)`: one thread stores 7 through the last of `n` words, and 5 through
+/// the kernel's static 4 KiB.
 const PTX: &str = "
 .version 7.0
 .target sm_75
@@ -92,12 +89,13 @@ STORED:
 ";
 
 millstream::kernels! {
-    // SAFETY: the kernels are as described, and shared memory is bounded by the launch.
+    // SAFETY: the kernels access what is described above, and the clauses bound shared memory by
+    // the launch configuration.
     unsafe mod shared from PTX {
         safe fn reverse(out: &mut [u32], input: &[u32], n: u32)
             requires out.len() >= n, input.len() >= n, grid.shared_bytes >= 4 * n,
                 grid.blocks.x * grid.blocks.y * grid.blocks.z == 1, grid.block.y * grid.block.z == 1;
-        /// Stores 7 by way of the last of `n` words, and 5 by way of the kernel's own.
+        /// Stores 7 through the last of `n` words, and 5 through the kernel's static shared memory.
         safe fn last(out: &mut [u32], n: u32)
             requires n > 0, out.len() >= 2, grid.shared_bytes >= 4 * n,
                 grid.blocks.x * grid.blocks.y * grid.blocks.z == 1,
@@ -105,18 +103,18 @@ millstream::kernels! {
     }
 }
 
-/// One block with so much dynamic shared memory.
+/// Returns the configuration of one block with this much dynamic shared memory.
 fn block(threads: u32, bytes: u32) -> LaunchConfig {
     LaunchConfig::new([1; 3], [threads, 1, 1]).with_shared_bytes(bytes)
 }
 
-/// The most that a kernel can opt in to.
+/// Returns the largest amount of shared memory that a kernel can opt in to, in bytes.
 fn most_bytes(device: &Device) -> u32 {
     device.properties().unwrap().shared_bytes_per_block_max
 }
 
 #[test]
-fn a_kernel_uses_all_the_shared_memory_that_the_device_has() {
+fn a_kernel_can_use_all_of_the_devices_shared_memory() {
     everywhere(|harness| {
         let run = || -> Result<()> {
             let (stream, kernels) = (harness.stream(), shared::load(&harness.device)?);
@@ -186,7 +184,7 @@ fn more_shared_memory_than_the_device_has_is_an_error_with_the_limit() {
 }
 
 #[test]
-fn a_kernel_opts_in_once_and_only_if_it_has_to() {
+fn a_kernel_opts_in_to_more_shared_memory_once_and_only_if_needed() {
     everywhere_counted(|harness, calls| {
         let [s1, s2] = harness.streams();
         let (kernels, again) = (
@@ -217,7 +215,7 @@ fn a_kernel_opts_in_once_and_only_if_it_has_to() {
 }
 
 #[test]
-fn a_failure_to_opt_in_is_the_answer_and_nothing_is_enqueued() {
+fn a_failure_to_opt_in_is_returned_and_nothing_is_enqueued() {
     everywhere_counted(|harness, calls| {
         let stream = harness.stream();
         let kernels = shared::load(&harness.device).unwrap();

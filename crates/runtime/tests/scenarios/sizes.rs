@@ -1,33 +1,33 @@
-//! In what sizes a device copies pageable memory, and how much memory it keeps: as it does by
-//! itself, or so little that every edge is met. `MILLSTREAM_SIZES=tiny` makes all tests that draw a
-//! choice choose the least.
+//! Chunk sizes of pageable copies and limits of kept memory: the device's defaults, or sizes so
+//! small that tests reach every boundary. `MILLSTREAM_SIZES=tiny` selects the smallest sizes in all
+//! tests that draw them.
 
 use std::{env, fmt, str::FromStr};
 
 use millstream::{Device, StagingOptions};
 
-/// The environment variable that says in which sizes everything runs.
+/// The environment variable that selects the sizes.
 const VARIABLE: &str = "MILLSTREAM_SIZES";
-/// How much of dropped arrays the tiny choice keeps.
+/// The cache limit of the tiny sizes.
 const TINY_CACHE_BYTES: u64 = 64 << 10;
-/// The chunks of the tiny choice.
+/// The chunk size of the tiny sizes.
 const TINY_CHUNK_BYTES: usize = 1024;
-/// Blocks for two of them.
+/// The staging limit of the tiny sizes: two chunks.
 const TINY_STAGING_BYTES: u64 = 2 * TINY_CHUNK_BYTES as u64;
 
-/// A choice of sizes.
+/// A selection of sizes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Sizes {
-    /// What a device does by itself.
+    /// The device's defaults.
     Own,
-    /// Pieces of nearly 4 KiB whose ends lie anywhere, in parts that four threads take.
+    /// Chunks of nearly 4 KiB with unaligned ends, in subchunks copied by four threads.
     Odd,
-    /// Pieces of 1 KiB, two of them on their way, copied by so many threads, and a cache of 64 KiB.
+    /// Chunks of 1 KiB, two of them in flight, copied by `threads` threads, and a cache of 64 KiB.
     Tiny { threads: usize },
 }
 
 impl Sizes {
-    /// What the environment asks for, if it does, for the case of this number.
+    /// Returns the sizes that the environment selects for the case of this number, if any.
     pub(crate) fn asked(number: usize) -> Option<Self> {
         match env::var(VARIABLE).ok()?.as_str() {
             "tiny" => Some(Self::tiny(number)),
@@ -35,16 +35,17 @@ impl Sizes {
         }
     }
 
-    /// The tiny choice, every second time with one thread and else with four.
+    /// Returns the tiny sizes, with four threads for even numbers and one for odd ones.
     pub(crate) fn tiny(number: usize) -> Self {
         let threads = if number.is_multiple_of(2) { 4 } else { 1 };
         Self::Tiny { threads }
     }
 
-    /// Sets a device up that has copied nothing yet; says whether that was so.
+    /// Applies the sizes to a device; returns whether the device had not copied anything yet, which
+    /// is required.
     ///
-    /// `is_bounded` says whether page-locked memory is, too: copies then block for those before
-    /// them, and nobody may wait for the host meanwhile.
+    /// With `is_bounded`, page-locked memory is limited as well: copies then block until earlier
+    /// ones complete, so no earlier operation may wait for the host.
     pub(crate) fn set(self, device: &Device, is_bounded: bool) -> bool {
         let staging_options = match self {
             Self::Own => return true,

@@ -1,4 +1,4 @@
-//! Subscribers of `tracing` that block, panic or call back: the library logs without a lock.
+//! `tracing` subscribers that block, panic or call back: the library logs without holding a lock.
 
 use std::sync::{Arc, mpsc};
 
@@ -46,7 +46,7 @@ impl Subscriber for Listening {
     fn exit(&self, _: &span::Id) {}
 }
 
-/// Loses a simulated device of its own, noticed by this call of the driver.
+/// Loses a new simulated device by a failure of this driver call.
 fn lose_a_device(call: &str) {
     let gpu = Gpu::new(SimConfig::new());
     let device = Device::open_simulated(&gpu, 0).expect("a simulated device opens");
@@ -63,10 +63,10 @@ fn lose_a_device(call: &str) {
 }
 
 #[test]
-fn a_subscriber_holds_up_nothing_but_log_messages() {
+fn a_subscriber_blocks_only_log_messages() {
     with_each_action(|_, user| {
         let dispatch = Dispatch::new(Listening(Arc::clone(user)));
-        // Both fail with a stream's lock held.
+        // Both calls fail while a stream's lock is held.
         for call in ["cuMemAllocAsync", "cuMemsetD8Async"] {
             with_default(&dispatch, || lose_a_device(call));
         }
@@ -75,9 +75,9 @@ fn a_subscriber_holds_up_nothing_but_log_messages() {
 }
 
 #[test]
-fn a_subscriber_may_ask_the_device_whose_loss_it_is_told_of() {
+fn a_subscriber_may_call_the_device_whose_loss_is_logged() {
     let _turn = one_at_a_time();
-    /// Asks the lost device for everything when it is told of its loss.
+    /// A subscriber that calls methods of the lost device when it receives the event of its loss.
     struct Asking(
         mpsc::Sender<Vec<Result<(), Error>>>,
         Mutex<Option<(Device, Stream)>>,
@@ -141,7 +141,7 @@ fn a_subscriber_may_ask_the_device_whose_loss_it_is_told_of() {
         );
         let answers = told.recv_timeout(NOTICED_WITHIN);
         let answers = answers.unwrap_or_else(|_| panic!("{call}: the subscriber hangs"));
-        // A stream without work is synchronised all the same.
+        // Synchronising a stream without work succeeds even on a lost device.
         let [called_back, _, allocated, lost] = &answers[..] else {
             unreachable!("four answers")
         };

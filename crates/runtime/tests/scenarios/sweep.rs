@@ -1,5 +1,5 @@
-//! What makes every driver call of a program fail, once or for good, and looks at what comes of it:
-//! a typed error or the right values, and nothing that hangs, panics, races or leaks.
+//! A sweep that makes every driver call of a program fail, once or permanently, and checks the
+//! outcome: a typed error or the correct values, without hangs, panics, races or leaks.
 
 use std::{
     collections::BTreeSet,
@@ -24,9 +24,9 @@ use crate::{
     instrumented::instrumented_devices,
 };
 
-/// What a run may take on the device's clock, which every wait moves on. Without a fault a program
-/// takes a few milliseconds, and more where a busy machine keeps a host function waiting: its
-/// caller's pauses pass in no time.
+/// The time limit of a run on the device's virtual clock, which every wait advances. Without a
+/// fault a program takes a few milliseconds, or more where a busy machine delays a host function:
+/// the waiting caller's pauses advance the virtual clock at once.
 const HUNG_AFTER_NS: u64 = 120_000_000_000;
 
 pub(crate) const CODES: [ResultCode; 5] = [
@@ -37,7 +37,7 @@ pub(crate) const CODES: [ResultCode; 5] = [
     ResultCode::UNKNOWN,
 ];
 
-/// Which calls fail.
+/// The set of calls that fail.
 #[derive(Clone, Copy, Debug)]
 enum FaultTarget {
     NthCall,
@@ -45,12 +45,12 @@ enum FaultTarget {
     SameFunction,
 }
 
-/// In which way calls fail.
+/// The way in which calls fail.
 #[derive(Clone, Copy, Debug)]
 struct FaultMode {
     extent: FaultTarget,
-    /// Whether calls are passed on before they fail, but for those that make something: nobody can
-    /// give it back then.
+    /// Set if calls are forwarded before they fail. Calls that create an object are exempt, because
+    /// the object could never be destroyed.
     afterwards: bool,
 }
 
@@ -68,7 +68,7 @@ const FAULT_MODES: [FaultMode; 5] = [
     FaultMode::new(FaultTarget::SameFunction, false),
 ];
 
-/// The calls that make something.
+/// The calls that create an object.
 const MAKING: [&str; 7] = [
     "stream_create",
     "event_create",
@@ -79,10 +79,10 @@ const MAKING: [&str; 7] = [
     "module_load",
 ];
 
-/// The names of the calls that were made to fail.
+/// The names of the calls that failed.
 type Failed = Arc<Mutex<BTreeSet<&'static str>>>;
 
-/// Makes calls fail from the `number`th on.
+/// Makes calls fail from the `number`th on, as `mode` selects.
 fn arm(calls: &Calls, number: u64, mode: FaultMode, code: ResultCode) -> Failed {
     let failed = Failed::default();
     let theirs = Arc::clone(&failed);
@@ -108,18 +108,18 @@ fn arm(calls: &Calls, number: u64, mode: FaultMode, code: ResultCode) -> Failed 
     failed
 }
 
-/// A program whose calls are to fail.
+/// A program whose calls are made to fail.
 pub(crate) struct Subject<'a> {
     pub(crate) name: String,
     pub(crate) schedule: Schedule,
     pub(crate) devices: u32,
     pub(crate) sizes: Sizes,
-    /// Runs it; panics if it sees a wrong value. It uses all of the devices.
+    /// Runs the program on all devices; panics if it observes a wrong value.
     pub(crate) run: &'a dyn Fn(&[Device]) -> Result<()>,
 }
 
 impl Subject<'_> {
-    /// Makes every call fail in every way; gives the number of runs.
+    /// Makes every call fail in every mode; returns the number of runs.
     pub(crate) fn sweep(&self) -> usize {
         let mut runs = 0;
         for mode in FAULT_MODES {
@@ -140,18 +140,21 @@ impl Subject<'_> {
         runs
     }
 
-    /// One run; says whether the program got as far as the fault.
+    /// Runs once; returns whether the program reached the fault.
     fn attempt(&self, number: u64, mode: FaultMode, code: ResultCode) -> bool {
         let (gpu, calls, devices) = instrumented_devices(self.schedule, self.devices);
         for device in &devices {
-            assert!(self.sizes.set(device, true), "nothing was copied yet");
+            assert!(
+                self.sizes.set(device, true),
+                "the sizes must be set before the first copy"
+            );
         }
         let failed = arm(&calls, number, mode, code);
         let result = (self.run)(&devices);
         calls.fail_no_more();
         let failed = std::mem::take(&mut *failed.lock().unwrap());
         if failed.is_empty() {
-            result.expect("nothing failed");
+            result.expect("the program succeeds without a fault");
             return false;
         }
         check_result(code, &result, (self.run)(&devices));
@@ -159,28 +162,32 @@ impl Subject<'_> {
         check_what_is_left(&gpu, &failed, code.is_sticky());
         assert!(gpu.reports().is_empty(), "{:#?}", gpu.reports());
         let waited_ns = gpu.virtual_time_ns();
-        assert!(waited_ns < HUNG_AFTER_NS, "it waited for {waited_ns} ns");
+        assert!(
+            waited_ns < HUNG_AFTER_NS,
+            "the run took {waited_ns} ns of virtual time, the limit is {HUNG_AFTER_NS} ns"
+        );
         true
     }
 }
 
-/// The error is one of the device's, and afterwards the device works or is lost. It need not be
-/// lost if the call was one whose failure nobody asks about, as those that destroy are.
+/// Checks that the error fits the injected code and that afterwards the device works or is lost.
+/// After a sticky code the device may still work if the failure of that call is ignored, as it is
+/// for calls that destroy.
 fn check_result(code: ResultCode, result: &Result<()>, afterwards: Result<()>) {
     match result {
         Ok(()) | Err(Error::Driver(_) | Error::OutOfMemory(_)) if !code.is_sticky() => {
             afterwards.expect("the device still works");
         }
         Ok(()) | Err(Error::DeviceLost { .. }) if code.is_sticky() => match afterwards {
-            Ok(()) => assert!(result.is_ok(), "it was lost, and then it was not"),
+            Ok(()) => assert!(result.is_ok(), "a lost device must stay lost"),
             Err(error) => assert!(matches!(error, Error::DeviceLost { .. }), "{error:?}"),
         },
         _ => panic!("{result:?}"),
     }
 }
 
-/// What may be left of a closed device. A call that gives something back and fails is not made
-/// again; and what only an idle device can give back stays when the device is lost.
+/// Checks the objects left by a closed device. A failed call that frees an object is not repeated,
+/// and objects that only an idle device can free stay when the device is lost.
 fn check_what_is_left(gpu: &Gpu, failed: &BTreeSet<&'static str>, may_be_lost: bool) {
     let closing = Instant::now();
     let gave_up = |call| failed.contains(call);

@@ -1,4 +1,4 @@
-//! Many threads at once, and threads that end.
+//! Concurrent threads, and threads that end.
 
 use std::{
     cell::RefCell,
@@ -35,7 +35,7 @@ fn a10_launch_and_copy_alternate_a_million_times() {
     }
 }
 
-/// 10,000 launches by one thread and as many copies by another.
+/// Makes 10,000 launches on one thread and as many copies on another.
 fn alternate(schedule: Schedule) {
     const ROUNDS: usize = 10_000;
     let _watch = Watch::over(format!("a10 {schedule:?}"));
@@ -108,8 +108,8 @@ fn a11_threads_name_the_same_arrays_in_both_orders_for_a_minute() {
     }
 }
 
-/// Launches of several threads that read the same two arrays in either order and write a third in
-/// turns.
+/// Launches kernels from several threads that read the same two arrays in either order and write a
+/// third in turns.
 fn both_orders(schedule: Schedule, rounds: usize) {
     const THREADS: usize = 8;
     let _watch = Watch::over(format!("a11 {schedule:?}"));
@@ -164,7 +164,8 @@ fn both_orders(schedule: Schedule, rounds: usize) {
     assert!(gpu.reports().is_empty(), "{:#?}", gpu.reports());
 }
 
-/// Asks for the thread's stream while the thread's own variables are being destroyed.
+/// A value that uses the thread's stream in its destructor, while thread-local variables are
+/// destroyed.
 struct AtTheEnd(Device);
 
 impl Drop for AtTheEnd {
@@ -184,7 +185,7 @@ fn a_thread_that_ends_may_still_use_the_device() {
     let (gpu, device) = setup(Schedule::Timed);
     for first in [true, false] {
         let device = device.clone();
-        // Which of two variables goes first depends on which was used first.
+        // The order of destruction of two thread-local variables depends on which was used first.
         let ended = thread::spawn(move || {
             let keep = || LAST.set(Some(AtTheEnd(device.clone())));
             if first {
@@ -201,7 +202,7 @@ fn a_thread_that_ends_may_still_use_the_device() {
 }
 
 #[test]
-fn a_timeline_ends_under_every_schedule() {
+fn a_timeline_finishes_under_every_schedule() {
     for schedule in [
         Schedule::Timed,
         Schedule::Eager,

@@ -1,7 +1,7 @@
-//! Uploads and downloads of pageable memory in many chunks: what is captured when, what lands
-//! where, and how much page-locked memory that takes.
+//! Uploads and downloads of pageable memory in many chunks: the time of capture, the target of each
+//! chunk, and the page-locked memory used.
 
-#![allow(unsafe_code, reason = "opens devices of a driver that counts")]
+#![allow(unsafe_code, reason = "opens devices of a recording driver")]
 
 use std::{
     future::Future,
@@ -24,11 +24,11 @@ use crate::{
     harness::{Harness, Watch, assert_nothing_left, everywhere},
 };
 
-/// The chunks of [`Sizes::Odd`].
+/// The chunk size of [`Sizes::Odd`].
 const CHUNK: usize = 4093;
-/// The chunks of [`Sizes::Tiny`].
+/// The chunk size of [`Sizes::Tiny`].
 const TINY_CHUNK: usize = 1024;
-/// Lengths around the ends of chunks, of parts and of what is small, in all choices of sizes.
+/// Lengths around the boundaries of chunks, subchunks and small copies, for all sizes.
 const LENGTHS: [usize; 22] = [
     1,
     99,
@@ -65,14 +65,17 @@ fn scenario(run: impl Fn(&Harness) -> Result<()>) {
     everywhere(|harness| run(harness).unwrap());
 }
 
-/// A simulated GPU whose device copies in these sizes, behind a driver that counts.
+/// Creates a simulated GPU whose device copies in these sizes, behind a recording driver.
 fn setup(schedule: Schedule, sizes: Sizes) -> (Gpu, Arc<Calls>, Device) {
     let gpu = Gpu::new(SimConfig::new().schedule(schedule));
     let calls = Arc::new(Calls::over(gpu.driver()));
-    // SAFETY: the driver passes calls on to one that does what it says.
+    // SAFETY: the wrapper forwards every call to a conforming driver.
     let device = unsafe { Device::with_driver(Arc::clone(&calls) as Arc<dyn Driver>, 0) };
     let device = device.expect("the device opens");
-    assert!(sizes.set(&device, false), "nothing was copied yet");
+    assert!(
+        sizes.set(&device, false),
+        "the sizes must be set before the first copy"
+    );
     (gpu, calls, device)
 }
 
@@ -192,7 +195,7 @@ fn a_download_larger_than_the_staging_limit_stays_within_it() {
             thread::sleep(Duration::from_millis(3));
             assert!(
                 !call.is_finished(),
-                "there is not so much page-locked memory"
+                "the download exceeds the staging limit, so the call must block"
             );
             drop(hold);
             call.join().unwrap().unwrap()
@@ -225,7 +228,7 @@ fn an_upload_larger_than_the_staging_limit_stays_within_it() {
 }
 
 #[test]
-fn downloads_that_hold_all_page_locked_memory_keep_none_from_being_made() {
+fn further_downloads_work_while_earlier_ones_hold_all_page_locked_memory() {
     under_every_schedule(|_, _, device| {
         device.set_staging_limit(16 << 10);
         let stream = device.stream().unwrap();
@@ -238,7 +241,7 @@ fn downloads_that_hold_all_page_locked_memory_keep_none_from_being_made() {
 }
 
 #[test]
-fn a_vector_that_is_downloaded_to_keeps_its_memory() {
+fn downloading_into_a_vector_keeps_its_allocation() {
     scenario(|harness| {
         let stream = harness.stream();
         let a = stream.upload(&rising(3 * CHUNK, 1))?;
@@ -253,7 +256,7 @@ fn a_vector_that_is_downloaded_to_keeps_its_memory() {
         let Err(Rejected { error, source, .. }) = elsewhere.download_into(&a, target) else {
             panic!("the array is on another device");
         };
-        assert_eq!(source.as_ptr(), address, "it comes back");
+        assert_eq!(source.as_ptr(), address, "the error returns the vector");
         let Error::Usage(usage_error) = error else {
             panic!("{error:?}")
         };
@@ -266,7 +269,7 @@ fn a_vector_that_is_downloaded_to_keeps_its_memory() {
 }
 
 #[test]
-fn many_threads_transfer_at_once() {
+fn many_threads_transfer_concurrently() {
     under_every_schedule(|_, _, device| {
         const THREADS: usize = 6;
         let start = Barrier::new(THREADS);
@@ -316,7 +319,7 @@ fn one_stream_takes_small_uploads_from_several_threads() {
 fn small_uploads_on_a_busy_stream_share_blocks_and_their_events() {
     let gpu = Gpu::new(SimConfig::new());
     let calls = Arc::new(Calls::over(gpu.driver()));
-    // SAFETY: the driver passes calls on to one that does what it says.
+    // SAFETY: the wrapper forwards every call to a conforming driver.
     let device = unsafe { Device::with_driver(Arc::clone(&calls) as Arc<dyn Driver>, 0) }.unwrap();
     let stream = device.stream().unwrap();
     let mut target = stream.zeros::<u8>(4096).unwrap();
@@ -327,7 +330,7 @@ fn small_uploads_on_a_busy_stream_share_blocks_and_their_events() {
             .upload_into(&[round as u8; 4096], &mut target)
             .unwrap();
     }
-    // Blocks of 256 KiB have room for 64 of them; a full one has an event behind it.
+    // A block of 256 KiB holds 64 of them; an event is recorded after each full block.
     assert_eq!(calls.count("copy_host_to_device_async"), 256);
     assert_eq!(calls.count("host_alloc"), 4);
     assert_eq!(calls.count("event_record"), 3);
@@ -339,7 +342,7 @@ fn small_uploads_on_a_busy_stream_share_blocks_and_their_events() {
 }
 
 #[test]
-fn blocks_are_used_again_though_the_stream_is_never_idle() {
+fn staging_blocks_are_reused_on_a_stream_that_is_never_idle() {
     under_every_schedule(|gpu, calls, device| {
         let stream = device.stream().unwrap();
         let mut target = stream.zeros::<u8>(64 * CHUNK).unwrap();
@@ -349,7 +352,7 @@ fn blocks_are_used_again_though_the_stream_is_never_idle() {
             .unwrap();
         stream.synchronize().unwrap();
         let hold = gpu.hold(stream.as_raw());
-        // The blocks of the first are free, whatever is on the stream by now.
+        // The first upload's blocks are free, whatever is enqueued on the stream since.
         stream
             .upload_into(&rising(64 * CHUNK, 2), &mut target)
             .unwrap();
@@ -361,7 +364,7 @@ fn blocks_are_used_again_though_the_stream_is_never_idle() {
 }
 
 #[test]
-fn so_many_kept_sources_as_was_said_are_kept() {
+fn retained_sources_stay_within_their_limit() {
     under_every_schedule(|gpu, _, device| {
         device.set_kept_sources_limit(5 * CHUNK);
         let stream = device.stream().unwrap();
@@ -378,7 +381,10 @@ fn so_many_kept_sources_as_was_said_are_kept() {
                 }
             });
             thread::sleep(Duration::from_millis(3));
-            assert!(!uploads.is_finished(), "three are too many");
+            assert!(
+                !uploads.is_finished(),
+                "three sources exceed the limit, so the call must block"
+            );
             drop(hold);
             uploads.join().unwrap();
         });

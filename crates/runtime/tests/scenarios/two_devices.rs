@@ -1,9 +1,8 @@
-//! Scenarios with two devices. A machine with one GPU cannot run them: there they are left out by
-//! name.
+//! Scenarios with two devices. On a machine with one GPU they are excluded by name.
 
 #![allow(
     unsafe_code,
-    reason = "launches a kernel that faults, and plays other code"
+    reason = "launches a kernel that faults, and simulates foreign code"
 )]
 
 use millstream::{
@@ -27,12 +26,13 @@ fn scenario(run: impl Fn(&Harness, &Device) -> Result<()>) {
     });
 }
 
-/// So many values, one step apart.
+/// Returns `len` consecutive values.
 fn rising(len: usize, from: u32) -> Vec<u32> {
     (from..).take(len).collect()
 }
 
-/// The stream of the target's device first, then of the source's: a copy may be made on either.
+/// Returns a stream of the source's and one of the target's device, and whether the copy is
+/// enqueued on the target's: first on the target's, then on the source's.
 fn either(harness: &Harness, second: &Device) -> Result<[(Stream, Stream, bool); 2]> {
     let stream = || Ok::<_, Error>((harness.stream(), second.stream()?));
     let (a, b) = (stream()?, stream()?);
@@ -51,7 +51,7 @@ fn b03_a_copy_between_devices_is_right_behind_a_gate_on_either() {
                 let gate = harness.gate(gated);
                 s1.fill(source.slice_mut(..5), 9)?;
                 copying.copy(&source, &mut target)?;
-                // The source is written anew behind the copy that reads it, and freed.
+                // The source is overwritten after the copy that reads it, and freed.
                 harness.stream().fill(&mut source, 0)?;
                 drop(source);
                 let arrived = s2.download(&target)?;
@@ -76,7 +76,7 @@ fn b03_a_copy_between_devices_waits_for_no_work_but_its_own() {
             let source = s1.upload(&rising(n, 7))?;
             let mut target = s2.zeros::<u32>(n)?;
             let (other1, other2) = (harness.stream(), second.stream()?);
-            // A reader of the source and a stream of the target's device, both held.
+            // A reader of the source and a stream of the target's device, both blocked.
             let gates = [harness.gate(&other1), harness.gate(&other2)];
             let held = other1.download(&source)?;
             copying.copy(&source, &mut target)?;
@@ -96,7 +96,7 @@ fn b03_a_copy_between_devices_keeps_the_order_of_its_stream() {
             let copying = if on_target { &s2 } else { &s1 };
             let mut source = s1.upload(&rising(n, 3))?;
             let mut target = s2.zeros::<u32>(n)?;
-            // What holds the copy up is on the other device.
+            // The operation that delays the copy is on the other device.
             let gate = harness.gate(if on_target { &s1 } else { &s2 });
             if on_target {
                 s1.fill(source.slice_mut(..1), 3)?;
@@ -162,15 +162,14 @@ fn b03_devices_may_close_while_a_copy_between_them_is_pending() {
     });
 }
 
-/// Enqueues a kernel that reads an address which is nobody's.
+/// Enqueues a kernel that reads an unallocated address.
 fn fault(stream: &Stream) {
     let kernels = gate_kernel::load(&stream.device()).unwrap();
-    // SAFETY: none; on the simulated device an address that is nobody's is an error and no more.
+    // SAFETY: violated on purpose; on the simulated device an unallocated address is only an error.
     unsafe { kernels.gate(stream, LaunchConfig::new([1, 1, 1], [1, 1, 1]), 64) }.unwrap();
 }
 
-/// Does what other code of the thread may do at any time, on a GPU: makes the device's context
-/// current.
+/// Makes the device's context current on a GPU, as foreign code on the thread may do at any time.
 fn foreign_code(device: &Device) {
     if on_gpu() {
         let cuda = Cuda::load().expect("the driver loaded before");
@@ -180,7 +179,7 @@ fn foreign_code(device: &Device) {
 }
 
 #[test]
-fn other_code_of_the_thread_may_make_another_devices_context_current() {
+fn foreign_code_may_make_another_devices_context_current() {
     scenario(|harness, second| {
         for (ours, other) in [(&harness.device, second), (second, &harness.device)] {
             foreign_code(other);
@@ -191,7 +190,7 @@ fn other_code_of_the_thread_may_make_another_devices_context_current() {
             foreign_code(other);
             s1.fill(&mut array, 5.0)?;
             foreign_code(other);
-            // An event is recorded on the one stream, and the other waits for it.
+            // An event is recorded on one stream, and the other waits for it.
             s2.fill(array.slice_mut(..500), 6.0)?;
             foreign_code(other);
             let event = s2.record()?;
@@ -254,7 +253,7 @@ fn d03_a_device_is_lost_with_the_one_whose_data_it_waits_for_and_with_no_other()
             let hold = gpu.hold(s0.as_raw());
             if !copy_first {
                 fault(&s0);
-                // So that the copy comes behind the fault, whichever stream reads the source.
+                // Orders the copy after the fault, whichever stream reads the source.
                 s0.fill(source.slice_mut(..1), 1).unwrap();
             }
             let mut copy = |hold| {
@@ -280,7 +279,7 @@ fn d03_a_device_is_lost_with_the_one_whose_data_it_waits_for_and_with_no_other()
                     let result = pending.wait();
                     assert!(
                         matches!(result, Err(Error::DeviceLost { .. })),
-                        "believed what was never copied"
+                        "a download succeeded although its data was never copied"
                     );
                 }
             }

@@ -21,7 +21,7 @@ use crate::{
 
 const N: usize = 1500;
 
-/// The driver calls between the bookkeeping of an operation and its end.
+/// The driver calls between an operation's bookkeeping and its end.
 const CALLS: [&str; 7] = [
     "stream_wait_event",
     "memset_async",
@@ -52,7 +52,7 @@ const VERBS: [Verb; 5] = [
     },
 ];
 
-/// Makes the next `call` fail, or panic; the answer says whether it has.
+/// Makes the next `call` fail or panic; the returned flag is set when it has.
 fn fail_next(calls: &Calls, call: &'static str, panics: bool) -> Arc<AtomicBool> {
     let failed = Arc::new(AtomicBool::new(false));
     let seen = Arc::clone(&failed);
@@ -61,7 +61,7 @@ fn fail_next(calls: &Calls, call: &'static str, panics: bool) -> Arc<AtomicBool>
             return None;
         }
         if panics {
-            // Past the panic hook, which would print it every time.
+            // `resume_unwind` skips the panic hook, which would print a message each time.
             std::panic::resume_unwind(Box::new(call));
         }
         Some(DriverError::new(call, ResultCode::INVALID_VALUE))
@@ -69,8 +69,8 @@ fn fail_next(calls: &Calls, call: &'static str, panics: bool) -> Arc<AtomicBool>
     failed
 }
 
-/// The target is written by a held stream, the operation on another stream fails, and a third one
-/// looks at the target.
+/// Writes the target on a blocked stream, makes an operation on another stream fail, and reads the
+/// target on a third.
 fn attempt(
     harness: &Harness,
     calls: &Calls,
@@ -82,7 +82,7 @@ fn attempt(
     let kernels = sums::load(&harness.device)?;
     let mut target = writer.upload(&[1.0_f32; N])?;
     let source = failing.upload(&[2.0_f32; N])?;
-    // From here on the target is shared, and every operation on it records a point.
+    // From here on the target is shared, and every operation on it records a sync point.
     assert_eq!(reader.download(&target)?.wait()?, [1.0; N]);
     let gate = harness.gate(&writer);
     writer.fill(&mut target, 3.0)?;
@@ -92,8 +92,11 @@ fn attempt(
     }));
     calls.fail_no_more();
     if matches!(outcome, Ok(Ok(()))) && failed.load(Ordering::SeqCst) {
-        // A point behind an operation that is submitted can be recorded later just as well.
-        assert_eq!(call, "event_record", "the failure was kept quiet");
+        // The sync point of a submitted operation can be recorded later.
+        assert_eq!(
+            call, "event_record",
+            "the failure of a call other than event_record must be returned"
+        );
     }
     assert!(outcome.is_ok() || panics && failed.load(Ordering::SeqCst));
 
@@ -105,9 +108,12 @@ fn attempt(
         [3.0, 4.0, 2.0].contains(&value[0]) && value.iter().all(|&element| element == value[0])
     );
     if failed.load(Ordering::SeqCst) && call != "event_record" {
-        assert_eq!(value, [3.0; N], "what failed in {call} has not run");
+        assert_eq!(
+            value, [3.0; N],
+            "an operation that failed in {call} must not have run"
+        );
     }
-    // No stream waits for what was never submitted.
+    // No stream waits for an operation that was never submitted.
     for stream in [&failing, &writer, &reader] {
         stream.fill(&mut target, 5.0)?;
         assert_eq!(reader.download(&target)?.wait()?, [5.0; N]);

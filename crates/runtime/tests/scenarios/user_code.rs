@@ -1,5 +1,5 @@
-//! User code that blocks, panics or calls back, wherever the library has to run it: wakers, sources
-//! and futures. It must hold up nothing but itself.
+//! User code that blocks, panics or calls back wherever the library runs it: wakers, sources and
+//! futures. It must block only itself.
 
 use std::{
     future::Future,
@@ -22,16 +22,17 @@ use bytes::Bytes;
 use millstream::{Device, Error, LaunchConfig, Pending, Pinned, Result};
 use parking_lot::{Condvar, Mutex, MutexGuard};
 
-/// How long whatever does not depend on user code may take.
+/// The time limit of operations that do not depend on user code.
 pub(crate) const NOTICED_WITHIN: Duration = Duration::from_secs(20);
 
-/// The process has one disposal thread, which tests of this file keep busy: they run one at a time.
+/// Takes the lock that serialises the tests of this file, which keep the process's only disposal
+/// thread busy.
 pub(crate) fn one_at_a_time() -> MutexGuard<'static, ()> {
     static TURN: Mutex<()> = Mutex::new(());
     TURN.lock()
 }
 
-/// Until it is opened, threads that pass it block.
+/// A barrier that blocks threads until it is opened.
 #[derive(Default)]
 struct Barrier {
     open: Mutex<bool>,
@@ -52,7 +53,7 @@ impl Barrier {
     }
 }
 
-/// What user code does where the library runs it.
+/// An action of user code, where the library runs it.
 #[derive(Clone)]
 enum CallbackAction {
     /// Blocks until the barrier opens.
@@ -64,7 +65,7 @@ enum CallbackAction {
     CallBack(Device),
 }
 
-/// A panic's payload that panics once more.
+/// A panic payload whose destructor panics.
 struct Payload;
 
 impl Drop for Payload {
@@ -85,7 +86,7 @@ impl CallbackAction {
         ]
     }
 
-    /// Does it; gives the errors that the library answered.
+    /// Performs the action; returns the error of the library, if any.
     fn run(&self) -> Result<()> {
         match self {
             Self::Block(barrier) => barrier.pass(),
@@ -96,7 +97,7 @@ impl CallbackAction {
         Ok(())
     }
 
-    /// Lets it end, if it blocks.
+    /// Unblocks the action, if it blocks.
     fn release(&self) {
         if let Self::Block(barrier) = self {
             barrier.open();
@@ -104,7 +105,7 @@ impl CallbackAction {
     }
 }
 
-/// Calls methods of every kind, those that wait among them.
+/// Calls methods of every kind, including blocking ones.
 pub(crate) fn call_back(device: &Device) -> Result<()> {
     let stream = device.stream()?;
     let mut array = stream.upload(&[1_u8, 2, 3, 4])?;
@@ -158,7 +159,7 @@ pub(crate) fn call_back(device: &Device) -> Result<()> {
     stream.synchronize()
 }
 
-/// A download that completes when the gate is opened.
+/// Returns a download that completes when the gate is opened.
 fn gated(harness: &Harness) -> Result<(crate::harness::Gate, Pending<Vec<u8>>)> {
     let stream = harness.stream();
     let buffer = stream.upload(&[1_u8, 2, 3])?;
@@ -167,7 +168,7 @@ fn gated(harness: &Harness) -> Result<(crate::harness::Gate, Pending<Vec<u8>>)> 
     Ok((gate, pending))
 }
 
-/// Futures complete, and owned sources are let go.
+/// Asserts that futures complete and that owned sources are released.
 fn assert_alive(harness: &Harness, when: &str) -> Result<()> {
     let (gate, pending) = gated(harness)?;
     let (tell, told) = mpsc::channel();
@@ -175,7 +176,7 @@ fn assert_alive(harness: &Harness, when: &str) -> Result<()> {
     thread::sleep(Duration::from_millis(3));
     gate.open();
     let value = told.recv_timeout(NOTICED_WITHIN);
-    let value = value.unwrap_or_else(|_| panic!("a future hangs when {when}"));
+    let value = value.unwrap_or_else(|_| panic!("a future did not complete while {when}"));
     assert_eq!(value?, [1, 2, 3], "{when}");
     let source: Arc<[u32]> = vec![7; harness.large_len()].into();
     drop(harness.stream().upload_owned(Arc::clone(&source))?);
@@ -183,15 +184,15 @@ fn assert_alive(harness: &Harness, when: &str) -> Result<()> {
     while Arc::strong_count(&source) > 1 {
         assert!(
             started.elapsed() < NOTICED_WITHIN,
-            "a source is kept when {when}"
+            "a source was not released while {when}"
         );
         thread::sleep(Duration::from_millis(1));
     }
     Ok(())
 }
 
-/// Runs a scenario for each deed, and looks whether all else goes on meanwhile and afterwards.
-/// Errors that user code met are failures.
+/// Runs a test with each action, and checks that everything else makes progress during and after
+/// it. Errors returned to user code are failures.
 pub(crate) fn with_each_action(provoke: impl Fn(&Harness, &Arc<User>) -> Result<()>) {
     let _turn = one_at_a_time();
     once(|harness| {
@@ -221,7 +222,7 @@ pub(crate) fn with_each_action(provoke: impl Fn(&Harness, &Arc<User>) -> Result<
     });
 }
 
-/// User code, and what became of it.
+/// User code with its number of runs and the errors returned to it.
 pub(crate) struct User {
     action: CallbackAction,
     runs: AtomicUsize,
@@ -237,7 +238,7 @@ impl User {
     }
 }
 
-/// A waker that runs user code when it is called.
+/// A waker that runs user code when it is woken.
 struct Woken(Arc<User>);
 
 impl Wake for Woken {
@@ -259,7 +260,7 @@ impl Drop for Dropped {
     }
 }
 
-/// Memory whose owner runs user code when it is dropped.
+/// An owner of memory that runs user code when it is dropped.
 struct Owner(Vec<u8>, Arc<User>);
 
 impl AsRef<[u8]> for Owner {
@@ -281,13 +282,13 @@ fn poll_once(pending: &mut Pending<Vec<u8>>, waker: &Waker) -> bool {
 }
 
 #[test]
-fn a_waker_holds_up_nothing_but_itself() {
+fn a_waker_blocks_only_itself() {
     with_each_action(|harness, user| {
         let (gate, mut pending) = gated(harness)?;
         let waker = Waker::from(Arc::new(Woken(Arc::clone(user))));
         assert!(!poll_once(&mut pending, &waker));
         gate.open();
-        // Kept until the waker is called.
+        // The pending value is kept until the waker is called.
         let user = Arc::clone(user);
         thread::spawn(move || {
             while user.runs.load(Ordering::Acquire) == 0 {
@@ -300,13 +301,13 @@ fn a_waker_holds_up_nothing_but_itself() {
 }
 
 #[test]
-fn a_displaced_wakers_destructor_holds_up_nothing_but_its_thread() {
+fn a_displaced_wakers_destructor_blocks_only_its_thread() {
     with_each_action(|harness, user| {
         let (gate, mut pending) = gated(harness)?;
         let waker = Waker::from(Arc::new(Dropped(Arc::clone(user))));
         assert!(!poll_once(&mut pending, &waker));
         drop(waker);
-        // The last reference is the future's; another waker displaces it.
+        // The future holds the last reference to the waker; another waker displaces it.
         thread::spawn(move || {
             let polled = std::panic::AssertUnwindSafe(|| poll_once(&mut pending, Waker::noop()));
             if let Err(payload) = std::panic::catch_unwind(polled) {
@@ -323,7 +324,7 @@ fn a_displaced_wakers_destructor_holds_up_nothing_but_its_thread() {
 }
 
 #[test]
-fn a_sources_destructor_holds_up_nothing_but_itself() {
+fn a_sources_destructor_blocks_only_itself() {
     with_each_action(|harness, user| {
         let owner = Owner(vec![7; 4 * harness.large_len()], Arc::clone(user));
         let array = harness.stream().upload_owned(Bytes::from_owner(owner))?;
@@ -333,8 +334,8 @@ fn a_sources_destructor_holds_up_nothing_but_itself() {
 }
 
 #[test]
-fn a_future_holds_up_nothing_but_its_thread() {
-    /// Runs user code at its first poll.
+fn a_future_blocks_only_its_thread() {
+    /// A future that runs user code at its first poll.
     struct Hostile(Arc<User>, Pending<Vec<u8>>);
 
     impl Future for Hostile {
@@ -364,7 +365,7 @@ fn a_future_holds_up_nothing_but_its_thread() {
 }
 
 #[test]
-fn a_waker_may_await_and_its_destructor_too() {
+fn a_wakers_destructor_may_await() {
     let _turn = one_at_a_time();
     once(|harness| {
         let device = harness.device.clone();
@@ -387,7 +388,7 @@ fn a_waker_may_await_and_its_destructor_too() {
         assert!(!poll_once(&mut pending, &waker));
         drop(waker);
         gate.open();
-        // The reactor drops the last reference when it has called it.
+        // The reactor drops the last reference after it has called the waker.
         let value = told
             .recv_timeout(NOTICED_WITHIN)
             .expect("the destructor hangs");

@@ -1,4 +1,4 @@
-//! Wakers that do more than wake: the reactor holds no lock while it calls one, and survives one
+//! Wakers with side effects: the reactor holds no lock while it calls a waker, and survives one
 //! that panics.
 
 use std::{
@@ -17,10 +17,10 @@ use millstream::{
 
 use crate::child::in_process;
 
-/// How long a value that is there may take to be noticed.
+/// The time limit within which a completion must be noticed.
 const NOTICED_WITHIN: Duration = Duration::from_secs(20);
 
-/// A device whose stream is held, with something to await behind the hold.
+/// Returns a hold on a stream and a download behind it.
 fn held() -> (millstream::sim::Hold, Pending<Vec<u8>>) {
     let gpu = Gpu::new(SimConfig::new());
     let device = Device::open_simulated(&gpu, 0).expect("the device opens");
@@ -30,7 +30,7 @@ fn held() -> (millstream::sim::Hold, Pending<Vec<u8>>) {
     (hold, stream.download(&buffer).expect("a download"))
 }
 
-/// An executor that polls its future wherever it is woken.
+/// An executor that polls its future inside `wake`.
 struct Inline {
     future: Mutex<Option<Pending<Vec<u8>>>>,
     value: mpsc::Sender<Result<Vec<u8>>>,
@@ -38,14 +38,20 @@ struct Inline {
 
 impl Wake for Inline {
     fn wake(self: Arc<Self>) {
-        let mut future = self.future.lock().expect("nobody panics");
+        let mut future = self
+            .future
+            .lock()
+            .expect("no thread panics while it holds the lock");
         let waker = Waker::from(Arc::clone(&self));
         if let Some(pending) = future.as_mut()
             && let Poll::Ready(value) = pin!(pending).poll(&mut Context::from_waker(&waker))
         {
-            // The future goes first: its destructor must not wait for whoever woke it.
+            // The future is dropped before the value is sent: its destructor must not wait for the
+            // waking thread.
             *future = None;
-            self.value.send(value).expect("somebody waits");
+            self.value
+                .send(value)
+                .expect("the test still receives values");
         }
     }
 }
@@ -88,7 +94,7 @@ fn inner_await_without_threads() {
 
 #[test]
 fn awaiting_works_without_a_thread_for_the_reactor() {
-    // A stack of this size is more than a process has addresses.
+    // A stack size beyond the address space, so no thread can be created.
     let stack = (1_u64 << 47).to_string();
     let ended = in_process(
         "wakers::inner_await_without_threads",

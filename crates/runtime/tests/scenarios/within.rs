@@ -2,7 +2,7 @@
 
 #![allow(
     unsafe_code,
-    reason = "vouches that arrays of bytes of any length are plain data"
+    reason = "declares byte arrays of any length as plain data"
 )]
 
 use millstream::{Result, UsageErrorKind};
@@ -18,7 +18,7 @@ fn scenario(run: impl Fn(&Harness, &Calls) -> Result<()>) {
 }
 
 #[test]
-fn copies_within_an_array_give_what_a_slice_gives() {
+fn copies_within_an_array_agree_with_slice_copy_within() {
     const LEN: usize = 11;
     scenario(|harness, _| {
         let stream = harness.stream();
@@ -39,7 +39,7 @@ fn copies_within_an_array_give_what_a_slice_gives() {
 }
 
 #[test]
-fn a_copy_within_an_array_costs_no_more_than_it_must() {
+fn a_copy_within_an_array_makes_the_minimal_driver_calls() {
     scenario(|harness, calls| {
         harness.device.set_cache_limit(0);
         let stream = harness.stream();
@@ -90,7 +90,7 @@ fn a04_a_copy_within_an_array_is_ordered_with_its_own_bytes() {
         assert_eq!(
             s2.download(array.slice(..100))?.wait()?,
             [1; 100],
-            "only read there"
+            "the pending copy only reads these bytes"
         );
         harness.assert_count(calls, "stream_wait_event", 1);
         let tail = s2.download(array.slice(800..))?;
@@ -142,17 +142,17 @@ fn b13_a_copy_past_the_ends_of_an_array_is_refused() {
     });
 }
 
-/// An element of any number of bytes.
+/// An element of `N` bytes.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[repr(transparent)]
 struct Bytes<const N: usize>([u8; N]);
 
-// SAFETY: it is nothing but bytes, of which all are fine as zeros.
+// SAFETY: the type consists only of bytes, which may be zero.
 unsafe impl<const N: usize> bytemuck::Zeroable for Bytes<N> {}
-// SAFETY: it is nothing but bytes, without gaps, and any of them are valid.
+// SAFETY: the type consists only of bytes, without padding, and any byte values are valid.
 unsafe impl<const N: usize> bytemuck::Pod for Bytes<N> {}
 
-/// Fills a few elements of `N` bytes, from an odd byte on.
+/// Fills a few elements of `N` bytes at an odd offset.
 fn fill_odd<const N: usize>(stream: &millstream::Stream) -> Result<()> {
     for (offset, elements) in [(1, 5), (3, 1), (7, 4)] {
         let value = Bytes(std::array::from_fn(|byte| (byte * 7 + offset) as u8));
