@@ -43,7 +43,12 @@ macro_rules! table {
     ($($type:ty),* $(,)?) => {
         vec![$((
             stringify!($type),
-            [has!($type: Send), has!($type: Sync), has!($type: UnwindSafe), has!($type: RefUnwindSafe)],
+            [
+                has!($type: Send),
+                has!($type: Sync),
+                has!($type: UnwindSafe),
+                has!($type: RefUnwindSafe),
+            ],
         )),*]
     };
 }

@@ -7,7 +7,8 @@ const SIDES: [u32; 2] = [65_536, 65_536];
 millstream::kernels! {
     // SAFETY: no kernel of this module is launched.
     unsafe mod cast from "" {
-        safe fn k(x: &[u8]) requires x.len() >= SIDES[0] as u8 * SIDES[1]; //~ "no casts in a clause"
+        safe fn k(x: &[u8])
+        requires x.len() >= SIDES[0] as u8 * SIDES[1]; //~ "no casts in a clause"
     }
 }
 

@@ -17,5 +17,6 @@ fn main() -> Result<()> {
     let mut b = stream.zeros::<f32>(4)?;
     kernels.vecadd(&stream, LaunchConfig::linear(4), &a, &mut b, &mut b, 4)?; //~ E0499
     kernels.vecadd(&stream, LaunchConfig::linear(4), &a, &mut a, &mut b, 4)?; //~ E0502
-    kernels.vecadd(&stream, LaunchConfig::linear(4), &a, &mut b.slice_mut(..2), &mut b.slice_mut(1..), 4) //~ E0499
+    let config = LaunchConfig::linear(4);
+    kernels.vecadd(&stream, config, &a, &mut b.slice_mut(..2), &mut b.slice_mut(1..), 4) //~ E0499
 }

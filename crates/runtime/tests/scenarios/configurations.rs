@@ -16,8 +16,8 @@ pub(crate) use sizes::Sizes;
 /// The number of random seeds per scenario: four for each combination of the readings of four
 /// rules.
 const SEEDS: u64 = 64;
-/// The number of further seeds with the strict reading of rule 29 (an allocation is a barrier
-/// across streams): one for each of those combinations.
+/// The number of further seeds with the strict reading of rule 29 (allocations, fills and copies
+/// are barriers): one for each of those combinations.
 const SEEDS_WITHOUT_GATES: u64 = 16;
 
 /// A device to run a scenario on, and a name for failure messages.

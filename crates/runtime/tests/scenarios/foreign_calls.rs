@@ -45,7 +45,11 @@ fn calls_into_the_library_from_a_foreign_call_are_rejected_without_hanging() {
         };
         called?;
         for answer in &answers {
-            let is_refused = matches!(answer, Err(Error::Usage(usage_error)) if *usage_error.problem() == UsageErrorKind::InForeignCall);
+            let is_refused = matches!(
+                answer,
+                Err(Error::Usage(usage_error))
+                    if *usage_error.problem() == UsageErrorKind::InForeignCall
+            );
             assert!(is_refused, "{answers:?}");
         }
         assert_eq!(

@@ -153,7 +153,7 @@ fn b01_a_rectangle_of_pinned_memory_is_not_seen_before_it_has_arrived() {
 }
 
 #[test]
-fn rectangle_operations_make_a_bounded_number_of_driver_calls() {
+fn rectangle_operations_make_few_driver_calls() {
     scenario(|harness, calls| {
         let stream = harness.stream();
         let mut image = stream.zeros::<u32>(ROWS * COLS)?;

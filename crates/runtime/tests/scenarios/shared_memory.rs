@@ -94,7 +94,8 @@ millstream::kernels! {
     unsafe mod shared from PTX {
         safe fn reverse(out: &mut [u32], input: &[u32], n: u32)
             requires out.len() >= n, input.len() >= n, grid.shared_bytes >= 4 * n,
-                grid.blocks.x * grid.blocks.y * grid.blocks.z == 1, grid.block.y * grid.block.z == 1;
+                grid.blocks.x * grid.blocks.y * grid.blocks.z == 1,
+                grid.block.y * grid.block.z == 1;
         /// Stores 7 through the last of `n` words, and 5 through the kernel's static shared memory.
         safe fn last(out: &mut [u32], n: u32)
             requires n > 0, out.len() >= 2, grid.shared_bytes >= 4 * n,

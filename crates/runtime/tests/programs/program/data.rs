@@ -150,7 +150,9 @@ impl Interpreter<'_> {
                     .map_err(|error| rejected(error, |source| source.to_vec()))?
             }
             Made::Owned(owner, value) => {
-                typed!(elem, T => upload_owned(&stream, owner, elements::<T>(value, len))?.cast::<u8>()?)
+                typed!(elem, T => {
+                    upload_owned(&stream, owner, elements::<T>(value, len))?.cast::<u8>()?
+                })
             }
         };
         self.arrays[array] = Some((device, Array::Buffer(buffer)));
