@@ -34,7 +34,12 @@ pub(crate) fn run(options: &Options) -> Result<()> {
             "--test",
             "programs",
         ])
-        .args(["--", "--ignored", "--nocapture", "open_ended_random_programs"])
+        .args([
+            "--",
+            "--ignored",
+            "--nocapture",
+            "open_ended_random_programs",
+        ])
         .env("MILLSTREAM_PROGRAMS_SECONDS", options.seconds.to_string())
         .env("MILLSTREAM_PROGRAMS_SEED", options.seed.to_string())
         .env("MILLSTREAM_PROGRAMS_FAULTS", options.faults.to_string());

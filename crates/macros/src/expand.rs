@@ -71,7 +71,8 @@ fn module(module: &Module) -> syn::Result<TokenStream> {
         impl #name::Kernels {
             fn load(device: &::millstream::Device) -> ::millstream::Result<Self> {
                 #(#alignments)*
-                static SOURCE: ::millstream::kernel::ModuleSource = ::millstream::kernel::ModuleSource {
+                static SOURCE: ::millstream::kernel::ModuleSource =
+                    ::millstream::kernel::ModuleSource {
                     module: #module_name,
                     origin: #origin,
                     declared: ::core::concat!(::core::file!(), ":", ::core::line!()),

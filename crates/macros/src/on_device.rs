@@ -202,7 +202,12 @@ impl<'a> StructPair<'a> {
                     body: &#device,
                     visit: &mut dyn ::core::ops::FnMut(::millstream_region::OutputNode),
                 ) {
-                    #(<#types as ::millstream_region::OnDevice>::visit_nodes(&body.#members, visit);)*
+                    #(
+                        <#types as ::millstream_region::OnDevice>::visit_nodes(
+                            &body.#members,
+                            visit,
+                        );
+                    )*
                 }
 
                 fn begin_transfer(

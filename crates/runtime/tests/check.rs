@@ -199,7 +199,7 @@ fn a_nondeterministic_program_is_reported() {
     for check in [Check::new().twice(), Check::new().exhaustive(100)] {
         let failure = check.find(program).unwrap_err();
         assert!(
-            failure.problem().contains("other calls than before"),
+            failure.problem().contains("different calls in two runs"),
             "{failure}"
         );
     }
@@ -218,7 +218,7 @@ fn a_leak_is_a_failure_unless_it_is_allowed() {
         .rules([Rules::strict()]);
     let failure = check.find(leak).unwrap_err();
     assert!(
-        failure.problem().contains("left of the closed device"),
+        failure.problem().contains("the closed device leaked"),
         "{failure}"
     );
     assert_eq!(failure.replay(), "schedule=eager,rules=strict");

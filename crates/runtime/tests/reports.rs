@@ -68,7 +68,8 @@ fn an_out_of_bounds_kernel_is_reported_once_with_the_lines_of_launch_and_array()
             "read of 4 bytes at 0x".into(),
             "which lie right behind the end of allocation".into(),
             format!(
-                "(256 bytes, cuMemAllocAsync by operation 1 on stream 1, `allocate` at {HERE}:{made})"
+                "(256 bytes, cuMemAllocAsync by operation 1 on stream 1, `allocate` \
+                 at {HERE}:{made})"
             ),
         ] {
             assert_eq!(
@@ -212,7 +213,8 @@ fn leak_all(device: &Device) -> Result<[(u32, &'static str); 6]> {
     Ok([
         (
             buffer_line,
-            "device memory of 400 bytes (allocation 3, cuMemAllocAsync by operation 4 on stream 1, `allocate`",
+            "device memory of 400 bytes (allocation 3, cuMemAllocAsync by operation 4 on stream 1, \
+             `allocate`",
         ),
         (
             pinned_line,
@@ -243,7 +245,8 @@ fn a_leak_is_reported_with_its_kind_size_and_line() {
         .map(|(line, what)| format!("{what} at {HERE}:{line})"))
         .into();
     expected.push(
-        "device 0 (Simulated GPU by the simulator) itself: a value that keeps it open was never dropped"
+        "device 0 (Simulated GPU by the simulator) itself: a value that keeps it open was never \
+         dropped"
             .into(),
     );
     assert_eq!(lines, expected);
@@ -338,8 +341,10 @@ fn an_array_declared_with_floats_of_another_size_fails_a_check() {
         panic!("one report: {failure}");
     };
     assert_eq!(report.kind, ReportKind::ElementType);
-    let expected = "kernel `vecadd` reads `f32` of 4 bytes where the array `a` is declared to hold `f64` of 8 bytes\n  \
-                    operation 7 on stream 1, kernel `vecadd`, block (0, 0, 0), thread (0, 0, 0), line ";
+    let expected = "kernel `vecadd` reads `f32` of 4 bytes where the array `a` is declared \
+                    to hold `f64` of 8 bytes\n  \
+                    operation 7 on stream 1, kernel `vecadd`, block (0, 0, 0), \
+                    thread (0, 0, 0), line ";
     assert!(report.text.starts_with(expected), "{report}");
     assert!(
         report.text.contains(&format!("`vecadd` at {HERE}:")),

@@ -64,7 +64,8 @@ fn a_module_expands_to_a_loader_and_a_method_for_each_kernel() {
         impl linear::Kernels {
             fn load(device: &::millstream::Device) -> ::millstream::Result<Self> {
                 const _: () = ::millstream::kernel::assert_device_alignment::<f32>();
-                static SOURCE: ::millstream::kernel::ModuleSource = ::millstream::kernel::ModuleSource {
+                static SOURCE: ::millstream::kernel::ModuleSource =
+                    ::millstream::kernel::ModuleSource {
                     module: "linear",
                     origin: "include_str!(\"linear.ptx\")",
                     declared: ::core::concat!(::core::file!(), ":", ::core::line!()),

@@ -56,7 +56,8 @@ impl Session {
         self.streams.lock()
     }
 
-    /// Enqueues downloads of the check flags of this session and of those that the nodes depend on.
+    /// Enqueues downloads of the check flags of this session and of the
+    /// sessions that the nodes depend on.
     pub(crate) fn check_result(&self, nodes: &[NodeRef]) -> Result<CheckResult> {
         let mut checks = DeferredChecks::default();
         checks.add(&self.checks);

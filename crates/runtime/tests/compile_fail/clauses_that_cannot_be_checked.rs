@@ -15,7 +15,8 @@ millstream::kernels! {
 millstream::kernels! {
     // SAFETY: no kernel of this module is launched.
     unsafe mod path from "" {
-        safe fn k(x: &[u8]) requires x.len() >= std::ops::Mul::mul(SIDES[0], 9); //~ "may overflow unchecked"
+        safe fn k(x: &[u8])
+        requires x.len() >= std::ops::Mul::mul(SIDES[0], 9); //~ "may overflow unchecked"
     }
 }
 

@@ -24,8 +24,8 @@ fn b13_casts_that_do_not_fit_give_everything_back() {
             element_bytes: 1,
             target_element_bytes: 4,
         };
-        let text = "cast: 7 elements of 1 bytes cannot be cast to elements of 4 bytes: the total is not a \
-                    multiple (";
+        let text = "cast: 7 elements of 1 bytes cannot be cast to elements of 4 bytes: the total \
+                    is not a multiple (";
         assert!(rejected.to_string().starts_with(text), "{rejected}");
         let mut bytes = rejected.source;
         let alignment = UsageErrorKind::CastAlignment {

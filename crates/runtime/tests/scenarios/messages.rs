@@ -266,7 +266,8 @@ fn load_errors_name_module_kernel_and_file() {
         let text = usage_error(misnamed::load(&harness.device).map(drop)).to_string();
         for part in [
             "vecsub: ",
-            "kernel `vecsub` of module `misnamed` from include_str!(\"../../../../kernels/vecadd.ptx\")",
+            "kernel `vecsub` of module `misnamed` from \
+             include_str!(\"../../../../kernels/vecadd.ptx\")",
             &format!("declared at {}:", file!()),
             "there are vecadd",
         ] {

@@ -167,14 +167,16 @@ fn more_shared_memory_than_the_device_has_is_an_error_with_the_limit() {
             calls.forget();
             let refused = problem(kernels.reverse(&stream, block(1, asked), &mut out, &input, 0));
             let detail = format!(
-                "{asked} bytes of dynamic shared memory per block exceed this device's limit of {most} \
+                "{asked} bytes of dynamic shared memory per block exceed this device's limit of \
+                 {most} \
                  bytes"
             );
             assert_eq!(refused, UsageErrorKind::LaunchConfig { detail });
         }
         let refused = problem(kernels.last(&stream, block(1, most - 4095), &mut out, 1));
         let detail = format!(
-            "{} bytes of dynamic shared memory per block exceed this device's limit of {} bytes, besides the \
+            "{} bytes of dynamic shared memory per block exceed this device's limit of {} bytes, \
+             besides the \
              kernel's own 4096 bytes",
             most - 4095,
             most - 4096

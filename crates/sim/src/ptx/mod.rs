@@ -4,7 +4,7 @@
 //! compact operations that [`crate::exec`] runs. An instruction that the simulator cannot execute
 //! is therefore rejected when the module is loaded, by name and line, and never found at a launch.
 //!
-//! # What is executed
+//! # Executed PTX
 //! The code that NVRTC 12.0 to 13 emits for ordinary kernels, and most of the PTX that may be
 //! written by hand besides. The instructions are those of targets up to `sm_90a`. A newer target is
 //! accepted, with a [note](Module::notes), but its additional instructions are not.
@@ -49,7 +49,7 @@
 //! than its phase waits for, is a [fault](crate::exec::KernelFaultKind::InvalidBarrierObject).
 //! Arrivals that follow `cp.async` take place when a thread tests the object.
 //!
-//! # What is rejected
+//! # Rejected PTX
 //! When a module is loaded, instructions that the simulated device does not have are rejected by
 //! opcode and line ([`PtxErrorKind::RefusedOpcode`]): tensor cores (`mma wmma wgmma ldmatrix` and
 //! similar), copies of tensors and bulk data and the proxy that they use (`fence.proxy.async`),

@@ -70,8 +70,8 @@ pub(super) fn missing_edge(actor: &Actor, earlier: &OperationInfo) -> String {
             name(operation.stream)
         ),
         (Some(operation), _) => format!(
-            "missing: {} never waits for anything recorded on {stream} behind {number}, only behind \
-             operation {last}",
+            "missing: {} never waits for anything recorded on {stream} behind {number}, \
+             only behind operation {last}",
             name(operation.stream)
         ),
         (None, 0) => format!("missing: the host never waits for {number}"),
