@@ -69,7 +69,7 @@ fn page_locked_and_managed_arrays_of_overaligned_elements_are_rejected() {
         let text = usage_error.to_string();
         assert!(text.starts_with("pinned: elements of type `"), "{text}");
         assert!(
-            text.contains("are aligned to 8192 bytes") && text.contains("than 256"),
+            text.contains("an alignment of 8192 bytes") && text.contains("only 256"),
             "{text}"
         );
         Ok(())
