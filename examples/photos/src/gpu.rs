@@ -194,7 +194,7 @@ mod tests {
     use super::*;
     use crate::picture;
 
-    /// A picture whose every byte differs from its neighbours.
+    /// Creates a picture in which neighbouring bytes differ.
     fn noise(width: u32, height: u32) -> Picture {
         let rgb = (0..width as usize * height as usize * 3)
             .map(|at| ((at * at * 31 + at * 7) >> 3) as u8)

@@ -144,7 +144,7 @@ type Serial = u64;
 /// The state of the standby thread.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 enum Standby {
-    /// There is no standby.
+    /// No standby thread exists.
     #[default]
     Absent,
     /// The standby sleeps until a waker is called.
