@@ -21,7 +21,7 @@ use crate::{
 ///
 /// An event measures time and orders work by hand: work of this library with work that another
 /// library enqueues. Work of this library alone needs no events. [`Stream::record`] creates one. An
-/// event may be dropped while it is pending (rule 25: destroying a pending event is allowed).
+/// event may be dropped while it is pending ([rule 25]: destroying a pending event is allowed).
 ///
 /// ```
 /// use millstream::Device;
@@ -45,8 +45,8 @@ pub struct Event {
 }
 
 impl Stream {
-    /// Records an event after everything submitted to the stream so far (rule 22: a record captures
-    /// the stream's work at the time of the call).
+    /// Records an event after everything submitted to the stream so far ([rule 22]: a record
+    /// captures the stream's work at the time of the call).
     ///
     /// ```
     /// let stream = millstream::Device::simulated()?.stream()?;
@@ -87,7 +87,7 @@ impl Stream {
         Ok(event)
     }
 
-    /// Makes later work of this stream wait on the device until the event is complete (rule 24: a
+    /// Makes later work of this stream wait on the device until the event is complete ([rule 24]: a
     /// wait delays only later work of the waiting stream). Never blocks the host.
     ///
     /// ```

@@ -175,9 +175,10 @@ impl<'env> Scope<'env> {
     /// Uploads the elements of `source` into an array of the device. The scope ends only after the
     /// copy is complete.
     ///
-    /// The source is pageable memory, so it is staged in page-locked memory (rule 8: the driver may
-    /// copy pageable memory synchronously). It is captured there before this method returns, as in
-    /// [`Stream::upload_into`]; the scope adds the wait.
+    /// The source is pageable memory, so it is staged in page-locked memory ([rule
+    /// 8](crate::guide::semantics#rule-8): the driver may copy pageable memory synchronously). It
+    /// is captured there before this method returns, as in [`Stream::upload_into`]; the scope adds
+    /// the wait.
     ///
     /// # Errors
     ///

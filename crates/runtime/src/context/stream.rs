@@ -9,7 +9,7 @@ use crate::{Result, UsageError, UsageErrorKind};
 
 /// A queue of device work, as a CUDA stream.
 ///
-/// Operations of one stream run in the order of the calls (rule 16: a stream is first in, first
+/// Operations of one stream run in the order of the calls ([rule 16]: a stream is first in, first
 /// out). Operations of different streams run concurrently unless they access the same memory and
 /// one of them writes it: then the later one waits for the earlier one, on the device, whatever
 /// streams and threads they come from. Methods return without waiting for device work, except
@@ -20,7 +20,7 @@ use crate::{Result, UsageError, UsageErrorKind};
 /// pending work continues.
 ///
 /// Streams are created as non-blocking: they do not synchronise with the legacy default stream
-/// (rule 18), which this library never uses.
+/// ([rule 18]), which this library never uses.
 ///
 /// ```
 /// use millstream::Device;

@@ -26,7 +26,7 @@ use super::{
 use crate::{Device, Result, UsageError, tracker::AccessKind};
 
 /// An array of `T` in unified memory, which host and device access at the same address; its pages
-/// migrate to the processor that accesses them (rule 49).
+/// migrate to the processor that accesses them ([rule 49]).
 ///
 /// [`Device::managed`] creates it. Operations take it, or parts of it, like a
 /// [`Buffer`](crate::Buffer), and are ordered by the bytes that they access. The host accesses it
@@ -63,8 +63,8 @@ pub struct Managed<T> {
     element: PhantomData<T>,
 }
 
-/// Advice to the driver on the use of managed memory. It never changes a value (rule 51: advice is
-/// a hint).
+/// Advice to the driver on the use of managed memory. It never changes a value ([rule 51]: advice
+/// is a hint).
 ///
 /// ```
 /// use millstream::{Advice, Device};
@@ -97,9 +97,10 @@ impl Device {
     ///
     /// # Errors
     ///
-    /// If the device has no managed memory that the host may access while kernels run (rule 50: the
-    /// attribute `CONCURRENT_MANAGED_ACCESS`), the elements need an alignment of more than 256
-    /// bytes, memory is exhausted, or the device is lost.
+    /// If the device has no managed memory that the host may access while kernels run ([rule
+    /// 50](crate::guide::semantics#rule-50): the attribute `CONCURRENT_MANAGED_ACCESS`), the
+    /// elements need an alignment of more than 256 bytes, memory is exhausted, or the device is
+    /// lost.
     #[track_caller]
     pub fn managed<T: Pod>(&self, len: usize) -> Result<Managed<T>> {
         let location = Location::caller();

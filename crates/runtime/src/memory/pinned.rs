@@ -23,8 +23,8 @@ use crate::{
 
 /// An array of `T` in page-locked host memory.
 ///
-/// Copies between it and the device need no staging and do not block the host (rule 7: asynchronous
-/// copies of page-locked memory return at once). Each is tracked: the guards of
+/// Copies between it and the device need no staging and do not block the host ([rule 7]:
+/// asynchronous copies of page-locked memory return at once). Each is tracked: the guards of
 /// [`read`](Self::read) and [`write`](Self::write) wait for exactly the conflicting copies, so that
 /// the host sees complete data and never changes data that a copy still reads.
 ///
@@ -187,7 +187,7 @@ impl<T: Pod> Pinned<T> {
 
     /// Returns the elements as a vector, once the copies that use the array are complete. For
     /// registered memory this is the registered vector if the device is idle; unlocking its memory
-    /// would otherwise wait for the device (rule 30: unregistering host memory waits until the
+    /// would otherwise wait for the device ([rule 30]: unregistering host memory waits until the
     /// device is idle). In all other cases it is a copy.
     ///
     /// # Errors

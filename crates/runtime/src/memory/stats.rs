@@ -150,7 +150,7 @@ impl Device {
 
     /// Returns unused memory to the system: the cache of dropped arrays, the pool's unused memory
     /// and, if none of the device's streams has work, page-locked memory. Freeing page-locked
-    /// memory would otherwise wait for all work of the device (rule 30).
+    /// memory would otherwise wait for all work of the device ([rule 30]).
     ///
     /// Memory that was freed a moment ago may stay.
     ///

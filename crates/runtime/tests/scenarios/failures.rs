@@ -71,7 +71,10 @@ fn d04_a_device_that_is_not_there_is_a_clear_error() {
         } else {
             Device::open_simulated(harness.simulated(), 99).unwrap_err()
         };
-        assert!(error.to_string().contains("cannot open device 99"), "{error}");
+        assert!(
+            error.to_string().contains("cannot open device 99"),
+            "{error}"
+        );
         assert!(
             harness.stream().is_idle().unwrap(),
             "the existing devices still work"
