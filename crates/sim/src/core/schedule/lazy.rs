@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use super::{IDLE_QUERIES_MAX, Policy, SchedulePoint};
+use super::{IdleQueries, Policy, SchedulePoint};
 use crate::{core::state::SimState, ids::OpId};
 
 /// The state of the lazy policy: the last queried operations, and the operations that the host
@@ -12,8 +12,7 @@ use crate::{core::state::SimState, ids::OpId};
 pub(super) struct Lazy {
     /// The unfinished operations of the last query.
     last_asked: Vec<OpId>,
-    /// The number of consecutive queries without progress.
-    idle_queries: u32,
+    idle_queries: IdleQueries,
     /// The operations for which one step must run, if any.
     forced: Option<Vec<OpId>>,
 }
@@ -38,17 +37,13 @@ impl Policy for Lazy {
 impl Lazy {
     /// Handles a query of `awaited` and returns the operations that it forces.
     fn asked(&mut self, awaited: &[OpId]) -> Option<Vec<OpId>> {
-        if awaited.is_empty() {
-            self.idle_queries = 0;
-            return None;
+        if !awaited.is_empty() {
+            self.last_asked = awaited.to_vec();
         }
-        self.last_asked = awaited.to_vec();
-        self.idle_queries += 1;
-        if self.idle_queries <= IDLE_QUERIES_MAX {
-            return None;
-        }
-        self.idle_queries = 0;
-        Some(awaited.to_vec())
+        let forced = self
+            .idle_queries
+            .force_progress(SchedulePoint::Query, awaited);
+        forced.then(|| awaited.to_vec())
     }
 
     /// Returns the unfinished operations of the last query, or the oldest eligible operation if
@@ -86,23 +81,13 @@ pub(super) fn first_step(state: &SimState, awaited: Vec<OpId>) -> Option<OpId> {
 /// A policy that runs as few operations as late as legal, the oldest first.
 #[derive(Debug, Default)]
 pub(crate) struct AsLateAsPossible {
-    idle_queries: u32,
+    idle_queries: IdleQueries,
     must_run: bool,
 }
 
 impl Policy for AsLateAsPossible {
     fn begin(&mut self, point: SchedulePoint, awaited: &[OpId], _: &SimState) {
-        self.must_run = matches!(point, SchedulePoint::Pause | SchedulePoint::Wait);
-        if point == SchedulePoint::Query {
-            self.idle_queries = if awaited.is_empty() {
-                0
-            } else {
-                self.idle_queries + 1
-            };
-            if self.idle_queries > IDLE_QUERIES_MAX {
-                (self.idle_queries, self.must_run) = (0, true);
-            }
-        }
+        self.must_run = self.idle_queries.force_progress(point, awaited);
     }
 
     fn pick(&mut self, _: SchedulePoint, _: &[OpId], state: &SimState) -> Option<OpId> {

@@ -121,6 +121,27 @@ fn policy(schedule: Schedule) -> Box<dyn Policy> {
     }
 }
 
+/// The count of consecutive queries without progress, for policies that run operations late.
+#[derive(Debug, Default)]
+struct IdleQueries(u32);
+
+impl IdleQueries {
+    /// Returns whether an operation must run at `point` for the host to make progress: at a pause
+    /// and a wait, and at a query of `awaited` after [`IDLE_QUERIES_MAX`] idle ones.
+    fn force_progress(&mut self, point: SchedulePoint, awaited: &[OpId]) -> bool {
+        match point {
+            SchedulePoint::AfterCall => false,
+            SchedulePoint::Pause | SchedulePoint::Wait => true,
+            SchedulePoint::Query => {
+                let idle = if awaited.is_empty() { 0 } else { self.0 + 1 };
+                let forced = idle > IDLE_QUERIES_MAX;
+                self.0 = if forced { 0 } else { idle };
+                forced
+            }
+        }
+    }
+}
+
 /// A placeholder while the policy borrows the simulator state.
 #[derive(Debug)]
 struct Placeholder;

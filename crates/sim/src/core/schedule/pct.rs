@@ -15,7 +15,7 @@ use rand_core::RngCore;
 use rand_pcg::Mcg128Xsl64;
 
 use super::{
-    IDLE_QUERIES_MAX, Policy, SchedulePoint,
+    IdleQueries, Policy, SchedulePoint,
     simple::{draw, generator},
 };
 use crate::{core::state::SimState, ids::OpId};
@@ -41,7 +41,7 @@ pub(super) struct Pct {
     steps: u64,
     /// The rank for the next change point, below all others.
     below_all: u64,
-    idle_queries: u32,
+    idle_queries: IdleQueries,
     /// Set if one operation must run before the host goes on.
     must_run: bool,
 }
@@ -60,7 +60,7 @@ impl Pct {
             streams: BTreeMap::new(),
             steps: 0,
             below_all: FALLEN - 1,
-            idle_queries: 0,
+            idle_queries: IdleQueries::default(),
             must_run: false,
         }
     }
@@ -92,17 +92,7 @@ impl Pct {
 
 impl Policy for Pct {
     fn begin(&mut self, point: SchedulePoint, awaited: &[OpId], _: &SimState) {
-        self.must_run = matches!(point, SchedulePoint::Pause | SchedulePoint::Wait);
-        if point == SchedulePoint::Query {
-            self.idle_queries = if awaited.is_empty() {
-                0
-            } else {
-                self.idle_queries + 1
-            };
-            if self.idle_queries > IDLE_QUERIES_MAX {
-                (self.idle_queries, self.must_run) = (0, true);
-            }
-        }
+        self.must_run = self.idle_queries.force_progress(point, awaited);
     }
 
     fn pick(&mut self, _: SchedulePoint, _: &[OpId], state: &SimState) -> Option<OpId> {
