@@ -9,8 +9,7 @@ use crate::process;
 /// Checks the libraries and programs of the workspace with the `rust-version` of its manifest; if
 /// that toolchain is neither installed nor can be, prints that nothing was checked.
 pub(crate) fn run() -> Result<()> {
-    let manifest = std::fs::read_to_string(process::root().join("Cargo.toml"))
-        .context("cannot read Cargo.toml")?;
+    let manifest = process::read("Cargo.toml")?;
     let version = rust_version(&manifest).context("Cargo.toml has no rust-version")?;
     if !is_installed(version) && !install(version) {
         println!("Rust {version} is not checked: the toolchain cannot be installed here");
@@ -24,7 +23,7 @@ pub(crate) fn run() -> Result<()> {
     )
 }
 
-/// The value of the key `rust-version`.
+/// Returns the value of the key `rust-version`.
 fn rust_version(manifest: &str) -> Option<&str> {
     let line = manifest
         .lines()
@@ -43,7 +42,7 @@ fn is_installed(version: &str) -> bool {
     cargo.is_ok_and(|status| status.success())
 }
 
-/// Installs the toolchain, if rustup can.
+/// Installs the toolchain with rustup. Returns whether that succeeded.
 fn install(version: &str) -> bool {
     let rustup = process::command("rustup")
         .args(["toolchain", "install", version, "--profile", "minimal"])

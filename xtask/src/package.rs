@@ -25,14 +25,20 @@ struct Crate {
     version: String,
 }
 
-/// Checks the copies, packages, builds and runs.
-pub(crate) fn run() -> Result<()> {
+/// Checks that the copies equal their originals. `cargo xtask tidy` checks it too.
+pub(crate) fn check_copies() -> Result<()> {
     for (copy, original) in COPIES {
         ensure!(
-            read(copy)? == read(original)?,
+            process::read(copy)? == process::read(original)?,
             "{copy} differs from {original}: copy it again"
         );
     }
+    Ok(())
+}
+
+/// Checks the copies, packages, builds and runs.
+pub(crate) fn run() -> Result<()> {
+    check_copies()?;
     let crates = published(&process::output(process::command("cargo").args([
         "metadata",
         "--no-deps",
@@ -45,7 +51,7 @@ pub(crate) fn run() -> Result<()> {
         package.args(["--package", name]);
     }
     process::run(&mut package)?;
-    let program = read("README.md")?;
+    let program = process::read("README.md")?;
     let program = first_program(&program).context("README.md has no program with `fn main`")?;
     run_with_packages(&crates, program)
 }
@@ -80,7 +86,8 @@ fn run_with_packages(crates: &[Crate], program: &str) -> Result<()> {
     )
 }
 
-/// The manifest of a crate that depends on [`USED`], with every package in place of the registry's.
+/// Returns the manifest of a crate that depends on [`USED`], with every package in place of the
+/// registry's.
 fn manifest(crates: &[Crate]) -> String {
     let version = crates.iter().find(|one| one.name == USED);
     let version = version.map_or("*", |one| &one.version);
@@ -94,7 +101,7 @@ fn manifest(crates: &[Crate]) -> String {
     manifest
 }
 
-/// The crates of the workspace that may be published, by cargo's `metadata`.
+/// Returns the crates of the workspace that may be published, by cargo's `metadata`.
 fn published(metadata: &str) -> Result<Vec<Crate>> {
     let metadata: Value = serde_json::from_str(metadata).context("cargo printed no JSON")?;
     let packages = metadata["packages"].as_array();
@@ -119,17 +126,12 @@ fn published(metadata: &str) -> Result<Vec<Crate>> {
     Ok(crates)
 }
 
-/// The first Rust block of `readme` that is a whole program.
+/// Returns the first Rust block of `readme` that is a whole program.
 fn first_program(readme: &str) -> Option<&str> {
     let blocks = readme.split("```rust\n").skip(1);
     blocks
         .filter_map(|block| block.split("```").next())
         .find(|block| block.contains("fn main()"))
-}
-
-fn read(path: &str) -> Result<String> {
-    std::fs::read_to_string(process::root().join(path))
-        .with_context(|| format!("cannot read {path}"))
 }
 
 /// Writes a file, with the folder that it lies in.

@@ -20,6 +20,11 @@ pub(crate) fn target_folder() -> PathBuf {
     root().join(std::env::var_os("CARGO_TARGET_DIR").unwrap_or_else(|| "target".into()))
 }
 
+/// Reads the file at `path` below the root.
+pub(crate) fn read(path: &str) -> Result<String> {
+    std::fs::read_to_string(root().join(path)).with_context(|| format!("cannot read {path}"))
+}
+
 /// Creates the command `program`, to be run in the root.
 pub(crate) fn command(program: &str) -> Command {
     let mut command = Command::new(program);

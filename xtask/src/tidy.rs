@@ -8,9 +8,9 @@ mod rules;
 mod scenarios;
 mod sources;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 
-use crate::process;
+use crate::{package, process};
 use allow_list::AllowList;
 use layers::Layers;
 
@@ -19,6 +19,7 @@ const LAYERS: &str = "xtask/layers.txt";
 
 /// Checks all rules. Prints each violation on its own line, and fails if there are any.
 pub(crate) fn run() -> Result<()> {
+    package::check_copies()?;
     let sources = sources::read_all(&process::root())?;
     let mut problems = rules::check(
         &sources,
@@ -30,10 +31,13 @@ pub(crate) fn run() -> Result<()> {
         &list("xtask/ruled-out-phrases.txt")?,
         &list("xtask/wide-lines.txt")?,
     ));
-    for layers in Layers::parse(LAYERS, &read(LAYERS)?)? {
+    for layers in Layers::parse(LAYERS, &process::read(LAYERS)?)? {
         problems.extend(layers.violations(&sources));
     }
-    problems.extend(scenarios::breaches(&sources, &read(scenarios::LIST)?));
+    problems.extend(scenarios::breaches(
+        &sources,
+        &process::read(scenarios::LIST)?,
+    ));
     problems.sort();
     for problem in &problems {
         println!("{problem}");
@@ -54,10 +58,5 @@ pub(crate) fn run() -> Result<()> {
 
 /// Reads the list of exceptions at `path`.
 fn list(path: &'static str) -> Result<AllowList> {
-    AllowList::parse(path, &read(path)?)
-}
-
-fn read(path: &str) -> Result<String> {
-    std::fs::read_to_string(process::root().join(path))
-        .with_context(|| format!("cannot read {path}"))
+    AllowList::parse(path, &process::read(path)?)
 }
