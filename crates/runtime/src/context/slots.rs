@@ -1,10 +1,9 @@
-//! Values that layers above this one keep with a device or a stream.
+//! State that the layers above store in a device or a stream.
 //!
-//! A layer of this crate has a name here, for which it implements [`DeviceSlot`] or [`StreamSlot`].
-//! That implementation chooses the value's type: the value is a field of the device's or the
-//! stream's state, found at no cost, and this layer names no type of those above.
-//! [`Slots`] are for crates above this one: one value of each type, dropped when the device is
-//! closed.
+//! Each such layer of this crate has a marker type here, for which it implements [`DeviceSlot`] or
+//! [`StreamSlot`]. The implementation chooses the type of a field in the device's or the stream's
+//! state. Access is that of a field, and this layer names no type of the layers above. Crates above
+//! this one use [`Slots`]: one value of each type, dropped when the device is closed.
 
 use std::{
     any::{Any, TypeId},
@@ -16,39 +15,39 @@ use std::{
 use millstream_driver::{ContextHandle, Driver};
 use parking_lot::Mutex;
 
-/// A layer that keeps a value with each device.
+/// A layer that stores a value in each device.
 pub(crate) trait DeviceSlot {
-    /// The value's type.
+    /// The type of the value.
     type Value: Send + Sync;
 
-    /// Makes the value of a device that is being opened.
+    /// Creates the value of a device that is being opened.
     fn open(driver: &dyn Driver, context: ContextHandle) -> Self::Value;
 }
 
-/// A layer that keeps a value with each stream.
+/// A layer that stores a default value in each new stream.
 pub(crate) trait StreamSlot {
-    /// The value's type.
+    /// The type of the value.
     type Value: fmt::Debug + Default + Send + Sync;
 }
 
-/// The name of the layer of memory.
+/// The marker of the layer `memory`.
 pub(crate) enum MemoryLayer {}
 
-/// The name of the layer of copies.
+/// The marker of the layer `copy`.
 pub(crate) enum CopyLayer {}
 
-/// The name of the layer of kernels.
+/// The marker of the layer `kernel`.
 pub(crate) enum KernelLayer {}
 
-/// The values, by their types.
+/// The values of crates above this one, by type.
 #[derive(Default)]
 pub(crate) struct Slots {
     values: Mutex<BTreeMap<TypeId, Arc<dyn Any + Send + Sync>>>,
 }
 
 impl Slots {
-    /// The value of this type; without one yet, that of `make`, which is called with nothing
-    /// locked.
+    /// Returns the value of this type, created by `make` on first use. No lock is held while `make`
+    /// runs.
     pub(crate) fn get_or_make<T: Any + Send + Sync>(&self, make: impl FnOnce() -> T) -> Arc<T> {
         let id = TypeId::of::<T>();
         let known = self.values.lock().get(&id).cloned();
@@ -56,8 +55,8 @@ impl Slots {
             Some(value) => value,
             None => {
                 let made: Arc<dyn Any + Send + Sync> = Arc::new(make());
-                // Another thread's may be there by now. Then this one's is dropped after the lock
-                // is free again.
+                // Another thread may have inserted a value by now. This one is then dropped after
+                // the lock is released.
                 Arc::clone(
                     self.values
                         .lock()
