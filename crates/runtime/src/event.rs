@@ -107,12 +107,15 @@ impl Stream {
     ///
     /// # Errors
     ///
-    /// If the event is of another device, or the device is lost.
+    /// If the event is of a device of another driver, or one of the devices is lost.
     ///
     /// [rule 24]: crate::guide::semantics#rule-24
     pub fn wait_for(&self, event: &Event) -> Result<()> {
-        self.same_device("wait_for", 0, &event.device)?;
-        wait_with_clock(&event.device, self.state(), event.handle, &event.clock)
+        let (device, owner) = (self.device_state(), &event.device);
+        if !device.shares_driver(owner) {
+            self.same_device("wait_for", 0, owner)?;
+        }
+        wait_with_clock(device, self.state(), owner, event.handle, &event.clock)
     }
 }
 

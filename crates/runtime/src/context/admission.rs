@@ -16,6 +16,8 @@ use crate::{Result, UsageError, UsageErrorKind};
 
 /// The bit that is set once the device is lost.
 const LOST: u32 = 1 << 31;
+/// The bit that is set while operands may hold data that the loss of a device has spoiled.
+const EXAMINE: u32 = 1 << 30;
 
 thread_local! {
     /// The number of foreign calls that this thread is inside. They nest if their devices differ.
@@ -25,7 +27,8 @@ thread_local! {
 /// The reasons to reject an operation on a device.
 #[derive(Debug, Default)]
 pub(crate) struct Admission {
-    /// The number of foreign calls in progress on the device, and the bit [`LOST`].
+    /// The number of foreign calls in progress on the device, and the bits [`LOST`] and
+    /// [`EXAMINE`].
     reasons: AtomicU32,
 }
 
@@ -35,7 +38,21 @@ impl Admission {
         self.reasons.fetch_or(LOST, Ordering::Release);
     }
 
-    /// Returns whether there is no reason to reject an operation.
+    /// Sets whether the operands of each operation are examined before it is submitted.
+    pub(super) fn examine_operands(&self, examine: bool) {
+        if examine {
+            self.reasons.fetch_or(EXAMINE, Ordering::AcqRel);
+        } else {
+            self.reasons.fetch_and(!EXAMINE, Ordering::AcqRel);
+        }
+    }
+
+    /// Returns whether operands are examined.
+    pub(super) fn examines_operands(&self) -> bool {
+        self.reasons.load(Ordering::Acquire) & EXAMINE != 0
+    }
+
+    /// Returns whether there is no reason to reject an operation, nor to examine its operands.
     #[inline]
     pub(crate) fn is_none(&self) -> bool {
         // Acquire: a thread that sees the bit also sees the stored loss.

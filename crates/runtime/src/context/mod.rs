@@ -6,12 +6,14 @@
 //! [`Stream`] are defined here; their methods are in the layers above.
 
 mod admission;
-mod cross_device;
+mod crossing;
 mod device;
 mod events;
+mod imports;
 mod limits;
 mod loss;
 mod polling;
+mod realm;
 mod recorder;
 mod slots;
 mod state;
@@ -21,9 +23,10 @@ mod streams;
 mod submission;
 
 pub(crate) use admission::ForeignCallGuard;
-pub(crate) use cross_device::depend_on_device;
+pub(crate) use crossing::{Crossing, OwnedAccess, import_through_host, submit_crossing};
 pub use device::Device;
 pub(crate) use events::{EventPool, PooledEvent};
+pub(crate) use imports::{enter_realm, note_overwritten, of_operands};
 #[cfg(feature = "sim")]
 pub(crate) use polling::LocalReactor;
 pub(crate) use polling::{
@@ -32,13 +35,13 @@ pub(crate) use polling::{
 };
 pub(crate) use recorder::{OperationRecord, Recorder};
 pub(crate) use slots::{CopyLayer, DeviceSlot, KernelLayer, MemoryLayer, StreamSlot};
-pub(crate) use state::{DeviceHooks, DeviceState};
+pub(crate) use state::{DeviceHooks, DeviceState, DeviceStream};
 pub use stream::Stream;
 pub(crate) use stream_state::{HostWaiter, StreamState, SubmitQueue};
 pub use submission::DriverStream;
 pub(crate) use submission::{
-    AfterEvent, Allocate, Command, CopyOnDevice, CopyRows, CopyToDevice, CopyToHost, Fill, Foreign,
-    Free, Launch, Operation, OverlappingCopy, Prefetch, Repeat, RepeatRows, StagedUpload,
-    order_after, record_at_tail, record_event, record_sync_point, record_with_clock, submit,
-    submit_in_place, sync_point_after, wait_with_clock,
+    Allocate, Command, CopyOnDevice, CopyRows, CopyToDevice, CopyToHost, Fill, Foreign, Free,
+    Launch, Operation, OverlappingCopy, Prefetch, Repeat, RepeatRows, StagedUpload, order_after,
+    record_at_tail, record_event, record_sync_point, record_with_clock, submit, submit_in_place,
+    sync_point_after, wait_with_clock,
 };

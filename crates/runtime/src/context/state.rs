@@ -24,11 +24,12 @@ use parking_lot::Mutex;
 
 use super::{
     admission::Admission,
-    cross_device::CrossDeviceDependencies,
+    crossing::Crossings,
     events::EventPool,
     limits::Limits,
     loss::Loss,
     polling::query_stream,
+    realm,
     recorder::RecorderSlot,
     slots::{CopyLayer, DeviceSlot, KernelLayer, MemoryLayer, Slots},
     stream_state::StreamState,
@@ -38,7 +39,7 @@ use crate::{
     Error, Result,
     disposal::log,
     sync::{AtomicBool, Ordering},
-    tracker::{StreamId, Ticket},
+    tracker::{DeviceNumber, StreamId, Ticket},
 };
 
 /// Callbacks through which this layer starts work of the layers above. All of them are rare.
@@ -66,6 +67,12 @@ struct Opened {
 /// The number of devices opened in this process.
 static OPENED: AtomicU64 = AtomicU64::new(0);
 
+/// A stream together with its device.
+pub(crate) struct DeviceStream {
+    pub(crate) device: Arc<DeviceState>,
+    pub(crate) stream: Arc<StreamState>,
+}
+
 /// One device of one driver, shared by everything created from it.
 pub(crate) struct DeviceState {
     pub(crate) driver: Arc<dyn Driver>,
@@ -79,7 +86,8 @@ pub(crate) struct DeviceState {
     pub(crate) limits: Limits,
     pub(crate) pool: PoolHandle,
     pub(crate) events: EventPool,
-    pub(crate) cross_device: CrossDeviceDependencies,
+    /// The operations on this device's streams that use memory of other devices.
+    pub(crate) crossings: Crossings,
     pub(crate) recorder: RecorderSlot,
     /// The state that the `memory` layer keeps for the device.
     pub(crate) memory_slot: <MemoryLayer as DeviceSlot>::Value,
@@ -93,7 +101,8 @@ pub(crate) struct DeviceState {
     /// True if a layer above may have deferred work; read on every submission.
     deferred: AtomicBool,
     priorities: PriorityRange,
-    pub(crate) streams: Streams,
+    /// The device's streams. The realm resolves tickets of this device through the same table.
+    pub(crate) streams: Arc<Streams>,
     /// Streams whose handles were dropped. They are reused once idle, and not destroyed while the
     /// device is open, because their tickets may still be waited for.
     retired: Mutex<Vec<Arc<StreamState>>>,
@@ -153,13 +162,13 @@ impl DeviceState {
             limits,
             pool,
             events: EventPool::default(),
-            cross_device: CrossDeviceDependencies::default(),
+            crossings: Crossings::default(),
             recorder: RecorderSlot::default(),
             slots: Slots::default(),
             hooks,
             deferred: AtomicBool::new(false),
             priorities,
-            streams: Streams::default(),
+            streams: Arc::new(Streams::new(DeviceNumber::next())),
             retired: Mutex::new(Vec::new()),
             lost: OnceLock::new(),
             admission: Admission::default(),
@@ -232,10 +241,49 @@ impl DeviceState {
         self.streams.iter().map(Arc::clone).collect()
     }
 
-    /// Returns whether the ticket is known to be complete, without a driver call.
+    /// Returns whether the ticket, of this device or another, is known to be complete, without a
+    /// driver call.
     pub(crate) fn is_done(&self, ticket: Ticket) -> bool {
-        self.stream(ticket.stream)
-            .is_some_and(|stream| stream.is_done(ticket.sequence))
+        match self.stream(ticket.stream) {
+            Some(stream) => stream.is_done(ticket.sequence),
+            None => realm::is_done(ticket),
+        }
+    }
+
+    /// Returns the stream with this id and the device to which it belongs, or `None` if that device
+    /// is closed: all its operations that matter to other devices are then complete.
+    pub(crate) fn find(self: &Arc<Self>, id: StreamId) -> Option<DeviceStream> {
+        match self.stream(id) {
+            Some(stream) => Some(DeviceStream {
+                device: Arc::clone(self),
+                stream: Arc::clone(stream),
+            }),
+            None => realm::find(id),
+        }
+    }
+
+    /// Calls `body` with the stream of this id and its device, like [`find`](Self::find) without a
+    /// change of reference counts for a stream of this device.
+    pub(crate) fn with_stream<R>(
+        &self,
+        id: StreamId,
+        body: impl FnOnce(&Self, &StreamState) -> R,
+    ) -> Option<R> {
+        if let Some(stream) = self.stream(id) {
+            return Some(body(self, stream));
+        }
+        let DeviceStream { device, stream } = realm::find(id)?;
+        Some(body(&device, &stream))
+    }
+
+    /// Returns whether both devices belong to one driver, so that operations may use memory of both.
+    pub(crate) fn shares_driver(&self, other: &Self) -> bool {
+        self.driver.handle_space() == other.driver.handle_space()
+    }
+
+    /// Returns the device's number in the realm.
+    pub(crate) fn number(&self) -> DeviceNumber {
+        self.streams.device()
     }
 
     /// Sets whether a layer above has deferred work, which the next submission or host wait starts.
@@ -405,5 +453,6 @@ impl fmt::Debug for DeviceState {
 impl Drop for DeviceState {
     fn drop(&mut self) {
         self.hooks.close(self);
+        realm::leave(self.streams.device());
     }
 }

@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock};
 use parking_lot::{Mutex, MutexGuard};
 
 use super::stream_state::StreamState;
-use crate::tracker::StreamId;
+use crate::tracker::{DeviceNumber, StreamId};
 
 /// The number of streams in the first block. Each later block is as long as all blocks before it.
 const FIRST_BLOCK: u32 = 8;
@@ -17,21 +17,36 @@ type Block = Box<[OnceLock<Arc<StreamState>>]>;
 
 /// All streams that a device ever created. Streams are never removed, so a lookup takes no lock and
 /// changes no reference count.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Streams {
+    device: DeviceNumber,
     blocks: [OnceLock<Block>; BLOCKS],
     /// The number of streams. Locked while one is added.
     count: Mutex<u32>,
 }
 
 impl Streams {
+    /// Creates the empty table of a device.
+    pub(crate) fn new(device: DeviceNumber) -> Self {
+        Self {
+            device,
+            blocks: Default::default(),
+            count: Mutex::default(),
+        }
+    }
+
+    /// Returns the number of the device whose streams these are.
+    pub(crate) fn device(&self) -> DeviceNumber {
+        self.device
+    }
+
     /// Adds the stream that `make` creates for a new id. Returns `None` if the table is full.
     pub(crate) fn add(
         &self,
         make: impl FnOnce(StreamId) -> StreamState,
     ) -> Option<Arc<StreamState>> {
         let mut count = self.count.lock();
-        let id = StreamId::at(*count)?;
+        let id = StreamId::new(self.device, *count)?;
         let stream = Arc::new(make(id));
         let (block, offset) = position(*count);
         let len = FIRST_BLOCK << block.saturating_sub(1);
@@ -81,7 +96,7 @@ mod tests {
 
     #[test]
     fn streams_are_found_by_their_own_id_only() {
-        let (streams, others) = (Streams::default(), Streams::default());
+        let [streams, others] = [(); 2].map(|()| Streams::new(DeviceNumber::next()));
         let add = |to: &Streams| to.add(|id| StreamState::new(id, StreamHandle::from_raw(16), 0));
         let added: Vec<_> = (0..100)
             .map(|_| add(&streams).expect("the table has room"))

@@ -10,15 +10,16 @@ use millstream_driver::{Copy2d, Side2d};
 use super::{PendingDownload, staged_block::StagedBlock};
 use crate::{
     CopySource2d, CopyTarget2d, Pending, Result, Stream, UsageError, UsageErrorKind,
-    context::{CopyRows, HostWaiter, Operation, RepeatRows, submit},
+    context::{CopyRows, HostWaiter, Operation, RepeatRows, note_overwritten, submit},
     error::OperationKind,
     memory::{Span2d, check_rows},
     tracker::AccessKind,
 };
 
 impl Stream {
-    /// Copies a rectangle to another of the same rows and columns: on the device, or to or from
-    /// [`Pinned`](crate::Pinned) memory. The copy neither accesses the bytes between the rows nor
+    /// Copies a rectangle to another of the same rows and columns: on the device, to or from
+    /// [`Pinned`](crate::Pinned) memory, or between this stream's device and another of the same
+    /// driver. The copy neither accesses the bytes between the rows nor
     /// waits for their uses.
     ///
     /// ```
@@ -32,8 +33,8 @@ impl Stream {
     ///
     /// # Errors
     ///
-    /// If rows or columns differ, the two share bytes, one is on another device, both are on the
-    /// host, or the device is lost.
+    /// If rows or columns differ, the two share bytes, one is on a device that is not the stream's
+    /// and not of the same driver, both are on the host, or a device is lost.
     #[track_caller]
     pub fn copy_2d<T: Pod>(
         &self,
@@ -43,6 +44,9 @@ impl Stream {
         let location = Location::caller();
         let (from, to) = (source.operand_2d().0, target.operand_2d().0);
         same_shape::<T>(&from, &to)?;
+        if from.pinned().is_none() && to.pinned().is_none() && self.crosses(&from, &to) {
+            return self.copy_peer(&from, &to, location);
+        }
         self.same_device("copy_2d", 0, from.device())?;
         self.same_device("copy_2d", 1, to.device())?;
         let kind = match (from.pinned(), to.pinned()) {
@@ -114,6 +118,7 @@ impl Stream {
                 self.upload_rows(rows.map(row_of), &chunk, location)?;
             }
         }
+        note_overwritten(self.device_state(), &to.access(AccessKind::Write));
         Ok(())
     }
 
@@ -182,6 +187,12 @@ impl Stream {
         let (sequence, ()) = unsafe { submit(&device, &stream, operation, command) }?;
         let mut download = PendingDownload::new(&device, &stream, from.bytes(), location);
         download.push(sequence, staged, 0, from.bytes());
+        download.depend_on(
+            from.access(AccessKind::Read)
+                .history
+                .provenance
+                .unsettled()?,
+        );
         let len = from.bytes() / size_of::<T>();
         Ok(self.pending_vector(download, len, alive))
     }

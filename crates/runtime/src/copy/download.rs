@@ -256,6 +256,7 @@ impl Stream {
                 sync_point_after(device, stream, sequence).ok();
             }
         }
+        download.depend_on(span.allocation.history.provenance.unsettled()?);
         Ok(download)
     }
 }

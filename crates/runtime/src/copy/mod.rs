@@ -14,6 +14,7 @@ mod pending_download;
 mod prefetch;
 mod source_capture;
 mod staged_block;
+mod staged_peer;
 mod upload;
 
 use std::{panic::Location, sync::Arc};
@@ -29,7 +30,7 @@ use crate::{
         Command, CopyOnDevice, CopyToDevice, CopyToHost, DeviceState, HostWaiter, Operation, submit,
     },
     error::OperationKind,
-    memory::{CopyOperand, PinnedSpan, Span},
+    memory::{CopyOperand, PinnedSpan, Span2d},
     tracker::{AccessKind, Accesses},
 };
 
@@ -70,9 +71,12 @@ impl Stream {
         same_length("copy", elements::<T>(&from), elements::<T>(&to))?;
         let location = Location::caller();
         if let (CopyOperand::Device(from), CopyOperand::Device(to)) = (&from, &to)
-            && self.crosses(&from.0, &to.0)
+            && !Arc::ptr_eq(&from.0.allocation.device, &to.0.allocation.device)
         {
-            return self.copy_peer(&from.0, &to.0, location);
+            let (from, to) = (Span2d::from(from.0.clone()), Span2d::from(to.0.clone()));
+            if self.crosses(&from, &to) {
+                return self.copy_peer(&from, &to, location);
+            }
         }
         self.same_device("copy", 0, device_of(&from))?;
         self.same_device("copy", 1, device_of(&to))?;
@@ -168,19 +172,6 @@ impl Stream {
         // allocations, and pinned memory that its pool does not reuse before this operation is
         // done.
         unsafe { submit(self.device_state(), self.state(), operation, command) }.map(drop)
-    }
-
-    /// Returns whether one of two spans is on the stream's device and the other on another device
-    /// of the same driver.
-    fn crosses(&self, from: &Span<'_>, to: &Span<'_>) -> bool {
-        let (ours, from, to) = (
-            self.device_state(),
-            &from.allocation.device,
-            &to.allocation.device,
-        );
-        !Arc::ptr_eq(from, to)
-            && (Arc::ptr_eq(ours, from) || Arc::ptr_eq(ours, to))
-            && from.driver.identity() == to.driver.identity()
     }
 }
 

@@ -16,7 +16,7 @@ use crate::{
     context::{DeviceState, StreamState, poll_ticket},
     future::wait_ticket,
     memory::HostAccessGuard,
-    tracker::Sequence,
+    tracker::{Imports, Sequence},
 };
 
 /// A chunk of a download.
@@ -41,6 +41,8 @@ pub(crate) struct PendingDownload {
     last: Option<Sequence>,
     /// The source line of the download.
     location: &'static Location<'static>,
+    /// The operations on several devices from which the source's contents come.
+    imports: Imports,
 }
 
 impl PendingDownload {
@@ -58,7 +60,21 @@ impl PendingDownload {
             bytes,
             last: None,
             location,
+            imports: Imports::new(),
         }
+    }
+
+    /// Notes the imports of the source's contents, which must be valid when they are copied out.
+    pub(super) fn depend_on(&mut self, imports: Imports) {
+        self.imports = imports;
+    }
+
+    /// Returns an error if the loss of a device has spoiled the source's contents. The device has
+    /// completed the copy of the next chunk.
+    fn check_contents(&self) -> Result<()> {
+        self.imports
+            .iter()
+            .try_for_each(|import| import.check().map(drop))
     }
 
     /// Adds the next chunk, whose copy to the block was submitted with this sequence number.
@@ -103,6 +119,7 @@ impl PendingDownload {
     pub(super) unsafe fn copy_out_first(&mut self, target: *mut u8) -> Result<StagedBlock> {
         let first = self.chunks.front().expect("a chunk is in flight").sequence;
         wait_ticket(&self.device, &self.stream, first)?;
+        self.check_contents()?;
         let chunk = self.chunks.pop_front().expect("it is still there");
         let host_access = host_access(&self.device, &chunk, self.location);
         let transfer = self.transfer();
@@ -130,6 +147,7 @@ impl PendingDownload {
             while let Some(sequence) = self.next()
                 && poll_ticket(&self.device, &self.stream, sequence)?
             {
+                self.check_contents()?;
                 let Some(chunk) = self.chunks.pop_front() else {
                     break;
                 };

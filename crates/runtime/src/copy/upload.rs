@@ -9,7 +9,7 @@ use bytemuck::Pod;
 use super::{copy_threads::Transfer, same_length, staged_block::StagedBlock};
 use crate::{
     Buffer, Result, Stream, WriteOperand,
-    context::{CopyToDevice, HostWaiter, Operation, submit, sync_point_after},
+    context::{CopyToDevice, HostWaiter, Operation, note_overwritten, submit, sync_point_after},
     error::OperationKind,
     memory::{HostAccessGuard, Span, Suballocation},
     tracker::{AccessKind, Sequence},
@@ -159,6 +159,7 @@ impl Stream {
                 capturing.push_back((number, host_access, staged, span));
             }
             let Some((number, host_access, mut staged, span)) = capturing.pop_front() else {
+                note_overwritten(device, &target.access(AccessKind::Write));
                 return Ok(());
             };
             if let Some(number) = number {

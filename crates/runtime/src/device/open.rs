@@ -22,7 +22,10 @@ use parking_lot::Mutex;
 use super::teardown::Hooks;
 #[cfg(feature = "sim")]
 use crate::disposal::log;
-use crate::{Device, Error, Result, context::DeviceState};
+use crate::{
+    Device, Error, Result,
+    context::{DeviceState, enter_realm},
+};
 
 /// The environment variable that selects the device for [`Select::Auto`].
 const VARIABLE: &str = "MILLSTREAM_DEVICE";
@@ -259,6 +262,7 @@ fn open_once(driver: Arc<dyn Driver>, ordinal: DeviceOrdinal, reason: &str) -> R
         &Hooks,
     )?);
     state.memory().shared.join(&state);
+    enter_realm(&state);
     open.push(OpenDevice {
         driver: identity,
         ordinal,

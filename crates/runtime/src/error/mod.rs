@@ -47,6 +47,23 @@ pub enum Error {
         /// The operations that may have caused the failure: see [`Health`](crate::Health).
         suspects: Arc<[Suspect]>,
     },
+    /// The contents of an operand come from a device that was lost before they arrived. The operand
+    /// is usable again once it is overwritten as a whole by a copy, a fill or an upload.
+    #[error(
+        "the contents are invalid: {device} was lost ({cause}) before `{operation}` at {location} \
+         was known to be complete; overwrite the whole array"
+    )]
+    #[non_exhaustive]
+    Poisoned {
+        /// The name of the operation that brought data from the lost device.
+        operation: &'static str,
+        /// The source line of that operation.
+        location: &'static Location<'static>,
+        /// The lost device.
+        device: String,
+        /// The failure of the lost device.
+        cause: String,
+    },
     /// There is no such device, or no driver for it.
     #[error("{reason}")]
     Unavailable {

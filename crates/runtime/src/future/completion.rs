@@ -17,7 +17,8 @@ use super::{adaptive_spin::ADAPTIVE_SPIN, wait_ticket};
 use crate::{
     Result,
     context::{
-        Action, DeviceState, Registration, SLEEP_NS_MIN, StreamState, poll_ticket, register,
+        Action, DeviceState, DeviceStream, Registration, SLEEP_NS_MIN, StreamState, poll_ticket,
+        register,
     },
     tracker::{Sequence, Ticket},
 };
@@ -147,18 +148,14 @@ impl Drop for Completion {
     }
 }
 
-/// Returns completions of several operations, on any streams of the device.
+/// Returns completions of several operations, on any streams of the device or of others.
 pub(crate) fn completions(
     device: &Arc<DeviceState>,
     tickets: impl IntoIterator<Item = Ticket>,
 ) -> SmallVec<[Completion; 4]> {
     let of = |ticket: Ticket| {
-        let stream = device.stream(ticket.stream)?;
-        Some(Completion::new(
-            Arc::clone(device),
-            Arc::clone(stream),
-            ticket.sequence,
-        ))
+        let DeviceStream { device, stream } = device.find(ticket.stream)?;
+        Some(Completion::new(device, stream, ticket.sequence))
     };
     tickets.into_iter().filter_map(of).collect()
 }

@@ -24,9 +24,10 @@ pub(crate) fn wait_ticket(
 /// Returns whether all these operations are complete. Never blocks.
 pub(crate) fn all_done(device: &DeviceState, tickets: &[Ticket]) -> Result<bool> {
     for ticket in tickets {
-        if let Some(stream) = device.stream(ticket.stream)
-            && !poll_ticket(device, stream, ticket.sequence)?
-        {
+        let polled = device.with_stream(ticket.stream, |device, stream| {
+            poll_ticket(device, stream, ticket.sequence)
+        });
+        if !polled.unwrap_or(Ok(true))? {
             return Ok(false);
         }
     }
@@ -37,28 +38,28 @@ pub(crate) fn all_done(device: &DeviceState, tickets: &[Ticket]) -> Result<bool>
 /// to its stream during the wait is not waited for.
 pub(crate) fn wait_for_ticket(device: &DeviceState, ticket: Ticket) -> Result<()> {
     prepare_wait(device, ticket)?;
-    match device.stream(ticket.stream) {
-        Some(stream) => wait_ticket(device, stream, ticket.sequence),
-        None => Ok(()),
-    }
+    let waited = device.with_stream(ticket.stream, |device, stream| {
+        wait_ticket(device, stream, ticket.sequence)
+    });
+    waited.unwrap_or(Ok(()))
 }
 
 /// Records a sync point behind an operation without a registered host waiter, unless there is one
 /// or the stream is idle, so that a wait for it does not include work submitted from now on.
 pub(crate) fn prepare_wait(device: &DeviceState, ticket: Ticket) -> Result<()> {
-    let Some(stream) = device.stream(ticket.stream) else {
-        return Ok(());
-    };
-    let has_point = stream
-        .shared
-        .lock()
-        .points
-        .covering(ticket.sequence)
-        .is_some();
-    if !has_point && !query_stream(device, stream)? {
-        record_sync_point(device, stream)?;
-    }
-    Ok(())
+    let prepared = device.with_stream(ticket.stream, |device, stream| {
+        let has_point = stream
+            .shared
+            .lock()
+            .points
+            .covering(ticket.sequence)
+            .is_some();
+        if !has_point && !query_stream(device, stream)? {
+            record_sync_point(device, stream)?;
+        }
+        Ok(())
+    });
+    prepared.unwrap_or(Ok(()))
 }
 
 /// Polls with growing backoff until `is_done` returns `true`.

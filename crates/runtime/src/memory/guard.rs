@@ -25,11 +25,19 @@ pub(super) fn wait_for_access(
     // No conflicting operation can be submitted meanwhile: it would need the borrow that the caller
     // holds.
     for ticket in history.host_conflicts(bytes, kind) {
-        if let Some(stream) = device.stream(ticket.stream) {
-            wait_ticket(device, stream, ticket.sequence)?;
-        }
+        device
+            .with_stream(ticket.stream, |device, stream| {
+                wait_ticket(device, stream, ticket.sequence)
+            })
+            .unwrap_or(Ok(()))?;
     }
-    Ok(())
+    check_contents(history)
+}
+
+/// Returns an error if the loss of a device has spoiled the contents. The operations that wrote them
+/// are complete.
+fn check_contents(history: &AccessHistory) -> Result<()> {
+    history.provenance.unsettled().map(drop)
 }
 
 /// Completes when the host may access these bytes.
@@ -43,7 +51,7 @@ pub(super) async fn access(
     for completion in completions(device, conflicts) {
         completion.await?;
     }
-    Ok(())
+    check_contents(history)
 }
 
 /// A guard for reading elements of [`Pinned`](crate::Pinned) or [`Managed`](crate::Managed) memory.

@@ -33,6 +33,21 @@ pub(crate) struct Span2d<'a> {
     pub(super) ordered: bool,
 }
 
+impl<'a> From<Span<'a>> for Span2d<'a> {
+    /// Returns the span as one row.
+    fn from(span: Span<'a>) -> Self {
+        let row_bytes = span.bytes.len();
+        Self {
+            base: Base::Device(span.allocation),
+            start: span.bytes.start,
+            rows: 1,
+            row_bytes,
+            pitch_bytes: row_bytes,
+            ordered: span.ordered,
+        }
+    }
+}
+
 impl<'a> Span2d<'a> {
     /// Returns whether the span contains no byte.
     pub(crate) fn is_empty(&self) -> bool {

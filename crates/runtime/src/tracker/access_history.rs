@@ -10,7 +10,7 @@ use parking_lot::{Mutex, MutexGuard};
 use smallvec::SmallVec;
 
 use super::{
-    StreamId, Ticket, event_policy::EventPolicy, extent::Extent, layout::HistoryLayout,
+    Provenance, StreamId, Ticket, event_policy::EventPolicy, extent::Extent, layout::HistoryLayout,
     tickets::Tickets,
 };
 
@@ -139,6 +139,8 @@ pub(crate) struct AccessHistory {
     id: u64,
     bytes: u64,
     state: Mutex<HistoryState>,
+    /// The operations on several devices from which the contents come.
+    pub(crate) provenance: Provenance,
 }
 
 impl AccessHistory {
@@ -150,6 +152,7 @@ impl AccessHistory {
             id,
             bytes,
             state: Mutex::new(HistoryState::new(bytes)),
+            provenance: Provenance::default(),
         }
     }
 

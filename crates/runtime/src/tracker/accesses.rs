@@ -53,6 +53,11 @@ impl<'a> Accesses<'a> {
         self.list.push(access);
     }
 
+    /// Iterates over the accesses.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Access<'a>> {
+        self.list.iter()
+    }
+
     /// Returns whether two accesses are to the same allocation.
     #[inline(always)]
     pub(crate) fn repeat(&mut self) -> bool {

@@ -46,6 +46,11 @@ impl Extent {
         (self.rows == 1).then_some(&self.first)
     }
 
+    /// Returns whether the extent is a whole allocation of `bytes` bytes.
+    pub(crate) fn is_whole(&self, bytes: u64) -> bool {
+        self.as_range() == Some(&(0..bytes))
+    }
+
     /// Returns the smallest range that contains the extent.
     pub(super) fn hull(&self) -> Range<u64> {
         self.first.start..self.row(self.rows - 1).end

@@ -117,7 +117,9 @@ struct ModelDevice {
 
 impl ModelDevice {
     fn new() -> Self {
-        let ids = std::array::from_fn(|at| StreamId::at(at as u32).expect("the index is valid"));
+        let device = DeviceNumber::next();
+        let ids =
+            std::array::from_fn(|at| StreamId::new(device, at as u32).expect("the index is valid"));
         Self {
             ids,
             clocks: vec![VectorClock::default(); STREAMS],

@@ -5,8 +5,21 @@ use std::{
     sync::atomic::{AtomicU64, Ordering},
 };
 
-/// A stream's identifier: a number that is unique in the process, and the stream's index in its
-/// device's table.
+/// An opened device's number, unique in the process: a device that is opened again has another one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct DeviceNumber(u64);
+
+impl DeviceNumber {
+    /// Returns a new number. There are enough for one every microsecond for twelve days, and opening
+    /// a device takes longer than that.
+    pub(crate) fn next() -> Self {
+        static NEXT: AtomicU64 = AtomicU64::new(1);
+        Self(NEXT.fetch_add(1, Ordering::Relaxed))
+    }
+}
+
+/// A stream's identifier: its device's number and its index in the device's table. It is unique in
+/// the process, because a table's indices are never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct StreamId(NonZeroU64);
 
@@ -17,19 +30,22 @@ impl StreamId {
     /// The number of possible indices.
     pub(crate) const INDICES: u32 = 1 << INDEX_BITS;
 
-    /// Creates an identifier with a new number for a stream at this index, or returns `None` if the
-    /// index is too large. At one stream per microsecond the numbers last for twelve days, and
-    /// creating a stream takes longer than that.
-    pub(crate) fn at(index: u32) -> Option<Self> {
-        static NEXT: AtomicU64 = AtomicU64::new(1);
-        let number = (index < Self::INDICES).then(|| NEXT.fetch_add(1, Ordering::Relaxed))?;
-        Some(Self::from_parts(number, index))
+    /// Creates the identifier of the device's stream at this index, or returns `None` if the index
+    /// is too large.
+    pub(crate) fn new(device: DeviceNumber, index: u32) -> Option<Self> {
+        (index < Self::INDICES).then(|| Self::from_parts(device.0, index))
     }
 
-    /// Returns the number without the index.
+    /// Returns the number of the device to which the stream belongs.
+    #[inline]
+    pub(crate) fn device(self) -> DeviceNumber {
+        DeviceNumber(self.0.get() >> INDEX_BITS)
+    }
+
+    /// Returns the device's number of a stream created with [`of`](Self::of).
     #[cfg(test)]
     pub(crate) fn number(self) -> u64 {
-        self.0.get() >> INDEX_BITS
+        self.device().0
     }
 
     /// Returns the stream's index, which is unique among the streams of its device.
@@ -45,7 +61,7 @@ impl StreamId {
 
     fn from_parts(number: u64, index: u32) -> Self {
         let both = number << INDEX_BITS | u64::from(index);
-        Self(NonZeroU64::new(both).expect("stream numbers start at 1"))
+        Self(NonZeroU64::new(both).expect("device numbers start at 1"))
     }
 }
 
@@ -112,11 +128,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn stream_ids_have_unique_numbers_and_the_given_index() {
+    fn stream_ids_have_the_given_device_and_index() {
         assert_eq!(StreamId::of(7).number(), 7);
-        let [first, second] = [5, 3].map(|index| StreamId::at(index).expect("the index is valid"));
-        assert!(first.number() < second.number());
+        let devices = [(); 2].map(|()| DeviceNumber::next());
+        assert!(devices[0] < devices[1]);
+        let id = |device, index| StreamId::new(device, index).expect("the index is valid");
+        let [first, second] = [id(devices[0], 5), id(devices[1], 3)];
         assert_eq!([first, second].map(StreamId::index), [5, 3]);
-        assert_eq!(StreamId::at(StreamId::INDICES), None);
+        assert_eq!([first, second].map(StreamId::device), devices);
+        assert_eq!(StreamId::new(devices[0], StreamId::INDICES), None);
     }
 }

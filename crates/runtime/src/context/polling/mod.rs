@@ -51,24 +51,8 @@ pub(crate) fn poll_backoff(waited_ns: u64) -> Option<Duration> {
         .then(|| Duration::from_nanos((waited_ns / 100).clamp(SLEEP_NS_MIN, SLEEP_NS_MAX)))
 }
 
-/// Returns whether the stream's submitted ticket `sequence` is complete. Never blocks. Once it is
-/// complete, a lost device on which this one depends is an error, because the result is then
-/// invalid.
+/// Returns whether the stream's submitted ticket `sequence` is complete. Never blocks.
 pub(crate) fn poll_ticket(
-    device: &DeviceState,
-    stream: &StreamState,
-    sequence: Sequence,
-) -> Result<bool> {
-    let done = poll_own_ticket(device, stream, sequence)?;
-    if done {
-        device.cross_device.check(device)?;
-    }
-    Ok(done)
-}
-
-/// Returns whether the stream's submitted ticket `sequence` is complete, without checking the
-/// devices that this one depends on.
-pub(crate) fn poll_own_ticket(
     device: &DeviceState,
     stream: &StreamState,
     sequence: Sequence,
@@ -132,7 +116,9 @@ pub(crate) fn query_stream(device: &DeviceState, stream: &StreamState) -> Result
     Ok(true)
 }
 
-/// Marks all tickets that the clock covers as complete.
+/// Marks all tickets of the device that the clock covers as complete. Those of other devices are
+/// left to polls of these: the wait for a device that is lost ends, although its operations never
+/// completed.
 pub(crate) fn note_done(device: &DeviceState, clock: &VectorClock) {
     for ticket in clock.tickets() {
         if let Some(stream) = device.stream(ticket.stream) {

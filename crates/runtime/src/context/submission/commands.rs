@@ -5,8 +5,8 @@
 use std::ffi::c_void;
 
 use millstream_driver::{
-    ContextHandle, DevicePtr, Driver, DriverError, EventHandle, FillPattern, FunctionHandle,
-    HostFunction, LaunchDims, ManagedLocation, StreamHandle,
+    ContextHandle, DevicePtr, Driver, DriverError, FillPattern, FunctionHandle, HostFunction,
+    LaunchDims, ManagedLocation, StreamHandle,
 };
 use smallvec::SmallVec;
 
@@ -205,29 +205,6 @@ impl<F: Fn(usize) -> HostFunction> Command for StagedUpload<F> {
             unsafe { copy.enqueue(driver_stream) }?;
         }
         Ok(())
-    }
-}
-
-/// A command behind an event of another device (rule 26: waiting for it across devices is allowed).
-pub(crate) struct AfterEvent<C> {
-    pub(crate) event: EventHandle,
-    pub(crate) command: C,
-}
-
-impl<C: Command> Command for AfterEvent<C> {
-    type Output = C::Output;
-
-    unsafe fn enqueue(self, driver_stream: DriverStream<'_>) -> Result<C::Output, DriverError> {
-        // SAFETY: by this function's contract.
-        unsafe {
-            driver_stream.driver.stream_wait_event(
-                driver_stream.context,
-                driver_stream.stream,
-                self.event,
-            )
-        }?;
-        // SAFETY: by this function's contract.
-        unsafe { self.command.enqueue(driver_stream) }
     }
 }
 

@@ -21,8 +21,8 @@ use millstream_ptx::Label;
 
 pub use commands::DriverStream;
 pub(crate) use commands::{
-    AfterEvent, Allocate, Command, CopyOnDevice, CopyToDevice, CopyToHost, Fill, Foreign, Free,
-    Launch, Prefetch, Repeat, StagedUpload,
+    Allocate, Command, CopyOnDevice, CopyToDevice, CopyToHost, Fill, Foreign, Free, Launch,
+    Prefetch, Repeat, StagedUpload,
 };
 pub(crate) use commands_2d::{CopyRows, OverlappingCopy, RepeatRows};
 pub(crate) use sync_points::{
@@ -31,11 +31,12 @@ pub(crate) use sync_points::{
 };
 
 use sync_points::{
-    Waits, enqueue_wait, find_sync_points, query_middle, record_for_host_waiters, record_pooled,
+    OtherDevices, Waits, enqueue_wait, find_sync_points, query_middle, record_for_host_waiters,
+    record_pooled,
 };
 
 use super::{
-    DeviceState, HostWaiter, StreamState, SubmitQueue,
+    DeviceState, HostWaiter, StreamState, SubmitQueue, imports,
     recorder::{OperationRecord, Trace},
 };
 use crate::{
@@ -100,8 +101,55 @@ pub(crate) unsafe fn submit_in_place<C: Command>(
     operation: &mut Operation<'_>,
     command: C,
 ) -> Result<(Sequence, C::Output)> {
+    if !device.admission.is_none() {
+        // SAFETY: this function's contract.
+        return unsafe { submit_examined(device, stream, operation, command) };
+    }
+    // SAFETY: this function's contract.
+    unsafe { submit_admitted(device, stream, operation, command) }
+}
+
+/// Submits an operation like [`submit_in_place`] if the device admits it, after an examination of
+/// its operands.
+///
+/// # Safety
+///
+/// As for [`submit`].
+#[cold]
+#[inline(never)]
+unsafe fn submit_examined<C: Command>(
+    device: &DeviceState,
+    stream: &StreamState,
+    operation: &mut Operation<'_>,
+    command: C,
+) -> Result<(Sequence, C::Output)> {
     device.check_alive()?;
+    if !device.admission.examines_operands() {
+        // SAFETY: this function's contract.
+        return unsafe { submit_admitted(device, stream, operation, command) };
+    }
+    let imports = imports::examine(operation)?;
+    // SAFETY: this function's contract.
+    let output = unsafe { submit_admitted(device, stream, operation, command) }?;
+    imports::after(operation.kind, &imports, operation.accesses.iter());
+    Ok(output)
+}
+
+/// Submits an operation like [`submit_in_place`]. The caller has checked that the device admits it.
+///
+/// # Safety
+///
+/// As for [`submit`].
+#[inline(always)]
+pub(super) unsafe fn submit_admitted<C: Command>(
+    device: &DeviceState,
+    stream: &StreamState,
+    operation: &mut Operation<'_>,
+    command: C,
+) -> Result<(Sequence, C::Output)> {
     device.run_deferred();
+    // Dropped after the submit queue is unlocked.
+    let mut others = OtherDevices::new();
     let mut submit_queue = stream.submit_queue.lock();
     let ticket = stream.ticket(submit_queue.next);
     submit_queue.next = submit_queue.next.next();
@@ -117,7 +165,7 @@ pub(crate) unsafe fn submit_in_place<C: Command>(
     guard.publish();
     let mut waited_for = Dependencies::new();
     if guard.has_to_wait() {
-        guard.wait(&mut waited_for)?;
+        guard.wait(&mut waited_for, &mut others)?;
     }
     let trace = device.recorder.begin(device, stream);
     let driver_stream = device.driver_stream(stream);
@@ -185,10 +233,16 @@ impl SubmitGuard<'_, '_> {
     /// Enqueues the waits and the host waiters' sync point, and adds the tickets waited for to
     /// `waited_for`.
     #[inline(never)]
-    fn wait(&mut self, waited_for: &mut Dependencies) -> Result<()> {
+    fn wait(&mut self, waited_for: &mut Dependencies, others: &mut OtherDevices) -> Result<()> {
         let Self { device, stream, .. } = *self;
         let mut waits = Waits::new();
-        find_sync_points(device, stream, &mut self.plan.dependencies, &mut waits)?;
+        find_sync_points(
+            device,
+            stream,
+            &mut self.plan.dependencies,
+            &mut waits,
+            others,
+        )?;
         if !self.submit_queue.host_waiters.is_empty() {
             let next = self
                 .operation
@@ -198,9 +252,10 @@ impl SubmitGuard<'_, '_> {
             record_for_host_waiters(device, stream, self.submit_queue, next)?;
         }
         for point in &waits {
-            enqueue_wait(device, stream, point)?;
-            self.submit_queue.join(&point.clock);
-            waited_for.push(point.ticket);
+            if enqueue_wait(device, stream, point, others)? {
+                self.submit_queue.join(&point.clock);
+                waited_for.push(point.ticket);
+            }
         }
         Ok(())
     }

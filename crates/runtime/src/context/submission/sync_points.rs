@@ -2,21 +2,27 @@
 
 #![allow(unsafe_code, reason = "enqueues waits and records")]
 
-use std::sync::Arc;
+use std::{ptr, sync::Arc};
 
 use millstream_driver::{DriverError, EventHandle};
 use smallvec::SmallVec;
 
 use crate::{
-    Result,
+    Error, Result,
     context::{
-        DeviceState, HostWaiter, PooledEvent, StreamState, SubmitQueue, polling::query_sync_point,
+        DeviceState, HostWaiter, PooledEvent, StreamState, SubmitQueue,
+        polling::{query_stream, query_sync_point},
+        realm,
     },
     tracker::{Dependencies, Sequence, Ticket, VectorClock, drop_implied},
 };
 
 /// Sync points to wait for.
 pub(super) type Waits = SmallVec<[PooledEvent; 4]>;
+
+/// The other devices whose sync points are waited for. The last reference to a device closes it, so
+/// that the caller drops them when it holds no lock.
+pub(super) type OtherDevices = SmallVec<[Arc<DeviceState>; 1]>;
 
 /// Records a sync point behind the stream's last ticket if the host may still wait for it. Nothing
 /// is recorded if the next operation's waiter, `next`, continues the chain of all earlier ones.
@@ -51,18 +57,31 @@ pub(super) fn record_for_host_waiters(
 
 /// Finds a sync point for each incomplete dependency, and omits those that others imply. Tickets
 /// that a failed submission among the dependencies had displaced become dependencies too.
+///
+/// A dependency on a device that is lost needs no wait: nothing runs there any more. The devices of
+/// the others are added to `others`.
 #[inline]
 pub(super) fn find_sync_points(
     device: &DeviceState,
     stream: &StreamState,
     dependencies: &mut Dependencies,
     waits: &mut Waits,
+    others: &mut OtherDevices,
 ) -> Result<()> {
     let mut at = 0;
     while let Some(&ticket) = dependencies.get(at) {
         at += 1;
-        let Some(other) = device.stream(ticket.stream) else {
-            continue;
+        let found_elsewhere;
+        let (owner, other) = match device.stream(ticket.stream) {
+            Some(other) => (device, other),
+            None => match realm::find(ticket.stream) {
+                Some(found) => {
+                    found_elsewhere = found.stream;
+                    others.push(found.device);
+                    (&**others.last().expect("pushed above"), &found_elsewhere)
+                }
+                None => continue,
+            },
         };
         let found = {
             let mut shared = other.shared.lock();
@@ -85,7 +104,10 @@ pub(super) fn find_sync_points(
         }
         waits.push(match found {
             Some(point) => point,
-            None => record_late(device, other)?,
+            None => match record_late(owner, other) {
+                Err(_) if !ptr::eq(owner, device) && owner.lost().is_some() => continue,
+                point => point?,
+            },
         });
     }
     if waits.len() > 1 {
@@ -104,11 +126,12 @@ pub(crate) fn order_after(
     mut tickets: Dependencies,
 ) -> Result<()> {
     tickets.retain(|ticket| !submit_queue.clock.covers(*ticket));
-    let mut points = Waits::new();
-    find_sync_points(device, stream, &mut tickets, &mut points)?;
+    let (mut points, mut others) = (Waits::new(), OtherDevices::new());
+    find_sync_points(device, stream, &mut tickets, &mut points, &mut others)?;
     for point in &points {
-        enqueue_wait(device, stream, point)?;
-        submit_queue.join(&point.clock);
+        if enqueue_wait(device, stream, point, &others)? {
+            submit_queue.join(&point.clock);
+        }
     }
     Ok(())
 }
@@ -176,16 +199,23 @@ pub(crate) fn record_with_clock(
     Ok(clock)
 }
 
-/// Makes the stream's later work wait for an event whose vector clock is `clock`.
+/// Makes the stream's later work wait for an event of `owner`, this device or another, whose vector
+/// clock is `clock`.
+///
+/// # Errors
+///
+/// If either device is lost.
 pub(crate) fn wait_with_clock(
     device: &DeviceState,
     stream: &StreamState,
+    owner: &DeviceState,
     event: EventHandle,
     clock: &VectorClock,
 ) -> Result<()> {
     device.check_alive()?;
+    owner.check_alive()?;
     let mut submit_queue = stream.submit_queue.lock();
-    enqueue_wait_for(device, stream, event)?;
+    enqueue_wait_for(device, stream, owner, event)?;
     submit_queue.join(clock);
     Ok(())
 }
@@ -258,25 +288,60 @@ fn enqueue_record(
     }
 }
 
+/// Enqueues a wait for a sync point of this device or one of `others`. Returns `false` if that device
+/// is lost, so that there is nothing to wait for.
 #[inline]
 pub(super) fn enqueue_wait(
     device: &DeviceState,
     stream: &StreamState,
     point: &PooledEvent,
-) -> Result<()> {
+    others: &[Arc<DeviceState>],
+) -> Result<bool> {
+    let number = point.ticket.stream.device();
+    let owner = match others.iter().find(|other| other.number() == number) {
+        Some(other) => other,
+        None => device,
+    };
     // The reference `point` prevents the event from being recorded again.
-    enqueue_wait_for(device, stream, point.event)
+    match enqueue_wait_for(device, stream, owner, point.event) {
+        Err(_) if !ptr::eq(owner, device) && owner.lost().is_some() => Ok(false),
+        result => result.map(|()| true),
+    }
 }
 
-/// Enqueues a wait for an event of the device.
+/// Enqueues a wait for an event of `owner`.
 #[inline]
-fn enqueue_wait_for(device: &DeviceState, stream: &StreamState, event: EventHandle) -> Result<()> {
-    // SAFETY: the device owns the stream and the event.
-    device.checked(unsafe {
+fn enqueue_wait_for(
+    device: &DeviceState,
+    stream: &StreamState,
+    owner: &DeviceState,
+    event: EventHandle,
+) -> Result<()> {
+    // SAFETY: `device` owns the stream, and `owner` the event (rule 26: a stream may wait for an
+    // event of another device).
+    let result = unsafe {
         device
             .driver
             .stream_wait_event(device.context, stream.handle, event)
-    })
+    };
+    result.map_err(|error| wait_failure(device, stream, owner, error))
+}
+
+/// Converts the error of a wait. The loss of a context may be that of either device.
+#[cold]
+fn wait_failure(
+    device: &DeviceState,
+    stream: &StreamState,
+    owner: &DeviceState,
+    error: DriverError,
+) -> Error {
+    if ptr::eq(device, owner) || !error.code().is_sticky() {
+        return device.record_failure(error);
+    }
+    match query_stream(device, stream) {
+        Err(lost) if device.lost().is_some() => lost,
+        _ => owner.record_failure(error),
+    }
 }
 
 /// Bounds the number of sync points: polls one in the middle, and retires those that are complete.

@@ -1,0 +1,288 @@
+//! Imports: operations whose results depend on several devices, and what their loss means.
+//!
+//! Whether the results are valid is decided once, by whoever asks first: a host wait, a later
+//! operation, or the watch of the device ([`crossing`](super::crossing)). The results are valid if
+//! the operation is complete and each of its devices answers without an error *after* that. A lost
+//! device reports its loss to every later call, so an operation that read from a device after its
+//! loss cannot pass. The order matters: the waits for a lost device end, and the operations behind
+//! them complete with unknown values.
+//!
+//! While any import of the process is unsettled, every device examines the operands of each
+//! operation before it is submitted ([`before`]). Otherwise nothing is examined.
+
+use std::{
+    panic::Location,
+    sync::{
+        Arc, Weak,
+        atomic::{AtomicU8, Ordering},
+    },
+};
+
+use parking_lot::{Mutex, MutexGuard};
+use smallvec::SmallVec;
+
+use super::{
+    DeviceState, Operation, StreamState,
+    polling::{poll_ticket, query_stream},
+    realm,
+};
+use crate::{
+    Error, Result,
+    error::OperationKind,
+    tracker::{Access, AccessKind, DeviceNumber, Import, Imports, Sequence, StreamId},
+};
+
+const UNKNOWN: u8 = 0;
+const VALID: u8 = 1;
+const INVALID: u8 = 2;
+
+/// An operation on several devices, or through the host from one device to another.
+#[derive(Debug)]
+pub(crate) struct CrossDeviceImport {
+    label: &'static str,
+    location: &'static Location<'static>,
+    stream: Arc<StreamState>,
+    sequence: Sequence,
+    numbers: SmallVec<[DeviceNumber; 2]>,
+    /// Weak: the watch keeps the devices open until the import is settled.
+    devices: SmallVec<[Weak<DeviceState>; 2]>,
+    verdict: AtomicU8,
+}
+
+/// The number of unsettled imports of the process.
+static UNSETTLED: Mutex<u64> = Mutex::new(0);
+
+/// Counts an import, and makes all devices examine their operands if it is the only one.
+fn count() {
+    let mut unsettled = UNSETTLED.lock();
+    *unsettled += 1;
+    if *unsettled == 1 {
+        examine_operands(true, unsettled);
+    }
+}
+
+/// Reverses [`count`].
+fn uncount() {
+    let mut unsettled = UNSETTLED.lock();
+    *unsettled -= 1;
+    if *unsettled == 0 {
+        examine_operands(false, unsettled);
+    }
+}
+
+/// Sets for all devices whether they examine their operands. `unsettled` is locked meanwhile.
+fn examine_operands(examine: bool, unsettled: MutexGuard<'_, u64>) {
+    let devices = realm::all();
+    for device in &devices {
+        device.admission.examine_operands(examine);
+    }
+    // In this order: the last reference to a device closes it, which may end imports.
+    drop(unsettled);
+    drop(devices);
+}
+
+/// Adds a device to the realm. It examines its operands if there are unsettled imports.
+pub(crate) fn enter_realm(device: &Arc<DeviceState>) {
+    let unsettled = UNSETTLED.lock();
+    device.admission.examine_operands(*unsettled > 0);
+    realm::enter(device);
+}
+
+impl CrossDeviceImport {
+    /// Creates the import of the stream's submitted ticket `sequence`, which uses these devices,
+    /// first the stream's.
+    pub(super) fn new(
+        label: &'static str,
+        location: &'static Location<'static>,
+        stream: &Arc<StreamState>,
+        sequence: Sequence,
+        devices: &[&Arc<DeviceState>],
+    ) -> Arc<Self> {
+        count();
+        Arc::new(Self {
+            label,
+            location,
+            stream: Arc::clone(stream),
+            sequence,
+            numbers: devices.iter().map(|device| device.number()).collect(),
+            devices: devices
+                .iter()
+                .map(|device| Arc::downgrade(device))
+                .collect(),
+            verdict: AtomicU8::new(UNKNOWN),
+        })
+    }
+
+    /// Decides, if possible, whether the results are valid.
+    pub(super) fn decide(&self) -> u8 {
+        let known = self.verdict.load(Ordering::Acquire);
+        if known != UNKNOWN {
+            return known;
+        }
+        let devices: SmallVec<[Arc<DeviceState>; 2]> =
+            self.devices.iter().filter_map(Weak::upgrade).collect();
+        let is_lost = || devices.iter().any(|device| device.lost().is_some());
+        if devices.len() < self.devices.len() || is_lost() {
+            return self.settle(INVALID);
+        }
+        match poll_ticket(&devices[0], &self.stream, self.sequence) {
+            Ok(true) => {}
+            Err(_) if is_lost() => return self.settle(INVALID),
+            // Another error than the loss says nothing about the device.
+            Ok(false) | Err(_) => return UNKNOWN,
+        }
+        for device in &devices {
+            let Some(stream) = device.streams.iter().next() else {
+                continue;
+            };
+            if query_stream(device, stream).is_err() {
+                return if is_lost() {
+                    self.settle(INVALID)
+                } else {
+                    UNKNOWN
+                };
+            }
+        }
+        self.settle(VALID)
+    }
+
+    /// Sets the verdict, unless another thread did, and returns it.
+    fn settle(&self, verdict: u8) -> u8 {
+        let settled =
+            self.verdict
+                .compare_exchange(UNKNOWN, verdict, Ordering::AcqRel, Ordering::Acquire);
+        match settled {
+            Ok(_) => {
+                if verdict == VALID {
+                    uncount();
+                }
+                verdict
+            }
+            Err(known) => known,
+        }
+    }
+
+    /// Returns the error of every use of the results.
+    fn error(&self) -> Error {
+        let devices = self.devices.iter().filter_map(Weak::upgrade);
+        let lost = devices.into_iter().find_map(|device| {
+            let loss = device.loss()?;
+            Some((device.to_string(), loss.cause.to_string()))
+        });
+        let (device, cause) = lost.unwrap_or_else(|| {
+            let closed = "a device that is closed by now";
+            (closed.to_owned(), "it was lost".to_owned())
+        });
+        Error::Poisoned {
+            operation: self.label,
+            location: self.location,
+            device,
+            cause,
+        }
+    }
+}
+
+impl Drop for CrossDeviceImport {
+    fn drop(&mut self) {
+        if *self.verdict.get_mut() != VALID {
+            uncount();
+        }
+    }
+}
+
+impl Import for CrossDeviceImport {
+    fn stream(&self) -> StreamId {
+        self.stream.id
+    }
+
+    fn devices(&self) -> &[DeviceNumber] {
+        &self.numbers
+    }
+
+    fn is_valid(&self) -> bool {
+        self.verdict.load(Ordering::Acquire) == VALID
+    }
+
+    fn check(&self) -> Result<bool> {
+        match self.decide() {
+            INVALID => Err(self.error()),
+            verdict => Ok(verdict == VALID),
+        }
+    }
+}
+
+/// Collects the unsettled imports of everything that these accesses may read.
+///
+/// # Errors
+///
+/// If an operand is invalid.
+pub(crate) fn of_operands<'a, 'b: 'a>(
+    kind: OperationKind,
+    accesses: impl IntoIterator<Item = &'a Access<'b>>,
+) -> Result<Imports> {
+    let mut found = Imports::new();
+    for access in accesses {
+        if reads(kind, access) {
+            let unsettled = access.history.provenance.unsettled()?;
+            for import in unsettled {
+                if !found.iter().any(|known| Arc::ptr_eq(known, &import)) {
+                    found.push(import);
+                }
+            }
+        }
+    }
+    Ok(found)
+}
+
+/// Returns whether an operation of this kind may read what it accesses. A kernel may read what it
+/// writes.
+fn reads(kind: OperationKind, access: &Access<'_>) -> bool {
+    access.kind == AccessKind::Read || kind == OperationKind::Kernel
+}
+
+/// Returns whether an operation of this kind replaces all contents of the allocation.
+fn overwrites(kind: OperationKind, access: &Access<'_>) -> bool {
+    !reads(kind, access) && access.extent.is_whole(access.history.bytes())
+}
+
+/// Notes before a submission that the results come from these imports: if the submission fails, the
+/// operation may have run nevertheless.
+pub(super) fn before<'a, 'b: 'a>(
+    imports: &Imports,
+    accesses: impl IntoIterator<Item = &'a Access<'b>>,
+) {
+    for access in accesses {
+        if access.kind == AccessKind::Write {
+            access.history.provenance.add(imports);
+        }
+    }
+}
+
+/// Notes a successful submission: whatever it overwrites as a whole has no earlier imports.
+pub(super) fn after<'a, 'b: 'a>(
+    kind: OperationKind,
+    imports: &Imports,
+    accesses: impl IntoIterator<Item = &'a Access<'b>>,
+) {
+    for access in accesses {
+        if overwrites(kind, access) {
+            access.history.provenance.replace(imports);
+        }
+    }
+}
+
+/// Notes that the submitted parts of an operation together replace the contents of an allocation, if
+/// the access is to all of it.
+pub(crate) fn note_overwritten(device: &DeviceState, access: &Access<'_>) {
+    if device.admission.examines_operands() && access.extent.is_whole(access.history.bytes()) {
+        access.history.provenance.replace(&[]);
+    }
+}
+
+/// Examines the operands of an operation on one device. Returns the imports that its results depend
+/// on.
+pub(super) fn examine(operation: &mut Operation<'_>) -> Result<Imports> {
+    let imports = of_operands(operation.kind, operation.accesses.iter())?;
+    before(&imports, operation.accesses.iter());
+    Ok(imports)
+}

@@ -1,0 +1,71 @@
+//! The realm: the open devices of the process, through which a device resolves tickets of another.
+//!
+//! An operation may use memory of several devices, so the access history of an allocation may hold
+//! tickets of any device. A device finds its own streams in its own table and those of others here.
+//! An entry is removed when its device is closed. An operation that uses memory of another device
+//! keeps all its devices open until it is complete ([`crossing`](super::crossing)), so a ticket of a
+//! closed device needs no wait.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Weak},
+};
+
+use parking_lot::RwLock;
+
+use super::{DeviceState, DeviceStream, streams::Streams};
+use crate::tracker::{DeviceNumber, StreamId, Ticket};
+
+/// An open device.
+struct OpenDevice {
+    device: Weak<DeviceState>,
+    /// Kept beside the device, so that looking at a ticket never drops the last reference to one.
+    streams: Arc<Streams>,
+}
+
+static REALM: RwLock<BTreeMap<DeviceNumber, OpenDevice>> = RwLock::new(BTreeMap::new());
+
+/// Adds a device.
+pub(crate) fn enter(device: &Arc<DeviceState>) {
+    let open = OpenDevice {
+        device: Arc::downgrade(device),
+        streams: Arc::clone(&device.streams),
+    };
+    REALM.write().insert(device.streams.device(), open);
+}
+
+/// Removes a device that is being closed.
+pub(super) fn leave(number: DeviceNumber) {
+    let left = REALM.write().remove(&number);
+    drop(left);
+}
+
+/// Returns the open device with this number.
+fn device(number: DeviceNumber) -> Option<Arc<DeviceState>> {
+    REALM.read().get(&number)?.device.upgrade()
+}
+
+/// Returns all open devices.
+pub(super) fn all() -> Vec<Arc<DeviceState>> {
+    let realm = REALM.read();
+    realm
+        .values()
+        .filter_map(|open| open.device.upgrade())
+        .collect()
+}
+
+/// Returns the open device's stream with this id.
+pub(super) fn find(id: StreamId) -> Option<DeviceStream> {
+    let device = device(id.device())?;
+    let stream = Arc::clone(device.stream(id)?);
+    Some(DeviceStream { device, stream })
+}
+
+/// Returns whether the ticket is known to be complete, or its device is closed.
+#[cold]
+pub(super) fn is_done(ticket: Ticket) -> bool {
+    let realm = REALM.read();
+    let streams = realm.get(&ticket.stream.device()).map(|open| &open.streams);
+    let stream = streams.and_then(|streams| streams.get(ticket.stream));
+    stream.is_none_or(|stream| stream.is_done(ticket.sequence))
+}

@@ -1,0 +1,303 @@
+//! Copies between devices without peer access, staged through page-locked host memory.
+//!
+//! The source's device copies to a block. The target's device waits for an event of that copy (rule
+//! 26: streams may wait for events of other devices) and copies from the block. The leg that is not
+//! on the caller's stream runs on a separate stream, which is ordered after the caller's earlier
+//! work, or before its later work, so that the copy behaves like one operation of the caller's
+//! stream.
+
+use std::{panic::Location, sync::Arc};
+
+use millstream_driver::{Copy2d, Side2d};
+
+use super::staged_block::StagedBlock;
+use crate::{
+    Result, Stream,
+    context::{
+        CopyRows, DeviceState, Operation, PooledEvent, StreamState, import_through_host,
+        of_operands, record_with_clock, retain_until_complete, submit, sync_point_after,
+        wait_with_clock,
+    },
+    error::OperationKind,
+    memory::Span2d,
+    tracker::{AccessKind, Imports, Sequence, VectorClock},
+};
+
+/// One device's leg of the copy, on one of its streams.
+struct Leg {
+    device: Arc<DeviceState>,
+    stream: Arc<StreamState>,
+    /// Set if the stream was acquired for this copy only.
+    taken: bool,
+}
+
+impl Leg {
+    /// Creates a leg on the caller's stream if it is on this device, otherwise on an acquired
+    /// stream.
+    fn on(device: &Arc<DeviceState>, callers: &Stream) -> Result<Self> {
+        let taken = !Arc::ptr_eq(device, callers.device_state());
+        let stream = if taken {
+            device.acquire_stream(0)?
+        } else {
+            Arc::clone(callers.state())
+        };
+        Ok(Self {
+            device: Arc::clone(device),
+            stream,
+            taken,
+        })
+    }
+
+    /// Takes an event to record on this leg's stream.
+    fn event(&self) -> Result<PooledEventGuard<'_>> {
+        let device = &*self.device;
+        // It carries no ticket, because it is not a sync point of a stream.
+        let (nothing, before) = (self.stream.ticket(Sequence::START), VectorClock::default());
+        let taken = device
+            .events
+            .take(&*device.driver, device.context, nothing, &before);
+        let event = device.checked(taken)?;
+        Ok(PooledEventGuard { device, event })
+    }
+
+    /// Orders later work of this leg after all work submitted to the other.
+    fn follow(&self, other: &Self) -> Result<()> {
+        let lent = other.event()?;
+        let clock = record_with_clock(&other.device, &other.stream, lent.event.event)?;
+        self.wait_for(other, &lent.event, &clock)
+    }
+
+    /// Orders later work of this leg after an event of the other.
+    fn wait_for(&self, other: &Self, event: &PooledEvent, clock: &VectorClock) -> Result<()> {
+        let (device, stream) = (&self.device, &self.stream);
+        wait_with_clock(device, stream, &other.device, event.event, clock)
+    }
+}
+
+impl Drop for Leg {
+    fn drop(&mut self) {
+        if self.taken {
+            self.device.retire_stream(Arc::clone(&self.stream));
+        }
+    }
+}
+
+/// An event of a device's pool, returned on drop: a wait that was enqueued keeps waiting for the
+/// record that it saw (rule 23).
+struct PooledEventGuard<'a> {
+    device: &'a DeviceState,
+    event: PooledEvent,
+}
+
+impl Drop for PooledEventGuard<'_> {
+    fn drop(&mut self) {
+        self.device.events.give(Arc::clone(&self.event));
+    }
+}
+
+impl Stream {
+    /// Copies rows between two devices of one driver through the host. One of the devices is the
+    /// stream's. Both spans have the same rows and row length, and are not empty.
+    pub(super) fn copy_peer_staged(
+        &self,
+        from: &Span2d<'_>,
+        to: &Span2d<'_>,
+        location: &'static Location<'static>,
+    ) -> Result<()> {
+        let carried = of_operands(
+            OperationKind::DeviceToDevice,
+            [
+                &from.access(AccessKind::Read),
+                &to.access(AccessKind::Write),
+            ],
+        )?;
+        let source = Leg::on(from.device(), self)?;
+        let target = Leg::on(to.device(), self)?;
+        if source.taken {
+            source.follow(&target)?;
+        }
+        // Dropped before the legs, also after an error: some of the chunks may have been copied.
+        let arrival = Arrival {
+            source: &source,
+            target: &target,
+            to,
+            carried,
+            location,
+        };
+        for (from, to) in chunks(from, to, self.device_state().staging_options().chunk_bytes) {
+            copy_chunk(&source, &from, &target, &to, location)?;
+        }
+        drop(arrival);
+        if target.taken {
+            source.follow(&target)?;
+        }
+        Ok(())
+    }
+}
+
+/// Cuts both spans into pieces of at most `chunk_bytes`: whole rows, or parts of one row.
+fn chunks<'a>(
+    from: &Span2d<'a>,
+    to: &Span2d<'a>,
+    chunk_bytes: usize,
+) -> Vec<(Span2d<'a>, Span2d<'a>)> {
+    let bytes_step = from.row_bytes.min(chunk_bytes);
+    let rows_step = (chunk_bytes / from.row_bytes).max(1);
+    let mut pieces = Vec::new();
+    for row in (0..from.rows).step_by(rows_step) {
+        let rows = row..row.saturating_add(rows_step).min(from.rows);
+        for start in (0..from.row_bytes).step_by(bytes_step) {
+            let bytes = start..(start + bytes_step).min(from.row_bytes);
+            pieces.push((
+                from.part(rows.clone(), bytes.clone()),
+                to.part(rows.clone(), bytes),
+            ));
+        }
+    }
+    pieces
+}
+
+/// A copy in progress. Its drop notes that the target's contents come from another device.
+struct Arrival<'a> {
+    source: &'a Leg,
+    target: &'a Leg,
+    to: &'a Span2d<'a>,
+    /// The imports of the source's contents.
+    carried: Imports,
+    location: &'static Location<'static>,
+}
+
+impl Drop for Arrival<'_> {
+    fn drop(&mut self) {
+        let Leg { device, stream, .. } = self.target;
+        let submitted = stream.shared.lock().points.submitted();
+        import_through_host(
+            [device, &self.source.device],
+            stream,
+            submitted,
+            &self.to.access(AccessKind::Write),
+            std::mem::take(&mut self.carried),
+            ("copy", self.location),
+        );
+    }
+}
+
+/// A block of the target's device that the source's device may still write. If the source's device
+/// is lost, the end of its writes is unknown and the target's device may continue: the block is
+/// leaked then.
+struct QuarantinedBlock {
+    source: Arc<DeviceState>,
+    staged: Option<StagedBlock>,
+}
+
+impl Drop for QuarantinedBlock {
+    fn drop(&mut self) {
+        if let Some(staged) = self.staged.take()
+            && self.source.lost().is_some()
+        {
+            staged.give_up();
+        }
+    }
+}
+
+/// A block in flight from one device to the other. If an error or a panic drops it before both
+/// operations are submitted, the block is kept until the source's stream cannot write it any more.
+struct BlockInFlight<'a> {
+    source: &'a Leg,
+    staged: Option<StagedBlock>,
+}
+
+impl BlockInFlight<'_> {
+    fn pointer(&self) -> *mut u8 {
+        self.staged
+            .as_ref()
+            .map_or(std::ptr::null_mut(), StagedBlock::pointer)
+    }
+
+    /// Notes that both operations are submitted, the target's ordered after the source's.
+    fn arrive(mut self, target: &Leg, sequence: Sequence) {
+        if let Some(mut staged) = self.staged.take() {
+            staged.used_by(target.stream.ticket(sequence));
+        }
+    }
+}
+
+impl Drop for BlockInFlight<'_> {
+    fn drop(&mut self) {
+        if self.staged.is_some() {
+            let Leg { device, stream, .. } = self.source;
+            let submitted = stream.shared.lock().points.submitted();
+            let at_risk = QuarantinedBlock {
+                source: Arc::clone(device),
+                staged: self.staged.take(),
+            };
+            retain_until_complete(device, stream, submitted, at_risk);
+        }
+    }
+}
+
+fn copy_chunk(
+    source: &Leg,
+    from: &Span2d<'_>,
+    target: &Leg,
+    to: &Span2d<'_>,
+    location: &'static Location<'static>,
+) -> Result<()> {
+    let block = BlockInFlight {
+        source,
+        staged: Some(StagedBlock::new(
+            &target.device,
+            &target.stream,
+            from.bytes(),
+        )?),
+    };
+    let host = Side2d::host(block.pointer(), from.row_bytes);
+    let read = rows(&source.device, from, from.side(), host);
+    let reading = leg_operation(
+        OperationKind::DeviceToHost,
+        from,
+        AccessKind::Read,
+        location,
+    );
+    // SAFETY: the rows lie within their allocation, and the block is as large. It is kept until both
+    // operations are done.
+    let (sequence, ()) = unsafe { submit(&source.device, &source.stream, reading, read) }?;
+    let event = sync_point_after(&source.device, &source.stream, sequence)?;
+    // The event is not recorded again while it is held here.
+    target.wait_for(source, &event, &event.clock)?;
+    let write = rows(&target.device, to, host, to.side());
+    let writing = leg_operation(OperationKind::HostToDevice, to, AccessKind::Write, location);
+    // SAFETY: as above; the wait orders this operation after the first.
+    let (sequence, ()) = unsafe { submit(&target.device, &target.stream, writing, write) }?;
+    block.arrive(target, sequence);
+    Ok(())
+}
+
+/// Creates the command of one leg for rows of this shape.
+fn rows(device: &DeviceState, shape: &Span2d<'_>, source: Side2d, target: Side2d) -> CopyRows {
+    CopyRows {
+        copy: Copy2d {
+            source,
+            target,
+            width_bytes: shape.row_bytes,
+            height: shape.rows,
+        },
+        pitch_bytes_max: device.limits.pitch_bytes,
+    }
+}
+
+fn leg_operation<'a>(
+    kind: OperationKind,
+    span: &Span2d<'a>,
+    access: AccessKind,
+    location: &'static Location<'static>,
+) -> Operation<'a> {
+    Operation {
+        kind,
+        label: "copy",
+        location,
+        bytes: span.bytes() as u64,
+        accesses: [span.access(access)].into(),
+        host_waiter: None,
+    }
+}

@@ -1,0 +1,188 @@
+//! The provenance of an allocation's contents: the operations on several devices through which they
+//! came, as long as the loss of a device may have spoiled them.
+//!
+//! A device that is lost stops in the middle of its work, and the waits for it on other devices
+//! end. An operation that reads or runs on a lost device therefore writes unknown values to memory
+//! of devices that still work. Such an operation is an [`Import`]. It is recorded with the memory
+//! that it writes, and copied to everything that is computed from that memory, until it is known
+//! that all its devices outlived it. If one did not, every use of the memory is an error until the
+//! memory is overwritten as a whole.
+
+use std::{fmt, sync::Arc};
+
+use parking_lot::Mutex;
+use smallvec::SmallVec;
+
+use super::{DeviceNumber, StreamId};
+use crate::Result;
+
+/// An operation on several devices.
+pub(crate) trait Import: fmt::Debug + Send + Sync {
+    /// Returns the stream of the operation.
+    fn stream(&self) -> StreamId;
+
+    /// Returns the devices whose loss spoils the results.
+    fn devices(&self) -> &[DeviceNumber];
+
+    /// Returns whether the results are known to be valid, without a driver call.
+    fn is_valid(&self) -> bool;
+
+    /// Returns whether the results are valid, or `false` if that is not known yet. May query the
+    /// driver; the caller holds no lock.
+    ///
+    /// # Errors
+    ///
+    /// If the results are invalid.
+    fn check(&self) -> Result<bool>;
+}
+
+/// Operations on several devices of which it is not known that their results are valid.
+pub(crate) type Imports = SmallVec<[Arc<dyn Import>; 1]>;
+
+/// The imports of one allocation.
+#[derive(Default)]
+pub(crate) struct Provenance(Mutex<Vec<Arc<dyn Import>>>);
+
+impl Provenance {
+    /// Returns the imports whose validity is unknown, and forgets the valid ones.
+    ///
+    /// # Errors
+    ///
+    /// If the contents are invalid.
+    pub(crate) fn unsettled(&self) -> Result<Imports> {
+        let known: Imports = self.0.lock().iter().map(Arc::clone).collect();
+        let mut unsettled = Imports::new();
+        let mut has_valid = false;
+        for import in &known {
+            if import.check()? {
+                has_valid = true;
+            } else {
+                unsettled.push(Arc::clone(import));
+            }
+        }
+        if has_valid {
+            // The clones in `known` are dropped later, without the lock.
+            self.0.lock().retain(|import| !import.is_valid());
+        }
+        Ok(unsettled)
+    }
+
+    /// Adds imports. One replaces an earlier one of the same stream, whose devices it includes:
+    /// once the later is complete, so is the earlier.
+    pub(crate) fn add(&self, imports: &[Arc<dyn Import>]) {
+        if imports.is_empty() {
+            return;
+        }
+        let mut replaced = Imports::new();
+        let mut known = self.0.lock();
+        for import in imports {
+            let includes = |earlier: &Arc<dyn Import>| {
+                earlier.stream() == import.stream()
+                    && earlier
+                        .devices()
+                        .iter()
+                        .all(|device| import.devices().contains(device))
+            };
+            known.retain(|earlier| {
+                let keeps = !includes(earlier) && !earlier.is_valid();
+                if !keeps {
+                    replaced.push(Arc::clone(earlier));
+                }
+                keeps
+            });
+            known.push(Arc::clone(import));
+        }
+        // Dropped without the lock, because the last reference to an import takes other locks.
+        drop(known);
+        drop(replaced);
+    }
+
+    /// Replaces all imports, after the contents were overwritten as a whole.
+    pub(crate) fn replace(&self, imports: &[Arc<dyn Import>]) {
+        let replaced = std::mem::replace(&mut *self.0.lock(), imports.to_vec());
+        // Dropped without the lock, as above.
+        drop(replaced);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    use super::*;
+    use crate::Error;
+
+    #[derive(Debug)]
+    struct Operation {
+        stream: StreamId,
+        devices: Vec<DeviceNumber>,
+        valid: AtomicBool,
+        invalid: AtomicBool,
+    }
+
+    impl Import for Operation {
+        fn stream(&self) -> StreamId {
+            self.stream
+        }
+
+        fn devices(&self) -> &[DeviceNumber] {
+            &self.devices
+        }
+
+        fn is_valid(&self) -> bool {
+            self.valid.load(Ordering::Relaxed)
+        }
+
+        fn check(&self) -> Result<bool> {
+            if self.invalid.load(Ordering::Relaxed) {
+                return Err(Error::unavailable("spoiled"));
+            }
+            Ok(self.is_valid())
+        }
+    }
+
+    fn operation(stream: u64, devices: &[u64]) -> Arc<Operation> {
+        let number = |&device: &u64| StreamId::of(device).device();
+        Arc::new(Operation {
+            stream: StreamId::of(stream),
+            devices: devices.iter().map(number).collect(),
+            valid: AtomicBool::new(false),
+            invalid: AtomicBool::new(false),
+        })
+    }
+
+    fn add(provenance: &Provenance, import: &Arc<Operation>) {
+        provenance.add(&[Arc::clone(import) as Arc<dyn Import>]);
+    }
+
+    fn unsettled(provenance: &Provenance) -> usize {
+        provenance.unsettled().expect("no import is invalid").len()
+    }
+
+    #[test]
+    fn imports_stay_until_they_are_valid_or_replaced() {
+        let provenance = Provenance::default();
+        let [first, second] = [operation(1, &[1, 2]), operation(2, &[1, 2])];
+        add(&provenance, &first);
+        add(&provenance, &second);
+        assert_eq!(unsettled(&provenance), 2);
+        first.valid.store(true, Ordering::Relaxed);
+        assert_eq!(unsettled(&provenance), 1);
+        second.invalid.store(true, Ordering::Relaxed);
+        assert!(provenance.unsettled().is_err());
+        provenance.replace(&[]);
+        assert_eq!(unsettled(&provenance), 0);
+    }
+
+    #[test]
+    fn a_later_import_of_a_stream_replaces_those_whose_devices_it_includes() {
+        let provenance = Provenance::default();
+        add(&provenance, &operation(1, &[1, 2]));
+        add(&provenance, &operation(1, &[1, 2, 3]));
+        assert_eq!(unsettled(&provenance), 1);
+        add(&provenance, &operation(1, &[1, 2]));
+        assert_eq!(unsettled(&provenance), 2);
+        add(&provenance, &operation(2, &[1, 2]));
+        assert_eq!(unsettled(&provenance), 3);
+    }
+}
