@@ -19,7 +19,7 @@ use std::{
 use millstream_driver::{
     Completion, ContextHandle, DeviceAttribute, DeviceOrdinal, DevicePtr, Driver, DriverError,
     EventHandle, EventKind, FunctionAttribute, FunctionHandle, HostFunction, ModuleHandle,
-    PoolHandle, PoolUsage, PriorityRange, ResultCode, StreamHandle, driver_methods,
+    P2pAttribute, PoolHandle, PoolUsage, PriorityRange, ResultCode, StreamHandle, driver_methods,
 };
 
 type Result<T> = std::result::Result<T, DriverError>;
@@ -178,6 +178,23 @@ impl Driver for NullDriver {
             DeviceAttribute::COMPUTE_CAPABILITY_MINOR => 0,
             _ => 65_535,
         })
+    }
+
+    fn device_pci_bus_id(&self, _: DeviceOrdinal) -> Result<String> {
+        Ok("0000:00:00.0".into())
+    }
+
+    fn device_can_access_peer(&self, _: DeviceOrdinal, _: DeviceOrdinal) -> Result<bool> {
+        Ok(false)
+    }
+
+    fn device_p2p_attribute(
+        &self,
+        _: P2pAttribute,
+        _: DeviceOrdinal,
+        _: DeviceOrdinal,
+    ) -> Result<i32> {
+        Ok(0)
     }
 
     fn primary_context_retain(&self, _: DeviceOrdinal) -> Result<ContextHandle> {

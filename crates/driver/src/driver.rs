@@ -10,7 +10,8 @@ use std::{ffi::c_void, fmt, ptr::NonNull, time::Duration};
 use crate::{
     ContextHandle, Copy2d, DeviceAttribute, DeviceOrdinal, DevicePtr, DriverError, EventHandle,
     FloatOperand, FunctionAttribute, FunctionHandle, HostAccess, ManagedAdvice, ManagedLocation,
-    MemoryReuse, ModuleHandle, PoolHandle, ResultCode, StreamHandle,
+    MemoryReuse, ModuleHandle, P2pAttribute, PeerCopy, PeerCopy2d, PoolHandle, ResultCode,
+    StreamHandle,
 };
 
 type Result<T> = std::result::Result<T, DriverError>;
@@ -264,6 +265,29 @@ pub trait Driver: Send + Sync + fmt::Debug {
     /// Returns the value of a device attribute (`cuDeviceGetAttribute`).
     fn device_attribute(&self, device: DeviceOrdinal, attribute: DeviceAttribute) -> Result<i32>;
 
+    /// Returns the device's PCI address, `domain:bus:device.function` in hexadecimal
+    /// (`cuDeviceGetPCIBusId`).
+    fn device_pci_bus_id(&self, device: DeviceOrdinal) -> Result<String>;
+
+    /// Returns whether contexts of `device` can be given access to memory of `peer`
+    /// (`cuDeviceCanAccessPeer`). False for a device and itself.
+    fn device_can_access_peer(&self, device: DeviceOrdinal, peer: DeviceOrdinal) -> Result<bool>;
+
+    /// Returns the value of an attribute of the link by which `from` accesses memory of `to`
+    /// (`cuDeviceGetP2PAttribute`).
+    ///
+    /// # Errors
+    ///
+    /// [`ResultCode::INVALID_DEVICE`](crate::ResultCode::INVALID_DEVICE) if both are the same
+    /// device, [`ResultCode::INVALID_VALUE`](crate::ResultCode::INVALID_VALUE) for an attribute
+    /// that the driver does not know.
+    fn device_p2p_attribute(
+        &self,
+        attribute: P2pAttribute,
+        from: DeviceOrdinal,
+        to: DeviceOrdinal,
+    ) -> Result<i32>;
+
     /// Retains the device's primary context and creates it if necessary
     /// (`cuDevicePrimaryCtxRetain`).
     fn primary_context_retain(&self, device: DeviceOrdinal) -> Result<ContextHandle>;
@@ -283,6 +307,30 @@ pub trait Driver: Send + Sync + fmt::Debug {
     ///
     /// `context` is alive.
     unsafe fn context_synchronize(&self, context: ContextHandle) -> Result<()>;
+
+    /// Lets `context` access the memory that the context `peer` allocates, now and later, except for
+    /// pool memory (`cuCtxEnablePeerAccess`): a pool has access rights of its own, which
+    /// [`pool_set_access`](Self::pool_set_access) sets (rule 38). The access is one-directional
+    /// (rule 39) and lasts until either context is destroyed. Takes milliseconds.
+    ///
+    /// # Errors
+    ///
+    /// [`ResultCode::PEER_ACCESS_ALREADY_ENABLED`](crate::ResultCode::PEER_ACCESS_ALREADY_ENABLED)
+    /// if this call was made before (rule 39),
+    /// [`ResultCode::PEER_ACCESS_UNSUPPORTED`](crate::ResultCode::PEER_ACCESS_UNSUPPORTED) if
+    /// [`device_can_access_peer`](Self::device_can_access_peer) is false,
+    /// [`ResultCode::INVALID_CONTEXT`](crate::ResultCode::INVALID_CONTEXT) if both contexts are the
+    /// same, [`ResultCode::TOO_MANY_PEERS`](crate::ResultCode::TOO_MANY_PEERS) beyond the number of
+    /// peers that the device supports.
+    ///
+    /// # Safety
+    ///
+    /// `context` and `peer` are alive.
+    unsafe fn context_enable_peer_access(
+        &self,
+        context: ContextHandle,
+        peer: ContextHandle,
+    ) -> Result<()>;
 
     /// Returns the range of stream priorities in the context (`cuCtxGetStreamPriorityRange`).
     ///
@@ -533,6 +581,27 @@ pub trait Driver: Send + Sync + fmt::Debug {
     /// `pool` is alive.
     unsafe fn pool_set_release_threshold(&self, pool: PoolHandle, bytes: u64) -> Result<()>;
 
+    /// Sets whether `device` may read and write the pool's memory, which already allocated memory
+    /// is part of (`cuMemPoolSetAccess` with one descriptor, rule 38). Concerns kernels of that
+    /// device and the path that peer copies take. Takes milliseconds.
+    ///
+    /// # Errors
+    ///
+    /// [`ResultCode::INVALID_DEVICE`](crate::ResultCode::INVALID_DEVICE) if
+    /// [`device_can_access_peer`](Self::device_can_access_peer) is false for `device` and the
+    /// pool's device. The access of the pool's own device cannot be withdrawn.
+    ///
+    /// # Safety
+    ///
+    /// `pool` is alive. If access is withdrawn, no kernel of `device` that is enqueued or will be
+    /// enqueued accesses the pool's memory.
+    unsafe fn pool_set_access(
+        &self,
+        pool: PoolHandle,
+        device: DeviceOrdinal,
+        accessible: bool,
+    ) -> Result<()>;
+
     /// Returns unused memory to the system until at most `keep_bytes` are reserved
     /// (`cuMemPoolTrimTo`). Memory whose free is not yet complete is skipped (rule 36).
     ///
@@ -756,6 +825,49 @@ pub trait Driver: Send + Sync + fmt::Debug {
         &self,
         context: ContextHandle,
         copy: &Copy2d,
+        stream: StreamHandle,
+    ) -> Result<()>;
+
+    /// Enqueues a copy between the memory of two contexts, usually of two devices
+    /// (`cuMemcpyPeerAsync`). Never blocks the host. It needs no peer access: without access to the
+    /// other device's memory, which for pool memory is that of
+    /// [`pool_set_access`](Self::pool_set_access) (rule 38), the driver stages the bytes in host
+    /// memory, at a fraction of the link's bandwidth.
+    ///
+    /// The copy is an operation of `stream` alone: streams of the other device are ordered with it
+    /// by events (rule 26).
+    ///
+    /// # Safety
+    ///
+    /// `target` is writable and `source` readable for `bytes`; each belongs to the context that
+    /// `copy` names, and both contexts are alive. The ranges do not overlap. Work that accesses
+    /// either range is ordered with the copy. `stream` is alive and belongs to `context`.
+    unsafe fn copy_peer_async(
+        &self,
+        context: ContextHandle,
+        copy: &PeerCopy,
+        stream: StreamHandle,
+    ) -> Result<()>;
+
+    /// Enqueues a two-dimensional copy between the memory of two contexts as a single operation
+    /// (`cuMemcpy3DPeerAsync` of depth 1). Otherwise as
+    /// [`copy_peer_async`](Self::copy_peer_async). A copy of no bytes enqueues nothing.
+    ///
+    /// # Errors
+    ///
+    /// [`ResultCode::INVALID_VALUE`](crate::ResultCode::INVALID_VALUE) for a pitch shorter than a
+    /// row or longer than [`MAX_PITCH`](DeviceAttribute::MAX_PITCH).
+    ///
+    /// # Safety
+    ///
+    /// Every row of the source is readable, every row of the target is writable, and no source row
+    /// overlaps a target row; each side belongs to the context that `copy` names, and both contexts
+    /// are alive. Work that accesses the rows is ordered with the copy. Bytes between rows are not
+    /// accessed. `stream` is alive and belongs to `context`.
+    unsafe fn copy_peer_2d_async(
+        &self,
+        context: ContextHandle,
+        copy: &PeerCopy2d,
         stream: StreamHandle,
     ) -> Result<()>;
 

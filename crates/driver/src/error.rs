@@ -56,6 +56,8 @@ codes! {
     NO_BINARY_FOR_GPU = 209;
     /// An uncorrectable memory error. The context is lost.
     ECC_UNCORRECTABLE = 214;
+    /// The device cannot access the other device's memory.
+    PEER_ACCESS_UNSUPPORTED = 217;
     /// The PTX did not compile.
     INVALID_PTX = 218;
     /// An uncorrectable error of the link between devices. The context is lost.
@@ -80,10 +82,16 @@ codes! {
     LAUNCH_OUT_OF_RESOURCES = 701;
     /// A kernel ran for too long. The context is lost.
     LAUNCH_TIMEOUT = 702;
+    /// Peer access from the context to the other one is already enabled (rule 39).
+    PEER_ACCESS_ALREADY_ENABLED = 704;
+    /// Peer access from the context to the other one is not enabled.
+    PEER_ACCESS_NOT_ENABLED = 705;
     /// The primary context was already destroyed.
     CONTEXT_IS_DESTROYED = 709;
     /// A device-side assertion failed. The context is lost.
     ASSERT = 710;
+    /// The device has no resources for access to a further peer.
+    TOO_MANY_PEERS = 711;
     /// The host memory is already registered.
     HOST_MEMORY_ALREADY_REGISTERED = 712;
     /// The host memory is not registered.

@@ -119,6 +119,24 @@ handle! {
     /// ```
     FunctionAttribute(i32)
 }
+handle! {
+    /// An attribute of the link between two devices, identified by its number in
+    /// `CUdevice_P2PAttribute`.
+    ///
+    /// ```
+    /// assert_eq!(millstream_driver::P2pAttribute::ACCESS_SUPPORTED.as_raw(), 2);
+    /// ```
+    P2pAttribute(i32)
+}
+
+impl P2pAttribute {
+    /// The relative performance of the link; a lower number is faster.
+    pub const PERFORMANCE_RANK: Self = Self(1);
+    /// Peer access: 1 if the first device can access the second one's memory, else 0.
+    pub const ACCESS_SUPPORTED: Self = Self(2);
+    /// Native atomics: 1 if atomic operations over the link are atomic, else 0.
+    pub const NATIVE_ATOMIC_SUPPORTED: Self = Self(3);
+}
 
 impl FunctionAttribute {
     /// The maximum number of threads in a block of this kernel on its device.

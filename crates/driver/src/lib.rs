@@ -21,6 +21,7 @@ mod handles;
 pub mod libraries;
 mod managed;
 mod methods;
+mod peer;
 mod per_process;
 
 pub use annotations::{FloatOperand, HostAccess, MemoryReuse};
@@ -33,8 +34,9 @@ pub use driver::{
 pub use error::{DriverError, ResultCode};
 pub use handles::{
     ContextHandle, DeviceAttribute, DeviceOrdinal, DevicePtr, EventHandle, FunctionAttribute,
-    FunctionHandle, ModuleHandle, PoolHandle, StreamHandle,
+    FunctionHandle, ModuleHandle, P2pAttribute, PoolHandle, StreamHandle,
 };
 pub use managed::{ManagedAdvice, ManagedLocation};
+pub use peer::{PeerCopy, PeerCopy2d};
 #[doc(hidden)]
 pub use per_process::PerProcess;

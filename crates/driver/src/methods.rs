@@ -38,6 +38,16 @@ macro_rules! driver_methods {
                 device: $crate::DeviceOrdinal,
                 attribute: $crate::DeviceAttribute
             ) -> i32;
+            [safe value] fn device_pci_bus_id(device: $crate::DeviceOrdinal) -> String;
+            [safe value] fn device_can_access_peer(
+                device: $crate::DeviceOrdinal,
+                peer: $crate::DeviceOrdinal
+            ) -> bool;
+            [safe value] fn device_p2p_attribute(
+                attribute: $crate::P2pAttribute,
+                from: $crate::DeviceOrdinal,
+                to: $crate::DeviceOrdinal
+            ) -> i32;
             [safe value] fn primary_context_retain(
                 device: $crate::DeviceOrdinal
             ) -> $crate::ContextHandle;
@@ -45,6 +55,10 @@ macro_rules! driver_methods {
             [unsafe value] fn make_current(context: $crate::ContextHandle) -> ();
             [unsafe call] fn primary_context_release(device: $crate::DeviceOrdinal) -> ();
             [unsafe call] fn context_synchronize(context: $crate::ContextHandle) -> ();
+            [unsafe call] fn context_enable_peer_access(
+                context: $crate::ContextHandle,
+                peer: $crate::ContextHandle
+            ) -> ();
             [unsafe value] fn stream_priority_range(
                 context: $crate::ContextHandle
             ) -> $crate::PriorityRange;
@@ -134,6 +148,11 @@ macro_rules! driver_methods {
                 stream: $crate::StreamHandle
             ) -> ();
             [unsafe call] fn pool_set_release_threshold(pool: $crate::PoolHandle, bytes: u64) -> ();
+            [unsafe call] fn pool_set_access(
+                pool: $crate::PoolHandle,
+                device: $crate::DeviceOrdinal,
+                accessible: bool
+            ) -> ();
             [unsafe call] fn pool_trim(pool: $crate::PoolHandle, keep_bytes: usize) -> ();
             [unsafe value] fn pool_usage(pool: $crate::PoolHandle) -> $crate::PoolUsage;
             [unsafe value] fn host_alloc(
@@ -215,6 +234,16 @@ macro_rules! driver_methods {
             [unsafe enqueue(stream)] fn copy_2d_async(
                 context: $crate::ContextHandle,
                 copy: &$crate::Copy2d,
+                stream: $crate::StreamHandle
+            ) -> ();
+            [unsafe enqueue(stream)] fn copy_peer_async(
+                context: $crate::ContextHandle,
+                copy: &$crate::PeerCopy,
+                stream: $crate::StreamHandle
+            ) -> ();
+            [unsafe enqueue(stream)] fn copy_peer_2d_async(
+                context: $crate::ContextHandle,
+                copy: &$crate::PeerCopy2d,
                 stream: $crate::StreamHandle
             ) -> ();
             [unsafe enqueue(stream)] fn memset_async(

@@ -73,6 +73,12 @@ pub const MEMPOOL_ATTR_RESERVED_MEM_HIGH: c_int = 6;
 pub const MEMPOOL_ATTR_USED_MEM_CURRENT: c_int = 7;
 /// `CU_MEMPOOL_ATTR_USED_MEM_HIGH`: the peak of a pool's allocated bytes.
 pub const MEMPOOL_ATTR_USED_MEM_HIGH: c_int = 8;
+/// `CU_MEM_LOCATION_TYPE_DEVICE`: a memory location on a device.
+pub const MEM_LOCATION_TYPE_DEVICE: c_int = 1;
+/// `CU_MEM_ACCESS_FLAGS_PROT_NONE`: no access to memory.
+pub const MEM_ACCESS_FLAGS_PROT_NONE: c_int = 0;
+/// `CU_MEM_ACCESS_FLAGS_PROT_READWRITE`: access to read and write memory.
+pub const MEM_ACCESS_FLAGS_PROT_READWRITE: c_int = 3;
 /// `CU_JIT_ERROR_LOG_BUFFER`: the buffer for the PTX compiler's error messages.
 pub const JIT_ERROR_LOG_BUFFER: c_int = 5;
 /// `CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES`: the size of the error log buffer.
@@ -97,6 +103,16 @@ pub struct MemoryLocation {
     pub kind: c_int,
     /// The number of the location within its kind.
     pub id: c_int,
+}
+
+/// `CUmemAccessDesc`: the access of one location to memory.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+pub struct MemoryAccess {
+    /// The location that accesses the memory.
+    pub location: MemoryLocation,
+    /// The kinds of access (`CUmemAccess_flags`).
+    pub flags: c_int,
 }
 
 /// `CUmemcpyAttributes`: attributes of the copies in a batch.
@@ -150,6 +166,63 @@ pub struct Memcpy2d {
     pub width_bytes: usize,
     /// The number of rows.
     pub height: usize,
+}
+
+/// `CUDA_MEMCPY3D_PEER`: parameters of a three-dimensional copy between two contexts. On each side
+/// the memory type selects which of the three addresses is used.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct Memcpy3dPeer {
+    /// The bytes to skip at the start of each source row.
+    pub source_x_bytes: usize,
+    /// The source rows to skip.
+    pub source_y: usize,
+    /// The source planes to skip.
+    pub source_z: usize,
+    /// The source's level of detail; 0.
+    pub source_lod: usize,
+    /// The source's memory type (`CUmemorytype`).
+    pub source_type: c_int,
+    /// The first source row, in host memory.
+    pub source_host: *const c_void,
+    /// The first source row, in device memory.
+    pub source_device: DevicePtr,
+    /// The source as a `CUarray`.
+    pub source_array: usize,
+    /// The source's context.
+    pub source_context: ContextHandle,
+    /// The distance between the starts of source rows, in bytes.
+    pub source_pitch: usize,
+    /// The number of rows of a source plane.
+    pub source_height: usize,
+    /// The bytes to skip at the start of each target row.
+    pub target_x_bytes: usize,
+    /// The target rows to skip.
+    pub target_y: usize,
+    /// The target planes to skip.
+    pub target_z: usize,
+    /// The target's level of detail; 0.
+    pub target_lod: usize,
+    /// The target's memory type (`CUmemorytype`).
+    pub target_type: c_int,
+    /// The first target row, in host memory.
+    pub target_host: *mut c_void,
+    /// The first target row, in device memory.
+    pub target_device: DevicePtr,
+    /// The target as a `CUarray`.
+    pub target_array: usize,
+    /// The target's context.
+    pub target_context: ContextHandle,
+    /// The distance between the starts of target rows, in bytes.
+    pub target_pitch: usize,
+    /// The number of rows of a target plane.
+    pub target_height: usize,
+    /// The length of a row, in bytes.
+    pub width_bytes: usize,
+    /// The number of rows of a plane.
+    pub height: usize,
+    /// The number of planes.
+    pub depth: usize,
 }
 
 /// Declares the functions, each with its name, its symbol in the library, and its parameters. The
@@ -247,6 +320,16 @@ functions! {
         cuDeviceTotalMem = cuDeviceTotalMem_v2(bytes: *mut usize, device: c_int);
         cuDeviceGetAttribute =
             cuDeviceGetAttribute(value: *mut c_int, attribute: c_int, device: c_int);
+        cuDeviceGetPCIBusId =
+            cuDeviceGetPCIBusId(address: *mut c_char, capacity: c_int, device: c_int);
+        cuDeviceCanAccessPeer =
+            cuDeviceCanAccessPeer(can_access: *mut c_int, device: c_int, peer: c_int);
+        cuDeviceGetP2PAttribute = cuDeviceGetP2PAttribute(
+            value: *mut c_int,
+            attribute: c_int,
+            source: c_int,
+            target: c_int
+        );
         cuDeviceGetDefaultMemPool = cuDeviceGetDefaultMemPool(pool: *mut PoolHandle, device: c_int);
         cuDevicePrimaryCtxRetain =
             cuDevicePrimaryCtxRetain(context: *mut ContextHandle, device: c_int);
@@ -255,6 +338,7 @@ functions! {
         cuCtxGetCurrent = cuCtxGetCurrent(context: *mut ContextHandle);
         cuCtxSetCurrent = cuCtxSetCurrent(context: ContextHandle);
         cuCtxSynchronize = cuCtxSynchronize();
+        cuCtxEnablePeerAccess = cuCtxEnablePeerAccess(peer: ContextHandle, flags: c_uint);
         cuCtxGetStreamPriorityRange =
             cuCtxGetStreamPriorityRange(least: *mut c_int, greatest: *mut c_int);
 
@@ -285,6 +369,8 @@ functions! {
             cuMemPoolSetAttribute(pool: PoolHandle, attribute: c_int, value: *mut c_void);
         cuMemPoolGetAttribute =
             cuMemPoolGetAttribute(pool: PoolHandle, attribute: c_int, value: *mut c_void);
+        cuMemPoolSetAccess =
+            cuMemPoolSetAccess(pool: PoolHandle, accesses: *const MemoryAccess, count: usize);
         cuMemPoolTrimTo = cuMemPoolTrimTo(pool: PoolHandle, keep_bytes: usize);
         cuMemHostAlloc = cuMemHostAlloc(pointer: *mut *mut c_void, bytes: usize, flags: c_uint);
         cuMemFreeHost = cuMemFreeHost(pointer: *mut c_void);
@@ -316,6 +402,15 @@ functions! {
         cuMemcpyAsync =
             cuMemcpyAsync(target: DevicePtr, source: DevicePtr, bytes: usize, stream: StreamHandle);
         cuMemcpy2DAsync = cuMemcpy2DAsync_v2(copy: *const Memcpy2d, stream: StreamHandle);
+        cuMemcpyPeerAsync = cuMemcpyPeerAsync(
+            target: DevicePtr,
+            target_context: ContextHandle,
+            source: DevicePtr,
+            source_context: ContextHandle,
+            bytes: usize,
+            stream: StreamHandle
+        );
+        cuMemcpy3DPeerAsync = cuMemcpy3DPeerAsync(copy: *const Memcpy3dPeer, stream: StreamHandle);
         cuMemsetD8Async =
             cuMemsetD8Async(target: DevicePtr, value: u8, count: usize, stream: StreamHandle);
         cuMemsetD16Async =

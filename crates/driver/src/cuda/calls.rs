@@ -18,7 +18,7 @@ use std::{
 
 use super::{
     Cuda, api,
-    convert::{advice_number, memcpy_2d},
+    convert::{advice_number, memcpy_2d, memcpy_3d_peer},
     fork, host_function,
     library::CudaVersion,
     module,
@@ -26,8 +26,8 @@ use super::{
 use crate::{
     Completion, ContextHandle, Copy2d, CurrentContext, DeviceAttribute, DeviceOrdinal, DevicePtr,
     Driver, DriverError, EventHandle, EventKind, FillPattern, FunctionAttribute, FunctionHandle,
-    HostFunction, LaunchDims, ManagedAdvice, ManagedLocation, ModuleHandle, PoolHandle, PoolUsage,
-    PriorityRange, ResultCode, StreamHandle,
+    HostFunction, LaunchDims, ManagedAdvice, ManagedLocation, ModuleHandle, P2pAttribute, PeerCopy,
+    PeerCopy2d, PoolHandle, PoolUsage, PriorityRange, ResultCode, StreamHandle,
 };
 
 type Result<T> = std::result::Result<T, DriverError>;
@@ -203,6 +203,12 @@ fn missing(call: &'static str, why: &'static str) -> DriverError {
     DriverError::new(call, ResultCode::NOT_SUPPORTED).with_detail(why)
 }
 
+/// Returns the text before the first zero byte.
+fn text(buffer: &[u8]) -> String {
+    let end = buffer.iter().position(|&byte| byte == 0);
+    String::from_utf8_lossy(&buffer[..end.unwrap_or(buffer.len())]).into_owned()
+}
+
 /// Converts a name to a C string.
 fn c_name(call: &'static str, name: &str) -> Result<CString> {
     CString::new(name).map_err(|_| {
@@ -265,8 +271,7 @@ impl Driver for Cuda {
         let buffer = name.as_mut_ptr().cast::<c_char>();
         // SAFETY: the buffer has the stated capacity.
         unsafe { call!(self, cuDeviceGetName(buffer, CAPACITY as c_int, device)) }?;
-        let end = name.iter().position(|&byte| byte == 0).unwrap_or(CAPACITY);
-        Ok(String::from_utf8_lossy(&name[..end]).into_owned())
+        Ok(text(&name))
     }
 
     fn device_uuid(&self, device: DeviceOrdinal) -> Result<[u8; 16]> {
@@ -298,6 +303,42 @@ impl Driver for Cuda {
         Ok(value)
     }
 
+    fn device_pci_bus_id(&self, device: DeviceOrdinal) -> Result<String> {
+        const CAPACITY: usize = 32;
+        let device = self.device(device)?;
+        let mut address = [0_u8; CAPACITY];
+        let buffer = address.as_mut_ptr().cast::<c_char>();
+        // SAFETY: the buffer has the stated capacity.
+        unsafe { call!(self, cuDeviceGetPCIBusId(buffer, CAPACITY as c_int, device)) }?;
+        Ok(text(&address))
+    }
+
+    fn device_can_access_peer(&self, device: DeviceOrdinal, peer: DeviceOrdinal) -> Result<bool> {
+        let (device, peer) = (self.device(device)?, self.device(peer)?);
+        let mut can_access = 0;
+        // SAFETY: the result goes to a local.
+        unsafe { call!(self, cuDeviceCanAccessPeer(&mut can_access, device, peer)) }?;
+        Ok(can_access != 0)
+    }
+
+    fn device_p2p_attribute(
+        &self,
+        attribute: P2pAttribute,
+        from: DeviceOrdinal,
+        to: DeviceOrdinal,
+    ) -> Result<i32> {
+        let (from, to) = (self.device(from)?, self.device(to)?);
+        let mut value = 0;
+        // SAFETY: the result goes to a local.
+        unsafe {
+            call!(
+                self,
+                cuDeviceGetP2PAttribute(&mut value, attribute.as_raw(), from, to)
+            )
+        }?;
+        Ok(value)
+    }
+
     fn primary_context_retain(&self, device: DeviceOrdinal) -> Result<ContextHandle> {
         let device = self.device(device)?;
         let mut context = ContextHandle::from_raw(0);
@@ -316,6 +357,16 @@ impl Driver for Cuda {
         enter!(self, context);
         // SAFETY: works on the current context.
         unsafe { call!(self, cuCtxSynchronize()) }
+    }
+
+    unsafe fn context_enable_peer_access(
+        &self,
+        context: ContextHandle,
+        peer: ContextHandle,
+    ) -> Result<()> {
+        enter!(self, context);
+        // SAFETY: the caller vouches for the peer; the function's flags must be 0.
+        unsafe { call!(self, cuCtxEnablePeerAccess(peer, 0)) }
     }
 
     unsafe fn stream_priority_range(&self, context: ContextHandle) -> Result<PriorityRange> {
@@ -559,6 +610,27 @@ impl Driver for Cuda {
         unsafe { call!(self, cuMemPoolSetAttribute(pool, attribute, value)) }
     }
 
+    unsafe fn pool_set_access(
+        &self,
+        pool: PoolHandle,
+        device: DeviceOrdinal,
+        accessible: bool,
+    ) -> Result<()> {
+        let access = api::MemoryAccess {
+            location: api::MemoryLocation {
+                kind: api::MEM_LOCATION_TYPE_DEVICE,
+                id: self.device(device)?,
+            },
+            flags: if accessible {
+                api::MEM_ACCESS_FLAGS_PROT_READWRITE
+            } else {
+                api::MEM_ACCESS_FLAGS_PROT_NONE
+            },
+        };
+        // SAFETY: the caller vouches for the pool; the one descriptor is only read during the call.
+        unsafe { call!(self, cuMemPoolSetAccess(pool, &access, 1)) }
+    }
+
     unsafe fn pool_trim(&self, pool: PoolHandle, keep_bytes: usize) -> Result<()> {
         // SAFETY: the caller vouches for the pool.
         unsafe { call!(self, cuMemPoolTrimTo(pool, keep_bytes)) }
@@ -786,6 +858,45 @@ impl Driver for Cuda {
         // SAFETY: the caller vouches for both sides' rows until the copy is done, and for the
         // stream.
         unsafe { call!(self, cuMemcpy2DAsync(&memcpy_2d(copy), stream)) }
+    }
+
+    unsafe fn copy_peer_async(
+        &self,
+        context: ContextHandle,
+        copy: &PeerCopy,
+        stream: StreamHandle,
+    ) -> Result<()> {
+        enter!(self, context);
+        // SAFETY: the caller vouches for both ranges until the copy is done, for the contexts and
+        // for the stream.
+        unsafe {
+            call!(
+                self,
+                cuMemcpyPeerAsync(
+                    copy.target,
+                    copy.target_context,
+                    copy.source,
+                    copy.source_context,
+                    copy.bytes,
+                    stream,
+                )
+            )
+        }
+    }
+
+    unsafe fn copy_peer_2d_async(
+        &self,
+        context: ContextHandle,
+        copy: &PeerCopy2d,
+        stream: StreamHandle,
+    ) -> Result<()> {
+        if copy.is_empty() {
+            return Ok(());
+        }
+        enter!(self, context);
+        // SAFETY: the caller vouches for both sides' rows until the copy is done, for the contexts
+        // and for the stream.
+        unsafe { call!(self, cuMemcpy3DPeerAsync(&memcpy_3d_peer(copy), stream)) }
     }
 
     unsafe fn memset_async(

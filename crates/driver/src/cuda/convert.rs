@@ -5,8 +5,8 @@ use std::{
     ptr,
 };
 
-use super::api::{self, Memcpy2d};
-use crate::{Copy2d, DevicePtr, ManagedAdvice, Memory2d};
+use super::api::{self, Memcpy2d, Memcpy3dPeer};
+use crate::{Copy2d, DevicePtr, ManagedAdvice, Memory2d, PeerCopy2d};
 
 /// Returns the number of an advice in `CUmem_advise`.
 pub(super) fn advice_number(advice: ManagedAdvice) -> c_int {
@@ -53,10 +53,41 @@ pub(super) fn memcpy_2d(copy: &Copy2d) -> Memcpy2d {
     }
 }
 
+/// Converts a two-dimensional copy between contexts to libcuda's parameters: one plane.
+pub(super) fn memcpy_3d_peer(copy: &PeerCopy2d) -> Memcpy3dPeer {
+    Memcpy3dPeer {
+        source_x_bytes: 0,
+        source_y: 0,
+        source_z: 0,
+        source_lod: 0,
+        source_type: api::MEMORYTYPE_DEVICE,
+        source_host: ptr::null(),
+        source_device: copy.source,
+        source_array: 0,
+        source_context: copy.source_context,
+        source_pitch: copy.source_pitch_bytes,
+        source_height: copy.rows,
+        target_x_bytes: 0,
+        target_y: 0,
+        target_z: 0,
+        target_lod: 0,
+        target_type: api::MEMORYTYPE_DEVICE,
+        target_host: ptr::null_mut(),
+        target_device: copy.target,
+        target_array: 0,
+        target_context: copy.target_context,
+        target_pitch: copy.target_pitch_bytes,
+        target_height: copy.rows,
+        width_bytes: copy.row_bytes,
+        height: copy.rows,
+        depth: 1,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Side2d;
+    use crate::{ContextHandle, Side2d};
 
     #[test]
     fn each_side_of_a_copy_keeps_its_own_address_and_pitch() {
@@ -76,5 +107,26 @@ mod tests {
         assert_eq!(given.target_device, DevicePtr::from_raw(0x700));
         assert_eq!((given.source_pitch, given.target_pitch), (5, 7));
         assert_eq!((given.width_bytes, given.height), (3, 2));
+    }
+    #[test]
+    fn each_side_of_a_peer_copy_keeps_its_own_address_pitch_and_context() {
+        let given = memcpy_3d_peer(&PeerCopy2d {
+            target: DevicePtr::from_raw(0x700),
+            target_pitch_bytes: 7,
+            target_context: ContextHandle::from_raw(70),
+            source: DevicePtr::from_raw(0x500),
+            source_pitch_bytes: 5,
+            source_context: ContextHandle::from_raw(50),
+            row_bytes: 3,
+            rows: 2,
+        });
+        assert_eq!((given.source_type, given.target_type), (2, 2));
+        assert_eq!(given.source_device, DevicePtr::from_raw(0x500));
+        assert_eq!(given.target_device, DevicePtr::from_raw(0x700));
+        assert_eq!(given.source_context, ContextHandle::from_raw(50));
+        assert_eq!(given.target_context, ContextHandle::from_raw(70));
+        assert_eq!((given.source_pitch, given.target_pitch), (5, 7));
+        assert_eq!((given.source_height, given.target_height), (2, 2));
+        assert_eq!((given.width_bytes, given.height, given.depth), (3, 2, 1));
     }
 }

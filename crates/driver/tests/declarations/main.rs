@@ -41,9 +41,15 @@ fn pointee(name: &str) -> Option<(bool, Option<usize>)> {
         (_, Some(target)) => (false, target),
         _ => return None,
     };
-    let is_struct = ["CUmemcpyAttributes_st", "CUDA_MEMCPY2D_st", "CUuuid_st"]
-        .iter()
-        .any(|name| target.ends_with(name));
+    let is_struct = [
+        "CUmemcpyAttributes_st",
+        "CUmemAccessDesc_st",
+        "CUDA_MEMCPY2D_st",
+        "CUDA_MEMCPY3D_PEER_st",
+        "CUuuid_st",
+    ]
+    .iter()
+    .any(|name| target.ends_with(name));
     if target.ends_with("_st") && !target.starts_with('*') && !is_struct {
         // A handle: the bindings declare it as a pointer to an opaque type, this crate as a number.
         return None;
@@ -57,6 +63,10 @@ fn pointee(name: &str) -> Option<(bool, Option<usize>)> {
         | "FunctionHandle" | "PoolHandle" | "DevicePtr" => Some(8),
         "CopyAttributes" => Some(size_of::<api::CopyAttributes>()),
         "CUmemcpyAttributes_st" => Some(size_of::<sys::CUmemcpyAttributes_st>()),
+        "MemoryAccess" => Some(size_of::<api::MemoryAccess>()),
+        "CUmemAccessDesc_st" => Some(size_of::<sys::CUmemAccessDesc_st>()),
+        "Memcpy3dPeer" => Some(size_of::<api::Memcpy3dPeer>()),
+        "CUDA_MEMCPY3D_PEER_st" => Some(size_of::<sys::CUDA_MEMCPY3D_PEER_st>()),
         "Uuid" => Some(size_of::<api::Uuid>()),
         "CUuuid_st" => Some(size_of::<sys::CUuuid_st>()),
         "Memcpy2d" => Some(size_of::<api::Memcpy2d>()),
@@ -94,6 +104,7 @@ signatures!(A B);
 signatures!(A B C);
 signatures!(A B C D);
 signatures!(A B C D E);
+signatures!(A B C D E F);
 signatures!(A B C D E F G H I);
 signatures!(A B C D E F G H I J K);
 
@@ -127,12 +138,16 @@ fn every_function_has_the_published_parameters() {
         cuDeviceGetUuid = cuDeviceGetUuid_v2(_, _);
         cuDeviceTotalMem = cuDeviceTotalMem_v2(_, _);
         cuDeviceGetAttribute = cuDeviceGetAttribute(_, _, _);
+        cuDeviceGetPCIBusId = cuDeviceGetPCIBusId(_, _, _);
+        cuDeviceCanAccessPeer = cuDeviceCanAccessPeer(_, _, _);
+        cuDeviceGetP2PAttribute = cuDeviceGetP2PAttribute(_, _, _, _);
         cuDeviceGetDefaultMemPool = cuDeviceGetDefaultMemPool(_, _);
         cuDevicePrimaryCtxRetain = cuDevicePrimaryCtxRetain(_, _);
         cuDevicePrimaryCtxRelease = cuDevicePrimaryCtxRelease_v2(_);
         cuCtxGetCurrent = cuCtxGetCurrent(_);
         cuCtxSetCurrent = cuCtxSetCurrent(_);
         cuCtxSynchronize = cuCtxSynchronize();
+        cuCtxEnablePeerAccess = cuCtxEnablePeerAccess(_, _);
         cuCtxGetStreamPriorityRange = cuCtxGetStreamPriorityRange(_, _);
         cuStreamCreateWithPriority = cuStreamCreateWithPriority(_, _, _);
         cuStreamDestroy = cuStreamDestroy_v2(_);
@@ -153,6 +168,7 @@ fn every_function_has_the_published_parameters() {
         cuMemAllocManaged = cuMemAllocManaged(_, _, _);
         cuMemPoolSetAttribute = cuMemPoolSetAttribute(_, _, _);
         cuMemPoolGetAttribute = cuMemPoolGetAttribute(_, _, _);
+        cuMemPoolSetAccess = cuMemPoolSetAccess(_, _, _);
         cuMemPoolTrimTo = cuMemPoolTrimTo(_, _);
         cuMemHostAlloc = cuMemHostAlloc(_, _, _);
         cuMemFreeHost = cuMemFreeHost(_);
@@ -167,6 +183,8 @@ fn every_function_has_the_published_parameters() {
         cuMemcpy = cuMemcpy(_, _, _);
         cuMemcpyAsync = cuMemcpyAsync(_, _, _, _);
         cuMemcpy2DAsync = cuMemcpy2DAsync_v2(_, _);
+        cuMemcpyPeerAsync = cuMemcpyPeerAsync(_, _, _, _, _, _);
+        cuMemcpy3DPeerAsync = cuMemcpy3DPeerAsync(_, _);
         cuMemsetD8Async = cuMemsetD8Async(_, _, _, _);
         cuMemsetD16Async = cuMemsetD16Async(_, _, _, _);
         cuMemsetD32Async = cuMemsetD32Async(_, _, _, _);
@@ -255,6 +273,37 @@ fn structures_have_the_published_fields() {
         target_pitch = dstPitch;
         width_bytes = WidthInBytes;
         height = Height;
+    }
+    fields! { api::Memcpy3dPeer, sys::CUDA_MEMCPY3D_PEER_st:
+        source_x_bytes = srcXInBytes;
+        source_y = srcY;
+        source_z = srcZ;
+        source_lod = srcLOD;
+        source_type = srcMemoryType;
+        source_host = srcHost;
+        source_device = srcDevice;
+        source_array = srcArray;
+        source_context = srcContext;
+        source_pitch = srcPitch;
+        source_height = srcHeight;
+        target_x_bytes = dstXInBytes;
+        target_y = dstY;
+        target_z = dstZ;
+        target_lod = dstLOD;
+        target_type = dstMemoryType;
+        target_host = dstHost;
+        target_device = dstDevice;
+        target_array = dstArray;
+        target_context = dstContext;
+        target_pitch = dstPitch;
+        target_height = dstHeight;
+        width_bytes = WidthInBytes;
+        height = Height;
+        depth = Depth;
+    }
+    fields! { api::MemoryAccess, sys::CUmemAccessDesc_st:
+        location = location;
+        flags = flags;
     }
     fields! { api::Uuid, sys::CUuuid_st:
         bytes = bytes;

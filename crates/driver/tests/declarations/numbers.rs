@@ -3,7 +3,9 @@
 use std::collections::BTreeSet;
 
 use cudarc::driver::sys;
-use millstream_driver::{DeviceAttribute, FunctionAttribute, ResultCode, StreamHandle, cuda::api};
+use millstream_driver::{
+    DeviceAttribute, FunctionAttribute, P2pAttribute, ResultCode, StreamHandle, cuda::api,
+};
 
 #[test]
 fn results_have_the_published_numbers() {
@@ -25,6 +27,7 @@ fn results_have_the_published_numbers() {
         INVALID_CONTEXT = CUDA_ERROR_INVALID_CONTEXT;
         NO_BINARY_FOR_GPU = CUDA_ERROR_NO_BINARY_FOR_GPU;
         ECC_UNCORRECTABLE = CUDA_ERROR_ECC_UNCORRECTABLE;
+        PEER_ACCESS_UNSUPPORTED = CUDA_ERROR_PEER_ACCESS_UNSUPPORTED;
         INVALID_PTX = CUDA_ERROR_INVALID_PTX;
         NVLINK_UNCORRECTABLE = CUDA_ERROR_NVLINK_UNCORRECTABLE;
         UNSUPPORTED_PTX_VERSION = CUDA_ERROR_UNSUPPORTED_PTX_VERSION;
@@ -36,8 +39,11 @@ fn results_have_the_published_numbers() {
         ILLEGAL_ADDRESS = CUDA_ERROR_ILLEGAL_ADDRESS;
         LAUNCH_OUT_OF_RESOURCES = CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES;
         LAUNCH_TIMEOUT = CUDA_ERROR_LAUNCH_TIMEOUT;
+        PEER_ACCESS_ALREADY_ENABLED = CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED;
+        PEER_ACCESS_NOT_ENABLED = CUDA_ERROR_PEER_ACCESS_NOT_ENABLED;
         CONTEXT_IS_DESTROYED = CUDA_ERROR_CONTEXT_IS_DESTROYED;
         ASSERT = CUDA_ERROR_ASSERT;
+        TOO_MANY_PEERS = CUDA_ERROR_TOO_MANY_PEERS;
         HOST_MEMORY_ALREADY_REGISTERED = CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
         HOST_MEMORY_NOT_REGISTERED = CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED;
         HARDWARE_STACK_ERROR = CUDA_ERROR_HARDWARE_STACK_ERROR;
@@ -134,6 +140,27 @@ fn function_attributes_have_the_published_numbers() {
         (
             FunctionAttribute::MAX_DYNAMIC_SHARED_BYTES,
             published::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
+        ),
+    ] {
+        assert_eq!(ours.as_raw(), theirs as i32, "{ours:?}");
+    }
+}
+
+#[test]
+fn link_attributes_have_the_published_numbers() {
+    use sys::CUdevice_P2PAttribute_enum as published;
+    for (ours, theirs) in [
+        (
+            P2pAttribute::PERFORMANCE_RANK,
+            published::CU_DEVICE_P2P_ATTRIBUTE_PERFORMANCE_RANK,
+        ),
+        (
+            P2pAttribute::ACCESS_SUPPORTED,
+            published::CU_DEVICE_P2P_ATTRIBUTE_ACCESS_SUPPORTED,
+        ),
+        (
+            P2pAttribute::NATIVE_ATOMIC_SUPPORTED,
+            published::CU_DEVICE_P2P_ATTRIBUTE_NATIVE_ATOMIC_SUPPORTED,
         ),
     ] {
         assert_eq!(ours.as_raw(), theirs as i32, "{ours:?}");
@@ -246,6 +273,21 @@ fn flags_have_the_published_numbers() {
             "no longer accessed by",
             api::MEM_ADVISE_UNSET_ACCESSED_BY,
             advise::CU_MEM_ADVISE_UNSET_ACCESSED_BY as i32,
+        ),
+        (
+            "no access",
+            api::MEM_ACCESS_FLAGS_PROT_NONE,
+            sys::CUmemAccess_flags_enum::CU_MEM_ACCESS_FLAGS_PROT_NONE as i32,
+        ),
+        (
+            "access to read and write",
+            api::MEM_ACCESS_FLAGS_PROT_READWRITE,
+            sys::CUmemAccess_flags_enum::CU_MEM_ACCESS_FLAGS_PROT_READWRITE as i32,
+        ),
+        (
+            "location on a device",
+            api::MEM_LOCATION_TYPE_DEVICE,
+            sys::CUmemLocationType_enum::CU_MEM_LOCATION_TYPE_DEVICE as i32,
         ),
         (
             "host memory",
