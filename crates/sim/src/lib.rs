@@ -43,8 +43,8 @@ mod report;
 mod testing;
 
 pub use config::{
-    ConfigParseError, CostModel, Fault, Reading, ReplayToken, ReplayTokenError, Rules, Schedule,
-    SimConfig,
+    ConfigParseError, CostModel, Fault, Link, Links, PeerPool, Reading, ReplayToken,
+    ReplayTokenError, Rules, Schedule, SimConfig,
 };
 pub use core::{gpu::Gpu, op::Span, schedule::ReplayStatus};
 pub use memory::{POISON, shared_bytes};

@@ -1,9 +1,9 @@
-//! The rules on which CUDA's documentation and hardware differ, in every combination of readings.
+//! The rules on which CUDA's documentation and hardware differ, in combinations of readings.
 
 use millstream::sim::{Reading, Rules};
 
 /// Returns the readings of the disputed rules; each bit of `choice` selects the strict reading of
-/// one.
+/// one; the bit of the allocator selects that of peer access too.
 pub(crate) fn rules(choice: u64) -> Rules {
     let reading = |bit: u32| {
         if choice >> bit & 1 == 1 {
@@ -18,5 +18,6 @@ pub(crate) fn rules(choice: u64) -> Rules {
         pageable_download: reading(2),
         cross_stream_reuse: reading(3),
         implicit_synchronisation: reading(4),
+        peer_access: reading(3),
     }
 }

@@ -30,6 +30,16 @@ pub(crate) fn uuid(device: usize) -> [u8; 16] {
     uuid
 }
 
+/// Returns the PCI address of the device with this index.
+pub(crate) fn pci_bus_id(device: usize) -> String {
+    format!("{PCI_DOMAIN:04X}:{:02X}:00.0", pci_bus(device))
+}
+
+/// Returns the PCI bus number of the device with this index.
+fn pci_bus(device: usize) -> i32 {
+    device as i32 + 1
+}
+
 /// Returns the value of an attribute of the device with this index.
 pub(crate) fn value(device: usize, attribute: DeviceAttribute) -> CallResult<i32> {
     Ok(match attribute {
@@ -55,7 +65,7 @@ pub(crate) fn value(device: usize, attribute: DeviceAttribute) -> CallResult<i32
         DeviceAttribute::INTEGRATED => 0,
         DeviceAttribute::ECC_ENABLED => 1,
         DeviceAttribute::PCI_DOMAIN_ID => PCI_DOMAIN,
-        DeviceAttribute::PCI_BUS_ID => device as i32 + 1,
+        DeviceAttribute::PCI_BUS_ID => pci_bus(device),
         DeviceAttribute::PCI_DEVICE_ID => 0,
         DeviceAttribute::MEMORY_CLOCK_RATE => 3_201_000,
         DeviceAttribute::GLOBAL_MEMORY_BUS_WIDTH => 6144,

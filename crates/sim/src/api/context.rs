@@ -32,6 +32,7 @@ impl StateGuard<'_> {
                 busy_until_ns: now_ns,
                 destroyed_blocking_until_ns: now_ns,
                 fence: WaitSet::default(),
+                peers: Default::default(),
                 lost: None,
             },
         );
@@ -76,6 +77,9 @@ impl StateGuard<'_> {
             let pool = &mut state.devices[gone.device as usize].pool;
             pool.synchronised();
             pool.trim(0);
+        }
+        for other in state.contexts.values_mut() {
+            other.peers.remove(&context);
         }
         state.streams.retain(|_, stream| stream.context != context);
         state.race_checker.context_destroyed(context);

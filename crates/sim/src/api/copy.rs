@@ -207,6 +207,13 @@ impl StateGuard<'_> {
         };
         let source = self.locate(source, rows.source_pitch, &rows)?;
         let direction = direction(target, source);
+        let between = match (source, target) {
+            (
+                CopyLocation::Device { device: from, .. },
+                CopyLocation::Device { device: to, .. },
+            ) if from != to => Some((from, to)),
+            _ => None,
+        };
         self.now_ns += self.call_ns(direction);
         self.check_overlap(target, source, &rows);
         let host_wait = self.host_wait(form, direction, bytes);
@@ -245,6 +252,7 @@ impl StateGuard<'_> {
             target,
             rows,
             direction,
+            between,
         });
         let wait_set = if direction == Direction::WithinDevice {
             self.enqueue_fenced(context, stream, kind)

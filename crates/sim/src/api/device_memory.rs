@@ -110,6 +110,7 @@ impl StateGuard<'_> {
         let stream = self.stream(context, stream)?;
         self.refuse_empty(bytes)?;
         let device = self.context(context)?;
+        self.check_pool_access(device)?;
         let room = self.free_bytes(device);
         let across = !self.config.rules.cross_stream_reuse.is_strict();
         let pool = &mut self.devices[device as usize].pool;
@@ -162,7 +163,7 @@ impl StateGuard<'_> {
     }
 
     /// Returns the index of the device whose default pool this is.
-    fn pool_device(&mut self, pool: PoolHandle) -> CallResult<usize> {
+    pub(crate) fn pool_device(&mut self, pool: PoolHandle) -> CallResult<usize> {
         let found = self
             .devices
             .iter()

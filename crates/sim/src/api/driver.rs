@@ -12,7 +12,8 @@ use millstream_driver::{
     Completion, ContextHandle, Copy2d, DeviceAttribute, DeviceOrdinal, DevicePtr, Driver,
     DriverError, EventHandle, EventKind, FillPattern, FloatOperand, FunctionAttribute,
     FunctionHandle, HostAccess, HostFunction, LaunchDims, ManagedAdvice, ManagedLocation, Memory2d,
-    MemoryReuse, ModuleHandle, PoolHandle, PoolUsage, PriorityRange, Side2d, StreamHandle,
+    MemoryReuse, ModuleHandle, P2pAttribute, PeerCopy, PeerCopy2d, PoolHandle, PoolUsage,
+    PriorityRange, Side2d, StreamHandle,
 };
 
 use super::{
@@ -185,6 +186,29 @@ impl Driver for Gpu {
         })
     }
 
+    fn device_pci_bus_id(&self, device: DeviceOrdinal) -> Result<String> {
+        self.call("cuDeviceGetPCIBusId", other, |state| {
+            state.device_index(device).map(attributes::pci_bus_id)
+        })
+    }
+
+    fn device_can_access_peer(&self, device: DeviceOrdinal, peer: DeviceOrdinal) -> Result<bool> {
+        self.call("cuDeviceCanAccessPeer", other, |state| {
+            state.device_can_access_peer(device, peer)
+        })
+    }
+
+    fn device_p2p_attribute(
+        &self,
+        attribute: P2pAttribute,
+        from: DeviceOrdinal,
+        to: DeviceOrdinal,
+    ) -> Result<i32> {
+        self.call("cuDeviceGetP2PAttribute", other, |state| {
+            state.device_p2p_attribute(attribute, from, to)
+        })
+    }
+
     fn primary_context_retain(&self, device: DeviceOrdinal) -> Result<ContextHandle> {
         self.call("cuDevicePrimaryCtxRetain", other, |state| {
             state.primary_context_retain(device)
@@ -202,6 +226,18 @@ impl Driver for Gpu {
             "cuCtxSynchronize",
             |cost| cost.synchronize_call_ns,
             |state| state.context_synchronize(context),
+        )
+    }
+
+    unsafe fn context_enable_peer_access(
+        &self,
+        context: ContextHandle,
+        peer: ContextHandle,
+    ) -> Result<()> {
+        self.call(
+            "cuCtxEnablePeerAccess",
+            |cost| cost.peer_access_call_ns,
+            |state| state.context_enable_peer_access(context, peer),
         )
     }
 
@@ -418,6 +454,19 @@ impl Driver for Gpu {
         self.call("cuMemPoolSetAttribute", other, |state| {
             state.pool_set_release_threshold(pool, bytes)
         })
+    }
+
+    unsafe fn pool_set_access(
+        &self,
+        pool: PoolHandle,
+        device: DeviceOrdinal,
+        accessible: bool,
+    ) -> Result<()> {
+        self.call(
+            "cuMemPoolSetAccess",
+            |cost| cost.pool_access_call_ns,
+            |state| state.pool_set_access(pool, device, accessible),
+        )
     }
 
     unsafe fn pool_trim(&self, pool: PoolHandle, keep_bytes: usize) -> Result<()> {
@@ -651,6 +700,28 @@ impl Driver for Gpu {
         let ends = (target, source);
         self.call("cuMemcpy2DAsync", counted_inside, |state| {
             state.copy_2d(context, ends, copy, stream)
+        })
+    }
+
+    unsafe fn copy_peer_async(
+        &self,
+        context: ContextHandle,
+        copy: &PeerCopy,
+        stream: StreamHandle,
+    ) -> Result<()> {
+        self.call("cuMemcpyPeerAsync", counted_inside, |state| {
+            state.copy_peer(context, copy, stream)
+        })
+    }
+
+    unsafe fn copy_peer_2d_async(
+        &self,
+        context: ContextHandle,
+        copy: &PeerCopy2d,
+        stream: StreamHandle,
+    ) -> Result<()> {
+        self.call("cuMemcpy3DPeerAsync", counted_inside, |state| {
+            state.copy_peer_2d(context, copy, stream)
         })
     }
 

@@ -12,4 +12,5 @@ mod host_memory;
 mod launch;
 mod managed_memory;
 mod module;
+mod peers;
 mod stream;

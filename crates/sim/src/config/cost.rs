@@ -53,6 +53,10 @@ pub struct CostModel {
     pub stream_lifetime_call_ns: u64,
     /// Host: loading a module. Not measured.
     pub module_call_ns: u64,
+    /// Host: `cuCtxEnablePeerAccess`.
+    pub peer_access_call_ns: u64,
+    /// Host: `cuMemPoolSetAccess`.
+    pub pool_access_call_ns: u64,
     /// Host: any other call. Not measured.
     pub other_call_ns: u64,
     /// Host: copying memory to and from staging, one thread.
@@ -76,7 +80,12 @@ pub struct CostModel {
     pub pageable_upload_gb_s: f64,
     /// Device: bandwidth from the device to pageable host memory, staging included.
     pub pageable_download_gb_s: f64,
-    /// Device: bandwidth between two devices without peer access.
+    /// Device: bandwidth between two devices that access each other's memory over NVLink.
+    pub nvlink_gb_s: f64,
+    /// Device: bandwidth between two devices that access each other's memory over PCIe. Not
+    /// measured.
+    pub pcie_peer_gb_s: f64,
+    /// Device: bandwidth between two devices without access, staged by the driver in host memory.
     pub peer_gb_s: f64,
     /// Device: the delay between the end of the work before a host function and its start.
     pub host_function_latency_ns: u64,
@@ -106,6 +115,8 @@ impl Default for CostModel {
             host_function_call_ns: 1_800,
             stream_lifetime_call_ns: 10_000,
             module_call_ns: 100_000,
+            peer_access_call_ns: 2_400_000,
+            pool_access_call_ns: 18_000_000,
             other_call_ns: 50,
             host_memcpy_gb_s: 10.0,
             kernel_latency_ns: 3_480,
@@ -117,7 +128,9 @@ impl Default for CostModel {
             pinned_download_gb_s: 55.3,
             pageable_upload_gb_s: 7.5,
             pageable_download_gb_s: 14.9,
-            peer_gb_s: 38.0,
+            nvlink_gb_s: 394.0,
+            pcie_peer_gb_s: 25.0,
+            peer_gb_s: 37.5,
             host_function_latency_ns: 17_800,
             host_function_ns: 1_000,
         }

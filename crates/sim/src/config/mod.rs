@@ -3,6 +3,7 @@
 mod cost;
 pub(crate) mod fault;
 mod parse;
+mod peers;
 mod rules;
 mod token;
 
@@ -13,6 +14,7 @@ use crate::exec::Launch;
 pub use cost::CostModel;
 pub use fault::Fault;
 pub use parse::ConfigParseError;
+pub use peers::{Link, Links, PeerPool};
 pub use rules::{Reading, Rules};
 pub use token::{ReplayToken, ReplayTokenError};
 
@@ -73,6 +75,8 @@ impl fmt::Display for Schedule {
 #[derive(Clone, Debug, PartialEq)]
 pub struct SimConfig {
     pub(crate) devices: u32,
+    pub(crate) links: Links,
+    pub(crate) peer_pool: PeerPool,
     pub(crate) memory_bytes: u64,
     pub(crate) queue_operations_max: Option<usize>,
     pub(crate) schedule: Schedule,
@@ -93,6 +97,8 @@ impl Default for SimConfig {
     fn default() -> Self {
         Self {
             devices: 1,
+            links: Links::default(),
+            peer_pool: PeerPool::default(),
             memory_bytes: 141 << 30,
             queue_operations_max: None,
             schedule: Schedule::default(),
@@ -130,6 +136,28 @@ impl SimConfig {
     #[must_use]
     pub fn devices(mut self, count: u32) -> Self {
         self.devices = count.clamp(1, Self::DEVICES_MAX);
+        self
+    }
+
+    /// Sets the links between the devices. By default every pair is linked by NVLink. Pairs of
+    /// devices that do not exist have no effect.
+    ///
+    /// ```
+    /// use millstream_sim::{Link, Links, SimConfig};
+    /// let config = SimConfig::new().devices(3).links(Links::all(Link::Pcie).pair(0, 1, Link::NvLink));
+    /// assert_eq!(config, SimConfig::parse("sim:devices=3,links=nvlink:0-1;pcie").unwrap());
+    /// ```
+    #[must_use]
+    pub fn links(mut self, links: Links) -> Self {
+        self.links = links;
+        self
+    }
+
+    /// Sets the behaviour of accesses to another device's pool memory, to test a program against
+    /// drivers where they silently fail (rule 38).
+    #[must_use]
+    pub fn peer_pool(mut self, peer_pool: PeerPool) -> Self {
+        self.peer_pool = peer_pool;
         self
     }
 

@@ -32,6 +32,9 @@ impl SimConfig {
     /// - `rules=small_upload+cross_stream_reuse`: strict for the named rules, which are fields of
     ///   [`Rules`](crate::Rules)
     /// - `devices=N`: the number of devices
+    /// - `links=nvlink:0-1+2-3;pcie`: the [links](crate::Links) between the devices
+    /// - `peer_pool=observed`, `zeros`: the accesses to another device's [pool
+    ///   memory](crate::PeerPool)
     /// - `race=on`, `off`, `kernels`, `notes`: checks for [races](crate::race); `kernels` and
     ///   `notes` also [within kernels](SimConfig::kernel_race_check), and `notes` also reports
     ///   [notes](SimConfig::kernel_race_notes)
@@ -111,6 +114,8 @@ fn apply(mut config: SimConfig, options: &str) -> Result<SimConfig, String> {
                     ));
                 }
             },
+            "links" => config = config.links(value.parse()?),
+            "peer_pool" => config = config.peer_pool(value.parse()?),
             "memory" => config = config.memory_bytes(bytes(value)?),
             "queue" => match number(key, value)? {
                 0 => return Err("queue=0 is out of range; use at least 1".into()),
@@ -132,10 +137,18 @@ fn apply(mut config: SimConfig, options: &str) -> Result<SimConfig, String> {
             _ => {
                 return Err(format!(
                     "there is no option `{key}`; the options are seed, schedule, depth, replay, \
-                     rules, devices, memory, queue, race"
+                     rules, devices, links, peer_pool, memory, queue, race"
                 ));
             }
         }
+    }
+    if let Some(device) = config.links.highest_device()
+        && device >= config.devices
+    {
+        let count = config.devices;
+        return Err(format!(
+            "links name device {device}, but there are {count} devices"
+        ));
     }
     match replay {
         Some(_) if schedule.is_some() || seed.is_some() || depth.is_some() => {
@@ -199,7 +212,7 @@ fn bytes(value: &str) -> Result<u64, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Rules;
+    use crate::{Link, Links, Rules};
 
     #[test]
     fn every_schedule_can_be_parsed() {
@@ -237,6 +250,13 @@ mod tests {
     }
 
     #[test]
+    fn links_may_precede_the_number_of_devices() {
+        let config = SimConfig::parse("sim:links=none:1-2;pcie,devices=3").unwrap();
+        let links = Links::all(Link::Pcie).pair(1, 2, Link::NoPeerAccess);
+        assert_eq!(config, SimConfig::new().devices(3).links(links));
+    }
+
+    #[test]
     fn sizes_and_counts_are_parsed() {
         let config =
             SimConfig::parse("sim:devices=2,memory=3G,rules=strict,race=off,queue=9").unwrap();
@@ -271,6 +291,9 @@ mod tests {
             ("sim:replay=1", "replay token"),
             ("sim:replay=1e-0000000a-0,seed=1", "takes no schedule"),
             ("sim:devices=0", "1 to 64"),
+            ("sim:links=nvlink:0-1", "name device 1, but there are 1"),
+            ("sim:devices=2,links=sli", "no link `sli`"),
+            ("sim:peer_pool=ones", "use `observed` or `zeros`"),
             ("sim:queue=0", "at least 1"),
             ("sim:memory=G", "not a whole number"),
             ("sim:memory=99999999999999999G", "does not fit"),

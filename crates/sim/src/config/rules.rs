@@ -65,6 +65,12 @@ pub struct Rules {
     /// for a pending free of another stream. Strict: all three reuse policies are off, so only the
     /// freeing stream reuses memory before the host has synchronised.
     pub cross_stream_reuse: Reading,
+    /// Rules 38 and 39, access to another device's memory. Observed: access is checked when an
+    /// operation runs, and giving a pool's access to a device without peer access fails. Strict:
+    /// access counts only for operations enqueued after it was given, and the pool of a device that
+    /// has no memory yet accepts any device, after which its next allocation fails. Under both
+    /// readings a pool's access concerns memory that was already allocated.
+    pub peer_access: Reading,
 }
 
 impl Rules {
@@ -87,11 +93,12 @@ impl Rules {
             pageable_download: reading,
             implicit_synchronisation: reading,
             cross_stream_reuse: reading,
+            peer_access: reading,
         }
     }
 
     /// Returns each rule's name and reading.
-    fn named(&mut self) -> [(&'static str, &mut Reading); 5] {
+    fn named(&mut self) -> [(&'static str, &mut Reading); 6] {
         [
             ("small_upload", &mut self.small_upload),
             ("pageable_upload", &mut self.pageable_upload),
@@ -101,6 +108,7 @@ impl Rules {
                 &mut self.implicit_synchronisation,
             ),
             ("cross_stream_reuse", &mut self.cross_stream_reuse),
+            ("peer_access", &mut self.peer_access),
         ]
     }
 }
@@ -115,7 +123,7 @@ impl fmt::Display for Rules {
         }
         match strict.len() {
             0 => f.write_str("observed"),
-            5 => f.write_str("strict"),
+            6 => f.write_str("strict"),
             _ => f.write_str(&strict.join("+")),
         }
     }
@@ -152,7 +160,7 @@ mod tests {
 
     #[test]
     fn every_combination_of_rules_round_trips_through_text() {
-        for choice in 0..32 {
+        for choice in 0..64 {
             let mut rules = Rules::observed();
             for (bit, (_, reading)) in rules.named().into_iter().enumerate() {
                 if choice >> bit & 1 == 1 {

@@ -8,6 +8,7 @@ use millstream_ptx::Site;
 use super::{
     engine::Engines,
     op::OpKind,
+    peers::Grants,
     state::{CallError, CallResult, SimState, Stream},
     wait_set::WaitSet,
 };
@@ -26,6 +27,10 @@ pub(crate) struct Device {
     pub(crate) pool: Pool,
     /// The number of bytes allocated outside the pool.
     pub(crate) non_pool_bytes: u64,
+    /// The other devices that can access the pool's memory (rule 38).
+    pub(crate) pool_access: Grants<u32>,
+    /// The device without peer access that the pool gave access to: every allocation fails.
+    pub(crate) pool_access_fails: Option<u32>,
     /// The primary context, while it is retained.
     pub(crate) context: Option<ContextHandle>,
     /// The reference count of the primary context.
@@ -50,6 +55,8 @@ pub(crate) struct Context {
     /// The operations that all later work waits for, if rule 29 (implicit synchronisation between
     /// streams) is strict.
     pub(crate) fence: WaitSet,
+    /// The contexts whose memory outside the pool the context can access (rule 39).
+    pub(crate) peers: Grants<ContextHandle>,
     /// The sticky error, once the context is lost.
     pub(crate) lost: Option<CallError>,
 }

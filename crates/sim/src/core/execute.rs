@@ -8,10 +8,11 @@ use super::{
     kernel_pool,
     kernel_view::KernelView,
     op::{CopyOp, CopySource, CopyTarget, FillOp, KernelLaunch, OpKind, PrefetchOp, StreamOp},
+    peers::Reach,
     state::SimState,
 };
 use crate::{
-    ReportKind, Span,
+    PeerPool, ReportKind, Span,
     exec::{self, CheckFindings, CheckOptions, KernelFault, KernelFaultKind, KernelStats},
     ids::{OpId, name},
     memory::{AccessError, AccessTime, Direction},
@@ -48,10 +49,15 @@ impl SimState {
             OpKind::HostFunction(_) => op.ready_ns + self.config.cost.host_function_latency_ns,
             _ => op.ready_ns,
         };
-        let engine = op.kind.engine(|bytes| self.config.cost.bulk_threads(bytes));
-        self.devices[op.device as usize]
-            .engines
-            .earliest_ns(engine, not_before_ns)
+        // Only the first engine may be the multiprocessors; a copy engine that is free at one time
+        // is free at every later one.
+        op.engines(|bytes| self.config.cost.bulk_threads(bytes))
+            .into_iter()
+            .fold(not_before_ns, |start_ns, (device, engine)| {
+                self.devices[device as usize]
+                    .engines
+                    .earliest_ns(engine, start_ns)
+            })
     }
 
     /// Runs an eligible operation. A host function is only started: it runs and finishes on the
@@ -99,14 +105,15 @@ impl SimState {
         failure: Option<OpFailure>,
     ) {
         let finish_ns = start_ns.saturating_add(duration_ns);
-        let engine = op.kind.engine(|bytes| self.config.cost.bulk_threads(bytes));
         // Operation numbers rise in the order of enqueueing, so no operation can start before the
         // oldest unfinished one was enqueued.
         let oldest = self.ops.values().next();
         let horizon_ns = oldest.map_or(self.now_ns, |oldest| oldest.enqueued_ns);
-        self.devices[op.device as usize]
-            .engines
-            .occupy(engine, finish_ns, horizon_ns);
+        for (device, engine) in op.engines(|bytes| self.config.cost.bulk_threads(bytes)) {
+            self.devices[device as usize]
+                .engines
+                .occupy(engine, finish_ns, horizon_ns);
+        }
         if self.config.timeline {
             self.timeline.push(Span {
                 operation: id.0,
@@ -146,8 +153,10 @@ impl SimState {
             OpKind::Kernel(launch) => {
                 let accessed = self.race_checker.is_on().then(Mutex::default);
                 let mut findings = CheckFindings::default();
-                let outcome =
-                    self.run_kernel(id, op.device, launch, accessed.as_ref(), &mut findings);
+                let outcome = self.run_kernel(id, op, launch, accessed.as_ref(), &mut findings);
+                if self.config.peer_pool == PeerPool::Zeros {
+                    self.memory.close_holes();
+                }
                 let outcome = outcome.map(|stats| {
                     self.kernel_stats += stats;
                     self.config.cost.kernel_ns(&stats, launch.threads)
@@ -160,7 +169,7 @@ impl SimState {
                 *effects = self.effects_of_kernel(launch, accessed, findings, fault);
                 outcome
             }
-            OpKind::Copy(copy) => self.run_copy(id, copy),
+            OpKind::Copy(copy) => self.run_copy(id, op, copy),
             OpKind::Fill(fill) => self.run_fill(id, fill),
             OpKind::Prefetch(prefetch) => self.run_prefetch(id, prefetch),
             OpKind::Allocation(base) => {
@@ -178,7 +187,7 @@ impl SimState {
     fn run_kernel(
         &self,
         id: OpId,
-        device: u32,
+        op: &StreamOp,
         launch: &KernelLaunch,
         accessed: Option<&Mutex<Vec<u64>>>,
         findings: &mut CheckFindings,
@@ -190,7 +199,7 @@ impl SimState {
             .expect("the module of a function handle contains its kernel");
         let view = KernelView {
             map: &self.memory,
-            device,
+            peers: self.peer_access(id, op.context, op.device),
             op: id,
             accessed,
             printf_output: &self.printf_output,
@@ -225,11 +234,17 @@ impl SimState {
         } else {
             kernel_pool::install(run)
         };
-        ran.map_err(|fault| self.explain_fault(id, launch, fault))
+        ran.map_err(|fault| self.explain_fault(id, op.device, launch, fault))
     }
 
     /// Describes a kernel fault and selects its report kind and error code.
-    fn explain_fault(&self, id: OpId, launch: &KernelLaunch, fault: KernelFault) -> OpFailure {
+    fn explain_fault(
+        &self,
+        id: OpId,
+        device: u32,
+        launch: &KernelLaunch,
+        fault: KernelFault,
+    ) -> OpFailure {
         let ([bx, by, bz], [tx, ty, tz]) = (fault.block, fault.thread);
         let source = fault.source_line.as_ref();
         let source = source.map_or_else(String::new, |source| format!(" ({source})"));
@@ -255,9 +270,10 @@ impl SimState {
                     Err(error) => format!("{does} of {}, which {}", error.what, error.problem),
                     Ok((other, _)) => format!(
                         "{does} of {bytes} bytes at {address:#x}, which are memory of \
-                         device {}: {}",
+                         device {}: {}{}",
                         other.device,
-                        other.describe()
+                        other.describe(),
+                        self.no_access(device, other)
                     ),
                 }
             }
@@ -282,7 +298,8 @@ impl SimState {
         }
     }
 
-    fn run_copy(&self, id: OpId, copy: &CopyOp) -> Result<u64, OpFailure> {
+    fn run_copy(&self, id: OpId, op: &StreamOp, copy: &CopyOp) -> Result<u64, OpFailure> {
+        let reach = self.copy_reach(id, op, copy);
         let (host_target, mapped_target);
         let (target, target_at) = match &copy.target {
             CopyTarget::Mapped(address) => {
@@ -316,6 +333,8 @@ impl SimState {
         for (from, to) in copy.rows.offsets() {
             let (from, to) = (from as usize, target_at + to as usize);
             let done = match (&source, &copy.source) {
+                _ if reach.target == Reach::Zeros => Some(()),
+                _ if reach.source == Reach::Zeros => target.fill(to, width, &[0]),
                 (Some((source, source_at)), _) => {
                     target.copy_between(to, source, source_at + from, width)
                 }
@@ -326,10 +345,10 @@ impl SimState {
             };
             done.expect("both ranges were located in full");
         }
-        Ok(self.copy_ns(copy))
+        Ok(self.copy_ns(copy, reach.is_direct))
     }
 
-    fn copy_ns(&self, copy: &CopyOp) -> u64 {
+    fn copy_ns(&self, copy: &CopyOp, is_direct: bool) -> u64 {
         let cost = &self.config.cost;
         let bytes = copy.rows.bytes();
         let (bytes, gb_s) = match copy.direction {
@@ -339,7 +358,7 @@ impl SimState {
             Direction::DeviceToPageable => (bytes, cost.pageable_download_gb_s),
             // A copy within a device reads and writes every byte.
             Direction::WithinDevice => (bytes * 2, cost.memory_gb_s),
-            Direction::BetweenDevices => (bytes, cost.peer_gb_s),
+            Direction::BetweenDevices => (bytes, self.peer_gb_s(copy, is_direct)),
             Direction::HostToHost => (bytes, cost.host_memcpy_gb_s),
         };
         cost.copy_latency_ns

@@ -4,6 +4,7 @@ use std::io::Write;
 
 use parking_lot::Mutex;
 
+use super::peers::{PeerAccess, Reach};
 use crate::{
     exec::{GlobalMemory, Region, TracedRegion},
     ids::OpId,
@@ -14,8 +15,8 @@ use crate::{
 pub(crate) struct KernelView<'a> {
     /// All allocations.
     pub(crate) map: &'a MemoryMap,
-    /// The device that runs the kernel.
-    pub(crate) device: u32,
+    /// The memory of other devices that the kernel can access.
+    pub(crate) peers: PeerAccess,
     /// The kernel's operation.
     pub(crate) op: OpId,
     /// The base addresses of the allocations accessed so far, if the race checker records them.
@@ -28,14 +29,13 @@ impl KernelView<'_> {
     /// Returns the live allocation at `address` and its bytes, if the kernel can access it.
     fn find(&self, address: u64) -> Option<(&Allocation, Region<'_>)> {
         let (allocation, _) = self.map.locate(address, 1, AccessTime::Run(self.op)).ok()?;
-        // A kernel can access its own device's memory, page-locked and managed memory. Memory of
-        // peer devices is accessible to copies only.
-        if !allocation.kind.is_everyones() && allocation.device != self.device {
-            return None;
-        }
         let region = Region {
             base: allocation.base,
-            bytes: allocation.shared_bytes()?,
+            bytes: match self.peers.reach(allocation) {
+                Reach::Works => allocation.shared_bytes()?,
+                Reach::Zeros => allocation.hole()?,
+                Reach::None => return None,
+            },
             writable: allocation.kind != MemoryKind::Constant,
         };
         Some((allocation, region))

@@ -11,6 +11,7 @@ pub(crate) mod gpu;
 pub(crate) mod host_functions;
 pub(crate) mod module;
 pub(crate) mod op;
+pub(crate) mod peers;
 pub(crate) mod schedule;
 pub(crate) mod state;
 pub(crate) mod wait_set;

@@ -105,6 +105,8 @@ pub(crate) struct CopyOp {
     pub(crate) target: CopyTarget,
     pub(crate) rows: Rows,
     pub(crate) direction: Direction,
+    /// The devices of the source and of the destination, for a copy between two devices.
+    pub(crate) between: Option<(u32, u32)>,
 }
 
 /// A prefetch of managed memory to a device or the host.
@@ -159,17 +161,22 @@ impl OpKind {
         matches!(self, Self::Kernel(_) | Self::Copy(_) | Self::Fill(_))
     }
 
-    /// Returns the engine that the operation occupies. `bulk_threads` maps the bytes of a copy or
-    /// fill to a thread count.
-    pub(crate) fn engine(&self, bulk_threads: impl Fn(u64) -> u64) -> Engine {
+    /// Returns the engine that the operation occupies on the stream's device. `bulk_threads` maps
+    /// the bytes of a copy or fill to a thread count.
+    fn engine(&self, device: u32, bulk_threads: impl Fn(u64) -> u64) -> Engine {
         match self {
             Self::Kernel(launch) => Engine::Compute(launch.threads),
             Self::Fill(fill) => Engine::Compute(bulk_threads(fill.bytes)),
             Self::Copy(copy) => match copy.direction {
                 Direction::PinnedToDevice | Direction::PageableToDevice => Engine::Upload,
-                Direction::DeviceToPinned
-                | Direction::DeviceToPageable
-                | Direction::BetweenDevices => Engine::Download,
+                Direction::DeviceToPinned | Direction::DeviceToPageable => Engine::Download,
+                // A copy in each direction at the same time does not wait for the other.
+                Direction::BetweenDevices
+                    if copy.between.is_some_and(|(from, _)| from != device) =>
+                {
+                    Engine::Upload
+                }
+                Direction::BetweenDevices => Engine::Download,
                 Direction::WithinDevice => Engine::Compute(bulk_threads(copy.rows.bytes())),
                 Direction::HostToHost => Engine::None,
             },
@@ -179,6 +186,25 @@ impl OpKind {
             },
             _ => Engine::None,
         }
+    }
+}
+
+impl StreamOp {
+    /// Returns the engines that the operation occupies, each with its device: one of the stream's
+    /// device, and for a copy from another device that device's copy engine too. `bulk_threads`
+    /// maps the bytes of a copy or fill to a thread count.
+    pub(crate) fn engines(
+        &self,
+        bulk_threads: impl Fn(u64) -> u64,
+    ) -> SmallVec<[(u32, Engine); 2]> {
+        let own = (self.device, self.kind.engine(self.device, bulk_threads));
+        let source = match &self.kind {
+            OpKind::Copy(copy) => copy.between.map(|(from, _)| from),
+            _ => None,
+        };
+        let source = source.filter(|from| *from != self.device);
+        let source = source.map(|from| (from, Engine::Download));
+        std::iter::once(own).chain(source).collect()
     }
 }
 

@@ -155,6 +155,8 @@ impl SimState {
                 pool_handle: handles.next::<PoolHandle>(),
                 pool: Pool::default(),
                 non_pool_bytes: 0,
+                pool_access: Default::default(),
+                pool_access_fails: None,
                 context: None,
                 references: 0,
                 engines: Engines::new(config.cost.resident_threads),

@@ -138,6 +138,8 @@ pub(crate) struct Allocation {
     pub(super) storage: Storage,
     /// The description for the race checker.
     pub(crate) info: Arc<AllocationInfo>,
+    /// Zeros in place of the memory, for a kernel that cannot see it although it has access.
+    pub(super) hole: OnceLock<Option<Backing>>,
     /// The accesses of the running kernel so far, if the race checker records them.
     pub(crate) bitmap: OnceLock<Box<AccessBitmap>>,
 }
@@ -162,6 +164,15 @@ impl Allocation {
         }
     }
 
+    /// Returns zeros in place of the memory, until the running kernel ends. `None` if the host is
+    /// out of memory.
+    pub(crate) fn hole(&self) -> Option<SharedBytes<'_>> {
+        let hole = self
+            .hole
+            .get_or_init(|| Backing::zeroed(self.bytes as usize, 16));
+        Some(hole.as_ref()?.shared_bytes())
+    }
+
     /// Returns the allocation and its history in words, for reports.
     pub(crate) fn describe(&self) -> String {
         let (number, base, end) = (self.info.number, self.base, self.end());
@@ -182,6 +193,13 @@ impl Allocation {
 }
 
 impl MemoryMap {
+    /// Discards the [holes](Allocation::hole) that the kernel before has written to.
+    pub(crate) fn close_holes(&mut self) {
+        for allocation in self.allocations.values_mut() {
+            allocation.hole.take();
+        }
+    }
+
     /// Sets the label and source line of a live allocation to the current call's, and returns the
     /// new description.
     pub(crate) fn rename(&mut self, base: u64) -> Option<Arc<AllocationInfo>> {

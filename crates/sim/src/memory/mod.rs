@@ -166,6 +166,7 @@ impl MemoryMap {
             freed: false,
             storage: Storage::Owned(backing),
             info,
+            hole: OnceLock::new(),
             bitmap: OnceLock::new(),
         });
         Some(base)
@@ -250,6 +251,7 @@ impl MemoryMap {
             freed: false,
             storage,
             info,
+            hole: OnceLock::new(),
             bitmap: OnceLock::new(),
         }
     }
