@@ -11,9 +11,8 @@ use millstream_driver::{EventHandle, EventKind};
 
 use crate::{
     Result, Stream, UsageError, UsageErrorKind,
-    context::{DeviceState, note_done, record_with_clock, wait_with_clock},
+    context::{DeviceState, note_done, record_with_clock, wait_until, wait_with_clock},
     disposal::log,
-    future::wait_until,
     tracker::VectorClock,
 };
 
@@ -162,6 +161,7 @@ impl Event {
                 name: Some("earlier"),
                 operand_device,
                 stream_device,
+                advice: "",
             };
             return Err(UsageError::new("elapsed_since", problem).into());
         }

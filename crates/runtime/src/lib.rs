@@ -52,7 +52,7 @@ extern crate self as millstream;
 
 #[cfg(feature = "sim")]
 pub use check::{Check, CheckFailure, Checked, Outcome, check, check_async};
-pub use context::{Device, Stream};
+pub use context::{Device, PeerStatus, Stream};
 pub use copy::OwnedSource;
 pub use device::{DeviceProperties, Health, PciAddress, Select, Uuid};
 #[doc(hidden)]
@@ -65,7 +65,8 @@ pub use kernel::{Dim3, LaunchConfig};
 pub use memory::StagingOptions;
 pub use memory::{
     Advice, Buffer, CopySource, CopySource2d, CopyTarget, CopyTarget2d, Managed, MemoryStats,
-    Pinned, ReadGuard, ReadOperand, View, View2d, View2dMut, ViewMut, WriteGuard, WriteOperand,
+    PeerView, PeerViewMut, Pinned, ReadGuard, ReadOperand, View, View2d, View2dMut, ViewMut,
+    WriteGuard, WriteOperand,
 };
 pub use millstream_driver as driver;
 /// Declares typed kernels from PTX.

@@ -12,6 +12,7 @@ mod events;
 mod imports;
 mod limits;
 mod loss;
+mod peers;
 mod polling;
 mod realm;
 mod recorder;
@@ -27,11 +28,13 @@ pub(crate) use crossing::{Crossing, OwnedAccess, import_through_host, submit_cro
 pub use device::Device;
 pub(crate) use events::{EventPool, PooledEvent};
 pub(crate) use imports::{enter_realm, note_overwritten, of_operands};
+pub use peers::PeerStatus;
+pub(crate) use peers::peer_status;
 #[cfg(feature = "sim")]
 pub(crate) use polling::LocalReactor;
 pub(crate) use polling::{
-    Action, Registration, SLEEP_NS_MIN, note_done, poll_backoff, poll_ticket, query_stream,
-    register, retain_until_complete,
+    Action, Registration, SLEEP_NS_MIN, note_done, poll_ticket, query_stream, register,
+    retain_until_complete, wait_until,
 };
 pub(crate) use recorder::{OperationRecord, Recorder};
 pub(crate) use slots::{CopyLayer, DeviceSlot, KernelLayer, MemoryLayer, StreamSlot};
@@ -40,8 +43,8 @@ pub use stream::Stream;
 pub(crate) use stream_state::{HostWaiter, StreamState, SubmitQueue};
 pub use submission::DriverStream;
 pub(crate) use submission::{
-    Allocate, Command, CopyOnDevice, CopyRows, CopyToDevice, CopyToHost, Fill, Foreign, Free,
-    Launch, Operation, OverlappingCopy, Prefetch, Repeat, RepeatRows, StagedUpload, order_after,
-    record_at_tail, record_event, record_sync_point, record_with_clock, submit, submit_in_place,
-    sync_point_after, wait_with_clock,
+    Allocate, Command, CopyOnDevice, CopyPeer, CopyPeerRows, CopyRows, CopyToDevice, CopyToHost,
+    Fill, Foreign, Free, Launch, Operation, OverlappingCopy, Prefetch, Repeat, RepeatRows,
+    StagedUpload, order_after, record_at_tail, record_event, record_sync_point, record_with_clock,
+    submit, submit_in_place, sync_point_after, wait_with_clock,
 };

@@ -45,6 +45,11 @@ fn device(number: DeviceNumber) -> Option<Arc<DeviceState>> {
     REALM.read().get(&number)?.device.upgrade()
 }
 
+/// Returns whether the device with this number is open.
+pub(super) fn contains(number: DeviceNumber) -> bool {
+    REALM.read().contains_key(&number)
+}
+
 /// Returns all open devices.
 pub(super) fn all() -> Vec<Arc<DeviceState>> {
     let realm = REALM.read();

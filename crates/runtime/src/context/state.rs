@@ -28,6 +28,7 @@ use super::{
     events::EventPool,
     limits::Limits,
     loss::Loss,
+    peers::Peers,
     polling::query_stream,
     realm,
     recorder::RecorderSlot,
@@ -88,6 +89,7 @@ pub(crate) struct DeviceState {
     pub(crate) events: EventPool,
     /// The operations on this device's streams that use memory of other devices.
     pub(crate) crossings: Crossings,
+    pub(crate) peers: Peers,
     pub(crate) recorder: RecorderSlot,
     /// The state that the `memory` layer keeps for the device.
     pub(crate) memory_slot: <MemoryLayer as DeviceSlot>::Value,
@@ -163,6 +165,7 @@ impl DeviceState {
             pool,
             events: EventPool::default(),
             crossings: Crossings::default(),
+            peers: Peers::default(),
             recorder: RecorderSlot::default(),
             slots: Slots::default(),
             hooks,

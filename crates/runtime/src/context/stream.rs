@@ -138,6 +138,7 @@ impl Stream {
                 name: None,
                 operand_device,
                 stream_device,
+                advice: "",
             },
         )
     }

@@ -1,12 +1,22 @@
-//! Copies between devices.
+//! Copies between devices: over the link between them, or staged through the host.
 
-use std::panic::Location;
+#![allow(unsafe_code, reason = "submits copies between memory that it holds")]
 
-use crate::{Result, Stream, memory::Span2d};
+use std::{panic::Location, sync::Arc};
+
+use millstream_driver::PeerCopy2d;
+
+use crate::{
+    Result, Stream,
+    context::{CopyPeerRows, Crossing, OwnedAccess, PeerStatus, peer_status, submit_crossing},
+    error::OperationKind,
+    memory::Span2d,
+    tracker::AccessKind,
+};
 
 impl Stream {
     /// Copies rows between two devices of one driver, one of them the stream's device. Both spans
-    /// have the same rows and row length.
+    /// are in device memory and have the same rows and row length.
     pub(super) fn copy_peer(
         &self,
         from: &Span2d<'_>,
@@ -15,18 +25,54 @@ impl Stream {
     ) -> Result<()> {
         from.device().check_alive()?;
         to.device().check_alive()?;
+        let (Some(source), Some(target)) = (from.pointer(), to.pointer()) else {
+            unreachable!("both spans are in device memory");
+        };
         if from.is_empty() {
             return Ok(());
         }
-        self.copy_peer_staged(from, to, location)
+        if let PeerStatus::Staged { .. } = peer_status(from.device(), to.device())? {
+            return self.copy_peer_staged(from, to, location);
+        }
+        let command = CopyPeerRows {
+            copy: PeerCopy2d {
+                target,
+                target_pitch_bytes: to.pitch_bytes,
+                target_context: to.device().context,
+                source,
+                source_pitch_bytes: from.pitch_bytes,
+                source_context: from.device().context,
+                row_bytes: from.row_bytes,
+                rows: from.rows,
+            },
+            pitch_bytes_max: self.device_state().limits.pitch_bytes,
+        };
+        let crossing = Crossing {
+            kind: OperationKind::DeviceToDevice,
+            label: "copy",
+            location,
+            bytes: from.bytes() as u64,
+            accesses: vec![
+                OwnedAccess {
+                    access: from.access(AccessKind::Read),
+                    owner: from.device(),
+                },
+                OwnedAccess {
+                    access: to.access(AccessKind::Write),
+                    owner: to.device(),
+                },
+            ],
+        };
+        // SAFETY: the rows lie within their allocations, and the devices access each other's memory.
+        unsafe { submit_crossing(self.device_state(), self.state(), &crossing, command) }.map(drop)
     }
 
     /// Returns whether one of two spans is on the stream's device and the other on another device of
     /// the same driver.
     pub(super) fn crosses(&self, from: &Span2d<'_>, to: &Span2d<'_>) -> bool {
         let (ours, from, to) = (self.device_state(), from.device(), to.device());
-        !std::sync::Arc::ptr_eq(from, to)
-            && (std::sync::Arc::ptr_eq(ours, from) || std::sync::Arc::ptr_eq(ours, to))
+        !Arc::ptr_eq(from, to)
+            && (Arc::ptr_eq(ours, from) || Arc::ptr_eq(ours, to))
             && from.shares_driver(to)
     }
 }

@@ -3,6 +3,7 @@
 mod health;
 mod open;
 mod properties;
+mod several;
 mod streams;
 mod teardown;
 

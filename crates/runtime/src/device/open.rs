@@ -155,6 +155,26 @@ fn open(select: Select) -> Result<Device> {
     }
 }
 
+/// Opens all devices of the driver to which the device for [`Select::Auto`] belongs, or only that
+/// device if the environment names it.
+#[track_caller]
+pub(super) fn open_all() -> Result<Vec<Device>> {
+    let first = auto()?;
+    let state = first.state();
+    let named = env::var(VARIABLE).is_ok_and(|value| value.starts_with("cuda:"));
+    if named {
+        return Ok(vec![first]);
+    }
+    let driver = &state.driver;
+    let reason = format!("one of all devices: {}", state.selection_reason);
+    (0..driver.device_count()?)
+        .map(|ordinal| {
+            let ordinal = DeviceOrdinal::from_raw(ordinal);
+            open_once(Arc::clone(driver), ordinal, &reason)
+        })
+        .collect()
+}
+
 /// Returns the number of GPUs that the driver reports.
 fn count() -> Result<i32> {
     match Cuda::load() {

@@ -14,12 +14,11 @@
 
 use std::{sync::Arc, thread};
 
-use millstream_driver::{Completion, ContextHandle, Driver, DriverError};
+use millstream_driver::{Completion, ContextHandle, Driver, DriverError, ModuleHandle};
 
 use crate::{
-    context::{DeviceHooks, DeviceState, DriverStream, EventPool, StreamState},
+    context::{DeviceHooks, DeviceState, DriverStream, EventPool, StreamState, wait_until},
     disposal::log,
-    future::wait_until,
     kernel::ModuleCache,
     memory::{
         FreeingBlock, IdleFrees, LeavingDevice, SharedContext, StagingPool, drain_frees,
@@ -51,6 +50,7 @@ impl DeviceHooks for Hooks {
             events: std::mem::take(&mut device.events),
             staging: std::mem::take(&mut device.memory_slot.staging),
             idle_frees: std::mem::take(&mut device.memory_slot.idle_frees),
+            probe_module: device.peers.take_module(),
             modules: std::mem::take(&mut device.kernel_slot),
         };
         if device.lost().is_some() {
@@ -74,6 +74,8 @@ struct Teardown {
     staging: StagingPool,
     idle_frees: IdleFrees,
     modules: ModuleCache,
+    /// The module with which access to other devices was probed.
+    probe_module: Option<ModuleHandle>,
     /// Device memory that could not be freed yet.
     deferred_frees: Vec<FreeingBlock>,
 }
@@ -132,8 +134,9 @@ impl Teardown {
         for stream in &self.streams {
             stream.memory().arena.retire(stream, &self.staging);
         }
+        let modules = self.modules.take_all().into_iter().chain(self.probe_module);
         self.idle_frees
-            .defer_unused(self.staging.take_all(), self.modules.take_all());
+            .defer_unused(self.staging.take_all(), modules);
         if let Some(all) = leaving.leave(std::mem::take(&mut self.idle_frees)) {
             all.release(&*self.driver, self.context);
         }

@@ -139,6 +139,15 @@ impl UsageError {
         self
     }
 
+    /// Adds advice to the error for an operand on another device.
+    #[cold]
+    pub(crate) fn advising(mut self, clause: &'static str) -> Self {
+        if let UsageErrorKind::OtherDevice { advice, .. } = &mut *self.problem {
+            *advice = clause;
+        }
+        self
+    }
+
     /// Adds the names of a kernel's parameters for the operands.
     #[cold]
     pub(crate) fn naming(mut self, name_of: impl Fn(usize) -> Option<&'static str>) -> Self {
@@ -314,7 +323,7 @@ pub enum UsageErrorKind {
     },
     /// An operand is on another device than the stream.
     #[error(
-        "operand {operand}{} is on {operand_device}, but the stream is on {stream_device}",
+        "operand {operand}{} is on {operand_device}, but the stream is on {stream_device}{advice}",
         in_brackets(*name)
     )]
     OtherDevice {
@@ -326,6 +335,18 @@ pub enum UsageErrorKind {
         operand_device: String,
         /// The stream's device.
         stream_device: String,
+        /// A clause that says what to do instead, if there is something.
+        advice: &'static str,
+    },
+    /// Kernels on a device cannot access the memory of another.
+    #[error("kernels on {from} cannot access memory of {to}: {reason}")]
+    NoPeerAccess {
+        /// The device on which the kernel was to run.
+        from: String,
+        /// The device that owns the memory.
+        to: String,
+        /// The reason.
+        reason: String,
     },
     /// A kernel is loaded on another device than the stream's.
     #[error(

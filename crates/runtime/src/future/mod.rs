@@ -8,4 +8,4 @@ mod wait;
 pub(crate) use completion::completions;
 pub use pending::Pending;
 pub(crate) use pending::PendingValue;
-pub(crate) use wait::{all_done, prepare_wait, wait_for_ticket, wait_ticket, wait_until};
+pub(crate) use wait::{all_done, prepare_wait, wait_for_ticket, wait_ticket};

@@ -1,13 +1,8 @@
 //! Blocking waits for tickets.
 
-use millstream_driver::Driver;
-
 use crate::{
     Result, Stream,
-    context::{
-        DeviceState, StreamState, poll_backoff, poll_ticket, query_stream, record_sync_point,
-    },
-    sync::spin_loop,
+    context::{DeviceState, StreamState, poll_ticket, query_stream, record_sync_point, wait_until},
     tracker::{Sequence, Ticket},
 };
 
@@ -60,21 +55,6 @@ pub(crate) fn prepare_wait(device: &DeviceState, ticket: Ticket) -> Result<()> {
         Ok(())
     });
     prepared.unwrap_or(Ok(()))
-}
-
-/// Polls with growing backoff until `is_done` returns `true`.
-pub(crate) fn wait_until(
-    driver: &dyn Driver,
-    mut is_done: impl FnMut() -> Result<bool>,
-) -> Result<()> {
-    let started_ns = driver.now_ns();
-    while !is_done()? {
-        match poll_backoff(driver.now_ns().saturating_sub(started_ns)) {
-            None => spin_loop(),
-            Some(sleep) => driver.pause(sleep),
-        }
-    }
-    Ok(())
 }
 
 impl Stream {

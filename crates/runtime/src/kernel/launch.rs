@@ -7,10 +7,10 @@ use std::{ffi::c_void, marker::PhantomData, panic::Location, sync::Arc};
 use bytemuck::Pod;
 use smallvec::SmallVec;
 
-use super::{Function, LaunchConfig, ReadOperand, WriteOperand};
+use super::{Function, LaunchConfig, ReadOperand, WriteOperand, across::launch_across};
 use crate::{
     Result, Stream, UsageError, UsageErrorKind,
-    context::{self, Operation, submit_in_place},
+    context::{self, DeviceState, Operation, submit_in_place},
     error::OperationKind,
     memory::Span,
     tracker::{AccessKind, Accesses},
@@ -62,7 +62,7 @@ impl<'a> Argument<'a> {
 
     /// Returns the array's device address, or 0 for a scalar.
     #[inline(always)]
-    fn address(&self) -> u64 {
+    pub(super) fn address(&self) -> u64 {
         match &self.0 {
             ArgumentValue::Slice { span, .. } => span.pointer().as_raw(),
             ArgumentValue::Scalar { .. } => 0,
@@ -71,7 +71,7 @@ impl<'a> Argument<'a> {
 
     /// Returns a pointer to the parameter: to the array's `address`, or to the scalar.
     #[inline(always)]
-    fn param(&self, address: &u64) -> *const c_void {
+    pub(super) fn param(&self, address: &u64) -> *const c_void {
         match &self.0 {
             ArgumentValue::Slice { .. } => std::ptr::from_ref(address).cast(),
             ArgumentValue::Scalar { value, .. } => *value,
@@ -93,7 +93,8 @@ impl<'a> Argument<'a> {
 ///
 /// # Errors
 ///
-/// If an operand is on another device than the stream, if two operands overlap and one is written,
+/// If an operand is on another device than the stream and is neither managed memory nor a
+/// [`PeerView`](crate::PeerView), if two operands overlap and one is written,
 /// if the launch configuration exceeds a limit, or if the device is lost. Nothing is then enqueued.
 ///
 /// # Safety
@@ -115,7 +116,13 @@ pub unsafe fn launch<const N: usize>(
     let refused = |usage_error: UsageError| function.naming_operands(usage_error).at(location);
     check_function(function, stream, N).map_err(refused)?;
     let mut operation = operation(function.name, location);
-    gather(function.name, stream, &arguments, &mut operation).map_err(refused)?;
+    if let Err(usage_error) = gather(function.name, stream, &arguments, &mut operation) {
+        let arguments = arguments.clone();
+        // SAFETY: by this function's contract.
+        return unsafe {
+            launch_across(function, stream, &config, &arguments, location, usage_error)
+        };
+    }
     if operation.accesses.repeat() {
         refuse_overlap(function.name, &arguments.clone()).map_err(refused)?;
     }
@@ -145,7 +152,12 @@ pub unsafe fn launch_at(
     let refused = |usage_error: UsageError| function.naming_operands(usage_error).at(location);
     check_function(function, stream, arguments.len()).map_err(refused)?;
     let mut operation = operation(function.name, location);
-    gather(function.name, stream, arguments, &mut operation).map_err(refused)?;
+    if let Err(usage_error) = gather(function.name, stream, arguments, &mut operation) {
+        // SAFETY: by this function's contract.
+        return unsafe {
+            launch_across(function, stream, &config, arguments, location, usage_error)
+        };
+    }
     if operation.accesses.repeat() {
         refuse_overlap(function.name, arguments).map_err(refused)?;
     }
@@ -218,6 +230,30 @@ pub(super) fn gather<'a>(
     Ok(())
 }
 
+/// Checks the launch configuration. Returns `false` if it has no threads, so that there is nothing to
+/// launch.
+#[inline(always)]
+pub(super) fn admits(
+    function: &Function,
+    device: &DeviceState,
+    config: &LaunchConfig,
+    location: &'static Location<'static>,
+) -> Result<bool> {
+    if let Some(problem) = device
+        .limits
+        .check(&config.dims, function.entry_point.threads_max)
+    {
+        if config.is_empty() {
+            return device.check_alive().map(|()| false);
+        }
+        return Err(UsageError::new(function.name, problem).at(location).into());
+    }
+    if config.dims.shared_bytes > function.entry_point.dynamic_shared_bytes {
+        function.opt_in(config.dims.shared_bytes, location)?;
+    }
+    Ok(true)
+}
+
 /// Checks the launch configuration and submits the launch. The operands are already checked.
 ///
 /// # Safety
@@ -232,19 +268,8 @@ unsafe fn launch_checked(
     params: &[*const c_void],
 ) -> Result<()> {
     let device = stream.device_state();
-    if let Some(problem) = device
-        .limits
-        .check(&config.dims, function.entry_point.threads_max)
-    {
-        if config.is_empty() {
-            return device.check_alive();
-        }
-        return Err(UsageError::new(function.name, problem)
-            .at(operation.location)
-            .into());
-    }
-    if config.dims.shared_bytes > function.entry_point.dynamic_shared_bytes {
-        function.opt_in(config.dims.shared_bytes, operation.location)?;
+    if !admits(function, device, config, operation.location)? {
+        return Ok(());
     }
     let command = context::Launch {
         function: function.entry_point.handle,

@@ -1,6 +1,7 @@
 //! Kernels: typed launches of PTX, with operands that are read or written. The targets of the code
 //! that [`kernels!`](crate::kernels) generates.
 
+mod across;
 pub mod clause;
 mod element;
 mod foreign;

@@ -2,7 +2,9 @@
 
 use std::{rc::Rc, sync::Arc};
 
-use super::{Buffer, Managed, Pinned, View, ViewMut, pinned::PinnedSpan, view::Span};
+use super::{
+    Buffer, Managed, PeerView, PeerViewMut, Pinned, View, ViewMut, pinned::PinnedSpan, view::Span,
+};
 
 pub(super) mod sealed {
     pub trait Sealed {}
@@ -144,6 +146,8 @@ on_device! {
     View<'_, T>: |view| view.span.clone();
     ViewMut<'_, T>: |view| view.span.clone();
     Managed<T>: |managed| managed.span();
+    PeerView<'_, T>: |view| view.span.clone();
+    PeerViewMut<'_, T>: |view| view.span.clone();
 }
 
 impl<T> Sealed for Pinned<T> {}
@@ -186,6 +190,8 @@ impl<T> WriteOperand<T> for &mut Box<Buffer<T>> {}
 impl<T> WriteOperand<T> for &mut Box<Managed<T>> {}
 impl<T> WriteOperand<T> for ViewMut<'_, T> {}
 impl<T> WriteOperand<T> for &mut ViewMut<'_, T> {}
+impl<T> WriteOperand<T> for PeerViewMut<'_, T> {}
+impl<T> WriteOperand<T> for &mut PeerViewMut<'_, T> {}
 impl<T> CopyTarget<T> for &mut Buffer<T> {}
 impl<T> CopyTarget<T> for &mut Managed<T> {}
 impl<T> CopyTarget<T> for &mut Box<Buffer<T>> {}

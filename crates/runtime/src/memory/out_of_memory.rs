@@ -20,8 +20,7 @@ use super::{
 };
 use crate::{
     Error, OutOfMemory, Result,
-    context::{DeviceState, PooledEvent, StreamState, record_at_tail},
-    future::wait_until,
+    context::{DeviceState, PooledEvent, StreamState, record_at_tail, wait_until},
     memory::drain_frees,
 };
 

@@ -119,6 +119,7 @@ impl<'a> Span2d<'a> {
                 allocation,
                 bytes: self.start..self.start + self.bytes(),
                 ordered: self.ordered,
+                peer: false,
             }),
             _ => None,
         }

@@ -15,9 +15,9 @@ use smallvec::SmallVec;
 
 use crate::{
     Result, UsageError, UsageErrorKind,
-    context::DeviceState,
+    context::{DeviceState, wait_until},
     disposal::log,
-    future::{all_done, prepare_wait, wait_until},
+    future::{all_done, prepare_wait},
     tracker::{StreamId, Ticket},
 };
 

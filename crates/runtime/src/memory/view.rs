@@ -24,6 +24,9 @@ pub(crate) struct Span<'a> {
     /// Set if operations wait for conflicting ones here. If not, the caller of an unsafe method
     /// guarantees the order.
     pub(crate) ordered: bool,
+    /// Set if kernels on other devices may access the memory: see
+    /// [`PeerView`](crate::PeerView).
+    pub(crate) peer: bool,
 }
 
 impl<'a> Span<'a> {

@@ -179,6 +179,7 @@ fn an_operand_of_another_device_is_named_and_the_devices_are_distinguished() {
             name: Some("c"),
             operand_device,
             stream_device,
+            advice: "",
         } = usage_error.problem()
         else {
             panic!("{usage_error}");

@@ -22,7 +22,7 @@ mod reactor;
 
 use std::{any::Any, mem, sync::Arc, time::Duration};
 
-use millstream_driver::Completion;
+use millstream_driver::{Completion, Driver};
 
 #[cfg(feature = "sim")]
 pub(crate) use local::LocalReactor;
@@ -31,6 +31,7 @@ pub(crate) use reactor::{Action, Registration, register};
 use super::{DeviceState, PooledEvent, StreamState};
 use crate::{
     Result,
+    sync::spin_loop,
     tracker::{Sequence, VectorClock},
 };
 
@@ -114,6 +115,21 @@ pub(crate) fn query_stream(device: &DeviceState, stream: &StreamState) -> Result
         .points
         .retire(submitted, device.events.give_many());
     Ok(true)
+}
+
+/// Polls with growing backoff until `is_done` returns `true`.
+pub(crate) fn wait_until(
+    driver: &dyn Driver,
+    mut is_done: impl FnMut() -> Result<bool>,
+) -> Result<()> {
+    let started_ns = driver.now_ns();
+    while !is_done()? {
+        match poll_backoff(driver.now_ns().saturating_sub(started_ns)) {
+            None => spin_loop(),
+            Some(sleep) => driver.pause(sleep),
+        }
+    }
+    Ok(())
 }
 
 /// Marks all tickets of the device that the clock covers as complete. Those of other devices are

@@ -6,7 +6,7 @@ use std::ffi::c_void;
 
 use millstream_driver::{
     ContextHandle, DevicePtr, Driver, DriverError, FillPattern, FunctionHandle, HostFunction,
-    LaunchDims, ManagedLocation, StreamHandle,
+    LaunchDims, ManagedLocation, PeerCopy, StreamHandle,
 };
 use smallvec::SmallVec;
 
@@ -131,6 +131,24 @@ impl Command for CopyToHost {
                 target,
                 source,
                 bytes,
+                driver_stream.stream,
+            )
+        }
+    }
+}
+
+/// A copy between the memory of two devices, or of one.
+pub(crate) struct CopyPeer(pub(crate) PeerCopy);
+
+impl Command for CopyPeer {
+    type Output = ();
+
+    unsafe fn enqueue(self, driver_stream: DriverStream<'_>) -> Result<(), DriverError> {
+        // SAFETY: by this function's contract.
+        unsafe {
+            driver_stream.driver.copy_peer_async(
+                driver_stream.context,
+                &self.0,
                 driver_stream.stream,
             )
         }

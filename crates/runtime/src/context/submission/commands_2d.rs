@@ -2,9 +2,9 @@
 
 #![allow(unsafe_code, reason = "makes the driver calls that enqueue work")]
 
-use millstream_driver::{Copy2d, DevicePtr, DriverError, Memory2d, Side2d};
+use millstream_driver::{Copy2d, DevicePtr, DriverError, Memory2d, PeerCopy, PeerCopy2d, Side2d};
 
-use super::commands::{Command, CopyOnDevice, CopyToDevice, CopyToHost, DriverStream};
+use super::commands::{Command, CopyOnDevice, CopyPeer, CopyToDevice, CopyToHost, DriverStream};
 
 /// A pitched copy (rule 52: one operation that leaves the bytes between rows untouched). It is not
 /// empty, and at least one side is on the device.
@@ -51,6 +51,58 @@ impl Command for CopyRows {
             let (from, to) = (row_of(source, row), row_of(target, row));
             // SAFETY: by this function's contract.
             unsafe { enqueue_range(driver_stream, from, to, width_bytes) }?;
+        }
+        Ok(())
+    }
+}
+
+/// A pitched copy between the memory of two devices. It is not empty.
+pub(crate) struct CopyPeerRows {
+    pub(crate) copy: PeerCopy2d,
+    /// The maximum pitch of the driver, in bytes. Copies with longer pitches are enqueued row by
+    /// row.
+    pub(crate) pitch_bytes_max: usize,
+}
+
+impl Command for CopyPeerRows {
+    type Output = ();
+
+    unsafe fn enqueue(self, driver_stream: DriverStream<'_>) -> Result<(), DriverError> {
+        let copy = self.copy;
+        let PeerCopy2d {
+            target_pitch_bytes,
+            source_pitch_bytes,
+            row_bytes,
+            rows,
+            ..
+        } = copy;
+        let range = |row: usize, bytes: usize| {
+            CopyPeer(PeerCopy {
+                target: copy.target.offset((row * target_pitch_bytes) as u64),
+                target_context: copy.target_context,
+                source: copy.source.offset((row * source_pitch_bytes) as u64),
+                source_context: copy.source_context,
+                bytes,
+            })
+        };
+        let gapless = source_pitch_bytes == row_bytes && target_pitch_bytes == row_bytes;
+        if rows == 1 || gapless {
+            // SAFETY: by this function's contract.
+            return unsafe { range(0, rows * row_bytes).enqueue(driver_stream) };
+        }
+        if source_pitch_bytes.max(target_pitch_bytes) <= self.pitch_bytes_max {
+            // SAFETY: by this function's contract.
+            return unsafe {
+                driver_stream.driver.copy_peer_2d_async(
+                    driver_stream.context,
+                    &copy,
+                    driver_stream.stream,
+                )
+            };
+        }
+        for row in 0..rows {
+            // SAFETY: by this function's contract.
+            unsafe { range(row, row_bytes).enqueue(driver_stream) }?;
         }
         Ok(())
     }

@@ -21,10 +21,10 @@ use millstream_ptx::Label;
 
 pub use commands::DriverStream;
 pub(crate) use commands::{
-    Allocate, Command, CopyOnDevice, CopyToDevice, CopyToHost, Fill, Foreign, Free, Launch,
-    Prefetch, Repeat, StagedUpload,
+    Allocate, Command, CopyOnDevice, CopyPeer, CopyToDevice, CopyToHost, Fill, Foreign, Free,
+    Launch, Prefetch, Repeat, StagedUpload,
 };
-pub(crate) use commands_2d::{CopyRows, OverlappingCopy, RepeatRows};
+pub(crate) use commands_2d::{CopyPeerRows, CopyRows, OverlappingCopy, RepeatRows};
 pub(crate) use sync_points::{
     order_after, record_at_tail, record_event, record_sync_point, record_with_clock,
     sync_point_after, wait_with_clock,

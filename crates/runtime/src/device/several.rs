@@ -1,0 +1,47 @@
+//! Several devices: opening all of them, and how data moves between two.
+
+use super::open::open_all;
+use crate::{Device, PeerStatus, Result, context::peer_status};
+
+impl Device {
+    /// Opens all devices of the default driver, in the order of their ordinals: every GPU that
+    /// NVIDIA's driver shows to this process, so that `CUDA_VISIBLE_DEVICES` applies. Without a GPU
+    /// they are the devices of the process's simulated machine, which is one unless
+    /// `MILLSTREAM_DEVICE=sim:devices=4` says otherwise. If `MILLSTREAM_DEVICE` names one GPU, only
+    /// that one is opened.
+    ///
+    /// ```
+    /// use millstream::Device;
+    ///
+    /// let devices = Device::all()?;
+    /// let streams: Vec<_> = devices.iter().map(Device::stream).collect::<Result<_, _>>()?;
+    /// assert!(!streams.is_empty());
+    /// # Ok::<(), millstream::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As [`Device::open`] for any of them.
+    #[track_caller]
+    pub fn all() -> Result<Vec<Self>> {
+        open_all()
+    }
+
+    /// Returns how data moves between this device and another of the same driver.
+    ///
+    /// The first use of a pair turns peer access on in both directions and probes it by copies and
+    /// kernels, which takes some ten milliseconds and waits for no other work. The status of a pair
+    /// does not change while both devices are open.
+    ///
+    /// # Errors
+    ///
+    /// If a device is lost.
+    pub fn peer_status(&self, other: &Self) -> Result<PeerStatus> {
+        let (one, other) = (self.state(), other.state());
+        if !one.shares_driver(other) {
+            let reason = "the devices belong to different drivers".into();
+            return Ok(PeerStatus::Staged { reason });
+        }
+        peer_status(one, other)
+    }
+}

@@ -1,0 +1,107 @@
+//! Launches with operands on other devices than the stream's: managed memory, and memory that is
+//! passed as a [`PeerView`](crate::PeerView).
+
+#![allow(unsafe_code, reason = "submits launches")]
+
+use std::{panic::Location, sync::Arc};
+
+use smallvec::SmallVec;
+
+use super::{
+    Function, LaunchConfig,
+    launch::{Argument, admits, refuse_overlap},
+};
+use crate::{
+    Result, Stream, UsageError,
+    context::{self, Crossing, OwnedAccess, submit_crossing},
+    error::OperationKind,
+    memory::{Span, check_access},
+};
+
+/// The advice for a kernel's operand that is on another device of the same driver.
+const ADVICE: &str = "; a kernel may access it over the link between the devices if it is passed \
+                      as `peer(&device)?` or `peer_mut(&device)?`";
+
+/// Launches a kernel of which an operand is on another device. `refused` is the error for it.
+///
+/// # Errors
+///
+/// `refused` if the kernel may not access an operand, an error that names the devices if one cannot
+/// access the other's memory, and those of a launch on one device.
+///
+/// # Safety
+///
+/// As for [`launch`](super::launch::launch).
+#[cold]
+#[inline(never)]
+pub(super) unsafe fn launch_across(
+    function: &Function,
+    stream: &Stream,
+    config: &LaunchConfig,
+    arguments: &[Argument<'_>],
+    location: &'static Location<'static>,
+    refused: UsageError,
+) -> Result<()> {
+    let (name, device) = (function.name, stream.device_state());
+    let spans = || arguments.iter().filter_map(Argument::as_slice);
+    for (span, _) in spans() {
+        check_operand(function, stream, span, location, &refused)?;
+    }
+    let named = |usage_error: UsageError| function.naming_operands(usage_error).at(location);
+    refuse_overlap(name, arguments).map_err(named)?;
+    if !admits(function, device, config, location)? {
+        return Ok(());
+    }
+    let crossing = Crossing {
+        kind: OperationKind::Kernel,
+        label: name,
+        location,
+        bytes: spans().map(|(span, _)| span.bytes.len() as u64).sum(),
+        accesses: spans()
+            .map(|(span, kind)| OwnedAccess {
+                access: span.access(kind),
+                owner: &span.allocation.device,
+            })
+            .collect(),
+    };
+    let addresses: SmallVec<[u64; 12]> = arguments.iter().map(Argument::address).collect();
+    let each = arguments.iter().zip(&addresses);
+    let params: SmallVec<[_; 12]> = each
+        .map(|(argument, address)| argument.param(address))
+        .collect();
+    let command = context::Launch {
+        function: function.entry_point.handle,
+        dims: &config.dims,
+        params: &params,
+    };
+    // SAFETY: as for a launch on one device; the device can access the memory of the others.
+    unsafe { submit_crossing(device, stream.state(), &crossing, command) }.map(drop)
+}
+
+/// Returns an error if kernels of the stream's device may not access the operand.
+fn check_operand(
+    function: &Function,
+    stream: &Stream,
+    span: &Span<'_>,
+    location: &'static Location<'static>,
+    refused: &UsageError,
+) -> Result<()> {
+    let (device, owner) = (stream.device_state(), &span.allocation.device);
+    if Arc::ptr_eq(device, owner) {
+        return Ok(());
+    }
+    let shared = device.shares_driver(owner);
+    if shared && span.allocation.is_managed() && device.limits.managed_memory {
+        return Ok(());
+    }
+    if span.peer {
+        return check_access(function.name, device, owner);
+    }
+    let refused = refused.clone();
+    let advised = if shared {
+        refused.advising(ADVICE)
+    } else {
+        refused
+    };
+    Err(function.naming_operands(advised).at(location).into())
+}
