@@ -15,7 +15,7 @@ use libtest_mimic::Failed;
 use crate::{
     async_copies, configurations,
     device_harness::{DeviceHarness, Observation},
-    host_functions, managed, two_devices,
+    host_functions, managed, peers, two_devices,
 };
 
 /// The environment variable that names the probe that a child process runs.
@@ -33,6 +33,9 @@ const PROBES: &[Probe] = &[
     ("managed freed in order", managed::freed_in_stream_order),
     ("foreign stream", two_devices::foreign_stream),
     ("foreign record", two_devices::foreign_record),
+    ("pool with access", peers::pool_with_access),
+    ("pool without access", peers::pool_without_access),
+    ("peer access", peers::peer_access),
 ];
 
 /// Runs the named probe: in this process on a simulated device, in a child process on a GPU.

@@ -20,6 +20,7 @@ mod kernels;
 mod legacy;
 mod managed;
 mod modules;
+mod peers;
 mod pool;
 mod queues;
 mod rows;

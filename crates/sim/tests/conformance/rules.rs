@@ -4,8 +4,8 @@
 use crate::{
     allocations, async_copies,
     device_harness::{DeviceHarness, Observation},
-    events, host_functions, legacy, managed, modules, pool, queues, rows, shared_memory, streams,
-    sync_copies, synchronisation, two_devices,
+    events, host_functions, legacy, managed, modules, peers, pool, queues, rows, shared_memory,
+    streams, sync_copies, synchronisation, two_devices,
 };
 
 /// A rule with its test.
@@ -29,10 +29,7 @@ impl Rule {
 }
 
 /// Rules without a test, with the reason.
-pub(crate) const OUT_OF_SIGHT: &[(&str, &str)] = &[
-    ("38, 39", "no peer calls in the seam"),
-    ("40–48", "no graph calls in the seam"),
-];
+pub(crate) const OUT_OF_SIGHT: &[(&str, &str)] = &[("40–48", "no graph calls in the seam")];
 
 const fn rule(
     number: u32,
@@ -276,6 +273,18 @@ pub(crate) const RULES: &[Rule] = &[
         "the seam sees to it",
         pool::r37,
     ),
+    of_two_devices(rule(
+        38,
+        "peer_access_to_pool_memory_is_set_on_the_pool",
+        "copies work without; kernels work with it, and fault without",
+        peers::r38,
+    )),
+    of_two_devices(rule(
+        39,
+        "peer_access_is_one_directional_and_enabled_once",
+        "one direction; a second call is refused",
+        peers::r39,
+    )),
     rule(
         49,
         "managed_memory_has_one_address",

@@ -15,7 +15,7 @@ use std::{
 use millstream_driver::{
     Completion, ContextHandle, Copy2d, DeviceOrdinal, DevicePtr, Driver, DriverError, EventHandle,
     EventKind, FillPattern, FunctionAttribute, FunctionHandle, LaunchDims, ManagedAdvice,
-    ManagedLocation, ModuleHandle, PoolHandle, PoolUsage, StreamHandle,
+    ManagedLocation, ModuleHandle, PeerCopy, PeerCopy2d, PoolHandle, PoolUsage, StreamHandle,
 };
 
 pub(crate) type Result<T, E = DriverError> = std::result::Result<T, E>;
@@ -179,6 +179,9 @@ impl Harness {
             stream: StreamHandle,
         ) -> ();
         copy_2d_async(copy: &Copy2d, stream: StreamHandle) -> ();
+        copy_peer_async(copy: &PeerCopy, stream: StreamHandle) -> ();
+        copy_peer_2d_async(copy: &PeerCopy2d, stream: StreamHandle) -> ();
+        context_enable_peer_access(peer: ContextHandle) -> ();
         function_load(function: FunctionHandle) -> ();
         module_load(image: &[u8]) -> ModuleHandle;
         module_unload(module: ModuleHandle) -> ();
@@ -312,6 +315,33 @@ impl Harness {
 
     pub(crate) fn default_pool(&self) -> Result<PoolHandle> {
         self.driver.default_pool(self.device)
+    }
+
+    /// Sets whether another device can access the memory of this device's pool.
+    pub(crate) fn pool_set_access(&self, device: DeviceOrdinal, accessible: bool) -> Result<()> {
+        let pool = self.default_pool()?;
+        // SAFETY: the pool lives as long as the device. The simulator checks accesses; on a GPU no
+        // kernel accesses the memory after access is withdrawn.
+        unsafe { self.driver.pool_set_access(pool, device, accessible) }
+    }
+
+    /// Enqueues a copy from memory of another device to memory of this one.
+    pub(crate) fn copy_from(
+        &self,
+        target: DevicePtr,
+        other: &Self,
+        source: DevicePtr,
+        bytes: usize,
+        stream: StreamHandle,
+    ) -> Result<()> {
+        let copy = PeerCopy {
+            target,
+            target_context: self.context,
+            source,
+            source_context: other.context,
+            bytes,
+        };
+        self.copy_peer_async(&copy, stream)
     }
 
     pub(crate) fn keep_pool_bytes(&self, bytes: u64) -> Result<()> {

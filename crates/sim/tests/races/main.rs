@@ -15,6 +15,7 @@ mod labels;
 mod lifetimes;
 mod model;
 mod orders;
+mod peers;
 mod planted;
 mod rows;
 mod severities;
