@@ -7,6 +7,7 @@ mod harness;
 mod memory;
 mod modules;
 mod order;
+mod peers;
 
 use std::{env, process::ExitCode};
 
@@ -61,10 +62,28 @@ const TESTS: &[Test] = &[
 ];
 
 /// Tests that need the machine's first two devices.
-const TESTS_OF_TWO: &[Test] = &[(
-    "calls_work_while_another_device_is_current",
-    contexts::calls_work_while_another_device_is_current,
-)];
+const TESTS_OF_TWO: &[Test] = &[
+    (
+        "calls_work_while_another_device_is_current",
+        contexts::calls_work_while_another_device_is_current,
+    ),
+    (
+        "link_properties_agree_with_each_other",
+        peers::link_properties_agree_with_each_other,
+    ),
+    (
+        "copies_between_devices_need_no_access",
+        peers::copies_between_devices_need_no_access,
+    ),
+    (
+        "access_to_a_pool_lets_kernels_reach_its_memory",
+        peers::access_to_a_pool_lets_kernels_reach_its_memory,
+    ),
+    (
+        "peer_access_is_enabled_once",
+        peers::peer_access_is_enabled_once,
+    ),
+];
 
 fn main() -> ExitCode {
     let arguments = Arguments::from_args();
