@@ -33,6 +33,7 @@ mod fork;
 mod host_function;
 mod library;
 mod module;
+mod structures;
 
 use std::{
     fmt,

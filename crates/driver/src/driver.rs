@@ -308,8 +308,8 @@ pub trait Driver: Send + Sync + fmt::Debug {
     /// `context` is alive.
     unsafe fn context_synchronize(&self, context: ContextHandle) -> Result<()>;
 
-    /// Lets `context` access the memory that the context `peer` allocates, now and later, except for
-    /// pool memory (`cuCtxEnablePeerAccess`): a pool has access rights of its own, which
+    /// Lets `context` access the memory that the context `peer` allocates, now and later, except
+    /// for pool memory (`cuCtxEnablePeerAccess`): a pool has access rights of its own, which
     /// [`pool_set_access`](Self::pool_set_access) sets (rule 38). The access is one-directional
     /// (rule 39) and lasts until either context is destroyed. Takes milliseconds.
     ///

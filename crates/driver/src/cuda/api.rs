@@ -19,6 +19,9 @@ use std::ffi::{CString, c_char, c_int, c_uint, c_void};
 use libloading::Library;
 
 use super::LoadError;
+pub use super::structures::{
+    CopyAttributes, Memcpy2d, Memcpy3dPeer, MemoryAccess, MemoryLocation, Uuid,
+};
 use crate::{
     ContextHandle, DevicePtr, EventHandle, FunctionHandle, ModuleHandle, PoolHandle, ResultCode,
     StreamHandle,
@@ -86,144 +89,6 @@ pub const JIT_ERROR_LOG_BUFFER_SIZE_BYTES: c_int = 6;
 
 /// `CU_MEMCPY_SRC_ACCESS_ORDER_DURING_API_CALL`: the source is read before the call returns.
 pub const MEMCPY_SRC_ACCESS_ORDER_DURING_API_CALL: c_int = 2;
-
-/// `CUuuid`: the universally unique identifier of a device.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Uuid {
-    /// The bytes, in the order in which they are printed.
-    pub bytes: [u8; 16],
-}
-
-/// `CUmemLocation`: a memory location; all zero for no hint.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, Default)]
-pub struct MemoryLocation {
-    /// The kind of location (`CUmemLocationType`).
-    pub kind: c_int,
-    /// The number of the location within its kind.
-    pub id: c_int,
-}
-
-/// `CUmemAccessDesc`: the access of one location to memory.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, Default)]
-pub struct MemoryAccess {
-    /// The location that accesses the memory.
-    pub location: MemoryLocation,
-    /// The kinds of access (`CUmemAccess_flags`).
-    pub flags: c_int,
-}
-
-/// `CUmemcpyAttributes`: attributes of the copies in a batch.
-#[repr(C)]
-#[derive(Clone, Copy, Debug, Default)]
-pub struct CopyAttributes {
-    /// The order of accesses to the source (`CUmemcpySrcAccessOrder`).
-    pub source_access_order: c_int,
-    /// A location hint for a source in managed memory.
-    pub source_hint: MemoryLocation,
-    /// A location hint for a target in managed memory.
-    pub target_hint: MemoryLocation,
-    /// Flags (`CUmemcpyFlags`).
-    pub flags: c_uint,
-}
-
-/// `CUDA_MEMCPY2D`: parameters of a two-dimensional copy. On each side the memory type selects
-/// which of the three addresses is used.
-#[repr(C)]
-#[derive(Clone, Copy, Debug)]
-pub struct Memcpy2d {
-    /// The bytes to skip at the start of each source row.
-    pub source_x_bytes: usize,
-    /// The source rows to skip.
-    pub source_y: usize,
-    /// The source's memory type (`CUmemorytype`).
-    pub source_type: c_int,
-    /// The first source row, in host memory.
-    pub source_host: *const c_void,
-    /// The first source row, in device memory.
-    pub source_device: DevicePtr,
-    /// The source as a `CUarray`.
-    pub source_array: usize,
-    /// The distance between the starts of source rows, in bytes.
-    pub source_pitch: usize,
-    /// The bytes to skip at the start of each target row.
-    pub target_x_bytes: usize,
-    /// The target rows to skip.
-    pub target_y: usize,
-    /// The target's memory type (`CUmemorytype`).
-    pub target_type: c_int,
-    /// The first target row, in host memory.
-    pub target_host: *mut c_void,
-    /// The first target row, in device memory.
-    pub target_device: DevicePtr,
-    /// The target as a `CUarray`.
-    pub target_array: usize,
-    /// The distance between the starts of target rows, in bytes.
-    pub target_pitch: usize,
-    /// The length of a row, in bytes.
-    pub width_bytes: usize,
-    /// The number of rows.
-    pub height: usize,
-}
-
-/// `CUDA_MEMCPY3D_PEER`: parameters of a three-dimensional copy between two contexts. On each side
-/// the memory type selects which of the three addresses is used.
-#[repr(C)]
-#[derive(Clone, Copy, Debug)]
-pub struct Memcpy3dPeer {
-    /// The bytes to skip at the start of each source row.
-    pub source_x_bytes: usize,
-    /// The source rows to skip.
-    pub source_y: usize,
-    /// The source planes to skip.
-    pub source_z: usize,
-    /// The source's level of detail; 0.
-    pub source_lod: usize,
-    /// The source's memory type (`CUmemorytype`).
-    pub source_type: c_int,
-    /// The first source row, in host memory.
-    pub source_host: *const c_void,
-    /// The first source row, in device memory.
-    pub source_device: DevicePtr,
-    /// The source as a `CUarray`.
-    pub source_array: usize,
-    /// The source's context.
-    pub source_context: ContextHandle,
-    /// The distance between the starts of source rows, in bytes.
-    pub source_pitch: usize,
-    /// The number of rows of a source plane.
-    pub source_height: usize,
-    /// The bytes to skip at the start of each target row.
-    pub target_x_bytes: usize,
-    /// The target rows to skip.
-    pub target_y: usize,
-    /// The target planes to skip.
-    pub target_z: usize,
-    /// The target's level of detail; 0.
-    pub target_lod: usize,
-    /// The target's memory type (`CUmemorytype`).
-    pub target_type: c_int,
-    /// The first target row, in host memory.
-    pub target_host: *mut c_void,
-    /// The first target row, in device memory.
-    pub target_device: DevicePtr,
-    /// The target as a `CUarray`.
-    pub target_array: usize,
-    /// The target's context.
-    pub target_context: ContextHandle,
-    /// The distance between the starts of target rows, in bytes.
-    pub target_pitch: usize,
-    /// The number of rows of a target plane.
-    pub target_height: usize,
-    /// The length of a row, in bytes.
-    pub width_bytes: usize,
-    /// The number of rows of a plane.
-    pub height: usize,
-    /// The number of planes.
-    pub depth: usize,
-}
 
 /// Declares the functions, each with its name, its symbol in the library, and its parameters. The
 /// result is always a [`ResultCode`].

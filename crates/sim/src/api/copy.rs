@@ -207,13 +207,6 @@ impl StateGuard<'_> {
         };
         let source = self.locate(source, rows.source_pitch, &rows)?;
         let direction = direction(target, source);
-        let between = match (source, target) {
-            (
-                CopyLocation::Device { device: from, .. },
-                CopyLocation::Device { device: to, .. },
-            ) if from != to => Some((from, to)),
-            _ => None,
-        };
         self.now_ns += self.call_ns(direction);
         self.check_overlap(target, source, &rows);
         let host_wait = self.host_wait(form, direction, bytes);
@@ -252,7 +245,6 @@ impl StateGuard<'_> {
             target,
             rows,
             direction,
-            between,
         });
         let wait_set = if direction == Direction::WithinDevice {
             self.enqueue_fenced(context, stream, kind)
@@ -279,7 +271,7 @@ impl StateGuard<'_> {
         match direction {
             Direction::PinnedToDevice | Direction::DeviceToPinned => cost.pinned_copy_call_ns,
             Direction::PageableToDevice | Direction::DeviceToPageable => cost.pageable_copy_call_ns,
-            Direction::WithinDevice | Direction::BetweenDevices => cost.device_copy_call_ns,
+            Direction::WithinDevice | Direction::BetweenDevices { .. } => cost.device_copy_call_ns,
             Direction::HostToHost => cost.other_call_ns,
         }
     }
@@ -328,7 +320,7 @@ impl StateGuard<'_> {
                 }
             }
             // Rule 4: no host synchronisation.
-            (CopyForm::Synchronous, Direction::WithinDevice | Direction::BetweenDevices) => {
+            (CopyForm::Synchronous, Direction::WithinDevice | Direction::BetweenDevices { .. }) => {
                 HostWait::Not
             }
             // Rules 2, 3 and 5: the call returns when the copy is complete.
@@ -494,7 +486,7 @@ fn direction(target: CopyLocation, source: CopyLocation) -> Direction {
         (CopyLocation::Device { device: from, .. }, CopyLocation::Device { device: to, .. })
             if from != to =>
         {
-            Direction::BetweenDevices
+            Direction::BetweenDevices { from, to }
         }
         (
             CopyLocation::Device { .. } | CopyLocation::Managed { .. },

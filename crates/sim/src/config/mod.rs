@@ -144,7 +144,8 @@ impl SimConfig {
     ///
     /// ```
     /// use millstream_sim::{Link, Links, SimConfig};
-    /// let config = SimConfig::new().devices(3).links(Links::all(Link::Pcie).pair(0, 1, Link::NvLink));
+    /// let links = Links::all(Link::Pcie).pair(0, 1, Link::NvLink);
+    /// let config = SimConfig::new().devices(3).links(links);
     /// assert_eq!(config, SimConfig::parse("sim:devices=3,links=nvlink:0-1;pcie").unwrap());
     /// ```
     #[must_use]

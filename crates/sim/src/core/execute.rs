@@ -358,7 +358,9 @@ impl SimState {
             Direction::DeviceToPageable => (bytes, cost.pageable_download_gb_s),
             // A copy within a device reads and writes every byte.
             Direction::WithinDevice => (bytes * 2, cost.memory_gb_s),
-            Direction::BetweenDevices => (bytes, self.peer_gb_s(copy, is_direct)),
+            Direction::BetweenDevices { from, to } => {
+                (bytes, self.peer_gb_s((from, to), is_direct))
+            }
             Direction::HostToHost => (bytes, cost.host_memcpy_gb_s),
         };
         cost.copy_latency_ns

@@ -105,8 +105,6 @@ pub(crate) struct CopyOp {
     pub(crate) target: CopyTarget,
     pub(crate) rows: Rows,
     pub(crate) direction: Direction,
-    /// The devices of the source and of the destination, for a copy between two devices.
-    pub(crate) between: Option<(u32, u32)>,
 }
 
 /// A prefetch of managed memory to a device or the host.
@@ -171,12 +169,8 @@ impl OpKind {
                 Direction::PinnedToDevice | Direction::PageableToDevice => Engine::Upload,
                 Direction::DeviceToPinned | Direction::DeviceToPageable => Engine::Download,
                 // A copy in each direction at the same time does not wait for the other.
-                Direction::BetweenDevices
-                    if copy.between.is_some_and(|(from, _)| from != device) =>
-                {
-                    Engine::Upload
-                }
-                Direction::BetweenDevices => Engine::Download,
+                Direction::BetweenDevices { from, .. } if from != device => Engine::Upload,
+                Direction::BetweenDevices { .. } => Engine::Download,
                 Direction::WithinDevice => Engine::Compute(bulk_threads(copy.rows.bytes())),
                 Direction::HostToHost => Engine::None,
             },
@@ -199,11 +193,12 @@ impl StreamOp {
     ) -> SmallVec<[(u32, Engine); 2]> {
         let own = (self.device, self.kind.engine(self.device, bulk_threads));
         let source = match &self.kind {
-            OpKind::Copy(copy) => copy.between.map(|(from, _)| from),
+            OpKind::Copy(CopyOp {
+                direction: Direction::BetweenDevices { from, .. },
+                ..
+            }) if *from != self.device => Some((*from, Engine::Download)),
             _ => None,
         };
-        let source = source.filter(|from| *from != self.device);
-        let source = source.map(|from| (from, Engine::Download));
         std::iter::once(own).chain(source).collect()
     }
 }

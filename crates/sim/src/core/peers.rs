@@ -98,7 +98,7 @@ impl SimState {
             target: Reach::Works,
             is_direct: false,
         };
-        if copy.direction != Direction::BetweenDevices {
+        if !matches!(copy.direction, Direction::BetweenDevices { .. }) {
             return staged;
         }
         let access = self.peer_access(id, op.context, op.device);
@@ -123,14 +123,11 @@ impl SimState {
     }
 
     /// Returns the bandwidth of a copy between two devices, in GB/s.
-    pub(crate) fn peer_gb_s(&self, copy: &CopyOp, is_direct: bool) -> f64 {
+    pub(crate) fn peer_gb_s(&self, (from, to): (u32, u32), is_direct: bool) -> f64 {
         let cost = &self.config.cost;
-        match copy
-            .between
-            .map(|(from, to)| self.config.links.between(from, to))
-        {
-            Some(Link::NvLink) if is_direct => cost.nvlink_gb_s,
-            Some(Link::Pcie) if is_direct => cost.pcie_peer_gb_s,
+        match self.config.links.between(from, to) {
+            Link::NvLink if is_direct => cost.nvlink_gb_s,
+            Link::Pcie if is_direct => cost.pcie_peer_gb_s,
             _ => cost.peer_gb_s,
         }
     }

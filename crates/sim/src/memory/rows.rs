@@ -9,7 +9,11 @@ pub(crate) enum Direction {
     DeviceToPinned,
     DeviceToPageable,
     WithinDevice,
-    BetweenDevices,
+    /// From the memory of one device to that of another.
+    BetweenDevices {
+        from: u32,
+        to: u32,
+    },
     HostToHost,
 }
 

@@ -14,6 +14,7 @@ mod kernels;
 mod lost;
 mod managed;
 mod memory;
+mod peer_copies;
 mod peers;
 mod replays;
 mod rows;
