@@ -89,7 +89,8 @@ impl StateGuard<'_> {
         Ok(())
     }
 
-    /// Returns whether an event's last record is complete.
+    /// Returns whether an event's last record is complete. Fails with the sticky error of the
+    /// event's context, also if the current context is another device's and not lost.
     pub(crate) fn event_query(
         &mut self,
         current: ContextHandle,
@@ -107,7 +108,7 @@ impl StateGuard<'_> {
         Ok(completion(done))
     }
 
-    /// Waits for an event's last record.
+    /// Waits for an event's last record. Fails as [`event_query`](Self::event_query).
     pub(crate) fn event_synchronize(
         &mut self,
         current: ContextHandle,

@@ -89,7 +89,8 @@ impl StateGuard<'_> {
         self.synchronised(context)
     }
 
-    /// Enqueues a wait of a stream for an event's last record.
+    /// Enqueues a wait of a stream for an event's last record. If the event's context is lost, or
+    /// lost later, the wait ends without an error: no record of that context is pending then.
     pub(crate) fn stream_wait_event(
         &mut self,
         context: ContextHandle,
