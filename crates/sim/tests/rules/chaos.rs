@@ -9,9 +9,9 @@ use std::{
 };
 
 use millstream_driver::{
-    DevicePtr, Driver, EventHandle, FillPattern, FunctionHandle, StreamHandle,
+    DevicePtr, Driver, EventHandle, FillPattern, FunctionHandle, PeerCopy2d, StreamHandle,
 };
-use millstream_sim::{Rules, SimConfig};
+use millstream_sim::{Link, Links, PeerPool, Rules, SimConfig};
 
 use crate::{
     kernels::SET,
@@ -145,6 +145,94 @@ fn random_calls_always_answer() {
                 millstream_sim::LiveObjectCounts::default(),
                 "{schedule:?}, seed {seed}"
             );
+        }
+    }
+}
+
+/// Makes a random call of one of two devices, with operands of either.
+fn draw_peer_call(
+    sims: &[SimHarness; 2],
+    dice: &mut RandomCalls,
+    streams: &[StreamHandle],
+    memory: &mut Vec<DevicePtr>,
+    functions: &[FunctionHandle; 2],
+) {
+    let index = dice.roll(2);
+    let (sim, other) = (&sims[index], &sims[1 - index]);
+    let (stream, target, source) = (
+        dice.pick(streams),
+        dice.pick(memory),
+        dice.pick(memory).offset(dice.pick(&[0, 0, 0, 8, 64])),
+    );
+    // The test checks only that the call returns; its result may be an error.
+    match dice.roll(12) {
+        0 | 1 => memory.push(sim.mem_alloc_async(64, stream).unwrap_or(target)),
+        2 => memory.push(sim.mem_alloc(64).unwrap_or(target)),
+        3 => drop(sim.mem_free_async(target, stream)),
+        4 => drop(sim.pool_set_access(other.device, dice.roll(3) > 0)),
+        5 => drop(sim.context_enable_peer_access(other.context)),
+        6 | 7 => drop(sim.copy_from(target, other, source, dice.roll(65), stream)),
+        8 => {
+            let copy = PeerCopy2d {
+                target,
+                target_pitch_bytes: dice.roll(20),
+                target_context: sim.context,
+                source,
+                source_pitch_bytes: dice.roll(20),
+                source_context: dice.pick(&[sim.context, other.context]),
+                row_bytes: dice.roll(10),
+                rows: dice.roll(5),
+            };
+            drop(sim.copy_peer_2d_async(&copy, stream));
+        }
+        9 => {
+            let args = [Arg::Pointer(target), Arg::U32(1)];
+            drop(sim.launch(functions[index], (1, 4), stream, &args));
+        }
+        10 => {
+            let event = other.event_create(millstream_driver::EventKind::Ordering);
+            drop(event.and_then(|event| {
+                other.event_record(event, dice.pick(streams))?;
+                sim.stream_wait_event(stream, event)?;
+                other.event_destroy(event)
+            }));
+        }
+        _ => drop(sim.stream_synchronize(stream)),
+    }
+}
+
+#[test]
+fn random_calls_of_two_devices_always_answer() {
+    for (index, schedule) in SCHEDULES.into_iter().enumerate() {
+        for seed in 0..60 {
+            let mut dice = RandomCalls(seed * 100 + index as u64);
+            let sim = SimHarness::new(
+                SimConfig::new()
+                    .devices(2)
+                    .schedule(schedule)
+                    .rules(dice_rules(seed))
+                    .peer_pool(dice.pick(&[PeerPool::Observed, PeerPool::Zeros]))
+                    .links(Links::all(dice.pick(&[
+                        Link::NvLink,
+                        Link::Pcie,
+                        Link::NoPeerAccess,
+                    ]))),
+            );
+            let other = sim.on_device(1);
+            let sims = [sim, other];
+            let streams = sims.each_ref().map(SimHarness::stream);
+            let mut memory = vec![DevicePtr::from_raw(0)];
+            memory.extend(sims.each_ref().map(|sim| sim.mem_alloc(64).unwrap()));
+            let functions = sims.each_ref().map(|sim| sim.kernel(SET, "set"));
+            for _ in 0..100 {
+                draw_peer_call(&sims, &mut dice, &streams, &mut memory, &functions);
+            }
+            // All operations end, even if a context is lost.
+            for sim in &sims {
+                drop(sim.context_synchronize());
+            }
+            let gpu = &sims[0].gpu;
+            assert_eq!(gpu.live_object_counts().pending_operations, 0);
         }
     }
 }
