@@ -10,7 +10,7 @@
 
 use std::{
     panic::Location,
-    sync::{Arc, Weak},
+    sync::{Arc, OnceLock, Weak},
 };
 
 use parking_lot::Mutex;
@@ -23,7 +23,7 @@ use super::{
     submission::submit_admitted,
 };
 use crate::{
-    Result,
+    Error, Result,
     error::OperationKind,
     tracker::{Access, AccessKind, Import, Imports, Sequence},
 };
@@ -125,7 +125,8 @@ impl Drop for Settling<'_> {
         // those of one that reads another's, so any write depends on all devices.
         let writes = |owned: &OwnedAccess<'_>| owned.access.kind == AccessKind::Write;
         let import = crossing.accesses.iter().any(writes).then(|| {
-            CrossDeviceImport::new(crossing.label, crossing.location, stream, sequence, devices)
+            let operation = (crossing.label, crossing.location);
+            CrossDeviceImport::new(operation, stream, sequence, devices, None)
         });
         if let Some(import) = &import {
             self.carried.push(Arc::clone(import) as Arc<dyn Import>);
@@ -138,6 +139,38 @@ impl Drop for Settling<'_> {
     }
 }
 
+/// The failure of operations that this library submitted and that end without their results: set
+/// before they are ended, so that nobody takes what they leave for valid.
+pub(crate) type Failure = Arc<OnceLock<Error>>;
+
+/// Notes an operation of a group: its devices, first the one on which it runs, stay open until it is
+/// complete, and what it writes depends on all of them.
+pub(super) fn note_member(
+    devices: &[&Arc<DeviceState>],
+    stream: &Arc<StreamState>,
+    sequence: Sequence,
+    operation: &Operation<'_>,
+    carried: &Imports,
+    failure: Option<&Failure>,
+    submitted: bool,
+) {
+    let Operation {
+        kind,
+        label,
+        location,
+        ref accesses,
+        ..
+    } = *operation;
+    let import = CrossDeviceImport::new((label, location), stream, sequence, devices, failure);
+    let mut carried = carried.clone();
+    carried.push(Arc::clone(&import) as Arc<dyn Import>);
+    imports::before(&carried, accesses.iter());
+    if submitted {
+        imports::after(kind, &carried, accesses.iter());
+    }
+    watch(devices[0], stream, sequence, &devices[1..], Some(import));
+}
+
 /// Notes that `target` memory, of the device `devices[0]`, gets its contents by the stream's ticket
 /// `sequence` from the other devices, through the host. The imports `carried` are those of the
 /// source.
@@ -147,9 +180,9 @@ pub(crate) fn import_through_host(
     sequence: Sequence,
     target: &Access<'_>,
     mut carried: Imports,
-    (label, location): (&'static str, &'static Location<'static>),
+    operation: (&'static str, &'static Location<'static>),
 ) {
-    let import = CrossDeviceImport::new(label, location, stream, sequence, &devices);
+    let import = CrossDeviceImport::new(operation, stream, sequence, &devices, None);
     carried.push(Arc::clone(&import) as Arc<dyn Import>);
     if target.extent.is_whole(target.history.bytes()) {
         target.history.provenance.replace(&carried);

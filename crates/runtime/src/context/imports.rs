@@ -23,6 +23,7 @@ use smallvec::SmallVec;
 
 use super::{
     DeviceState, Operation, StreamState,
+    crossing::Failure,
     polling::{poll_ticket, query_stream},
     realm,
 };
@@ -46,6 +47,8 @@ pub(crate) struct CrossDeviceImport {
     numbers: SmallVec<[DeviceNumber; 2]>,
     /// Weak: the watch keeps the devices open until the import is settled.
     devices: SmallVec<[Weak<DeviceState>; 2]>,
+    /// Set if the operation may end without its results.
+    failure: Option<Failure>,
     verdict: AtomicU8,
 }
 
@@ -92,11 +95,11 @@ impl CrossDeviceImport {
     /// Creates the import of the stream's submitted ticket `sequence`, which uses these devices,
     /// first the stream's.
     pub(super) fn new(
-        label: &'static str,
-        location: &'static Location<'static>,
+        (label, location): (&'static str, &'static Location<'static>),
         stream: &Arc<StreamState>,
         sequence: Sequence,
         devices: &[&Arc<DeviceState>],
+        failure: Option<&Failure>,
     ) -> Arc<Self> {
         count();
         Arc::new(Self {
@@ -109,6 +112,7 @@ impl CrossDeviceImport {
                 .iter()
                 .map(|device| Arc::downgrade(device))
                 .collect(),
+            failure: failure.map(Arc::clone),
             verdict: AtomicU8::new(UNKNOWN),
         })
     }
@@ -122,7 +126,7 @@ impl CrossDeviceImport {
         let devices: SmallVec<[Arc<DeviceState>; 2]> =
             self.devices.iter().filter_map(Weak::upgrade).collect();
         let is_lost = || devices.iter().any(|device| device.lost().is_some());
-        if devices.len() < self.devices.len() || is_lost() {
+        if devices.len() < self.devices.len() || is_lost() || self.failed().is_some() {
             return self.settle(INVALID);
         }
         match poll_ticket(&devices[0], &self.stream, self.sequence) {
@@ -143,7 +147,18 @@ impl CrossDeviceImport {
                 };
             }
         }
-        self.settle(VALID)
+        // Looked at after the operation was seen complete, because it is set before the operation is
+        // ended.
+        let verdict = match self.failed() {
+            Some(_) => INVALID,
+            None => VALID,
+        };
+        self.settle(verdict)
+    }
+
+    /// Returns the failure of the operation, if it has failed.
+    fn failed(&self) -> Option<&Error> {
+        self.failure.as_ref()?.get()
     }
 
     /// Sets the verdict, unless another thread did, and returns it.
@@ -164,6 +179,9 @@ impl CrossDeviceImport {
 
     /// Returns the error of every use of the results.
     fn error(&self) -> Error {
+        if let Some(failure) = self.failed() {
+            return failure.clone();
+        }
         let devices = self.devices.iter().filter_map(Weak::upgrade);
         let lost = devices.into_iter().find_map(|device| {
             let loss = device.loss()?;

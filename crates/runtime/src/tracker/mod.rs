@@ -27,7 +27,8 @@
 //!
 //! - *Reserved*: it has a sequence number. Set by the thread that holds the stream's submit queue.
 //! - *Published*: the access histories of its operands contain it. Set by [`plan_and_publish`],
-//!   which keeps all these histories locked until it has entered the last.
+//!   which keeps all these histories locked until it has entered the last. The tickets of a group
+//!   are published together, by [`plan_and_publish_group`].
 //! - *Submitted*: its driver calls have been made, or have failed. Set by [`SyncPoints::submit`]
 //!   and [`SyncPoints::fail`].
 //! - *Done*: the device has completed it. Set by the thread that observes the completion of an
@@ -101,7 +102,9 @@ mod model;
 pub(crate) use access_history::{AccessHistory, AccessKind};
 pub(crate) use accesses::{Access, Accesses};
 pub(crate) use extent::Extent;
-pub(crate) use plan::{Dependencies, Plan, plan_and_publish, restore_displaced};
+pub(crate) use plan::{
+    Dependencies, GroupMember, Plan, plan_and_publish, plan_and_publish_group, restore_displaced,
+};
 pub(crate) use provenance::{Import, Imports, Provenance};
 pub(crate) use sync_points::{SyncPoint, SyncPoints, drop_implied};
 pub(crate) use ticket::{DeviceNumber, Sequence, StreamId, Ticket};

@@ -47,6 +47,45 @@ pub(crate) fn plan_and_publish(
     });
 }
 
+/// An operation of a group that is planned as one.
+pub(crate) struct GroupMember<'m, 'a> {
+    pub(crate) ticket: Ticket,
+    /// The clock of the operation's stream.
+    pub(crate) clock: &'m VectorClock,
+    pub(crate) accesses: &'m mut Accesses<'a>,
+    pub(crate) plan: &'m mut Plan,
+}
+
+/// Plans several operations of different streams and publishes them at once: any other operation is
+/// published before all of them or after all of them.
+///
+/// No two of the operations use the same allocation.
+pub(crate) fn plan_and_publish_group(
+    members: &mut [GroupMember<'_, '_>],
+    is_done: &dyn Fn(Ticket) -> bool,
+) {
+    let of_member = |(at, member): (usize, &GroupMember<'_, '_>)| -> Vec<(u64, usize)> {
+        let ids = member.accesses.iter().map(|access| access.history.id());
+        ids.map(|id| (id, at)).collect()
+    };
+    let mut owners: Vec<(u64, usize)> = members.iter().enumerate().flat_map(of_member).collect();
+    owners.sort_unstable();
+    owners.dedup();
+    debug_assert!(
+        owners.windows(2).all(|pair| pair[0].0 != pair[1].0),
+        "two operations of a group use the same allocation"
+    );
+    let all = members.iter().flat_map(|member| member.accesses.iter());
+    let mut all: Accesses<'_> = all.cloned().collect();
+    with_histories_locked(all.sorted(), None, &mut |state, access| {
+        let id = access.history.id();
+        let at = owners.partition_point(|&(listed, _)| listed < id);
+        let member = &mut members[owners[at].1];
+        let (ticket, clock) = (member.ticket, member.clock);
+        plan_access(ticket, clock, state, access, is_done, member.plan);
+    });
+}
+
 /// Plans one access to an allocation that other streams may have used.
 #[inline(never)]
 fn plan_access(

@@ -11,6 +11,7 @@
 
 mod commands;
 mod commands_2d;
+mod group;
 #[cfg(all(test, shuttle))]
 mod interleavings;
 mod sync_points;
@@ -25,6 +26,7 @@ pub(crate) use commands::{
     Launch, Prefetch, Repeat, StagedUpload,
 };
 pub(crate) use commands_2d::{CopyPeerRows, CopyRows, OverlappingCopy, RepeatRows};
+pub(crate) use group::{GroupOperation, submit_group};
 pub(crate) use sync_points::{
     order_after, record_at_tail, record_event, record_sync_point, record_with_clock,
     sync_point_after, wait_with_clock,
