@@ -12,21 +12,6 @@ use cudarc::{
 
 use crate::raw::BLOCK;
 
-/// Enables access between the memories of the first two devices, by raw calls, because cudarc's
-/// safe layer does not offer it.
-pub(crate) fn enable_peer_access() -> Result<()> {
-    let contexts = [CudaContext::new(0)?, CudaContext::new(1)?];
-    for (here, there) in [(0, 1), (1, 0)] {
-        contexts[here].bind_to_thread()?;
-        // SAFETY: the other context is retained.
-        let enabled = unsafe { sys::cuCtxEnablePeerAccess(contexts[there].cu_ctx(), 0) };
-        if enabled != sys::CUresult::CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED {
-            enabled.result()?;
-        }
-    }
-    Ok(())
-}
-
 /// A context of cudarc. It is the device's primary context, which Millstream uses too, but cudarc
 /// counts its own streams only.
 pub(crate) struct Cudarc {

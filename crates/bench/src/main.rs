@@ -61,12 +61,19 @@ enum Command {
         /// The name of the case.
         case: String,
     },
+    /// Print how many nanoseconds the first use of a pair of GPUs takes; T13 compares the two ways.
+    #[command(hide = true)]
+    FirstUse {
+        /// `ours` or `raw`.
+        way: String,
+    },
 }
 
 /// Runs the requested measurements. Returns whether all of them succeeded.
 fn run(arguments: &Arguments) -> Result<bool> {
     match &arguments.command {
         Some(Command::Count { case }) => return instructions::run_case(case).map(|()| true),
+        Some(Command::FirstUse { way }) => return targets::first_use(way).map(|()| true),
         None => {}
     }
     if let (Some(from), Some(svg)) = (&arguments.from, &arguments.svg) {

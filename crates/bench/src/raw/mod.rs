@@ -58,6 +58,21 @@ impl Raw {
         Ok(unsafe { self.driver.context_synchronize(self.context) }?)
     }
 
+    /// Turns peer access on between two devices, in both directions: for their contexts, and for
+    /// the default pools.
+    pub(crate) fn enable_peer_access(&self, other: &Self) -> Result<()> {
+        for (from, to) in [(self, other), (other, self)] {
+            let pool = to.driver.default_pool(to.device)?;
+            // SAFETY: both contexts are retained, and a default pool lives as long as its device.
+            unsafe {
+                from.driver
+                    .context_enable_peer_access(from.context, to.context)?;
+                to.driver.pool_set_access(pool, from.device, true)?;
+            }
+        }
+        Ok(())
+    }
+
     /// Creates a non-blocking stream.
     pub(crate) fn stream(self: &Arc<Self>) -> Result<RawStream> {
         RawStream::new(self)

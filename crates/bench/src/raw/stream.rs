@@ -5,7 +5,7 @@
 use std::{ffi::c_void, sync::Arc};
 
 use anyhow::{Result, ensure};
-use millstream_driver::{Completion, FillPattern, LaunchDims, StreamHandle};
+use millstream_driver::{Completion, FillPattern, LaunchDims, PeerCopy, StreamHandle};
 
 use super::{BLOCK, Raw, RawEvent, RawHost, RawKernel, RawMemory};
 
@@ -171,20 +171,34 @@ impl RawStream {
         Ok(copied?)
     }
 
-    /// Copies the first `bytes` of `source` to `target`, which may be on another device, and waits
-    /// for the copy.
-    pub(crate) fn copy_across(
+    /// Enqueues a copy of the first `bytes` of `source` to `target`, of which one may be on another
+    /// device. Both allocations must stay alive until the stream is idle.
+    #[inline]
+    pub(crate) fn copy_peer(
         &self,
         target: &RawMemory,
         source: &RawMemory,
         bytes: usize,
     ) -> Result<()> {
-        self.copy(target, source, bytes)?;
-        self.synchronize()
+        let copy = PeerCopy {
+            target: target.part(0, bytes)?,
+            target_context: target.raw.context,
+            source: source.part(0, bytes)?,
+            source_context: source.raw.context,
+            bytes,
+        };
+        // SAFETY: both are long enough, two allocations of two devices, and freed when their context
+        // is idle.
+        let copied = unsafe {
+            self.raw
+                .driver
+                .copy_peer_async(self.raw.context, &copy, self.handle)
+        };
+        Ok(copied?)
     }
 
-    /// Enqueues the copy of [`copy_across`](Self::copy_across). Both allocations must stay alive
-    /// until the stream is idle.
+    /// Enqueues a copy of the first `bytes` of `source` to `target`. Both allocations must stay
+    /// alive until the stream is idle.
     pub(crate) fn copy(&self, target: &RawMemory, source: &RawMemory, bytes: usize) -> Result<()> {
         let (to, from) = (target.part(0, bytes)?, source.part(0, bytes)?);
         ensure!(

@@ -12,6 +12,7 @@ mod waiting;
 
 use anyhow::Result;
 
+pub(crate) use peers::first_use;
 pub(crate) use regions::ten_operations;
 
 use crate::{harness::Harness, pytorch, report::Row};
@@ -58,7 +59,7 @@ const MEASUREMENTS: [Measurement; 12] = [
         ..of("T10", "upload, kernel, download", pipeline::measure)
     },
     of("T12", "16 threads on 16 streams", threads::measure),
-    of("T13", "GPU to GPU, 1 GiB", peers::measure),
+    of("T13", "GPU to GPU", peers::measure),
     of("T15", "ten operations on each element", regions::measure),
 ];
 
