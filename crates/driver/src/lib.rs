@@ -22,6 +22,7 @@ pub mod libraries;
 mod managed;
 mod methods;
 mod peer;
+pub mod nccl;
 mod per_process;
 
 pub use annotations::{FloatOperand, HostAccess, MemoryReuse};
