@@ -11,6 +11,16 @@ use crate::rank::{Rank, world};
 
 const COUNT: usize = 5;
 
+/// Calls a method of the stand-in on arrays that have the sizes that the operation accesses and
+/// that only the operation's stream uses.
+macro_rules! call {
+    ($loopback:ident.$method:ident($($argument:expr),*)) => {{
+        // SAFETY: the arrays, handles and their order are valid, as the macro's caller vouches.
+        let result = unsafe { $loopback.$method($($argument),*) };
+        result.map(drop)
+    }};
+}
+
 fn schedules() -> [Schedule; 4] {
     [
         Schedule::Timed,
@@ -61,28 +71,25 @@ fn every_operation(rank: &Rank) -> Result<(), NcclError> {
     let short = rank.upload(&input(me, COUNT));
     let whole = rank.upload(&input(me, long));
     let (kind, sum) = (DataType::I64, ReduceOp::Sum);
-    // SAFETY: the arrays have the sizes that the operations access, and only this stream uses them.
-    unsafe {
-        let _ = loopback.all_reduce(reduced, reduced, COUNT, kind, sum, comm, stream)?;
-        let _ = loopback.all_gather(short, gathered, COUNT, kind, comm, stream)?;
-        let _ = loopback.reduce_scatter(whole, scattered, COUNT, kind, sum, comm, stream)?;
-        let _ = loopback.broadcast(told, told, COUNT, kind, root, comm, stream)?;
-        let _ = loopback.reduce(short, collected, COUNT, kind, sum, root, comm, stream)?;
-        let _ = loopback.all_reduce(reduced, reduced, 0, kind, sum, comm, stream)?;
-    }
-    let mut take = |array: &mut _, count| rank.take::<i64>(*array, count);
+    call!(loopback.all_reduce(reduced, reduced, COUNT, kind, sum, comm, stream))?;
+    call!(loopback.all_gather(short, gathered, COUNT, kind, comm, stream))?;
+    call!(loopback.reduce_scatter(whole, scattered, COUNT, kind, sum, comm, stream))?;
+    call!(loopback.broadcast(told, told, COUNT, kind, root, comm, stream))?;
+    call!(loopback.reduce(short, collected, COUNT, kind, sum, root, comm, stream))?;
+    call!(loopback.all_reduce(reduced, reduced, 0, kind, sum, comm, stream))?;
+    let take = |array, count| rank.take::<i64>(array, count);
     let all: Vec<i64> = (0..size).flat_map(|from| input(from, COUNT)).collect();
-    assert_eq!(take(&mut reduced, COUNT), summed(size, COUNT));
-    assert_eq!(take(&mut gathered, long), all);
+    assert_eq!(take(reduced, COUNT), summed(size, COUNT));
+    assert_eq!(take(gathered, long), all);
     let part = &summed(size, long)[COUNT * me..][..COUNT];
-    assert_eq!(take(&mut scattered, COUNT), part);
-    assert_eq!(take(&mut told, COUNT), input(root, COUNT));
+    assert_eq!(take(scattered, COUNT), part);
+    assert_eq!(take(told, COUNT), input(root, COUNT));
     let expected = if me == root {
         summed(size, COUNT)
     } else {
         empty
     };
-    assert_eq!(take(&mut collected, COUNT), expected);
+    assert_eq!(take(collected, COUNT), expected);
     rank.free(short);
     rank.free(whole);
     Ok(())
@@ -128,16 +135,9 @@ fn a_ring_of_sends_and_receives_in_one_group_does_not_deadlock() {
             let other = rank.upload(&[0_i64; COUNT]);
             let kind = DataType::I64;
             loopback.group_start().expect("groups nest");
-            // SAFETY: the arrays have this size, and only this stream uses them.
-            unsafe {
-                let _ = loopback
-                    .recv(other, COUNT, kind, previous, comm, stream)
-                    .expect("valid");
-                let _ = loopback
-                    .send(own, COUNT, kind, next, comm, stream)
-                    .expect("valid");
-                let _ = loopback.group_end().expect("the group is open");
-            }
+            call!(loopback.recv(other, COUNT, kind, previous, comm, stream)).expect("valid");
+            call!(loopback.send(own, COUNT, kind, next, comm, stream)).expect("valid");
+            call!(loopback.group_end()).expect("the group is open");
             assert_eq!(rank.take::<i64>(other, COUNT), input(previous, COUNT));
             rank.free(own);
         });

@@ -42,7 +42,7 @@ pub(crate) fn world<R: Send>(
     schedule: &Schedule,
     program: impl Fn(&Rank) -> R + Sync,
 ) -> Vec<R> {
-    let gpus: Vec<Gpu> = (0..size).map(|_| gpu(schedule.clone())).collect();
+    let gpus: Vec<Gpu> = (0..size).map(|_| gpu(*schedule)).collect();
     let loopbacks: Vec<_> = gpus
         .iter()
         .map(|gpu| Arc::new(Loopback::new(gpu.driver())))
@@ -218,7 +218,7 @@ impl Rank {
                 .copy_host_to_device(self.context, array, source, bytes)
         }
         .expect("both ranges are valid");
-        // Non-blocking streams do not wait for the legacy default stream.
+        // Waits, because non-blocking streams do not wait for the legacy default stream.
         // SAFETY: the context is alive.
         unsafe { self.driver.context_synchronize(self.context) }.expect("no fault");
         array
