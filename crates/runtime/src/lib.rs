@@ -45,6 +45,7 @@ mod sync;
 mod timeline;
 mod tracker;
 mod unwind;
+pub mod world;
 
 /// Lets modules shared with the integration tests refer to this crate by its name.
 #[cfg(all(test, shuttle))]
@@ -57,7 +58,9 @@ pub use copy::OwnedSource;
 pub use device::{DeviceProperties, Health, PciAddress, Select, Uuid};
 #[doc(hidden)]
 pub use disposal::log_later;
-pub use error::{Error, OperationKind, OutOfMemory, Result, Suspect, UsageError, UsageErrorKind};
+pub use error::{
+    Error, OperationKind, OutOfMemory, Result, Suspect, UsageError, UsageErrorKind, WorldError,
+};
 pub use event::Event;
 pub use future::Pending;
 pub use kernel::{Dim3, LaunchConfig};

@@ -56,11 +56,11 @@ fn every_operation(rank: &Rank) -> Result<(), NcclError> {
     let (long, root) = (COUNT * size, size - 1);
     let empty = vec![0_i64; COUNT];
     let [
-        mut reduced,
-        mut gathered,
-        mut scattered,
-        mut told,
-        mut collected,
+        reduced,
+        gathered,
+        scattered,
+        told,
+        collected,
     ] = [
         rank.upload(&input(me, COUNT)),
         rank.upload(&vec![0_i64; long]),

@@ -11,6 +11,7 @@ use millstream_driver::{ContextHandle, CurrentContext, Driver, DriverError};
 
 pub use health::Health;
 pub use open::Select;
+pub(crate) use open::VARIABLE as DEVICE_VARIABLE;
 pub use properties::{DeviceProperties, PciAddress, Uuid};
 
 use crate::{Device, Result};

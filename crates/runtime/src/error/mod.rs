@@ -1,6 +1,7 @@
 //! Error types: usage errors of the caller, and failures of the device.
 
 mod operation;
+mod world;
 
 use std::{fmt, ops::Range, panic::Location, sync::Arc};
 
@@ -8,6 +9,7 @@ use millstream_driver::DriverError;
 
 use operation::probably;
 pub use operation::{OperationKind, Suspect};
+pub use world::WorldError;
 
 /// The result type of fallible functions of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -81,6 +83,9 @@ pub enum Error {
         /// The reason for the request: an environment variable, or the lack of a GPU and its cause.
         asked: Arc<str>,
     },
+    /// The processes of a [`World`](crate::world::World) cannot meet or are started wrongly.
+    #[error(transparent)]
+    World(#[from] WorldError),
 }
 
 impl Error {
