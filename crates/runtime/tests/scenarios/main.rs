@@ -30,6 +30,9 @@ mod memory;
 mod messages;
 mod opting_out;
 mod owned;
+mod peers;
+mod peers_failing;
+mod peers_kernels;
 #[path = "../programs/program/mod.rs"]
 #[allow(dead_code, reason = "these tests use a part of it")]
 mod program;
