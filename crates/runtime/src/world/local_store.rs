@@ -18,10 +18,7 @@ pub(super) struct LocalStore {
 impl Rendezvous for LocalStore {
     fn set(&self, key: &str, value: &[u8]) -> Result<()> {
         check_lengths(key, value)?;
-        let mut values = self.values.lock().unwrap_or_else(PoisonError::into_inner);
-        values.insert(key.to_owned(), value.to_owned());
-        drop(values);
-        self.changed.notify_all();
+        self.set_after(key, value, || {});
         Ok(())
     }
 
@@ -43,7 +40,16 @@ impl Rendezvous for LocalStore {
 }
 
 impl LocalStore {
-    /// Returns the value of a key, or calls `otherwise` while no value can be set.
+    /// Sets the value of a key after calling `before`, between which no rank reads the store.
+    pub(super) fn set_after(&self, key: &str, value: &[u8], before: impl FnOnce()) {
+        let mut values = self.values.lock().unwrap_or_else(PoisonError::into_inner);
+        before();
+        values.insert(key.to_owned(), value.to_owned());
+        drop(values);
+        self.changed.notify_all();
+    }
+
+    /// Returns the value of a key, or calls `otherwise`, during which no value can be set.
     pub(super) fn value_or(&self, key: &str, otherwise: impl FnOnce()) -> Option<Vec<u8>> {
         let values = self.values.lock().unwrap_or_else(PoisonError::into_inner);
         let value = values.get(key).cloned();

@@ -118,7 +118,12 @@ impl Client {
             .name("millstream-rendezvous".into())
             .spawn(move || {
                 let Err(error) = shared.receive();
-                shared.state().lost = Some(error.to_string().into());
+                let cause = if error.kind() == io::ErrorKind::UnexpectedEof {
+                    "rank 0 has closed it, or ended".to_owned()
+                } else {
+                    error.to_string()
+                };
+                shared.state().lost = Some(cause.into());
                 shared.changed.notify_all();
             })?;
         Ok(client)

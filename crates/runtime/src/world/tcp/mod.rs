@@ -103,8 +103,9 @@ impl Rendezvous for TcpRendezvous {
         check_lengths(key, value)?;
         match &self.end {
             End::Server(server) => server.set(key, value),
-            End::Client(client) => Ok(client.set(key, value)?),
+            End::Client(client) => client.set(key, value)?,
         }
+        Ok(())
     }
 
     fn get(&self, key: &str, deadline: Duration) -> Result<Vec<u8>> {

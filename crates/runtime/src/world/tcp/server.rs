@@ -113,8 +113,8 @@ impl Server {
         Ok(())
     }
 
-    pub(super) fn set(&self, key: &str, value: &[u8]) -> Result<()> {
-        self.shared.set(key, value)
+    pub(super) fn set(&self, key: &str, value: &[u8]) {
+        self.shared.set_after(key, value, || {});
     }
 
     pub(super) fn get(&self, key: &str, deadline: Duration) -> Result<Vec<u8>> {
@@ -251,9 +251,10 @@ impl Shared {
             let mut answer = Message::new(verb, id);
             match verb {
                 Verb::Set => {
-                    if self.set(&key, &value).is_err() {
-                        return Err(io::ErrorKind::InvalidData.into());
-                    }
+                    // Answered before any rank sees the value: rank 0 may end as soon as it does,
+                    // and this rank must have its answer then.
+                    self.set_after(&key, &value, || connection.send(&answer));
+                    continue;
                 }
                 Verb::Get => match self.value_or_wait(key, connection, id) {
                     Some(value) => answer.value = value,
@@ -278,16 +279,15 @@ impl Shared {
         })
     }
 
-    /// Sets a key and answers the requests that wait for it.
-    fn set(&self, key: &str, value: &[u8]) -> Result<()> {
-        self.store.set(key, value)?;
+    /// Sets a key, after calling `before`, and answers the requests that wait for it.
+    fn set_after(&self, key: &str, value: &[u8], before: impl FnOnce()) {
+        self.store.set_after(key, value, before);
         let waiting = self.ranks().waiting.remove(key).unwrap_or_default();
         for (connection, id) in waiting {
             let mut answer = Message::new(Verb::Get, id);
             answer.value = value.to_owned();
             connection.send(&answer);
         }
-        Ok(())
     }
 
     /// Forgets a rank whose connection has ended. It may connect again.
