@@ -27,6 +27,7 @@ pages! {
     simulator: include_str!("simulator.md"), "```text", include_str!("reverse.ptx"), "```";
     testing: include_str!("testing.md");
     performance: include_str!("performance.md");
+    several_machines: include_str!("several_machines.md");
     from_cudarc: include_str!("from_cudarc.md");
     from_cuda: include_str!("from_cuda.md");
     from_cupy: include_str!("from_cupy.md");
