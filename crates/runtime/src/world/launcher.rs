@@ -91,7 +91,7 @@ const SLURM_STEP: &str = "SLURM_STEP_NODELIST";
 /// The variables of a process. Empty ones count as not set.
 struct Variables<'a> {
     lookup: &'a dyn Fn(&str) -> Option<String>,
-    /// The names of those that were used.
+    /// The names of the variables that were used.
     used: Vec<&'static str>,
 }
 

@@ -133,7 +133,8 @@ impl World {
     /// use std::{sync::Arc, time::Duration};
     /// use millstream::world::{FileRendezvous, World};
     ///
-    /// # let folder = std::env::temp_dir().join(format!("millstream-world-{}", std::process::id()));
+    /// # let number = std::process::id();
+    /// # let folder = std::env::temp_dir().join(format!("millstream-world-{number}"));
     /// let store = Arc::new(FileRendezvous::new(&folder)?);
     /// let world = World::with_rendezvous(1, 2, store)?.with_local_rank(1);
     /// assert_eq!(world.rank(), 1);
