@@ -55,13 +55,7 @@ fn every_operation(rank: &Rank) -> Result<(), NcclError> {
     } = *rank;
     let (long, root) = (COUNT * size, size - 1);
     let empty = vec![0_i64; COUNT];
-    let [
-        reduced,
-        gathered,
-        scattered,
-        told,
-        collected,
-    ] = [
+    let [reduced, gathered, scattered, told, collected] = [
         rank.upload(&input(me, COUNT)),
         rank.upload(&vec![0_i64; long]),
         rank.upload(&empty),
