@@ -47,6 +47,9 @@ struct Config {
     max_ctas: c_int,
     net_name: *const c_char,
     split_share: c_int,
+    /// Padding in NCCL 2.18, whose struct ends here. Later versions copy these bytes too, into
+    /// their field `trafficClass`, so they must be defined.
+    traffic_class: c_int,
 }
 
 impl Config {
@@ -62,6 +65,7 @@ impl Config {
             max_ctas: UNDEFINED,
             net_name: ptr::null(),
             split_share: UNDEFINED,
+            traffic_class: UNDEFINED,
         }
     }
 }
@@ -403,5 +407,27 @@ impl fmt::Debug for Library {
             version, origin, ..
         } = self;
         write!(f, "NCCL {version} from {origin}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::mem::offset_of;
+
+    use super::*;
+
+    #[test]
+    #[cfg(target_pointer_width = "64")]
+    fn the_configuration_has_the_layout_of_nccls_header() {
+        assert_eq!(offset_of!(Config, magic), 8);
+        assert_eq!(offset_of!(Config, version), 12);
+        assert_eq!(offset_of!(Config, blocking), 16);
+        assert_eq!(offset_of!(Config, net_name), 32);
+        assert_eq!(offset_of!(Config, split_share), 40);
+        // No padding: NCCL copies every byte.
+        assert_eq!(offset_of!(Config, traffic_class), 44);
+        assert_eq!(size_of::<Config>(), 48);
+        let config = Config::non_blocking();
+        assert_eq!((config.size, config.blocking), (48, 0));
     }
 }
