@@ -6,8 +6,7 @@
 //! need to build communicators through a [`Rendezvous`], a small store of keys and values that
 //! rank 0 serves over TCP. Millstream has no launcher of its own.
 //!
-//! The page [Several machines](crate::guide::several_machines) of the guide has a command for each
-//! launcher.
+//! The page "Several machines" of [the guide](crate::guide) has a command for each launcher.
 
 mod file;
 mod launcher;
