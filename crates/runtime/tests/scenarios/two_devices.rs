@@ -7,8 +7,8 @@
 
 use millstream::{
     Device, Error, LaunchConfig, Result, Stream, UsageErrorKind,
-    driver::{Driver, cuda::Cuda},
-    sim::{Gpu, Schedule, SimConfig},
+    driver::{DeviceOrdinal, Driver, ResultCode, cuda::Cuda},
+    sim::{Fault, Gpu, Schedule, SimConfig},
 };
 
 use crate::{
@@ -317,5 +317,74 @@ fn d03_the_loss_of_a_device_poisons_the_arrays_that_its_data_was_to_reach_and_no
                 assert!(s1.download(&target).unwrap().wait().unwrap() == rising(n, 1));
             }
         }
+    }
+}
+
+/// Loses the device with the next driver call.
+fn lose(gpu: &Gpu, ordinal: i32) {
+    let device = DeviceOrdinal::from_raw(ordinal);
+    gpu.inject(Fault::nth(1).losing(device, ResultCode::ILLEGAL_ADDRESS));
+}
+
+#[test]
+fn d03_streams_of_one_device_that_were_ordered_through_a_lost_device_stay_ordered() {
+    for schedule in [Schedule::Timed, Schedule::Eager, Schedule::Lazy] {
+        let _watch = Watch::over(format!("{schedule:?}"));
+        let gpu = Gpu::new(SimConfig::new().devices(2).schedule(schedule));
+        let [here, there] = [0, 1].map(|ordinal| Device::open_simulated(&gpu, ordinal).unwrap());
+        let [slow, stream] = [(); 2].map(|()| here.stream().unwrap());
+        let other = there.stream().unwrap();
+        let mut x = slow.zeros::<u32>(4).unwrap();
+        let mut y = other.zeros::<u32>(4).unwrap();
+        let mut z = stream.zeros::<u32>(4).unwrap();
+        let hold = gpu.hold(slow.as_raw());
+        slow.fill(&mut x, 9).unwrap();
+        // The other device waits for the fill, and the second stream for the other device.
+        other.copy(&x, &mut y).unwrap();
+        stream.copy(&y, &mut z).unwrap();
+        lose(&gpu, 1);
+        let found = stream.download(&x).unwrap();
+        assert!(matches!(other.synchronize(), Err(Error::DeviceLost { .. })));
+        drop(hold);
+        assert_eq!(found.wait().unwrap(), [9; 4], "{schedule:?}");
+    }
+}
+
+#[test]
+fn d03_an_operation_that_a_lost_device_was_to_follow_is_still_waited_for() {
+    for (schedule, lost_first) in [Schedule::Timed, Schedule::Eager, Schedule::Lazy]
+        .into_iter()
+        .flat_map(|schedule| [(schedule.clone(), false), (schedule, true)])
+    {
+        let _watch = Watch::over(format!("{schedule:?}, {lost_first}"));
+        let gpu = Gpu::new(SimConfig::new().devices(2).schedule(schedule.clone()));
+        let [here, there] = [0, 1].map(|ordinal| Device::open_simulated(&gpu, ordinal).unwrap());
+        let [slow, stream] = [(); 2].map(|()| here.stream().unwrap());
+        let other = there.stream().unwrap();
+        let mut x = slow.zeros::<u32>(4).unwrap();
+        let y = other.zeros::<u32>(4).unwrap();
+        let hold = gpu.hold(slow.as_raw());
+        slow.fill(&mut x, 9).unwrap();
+        // Overwrites what the fill writes, on the other device.
+        other.copy(&y, &mut x).unwrap();
+        if lost_first {
+            lose(&gpu, 1);
+            assert!(matches!(other.synchronize(), Err(Error::DeviceLost { .. })));
+            drop((other, y, there));
+        }
+        stream.fill(&mut x, 3).unwrap();
+        if !lost_first {
+            lose(&gpu, 1);
+        }
+        // Lets everything run that is not ordered behind the hold.
+        stream.upload(&[1_u8]).unwrap();
+        stream.is_idle().unwrap();
+        drop(hold);
+        slow.synchronize().unwrap();
+        assert_eq!(
+            stream.download(&x).unwrap().wait().unwrap(),
+            [3; 4],
+            "{schedule:?}, {lost_first}"
+        );
     }
 }
