@@ -21,6 +21,7 @@ mod handles;
 pub mod libraries;
 mod managed;
 mod methods;
+pub mod nvml;
 mod peer;
 pub mod nccl;
 mod per_process;

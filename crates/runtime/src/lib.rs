@@ -55,7 +55,9 @@ extern crate self as millstream;
 pub use check::{Check, CheckFailure, Checked, Outcome, check, check_async};
 pub use context::{Device, PeerStatus, Stream};
 pub use copy::OwnedSource;
-pub use device::{DeviceProperties, Health, PciAddress, Select, Uuid};
+pub use device::{
+    DeviceProperties, Health, PciAddress, PeerLink, Select, Topology, TopologyDevice, Uuid,
+};
 #[doc(hidden)]
 pub use disposal::log_later;
 pub use error::{

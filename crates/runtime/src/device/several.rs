@@ -39,9 +39,14 @@ impl Device {
     pub fn peer_status(&self, other: &Self) -> Result<PeerStatus> {
         let (one, other) = (self.state(), other.state());
         if !one.shares_driver(other) {
-            let reason = "the devices belong to different drivers".into();
-            return Ok(PeerStatus::Staged { reason });
+            return Ok(status_between_drivers());
         }
         peer_status(one, other)
     }
+}
+
+/// Returns the status of two devices of different drivers.
+pub(super) fn status_between_drivers() -> PeerStatus {
+    let reason = "the devices belong to different drivers".into();
+    PeerStatus::Staged { reason }
 }

@@ -85,11 +85,7 @@ pub(crate) fn peer_status(one: &DeviceState, other: &DeviceState) -> Result<Peer
     if one.context == other.context {
         return Ok(PeerStatus::Same);
     }
-    let (first, second) = if one.number() < other.number() {
-        (one, other)
-    } else {
-        (other, one)
-    };
+    let (first, second) = in_order(one, other);
     let pair = {
         let mut pairs = first.peers.pairs.lock();
         if !pairs.contains_key(&second.number()) {
@@ -105,6 +101,28 @@ pub(crate) fn peer_status(one: &DeviceState, other: &DeviceState) -> Result<Peer
     one.check_alive()?;
     other.check_alive()?;
     Ok(status.clone())
+}
+
+/// Returns how data moves between two devices of one driver, if the pair was set up before.
+pub(crate) fn known_peer_status(one: &DeviceState, other: &DeviceState) -> Option<PeerStatus> {
+    if one.context == other.context {
+        return Some(PeerStatus::Same);
+    }
+    let (first, second) = in_order(one, other);
+    let pair = Arc::clone(first.peers.pairs.lock().get(&second.number())?);
+    pair.get().cloned()
+}
+
+/// Returns both devices, first the one that keeps the pair's status.
+fn in_order<'a>(
+    one: &'a DeviceState,
+    other: &'a DeviceState,
+) -> (&'a DeviceState, &'a DeviceState) {
+    if one.number() < other.number() {
+        (one, other)
+    } else {
+        (other, one)
+    }
 }
 
 /// Sets the pair up in both directions.
