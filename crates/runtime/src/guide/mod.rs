@@ -23,6 +23,7 @@ pages! {
     memory: include_str!("memory.md");
     kernels: include_str!("kernels.md"), "```text", include_str!("vector.ptx"), "```";
     futures: include_str!("futures.md");
+    several_devices: include_str!("several_devices.md");
     regions: include_str!("regions.md");
     simulator: include_str!("simulator.md"), "```text", include_str!("reverse.ptx"), "```";
     testing: include_str!("testing.md");
