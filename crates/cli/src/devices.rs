@@ -21,8 +21,8 @@ pub(crate) fn report() -> String {
     default_line(default) + &cuda + &driver_lines("sim:", &simulated)
 }
 
-/// Returns the simulated machine that the value of `MILLSTREAM_DEVICE` describes, or one of a single
-/// device. The default device's line shows the error of an invalid value.
+/// Returns the simulated machine that the value of `MILLSTREAM_DEVICE` describes, or one of a
+/// single device. The default device's line shows the error of an invalid value.
 fn simulated_machine(value: Option<&str>) -> SimConfig {
     let settings = value.filter(|value| value.starts_with("sim"));
     let parsed = settings.and_then(|settings| SimConfig::parse(settings).ok());

@@ -1,8 +1,8 @@
 //! NVIDIA's management library (NVML), loaded at run time: the NVLink links of a GPU.
 //!
 //! CUDA's driver says whether two GPUs can access each other's memory, but not by how many links.
-//! The management library does. It comes with NVIDIA's driver, but containers often lack it, so that
-//! everything it answers is optional.
+//! The management library does. It comes with NVIDIA's driver, but containers often lack it, so
+//! that everything it answers is optional.
 
 #![allow(
     unsafe_code,

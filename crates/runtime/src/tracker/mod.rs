@@ -56,9 +56,9 @@
 //! never held across a driver call, a host wait or user code. A thread never waits for a submit
 //! queue while it holds another: a thread that frees page-locked memory only tries to lock all of
 //! them, and a thread that searches the cache, with the budget locked, only tries to lock its own
-//! stream's. The budget is locked briefly while a submit queue is held and memory is freed. The list
-//! of open devices is read while access histories are locked, to see whether a ticket of another
-//! device is done; no other lock of this list is taken under it.
+//! stream's. The budget is locked briefly while a submit queue is held and memory is freed. The
+//! list of open devices is read while access histories are locked, to see whether a ticket of
+//! another device is done; no other lock of this list is taken under it.
 //!
 //! # Soundness: an operation waits for every conflict
 //!
@@ -86,7 +86,7 @@
 //! ticket's stream, or records one late, on the owner's device (rule 26: an event is recorded in
 //! its own context, and streams of any context may wait for it).
 //!
-//! What is new is that a device can be *lost*: its work ends where it was, and the waits of other
+//! A device can be *lost*, unlike a stream: its work ends where it was, and the waits of other
 //! devices for its events end too. An order that rests on a lost device is then no order. Two
 //! devices that work must nevertheless be ordered, and so must two streams of one device. The
 //! following statement is kept: *if the clock of a stream S covers a ticket t, S's later work runs
@@ -119,7 +119,7 @@
 //! 10. A ticket of a closed device counts as done. The memory of a device keeps it open, so only
 //!     histories of other devices' memory can hold such a ticket, and it is that of a crossing. A
 //!     crossing keeps all its devices open until it is complete or its device is lost, from before
-//!     its publication on: first its caller holds them, then the list of crossings that are watched.
+//!     its publication on: first its caller holds them, then the list of watched crossings.
 //! 11. An event that is seen complete marks as done only the tickets of its own device in its clock
 //!     (`note_done`). Each of these rests on waits within that device, which works, because it has
 //!     answered. A ticket of another device may be in the clock because of a wait that ended with
@@ -139,8 +139,8 @@
 //! up another device drops its reference after it has released all locks.
 //!
 //! On the devices, a stream waits only for events that were recorded before the wait was enqueued,
-//! so that the streams of all devices together execute in some order in time. A wait for an event of
-//! a lost device ends.
+//! so that the streams of all devices together execute in some order in time. A wait for an event
+//! of a lost device ends.
 
 mod access_history;
 mod accesses;

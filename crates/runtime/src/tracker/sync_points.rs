@@ -236,7 +236,8 @@ impl<E> SyncPoints<E> {
 ///
 /// A sync point implies another if its clock covers the other's ticket. If two imply each other,
 /// one stays. A sync point of another device than `device`, which waits, implies only those of its
-/// own device: if its device is lost, the wait for it ends, and the others must still be waited for.
+/// own device: if its device is lost, the wait for it ends, but the others must still be waited
+/// for.
 pub(crate) fn drop_implied<E>(points: &mut SmallVec<[Arc<SyncPoint<E>>; 4]>, device: DeviceNumber) {
     let mut at = 0;
     while points.len() > 1 && at < points.len() {
