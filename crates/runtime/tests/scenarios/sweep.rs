@@ -14,7 +14,7 @@ use std::{
 use millstream::{
     Device, Error, Result,
     driver::{DriverError, ResultCode},
-    sim::{Gpu, LiveObjectCounts, Schedule},
+    sim::{Gpu, Links, LiveObjectCounts, Schedule},
 };
 
 use crate::{
@@ -113,6 +113,7 @@ pub(crate) struct Subject<'a> {
     pub(crate) name: String,
     pub(crate) schedule: Schedule,
     pub(crate) devices: u32,
+    pub(crate) links: Links,
     pub(crate) sizes: Sizes,
     /// Runs the program on all devices; panics if it observes a wrong value.
     pub(crate) run: &'a dyn Fn(&[Device]) -> Result<()>,
@@ -126,8 +127,8 @@ impl Subject<'_> {
             for code in CODES {
                 for number in 1.. {
                     let name = format!(
-                        "{}, {:?}, {}, call {number}, {mode:?}, {code}",
-                        self.name, self.schedule, self.sizes
+                        "{}, {:?}, {}, {}, call {number}, {mode:?}, {code}",
+                        self.name, self.schedule, self.links, self.sizes
                     );
                     let _watch = Watch::over(name);
                     runs += 1;
@@ -142,7 +143,8 @@ impl Subject<'_> {
 
     /// Runs once; returns whether the program reached the fault.
     fn attempt(&self, number: u64, mode: FaultMode, code: ResultCode) -> bool {
-        let (gpu, calls, devices) = instrumented_devices(self.schedule, self.devices);
+        let (gpu, calls, devices) =
+            instrumented_devices(self.schedule, self.devices, self.links.clone());
         for device in &devices {
             assert!(
                 self.sizes.set(device, true),

@@ -9,12 +9,14 @@ use millstream::{
     Device, Error, LaunchConfig, Result, Stream, UsageErrorKind,
     driver::{DeviceOrdinal, Driver, ResultCode, cuda::Cuda},
     sim::{Fault, Gpu, Schedule, SimConfig},
+    driver::{Driver, cuda::Cuda},
+    sim::{Gpu, Link, Links, Schedule, SimConfig},
 };
 
 use crate::{
     arrays::sums,
     configurations::on_gpu,
-    harness::{Harness, LARGE_LEN, Watch, everywhere, gate_kernel},
+    harness::{Harness, LARGE_LEN, Watch, everywhere, everywhere_simulated, gate_kernel},
 };
 
 /// Runs a scenario with the harness's device and a second one.
@@ -22,6 +24,19 @@ fn scenario(run: impl Fn(&Harness, &Device) -> Result<()>) {
     everywhere(|harness| {
         let second = harness.second();
         assert!(harness.device != second);
+        run(harness, &second).unwrap();
+    });
+}
+
+/// Runs a scenario on the usual devices, which access each other's memory, and on simulated ones that
+/// do not, so that copies are staged through the host.
+fn on_both_routes(run: impl Fn(&Harness, &Device) -> Result<()>) {
+    scenario(&run);
+    let without_access = |config: SimConfig| config.links(Links::all(Link::NoPeerAccess));
+    everywhere_simulated(without_access, |harness| {
+        let second = harness.second();
+        let status = harness.device.peer_status(&second).unwrap();
+        assert!(!status.is_direct(), "{status:?}");
         run(harness, &second).unwrap();
     });
 }
@@ -41,7 +56,7 @@ fn either(harness: &Harness, second: &Device) -> Result<[(Stream, Stream, bool);
 
 #[test]
 fn b03_a_copy_between_devices_is_right_behind_a_gate_on_either() {
-    scenario(|harness, second| {
+    on_both_routes(|harness, second| {
         let n = harness.large_len();
         for (s1, s2, on_target) in either(harness, second)? {
             let copying = if on_target { &s2 } else { &s1 };
@@ -69,7 +84,7 @@ fn b03_a_copy_between_devices_is_right_behind_a_gate_on_either() {
 
 #[test]
 fn b03_a_copy_between_devices_waits_for_no_work_but_its_own() {
-    scenario(|harness, second| {
+    on_both_routes(|harness, second| {
         let n = harness.large_len();
         for (s1, s2, on_target) in either(harness, second)? {
             let copying = if on_target { &s2 } else { &s1 };
@@ -90,7 +105,7 @@ fn b03_a_copy_between_devices_waits_for_no_work_but_its_own() {
 
 #[test]
 fn b03_a_copy_between_devices_keeps_the_order_of_its_stream() {
-    scenario(|harness, second| {
+    on_both_routes(|harness, second| {
         let n = harness.large_len();
         for (s1, s2, on_target) in either(harness, second)? {
             let copying = if on_target { &s2 } else { &s1 };
@@ -116,7 +131,7 @@ fn b03_a_copy_between_devices_keeps_the_order_of_its_stream() {
 
 #[test]
 fn b03_parts_and_lengths_of_copies_between_devices() {
-    scenario(|harness, second| {
+    on_both_routes(|harness, second| {
         let (s1, s2) = (harness.stream(), second.stream()?);
         let source = s1.upload(&[1_u8, 2, 3, 4, 5])?;
         let mut target = s2.zeros::<u8>(4)?;
@@ -147,7 +162,7 @@ fn b03_parts_and_lengths_of_copies_between_devices() {
 
 #[test]
 fn b03_devices_may_close_while_a_copy_between_them_is_pending() {
-    scenario(|harness, second| {
+    on_both_routes(|harness, second| {
         let n = harness.large_len();
         let (s1, s2) = (harness.stream(), second.stream()?);
         let mut target = s1.zeros::<u32>(n)?;
