@@ -22,7 +22,7 @@ use crate::{
     harness::assert_nothing_left,
     instrumented::{instrumented_gpu, open},
     random::{program, run},
-    sweep::{CODES, Subject},
+    sweep::{CODES, KINDS_OF_CODES, Subject},
 };
 
 const PROGRAMS: u64 = 40;
@@ -207,31 +207,24 @@ fn kernels_and_rows(devices: &[Device], rows: usize) -> Result<()> {
 
 /// Makes every call of a program with two devices fail, over their link and without one.
 fn sweep_two_devices(name: &str, run: impl Fn(&[Device], usize) -> Result<()>, len: usize) {
-    let schedules = [
-        Schedule::Timed,
-        Schedule::Eager,
-        Schedule::Lazy,
-        Schedule::Random(1),
-    ];
-    // Staged copies of one chunk, and of two with the last one short.
     let staged = Links::all(Link::NoPeerAccess);
+    // Staged copies have one chunk, and two with the last one short.
     let cases = [
-        (Links::default(), Sizes::Own, len),
-        (staged.clone(), Sizes::Own, len),
-        (staged, Sizes::tiny(0), 300.min(len)),
+        (Schedule::Timed, Links::default(), Sizes::Own, len),
+        (Schedule::Eager, staged.clone(), Sizes::Own, len),
+        (Schedule::Lazy, staged, Sizes::tiny(0), 300.min(len)),
+        (Schedule::Random(1), Links::default(), Sizes::Own, len),
     ];
-    for schedule in schedules {
-        for (links, sizes, len) in &cases {
-            let subject = Subject {
-                name: String::from(name),
-                schedule,
-                devices: 2,
-                links: links.clone(),
-                sizes: *sizes,
-                run: &|devices| run(devices, *len),
-            };
-            subject.sweep();
-        }
+    for (schedule, links, sizes, len) in cases {
+        let subject = Subject {
+            name: String::from(name),
+            schedule,
+            devices: 2,
+            links,
+            sizes,
+            run: &|devices| run(devices, len),
+        };
+        subject.sweep_with(&KINDS_OF_CODES);
     }
 }
 
