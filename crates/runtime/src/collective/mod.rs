@@ -5,6 +5,7 @@
 //!
 //! The [direct backend](direct) consists of ordinary tracked operations, copies between devices and
 //! kernels. It adds in the order of the ranks, so its results are those of a plain loop, to the bit.
+//! The [backend of NCCL](nccl) also connects ranks of several processes.
 
 mod calls;
 mod direct;
@@ -12,8 +13,10 @@ mod element;
 mod fold;
 mod group;
 mod local_rank;
+mod nccl;
 mod operands;
 mod operation;
+mod several_processes;
 
 use std::{fmt, panic::Location, sync::Arc};
 
@@ -23,7 +26,7 @@ pub use group::Group;
 use local_rank::LocalRank;
 use operation::{Backend, CollectiveKind, CollectiveOp, Part};
 
-use crate::{Device, Result, UsageError, UsageErrorKind};
+use crate::{Device, Result, UsageError, UsageErrorKind, disposal::log};
 
 /// A group of devices that exchange and combine arrays.
 ///
@@ -37,11 +40,15 @@ use crate::{Device, Result, UsageError, UsageErrorKind};
 /// arrays, and before the later ones, whichever streams and threads they come from; there is nothing
 /// to synchronise. Threads may use one group, or groups with the same devices, concurrently.
 ///
-/// # Determinism
+/// # Backends and determinism
 ///
-/// Reductions combine the elements in the order of the ranks, ((x₀ + x₁) + x₂) + …, whichever device
-/// does it. So every run gives the same bits, those of a loop on the host, except for the payloads
-/// of NaNs.
+/// GPUs use NCCL if it can be loaded: the library that `MILLSTREAM_NCCL` names, `libnccl.so.2`, or
+/// that of a Python package. NCCL adds in an order of its own, which depends on the machine.
+///
+/// Without NCCL, on simulated devices and with [`direct`](Self::direct), collectives are kernels and
+/// copies between the devices of one process. Reductions then combine the elements in the order of
+/// the ranks, ((x₀ + x₁) + x₂) + …, whichever device does it. So every run gives the same bits, those
+/// of a loop on the host, except for the payloads of NaNs.
 ///
 /// # Failures
 ///
@@ -75,9 +82,10 @@ pub struct Collectives {
 impl Collectives {
     /// Creates a group of these devices. Each device has one rank, its index.
     ///
-    /// The first group of two devices turns on peer access between them, which takes some ten
-    /// milliseconds and waits for no other work. Devices without peer access exchange data through
-    /// the host.
+    /// Several GPUs are connected by NCCL if it can be loaded, which takes up to some seconds.
+    /// Otherwise, as with [`direct`](Self::direct), the first group of two devices turns on peer
+    /// access between them, which takes some ten milliseconds and waits for no other work; devices
+    /// without peer access exchange data through the host.
     ///
     /// ```
     /// use millstream::{Collectives, Device};
@@ -93,13 +101,41 @@ impl Collectives {
     /// one is lost.
     #[track_caller]
     pub fn new(devices: &[Device]) -> Result<Self> {
-        let location = Location::caller();
-        check_devices(devices).map_err(|usage_error| usage_error.at(location))?;
-        let locals: Arc<[LocalRank]> = devices
-            .iter()
-            .enumerate()
-            .map(|(rank, device)| LocalRank::new(rank, device, location))
-            .collect::<Result<_>>()?;
+        let locals = local_ranks(devices, Location::caller())?;
+        let are_gpus = devices.iter().all(|device| !device.is_simulated());
+        if are_gpus && devices.len() > 1 {
+            match millstream_driver::nccl::load() {
+                Ok(library) => {
+                    let backend = nccl::in_process(library, Arc::clone(&locals))?;
+                    let ranks = locals.len();
+                    return Ok(Self::with_backend(Arc::new(backend), locals, ranks));
+                }
+                Err(error) => log!(info, %error, "collectives use peer copies"),
+            }
+        }
+        Self::over_links(locals)
+    }
+
+    /// Creates a group of these devices whose collectives are kernels and copies between them, with
+    /// the same results on every run: see [Backends and determinism](Self#backends-and-determinism).
+    ///
+    /// ```
+    /// use millstream::{Collectives, Device};
+    ///
+    /// let collectives = Collectives::direct(&[Device::simulated()?])?;
+    /// assert_eq!(collectives.backend(), "direct");
+    /// # Ok::<(), millstream::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As [`new`](Self::new).
+    #[track_caller]
+    pub fn direct(devices: &[Device]) -> Result<Self> {
+        Self::over_links(local_ranks(devices, Location::caller())?)
+    }
+
+    fn over_links(locals: Arc<[LocalRank]>) -> Result<Self> {
         let backend = DirectBackend::new(Arc::clone(&locals))?;
         let ranks = locals.len();
         Ok(Self::with_backend(Arc::new(backend), locals, ranks))
@@ -181,6 +217,19 @@ impl fmt::Debug for Collectives {
         let (name, ranks) = (self.backend(), self.ranks);
         write!(f, "Collectives({name}, {ranks} ranks: {:?})", self.locals)
     }
+}
+
+/// Returns the ranks of a group of these devices.
+fn local_ranks(
+    devices: &[Device],
+    location: &'static Location<'static>,
+) -> Result<Arc<[LocalRank]>> {
+    check_devices(devices).map_err(|usage_error| usage_error.at(location))?;
+    devices
+        .iter()
+        .enumerate()
+        .map(|(rank, device)| LocalRank::new(rank, device, location))
+        .collect()
 }
 
 /// Returns an error if the devices cannot form a group.

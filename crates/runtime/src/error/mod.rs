@@ -66,6 +66,20 @@ pub enum Error {
         /// The failure of the lost device.
         cause: String,
     },
+    /// A collective cannot be completed: another rank is gone, or made other calls. The arrays that
+    /// it was to write are unusable until they are overwritten as a whole, and so is the group.
+    #[error("`{operation}` at {location} is lost on rank {rank}: {reason}")]
+    #[non_exhaustive]
+    CollectiveLost {
+        /// The name of the collective.
+        operation: &'static str,
+        /// The source line of the call.
+        location: &'static Location<'static>,
+        /// The first rank of this process.
+        rank: usize,
+        /// The event that was noticed, and the first difference between the calls of the ranks.
+        reason: Arc<str>,
+    },
     /// There is no such device, or no driver for it.
     #[error("{reason}")]
     Unavailable {

@@ -18,7 +18,10 @@ mod tcp;
 use std::{
     fmt,
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, ToSocketAddrs},
-    sync::{Arc, Mutex, PoisonError},
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
     time::Duration,
 };
 
@@ -60,6 +63,8 @@ pub struct World {
 struct Inner {
     membership: Membership,
     rendezvous: Mutex<Option<Arc<dyn Rendezvous>>>,
+    /// The number of groups of collectives that this rank has created.
+    groups: AtomicU64,
 }
 
 impl World {
@@ -178,6 +183,7 @@ impl World {
         let inner = Inner {
             membership,
             rendezvous,
+            groups: AtomicU64::new(0),
         };
         Self {
             inner: Arc::new(inner),
@@ -265,6 +271,12 @@ impl World {
         let made = self.connect(deadline)?;
         *rendezvous = Some(Arc::clone(&made));
         Ok(made)
+    }
+
+    /// Returns the number of the next group of collectives, which all ranks create in the same
+    /// order.
+    pub(crate) fn next_group(&self) -> u64 {
+        self.inner.groups.fetch_add(1, Ordering::Relaxed)
     }
 
     fn connect(&self, deadline: Duration) -> Result<Arc<dyn Rendezvous>> {

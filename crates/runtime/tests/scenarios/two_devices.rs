@@ -8,9 +8,7 @@
 use millstream::{
     Device, Error, LaunchConfig, Result, Stream, UsageErrorKind,
     driver::{DeviceOrdinal, Driver, ResultCode, cuda::Cuda},
-    sim::{Fault, Gpu, Schedule, SimConfig},
-    driver::{Driver, cuda::Cuda},
-    sim::{Gpu, Link, Links, Schedule, SimConfig},
+    sim::{Fault, Gpu, Link, Links, Schedule, SimConfig},
 };
 
 use crate::{

@@ -85,8 +85,48 @@ impl Drop for Sides<'_> {
     }
 }
 
-/// Probes the pair. Returns the reason if wrong data arrived.
-pub(super) fn run(first: &DeviceState, second: &DeviceState) -> Result<Option<String>> {
+/// Probes copies. Returns the reason if wrong data arrived.
+pub(super) fn copies(first: &DeviceState, second: &DeviceState) -> Result<Option<String>> {
+    run(first, second, |[one, other], [pattern, other_pattern]| {
+        for (here, there, pattern) in [(one, other, other_pattern), (other, one, pattern)] {
+            here.copy_from(there)?;
+            if here.read(here.target)? != [pattern; WORDS] {
+                return Ok(Some(there.wrong_data("a copy", here)));
+            }
+        }
+        Ok(None)
+    })
+}
+
+/// Probes kernels. Returns the reason if wrong data arrived. A kernel whose access is refused loses
+/// its context, so the copies come first.
+pub(super) fn kernels(first: &DeviceState, second: &DeviceState) -> Result<Option<String>> {
+    run(first, second, |[one, other], [pattern, other_pattern]| {
+        for (here, there, own, theirs) in [
+            (one, other, pattern, other_pattern),
+            (other, one, other_pattern, pattern),
+        ] {
+            here.clear()?;
+            here.launch(here.target, there.source)?;
+            if here.read(here.target)? != [theirs; WORDS] {
+                return Ok(Some(there.wrong_data("a kernel that reads", here)));
+            }
+            there.clear()?;
+            here.launch(there.target, here.source)?;
+            if there.read(there.target)? != [own; WORDS] {
+                return Ok(Some(here.wrong_data("a kernel that writes", there)));
+            }
+        }
+        Ok(None)
+    })
+}
+
+/// Prepares both sides, each with its pattern, and runs a probe.
+fn run(
+    first: &DeviceState,
+    second: &DeviceState,
+    probe: impl FnOnce(&[Side<'_>; 2], [u32; 2]) -> Result<Option<String>>,
+) -> Result<Option<String>> {
     let [pattern, other_pattern] = PATTERNS;
     let one = Side::new(first, pattern)?;
     let other = Side::new(second, other_pattern)?;
@@ -94,39 +134,9 @@ pub(super) fn run(first: &DeviceState, second: &DeviceState) -> Result<Option<St
         sides: [one, other],
         complete: false,
     };
-    let found = compare(&sides.sides, PATTERNS)?;
+    let found = probe(&sides.sides, PATTERNS)?;
     sides.complete = true;
     Ok(found)
-}
-
-/// Moves the sides' patterns. Returns the reason if wrong data arrived.
-fn compare(
-    [one, other]: &[Side<'_>; 2],
-    [pattern, other_pattern]: [u32; 2],
-) -> Result<Option<String>> {
-    for (here, there, pattern) in [(one, other, other_pattern), (other, one, pattern)] {
-        here.copy_from(there)?;
-        if here.read(here.target)? != [pattern; WORDS] {
-            return Ok(Some(there.wrong_data("a copy", here)));
-        }
-    }
-    // A kernel whose access is refused loses its context, so the copies come first.
-    for (here, there, own, theirs) in [
-        (one, other, pattern, other_pattern),
-        (other, one, other_pattern, pattern),
-    ] {
-        here.clear()?;
-        here.launch(here.target, there.source)?;
-        if here.read(here.target)? != [theirs; WORDS] {
-            return Ok(Some(there.wrong_data("a kernel that reads", here)));
-        }
-        there.clear()?;
-        here.launch(there.target, here.source)?;
-        if there.read(there.target)? != [own; WORDS] {
-            return Ok(Some(here.wrong_data("a kernel that writes", there)));
-        }
-    }
-    Ok(None)
 }
 
 impl<'a> Side<'a> {
