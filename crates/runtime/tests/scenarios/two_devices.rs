@@ -367,10 +367,10 @@ fn d03_streams_of_one_device_that_were_ordered_through_a_lost_device_stay_ordere
 fn d03_an_operation_that_a_lost_device_was_to_follow_is_still_waited_for() {
     for (schedule, lost_first) in [Schedule::Timed, Schedule::Eager, Schedule::Lazy]
         .into_iter()
-        .flat_map(|schedule| [(schedule.clone(), false), (schedule, true)])
+        .flat_map(|schedule| [(schedule, false), (schedule, true)])
     {
         let _watch = Watch::over(format!("{schedule:?}, {lost_first}"));
-        let gpu = Gpu::new(SimConfig::new().devices(2).schedule(schedule.clone()));
+        let gpu = Gpu::new(SimConfig::new().devices(2).schedule(schedule));
         let [here, there] = [0, 1].map(|ordinal| Device::open_simulated(&gpu, ordinal).unwrap());
         let [slow, stream] = [(); 2].map(|()| here.stream().unwrap());
         let other = there.stream().unwrap();
