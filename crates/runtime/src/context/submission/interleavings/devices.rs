@@ -47,6 +47,13 @@ impl Arrays {
     }
 }
 
+/// Completes all work of a device with its frees, so that closing it needs no thread.
+fn complete(gpu: &Gpu, device: &DeviceState) {
+    device.run_deferred();
+    // SAFETY: the device keeps its context alive.
+    unsafe { gpu.driver().context_synchronize(device.context) }.expect("the device is alive");
+}
+
 /// Threads on two devices copy between the same arrays in both directions, while a third device,
 /// which has copied to one of them, is closed.
 #[test]
@@ -54,13 +61,13 @@ fn devices_write_and_read_the_same_arrays_while_one_closes() {
     explore(|| {
         let (gpu, calls) = machine(3);
         // Polls on behalf of the crossings, because a thread of its own would have no schedule.
-        let reactor = LocalReactor::new();
+        let reactor = Mutex::new(LocalReactor::new());
         let [first, second, third] = [0, 1, 2].map(|ordinal| open(&calls, ordinal));
         let streams = [&first, &second].map(|device| device.stream().expect("a stream"));
         let (here, there) = (Arrays::on(&streams[0]), Arrays::on(&streams[1]));
         let closing = third.stream().expect("a stream");
         let sevens = Arrays::on(&closing);
-        let closing_context = third.as_raw();
+        let closing_state = Arc::clone(third.state());
         drop(third);
         thread::scope(|scope| {
             let (streams, here, there) = (&streams, &here, &there);
@@ -78,21 +85,20 @@ fn devices_write_and_read_the_same_arrays_while_one_closes() {
                 sevens.cross_to(there, &closing);
                 // The crossing alone keeps the device open, until it is seen complete.
                 drop((sevens, closing));
-                // SAFETY: a primary context stays alive.
-                unsafe { gpu.driver().context_synchronize(closing_context) }.expect("it is alive");
-                reactor.finish();
+                complete(gpu, &closing_state);
+                drop(closing_state);
+                reactor.lock().finish();
             });
         });
         assert!([1, 2, 7].contains(&here.value(&streams[0])));
         assert!([1, 2, 7].contains(&there.value(&streams[1])));
-        reactor.finish();
+        reactor.lock().finish();
         drop((here, there));
         for stream in streams {
             stream.synchronize().expect("the device is alive");
         }
         for device in [&first, &second] {
-            // SAFETY: the device keeps its context alive.
-            unsafe { gpu.driver().context_synchronize(device.as_raw()) }.expect("it is alive");
+            complete(&gpu, device.state());
         }
         drop((first, second));
         drop(reactor);
