@@ -39,6 +39,7 @@ mod program;
 mod properties;
 mod random;
 mod rectangles;
+mod reopening;
 mod scopes;
 mod shapes;
 mod shared_memory;
