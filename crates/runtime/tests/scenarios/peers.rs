@@ -1,6 +1,6 @@
-//! Scenarios of arrays shared by streams of two devices that access each other's memory: copies over
-//! the link between them, and the order of everything that uses the arrays. Kernels with operands on
-//! the other device are in `peers_kernels`.
+//! Scenarios of arrays shared by streams of two devices that access each other's memory: copies
+//! over the link between them, and the order of everything that uses the arrays. Kernels with
+//! operands on the other device are in `peers_kernels`.
 //!
 //! On a machine with one GPU they are excluded by name.
 

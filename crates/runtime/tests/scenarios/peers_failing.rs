@@ -64,8 +64,8 @@ fn assert_poisoned<T: Debug>(result: Result<T>, by: &str, lost: &Device) {
 
 /// Runs a scenario under several schedules, with direct and with staged copies.
 ///
-/// The arguments of `run` are the devices, whether copies are direct, and whether they are to run on
-/// the target's device.
+/// The arguments of `run` are the devices, whether copies are direct, and whether they are to run
+/// on the target's device.
 fn each_route(run: impl Fn(&Gpu, bool, bool)) {
     for schedule in SCHEDULES {
         for link in [Link::NvLink, Link::NoPeerAccess] {

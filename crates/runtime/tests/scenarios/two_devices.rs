@@ -26,8 +26,8 @@ fn scenario(run: impl Fn(&Harness, &Device) -> Result<()>) {
     });
 }
 
-/// Runs a scenario on the usual devices, which access each other's memory, and on simulated ones that
-/// do not, so that copies are staged through the host.
+/// Runs a scenario on the usual devices, which access each other's memory, and on simulated ones
+/// that do not, so that copies are staged through the host.
 fn on_both_routes(run: impl Fn(&Harness, &Device) -> Result<()>) {
     scenario(&run);
     let without_access = |config: SimConfig| config.links(Links::all(Link::NoPeerAccess));
