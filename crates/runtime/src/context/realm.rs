@@ -100,7 +100,7 @@ mod tests {
                     assert_eq!(there.download(&target).unwrap().wait().unwrap(), [1; 9]);
                 }
                 drop((one, other));
-                // The watch of the copy keeps both devices open until it has seen that it is complete.
+                // The watch of the copy keeps both devices open until it is known to be complete.
                 while numbers.into_iter().any(contains) {
                     thread::sleep(Duration::from_micros(100));
                 }
