@@ -10,6 +10,7 @@ mod casts;
 mod child;
 mod clauses;
 mod closing;
+mod collectives;
 mod configurations;
 mod counts;
 mod events;
