@@ -13,7 +13,6 @@ use std::{
     thread,
 };
 
-use bytemuck::cast_slice;
 use millstream::{
     Buffer, CollectiveElement, Collectives, Device, Error, LaunchConfig, Reduce, Result, Stream,
     driver::Driver,
@@ -35,6 +34,9 @@ trait Element: CollectiveElement + Debug {
     fn combine(self, other: Self, reduce: Reduce) -> Self;
 
     fn divided(self, by: usize) -> Self;
+
+    /// Returns whether both have the same bits, or both are NaNs, whose payloads may differ.
+    fn is_same(self, other: Self) -> bool;
 }
 
 macro_rules! floats {
@@ -46,7 +48,6 @@ macro_rules! floats {
 
                 fn value(rank: usize, index: usize, reduce: Option<Reduce>) -> Self {
                     match (index % 13, reduce) {
-                        // Payloads of NaNs are the device's own, so no NaN is combined with another.
                         (0, Some(Reduce::Min | Reduce::Max)) if rank == 1 => <$type>::NAN,
                         (1, _) => if rank % 2 == 0 { 0.0 } else { -0.0 },
                         (2, _) if rank == 0 => <$type>::INFINITY,
@@ -69,6 +70,10 @@ macro_rules! floats {
 
                 fn divided(self, by: usize) -> Self {
                     self / by as $type
+                }
+
+                fn is_same(self, other: Self) -> bool {
+                    self.to_bits() == other.to_bits() || self.is_nan() && other.is_nan()
                 }
             }
         )*
@@ -98,6 +103,10 @@ macro_rules! integers {
 
                 fn divided(self, _: usize) -> Self {
                     unreachable!("integers have no average")
+                }
+
+                fn is_same(self, other: Self) -> bool {
+                    self == other
                 }
             }
         )*
@@ -155,14 +164,15 @@ impl Ranks {
     fn assert_equal<T: Element>(&self, what: &str, arrays: &[Buffer<T>], expected: &[Vec<T>]) {
         for (rank, (stream, array)) in self.streams.iter().zip(arrays).enumerate() {
             let found = stream.download(array).unwrap().wait().unwrap();
-            let same = cast_slice::<T, u8>(&found) == cast_slice::<T, u8>(&expected[rank]);
-            let ranks = self.len();
-            assert!(
-                same,
-                "{what} of {}, rank {rank} of {ranks}:\n{found:?}\n{:?}",
-                std::any::type_name::<T>(),
-                expected[rank]
-            );
+            assert_eq!(found.len(), expected[rank].len(), "{what}");
+            for (index, (&found, &expected)) in found.iter().zip(&expected[rank]).enumerate() {
+                assert!(
+                    found.is_same(expected),
+                    "{what} of {}, rank {rank} of {}, element {index}: {found:?}, not {expected:?}",
+                    std::any::type_name::<T>(),
+                    self.len()
+                );
+            }
         }
     }
 
@@ -528,7 +538,7 @@ fn p07_each_misuse_is_a_typed_error_and_enqueues_nothing() {
             unsafe { Device::with_driver(Arc::clone(&calls) as Arc<dyn Driver>, ordinal) }.unwrap()
         })
         .collect();
-    let foreign = Device::open_simulated(&gpu, 0).unwrap();
+    let foreign = Device::open_simulated(&Gpu::new(SimConfig::new()), 0).unwrap();
     let ranks = Ranks::new(&opened[..2]);
     let all = &ranks.collectives;
     let values = vec![vec![1_i32, 2, 3, 4], vec![5, 6, 7, 8]];
