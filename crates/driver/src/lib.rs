@@ -21,9 +21,9 @@ mod handles;
 pub mod libraries;
 mod managed;
 mod methods;
+pub mod nccl;
 pub mod nvml;
 mod peer;
-pub mod nccl;
 mod per_process;
 
 pub use annotations::{FloatOperand, HostAccess, MemoryReuse};

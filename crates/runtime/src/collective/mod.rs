@@ -17,6 +17,8 @@ mod nccl;
 mod operands;
 mod operation;
 mod several_processes;
+#[cfg(all(test, feature = "sim", not(shuttle)))]
+mod tests;
 
 use std::{fmt, panic::Location, sync::Arc};
 
@@ -26,7 +28,10 @@ pub use group::Group;
 use local_rank::LocalRank;
 use operation::{Backend, CollectiveKind, CollectiveOp, Part};
 
-use crate::{Device, Result, UsageError, UsageErrorKind, disposal::log};
+use crate::{
+    Device, Result, UsageError, UsageErrorKind, context::of_operands, disposal::log,
+    error::OperationKind, tracker::AccessKind,
+};
 
 /// A group of devices that exchange and combine arrays.
 ///
@@ -52,10 +57,10 @@ use crate::{Device, Result, UsageError, UsageErrorKind, disposal::log};
 ///
 /// # Failures
 ///
-/// A usage error is found before anything is enqueued. If a device is lost while a collective is
-/// pending, the arrays of the other ranks that it was to write are
-/// [poisoned](crate::Error::Poisoned) until they are overwritten as a whole. After any other error
-/// of the driver the contents of the written arrays are unspecified.
+/// A usage error, a lost device and invalid contents are found before anything is enqueued. If a
+/// device is lost while a collective is pending, the arrays of the other ranks that it was to write
+/// are [poisoned](crate::Error::Poisoned) until they are overwritten as a whole. After any other
+/// error of the driver the contents of the arrays that the call was to write are unspecified.
 ///
 /// ```
 /// use millstream::{Collectives, Device, Reduce, sim::{Gpu, SimConfig}};
@@ -201,9 +206,22 @@ impl Collectives {
         devices.try_for_each(|device| device.check_alive())
     }
 
+    /// Returns an error if the contents of a source are invalid.
+    fn check_contents(&self, group: &[CollectiveOp<'_>]) -> Result<()> {
+        let examines = |local: &LocalRank| local.device().admission.examines_operands();
+        if !self.locals.iter().any(examines) {
+            return Ok(());
+        }
+        let parts = group.iter().flat_map(|operation| &operation.parts);
+        let sources = parts.filter_map(|part| part.source.as_ref());
+        let reads: Vec<_> = sources.map(|span| span.access(AccessKind::Read)).collect();
+        of_operands(OperationKind::DeviceToDevice, &reads).map(drop)
+    }
+
     /// Enqueues operations whose operands were checked, except those without elements.
     fn submit(&self, mut group: Vec<CollectiveOp<'_>>) -> Result<()> {
         self.check_alive()?;
+        self.check_contents(&group)?;
         group.retain(|operation| !operation.is_empty());
         if group.is_empty() {
             return Ok(());

@@ -741,6 +741,18 @@ fn p07_the_loss_of_a_device_poisons_what_its_group_was_to_write() {
             let mut views: Vec<_> = arrays[1..].iter_mut().collect();
             let error = rest.collectives.all_reduce(&mut views, Reduce::Sum);
             assert!(matches!(error, Err(Error::Poisoned { .. })), "{error:?}");
+            // Also if only one is invalid, and nothing is enqueued.
+            let valid = rest.values::<u32>(300, None);
+            rest.streams[0]
+                .upload_into(&valid[0], &mut arrays[1])
+                .unwrap();
+            let unchanged = rest.values::<u32>(600, None);
+            let mut targets = rest.upload(&unchanged);
+            let mut views: Vec<_> = targets.iter_mut().collect();
+            let error = rest.collectives.all_gather(&arrays[1..], &mut views);
+            assert!(matches!(error, Err(Error::Poisoned { .. })), "{error:?}");
+            rest.assert_equal("the targets", &targets, &unchanged);
+            // Overwritten as a whole, they are valid again.
             let values = rest.values::<u32>(450, None);
             let sources = rest.upload(&values);
             let mut views: Vec<_> = gathered[1..].iter_mut().collect();
