@@ -102,6 +102,11 @@ pub(crate) unsafe fn submit_crossing<C: Command>(
     // SAFETY: by this function's contract.
     let (sequence, output) = unsafe { submit_admitted(device, stream, &mut operation, command) }?;
     settling.sequence = Some(sequence);
+    drop(settling);
+    // Another device may have been found lost by a wait for it.
+    for device in devices {
+        device.check_alive()?;
+    }
     Ok((sequence, output))
 }
 
@@ -272,13 +277,23 @@ fn settle_completed(device: &Arc<DeviceState>) {
 
 /// Settles the imports of completed crossings, with one query of each device for all of them.
 fn settle(device: &Arc<DeviceState>, over: &[Watched]) {
+    let undecided = |watched: &&Watched| {
+        let import = watched.import.as_ref();
+        import.is_some_and(|import| !import.is_decided())
+    };
+    let undecided: Vec<&Watched> = over.iter().filter(undecided).collect();
     let mut outlived: Vec<DeviceNumber> = Vec::new();
-    for other in std::iter::once(device).chain(over.iter().flat_map(|watched| &watched.others)) {
-        if !outlived.contains(&other.number()) && imports::answers(other) {
-            outlived.push(other.number());
+    for watched in &undecided {
+        for other in std::iter::once(device).chain(&watched.others) {
+            if !outlived.contains(&other.number()) && imports::answers(other) {
+                outlived.push(other.number());
+            }
         }
     }
-    for import in over.iter().filter_map(|watched| watched.import.as_ref()) {
+    for import in undecided
+        .iter()
+        .filter_map(|watched| watched.import.as_ref())
+    {
         import.decide_after(&outlived);
     }
 }

@@ -145,11 +145,15 @@ impl CrossDeviceImport {
         self.settle_completed()
     }
 
+    /// Returns whether it is known whether the results are valid.
+    pub(super) fn is_decided(&self) -> bool {
+        self.verdict.load(Ordering::Acquire) != UNKNOWN
+    }
+
     /// Decides whether the results of the completed operation are valid, with the devices that have
     /// answered since without an error.
     pub(super) fn decide_after(&self, answered: &[DeviceNumber]) {
-        let is_known = self.verdict.load(Ordering::Acquire) != UNKNOWN;
-        if !is_known && self.numbers.iter().all(|number| answered.contains(number)) {
+        if !self.is_decided() && self.numbers.iter().all(|number| answered.contains(number)) {
             self.settle_completed();
         } else {
             self.decide();

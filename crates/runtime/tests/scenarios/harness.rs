@@ -294,6 +294,12 @@ impl Harness {
         let second = second.expect("the machine has a second device");
         // The sizes may have been set by an earlier call.
         self.sizes.set(&second, !self.gates_hold);
+        if self.gpu.is_none() {
+            // The probe of kernels loads a module, which waits for running kernels, and so for a
+            // gate (rule 53).
+            let status = self.device.peer_status(&second);
+            status.expect("the state of the pair is known");
+        }
         second
     }
 
@@ -351,7 +357,7 @@ pub(crate) fn assert_nothing_left(gpu: &Gpu) {
 pub(crate) enum Gate {
     Held {
         _hold: Option<Hold>,
-        _marker: Buffer<u32>,
+        _marker: Box<Buffer<u32>>,
     },
     Spinning {
         flag: Flag,
@@ -370,7 +376,7 @@ impl Gate {
         let marker = stream.zeros(1).expect("an operation in front of the gate");
         Self::Held {
             _hold: gpu.map(|gpu| gpu.hold(stream.as_raw())),
-            _marker: marker,
+            _marker: Box::new(marker),
         }
     }
 

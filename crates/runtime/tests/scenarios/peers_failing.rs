@@ -214,7 +214,7 @@ fn p03_a_completed_copy_survives_the_loss_of_its_source() {
             assert_eq!(t.download(array).unwrap().wait().unwrap(), [1.0; N]);
         }
         assert_eq!(
-            t.download(&copied(&t, &waited).unwrap())
+            t.download(copied(&t, &waited).unwrap())
                 .unwrap()
                 .wait()
                 .unwrap(),

@@ -37,20 +37,24 @@ fn all_ranks_exchange_values() {
         store.set(&format!("done/{rank}"), &[]).expect("set");
     };
     thread::scope(|scope| {
-        for rank in 1..size {
-            scope.spawn(move || {
-                let store = connect(port, rank, size, LONG).expect("all ranks connect");
-                program(&store, rank);
-                // Rank 0 reads the last value.
-                store.get("end", LONG).expect("get");
-            });
-        }
+        let rank = |rank: usize| {
+            let store = connect(port, rank, size, LONG).expect("all ranks connect");
+            program(&store, rank);
+            store.get("end", LONG).expect("get");
+        };
+        let others: Vec<_> = (1..size)
+            .map(|other| scope.spawn(move || rank(other)))
+            .collect();
         let store = TcpRendezvous::serve(listener, size, LONG).expect("all ranks connect");
         program(&store, 0);
         for rank in 0..size {
             store.get(&format!("done/{rank}"), LONG).expect("get");
         }
         store.set("end", &[1; 1 << 20]).expect("set");
+        // Rank 0 serves the store until the others have read from it.
+        for other in others {
+            other.join().expect("no panic");
+        }
         let error = store.set(&"k".repeat(2000), &[]).unwrap_err();
         assert_eq!(
             error.to_string(),
