@@ -32,8 +32,9 @@ mod messages;
 mod opting_out;
 mod owned;
 mod peers;
-mod peers_failing;
 mod peers_kernels;
+mod peers_lost;
+mod peers_staged;
 #[path = "../programs/program/mod.rs"]
 #[allow(dead_code, reason = "these tests use a part of it")]
 mod program;

@@ -362,6 +362,29 @@ fn p06_an_array_is_dropped_while_kernels_and_copies_of_another_device_use_it() {
     });
 }
 
+#[test]
+fn p06_a_device_closes_while_another_reads_its_memory_and_the_values_arrive() {
+    for configuration in all_simulated(&|config| config) {
+        let _watch = Watch::over(configuration.name.clone());
+        let gpu = configuration.gpu.expect("it is simulated");
+        let [one, other] = [0, 1].map(|at| Device::open_simulated(&gpu, at).unwrap());
+        let (s, t) = (one.stream().unwrap(), other.stream().unwrap());
+        let a = s.upload(&[4.0_f32; 100]).unwrap();
+        let mut copy = t.zeros::<f32>(100).unwrap();
+        one.peer_status(&other).unwrap();
+        let hold = configuration.gates_hold.then(|| gpu.hold(t.as_raw()));
+        t.copy(&a, &mut copy).unwrap();
+        let sum = doubled(&t, &a).unwrap();
+        drop((a, s, one));
+        let begun = t.download(&copy).unwrap();
+        drop(hold);
+        assert_eq!(begun.wait().unwrap(), [4.0; 100]);
+        assert_eq!(t.download(&sum).unwrap().wait().unwrap(), [8.0; 100]);
+        drop((copy, sum, t, other));
+        assert_nothing_left(&gpu);
+    }
+}
+
 /// The number of objects whose orders of dropping are tested.
 const OBJECTS: usize = 6;
 

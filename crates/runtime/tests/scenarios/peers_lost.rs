@@ -1,30 +1,18 @@
-//! Scenarios of several devices of which one is lost, and of pairs without peer access or with a
-//! driver whose peer access loses data. All run on the simulated device.
+//! Scenarios of several devices of which one is lost, while others copy from it or it writes their
+//! memory. All run on the simulated device.
 
 #![allow(unsafe_code, reason = "launches a kernel that faults")]
 
-use std::{
-    fmt::Debug,
-    mem,
-    sync::{Arc, mpsc},
-    time::Duration,
-};
+use std::fmt::Debug;
 
 use millstream::{
-    Device, Error, LaunchConfig, PeerStatus, Result, Stream, UsageErrorKind,
-    sim::{Gpu, Link, Links, PeerPool, Schedule, SimConfig},
-};
-use parking_lot::Mutex;
-use tracing::{
-    Event, Level, Metadata, Subscriber,
-    dispatcher::{Dispatch, with_default},
-    field::{Field, Visit},
-    span,
+    Device, Error, LaunchConfig, Result, Stream,
+    sim::{Gpu, Link, Links, Schedule, SimConfig},
 };
 
 use crate::{
     arrays::sums,
-    harness::{Harness, Watch, everywhere_simulated, gate_kernel},
+    harness::{Watch, gate_kernel},
     peers::{N, copied, streams},
 };
 
@@ -37,7 +25,7 @@ const SCHEDULES: [Schedule; 5] = [
 ];
 
 /// Enqueues a kernel that reads an unallocated address.
-fn fault(stream: &Stream) {
+pub(crate) fn fault(stream: &Stream) {
     let kernels = gate_kernel::load(&stream.device()).unwrap();
     // SAFETY: violated on purpose; on the simulated device an unallocated address is only an error.
     unsafe { kernels.gate(stream, LaunchConfig::new([1, 1, 1], [1, 1, 1]), 64) }.unwrap();
@@ -55,7 +43,7 @@ fn assert_poisoned<T: Debug>(result: Result<T>, by: &str, lost: &Device) {
             ..
         }) => {
             assert_eq!(operation, by);
-            assert!(location.file().ends_with("peers_failing.rs"), "{location}");
+            assert!(location.file().ends_with("peers_lost.rs"), "{location}");
             assert_eq!(device, lost.to_string());
         }
         other => panic!("not the error of invalid contents: {other:?}"),
@@ -79,7 +67,8 @@ fn each_route(run: impl Fn(&Gpu, bool, bool)) {
     }
 }
 
-fn open<const N: usize>(gpu: &Gpu) -> [Device; N] {
+/// Opens the first devices of a simulated machine.
+pub(crate) fn open<const N: usize>(gpu: &Gpu) -> [Device; N] {
     std::array::from_fn(|at| Device::open_simulated(gpu, at as i32).expect("a device opens"))
 }
 
@@ -252,184 +241,5 @@ fn p03_the_loss_of_the_device_that_writes_another_devices_memory_makes_it_invali
         assert!(device.lost().is_none());
         t.fill(&mut by_kernel, 3.0).unwrap();
         assert_eq!(t.download(&by_kernel).unwrap().wait().unwrap(), [3.0; N]);
-    }
-}
-
-/// Returns the reason for which a pair is staged.
-#[track_caller]
-fn staged(status: PeerStatus) -> Arc<str> {
-    match status {
-        PeerStatus::Staged { reason } => reason,
-        other => panic!("{other:?}"),
-    }
-}
-
-/// Copies in both directions, from streams of both devices, in one and two dimensions, and asserts
-/// the values.
-fn copies_are_right(harness: &Harness, second: &Device) -> Result<()> {
-    const ROWS: usize = 30;
-    let n = harness.large_len() / ROWS * ROWS;
-    let numbers: Vec<u32> = (0..n as u32).collect();
-    for (from, to) in [(&harness.device, second), (second, &harness.device)] {
-        let ([s], [t]) = (streams(from), streams(to));
-        for copying in [&s, &t] {
-            let source = s.upload(&numbers)?;
-            let [mut target, mut table] = [t.zeros::<u32>(n)?, t.zeros::<u32>(n)?];
-            copying.copy(&source, &mut target)?;
-            let cols = n / ROWS;
-            copying.copy_2d(
-                source.view_2d(ROWS, cols)?.rect(1..4, 2..7)?,
-                table.view_2d_mut(ROWS, cols)?.rect_mut(1..4, 2..7)?,
-            )?;
-            drop(source);
-            assert!(t.download(&target)?.wait()? == numbers);
-            let found = t.download(&table)?.wait()?;
-            for (at, &value) in found.iter().enumerate() {
-                let is_copied = (1..4).contains(&(at / cols)) && (2..7).contains(&(at % cols));
-                assert_eq!(value, if is_copied { at as u32 } else { 0 });
-            }
-        }
-    }
-    Ok(())
-}
-
-/// Asserts that kernels are refused the memory of another device, and that nothing is enqueued.
-fn kernels_are_refused(harness: &Harness, second: &Device) -> Result<()> {
-    let ([s], [t]) = (harness.streams(), streams(second));
-    let kernels = sums::load(second)?;
-    let mut a = s.upload(&vec![1.0_f32; N])?;
-    let mut sum = t.zeros::<f32>(N)?;
-    for refused in [a.peer(second).map(drop), a.peer_mut(second).map(drop)] {
-        let Err(Error::Usage(usage_error)) = refused else {
-            panic!("{refused:?}");
-        };
-        let UsageErrorKind::NoPeerAccess { from, to, reason } = usage_error.problem() else {
-            panic!("{usage_error}");
-        };
-        assert_eq!(*from, second.to_string());
-        assert_eq!(*to, harness.device.to_string());
-        assert_eq!(reason[..], *staged(second.peer_status(&harness.device)?));
-    }
-    let refused = kernels.vecadd(&t, N, &a, &a, &mut sum, N as u64);
-    let Err(Error::Usage(usage_error)) = refused else {
-        panic!("{refused:?}");
-    };
-    assert!(matches!(
-        usage_error.problem(),
-        UsageErrorKind::OtherDevice { operand: 0, .. }
-    ));
-    assert!(usage_error.to_string().contains("peer(&device)?"));
-    assert_eq!(t.download(&sum)?.wait()?, [0.0; N]);
-    // On its own device the view is an operand like any other.
-    let view = a.peer(&harness.device)?;
-    let mut own = s.zeros::<f32>(N)?;
-    sums::load(&harness.device)?.vecadd(&s, N, &view, &view, &mut own, N as u64)?;
-    assert_eq!(s.download(&own)?.wait()?, [2.0; N]);
-    Ok(())
-}
-
-#[test]
-fn p04_without_peer_access_copies_are_staged_and_kernels_refused() {
-    everywhere_simulated(
-        |config| config.links(Links::all(Link::NoPeerAccess)),
-        |harness| {
-            let second = harness.second();
-            let reason = staged(harness.device.peer_status(&second).unwrap());
-            assert!(reason.contains("cannot access memory of"), "{reason}");
-            copies_are_right(harness, &second).unwrap();
-            kernels_are_refused(harness, &second).unwrap();
-        },
-    );
-}
-
-/// A subscriber that collects the text of this library's warnings and errors.
-struct Collecting(Mutex<mpsc::Sender<(Level, String)>>);
-
-/// The text of an event's fields.
-#[derive(Default)]
-struct Text(String);
-
-impl Visit for Text {
-    fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
-        self.0 += &format!("{}={value:?} ", field.name());
-    }
-}
-
-impl Subscriber for Collecting {
-    fn enabled(&self, _: &Metadata<'_>) -> bool {
-        true
-    }
-
-    fn new_span(&self, _: &span::Attributes<'_>) -> span::Id {
-        span::Id::from_u64(1)
-    }
-
-    fn record(&self, _: &span::Id, _: &span::Record<'_>) {}
-
-    fn record_follows_from(&self, _: &span::Id, _: &span::Id) {}
-
-    fn event(&self, event: &Event<'_>) {
-        let level = *event.metadata().level();
-        if event.metadata().target().starts_with("millstream") && level <= Level::WARN {
-            let mut text = Text::default();
-            event.record(&mut text);
-            let _ = self.0.lock().send((level, mem::take(&mut text.0)));
-        }
-    }
-
-    fn enter(&self, _: &span::Id) {}
-
-    fn exit(&self, _: &span::Id) {}
-}
-
-/// The time limit within which an event is delivered.
-const TOLD_WITHIN: Duration = Duration::from_secs(20);
-
-#[test]
-fn p05_the_probe_finds_a_driver_whose_peer_access_loses_data() {
-    everywhere_simulated(
-        |config| config.peer_pool(PeerPool::Zeros),
-        |harness| {
-            let second = harness.second();
-            // The first use is a copy.
-            copies_are_right(harness, &second).unwrap();
-            let reason = staged(harness.device.peer_status(&second).unwrap());
-            assert!(reason.contains("gave wrong data"), "{reason}");
-            assert_eq!(reason, staged(second.peer_status(&harness.device).unwrap()));
-            kernels_are_refused(harness, &second).unwrap();
-            copies_are_right(harness, &second).unwrap();
-        },
-    );
-}
-
-#[test]
-fn p05_a_staged_pair_is_logged_once() {
-    for config in [
-        SimConfig::new().peer_pool(PeerPool::Zeros),
-        SimConfig::new().links(Links::all(Link::NoPeerAccess)),
-    ] {
-        let gpu = Gpu::new(config.devices(2));
-        let (tell, told) = mpsc::channel();
-        with_default(&Dispatch::new(Collecting(Mutex::new(tell))), || {
-            let [one, other] = open(&gpu);
-            let ([s], [t]) = (streams(&one), streams(&other));
-            let source = s.upload(&[1.0_f32; N]).unwrap();
-            for _ in 0..3 {
-                assert!(!other.peer_status(&one).unwrap().is_direct());
-                let copy = copied(&t, &source).unwrap();
-                assert_eq!(t.download(&copy).unwrap().wait().unwrap(), [1.0; N]);
-            }
-            // The loss of a device is logged after everything before it.
-            fault(&s);
-            assert!(s.synchronize().is_err());
-        });
-        let (level, text) = told.recv_timeout(TOLD_WITHIN).expect("a warning");
-        assert_eq!(level, Level::WARN);
-        for part in ["staged", "device 0", "device 1"] {
-            assert!(text.contains(part), "{text}");
-        }
-        let (_, text) = told.recv_timeout(TOLD_WITHIN).expect("the loss");
-        assert!(!text.contains("staged"), "said twice: {text}");
-        assert!(text.contains("lost"), "{text}");
     }
 }
