@@ -266,7 +266,7 @@ pub(crate) enum Step {
         from: Part,
         pending: usize,
     },
-    /// Adds two ranges, which may be the same, as floats. With `peer`, this kernel and the next ones
+    /// Adds two ranges, which may be the same, as floats. With `peer`, this kernel and the next two
     /// take their operands as views for the stream's device.
     Add {
         stream: usize,

@@ -146,8 +146,8 @@ impl Draw {
         Links::all(self.pick(&alike))
     }
 
-    /// Draws whether a kernel takes its operands as views for its device, and its stream, mostly one
-    /// of the device of an operand.
+    /// Draws whether a kernel takes its operands as views for its device, and its stream, mostly
+    /// one of the device of an operand.
     fn kernel(&mut self, operands: &[usize]) -> (bool, usize) {
         let peer = self.sort.devices > 1 && !self.one_in(3);
         let near = self.pick(operands);

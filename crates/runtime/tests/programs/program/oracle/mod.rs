@@ -269,8 +269,8 @@ impl Oracle {
         }
     }
 
-    /// Returns whether a kernel of this device may have the array as an operand, passed as a view for
-    /// the device or as it is.
+    /// Returns whether a kernel of this device may have the array as an operand, passed as a view
+    /// for the device or as it is.
     fn is_operand(&self, array: &Array, device: usize, peer: bool) -> bool {
         if array.device == device {
             return true;
