@@ -251,9 +251,9 @@ impl Collectives {
         })
     }
 
-    /// Sends arrays between ranks: `build` collects sends and receives, which then run together, in
-    /// no particular order. The sends from one rank to another match the receives there in the order
-    /// of the calls.
+    /// Sends arrays between ranks: `build` collects sends and receives, which then run together,
+    /// in no particular order. The sends from one rank to another match the receives there in the
+    /// order of the calls.
     ///
     /// ```
     /// use millstream::{Collectives, Device, sim::{Gpu, SimConfig}};
@@ -281,8 +281,7 @@ impl Collectives {
         let location = Location::caller();
         let mut group = Group::new(self);
         build(&mut group)?;
-        let operations = group.matched();
-        self.submit(operations.map_err(|usage_error| usage_error.at(location))?)
+        group.submit(location)
     }
 
     /// Checks and enqueues one collective. `parts` checks the operands and returns them.

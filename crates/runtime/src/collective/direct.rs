@@ -1,12 +1,11 @@
-//! The direct backend: collectives as copies between devices and reduction kernels, each an ordinary
-//! tracked operation.
+//! The direct backend: collectives as copies between devices and reduction kernels, each an
+//! ordinary tracked operation.
 //!
 //! For an all-reduce the arrays are divided in one chunk for each rank. The device of a rank reads
 //! its chunk of all arrays over the links, and folds them in the order of the ranks into its own;
-//! then it copies the result to the other devices. Each chunk of an array is read and overwritten by
-//! the same device only, so no device waits for another. The tracker orders everything: no operation
-//! here is special, so neither a deadlock nor a race is possible that a program of such copies and
-//! kernels could not have.
+//! then it copies the result to the other devices. Each chunk of an array is read and written by
+//! the same device only, so no device waits for another. The tracker orders these operations as it
+//! orders those of a program, so they neither deadlock nor race.
 //!
 //! A kernel reads another device's memory directly if the pair has peer access. Otherwise the chunk
 //! is first copied to the kernel's device, through the host.

@@ -61,7 +61,16 @@ impl FoldKernels {
         (reduce, divisor): (Reduce, usize),
         location: &'static Location<'static>,
     ) -> Result<()> {
-        debug_assert!(terms.len() <= FOLDED_MAX);
+        assert!(terms.len() <= FOLDED_MAX, "too many terms for one launch");
+        for term in terms {
+            if let Term::Array(span) = term {
+                assert_eq!(
+                    span.bytes.len(),
+                    target.bytes.len(),
+                    "terms differ in length"
+                );
+            }
+        }
         let len = target.bytes.len() / self.element.bytes();
         // A null pointer stands for the target.
         let (null, count, divisor, len) = (0_u64, terms.len() as u64, divisor as u64, len as u64);

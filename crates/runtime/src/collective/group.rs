@@ -168,19 +168,21 @@ impl<'a> Group<'a> {
         Ok(())
     }
 
-    /// Returns the messages as operations, in the order of the calls.
+    /// Enqueues the messages, as operations in the order of the calls.
     ///
     /// # Errors
     ///
     /// If those between two local ranks do not match.
-    pub(super) fn matched(&self) -> Result<Vec<CollectiveOp<'_>>, UsageError> {
+    pub(super) fn submit(&self, location: &'static Location<'static>) -> Result<()> {
         let locals = &self.collectives.locals;
         for from in locals.iter() {
             for to in locals.iter() {
-                self.check_pair(from.rank, to.rank)?;
+                let checked = self.check_pair(from.rank, to.rank);
+                checked.map_err(|usage_error| usage_error.at(location))?;
             }
         }
-        Ok(self.messages.iter().map(Message::operation).collect())
+        let operations = self.messages.iter().map(Message::operation);
+        self.collectives.submit(operations.collect())
     }
 
     /// Checks that the sends from one local rank to another match the receives there.

@@ -4,8 +4,8 @@
 //! [`Backend`] enqueues them.
 //!
 //! The [direct backend](direct) consists of ordinary tracked operations, copies between devices and
-//! kernels. It adds in the order of the ranks, so its results are those of a plain loop, to the bit.
-//! The [backend of NCCL](nccl) also connects ranks of several processes.
+//! kernels. It adds in the order of the ranks, so its results are those of a plain loop, to the
+//! bit. The [backend of NCCL](nccl) also connects ranks of several processes.
 
 mod calls;
 mod direct;
@@ -41,9 +41,10 @@ use crate::{
 /// # Ordering
 ///
 /// Calls return without waiting for device work. For each rank a collective runs on a stream that
-/// all groups of its device share. Like every operation it runs after the earlier operations on its
-/// arrays, and before the later ones, whichever streams and threads they come from; there is nothing
-/// to synchronise. Threads may use one group, or groups with the same devices, concurrently.
+/// all groups of its device share. Like every operation it runs after the earlier operations on
+/// its arrays, and before the later ones, whichever streams and threads they come from; there is
+/// nothing to synchronise. Threads may use one group, or groups with the same devices,
+/// concurrently.
 ///
 /// # Backends and determinism
 ///

@@ -97,7 +97,7 @@ impl Provenance {
         drop(replaced);
     }
 
-    /// Removes and returns all imports, because the contents are about to be overwritten as a whole.
+    /// Removes and returns all imports, before the contents are overwritten as a whole.
     pub(crate) fn take(&self) -> Imports {
         std::mem::take(&mut *self.0.lock()).into()
     }

@@ -10,6 +10,8 @@ mod casts;
 mod child;
 mod clauses;
 mod closing;
+mod collective_failures;
+mod collective_ranks;
 mod collectives;
 mod configurations;
 mod counts;

@@ -1,0 +1,406 @@
+//! The kinds of usage errors.
+
+use std::ops::Range;
+
+/// The problem with an invalid call.
+///
+/// ```
+/// use millstream::UsageErrorKind;
+/// let problem = UsageErrorKind::Length { source_len: 4, target_len: 3 };
+/// let text = "the source has 4 elements and the target 3; they must be equal";
+/// assert_eq!(problem.to_string(), text);
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum UsageErrorKind {
+    /// Two operands differ in length.
+    #[error("the source has {source_len} elements and the target {target_len}; they must be equal")]
+    Length {
+        /// The number of elements of the source.
+        source_len: usize,
+        /// The number of elements of the target.
+        target_len: usize,
+    },
+    /// A range is out of bounds.
+    #[error("range {}..{} is out of bounds for an array of {len} elements", range.start, range.end)]
+    Range {
+        /// The requested range, in elements.
+        range: Range<usize>,
+        /// The number of elements of the array.
+        len: usize,
+    },
+    /// The number of elements of an array is not the product of rows and columns.
+    #[error("an array of {len} elements cannot be viewed as {rows} rows of {cols} elements")]
+    View2dSize {
+        /// The requested number of rows.
+        rows: usize,
+        /// The number of elements per row.
+        cols: usize,
+        /// The number of elements of the array.
+        len: usize,
+    },
+    /// Pitched rows do not fit in the array.
+    #[error(
+        "{rows} rows of {cols} elements with a pitch of {pitch} elements do not fit in an array of \
+         {len} elements"
+    )]
+    View2dPitch {
+        /// The requested number of rows.
+        rows: usize,
+        /// The number of elements per row.
+        cols: usize,
+        /// The number of elements from the start of a row to the start of the next.
+        pitch: usize,
+        /// The number of elements of the array.
+        len: usize,
+    },
+    /// The pitch is shorter than a row, so that rows would overlap.
+    #[error("rows of {cols} elements would overlap with a pitch of {pitch} elements")]
+    View2dRows {
+        /// The number of elements per row.
+        cols: usize,
+        /// The number of elements from the start of a row to the start of the next.
+        pitch: usize,
+    },
+    /// A rectangle is out of bounds of its view.
+    #[error(
+        "rows {}..{} and columns {}..{} are out of bounds for a view of {view_rows} rows and \
+         {view_cols} columns",
+        rows.start, rows.end, cols.start, cols.end
+    )]
+    Rect {
+        /// The requested rows.
+        rows: Range<usize>,
+        /// The requested columns.
+        cols: Range<usize>,
+        /// The number of rows of the view.
+        view_rows: usize,
+        /// The number of columns of the view.
+        view_cols: usize,
+    },
+    /// Two rectangles differ in rows or columns.
+    #[error(
+        "the source has {source_rows} rows of {source_cols} elements and the target {target_rows} \
+         of {target_cols}; they must be equal"
+    )]
+    Shape {
+        /// The number of rows of the source.
+        source_rows: usize,
+        /// The number of columns of the source.
+        source_cols: usize,
+        /// The number of rows of the target.
+        target_rows: usize,
+        /// The number of columns of the target.
+        target_cols: usize,
+    },
+    /// A size in bytes exceeds the address space.
+    #[error("{elements} elements of {element_bytes} bytes exceed the address space")]
+    TooLarge {
+        /// The requested number of elements.
+        elements: usize,
+        /// The size of an element in bytes.
+        element_bytes: usize,
+    },
+    /// The size of an array is not a multiple of the new element type's size.
+    #[error(
+        "{elements} elements of {element_bytes} bytes cannot be cast to elements of \
+         {target_element_bytes} bytes: the total is not a multiple"
+    )]
+    CastSize {
+        /// The number of elements of the array.
+        elements: usize,
+        /// The size of an element in bytes.
+        element_bytes: usize,
+        /// The size of an element of the new type in bytes.
+        target_element_bytes: usize,
+    },
+    /// The address of an array is not aligned for the new element type.
+    #[error(
+        "the first element is aligned to {alignment} bytes, but the new element type needs \
+         {target_alignment}"
+    )]
+    CastAlignment {
+        /// The largest power of two that divides the address.
+        alignment: u64,
+        /// The alignment of the new element type in bytes.
+        target_alignment: usize,
+    },
+    /// The element type needs a larger alignment than page-locked or managed memory guarantees, so
+    /// that the host could not create references to the elements.
+    #[error(
+        "elements of type `{element}` need an alignment of {alignment} bytes, and this memory \
+         guarantees only {guaranteed}: use a type with a smaller alignment"
+    )]
+    Alignment {
+        /// The element type.
+        element: &'static str,
+        /// The alignment of the element type in bytes.
+        alignment: usize,
+        /// The guaranteed alignment in bytes.
+        guaranteed: usize,
+    },
+    /// An operand is on another device than the stream.
+    #[error(
+        "operand {operand}{} is on {operand_device}, but the stream is on {stream_device}{advice}",
+        in_brackets(*name)
+    )]
+    OtherDevice {
+        /// The index of the operand, from 0.
+        operand: usize,
+        /// The name of the operand, such as the name of a kernel's parameter.
+        name: Option<&'static str>,
+        /// The operand's device.
+        operand_device: String,
+        /// The stream's device.
+        stream_device: String,
+        /// A clause that says what to do instead, if there is something.
+        advice: &'static str,
+    },
+    /// Kernels on a device cannot access the memory of another.
+    #[error("kernels on {from} cannot access memory of {to}: {reason}")]
+    NoPeerAccess {
+        /// The device on which the kernel was to run.
+        from: String,
+        /// The device that owns the memory.
+        to: String,
+        /// The reason.
+        reason: String,
+    },
+    /// A group of no devices was to be created.
+    #[error("a group needs at least one device")]
+    NoDevices,
+    /// A device was passed twice for one group.
+    #[error("{device} is both rank {first} and rank {second}; each rank needs a device of its own")]
+    RepeatedDevice {
+        /// The device.
+        device: String,
+        /// Its first index.
+        first: usize,
+        /// Its second index.
+        second: usize,
+    },
+    /// The devices of a group belong to different drivers.
+    #[error("rank {rank}, {other}, belongs to another driver than rank 0, {first}")]
+    OtherDriver {
+        /// The device of rank 0.
+        first: String,
+        /// The device of the other driver.
+        other: String,
+        /// The rank of the device of the other driver.
+        rank: usize,
+    },
+    /// The number of arrays of a collective is not the number of ranks of this process.
+    #[error("{arrays} arrays were passed for {ranks} ranks of this process; one each is needed")]
+    ArrayCount {
+        /// The number of arrays.
+        arrays: usize,
+        /// The number of ranks of this process.
+        ranks: usize,
+    },
+    /// An array of a collective is on another device than its rank.
+    #[error("the array of rank {rank} is on {array_device}, but the rank is {rank_device}")]
+    RankDevice {
+        /// The rank.
+        rank: usize,
+        /// The array's device.
+        array_device: String,
+        /// The rank's device.
+        rank_device: String,
+    },
+    /// The arrays of two ranks differ in length.
+    #[error(
+        "the array of rank {rank} has {len} elements and that of rank {other_rank} {other_len}; \
+         they must be equal"
+    )]
+    RankLength {
+        /// One rank.
+        rank: usize,
+        /// The number of elements of its array.
+        len: usize,
+        /// The other rank.
+        other_rank: usize,
+        /// The number of elements of the other rank's array.
+        other_len: usize,
+    },
+    /// A target of a collective does not have the length that follows from its source's.
+    #[error(
+        "the source of rank {rank} has {source_len} elements and the target {target_len}; the \
+         target must have {needed_len}"
+    )]
+    TargetLength {
+        /// The rank.
+        rank: usize,
+        /// The number of elements of the source.
+        source_len: usize,
+        /// The number of elements of the target.
+        target_len: usize,
+        /// The number of elements that the target must have.
+        needed_len: usize,
+    },
+    /// An array cannot be divided in as many equal parts as there are ranks.
+    #[error(
+        "the array of rank {rank} has {len} elements, which is not a multiple of {ranks} ranks"
+    )]
+    Indivisible {
+        /// The rank.
+        rank: usize,
+        /// The number of elements of its array.
+        len: usize,
+        /// The number of ranks.
+        ranks: usize,
+    },
+    /// There is no rank of this number.
+    #[error("there is no rank {rank} among {ranks} ranks")]
+    NoSuchRank {
+        /// The requested rank.
+        rank: usize,
+        /// The number of ranks.
+        ranks: usize,
+    },
+    /// The rank of an array belongs to another process.
+    #[error("rank {rank} belongs to another process; those of this one are {local_ranks:?}")]
+    RemoteRank {
+        /// The requested rank.
+        rank: usize,
+        /// The ranks of this process.
+        local_ranks: Vec<usize>,
+    },
+    /// The average of integers was requested.
+    #[error("the average is not defined for elements of type `{element}`: reduce by the sum")]
+    IntegerAverage {
+        /// The element type.
+        element: &'static str,
+    },
+    /// A message between two ranks has no counterpart.
+    #[error(
+        "rank {from} sends {sent} arrays to rank {to}, which receives {received} from it; they \
+         must be equal"
+    )]
+    UnmatchedMessage {
+        /// The sending rank.
+        from: usize,
+        /// The receiving rank.
+        to: usize,
+        /// The number of sends.
+        sent: usize,
+        /// The number of receives.
+        received: usize,
+    },
+    /// A send and its receive differ in length or element type.
+    #[error(
+        "message {index} from rank {from} to rank {to} is sent as {sent_len} elements of \
+         `{sent_type}` and received as {received_len} of `{received_type}`; they must be equal"
+    )]
+    Message {
+        /// The sending rank.
+        from: usize,
+        /// The receiving rank.
+        to: usize,
+        /// The index among the messages between these ranks, from 0.
+        index: usize,
+        /// The number of elements that are sent.
+        sent_len: usize,
+        /// The element type that is sent.
+        sent_type: &'static str,
+        /// The number of elements that are received.
+        received_len: usize,
+        /// The element type that is received.
+        received_type: &'static str,
+    },
+    /// A kernel is loaded on another device than the stream's.
+    #[error(
+        "the kernel is loaded on {kernel_device}, but the stream is on {stream_device}: load the \
+         module on the stream's device"
+    )]
+    KernelElsewhere {
+        /// The kernel's device.
+        kernel_device: String,
+        /// The stream's device.
+        stream_device: String,
+    },
+    /// Two operands of one operation overlap in memory, and at least one of them is written.
+    #[error(
+        "operands {first}{} and {second}{} overlap in memory, and at least one is written",
+        in_brackets(*first_name),
+        in_brackets(*second_name)
+    )]
+    Overlap {
+        /// The index of one operand, from 0.
+        first: usize,
+        /// The name of that operand, such as the name of a kernel's parameter.
+        first_name: Option<&'static str>,
+        /// The index of the other operand.
+        second: usize,
+        /// The name of the other operand.
+        second_name: Option<&'static str>,
+    },
+    /// Both arrays of a copy are in host memory, so the copy needs no device.
+    #[error("both arrays are in host memory: copy them on the host")]
+    BothOnHost,
+    /// The operation requires managed memory.
+    #[error("the array is not in managed memory")]
+    NotManaged,
+    /// An operand is in host memory but must be in device memory.
+    #[error("operand {operand} is in host memory, but must be in device memory")]
+    OnHost {
+        /// The index of the operand, from 0.
+        operand: usize,
+    },
+    /// A `requires` clause of a kernel does not hold.
+    #[error("the requirement `{clause}` does not hold{}", of_values(values))]
+    Requires {
+        /// The source text of the clause in the kernel's declaration.
+        clause: &'static str,
+        /// The clause's operands and their values, as in `c.len() = 500, n = 1000`, and a note if
+        /// its arithmetic overflows.
+        values: String,
+    },
+    /// A kernel's declaration does not match its PTX.
+    #[error("the declaration does not match the PTX: {detail}")]
+    Signature {
+        /// The parameter, its declared type, and its type in the PTX.
+        detail: String,
+    },
+    /// The PTX cannot be loaded.
+    #[error("the PTX cannot be loaded: {detail}")]
+    Ptx {
+        /// The line, opcode or parameter, as far as it is known.
+        detail: String,
+    },
+    /// The library was called from inside a foreign call, which holds its stream's lock.
+    #[error(
+        "this library was called inside the closure of a foreign call, which runs with its stream \
+         locked: call it before or after the foreign call"
+    )]
+    InForeignCall,
+    /// The launch configuration exceeds a limit of the device or the kernel.
+    #[error("{detail}")]
+    LaunchConfig {
+        /// The dimension, the requested value, and the limit.
+        detail: String,
+    },
+}
+
+impl UsageErrorKind {
+    /// The source and the target of a copy overlap in memory.
+    pub(crate) const SOURCE_AND_TARGET: Self = Self::Overlap {
+        first: 0,
+        first_name: Some("source"),
+        second: 1,
+        second_name: Some("target"),
+    };
+}
+
+/// Formats an operand's name, to follow its index.
+fn in_brackets(name: Option<&str>) -> String {
+    name.map_or_else(String::new, |name| format!(" (`{name}`)"))
+}
+
+/// Formats the values of a clause's operands, to end a sentence.
+fn of_values(values: &str) -> String {
+    if values.is_empty() {
+        String::new()
+    } else {
+        format!(": {values}")
+    }
+}
