@@ -75,14 +75,14 @@ impl FoldKernels {
         // A null pointer stands for the target.
         let (null, count, divisor, len) = (0_u64, terms.len() as u64, divisor as u64, len as u64);
         let mut arguments: SmallVec<[Argument<'_>; 12]> = SmallVec::new();
-        arguments.push(Argument::span(target.clone(), AccessKind::Write));
+        arguments.push(Argument::slice(target.clone(), AccessKind::Write));
         arguments.extend((0..FOLDED_MAX).map(|index| match terms.get(index) {
             Some(Term::Array(span)) => {
                 let span = Span {
                     peer: true,
                     ..span.clone()
                 };
-                Argument::span(span, AccessKind::Read)
+                Argument::slice(span, AccessKind::Read)
             }
             Some(Term::Own) | None => Argument::scalar(&null),
         }));
