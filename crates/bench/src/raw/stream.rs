@@ -187,8 +187,8 @@ impl RawStream {
             source_context: source.raw.context,
             bytes,
         };
-        // SAFETY: both are long enough, two allocations of two devices, and freed when their context
-        // is idle.
+        // SAFETY: both are long enough, two allocations of two devices, and freed when their
+        // context is idle.
         let copied = unsafe {
             self.raw
                 .driver

@@ -1,5 +1,5 @@
-//! T13: copies from one GPU to another: large ones in one and in both directions, the host's time of
-//! small ones, and the first use of a pair.
+//! T13: copies from one GPU to another: large ones in one and in both directions, the host's time
+//! of small ones, and the first use of a pair.
 
 use std::{process::Command, sync::Arc, time::Instant};
 

@@ -14,7 +14,7 @@ use std::{
 use millstream::{
     Device, MemoryStats,
     driver::{DeviceOrdinal, ResultCode},
-    sim::{Fault, Schedule},
+    sim::{Fault, Links, Schedule},
 };
 use millstream_region::{Error, Pending, Region, Result, UsageErrorKind, region};
 use ndarray::{Array1, array};
@@ -284,7 +284,7 @@ fn c07_a_lost_device_changes_nothing() {
         Schedule::Random(2),
     ] {
         let _watch = Watch::over(format!("{schedule:?}"));
-        let (gpu, _, devices) = instrumented_devices(schedule, 1);
+        let (gpu, _, devices) = instrumented_devices(schedule, 1, Links::default());
         let (mut x, mut sum) = (ramp(), vec![0.0]);
         let pending = halve(&devices[0], &mut x, &mut sum).expect("the device is not lost yet");
         gpu.inject(Fault::nth(1).losing(DeviceOrdinal::from_raw(0), ResultCode::ILLEGAL_ADDRESS));
@@ -333,6 +333,7 @@ fn c07_every_driver_call_of_a_region_may_fail() {
             name: String::from("a region"),
             schedule,
             devices: 1,
+            links: Links::default(),
             sizes: Sizes::Own,
             run: &program,
         };

@@ -51,10 +51,10 @@ use crate::{
 /// GPUs use NCCL if it can be loaded: the library that `MILLSTREAM_NCCL` names, `libnccl.so.2`, or
 /// that of a Python package. NCCL adds in an order of its own, which depends on the machine.
 ///
-/// Without NCCL, on simulated devices and with [`direct`](Self::direct), collectives are kernels and
-/// copies between the devices of one process. Reductions then combine the elements in the order of
-/// the ranks, ((x₀ + x₁) + x₂) + …, whichever device does it. So every run gives the same bits, those
-/// of a loop on the host, except for the payloads of NaNs.
+/// Without NCCL, on simulated devices and with [`direct`](Self::direct), collectives are kernels
+/// and copies between the devices of one process. Reductions then combine the elements in the order
+/// of the ranks, ((x₀ + x₁) + x₂) + …, whichever device does it. So every run gives the same bits,
+/// those of a loop on the host, except for the payloads of NaNs.
 ///
 /// # Failures
 ///
@@ -123,7 +123,8 @@ impl Collectives {
     }
 
     /// Creates a group of these devices whose collectives are kernels and copies between them, with
-    /// the same results on every run: see [Backends and determinism](Self#backends-and-determinism).
+    /// the same results on every run: see [Backends and
+    /// determinism](Self#backends-and-determinism).
     ///
     /// ```
     /// use millstream::{Collectives, Device};

@@ -3,8 +3,8 @@
 //! A crossing runs on a stream of one device. Its ticket enters the access histories of other
 //! devices' memory, so all its devices stay open until it is complete. If it writes memory, the
 //! result is an import ([`imports`](super::imports)) until it is known that no device was lost
-//! meanwhile. Each device watches the crossings on its streams, with one registration at the reactor
-//! for all of them.
+//! meanwhile. Each device watches the crossings on its streams, with one registration at the
+//! reactor for all of them.
 
 #![allow(unsafe_code, reason = "hands commands to the driver")]
 
@@ -143,11 +143,11 @@ impl Drop for Settling<'_> {
 }
 
 /// The failure of operations that this library submitted and that end without their results: set
-/// before they are ended, so that nobody takes what they leave for valid.
+/// before they are ended, so that their results are never taken for valid.
 pub(crate) type Failure = Arc<OnceLock<Error>>;
 
-/// Notes an operation of a group: its devices, first the one on which it runs, stay open until it is
-/// complete, and what it writes depends on all of them.
+/// Notes an operation of a group: its devices, first the one on which it runs, stay open until it
+/// is complete, and what it writes depends on all of them.
 pub(super) fn note_member(
     devices: &[&Arc<DeviceState>],
     stream: &Arc<StreamState>,

@@ -1,6 +1,6 @@
 //! Imports: operations whose results depend on several devices, and what their loss means.
 //!
-//! Whether the results are valid is decided once, by whoever asks first: a host wait, a later
+//! Whether the results are valid is decided once, by the first that asks: a host wait, a later
 //! operation, or the watch of the device ([`crossing`](super::crossing)). The results are valid if
 //! the operation is complete and each of its devices answers without an error *after* that. A lost
 //! device reports its loss to every later call, so an operation that read from a device after its
@@ -162,8 +162,8 @@ impl CrossDeviceImport {
 
     /// Sets the verdict of an operation that is complete on devices that outlived it.
     fn settle_completed(&self) -> u8 {
-        // Looked at after the operation was seen complete, because it is set before the operation is
-        // ended.
+        // Looked at after the operation was seen complete, because it is set before the operation
+        // is ended.
         let verdict = match self.failed() {
             Some(_) => INVALID,
             None => VALID,
@@ -331,8 +331,8 @@ pub(super) fn after<'a, 'b: 'a>(
     }
 }
 
-/// Notes that the submitted parts of an operation together replace the contents of an allocation, if
-/// the access is to all of it.
+/// Notes that the submitted parts of an operation together replace the contents of an allocation,
+/// if the access is to all of it.
 pub(crate) fn note_overwritten(device: &DeviceState, access: &Access<'_>) {
     if device.admission.examines_operands() && access.extent.is_whole(access.history.bytes()) {
         access.history.provenance.replace(&[]);

@@ -279,7 +279,8 @@ impl DeviceState {
         Some(body(&device, &stream))
     }
 
-    /// Returns whether both devices belong to one driver, so that operations may use memory of both.
+    /// Returns whether both devices belong to one driver, so that operations may use memory of
+    /// both.
     pub(crate) fn shares_driver(&self, other: &Self) -> bool {
         self.driver.handle_space() == other.driver.handle_space()
     }

@@ -63,12 +63,13 @@ impl Stream {
                 },
             ],
         };
-        // SAFETY: the rows lie within their allocations, and the devices access each other's memory.
+        // SAFETY: the rows lie within their allocations, and the devices access each other's
+        // memory.
         unsafe { submit_crossing(self.device_state(), self.state(), &crossing, command) }.map(drop)
     }
 
-    /// Returns whether one of two spans is on the stream's device and the other on another device of
-    /// the same driver.
+    /// Returns whether one of two spans is on the stream's device and the other on another device
+    /// of the same driver.
     pub(super) fn crosses(&self, from: &Span2d<'_>, to: &Span2d<'_>) -> bool {
         let (ours, from, to) = (self.device_state(), from.device(), to.device());
         !Arc::ptr_eq(from, to)

@@ -259,8 +259,8 @@ fn copy_chunk(
         AccessKind::Read,
         location,
     );
-    // SAFETY: the rows lie within their allocation, and the block is as large. It is kept until both
-    // operations are done.
+    // SAFETY: the rows lie within their allocation, and the block is as large. It is kept until
+    // both operations are done.
     let (sequence, ()) = unsafe { submit(&source.device, &source.stream, reading, read) }?;
     let event = sync_point_after(&source.device, &source.stream, sequence)?;
     // The event is not recorded again while it is held here.

@@ -31,9 +31,9 @@ impl Device {
     ///
     /// The first use of a pair turns peer access on in both directions and probes it by copies and
     /// kernels, which takes some ten milliseconds. The first copy between two devices does the same
-    /// without the probe of kernels, which loads a module and may therefore wait for running kernels
-    /// ([rule 53](crate::guide::semantics#rule-53)). The status of a pair
-    /// does not change while both devices are open.
+    /// without the probe of kernels, which loads a module and may therefore wait for running
+    /// kernels ([rule 53](crate::guide::semantics#rule-53)). The status of a pair does not change
+    /// while both devices are open.
     ///
     /// # Errors
     ///

@@ -231,8 +231,8 @@ pub(super) fn gather<'a>(
     Ok(())
 }
 
-/// Checks the launch configuration. Returns `false` if it has no threads, so that there is nothing to
-/// launch.
+/// Checks the launch configuration. Returns `false` if it has no threads, so that there is nothing
+/// to launch.
 #[inline(always)]
 pub(super) fn admits(
     function: &Function,

@@ -34,8 +34,8 @@ pub(super) fn wait_for_access(
     check_contents(history)
 }
 
-/// Returns an error if the loss of a device has spoiled the contents. The operations that wrote them
-/// are complete.
+/// Returns an error if the loss of a device has spoiled the contents. The operations that wrote
+/// them are complete.
 fn check_contents(history: &AccessHistory) -> Result<()> {
     history.provenance.unsettled().map(drop)
 }

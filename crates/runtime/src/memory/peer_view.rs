@@ -43,8 +43,8 @@ pub struct PeerView<'a, T> {
     element: PhantomData<&'a T>,
 }
 
-/// A view of a range of a [`Buffer`] that kernels on another device may read and write over the link
-/// between the devices.
+/// A view of a range of a [`Buffer`] that kernels on another device may read and write over the
+/// link between the devices.
 ///
 /// ```
 /// use millstream::{Device, sim::{Gpu, SimConfig}};

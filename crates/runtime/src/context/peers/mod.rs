@@ -4,9 +4,9 @@
 //! and each default pool becomes accessible to the other device (rule 38: access to pool memory is
 //! set on the pool). Then a [probe](probe) copies a pattern over the link in both directions, and
 //! before the first kernel uses the link, another probe runs kernels over it, because some drivers
-//! have returned wrong data without an error. A pair that is not capable, cannot be set up or fails a
-//! probe is *staged*, for as long as both devices are open: its copies go through host memory, and
-//! its kernels are refused.
+//! have returned wrong data without an error. A pair that is not capable, cannot be set up or fails
+//! a probe is *staged*, for as long as both devices are open: its copies go through host memory,
+//! and its kernels are refused.
 
 #![allow(unsafe_code, reason = "makes the driver calls that set up peer access")]
 
@@ -67,8 +67,8 @@ pub(crate) struct Peers {
     module: Mutex<Option<ModuleHandle>>,
 }
 
-/// The status of a pair, as far as it is known. Kernels are probed later than copies, because loading
-/// their module may wait for running kernels (rule 53).
+/// The status of a pair, as far as it is known. Kernels are probed later than copies, because
+/// loading their module may wait for running kernels (rule 53).
 #[derive(Debug, Default)]
 struct Pair {
     copies: OnceLock<PeerStatus>,
@@ -211,7 +211,8 @@ fn status(
     }
 }
 
-/// Turns peer access on in both directions. Returns the reason if the devices are not capable of it.
+/// Turns peer access on in both directions. Returns the reason if the devices are not capable of
+/// it.
 fn enable(first: &DeviceState, second: &DeviceState) -> Result<Option<String>> {
     let driver = &*first.driver;
     for (from, to) in [(first, second), (second, first)] {

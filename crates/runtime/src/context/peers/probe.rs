@@ -61,13 +61,13 @@ struct Side<'a> {
     source: DevicePtr,
     /// The memory that is written.
     target: DevicePtr,
-    /// Set if the other side's stream may still use the memory when this side's stream frees it. The
-    /// memory is leaked then.
+    /// Set if the other side's stream may still use the memory when this side's stream frees it.
+    /// The memory is leaked then.
     in_use: Cell<bool>,
 }
 
-/// Both sides. If the probe ended early, the last operation may still be running: each side's memory
-/// is then freed behind the other side's work.
+/// Both sides. If the probe ended early, the last operation may still be running: each side's
+/// memory is then freed behind the other side's work.
 struct Sides<'a> {
     sides: [Side<'a>; 2],
     /// Set if all operations are complete.

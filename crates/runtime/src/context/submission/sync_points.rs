@@ -289,8 +289,8 @@ fn enqueue_record(
     }
 }
 
-/// Enqueues a wait for a sync point of this device or one of `others`. Returns `false` if that device
-/// is lost, so that there is nothing to wait for.
+/// Enqueues a wait for a sync point of this device or one of `others`. Returns `false` if that
+/// device is lost, so that there is nothing to wait for.
 #[inline]
 pub(super) fn enqueue_wait(
     device: &DeviceState,
