@@ -107,12 +107,13 @@ impl Collectives {
     /// one is lost.
     #[track_caller]
     pub fn new(devices: &[Device]) -> Result<Self> {
-        let locals = local_ranks(devices, Location::caller())?;
+        let location = Location::caller();
+        let locals = local_ranks(devices, location)?;
         let are_gpus = devices.iter().all(|device| !device.is_simulated());
         if are_gpus && devices.len() > 1 {
             match millstream_driver::nccl::load() {
                 Ok(library) => {
-                    let backend = nccl::in_process(library, Arc::clone(&locals))?;
+                    let backend = nccl::in_process(library, Arc::clone(&locals), location)?;
                     let ranks = locals.len();
                     return Ok(Self::with_backend(Arc::new(backend), locals, ranks));
                 }

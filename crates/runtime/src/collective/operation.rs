@@ -86,4 +86,14 @@ pub(super) trait Backend: Send + Sync + fmt::Debug {
     /// Sets the time that an operation may take. An implementation whose operations cannot wait for
     /// another process has no use for it.
     fn set_deadline(&self, _deadline: Option<Duration>) {}
+
+    /// Waits until the operations of all ranks are complete, and ends the group. An implementation
+    /// within one process has nothing to end.
+    ///
+    /// # Errors
+    ///
+    /// If the group is lost.
+    fn close(&self) -> Result<()> {
+        Ok(())
+    }
 }

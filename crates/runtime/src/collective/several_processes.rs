@@ -33,8 +33,8 @@ impl World {
     ///
     /// # Errors
     ///
-    /// If the processes do not meet within five minutes, NCCL cannot be loaded or used, or the
-    /// device is lost.
+    /// If the processes do not meet within five minutes, NCCL cannot be loaded or used, the device is
+    /// lost, or a process has not answered when an earlier group was lost.
     #[track_caller]
     pub fn collectives(&self, device: &Device) -> Result<Collectives> {
         let location = Location::caller();
@@ -63,7 +63,7 @@ impl World {
         location: &'static Location<'static>,
     ) -> Result<Collectives> {
         let local = LocalRank::new(self.rank(), device, location)?;
-        let (backend, locals) = nccl::in_world(library, local, self)?;
+        let (backend, locals) = nccl::in_world(library, local, self, location)?;
         Ok(Collectives::with_backend(
             Arc::new(backend),
             locals,
@@ -77,8 +77,8 @@ impl Collectives {
     /// completion; `None` for any time. When it has passed, the group is lost:
     /// [`Error::CollectiveLost`].
     ///
-    /// Without other processes, and without NCCL, a collective waits for nothing that could end, so
-    /// the deadline has no effect.
+    /// Without NCCL a collective waits for nothing that could end, so the deadline has no effect.
+    /// NCCL's collectives within one process have no deadline until the program sets one.
     ///
     /// ```
     /// use std::time::Duration;
@@ -91,5 +91,30 @@ impl Collectives {
     /// ```
     pub fn set_deadline(&self, deadline: Option<Duration>) {
         self.backend.set_deadline(deadline);
+    }
+
+    /// Waits until the collectives of all ranks are complete, and ends the group. Every process calls
+    /// this, before it ends: what a process has still to send to others is lost with it. Dropping the
+    /// group does the same without waiting.
+    ///
+    /// The direct backend has no other processes, so this returns at once.
+    ///
+    /// ```
+    /// use millstream::{Reduce, world::World};
+    ///
+    /// let world = World::from_env()?;
+    /// let device = world.local_device()?;
+    /// let collectives = world.collectives(&device)?;
+    /// let mut sum = device.stream()?.upload(&[1_u32])?;
+    /// collectives.all_reduce(&mut [&mut sum], Reduce::Sum)?;
+    /// collectives.close()?;
+    /// # Ok::<(), millstream::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`Error::CollectiveLost`] if the group is lost.
+    pub fn close(self) -> Result<()> {
+        self.backend.close()
     }
 }

@@ -19,7 +19,7 @@ use std::{
     fmt,
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, ToSocketAddrs},
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc, Mutex, OnceLock, PoisonError,
         atomic::{AtomicU64, Ordering},
     },
     time::Duration,
@@ -30,7 +30,7 @@ pub use launcher::DEFAULT_PORT;
 pub use rendezvous::Rendezvous;
 pub use tcp::TcpRendezvous;
 
-use crate::{Device, Result, Select, WorldError, device::DEVICE_VARIABLE};
+use crate::{Device, Error, Result, Select, WorldError, device::DEVICE_VARIABLE};
 use launcher::Membership;
 use local_store::LocalStore;
 
@@ -65,6 +65,8 @@ struct Inner {
     rendezvous: Mutex<Option<Arc<dyn Rendezvous>>>,
     /// The number of groups of collectives that this rank has created.
     groups: AtomicU64,
+    /// The description of the ranks that did not answer when a group of collectives was lost.
+    lost: OnceLock<Arc<str>>,
 }
 
 impl World {
@@ -184,6 +186,7 @@ impl World {
             membership,
             rendezvous,
             groups: AtomicU64::new(0),
+            lost: OnceLock::new(),
         };
         Self {
             inner: Arc::new(inner),
@@ -277,6 +280,17 @@ impl World {
     /// order.
     pub(crate) fn next_group(&self) -> u64 {
         self.inner.groups.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// Notes ranks that did not answer, so that no later group waits for them.
+    pub(crate) fn note_lost(&self, description: &str) {
+        self.inner.lost.get_or_init(|| description.into());
+    }
+
+    /// Returns an error if ranks are known to be gone.
+    pub(crate) fn check_lost(&self) -> Result<()> {
+        let refuse = |lost| Error::unavailable(format!("the world is not complete: {lost}"));
+        self.inner.lost.get().map_or(Ok(()), |lost| Err(refuse(lost)))
     }
 
     fn connect(&self, deadline: Duration) -> Result<Arc<dyn Rendezvous>> {

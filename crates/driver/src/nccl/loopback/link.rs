@@ -86,8 +86,11 @@ impl Link {
         loop {
             let frame = match Frame::read(&mut stream) {
                 Ok(frame) => frame,
-                // The hub's process may end once every rank has finished.
-                Err(_) if self.is_quiescent() => return Ok(()),
+                // The hub's process may end once every rank has finished, before it has told so.
+                Err(_) if self.is_quiescent() => {
+                    self.changed.notify_all();
+                    return Ok(());
+                }
                 Err(error) => return Err(error),
             };
             let from = frame.peer;
@@ -196,10 +199,14 @@ impl Link {
         state.finished && state.others_finished + 1 >= self.size
     }
 
-    /// Returns whether the end of the connection is expected.
+    /// Returns whether the end of the connection is no failure, and if so marks all ranks as
+    /// finished: this rank has received everything, and sends nothing more.
     fn is_quiescent(&self) -> bool {
-        let state = self.state();
-        state.aborted || self.all_finished(&state)
+        let mut state = self.state();
+        if state.finished {
+            state.others_finished = self.size - 1;
+        }
+        state.aborted || state.finished
     }
 
     /// Sends data to rank `to`, or to all other ranks.

@@ -1,8 +1,9 @@
 //! Connecting communicators: of the devices of this process, or of the ranks of a world.
 
-#![allow(unsafe_code, reason = "creates and ends its own communicators")]
+#![allow(unsafe_code, reason = "creates its own communicators")]
 
 use std::{
+    panic::Location,
     sync::Arc,
     thread,
     time::{Duration, Instant},
@@ -11,7 +12,7 @@ use std::{
 use millstream_driver::nccl::{CommHandle, CommState, Nccl, NcclError, UniqueId};
 use parking_lot::Mutex;
 
-use super::{CommGroup, NcclBackend};
+use super::{CommGroup, Comms, NcclBackend, SharedStore};
 use crate::{
     Device, Error, Result,
     collective::local_rank::LocalRank,
@@ -21,8 +22,9 @@ use crate::{
 
 /// The time within which all ranks of a world must have connected.
 const CONNECT_WITHIN: Duration = Duration::from_secs(300);
-/// The deadline of each collective of a world, until the program sets another.
-const WORLD_DEADLINE: Duration = Duration::from_secs(600);
+/// The deadline of each collective of a world, until the program sets another. Also the time that
+/// the end of a group without a deadline may take.
+pub(super) const WORLD_DEADLINE: Duration = Duration::from_secs(600);
 /// The pause between two looks at a communicator that is connecting.
 const LOOK_EVERY: Duration = Duration::from_millis(1);
 
@@ -30,20 +32,21 @@ const LOOK_EVERY: Duration = Duration::from_millis(1);
 pub(in crate::collective) fn in_process(
     nccl: Arc<dyn Nccl>,
     locals: Arc<[LocalRank]>,
+    location: &'static Location<'static>,
 ) -> Result<NcclBackend> {
     let id = nccl.unique_id().map_err(refused)?;
     let ranks = locals.len();
     let comms = connect(&*nccl, &locals, ranks, &id)?;
-    Ok(NcclBackend::new(CommGroup {
-        nccl,
+    NcclBackend::new(CommGroup {
+        comms: Comms::new(nccl, comms),
         locals,
-        comms: Mutex::new(Some(comms)),
         ranks,
+        location,
         failure: Arc::default(),
         journal: Mutex::default(),
         deadline: Mutex::new(None),
         store: None,
-    }))
+    })
 }
 
 /// Connects this process's rank with those of the other processes of a world. Waits for all of them.
@@ -51,7 +54,10 @@ pub(in crate::collective) fn in_world(
     nccl: Arc<dyn Nccl>,
     local: LocalRank,
     world: &World,
+    location: &'static Location<'static>,
 ) -> Result<(NcclBackend, Arc<[LocalRank]>)> {
+    world.check_lost()?;
+    let rank = local.rank;
     let store: Arc<dyn Rendezvous> = world.rendezvous(CONNECT_WITHIN)?;
     let prefix = format!("millstream/collectives/{}", world.next_group());
     let key = format!("{prefix}/id");
@@ -69,15 +75,15 @@ pub(in crate::collective) fn in_world(
     let locals: Arc<[LocalRank]> = [local].into();
     let comms = connect(&*nccl, &locals, world.size(), &id)?;
     let backend = NcclBackend::new(CommGroup {
-        nccl,
+        comms: Comms::new(nccl, comms),
         locals: Arc::clone(&locals),
-        comms: Mutex::new(Some(comms)),
         ranks: world.size(),
+        location,
         failure: Arc::default(),
         journal: Mutex::default(),
         deadline: Mutex::new(Some(WORLD_DEADLINE)),
-        store: Some((store, prefix)),
-    });
+        store: Some(SharedStore::new(world, store, prefix, rank)),
+    })?;
     Ok((backend, locals))
 }
 
@@ -161,32 +167,4 @@ fn wait_until_connected(nccl: &dyn Nccl, comms: &[CommHandle]) -> Result<()> {
         }
     }
     Ok(())
-}
-
-impl CommGroup {
-    /// Ends the communicators on a thread of its own, once their operations are complete.
-    pub(super) fn close(self: &Arc<Self>) {
-        let group = Arc::clone(self);
-        let close = move || {
-            let Some(comms) = group.comms.lock().take() else {
-                return;
-            };
-            for &comm in &comms {
-                // SAFETY: the communicator was taken, so that nobody uses it from now on.
-                if let Err(error) = unsafe { group.nccl.finalize(comm) } {
-                    log!(debug, %error, "cannot finalize a communicator");
-                }
-            }
-            for comm in comms {
-                // SAFETY: as above.
-                if let Err(error) = unsafe { group.nccl.destroy(comm) } {
-                    log!(debug, %error, "cannot destroy a communicator");
-                }
-            }
-        };
-        let name = String::from("millstream-close");
-        if let Err(error) = thread::Builder::new().name(name).spawn(close) {
-            log!(debug, %error, "cannot start a thread to end communicators");
-        }
-    }
 }

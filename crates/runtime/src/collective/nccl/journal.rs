@@ -1,81 +1,146 @@
 //! The journal of a rank: its last collectives, which the ranks compare when one is lost.
+//!
+//! Collectives are numbered in the order of the calls, which is the same on all ranks. Messages are
+//! numbered for each pair of ranks, because only these two take part.
 
-use std::{collections::VecDeque, fmt::Write, panic::Location};
+use std::{
+    collections::{BTreeMap, BTreeSet, VecDeque},
+    fmt::Write,
+    panic::Location,
+};
 
-use super::super::operation::CollectiveOp;
+use super::super::{
+    Reduce,
+    element::ElementType,
+    operation::{CollectiveKind, CollectiveOp},
+};
 
-/// The number of collectives that a rank remembers.
-const ENTRIES_MAX: usize = 64;
+/// The number of calls that a rank remembers, of each sequence.
+const CALLS_MAX: usize = 64;
 
-/// A submitted collective.
-#[derive(Clone, Debug)]
+/// A submitted group of operations, as errors name it.
+#[derive(Clone, Copy, Debug)]
 pub(super) struct Entry {
-    /// The number of the collective in its group, from 1.
-    pub(super) number: u64,
     pub(super) label: &'static str,
     pub(super) location: &'static Location<'static>,
-    /// The operation as the ranks compare it: kind, elements, type.
-    pub(super) text: String,
 }
 
-/// The last collectives of a rank.
+/// A sequence of calls that two or more ranks make in the same order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Sequence {
+    /// The collectives, in which all ranks take part.
+    Collectives,
+    /// The messages between two ranks.
+    Messages { from: usize, to: usize },
+}
+
+/// A call of a sequence.
+#[derive(Clone, Copy, Debug)]
+struct Call {
+    /// The number in its sequence, from 1.
+    number: u64,
+    kind: CollectiveKind,
+    count: usize,
+    element: ElementType,
+    reduce: Option<Reduce>,
+    location: &'static Location<'static>,
+}
+
+/// The last calls of a rank.
 #[derive(Debug, Default)]
 pub(super) struct Journal {
-    entries: VecDeque<Entry>,
-    count: u64,
+    sequences: BTreeMap<Sequence, VecDeque<Call>>,
+    last: Option<Entry>,
 }
 
 impl Journal {
-    /// Adds the operations of one group.
-    pub(super) fn add(&mut self, operations: &[CollectiveOp<'_>]) -> Entry {
-        self.count += 1;
-        let mut text = String::new();
+    /// Adds the operations of one group. `ranks` are the local ranks.
+    pub(super) fn add(&mut self, operations: &[CollectiveOp<'_>], ranks: &[usize]) {
         for operation in operations {
-            let part = operation.parts.first();
-            let span = part.and_then(|part| part.source.as_ref().or(part.target.as_ref()));
+            let Some(part) = operation.parts.first() else {
+                continue;
+            };
+            let own = ranks[part.local];
+            let sequence = match operation.kind {
+                CollectiveKind::Send { to } => Sequence::Messages { from: own, to },
+                // The sender has noted it.
+                CollectiveKind::Recv { from } if ranks.contains(&from) => continue,
+                CollectiveKind::Recv { from } => Sequence::Messages { from, to: own },
+                _ => Sequence::Collectives,
+            };
+            let span = part.source.as_ref().or(part.target.as_ref());
             let bytes = span.map_or(0, |span| span.bytes.len());
-            let count = bytes / operation.element.bytes();
-            if !text.is_empty() {
-                text.push_str(", ");
-            }
-            // Writing to a string cannot fail.
-            let _ = write!(
-                text,
-                "{:?} of {count} {}",
-                operation.kind, operation.element
-            );
-            if let Some(reduce) = operation.reduce {
-                let _ = write!(text, " by {reduce:?}");
+            let calls = self.sequences.entry(sequence).or_default();
+            calls.push_back(Call {
+                number: calls.back().map_or(0, |last| last.number) + 1,
+                kind: operation.kind,
+                count: bytes / operation.element.bytes(),
+                element: operation.element,
+                reduce: operation.reduce,
+                location: operation.location,
+            });
+            if calls.len() > CALLS_MAX {
+                calls.pop_front();
             }
         }
-        let entry = Entry {
-            number: self.count,
-            label: operations
-                .first()
-                .map_or("group", |first| first.kind.label()),
-            location: operations
-                .first()
-                .map_or(Location::caller(), |first| first.location),
-            text,
-        };
-        self.entries.push_back(entry.clone());
-        if self.entries.len() > ENTRIES_MAX {
-            self.entries.pop_front();
-        }
-        entry
+        self.last = entry_of(operations).or(self.last);
     }
 
-    /// Returns the journal as text, a line for each collective: number, operation, source line.
+    /// Returns the last group of operations.
+    pub(super) fn last(&self) -> Option<Entry> {
+        self.last
+    }
+
+    /// Returns the journal as text, a line for each call: sequence, number, operation, source line.
     pub(super) fn to_text(&self) -> String {
-        let line =
-            |entry: &Entry| format!("{}\t{}\t{}\n", entry.number, entry.text, entry.location);
-        self.entries.iter().map(line).collect()
+        let mut text = String::new();
+        for (sequence, calls) in &self.sequences {
+            for call in calls {
+                // Writing to a string cannot fail.
+                let _ = match sequence {
+                    Sequence::Collectives => write!(text, "*"),
+                    Sequence::Messages { from, to } => write!(text, "{from}>{to}"),
+                };
+                let (number, operation) = (call.number, call.to_text());
+                let _ = writeln!(text, "\t{number}\t{operation}\t{}", call.location);
+            }
+        }
+        text
     }
 }
 
-/// A line of another rank's journal.
+/// Returns the name and the line of the first operation.
+pub(super) fn entry_of(operations: &[CollectiveOp<'_>]) -> Option<Entry> {
+    operations.first().map(|first| Entry {
+        label: first.kind.label(),
+        location: first.location,
+    })
+}
+
+impl Call {
+    /// Describes the call, as it must be the same on all ranks.
+    fn to_text(self) -> String {
+        let (count, element) = (self.count, self.element);
+        let mut text = match self.kind {
+            CollectiveKind::Send { .. } | CollectiveKind::Recv { .. } => String::new(),
+            kind => format!("{} of ", kind.label()),
+        };
+        // Writing to a string cannot fail.
+        let _ = write!(text, "{count} {element}");
+        if let Some(reduce) = self.reduce {
+            let _ = write!(text, " by {reduce:?}");
+        }
+        if let CollectiveKind::Broadcast { root } | CollectiveKind::Reduce { root } = self.kind {
+            let _ = write!(text, " with root {root}");
+        }
+        text
+    }
+}
+
+/// A line of a rank's journal.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Line<'a> {
+    sequence: Sequence,
     number: u64,
     text: &'a str,
     location: &'a str,
@@ -84,8 +149,17 @@ struct Line<'a> {
 /// Parses a journal. Lines of another form are left out.
 fn parse(journal: &str) -> Vec<Line<'_>> {
     let line = |line| -> Option<Line<'_>> {
-        let mut fields = str::splitn(line, 3, '\t');
+        let mut fields = str::splitn(line, 4, '\t');
+        let sequence = match fields.next()? {
+            "*" => Sequence::Collectives,
+            pair => {
+                let (from, to) = pair.split_once('>')?;
+                let (from, to) = (from.parse().ok()?, to.parse().ok()?);
+                Sequence::Messages { from, to }
+            }
+        };
         Some(Line {
+            sequence,
             number: fields.next()?.parse().ok()?,
             text: fields.next()?,
             location: fields.next()?,
@@ -94,48 +168,81 @@ fn parse(journal: &str) -> Vec<Line<'_>> {
     journal.lines().filter_map(line).collect()
 }
 
-/// Describes the first difference between the journals of the ranks, if there is one. A rank without
-/// a journal did not answer.
-pub(super) fn first_difference(journals: &[Option<String>]) -> Option<String> {
+/// Names the ranks without a journal, if there are any: they did not answer.
+pub(super) fn silent_ranks(journals: &[Option<String>]) -> Option<String> {
     let silent: Vec<String> = (0..journals.len())
         .filter(|&rank| journals[rank].is_none())
         .map(|rank| rank.to_string())
         .collect();
-    if !silent.is_empty() {
-        let ranks = silent.join(", ");
-        return Some(match silent.len() {
-            1 => format!("rank {ranks} does not answer: its process may have ended"),
-            _ => format!("ranks {ranks} do not answer: their processes may have ended"),
-        });
+    let ranks = silent.join(", ");
+    match silent.len() {
+        0 => None,
+        1 => Some(format!(
+            "rank {ranks} does not answer: its process may have ended"
+        )),
+        _ => Some(format!(
+            "ranks {ranks} do not answer: their processes may have ended"
+        )),
     }
-    let journals: Vec<Vec<Line<'_>>> = journals.iter().flatten().map(|text| parse(text)).collect();
-    let last = |lines: &[Line<'_>]| lines.last().map_or(0, |line| line.number);
-    let newest = journals.iter().map(|lines| last(lines)).max()?;
-    let oldest = journals
+}
+
+/// Describes the first difference between the journals of the ranks, if there is one.
+pub(super) fn first_difference(journals: &[Option<String>]) -> Option<String> {
+    let journals: Vec<Vec<Line<'_>>> = journals
         .iter()
-        .filter_map(|lines| Some(lines.first()?.number));
-    let from = oldest.max()?;
+        .map(|text| parse(text.as_deref().unwrap_or_default()))
+        .collect();
+    let lines = journals.iter().flatten();
+    let sequences: BTreeSet<Sequence> = lines.map(|line| line.sequence).collect();
+    let mut differences = sequences.into_iter().filter_map(|sequence| {
+        let ranks = match sequence {
+            Sequence::Collectives => (0..journals.len()).collect(),
+            Sequence::Messages { from, to } if from == to => vec![from],
+            Sequence::Messages { from, to } => vec![from, to],
+        };
+        let calls = ranks.into_iter().filter_map(|rank| {
+            let lines = journals.get(rank)?.iter();
+            let calls = lines.filter(|line| line.sequence == sequence).collect();
+            Some((rank, calls))
+        });
+        difference_in(sequence, &calls.collect::<Vec<_>>())
+    });
+    differences.next()
+}
+
+/// Describes the first difference in one sequence, of which `calls` has the calls of each rank.
+fn difference_in(sequence: Sequence, calls: &[(usize, Vec<&Line<'_>>)]) -> Option<String> {
+    let name = match sequence {
+        Sequence::Collectives => "collective".to_owned(),
+        Sequence::Messages { from, to } => format!("from rank {from} to rank {to}, message"),
+    };
+    let last = |lines: &[&Line<'_>]| lines.last().map_or(0, |line| line.number);
+    let newest = calls.iter().map(|(_, lines)| last(lines)).max()?;
+    let oldest = calls.iter().filter_map(|(_, lines)| lines.first());
+    let from = oldest.map(|line| line.number).max()?;
     for number in from..=newest {
-        let at = |rank: usize| journals[rank].iter().find(|line| line.number == number);
-        let Some((first, known)) = (0..journals.len()).find_map(|rank| Some((rank, at(rank)?)))
-        else {
+        let at = |lines| call_at(lines, number);
+        let mut made = calls
+            .iter()
+            .filter_map(|(rank, lines)| Some((rank, at(lines)?)));
+        let Some((first, known)) = made.next() else {
             continue;
         };
-        for (rank, lines) in journals.iter().enumerate() {
-            match at(rank) {
-                Some(line) if line.text == known.text => {}
+        let Line { text, location, .. } = known;
+        for (rank, lines) in calls {
+            match at(lines) {
+                Some(line) if line.text == *text => {}
                 Some(line) => {
                     return Some(format!(
-                        "collective {number} is {} on rank {first} ({}) and {} on rank {rank} ({})",
-                        known.text, known.location, line.text, line.location
+                        "{name} {number} is {text} on rank {first} ({location}), and {} on rank \
+                         {rank} ({})",
+                        line.text, line.location
                     ));
                 }
                 None => {
                     return Some(format!(
-                        "collective {number}, {} on rank {first} ({}), was not called on rank {rank}, \
-                         whose last was number {}",
-                        known.text,
-                        known.location,
+                        "{name} {number}, {text} on rank {first} ({location}), was not called on \
+                         rank {rank}, whose last is number {}",
                         last(lines)
                     ));
                 }
@@ -145,36 +252,69 @@ pub(super) fn first_difference(journals: &[Option<String>]) -> Option<String> {
     None
 }
 
+/// Returns the call of this number.
+fn call_at<'a>(lines: &[&'a Line<'a>], number: u64) -> Option<&'a Line<'a>> {
+    lines.iter().find(|line| line.number == number).copied()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn journal(lines: &[(u64, &str)]) -> Option<String> {
-        let line = |(number, text): &(u64, &str)| format!("{number}\t{text}\tlib.rs:{number}:5\n");
+    fn journal(lines: &[(&str, u64, &str)]) -> Option<String> {
+        let line = |(sequence, number, text): &(&str, u64, &str)| {
+            format!("{sequence}\t{number}\t{text}\tlib.rs:{number}:5\n")
+        };
         Some(lines.iter().map(line).collect())
     }
 
     #[test]
     fn the_first_difference_is_named_with_both_ranks_and_lines() {
-        let sum = "AllReduce of 8 f32 by Sum";
-        let one = journal(&[(3, sum), (4, sum), (5, sum)]);
-        let two = journal(&[(4, sum), (5, "AllReduce of 9 f32 by Sum"), (6, sum)]);
-        let difference = first_difference(&[one.clone(), two]).expect("they differ");
+        let sum = "all_reduce of 8 f32 by Sum";
+        let one = journal(&[("*", 3, sum), ("*", 4, sum), ("*", 5, sum)]);
+        let other = "all_reduce of 9 f32 by Sum";
+        let two = journal(&[("*", 4, sum), ("*", 5, other), ("*", 6, sum)]);
         assert_eq!(
-            difference,
-            "collective 5 is AllReduce of 8 f32 by Sum on rank 0 (lib.rs:5:5) and AllReduce of 9 \
-             f32 by Sum on rank 1 (lib.rs:5:5)"
+            first_difference(&[one.clone(), two]).as_deref(),
+            Some(
+                "collective 5 is all_reduce of 8 f32 by Sum on rank 0 (lib.rs:5:5), and \
+                 all_reduce of 9 f32 by Sum on rank 1 (lib.rs:5:5)"
+            )
         );
         assert_eq!(first_difference(&[one.clone(), one.clone()]), None);
-        let behind = journal(&[(3, sum), (4, sum)]);
+        let behind = journal(&[("*", 3, sum), ("*", 4, sum)]);
         assert_eq!(
-            first_difference(&[one.clone(), behind]).expect("they differ"),
-            "collective 5, AllReduce of 8 f32 by Sum on rank 0 (lib.rs:5:5), was not called on rank \
-             1, whose last was number 4"
+            first_difference(&[one.clone(), behind]).as_deref(),
+            Some(
+                "collective 5, all_reduce of 8 f32 by Sum on rank 0 (lib.rs:5:5), was not called \
+                 on rank 1, whose last is number 4"
+            )
         );
         assert_eq!(
-            first_difference(&[one, None]).expect("they differ"),
-            "rank 1 does not answer: its process may have ended"
+            silent_ranks(&[one, None]).as_deref(),
+            Some("rank 1 does not answer: its process may have ended")
         );
+    }
+
+    #[test]
+    fn messages_are_compared_between_their_two_ranks() {
+        let sent = journal(&[("0>1", 1, "8 f32"), ("0>1", 2, "8 f32"), ("*", 1, "a")]);
+        let received = journal(&[("0>1", 1, "8 f32"), ("0>1", 2, "9 f32"), ("*", 1, "a")]);
+        let neither = journal(&[("*", 1, "a")]);
+        assert_eq!(
+            first_difference(&[sent.clone(), received, neither.clone()]).as_deref(),
+            Some(
+                "from rank 0 to rank 1, message 2 is 8 f32 on rank 0 (lib.rs:2:5), and 9 f32 on \
+                 rank 1 (lib.rs:2:5)"
+            )
+        );
+        assert_eq!(
+            first_difference(&[sent.clone(), neither.clone(), neither.clone()]).as_deref(),
+            Some(
+                "from rank 0 to rank 1, message 1, 8 f32 on rank 0 (lib.rs:1:5), was not called \
+                 on rank 1, whose last is number 0"
+            )
+        );
+        assert_eq!(first_difference(&[sent.clone(), sent, neither]), None);
     }
 }

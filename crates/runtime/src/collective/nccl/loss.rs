@@ -1,7 +1,7 @@
 //! The loss of a group: how its ranks learn of it and say the same.
 //!
-//! The rank that notices first marks the group as failed in the store of the world; the watchdogs of
-//! the others look there. Every rank then writes its [journal](super::journal), and compares those
+//! The rank that notices first tells the others through the store of the world, where a thread of
+//! each waits for that. Every rank then writes its [journal](super::journal), and compares those
 //! that arrive within [`ANSWER_WITHIN`]. The failure is set before the communicators are aborted, so
 //! that nobody takes for valid what the aborted operations leave ([`Failure`](crate::context)).
 //! Aborting may block, so a thread of its own does it.
@@ -9,30 +9,120 @@
 #![allow(unsafe_code, reason = "aborts its own communicators")]
 
 use std::{
-    sync::Arc,
+    sync::{Arc, mpsc},
     thread,
     time::{Duration, Instant},
 };
 
-use super::{CommGroup, Entry, journal::first_difference};
-use crate::disposal::log;
+use super::{
+    CommGroup, Entry,
+    journal::{first_difference, silent_ranks},
+};
+use crate::{
+    disposal::log,
+    world::{Rendezvous, World},
+};
 
 /// The time for which the ranks wait for each other's journals.
 const ANSWER_WITHIN: Duration = Duration::from_secs(3);
+/// The time for which they wait for a store that does not react.
+const STORE_WITHIN: Duration = Duration::from_millis(3500);
+/// The value that tells a rank that the group is lost.
+const LOST: &[u8] = b"lost";
+/// A deadline that does not pass.
+const EVER: Duration = Duration::from_secs(u32::MAX as u64);
 
-impl CommGroup {
-    /// Returns whether another rank has marked the group as failed.
-    pub(super) fn is_failed_elsewhere(&self) -> bool {
-        let Some((store, prefix)) = &self.store else {
-            return false;
-        };
-        store
-            .get(&format!("{prefix}/failed"), Duration::ZERO)
-            .is_ok()
+/// One rank's view of the store of a world, for one group.
+#[derive(Clone)]
+pub(super) struct SharedStore {
+    world: World,
+    store: Arc<dyn Rendezvous>,
+    /// The prefix of the group's keys.
+    prefix: Arc<str>,
+    rank: usize,
+}
+
+impl SharedStore {
+    pub(super) fn new(
+        world: &World,
+        store: Arc<dyn Rendezvous>,
+        prefix: String,
+        rank: usize,
+    ) -> Self {
+        Self {
+            world: world.clone(),
+            store,
+            prefix: prefix.into(),
+            rank,
+        }
     }
 
-    /// Sets the failure and aborts the communicators. `reason` says what was noticed here.
-    pub(super) fn lose(self: &Arc<Self>, entry: &Entry, reason: &str) {
+    /// Returns the key of the message to a rank: the loss, or anything else to end the wait.
+    fn message_key(&self, rank: usize) -> String {
+        format!("{}/tell/{rank}", self.prefix)
+    }
+
+    fn journal_key(&self, rank: usize) -> String {
+        format!("{}/journal/{rank}", self.prefix)
+    }
+
+    /// Waits until another rank has given up, and returns true; false once the own rank has ended,
+    /// or if the store is gone.
+    pub(super) fn wait_for_loss(&self) -> bool {
+        let message = self.store.get(&self.message_key(self.rank), EVER);
+        message.is_ok_and(|message| message == LOST)
+    }
+
+    /// Ends the wait of this rank.
+    pub(super) fn end_wait(&self) {
+        if let Err(error) = self.store.set(&self.message_key(self.rank), b"ended") {
+            log!(debug, %error, "cannot tell the store of the end of a group");
+        }
+    }
+
+    /// Exchanges the journals with the other ranks, and returns the first difference.
+    fn compare(&self, ranks: usize, own: &str) -> Option<String> {
+        let tell = || -> crate::Result<()> {
+            self.store
+                .set(&self.journal_key(self.rank), own.as_bytes())?;
+            let mut others = (0..ranks).filter(|&other| other != self.rank);
+            others.try_for_each(|other| self.store.set(&self.message_key(other), LOST))
+        };
+        if let Err(error) = tell() {
+            return Some(self.without_store(error));
+        }
+        let end = Instant::now() + ANSWER_WITHIN;
+        let journals: Vec<Option<String>> = (0..ranks)
+            .map(|rank| {
+                if rank == self.rank {
+                    return Some(own.to_owned());
+                }
+                let left = end.saturating_duration_since(Instant::now());
+                // The answer of a rank that is not asked in time may be there nevertheless.
+                let left = left.max(Duration::from_millis(50));
+                let journal = self.store.get(&self.journal_key(rank), left).ok()?;
+                Some(String::from_utf8_lossy(&journal).into_owned())
+            })
+            .collect();
+        let silent = silent_ranks(&journals);
+        if let Some(silent) = &silent {
+            self.world.note_lost(silent);
+        }
+        silent.or_else(|| first_difference(&journals))
+    }
+
+    /// Describes that the store cannot be used, which rank 0 serves.
+    fn without_store(&self, error: impl std::fmt::Display) -> String {
+        let text = format!("the store of the ranks cannot be reached: {error}");
+        self.world.note_lost(&text);
+        text
+    }
+}
+
+impl CommGroup {
+    /// Sets the failure and aborts the communicators. `reason` says what was noticed here. Waits for
+    /// the other ranks' journals, for some seconds if one does not answer.
+    pub(super) fn lose(self: &Arc<Self>, entry: Entry, reason: &str) {
         if self.failure.get().is_some() {
             return;
         }
@@ -48,41 +138,36 @@ impl CommGroup {
         self.abort();
     }
 
-    /// Exchanges the journals with the other ranks, and returns the first difference.
+    /// Exchanges the journals with the other ranks, and returns the first difference. A thread of
+    /// its own asks the store, because a store that does not react may keep it for long.
     fn compare_journals(&self) -> Option<String> {
-        let (store, prefix) = self.store.as_ref()?;
-        let own = self.journal.lock().to_text();
-        let own_rank = self.locals.first()?.rank;
-        let mark = || -> crate::Result<()> {
-            store.set(&format!("{prefix}/journal/{own_rank}"), own.as_bytes())?;
-            store.set(&format!("{prefix}/failed"), &[])
+        let store = self.store.clone()?;
+        let (own, ranks) = (self.journal.lock().to_text(), self.ranks);
+        let (sender, answer) = mpsc::channel();
+        let asking = store.clone();
+        let compare = move || {
+            // The receiver may have given up.
+            let _ = sender.send(asking.compare(ranks, &own));
         };
-        if let Err(error) = mark() {
-            return Some(format!(
-                "rank 0, which serves the ranks' store, cannot be reached: {error}"
-            ));
+        let name = String::from("millstream-journals");
+        if let Err(error) = thread::Builder::new().name(name).spawn(compare) {
+            log!(warn, %error, "cannot start a thread to compare the ranks' calls");
+            return None;
         }
-        let end = Instant::now() + ANSWER_WITHIN;
-        let journals: Vec<Option<String>> = (0..self.ranks)
-            .map(|rank| {
-                let left = end.saturating_duration_since(Instant::now());
-                let journal = store.get(&format!("{prefix}/journal/{rank}"), left).ok()?;
-                Some(String::from_utf8_lossy(&journal).into_owned())
-            })
-            .collect();
-        first_difference(&journals)
+        match answer.recv_timeout(STORE_WITHIN) {
+            Ok(difference) => difference,
+            Err(_) => Some(store.without_store(format_args!("no answer within {STORE_WITHIN:?}"))),
+        }
     }
 
     /// Aborts the communicators on a thread of its own.
     pub(super) fn abort(self: &Arc<Self>) {
         let group = Arc::clone(self);
         let abort = move || {
-            let Some(comms) = group.comms.lock().take() else {
-                return;
-            };
-            for comm in comms {
-                // SAFETY: the communicator was taken, so that nobody else uses it.
-                if let Err(error) = unsafe { group.nccl.abort(comm) } {
+            for &comm in group.comms.take().unwrap_or_default() {
+                // SAFETY: the communicator was taken, so that it is not used any more, except by a
+                // thread that waits in a call, which may be.
+                if let Err(error) = unsafe { group.comms.nccl.abort(comm) } {
                     log!(warn, %error, "cannot abort a communicator");
                 }
             }

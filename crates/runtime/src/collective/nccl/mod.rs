@@ -11,22 +11,28 @@
 
 #![allow(unsafe_code, reason = "calls NCCL with its own communicators")]
 
+mod comms;
 mod connect;
 mod journal;
 mod loss;
+#[cfg(all(test, feature = "sim", not(shuttle)))]
+mod tests;
 mod watchdog;
 
 use std::{
     fmt,
+    panic::Location,
     sync::Arc,
     time::{Duration, Instant},
 };
 
-use millstream_driver::nccl::{CommHandle, CommState, DataType, Nccl, NcclError, ReduceOp};
+use millstream_driver::nccl::{CommHandle, CommState, DataType, NcclCode, NcclError, ReduceOp};
 use parking_lot::Mutex;
 
+use comms::{Comms, Gone};
 pub(super) use connect::{in_process, in_world};
-use journal::{Entry, Journal};
+use journal::{Entry, Journal, entry_of};
+use loss::SharedStore;
 use watchdog::Watchdog;
 
 use super::{
@@ -41,7 +47,6 @@ use crate::{
     error::OperationKind,
     memory::Span,
     tracker::{AccessKind, Accesses},
-    world::Rendezvous,
 };
 
 /// The pause between two looks at a communicator that is enqueuing an operation, after the first
@@ -50,7 +55,8 @@ const ENQUEUE_PAUSE: Duration = Duration::from_micros(20);
 /// The number of looks without a pause.
 const ENQUEUE_SPINS: u32 = 10_000;
 
-/// The communicators of the local ranks.
+/// Collectives by the communicators of the local ranks. Dropping it leaves the operations in flight
+/// to the watchdog, which then ends the communicators.
 pub(super) struct NcclBackend {
     group: Arc<CommGroup>,
     watchdog: Watchdog,
@@ -58,28 +64,29 @@ pub(super) struct NcclBackend {
 
 /// The state that submission and watchdog share.
 struct CommGroup {
-    nccl: Arc<dyn Nccl>,
+    comms: Comms,
     locals: Arc<[LocalRank]>,
-    /// The communicators of the local ranks, in their order. `None` once they are being ended.
-    comms: Mutex<Option<Vec<CommHandle>>>,
     /// The number of ranks of all processes.
     ranks: usize,
+    /// The source line that created the group.
+    location: &'static Location<'static>,
     /// Set when the group is lost, before its operations are ended.
     failure: Failure,
     journal: Mutex<Journal>,
     /// The time that an operation may take.
     deadline: Mutex<Option<Duration>>,
-    /// The store in which the ranks of a world compare their journals, and the prefix of its keys.
-    store: Option<(Arc<dyn Rendezvous>, String)>,
+    /// The store in which the ranks of a world compare their journals.
+    store: Option<SharedStore>,
 }
 
 impl NcclBackend {
-    fn new(group: CommGroup) -> Self {
+    /// Starts to look after the communicators of a group.
+    fn new(group: CommGroup) -> Result<Self> {
         let group = Arc::new(group);
-        Self {
-            watchdog: Watchdog::new(&group),
+        Ok(Self {
+            watchdog: Watchdog::start(&group)?,
             group,
-        }
+        })
     }
 }
 
@@ -90,37 +97,42 @@ impl Backend for NcclBackend {
 
     fn submit(&self, operations: &[CollectiveOp<'_>]) -> Result<()> {
         let group = &self.group;
-        if let Some(failure) = group.failure.get() {
-            return Err(failure.clone());
-        }
-        let mut members = members(&group.locals, operations);
-        let entry = group.journal.lock().add(operations);
-        let indices: Vec<usize> = members.iter().map(|(local, _)| *local).collect();
-        let mut members: Vec<GroupOperation<'_>> =
-            members.drain(..).map(|(_, member)| member).collect();
-        let enqueue = |streams: &[DriverStream<'_>]| group.enqueue(operations, &indices, streams);
+        group.check()?;
+        let (indices, mut members): (Vec<usize>, Vec<GroupOperation<'_>>) =
+            members(&group.locals, operations).into_iter().unzip();
+        // Known before the call, which may wait for other processes.
+        let mut watched = None;
+        let enqueue = |streams: &[DriverStream<'_>]| {
+            group.check()?;
+            let entry = group.note(operations);
+            watched = Some(self.watchdog.begin(entry));
+            group.enqueue(entry, operations, &indices, streams)
+        };
         // SAFETY: NCCL's operations use the arrays of the operations and no other memory of the
         // program. Each part's arrays are on the device of its rank.
         let submitted = unsafe { submit_group(&mut members, Some(&group.failure), enqueue) };
-        match submitted {
-            Ok(sequences) => {
-                let in_flight = indices.iter().copied().zip(sequences);
-                self.watchdog.watch(&entry, in_flight.collect());
-                Ok(())
-            }
-            Err(Error::CollectiveLost { reason, .. }) => {
-                self.watchdog.give_up(&entry, &reason);
-                let failure = group.failure.get();
-                Err(failure
-                    .cloned()
-                    .unwrap_or_else(|| group.lost(&entry, reason)))
-            }
-            Err(error) => Err(error),
+        if let Some(watched) = watched {
+            let sequences = submitted.as_ref().map(Vec::as_slice).unwrap_or_default();
+            let in_flight = indices.iter().copied().zip(sequences.iter().copied());
+            self.watchdog.submitted(watched, in_flight.collect());
         }
+        submitted.map(drop)
     }
 
     fn set_deadline(&self, deadline: Option<Duration>) {
         *self.group.deadline.lock() = deadline;
+    }
+
+    fn close(&self) -> Result<()> {
+        self.watchdog.end();
+        self.watchdog.wait_until_ended();
+        self.group.check()
+    }
+}
+
+impl Drop for NcclBackend {
+    fn drop(&mut self) {
+        self.watchdog.end();
     }
 }
 
@@ -160,86 +172,100 @@ fn members<'a>(
 }
 
 impl CommGroup {
-    /// Makes NCCL's calls for the operations as one group, and waits until they are on the streams.
-    /// `indices` are the local ranks of `streams`.
+    /// Returns the failure of the group, if it is lost.
+    fn check(&self) -> Result<()> {
+        self.failure
+            .get()
+            .map_or(Ok(()), |failure| Err(failure.clone()))
+    }
+
+    /// Adds the operations to the journal.
+    fn note(&self, operations: &[CollectiveOp<'_>]) -> Entry {
+        let ranks: Vec<usize> = self.locals.iter().map(|local| local.rank).collect();
+        self.journal.lock().add(operations, &ranks);
+        entry_of(operations).unwrap_or_else(|| self.entry())
+    }
+
+    /// Returns the last operations, or those that created the group.
+    fn entry(&self) -> Entry {
+        let created = Entry {
+            label: "collectives",
+            location: self.location,
+        };
+        self.journal.lock().last().unwrap_or(created)
+    }
+
+    /// Enqueues the operations. If NCCL reports a failure the group is lost when this returns, so
+    /// that the results are known to be invalid before anyone can see the operations complete.
     fn enqueue(
-        &self,
+        self: &Arc<Self>,
+        entry: Entry,
         operations: &[CollectiveOp<'_>],
         indices: &[usize],
         streams: &[DriverStream<'_>],
     ) -> Result<()> {
-        let comms = self.comms.lock();
-        let Some(comms) = &*comms else {
-            return Err(self.failure.get().cloned().unwrap_or_else(closed));
-        };
-        let issued = self.issue(operations, comms, indices, streams);
-        let first = operations.first().map(|first| (first.kind, first.location));
-        issued.map_err(|error| {
-            let (label, location) = first.map_or(
-                ("collective", std::panic::Location::caller()),
-                |(kind, location)| (kind.label(), location),
-            );
-            Error::CollectiveLost {
-                operation: label,
-                location,
-                rank: self.locals.first().map_or(0, |local| local.rank),
-                reason: error.to_string().into(),
+        match self.issue(operations, indices, streams) {
+            Ok(Ok(())) => Ok(()),
+            Ok(Err(error)) => {
+                self.lose(entry, &error.to_string());
+                self.check()
             }
-        })
+            Err(Gone) => {
+                self.check()?;
+                Err(Error::unavailable("the communicators are closed"))
+            }
+        }
     }
 
+    /// Makes NCCL's calls for the operations as one group, and waits until they are on the streams.
+    /// `indices` are the local ranks of `streams`.
     fn issue(
         &self,
         operations: &[CollectiveOp<'_>],
-        comms: &[CommHandle],
         indices: &[usize],
         streams: &[DriverStream<'_>],
-    ) -> Result<(), NcclError> {
-        self.nccl.group_start()?;
-        let mut called = Ok(());
-        for operation in operations {
-            for part in &operation.parts {
-                let Some(at) = indices.iter().position(|&index| index == part.local) else {
-                    continue;
-                };
-                called = called
-                    .and_then(|()| self.call(operation, part, comms[part.local], &streams[at]));
-            }
+    ) -> Result<Result<(), NcclError>, Gone> {
+        let issued = self.comms.group(|comms| {
+            operations.iter().try_for_each(|operation| {
+                operation.parts.iter().try_for_each(|part| {
+                    let at = indices.iter().position(|&index| index == part.local);
+                    // Ranks without elements are no members.
+                    at.map_or(Ok(()), |at| {
+                        self.call(operation, part, comms[part.local], &streams[at])
+                    })
+                })
+            })
+        })?;
+        if issued.is_err() {
+            return Ok(issued);
         }
-        // Also after an error, because the group was begun. SAFETY: the arrays and streams are in
-        // use by this operation until it is complete.
-        let ended = unsafe { self.nccl.group_end() };
-        called?;
-        let _ = ended?;
         let deadline = *self.deadline.lock();
         let end = deadline.and_then(|deadline| Instant::now().checked_add(deadline));
         for &index in indices {
-            self.wait_until_enqueued(comms[index], end)?;
+            let enqueued = self.wait_until_enqueued(index, end)?;
+            if enqueued.is_err() {
+                return Ok(enqueued);
+            }
         }
-        Ok(())
+        Ok(Ok(()))
     }
 
-    /// Waits until a communicator has enqueued its operation.
-    fn wait_until_enqueued(&self, comm: CommHandle, end: Option<Instant>) -> Result<(), NcclError> {
+    /// Waits until a communicator has enqueued its operation, or is ended.
+    fn wait_until_enqueued(
+        &self,
+        local: usize,
+        end: Option<Instant>,
+    ) -> Result<Result<(), NcclError>, Gone> {
+        const CALL: &str = "ncclGroupEnd";
         let mut looks = 0_u32;
         loop {
-            // SAFETY: the communicator is alive while `comms` is locked.
-            match unsafe { self.nccl.async_error(comm) }? {
-                CommState::Success => return Ok(()),
-                CommState::InProgress => {}
-                CommState::Failed(code) => {
-                    // SAFETY: as above.
-                    let text = unsafe { self.nccl.last_error(comm) };
-                    return Err(NcclError::new("ncclGroupEnd", code, text));
-                }
+            match self.comms.state(local, CALL)? {
+                Ok(CommState::InProgress) => {}
+                state => return Ok(state.map(drop)),
             }
             if end.is_some_and(|end| Instant::now() >= end) {
-                let code = millstream_driver::nccl::NcclCode::IN_PROGRESS;
-                return Err(NcclError::new(
-                    "ncclGroupEnd",
-                    code,
-                    "the deadline has passed",
-                ));
+                let text = "not on the stream before the deadline";
+                return Ok(Err(NcclError::new(CALL, NcclCode::IN_PROGRESS, text)));
             }
             looks = looks.saturating_add(1);
             if looks < ENQUEUE_SPINS {
@@ -258,7 +284,7 @@ impl CommGroup {
         comm: CommHandle,
         stream: &DriverStream<'_>,
     ) -> Result<(), NcclError> {
-        let (nccl, stream) = (&*self.nccl, stream.stream);
+        let (nccl, stream) = (&*self.comms.nccl, stream.stream);
         let data_type = data_type(operation.element);
         let op = operation.reduce.map_or(ReduceOp::Sum, reduce_op);
         let count = |span: &Span<'_>| span.bytes.len() / operation.element.bytes();
@@ -273,7 +299,8 @@ impl CommGroup {
                 let count = count(send);
                 // SAFETY: `CollectiveOp` has checked the lengths and devices of the arrays, which are
                 // in use by this operation until it is complete; the stream belongs to the rank's
-                // device, and the communicator is alive while `comms` is locked.
+                // device, and the communicator is alive, because none is ended while operations are
+                // being issued.
                 unsafe { nccl.all_reduce(from, to, count, data_type, op, comm, stream) }
             }
             CollectiveKind::ReduceScatter => {
@@ -325,7 +352,7 @@ impl CommGroup {
     }
 
     /// Creates the error of a lost operation.
-    fn lost(&self, entry: &Entry, reason: impl Into<Arc<str>>) -> Error {
+    fn lost(&self, entry: Entry, reason: impl Into<Arc<str>>) -> Error {
         Error::CollectiveLost {
             operation: entry.label,
             location: entry.location,
@@ -337,13 +364,8 @@ impl CommGroup {
 
 impl fmt::Debug for NcclBackend {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "NcclBackend({:?})", self.group.nccl)
+        write!(f, "NcclBackend({:?})", self.group.comms.nccl)
     }
-}
-
-/// Returns the error of a call after the communicators were ended.
-fn closed() -> Error {
-    Error::unavailable("the communicators are closed")
 }
 
 fn data_type(element: ElementType) -> DataType {

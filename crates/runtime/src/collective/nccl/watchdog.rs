@@ -1,12 +1,13 @@
-//! The watchdog: a thread that looks after the collectives in flight.
+//! The watchdog of a group: a thread that looks after the collectives in flight, and that ends the
+//! communicators when the group is dropped and its collectives are complete.
 //!
-//! It exists only for groups with ranks in other processes or with a deadline, and sleeps while
-//! nothing is in flight.
+//! It sleeps while nothing is in flight. In a world, a second thread waits for the news that another
+//! rank has given up, so that this one answers even if it has no collective in flight.
 
-#![allow(unsafe_code, reason = "asks its own communicators for their state")]
+#![allow(unsafe_code, reason = "ends its own communicators")]
 
 use std::{
-    sync::{Arc, Weak},
+    sync::Arc,
     thread,
     time::{Duration, Instant},
 };
@@ -14,180 +15,245 @@ use std::{
 use millstream_driver::nccl::CommState;
 use parking_lot::Mutex;
 
-use super::{CommGroup, Entry};
-use crate::{context::poll_ticket, disposal::log, sync::IdleCondvar, tracker::Sequence};
+use super::{CommGroup, Entry, connect::WORLD_DEADLINE, loss::SharedStore};
+use crate::{
+    Error, Result, context::poll_ticket, disposal::log, sync::IdleCondvar, tracker::Sequence,
+};
 
 /// The time between two looks.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
-/// The time between two looks at the store that the ranks share.
-const STORE_EVERY: Duration = Duration::from_millis(500);
+/// The time between two looks at communicators that are being ended.
+const END_LOOK_EVERY: Duration = Duration::from_millis(2);
 
 /// A collective whose operations may not be complete.
 struct InFlight {
+    id: u64,
     entry: Entry,
     since: Instant,
-    /// The local ranks that take part, with the sequence numbers on their streams.
-    operations: Vec<(usize, Sequence)>,
+    /// The local ranks that take part, with the sequence numbers on their streams. `None` while the
+    /// call that enqueues them has not returned.
+    operations: Option<Vec<(usize, Sequence)>>,
 }
 
 #[derive(Default)]
 struct WatchdogState {
     in_flight: Vec<InFlight>,
-    started: bool,
+    next_id: u64,
+    /// Set while the thread sleeps without a timeout.
+    sleeps: bool,
+    /// Set when another rank has given up.
+    lost_elsewhere: bool,
     /// Set when the group is dropped.
     ends: bool,
+    /// Set when the thread has ended.
+    ended: bool,
 }
 
 #[derive(Default)]
 struct Shared {
     state: Mutex<WatchdogState>,
     changed: IdleCondvar,
+    ended: IdleCondvar,
 }
 
-/// The watchdog of a group. Its thread starts with the first collective that needs it.
+/// A handle to the watchdog.
 pub(super) struct Watchdog {
-    group: Weak<CommGroup>,
     shared: Arc<Shared>,
 }
 
 impl Watchdog {
-    pub(super) fn new(group: &Arc<CommGroup>) -> Self {
-        Self {
-            group: Arc::downgrade(group),
-            shared: Arc::default(),
-        }
-    }
-
-    /// Looks after a collective from now on.
-    pub(super) fn watch(&self, entry: &Entry, operations: Vec<(usize, Sequence)>) {
-        let Some(group) = self.group.upgrade() else {
-            return;
-        };
-        let is_remote = group.ranks > group.locals.len();
-        if !is_remote && group.deadline.lock().is_none() {
-            return;
-        }
-        let mut state = self.shared.state.lock();
-        state.in_flight.push(InFlight {
-            entry: entry.clone(),
-            since: Instant::now(),
-            operations,
-        });
-        if !state.started {
-            let shared = Arc::clone(&self.shared);
-            let weak = Weak::clone(&self.group);
-            let name = String::from("millstream-watchdog");
-            let spawned = thread::Builder::new()
-                .name(name)
-                .spawn(move || run(&shared, &weak));
-            match spawned {
-                Ok(_) => state.started = true,
-                Err(error) => log!(warn, %error, "cannot start the watchdog of collectives"),
+    /// Starts the watchdog, which keeps the group until it is ended.
+    pub(super) fn start(group: &Arc<CommGroup>) -> Result<Self> {
+        let shared = Arc::<Shared>::default();
+        let (own, group) = (Arc::clone(&shared), Arc::clone(group));
+        let store = group.store.clone();
+        spawn("millstream-watchdog", move || {
+            let store = group.store.clone();
+            run(&own, &group);
+            // Dropped first, so that the devices are closed when the end is reported.
+            drop(group);
+            if let Some(store) = store {
+                store.end_wait();
             }
+            own.state.lock().ended = true;
+            own.ended.notify_all();
+        })?;
+        let watchdog = Self {
+            shared: Arc::clone(&shared),
+        };
+        if let Some(store) = store {
+            let listening = spawn("millstream-listener", move || listen(&shared, &store));
+            listening.inspect_err(|_| watchdog.end())?;
         }
+        Ok(watchdog)
+    }
+
+    /// Looks after a collective from now on, before it is enqueued. Returns its number.
+    pub(super) fn begin(&self, entry: Entry) -> u64 {
+        let mut state = self.shared.state.lock();
+        let id = state.next_id;
+        state.next_id += 1;
+        state.in_flight.push(InFlight {
+            id,
+            entry,
+            since: Instant::now(),
+            operations: None,
+        });
+        let wakes = state.sleeps;
         drop(state);
-        self.shared.changed.notify_one();
+        if wakes {
+            self.shared.changed.notify_one();
+        }
+        id
     }
 
-    /// Ends the group after NCCL has refused a call.
-    pub(super) fn give_up(&self, entry: &Entry, reason: &str) {
-        if let Some(group) = self.group.upgrade() {
-            group.lose(entry, reason);
+    /// Notes where the collective's operations are; none if it was not enqueued.
+    pub(super) fn submitted(&self, id: u64, operations: Vec<(usize, Sequence)>) {
+        let mut state = self.shared.state.lock();
+        if let Some(collective) = state.in_flight.iter_mut().find(|known| known.id == id) {
+            collective.operations = Some(operations);
         }
     }
-}
 
-impl Drop for Watchdog {
-    fn drop(&mut self) {
+    /// Ends the communicators once the collectives in flight are complete. Does not wait.
+    pub(super) fn end(&self) {
         self.shared.state.lock().ends = true;
         self.shared.changed.notify_one();
-        if let Some(group) = self.group.upgrade() {
-            group.close();
+    }
+
+    /// Waits until the communicators are ended, after [`end`](Self::end).
+    pub(super) fn wait_until_ended(&self) {
+        let mut state = self.shared.state.lock();
+        while !state.ended {
+            self.shared.ended.wait(&mut state);
         }
     }
 }
 
-/// Looks until the group is dropped or lost.
-fn run(shared: &Shared, group: &Weak<CommGroup>) {
-    let mut store_looked_at = Instant::now();
+fn spawn(name: &str, body: impl FnOnce() + Send + 'static) -> Result<()> {
+    let spawned = thread::Builder::new().name(name.to_owned()).spawn(body);
+    let refused =
+        |error| Error::unavailable(format!("cannot start a thread for collectives: {error}"));
+    spawned.map(drop).map_err(refused)
+}
+
+/// Waits until another rank gives up, or the own rank ends.
+fn listen(shared: &Shared, store: &SharedStore) {
+    if store.wait_for_loss() {
+        shared.state.lock().lost_elsewhere = true;
+        shared.changed.notify_one();
+    }
+}
+
+/// Looks until the group is ended or lost.
+fn run(shared: &Shared, group: &Arc<CommGroup>) {
+    let mut state = shared.state.lock();
     loop {
-        let mut state = shared.state.lock();
-        while state.in_flight.is_empty() && !state.ends {
+        let idle = state.in_flight.is_empty();
+        if state.lost_elsewhere || (idle && state.ends) {
+            break;
+        }
+        if idle {
+            state.sleeps = true;
             shared.changed.wait(&mut state);
+            state.sleeps = false;
+            continue;
         }
-        if state.ends {
-            return;
-        }
-        let mut in_flight = std::mem::take(&mut state.in_flight);
+        // Asked without the lock, because drivers may take their time.
+        let looked_at: Vec<_> = state.in_flight.iter().filter_map(InFlight::position).collect();
+        let oldest = &state.in_flight[0];
+        let (entry, since) = (oldest.entry, oldest.since);
         drop(state);
-        let Some(group) = group.upgrade() else {
-            return;
-        };
-        let looks_at_store = store_looked_at.elapsed() >= STORE_EVERY;
-        if looks_at_store {
-            store_looked_at = Instant::now();
-        }
-        in_flight.retain(|collective| !is_complete(&group, collective));
-        if let Some(oldest) = in_flight.first()
-            && let Some(reason) = problem(&group, oldest, looks_at_store)
+        let complete: Vec<u64> = looked_at
+            .iter()
+            .filter(|(_, operations)| is_complete(group, operations))
+            .map(|(id, _)| *id)
+            .collect();
+        if complete.is_empty()
+            && let Some(reason) = problem(group, since)
         {
-            group.lose(&oldest.entry, &reason);
+            group.lose(entry, &reason);
             return;
         }
-        drop(group);
-        let mut state = shared.state.lock();
-        in_flight.append(&mut state.in_flight);
-        state.in_flight = in_flight;
-        if !state.ends && !state.in_flight.is_empty() {
+        state = shared.state.lock();
+        state.in_flight.retain(|known| !complete.contains(&known.id));
+        if !state.in_flight.is_empty() && !state.lost_elsewhere {
             shared.changed.wait_for(&mut state, LOOK_EVERY);
         }
     }
+    let oldest = state.in_flight.first().map(|oldest| oldest.entry);
+    drop(state);
+    match oldest {
+        None => end(shared, group),
+        Some(entry) => group.lose(entry, "another rank has given up"),
+    }
 }
 
-/// Returns whether the collective is complete on all local ranks. On a lost device it never is.
-fn is_complete(group: &CommGroup, collective: &InFlight) -> bool {
-    collective.operations.iter().all(|&(local, sequence)| {
+impl InFlight {
+    /// Returns the number and the operations, unless they are not enqueued yet.
+    fn position(&self) -> Option<(u64, Vec<(usize, Sequence)>)> {
+        Some((self.id, self.operations.clone()?))
+    }
+}
+
+/// Returns whether the operations are complete. On a lost device they never are.
+fn is_complete(group: &CommGroup, operations: &[(usize, Sequence)]) -> bool {
+    operations.iter().all(|&(local, sequence)| {
         let stream = &group.locals[local].stream;
         poll_ticket(stream.device_state(), stream.state(), sequence).unwrap_or(false)
     })
 }
 
-/// Returns the reason to end the collective, if there is one.
-fn problem(group: &CommGroup, collective: &InFlight, looks_at_store: bool) -> Option<String> {
-    for local in &*group.locals {
+/// Returns the reason to end the collective that was called at `since`, if there is one.
+fn problem(group: &CommGroup, since: Instant) -> Option<String> {
+    for (index, local) in group.locals.iter().enumerate() {
+        let rank = local.rank;
         if let Some(loss) = local.device().loss() {
-            return Some(format!(
-                "the device of rank {} is lost: {}",
-                local.rank, loss.cause
-            ));
+            return Some(format!("the device of rank {rank} is lost: {}", loss.cause));
+        }
+        if let Ok(Err(error)) = group.comms.state(index, "ncclCommGetAsyncError") {
+            return Some(format!("the communicator of rank {rank} has failed: {error}"));
         }
     }
-    if let Some(comms) = &*group.comms.lock() {
-        for (comm, local) in comms.iter().zip(&*group.locals) {
-            // SAFETY: the communicator is alive while `comms` is locked.
-            let state = unsafe { group.nccl.async_error(*comm) };
-            match state {
-                Ok(CommState::Failed(code)) => {
-                    // SAFETY: as above.
-                    let text = unsafe { group.nccl.last_error(*comm) };
-                    return Some(format!(
-                        "the communicator of rank {} has failed: {code} {text}",
-                        local.rank
-                    ));
+    let deadline = (*group.deadline.lock())?;
+    (since.elapsed() >= deadline).then(|| format!("it was not complete within {deadline:?}"))
+}
+
+/// Ends the communicators, none of which has an operation in flight: finalises them, which waits for
+/// the other ranks, and destroys them.
+fn end(shared: &Shared, group: &Arc<CommGroup>) {
+    let dropped = || shared.state.lock().ends;
+    if !dropped() {
+        // Another rank has given up.
+        return group.lose(group.entry(), "another rank has given up");
+    }
+    if group.comms.finalize().is_err() {
+        return;
+    }
+    let limit = group.deadline.lock().unwrap_or(WORLD_DEADLINE);
+    let since = Instant::now();
+    for local in 0..group.locals.len() {
+        loop {
+            match group.comms.state(local, "ncclCommFinalize") {
+                Ok(Ok(CommState::InProgress)) if since.elapsed() < limit => {}
+                Ok(Ok(CommState::Success)) => break,
+                state => {
+                    log!(debug, ?state, "communicators are aborted instead of finalized");
+                    return group.abort();
                 }
-                Err(error) => return Some(error.to_string()),
-                Ok(_) => {}
             }
+            let mut state = shared.state.lock();
+            if state.lost_elsewhere {
+                drop(state);
+                return group.lose(group.entry(), "another rank has given up");
+            }
+            shared.changed.wait_for(&mut state, END_LOOK_EVERY);
         }
     }
-    let deadline = *group.deadline.lock();
-    if let Some(deadline) = deadline
-        && collective.since.elapsed() >= deadline
-    {
-        return Some(format!("it was not complete within {deadline:?}"));
+    for &comm in group.comms.take().unwrap_or_default() {
+        // SAFETY: the communicator was taken, so that nothing uses it from now on.
+        if let Err(error) = unsafe { group.comms.nccl.destroy(comm) } {
+            log!(debug, %error, "cannot destroy a communicator");
+        }
     }
-    if looks_at_store && group.is_failed_elsewhere() {
-        return Some("another rank has given up".to_owned());
-    }
-    None
 }
