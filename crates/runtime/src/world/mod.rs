@@ -290,7 +290,10 @@ impl World {
     /// Returns an error if ranks are known to be gone.
     pub(crate) fn check_lost(&self) -> Result<()> {
         let refuse = |lost| Error::unavailable(format!("the world is not complete: {lost}"));
-        self.inner.lost.get().map_or(Ok(()), |lost| Err(refuse(lost)))
+        self.inner
+            .lost
+            .get()
+            .map_or(Ok(()), |lost| Err(refuse(lost)))
     }
 
     fn connect(&self, deadline: Duration) -> Result<Arc<dyn Rendezvous>> {

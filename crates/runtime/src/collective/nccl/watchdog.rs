@@ -160,7 +160,11 @@ fn run(shared: &Shared, group: &Arc<CommGroup>) {
             continue;
         }
         // Asked without the lock, because drivers may take their time.
-        let looked_at: Vec<_> = state.in_flight.iter().filter_map(InFlight::position).collect();
+        let looked_at: Vec<_> = state
+            .in_flight
+            .iter()
+            .filter_map(InFlight::position)
+            .collect();
         let oldest = &state.in_flight[0];
         let (entry, since) = (oldest.entry, oldest.since);
         drop(state);
@@ -176,7 +180,9 @@ fn run(shared: &Shared, group: &Arc<CommGroup>) {
             return;
         }
         state = shared.state.lock();
-        state.in_flight.retain(|known| !complete.contains(&known.id));
+        state
+            .in_flight
+            .retain(|known| !complete.contains(&known.id));
         if !state.in_flight.is_empty() && !state.lost_elsewhere {
             shared.changed.wait_for(&mut state, LOOK_EVERY);
         }
@@ -212,7 +218,9 @@ fn problem(group: &CommGroup, since: Instant) -> Option<String> {
             return Some(format!("the device of rank {rank} is lost: {}", loss.cause));
         }
         if let Ok(Err(error)) = group.comms.state(index, "ncclCommGetAsyncError") {
-            return Some(format!("the communicator of rank {rank} has failed: {error}"));
+            return Some(format!(
+                "the communicator of rank {rank} has failed: {error}"
+            ));
         }
     }
     let deadline = (*group.deadline.lock())?;
@@ -238,7 +246,11 @@ fn end(shared: &Shared, group: &Arc<CommGroup>) {
                 Ok(Ok(CommState::InProgress)) if since.elapsed() < limit => {}
                 Ok(Ok(CommState::Success)) => break,
                 state => {
-                    log!(debug, ?state, "communicators are aborted instead of finalized");
+                    log!(
+                        debug,
+                        ?state,
+                        "communicators are aborted instead of finalized"
+                    );
                     return group.abort();
                 }
             }

@@ -1,0 +1,199 @@
+//! Failures of NCCL's calls, of deadlines and of devices, with ranks in one process.
+
+use std::time::{Duration, Instant};
+
+use millstream::{
+    Buffer, Error, Reduce, Result,
+    driver::nccl::loopback::Fault,
+    driver::{DeviceOrdinal, ResultCode},
+};
+
+use crate::threads::{Rank, both};
+
+/// The deadline of collectives that hang.
+const DEADLINE: Duration = Duration::from_millis(150);
+
+/// Calls one collective on two elements, and returns the array that it writes.
+type Operation = fn(&Rank) -> Result<Buffer<i32>>;
+
+const OPERATIONS: [(&str, Operation); 7] = [
+    ("all_reduce", |rank| {
+        let mut array = rank.stream.upload(&[1, 2])?;
+        rank.collectives
+            .all_reduce(&mut [&mut array], Reduce::Sum)?;
+        Ok(array)
+    }),
+    ("reduce_scatter", |rank| {
+        let (source, mut target) = (rank.stream.upload(&[1, 2])?, rank.stream.zeros(1)?);
+        let targets = &mut [&mut target];
+        rank.collectives
+            .reduce_scatter(&[&source], targets, Reduce::Sum)?;
+        Ok(target)
+    }),
+    ("all_gather", |rank| {
+        let (source, mut target) = (rank.stream.upload(&[7])?, rank.stream.zeros(2)?);
+        rank.collectives
+            .all_gather(&[&source], &mut [&mut target])?;
+        Ok(target)
+    }),
+    ("broadcast", |rank| {
+        let mut array = rank.stream.upload(&[rank.rank as i32, 5])?;
+        rank.collectives.broadcast(1, &mut [&mut array])?;
+        Ok(array)
+    }),
+    ("reduce", |rank| {
+        let mut array = rank.stream.upload(&[3, 4])?;
+        rank.collectives
+            .reduce(0, &mut [&mut array], Reduce::Prod)?;
+        Ok(array)
+    }),
+    ("all_to_all", |rank| {
+        let own = rank.rank as i32;
+        let (source, mut target) = (rank.stream.upload(&[own, own + 2])?, rank.stream.zeros(2)?);
+        rank.collectives
+            .all_to_all(&[&source], &mut [&mut target])?;
+        Ok(target)
+    }),
+    ("send", |rank| {
+        let (source, mut target) = (rank.stream.upload(&[8, 9])?, rank.stream.zeros(2)?);
+        let other = 1 - rank.rank;
+        rank.collectives.group(|group| {
+            group.send(rank.rank, other, &source)?;
+            group.recv(rank.rank, other, &mut target)
+        })?;
+        Ok(target)
+    }),
+];
+
+/// Calls a collective, and returns what its result holds.
+fn outcome(rank: &Rank, operation: Operation) -> Result<Vec<i32>> {
+    let array = operation(rank)?;
+    rank.stream.download(&array)?.wait()
+}
+
+/// Runs every operation with this fault in rank 0, and checks that the group is lost on both ranks
+/// with an error that names the operation, and on rank 0 also `reason`.
+fn all_lose(fault: Fault, reason: &str) {
+    for (label, operation) in OPERATIONS {
+        let errors = both(Some(fault), |rank| {
+            rank.collectives.set_deadline(Some(DEADLINE));
+            let first = outcome(&rank, operation);
+            // With some faults rank 1, or the root of a reduction, has its result nevertheless.
+            let error = match first {
+                Err(error) => error,
+                Ok(_) => rank.collectives.close().expect_err("the group is lost"),
+            };
+            assert!(matches!(error, Error::CollectiveLost { .. }), "{error}");
+            assert_eq!(
+                rank.stream
+                    .download(&rank.stream.upload(&[1]).unwrap())
+                    .unwrap()
+                    .wait()
+                    .unwrap(),
+                [1]
+            );
+            error.to_string()
+        });
+        for error in &errors {
+            assert!(
+                error.contains(&format!("`{label}` at")),
+                "{fault:?}: {error}"
+            );
+        }
+        assert!(errors[0].contains(reason), "{label}: {}", errors[0]);
+    }
+}
+
+#[test]
+fn a_refused_call_loses_the_group_on_every_rank() {
+    all_lose(Fault::Refuse, "injected failure");
+}
+
+#[test]
+fn a_failed_communicator_loses_the_group_on_every_rank() {
+    all_lose(Fault::Fail, "the communicator of rank 0 has failed");
+}
+
+#[test]
+fn a_deadline_loses_the_group_on_every_rank() {
+    all_lose(Fault::Hang, "lost on rank 0");
+}
+
+#[test]
+fn a_delayed_operation_gives_its_result() {
+    for (label, operation) in OPERATIONS {
+        let results = both(Some(Fault::Delay(Duration::from_millis(30))), |rank| {
+            let result = outcome(&rank, operation).expect(label);
+            rank.collectives.close().expect("nothing is lost");
+            result
+        });
+        let expected = match label {
+            "all_reduce" => [vec![2, 4], vec![2, 4]],
+            "reduce_scatter" => [vec![2], vec![4]],
+            "all_gather" => [vec![7, 7], vec![7, 7]],
+            "broadcast" => [vec![1, 5], vec![1, 5]],
+            "reduce" => [vec![9, 16], vec![3, 4]],
+            "all_to_all" => [vec![0, 1], vec![2, 3]],
+            _ => [vec![8, 9], vec![8, 9]],
+        };
+        assert_eq!(results, expected, "{label}");
+    }
+}
+
+#[test]
+fn a_lost_device_loses_the_group_on_the_other_rank() {
+    let errors = both(Some(Fault::Hang), |rank| {
+        let mut array = rank.stream.upload(&[1, 2]).unwrap();
+        rank.collectives
+            .all_reduce(&mut [&mut array], Reduce::Sum)
+            .unwrap();
+        let pending = rank.stream.download(&array).unwrap();
+        if rank.rank == 0 {
+            let (lost, code) = (DeviceOrdinal::from_raw(0), ResultCode::ILLEGAL_ADDRESS);
+            rank.gpu
+                .inject(millstream::sim::Fault::nth(1).losing(lost, code));
+        }
+        let error = pending.wait().expect_err("the collective does not end");
+        (error.to_string(), rank.device.lost().is_some())
+    });
+    assert!(errors[0].1 && !errors[1].1, "{errors:?}");
+    assert!(errors[1].0.contains("`all_reduce` at"), "{}", errors[1].0);
+}
+
+#[test]
+fn dropping_a_group_with_work_in_flight_does_not_wait() {
+    let errors = both(Some(Fault::Hang), |rank| {
+        rank.collectives
+            .set_deadline(Some(Duration::from_millis(500)));
+        let mut array = rank.stream.upload(&[1, 2]).unwrap();
+        rank.collectives
+            .all_reduce(&mut [&mut array], Reduce::Sum)
+            .unwrap();
+        let began = Instant::now();
+        drop(rank.collectives);
+        assert!(began.elapsed() < Duration::from_millis(250));
+        // The deadline still applies.
+        let result = rank
+            .stream
+            .download(&array)
+            .and_then(|pending| pending.wait());
+        result.expect_err("the collective is lost").to_string()
+    });
+    assert!(
+        errors[0].contains("within 500ms") || errors[1].contains("within 500ms"),
+        "{errors:?}"
+    );
+}
+
+#[test]
+fn groups_that_are_dropped_deliver_their_results() {
+    let results = both(Some(Fault::Delay(Duration::from_millis(50))), |rank| {
+        let mut array = rank.stream.upload(&[1, 2]).unwrap();
+        rank.collectives
+            .all_reduce(&mut [&mut array], Reduce::Sum)
+            .unwrap();
+        drop(rank.collectives);
+        rank.stream.download(&array).unwrap().wait().unwrap()
+    });
+    assert_eq!(results, [[2, 4], [2, 4]]);
+}

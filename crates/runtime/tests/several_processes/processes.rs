@@ -1,0 +1,108 @@
+//! Processes of the tests: the test program starts itself again for each rank, with the variables
+//! that a launcher would set.
+
+use std::{
+    env,
+    net::TcpListener,
+    process::{Child, Command, Stdio},
+    time::Duration,
+};
+
+/// The time within which everything succeeds.
+pub const LONG: Duration = Duration::from_secs(60);
+
+/// The variable that names the program of a rank.
+pub const PROGRAM: &str = "RANK_PROGRAM";
+
+/// The variables of every launcher, which a child must not inherit.
+const INHERITED: [&str; 20] = [
+    "MILLSTREAM_RANK",
+    "MILLSTREAM_WORLD_SIZE",
+    "MILLSTREAM_LOCAL_RANK",
+    "MILLSTREAM_ADDRESS",
+    "MILLSTREAM_PORT",
+    "RANK",
+    "WORLD_SIZE",
+    "LOCAL_RANK",
+    "MASTER_ADDR",
+    "MASTER_PORT",
+    "OMPI_COMM_WORLD_RANK",
+    "OMPI_COMM_WORLD_SIZE",
+    "OMPI_COMM_WORLD_LOCAL_RANK",
+    "OMPI_COMM_WORLD_LOCAL_SIZE",
+    "PMI_RANK",
+    "PMI_SIZE",
+    "SLURM_PROCID",
+    "SLURM_NTASKS",
+    "SLURM_LOCALID",
+    "SLURM_STEP_NODELIST",
+];
+
+/// Starts this program as one rank that runs `program`, with these variables.
+pub fn start(program: &str, variables: &[(&str, String)]) -> Child {
+    let mut command = Command::new(env::current_exe().expect("the test's own program"));
+    command.args(["--exact", "inner_rank", "--include-ignored", "--nocapture"]);
+    for name in INHERITED {
+        command.env_remove(name);
+    }
+    command.env(PROGRAM, program);
+    command.envs(variables.iter().map(|(name, value)| (name, value)));
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    command.spawn().expect("the process starts")
+}
+
+/// Starts all ranks of a world that a launcher describes.
+pub fn start_all(program: &str, launcher: Launcher, size: usize) -> Vec<Child> {
+    let port = port();
+    (0..size)
+        .map(|rank| start(program, &launcher(rank, size, port)))
+        .collect()
+}
+
+/// Returns the line of the output that begins with `result `, without that word.
+pub fn result(child: Child) -> String {
+    let output = child.wait_with_output().expect("the process ends");
+    let text = String::from_utf8_lossy(&output.stdout);
+    let line = text.lines().find_map(|line| line.strip_prefix("result "));
+    let line = line.map(ToOwned::to_owned);
+    line.unwrap_or_else(|| panic!("{text}{}", String::from_utf8_lossy(&output.stderr)))
+}
+
+/// Returns a value for `MASTER_PORT` whose next port is free.
+pub fn port() -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
+    listener.local_addr().expect("it is bound").port() - 1
+}
+
+/// Variables of rank `rank` of `size`, as one launcher sets them.
+pub type Launcher = fn(rank: usize, size: usize, port: u16) -> Vec<(&'static str, String)>;
+
+pub fn torchrun(rank: usize, size: usize, port: u16) -> Vec<(&'static str, String)> {
+    vec![
+        ("RANK", rank.to_string()),
+        ("WORLD_SIZE", size.to_string()),
+        ("LOCAL_RANK", rank.to_string()),
+        ("MASTER_ADDR", "localhost".to_owned()),
+        ("MASTER_PORT", port.to_string()),
+    ]
+}
+
+pub fn open_mpi(rank: usize, size: usize, port: u16) -> Vec<(&'static str, String)> {
+    vec![
+        ("OMPI_COMM_WORLD_RANK", rank.to_string()),
+        ("OMPI_COMM_WORLD_SIZE", size.to_string()),
+        ("OMPI_COMM_WORLD_LOCAL_RANK", rank.to_string()),
+        ("OMPI_COMM_WORLD_LOCAL_SIZE", size.to_string()),
+        ("MASTER_PORT", port.to_string()),
+    ]
+}
+
+pub fn slurm(rank: usize, size: usize, port: u16) -> Vec<(&'static str, String)> {
+    vec![
+        ("SLURM_PROCID", rank.to_string()),
+        ("SLURM_NTASKS", size.to_string()),
+        ("SLURM_LOCALID", rank.to_string()),
+        ("SLURM_STEP_NODELIST", "localhost".to_owned()),
+        ("MASTER_PORT", port.to_string()),
+    ]
+}
