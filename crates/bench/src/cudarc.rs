@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use anyhow::Result;
 use cudarc::{
-    driver::{CudaContext, CudaFunction, CudaSlice, CudaStream, LaunchConfig, PushKernelArg, sys},
+    driver::{CudaContext, CudaFunction, CudaSlice, CudaStream, LaunchConfig, PushKernelArg},
     nvrtc::Ptx,
 };
 
