@@ -110,6 +110,7 @@ mod host;
 mod launch;
 #[doc(hidden)]
 pub mod maths;
+mod mesh;
 #[doc(hidden)]
 pub mod product;
 mod region;
@@ -121,7 +122,7 @@ pub use array::{
     Integer, Operand, ScalarComparison, Selected, WhereOperand, concatenate, stack,
 };
 pub use element::{Element, Float, Number};
-pub use error::{ArrayShape, Error, Result, UsageError, UsageErrorKind};
+pub use error::{ArrayShape, Error, MeshErrorKind, Result, UsageError, UsageErrorKind};
 #[doc(hidden)]
 pub use host::{
     ArrayDownload, ArraySource, OutputNode, PendingStruct, PendingValue, PlainValue, ResidentArray,
@@ -130,6 +131,9 @@ pub use host::{
 pub use host::{
     DeviceValue, Input, InputMut, Keep, OnDevice, Output, Parameter, Pending, RegionExt,
     RegionTarget,
+};
+pub use mesh::{
+    Border, Mesh, MeshArray, MeshOutput, MeshParameter, MeshRegion, Partial, Replicated, Sharded, Split,
 };
 pub use millstream_macros::{OnDevice, region};
 pub use region::Region;
