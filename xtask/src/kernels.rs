@@ -12,8 +12,9 @@ use crate::process;
 const MARKER: &str = "// nvrtc:";
 
 /// The folders of the sources.
-const FOLDERS: [&str; 4] = [
+const FOLDERS: [&str; 5] = [
     "kernels",
+    "crates/runtime/src/collective/kernels",
     "crates/runtime/src/guide",
     "crates/sim/tests/ptx/compiled",
     "crates/region/kernels",

@@ -28,6 +28,7 @@
 
 #[cfg(feature = "sim")]
 mod check;
+mod collective;
 mod context;
 mod copy;
 mod device;
@@ -52,6 +53,7 @@ extern crate self as millstream;
 
 #[cfg(feature = "sim")]
 pub use check::{Check, CheckFailure, Checked, Outcome, check, check_async};
+pub use collective::{CollectiveElement, Collectives, Group, Reduce};
 pub use context::{Device, PeerStatus, Stream};
 pub use copy::OwnedSource;
 pub use device::{DeviceProperties, Health, PciAddress, Select, Uuid};

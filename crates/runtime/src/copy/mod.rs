@@ -30,7 +30,7 @@ use crate::{
         Command, CopyOnDevice, CopyToDevice, CopyToHost, DeviceState, HostWaiter, Operation, submit,
     },
     error::OperationKind,
-    memory::{CopyOperand, PinnedSpan, Span2d},
+    memory::{CopyOperand, PinnedSpan, Span, Span2d},
     tracker::{AccessKind, Accesses},
 };
 
@@ -70,38 +70,12 @@ impl Stream {
         let (from, to) = (source.source(), target.source());
         same_length("copy", elements::<T>(&from), elements::<T>(&to))?;
         let location = Location::caller();
-        if let (CopyOperand::Device(from), CopyOperand::Device(to)) = (&from, &to)
-            && !Arc::ptr_eq(&from.0.allocation.device, &to.0.allocation.device)
-        {
-            let (from, to) = (Span2d::from(from.0.clone()), Span2d::from(to.0.clone()));
-            if self.crosses(&from, &to) {
-                return self.copy_peer(&from, &to, location);
-            }
+        if let (CopyOperand::Device(from), CopyOperand::Device(to)) = (&from, &to) {
+            return self.copy_spans(&from.0, &to.0, location);
         }
         self.same_device("copy", 0, device_of(&from))?;
         self.same_device("copy", 1, device_of(&to))?;
         match (from, to) {
-            (CopyOperand::Device(from), CopyOperand::Device(to)) => {
-                let (from, to) = (from.0, to.0);
-                if from.overlaps(&to) {
-                    return Err(UsageError::new("copy", UsageErrorKind::SOURCE_AND_TARGET).into());
-                }
-                let bytes = from.bytes.len();
-                let command = CopyOnDevice {
-                    target: to.pointer(),
-                    source: from.pointer(),
-                    bytes,
-                };
-                let accesses = [from.access(AccessKind::Read), to.access(AccessKind::Write)].into();
-                self.submit_copy(
-                    OperationKind::DeviceToDevice,
-                    bytes,
-                    accesses,
-                    None,
-                    location,
-                    command,
-                )
-            }
             (CopyOperand::Pinned(from), CopyOperand::Device(to)) => {
                 let to = to.0;
                 let bytes = from.bytes();
@@ -141,7 +115,41 @@ impl Stream {
             (CopyOperand::Pinned(_), CopyOperand::Pinned(_)) => {
                 Err(UsageError::new("copy", UsageErrorKind::BothOnHost).into())
             }
+            (CopyOperand::Device(_), CopyOperand::Device(_)) => {
+                unreachable!("copies between device arrays are handled above")
+            }
         }
+    }
+
+    /// Copies a span in device memory to another of the same length: on this stream's device, or
+    /// between it and another of the same driver.
+    pub(crate) fn copy_spans(
+        &self,
+        from: &Span<'_>,
+        to: &Span<'_>,
+        location: &'static Location<'static>,
+    ) -> Result<()> {
+        let (source, target) = (&from.allocation.device, &to.allocation.device);
+        if !Arc::ptr_eq(source, target) {
+            let (from, to) = (Span2d::from(from.clone()), Span2d::from(to.clone()));
+            if self.crosses(&from, &to) {
+                return self.copy_peer(&from, &to, location);
+            }
+        }
+        self.same_device("copy", 0, source)?;
+        self.same_device("copy", 1, target)?;
+        if from.overlaps(to) {
+            return Err(UsageError::new("copy", UsageErrorKind::SOURCE_AND_TARGET).into());
+        }
+        let bytes = from.bytes.len();
+        let command = CopyOnDevice {
+            target: to.pointer(),
+            source: from.pointer(),
+            bytes,
+        };
+        let accesses = [from.access(AccessKind::Read), to.access(AccessKind::Write)].into();
+        let kind = OperationKind::DeviceToDevice;
+        self.submit_copy(kind, bytes, accesses, None, location, command)
     }
 
     fn submit_copy(

@@ -348,6 +348,147 @@ pub enum UsageErrorKind {
         /// The reason.
         reason: String,
     },
+    /// A group of no devices was to be created.
+    #[error("a group needs at least one device")]
+    NoDevices,
+    /// A device was passed twice for one group.
+    #[error("{device} is both rank {first} and rank {second}; each rank needs a device of its own")]
+    RepeatedDevice {
+        /// The device.
+        device: String,
+        /// Its first index.
+        first: usize,
+        /// Its second index.
+        second: usize,
+    },
+    /// The devices of a group belong to different drivers.
+    #[error("rank {rank}, {other}, belongs to another driver than rank 0, {first}")]
+    OtherDriver {
+        /// The device of rank 0.
+        first: String,
+        /// The device of the other driver.
+        other: String,
+        /// The rank of the device of the other driver.
+        rank: usize,
+    },
+    /// The number of arrays of a collective is not the number of ranks of this process.
+    #[error("{arrays} arrays were passed for {ranks} ranks of this process; one each is needed")]
+    ArrayCount {
+        /// The number of arrays.
+        arrays: usize,
+        /// The number of ranks of this process.
+        ranks: usize,
+    },
+    /// An array of a collective is on another device than its rank.
+    #[error("the array of rank {rank} is on {array_device}, but the rank is {rank_device}")]
+    RankDevice {
+        /// The rank.
+        rank: usize,
+        /// The array's device.
+        array_device: String,
+        /// The rank's device.
+        rank_device: String,
+    },
+    /// The arrays of two ranks differ in length.
+    #[error(
+        "the array of rank {rank} has {len} elements and that of rank {other_rank} {other_len}; \
+         they must be equal"
+    )]
+    RankLength {
+        /// One rank.
+        rank: usize,
+        /// The number of elements of its array.
+        len: usize,
+        /// The other rank.
+        other_rank: usize,
+        /// The number of elements of the other rank's array.
+        other_len: usize,
+    },
+    /// A target of a collective does not have the length that follows from its source's.
+    #[error(
+        "the source of rank {rank} has {source_len} elements and the target {target_len}; the \
+         target must have {needed_len}"
+    )]
+    TargetLength {
+        /// The rank.
+        rank: usize,
+        /// The number of elements of the source.
+        source_len: usize,
+        /// The number of elements of the target.
+        target_len: usize,
+        /// The number of elements that the target must have.
+        needed_len: usize,
+    },
+    /// An array cannot be divided in as many equal parts as there are ranks.
+    #[error(
+        "the array of rank {rank} has {len} elements, which is not a multiple of {ranks} ranks"
+    )]
+    Indivisible {
+        /// The rank.
+        rank: usize,
+        /// The number of elements of its array.
+        len: usize,
+        /// The number of ranks.
+        ranks: usize,
+    },
+    /// There is no rank of this number.
+    #[error("there is no rank {rank} among {ranks} ranks")]
+    NoSuchRank {
+        /// The requested rank.
+        rank: usize,
+        /// The number of ranks.
+        ranks: usize,
+    },
+    /// The rank of an array belongs to another process.
+    #[error("rank {rank} belongs to another process; those of this one are {local_ranks:?}")]
+    RemoteRank {
+        /// The requested rank.
+        rank: usize,
+        /// The ranks of this process.
+        local_ranks: Vec<usize>,
+    },
+    /// The average of integers was requested.
+    #[error("the average is not defined for elements of type `{element}`: reduce by the sum")]
+    IntegerAverage {
+        /// The element type.
+        element: &'static str,
+    },
+    /// A message between two ranks has no counterpart.
+    #[error(
+        "rank {from} sends {sent} arrays to rank {to}, which receives {received} from it; they \
+         must be equal"
+    )]
+    UnmatchedMessage {
+        /// The sending rank.
+        from: usize,
+        /// The receiving rank.
+        to: usize,
+        /// The number of sends.
+        sent: usize,
+        /// The number of receives.
+        received: usize,
+    },
+    /// A send and its receive differ in length or element type.
+    #[error(
+        "message {index} from rank {from} to rank {to} is sent as {sent_len} elements of \
+         `{sent_type}` and received as {received_len} of `{received_type}`; they must be equal"
+    )]
+    Message {
+        /// The sending rank.
+        from: usize,
+        /// The receiving rank.
+        to: usize,
+        /// The index among the messages between these ranks, from 0.
+        index: usize,
+        /// The number of elements that are sent.
+        sent_len: usize,
+        /// The element type that is sent.
+        sent_type: &'static str,
+        /// The number of elements that are received.
+        received_len: usize,
+        /// The element type that is received.
+        received_type: &'static str,
+    },
     /// A kernel is loaded on another device than the stream's.
     #[error(
         "the kernel is loaded on {kernel_device}, but the stream is on {stream_device}: load the \

@@ -37,13 +37,13 @@ impl<'a> Argument<'a> {
     /// Creates an argument for an array that the kernel reads.
     #[inline]
     pub fn read<T: Pod, O: ReadOperand<T>>(operand: &'a O) -> Self {
-        Self::slice(O::operand(operand).0, AccessKind::Read)
+        Self::span(O::operand(operand).0, AccessKind::Read)
     }
 
     /// Creates an argument for an array that the kernel reads and writes.
     #[inline]
     pub fn write<T: Pod, O: WriteOperand<T>>(operand: &'a mut O) -> Self {
-        Self::slice(O::operand(&*operand).0, AccessKind::Write)
+        Self::span(O::operand(&*operand).0, AccessKind::Write)
     }
 
     /// Creates an argument that is passed by value.
@@ -55,8 +55,9 @@ impl<'a> Argument<'a> {
         })
     }
 
+    /// Creates an argument for an array.
     #[inline]
-    fn slice(span: Span<'a>, kind: AccessKind) -> Self {
+    pub(crate) fn span(span: Span<'a>, kind: AccessKind) -> Self {
         Self(ArgumentValue::Slice { span, kind })
     }
 

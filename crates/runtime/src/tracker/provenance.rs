@@ -97,6 +97,11 @@ impl Provenance {
         drop(replaced);
     }
 
+    /// Removes and returns all imports, because the contents are about to be overwritten as a whole.
+    pub(crate) fn take(&self) -> Imports {
+        std::mem::take(&mut *self.0.lock()).into()
+    }
+
     /// Replaces all imports, after the contents were overwritten as a whole.
     pub(crate) fn replace(&self, imports: &[Arc<dyn Import>]) {
         let replaced = std::mem::replace(&mut *self.0.lock(), imports.to_vec());

@@ -1,0 +1,351 @@
+//! The collectives.
+
+use std::panic::Location;
+
+use super::{
+    CollectiveElement, CollectiveKind, CollectiveOp, Collectives, Group, Part, Reduce,
+    element::ElementType,
+    operands::{Checks, refuse_overlap},
+};
+use crate::{ReadOperand, Result, UsageError, UsageErrorKind, WriteOperand, memory::Span};
+
+type Checked<T = ()> = Result<T, UsageError>;
+
+impl Collectives {
+    /// Combines the arrays of all ranks element by element. Every array gets the result. All have
+    /// the same length.
+    ///
+    /// ```
+    /// use millstream::{Collectives, Device, Reduce, sim::{Gpu, SimConfig}};
+    ///
+    /// let gpu = Gpu::new(SimConfig::new().devices(2));
+    /// let devices = [Device::open_simulated(&gpu, 0)?, Device::open_simulated(&gpu, 1)?];
+    /// let collectives = Collectives::new(&devices)?;
+    /// let (s0, s1) = (devices[0].stream()?, devices[1].stream()?);
+    /// let (mut a, mut b) = (s0.upload(&[1_i32, 5])?, s1.upload(&[4_i32, 2])?);
+    /// collectives.all_reduce(&mut [&mut a, &mut b], Reduce::Min)?;
+    /// assert_eq!(s0.download(&a)?.wait()?, [1, 2]);
+    /// assert_eq!(s1.download(&b)?.wait()?, [1, 2]);
+    /// # Ok::<(), millstream::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// If there is not one array for each local rank, an array is not on its rank's device, the
+    /// lengths differ, the average of integers is asked for, memory is exhausted, or a device is
+    /// lost.
+    #[track_caller]
+    pub fn all_reduce<T: CollectiveElement, O: WriteOperand<T>>(
+        &self,
+        arrays: &mut [O],
+        reduce: Reduce,
+    ) -> Result<()> {
+        let arrays = spans(arrays);
+        self.call::<T>(CollectiveKind::AllReduce, Some(reduce), |checks| {
+            checks.arrays(&arrays)?;
+            checks.equal(&arrays)?;
+            Ok(in_place(&arrays))
+        })
+    }
+
+    /// Combines the arrays of all ranks element by element. The target of each rank gets its part
+    /// of the result: the rank-th of as many equal parts as there are ranks. The sources have equal
+    /// lengths.
+    ///
+    /// ```
+    /// use millstream::{Collectives, Device, Reduce, sim::{Gpu, SimConfig}};
+    ///
+    /// let gpu = Gpu::new(SimConfig::new().devices(2));
+    /// let devices = [Device::open_simulated(&gpu, 0)?, Device::open_simulated(&gpu, 1)?];
+    /// let collectives = Collectives::new(&devices)?;
+    /// let (s0, s1) = (devices[0].stream()?, devices[1].stream()?);
+    /// let (a, b) = (s0.upload(&[1_i32, 2])?, s1.upload(&[10_i32, 20])?);
+    /// let (mut x, mut y) = (s0.zeros::<i32>(1)?, s1.zeros::<i32>(1)?);
+    /// collectives.reduce_scatter(&[&a, &b], &mut [&mut x, &mut y], Reduce::Sum)?;
+    /// assert_eq!(s0.download(&x)?.wait()?, [11]);
+    /// assert_eq!(s1.download(&y)?.wait()?, [22]);
+    /// # Ok::<(), millstream::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As [`all_reduce`](Self::all_reduce); also if the length of the sources is not a multiple of
+    /// the number of ranks, or a target does not have the length of a part.
+    #[track_caller]
+    pub fn reduce_scatter<T: CollectiveElement, R: ReadOperand<T>, W: WriteOperand<T>>(
+        &self,
+        sources: &[R],
+        targets: &mut [W],
+        reduce: Reduce,
+    ) -> Result<()> {
+        let (sources, targets) = (spans(sources), spans(targets));
+        self.call::<T>(CollectiveKind::ReduceScatter, Some(reduce), |checks| {
+            checks.arrays(&sources)?;
+            checks.arrays(&targets)?;
+            checks.equal(&sources)?;
+            checks.divisible(&sources)?;
+            checks.targets(&sources, &targets, checks.len(&sources[0]) / self.ranks)?;
+            Ok(from_to(&sources, &targets))
+        })
+    }
+
+    /// Concatenates the sources of all ranks in the order of the ranks. Every target gets the
+    /// result. The sources have equal lengths.
+    ///
+    /// ```
+    /// use millstream::{Collectives, Device, sim::{Gpu, SimConfig}};
+    ///
+    /// let gpu = Gpu::new(SimConfig::new().devices(2));
+    /// let devices = [Device::open_simulated(&gpu, 0)?, Device::open_simulated(&gpu, 1)?];
+    /// let collectives = Collectives::new(&devices)?;
+    /// let (s0, s1) = (devices[0].stream()?, devices[1].stream()?);
+    /// let (a, b) = (s0.upload(&[1_i32])?, s1.upload(&[2_i32])?);
+    /// let (mut x, mut y) = (s0.zeros::<i32>(2)?, s1.zeros::<i32>(2)?);
+    /// collectives.all_gather(&[&a, &b], &mut [&mut x, &mut y])?;
+    /// assert_eq!(s0.download(&x)?.wait()?, [1, 2]);
+    /// assert_eq!(s1.download(&y)?.wait()?, [1, 2]);
+    /// # Ok::<(), millstream::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// If there is not one source and one target for each local rank, an array is not on its rank's
+    /// device, the sources differ in length, a target does not have the length of all sources
+    /// together, memory is exhausted, or a device is lost.
+    #[track_caller]
+    pub fn all_gather<T: CollectiveElement, R: ReadOperand<T>, W: WriteOperand<T>>(
+        &self,
+        sources: &[R],
+        targets: &mut [W],
+    ) -> Result<()> {
+        let (sources, targets) = (spans(sources), spans(targets));
+        self.call::<T>(CollectiveKind::AllGather, None, |checks| {
+            checks.arrays(&sources)?;
+            checks.arrays(&targets)?;
+            checks.equal(&sources)?;
+            // Saturated, it is the length of no array.
+            let needed_len = checks.len(&sources[0]).saturating_mul(self.ranks);
+            checks.targets(&sources, &targets, needed_len)?;
+            Ok(from_to(&sources, &targets))
+        })
+    }
+
+    /// Copies the array of the rank `root` to those of all others. All have the same length.
+    ///
+    /// ```
+    /// use millstream::{Collectives, Device, sim::{Gpu, SimConfig}};
+    ///
+    /// let gpu = Gpu::new(SimConfig::new().devices(2));
+    /// let devices = [Device::open_simulated(&gpu, 0)?, Device::open_simulated(&gpu, 1)?];
+    /// let collectives = Collectives::new(&devices)?;
+    /// let (s0, s1) = (devices[0].stream()?, devices[1].stream()?);
+    /// let (mut a, mut b) = (s0.upload(&[1_i32, 2])?, s1.zeros::<i32>(2)?);
+    /// collectives.broadcast(0, &mut [&mut a, &mut b])?;
+    /// assert_eq!(s1.download(&b)?.wait()?, [1, 2]);
+    /// # Ok::<(), millstream::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// If there is no rank `root`, there is not one array for each local rank, an array is not on
+    /// its rank's device, the lengths differ, memory is exhausted, or a device is lost.
+    #[track_caller]
+    pub fn broadcast<T: CollectiveElement, O: WriteOperand<T>>(
+        &self,
+        root: usize,
+        arrays: &mut [O],
+    ) -> Result<()> {
+        let arrays = spans(arrays);
+        self.call::<T>(CollectiveKind::Broadcast { root }, None, |checks| {
+            checks.in_range(root)?;
+            checks.arrays(&arrays)?;
+            checks.equal(&arrays)?;
+            let mut parts = in_place(&arrays);
+            for part in &mut parts {
+                if self.locals[part.local].rank != root {
+                    part.source = None;
+                }
+            }
+            Ok(parts)
+        })
+    }
+
+    /// Combines the arrays of all ranks element by element. The array of the rank `root` gets the
+    /// result, and the others keep their contents. All have the same length.
+    ///
+    /// ```
+    /// use millstream::{Collectives, Device, Reduce, sim::{Gpu, SimConfig}};
+    ///
+    /// let gpu = Gpu::new(SimConfig::new().devices(2));
+    /// let devices = [Device::open_simulated(&gpu, 0)?, Device::open_simulated(&gpu, 1)?];
+    /// let collectives = Collectives::new(&devices)?;
+    /// let (s0, s1) = (devices[0].stream()?, devices[1].stream()?);
+    /// let (mut a, mut b) = (s0.upload(&[1_i32, 2])?, s1.upload(&[10_i32, 20])?);
+    /// collectives.reduce(1, &mut [&mut a, &mut b], Reduce::Sum)?;
+    /// assert_eq!(s0.download(&a)?.wait()?, [1, 2]);
+    /// assert_eq!(s1.download(&b)?.wait()?, [11, 22]);
+    /// # Ok::<(), millstream::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As [`all_reduce`](Self::all_reduce); also if there is no rank `root`.
+    #[track_caller]
+    pub fn reduce<T: CollectiveElement, O: WriteOperand<T>>(
+        &self,
+        root: usize,
+        arrays: &mut [O],
+        reduce: Reduce,
+    ) -> Result<()> {
+        let arrays = spans(arrays);
+        self.call::<T>(CollectiveKind::Reduce { root }, Some(reduce), |checks| {
+            checks.in_range(root)?;
+            checks.arrays(&arrays)?;
+            checks.equal(&arrays)?;
+            let mut parts = in_place(&arrays);
+            for part in &mut parts {
+                if self.locals[part.local].rank != root {
+                    part.target = None;
+                }
+            }
+            Ok(parts)
+        })
+    }
+
+    /// Exchanges parts: the rank i sends the j-th part of its source to the rank j, whose target
+    /// gets it as its i-th part. The parts are equal, as many as there are ranks, and all arrays
+    /// have the same length.
+    ///
+    /// ```
+    /// use millstream::{Collectives, Device, sim::{Gpu, SimConfig}};
+    ///
+    /// let gpu = Gpu::new(SimConfig::new().devices(2));
+    /// let devices = [Device::open_simulated(&gpu, 0)?, Device::open_simulated(&gpu, 1)?];
+    /// let collectives = Collectives::new(&devices)?;
+    /// let (s0, s1) = (devices[0].stream()?, devices[1].stream()?);
+    /// let (a, b) = (s0.upload(&[1_i32, 2])?, s1.upload(&[3_i32, 4])?);
+    /// let (mut x, mut y) = (s0.zeros::<i32>(2)?, s1.zeros::<i32>(2)?);
+    /// collectives.all_to_all(&[&a, &b], &mut [&mut x, &mut y])?;
+    /// assert_eq!(s0.download(&x)?.wait()?, [1, 3]);
+    /// assert_eq!(s1.download(&y)?.wait()?, [2, 4]);
+    /// # Ok::<(), millstream::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As [`all_gather`](Self::all_gather), where each target has the length of its source; also if
+    /// the length is not a multiple of the number of ranks.
+    #[track_caller]
+    pub fn all_to_all<T: CollectiveElement, R: ReadOperand<T>, W: WriteOperand<T>>(
+        &self,
+        sources: &[R],
+        targets: &mut [W],
+    ) -> Result<()> {
+        let (sources, targets) = (spans(sources), spans(targets));
+        self.call::<T>(CollectiveKind::AllToAll, None, |checks| {
+            checks.arrays(&sources)?;
+            checks.arrays(&targets)?;
+            checks.equal(&sources)?;
+            checks.divisible(&sources)?;
+            checks.targets(&sources, &targets, checks.len(&sources[0]))?;
+            Ok(from_to(&sources, &targets))
+        })
+    }
+
+    /// Sends arrays between ranks: `build` collects sends and receives, which then run together, in
+    /// no particular order. The sends from one rank to another match the receives there in the order
+    /// of the calls.
+    ///
+    /// ```
+    /// use millstream::{Collectives, Device, sim::{Gpu, SimConfig}};
+    ///
+    /// let gpu = Gpu::new(SimConfig::new().devices(2));
+    /// let devices = [Device::open_simulated(&gpu, 0)?, Device::open_simulated(&gpu, 1)?];
+    /// let collectives = Collectives::new(&devices)?;
+    /// let (s0, s1) = (devices[0].stream()?, devices[1].stream()?);
+    /// let (a, mut b) = (s0.upload(&[1_i32, 2])?, s1.zeros::<i32>(2)?);
+    /// collectives.group(|group| {
+    ///     group.send(0, 1, &a)?;
+    ///     group.recv(1, 0, &mut b)
+    /// })?;
+    /// assert_eq!(s1.download(&b)?.wait()?, [1, 2]);
+    /// # Ok::<(), millstream::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// If `build` returns an error, a send or a receive between two local ranks has no match, the
+    /// two differ in length or element type, an array is not on its rank's device, memory is
+    /// exhausted, or a device is lost.
+    #[track_caller]
+    pub fn group<'a>(&'a self, build: impl FnOnce(&mut Group<'a>) -> Result<()>) -> Result<()> {
+        let location = Location::caller();
+        let mut group = Group::new(self);
+        build(&mut group)?;
+        let at = |usage_error: UsageError| usage_error.at(location);
+        let operations = group.matched().map_err(at)?;
+        refuse_overlap(&operations).map_err(at)?;
+        self.submit(operations)
+    }
+
+    /// Checks and enqueues one collective. `parts` checks the operands and returns them.
+    #[track_caller]
+    fn call<'a, T: CollectiveElement>(
+        &self,
+        kind: CollectiveKind,
+        reduce: Option<Reduce>,
+        parts: impl FnOnce(&Checks<'_>) -> Checked<Vec<Part<'a>>>,
+    ) -> Result<()> {
+        let location = Location::caller();
+        let element = T::TYPE;
+        let checks = Checks {
+            collectives: self,
+            operation: kind.label(),
+            element,
+        };
+        let checked = || -> Checked<CollectiveOp<'a>> {
+            check_reduction(kind, reduce, element)?;
+            let operation = CollectiveOp {
+                kind,
+                element,
+                reduce,
+                location,
+                parts: parts(&checks)?,
+            };
+            refuse_overlap(std::slice::from_ref(&operation))?;
+            Ok(operation)
+        };
+        let operation = checked().map_err(|usage_error| usage_error.at(location))?;
+        self.submit(vec![operation])
+    }
+}
+
+/// Checks that the reduction is defined for the element type.
+fn check_reduction(kind: CollectiveKind, reduce: Option<Reduce>, element: ElementType) -> Checked {
+    if reduce == Some(Reduce::Avg) && !element.is_float() {
+        let problem = UsageErrorKind::IntegerAverage {
+            element: element.name(),
+        };
+        return Err(UsageError::new(kind.label(), problem));
+    }
+    Ok(())
+}
+
+fn spans<T, O: ReadOperand<T>>(operands: &[O]) -> Vec<Span<'_>> {
+    operands.iter().map(|operand| operand.operand().0).collect()
+}
+
+/// Returns the parts of an operation in place, in which every rank contributes and gets the result.
+fn in_place<'a>(arrays: &[Span<'a>]) -> Vec<Part<'a>> {
+    from_to(arrays, arrays)
+}
+
+fn from_to<'a>(sources: &[Span<'a>], targets: &[Span<'a>]) -> Vec<Part<'a>> {
+    let both = sources.iter().zip(targets).enumerate();
+    both.map(|(local, (source, target))| Part {
+        local,
+        source: Some(source.clone()),
+        target: Some(target.clone()),
+    })
+    .collect()
+}

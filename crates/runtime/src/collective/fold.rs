@@ -1,0 +1,174 @@
+//! Reduction kernels: fold the arrays of several ranks, in order, into one of them.
+
+#![allow(unsafe_code, reason = "launches its own kernels")]
+
+use std::{panic::Location, sync::Arc};
+
+use smallvec::SmallVec;
+
+use super::{Reduce, element::ElementType};
+use crate::{
+    Device, LaunchConfig, Result, Stream,
+    kernel::{Argument, Function, ModuleSource, Param, ParamKind, Signature, launch_at, load},
+    memory::Span,
+    tracker::AccessKind,
+};
+
+/// The number of arrays that one launch can fold.
+pub(super) const FOLDED_MAX: usize = 8;
+
+/// The number of threads of a block.
+const BLOCK_THREADS: u32 = 256;
+/// The number of bytes of each array that a thread handles at a time.
+const THREAD_BYTES: usize = 64;
+/// The number of blocks for each multiprocessor, at most.
+const BLOCKS_PER_MULTIPROCESSOR: usize = 8;
+
+/// The reduction kernels of one element type on one device.
+pub(super) struct FoldKernels {
+    element: ElementType,
+    functions: Arc<[Function]>,
+}
+
+/// The terms of a fold, in order.
+#[derive(Clone)]
+pub(super) enum Term<'a> {
+    /// The array that also gets the result.
+    Own,
+    /// Another array, on a device whose memory the kernel can access.
+    Array(Span<'a>),
+}
+
+impl FoldKernels {
+    /// Loads the kernels, unless they are loaded.
+    #[track_caller]
+    pub(super) fn load(stream: &Stream, element: ElementType) -> Result<Self> {
+        let device = Device::from_state(Arc::clone(stream.device_state()));
+        Ok(Self {
+            element,
+            functions: load(&device, source(element))?,
+        })
+    }
+
+    /// Sets each element of `target` to the reduction of those of the terms, from the first to the
+    /// last. There are at most [`FOLDED_MAX`] terms, all as long as `target`. An average divides by
+    /// `divisor`.
+    pub(super) fn fold(
+        &self,
+        stream: &Stream,
+        target: &Span<'_>,
+        terms: &[Term<'_>],
+        (reduce, divisor): (Reduce, usize),
+        location: &'static Location<'static>,
+    ) -> Result<()> {
+        debug_assert!(terms.len() <= FOLDED_MAX);
+        let len = target.bytes.len() / self.element.bytes();
+        // A null pointer stands for the target.
+        let (null, count, divisor, len) = (0_u64, terms.len() as u64, divisor as u64, len as u64);
+        let mut arguments: SmallVec<[Argument<'_>; 12]> = SmallVec::new();
+        arguments.push(Argument::span(target.clone(), AccessKind::Write));
+        arguments.extend((0..FOLDED_MAX).map(|index| match terms.get(index) {
+            Some(Term::Array(span)) => {
+                let span = Span {
+                    peer: true,
+                    ..span.clone()
+                };
+                Argument::span(span, AccessKind::Read)
+            }
+            Some(Term::Own) | None => Argument::scalar(&null),
+        }));
+        arguments.extend([&count, &divisor, &len].map(Argument::scalar));
+        let threads_per_block = BLOCK_THREADS as usize;
+        let blocks_max = usize::try_from(stream.device().multiprocessors()).unwrap_or(1)
+            * BLOCKS_PER_MULTIPROCESSOR;
+        let blocks = target
+            .bytes
+            .len()
+            .div_ceil(threads_per_block * THREAD_BYTES);
+        let blocks = u32::try_from(blocks.clamp(1, blocks_max.max(1))).unwrap_or(u32::MAX);
+        let config = LaunchConfig::new([blocks, 1, 1], [BLOCK_THREADS, 1, 1]);
+        let function = &self.functions[index_of(reduce)];
+        // SAFETY: the arguments are those of the entries in kernels/fold.h: the target, the arrays
+        // or null, and three numbers. The kernel accesses `len` elements of the target and of the
+        // first `count` arrays, which have that length, and writes the target alone.
+        unsafe { launch_at(function, stream, config, &arguments, location) }
+    }
+}
+
+/// Returns the index of a reduction's kernel in its module.
+fn index_of(reduce: Reduce) -> usize {
+    match reduce {
+        Reduce::Sum => 0,
+        Reduce::Prod => 1,
+        Reduce::Min => 2,
+        Reduce::Max => 3,
+        Reduce::Avg => 4,
+    }
+}
+
+/// Returns the module of an element type.
+fn source(element: ElementType) -> &'static ModuleSource {
+    match element {
+        ElementType::F32 => &F32,
+        ElementType::F64 => &F64,
+        ElementType::I32 => &I32,
+        ElementType::I64 => &I64,
+        ElementType::U32 => &U32,
+        ElementType::U64 => &U64,
+    }
+}
+
+const fn array(name: &'static str, writable: bool) -> Param {
+    Param {
+        name,
+        kind: ParamKind::Slice { writable },
+    }
+}
+
+const fn number(name: &'static str) -> Param {
+    Param {
+        name,
+        kind: ParamKind::Scalar { size: 8, align: 8 },
+    }
+}
+
+static PARAMS: [Param; 12] = [
+    array("acc", true),
+    array("x0", false),
+    array("x1", false),
+    array("x2", false),
+    array("x3", false),
+    array("x4", false),
+    array("x5", false),
+    array("x6", false),
+    array("x7", false),
+    number("count"),
+    number("divisor"),
+    number("n"),
+];
+
+macro_rules! modules {
+    ($($name:ident: $element:literal, [$($reduction:literal),*];)*) => {
+        $(
+            static $name: ModuleSource = ModuleSource {
+                module: concat!("fold_", $element),
+                origin: concat!("collective/kernels/", $element, ".ptx"),
+                declared: concat!(file!(), ":", line!()),
+                ptx: include_str!(concat!("kernels/", $element, ".ptx")),
+                kernels: &[$(Signature {
+                    name: concat!("fold_", $element, "_", $reduction),
+                    params: &PARAMS,
+                }),*],
+            };
+        )*
+    };
+}
+
+modules! {
+    F32: "f32", ["sum", "prod", "min", "max", "avg"];
+    F64: "f64", ["sum", "prod", "min", "max", "avg"];
+    I32: "i32", ["sum", "prod", "min", "max"];
+    I64: "i64", ["sum", "prod", "min", "max"];
+    U32: "u32", ["sum", "prod", "min", "max"];
+    U64: "u64", ["sum", "prod", "min", "max"];
+}

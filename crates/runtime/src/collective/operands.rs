@@ -1,0 +1,164 @@
+//! The checks of operands, before anything is enqueued.
+
+use std::sync::Arc;
+
+use super::{Collectives, element::ElementType, operation::CollectiveOp};
+use crate::{UsageError, UsageErrorKind, context::DeviceState, memory::Span};
+
+/// A check of one call.
+pub(super) struct Checks<'c> {
+    pub(super) collectives: &'c Collectives,
+    pub(super) operation: &'static str,
+    pub(super) element: ElementType,
+}
+
+type Checked<T = ()> = Result<T, UsageError>;
+
+impl Checks<'_> {
+    fn refuse<T>(&self, problem: UsageErrorKind) -> Checked<T> {
+        Err(UsageError::new(self.operation, problem))
+    }
+
+    /// Returns the rank of the local rank with this index.
+    fn rank(&self, local: usize) -> usize {
+        self.collectives.locals[local].rank
+    }
+
+    /// Returns the number of elements of an array.
+    pub(super) fn len(&self, span: &Span<'_>) -> usize {
+        span.bytes.len() / self.element.bytes()
+    }
+
+    /// Checks that there is one array for each local rank, on the rank's device.
+    pub(super) fn arrays(&self, spans: &[Span<'_>]) -> Checked {
+        let ranks = self.collectives.locals.len();
+        if spans.len() != ranks {
+            return self.refuse(UsageErrorKind::ArrayCount {
+                arrays: spans.len(),
+                ranks,
+            });
+        }
+        for (local, span) in spans.iter().enumerate() {
+            self.on_device(local, &span.allocation.device)?;
+        }
+        Ok(())
+    }
+
+    /// Checks that all arrays have the same length.
+    pub(super) fn equal(&self, spans: &[Span<'_>]) -> Checked {
+        let expected = self.len(&spans[0]);
+        for (local, span) in spans.iter().enumerate() {
+            let len = self.len(span);
+            if len != expected {
+                return self.refuse(UsageErrorKind::RankLength {
+                    rank: self.rank(local),
+                    len,
+                    other_rank: self.rank(0),
+                    other_len: expected,
+                });
+            }
+        }
+        Ok(())
+    }
+
+    /// Checks that the arrays, of equal lengths, can be divided in one part for each rank.
+    pub(super) fn divisible(&self, spans: &[Span<'_>]) -> Checked {
+        let (len, ranks) = (self.len(&spans[0]), self.collectives.ranks);
+        if !len.is_multiple_of(ranks) {
+            let rank = self.rank(0);
+            return self.refuse(UsageErrorKind::Indivisible { rank, len, ranks });
+        }
+        Ok(())
+    }
+
+    /// Checks that each target has the length that follows from its source's.
+    pub(super) fn targets(
+        &self,
+        sources: &[Span<'_>],
+        targets: &[Span<'_>],
+        needed_len: usize,
+    ) -> Checked {
+        for (local, (source, target)) in sources.iter().zip(targets).enumerate() {
+            let target_len = self.len(target);
+            if target_len != needed_len {
+                return self.refuse(UsageErrorKind::TargetLength {
+                    rank: self.rank(local),
+                    source_len: self.len(source),
+                    target_len,
+                    needed_len,
+                });
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns the index of a rank among the local ranks.
+    pub(super) fn local(&self, rank: usize) -> Checked<usize> {
+        self.in_range(rank)?;
+        let locals = &self.collectives.locals;
+        match locals.iter().position(|local| local.rank == rank) {
+            Some(local) => Ok(local),
+            None => self.refuse(UsageErrorKind::RemoteRank {
+                rank,
+                local_ranks: self.collectives.local_ranks(),
+            }),
+        }
+    }
+
+    /// Checks that there is a rank of this number.
+    pub(super) fn in_range(&self, rank: usize) -> Checked {
+        let ranks = self.collectives.ranks;
+        if rank < ranks {
+            return Ok(());
+        }
+        self.refuse(UsageErrorKind::NoSuchRank { rank, ranks })
+    }
+
+    /// Checks that a local rank's array is on the rank's device.
+    pub(super) fn on_device(&self, local: usize, device: &Arc<DeviceState>) -> Checked {
+        let own = self.collectives.locals[local].device();
+        if Arc::ptr_eq(own, device) {
+            return Ok(());
+        }
+        let (array_device, rank_device) = device.told_apart(own);
+        self.refuse(UsageErrorKind::RankDevice {
+            rank: self.rank(local),
+            array_device,
+            rank_device,
+        })
+    }
+}
+
+/// Checks that no array that is written shares memory with another, except with the source of the
+/// same part that is the same array. Only arrays from unsafe methods can.
+pub(super) fn refuse_overlap(group: &[CollectiveOp<'_>]) -> Checked {
+    let mut spans: Vec<(&Span<'_>, bool)> = Vec::new();
+    for operation in group {
+        for part in &operation.parts {
+            let (source, target) = (part.source.as_ref(), part.target.as_ref());
+            let in_place = source
+                .zip(target)
+                .is_some_and(|(source, target)| source.pointer() == target.pointer());
+            let source = source.filter(|_| !in_place).map(|source| (source, false));
+            for (span, is_written) in source
+                .into_iter()
+                .chain(target.map(|target| (target, true)))
+            {
+                let conflicts = |&(known, known_written): &(&Span<'_>, bool)| {
+                    (is_written || known_written) && span.overlaps(known)
+                };
+                if let Some(first) = spans.iter().position(conflicts) {
+                    let problem = UsageErrorKind::Overlap {
+                        first,
+                        first_name: None,
+                        second: spans.len(),
+                        second_name: None,
+                    };
+                    return Err(UsageError::new(operation.kind.label(), problem));
+                }
+                spans.push((span, is_written));
+            }
+        }
+    }
+    Ok(())
+}
