@@ -83,7 +83,7 @@ impl IndexChecks {
 }
 
 /// The sessions whose bounds checks some elements depend on.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(crate) struct DeferredChecks(SmallVec<[Arc<Mutex<IndexChecks>>; 1]>);
 
 impl DeferredChecks {

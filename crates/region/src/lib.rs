@@ -133,7 +133,8 @@ pub use host::{
     RegionTarget,
 };
 pub use mesh::{
-    Border, Mesh, MeshArray, MeshOutput, MeshParameter, MeshRegion, Partial, Replicated, Sharded, Split,
+    Border, Mesh, MeshArray, MeshOutput, MeshParameter, MeshRegion, Partial, Replicated, Sharded,
+    Split,
 };
 pub use millstream_macros::{OnDevice, region};
 pub use region::Region;

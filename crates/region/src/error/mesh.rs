@@ -43,26 +43,6 @@ pub enum MeshErrorKind {
         /// The number of given devices.
         devices: usize,
     },
-    /// A device that a mesh would contain twice.
-    #[error("{device} is passed twice, as devices {first} and {second} of the mesh")]
-    RepeatedDevice {
-        /// The device.
-        device: String,
-        /// Its first index.
-        first: usize,
-        /// Its second index.
-        second: usize,
-    },
-    /// A device of another driver than the first.
-    #[error("a mesh has devices of one driver, and {other} (device {rank}) is not of that of {first}")]
-    OtherDriver {
-        /// The first device.
-        first: String,
-        /// The other device.
-        other: String,
-        /// The index of the other device.
-        rank: usize,
-    },
     /// An axis that the mesh does not have.
     #[error("the mesh has no axis `{name}`: its axes are ({axes})")]
     NoSuchAxis {

@@ -136,6 +136,14 @@ pub(crate) struct Collective {
     pub(crate) location: &'static Location<'static>,
 }
 
+impl Collective {
+    /// Returns the only result, which every collective but a halo has on each device.
+    pub(crate) fn result(&self) -> &NodeRef {
+        let result = self.results[0].as_ref();
+        result.expect("this collective has a result on every device")
+    }
+}
+
 /// The kinds of collectives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum CollectiveKind {

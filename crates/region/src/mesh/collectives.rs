@@ -300,7 +300,10 @@ impl<T: Number, D: Dimension> Array<T, D> {
         let strip = |range| self.along_axis(along, Slice::from(range), kind.name(), location);
         let (first, last) = (strip(0..width), strip(length - width..length));
         let position = member.shape.position(member.rank, mesh_axis);
-        let is_end = [position == 0, position + 1 == member.shape.axes[mesh_axis].1];
+        let is_end = [
+            position == 0,
+            position + 1 == member.shape.axes[mesh_axis].1,
+        ];
         let sides = is_end.map(|is_end| {
             if is_end && !wraps {
                 return (first.zeros_like(), None);

@@ -2,24 +2,31 @@
 
 use std::sync::Arc;
 
+use millstream::{CollectiveElement, Reduce};
 use smallvec::{SmallVec, smallvec};
 
-use super::Mesh;
+use super::{DeviceGroup, Mesh};
 use crate::{
     Region,
     checks::DeferredChecks,
+    element::DType,
     error::Result,
     evaluate::evaluate,
-    graph::{
-        Collective, CollectiveKind, Function, Node, NodeRef, Op, Reduction, State, Storage,
-    },
+    graph::{Collective, CollectiveKind, Function, Node, NodeRef, Op, Reduction, State, Storage},
     launch::allocate,
 };
 
 /// Enqueues one collective, whose operands are enqueued on all devices, and stores its results.
 pub(super) fn run(mesh: &Mesh, regions: &[Region], collectives: &[Collective]) -> Result<()> {
     let (kind, mesh_axis) = (collectives[0].kind, collectives[0].mesh_axis);
-    for group in mesh.shape().groups(mesh_axis) {
+    for devices in &mesh.inner.groups[mesh_axis] {
+        let group = &devices.ranks;
+        if kind == CollectiveKind::AllReduce(Reduction::Sum) {
+            let members: Vec<&Collective> = group.iter().map(|&rank| &collectives[rank]).collect();
+            if add(mesh, devices, &members)? {
+                continue;
+            }
+        }
         for (position, &rank) in group.iter().enumerate() {
             let target = Target {
                 mesh,
@@ -56,6 +63,56 @@ pub(super) fn run(mesh: &Mesh, regions: &[Region], collectives: &[Collective]) -
     Ok(())
 }
 
+/// Adds the operands of a group on all of its devices. Returns whether there are collectives for
+/// their type.
+fn add(mesh: &Mesh, group: &DeviceGroup, members: &[&Collective]) -> Result<bool> {
+    match members[0].operands[0].dtype {
+        DType::F32 => add_as::<f32>(mesh, group, members)?,
+        DType::F64 => add_as::<f64>(mesh, group, members)?,
+        DType::I32 => add_as::<i32>(mesh, group, members)?,
+        DType::I64 => add_as::<i64>(mesh, group, members)?,
+        DType::U8 | DType::Bool => return Ok(false),
+    }
+    Ok(true)
+}
+
+fn add_as<T: CollectiveElement>(
+    mesh: &Mesh,
+    group: &DeviceGroup,
+    members: &[&Collective],
+) -> Result<()> {
+    // The operands may have other uses, so their copies are added in place.
+    let (mut sums, mut checks) = (Vec::new(), DeferredChecks::default());
+    for (&rank, member) in group.ranks.iter().zip(members) {
+        let storage = stored(&member.operands[0]);
+        let stream = &mesh.inner.streams[rank];
+        let mut sum = allocate(stream, storage.buffer.len())?;
+        stream.copy(&storage.buffer, &mut sum)?;
+        sums.push(sum);
+        checks.join(&storage.checks);
+    }
+    let mut views = Vec::new();
+    for sum in &mut sums {
+        views.push(
+            sum.view_mut()
+                .cast::<T>()
+                .map_err(millstream::Error::from)?,
+        );
+    }
+    group.collectives.all_reduce(&mut views, Reduce::Sum)?;
+    for (buffer, member) in sums.into_iter().zip(members) {
+        let checks = checks.clone();
+        member.result().store(Arc::new(Storage { buffer, checks }));
+    }
+    Ok(())
+}
+
+/// Returns the memory of an operand.
+fn stored(operand: &NodeRef) -> Arc<Storage> {
+    let storage = operand.storage();
+    storage.expect("operands are enqueued before their collective")
+}
+
 /// A device that gets a result.
 struct Target<'m> {
     mesh: &'m Mesh,
@@ -66,9 +123,7 @@ struct Target<'m> {
 impl Target<'_> {
     /// Returns the memory of a stored node, on this device: the node's own, or a copy.
     fn import(&self, node: &NodeRef) -> Result<Arc<Storage>> {
-        let storage = node
-            .storage()
-            .expect("operands are enqueued before their collective");
+        let storage = stored(node);
         if node.device == *self.region.device() {
             return Ok(storage);
         }
@@ -77,8 +132,7 @@ impl Target<'_> {
         if node.elements > 0 {
             stream.copy(&storage.buffer, &mut buffer)?;
         }
-        let mut checks = DeferredChecks::default();
-        checks.join(&storage.checks);
+        let checks = storage.checks.clone();
         Ok(Arc::new(Storage { buffer, checks }))
     }
 
@@ -120,7 +174,7 @@ impl Target<'_> {
     }
 
     fn plan(&self, own: &Collective, op: Op) -> NodeRef {
-        let result = own.results[0].as_ref().expect(HAS_RESULT);
+        let result = own.result();
         self.region.session().plan(
             result.dtype,
             result.shape.clone(),
@@ -133,10 +187,8 @@ impl Target<'_> {
     /// Enqueues the work of a node, and stores its elements as the collective's result.
     fn finish(&self, own: &Collective, node: &NodeRef) -> Result<()> {
         evaluate(self.region.session(), std::slice::from_ref(node))?;
-        let result = own.results[0].as_ref().expect(HAS_RESULT);
-        result.store(node.storage().expect("the node is evaluated"));
+        own.result()
+            .store(node.storage().expect("the node is evaluated"));
         Ok(())
     }
 }
-
-const HAS_RESULT: &str = "this collective has a result on every device";

@@ -173,7 +173,10 @@ impl<A: MeshArray, const AXIS: usize> Sharded<A, AXIS> {
     #[must_use]
     pub fn shape(&self) -> Vec<usize> {
         let mut shape = self.parts[0].shape().to_vec();
-        shape[AXIS] = self.ranks().map(|rank| self.parts[rank].shape()[AXIS]).sum();
+        shape[AXIS] = self
+            .ranks()
+            .map(|rank| self.parts[rank].shape()[AXIS])
+            .sum();
         shape
     }
 
@@ -212,7 +215,7 @@ impl<A: MeshArray, const AXIS: usize> Sharded<A, AXIS> {
             download.wait()?;
             parts.push(download.take());
         }
-        let views: Vec<_> = parts.iter().map(ndarray::ArrayBase::view).collect();
+        let views: Vec<_> = parts.iter().map(|part| part.view()).collect();
         Ok(ndarray::concatenate(Axis(AXIS), &views)
             .expect("the parts differ in the length of the axis alone"))
     }
@@ -238,7 +241,7 @@ impl<A: MeshArray, const AXIS: usize> Sharded<A, AXIS> {
     #[track_caller]
     pub fn all_gather(&self) -> Result<Replicated<A>> {
         let (location, length) = (Location::caller(), self.shape()[AXIS]);
-        self.mesh.run(location, |g| {
+        self.mesh.run::<Replicated<A>>(location, |g| {
             let part = capture(g, &self.parts, 1 << self.mesh_axis, location);
             collectives::gather(&part, self.mesh_axis, Axis(AXIS), Some(length), location)
         })
@@ -258,7 +261,7 @@ where
     #[track_caller]
     pub fn all_reduce(&self, axis: &str) -> Result<Replicated<A>> {
         let location = Location::caller();
-        self.mesh.run(location, |g| {
+        self.mesh.run::<Replicated<A>>(location, |g| {
             capture(g, &self.parts, 1 << self.mesh_axis, location).all_reduce(axis)
         })
     }
@@ -288,7 +291,7 @@ where
     #[track_caller]
     pub fn reduce_scatter<const AXIS: usize>(&self, axis: &str) -> Result<Sharded<A, AXIS>> {
         let location = Location::caller();
-        self.mesh.run(location, |g| {
+        self.mesh.run::<Sharded<A, AXIS>>(location, |g| {
             let summand = capture(g, &self.parts, 1 << self.mesh_axis, location);
             summand.reduce_scatter(axis, Axis(AXIS))
         })

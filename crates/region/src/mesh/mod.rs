@@ -27,7 +27,7 @@ mod run;
 
 use std::{fmt, panic::Location, sync::Arc};
 
-use millstream::{Device, Stream};
+use millstream::{Collectives, Device, Stream};
 
 pub use collectives::Border;
 pub use layout::{MeshArray, Partial, Replicated, Sharded};
@@ -78,6 +78,14 @@ struct Inner {
     shape: Arc<MeshShape>,
     /// For each device, the stream of the copies to it.
     streams: Vec<Stream>,
+    /// The groups of devices along each axis.
+    groups: Vec<Vec<DeviceGroup>>,
+}
+
+/// Devices along one axis, with the collectives between them.
+struct DeviceGroup {
+    ranks: Vec<usize>,
+    collectives: Collectives,
 }
 
 impl Mesh {
@@ -114,18 +122,22 @@ impl Mesh {
         };
         let at = |problem: MeshErrorKind| UsageError::new("Mesh::new", problem.into(), location);
         check(&devices, &shape).map_err(at)?;
-        let mut streams = Vec::new();
-        for (rank, device) in devices.iter().enumerate() {
-            for other in &devices[..rank] {
-                device.peer_status(other)?;
-            }
-            streams.push(device.stream()?);
-        }
+        // This checks that the devices are different ones, of one driver.
+        Collectives::new(&devices)?;
+        let group = |ranks: Vec<usize>| -> Result<DeviceGroup> {
+            let members: Vec<Device> = ranks.iter().map(|&rank| devices[rank].clone()).collect();
+            let collectives = Collectives::new(&members)?;
+            Ok(DeviceGroup { ranks, collectives })
+        };
+        let along = |axis: usize| shape.groups(axis).into_iter().map(group).collect();
+        let groups = (0..shape.axes.len()).map(along).collect::<Result<_>>()?;
+        let streams = devices.iter().map(|device| Ok(device.stream()?));
         Ok(Self {
             inner: Arc::new(Inner {
+                streams: streams.collect::<Result<_>>()?,
+                groups,
                 devices,
                 shape: Arc::new(shape),
-                streams,
             }),
         })
     }
@@ -205,23 +217,6 @@ fn check(devices: &[Device], shape: &MeshShape) -> Result<(), MeshErrorKind> {
             needed,
             devices: devices.len(),
         });
-    }
-    for (second, device) in devices.iter().enumerate() {
-        if let Some(first) = devices[..second].iter().position(|known| known == device) {
-            return Err(MeshErrorKind::RepeatedDevice {
-                device: device.to_string(),
-                first,
-                second,
-            });
-        }
-        if !device.shares_driver(&devices[0]) {
-            let (first, other) = devices[0].told_apart(device);
-            return Err(MeshErrorKind::OtherDriver {
-                first,
-                other,
-                rank: second,
-            });
-        }
     }
     Ok(())
 }

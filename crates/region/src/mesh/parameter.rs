@@ -50,7 +50,13 @@ impl<A: MeshArray, const AXIS: usize> MeshParameter for Sharded<A, AXIS> {
     type Body = Array<A::Element, A::Dim>;
 
     fn capture(&self, region: &MeshRegion, location: &'static Location<'static>) -> Self::Body {
-        checked(&self.mesh, region, &self.parts, 1 << self.mesh_axis, location)
+        checked(
+            &self.mesh,
+            region,
+            &self.parts,
+            1 << self.mesh_axis,
+            location,
+        )
     }
 }
 
@@ -127,6 +133,21 @@ macro_rules! plain {
 }
 
 plain!(
-    f32, f64, i8, i16, i32, i64, isize, u8, u16, u32, u64, usize, bool, char, String,
-    &'static str, ndarray::Axis
+    f32,
+    f64,
+    i8,
+    i16,
+    i32,
+    i64,
+    isize,
+    u8,
+    u16,
+    u32,
+    u64,
+    usize,
+    bool,
+    char,
+    String,
+    &'static str,
+    ndarray::Axis
 );

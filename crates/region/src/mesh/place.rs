@@ -121,7 +121,9 @@ mod tests {
     #[test]
     fn the_last_parts_are_shorter() {
         let lengths = |length, count| -> Vec<usize> {
-            (0..count).map(|at| share(length, count, at).len()).collect()
+            (0..count)
+                .map(|at| share(length, count, at).len())
+                .collect()
         };
         assert_eq!(lengths(8, 4), [2, 2, 2, 2]);
         assert_eq!(lengths(10, 4), [3, 3, 3, 1]);

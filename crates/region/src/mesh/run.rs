@@ -136,11 +136,10 @@ fn check_same(
     }
     for number in 0..first.len() {
         for (rank, other) in recorded.iter().enumerate() {
-            check_shapes(mesh, recorded, number, rank)
-                .map_err(|problem| {
-                    let other = &other[number];
-                    UsageError::new(other.kind.name(), problem.into(), other.location)
-                })?;
+            check_shapes(mesh, recorded, number, rank).map_err(|problem| {
+                let other = &other[number];
+                UsageError::new(other.kind.name(), problem.into(), other.location)
+            })?;
         }
     }
     Ok(())
@@ -166,7 +165,10 @@ fn described(mesh: &Mesh, collective: Option<&Collective>) -> String {
     };
     let (name, axis) = (kind.name(), &mesh.shape().axes[*mesh_axis].0);
     let (dtype, shape) = (operands[0].dtype, &operands[0].shape);
-    format!("`{name}` along `{axis}` of {dtype:?} {:?} ({location})", shape.as_slice())
+    format!(
+        "`{name}` along `{axis}` of {dtype:?} {:?} ({location})",
+        shape.as_slice()
+    )
 }
 
 /// Checks that the operands of one device fit to those of the first device of its group.
@@ -192,8 +194,7 @@ fn check_shapes(
     match of(rank).kind {
         CollectiveKind::AllGather { axis } => {
             let lengths = group.iter().map(|&rank| shape(rank)[axis]);
-            let result = of(rank).results[0].as_ref();
-            let gathered = result.map_or(0, |result| result.shape[axis]);
+            let gathered = of(rank).result().shape[axis];
             let mut others = shape(second).clone();
             others[axis] = shape(first)[axis];
             if others != *shape(first) {

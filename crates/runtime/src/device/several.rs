@@ -27,13 +27,6 @@ impl Device {
         open_all()
     }
 
-    /// Returns whether both are devices of one driver, so that data can move between them.
-    #[doc(hidden)]
-    #[must_use]
-    pub fn shares_driver(&self, other: &Self) -> bool {
-        self.state().shares_driver(other.state())
-    }
-
     /// Returns how data moves between this device and another of the same driver.
     ///
     /// The first use of a pair turns peer access on in both directions and probes it by copies and
