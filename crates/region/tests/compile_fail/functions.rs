@@ -13,7 +13,7 @@ impl Model {
     fn of_a_value(&self) {} //~ "a region function has no `self`"
 }
 
-#[region(fast)] //~ "takes no arguments"
+#[region(fast)] //~ "takes no arguments, or `mesh`"
 fn hurried() {}
 
 #[derive(OnDevice)]
