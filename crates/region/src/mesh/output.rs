@@ -41,9 +41,9 @@ pub trait MeshOutput: Sized {
     #[doc(hidden)]
     fn check(bodies: &[&Self::Body], mesh: &Mesh) -> Result<()>;
 
-    /// Calls `visit` with the node of each array.
+    /// Calls `visit` with the node of each array, or returns the error that the body returned.
     #[doc(hidden)]
-    fn visit_nodes(body: &Self::Body, visit: &mut dyn FnMut(OutputNode));
+    fn visit_nodes(body: &Self::Body, visit: &mut dyn FnMut(OutputNode)) -> Result<()>;
 
     /// Combines the results of all devices, which are enqueued and were checked.
     #[doc(hidden)]
@@ -64,8 +64,9 @@ impl<A: MeshArray> MeshOutput for Replicated<A> {
         result.same_shapes(None)
     }
 
-    fn visit_nodes(body: &Self::Body, visit: &mut dyn FnMut(OutputNode)) {
+    fn visit_nodes(body: &Self::Body, visit: &mut dyn FnMut(OutputNode)) -> Result<()> {
         visit(OutputNode::of(body));
+        Ok(())
     }
 
     fn assemble(bodies: Vec<Self::Body>, mesh: &Mesh) -> Self {
@@ -93,8 +94,9 @@ impl<A: MeshArray, const AXIS: usize> MeshOutput for Sharded<A, AXIS> {
         result.same_shapes(Some((AXIS, mesh_axis)))
     }
 
-    fn visit_nodes(body: &Self::Body, visit: &mut dyn FnMut(OutputNode)) {
+    fn visit_nodes(body: &Self::Body, visit: &mut dyn FnMut(OutputNode)) -> Result<()> {
         visit(OutputNode::of(body));
+        Ok(())
     }
 
     fn assemble(bodies: Vec<Self::Body>, mesh: &Mesh) -> Self {
@@ -120,8 +122,9 @@ impl<A: MeshArray> MeshOutput for Partial<A> {
         result.same_shapes(None)
     }
 
-    fn visit_nodes(body: &Self::Body, visit: &mut dyn FnMut(OutputNode)) {
+    fn visit_nodes(body: &Self::Body, visit: &mut dyn FnMut(OutputNode)) -> Result<()> {
         visit(OutputNode::of(body));
+        Ok(())
     }
 
     fn assemble(bodies: Vec<Self::Body>, mesh: &Mesh) -> Self {
@@ -243,10 +246,8 @@ impl<R: MeshOutput> MeshOutput for Result<R, Error> {
         R::check(&bodies?, mesh)
     }
 
-    fn visit_nodes(body: &Self::Body, visit: &mut dyn FnMut(OutputNode)) {
-        if let Ok(body) = body {
-            R::visit_nodes(body, visit);
-        }
+    fn visit_nodes(body: &Self::Body, visit: &mut dyn FnMut(OutputNode)) -> Result<()> {
+        R::visit_nodes(body.as_ref().map_err(Error::clone)?, visit)
     }
 
     fn assemble(bodies: Vec<Self::Body>, mesh: &Mesh) -> R::Value {
@@ -269,8 +270,9 @@ macro_rules! tuples {
                 Ok(())
             }
 
-            fn visit_nodes(body: &Self::Body, visit: &mut dyn FnMut(OutputNode)) {
-                $($name::visit_nodes(&body.$place, visit);)+
+            fn visit_nodes(body: &Self::Body, visit: &mut dyn FnMut(OutputNode)) -> Result<()> {
+                $($name::visit_nodes(&body.$place, visit)?;)+
+                Ok(())
             }
 
             #[allow(non_snake_case, reason = "a variable for each type")]

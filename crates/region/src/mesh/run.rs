@@ -86,8 +86,14 @@ impl Mesh {
         if let Some(error) = regions.iter().find_map(|region| region.session().failure()) {
             return Err(error);
         }
-        R::check(&bodies.iter().collect::<Vec<_>>(), self)?;
+        let mut outputs: Vec<Vec<NodeRef>> = Vec::new();
+        for body in &bodies {
+            let mut nodes = Vec::new();
+            R::visit_nodes(body, &mut |output| nodes.push(output.0))?;
+            outputs.push(nodes);
+        }
         check_same(self, &recorded, location)?;
+        R::check(&bodies.iter().collect::<Vec<_>>(), self)?;
         let mut queues: Vec<_> = recorded.into_iter().map(Vec::into_iter).collect();
         while let Some(collectives) = next_of_all(&mut queues) {
             for (region, collective) in regions.iter().zip(&collectives) {
@@ -95,10 +101,8 @@ impl Mesh {
             }
             exchange::run(self, &regions, &collectives)?;
         }
-        for (region, body) in regions.iter().zip(&bodies) {
-            let mut nodes: Vec<NodeRef> = Vec::new();
-            R::visit_nodes(body, &mut |output| nodes.push(output.0));
-            evaluate(region.session(), &nodes)?;
+        for (region, nodes) in regions.iter().zip(&outputs) {
+            evaluate(region.session(), nodes)?;
         }
         Ok(R::assemble(bodies, self))
     }

@@ -399,3 +399,19 @@ fn a_lost_device_ends_the_region_with_its_error() {
         Ok(())
     });
 }
+
+#[millstream_region::region(mesh)]
+fn failing(x: &Sharded<Matrix, 0>) -> millstream_region::Result<Replicated<Matrix>> {
+    let joined = millstream_region::concatenate(Axis(2), &[x, x])?;
+    Ok(joined.all_reduce("data"))
+}
+
+#[test]
+fn an_error_that_a_body_returns_is_the_regions() {
+    on_devices(2, |machine| {
+        let (mesh, x) = sharded(machine);
+        let error = usage_error(failing(&mesh, &x));
+        assert_eq!(error.operation(), "concatenate");
+        Ok(())
+    });
+}

@@ -92,12 +92,13 @@ fn p12_a_sharded_training_step_gives_the_same_numbers() {
                 let crossed = counts.keys().filter(|made| made.starts_with(call)).count();
                 assert_eq!(crossed, 0, "{}: {counts:?}", machine.name);
             }
-            // Each of the three gradients is gathered from and sent to each other device.
+            // Each of the three sums is copied to each other device, as a whole or in one piece from
+            // each; on one device nothing is copied between devices.
             let others = count as usize - 1;
             let exchanged = counts.get("copy_peer_async").copied().unwrap_or(0);
-            assert_eq!(
-                exchanged,
-                STEPS * 3 * count as usize * others * 2,
+            let sums = STEPS * 3;
+            assert!(
+                (sums * others..=sums * 2 * count as usize * others).contains(&exchanged),
                 "{}: {counts:?}",
                 machine.name
             );
