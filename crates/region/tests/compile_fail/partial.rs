@@ -28,14 +28,6 @@ fn of_the_host(x: &Sharded<Array2<f32>, 0>) -> Array2<f32> { //~ E0277 "cannot b
     x * 2.0
 }
 
-#[region(mesh)]
-fn changed(x: &mut Sharded<Array2<f32>, 0>) -> Sharded<Array2<f32>, 0> { //~ "changes no argument"
-    x * 2.0
-}
-
-#[region(mesh)]
-fn nothing(x: &Sharded<Array2<f32>, 0>) {} //~ "returns an array"
-
 fn forgotten(mesh: &Mesh, x: &Sharded<Array2<f32>, 0>) -> millstream_region::Result<()> {
     let sum = sums(mesh, x)?;
     scaled(mesh, x, &sum)?; //~ E0308
