@@ -95,18 +95,18 @@ pub enum MeshErrorKind {
     },
     /// Parts that do not fit together.
     #[error(
-        "the parts of devices {first} and {second} have incompatible shapes, {left} and {right}: \
-         they may differ in {allowed}"
+        "the parts of devices {first} and {second} have incompatible shapes, {} and {}: \
+         they may differ in {allowed}",
+        shapes[0],
+        shapes[1]
     )]
     Parts {
         /// The rank of the first device.
         first: usize,
         /// The rank of the second device.
         second: usize,
-        /// The shape of the first device's part.
-        left: ArrayShape,
-        /// The shape of the second device's part.
-        right: ArrayShape,
+        /// The shapes of both parts.
+        shapes: Box<[ArrayShape; 2]>,
         /// The axes in which the shapes may differ.
         allowed: String,
     },

@@ -219,8 +219,7 @@ impl<'b, T: Element, D: Dimension> DeclaredResult<'b, T, D> {
                 MeshErrorKind::Parts {
                     first,
                     second,
-                    left: self.bodies[first].shape().into(),
-                    right: body.shape().into(),
+                    shapes: Box::new([self.bodies[first].shape().into(), body.shape().into()]),
                     allowed: match axis {
                         Some(axis) if first == 0 => format!("axis {axis} alone"),
                         _ => "no axis".to_owned(),

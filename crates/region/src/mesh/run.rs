@@ -190,8 +190,7 @@ fn check_shapes(
         Err(MeshErrorKind::Parts {
             first,
             second,
-            left: shape(first)[..].into(),
-            right: shape(second)[..].into(),
+            shapes: Box::new([first, second].map(|rank| shape(rank)[..].into())),
             allowed: allowed.to_owned(),
         })
     };

@@ -37,11 +37,8 @@ fn every_type_and_reduction_agrees_with_the_host() {
         let mesh = machine.mesh();
         let x = array![[3_u8, 200], [1, 100], [2, 7]];
         let x = mesh.shard(&x, Split::<0>::over("data"))?;
-        let (sum, least, greatest): (
-            Replicated<Array1<u8>>,
-            Replicated<Array1<i64>>,
-            Replicated<Array1<f64>>,
-        ) = mesh.region(|g| {
+        type Vector<T> = Replicated<Array1<T>>;
+        let (sum, least, greatest): (Vector<u8>, Vector<i64>, Vector<f64>) = mesh.region(|g| {
             let x = g.local(&x).row(0);
             (
                 x.all_reduce("data"),

@@ -259,8 +259,7 @@ fn parts_of_different_shapes_do_not_add_up() {
         let expected = |allowed: &str| MeshErrorKind::Parts {
             first: 0,
             second: 1,
-            left: [2, 2][..].into(),
-            right: [1, 2][..].into(),
+            shapes: Box::new([[2, 2][..].into(), [1, 2][..].into()]),
             allowed: allowed.to_owned(),
         };
         assert_eq!(mesh_error(sum), expected("no axis"));
@@ -370,7 +369,7 @@ fn operations_behind_a_collective_are_bounded() {
             mesh.region::<Replicated<Array1<f32>>>(|g| {
                 let mut sum = g.local(&x).sum_axis(Axis(0)).all_reduce("data");
                 for _ in 0..steps {
-                    sum = sum + 1.0;
+                    sum += 1.0;
                 }
                 sum
             })
