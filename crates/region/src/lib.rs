@@ -33,6 +33,13 @@
 //!   unless one uses a result of the other.
 //! - After an error, a panic or a dropped [`Pending`], all host data is unchanged.
 //!
+//! # Several devices
+//!
+//! A [`Mesh`] spreads arrays over devices: [`Sharded`], [`Replicated`] and [`Partial`]. The regions
+//! of a mesh, [`Mesh::region`] and functions under `#[region(mesh)]`, have bodies that run once for
+//! each device, with its parts of the arrays; collectives such as
+//! [`all_reduce`](Array::all_reduce) and [`halo`](Array::halo) exchange elements between devices.
+//!
 //! # Differences from `ndarray`
 //!
 //! Arrays have the method names and operators of [`ndarray`], so that the same source can run on

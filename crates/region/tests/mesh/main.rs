@@ -1,6 +1,8 @@
 //! Arrays and regions on meshes of simulated devices, each under several schedules and both
 //! readings of the disputed rules.
 
+#![allow(unsafe_code, reason = "opens devices of a counting driver")]
+
 #[path = "../../../runtime/tests/scenarios/calls.rs"]
 #[allow(dead_code, reason = "these tests use a part of it")]
 mod calls;
@@ -71,7 +73,6 @@ fn on_devices(count: u32, test: impl Fn(&Machine) -> Result<()>) {
     }
 }
 
-#[allow(unsafe_code, reason = "opens devices of a counting driver")]
 fn open(calls: &Arc<Calls>, ordinal: i32) -> Device {
     let driver = Arc::clone(calls) as Arc<dyn Driver>;
     // SAFETY: the wrapper forwards every call to a conforming driver.
