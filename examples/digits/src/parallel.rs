@@ -1,10 +1,10 @@
 //! The training on several devices: each has some of the images, and they add their gradients.
 //!
-//! A gradient leaves the region's graph in buckets, one `all_reduce` for each, in the order in which
-//! they are calculated. A region enqueues the work up to a collective, then the collective, then the
-//! work up to the next. The devices exchange a bucket on streams of their own, so that the kernels
-//! of the next bucket, which do not depend on it, run meanwhile. Only the update of the weights waits
-//! for all of them.
+//! A gradient leaves the body in buckets, one `all_reduce` for each, in the order in which they are
+//! calculated. A region enqueues the work up to a collective, then the collective, then the work up
+//! to the next. The devices exchange a bucket on streams of their own, so that the kernels of the
+//! next bucket, which do not depend on it, run meanwhile. Only the update of the weights waits for
+//! all of them.
 
 use anyhow::Result;
 use millstream::Device;

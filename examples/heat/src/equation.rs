@@ -16,8 +16,8 @@ const STEPS_PER_REGION: usize = 16;
 /// Takes steps of the explicit method. The plate's surroundings are at temperature 0, and its first
 /// and last columns keep their temperatures.
 ///
-/// A device needs one row of each neighbour for a step. The terms are added in the same order whatever
-/// the number of devices, so that all give the same bits.
+/// A device needs one row of each neighbour for a step. The terms are added in the same order
+/// whatever the number of devices, so that all give the same bits.
 #[region(mesh)]
 fn steps(plate: &Plate, count: usize) -> Result<Plate> {
     let mut plate = plate.clone();
