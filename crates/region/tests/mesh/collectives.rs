@@ -1,9 +1,10 @@
 //! Collectives in the bodies of regions.
 
-use millstream_region::{Replicated, Sharded, Split, region};
-use ndarray::{Array1, Array2, Axis, array};
+use millstream::sim::Link;
+use millstream_region::{Border, Replicated, Sharded, Split, region};
+use ndarray::{Array1, Array2, Axis, array, s};
 
-use crate::on_devices;
+use crate::{on_devices, on_linked_devices};
 
 #[test]
 fn sums_are_those_of_a_loop_in_the_order_of_the_ranks() {
@@ -94,6 +95,31 @@ fn parts_are_gathered_and_sums_are_scattered_along_any_axis() {
         assert_eq!(scattered.to_host()?, &twice.t() * 2 + twice.sum());
         Ok(())
     });
+}
+
+#[test]
+fn devices_without_peer_access_exchange_through_the_host() {
+    for link in [Link::NoPeerAccess, Link::Pcie] {
+        on_linked_devices(3, link, |machine| {
+            let mesh = machine.mesh();
+            let x = Array1::from_shape_fn(3 * 1000, |at| at as f32);
+            let sharded = mesh.shard(&x, Split::<0>::over("data"))?;
+            let (sum, haloed): (Replicated<Array1<f32>>, Sharded<Array1<f32>, 0>) =
+                mesh.region(|g| {
+                    let x = g.local(&sharded);
+                    let haloed = x.halo("data", Axis(0), 1, Border::Wrap);
+                    (x.all_reduce("data"), haloed.slice(s![2..]))
+                })?;
+            let expected = Array1::from_shape_fn(1000, |at| (3 * at + 3000) as f32);
+            for copy in sum.copies() {
+                assert_eq!(copy.to_host()?, expected);
+            }
+            let mut rotated = x.to_vec();
+            rotated.rotate_left(1);
+            assert_eq!(haloed.to_host()?.to_vec(), rotated);
+            Ok(())
+        });
+    }
 }
 
 #[test]

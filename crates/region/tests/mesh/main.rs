@@ -18,7 +18,7 @@ use calls::Calls;
 use millstream::{
     Device,
     driver::Driver,
-    sim::{Gpu, Rules, Schedule, SimConfig},
+    sim::{Gpu, Link, Links, Rules, Schedule, SimConfig},
 };
 use millstream_region::{Error, Mesh, MeshErrorKind, Result, UsageError, UsageErrorKind};
 
@@ -43,6 +43,12 @@ impl Machine {
 /// and asserts that nothing is reported.
 #[track_caller]
 fn on_devices(count: u32, test: impl Fn(&Machine) -> Result<()>) {
+    on_linked_devices(count, Link::NvLink, test);
+}
+
+/// As [`on_devices`], with this link between every two devices.
+#[track_caller]
+fn on_linked_devices(count: u32, link: Link, test: impl Fn(&Machine) -> Result<()>) {
     let fixed = [Schedule::Timed, Schedule::Eager, Schedule::Lazy];
     let schedules = fixed.into_iter().chain((0..5).map(Schedule::Random));
     for (number, schedule) in schedules.enumerate() {
@@ -51,18 +57,14 @@ fn on_devices(count: u32, test: impl Fn(&Machine) -> Result<()>) {
         } else {
             Rules::strict()
         };
-        let gpu = Gpu::new(
-            SimConfig::new()
-                .devices(count)
-                .schedule(schedule)
-                .rules(rules),
-        );
+        let config = SimConfig::new().devices(count).links(Links::all(link));
+        let gpu = Gpu::new(config.schedule(schedule).rules(rules));
         let calls = Arc::new(Calls::over(gpu.driver()));
         let machine = Machine {
             devices: (0..count as i32).map(|at| open(&calls, at)).collect(),
             calls,
             gpu: gpu.clone(),
-            name: format!("{count} devices, {schedule:?}, {rules:?}"),
+            name: format!("{count} devices, {link:?}, {schedule:?}, {rules:?}"),
         };
         if let Err(error) = test(&machine) {
             panic!("{}: {error}", machine.name);
