@@ -2,7 +2,7 @@
 
 use std::fmt::Display;
 
-use millstream::{Device, DeviceProperties, Select};
+use millstream::{Device, DeviceProperties, Select, Topology};
 use millstream_driver::{DeviceOrdinal, Driver, cuda::Cuda};
 use millstream_sim::{Gpu, SimConfig};
 
@@ -16,7 +16,17 @@ pub(crate) fn report() -> String {
         Ok(cuda) => driver_lines("cuda:", &*cuda),
         Err(error) => format!("cuda: none: {error}\n"),
     };
-    default_line(default) + &cuda + &driver_lines("sim:", &Gpu::new(SimConfig::new()))
+    let simulated = std::env::var("MILLSTREAM_DEVICE").ok();
+    let simulated = Gpu::new(simulated_machine(simulated.as_deref()));
+    default_line(default) + &cuda + &driver_lines("sim:", &simulated)
+}
+
+/// Returns the simulated machine that the value of `MILLSTREAM_DEVICE` describes, or one of a
+/// single device. The default device's line shows the error of an invalid value.
+fn simulated_machine(value: Option<&str>) -> SimConfig {
+    let settings = value.filter(|value| value.starts_with("sim"));
+    let parsed = settings.and_then(|settings| SimConfig::parse(settings).ok());
+    parsed.unwrap_or_default()
 }
 
 /// Formats the default device, which programs get that choose none: its name and the reason.
@@ -27,7 +37,7 @@ fn default_line(default: Result<(&str, &str), impl Display>) -> String {
     }
 }
 
-/// Formats the properties of each device of a driver.
+/// Formats the properties of each device of a driver, and the links between them.
 fn driver_lines(prefix: &str, driver: &dyn Driver) -> String {
     let count = match driver.device_count() {
         Ok(count) => count,
@@ -41,7 +51,22 @@ fn driver_lines(prefix: &str, driver: &dyn Driver) -> String {
             }
             Err(error) => format!("{prefix}{ordinal} properties unavailable: {error}\n"),
         };
-    (0..count).map(lines).collect()
+    (0..count).map(lines).collect::<String>() + &topology_lines(count, driver)
+}
+
+/// Formats the links between the devices of a driver, on indented lines, if there are several.
+fn topology_lines(count: i32, driver: &dyn Driver) -> String {
+    if count < 2 {
+        return String::new();
+    }
+    match Topology::read(driver) {
+        Ok(topology) => {
+            let text = topology.to_string();
+            let lines = text.lines().map(|line| format!("  {line}\n"));
+            "links:\n".to_owned() + &lines.collect::<String>()
+        }
+        Err(error) => format!("links unavailable: {error}\n"),
+    }
 }
 
 /// Formats the main properties of a device, on one line.
@@ -114,7 +139,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_properties_of_each_device_are_shown() {
+    fn the_properties_of_each_device_and_their_links_are_shown() {
         let gpu = Gpu::new(SimConfig::new().devices(2).memory_bytes(3 << 29));
         let lines = driver_lines("sim:", &gpu);
         let name = gpu.name();
@@ -133,7 +158,27 @@ mod tests {
                 ordinal + 1
             )
         });
-        assert_eq!(lines, expected.concat());
+        let links = "\
+links:
+        GPU0     GPU1     NUMA  PCI           name
+  GPU0  X        P2P+A/0  -     ffff:01:00.0  Simulated GPU
+  GPU1  P2P+A/0  X        -     ffff:02:00.0  Simulated GPU
+  P2P   peer access over PCIe, or over NVLink links whose number is unknown
+  +A    atomic operations on the other device's memory are native
+  /     the driver's rank of the link's performance: lower is faster
+";
+        assert_eq!(lines, expected.concat() + links);
+        let one = driver_lines("sim:", &Gpu::new(SimConfig::new()));
+        assert!(!one.contains("links"), "{one}");
+    }
+
+    #[test]
+    fn the_simulated_machine_is_the_one_of_the_environment() {
+        let four = simulated_machine(Some("sim:devices=4"));
+        assert_eq!(four, SimConfig::new().devices(4));
+        for value in [None, Some("sim"), Some("cuda:1"), Some("sim:devices=x")] {
+            assert_eq!(simulated_machine(value), SimConfig::default(), "{value:?}");
+        }
     }
 
     #[test]

@@ -318,8 +318,7 @@ pub trait Driver: Send + Sync + fmt::Debug {
     /// [`ResultCode::PEER_ACCESS_ALREADY_ENABLED`](crate::ResultCode::PEER_ACCESS_ALREADY_ENABLED)
     /// if this call was made before (rule 39),
     /// [`ResultCode::PEER_ACCESS_UNSUPPORTED`](crate::ResultCode::PEER_ACCESS_UNSUPPORTED) if
-    /// [`device_can_access_peer`](Self::device_can_access_peer) is false,
-    /// [`ResultCode::INVALID_CONTEXT`](crate::ResultCode::INVALID_CONTEXT) if both contexts are the
+    /// [`device_can_access_peer`](Self::device_can_access_peer) is false, or both contexts are the
     /// same, [`ResultCode::TOO_MANY_PEERS`](crate::ResultCode::TOO_MANY_PEERS) beyond the number of
     /// peers that the device supports.
     ///

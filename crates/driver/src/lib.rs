@@ -21,6 +21,8 @@ mod handles;
 pub mod libraries;
 mod managed;
 mod methods;
+pub mod nccl;
+pub mod nvml;
 mod peer;
 mod per_process;
 

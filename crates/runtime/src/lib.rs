@@ -46,6 +46,7 @@ mod sync;
 mod timeline;
 mod tracker;
 mod unwind;
+pub mod world;
 
 /// Lets modules shared with the integration tests refer to this crate by its name.
 #[cfg(all(test, shuttle))]
@@ -56,10 +57,14 @@ pub use check::{Check, CheckFailure, Checked, Outcome, check, check_async};
 pub use collective::{CollectiveElement, Collectives, Group, Reduce};
 pub use context::{Device, PeerStatus, Stream};
 pub use copy::OwnedSource;
-pub use device::{DeviceProperties, Health, PciAddress, Select, Uuid};
+pub use device::{
+    DeviceProperties, Health, PciAddress, PeerLink, Select, Topology, TopologyDevice, Uuid,
+};
 #[doc(hidden)]
 pub use disposal::log_later;
-pub use error::{Error, OperationKind, OutOfMemory, Result, Suspect, UsageError, UsageErrorKind};
+pub use error::{
+    Error, OperationKind, OutOfMemory, Result, Suspect, UsageError, UsageErrorKind, WorldError,
+};
 pub use event::Event;
 pub use future::Pending;
 pub use kernel::{Dim3, LaunchConfig};

@@ -9,7 +9,7 @@
 use std::panic::{RefUnwindSafe, UnwindSafe};
 
 use crate::{
-    Pending, Timeline,
+    Collectives, Pending, Timeline,
     context::{DeviceState, StreamState},
     tracker::AccessHistory,
 };
@@ -20,6 +20,8 @@ impl UnwindSafe for StreamState {}
 impl RefUnwindSafe for StreamState {}
 impl UnwindSafe for AccessHistory {}
 impl RefUnwindSafe for AccessHistory {}
+impl UnwindSafe for Collectives {}
+impl RefUnwindSafe for Collectives {}
 impl UnwindSafe for Timeline {}
 impl RefUnwindSafe for Timeline {}
 impl<T> UnwindSafe for Pending<T> {}

@@ -6,9 +6,9 @@ use std::{
 };
 
 use millstream::{
-    Advice, Buffer, Device, Error, Event, LaunchConfig, Managed, OperationKind, OutOfMemory,
-    Overlap, Pending, Pinned, ReadGuard, Recording, Rejected, Scope, Select, Stream,
-    TimedOperation, Timeline, UsageError, UsageErrorKind, View, ViewMut, WriteGuard,
+    Advice, Buffer, Collectives, Device, Error, Event, LaunchConfig, Managed, OperationKind,
+    OutOfMemory, Overlap, Pending, Pinned, ReadGuard, Recording, Reduce, Rejected, Scope, Select,
+    Stream, TimedOperation, Timeline, UsageError, UsageErrorKind, View, ViewMut, WriteGuard,
     driver::Driver,
     sim::{Gpu, Hold, SimConfig},
 };
@@ -80,6 +80,8 @@ fn handles_arrays_and_values_are_send_sync_and_unwind_safe() {
         OutOfMemory,
         Rejected<Vec<f32>>,
         Advice,
+        Collectives,
+        Reduce,
     ];
     for (name, answers) in free {
         assert_eq!(

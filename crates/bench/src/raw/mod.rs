@@ -9,6 +9,7 @@
     reason = "calls the driver with its own handles and memory"
 )]
 
+mod nccl;
 mod stream;
 
 use std::{
@@ -25,6 +26,7 @@ use millstream_driver::{
     FunctionHandle,
 };
 
+pub(crate) use nccl::RawComms;
 pub(crate) use stream::RawStream;
 
 /// The number of threads in a block of every launch.

@@ -13,7 +13,7 @@ use super::{BLOCK, Raw, RawEvent, RawHost, RawKernel, RawMemory};
 #[derive(Debug)]
 pub(crate) struct RawStream {
     raw: Arc<Raw>,
-    handle: StreamHandle,
+    pub(super) handle: StreamHandle,
 }
 
 impl RawStream {

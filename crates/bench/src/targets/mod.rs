@@ -1,6 +1,7 @@
 //! The measurements, in one file for each target or for a few related ones.
 
 mod allocate;
+mod collectives;
 mod copies;
 mod launches;
 mod peers;
@@ -34,7 +35,7 @@ struct Measurement {
 }
 
 /// All measurements on devices, in the order of their targets.
-const MEASUREMENTS: [Measurement; 12] = [
+const MEASUREMENTS: [Measurement; 13] = [
     of("T1", "launch, one stream in use", launches::one_stream),
     of(
         "T2",
@@ -61,6 +62,7 @@ const MEASUREMENTS: [Measurement; 12] = [
     of("T12", "16 threads on 16 streams", threads::measure),
     of("T13", "GPU to GPU", peers::measure),
     of("T15", "ten operations on each element", regions::measure),
+    of("T16", "all-reduce on two GPUs", collectives::measure),
 ];
 
 const fn of(

@@ -6,6 +6,7 @@ mod contexts;
 mod harness;
 mod memory;
 mod modules;
+mod nccl;
 mod order;
 mod peers;
 
@@ -82,6 +83,17 @@ const TESTS_OF_TWO: &[Test] = &[
     (
         "peer_access_is_enabled_once",
         peers::peer_access_is_enabled_once,
+        "the_stand_in_for_nccl_sums_and_gathers",
+        nccl::the_stand_in_for_nccl_sums_and_gathers,
+    ),
+];
+
+/// Tests that need the machine's first two devices and NCCL.
+const TESTS_OF_NCCL: &[Test] = &[
+    ("nccl_sums_and_gathers", nccl::nccl_sums_and_gathers),
+    (
+        "a_communicator_without_its_peers_can_be_aborted",
+        nccl::a_communicator_without_its_peers_can_be_aborted,
     ),
 ];
 
@@ -110,11 +122,15 @@ fn main() -> ExitCode {
             trial.with_kind(kind).with_ignored_flag(ignored)
         })
         .collect();
-    trials.extend(TESTS_OF_TWO.iter().map(|&(name, test)| {
-        let trial = Trial::test(name, move || test(&Gpu::open(DeviceOrdinal::from_raw(0))?));
-        let lacks = devices < 2;
-        let kind = if lacks { "needs two GPUs" } else { "" };
-        trial.with_kind(kind).with_ignored_flag(lacks)
-    }));
+    let mut extend = |tests: &[Test], lacks: bool, needs| {
+        trials.extend(tests.iter().map(|&(name, test)| {
+            let trial = Trial::test(name, move || test(&Gpu::open(DeviceOrdinal::from_raw(0))?));
+            let kind = if lacks { needs } else { "" };
+            trial.with_kind(kind).with_ignored_flag(lacks)
+        }));
+    };
+    extend(TESTS_OF_TWO, devices < 2, "needs two GPUs");
+    let lacks_nccl = devices < 2 || millstream_driver::nccl::load().is_err();
+    extend(TESTS_OF_NCCL, lacks_nccl, "needs two GPUs and NCCL");
     libtest_mimic::run(&arguments, trials).exit_code()
 }

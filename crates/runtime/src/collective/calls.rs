@@ -4,8 +4,7 @@ use std::panic::Location;
 
 use super::{
     CollectiveElement, CollectiveKind, CollectiveOp, Collectives, Group, Part, Reduce,
-    element::ElementType,
-    operands::{Checks, refuse_overlap},
+    element::ElementType, operands::Checks,
 };
 use crate::{ReadOperand, Result, UsageError, UsageErrorKind, WriteOperand, memory::Span};
 
@@ -282,10 +281,8 @@ impl Collectives {
         let location = Location::caller();
         let mut group = Group::new(self);
         build(&mut group)?;
-        let at = |usage_error: UsageError| usage_error.at(location);
-        let operations = group.matched().map_err(at)?;
-        refuse_overlap(&operations).map_err(at)?;
-        self.submit(operations)
+        let operations = group.matched();
+        self.submit(operations.map_err(|usage_error| usage_error.at(location))?)
     }
 
     /// Checks and enqueues one collective. `parts` checks the operands and returns them.
@@ -305,15 +302,13 @@ impl Collectives {
         };
         let checked = || -> Checked<CollectiveOp<'a>> {
             check_reduction(kind, reduce, element)?;
-            let operation = CollectiveOp {
+            Ok(CollectiveOp {
                 kind,
                 element,
                 reduce,
                 location,
                 parts: parts(&checks)?,
-            };
-            refuse_overlap(std::slice::from_ref(&operation))?;
-            Ok(operation)
+            })
         };
         let operation = checked().map_err(|usage_error| usage_error.at(location))?;
         self.submit(vec![operation])

@@ -400,3 +400,23 @@ fn source<'p, 'a>(part: &'p Part<'a>) -> &'p Span<'a> {
 fn target<'p, 'a>(part: &'p Part<'a>) -> &'p Span<'a> {
     part.target.as_ref().expect("each rank has a target")
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn chunks_cover_the_array_and_begin_at_aligned_bytes() {
+        for (bytes, ranks) in [(0, 3), (4, 3), (256, 4), (1000, 4), (1028, 4), (1 << 20, 7)] {
+            let chunks: Vec<_> = (0..ranks)
+                .map(|rank| chunk_of(bytes, 4, rank, ranks))
+                .collect();
+            assert_eq!((chunks[0].start, chunks[ranks - 1].end), (0, bytes));
+            for pair in chunks.windows(2) {
+                assert_eq!(pair[0].end, pair[1].start);
+                assert!(pair[1].is_empty() || pair[1].start % CHUNK_ALIGNMENT == 0);
+            }
+        }
+        assert_eq!(chunk_of(1028, 4, 1, 4), 512..1024);
+    }
+}

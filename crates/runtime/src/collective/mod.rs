@@ -5,6 +5,7 @@
 //!
 //! The [direct backend](direct) consists of ordinary tracked operations, copies between devices and
 //! kernels. It adds in the order of the ranks, so its results are those of a plain loop, to the bit.
+//! The [backend of NCCL](nccl) also connects ranks of several processes.
 
 mod calls;
 mod direct;
@@ -12,8 +13,12 @@ mod element;
 mod fold;
 mod group;
 mod local_rank;
+mod nccl;
 mod operands;
 mod operation;
+mod several_processes;
+#[cfg(all(test, feature = "sim", not(shuttle)))]
+mod tests;
 
 use std::{fmt, panic::Location, sync::Arc};
 
@@ -23,7 +28,10 @@ pub use group::Group;
 use local_rank::LocalRank;
 use operation::{Backend, CollectiveKind, CollectiveOp, Part};
 
-use crate::{Device, Result, UsageError, UsageErrorKind};
+use crate::{
+    Device, Result, UsageError, UsageErrorKind, context::of_operands, disposal::log,
+    error::OperationKind, tracker::AccessKind,
+};
 
 /// A group of devices that exchange and combine arrays.
 ///
@@ -37,18 +45,22 @@ use crate::{Device, Result, UsageError, UsageErrorKind};
 /// arrays, and before the later ones, whichever streams and threads they come from; there is nothing
 /// to synchronise. Threads may use one group, or groups with the same devices, concurrently.
 ///
-/// # Determinism
+/// # Backends and determinism
 ///
-/// Reductions combine the elements in the order of the ranks, ((x₀ + x₁) + x₂) + …, whichever device
-/// does it. So every run gives the same bits, those of a loop on the host, except for the payloads
-/// of NaNs.
+/// GPUs use NCCL if it can be loaded: the library that `MILLSTREAM_NCCL` names, `libnccl.so.2`, or
+/// that of a Python package. NCCL adds in an order of its own, which depends on the machine.
+///
+/// Without NCCL, on simulated devices and with [`direct`](Self::direct), collectives are kernels and
+/// copies between the devices of one process. Reductions then combine the elements in the order of
+/// the ranks, ((x₀ + x₁) + x₂) + …, whichever device does it. So every run gives the same bits, those
+/// of a loop on the host, except for the payloads of NaNs.
 ///
 /// # Failures
 ///
-/// A usage error is found before anything is enqueued. If a device is lost while a collective is
-/// pending, the arrays of the other ranks that it was to write are
-/// [poisoned](crate::Error::Poisoned) until they are overwritten as a whole. After any other error
-/// of the driver the contents of the written arrays are unspecified.
+/// A usage error, a lost device and invalid contents are found before anything is enqueued. If a
+/// device is lost while a collective is pending, the arrays of the other ranks that it was to write
+/// are [poisoned](crate::Error::Poisoned) until they are overwritten as a whole. After any other
+/// error of the driver the contents of the arrays that the call was to write are unspecified.
 ///
 /// ```
 /// use millstream::{Collectives, Device, Reduce, sim::{Gpu, SimConfig}};
@@ -75,9 +87,10 @@ pub struct Collectives {
 impl Collectives {
     /// Creates a group of these devices. Each device has one rank, its index.
     ///
-    /// The first group of two devices turns on peer access between them, which takes some ten
-    /// milliseconds and waits for no other work. Devices without peer access exchange data through
-    /// the host.
+    /// Several GPUs are connected by NCCL if it can be loaded, which takes up to some seconds.
+    /// Otherwise, as with [`direct`](Self::direct), the first group of two devices turns on peer
+    /// access between them, which takes some ten milliseconds and waits for no other work; devices
+    /// without peer access exchange data through the host.
     ///
     /// ```
     /// use millstream::{Collectives, Device};
@@ -93,13 +106,41 @@ impl Collectives {
     /// one is lost.
     #[track_caller]
     pub fn new(devices: &[Device]) -> Result<Self> {
-        let location = Location::caller();
-        check_devices(devices).map_err(|usage_error| usage_error.at(location))?;
-        let locals: Arc<[LocalRank]> = devices
-            .iter()
-            .enumerate()
-            .map(|(rank, device)| LocalRank::new(rank, device, location))
-            .collect::<Result<_>>()?;
+        let locals = local_ranks(devices, Location::caller())?;
+        let are_gpus = devices.iter().all(|device| !device.is_simulated());
+        if are_gpus && devices.len() > 1 {
+            match millstream_driver::nccl::load() {
+                Ok(library) => {
+                    let backend = nccl::in_process(library, Arc::clone(&locals))?;
+                    let ranks = locals.len();
+                    return Ok(Self::with_backend(Arc::new(backend), locals, ranks));
+                }
+                Err(error) => log!(info, %error, "collectives use peer copies"),
+            }
+        }
+        Self::over_links(locals)
+    }
+
+    /// Creates a group of these devices whose collectives are kernels and copies between them, with
+    /// the same results on every run: see [Backends and determinism](Self#backends-and-determinism).
+    ///
+    /// ```
+    /// use millstream::{Collectives, Device};
+    ///
+    /// let collectives = Collectives::direct(&[Device::simulated()?])?;
+    /// assert_eq!(collectives.backend(), "direct");
+    /// # Ok::<(), millstream::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As [`new`](Self::new).
+    #[track_caller]
+    pub fn direct(devices: &[Device]) -> Result<Self> {
+        Self::over_links(local_ranks(devices, Location::caller())?)
+    }
+
+    fn over_links(locals: Arc<[LocalRank]>) -> Result<Self> {
         let backend = DirectBackend::new(Arc::clone(&locals))?;
         let ranks = locals.len();
         Ok(Self::with_backend(Arc::new(backend), locals, ranks))
@@ -165,9 +206,22 @@ impl Collectives {
         devices.try_for_each(|device| device.check_alive())
     }
 
+    /// Returns an error if the contents of a source are invalid.
+    fn check_contents(&self, group: &[CollectiveOp<'_>]) -> Result<()> {
+        let examines = |local: &LocalRank| local.device().admission.examines_operands();
+        if !self.locals.iter().any(examines) {
+            return Ok(());
+        }
+        let parts = group.iter().flat_map(|operation| &operation.parts);
+        let sources = parts.filter_map(|part| part.source.as_ref());
+        let reads: Vec<_> = sources.map(|span| span.access(AccessKind::Read)).collect();
+        of_operands(OperationKind::DeviceToDevice, &reads).map(drop)
+    }
+
     /// Enqueues operations whose operands were checked, except those without elements.
     fn submit(&self, mut group: Vec<CollectiveOp<'_>>) -> Result<()> {
         self.check_alive()?;
+        self.check_contents(&group)?;
         group.retain(|operation| !operation.is_empty());
         if group.is_empty() {
             return Ok(());
@@ -181,6 +235,19 @@ impl fmt::Debug for Collectives {
         let (name, ranks) = (self.backend(), self.ranks);
         write!(f, "Collectives({name}, {ranks} ranks: {:?})", self.locals)
     }
+}
+
+/// Returns the ranks of a group of these devices.
+fn local_ranks(
+    devices: &[Device],
+    location: &'static Location<'static>,
+) -> Result<Arc<[LocalRank]>> {
+    check_devices(devices).map_err(|usage_error| usage_error.at(location))?;
+    devices
+        .iter()
+        .enumerate()
+        .map(|(rank, device)| LocalRank::new(rank, device, location))
+        .collect()
 }
 
 /// Returns an error if the devices cannot form a group.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{Collectives, element::ElementType, operation::CollectiveOp};
+use super::{Collectives, element::ElementType};
 use crate::{UsageError, UsageErrorKind, context::DeviceState, memory::Span};
 
 /// A check of one call.
@@ -127,38 +127,4 @@ impl Checks<'_> {
             rank_device,
         })
     }
-}
-
-/// Checks that no array that is written shares memory with another, except with the source of the
-/// same part that is the same array. Only arrays from unsafe methods can.
-pub(super) fn refuse_overlap(group: &[CollectiveOp<'_>]) -> Checked {
-    let mut spans: Vec<(&Span<'_>, bool)> = Vec::new();
-    for operation in group {
-        for part in &operation.parts {
-            let (source, target) = (part.source.as_ref(), part.target.as_ref());
-            let in_place = source
-                .zip(target)
-                .is_some_and(|(source, target)| source.pointer() == target.pointer());
-            let source = source.filter(|_| !in_place).map(|source| (source, false));
-            for (span, is_written) in source
-                .into_iter()
-                .chain(target.map(|target| (target, true)))
-            {
-                let conflicts = |&(known, known_written): &(&Span<'_>, bool)| {
-                    (is_written || known_written) && span.overlaps(known)
-                };
-                if let Some(first) = spans.iter().position(conflicts) {
-                    let problem = UsageErrorKind::Overlap {
-                        first,
-                        first_name: None,
-                        second: spans.len(),
-                        second_name: None,
-                    };
-                    return Err(UsageError::new(operation.kind.label(), problem));
-                }
-                spans.push((span, is_written));
-            }
-        }
-    }
-    Ok(())
 }

@@ -1,6 +1,6 @@
 //! Collective operations as values, and the trait of what enqueues them.
 
-use std::{fmt, panic::Location};
+use std::{fmt, panic::Location, time::Duration};
 
 use super::{Reduce, element::ElementType};
 use crate::{Result, memory::Span};
@@ -82,4 +82,8 @@ pub(super) trait Backend: Send + Sync + fmt::Debug {
     ///
     /// If memory is exhausted, a device is lost, an operand is invalid, or a driver call fails.
     fn submit(&self, group: &[CollectiveOp<'_>]) -> Result<()>;
+
+    /// Sets the time that an operation may take. An implementation whose operations cannot wait for
+    /// another process has no use for it.
+    fn set_deadline(&self, _deadline: Option<Duration>) {}
 }

@@ -48,7 +48,7 @@ impl Admission {
     }
 
     /// Returns whether operands are examined.
-    pub(super) fn examines_operands(&self) -> bool {
+    pub(crate) fn examines_operands(&self) -> bool {
         self.reasons.load(Ordering::Acquire) & EXAMINE != 0
     }
 

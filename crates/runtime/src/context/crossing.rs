@@ -19,13 +19,13 @@ use smallvec::SmallVec;
 use super::{
     Command, DeviceState, Operation, StreamState,
     imports::{self, CrossDeviceImport},
-    polling::retain_until_complete,
+    polling::retain_patiently,
     submission::submit_admitted,
 };
 use crate::{
     Error, Result,
     error::OperationKind,
-    tracker::{Access, AccessKind, Import, Imports, Sequence},
+    tracker::{Access, AccessKind, DeviceNumber, Import, Imports, Sequence},
 };
 
 /// The devices of a crossing, first the one on which it runs.
@@ -102,6 +102,11 @@ pub(crate) unsafe fn submit_crossing<C: Command>(
     // SAFETY: by this function's contract.
     let (sequence, output) = unsafe { submit_admitted(device, stream, &mut operation, command) }?;
     settling.sequence = Some(sequence);
+    drop(settling);
+    // Another device may have been found lost by a wait for it.
+    for device in devices {
+        device.check_alive()?;
+    }
     Ok((sequence, output))
 }
 
@@ -130,10 +135,8 @@ impl Drop for Settling<'_> {
         });
         if let Some(import) = &import {
             self.carried.push(Arc::clone(import) as Arc<dyn Import>);
-            imports::before(&self.carried, crossing.accesses());
-            if self.sequence.is_some() {
-                imports::after(crossing.kind, &self.carried, crossing.accesses());
-            }
+            let submitted = self.sequence.is_some();
+            imports::note(crossing.kind, &self.carried, crossing.accesses(), submitted);
         }
         watch(devices[0], stream, sequence, &devices[1..], import);
     }
@@ -164,10 +167,7 @@ pub(super) fn note_member(
     let import = CrossDeviceImport::new((label, location), stream, sequence, devices, failure);
     let mut carried = carried.clone();
     carried.push(Arc::clone(&import) as Arc<dyn Import>);
-    imports::before(&carried, accesses.iter());
-    if submitted {
-        imports::after(kind, &carried, accesses.iter());
-    }
+    imports::note(kind, &carried, accesses.iter(), submitted);
     watch(devices[0], stream, sequence, &devices[1..], Some(import));
 }
 
@@ -198,7 +198,7 @@ struct Watched {
     sequence: Sequence,
     import: Option<Arc<CrossDeviceImport>>,
     /// The other devices, which stay open.
-    _others: SmallVec<[Arc<DeviceState>; 2]>,
+    others: SmallVec<[Arc<DeviceState>; 2]>,
 }
 
 /// The crossings on the streams of one device that may not be complete.
@@ -224,7 +224,7 @@ fn watch(
         stream: Arc::clone(stream),
         sequence,
         import,
-        _others: others.iter().map(|device| Arc::clone(device)).collect(),
+        others: others.iter().map(|device| Arc::clone(device)).collect(),
     };
     let mut state = device.crossings.0.lock();
     state.watched.push(watched);
@@ -238,7 +238,7 @@ fn watch(
 /// Settles crossings once the stream's ticket `sequence` is complete.
 fn register(device: &Arc<DeviceState>, stream: &Arc<StreamState>, sequence: Sequence) {
     let settle = SettleOnDrop(Arc::downgrade(device));
-    retain_until_complete(device, stream, sequence, settle);
+    retain_patiently(device, stream, sequence, settle);
 }
 
 /// Settles the completed crossings of a device when it is dropped.
@@ -259,11 +259,7 @@ fn settle_completed(device: &Arc<DeviceState>) {
     let is_lost = device.lost().is_some();
     let is_over = |watched: &Watched| is_lost || watched.stream.is_done(watched.sequence);
     let (over, pending): (Vec<_>, Vec<_>) = watched.into_iter().partition(is_over);
-    for watched in &over {
-        if let Some(import) = &watched.import {
-            import.decide();
-        }
-    }
+    settle(device, &over);
     let mut state = device.crossings.0.lock();
     state.watched.extend(pending);
     let next = state
@@ -277,4 +273,27 @@ fn settle_completed(device: &Arc<DeviceState>) {
     }
     // Only now, because the last reference to a device closes it.
     drop(over);
+}
+
+/// Settles the imports of completed crossings, with one query of each device for all of them.
+fn settle(device: &Arc<DeviceState>, over: &[Watched]) {
+    let undecided = |watched: &&Watched| {
+        let import = watched.import.as_ref();
+        import.is_some_and(|import| !import.is_decided())
+    };
+    let undecided: Vec<&Watched> = over.iter().filter(undecided).collect();
+    let mut outlived: Vec<DeviceNumber> = Vec::new();
+    for watched in &undecided {
+        for other in std::iter::once(device).chain(&watched.others) {
+            if !outlived.contains(&other.number()) && imports::answers(other) {
+                outlived.push(other.number());
+            }
+        }
+    }
+    for import in undecided
+        .iter()
+        .filter_map(|watched| watched.import.as_ref())
+    {
+        import.decide_after(&outlived);
+    }
 }

@@ -135,18 +135,33 @@ impl CrossDeviceImport {
             // Another error than the loss says nothing about the device.
             Ok(false) | Err(_) => return UNKNOWN,
         }
-        for device in &devices {
-            let Some(stream) = device.streams.iter().next() else {
-                continue;
+        if !devices.iter().all(|device| answers(device)) {
+            return if is_lost() {
+                self.settle(INVALID)
+            } else {
+                UNKNOWN
             };
-            if query_stream(device, stream).is_err() {
-                return if is_lost() {
-                    self.settle(INVALID)
-                } else {
-                    UNKNOWN
-                };
-            }
         }
+        self.settle_completed()
+    }
+
+    /// Returns whether it is known whether the results are valid.
+    pub(super) fn is_decided(&self) -> bool {
+        self.verdict.load(Ordering::Acquire) != UNKNOWN
+    }
+
+    /// Decides whether the results of the completed operation are valid, with the devices that have
+    /// answered since without an error.
+    pub(super) fn decide_after(&self, answered: &[DeviceNumber]) {
+        if !self.is_decided() && self.numbers.iter().all(|number| answered.contains(number)) {
+            self.settle_completed();
+        } else {
+            self.decide();
+        }
+    }
+
+    /// Sets the verdict of an operation that is complete on devices that outlived it.
+    fn settle_completed(&self) -> u8 {
         // Looked at after the operation was seen complete, because it is set before the operation is
         // ended.
         let verdict = match self.failed() {
@@ -229,6 +244,15 @@ impl Import for CrossDeviceImport {
     }
 }
 
+/// Returns whether the device answers a query without an error. A lost device reports its loss to
+/// every call.
+pub(super) fn answers(device: &DeviceState) -> bool {
+    match device.streams.iter().next() {
+        Some(stream) => query_stream(device, stream).is_ok(),
+        None => device.lost().is_none(),
+    }
+}
+
 /// Collects the unsettled imports of everything that these accesses may read.
 ///
 /// # Errors
@@ -252,10 +276,11 @@ pub(crate) fn of_operands<'a, 'b: 'a>(
     Ok(found)
 }
 
-/// Returns whether an operation of this kind may read what it accesses. A kernel may read what it
-/// writes.
+/// Returns whether an operation of this kind may read what it accesses. A kernel and a collective
+/// may read what they write.
 fn reads(kind: OperationKind, access: &Access<'_>) -> bool {
-    access.kind == AccessKind::Read || kind == OperationKind::Kernel
+    access.kind == AccessKind::Read
+        || matches!(kind, OperationKind::Kernel | OperationKind::Collective)
 }
 
 /// Returns whether an operation of this kind replaces all contents of the allocation.
@@ -271,6 +296,23 @@ pub(super) fn before<'a, 'b: 'a>(
 ) {
     for access in accesses {
         if access.kind == AccessKind::Write {
+            access.history.provenance.add(imports);
+        }
+    }
+}
+
+/// Notes that the results of an operation come from these imports. If it was `submitted` without an
+/// error, whatever it overwrites as a whole has no earlier ones.
+pub(super) fn note<'a, 'b: 'a>(
+    kind: OperationKind,
+    imports: &Imports,
+    accesses: impl IntoIterator<Item = &'a Access<'b>>,
+    submitted: bool,
+) {
+    for access in accesses {
+        if submitted && overwrites(kind, access) {
+            access.history.provenance.replace(imports);
+        } else if access.kind == AccessKind::Write {
             access.history.provenance.add(imports);
         }
     }

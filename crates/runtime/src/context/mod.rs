@@ -29,7 +29,7 @@ pub use device::Device;
 pub(crate) use events::{EventPool, PooledEvent};
 pub(crate) use imports::{enter_realm, note_overwritten, of_operands};
 pub use peers::PeerStatus;
-pub(crate) use peers::peer_status;
+pub(crate) use peers::{copies_directly, known_peer_status, peer_status};
 #[cfg(feature = "sim")]
 pub(crate) use polling::LocalReactor;
 pub(crate) use polling::{

@@ -74,3 +74,37 @@ pub(super) fn is_done(ticket: Ticket) -> bool {
     let stream = streams.and_then(|streams| streams.get(ticket.stream));
     stream.is_none_or(|stream| stream.is_done(ticket.sequence))
 }
+
+#[cfg(all(test, feature = "sim", not(shuttle)))]
+mod tests {
+    use std::{thread, time::Duration};
+
+    use millstream_sim::{Gpu, SimConfig};
+
+    use super::*;
+    use crate::context::Device;
+
+    #[test]
+    fn closed_devices_leave_the_realm() {
+        for gpu in (0..100).map(|_| Gpu::new(SimConfig::new().devices(2))) {
+            for round in 0..100 {
+                let [one, other] =
+                    [0, 1].map(|ordinal| Device::open_simulated(&gpu, ordinal).expect("it opens"));
+                let numbers = [&one, &other].map(|device| device.state().number());
+                assert!(numbers.into_iter().all(contains));
+                if round % 10 == 0 {
+                    let (here, there) = (one.stream().unwrap(), other.stream().unwrap());
+                    let source = here.upload(&[1_u8; 9]).unwrap();
+                    let mut target = there.zeros::<u8>(9).unwrap();
+                    there.copy(&source, &mut target).unwrap();
+                    assert_eq!(there.download(&target).unwrap().wait().unwrap(), [1; 9]);
+                }
+                drop((one, other));
+                // The watch of the copy keeps both devices open until it is known to be complete.
+                while numbers.into_iter().any(contains) {
+                    thread::sleep(Duration::from_micros(100));
+                }
+            }
+        }
+    }
+}

@@ -13,7 +13,7 @@ use super::{
 };
 use crate::{
     sync::{AtomicU64, Condvar, Ordering},
-    tracker::{Sequence, StreamId, SyncPoints, Ticket, VectorClock},
+    tracker::{DeviceNumber, Sequence, StreamId, SyncPoints, Ticket, VectorClock},
 };
 
 /// The part of a stream's state that only the submitting thread accesses. Its lock is held across
@@ -35,9 +35,18 @@ pub(crate) struct SubmitQueue {
 }
 
 impl SubmitQueue {
-    /// Notes that the driver has accepted a wait for an event whose clock is `clock`.
-    pub(crate) fn join(&mut self, clock: &VectorClock) {
-        self.clock.join(clock);
+    /// Notes that the driver has accepted a wait of this stream, of the device `device`, for an
+    /// event of the device `owner` whose clock is `clock`.
+    ///
+    /// Of the clock of another device only that device's tickets are added: the wait ends if that
+    /// device is lost, and no order with others may follow from it.
+    #[inline]
+    pub(crate) fn join(&mut self, device: DeviceNumber, owner: DeviceNumber, clock: &VectorClock) {
+        if owner == device {
+            self.clock.join(clock);
+        } else {
+            self.clock.join_device(clock, owner);
+        }
         self.joined = true;
     }
 

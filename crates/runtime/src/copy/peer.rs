@@ -8,7 +8,7 @@ use millstream_driver::PeerCopy2d;
 
 use crate::{
     Result, Stream,
-    context::{CopyPeerRows, Crossing, OwnedAccess, PeerStatus, peer_status, submit_crossing},
+    context::{CopyPeerRows, Crossing, OwnedAccess, copies_directly, submit_crossing},
     error::OperationKind,
     memory::Span2d,
     tracker::AccessKind,
@@ -31,7 +31,7 @@ impl Stream {
         if from.is_empty() {
             return Ok(());
         }
-        if let PeerStatus::Staged { .. } = peer_status(from.device(), to.device())? {
+        if !copies_directly(from.device(), to.device())? {
             return self.copy_peer_staged(from, to, location);
         }
         let command = CopyPeerRows {

@@ -6,12 +6,15 @@ mod properties;
 mod several;
 mod streams;
 mod teardown;
+mod topology;
 
 use millstream_driver::{ContextHandle, CurrentContext, Driver, DriverError};
 
 pub use health::Health;
 pub use open::Select;
+pub(crate) use open::VARIABLE as DEVICE_VARIABLE;
 pub use properties::{DeviceProperties, PciAddress, Uuid};
+pub use topology::{PeerLink, Topology, TopologyDevice};
 
 use crate::{Device, Result};
 

@@ -30,7 +30,9 @@ impl Device {
     /// Returns how data moves between this device and another of the same driver.
     ///
     /// The first use of a pair turns peer access on in both directions and probes it by copies and
-    /// kernels, which takes some ten milliseconds and waits for no other work. The status of a pair
+    /// kernels, which takes some ten milliseconds. The first copy between two devices does the same
+    /// without the probe of kernels, which loads a module and may therefore wait for running kernels
+    /// ([rule 53](crate::guide::semantics#rule-53)). The status of a pair
     /// does not change while both devices are open.
     ///
     /// # Errors
@@ -39,9 +41,14 @@ impl Device {
     pub fn peer_status(&self, other: &Self) -> Result<PeerStatus> {
         let (one, other) = (self.state(), other.state());
         if !one.shares_driver(other) {
-            let reason = "the devices belong to different drivers".into();
-            return Ok(PeerStatus::Staged { reason });
+            return Ok(status_between_drivers());
         }
         peer_status(one, other)
     }
+}
+
+/// Returns the status of two devices of different drivers.
+pub(super) fn status_between_drivers() -> PeerStatus {
+    let reason = "the devices belong to different drivers".into();
+    PeerStatus::Staged { reason }
 }

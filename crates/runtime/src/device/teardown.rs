@@ -134,7 +134,7 @@ impl Teardown {
         for stream in &self.streams {
             stream.memory().arena.retire(stream, &self.staging);
         }
-        let modules = self.modules.take_all().into_iter().chain(self.probe_module);
+        let modules = self.modules.take_all().chain(self.probe_module);
         self.idle_frees
             .defer_unused(self.staging.take_all(), modules);
         if let Some(all) = leaving.leave(std::mem::take(&mut self.idle_frees)) {

@@ -1,6 +1,7 @@
 //! Error types: usage errors of the caller, and failures of the device.
 
 mod operation;
+mod world;
 
 use std::{fmt, ops::Range, panic::Location, sync::Arc};
 
@@ -8,6 +9,7 @@ use millstream_driver::DriverError;
 
 use operation::probably;
 pub use operation::{OperationKind, Suspect};
+pub use world::WorldError;
 
 /// The result type of fallible functions of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -64,6 +66,20 @@ pub enum Error {
         /// The failure of the lost device.
         cause: String,
     },
+    /// A collective cannot be completed: another rank is gone, or made other calls. The arrays that
+    /// it was to write are unusable until they are overwritten as a whole, and so is the group.
+    #[error("`{operation}` at {location} is lost on rank {rank}: {reason}")]
+    #[non_exhaustive]
+    CollectiveLost {
+        /// The name of the collective.
+        operation: &'static str,
+        /// The source line of the call.
+        location: &'static Location<'static>,
+        /// The first rank of this process.
+        rank: usize,
+        /// The event that was noticed, and the first difference between the calls of the ranks.
+        reason: Arc<str>,
+    },
     /// There is no such device, or no driver for it.
     #[error("{reason}")]
     Unavailable {
@@ -81,6 +97,9 @@ pub enum Error {
         /// The reason for the request: an environment variable, or the lack of a GPU and its cause.
         asked: Arc<str>,
     },
+    /// The processes of a [`World`](crate::world::World) cannot meet or are started wrongly.
+    #[error(transparent)]
+    World(#[from] WorldError),
 }
 
 impl Error {

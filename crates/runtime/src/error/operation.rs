@@ -22,6 +22,8 @@ pub enum OperationKind {
     Fill,
     /// A stream-ordered allocation. It takes no time on the device.
     Allocation,
+    /// A device's part of a collective of several devices or processes.
+    Collective,
 }
 
 impl fmt::Display for OperationKind {
@@ -33,6 +35,7 @@ impl fmt::Display for OperationKind {
             Self::DeviceToDevice => "device → device",
             Self::Fill => "fills",
             Self::Allocation => "allocations",
+            Self::Collective => "collectives",
         })
     }
 }

@@ -23,10 +23,12 @@ pages! {
     memory: include_str!("memory.md");
     kernels: include_str!("kernels.md"), "```text", include_str!("vector.ptx"), "```";
     futures: include_str!("futures.md");
+    several_devices: include_str!("several_devices.md");
     regions: include_str!("regions.md");
     simulator: include_str!("simulator.md"), "```text", include_str!("reverse.ptx"), "```";
     testing: include_str!("testing.md");
     performance: include_str!("performance.md");
+    several_machines: include_str!("several_machines.md");
     from_cudarc: include_str!("from_cudarc.md");
     from_cuda: include_str!("from_cuda.md");
     from_cupy: include_str!("from_cupy.md");

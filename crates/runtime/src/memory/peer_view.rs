@@ -129,7 +129,8 @@ macro_rules! peers {
                 /// Returns a view for kernels on `device`, which may be another than the array's.
                 ///
                 /// The first use of a pair of devices turns peer access on and probes it, which
-                /// takes some ten milliseconds and waits for no other work.
+                /// takes some ten milliseconds and may wait for running kernels, because it loads a
+                /// module ([rule 53](crate::guide::semantics#rule-53)). Later uses cost nothing.
                 ///
                 /// # Errors
                 ///

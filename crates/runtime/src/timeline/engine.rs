@@ -23,9 +23,10 @@ impl Engine {
     pub(super) fn of(kind: OperationKind) -> Option<Self> {
         match kind {
             OperationKind::HostToDevice => Some(Self::HostToDevice),
-            OperationKind::Kernel | OperationKind::Fill | OperationKind::DeviceToDevice => {
-                Some(Self::Compute)
-            }
+            OperationKind::Kernel
+            | OperationKind::Fill
+            | OperationKind::DeviceToDevice
+            | OperationKind::Collective => Some(Self::Compute),
             OperationKind::DeviceToHost => Some(Self::DeviceToHost),
             OperationKind::Allocation => None,
         }

@@ -54,7 +54,7 @@ impl HistoryState {
         }
         match self.layout.only(extent) {
             Some(only) => {
-                only.enter(kind, ticket);
+                only.enter_sole(kind, ticket);
                 true
             }
             None => false,
@@ -62,22 +62,24 @@ impl HistoryState {
     }
 
     /// Enters an ordered access: calls `found` with every ticket that it conflicts with, and
-    /// replaces these tickets. A ticket may be reported more than once.
+    /// replaces those of the ticket's device and those that are done. A ticket may be reported more
+    /// than once.
     #[inline]
     pub(super) fn access(
         &mut self,
         extent: &Extent,
         kind: AccessKind,
         ticket: Ticket,
+        is_done: &dyn Fn(Ticket) -> bool,
         mut found: impl FnMut(Ticket),
     ) {
         if let Some(only) = self.layout.only(extent) {
             only.conflicts(kind, &mut found);
-            only.enter(kind, ticket);
+            only.enter(kind, ticket, is_done);
         } else {
             self.conflicts(extent, kind, found);
             self.layout
-                .update(extent, |segment| segment.enter(kind, ticket));
+                .update(extent, |segment| segment.enter(kind, ticket, is_done));
         }
     }
 
@@ -234,7 +236,7 @@ mod tests {
 
     /// Enters an ordered access and ignores its conflicts.
     fn enter(state: &mut HistoryState, extent: &Extent, kind: AccessKind, ticket: Ticket) {
-        state.access(extent, kind, ticket, |_| ());
+        state.access(extent, kind, ticket, &|_| false, |_| ());
     }
 
     fn conflicts(
@@ -262,6 +264,35 @@ mod tests {
         );
         enter(&mut state, &(0..100).into(), Write, ticket(4, 1));
         assert_eq!(conflicts(&mut state, 0..100, Write), [ticket(4, 1)]);
+    }
+
+    #[test]
+    fn a_write_replaces_only_tickets_of_its_device_and_completed_ones() {
+        let mut state = HistoryState::new(100);
+        let other = |stream, sequence| Ticket::of_device(2, stream, sequence);
+        enter(&mut state, &(0..100).into(), Write, ticket(1, 1));
+        enter(&mut state, &(0..100).into(), Read, ticket(2, 1));
+        // On another device: if that is lost, the next writer must wait for both others.
+        enter(&mut state, &(0..100).into(), Write, other(1, 1));
+        let all = [ticket(1, 1), ticket(2, 1), other(1, 1)];
+        assert_eq!(conflicts(&mut state, 0..100, Write), all);
+        assert_eq!(
+            conflicts(&mut state, 0..100, Read),
+            [ticket(1, 1), other(1, 1)]
+        );
+        enter(&mut state, &(0..50).into(), Write, ticket(3, 1));
+        assert_eq!(
+            conflicts(&mut state, 0..50, Write),
+            [ticket(3, 1), other(1, 1)]
+        );
+        assert_eq!(conflicts(&mut state, 50..100, Write), all);
+        let is_done = |found: Ticket| found == ticket(3, 1) || found == ticket(1, 1);
+        state.access(&(0..100).into(), Write, other(2, 1), &is_done, |_| ());
+        assert_eq!(conflicts(&mut state, 0..50, Write), [other(2, 1)]);
+        assert_eq!(
+            conflicts(&mut state, 50..100, Write),
+            [ticket(2, 1), other(2, 1)]
+        );
     }
 
     #[test]

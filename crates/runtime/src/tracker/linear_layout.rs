@@ -11,8 +11,8 @@ use super::{AccessKind, StreamId, Ticket, extent::Extent, tickets::Tickets};
 pub(super) struct Segment {
     pub(super) start: u64,
     pub(super) end: u64,
-    /// The tickets for which a reader must wait. One ticket, unless unordered writes, a failed
-    /// submission or coarsening added more; then at most one per stream.
+    /// The tickets for which a reader must wait. One ticket, unless writes of other devices,
+    /// unordered writes, a failed submission or coarsening added more; then at most one per stream.
     pub(super) writes: Tickets,
     /// The tickets for which a writer must wait besides `writes`: at most one per stream, sorted by
     /// stream.
@@ -33,9 +33,31 @@ impl Segment {
         }
     }
 
-    /// Enters an ordered access, which runs after everything that it conflicts with.
+    /// Enters an ordered access, which runs after everything that it conflicts with. A write
+    /// replaces the tickets of its device and those for which `is_done` holds: if its device is
+    /// lost, later operations must find the tickets of other devices.
+    #[inline]
+    pub(super) fn enter(
+        &mut self,
+        kind: AccessKind,
+        ticket: Ticket,
+        is_done: &dyn Fn(Ticket) -> bool,
+    ) {
+        let device = ticket.stream.device();
+        if kind == AccessKind::Read
+            || (self.writes.are_of_device(device) && self.reads.are_of_device(device))
+        {
+            return self.enter_sole(kind, ticket);
+        }
+        let keeps = |earlier: Ticket| earlier.stream.device() != device && !is_done(earlier);
+        self.writes.retain(keeps);
+        self.writes.keep_highest(ticket);
+        self.reads.retain(keeps);
+    }
+
+    /// Enters an ordered access to a segment whose tickets are all of the ticket's device.
     #[inline(always)]
-    pub(super) fn enter(&mut self, kind: AccessKind, ticket: Ticket) {
+    pub(super) fn enter_sole(&mut self, kind: AccessKind, ticket: Ticket) {
         match kind {
             AccessKind::Read => self.reads.keep_highest(ticket),
             AccessKind::Write => {
@@ -271,8 +293,8 @@ mod tests {
         let mut linear = LinearLayout::new(count);
         for at in 0..count {
             linear.update(&(at..at + 1), |segment| {
-                segment.enter(AccessKind::Write, ticket(1 + at % 3, 1 + at));
-                segment.enter(AccessKind::Read, ticket(9, 1 + at));
+                segment.enter_sole(AccessKind::Write, ticket(1 + at % 3, 1 + at));
+                segment.enter_sole(AccessKind::Read, ticket(9, 1 + at));
             });
         }
         linear
@@ -329,7 +351,7 @@ mod tests {
         let mut linear = bytewise(6);
         for range in [0..2, 4..6, 2..4] {
             linear.update(&range, |segment| {
-                segment.enter(AccessKind::Write, ticket(1, 99))
+                segment.enter_sole(AccessKind::Write, ticket(1, 99))
             });
         }
         assert_eq!(linear.segments().len(), 1);

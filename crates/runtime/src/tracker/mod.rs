@@ -48,19 +48,24 @@
 //!
 //! # Lock order
 //!
+//! This order holds for the streams and allocations of all devices together.
+//!
 //! submit queue → access histories, in the order of their ids → (released) → shared state of a
 //! stream, one at a time → event pool. A submit queue is held across the driver calls of its own
 //! stream, so that the order of tickets equals the order in the driver's queue. The other locks are
 //! never held across a driver call, a host wait or user code. A thread never waits for a submit
 //! queue while it holds another: a thread that frees page-locked memory only tries to lock all of
 //! them, and a thread that searches the cache, with the budget locked, only tries to lock its own
-//! stream's. The budget is locked briefly while a submit queue is held and memory is freed.
+//! stream's. The budget is locked briefly while a submit queue is held and memory is freed. The
+//! list of open devices is read while access histories are locked, to see whether a ticket of
+//! another device is done; no other lock of this list is taken under it.
 //!
 //! # Soundness: an operation waits for every conflict
 //!
 //! 1. A conflict is a pair of accesses to a common byte of which one writes. The operation that is
 //!    published second finds the first in the access history, or finds a ticket that itself waited
-//!    for the first: a write replaces the tickets of its bytes only when it depends on all of them.
+//!    for the first: a write replaces the tickets of its bytes only when it depends on all of them,
+//!    and only tickets of its own device.
 //! 2. A dependency is dropped for three reasons: it is on the same stream (rule 16: a stream is
 //!    first in, first out), the stream's clock covers it, or it is done. A clock gains a ticket
 //!    only by a wait that the driver has accepted for a sync point that covers the ticket.
@@ -73,12 +78,69 @@
 //!    ([`restore_displaced`]), and operations that were planned in between find them in the
 //!    stream's list of failures.
 //!
+//! # Soundness: several devices
+//!
+//! An operation that uses memory of another device than its stream's is a *crossing*. An access
+//! history may therefore hold tickets of any device of the process. A dependency on one is
+//! resolved like any other: the thread that needs a sync point finds one in the state of the
+//! ticket's stream, or records one late, on the owner's device (rule 26: an event is recorded in
+//! its own context, and streams of any context may wait for it).
+//!
+//! A device can be *lost*, unlike a stream: its work ends where it was, and the waits of other
+//! devices for its events end too. An order that rests on a lost device is then no order. Two
+//! devices that work must nevertheless be ordered, and so must two streams of one device. The
+//! following statement is kept: *if the clock of a stream S covers a ticket t, S's later work runs
+//! after t, unless the device of S or that of t is lost.*
+//!
+//! 6. A stream that waits for an event of its own device gains the event's whole clock: each entry
+//!    holds for the event's stream, which is on the same device. A stream that waits for an event
+//!    of another device gains only the entries of that device
+//!    ([`VectorClock::join_device`]): each rests on waits within that device. The other entries
+//!    would rest on a third party, the event's device. By induction over the waits, the statement
+//!    holds for every entry.
+//! 7. A write replaces only tickets of its own device ([`AccessHistory`]). Otherwise an operation
+//!    that follows it would find only the write, which is never done if its device is lost, and
+//!    would miss what the write was going to wait for. By induction over the writes of one device,
+//!    the operation that is published second depends, if neither device is lost, on the first or on
+//!    a ticket of the first's device that runs after it. Tickets of other devices stay until they
+//!    are done or their own device writes the bytes.
+//! 8. Of the sync points that an operation needs, one is left out if another implies it
+//!    ([`drop_implied`]): the other is on the waiting device or on the same device as the one that
+//!    is left out, for the same reason.
+//! 9. A ticket of a lost device needs no wait: its device executes nothing any more. Nor does an
+//!    operation that waited for it in vain spoil any value silently. One of the two is a crossing,
+//!    because both use the same memory. If the operation is the crossing, the memory is the lost
+//!    device's, and all that the operation writes has an *import* ([`Provenance`]) that names the
+//!    lost device. If the ticket is, and only reads the bytes, they hold what the operation
+//!    expects; if it writes them, they have such an import, and so has everything that is computed
+//!    from them. An import is valid only if its operation is complete and each of its devices
+//!    answers without an error after that, so every read of bytes that may not have arrived is an
+//!    error.
+//! 10. A ticket of a closed device counts as done. The memory of a device keeps it open, so only
+//!     histories of other devices' memory can hold such a ticket, and it is that of a crossing. A
+//!     crossing keeps all its devices open until it is complete or its device is lost, from before
+//!     its publication on: first its caller holds them, then the list of watched crossings.
+//! 11. An event that is seen complete marks as done only the tickets of its own device in its clock
+//!     (`note_done`). Each of these rests on waits within that device, which works, because it has
+//!     answered. A ticket of another device may be in the clock because of a wait that ended with
+//!     the loss of that device; it is marked when its own device is polled.
+//!
 //! # Absence of deadlocks
 //!
 //! An operation that depends on a published ticket waits on the host until the ticket is submitted.
 //! Publication is serialised by the access histories: the ticket was published before the dependent
 //! one. A cycle of such waits would be a cycle in time. The thread that submits settles the ticket
 //! whether its driver calls succeed, fail or panic; a guard ensures it.
+//!
+//! This holds for several devices, because access histories are locked in the order of ids that are
+//! unique in the process, so that publication is serialised across devices too. To record late on
+//! another device takes the shared state of a stream and the event pool of that device, no submit
+//! queue. The last reference to a device closes it, which takes further locks; a thread that looked
+//! up another device drops its reference after it has released all locks.
+//!
+//! On the devices, a stream waits only for events that were recorded before the wait was enqueued,
+//! so that the streams of all devices together execute in some order in time. A wait for an event
+//! of a lost device ends.
 
 mod access_history;
 mod accesses;

@@ -101,8 +101,8 @@ enum QueueItem {
     Wait(Recorded),
 }
 
-/// A device that only stores the enqueued work, and the tracker's state, driven as by the runtime.
-struct ModelDevice {
+/// Devices that only store the enqueued work, and the tracker's state, driven as by the runtime.
+struct ModelDevices {
     ids: [StreamId; STREAMS],
     clocks: Vec<VectorClock>,
     points: Vec<SyncPoints<Recorded>>,
@@ -115,11 +115,14 @@ struct ModelDevice {
     records: usize,
 }
 
-impl ModelDevice {
-    fn new() -> Self {
-        let device = DeviceNumber::next();
-        let ids =
-            std::array::from_fn(|at| StreamId::new(device, at as u32).expect("the index is valid"));
+impl ModelDevices {
+    /// Creates this many devices, among which the streams are distributed.
+    fn new(devices: usize) -> Self {
+        let devices: Vec<_> = (0..devices).map(|_| DeviceNumber::next()).collect();
+        let ids = std::array::from_fn(|at| {
+            let device = devices[at % devices.len()];
+            StreamId::new(device, at as u32).expect("the index is valid")
+        });
         Self {
             ids,
             clocks: vec![VectorClock::default(); STREAMS],
@@ -209,7 +212,8 @@ impl ModelDevice {
             };
             points.push(point);
         }
-        drop_implied(&mut points);
+        let device = self.ids[stream].device();
+        drop_implied(&mut points, device);
         let mut clock = self.clocks[stream].clone();
         for (made, point) in points.iter().enumerate() {
             if step.fails_after == Some(made) {
@@ -217,7 +221,12 @@ impl ModelDevice {
             }
             self.queues[stream].push(QueueItem::Wait(point.event));
             self.waits += 1;
-            clock.join(&point.clock);
+            let owner = point.ticket.stream.device();
+            if owner == device {
+                clock.join(&point.clock);
+            } else {
+                clock.join_device(&point.clock, owner);
+            }
         }
         let enqueued = step.fails_after.is_none();
         if enqueued {
@@ -245,17 +254,19 @@ impl ModelDevice {
         position.expect("the operation was enqueued")
     }
 
-    /// Returns all operations that the queues order before `number`, found by following every edge.
-    fn before(&self, number: usize, stream: usize) -> BTreeSet<usize> {
-        self.before_without(number, stream, None)
+    /// Returns all operations that the queues order before `number`, found by following every edge
+    /// except for waits for events of the device `lost`, which end.
+    fn before(&self, number: usize, stream: usize, lost: Option<DeviceNumber>) -> BTreeSet<usize> {
+        self.before_without(number, stream, lost, None)
     }
 
     /// Returns all operations ordered before `number` if the wait at position `left_out` of its own
-    /// queue is ignored.
+    /// queue is ignored as well.
     fn before_without(
         &self,
         number: usize,
         stream: usize,
+        lost: Option<DeviceNumber>,
         left_out: Option<usize>,
     ) -> BTreeSet<usize> {
         let own = stream;
@@ -271,7 +282,11 @@ impl ModelDevice {
                     QueueItem::Work(earlier) => {
                         found.insert(earlier);
                     }
-                    QueueItem::Wait(event) => open.push((event.stream, event.position)),
+                    QueueItem::Wait(event) => {
+                        if Some(self.ids[event.stream].device()) != lost {
+                            open.push((event.stream, event.position));
+                        }
+                    }
                 }
             }
             reached[stream] = reached[stream].max(until);
@@ -290,9 +305,10 @@ fn conflict(earlier: &Step, later: &Step) -> bool {
     })
 }
 
-/// Runs a program and checks the order of every pair of its operations.
-fn check(steps: &[Step]) -> Result<ModelDevice, TestCaseError> {
-    let mut model = ModelDevice::new();
+/// Runs a program on this many devices, and checks the order of every pair of its operations: if no
+/// device is lost, and if any of them is, of every pair on the others.
+fn check(steps: &[Step], devices: usize) -> Result<ModelDevices, TestCaseError> {
+    let mut model = ModelDevices::new(devices);
     let mut enqueued = Vec::new();
     // For each operation, the number of earlier operations that were complete before it was
     // submitted, regardless of the queues.
@@ -305,20 +321,20 @@ fn check(steps: &[Step]) -> Result<ModelDevice, TestCaseError> {
         finished_before.push(finished);
         enqueued.push(model.run(number, step));
     }
-    for later in 0..steps.len() {
-        if !enqueued[later] {
-            continue;
-        }
-        let before = model.before(later, steps[later].stream);
-        for earlier in 0..later {
-            if enqueued[earlier]
-                && earlier >= finished_before[later]
-                && conflict(&steps[earlier], &steps[later])
-            {
-                prop_assert!(
-                    before.contains(&earlier),
-                    "operation {later} may overtake {earlier}"
-                );
+    let all_lost = model.ids[..devices].iter().map(|id| Some(id.device()));
+    let all_lost = all_lost.filter(|_| devices > 1);
+    for lost in std::iter::once(None).chain(all_lost) {
+        let device = |number: usize| model.ids[steps[number].stream].device();
+        let runs = |number: usize| enqueued[number] && Some(device(number)) != lost;
+        for later in (0..steps.len()).filter(|&later| runs(later)) {
+            let before = model.before(later, steps[later].stream, lost);
+            for earlier in (0..later).filter(|&earlier| runs(earlier)) {
+                if earlier >= finished_before[later] && conflict(&steps[earlier], &steps[later]) {
+                    prop_assert!(
+                        before.contains(&earlier),
+                        "operation {later} may overtake {earlier} if {lost:?} is lost"
+                    );
+                }
             }
         }
     }
@@ -335,7 +351,16 @@ proptest! {
     /// submissions fail halfway.
     #[test]
     fn every_conflict_is_ordered(steps in prop::collection::vec(step(true), 1..40)) {
-        check(&steps)?;
+        check(&steps, 1)?;
+    }
+
+    /// Checks the same for operations of several devices, also if one of the devices is lost.
+    #[test]
+    fn every_conflict_of_several_devices_is_ordered_also_if_one_is_lost(
+        steps in prop::collection::vec(step(true), 1..40),
+        devices in 2..=STREAMS,
+    ) {
+        check(&steps, devices)?;
     }
 
     /// Checks that, with a sync point behind every operation, only conflicts and their consequences
@@ -357,7 +382,7 @@ proptest! {
         }
         let prologue = all.len();
         all.extend(steps.into_iter().map(|step| Step { finishes: false, ..step }));
-        let model = check(&all)?;
+        let model = check(&all, 1)?;
         // The pairs that must be ordered: by conflict, by stream, and transitively.
         let mut must: Vec<BTreeSet<usize>> = Vec::new();
         for later in 0..all.len() {
@@ -372,14 +397,14 @@ proptest! {
             must.push(before);
         }
         for later in prologue..all.len() {
-            let before = model.before(later, all[later].stream);
+            let before = model.before(later, all[later].stream, None);
             let extra: Vec<_> = before.difference(&must[later]).copied().collect();
             prop_assert!(extra.is_empty(), "operation {later} waits for {extra:?} without need");
             let stream = all[later].stream;
             let mut at = model.position(later, stream);
             while at > 0 && matches!(model.queues[stream][at - 1], QueueItem::Wait(_)) {
                 at -= 1;
-                let without = model.before_without(later, stream, Some(at));
+                let without = model.before_without(later, stream, None, Some(at));
                 prop_assert!(without != before, "operation {later} makes a wait that others imply");
             }
         }
@@ -392,7 +417,7 @@ proptest! {
         steps in prop::collection::vec(step(false), 1..40),
     ) {
         let steps: Vec<_> = steps.into_iter().map(|step| Step { stream: 2, ..step }).collect();
-        let model = check(&steps)?;
+        let model = check(&steps, 1)?;
         prop_assert_eq!((model.waits, model.records), (0, 0));
     }
 }

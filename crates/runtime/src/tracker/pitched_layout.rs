@@ -232,11 +232,15 @@ mod tests {
                 pitched = Some(PitchedLayout::of(&linear, PITCH));
             }
             match extent.as_range() {
-                Some(range) => linear.update(range, |segment| segment.enter(Write, ticket(number))),
-                None => linear.update_rows(extent, |segment| segment.enter(Write, ticket(number))),
+                Some(range) => {
+                    linear.update(range, |segment| segment.enter_sole(Write, ticket(number)))
+                }
+                None => {
+                    linear.update_rows(extent, |segment| segment.enter_sole(Write, ticket(number)))
+                }
             }
             if let Some(pitched) = &mut pitched {
-                pitched.update(extent, |segment| segment.enter(Write, ticket(number)));
+                pitched.update(extent, |segment| segment.enter_sole(Write, ticket(number)));
             }
         }
         let pitched = pitched.unwrap_or_else(|| PitchedLayout::of(&linear, PITCH));
@@ -298,7 +302,7 @@ mod tests {
     fn conversion_keeps_rows_apart_if_the_limit_allows() {
         let mut pitched = PitchedLayout::of(&LinearLayout::new(64), 8);
         pitched.update(&Extent::strided(34..36, 2, 8), |segment| {
-            segment.enter(Write, ticket(0))
+            segment.enter_sole(Write, ticket(0))
         });
         // Bands: four rows without tickets, two rows of three segments each, two rows without
         // tickets.
@@ -312,7 +316,7 @@ mod tests {
     fn missing_bytes_of_the_last_row_are_no_segment() {
         let mut pitched = PitchedLayout::of(&LinearLayout::new(45), 8);
         pitched.update(&Extent::strided(33..37, 2, 8), |segment| {
-            segment.enter(Write, ticket(0))
+            segment.enter_sole(Write, ticket(0))
         });
         let ranges: Vec<_> = pitched
             .to_linear(9)

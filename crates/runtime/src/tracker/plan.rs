@@ -98,12 +98,13 @@ fn plan_access(
 ) {
     let mut waits = false;
     if access.ordered {
-        state.access(&access.extent, access.kind, ticket, |found| {
+        let found = |found: Ticket| {
             if found.stream != ticket.stream && !clock.covers(found) {
                 depend_on(&mut plan.dependencies, found);
                 waits = true;
             }
-        });
+        };
+        state.access(&access.extent, access.kind, ticket, is_done, found);
     } else {
         state.enter_unordered(&access.extent, access.kind, ticket);
     }

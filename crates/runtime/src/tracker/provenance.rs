@@ -147,7 +147,7 @@ mod tests {
     }
 
     fn operation(stream: u64, devices: &[u64]) -> Arc<Operation> {
-        let number = |&device: &u64| StreamId::of(device).device();
+        let number = |&device: &u64| DeviceNumber::of(device);
         Arc::new(Operation {
             stream: StreamId::of(stream),
             devices: devices.iter().map(number).collect(),

@@ -5,7 +5,7 @@ use std::{collections::VecDeque, sync::Arc};
 
 use smallvec::SmallVec;
 
-use super::{Dependencies, Sequence, StreamId, Ticket, VectorClock};
+use super::{Dependencies, DeviceNumber, Sequence, StreamId, Ticket, VectorClock};
 
 /// A sync point: an event recorded on a stream behind `ticket`, and therefore behind everything in
 /// `clock`.
@@ -235,15 +235,19 @@ impl<E> SyncPoints<E> {
 /// Removes the sync points that others imply. The remaining ones must each be waited for.
 ///
 /// A sync point implies another if its clock covers the other's ticket. If two imply each other,
-/// one stays.
-pub(crate) fn drop_implied<E>(points: &mut SmallVec<[Arc<SyncPoint<E>>; 4]>) {
+/// one stays. A sync point of another device than `device`, which waits, implies only those of its
+/// own device: if its device is lost, the wait for it ends, but the others must still be waited
+/// for.
+pub(crate) fn drop_implied<E>(points: &mut SmallVec<[Arc<SyncPoint<E>>; 4]>, device: DeviceNumber) {
     let mut at = 0;
     while points.len() > 1 && at < points.len() {
         let ticket = points[at].ticket;
-        let implied = points
-            .iter()
-            .enumerate()
-            .any(|(other, point)| other != at && point.clock.covers(ticket));
+        let implied = points.iter().enumerate().any(|(other, point)| {
+            let owner = point.ticket.stream.device();
+            other != at
+                && (owner == device || owner == ticket.stream.device())
+                && point.clock.covers(ticket)
+        });
         if implied {
             points.remove(at);
         } else {
@@ -435,14 +439,32 @@ mod tests {
             |of: Ticket, before: &[Ticket]| Arc::new(SyncPoint::new(of, &clock_of(before), ()));
         let (a, b, c) = (ticket(1, 5), ticket(2, 5), ticket(3, 5));
         let mut points = SmallVec::from_vec(vec![point(a, &[]), point(b, &[a]), point(c, &[a, b])]);
-        drop_implied(&mut points);
+        drop_implied(&mut points, DeviceNumber::of(1));
         assert_eq!(points.iter().map(|p| p.ticket).collect::<Vec<_>>(), [c]);
         let mut pair = SmallVec::from_vec(vec![point(a, &[b]), point(b, &[a])]);
-        drop_implied(&mut pair);
+        drop_implied(&mut pair, DeviceNumber::of(1));
         assert_eq!(pair.len(), 1);
         let mut free = SmallVec::from_vec(vec![point(a, &[]), point(b, &[])]);
-        drop_implied(&mut free);
+        drop_implied(&mut free, DeviceNumber::of(1));
         assert_eq!(free.len(), 2);
+    }
+
+    #[test]
+    fn a_point_of_another_device_implies_points_of_that_device_only() {
+        let of_device = |device, sequence| Ticket::of_device(device, 1, sequence);
+        let [own, other, third] = [1, 2, 3].map(|device| of_device(device, 5));
+        let sibling = Ticket::of_device(2, 2, 5);
+        let point = |at, tickets: &[Ticket]| Arc::new(SyncPoint::new(at, &clock_of(tickets), ()));
+        let remaining = |device, covering, covered| {
+            let covering = point(covering, &[covered]);
+            let mut points = SmallVec::from_vec(vec![covering, point(covered, &[])]);
+            drop_implied(&mut points, DeviceNumber::of(device));
+            points.len()
+        };
+        assert_eq!(remaining(1, other, own), 2);
+        assert_eq!(remaining(1, other, third), 2);
+        assert_eq!(remaining(1, other, sibling), 1);
+        assert_eq!(remaining(1, own, other), 1);
     }
 
     #[test]

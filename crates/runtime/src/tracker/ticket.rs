@@ -16,6 +16,11 @@ impl DeviceNumber {
         static NEXT: AtomicU64 = AtomicU64::new(1);
         Self(NEXT.fetch_add(1, Ordering::Relaxed))
     }
+
+    #[cfg(test)]
+    pub(crate) fn of(number: u64) -> Self {
+        Self(number)
+    }
 }
 
 /// A stream's identifier: its device's number and its index in the device's table. It is unique in
@@ -42,10 +47,10 @@ impl StreamId {
         DeviceNumber(self.0.get() >> INDEX_BITS)
     }
 
-    /// Returns the device's number of a stream created with [`of`](Self::of).
+    /// Returns the number of a stream created with [`of`](Self::of).
     #[cfg(test)]
     pub(crate) fn number(self) -> u64 {
-        self.device().0
+        self.index().into()
     }
 
     /// Returns the stream's index, which is unique among the streams of its device.
@@ -54,9 +59,10 @@ impl StreamId {
         (self.0.get() % u64::from(Self::INDICES)) as u32
     }
 
+    /// Creates the identifier of a stream of device 1.
     #[cfg(test)]
     pub(crate) fn of(number: u64) -> Self {
-        Self::from_parts(number, 0)
+        Self::from_parts(1, number as u32)
     }
 
     fn from_parts(number: u64, index: u32) -> Self {
@@ -120,6 +126,12 @@ impl Ticket {
     #[cfg(test)]
     pub(crate) fn of(stream: u64, sequence: u64) -> Self {
         Self::new(StreamId::of(stream), Sequence::of(sequence))
+    }
+
+    #[cfg(test)]
+    pub(crate) fn of_device(device: u64, stream: u32, sequence: u64) -> Self {
+        let stream = StreamId::from_parts(device, stream);
+        Self::new(stream, Sequence::of(sequence))
     }
 }
 

@@ -1,6 +1,6 @@
 //! A set of tickets with at most one per stream, the highest.
 
-use super::{StreamId, Ticket};
+use super::{DeviceNumber, StreamId, Ticket};
 
 /// The number of tickets besides the first up to which a linear search is faster than a binary one.
 const LINEAR_SEARCH_MAX: usize = 8;
@@ -94,6 +94,13 @@ impl Tickets {
         self.others.clear();
     }
 
+    /// Returns whether no ticket is of another device.
+    #[inline]
+    pub(super) fn are_of_device(&self, device: DeviceNumber) -> bool {
+        let is_of = |ticket: &Ticket| ticket.stream.device() == device;
+        self.first.as_ref().is_none_or(is_of) && self.others.iter().all(is_of)
+    }
+
     /// Removes all tickets.
     #[inline(always)]
     pub(super) fn clear(&mut self) {
@@ -141,6 +148,10 @@ mod tests {
             tickets.retain(|ticket| ticket.sequence.get() > done);
             known.retain(|_, sequence| *sequence > done);
             prop_assert_eq!(listed(&tickets), known.into_iter().collect::<Vec<_>>());
+            prop_assert!(tickets.are_of_device(Ticket::of(1, 1).stream.device()));
+            let mut several = tickets.clone();
+            several.keep_highest(Ticket::of_device(2, 3, 1));
+            prop_assert!(!several.are_of_device(Ticket::of(1, 1).stream.device()));
             tickets.replace(Ticket::of(3, 1));
             prop_assert_eq!(&tickets, &Tickets::of(Ticket::of(3, 1)));
             tickets.clear();

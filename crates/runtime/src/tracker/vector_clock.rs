@@ -2,7 +2,7 @@
 
 use smallvec::SmallVec;
 
-use super::{Sequence, StreamId, Ticket};
+use super::{DeviceNumber, Sequence, StreamId, Ticket};
 
 /// The number of entries that are stored inline and searched linearly.
 const FEW: usize = 8;
@@ -65,6 +65,20 @@ impl VectorClock {
             alike += 1;
         }
         self.merge(alike, &other.entries[alike..]);
+    }
+
+    /// Adds everything that `other` covers on the streams of one device.
+    #[cold]
+    pub(crate) fn join_device(&mut self, other: &Self, device: DeviceNumber) {
+        // The streams of a device are adjacent, because an identifier begins with the device.
+        let device_of = |&(stream, _): &(StreamId, Sequence)| stream.device();
+        let start = other
+            .entries
+            .partition_point(|entry| device_of(entry) < device);
+        let end = other
+            .entries
+            .partition_point(|entry| device_of(entry) <= device);
+        self.merge(0, &other.entries[start..end]);
     }
 
     /// Merges the remaining entries of the other clock, from the own entry `at` on.
@@ -153,6 +167,19 @@ mod tests {
         let all: Vec<_> = a.tickets().collect();
         assert_eq!(all, [ticket(1, 9), ticket(2, 7), ticket(4, 3)]);
         assert_eq!(a.len(), 3);
+    }
+
+    #[test]
+    fn the_part_of_one_device_is_joined() {
+        let (mut a, mut b) = (VectorClock::default(), VectorClock::default());
+        a.advance(ticket(1, 9));
+        for (device, stream) in [(1, 1), (2, 1), (2, 2), (3, 1)] {
+            b.advance(Ticket::of_device(device, stream, 10));
+        }
+        a.join_device(&b, DeviceNumber::of(2));
+        let all: Vec<_> = a.tickets().collect();
+        let joined = [1, 2].map(|stream| Ticket::of_device(2, stream, 10));
+        assert_eq!(all, [ticket(1, 9), joined[0], joined[1]]);
     }
 
     #[test]

@@ -18,7 +18,7 @@ use std::{
 use millstream::{
     Device, Result, Select, Stream,
     driver::{DeviceOrdinal, ResultCode},
-    sim::{Fault, Gpu, LiveObjectCounts, Schedule, SimConfig},
+    sim::{Fault, Gpu, Link, Links, LiveObjectCounts, Schedule, SimConfig},
 };
 
 use crate::program::{Allowed, Environment, Interpreter, Sort, check, generate, step::Program};
@@ -142,13 +142,17 @@ impl Case {
     pub(crate) fn draw(&self) -> Program {
         let mut sort = Sort::of(self.program);
         if self.options.is_none() {
-            let has_second = Device::open(Select::Cuda(1)).is_ok();
+            let exists = |device: &usize| Device::open(Select::Cuda(*device as i32)).is_ok();
             // Tests do not bound a GPU's memory.
             (sort.scarce, sort.gates) = (false, false);
-            sort.devices = if has_second { sort.devices } else { 1 };
+            sort.devices = (0..sort.devices).take_while(exists).count();
         }
         let offset = if self.faults { 1 << 32 } else { 0 };
-        generate(self.program + offset, sort)
+        let mut program = generate(self.program + offset, sort);
+        if self.options.is_none() {
+            program.links = links_of_gpus(program.devices);
+        }
+        program
     }
 
     /// Runs a program in this configuration.
@@ -166,7 +170,8 @@ impl Case {
     }
 
     fn simulate(&self, program: &Program, options: &str) -> Result<(), String> {
-        let mut config = SimConfig::new().devices(program.devices as u32);
+        let config = SimConfig::new().devices(program.devices as u32);
+        let mut config = config.links(program.links.clone());
         if let Some(bytes) = program.memory_bytes {
             config = config.memory_bytes(bytes);
         }
@@ -235,6 +240,21 @@ impl Case {
     }
 }
 
+/// Returns the links between the first GPUs: whether each pair accesses each other's memory.
+fn links_of_gpus(count: usize) -> Links {
+    let open = |device| Device::open(Select::Cuda(device as i32)).expect("it opened before");
+    let devices: Vec<_> = (0..count).map(open).collect();
+    let mut links = Links::default();
+    for (at, device) in devices.iter().enumerate() {
+        for (before, other) in devices[..at].iter().enumerate() {
+            if !device.peer_status(other).expect("it works").is_direct() {
+                links = links.pair(before as u32, at as u32, Link::NoPeerAccess);
+            }
+        }
+    }
+    links
+}
+
 /// Runs a program on the GPU that the environment selects.
 fn drive(program: &Program) -> Result<(), String> {
     let open = |device: usize| Device::open(Select::Cuda(device as i32));
@@ -252,7 +272,7 @@ fn drive(program: &Program) -> Result<(), String> {
 
 /// Driver calls that create, enqueue or query. Calls that free are excluded, because their failure
 /// leaks the object; other tests cover them.
-const CALLS: [&str; 22] = [
+const CALLS: [&str; 27] = [
     "cuStreamCreateWithPriority",
     "cuStreamQuery",
     "cuStreamWaitEvent",
@@ -271,6 +291,11 @@ const CALLS: [&str; 22] = [
     "cuMemcpyDtoDAsync",
     "cuMemcpy2DAsync",
     "cuMemcpyBatchAsync",
+    "cuDeviceCanAccessPeer",
+    "cuCtxEnablePeerAccess",
+    "cuMemPoolSetAccess",
+    "cuMemcpyPeerAsync",
+    "cuMemcpy3DPeerAsync",
     "cuMemsetD8Async",
     "cuMemsetD32Async",
     "cuLaunchKernel",

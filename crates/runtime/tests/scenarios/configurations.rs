@@ -54,11 +54,13 @@ pub(crate) fn configurations() -> Vec<Configuration> {
             sizes: Sizes::Own,
         }];
     }
-    all_simulated()
+    all_simulated(&|config| config)
 }
 
-/// Returns all schedules and rules, each with a new simulated GPU.
-fn all_simulated() -> Vec<Configuration> {
+/// Returns all schedules and rules, each with a new simulated GPU, whose settings `change` may
+/// change.
+pub(crate) fn all_simulated(change: &dyn Fn(SimConfig) -> SimConfig) -> Vec<Configuration> {
+    let simulated = |schedule, rules| simulated(schedule, rules, change);
     let mut configurations = Vec::new();
     for schedule in [Schedule::Timed, Schedule::Eager, Schedule::Lazy] {
         for choice in [0b0_0000, 0b0_1111, 0b1_0000, 0b1_1111] {
@@ -85,16 +87,19 @@ fn all_simulated() -> Vec<Configuration> {
     configurations
 }
 
-fn simulated(schedule: Schedule, rules: Rules) -> Configuration {
+fn simulated(
+    schedule: Schedule,
+    rules: Rules,
+    change: &dyn Fn(SimConfig) -> SimConfig,
+) -> Configuration {
     let cache_bytes = match schedule {
         Schedule::Random(seed) => [None, Some(64 << 10), Some(0)][seed as usize % 3],
         _ => None,
     };
+    let config = SimConfig::new().devices(2).schedule(schedule).rules(rules);
     Configuration {
         name: format!("{schedule:?}, {rules:?}, cache of {cache_bytes:?}"),
-        gpu: Some(Gpu::new(
-            SimConfig::new().devices(2).schedule(schedule).rules(rules),
-        )),
+        gpu: Some(Gpu::new(change(config))),
         gates_hold: rules.implicit_synchronisation == Reading::Observed,
         cache_bytes,
         sizes: Sizes::Own,
@@ -108,7 +113,7 @@ fn configurations_cover_both_readings_of_every_rule_under_every_kind_of_schedule
         (Rules::observed(), Rules::strict())
     );
     let is_random = |configuration: &&Configuration| configuration.name.starts_with("Random");
-    let random: Vec<_> = all_simulated()
+    let random: Vec<_> = all_simulated(&|config| config)
         .iter()
         .filter(is_random)
         .map(|configuration| configuration.name.clone())
@@ -117,7 +122,7 @@ fn configurations_cover_both_readings_of_every_rule_under_every_kind_of_schedule
         let rules = format!("{:?}", rules(choice));
         assert!(random.iter().any(|name| name.contains(&rules)), "{rules}");
     }
-    let tiny: Vec<_> = all_simulated()
+    let tiny: Vec<_> = all_simulated(&|config| config)
         .into_iter()
         .filter(|configuration| matches!(configuration.sizes, Sizes::Tiny { .. }))
         .collect();
@@ -133,7 +138,7 @@ fn configurations_cover_both_readings_of_every_rule_under_every_kind_of_schedule
                 && tiny.iter().any(|configuration| of(false)(&configuration))
         );
     }
-    let fixed = all_simulated()
+    let fixed = all_simulated(&|config| config)
         .iter()
         .filter(|configuration| !is_random(configuration))
         .count();

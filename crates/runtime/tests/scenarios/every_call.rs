@@ -10,14 +10,19 @@ use std::{
     thread,
 };
 
-use millstream::{Device, Error, Result, driver::DriverError, sim::Schedule};
+use millstream::{
+    Buffer, Device, Error, Result, Stream, UsageErrorKind,
+    driver::DriverError,
+    sim::{Link, Links, Schedule},
+};
 
 use crate::{
+    arrays::sums,
     configurations::Sizes,
     harness::assert_nothing_left,
     instrumented::{instrumented_gpu, open},
     random::{program, run},
-    sweep::{CODES, Subject},
+    sweep::{CODES, KINDS_OF_CODES, Subject},
 };
 
 const PROGRAMS: u64 = 40;
@@ -63,6 +68,7 @@ fn d01_every_driver_call_of_a_program_may_fail() {
                     name: format!("program {seed}"),
                     schedule: schedule_of(seed),
                     devices: 1,
+                    links: Links::default(),
                     sizes: sizes_of(seed as usize),
                     run: &|devices| run(devices, None, &drawn),
                 };
@@ -103,6 +109,7 @@ fn d01_every_driver_call_of_a_large_upload_may_fail() {
                 name: String::from("large upload"),
                 schedule,
                 devices: 1,
+                links: Links::default(),
                 sizes,
                 run: &|devices| large_upload(devices, len),
             };
@@ -129,26 +136,106 @@ fn there_and_back(devices: &[Device], len: usize) -> Result<()> {
     Ok(())
 }
 
-#[test]
-fn d01_every_driver_call_of_copies_between_devices_may_fail() {
-    for schedule in [
-        Schedule::Timed,
-        Schedule::Eager,
-        Schedule::Lazy,
-        Schedule::Random(1),
-    ] {
-        // One chunk, and two with the last one short.
-        for (sizes, len) in [(Sizes::Own, N), (Sizes::tiny(0), 300)] {
-            let subject = Subject {
-                name: String::from("copies between devices"),
-                schedule,
-                devices: 2,
-                sizes,
-                run: &|devices| there_and_back(devices, len),
-            };
-            subject.sweep();
+/// Doubles the elements of `from` on a stream of another device: over the link, or if the devices
+/// cannot access each other's memory, after a copy. Returns the result, on the stream's device.
+fn double_elsewhere(stream: &Stream, from: &Buffer<f32>) -> Result<Buffer<f32>> {
+    let (device, len) = (stream.device(), from.len());
+    let kernels = sums::load(&device)?;
+    let mut to = stream.zeros::<f32>(len)?;
+    match from.peer(&device) {
+        Ok(from) => kernels.vecadd(stream, len, &from, &from, &mut to, len as u64)?,
+        Err(error) => {
+            check_refused(error)?;
+            let mut copy = stream.zeros::<f32>(len)?;
+            stream.copy(from, &mut copy)?;
+            kernels.vecadd(stream, len, &copy, &copy, &mut to, len as u64)?;
         }
     }
+    Ok(to)
+}
+
+/// Returns the error unless it says that the devices cannot access each other's memory.
+fn check_refused(error: Error) -> Result<()> {
+    match &error {
+        Error::Usage(usage_error)
+            if matches!(usage_error.problem(), UsageErrorKind::NoPeerAccess { .. }) =>
+        {
+            Ok(())
+        }
+        _ => Err(error),
+    }
+}
+
+/// Launches kernels that read and write memory of another device, and copies rows between the two.
+fn kernels_and_rows(devices: &[Device], rows: usize) -> Result<()> {
+    const COLS: usize = 10;
+    let len = rows * COLS;
+    let (one, other) = (devices[0].stream()?, devices[1].stream()?);
+    let source = one.upload(&vec![3.0_f32; len])?;
+    let sum = double_elsewhere(&other, &source)?;
+    drop(source);
+    // The first half of each row, back to the first device.
+    let mut table = one.zeros::<f32>(len)?;
+    one.copy_2d(
+        sum.view_2d(rows, COLS)?.rect(.., ..COLS / 2)?,
+        table.view_2d_mut(rows, COLS)?.rect_mut(.., ..COLS / 2)?,
+    )?;
+    let kernels = sums::load(&devices[1])?;
+    let mut first = table.slice_mut(..1);
+    match first.peer_mut(&devices[1]) {
+        Ok(mut first) => kernels.vecadd(&other, 1, &sum, &sum, &mut first, 1)?,
+        Err(error) => {
+            check_refused(error)?;
+            one.fill(&mut first, 12.0)?;
+        }
+    }
+    let mut managed = devices[0].managed::<f32>(len)?;
+    kernels.vecadd(&other, len, &sum, &sum, &mut managed, len as u64)?;
+    drop(sum);
+    let found = one.download(&table)?.wait()?;
+    for (at, &value) in found.iter().enumerate() {
+        let expected = match at {
+            0 => 12.0,
+            _ if at % COLS < COLS / 2 => 6.0,
+            _ => 0.0,
+        };
+        assert_eq!(value, expected, "element {at}");
+    }
+    assert_eq!(*managed.read()?, vec![12.0; len]);
+    Ok(())
+}
+
+/// Makes every call of a program with two devices fail, over their link and without one.
+fn sweep_two_devices(name: &str, run: impl Fn(&[Device], usize) -> Result<()>, len: usize) {
+    let staged = Links::all(Link::NoPeerAccess);
+    // Staged copies have one chunk, and two with the last one short.
+    let cases = [
+        (Schedule::Timed, Links::default(), Sizes::Own, len),
+        (Schedule::Eager, staged.clone(), Sizes::Own, len),
+        (Schedule::Lazy, staged, Sizes::tiny(0), 300.min(len)),
+        (Schedule::Random(1), Links::default(), Sizes::Own, len),
+    ];
+    for (schedule, links, sizes, len) in cases {
+        let subject = Subject {
+            name: String::from(name),
+            schedule,
+            devices: 2,
+            links,
+            sizes,
+            run: &|devices| run(devices, len),
+        };
+        subject.sweep_with(&KINDS_OF_CODES);
+    }
+}
+
+#[test]
+fn d01_every_driver_call_of_copies_between_devices_may_fail() {
+    sweep_two_devices("copies between devices", there_and_back, N);
+}
+
+#[test]
+fn d01_every_driver_call_of_kernels_with_memory_of_another_device_may_fail() {
+    sweep_two_devices("kernels and rows", kernels_and_rows, 30);
 }
 
 #[test]

@@ -16,7 +16,7 @@ use std::{
 use millstream::{
     Device, Error, LaunchConfig, Result,
     driver::{Driver, DriverError, ResultCode},
-    sim::{Gpu, Schedule},
+    sim::{Gpu, Link, Links, Schedule},
 };
 
 use crate::{
@@ -74,7 +74,7 @@ fn expected() -> (Vec<f32>, Vec<f64>, Vec<f32>) {
 
 /// Opens a single simulated device with an instrumented driver.
 fn setup(schedule: Schedule) -> (Gpu, Arc<Calls>, Device) {
-    let (gpu, calls, mut devices) = instrumented_devices(schedule, 1);
+    let (gpu, calls, mut devices) = instrumented_devices(schedule, 1, Links::default());
     (gpu, calls, devices.remove(0))
 }
 
@@ -303,7 +303,8 @@ fn a_staging_block_of_a_failed_call_is_not_reused_before_its_copy_completes() {
 
 #[test]
 fn a_staging_block_that_a_lost_device_may_write_is_not_reused() {
-    let (gpu, calls, devices) = instrumented_devices(Schedule::Timed, 2);
+    let staged = Links::all(Link::NoPeerAccess);
+    let (gpu, calls, devices) = instrumented_devices(Schedule::Timed, 2, staged);
     let [one, other] = [0, 1].map(|at: usize| devices[at].stream().unwrap());
     let source = one.upload(&[1_u8; N]).unwrap();
     let mut target = other.zeros::<u8>(N).unwrap();

@@ -21,14 +21,14 @@ use std::{
 use millstream::{
     Buffer, Device, Event, LaunchConfig, Pending, Result, Select, Stream,
     driver::{ContextHandle, DeviceOrdinal, Driver, cuda::Cuda},
-    sim::{Gpu, Hold, LiveObjectCounts},
+    sim::{Gpu, Hold, LiveObjectCounts, SimConfig},
 };
 
 use parking_lot::{Mutex, MutexGuard};
 
 use crate::{
     calls::Calls,
-    configurations::{Configuration, Sizes, configurations, on_gpu},
+    configurations::{Configuration, Sizes, all_simulated, configurations, on_gpu},
 };
 
 millstream::kernels! {
@@ -69,6 +69,17 @@ pub(crate) fn everywhere(scenario: impl Fn(&Harness)) {
     }
 }
 
+/// Runs the scenario on the simulated device under every schedule and every reading of the disputed
+/// rules, with settings that `change` changes: for machines that cannot be had as a GPU.
+pub(crate) fn everywhere_simulated(
+    change: impl Fn(SimConfig) -> SimConfig,
+    scenario: impl Fn(&Harness),
+) {
+    for configuration in all_simulated(&change) {
+        run_at(configuration, &scenario);
+    }
+}
+
 /// Runs the scenario on the GPU that `MILLSTREAM_DEVICE` names, or else on the simulated device in
 /// the first configuration only: for scenarios with many operations.
 pub(crate) fn once(scenario: impl Fn(&Harness) -> Result<()>) {
@@ -90,7 +101,7 @@ fn run_at(configuration: Configuration, scenario: &impl Fn(&Harness)) {
 }
 
 /// As [`everywhere`], with every driver call recorded.
-pub(crate) fn everywhere_counted(scenario: impl Fn(&Harness, &Calls)) {
+pub(crate) fn everywhere_counted(scenario: impl Fn(&Harness, &Arc<Calls>)) {
     let _alone = alone();
     for configuration in configurations() {
         let _watch = Watch::over(configuration.name.clone());
@@ -216,7 +227,7 @@ impl Harness {
 
     /// Asserts that an operation behind a closed gate is still pending.
     #[track_caller]
-    pub(crate) fn assert_pending(&self, behind: &impl Ask) {
+    pub(crate) fn assert_pending(&self, behind: &(impl Ask + ?Sized)) {
         if self.gates_hold {
             assert!(
                 !behind.is_done().expect("nothing fails"),
@@ -283,7 +294,20 @@ impl Harness {
         let second = second.expect("the machine has a second device");
         // The sizes may have been set by an earlier call.
         self.sizes.set(&second, !self.gates_hold);
+        if self.gpu.is_none() {
+            // The probe of kernels loads a module, which waits for running kernels, and so for a
+            // gate (rule 53).
+            let status = self.device.peer_status(&second);
+            status.expect("the state of the pair is known");
+        }
         second
+    }
+
+    /// As [`second`](Self::second), in a scenario whose driver calls are recorded.
+    pub(crate) fn second_counted(&self, calls: &Arc<Calls>) -> Device {
+        // SAFETY: the wrapper forwards every call to a conforming driver.
+        let second = unsafe { Device::with_driver(Arc::clone(calls) as Arc<dyn Driver>, 1) };
+        second.expect("the machine has a second device")
     }
 
     /// Returns the simulated GPU of this configuration; panics on a GPU.
@@ -333,7 +357,7 @@ pub(crate) fn assert_nothing_left(gpu: &Gpu) {
 pub(crate) enum Gate {
     Held {
         _hold: Option<Hold>,
-        _marker: Buffer<u32>,
+        _marker: Box<Buffer<u32>>,
     },
     Spinning {
         flag: Flag,
@@ -352,7 +376,7 @@ impl Gate {
         let marker = stream.zeros(1).expect("an operation in front of the gate");
         Self::Held {
             _hold: gpu.map(|gpu| gpu.hold(stream.as_raw())),
-            _marker: marker,
+            _marker: Box::new(marker),
         }
     }
 

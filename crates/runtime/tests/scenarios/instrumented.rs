@@ -10,14 +10,20 @@ use std::sync::Arc;
 use millstream::{
     Device, Result,
     driver::Driver,
-    sim::{Gpu, Schedule, SimConfig},
+    sim::{Gpu, Links, Schedule, SimConfig},
 };
 
 use crate::calls::Calls;
 
 /// Creates a simulated GPU with this many devices, behind a driver that can fail.
 pub(crate) fn instrumented_gpu(schedule: Schedule, devices: u32) -> (Gpu, Arc<Calls>) {
-    let gpu = Gpu::new(SimConfig::new().schedule(schedule).devices(devices));
+    linked_gpu(schedule, devices, Links::default())
+}
+
+/// As [`instrumented_gpu`], with these links between the devices.
+fn linked_gpu(schedule: Schedule, devices: u32, links: Links) -> (Gpu, Arc<Calls>) {
+    let config = SimConfig::new().schedule(schedule).devices(devices);
+    let gpu = Gpu::new(config.links(links));
     let calls = Arc::new(Calls::over(gpu.driver()));
     (gpu, calls)
 }
@@ -29,12 +35,13 @@ pub(crate) fn open(calls: &Arc<Calls>, ordinal: i32) -> Result<Device> {
     unsafe { Device::with_driver(Arc::clone(calls) as Arc<dyn Driver>, ordinal) }
 }
 
-/// Creates a simulated GPU and opens all of its devices.
+/// Creates a simulated GPU with these links between its devices, and opens all of them.
 pub(crate) fn instrumented_devices(
     schedule: Schedule,
     devices: u32,
+    links: Links,
 ) -> (Gpu, Arc<Calls>, Vec<Device>) {
-    let (gpu, calls) = instrumented_gpu(schedule, devices);
+    let (gpu, calls) = linked_gpu(schedule, devices, links);
     let opened =
         (0..devices as i32).map(|ordinal| open(&calls, ordinal).expect("the device opens"));
     let opened = opened.collect();

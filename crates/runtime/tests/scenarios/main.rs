@@ -10,6 +10,7 @@ mod casts;
 mod child;
 mod clauses;
 mod closing;
+mod collectives;
 mod configurations;
 mod counts;
 mod events;
@@ -30,12 +31,16 @@ mod memory;
 mod messages;
 mod opting_out;
 mod owned;
+mod peers;
+mod peers_failing;
+mod peers_kernels;
 #[path = "../programs/program/mod.rs"]
 #[allow(dead_code, reason = "these tests use a part of it")]
 mod program;
 mod properties;
 mod random;
 mod rectangles;
+mod reopening;
 mod scopes;
 mod shapes;
 mod shared_memory;

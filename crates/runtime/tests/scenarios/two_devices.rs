@@ -7,14 +7,14 @@
 
 use millstream::{
     Device, Error, LaunchConfig, Result, Stream, UsageErrorKind,
-    driver::{Driver, cuda::Cuda},
-    sim::{Gpu, Schedule, SimConfig},
+    driver::{DeviceOrdinal, Driver, ResultCode, cuda::Cuda},
+    sim::{Fault, Gpu, Link, Links, Schedule, SimConfig},
 };
 
 use crate::{
     arrays::sums,
     configurations::on_gpu,
-    harness::{Harness, LARGE_LEN, Watch, everywhere, gate_kernel},
+    harness::{Harness, LARGE_LEN, Watch, everywhere, everywhere_simulated, gate_kernel},
 };
 
 /// Runs a scenario with the harness's device and a second one.
@@ -22,6 +22,19 @@ fn scenario(run: impl Fn(&Harness, &Device) -> Result<()>) {
     everywhere(|harness| {
         let second = harness.second();
         assert!(harness.device != second);
+        run(harness, &second).unwrap();
+    });
+}
+
+/// Runs a scenario on the usual devices, which access each other's memory, and on simulated ones
+/// that do not, so that copies are staged through the host.
+fn on_both_routes(run: impl Fn(&Harness, &Device) -> Result<()>) {
+    scenario(&run);
+    let without_access = |config: SimConfig| config.links(Links::all(Link::NoPeerAccess));
+    everywhere_simulated(without_access, |harness| {
+        let second = harness.second();
+        let status = harness.device.peer_status(&second).unwrap();
+        assert!(!status.is_direct(), "{status:?}");
         run(harness, &second).unwrap();
     });
 }
@@ -41,7 +54,7 @@ fn either(harness: &Harness, second: &Device) -> Result<[(Stream, Stream, bool);
 
 #[test]
 fn b03_a_copy_between_devices_is_right_behind_a_gate_on_either() {
-    scenario(|harness, second| {
+    on_both_routes(|harness, second| {
         let n = harness.large_len();
         for (s1, s2, on_target) in either(harness, second)? {
             let copying = if on_target { &s2 } else { &s1 };
@@ -69,7 +82,7 @@ fn b03_a_copy_between_devices_is_right_behind_a_gate_on_either() {
 
 #[test]
 fn b03_a_copy_between_devices_waits_for_no_work_but_its_own() {
-    scenario(|harness, second| {
+    on_both_routes(|harness, second| {
         let n = harness.large_len();
         for (s1, s2, on_target) in either(harness, second)? {
             let copying = if on_target { &s2 } else { &s1 };
@@ -90,7 +103,7 @@ fn b03_a_copy_between_devices_waits_for_no_work_but_its_own() {
 
 #[test]
 fn b03_a_copy_between_devices_keeps_the_order_of_its_stream() {
-    scenario(|harness, second| {
+    on_both_routes(|harness, second| {
         let n = harness.large_len();
         for (s1, s2, on_target) in either(harness, second)? {
             let copying = if on_target { &s2 } else { &s1 };
@@ -116,7 +129,7 @@ fn b03_a_copy_between_devices_keeps_the_order_of_its_stream() {
 
 #[test]
 fn b03_parts_and_lengths_of_copies_between_devices() {
-    scenario(|harness, second| {
+    on_both_routes(|harness, second| {
         let (s1, s2) = (harness.stream(), second.stream()?);
         let source = s1.upload(&[1_u8, 2, 3, 4, 5])?;
         let mut target = s2.zeros::<u8>(4)?;
@@ -147,7 +160,7 @@ fn b03_parts_and_lengths_of_copies_between_devices() {
 
 #[test]
 fn b03_devices_may_close_while_a_copy_between_them_is_pending() {
-    scenario(|harness, second| {
+    on_both_routes(|harness, second| {
         let n = harness.large_len();
         let (s1, s2) = (harness.stream(), second.stream()?);
         let mut target = s1.zeros::<u32>(n)?;
@@ -317,5 +330,74 @@ fn d03_the_loss_of_a_device_poisons_the_arrays_that_its_data_was_to_reach_and_no
                 assert!(s1.download(&target).unwrap().wait().unwrap() == rising(n, 1));
             }
         }
+    }
+}
+
+/// Loses the device with the next driver call.
+fn lose(gpu: &Gpu, ordinal: i32) {
+    let device = DeviceOrdinal::from_raw(ordinal);
+    gpu.inject(Fault::nth(1).losing(device, ResultCode::ILLEGAL_ADDRESS));
+}
+
+#[test]
+fn d03_streams_of_one_device_that_were_ordered_through_a_lost_device_stay_ordered() {
+    for schedule in [Schedule::Timed, Schedule::Eager, Schedule::Lazy] {
+        let _watch = Watch::over(format!("{schedule:?}"));
+        let gpu = Gpu::new(SimConfig::new().devices(2).schedule(schedule));
+        let [here, there] = [0, 1].map(|ordinal| Device::open_simulated(&gpu, ordinal).unwrap());
+        let [slow, stream] = [(); 2].map(|()| here.stream().unwrap());
+        let other = there.stream().unwrap();
+        let mut x = slow.zeros::<u32>(4).unwrap();
+        let mut y = other.zeros::<u32>(4).unwrap();
+        let mut z = stream.zeros::<u32>(4).unwrap();
+        let hold = gpu.hold(slow.as_raw());
+        slow.fill(&mut x, 9).unwrap();
+        // The other device waits for the fill, and the second stream for the other device.
+        other.copy(&x, &mut y).unwrap();
+        stream.copy(&y, &mut z).unwrap();
+        lose(&gpu, 1);
+        let found = stream.download(&x).unwrap();
+        assert!(matches!(other.synchronize(), Err(Error::DeviceLost { .. })));
+        drop(hold);
+        assert_eq!(found.wait().unwrap(), [9; 4], "{schedule:?}");
+    }
+}
+
+#[test]
+fn d03_an_operation_that_a_lost_device_was_to_follow_is_still_waited_for() {
+    for (schedule, lost_first) in [Schedule::Timed, Schedule::Eager, Schedule::Lazy]
+        .into_iter()
+        .flat_map(|schedule| [(schedule, false), (schedule, true)])
+    {
+        let _watch = Watch::over(format!("{schedule:?}, {lost_first}"));
+        let gpu = Gpu::new(SimConfig::new().devices(2).schedule(schedule));
+        let [here, there] = [0, 1].map(|ordinal| Device::open_simulated(&gpu, ordinal).unwrap());
+        let [slow, stream] = [(); 2].map(|()| here.stream().unwrap());
+        let other = there.stream().unwrap();
+        let mut x = slow.zeros::<u32>(4).unwrap();
+        let y = other.zeros::<u32>(4).unwrap();
+        let hold = gpu.hold(slow.as_raw());
+        slow.fill(&mut x, 9).unwrap();
+        // Overwrites what the fill writes, on the other device.
+        other.copy(&y, &mut x).unwrap();
+        if lost_first {
+            lose(&gpu, 1);
+            assert!(matches!(other.synchronize(), Err(Error::DeviceLost { .. })));
+            drop((other, y, there));
+        }
+        stream.fill(&mut x, 3).unwrap();
+        if !lost_first {
+            lose(&gpu, 1);
+        }
+        // Lets everything run that is not ordered behind the hold.
+        stream.upload(&[1_u8]).unwrap();
+        stream.is_idle().unwrap();
+        drop(hold);
+        slow.synchronize().unwrap();
+        assert_eq!(
+            stream.download(&x).unwrap().wait().unwrap(),
+            [3; 4],
+            "{schedule:?}, {lost_first}"
+        );
     }
 }

@@ -62,10 +62,13 @@ impl StateGuard<'_> {
     ) -> CallResult<()> {
         let device = self.context(context)?;
         self.known_context(peer)?;
-        let invalid = |text| Err(CallError::new(ResultCode::INVALID_CONTEXT, text));
         if context == peer {
-            return invalid(format!("{} is no peer of itself", name(context)));
+            return Err(CallError::new(
+                ResultCode::PEER_ACCESS_UNSUPPORTED,
+                format!("{} is no peer of itself", name(context)),
+            ));
         }
+        let invalid = |text| Err(CallError::new(ResultCode::INVALID_CONTEXT, text));
         if let Some(lost) = &self.contexts[&peer].lost {
             let why = lost.detail.as_deref().unwrap_or("the context is lost");
             return invalid(format!("{} is lost: {why}", name(peer)));

@@ -319,7 +319,7 @@ fn r39_a_context_that_is_no_peer_is_refused() {
     let [other, apart] = [1, 2].map(|ordinal| sim.on_device(ordinal));
     assert_code(
         sim.context_enable_peer_access(sim.context),
-        ResultCode::INVALID_CONTEXT,
+        ResultCode::PEER_ACCESS_UNSUPPORTED,
     );
     assert_code(
         sim.context_enable_peer_access(apart.context),

@@ -2,10 +2,11 @@
 //!
 //! A pair of devices is set up at its first use: each context gets access to the other (rule 39),
 //! and each default pool becomes accessible to the other device (rule 38: access to pool memory is
-//! set on the pool). Then a [probe](probe) copies a pattern and runs a kernel over the link in both
-//! directions, because some drivers have returned wrong data without an error. A pair that is not
-//! capable, cannot be set up or fails the probe is *staged*, for as long as both devices are open:
-//! its copies go through host memory, and its kernels are refused.
+//! set on the pool). Then a [probe](probe) copies a pattern over the link in both directions, and
+//! before the first kernel uses the link, another probe runs kernels over it, because some drivers
+//! have returned wrong data without an error. A pair that is not capable, cannot be set up or fails a
+//! probe is *staged*, for as long as both devices are open: its copies go through host memory, and
+//! its kernels are refused.
 
 #![allow(unsafe_code, reason = "makes the driver calls that set up peer access")]
 
@@ -62,8 +63,27 @@ impl PeerStatus {
 #[derive(Debug, Default)]
 pub(crate) struct Peers {
     /// The status of each pair, kept at the device with the lower number.
-    pairs: Mutex<BTreeMap<DeviceNumber, Arc<OnceLock<PeerStatus>>>>,
+    pairs: Mutex<BTreeMap<DeviceNumber, Arc<Pair>>>,
     module: Mutex<Option<ModuleHandle>>,
+}
+
+/// The status of a pair, as far as it is known. Kernels are probed later than copies, because loading
+/// their module may wait for running kernels (rule 53).
+#[derive(Debug, Default)]
+struct Pair {
+    copies: OnceLock<PeerStatus>,
+    kernels: OnceLock<PeerStatus>,
+}
+
+impl Pair {
+    /// Returns the status, if copies were probed: staged if any probe failed.
+    fn known(&self) -> Option<&PeerStatus> {
+        let copies = self.copies.get()?;
+        match self.kernels.get() {
+            Some(kernels) if copies.is_direct() => Some(kernels),
+            _ => Some(copies),
+        }
+    }
 }
 
 impl Peers {
@@ -73,8 +93,32 @@ impl Peers {
     }
 }
 
-/// Returns how data moves between two devices of one driver, and sets the pair up on first use,
-/// which takes some ten milliseconds. Other threads that need the same pair wait meanwhile.
+/// Returns whether copies between two devices of one driver take their link. Turns access on and
+/// probes copies at the first use of a pair, which takes some ten milliseconds. Other threads that
+/// need the same pair wait meanwhile.
+///
+/// # Errors
+///
+/// If a device is lost.
+pub(crate) fn copies_directly(one: &DeviceState, other: &DeviceState) -> Result<bool> {
+    one.check_alive()?;
+    other.check_alive()?;
+    let (first, second) = in_order(one, other);
+    let known = {
+        let pairs = first.peers.pairs.lock();
+        let pair = pairs.get(&second.number());
+        pair.and_then(|pair| pair.known().map(PeerStatus::is_direct))
+    };
+    if let Some(known) = known {
+        return Ok(known);
+    }
+    Ok(prepared_pair(first, second)?
+        .known()
+        .is_some_and(PeerStatus::is_direct))
+}
+
+/// Returns how data moves between two devices of one driver. Sets the pair up like
+/// [`copies_directly`], and probes kernels too, which may wait for running kernels.
 ///
 /// # Errors
 ///
@@ -85,11 +129,20 @@ pub(crate) fn peer_status(one: &DeviceState, other: &DeviceState) -> Result<Peer
     if one.context == other.context {
         return Ok(PeerStatus::Same);
     }
-    let (first, second) = if one.number() < other.number() {
-        (one, other)
-    } else {
-        (other, one)
-    };
+    let (first, second) = in_order(one, other);
+    let pair = prepared_pair(first, second)?;
+    if pair.copies.get().is_some_and(PeerStatus::is_direct) {
+        pair.kernels
+            .get_or_init(|| status(first, second, probe::kernels));
+        one.check_alive()?;
+        other.check_alive()?;
+    }
+    let known = pair.known();
+    Ok(known.expect("the pair was prepared above").clone())
+}
+
+/// Returns the pair, with copies probed.
+fn prepared_pair(first: &DeviceState, second: &DeviceState) -> Result<Arc<Pair>> {
     let pair = {
         let mut pairs = first.peers.pairs.lock();
         if !pairs.contains_key(&second.number()) {
@@ -97,26 +150,52 @@ pub(crate) fn peer_status(one: &DeviceState, other: &DeviceState) -> Result<Peer
         }
         Arc::clone(pairs.entry(second.number()).or_default())
     };
-    if let Some(status) = pair.get() {
-        return Ok(status.clone());
-    }
-    let status = pair.get_or_init(|| set_up(first, second));
+    pair.copies.get_or_init(|| {
+        status(first, second, |first, second| {
+            match enable(first, second)? {
+                None => probe::copies(first, second),
+                reason => Ok(reason),
+            }
+        })
+    });
     // The set-up may have found a device lost.
-    one.check_alive()?;
-    other.check_alive()?;
-    Ok(status.clone())
+    first.check_alive()?;
+    second.check_alive()?;
+    Ok(pair)
 }
 
-/// Sets the pair up in both directions.
-fn set_up(first: &DeviceState, second: &DeviceState) -> PeerStatus {
-    let reason = match enable(first, second) {
-        Ok(None) => match probe::run(first, second) {
-            Ok(None) => return PeerStatus::Direct,
-            Ok(Some(reason)) => reason,
-            Err(error) => format!("the probe of peer access failed: {error}"),
-        },
+/// Returns how data moves between two devices of one driver, if the pair was set up before.
+pub(crate) fn known_peer_status(one: &DeviceState, other: &DeviceState) -> Option<PeerStatus> {
+    if one.context == other.context {
+        return Some(PeerStatus::Same);
+    }
+    let (first, second) = in_order(one, other);
+    let pair = Arc::clone(first.peers.pairs.lock().get(&second.number())?);
+    pair.known().cloned()
+}
+
+/// Returns both devices, first the one that keeps the pair's status.
+fn in_order<'a>(
+    one: &'a DeviceState,
+    other: &'a DeviceState,
+) -> (&'a DeviceState, &'a DeviceState) {
+    if one.number() < other.number() {
+        (one, other)
+    } else {
+        (other, one)
+    }
+}
+
+/// Runs a step of the set-up of a pair, which returns the reason if data cannot take the link.
+fn status(
+    first: &DeviceState,
+    second: &DeviceState,
+    step: impl FnOnce(&DeviceState, &DeviceState) -> Result<Option<String>>,
+) -> PeerStatus {
+    let reason = match step(first, second) {
+        Ok(None) => return PeerStatus::Direct,
         Ok(Some(reason)) => reason,
-        Err(error) => format!("peer access cannot be turned on: {error}"),
+        Err(error) => format!("the set-up of peer access failed: {error}"),
     };
     let (one, other) = (first.to_string(), second.to_string());
     let why = reason.clone();

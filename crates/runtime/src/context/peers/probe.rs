@@ -8,7 +8,7 @@
     reason = "copies and launches a kernel between two devices"
 )]
 
-use std::{mem, panic::Location, ptr, sync::Arc};
+use std::{cell::Cell, mem, panic::Location, ptr, sync::Arc};
 
 use millstream_driver::{DevicePtr, FillPattern, FunctionHandle, LaunchDims, PeerCopy};
 
@@ -17,7 +17,9 @@ use crate::{
     context::{
         Allocate, Command, CopyPeer, CopyToHost, DeviceState, Fill, Free, Launch, StreamState,
         polling::{query_stream, wait_until},
+        record_with_clock, wait_with_clock,
     },
+    tracker::{Sequence, VectorClock},
 };
 
 /// The number of words that are moved, one for each thread of a block.
@@ -59,36 +61,82 @@ struct Side<'a> {
     source: DevicePtr,
     /// The memory that is written.
     target: DevicePtr,
+    /// Set if the other side's stream may still use the memory when this side's stream frees it. The
+    /// memory is leaked then.
+    in_use: Cell<bool>,
 }
 
-/// Probes the pair. Returns the reason if wrong data arrived.
-pub(super) fn run(first: &DeviceState, second: &DeviceState) -> Result<Option<String>> {
+/// Both sides. If the probe ended early, the last operation may still be running: each side's memory
+/// is then freed behind the other side's work.
+struct Sides<'a> {
+    sides: [Side<'a>; 2],
+    /// Set if all operations are complete.
+    complete: bool,
+}
+
+impl Drop for Sides<'_> {
+    fn drop(&mut self) {
+        let [one, other] = &self.sides;
+        for (side, earlier) in [(one, other), (other, one)] {
+            // If the other device is lost, the end of its accesses is unknown.
+            side.in_use
+                .set(!self.complete && side.follow(earlier).is_err());
+        }
+    }
+}
+
+/// Probes copies. Returns the reason if wrong data arrived.
+pub(super) fn copies(first: &DeviceState, second: &DeviceState) -> Result<Option<String>> {
+    run(first, second, |[one, other], [pattern, other_pattern]| {
+        for (here, there, pattern) in [(one, other, other_pattern), (other, one, pattern)] {
+            here.copy_from(there)?;
+            if here.read(here.target)? != [pattern; WORDS] {
+                return Ok(Some(there.wrong_data("a copy", here)));
+            }
+        }
+        Ok(None)
+    })
+}
+
+/// Probes kernels. Returns the reason if wrong data arrived. A kernel whose access is refused loses
+/// its context, so the copies come first.
+pub(super) fn kernels(first: &DeviceState, second: &DeviceState) -> Result<Option<String>> {
+    run(first, second, |[one, other], [pattern, other_pattern]| {
+        for (here, there, own, theirs) in [
+            (one, other, pattern, other_pattern),
+            (other, one, other_pattern, pattern),
+        ] {
+            here.clear()?;
+            here.launch(here.target, there.source)?;
+            if here.read(here.target)? != [theirs; WORDS] {
+                return Ok(Some(there.wrong_data("a kernel that reads", here)));
+            }
+            there.clear()?;
+            here.launch(there.target, here.source)?;
+            if there.read(there.target)? != [own; WORDS] {
+                return Ok(Some(here.wrong_data("a kernel that writes", there)));
+            }
+        }
+        Ok(None)
+    })
+}
+
+/// Prepares both sides, each with its pattern, and runs a probe.
+fn run(
+    first: &DeviceState,
+    second: &DeviceState,
+    probe: impl FnOnce(&[Side<'_>; 2], [u32; 2]) -> Result<Option<String>>,
+) -> Result<Option<String>> {
     let [pattern, other_pattern] = PATTERNS;
     let one = Side::new(first, pattern)?;
     let other = Side::new(second, other_pattern)?;
-    for (here, there, pattern) in [(&one, &other, other_pattern), (&other, &one, pattern)] {
-        here.copy_from(there)?;
-        if here.read(here.target)? != [pattern; WORDS] {
-            return Ok(Some(there.wrong_data("a copy", here)));
-        }
-    }
-    // A kernel whose access is refused loses its context, so the copies come first.
-    for (here, there, own, theirs) in [
-        (&one, &other, pattern, other_pattern),
-        (&other, &one, other_pattern, pattern),
-    ] {
-        here.clear()?;
-        here.launch(here.target, there.source)?;
-        if here.read(here.target)? != [theirs; WORDS] {
-            return Ok(Some(there.wrong_data("a kernel that reads", here)));
-        }
-        there.clear()?;
-        here.launch(there.target, here.source)?;
-        if there.read(there.target)? != [own; WORDS] {
-            return Ok(Some(here.wrong_data("a kernel that writes", there)));
-        }
-    }
-    Ok(None)
+    let mut sides = Sides {
+        sides: [one, other],
+        complete: false,
+    };
+    let found = probe(&sides.sides, PATTERNS)?;
+    sides.complete = true;
+    Ok(found)
 }
 
 impl<'a> Side<'a> {
@@ -99,6 +147,7 @@ impl<'a> Side<'a> {
             stream,
             source: DevicePtr::from_raw(0),
             target: DevicePtr::from_raw(0),
+            in_use: Cell::new(false),
         };
         side.source = side.allocate()?;
         side.target = side.allocate()?;
@@ -208,6 +257,23 @@ impl<'a> Side<'a> {
         }
     }
 
+    /// Orders this side's stream after everything enqueued on the other's.
+    fn follow(&self, other: &Self) -> Result<()> {
+        let device = other.device;
+        // The event carries no ticket: it is not a sync point of a stream.
+        let (nothing, before) = (other.stream.ticket(Sequence::START), VectorClock::default());
+        let taken = device
+            .events
+            .take(&*device.driver, device.context, nothing, &before);
+        let event = device.checked(taken)?;
+        let ordered = record_with_clock(device, &other.stream, event.event).and_then(|clock| {
+            wait_with_clock(self.device, &self.stream, device, event.event, &clock)
+        });
+        // The wait keeps the record that it saw (rule 23).
+        device.events.give(event);
+        ordered
+    }
+
     fn wait(&self) -> Result<()> {
         wait_until(&*self.device.driver, || {
             query_stream(self.device, &self.stream)
@@ -225,8 +291,7 @@ impl<'a> Side<'a> {
 impl Drop for Side<'_> {
     fn drop(&mut self) {
         for pointer in [self.source, self.target] {
-            if pointer.as_raw() != 0 {
-                // Its uses on the other side's stream are complete, unless that device is lost.
+            if pointer.as_raw() != 0 && !self.in_use.get() {
                 self.enqueue(Free { pointer }).ok();
             }
         }

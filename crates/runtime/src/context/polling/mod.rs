@@ -143,6 +143,22 @@ pub(crate) fn note_done(device: &DeviceState, clock: &VectorClock) {
     }
 }
 
+/// Keeps an internal value like [`retain_until_complete`], without hurry: a GPU is asked at most
+/// every [`SLEEP_NS_MAX`], so that many short operations cost few calls.
+pub(crate) fn retain_patiently(
+    device: &Arc<DeviceState>,
+    stream: &Arc<StreamState>,
+    sequence: Sequence,
+    kept: impl Any + Send,
+) {
+    retain(
+        device,
+        stream,
+        sequence,
+        Action::DropPatiently(Box::new(kept)),
+    );
+}
+
 /// Keeps an internal value until the stream's submitted ticket `sequence` is complete or the device
 /// is lost. The device stays open until then. The value is dropped on the reactor's thread, so its
 /// drop must not run user code.
@@ -152,11 +168,20 @@ pub(crate) fn retain_until_complete(
     sequence: Sequence,
     kept: impl Any + Send,
 ) {
+    retain(device, stream, sequence, Action::Drop(Box::new(kept)));
+}
+
+fn retain(
+    device: &Arc<DeviceState>,
+    stream: &Arc<StreamState>,
+    sequence: Sequence,
+    action: Action,
+) {
     let registered = register(Registration {
         device: Arc::clone(device),
         stream: Arc::clone(stream),
         sequence,
-        action: Action::Drop(Box::new(kept)),
+        action,
     });
     // Without a reactor no thread polls for completion, so the value is leaked.
     if let Err(registration) = registered {

@@ -26,7 +26,9 @@ use std::{
 use millstream_driver::PerProcess;
 use parking_lot::Mutex;
 
-use super::{DeviceState, SLEEP_NS_MIN, StreamState, local, poll_backoff, poll_ticket};
+use super::{
+    DeviceState, SLEEP_NS_MAX, SLEEP_NS_MIN, StreamState, local, poll_backoff, poll_ticket,
+};
 use crate::{
     Error,
     disposal::{dispose, log},
@@ -52,6 +54,8 @@ pub(crate) enum Action {
     Wake(Arc<Mutex<Option<Waker>>>),
     /// Drops an internal value once the operation is complete or its device is lost.
     Drop(Box<dyn Any + Send>),
+    /// Drops an internal value like `Drop`, but asks a GPU seldom.
+    DropPatiently(Box<dyn Any + Send>),
 }
 
 /// A registration that is being polled, and the time on its driver's clock when polling began.
@@ -84,7 +88,7 @@ impl Registration {
     pub(super) fn poll(&mut self) -> Polled {
         let is_needed = match &self.action {
             Action::Wake(slot) => slot.lock().is_some(),
-            Action::Drop(_) => true,
+            Action::Drop(_) | Action::DropPatiently(_) => true,
         };
         if !is_needed {
             return Polled::Settled;
@@ -107,7 +111,7 @@ impl Registration {
                 let waker = slot.lock().take();
                 waker.map_or(Polled::Settled, Polled::Ready)
             }
-            Action::Drop(value) => {
+            Action::Drop(value) | Action::DropPatiently(value) => {
                 *value = Box::new(());
                 Polled::Settled
             }
@@ -128,9 +132,14 @@ pub(super) fn wake(waker: Waker) {
 pub(super) fn shortest_sleep(entries: &mut [PollEntry]) -> Option<(Duration, &PollEntry)> {
     let mut shortest: Option<(Duration, &PollEntry)> = None;
     for entry in entries {
-        let now_ns = entry.registration.device.driver.now_ns();
-        let since_ns = *entry.since_ns.get_or_insert(now_ns);
-        let sleep = poll_backoff(now_ns.saturating_sub(since_ns))?;
+        let Registration { device, action, .. } = &entry.registration;
+        let sleep = if matches!(action, Action::DropPatiently(_)) && !device.is_simulated {
+            Duration::from_nanos(SLEEP_NS_MAX)
+        } else {
+            let now_ns = device.driver.now_ns();
+            let since_ns = *entry.since_ns.get_or_insert(now_ns);
+            poll_backoff(now_ns.saturating_sub(since_ns))?
+        };
         if shortest.is_none_or(|(known, _)| sleep < known) {
             shortest = Some((sleep, entry));
         }

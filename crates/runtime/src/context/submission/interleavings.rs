@@ -15,6 +15,7 @@
 #[path = "../../../tests/scenarios/calls.rs"]
 #[allow(dead_code, reason = "the scenarios use the remaining items")]
 mod calls;
+mod devices;
 
 use std::{
     panic::{AssertUnwindSafe, Location, catch_unwind, resume_unwind},
@@ -81,17 +82,42 @@ struct TestDevice {
     device: Device,
 }
 
+/// Creates a simulated machine with this many devices that runs operations in random order.
+fn machine(devices: u32) -> (Gpu, Arc<Calls>) {
+    let schedule = Schedule::Random(thread_rng().r#gen());
+    let gpu = Gpu::new(SimConfig::new().devices(devices).schedule(schedule));
+    let calls = Arc::new(Calls::over(gpu.driver()));
+    (gpu, calls)
+}
+
+/// Opens a device of the machine.
+fn open(calls: &Arc<Calls>, ordinal: i32) -> Device {
+    // SAFETY: the driver forwards calls to a correct driver, or fails without any effect.
+    let device = unsafe { Device::with_driver(Arc::clone(calls) as Arc<dyn Driver>, ordinal) };
+    let device = device.expect("the device opens");
+    // Without a cache, dropped arrays are freed while the threads run, not when the device is
+    // closed.
+    device.set_cache_limit(0);
+    device
+}
+
+/// Checks that every object was freed and that the simulator reported nothing.
+fn assert_nothing_left(gpu: &Gpu, calls: &Calls) {
+    for (make, unmake) in [
+        ("mem_alloc_async", "mem_free_async"),
+        ("event_create", "event_destroy"),
+        ("stream_create", "stream_destroy"),
+        ("host_alloc", "host_free"),
+    ] {
+        assert_eq!(calls.count(make), calls.count(unmake), "{make}, {unmake}");
+    }
+    assert!(gpu.reports().is_empty(), "{:#?}", gpu.reports());
+}
+
 impl TestDevice {
     fn new() -> Self {
-        let schedule = Schedule::Random(thread_rng().r#gen());
-        let gpu = Gpu::new(SimConfig::new().schedule(schedule));
-        let calls = Arc::new(Calls::over(gpu.driver()));
-        // SAFETY: the driver forwards calls to a correct driver, or fails without any effect.
-        let device = unsafe { Device::with_driver(Arc::clone(&calls) as Arc<dyn Driver>, 0) };
-        let device = device.expect("the device opens");
-        // Without a cache, dropped arrays are freed while the threads run, not when the device is
-        // closed.
-        device.set_cache_limit(0);
+        let (gpu, calls) = machine(1);
+        let device = open(&calls, 0);
         Self { gpu, calls, device }
     }
 
@@ -100,8 +126,7 @@ impl TestDevice {
     }
 
     fn arrays(&self, stream: &Stream) -> Arrays {
-        let array = || stream.upload(&[0_u32; 16]).expect("an array");
-        Arrays([array(), array()])
+        Arrays::on(stream)
     }
 
     /// Waits for all work, and checks that every object was freed and that the simulator reported
@@ -114,15 +139,7 @@ impl TestDevice {
         // Internal streams may still have pending frees.
         unsafe { gpu.driver().context_synchronize(device.as_raw()) }.expect("the device is alive");
         drop(device);
-        for (make, unmake) in [
-            ("mem_alloc_async", "mem_free_async"),
-            ("event_create", "event_destroy"),
-            ("stream_create", "stream_destroy"),
-            ("host_alloc", "host_free"),
-        ] {
-            assert_eq!(calls.count(make), calls.count(unmake), "{make}, {unmake}");
-        }
-        assert!(gpu.reports().is_empty(), "{:#?}", gpu.reports());
+        assert_nothing_left(&gpu, &calls);
     }
 }
 
@@ -158,6 +175,12 @@ impl<C: Command<Output = ()>> Command for Both<C> {
 struct Arrays([Buffer<u32>; 2]);
 
 impl Arrays {
+    /// Creates arrays of zeros on the stream's device.
+    fn on(stream: &Stream) -> Self {
+        let array = || stream.upload(&[0_u32; 16]).expect("an array");
+        Self([array(), array()])
+    }
+
     /// Submits a write of a value to both arrays. Returns whether it was enqueued.
     fn write(&self, stream: &Stream, value: u32, outcome: Injected) -> bool {
         let fill = |span: &Span<'_>| Fill {
@@ -436,9 +459,10 @@ fn every_schedule_of_a_submission_and_a_dependent_thread() {
                     }
                 });
                 scope.spawn(move || {
-                    let mut waits = Waits::new();
+                    let (mut waits, mut others) = (Waits::new(), OtherDevices::new());
+                    let mut wanted = smallvec![ticket];
                     let found =
-                        find_sync_points(device, theirs, &mut smallvec![ticket], &mut waits);
+                        find_sync_points(device, theirs, &mut wanted, &mut waits, &mut others);
                     found.expect("a point");
                     assert_eq!(waits.len(), 1);
                 });

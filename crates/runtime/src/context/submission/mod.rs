@@ -255,7 +255,8 @@ impl SubmitGuard<'_, '_> {
         }
         for point in &waits {
             if enqueue_wait(device, stream, point, others)? {
-                self.submit_queue.join(&point.clock);
+                let owner = point.ticket.stream.device();
+                self.submit_queue.join(device.number(), owner, &point.clock);
                 waited_for.push(point.ticket);
             }
         }

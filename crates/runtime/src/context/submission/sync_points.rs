@@ -111,7 +111,7 @@ pub(super) fn find_sync_points(
         });
     }
     if waits.len() > 1 {
-        drop_implied(waits);
+        drop_implied(waits, device.number());
     }
     Ok(())
 }
@@ -130,7 +130,8 @@ pub(crate) fn order_after(
     find_sync_points(device, stream, &mut tickets, &mut points, &mut others)?;
     for point in &points {
         if enqueue_wait(device, stream, point, &others)? {
-            submit_queue.join(&point.clock);
+            let owner = point.ticket.stream.device();
+            submit_queue.join(device.number(), owner, &point.clock);
         }
     }
     Ok(())
@@ -216,7 +217,7 @@ pub(crate) fn wait_with_clock(
     owner.check_alive()?;
     let mut submit_queue = stream.submit_queue.lock();
     enqueue_wait_for(device, stream, owner, event)?;
-    submit_queue.join(clock);
+    submit_queue.join(device.number(), owner.number(), clock);
     Ok(())
 }
 

@@ -133,8 +133,9 @@ fn singular(kind: OperationKind) -> &'static str {
         OperationKind::HostToDevice => "copy host → device",
         OperationKind::Kernel => "kernel",
         OperationKind::DeviceToHost => "copy device → host",
-        OperationKind::DeviceToDevice => "copy within the device",
+        OperationKind::DeviceToDevice => "copy device → device",
         OperationKind::Fill => "fill",
         OperationKind::Allocation => "allocation",
+        OperationKind::Collective => "collective",
     }
 }

@@ -294,13 +294,14 @@ impl Display for Count {
 }
 
 /// All kinds of operations, in the order of the legend.
-const KINDS: [OperationKind; 6] = [
+const KINDS: [OperationKind; 7] = [
     OperationKind::HostToDevice,
     OperationKind::Kernel,
     OperationKind::DeviceToHost,
     OperationKind::DeviceToDevice,
     OperationKind::Fill,
     OperationKind::Allocation,
+    OperationKind::Collective,
 ];
 
 /// Returns the colour of a kind: dark enough for white text, and distinguishable with colour vision
@@ -313,6 +314,7 @@ fn colour(kind: OperationKind) -> &'static str {
         OperationKind::DeviceToDevice => "#7d4fa3",
         OperationKind::Fill => "#8a7215",
         OperationKind::Allocation => "#6b7785",
+        OperationKind::Collective => "#a3324f",
     }
 }
 

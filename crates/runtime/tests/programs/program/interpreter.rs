@@ -376,18 +376,25 @@ impl<'a> Interpreter<'a> {
             } => {
                 return self.download(stream, elem, from, pending);
             }
-            Step::Add { stream, terms, sum } => return self.add(stream, terms, sum),
+            Step::Add {
+                stream,
+                peer,
+                terms,
+                sum,
+            } => return self.add(stream, peer, terms, sum),
             Step::Saxpy {
                 stream,
+                peer,
                 factor,
                 x,
                 y,
-            } => return self.saxpy(stream, f32::from(factor), x, y),
+            } => return self.saxpy(stream, peer, f32::from(factor), [x, y]),
             Step::Luminance {
                 stream,
+                peer,
                 pixels,
                 luma,
-            } => return self.luminance(stream, pixels, luma),
+            } => return self.luminance(stream, peer, pixels, luma),
             Step::Unordered {
                 stream,
                 array,

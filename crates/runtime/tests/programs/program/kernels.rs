@@ -59,7 +59,7 @@ impl Kernels {
 }
 
 impl Interpreter<'_> {
-    pub(super) fn add(&mut self, stream: usize, terms: [Part; 2], sum: Part) -> Answer {
+    pub(super) fn add(&mut self, stream: usize, peer: bool, terms: [Part; 2], sum: Part) -> Answer {
         let (device, stream) = self.stream(stream)?;
         let kernels = self.kernels(device);
         self.with(sum.array, |interpreter, target| {
@@ -70,16 +70,27 @@ impl Interpreter<'_> {
             }
             let a = part(first.0, first.1, Elem::F32)?.cast::<f32>()?;
             let b = part(second.0, second.1, Elem::F32)?.cast::<f32>()?;
-            let c = part_mut(target, sum, Elem::F32)?.cast::<f32>()?;
-            let config = LaunchConfig::linear(sum.len);
-            kernels
-                .sums
-                .vecadd(&stream, config, &a, &b, c, sum.len as u64)?;
+            let mut c = part_mut(target, sum, Elem::F32)?.cast::<f32>()?;
+            let (config, n) = (LaunchConfig::linear(sum.len), sum.len as u64);
+            let sums = &kernels.sums;
+            if peer {
+                let device = stream.device();
+                let (a, b, c) = (a.peer(&device)?, b.peer(&device)?, c.peer_mut(&device)?);
+                sums.vecadd(&stream, config, &a, &b, c, n)?;
+            } else {
+                sums.vecadd(&stream, config, &a, &b, c, n)?;
+            }
             Ok(None)
         })
     }
 
-    pub(super) fn saxpy(&mut self, stream: usize, factor: f32, x: Part, y: Part) -> Answer {
+    pub(super) fn saxpy(
+        &mut self,
+        stream: usize,
+        peer: bool,
+        factor: f32,
+        [x, y]: [Part; 2],
+    ) -> Answer {
         let (device, stream) = self.stream(stream)?;
         let kernels = self.kernels(device);
         self.with(y.array, |interpreter, target| {
@@ -88,16 +99,27 @@ impl Interpreter<'_> {
                 return Err(Stop::SKIP);
             }
             let source = part(source, x, Elem::F32)?.cast::<f32>()?;
-            let target = part_mut(target, y, Elem::F32)?.cast::<f32>()?;
-            let config = LaunchConfig::linear(y.len);
-            kernels
-                .products
-                .saxpy(&stream, config, y.len as i32, factor, source, target)?;
+            let mut target = part_mut(target, y, Elem::F32)?.cast::<f32>()?;
+            let (config, n) = (LaunchConfig::linear(y.len), y.len as i32);
+            let products = &kernels.products;
+            if peer {
+                let device = stream.device();
+                let (source, target) = (source.peer(&device)?, target.peer_mut(&device)?);
+                products.saxpy(&stream, config, n, factor, source, target)?;
+            } else {
+                products.saxpy(&stream, config, n, factor, source, target)?;
+            }
             Ok(None)
         })
     }
 
-    pub(super) fn luminance(&mut self, stream: usize, pixels: Part, luma: Part) -> Answer {
+    pub(super) fn luminance(
+        &mut self,
+        stream: usize,
+        peer: bool,
+        pixels: Part,
+        luma: Part,
+    ) -> Answer {
         let (device, stream) = self.stream(stream)?;
         let kernels = self.kernels(device);
         self.with(luma.array, |interpreter, target| {
@@ -106,11 +128,16 @@ impl Interpreter<'_> {
                 return Err(Stop::SKIP);
             }
             let source = part(source, pixels, Elem::Rgb)?;
-            let target = part_mut(target, luma, Elem::U8)?;
-            let config = LaunchConfig::linear(luma.len);
-            kernels
-                .pictures
-                .luminance(&stream, config, source, target, luma.len as i32)?;
+            let mut target = part_mut(target, luma, Elem::U8)?;
+            let (config, n) = (LaunchConfig::linear(luma.len), luma.len as i32);
+            let pictures = &kernels.pictures;
+            if peer {
+                let device = stream.device();
+                let (source, target) = (source.peer(&device)?, target.peer_mut(&device)?);
+                pictures.luminance(&stream, config, source, target, n)?;
+            } else {
+                pictures.luminance(&stream, config, source, target, n)?;
+            }
             Ok(None)
         })
     }

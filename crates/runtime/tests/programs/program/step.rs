@@ -6,6 +6,8 @@
 
 use std::fmt;
 
+use millstream::sim::Links;
+
 use super::elem::Elem;
 
 /// The number of stream slots.
@@ -20,6 +22,8 @@ pub(crate) const THREADS: usize = 3;
 #[derive(Clone, Debug)]
 pub(crate) struct Program {
     pub(crate) devices: usize,
+    /// The links between the devices.
+    pub(crate) links: Links,
     /// The memory of each device in bytes, if it is scarce.
     pub(crate) memory_bytes: Option<u64>,
     pub(crate) steps: Vec<Placed>,
@@ -262,15 +266,18 @@ pub(crate) enum Step {
         from: Part,
         pending: usize,
     },
-    /// Adds two ranges, which may be the same, as floats.
+    /// Adds two ranges, which may be the same, as floats. With `peer`, this kernel and the next ones
+    /// take their operands as views for the stream's device.
     Add {
         stream: usize,
+        peer: bool,
         terms: [Part; 2],
         sum: Part,
     },
     /// Adds a range times a factor to another, in place, as floats.
     Saxpy {
         stream: usize,
+        peer: bool,
         factor: i8,
         x: Part,
         y: Part,
@@ -278,6 +285,7 @@ pub(crate) enum Step {
     /// Computes the brightness of pixels.
     Luminance {
         stream: usize,
+        peer: bool,
         pixels: Part,
         luma: Part,
     },
@@ -422,6 +430,9 @@ impl Program {
 impl fmt::Display for Program {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} device(s)", self.devices)?;
+        if self.devices > 1 {
+            write!(f, " linked by {}", self.links)?;
+        }
         if let Some(bytes) = self.memory_bytes {
             write!(f, " of {bytes} bytes")?;
         }

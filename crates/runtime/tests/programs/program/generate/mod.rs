@@ -3,6 +3,7 @@
 
 mod steps;
 
+use millstream::sim::{Link, Links};
 use rand_core::{RngCore, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 
@@ -32,7 +33,11 @@ impl Sort {
     pub(crate) fn of(seed: u64) -> Self {
         Self {
             steps: 20 + (seed % 21) as usize,
-            devices: if seed % 5 == 1 { 2 } else { 1 },
+            devices: match seed % 10 {
+                1 | 6 => 2,
+                8 => 4,
+                _ => 1,
+            },
             threads: seed % 3 == 1,
             gates: seed % 4 == 2,
             forgets: seed % 7 == 3,
@@ -60,6 +65,7 @@ pub(crate) fn generate(seed: u64, sort: Sort) -> Program {
         events: [None; EVENTS],
         odd: None,
     };
+    let links = draw.links();
     let is_small = sort.scarce && draw.one_in(2);
     let memory_bytes = is_small.then(|| (64 << 10) + draw.pick(&SCARCE));
     let mut steps: Vec<Step> = (0..3).map(|stream| draw.make_stream(stream)).collect();
@@ -81,6 +87,7 @@ pub(crate) fn generate(seed: u64, sort: Sort) -> Program {
     };
     Program {
         devices: sort.devices,
+        links,
         memory_bytes,
         steps: steps.into_iter().map(place).collect(),
     }
@@ -122,6 +129,29 @@ impl Draw {
 
     fn pick<T: Copy>(&mut self, from: &[T]) -> T {
         from[self.below(from.len())]
+    }
+
+    /// Draws the links between several devices: all alike, or those of two pairs.
+    fn links(&mut self) -> Links {
+        let alike = [Link::NvLink, Link::NvLink, Link::Pcie, Link::NoPeerAccess];
+        if self.sort.devices == 1 {
+            return Links::default();
+        }
+        if self.sort.devices == 4 && self.one_in(2) {
+            let others = self.pick(&[Link::Pcie, Link::NoPeerAccess]);
+            return Links::all(others)
+                .pair(0, 1, Link::NvLink)
+                .pair(2, 3, Link::NvLink);
+        }
+        Links::all(self.pick(&alike))
+    }
+
+    /// Draws whether a kernel takes its operands as views for its device, and its stream, mostly one
+    /// of the device of an operand.
+    fn kernel(&mut self, operands: &[usize]) -> (bool, usize) {
+        let peer = self.sort.devices > 1 && !self.one_in(3);
+        let near = self.pick(operands);
+        (peer, self.stream_for(near))
     }
 
     fn value(&mut self) -> u32 {

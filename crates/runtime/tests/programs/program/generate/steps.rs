@@ -240,9 +240,10 @@ impl Draw {
                 let [first, sum] = self.two_parts(&on_device, Elem::F32);
                 let second = self.array(&on_device);
                 let second = self.part(second, Elem::F32, Some(first.len));
-                let stream = self.stream_for(sum.array);
+                let (peer, stream) = self.kernel(&[sum.array, sum.array, first.array]);
                 Step::Add {
                     stream,
+                    peer,
                     terms: [first, second],
                     sum,
                 }
@@ -250,8 +251,10 @@ impl Draw {
             25 => {
                 let [x, y] = self.two_parts(&on_device, Elem::F32);
                 let factor = self.below(7) as i8 - 3;
+                let (peer, stream) = self.kernel(&[y.array, y.array, x.array]);
                 Step::Saxpy {
-                    stream: self.stream_for(y.array),
+                    stream,
+                    peer,
                     factor,
                     x,
                     y,
@@ -268,8 +271,10 @@ impl Draw {
                     self.part(from, Elem::Rgb, len),
                     self.part(to, Elem::U8, len),
                 );
+                let (peer, stream) = self.kernel(&[to, to, from]);
                 Step::Luminance {
-                    stream: self.stream_for(to),
+                    stream,
+                    peer,
                     pixels,
                     luma,
                 }

@@ -83,7 +83,11 @@ impl Oracle {
         }
         let (from_host, to_host) = (source.kind == Kind::Pinned, target.kind == Kind::Pinned);
         let elem = if from_host || to_host { Elem::U8 } else { elem };
-        let is_reached = source.device == device && target.device == device;
+        let is_reached = if from_host || to_host {
+            source.device == device && target.device == device
+        } else {
+            source.device == device || target.device == device
+        };
         let (Some(from_places), Some(to_places)) = (source.rect(from, elem), target.rect(to, elem))
         else {
             return Some(Expected::Mistake);
@@ -105,7 +109,7 @@ impl Oracle {
     /// Applies a kernel over floats, of the sources' elements and the target's own.
     pub(super) fn compute(
         &mut self,
-        stream: usize,
+        (stream, peer): (usize, bool),
         sources: &[Part],
         to: Part,
         each: impl Fn(&[f32]) -> f32,
@@ -115,8 +119,9 @@ impl Oracle {
         let mut is_right = true;
         for part in sources.iter().chain([&to]) {
             let (array, bytes) = self.find(*part, Elem::F32)?;
-            is_right &=
-                array.on_device()?.has(&bytes) && array.device == device && part.len >= to.len;
+            is_right &= array.on_device()?.has(&bytes)
+                && self.is_operand(array, device, peer)
+                && part.len >= to.len;
             operands.push((array, bytes.start));
         }
         if sources.iter().any(|part| part.array == to.array) {
@@ -153,7 +158,7 @@ impl Oracle {
 
     pub(super) fn luminance(
         &mut self,
-        stream: usize,
+        (stream, peer): (usize, bool),
         pixels: Part,
         luma: Part,
     ) -> Option<Expected> {
@@ -165,7 +170,8 @@ impl Oracle {
         if pixels.array == luma.array {
             return None;
         }
-        let is_reached = source.device == device && target.device == device;
+        let is_reached =
+            self.is_operand(source, device, peer) && self.is_operand(target, device, peer);
         if !is_reached || !source.has(&from) || !target.has(&to) || pixels.len < luma.len {
             return Some(Expected::Mistake);
         }

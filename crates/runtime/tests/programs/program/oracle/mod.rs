@@ -8,14 +8,17 @@ mod apply;
 mod bytes;
 mod effects;
 
-use millstream::Error;
+use millstream::{
+    Error, UsageErrorKind,
+    sim::{Link, Links},
+};
 
 use super::{
     elem::Elem,
     outcome::{LogEntry, Outcome},
     step::{ARRAYS, EVENTS, PENDINGS, Part, Program, STREAMS, Settle, Step},
 };
-use bytes::{Array, Bytes, Range, same};
+use bytes::{Array, Bytes, Kind, Range, same};
 
 /// The kinds of errors that may occur in a correct program.
 #[derive(Clone, Copy, Debug, Default)]
@@ -46,6 +49,7 @@ enum Expected {
 #[derive(Clone)]
 struct Oracle {
     allowed: Allowed,
+    links: Links,
     limits: Vec<Option<u64>>,
     streams: Vec<Option<usize>>,
     arrays: Vec<Option<Array>>,
@@ -65,6 +69,7 @@ pub(crate) fn check(program: &Program, log: &[LogEntry], allowed: Allowed) -> Re
             no_memory: allowed.no_memory || program.memory_bytes.is_some(),
             ..allowed
         },
+        links: program.links.clone(),
         limits: vec![None; program.devices],
         streams: vec![None; STREAMS],
         arrays: vec![None; ARRAYS],
@@ -119,6 +124,7 @@ impl Oracle {
         self.compare(&expected, entry)?;
         match &entry.outcome {
             Outcome::Failed(Error::Usage(_)) if matches!(expected, Expected::Mistake) => {}
+            Outcome::Failed(error) if is_without_access(error) => {}
             Outcome::Failed(Error::Usage(_)) | Outcome::Done | Outcome::Panicked => {
                 after.check_limit(step)?;
                 *self = after;
@@ -200,6 +206,10 @@ impl Oracle {
         let is_limited = self.limits.iter().any(Option::is_some);
         let is_allowed = match error {
             Error::OutOfMemory(_) => self.allowed.faults || self.allowed.no_memory || is_limited,
+            // A pair is staged if setting it up failed.
+            Error::Usage(_) if is_without_access(error) => {
+                self.allowed.faults || self.allowed.no_memory
+            }
             Error::Usage(_) => false,
             _ => self.allowed.faults,
         };
@@ -259,12 +269,33 @@ impl Oracle {
         }
     }
 
+    /// Returns whether a kernel of this device may have the array as an operand, passed as a view for
+    /// the device or as it is.
+    fn is_operand(&self, array: &Array, device: usize, peer: bool) -> bool {
+        if array.device == device {
+            return true;
+        }
+        let link = self.links.between(array.device as u32, device as u32);
+        if peer {
+            link != Link::NoPeerAccess
+        } else {
+            array.kind == Kind::Managed
+        }
+    }
+
     /// Returns a range's array and the byte range in it.
     fn find(&self, part: Part, elem: Elem) -> Option<(&Array, Range)> {
         let size = elem.bytes();
         let bytes = part.first * size..(part.first + part.len) * size;
         self.arrays[part.array].as_ref().map(|array| (array, bytes))
     }
+}
+
+/// Returns whether the error says that kernels cannot access another device's memory. Nothing is
+/// enqueued then.
+fn is_without_access(error: &Error) -> bool {
+    matches!(error, Error::Usage(usage_error)
+        if matches!(usage_error.problem(), UsageErrorKind::NoPeerAccess { .. }))
 }
 
 impl Expected {

@@ -1,0 +1,103 @@
+//! NCCL's communicators of two devices, by the raw functions of its table.
+
+#![allow(unsafe_code, reason = "calls NCCL with its own communicators")]
+
+use std::{sync::Arc, thread};
+
+use anyhow::{Result, ensure};
+use millstream_driver::{
+    CurrentContext,
+    nccl::{CommHandle, CommState, DataType, Nccl, ReduceOp},
+};
+
+use super::{Raw, RawMemory, RawStream};
+
+/// The communicators of several devices, in the order of their ranks.
+pub(crate) struct RawComms {
+    nccl: Arc<dyn Nccl>,
+    comms: Vec<CommHandle>,
+}
+
+impl RawComms {
+    /// Connects the devices.
+    pub(crate) fn new(nccl: Arc<dyn Nccl>, devices: &[&Raw]) -> Result<Self> {
+        let id = nccl.unique_id()?;
+        nccl.group_start()?;
+        let mut comms = Vec::new();
+        for (rank, device) in devices.iter().enumerate() {
+            // SAFETY: the context is retained.
+            let current = unsafe { CurrentContext::enter(&*device.driver, device.context) }?;
+            // SAFETY: the context is retained, and current.
+            comms.push(unsafe { nccl.comm_init_rank(device.context, devices.len(), &id, rank) }?);
+            drop(current);
+        }
+        // SAFETY: the group has no operations.
+        let _ = unsafe { nccl.group_end() }?;
+        let comms = Self { nccl, comms };
+        while !comms.are_ready()? {
+            thread::yield_now();
+        }
+        Ok(comms)
+    }
+
+    /// Returns whether the calls made so far are complete.
+    fn are_ready(&self) -> Result<bool> {
+        for &comm in &self.comms {
+            // SAFETY: the communicator is alive.
+            let state = unsafe { self.nccl.async_error(comm) }?;
+            if let CommState::Failed(code) = state {
+                ensure!(false, "a communicator has failed: {code}");
+            }
+            if state == CommState::InProgress {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Sums the first `count` elements of each device's memory in place, and returns when the
+    /// operations are on the streams. The memory must stay alive until the streams are idle.
+    #[inline]
+    pub(crate) fn all_reduce(
+        &self,
+        arrays: [(&RawMemory, &RawStream); 2],
+        count: usize,
+    ) -> Result<()> {
+        self.nccl.group_start()?;
+        for (&comm, (memory, stream)) in self.comms.iter().zip(arrays) {
+            let at = memory.part(0, count * size_of::<f32>())?;
+            // SAFETY: the memory is long enough, and freed when the context is idle.
+            let progress = unsafe {
+                self.nccl.all_reduce(
+                    at,
+                    at,
+                    count,
+                    DataType::F32,
+                    ReduceOp::Sum,
+                    comm,
+                    stream.handle,
+                )
+            };
+            let _ = progress?;
+        }
+        // SAFETY: as above.
+        let _ = unsafe { self.nccl.group_end() }?;
+        while !self.are_ready()? {
+            std::hint::spin_loop();
+        }
+        Ok(())
+    }
+}
+
+impl Drop for RawComms {
+    fn drop(&mut self) {
+        for &comm in &self.comms {
+            // SAFETY: the communicator is not used again; its operations are complete on all ranks.
+            let _ = unsafe { self.nccl.finalize(comm) };
+        }
+        for &comm in &self.comms {
+            // SAFETY: as above.
+            let _ = unsafe { self.nccl.destroy(comm) };
+        }
+    }
+}

@@ -1,0 +1,145 @@
+//! T16: all-reduce of two GPUs, by NCCL through the library, by NCCL directly, and by the library's
+//! own kernels and copies.
+
+use std::sync::Arc;
+
+use anyhow::{Context, Result};
+use millstream::{Buffer, Collectives, Device, Reduce, Select, Stream};
+use millstream_driver::nccl;
+
+use crate::{
+    harness::Harness,
+    raw::{Raw, RawComms},
+    report::{Goal, Row},
+    timing::{SampleSize, Variant, medians},
+};
+
+const LARGE: usize = (256 << 20) / size_of::<f32>();
+const SMALL: usize = (8 << 10) / size_of::<f32>();
+const LARGE_SAMPLE: SampleSize = SampleSize {
+    rounds: 24,
+    batch: 4,
+};
+const SMALL_SAMPLE: SampleSize = SampleSize {
+    rounds: 80,
+    batch: 20,
+};
+
+/// The arrays and streams of the library's variants.
+struct Arrays {
+    streams: [Stream; 2],
+    arrays: [Buffer<f32>; 2],
+}
+
+impl Arrays {
+    fn new(devices: &[Device; 2], len: usize) -> Result<Self> {
+        let streams = [devices[0].stream()?, devices[1].stream()?];
+        let arrays = [streams[0].zeros(len)?, streams[1].zeros(len)?];
+        Ok(Self { streams, arrays })
+    }
+
+    fn all_reduce(&mut self, collectives: &Collectives) -> Result<()> {
+        let [one, two] = &mut self.arrays;
+        Ok(collectives.all_reduce(&mut [one, two], Reduce::Sum)?)
+    }
+
+    /// Waits until the collectives on both arrays are complete.
+    fn finish(&mut self) -> Result<()> {
+        for (stream, array) in self.streams.iter().zip(&mut self.arrays) {
+            stream.fill(array.slice_mut(..1), 0.0)?;
+            stream.synchronize()?;
+        }
+        Ok(())
+    }
+}
+
+pub(crate) fn measure(harness: &Harness) -> Result<Vec<Row>> {
+    let what = "all-reduce on two GPUs";
+    if harness.raw.driver().device_count()? < 2 {
+        return Ok(vec![Row::absent("T16", what, "needs two GPUs")]);
+    }
+    let library = match nccl::load() {
+        Ok(library) => library,
+        Err(error) => return Ok(vec![Row::absent("T16", what, error.to_string())]),
+    };
+    let second = Device::open(Select::Cuda(1)).context("cannot open the second GPU")?;
+    let devices = [harness.device.clone(), second];
+    let other = Raw::open(harness.raw.driver().clone(), 1)?;
+    let comms = RawComms::new(library, &[&harness.raw, &other])?;
+    let by_nccl = Collectives::new(&devices)?;
+    let direct = Collectives::direct(&devices)?;
+    let large = "all-reduce, 256 MiB";
+    Ok(vec![
+        compare(
+            harness,
+            &other,
+            &comms,
+            &devices,
+            &by_nccl,
+            (large, LARGE, Goal::AtMost(1.01)),
+        )?,
+        compare(
+            harness,
+            &other,
+            &comms,
+            &devices,
+            &direct,
+            (large, LARGE, Goal::AtMost(1.25)),
+        )?
+        .by("own kernels"),
+        small(harness, &other, &comms, &devices, &by_nccl)?,
+        small(harness, &other, &comms, &devices, &direct)?.by("own kernels"),
+    ])
+}
+
+/// Compares the time to completion with that of NCCL alone.
+fn compare(
+    harness: &Harness,
+    other: &Arc<Raw>,
+    comms: &RawComms,
+    devices: &[Device; 2],
+    collectives: &Collectives,
+    (what, len, goal): (&str, usize, Goal),
+) -> Result<Row> {
+    let mut arrays = Arrays::new(devices, len)?;
+    let ours = Variant::complete(|| {
+        arrays.all_reduce(collectives)?;
+        arrays.finish()
+    });
+    let (one, two) = (harness.raw.stream()?, other.stream()?);
+    let memory = [harness.raw.memory(4 * len)?, other.memory(4 * len)?];
+    let baseline = Variant::complete(|| {
+        comms.all_reduce([(&memory[0], &one), (&memory[1], &two)], len)?;
+        one.synchronize()?;
+        two.synchronize()
+    });
+    let [ours, raw] = medians(harness, LARGE_SAMPLE, [ours, baseline])?;
+    Ok(Row::times("T16", what, "ns", ours, raw, goal))
+}
+
+/// Compares the host's time for enqueuing with that of NCCL alone.
+fn small(
+    harness: &Harness,
+    other: &Arc<Raw>,
+    comms: &RawComms,
+    devices: &[Device; 2],
+    collectives: &Collectives,
+) -> Result<Row> {
+    let arrays = std::cell::RefCell::new(Arrays::new(devices, SMALL)?);
+    let ours = Variant::new(
+        || arrays.borrow_mut().all_reduce(collectives),
+        || arrays.borrow_mut().finish(),
+    );
+    let (one, two) = (harness.raw.stream()?, other.stream()?);
+    let memory = [harness.raw.memory(4 * SMALL)?, other.memory(4 * SMALL)?];
+    let baseline = Variant::new(
+        || comms.all_reduce([(&memory[0], &one), (&memory[1], &two)], SMALL),
+        || {
+            one.synchronize()?;
+            two.synchronize()
+        },
+    );
+    let [ours, raw] = medians(harness, SMALL_SAMPLE, [ours, baseline])?;
+    let what = "all-reduce, 8 KiB, host";
+    Ok(Row::times("T16", what, "ns", ours, raw, Goal::AtMost(1.1)))
+}

@@ -1,0 +1,177 @@
+//! Failures of communicators: injected ones, wrong worlds, and calls that do not match.
+
+use std::{
+    sync::{Arc, Barrier},
+    thread,
+    time::Duration,
+};
+
+use millstream_driver::nccl::{
+    CommState, DataType, Loopback, Nccl, NcclCode, UniqueId, loopback::Fault,
+};
+use millstream_sim::Schedule;
+
+use crate::rank::{Rank, gpu, world};
+
+/// Runs two ranks, of which the first has this fault in its second operation; each sums once, and
+/// then runs `program`, with its number and a barrier for both.
+fn with_fault(fault: Fault, program: impl Fn(Rank, usize, &Barrier) + Sync) {
+    let barrier = Barrier::new(2);
+    let gpus = [0, 1].map(|_| gpu(Schedule::Timed));
+    let loopbacks = [
+        Arc::new(Loopback::new(gpus[0].driver()).fault(2, fault)),
+        Arc::new(Loopback::new(gpus[1].driver())),
+    ];
+    let id = loopbacks[0].unique_id().expect("the hub starts");
+    thread::scope(|scope| {
+        for me in 0..2 {
+            let (driver, loopback) = (gpus[me].driver(), Arc::clone(&loopbacks[me]));
+            let (program, barrier) = (&program, &barrier);
+            scope.spawn(move || {
+                let rank = Rank::join(driver, 0, loopback, &id, me, 2);
+                let array = rank.upload(&[me as i32 + 1]);
+                rank.all_reduce(array, 1, DataType::I32)
+                    .expect("the call is valid");
+                assert_eq!(rank.take::<i32>(array, 1), [3]);
+                program(rank, me, barrier);
+            });
+        }
+    });
+    for gpu in &gpus {
+        assert_eq!(gpu.live_objects(), [], "something is left");
+    }
+}
+
+#[test]
+fn a_hanging_operation_ends_when_it_is_aborted() {
+    with_fault(Fault::Hang, |rank, me, _| {
+        let array = rank.upload(&[1_i32]);
+        rank.all_reduce(array, 1, DataType::I32)
+            .expect("the call is valid");
+        thread::sleep(Duration::from_millis(50));
+        if me == 0 {
+            assert_eq!(rank.state(), CommState::Success);
+        } else {
+            // The other rank goes away without a goodbye.
+            let state = rank.state_after(|state| state != CommState::Success);
+            assert_eq!(state, CommState::Failed(NcclCode::REMOTE_ERROR));
+            assert_eq!(rank.last_error(), "the connection to rank 0 is lost");
+        }
+        rank.abort_and_free(array);
+    });
+}
+
+#[test]
+fn a_failing_operation_makes_the_communicator_fail() {
+    with_fault(Fault::Fail, |rank, me, barrier| {
+        let array = rank.upload(&[1_i32]);
+        rank.all_reduce(array, 1, DataType::I32)
+            .expect("the call is valid");
+        if me == 0 {
+            let state = rank.state_after(|state| state != CommState::Success);
+            assert_eq!(state, CommState::Failed(NcclCode::SYSTEM_ERROR));
+            let error = rank
+                .all_reduce(array, 1, DataType::I32)
+                .expect_err("it has failed");
+            assert_eq!(
+                error.to_string(),
+                "ncclAllReduce failed: ncclSystemError (2): injected failure of ncclAllReduce"
+            );
+        }
+        barrier.wait();
+        rank.abort_and_free(array);
+    });
+}
+
+#[test]
+fn a_refused_call_enqueues_nothing() {
+    with_fault(Fault::Refuse, |rank, me, barrier| {
+        let array = rank.upload(&[me as i32 + 1]);
+        if me == 0 {
+            let error = rank
+                .all_reduce(array, 1, DataType::I32)
+                .expect_err("it is refused");
+            let text =
+                "ncclAllReduce failed: ncclInternalError (3): injected failure of operation 2";
+            assert_eq!(error.to_string(), text);
+            assert_eq!(rank.state(), CommState::Success);
+        }
+        barrier.wait();
+        rank.abort_and_free(array);
+    });
+}
+
+#[test]
+fn a_delayed_operation_gives_the_same_result() {
+    with_fault(Fault::Delay(Duration::from_millis(30)), |rank, me, _| {
+        let array = rank.upload(&[me as i32 + 1]);
+        rank.all_reduce(array, 1, DataType::I32)
+            .expect("the call is valid");
+        assert_eq!(rank.take::<i32>(array, 1), [3]);
+        rank.leave();
+    });
+}
+
+#[test]
+fn ranks_with_different_counts_wait_until_they_are_aborted() {
+    let gpus = [0, 1].map(|_| gpu(Schedule::Eager));
+    let loopbacks = [0, 1].map(|rank: usize| Arc::new(Loopback::new(gpus[rank].driver())));
+    let id = loopbacks[0].unique_id().expect("the hub starts");
+    let barrier = Barrier::new(2);
+    thread::scope(|scope| {
+        for me in 0..2 {
+            let (driver, loopback) = (gpus[me].driver(), Arc::clone(&loopbacks[me]));
+            let barrier = &barrier;
+            scope.spawn(move || {
+                let rank = Rank::join(driver, 0, loopback, &id, me, 2);
+                let array = rank.upload(&[1_i32, 2]);
+                rank.all_reduce(array, me + 1, DataType::I32)
+                    .expect("the call is valid");
+                assert!(!rank.is_idle_after(Duration::from_millis(200)));
+                assert_eq!(rank.state(), CommState::Success);
+                barrier.wait();
+                rank.abort_and_free(array);
+            });
+        }
+    });
+}
+
+/// Returns the error text of the rank that joins last, after a first rank of a world of two.
+fn refused(id_of: impl Fn(&Loopback) -> UniqueId, second: usize, size: usize) -> String {
+    let gpus = [0, 1].map(|_| gpu(Schedule::Timed));
+    let loopbacks = [0, 1].map(|rank: usize| Arc::new(Loopback::new(gpus[rank].driver())));
+    let id = id_of(&loopbacks[0]);
+    let driver = gpus[0].driver();
+    let first = Rank::begin(driver, 0, Arc::clone(&loopbacks[0]), &id, 0, 2);
+    // The first connects first.
+    thread::sleep(Duration::from_millis(100));
+    assert_eq!(first.state(), CommState::InProgress);
+    let driver = gpus[1].driver();
+    let last = Rank::begin(driver, 0, Arc::clone(&loopbacks[1]), &id, second, size);
+    assert_eq!(last.settled(), CommState::Failed(NcclCode::INVALID_USAGE));
+    let text = last.last_error();
+    last.abort();
+    first.abort();
+    text
+}
+
+#[test]
+fn a_rank_with_another_world_size_or_a_number_in_use_is_refused() {
+    let id = |loopback: &Loopback| loopback.unique_id().expect("the hub starts");
+    assert_eq!(
+        refused(id, 1, 3),
+        "rank 1 has a world of 3 ranks, but other ranks have one of 2"
+    );
+    assert_eq!(refused(id, 0, 2), "rank 0 is connected already");
+}
+
+#[test]
+fn a_communicator_that_ends_well_is_no_failure_for_the_others() {
+    world(2, &Schedule::Timed, |rank| {
+        // One rank leaves much earlier than the other.
+        if rank.rank == 1 {
+            thread::sleep(Duration::from_millis(100));
+        }
+        assert_eq!(rank.state(), CommState::Success);
+    });
+}

@@ -1,0 +1,9 @@
+//! NCCL's function table: loading the library, and the stand-in [`Loopback`] on simulated devices.
+//!
+//! [`Loopback`]: millstream_driver::nccl::Loopback
+
+mod faults;
+mod load;
+mod operations;
+mod processes;
+mod rank;

@@ -1,0 +1,192 @@
+//! Connecting communicators: of the devices of this process, or of the ranks of a world.
+
+#![allow(unsafe_code, reason = "creates and ends its own communicators")]
+
+use std::{
+    sync::Arc,
+    thread,
+    time::{Duration, Instant},
+};
+
+use millstream_driver::nccl::{CommHandle, CommState, Nccl, NcclError, UniqueId};
+use parking_lot::Mutex;
+
+use super::{CommGroup, NcclBackend};
+use crate::{
+    Device, Error, Result,
+    collective::local_rank::LocalRank,
+    disposal::log,
+    world::{Rendezvous, World},
+};
+
+/// The time within which all ranks of a world must have connected.
+const CONNECT_WITHIN: Duration = Duration::from_secs(300);
+/// The deadline of each collective of a world, until the program sets another.
+const WORLD_DEADLINE: Duration = Duration::from_secs(600);
+/// The pause between two looks at a communicator that is connecting.
+const LOOK_EVERY: Duration = Duration::from_millis(1);
+
+/// Connects the devices of this process, one rank each.
+pub(in crate::collective) fn in_process(
+    nccl: Arc<dyn Nccl>,
+    locals: Arc<[LocalRank]>,
+) -> Result<NcclBackend> {
+    let id = nccl.unique_id().map_err(refused)?;
+    let ranks = locals.len();
+    let comms = connect(&*nccl, &locals, ranks, &id)?;
+    Ok(NcclBackend::new(CommGroup {
+        nccl,
+        locals,
+        comms: Mutex::new(Some(comms)),
+        ranks,
+        failure: Arc::default(),
+        journal: Mutex::default(),
+        deadline: Mutex::new(None),
+        store: None,
+    }))
+}
+
+/// Connects this process's rank with those of the other processes of a world. Waits for all of them.
+pub(in crate::collective) fn in_world(
+    nccl: Arc<dyn Nccl>,
+    local: LocalRank,
+    world: &World,
+) -> Result<(NcclBackend, Arc<[LocalRank]>)> {
+    let store: Arc<dyn Rendezvous> = world.rendezvous(CONNECT_WITHIN)?;
+    let prefix = format!("millstream/collectives/{}", world.next_group());
+    let key = format!("{prefix}/id");
+    let id = if world.rank() == 0 {
+        let id = nccl.unique_id().map_err(refused)?;
+        store.set(&key, id.as_bytes())?;
+        id
+    } else {
+        let bytes = store.get(&key, CONNECT_WITHIN)?;
+        let bytes = <[u8; UniqueId::BYTES]>::try_from(bytes.as_slice());
+        UniqueId::from_bytes(bytes.map_err(|_| {
+            Error::unavailable(format!("the rendezvous gave {key} with another length"))
+        })?)
+    };
+    let locals: Arc<[LocalRank]> = [local].into();
+    let comms = connect(&*nccl, &locals, world.size(), &id)?;
+    let backend = NcclBackend::new(CommGroup {
+        nccl,
+        locals: Arc::clone(&locals),
+        comms: Mutex::new(Some(comms)),
+        ranks: world.size(),
+        failure: Arc::default(),
+        journal: Mutex::default(),
+        deadline: Mutex::new(Some(WORLD_DEADLINE)),
+        store: Some((store, prefix)),
+    });
+    Ok((backend, locals))
+}
+
+fn refused(error: NcclError) -> Error {
+    Error::unavailable(error)
+}
+
+/// Creates the communicators of the local ranks and waits until they are connected.
+fn connect(
+    nccl: &dyn Nccl,
+    locals: &[LocalRank],
+    ranks: usize,
+    id: &UniqueId,
+) -> Result<Vec<CommHandle>> {
+    let mut comms = Vec::new();
+    let connected = begin(nccl, locals, ranks, id, &mut comms)
+        .and_then(|()| wait_until_connected(nccl, &comms));
+    if let Err(error) = connected {
+        for comm in comms {
+            // SAFETY: the communicator was created above and is not used any more.
+            if let Err(error) = unsafe { nccl.abort(comm) } {
+                log!(warn, %error, "cannot abort a communicator");
+            }
+        }
+        return Err(error);
+    }
+    Ok(comms)
+}
+
+fn begin(
+    nccl: &dyn Nccl,
+    locals: &[LocalRank],
+    ranks: usize,
+    id: &UniqueId,
+    comms: &mut Vec<CommHandle>,
+) -> Result<()> {
+    nccl.group_start().map_err(refused)?;
+    let begun: Result<()> = locals.iter().try_for_each(|local| {
+        let device = Device::from_state(Arc::clone(local.device()));
+        let current = if device.is_simulated() {
+            None
+        } else {
+            Some(device.enter_context()?)
+        };
+        // SAFETY: the rank keeps its device and thereby the context alive, and the context is
+        // current.
+        let comm = unsafe { nccl.comm_init_rank(device.as_raw(), ranks, id, local.rank) };
+        drop(current);
+        comms.push(comm.map_err(refused)?);
+        Ok(())
+    });
+    // Also after an error, because the group was begun. SAFETY: the group has no operations.
+    let ended = unsafe { nccl.group_end() };
+    begun?;
+    ended.map(drop).map_err(refused)
+}
+
+fn wait_until_connected(nccl: &dyn Nccl, comms: &[CommHandle]) -> Result<()> {
+    let end = Instant::now() + CONNECT_WITHIN;
+    for &comm in comms {
+        loop {
+            // SAFETY: the communicator is alive.
+            match unsafe { nccl.async_error(comm) }.map_err(refused)? {
+                CommState::Success => break,
+                CommState::InProgress if Instant::now() < end => thread::sleep(LOOK_EVERY),
+                CommState::InProgress => {
+                    return Err(Error::unavailable(format!(
+                        "the ranks' communicators were not connected within {CONNECT_WITHIN:?}"
+                    )));
+                }
+                CommState::Failed(code) => {
+                    // SAFETY: as above.
+                    let text = unsafe { nccl.last_error(comm) };
+                    return Err(refused(NcclError::new(
+                        "ncclCommInitRankConfig",
+                        code,
+                        text,
+                    )));
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+impl CommGroup {
+    /// Ends the communicators on a thread of its own, once their operations are complete.
+    pub(super) fn close(self: &Arc<Self>) {
+        let group = Arc::clone(self);
+        let close = move || {
+            let Some(comms) = group.comms.lock().take() else {
+                return;
+            };
+            for &comm in &comms {
+                // SAFETY: the communicator was taken, so that nobody uses it from now on.
+                if let Err(error) = unsafe { group.nccl.finalize(comm) } {
+                    log!(debug, %error, "cannot finalize a communicator");
+                }
+            }
+            for comm in comms {
+                // SAFETY: as above.
+                if let Err(error) = unsafe { group.nccl.destroy(comm) } {
+                    log!(debug, %error, "cannot destroy a communicator");
+                }
+            }
+        };
+        let name = String::from("millstream-close");
+        if let Err(error) = thread::Builder::new().name(name).spawn(close) {
+            log!(debug, %error, "cannot start a thread to end communicators");
+        }
+    }
+}

@@ -1,0 +1,95 @@
+//! Collectives of the processes of a world.
+
+use std::{panic::Location, sync::Arc, time::Duration};
+
+use millstream_driver::nccl::{Loopback, Nccl, load};
+
+use super::{Collectives, local_rank::LocalRank, nccl};
+use crate::{Device, Error, Result, world::World};
+
+impl World {
+    /// Creates a group of one device of each process, whose rank is that of the process. Every
+    /// process calls this, and the number of calls and their order are the same on all; it waits
+    /// until all have.
+    ///
+    /// GPUs are connected by NCCL. Simulated devices are connected over TCP, on one machine, by a
+    /// stand-in for tests. A world of one process needs neither.
+    ///
+    /// Collectives of several processes have a deadline of ten minutes, which
+    /// [`Collectives::set_deadline`] changes.
+    ///
+    /// ```
+    /// use millstream::{Reduce, world::World};
+    ///
+    /// let world = World::from_env()?;
+    /// let device = world.local_device()?;
+    /// let collectives = world.collectives(&device)?;
+    /// let stream = device.stream()?;
+    /// let mut ranks = stream.upload(&[1_u32])?;
+    /// collectives.all_reduce(&mut [&mut ranks], Reduce::Sum)?;
+    /// assert_eq!(stream.download(&ranks)?.wait()?, [world.size() as u32]);
+    /// # Ok::<(), millstream::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// If the processes do not meet within five minutes, NCCL cannot be loaded or used, or the
+    /// device is lost.
+    #[track_caller]
+    pub fn collectives(&self, device: &Device) -> Result<Collectives> {
+        let location = Location::caller();
+        if self.size() == 1 {
+            return Collectives::direct(std::slice::from_ref(device));
+        }
+        let library: Arc<dyn Nccl> = if device.is_simulated() {
+            Arc::new(Loopback::new(Arc::clone(&device.state().driver)))
+        } else {
+            load().map_err(Error::unavailable)?
+        };
+        self.collectives_by(device, library, location)
+    }
+
+    /// Creates a group like [`collectives`](Self::collectives) with this implementation of NCCL's
+    /// functions, for tests.
+    ///
+    /// # Errors
+    ///
+    /// As [`collectives`](Self::collectives).
+    #[doc(hidden)]
+    pub fn collectives_by(
+        &self,
+        device: &Device,
+        library: Arc<dyn Nccl>,
+        location: &'static Location<'static>,
+    ) -> Result<Collectives> {
+        let local = LocalRank::new(self.rank(), device, location)?;
+        let (backend, locals) = nccl::in_world(library, local, self)?;
+        Ok(Collectives::with_backend(
+            Arc::new(backend),
+            locals,
+            self.size(),
+        ))
+    }
+}
+
+impl Collectives {
+    /// Sets the time that a collective with ranks in other processes may take, from the call to its
+    /// completion; `None` for any time. When it has passed, the group is lost:
+    /// [`Error::CollectiveLost`].
+    ///
+    /// Without other processes, and without NCCL, a collective waits for nothing that could end, so
+    /// the deadline has no effect.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use millstream::world::World;
+    ///
+    /// let world = World::from_env()?;
+    /// let collectives = world.collectives(&world.local_device()?)?;
+    /// collectives.set_deadline(Some(Duration::from_secs(60)));
+    /// # Ok::<(), millstream::Error>(())
+    /// ```
+    pub fn set_deadline(&self, deadline: Option<Duration>) {
+        self.backend.set_deadline(deadline);
+    }
+}
