@@ -157,8 +157,11 @@ pub(super) fn gather<T: Element, D: Dimension>(
 }
 
 impl<T: Number, D: Dimension> Array<T, D> {
-    /// Adds the arrays of all devices element by element, in the order of their ranks, so that
-    /// every run gives the same bits. Every device gets the sum.
+    /// Adds the arrays of all devices element by element. Every device gets the sum.
+    ///
+    /// GPUs that are connected by NCCL add in an order that depends on the machine. All others,
+    /// simulated devices included, add in the order of the ranks, so that every run gives the same
+    /// bits.
     ///
     /// ```
     /// use millstream::{Device, sim::{Gpu, SimConfig}};

@@ -252,7 +252,7 @@ impl<A: MeshArray> Partial<A>
 where
     A::Element: Number,
 {
-    /// Adds the summands, in the order of their ranks, and gives every device the sum.
+    /// Adds the summands, and gives every device the sum; [`Array::all_reduce`] states the order.
     ///
     /// # Errors
     ///

@@ -91,7 +91,8 @@ struct DeviceGroup {
 impl Mesh {
     /// Creates a mesh of these devices, in row-major order: the last axis varies fastest.
     ///
-    /// Turns on peer access between the devices, which takes some ten milliseconds for each pair
+    /// Connects the devices, as [`Collectives::new`] does: GPUs by NCCL if it can be loaded, which
+    /// takes up to some seconds, and by peer access, which takes some ten milliseconds for each pair
     /// that had none. Devices without peer access exchange elements through the host.
     ///
     /// ```
@@ -123,10 +124,13 @@ impl Mesh {
         let at = |problem: MeshErrorKind| UsageError::new("Mesh::new", problem.into(), location);
         check(&devices, &shape).map_err(at)?;
         // This checks that the devices are different ones, of one driver.
-        Collectives::new(&devices)?;
+        Collectives::direct(&devices)?;
         let group = |ranks: Vec<usize>| -> Result<DeviceGroup> {
             let members: Vec<Device> = ranks.iter().map(|&rank| devices[rank].clone()).collect();
-            let collectives = Collectives::new(&members)?;
+            let collectives = match &members[..] {
+                [_] => Collectives::direct(&members)?,
+                _ => Collectives::new(&members)?,
+            };
             Ok(DeviceGroup { ranks, collectives })
         };
         let along = |axis: usize| shape.groups(axis).into_iter().map(group).collect();
