@@ -97,7 +97,7 @@
 //! bits that `min` or `max` gives. Comparisons such as [`less`](Array::less) and
 //! [`equal`](Array::equal) treat both zeros as equal, as Rust's do.
 //!
-//! Except for `scatter_add`, and for `all_reduce` of GPUs that NCCL connects, the order of additions
+//! Except for `scatter_add`, and `all_reduce` of GPUs that NCCL connects, the order of additions
 //! follows from the shapes and the number of devices alone, so that every device gives the same
 //! bits. [`Array::dot`] states the accuracy of matrix products.
 

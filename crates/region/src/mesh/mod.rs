@@ -92,8 +92,8 @@ impl Mesh {
     /// Creates a mesh of these devices, in row-major order: the last axis varies fastest.
     ///
     /// Connects the devices, as [`Collectives::new`] does: GPUs by NCCL if it can be loaded, which
-    /// takes up to some seconds, and by peer access, which takes some ten milliseconds for each pair
-    /// that had none. Devices without peer access exchange elements through the host.
+    /// takes up to some seconds, and by peer access, which takes some ten milliseconds for each
+    /// pair that had none. Devices without peer access exchange elements through the host.
     ///
     /// ```
     /// use millstream::Device;
