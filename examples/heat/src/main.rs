@@ -39,7 +39,7 @@ struct Arguments {
     #[arg(long, default_value_t = 96)]
     steps: usize,
     /// The picture to write.
-    #[arg(long, default_value = "heat.png")]
+    #[arg(long, default_value = "out/heat.png")]
     out: PathBuf,
     /// Prints how long the steps take on one device, and on all with as many rows for each.
     #[arg(long)]

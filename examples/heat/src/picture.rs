@@ -29,7 +29,8 @@ fn colour(temperature: f32) -> [u8; 3] {
     })
 }
 
-/// Writes the temperatures, with the highest as the brightest colour.
+/// Writes the temperatures, with the highest as the brightest colour. The folder is made if it does
+/// not exist.
 pub(crate) fn write(path: &Path, temperatures: &Array2<f32>) -> Result<()> {
     let context = || format!("cannot write {}", path.display());
     let highest = temperatures
@@ -52,6 +53,9 @@ pub(crate) fn write(path: &Path, temperatures: &Array2<f32>) -> Result<()> {
     let mut writer = encoder.write_header().with_context(context)?;
     writer.write_image_data(&rgb).with_context(context)?;
     writer.finish().with_context(context)?;
+    if let Some(folder) = path.parent() {
+        std::fs::create_dir_all(folder).with_context(context)?;
+    }
     std::fs::write(path, bytes).with_context(context)
 }
 
