@@ -202,6 +202,25 @@ pub fn kernels(input: TokenStream) -> TokenStream {
 /// for them, and for a single element one without axes. Device arrays stay on the device. A body
 /// that can fail returns `millstream_region::Result`; the call returns its error.
 ///
+/// # Regions of a mesh
+///
+/// Under `#[region(mesh)]`, the body runs once for each device of a mesh, and devices exchange
+/// elements by collectives:
+///
+/// ```ignore
+/// #[region(mesh)]
+/// fn step(w: &Replicated<Array2<f32>>, x: &Sharded<Array2<f32>, 0>) -> Replicated<Array2<f32>> {
+///     x.t().dot(x).all_reduce("data") * w
+/// }
+///
+/// let product: Replicated<Array2<f32>> = step(&mesh, &w, &x)?;
+/// ```
+///
+/// The first parameter that it receives is `&Mesh`. Parameters are `&Replicated<…>`,
+/// `&Sharded<…, AXIS>`, of which the body gets the device's array, plain values, and `g:
+/// &MeshRegion` as the first. Results are `Replicated<…>`, `Sharded<…, AXIS>`, `Partial<…>`, tuples
+/// of those, or a `millstream_region::Result`; they stay on the devices.
+///
 /// # Limitations
 ///
 /// Rejected are `async`, `const`, `unsafe` and `extern` functions, `self`, `impl Trait` in the

@@ -2,6 +2,7 @@
 //! runs its body over device arrays.
 
 mod body;
+mod mesh;
 
 use proc_macro2::{Span, TokenStream};
 use quote::{ToTokens, format_ident, quote, quote_spanned};
@@ -23,10 +24,11 @@ const PENDING: &str = "'pending";
 
 /// Expands the attribute on one function.
 pub(crate) fn expand(arguments: &TokenStream, item: TokenStream) -> Result<TokenStream> {
-    if !arguments.is_empty() {
+    let is_on_mesh = arguments.to_string() == "mesh";
+    if !arguments.is_empty() && !is_on_mesh {
         return Err(Error::new_spanned(
             arguments,
-            "`#[region]` takes no arguments",
+            "`#[region]` takes no arguments, or `mesh`",
         ));
     }
     let function: ItemFn = syn::parse2(item).map_err(|error| {
@@ -35,12 +37,16 @@ pub(crate) fn expand(arguments: &TokenStream, item: TokenStream) -> Result<Token
     })?;
     let mut function = function;
     reject(&function.sig)?;
+    if is_on_mesh {
+        let parameters = parameters(&function.sig, mesh::is_region)?;
+        return mesh::generate(&function, &parameters);
+    }
     for input in &mut function.sig.inputs {
         if let FnArg::Typed(declared) = input {
             NameLifetimes.visit_type_mut(&mut declared.ty);
         }
     }
-    let parameters = parameters(&function.sig)?;
+    let parameters = parameters(&function.sig, is_region)?;
     Ok(generate(&function, &parameters))
 }
 
@@ -145,7 +151,7 @@ enum ParameterKind<'a> {
     Value(&'a Type),
 }
 
-fn parameters(signature: &Signature) -> Result<Vec<Parameter<'_>>> {
+fn parameters(signature: &Signature, is_region: fn(&Type) -> bool) -> Result<Vec<Parameter<'_>>> {
     let mut parameters = Vec::new();
     for (at, input) in signature.inputs.iter().enumerate() {
         let declared = match input {

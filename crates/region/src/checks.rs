@@ -28,6 +28,8 @@ use crate::{
 pub(crate) struct IndexChecks {
     /// The flag word in device memory; `None` until a kernel needs it.
     flag: Option<Arc<Mutex<Buffer<u32>>>>,
+    /// The device of the flag word.
+    device: Option<Device>,
     /// The error of each code, from code 1 on.
     errors: Vec<UsageError>,
 }
@@ -40,6 +42,7 @@ impl IndexChecks {
         }
         let flag = Arc::new(Mutex::new(stream.upload(&[0_u32])?));
         self.flag = Some(Arc::clone(&flag));
+        self.device = Some(stream.device());
         Ok(flag)
     }
 
@@ -80,7 +83,7 @@ impl IndexChecks {
 }
 
 /// The sessions whose bounds checks some elements depend on.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(crate) struct DeferredChecks(SmallVec<[Arc<Mutex<IndexChecks>>; 1]>);
 
 impl DeferredChecks {
@@ -100,9 +103,15 @@ impl DeferredChecks {
     pub(crate) fn result(&self, streams: &mut Streams, device: &Device) -> Result<CheckResult> {
         let mut words = SmallVec::new();
         for checks in &self.0 {
-            if let Some(flag) = &checks.lock().flag {
+            let locked = checks.lock();
+            if let Some(flag) = &locked.flag {
+                // Elements that a collective has brought from other devices depend on flags there.
+                let stream = match &locked.device {
+                    Some(other) if other != device => other.stream()?,
+                    _ => streams.first(device)?,
+                };
                 words.push(FlagDownload {
-                    pending: streams.first(device)?.download(&*flag.lock())?,
+                    pending: stream.download(&*flag.lock())?,
                     checks: Arc::clone(checks),
                 });
             }

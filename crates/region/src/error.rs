@@ -1,6 +1,10 @@
 //! Errors of regions, which name the operation, its shapes and its source line.
 
+mod mesh;
+
 use std::{fmt, panic::Location};
+
+pub use mesh::MeshErrorKind;
 
 use crate::shape::Shape;
 
@@ -231,6 +235,9 @@ pub enum UsageErrorKind {
         /// The length of the axis.
         length: usize,
     },
+    /// A wrong use of a mesh or of an array on one.
+    #[error(transparent)]
+    Mesh(#[from] MeshErrorKind),
     /// Operands on two different devices.
     #[error(
         "operands are on different devices, {left} and {right}: \

@@ -2,12 +2,13 @@
 
 use std::sync::Arc;
 
+use rustc_hash::FxHashSet;
 use smallvec::SmallVec;
 
 use crate::{
-    error::Result,
+    error::{MeshErrorKind, Result, UsageError, UsageErrorKind},
     fuse::{FusedKernel, Step, Work, steps},
-    graph::{NodeRef, Session, Storage},
+    graph::{NodeRef, Session, State, Storage},
     launch::{allocate, enqueue},
 };
 
@@ -15,13 +16,39 @@ use crate::{
 ///
 /// # Errors
 ///
-/// If one of the nodes has failed, there is not enough memory, or the device is lost.
+/// If one of the nodes has failed or depends on a collective that has not run, there is not enough
+/// memory, or the device is lost.
 pub(crate) fn evaluate(session: &Session, nodes: &[NodeRef]) -> Result<()> {
     if let Some(error) = nodes.iter().find_map(|node| node.failure()) {
         return Err(error);
     }
+    check_deferred(nodes)?;
     for step in steps(nodes) {
         materialise(session, &step)?;
+    }
+    Ok(())
+}
+
+/// Returns an error if a node depends on the result of a collective that has not run.
+fn check_deferred(nodes: &[NodeRef]) -> Result<()> {
+    let is_deferred = |node: &&NodeRef| node.is_deferred;
+    let mut stack: Vec<NodeRef> = nodes.iter().filter(is_deferred).cloned().collect();
+    let mut seen: FxHashSet<u64> = FxHashSet::default();
+    while let Some(node) = stack.pop() {
+        if !seen.insert(node.id) {
+            continue;
+        }
+        if node.is_awaiting() {
+            let problem = UsageErrorKind::Mesh(MeshErrorKind::Awaiting);
+            return Err(UsageError::new("evaluate", problem, node.location).into());
+        }
+        if let State::Planned(op) = node.state() {
+            op.operands(|operand| {
+                if operand.is_deferred {
+                    stack.push(NodeRef::clone(operand));
+                }
+            });
+        }
     }
     Ok(())
 }

@@ -33,6 +33,13 @@
 //!   unless one uses a result of the other.
 //! - After an error, a panic or a dropped [`Pending`], all host data is unchanged.
 //!
+//! # Several devices
+//!
+//! A [`Mesh`] spreads arrays over devices: [`Sharded`], [`Replicated`] and [`Partial`]. The regions
+//! of a mesh, [`Mesh::region`] and functions under `#[region(mesh)]`, have bodies that run once for
+//! each device, with its parts of the arrays; collectives such as
+//! [`all_reduce`](Array::all_reduce) and [`halo`](Array::halo) exchange elements between devices.
+//!
 //! # Differences from `ndarray`
 //!
 //! Arrays have the method names and operators of [`ndarray`], so that the same source can run on
@@ -90,8 +97,9 @@
 //! bits that `min` or `max` gives. Comparisons such as [`less`](Array::less) and
 //! [`equal`](Array::equal) treat both zeros as equal, as Rust's do.
 //!
-//! Except for `scatter_add`, the order of additions follows from the shapes alone, so that every
-//! device gives the same bits. [`Array::dot`] states the accuracy of matrix products.
+//! Except for `scatter_add`, and `all_reduce` of GPUs that NCCL connects, the order of additions
+//! follows from the shapes and the number of devices alone, so that every device gives the same
+//! bits. [`Array::dot`] states the accuracy of matrix products.
 
 mod array;
 /// Dimension types, for the code that `#[region]` generates.
@@ -110,6 +118,7 @@ mod host;
 mod launch;
 #[doc(hidden)]
 pub mod maths;
+mod mesh;
 #[doc(hidden)]
 pub mod product;
 mod region;
@@ -121,7 +130,7 @@ pub use array::{
     Integer, Operand, ScalarComparison, Selected, WhereOperand, concatenate, stack,
 };
 pub use element::{Element, Float, Number};
-pub use error::{ArrayShape, Error, Result, UsageError, UsageErrorKind};
+pub use error::{ArrayShape, Error, MeshErrorKind, Result, UsageError, UsageErrorKind};
 #[doc(hidden)]
 pub use host::{
     ArrayDownload, ArraySource, OutputNode, PendingStruct, PendingValue, PlainValue, ResidentArray,
@@ -130,6 +139,10 @@ pub use host::{
 pub use host::{
     DeviceValue, Input, InputMut, Keep, OnDevice, Output, Parameter, Pending, RegionExt,
     RegionTarget,
+};
+pub use mesh::{
+    Border, Mesh, MeshArray, MeshOutput, MeshParameter, MeshRegion, Partial, Replicated, Sharded,
+    Split,
 };
 pub use millstream_macros::{OnDevice, region};
 pub use region::Region;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use millstream::Device;
 
-use crate::graph::Session;
+use crate::graph::{MeshMember, Session};
 
 /// A handle that records device work for fused, deferred evaluation; see
 /// [`RegionExt::region`](crate::RegionExt::region).
@@ -31,6 +31,13 @@ impl Region {
     pub(crate) fn new(device: Device) -> Self {
         Self {
             session: Session::new(device),
+        }
+    }
+
+    /// Returns a handle for one device of a mesh region.
+    pub(crate) fn in_mesh(device: Device, member: MeshMember) -> Self {
+        Self {
+            session: Session::in_mesh(device, member),
         }
     }
 

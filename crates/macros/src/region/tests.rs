@@ -120,5 +120,8 @@ fn arguments_of_the_attribute_are_rejected() {
     let arguments: TokenStream = "fast".parse().unwrap();
     let function: TokenStream = "fn f() {}".parse().unwrap();
     let error = expand(&arguments, function).expect_err("there are none");
-    assert_eq!(error.to_string(), "`#[region]` takes no arguments");
+    assert_eq!(
+        error.to_string(),
+        "`#[region]` takes no arguments, or `mesh`"
+    );
 }

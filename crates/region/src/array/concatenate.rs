@@ -75,7 +75,8 @@ where
     concatenated(axis, &arrays.iter().collect::<Vec<_>>(), "stack", location)
 }
 
-fn concatenated<T: Element, D: Dimension>(
+/// Concatenates arrays on behalf of `operation`.
+pub(crate) fn concatenated<T: Element, D: Dimension>(
     axis: Axis,
     arrays: &[&Array<T, D>],
     operation: &'static str,

@@ -22,6 +22,7 @@ use std::{fmt, marker::PhantomData, ops::Index, panic::Location, sync::Arc};
 
 use ndarray::{DimMax, Dimension};
 
+pub(crate) use concatenate::concatenated;
 pub use concatenate::{concatenate, stack};
 pub use linalg::Dot;
 pub use operators::{BitwiseElement, HostOperand, Integer};
@@ -161,7 +162,7 @@ impl<T, D> Array<T, D> {
     }
 
     /// Returns an array that has failed, with the error of this array if it has failed, too.
-    fn failed<U, E>(
+    pub(crate) fn failed<U, E>(
         &self,
         dtype: DType,
         shape: &[usize],

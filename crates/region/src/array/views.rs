@@ -61,7 +61,7 @@ impl<T, D> Array<T, D> {
     }
 
     /// Returns a view of a slice of one axis, on behalf of `operation`.
-    pub(super) fn along_axis(
+    pub(crate) fn along_axis(
         &self,
         axis: Axis,
         slice: Slice,
@@ -126,7 +126,7 @@ impl<T, D> Array<T, D> {
         (axis.index() < self.ndim()).then(|| vec![Slice::new(0, None, 1).into(); self.ndim()])
     }
 
-    pub(super) fn missing_axis<U, E>(
+    pub(crate) fn missing_axis<U, E>(
         &self,
         axis: Axis,
         shape: &[usize],

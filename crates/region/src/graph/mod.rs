@@ -3,17 +3,20 @@
 //!
 //! A [`Node`] represents the same elements for its whole life. It starts *planned*, with an
 //! operation that computes the elements, and becomes *stored* when a kernel is enqueued that writes
-//! them to memory; a *failed* node holds an error from the beginning. A planned node holds its
-//! operands, a stored node only its memory, so that a long loop does not keep its history.
+//! them to memory; a *failed* node holds an error from the beginning; an *awaiting* node stands for
+//! the result of a collective between the devices of a mesh, which stores it. A planned node holds
+//! its operands, a stored node only its memory, so that a long loop does not keep its history.
 //!
 //! A [`Session`] holds the state that the nodes of one region share: the device, the first error,
 //! and a table that interns nodes, so that equal operations on the same operands are one node.
 
+mod collective;
 mod function;
 mod key;
 mod node;
 mod session;
 
+pub(crate) use collective::{AxisSet, Collective, CollectiveKind, MeshMember, MeshShape};
 pub(crate) use function::{Comparison, Function, Rounding};
 pub(crate) use key::OpKey;
 pub(crate) use node::{Node, NodeRef, Op, Reduction, State, Storage};

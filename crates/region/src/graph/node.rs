@@ -12,7 +12,7 @@ use millstream::{Buffer, Device};
 use parking_lot::Mutex;
 use smallvec::SmallVec;
 
-use super::Function;
+use super::{AxisSet, Function};
 use crate::{
     checks::DeferredChecks,
     element::{DType, Scalar},
@@ -38,6 +38,11 @@ pub(crate) struct Node {
     pub(crate) elements: usize,
     /// The source line of the operation.
     pub(crate) location: &'static Location<'static>,
+    /// The mesh axes along which the elements differ from device to device.
+    pub(crate) varies: AxisSet,
+    /// Whether the elements depend on a collective of a region that had not ended when the node was
+    /// made.
+    pub(crate) is_deferred: bool,
     /// The number of array handles that refer to the node.
     handles: AtomicUsize,
     state: Mutex<State>,
@@ -50,6 +55,8 @@ pub(crate) enum State {
     Planned(Arc<Op>),
     /// A node whose elements are in memory, or will be once the enqueued work is done.
     Stored(Arc<Storage>),
+    /// The result of a collective that has not run.
+    Awaiting,
     /// A node without elements, with the error that caused it.
     Failed(Error),
 }
@@ -160,7 +167,16 @@ impl Node {
         state: State,
         location: &'static Location<'static>,
     ) -> Self {
+        let (mut varies, mut is_deferred) = (0, matches!(state, State::Awaiting));
+        if let State::Planned(op) = &state {
+            op.operands(|operand| {
+                varies |= operand.varies;
+                is_deferred |= operand.is_deferred && !operand.is_stored();
+            });
+        }
         Self {
+            varies,
+            is_deferred,
             id: NEXT_ID.fetch_add(1, Ordering::Relaxed),
             elements: crate::shape::element_count(&shape).unwrap_or(0),
             device,
@@ -170,6 +186,11 @@ impl Node {
             handles: AtomicUsize::new(0),
             state: Mutex::new(state),
         }
+    }
+
+    /// Sets the mesh axes along which the elements differ.
+    pub(crate) fn varying(self, varies: AxisSet) -> Self {
+        Self { varies, ..self }
     }
 
     /// Returns the current state.
@@ -193,12 +214,14 @@ impl Node {
         }
     }
 
-    /// Makes a planned node stored, once the kernels that write the memory are enqueued. Drops the
-    /// memory if another thread has stored the node before.
+    /// Makes a planned or awaiting node stored, once the work that writes the memory is enqueued.
+    /// Drops the memory if another thread has stored the node before.
     pub(crate) fn store(&self, storage: Arc<Storage>) {
         let mut state = self.state.lock();
         let before = match &*state {
-            State::Planned(_) => Some(std::mem::replace(&mut *state, State::Stored(storage))),
+            State::Planned(_) | State::Awaiting => {
+                Some(std::mem::replace(&mut *state, State::Stored(storage)))
+            }
             State::Stored(_) | State::Failed(_) => None,
         };
         drop(state);
@@ -209,6 +232,16 @@ impl Node {
     /// Returns whether the node is still planned.
     pub(crate) fn is_planned(&self) -> bool {
         matches!(&*self.state.lock(), State::Planned(_))
+    }
+
+    /// Returns whether the node is in memory, or will be once the enqueued work is done.
+    fn is_stored(&self) -> bool {
+        matches!(&*self.state.lock(), State::Stored(_))
+    }
+
+    /// Returns whether the node stands for the result of a collective that has not run.
+    pub(crate) fn is_awaiting(&self) -> bool {
+        matches!(&*self.state.lock(), State::Awaiting)
     }
 
     /// Returns the size of all elements in bytes.

@@ -10,11 +10,11 @@ use parking_lot::{Mutex, MutexGuard};
 
 use rustc_hash::FxHashMap;
 
-use super::{Node, NodeRef, Op, State, Storage, key::NodeKey};
+use super::{MeshMember, Node, NodeRef, Op, State, Storage, key::NodeKey};
 use crate::{
     checks::{CheckResult, DeferredChecks, IndexChecks},
     element::DType,
-    error::{Error, Result, UsageError, UsageErrorKind},
+    error::{Error, MeshErrorKind, Result, UsageError, UsageErrorKind},
     shape::{RANK_MAX, Shape, element_count},
     streams::Streams,
 };
@@ -26,6 +26,8 @@ const PLANNED_MAX: usize = 256;
 /// The state that the nodes of one region share.
 pub(crate) struct Session {
     pub(crate) device: Device,
+    /// The place in a mesh; `None` outside of mesh regions.
+    pub(crate) member: Option<MeshMember>,
     inner: Mutex<Inner>,
     streams: Mutex<Streams>,
     checks: Arc<Mutex<IndexChecks>>,
@@ -43,8 +45,18 @@ struct Inner {
 
 impl Session {
     pub(crate) fn new(device: Device) -> Arc<Self> {
+        Self::of(device, None)
+    }
+
+    /// Creates the session of one device of a mesh region.
+    pub(crate) fn in_mesh(device: Device, member: MeshMember) -> Arc<Self> {
+        Self::of(device, Some(member))
+    }
+
+    fn of(device: Device, member: Option<MeshMember>) -> Arc<Self> {
         Arc::new(Self {
             device,
+            member,
             inner: Mutex::default(),
             streams: Mutex::default(),
             checks: Arc::default(),
@@ -118,6 +130,15 @@ impl Session {
         ));
         inner.interned.insert(key, Arc::downgrade(&node));
         inner.planned.push(Arc::downgrade(&node));
+        drop(inner);
+        if node.is_deferred
+            && let Some(member) = &self.member
+            && let Some(limit) = member.count_deferred()
+        {
+            let problem = UsageErrorKind::Mesh(MeshErrorKind::TooManyDeferred { limit });
+            let usage_error = UsageError::new(operation, problem, location);
+            return self.fail(dtype, &node.shape, usage_error, location);
+        }
         node
     }
 
@@ -183,8 +204,8 @@ impl Session {
         self.inner.lock().failure.clone()
     }
 
-    /// Returns the nodes with array handles if many nodes are planned, and forgets which nodes are
-    /// planned.
+    /// Returns the nodes with array handles that can be evaluated if many nodes are planned, and
+    /// forgets which nodes are planned.
     pub(crate) fn take_overdue(&self) -> Option<Vec<NodeRef>> {
         let mut inner = self.inner.lock();
         if inner.planned.len() < PLANNED_MAX {
@@ -196,7 +217,7 @@ impl Session {
         let nodes = planned.iter().filter_map(Weak::upgrade);
         Some(
             nodes
-                .filter(|node| node.is_held() && node.failure().is_none())
+                .filter(|node| node.is_held() && !node.is_deferred && node.failure().is_none())
                 .collect(),
         )
     }

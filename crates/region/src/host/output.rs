@@ -59,7 +59,7 @@ pub trait Output: Sized {
 pub struct OutputNode(pub(crate) NodeRef);
 
 impl OutputNode {
-    pub(super) fn of<T, D>(array: &Array<T, D>) -> Self {
+    pub(crate) fn of<T, D>(array: &Array<T, D>) -> Self {
         Self(NodeRef::clone(array.node()))
     }
 }

@@ -53,6 +53,40 @@ impl<T: Element, D: Dimension> Array<T, D> {
     }
 }
 
+impl<T: Element, D: Dimension> Array<T, D> {
+    /// Enqueues the work that the elements depend on, and records an event behind it: to wait for
+    /// the elements without downloading them, or to measure the time to them.
+    ///
+    /// ```
+    /// use millstream_region::Array;
+    /// use ndarray::array;
+    ///
+    /// let device = millstream::Device::simulated()?;
+    /// let x = Array::from_host(&device, &array![1.0_f32, 2.0, 3.0])?;
+    /// let start = x.record()?;
+    /// let end = (&x * &x).sum().record()?;
+    /// println!("{:?}", end.elapsed_since(&start)?); // waits for both
+    /// # Ok::<(), millstream_region::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// The errors of [`to_host`](Array::to_host), except that indices are not checked.
+    #[track_caller]
+    pub fn record(&self) -> Result<millstream::Event> {
+        let (session, node) = (self.session(), self.node());
+        evaluate::evaluate(session, slice::from_ref(node))?;
+        let stream = session.streams().stream_of(&session.device, node.id)?;
+        let storage = node.storage().expect("the node is evaluated");
+        if !storage.buffer.is_empty() {
+            // The stream may be another than that of the work. A read of one byte orders it.
+            let mut byte = stream.zeros::<u8>(1)?;
+            stream.copy(storage.buffer.slice(0..1), &mut byte)?;
+        }
+        Ok(stream.record()?)
+    }
+}
+
 impl<T: Element> Array<T, Ix0> {
     /// Downloads the only element. Enqueues the work that it depends on, and waits for nothing
     /// else.

@@ -1,0 +1,133 @@
+//! From the host to a mesh: `Mesh::shard` and `Mesh::replicate`.
+
+use std::{ops::Range, panic::Location};
+
+use ndarray::{ArrayBase, Axis, Data, Dimension, Slice};
+
+use super::{Mesh, Replicated, Sharded};
+use crate::{
+    Array, Region,
+    element::Element,
+    error::{Result, UsageError, UsageErrorKind},
+};
+
+/// The axis of a mesh along which the axis `AXIS` of an array is split.
+///
+/// ```
+/// use millstream::Device;
+/// use millstream_region::{Mesh, Sharded, Split};
+/// use ndarray::{Array2, array};
+///
+/// let mesh = Mesh::new([Device::simulated()?], [("data", 1)])?;
+/// let rows: Sharded<Array2<i32>, 0> = mesh.shard(&array![[1, 2]], Split::over("data"))?;
+/// let columns = mesh.shard(&array![[1, 2]], Split::<1>::over("data"))?;
+/// # Ok::<(), millstream_region::Error>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Split<'a, const AXIS: usize> {
+    mesh_axis: &'a str,
+}
+
+impl<'a, const AXIS: usize> Split<'a, AXIS> {
+    /// Splits along the axis of the mesh with this name.
+    #[must_use]
+    pub fn over(mesh_axis: &'a str) -> Self {
+        Self { mesh_axis }
+    }
+}
+
+impl Mesh {
+    /// Copies a part of a host array to each device. All parts are equally long along the axis
+    /// `AXIS`, except the last ones if its length is no multiple of the number of devices. The
+    /// elements are copied before this returns.
+    ///
+    /// # Errors
+    ///
+    /// If the mesh has no such axis, the array does not have the axis `AXIS`, there is not enough
+    /// memory, or a device is lost.
+    #[track_caller]
+    pub fn shard<const AXIS: usize, T: Element, S: Data<Elem = T>, D: Dimension>(
+        &self,
+        array: &ArrayBase<S, D>,
+        split: Split<'_, AXIS>,
+    ) -> Result<Sharded<ndarray::Array<T, D>, AXIS>> {
+        let location = Location::caller();
+        let mesh_axis = self.axis_index("Mesh::shard", split.mesh_axis, location)?;
+        if AXIS >= array.ndim() {
+            let problem = UsageErrorKind::Axis {
+                axis: AXIS,
+                shape: array.shape().into(),
+            };
+            return Err(UsageError::new("Mesh::shard", problem, location).into());
+        }
+        let (length, count) = (array.shape()[AXIS], self.shape().axes[mesh_axis].1);
+        let parts = self.place(location, |rank| {
+            let range = share(length, count, self.shape().position(rank, mesh_axis));
+            array.slice_axis(Axis(AXIS), Slice::from(range))
+        })?;
+        Ok(Sharded {
+            mesh: self.clone(),
+            mesh_axis,
+            parts,
+        })
+    }
+
+    /// Copies a host array to each device. The elements are copied before this returns.
+    ///
+    /// # Errors
+    ///
+    /// If the array has more than 6 axes, there is not enough memory, or a device is lost.
+    #[track_caller]
+    pub fn replicate<T: Element, S: Data<Elem = T>, D: Dimension>(
+        &self,
+        array: &ArrayBase<S, D>,
+    ) -> Result<Replicated<ndarray::Array<T, D>>> {
+        let parts = self.place(Location::caller(), |_| array.view())?;
+        Ok(Replicated {
+            mesh: self.clone(),
+            parts,
+        })
+    }
+
+    fn place<'a, T: Element, D: Dimension>(
+        &self,
+        location: &'static Location<'static>,
+        part: impl Fn(usize) -> ndarray::ArrayView<'a, T, D>,
+    ) -> Result<Vec<Array<T, D>>> {
+        let mut parts = Vec::new();
+        for (rank, device) in self.devices().iter().enumerate() {
+            let array = Region::new(device.clone()).upload(&part(rank), location);
+            match array.node().failure() {
+                Some(error) => return Err(error),
+                None => parts.push(array),
+            }
+        }
+        Ok(parts)
+    }
+}
+
+/// Returns the part of an axis of this length at a position of `count`: equal parts, except the
+/// last ones.
+pub(super) fn share(length: usize, count: usize, position: usize) -> Range<usize> {
+    let each = length.div_ceil(count);
+    let bound = |at: usize| at.saturating_mul(each).min(length);
+    bound(position)..bound(position + 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_parts_are_shorter() {
+        let lengths = |length, count| -> Vec<usize> {
+            (0..count)
+                .map(|at| share(length, count, at).len())
+                .collect()
+        };
+        assert_eq!(lengths(8, 4), [2, 2, 2, 2]);
+        assert_eq!(lengths(10, 4), [3, 3, 3, 1]);
+        assert_eq!(lengths(5, 4), [2, 2, 1, 0]);
+        assert_eq!(lengths(0, 2), [0, 0]);
+    }
+}
