@@ -83,6 +83,8 @@ const TESTS_OF_TWO: &[Test] = &[
     (
         "peer_access_is_enabled_once",
         peers::peer_access_is_enabled_once,
+    ),
+    (
         "the_stand_in_for_nccl_sums_and_gathers",
         nccl::the_stand_in_for_nccl_sums_and_gathers,
     ),
