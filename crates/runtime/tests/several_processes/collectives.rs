@@ -179,7 +179,7 @@ fn everything(collectives: &Collectives, streams: &[Stream]) -> Result<Vec<Vec<S
 }
 
 /// Runs everything as one process of a world.
-pub fn program() -> Result<String> {
+pub(crate) fn program() -> Result<String> {
     let world = World::from_env()?;
     let device = world.local_device()?;
     let collectives = world.collectives(&device)?;
@@ -193,8 +193,9 @@ pub fn program() -> Result<String> {
 /// Checks that a world of `size` processes computes the same as one process.
 fn check(size: usize, launcher: Launcher) {
     let processes = start_all("everything", launcher, size);
-    let gpu = Gpu::new(SimConfig::new().devices(size));
-    let ordinals = 0..i32::try_from(size).expect("few devices");
+    let count = u32::try_from(size).expect("few devices");
+    let gpu = Gpu::new(SimConfig::new().devices(count));
+    let ordinals = 0..count.cast_signed();
     let devices: Vec<Device> = ordinals
         .map(|ordinal| Device::open_simulated(&gpu, ordinal).expect("a device"))
         .collect();

@@ -52,7 +52,7 @@ const CASES: [Case; 4] = [
 ];
 
 /// Runs all cases, each in a new group of the same world, and returns the errors.
-pub fn program() -> Result<String> {
+pub(crate) fn program() -> Result<String> {
     let world = World::from_env()?;
     let device = world.local_device()?;
     let store = world.rendezvous(LONG)?;

@@ -84,22 +84,20 @@ fn all_lose(fault: Fault, reason: &str) {
                 Ok(_) => rank.collectives.close().expect_err("the group is lost"),
             };
             assert!(matches!(error, Error::CollectiveLost { .. }), "{error}");
-            assert_eq!(
-                rank.stream
-                    .download(&rank.stream.upload(&[1]).unwrap())
-                    .unwrap()
-                    .wait()
-                    .unwrap(),
-                [1]
-            );
+            let works = rank
+                .stream
+                .upload(&[1])
+                .and_then(|one| rank.stream.download(&one)?.wait());
+            assert_eq!(works.expect("the device works"), [1]);
             error.to_string()
         });
-        for error in &errors {
-            assert!(
-                error.contains(&format!("`{label}` at")),
-                "{fault:?}: {error}"
-            );
-        }
+        // Rank 1 may learn of the loss before it has called anything.
+        let [first, other] = &errors;
+        assert!(
+            first.contains(&format!("`{label}` at")),
+            "{fault:?}: {first}"
+        );
+        assert!(other.contains("is lost on rank 1"), "{fault:?}: {other}");
         assert!(errors[0].contains(reason), "{label}: {}", errors[0]);
     }
 }
@@ -111,7 +109,7 @@ fn a_refused_call_loses_the_group_on_every_rank() {
 
 #[test]
 fn a_failed_communicator_loses_the_group_on_every_rank() {
-    all_lose(Fault::Fail, "the communicator of rank 0 has failed");
+    all_lose(Fault::Fail, "injected failure");
 }
 
 #[test]

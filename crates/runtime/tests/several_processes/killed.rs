@@ -20,7 +20,7 @@ const DEADLINE: Duration = Duration::from_secs(2);
 
 /// Begins an all-reduce on both ranks, and ends the process of rank `victim`. The other rank checks
 /// that it goes on, and returns the error.
-pub fn program(victim: usize) -> Result<String> {
+pub(crate) fn program(victim: usize) -> Result<String> {
     let world = World::from_env()?;
     let gpu = Gpu::new(millstream::sim::SimConfig::new());
     let device = millstream::Device::open_simulated(&gpu, 0)?;

@@ -9,10 +9,10 @@ use std::{
 };
 
 /// The time within which everything succeeds.
-pub const LONG: Duration = Duration::from_secs(60);
+pub(crate) const LONG: Duration = Duration::from_secs(60);
 
 /// The variable that names the program of a rank.
-pub const PROGRAM: &str = "RANK_PROGRAM";
+pub(crate) const PROGRAM: &str = "RANK_PROGRAM";
 
 /// The variables of every launcher, which a child must not inherit.
 const INHERITED: [&str; 20] = [
@@ -39,7 +39,7 @@ const INHERITED: [&str; 20] = [
 ];
 
 /// Starts this program as one rank that runs `program`, with these variables.
-pub fn start(program: &str, variables: &[(&str, String)]) -> Child {
+pub(crate) fn start(program: &str, variables: &[(&str, String)]) -> Child {
     let mut command = Command::new(env::current_exe().expect("the test's own program"));
     command.args(["--exact", "inner_rank", "--include-ignored", "--nocapture"]);
     for name in INHERITED {
@@ -52,7 +52,7 @@ pub fn start(program: &str, variables: &[(&str, String)]) -> Child {
 }
 
 /// Starts all ranks of a world that a launcher describes.
-pub fn start_all(program: &str, launcher: Launcher, size: usize) -> Vec<Child> {
+pub(crate) fn start_all(program: &str, launcher: Launcher, size: usize) -> Vec<Child> {
     let port = port();
     (0..size)
         .map(|rank| start(program, &launcher(rank, size, port)))
@@ -60,7 +60,7 @@ pub fn start_all(program: &str, launcher: Launcher, size: usize) -> Vec<Child> {
 }
 
 /// Returns the line of the output that begins with `result `, without that word.
-pub fn result(child: Child) -> String {
+pub(crate) fn result(child: Child) -> String {
     let output = child.wait_with_output().expect("the process ends");
     let text = String::from_utf8_lossy(&output.stdout);
     let line = text.lines().find_map(|line| line.strip_prefix("result "));
@@ -69,15 +69,15 @@ pub fn result(child: Child) -> String {
 }
 
 /// Returns a value for `MASTER_PORT` whose next port is free.
-pub fn port() -> u16 {
+pub(crate) fn port() -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
     listener.local_addr().expect("it is bound").port() - 1
 }
 
 /// Variables of rank `rank` of `size`, as one launcher sets them.
-pub type Launcher = fn(rank: usize, size: usize, port: u16) -> Vec<(&'static str, String)>;
+pub(crate) type Launcher = fn(rank: usize, size: usize, port: u16) -> Vec<(&'static str, String)>;
 
-pub fn torchrun(rank: usize, size: usize, port: u16) -> Vec<(&'static str, String)> {
+pub(crate) fn torchrun(rank: usize, size: usize, port: u16) -> Vec<(&'static str, String)> {
     vec![
         ("RANK", rank.to_string()),
         ("WORLD_SIZE", size.to_string()),
@@ -87,7 +87,7 @@ pub fn torchrun(rank: usize, size: usize, port: u16) -> Vec<(&'static str, Strin
     ]
 }
 
-pub fn open_mpi(rank: usize, size: usize, port: u16) -> Vec<(&'static str, String)> {
+pub(crate) fn open_mpi(rank: usize, size: usize, port: u16) -> Vec<(&'static str, String)> {
     vec![
         ("OMPI_COMM_WORLD_RANK", rank.to_string()),
         ("OMPI_COMM_WORLD_SIZE", size.to_string()),
@@ -97,7 +97,7 @@ pub fn open_mpi(rank: usize, size: usize, port: u16) -> Vec<(&'static str, Strin
     ]
 }
 
-pub fn slurm(rank: usize, size: usize, port: u16) -> Vec<(&'static str, String)> {
+pub(crate) fn slurm(rank: usize, size: usize, port: u16) -> Vec<(&'static str, String)> {
     vec![
         ("SLURM_PROCID", rank.to_string()),
         ("SLURM_NTASKS", size.to_string()),

@@ -43,17 +43,17 @@ impl Rendezvous for Store {
 }
 
 /// One rank of a world of threads.
-pub struct Rank {
-    pub rank: usize,
-    pub gpu: Gpu,
-    pub device: Device,
-    pub stream: Stream,
-    pub collectives: Collectives,
+pub(crate) struct Rank {
+    pub(crate) rank: usize,
+    pub(crate) gpu: Gpu,
+    pub(crate) device: Device,
+    pub(crate) stream: Stream,
+    pub(crate) collectives: Collectives,
 }
 
 /// Runs `body` as both ranks of a world, with this fault in the first operation of rank 0, and
 /// returns what they return.
-pub fn both<T: Send>(fault: Option<Fault>, body: impl Fn(Rank) -> T + Sync) -> [T; 2] {
+pub(crate) fn both<T: Send>(fault: Option<Fault>, body: impl Fn(Rank) -> T + Sync) -> [T; 2] {
     let store = Arc::<Store>::default();
     let location = Location::caller();
     let run = |rank: usize| {

@@ -22,7 +22,7 @@ fn meet(variables: &[(&'static str, String)], deadline_ms: u64) -> Child {
 }
 
 /// Exchanges a value with every other rank, and returns all of them.
-pub fn program() -> millstream::Result<String> {
+pub(crate) fn program() -> millstream::Result<String> {
     let deadline = env::var(DEADLINE).map_or(LONG, |deadline| {
         Duration::from_millis(deadline.parse().expect("a number"))
     });

@@ -4,7 +4,7 @@
 
 use std::{
     panic::Location,
-    sync::Arc,
+    sync::{Arc, OnceLock},
     thread,
     time::{Duration, Instant},
 };
@@ -42,7 +42,8 @@ pub(in crate::collective) fn in_process(
         locals,
         ranks,
         location,
-        failure: Arc::default(),
+        failure: OnceLock::new(),
+        in_flight: Arc::default(),
         journal: Mutex::default(),
         deadline: Mutex::new(None),
         store: None,
@@ -79,7 +80,8 @@ pub(in crate::collective) fn in_world(
         locals: Arc::clone(&locals),
         ranks: world.size(),
         location,
-        failure: Arc::default(),
+        failure: OnceLock::new(),
+        in_flight: Arc::default(),
         journal: Mutex::default(),
         deadline: Mutex::new(Some(WORLD_DEADLINE)),
         store: Some(SharedStore::new(world, store, prefix, rank)),

@@ -2,8 +2,9 @@
 //!
 //! The rank that notices first tells the others through the store of the world, where a thread of
 //! each waits for that. Every rank then writes its [journal](super::journal), and compares those
-//! that arrive within [`ANSWER_WITHIN`]. The failure is set before the communicators are aborted, so
-//! that nobody takes for valid what the aborted operations leave ([`Failure`](crate::context)).
+//! that arrive within [`ANSWER_WITHIN`]. The failure of the
+//! collectives in flight is set before the communicators are aborted, so that nobody takes for valid
+//! what the aborted operations leave ([`Failure`](crate::context)). Earlier collectives stay valid.
 //! Aborting may block, so a thread of its own does it.
 
 #![allow(unsafe_code, reason = "aborts its own communicators")]
@@ -120,7 +121,8 @@ impl SharedStore {
 }
 
 impl CommGroup {
-    /// Sets the failure and aborts the communicators. `reason` says what was noticed here. Waits for
+    /// Sets the failure of the group and of its collectives in flight, and aborts the communicators.
+    /// `reason` says what was noticed here. Waits for
     /// the other ranks' journals, for some seconds if one does not answer.
     pub(super) fn lose(self: &Arc<Self>, entry: Entry, reason: &str) {
         if self.failure.get().is_some() {
@@ -130,9 +132,11 @@ impl CommGroup {
             Some(difference) => format!("{reason}; {difference}"),
             None => reason.to_owned(),
         };
-        if self.failure.set(self.lost(entry, reason.as_str())).is_err() {
+        let error = self.lost(entry, reason.as_str());
+        if self.failure.set(error.clone()).is_err() {
             return;
         }
+        self.fail_in_flight(&error);
         let (operation, line) = (entry.label, entry.location.to_string());
         log!(error, operation, line, reason, "a collective is lost");
         self.abort();

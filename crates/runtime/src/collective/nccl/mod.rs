@@ -15,14 +15,12 @@ mod comms;
 mod connect;
 mod journal;
 mod loss;
-#[cfg(all(test, feature = "sim", not(shuttle)))]
-mod tests;
 mod watchdog;
 
 use std::{
     fmt,
     panic::Location,
-    sync::Arc,
+    sync::{Arc, OnceLock},
     time::{Duration, Instant},
 };
 
@@ -33,7 +31,7 @@ use comms::{Comms, Gone};
 pub(super) use connect::{in_process, in_world};
 use journal::{Entry, Journal, entry_of};
 use loss::SharedStore;
-use watchdog::Watchdog;
+use watchdog::{Ending, Watchdog};
 
 use super::{
     Reduce,
@@ -70,8 +68,9 @@ struct CommGroup {
     ranks: usize,
     /// The source line that created the group.
     location: &'static Location<'static>,
-    /// Set when the group is lost, before its operations are ended.
-    failure: Failure,
+    /// Set when the group is lost.
+    failure: OnceLock<Error>,
+    in_flight: Arc<watchdog::Shared>,
     journal: Mutex<Journal>,
     /// The time that an operation may take.
     deadline: Mutex<Option<Duration>>,
@@ -101,16 +100,17 @@ impl Backend for NcclBackend {
         let (indices, mut members): (Vec<usize>, Vec<GroupOperation<'_>>) =
             members(&group.locals, operations).into_iter().unzip();
         // Known before the call, which may wait for other processes.
-        let mut watched = None;
+        let (mut watched, failure) = (None, Failure::default());
         let enqueue = |streams: &[DriverStream<'_>]| {
-            group.check()?;
             let entry = group.note(operations);
-            watched = Some(self.watchdog.begin(entry));
+            watched = Some(self.watchdog.begin(entry, &failure));
+            // A loss from now on sets the failure of this collective too.
+            group.check()?;
             group.enqueue(entry, operations, &indices, streams)
         };
         // SAFETY: NCCL's operations use the arrays of the operations and no other memory of the
         // program. Each part's arrays are on the device of its rank.
-        let submitted = unsafe { submit_group(&mut members, Some(&group.failure), enqueue) };
+        let submitted = unsafe { submit_group(&mut members, Some(&failure), enqueue) };
         if let Some(watched) = watched {
             let sequences = submitted.as_ref().map(Vec::as_slice).unwrap_or_default();
             let in_flight = indices.iter().copied().zip(sequences.iter().copied());
@@ -124,7 +124,7 @@ impl Backend for NcclBackend {
     }
 
     fn close(&self) -> Result<()> {
-        self.watchdog.end();
+        self.watchdog.end(Ending::Closed);
         self.watchdog.wait_until_ended();
         self.group.check()
     }
@@ -132,7 +132,7 @@ impl Backend for NcclBackend {
 
 impl Drop for NcclBackend {
     fn drop(&mut self) {
-        self.watchdog.end();
+        self.watchdog.end(Ending::Dropped);
     }
 }
 

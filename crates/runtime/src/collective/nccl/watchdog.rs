@@ -15,15 +15,22 @@ use std::{
 use millstream_driver::nccl::CommState;
 use parking_lot::Mutex;
 
-use super::{CommGroup, Entry, connect::WORLD_DEADLINE, loss::SharedStore};
+use super::{CommGroup, Entry, comms::Gone, connect::WORLD_DEADLINE, loss::SharedStore};
 use crate::{
-    Error, Result, context::poll_ticket, disposal::log, sync::IdleCondvar, tracker::Sequence,
+    Error, Result,
+    context::{Failure, poll_ticket},
+    disposal::log,
+    sync::IdleCondvar,
+    tracker::Sequence,
 };
 
 /// The time between two looks.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 /// The time between two looks at communicators that are being ended.
 const END_LOOK_EVERY: Duration = Duration::from_millis(2);
+
+/// The reason if another rank has noticed first.
+const LOST_ELSEWHERE: &str = "another rank has given up";
 
 /// A collective whose operations may not be complete.
 struct InFlight {
@@ -33,6 +40,16 @@ struct InFlight {
     /// The local ranks that take part, with the sequence numbers on their streams. `None` while the
     /// call that enqueues them has not returned.
     operations: Option<Vec<(usize, Sequence)>>,
+    /// Set if the collective is lost, before it is ended.
+    failure: Failure,
+}
+
+/// The way in which the use of a group ended.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Ending {
+    Dropped,
+    /// All ranks end the group, and each waits for the others.
+    Closed,
 }
 
 #[derive(Default)]
@@ -43,14 +60,15 @@ struct WatchdogState {
     sleeps: bool,
     /// Set when another rank has given up.
     lost_elsewhere: bool,
-    /// Set when the group is dropped.
-    ends: bool,
+    /// Set when the use of the group ends.
+    ending: Option<Ending>,
     /// Set when the thread has ended.
     ended: bool,
 }
 
+/// The collectives in flight, which the group shares with its watchdog.
 #[derive(Default)]
-struct Shared {
+pub(super) struct Shared {
     state: Mutex<WatchdogState>,
     changed: IdleCondvar,
     ended: IdleCondvar,
@@ -64,7 +82,7 @@ pub(super) struct Watchdog {
 impl Watchdog {
     /// Starts the watchdog, which keeps the group until it is ended.
     pub(super) fn start(group: &Arc<CommGroup>) -> Result<Self> {
-        let shared = Arc::<Shared>::default();
+        let shared = Arc::clone(&group.in_flight);
         let (own, group) = (Arc::clone(&shared), Arc::clone(group));
         let store = group.store.clone();
         spawn("millstream-watchdog", move || {
@@ -83,13 +101,14 @@ impl Watchdog {
         };
         if let Some(store) = store {
             let listening = spawn("millstream-listener", move || listen(&shared, &store));
-            listening.inspect_err(|_| watchdog.end())?;
+            listening.inspect_err(|_| watchdog.end(Ending::Dropped))?;
         }
         Ok(watchdog)
     }
 
-    /// Looks after a collective from now on, before it is enqueued. Returns its number.
-    pub(super) fn begin(&self, entry: Entry) -> u64 {
+    /// Looks after a collective from now on, before it is enqueued. Returns its number. `failure` is
+    /// set if it is lost.
+    pub(super) fn begin(&self, entry: Entry, failure: &Failure) -> u64 {
         let mut state = self.shared.state.lock();
         let id = state.next_id;
         state.next_id += 1;
@@ -98,6 +117,7 @@ impl Watchdog {
             entry,
             since: Instant::now(),
             operations: None,
+            failure: Arc::clone(failure),
         });
         let wakes = state.sleeps;
         drop(state);
@@ -116,8 +136,8 @@ impl Watchdog {
     }
 
     /// Ends the communicators once the collectives in flight are complete. Does not wait.
-    pub(super) fn end(&self) {
-        self.shared.state.lock().ends = true;
+    pub(super) fn end(&self, ending: Ending) {
+        self.shared.state.lock().ending.get_or_insert(ending);
         self.shared.changed.notify_one();
     }
 
@@ -150,7 +170,7 @@ fn run(shared: &Shared, group: &Arc<CommGroup>) {
     let mut state = shared.state.lock();
     loop {
         let idle = state.in_flight.is_empty();
-        if state.lost_elsewhere || (idle && state.ends) {
+        if state.lost_elsewhere || (idle && state.ending.is_some()) {
             break;
         }
         if idle {
@@ -188,10 +208,11 @@ fn run(shared: &Shared, group: &Arc<CommGroup>) {
         }
     }
     let oldest = state.in_flight.first().map(|oldest| oldest.entry);
+    let ending = state.ending.filter(|_| !state.lost_elsewhere);
     drop(state);
-    match oldest {
-        None => end(shared, group),
-        Some(entry) => group.lose(entry, "another rank has given up"),
+    match ending {
+        Some(ending) => end(shared, group, ending),
+        None => group.lose(oldest.unwrap_or_else(|| group.entry()), LOST_ELSEWHERE),
     }
 }
 
@@ -227,45 +248,67 @@ fn problem(group: &CommGroup, since: Instant) -> Option<String> {
     (since.elapsed() >= deadline).then(|| format!("it was not complete within {deadline:?}"))
 }
 
+impl CommGroup {
+    /// Sets the failure of the collectives that are not complete.
+    pub(super) fn fail_in_flight(&self, error: &Error) {
+        let state = self.in_flight.state.lock();
+        for collective in &state.in_flight {
+            let operations = collective.operations.as_deref();
+            if !operations.is_some_and(|operations| is_complete(self, operations)) {
+                collective.failure.get_or_init(|| error.clone());
+            }
+        }
+    }
+}
+
 /// Ends the communicators, none of which has an operation in flight: finalises them, which waits for
 /// the other ranks, and destroys them.
-fn end(shared: &Shared, group: &Arc<CommGroup>) {
-    let dropped = || shared.state.lock().ends;
-    if !dropped() {
-        // Another rank has given up.
-        return group.lose(group.entry(), "another rank has given up");
+fn end(shared: &Shared, group: &Arc<CommGroup>, ending: Ending) {
+    let problem = match group.comms.finalize() {
+        Ok(()) => wait_until_finalized(shared, group),
+        Err(Gone) => return,
+    };
+    match problem {
+        Some(problem) if ending == Ending::Closed || problem == LOST_ELSEWHERE => {
+            group.lose(group.entry(), &problem);
+        }
+        Some(problem) => {
+            log!(debug, problem, "communicators are aborted");
+            group.abort();
+        }
+        None => {
+            for &comm in group.comms.take().unwrap_or_default() {
+                // SAFETY: the communicator was taken, so that nothing uses it from now on.
+                if let Err(error) = unsafe { group.comms.nccl.destroy(comm) } {
+                    log!(debug, %error, "cannot destroy a communicator");
+                }
+            }
+        }
     }
-    if group.comms.finalize().is_err() {
-        return;
-    }
+}
+
+/// Waits until the other ranks have ended the group too. Returns what prevents that.
+fn wait_until_finalized(shared: &Shared, group: &CommGroup) -> Option<String> {
     let limit = group.deadline.lock().unwrap_or(WORLD_DEADLINE);
     let since = Instant::now();
     for local in 0..group.locals.len() {
         loop {
             match group.comms.state(local, "ncclCommFinalize") {
-                Ok(Ok(CommState::InProgress)) if since.elapsed() < limit => {}
-                Ok(Ok(CommState::Success)) => break,
-                state => {
-                    log!(
-                        debug,
-                        ?state,
-                        "communicators are aborted instead of finalized"
-                    );
-                    return group.abort();
-                }
+                Ok(Ok(CommState::Success)) | Err(Gone) => break,
+                Ok(Err(error)) => return Some(error.to_string()),
+                Ok(Ok(_)) => {}
             }
             let mut state = shared.state.lock();
             if state.lost_elsewhere {
-                drop(state);
-                return group.lose(group.entry(), "another rank has given up");
+                return Some(LOST_ELSEWHERE.to_owned());
+            }
+            if since.elapsed() >= limit {
+                return Some(format!(
+                    "not all ranks have ended the group within {limit:?}"
+                ));
             }
             shared.changed.wait_for(&mut state, END_LOOK_EVERY);
         }
     }
-    for &comm in group.comms.take().unwrap_or_default() {
-        // SAFETY: the communicator was taken, so that nothing uses it from now on.
-        if let Err(error) = unsafe { group.comms.nccl.destroy(comm) } {
-            log!(debug, %error, "cannot destroy a communicator");
-        }
-    }
+    None
 }
