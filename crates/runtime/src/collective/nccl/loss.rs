@@ -125,6 +125,8 @@ impl CommGroup {
     /// `reason` says what was noticed here. Waits for
     /// the other ranks' journals, for some seconds if one does not answer.
     pub(super) fn lose(self: &Arc<Self>, entry: Entry, reason: &str) {
+        // Several threads may notice. The first one's reason counts, and the others wait for it.
+        let _alone = self.losing.lock();
         if self.failure.get().is_some() {
             return;
         }

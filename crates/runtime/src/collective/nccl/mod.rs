@@ -15,6 +15,8 @@ mod comms;
 mod connect;
 mod journal;
 mod loss;
+#[cfg(all(test, feature = "sim", not(shuttle)))]
+mod tests;
 mod watchdog;
 
 use std::{
@@ -70,6 +72,8 @@ struct CommGroup {
     location: &'static Location<'static>,
     /// Set when the group is lost.
     failure: OnceLock<Error>,
+    /// Locked while a thread finds out why the group is lost.
+    losing: Mutex<()>,
     in_flight: Arc<watchdog::Shared>,
     journal: Mutex<Journal>,
     /// The time that an operation may take.
