@@ -33,8 +33,8 @@ impl World {
     ///
     /// # Errors
     ///
-    /// If the processes do not meet within five minutes, NCCL cannot be loaded or used, the device is
-    /// lost, or a process has not answered when an earlier group was lost.
+    /// If the processes do not meet within five minutes, NCCL cannot be loaded or used, the device
+    /// is lost, or a process has not answered when an earlier group was lost.
     #[track_caller]
     pub fn collectives(&self, device: &Device) -> Result<Collectives> {
         let location = Location::caller();
@@ -93,9 +93,9 @@ impl Collectives {
         self.backend.set_deadline(deadline);
     }
 
-    /// Waits until the collectives of all ranks are complete, and ends the group. Every process calls
-    /// this, before it ends: what a process has still to send to others is lost with it. Dropping the
-    /// group does the same without waiting.
+    /// Waits until the collectives of all ranks are complete, and ends the group. Every process
+    /// calls this, before it ends: what a process has still to send to others is lost with it.
+    /// Dropping the group does the same without waiting.
     ///
     /// The direct backend has no other processes, so this returns at once.
     ///

@@ -51,7 +51,8 @@ pub(in crate::collective) fn in_process(
     })
 }
 
-/// Connects this process's rank with those of the other processes of a world. Waits for all of them.
+/// Connects this process's rank with those of the other processes of a world. Waits for all of
+/// them.
 pub(in crate::collective) fn in_world(
     nccl: Arc<dyn Nccl>,
     local: LocalRank,

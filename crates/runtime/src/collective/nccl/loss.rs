@@ -2,10 +2,10 @@
 //!
 //! The rank that notices first tells the others through the store of the world, where a thread of
 //! each waits for that. Every rank then writes its [journal](super::journal), and compares those
-//! that arrive within [`ANSWER_WITHIN`]. The failure of the
-//! collectives in flight is set before the communicators are aborted, so that nobody takes for valid
-//! what the aborted operations leave ([`Failure`](crate::context)). Earlier collectives stay valid.
-//! Aborting may block, so a thread of its own does it.
+//! that arrive within [`ANSWER_WITHIN`]. The failure of the collectives in flight is set before
+//! the communicators are aborted, so that no use of their results takes for valid what the aborted
+//! operations leave ([`Failure`](crate::context)). Earlier collectives stay valid. Aborting may
+//! block, so a thread of its own does it.
 
 #![allow(unsafe_code, reason = "aborts its own communicators")]
 
@@ -121,9 +121,9 @@ impl SharedStore {
 }
 
 impl CommGroup {
-    /// Sets the failure of the group and of its collectives in flight, and aborts the communicators.
-    /// `reason` says what was noticed here. Waits for
-    /// the other ranks' journals, for some seconds if one does not answer.
+    /// Sets the failure of the group and of its collectives in flight, and aborts the
+    /// communicators. `reason` says what was noticed here. Waits for the other ranks' journals,
+    /// for some seconds if one does not answer.
     pub(super) fn lose(self: &Arc<Self>, entry: Entry, reason: &str) {
         // Several threads may notice. The first one's reason counts, and the others wait for it.
         let _alone = self.losing.lock();

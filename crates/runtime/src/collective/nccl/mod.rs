@@ -301,10 +301,10 @@ impl CommGroup {
         let progress = match operation.kind {
             CollectiveKind::AllReduce => {
                 let count = count(send);
-                // SAFETY: `CollectiveOp` has checked the lengths and devices of the arrays, which are
-                // in use by this operation until it is complete; the stream belongs to the rank's
-                // device, and the communicator is alive, because none is ended while operations are
-                // being issued.
+                // SAFETY: `CollectiveOp` has checked the lengths and devices of the arrays, which
+                // are in use by this operation until it is complete; the stream belongs to the
+                // rank's device, and the communicator is alive, because none is ended while
+                // operations are being issued.
                 unsafe { nccl.all_reduce(from, to, count, data_type, op, comm, stream) }
             }
             CollectiveKind::ReduceScatter => {

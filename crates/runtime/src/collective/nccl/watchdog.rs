@@ -1,8 +1,8 @@
 //! The watchdog of a group: a thread that looks after the collectives in flight, and that ends the
 //! communicators when the group is dropped and its collectives are complete.
 //!
-//! It sleeps while nothing is in flight. In a world, a second thread waits for the news that another
-//! rank has given up, so that this one answers even if it has no collective in flight.
+//! It sleeps while nothing is in flight. In a world, a second thread waits for the news that
+//! another rank has given up, so that this one answers even if it has no collective in flight.
 
 #![allow(unsafe_code, reason = "ends its own communicators")]
 
@@ -106,8 +106,8 @@ impl Watchdog {
         Ok(watchdog)
     }
 
-    /// Looks after a collective from now on, before it is enqueued. Returns its number. `failure` is
-    /// set if it is lost.
+    /// Looks after a collective from now on, before it is enqueued. Returns its number. `failure`
+    /// is set if it is lost.
     pub(super) fn begin(&self, entry: Entry, failure: &Failure) -> u64 {
         let mut state = self.shared.state.lock();
         let id = state.next_id;
@@ -261,8 +261,8 @@ impl CommGroup {
     }
 }
 
-/// Ends the communicators, none of which has an operation in flight: finalises them, which waits for
-/// the other ranks, and destroys them.
+/// Ends the communicators, none of which has an operation in flight: finalises them, which waits
+/// for the other ranks, and destroys them.
 fn end(shared: &Shared, group: &Arc<CommGroup>, ending: Ending) {
     let problem = match group.comms.finalize() {
         Ok(()) => wait_until_finalized(shared, group),
