@@ -63,8 +63,8 @@ use crate::{
 /// are [poisoned](crate::Error::Poisoned) until they are overwritten as a whole. After any other
 /// error of the driver the contents of the arrays that the call was to write are unspecified.
 ///
-/// With NCCL a group can be lost: another process ends or makes other calls, NCCL reports a failure,
-/// or a [deadline](Self::set_deadline) passes. The calls that were not complete are then
+/// With NCCL a group can be lost: another process ends or makes other calls, NCCL reports a
+/// failure, or a [deadline](Self::set_deadline) passes. The calls that were not complete are then
 /// [`Error::CollectiveLost`](crate::Error::CollectiveLost), which every use of the arrays that they
 /// were to write returns until these are overwritten as a whole, and so does every later call of
 /// the group. Everything else works on.

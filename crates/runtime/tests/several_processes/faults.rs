@@ -195,3 +195,27 @@ fn groups_that_are_dropped_deliver_their_results() {
     });
     assert_eq!(results, [[2, 4], [2, 4]]);
 }
+
+#[test]
+fn a_collective_that_ends_at_its_deadline_is_right_or_lost() {
+    for delay_ms in (70..=130).step_by(10) {
+        let results = both(
+            Some(Fault::Delay(Duration::from_millis(delay_ms))),
+            |rank| {
+                rank.collectives
+                    .set_deadline(Some(Duration::from_millis(100)));
+                let mut array = rank.stream.upload(&[1, 2]).unwrap();
+                let called = rank.collectives.all_reduce(&mut [&mut array], Reduce::Sum);
+                let pending = called.and_then(|()| rank.stream.download(&array));
+                pending.and_then(|pending| pending.wait())
+            },
+        );
+        for result in results {
+            match result {
+                Ok(sum) => assert_eq!(sum, [2, 4], "after {delay_ms} ms"),
+                Err(Error::CollectiveLost { .. }) => {}
+                Err(error) => panic!("after {delay_ms} ms: {error}"),
+            }
+        }
+    }
+}
