@@ -90,11 +90,12 @@ impl Watchdog {
             run(&own, &group);
             // Dropped first, so that the devices are closed when the end is reported.
             drop(group);
+            own.state.lock().ended = true;
+            own.ended.notify_all();
+            // Last, because a store that does not react may keep this for long.
             if let Some(store) = store {
                 store.end_wait();
             }
-            own.state.lock().ended = true;
-            own.ended.notify_all();
         })?;
         let watchdog = Self {
             shared: Arc::clone(&shared),
