@@ -142,27 +142,30 @@ fn a_delayed_operation_gives_its_result() {
 fn a_lost_device_loses_the_group_on_the_other_rank() {
     let errors = both(Some(Fault::Hang), |rank| {
         let mut array = rank.stream.upload(&[1, 2]).unwrap();
-        rank.collectives
-            .all_reduce(&mut [&mut array], Reduce::Sum)
-            .unwrap();
-        let pending = rank.stream.download(&array).unwrap();
+        // Rank 1 may call after the device of rank 0 is lost.
+        let called = rank.collectives.all_reduce(&mut [&mut array], Reduce::Sum);
+        let pending = called.and_then(|()| rank.stream.download(&array));
         if rank.rank == 0 {
             let (lost, code) = (DeviceOrdinal::from_raw(0), ResultCode::ILLEGAL_ADDRESS);
-            rank.gpu
-                .inject(millstream::sim::Fault::nth(1).losing(lost, code));
+            let fault = millstream::sim::Fault::nth(1).losing(lost, code);
+            rank.gpu.inject(fault);
         }
-        let error = pending.wait().expect_err("the collective does not end");
-        (error.to_string(), rank.device.lost().is_some())
+        let result = pending.and_then(|pending| pending.wait());
+        let error = result.expect_err("the collective does not end");
+        (error, rank.device.lost().is_some())
     });
-    assert!(errors[0].1 && !errors[1].1, "{errors:?}");
-    assert!(errors[1].0.contains("`all_reduce` at"), "{}", errors[1].0);
+    let [(_, first_is_lost), (other, other_is_lost)] = errors;
+    assert!(first_is_lost && !other_is_lost);
+    assert!(matches!(other, Error::CollectiveLost { .. }), "{other}");
+    let text = other.to_string();
+    assert!(text.contains("is lost on rank 1"), "{text}");
 }
 
 #[test]
 fn dropping_a_group_with_work_in_flight_does_not_wait() {
     let errors = both(Some(Fault::Hang), |rank| {
         rank.collectives
-            .set_deadline(Some(Duration::from_millis(500)));
+            .set_deadline(Some(Duration::from_millis(1000)));
         let mut array = rank.stream.upload(&[1, 2]).unwrap();
         rank.collectives
             .all_reduce(&mut [&mut array], Reduce::Sum)
@@ -178,7 +181,7 @@ fn dropping_a_group_with_work_in_flight_does_not_wait() {
         result.expect_err("the collective is lost").to_string()
     });
     assert!(
-        errors[0].contains("within 500ms") || errors[1].contains("within 500ms"),
+        errors[0].contains("within 1s") || errors[1].contains("within 1s"),
         "{errors:?}"
     );
 }
