@@ -66,7 +66,7 @@ pub(crate) fn measure(harness: &Harness) -> Result<Vec<Row>> {
     let devices = [harness.device.clone(), second];
     let other = Raw::open(harness.raw.driver().clone(), 1)?;
     let comms = RawComms::new(library, &[&harness.raw, &other])?;
-    let by_nccl = Collectives::new(&devices)?;
+    let by_nccl = Collectives::by_nccl(&devices)?;
     let direct = Collectives::direct(&devices)?;
     let large = "all-reduce, 256 MiB";
     Ok(vec![

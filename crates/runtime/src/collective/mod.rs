@@ -29,8 +29,11 @@ use local_rank::LocalRank;
 use operation::{Backend, CollectiveKind, CollectiveOp, Part};
 
 use crate::{
-    Device, Result, UsageError, UsageErrorKind, context::of_operands, disposal::log,
-    error::OperationKind, tracker::AccessKind,
+    Device, Error, Result, UsageError, UsageErrorKind,
+    context::{of_operands, peer_status},
+    disposal::log,
+    error::OperationKind,
+    tracker::AccessKind,
 };
 
 /// A group of devices that exchange and combine arrays.
@@ -48,8 +51,9 @@ use crate::{
 ///
 /// # Backends and determinism
 ///
-/// GPUs use NCCL if it can be loaded: the library that `MILLSTREAM_NCCL` names, `libnccl.so.2`, or
-/// that of a Python package. NCCL adds in an order of its own, which depends on the machine.
+/// More than two GPUs, and two without peer access, use NCCL if it can be loaded: the library that
+/// `MILLSTREAM_NCCL` names, `libnccl.so.2`, or that of a Python package. NCCL adds in an order of its
+/// own, which depends on the machine.
 ///
 /// Without NCCL, on simulated devices and with [`direct`](Self::direct), collectives are kernels
 /// and copies between the devices of one process. Reductions then combine the elements in the order
@@ -99,7 +103,7 @@ pub struct Collectives {
 impl Collectives {
     /// Creates a group of these devices. Each device has one rank, its index.
     ///
-    /// Several GPUs are connected by NCCL if it can be loaded, which takes up to some seconds.
+    /// More than two GPUs are connected by NCCL if it can be loaded, which takes up to some seconds.
     /// Otherwise, as with [`direct`](Self::direct), the first group of two devices turns on peer
     /// access between them, which takes some ten milliseconds and waits for no other work; devices
     /// without peer access exchange data through the host.
@@ -120,14 +124,9 @@ impl Collectives {
     pub fn new(devices: &[Device]) -> Result<Self> {
         let location = Location::caller();
         let locals = local_ranks(devices, location)?;
-        let are_gpus = devices.iter().all(|device| !device.is_simulated());
-        if are_gpus && devices.len() > 1 {
+        if wants_nccl(&locals)? {
             match millstream_driver::nccl::load() {
-                Ok(library) => {
-                    let backend = nccl::in_process(library, Arc::clone(&locals), location)?;
-                    let ranks = locals.len();
-                    return Ok(Self::with_backend(Arc::new(backend), locals, ranks));
-                }
+                Ok(library) => return Self::over_nccl(library, locals, location),
                 Err(error) => log!(info, %error, "collectives use peer copies"),
             }
         }
@@ -152,6 +151,41 @@ impl Collectives {
     #[track_caller]
     pub fn direct(devices: &[Device]) -> Result<Self> {
         Self::over_links(local_ranks(devices, Location::caller())?)
+    }
+
+    /// Creates a group of these devices that NCCL connects, which takes up to some seconds.
+    ///
+    /// ```no_run
+    /// use millstream::{Collectives, Device};
+    ///
+    /// let collectives = Collectives::by_nccl(&Device::all()?)?;
+    /// # Ok::<(), millstream::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As [`new`](Self::new); also if NCCL cannot be loaded or does not connect the devices, as for
+    /// simulated ones.
+    #[track_caller]
+    pub fn by_nccl(devices: &[Device]) -> Result<Self> {
+        let location = Location::caller();
+        let locals = local_ranks(devices, location)?;
+        if let Some(local) = locals.iter().find(|local| local.device().is_simulated) {
+            let device = local.device();
+            return Err(Error::unavailable(format!("NCCL cannot use {device}")));
+        }
+        let library = millstream_driver::nccl::load().map_err(Error::unavailable)?;
+        Self::over_nccl(library, locals, location)
+    }
+
+    fn over_nccl(
+        library: Arc<dyn millstream_driver::nccl::Nccl>,
+        locals: Arc<[LocalRank]>,
+        location: &'static Location<'static>,
+    ) -> Result<Self> {
+        let backend = nccl::in_process(library, Arc::clone(&locals), location)?;
+        let ranks = locals.len();
+        Ok(Self::with_backend(Arc::new(backend), locals, ranks))
     }
 
     fn over_links(locals: Arc<[LocalRank]>) -> Result<Self> {
@@ -248,6 +282,18 @@ impl fmt::Debug for Collectives {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (name, ranks) = (self.backend(), self.ranks);
         write!(f, "Collectives({name}, {ranks} ranks: {:?})", self.locals)
+    }
+}
+
+/// Returns whether NCCL is the better choice for a group: for more than two GPUs, and for two that
+/// cannot access each other's memory. Between two H200s linked by NVLink the direct backend takes
+/// four fifths of NCCL's time (docs/measurements/2026-11-22-h200-several-devices.md).
+fn wants_nccl(locals: &[LocalRank]) -> Result<bool> {
+    match locals {
+        [one, two] if !one.device().is_simulated => {
+            Ok(!peer_status(one.device(), two.device())?.is_direct())
+        }
+        _ => Ok(locals.len() > 2 && locals.iter().all(|local| !local.device().is_simulated)),
     }
 }
 

@@ -201,6 +201,23 @@ struct Watched {
     others: SmallVec<[Arc<DeviceState>; 2]>,
 }
 
+impl Watched {
+    /// Returns whether a later crossing makes it unnecessary to watch this one: it is on the same
+    /// stream with the same devices, and nothing else asks for this one's verdict.
+    fn is_replaced_by(&self, later: &Self) -> bool {
+        let same_devices = self.others.len() == later.others.len()
+            && self
+                .others
+                .iter()
+                .zip(&later.others)
+                .all(|(one, other)| Arc::ptr_eq(one, other));
+        let import = self.import.as_ref();
+        same_devices
+            && Arc::ptr_eq(&self.stream, &later.stream)
+            && import.is_none_or(|import| Arc::strong_count(import) == 1)
+    }
+}
+
 /// The crossings on the streams of one device that may not be complete.
 #[derive(Default)]
 pub(crate) struct Crossings(Mutex<WatchState>);
@@ -227,9 +244,19 @@ fn watch(
         others: others.iter().map(|device| Arc::clone(device)).collect(),
     };
     let mut state = device.crossings.0.lock();
-    state.watched.push(watched);
+    // Nothing depends on the last crossing of the stream any more, and it is complete once this one
+    // is: the usual case of a stream that overwrites the same array again and again.
+    let replaced = match state.watched.last_mut() {
+        Some(last) if last.is_replaced_by(&watched) => Some(std::mem::replace(last, watched)),
+        _ => {
+            state.watched.push(watched);
+            None
+        }
+    };
     let registered = std::mem::replace(&mut state.registered, true);
     drop(state);
+    // Only now, because the last reference to an import takes other locks.
+    drop(replaced);
     if !registered {
         register(device, stream, sequence);
     }

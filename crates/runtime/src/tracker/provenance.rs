@@ -104,8 +104,11 @@ impl Provenance {
 
     /// Replaces all imports, after the contents were overwritten as a whole.
     pub(crate) fn replace(&self, imports: &[Arc<dyn Import>]) {
-        let replaced = std::mem::replace(&mut *self.0.lock(), imports.to_vec());
+        let mut known = self.0.lock();
+        let replaced: Imports = known.drain(..).collect();
+        known.extend_from_slice(imports);
         // Dropped without the lock, as above.
+        drop(known);
         drop(replaced);
     }
 }

@@ -14,6 +14,7 @@ use millstream::{
 
 use crate::{
     collective_ranks::{Element, Ranks, devices, reduced},
+    configurations::on_gpu,
     harness::{Watch, assert_nothing_left, everywhere},
 };
 
@@ -103,6 +104,14 @@ fn p07_collectives_of_two_devices_are_ordered_by_their_arrays() {
         for gated in [&harness.device, &second] {
             let gated = gated.stream().unwrap();
             let mut arrays = ranks.upload(&[vec![1_u32; 500], vec![2; 500]]);
+            if on_gpu() {
+                // Loads the kernels, which would wait for a gate (rule 53).
+                let mut warm = ranks.upload(&[vec![0_u32; 500], vec![0; 500]]);
+                let [a, b] = &mut warm[..] else {
+                    unreachable!("there are two")
+                };
+                collectives.all_reduce(&mut [a, b], Reduce::Sum).unwrap();
+            }
             let at = usize::from(gated.device() == second);
             let gate = harness.gate(&gated);
             gated.fill(&mut arrays[at], 40).unwrap();

@@ -248,7 +248,8 @@ fn p01_threads_that_need_a_pair_at_once_set_it_up_once() {
             calls.counts()
         );
     }
-    assert_eq!(calls.count("module_load"), DEVICES, "{:?}", calls.counts());
+    // Only kernels over a link are probed by a module's kernel.
+    assert_eq!(calls.count("module_load"), 0, "{:?}", calls.counts());
     drop(devices);
     assert!(gpu.reports().is_empty(), "{:#?}", gpu.reports());
 }

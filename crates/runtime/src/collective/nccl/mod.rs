@@ -13,6 +13,7 @@
 
 mod comms;
 mod connect;
+mod exit;
 mod journal;
 mod loss;
 #[cfg(all(test, feature = "sim", not(shuttle)))]

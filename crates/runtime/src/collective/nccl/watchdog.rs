@@ -15,7 +15,9 @@ use std::{
 use millstream_driver::nccl::CommState;
 use parking_lot::Mutex;
 
-use super::{CommGroup, Entry, comms::Gone, connect::WORLD_DEADLINE, loss::SharedStore};
+use super::{
+    CommGroup, Entry, comms::Gone, connect::WORLD_DEADLINE, exit::EndingGroup, loss::SharedStore,
+};
 use crate::{
     Error, Result,
     context::{Failure, poll_ticket},
@@ -62,6 +64,8 @@ struct WatchdogState {
     lost_elsewhere: bool,
     /// Set when the use of the group ends.
     ending: Option<Ending>,
+    /// Delays the end of the process until the communicators are ended.
+    exit: Option<EndingGroup>,
     /// Set when the thread has ended.
     ended: bool,
 }
@@ -90,8 +94,12 @@ impl Watchdog {
             run(&own, &group);
             // Dropped first, so that the devices are closed when the end is reported.
             drop(group);
-            own.state.lock().ended = true;
+            let mut state = own.state.lock();
+            state.ended = true;
+            let exit = state.exit.take();
+            drop(state);
             own.ended.notify_all();
+            drop(exit);
             // Last, because a store that does not react may keep this for long.
             if let Some(store) = store {
                 store.end_wait();
@@ -138,7 +146,12 @@ impl Watchdog {
 
     /// Ends the communicators once the collectives in flight are complete. Does not wait.
     pub(super) fn end(&self, ending: Ending) {
-        self.shared.state.lock().ending.get_or_insert(ending);
+        let mut state = self.shared.state.lock();
+        if state.ending.is_none() && !state.ended {
+            state.exit = Some(EndingGroup::begin());
+        }
+        state.ending.get_or_insert(ending);
+        drop(state);
         self.shared.changed.notify_one();
     }
 

@@ -1,0 +1,70 @@
+//! The end of the process: it waits until the communicators of dropped groups are ended.
+//!
+//! A dropped group ends its communicators on a thread of its own. NCCL is not to be called while the
+//! process runs the destructors of its libraries, so a handler that the process calls before them
+//! waits for these threads, for a few seconds at most.
+
+#![allow(unsafe_code, reason = "registers a handler for the end of the process")]
+
+use std::{
+    sync::Once,
+    time::{Duration, Instant},
+};
+
+use parking_lot::Mutex;
+
+use crate::sync::IdleCondvar;
+
+/// The longest time that the end of the process is delayed.
+const WAIT_MAX: Duration = Duration::from_secs(5);
+
+/// The number of dropped groups whose communicators are not ended yet.
+static ENDING: Mutex<usize> = Mutex::new(0);
+
+/// A dropped group whose communicators are being ended.
+pub(super) struct EndingGroup(());
+
+impl EndingGroup {
+    pub(super) fn begin() -> Self {
+        register();
+        *ENDING.lock() += 1;
+        Self(())
+    }
+}
+
+impl Drop for EndingGroup {
+    fn drop(&mut self) {
+        *ENDING.lock() -= 1;
+        changed().notify_all();
+    }
+}
+
+fn changed() -> &'static IdleCondvar {
+    static CHANGED: std::sync::OnceLock<IdleCondvar> = std::sync::OnceLock::new();
+    CHANGED.get_or_init(IdleCondvar::new)
+}
+
+/// Registers the handler. NCCL is loaded by now, so that its destructors run after the handler.
+fn register() {
+    static REGISTERED: Once = Once::new();
+    #[cfg(unix)]
+    REGISTERED.call_once(|| {
+        // SAFETY: the handler takes a lock and waits with a timeout; it does not unwind.
+        unsafe { libc::atexit(wait) };
+    });
+    #[cfg(not(unix))]
+    REGISTERED.call_once(|| ());
+}
+
+#[cfg(unix)]
+extern "C" fn wait() {
+    let end = Instant::now() + WAIT_MAX;
+    let mut ending = ENDING.lock();
+    while *ending > 0 {
+        let left = end.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return;
+        }
+        changed().wait_for(&mut ending, left);
+    }
+}
