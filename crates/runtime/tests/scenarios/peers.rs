@@ -10,6 +10,7 @@ use millstream::{Buffer, Device, PeerStatus, Result, Stream};
 
 use crate::{
     calls::Calls,
+    configurations::on_gpu,
     harness::{Ask, Harness, everywhere, everywhere_counted},
 };
 
@@ -72,11 +73,15 @@ fn p01_a01_copies_to_another_device_wait_for_the_writer_and_run_together() {
 
         let gate = harness.gate(&t2);
         let held = t2.download(&copied(&t2, &a)?)?;
-        assert_eq!(
-            t3.download(&copied(&t3, &a)?)?.wait()?,
-            [7; N],
-            "one reader must not wait for the other"
-        );
+        // On a GPU copies of one direction between two devices share a queue, so that one that waits
+        // holds up those enqueued after it (rule 39).
+        if !on_gpu() {
+            assert_eq!(
+                t3.download(&copied(&t3, &a)?)?.wait()?,
+                [7; N],
+                "one reader must not wait for the other"
+            );
+        }
         assert_eq!(
             s1.download(&a)?.wait()?,
             [7; N],
