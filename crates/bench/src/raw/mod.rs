@@ -65,12 +65,11 @@ impl Raw {
     pub(crate) fn enable_peer_access(&self, other: &Self) -> Result<()> {
         for (from, to) in [(self, other), (other, self)] {
             let pool = to.driver.default_pool(to.device)?;
-            // SAFETY: both contexts are retained, and a default pool lives as long as its device.
-            unsafe {
-                from.driver
-                    .context_enable_peer_access(from.context, to.context)?;
-                to.driver.pool_set_access(pool, from.device, true)?;
-            }
+            let driver = &*from.driver;
+            // SAFETY: both contexts are retained.
+            unsafe { driver.context_enable_peer_access(from.context, to.context) }?;
+            // SAFETY: a default pool lives as long as its device.
+            unsafe { driver.pool_set_access(pool, from.device, true) }?;
         }
         Ok(())
     }

@@ -14,7 +14,9 @@ mod failures;
 #[allow(dead_code, reason = "these tests use a part of it")]
 mod harness;
 #[path = "../../../runtime/tests/scenarios/instrumented.rs"]
+#[allow(dead_code, reason = "the runtime's scenarios use the remaining items")]
 mod instrumented;
 mod structs;
 #[path = "../../../runtime/tests/scenarios/sweep.rs"]
+#[allow(dead_code, reason = "the runtime's scenarios use the remaining items")]
 mod sweep;

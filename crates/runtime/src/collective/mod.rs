@@ -52,8 +52,8 @@ use crate::{
 /// # Backends and determinism
 ///
 /// More than two GPUs, and two without peer access, use NCCL if it can be loaded: the library that
-/// `MILLSTREAM_NCCL` names, `libnccl.so.2`, or that of a Python package. NCCL adds in an order of its
-/// own, which depends on the machine.
+/// `MILLSTREAM_NCCL` names, `libnccl.so.2`, or that of a Python package. NCCL adds in an order of
+/// its own, which depends on the machine.
 ///
 /// Without NCCL, on simulated devices and with [`direct`](Self::direct), collectives are kernels
 /// and copies between the devices of one process. Reductions then combine the elements in the order
@@ -103,10 +103,10 @@ pub struct Collectives {
 impl Collectives {
     /// Creates a group of these devices. Each device has one rank, its index.
     ///
-    /// More than two GPUs are connected by NCCL if it can be loaded, which takes up to some seconds.
-    /// Otherwise, as with [`direct`](Self::direct), the first group of two devices turns on peer
-    /// access between them, which takes some ten milliseconds and waits for no other work; devices
-    /// without peer access exchange data through the host.
+    /// More than two GPUs are connected by NCCL if it can be loaded, which takes up to some
+    /// seconds. Otherwise, as with [`direct`](Self::direct), the first group of two devices turns
+    /// on peer access between them, which takes some ten milliseconds and waits for no other work;
+    /// devices without peer access exchange data through the host.
     ///
     /// ```
     /// use millstream::{Collectives, Device};

@@ -96,7 +96,7 @@ impl World {
     ///
     /// # Errors
     ///
-    /// [`Error::World`](crate::Error::World) for variables that are not valid, incomplete or
+    /// [`Error::World`] for variables that are not valid, incomplete or
     /// contradictory: names the variable and its value.
     pub fn from_env() -> Result<Self> {
         let variable = |name: &str| std::env::var_os(name);
@@ -263,7 +263,7 @@ impl World {
     ///
     /// # Errors
     ///
-    /// [`Error::World`](crate::Error::World) if not all ranks have connected within `deadline`: the
+    /// [`Error::World`] if not all ranks have connected within `deadline`: the
     /// error names those that are missing, or the address at which rank 0 cannot be reached. Also
     /// for processes with different world sizes or with the same rank.
     pub fn rendezvous(&self, deadline: Duration) -> Result<Arc<dyn Rendezvous>> {

@@ -73,8 +73,8 @@ fn p01_a01_copies_to_another_device_wait_for_the_writer_and_run_together() {
 
         let gate = harness.gate(&t2);
         let held = t2.download(&copied(&t2, &a)?)?;
-        // On a GPU copies of one direction between two devices share a queue, so that one that waits
-        // holds up those enqueued after it (rule 39).
+        // On a GPU copies of one direction between two devices share a queue, so that one that
+        // waits holds up those enqueued after it (rule 39).
         if !on_gpu() {
             assert_eq!(
                 t3.download(&copied(&t3, &a)?)?.wait()?,

@@ -1,8 +1,8 @@
 //! The end of the process: it waits until the communicators of dropped groups are ended.
 //!
-//! A dropped group ends its communicators on a thread of its own. NCCL is not to be called while the
-//! process runs the destructors of its libraries, so a handler that the process calls before them
-//! waits for these threads, for a few seconds at most.
+//! A dropped group ends its communicators on a thread of its own. NCCL is not to be called while
+//! the process runs the destructors of its libraries, so a handler that the process calls before
+//! them waits for these threads, for a few seconds at most.
 
 #![allow(unsafe_code, reason = "registers a handler for the end of the process")]
 
