@@ -151,7 +151,7 @@ pub(super) unsafe fn submit_admitted<C: Command>(
 ) -> Result<(Sequence, C::Output)> {
     device.run_deferred();
     // Dropped after the submit queue is unlocked.
-    let mut others = OtherDevices::new();
+    let mut others = None;
     let mut submit_queue = stream.submit_queue.lock();
     let ticket = stream.ticket(submit_queue.next);
     submit_queue.next = submit_queue.next.next();
@@ -167,7 +167,7 @@ pub(super) unsafe fn submit_admitted<C: Command>(
     guard.publish();
     let mut waited_for = Dependencies::new();
     if guard.has_to_wait() {
-        guard.wait(&mut waited_for, &mut others)?;
+        guard.wait(&mut waited_for, others.insert(OtherDevices::new()))?;
     }
     let trace = device.recorder.begin(device, stream);
     let driver_stream = device.driver_stream(stream);
