@@ -35,18 +35,21 @@ pub(crate) struct SubmitQueue {
 }
 
 impl SubmitQueue {
-    /// Notes that the driver has accepted a wait of this stream, of the device `device`, for an
-    /// event of the device `owner` whose clock is `clock`.
-    ///
-    /// Of the clock of another device only that device's tickets are added: the wait ends if that
-    /// device is lost, and no order with others may follow from it.
+    /// Notes that the driver has accepted a wait for an event of the stream's device whose clock is
+    /// `clock`.
     #[inline]
-    pub(crate) fn join(&mut self, device: DeviceNumber, owner: DeviceNumber, clock: &VectorClock) {
-        if owner == device {
-            self.clock.join(clock);
-        } else {
-            self.clock.join_device(clock, owner);
-        }
+    pub(crate) fn join(&mut self, clock: &VectorClock) {
+        self.clock.join(clock);
+        self.joined = true;
+    }
+
+    /// Notes that the driver has accepted a wait for an event of the device `owner`, another than the
+    /// stream's, whose clock is `clock`.
+    ///
+    /// Only that device's tickets are added: the wait ends if that device is lost, and no order with
+    /// others may follow from it.
+    pub(crate) fn join_device(&mut self, clock: &VectorClock, owner: DeviceNumber) {
+        self.clock.join_device(clock, owner);
         self.joined = true;
     }
 

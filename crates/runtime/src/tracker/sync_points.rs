@@ -243,10 +243,11 @@ pub(crate) fn drop_implied<E>(points: &mut SmallVec<[Arc<SyncPoint<E>>; 4]>, dev
     while points.len() > 1 && at < points.len() {
         let ticket = points[at].ticket;
         let implied = points.iter().enumerate().any(|(other, point)| {
-            let owner = point.ticket.stream.device();
-            other != at
-                && (owner == device || owner == ticket.stream.device())
-                && point.clock.covers(ticket)
+            let counts = || {
+                let owner = point.ticket.stream.device();
+                owner == device || owner == ticket.stream.device()
+            };
+            other != at && point.clock.covers(ticket) && counts()
         });
         if implied {
             points.remove(at);

@@ -33,8 +33,8 @@ pub(crate) use sync_points::{
 };
 
 use sync_points::{
-    OtherDevices, Waits, enqueue_wait, find_sync_points, query_middle, record_for_host_waiters,
-    record_pooled,
+    OtherDevices, Waits, find_sync_points, query_middle, record_for_host_waiters, record_pooled,
+    wait_for_point,
 };
 
 use super::{
@@ -254,9 +254,7 @@ impl SubmitGuard<'_, '_> {
             record_for_host_waiters(device, stream, self.submit_queue, next)?;
         }
         for point in &waits {
-            if enqueue_wait(device, stream, point, others)? {
-                let owner = point.ticket.stream.device();
-                self.submit_queue.join(device.number(), owner, &point.clock);
+            if wait_for_point(device, stream, self.submit_queue, point, others)? {
                 waited_for.push(point.ticket);
             }
         }

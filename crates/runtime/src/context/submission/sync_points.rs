@@ -71,49 +71,85 @@ pub(super) fn find_sync_points(
     let mut at = 0;
     while let Some(&ticket) = dependencies.get(at) {
         at += 1;
-        let found_elsewhere;
-        let (owner, other) = match device.stream(ticket.stream) {
-            Some(other) => (device, other),
-            None => match realm::find(ticket.stream) {
-                Some(found) => {
-                    found_elsewhere = found.stream;
-                    others.push(found.device);
-                    (&**others.last().expect("pushed above"), &found_elsewhere)
-                }
-                None => continue,
-            },
-        };
-        let found = {
-            let mut shared = other.shared.lock();
-            while shared.points.submitted() < ticket.sequence {
-                other.submitted.wait(&mut shared);
-            }
-            // Before the check for completion: a failed ticket may be complete while the tickets
-            // that it displaced are not.
-            shared
-                .points
-                .each_displaced_until(ticket.sequence, |ticket| {
-                    if ticket.stream != stream.id && !dependencies.contains(&ticket) {
-                        dependencies.push(ticket);
-                    }
-                });
-            shared.points.covering(ticket.sequence).map(Arc::clone)
-        };
-        if other.is_done(ticket.sequence) {
+        let Some(other) = device.stream(ticket.stream) else {
+            waits.extend(find_elsewhere(stream, ticket, dependencies, others)?);
             continue;
+        };
+        match find_covering(stream, other, ticket, dependencies) {
+            Covering::Done => {}
+            Covering::Point(point) => waits.push(point),
+            Covering::None => waits.push(record_late(device, other)?),
         }
-        waits.push(match found {
-            Some(point) => point,
-            None => match record_late(owner, other) {
-                Err(_) if !ptr::eq(owner, device) && owner.lost().is_some() => continue,
-                point => point?,
-            },
-        });
     }
     if waits.len() > 1 {
         drop_implied(waits, device.number());
     }
     Ok(())
+}
+
+/// The result of looking for a sync point behind a ticket.
+enum Covering {
+    /// The ticket is complete.
+    Done,
+    Point(PooledEvent),
+    /// There is no sync point yet.
+    None,
+}
+
+/// Waits until the ticket of the stream `other` is submitted, and looks for a sync point behind it.
+/// Tickets that a failed submission had displaced are added to the dependencies.
+#[inline(always)]
+fn find_covering(
+    stream: &StreamState,
+    other: &StreamState,
+    ticket: Ticket,
+    dependencies: &mut Dependencies,
+) -> Covering {
+    let found = {
+        let mut shared = other.shared.lock();
+        while shared.points.submitted() < ticket.sequence {
+            other.submitted.wait(&mut shared);
+        }
+        // Before the check for completion: a failed ticket may be complete while the tickets that it
+        // displaced are not.
+        shared
+            .points
+            .each_displaced_until(ticket.sequence, |ticket| {
+                if ticket.stream != stream.id && !dependencies.contains(&ticket) {
+                    dependencies.push(ticket);
+                }
+            });
+        shared.points.covering(ticket.sequence).map(Arc::clone)
+    };
+    if other.is_done(ticket.sequence) {
+        return Covering::Done;
+    }
+    found.map_or(Covering::None, Covering::Point)
+}
+
+/// Finds a sync point for a ticket of another device, which is added to `others`. Returns `None` if
+/// no wait is needed.
+#[cold]
+#[inline(never)]
+fn find_elsewhere(
+    stream: &StreamState,
+    ticket: Ticket,
+    dependencies: &mut Dependencies,
+    others: &mut OtherDevices,
+) -> Result<Option<PooledEvent>> {
+    let Some(found) = realm::find(ticket.stream) else {
+        return Ok(None);
+    };
+    others.push(found.device);
+    let owner = others.last().expect("pushed above");
+    match find_covering(stream, &found.stream, ticket, dependencies) {
+        Covering::Done => Ok(None),
+        Covering::Point(point) => Ok(Some(point)),
+        Covering::None => match record_late(owner, &found.stream) {
+            Err(_) if owner.lost().is_some() => Ok(None),
+            point => point.map(Some),
+        },
+    }
 }
 
 /// Orders a stream after these tickets, on the device. The caller holds its submit queue.
@@ -129,10 +165,7 @@ pub(crate) fn order_after(
     let (mut points, mut others) = (Waits::new(), OtherDevices::new());
     find_sync_points(device, stream, &mut tickets, &mut points, &mut others)?;
     for point in &points {
-        if enqueue_wait(device, stream, point, &others)? {
-            let owner = point.ticket.stream.device();
-            submit_queue.join(device.number(), owner, &point.clock);
-        }
+        wait_for_point(device, stream, submit_queue, point, &others)?;
     }
     Ok(())
 }
@@ -217,7 +250,11 @@ pub(crate) fn wait_with_clock(
     owner.check_alive()?;
     let mut submit_queue = stream.submit_queue.lock();
     enqueue_wait_for(device, stream, owner, event)?;
-    submit_queue.join(device.number(), owner.number(), clock);
+    if ptr::eq(device, owner) {
+        submit_queue.join(clock);
+    } else {
+        submit_queue.join_device(clock, owner.number());
+    }
     Ok(())
 }
 
@@ -289,24 +326,45 @@ fn enqueue_record(
     }
 }
 
-/// Enqueues a wait for a sync point of this device or one of `others`. Returns `false` if that
-/// device is lost, so that there is nothing to wait for.
+/// Makes the stream wait for a sync point of this device or one of `others`, and adds its clock to
+/// the stream's. Returns `false` if that device is lost, so that there is nothing to wait for.
 #[inline]
-pub(super) fn enqueue_wait(
+pub(super) fn wait_for_point(
     device: &DeviceState,
     stream: &StreamState,
+    submit_queue: &mut SubmitQueue,
+    point: &PooledEvent,
+    others: &[Arc<DeviceState>],
+) -> Result<bool> {
+    // The reference `point` prevents the event from being recorded again.
+    if point.ticket.stream.device() != device.number() {
+        return wait_elsewhere(device, stream, submit_queue, point, others);
+    }
+    enqueue_wait_for(device, stream, device, point.event)?;
+    submit_queue.join(&point.clock);
+    Ok(true)
+}
+
+#[cold]
+#[inline(never)]
+fn wait_elsewhere(
+    device: &DeviceState,
+    stream: &StreamState,
+    submit_queue: &mut SubmitQueue,
     point: &PooledEvent,
     others: &[Arc<DeviceState>],
 ) -> Result<bool> {
     let number = point.ticket.stream.device();
-    let owner = match others.iter().find(|other| other.number() == number) {
-        Some(other) => other,
-        None => device,
+    let Some(owner) = others.iter().find(|other| other.number() == number) else {
+        unreachable!("the owner of each sync point of another device is kept");
     };
-    // The reference `point` prevents the event from being recorded again.
     match enqueue_wait_for(device, stream, owner, point.event) {
-        Err(_) if !ptr::eq(owner, device) && owner.lost().is_some() => Ok(false),
-        result => result.map(|()| true),
+        Err(_) if owner.lost().is_some() => Ok(false),
+        Err(error) => Err(error),
+        Ok(()) => {
+            submit_queue.join_device(&point.clock, number);
+            Ok(true)
+        }
     }
 }
 
