@@ -93,7 +93,8 @@ impl Mesh {
     ///
     /// Connects the devices, as [`Collectives::new`] does: more than two GPUs by NCCL if it can be
     /// loaded, which takes up to some seconds, and all by peer access, which takes some ten
-    /// milliseconds for each pair that had none. Devices without peer access exchange elements through the host.
+    /// milliseconds for each pair that had none. Devices without peer access exchange elements
+    /// through the host.
     ///
     /// ```
     /// use millstream::Device;

@@ -43,11 +43,11 @@ impl SubmitQueue {
         self.joined = true;
     }
 
-    /// Notes that the driver has accepted a wait for an event of the device `owner`, another than the
-    /// stream's, whose clock is `clock`.
+    /// Notes that the driver has accepted a wait for an event of the device `owner`, another than
+    /// the stream's, whose clock is `clock`.
     ///
-    /// Only that device's tickets are added: the wait ends if that device is lost, and no order with
-    /// others may follow from it.
+    /// Only that device's tickets are added: the wait ends if that device is lost, and no order
+    /// with others may follow from it.
     pub(crate) fn join_device(&mut self, clock: &VectorClock, owner: DeviceNumber) {
         self.clock.join_device(clock, owner);
         self.joined = true;

@@ -10,8 +10,8 @@ use parking_lot::{Mutex, MutexGuard};
 use smallvec::SmallVec;
 
 use super::{
-    DeviceNumber, Provenance, StreamId, Ticket, event_policy::EventPolicy, extent::Extent,
-    layout::HistoryLayout, tickets::Tickets,
+    Provenance, StreamId, Ticket, event_policy::EventPolicy, extent::Extent, layout::HistoryLayout,
+    tickets::Tickets, users::Users,
 };
 
 /// The kind of an access.
@@ -32,41 +32,14 @@ pub(crate) struct HistoryState {
     users: Users,
 }
 
-/// The devices whose streams have used an allocation.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Users {
-    None,
-    /// All tickets are of this device.
-    One(DeviceNumber),
-    Several,
-}
-
 impl HistoryState {
     fn new(bytes: u64) -> Self {
         Self {
             layout: HistoryLayout::new(bytes),
             event_policy: EventPolicy::default(),
             sole_stream: None,
-            users: Users::None,
+            users: Users::default(),
         }
-    }
-
-    /// Notes a ticket of this device. Returns whether all tickets are of it.
-    #[inline(always)]
-    fn is_used_by_one(&mut self, device: DeviceNumber) -> bool {
-        if self.users == Users::One(device) {
-            return true;
-        }
-        self.note_user(device)
-    }
-
-    #[cold]
-    fn note_user(&mut self, device: DeviceNumber) -> bool {
-        self.users = match self.users {
-            Users::None => Users::One(device),
-            Users::One(_) | Users::Several => Users::Several,
-        };
-        self.users != Users::Several
     }
 
     /// Enters an ordered access to the whole allocation if the ticket's stream is the sole stream.
@@ -102,7 +75,7 @@ impl HistoryState {
         is_done: &dyn Fn(Ticket) -> bool,
         mut found: impl FnMut(Ticket),
     ) {
-        let one_device = self.is_used_by_one(ticket.stream.device());
+        let one_device = self.users.is_only(ticket.stream.device());
         match self.layout.only(extent) {
             Some(only) if one_device => {
                 only.conflicts(kind, &mut found);
@@ -142,7 +115,7 @@ impl HistoryState {
     /// it.
     pub(super) fn enter_unordered(&mut self, extent: &Extent, kind: AccessKind, ticket: Ticket) {
         self.sole_stream = None;
-        self.is_used_by_one(ticket.stream.device());
+        self.users.is_only(ticket.stream.device());
         self.layout.update(extent, |segment| match kind {
             AccessKind::Read => segment.reads.keep_highest(ticket),
             AccessKind::Write => segment.writes.keep_highest(ticket),

@@ -154,6 +154,7 @@ mod provenance;
 mod sync_points;
 mod ticket;
 mod tickets;
+mod users;
 mod vector_clock;
 
 #[cfg(test)]

@@ -110,8 +110,8 @@ fn find_covering(
         while shared.points.submitted() < ticket.sequence {
             other.submitted.wait(&mut shared);
         }
-        // Before the check for completion: a failed ticket may be complete while the tickets that it
-        // displaced are not.
+        // Before the check for completion: a failed ticket may be complete while the tickets that
+        // it displaced are not.
         shared
             .points
             .each_displaced_until(ticket.sequence, |ticket| {
