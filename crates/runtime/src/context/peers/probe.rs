@@ -1,7 +1,8 @@
 //! The probe of peer access: moves a pattern over the link by copies and by kernels, in both
 //! directions, and compares what has arrived.
 //!
-//! It runs on streams and in memory of its own and waits for nothing else.
+//! It runs on streams and in memory of its own. It waits for other work only where the driver does
+//! so itself: loading the kernel's module may wait for running kernels (rule 53).
 
 #![allow(
     unsafe_code,
