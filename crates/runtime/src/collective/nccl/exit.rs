@@ -6,17 +6,9 @@
 
 #![allow(unsafe_code, reason = "registers a handler for the end of the process")]
 
-use std::{
-    sync::Once,
-    time::{Duration, Instant},
-};
-
 use parking_lot::Mutex;
 
 use crate::sync::IdleCondvar;
-
-/// The longest time that the end of the process is delayed.
-const WAIT_MAX: Duration = Duration::from_secs(5);
 
 /// The number of dropped groups whose communicators are not ended yet.
 static ENDING: Mutex<usize> = Mutex::new(0);
@@ -26,7 +18,8 @@ pub(super) struct EndingGroup(());
 
 impl EndingGroup {
     pub(super) fn begin() -> Self {
-        register();
+        #[cfg(target_os = "linux")]
+        handler::register();
         *ENDING.lock() += 1;
         Self(())
     }
@@ -44,27 +37,36 @@ fn changed() -> &'static IdleCondvar {
     CHANGED.get_or_init(IdleCondvar::new)
 }
 
-/// Registers the handler. NCCL is loaded by now, so that its destructors run after the handler.
-fn register() {
-    static REGISTERED: Once = Once::new();
-    #[cfg(unix)]
-    REGISTERED.call_once(|| {
-        // SAFETY: the handler takes a lock and waits with a timeout; it does not unwind.
-        unsafe { libc::atexit(wait) };
-    });
-    #[cfg(not(unix))]
-    REGISTERED.call_once(|| ());
-}
+#[cfg(target_os = "linux")]
+mod handler {
+    //! The handler itself. NCCL is a library for Linux alone.
 
-#[cfg(unix)]
-extern "C" fn wait() {
-    let end = Instant::now() + WAIT_MAX;
-    let mut ending = ENDING.lock();
-    while *ending > 0 {
-        let left = end.saturating_duration_since(Instant::now());
-        if left.is_zero() {
-            return;
+    use std::{
+        sync::Once,
+        time::{Duration, Instant},
+    };
+
+    /// The longest time that the end of the process is delayed.
+    const WAIT_MAX: Duration = Duration::from_secs(5);
+
+    /// Registers the handler. NCCL is loaded by now, so that its destructors run after the handler.
+    pub(super) fn register() {
+        static REGISTERED: Once = Once::new();
+        REGISTERED.call_once(|| {
+            // SAFETY: the handler takes a lock and waits with a timeout; it does not unwind.
+            unsafe { libc::atexit(wait) };
+        });
+    }
+
+    extern "C" fn wait() {
+        let end = Instant::now() + WAIT_MAX;
+        let mut ending = super::ENDING.lock();
+        while *ending > 0 {
+            let left = end.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return;
+            }
+            super::changed().wait_for(&mut ending, left);
         }
-        changed().wait_for(&mut ending, left);
     }
 }
