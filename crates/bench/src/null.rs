@@ -1,5 +1,6 @@
-//! A driver without a device. Every call succeeds at once and moves no data, so the measured time
-//! is Millstream's own.
+//! A driver without devices, which claims to have two. Every call succeeds at once and moves no
+//! data, so the measured time is Millstream's own. Only what an address was last filled with is
+//! known, because the probe of peer access compares it.
 
 #![allow(
     unsafe_code,
@@ -7,6 +8,7 @@
 )]
 
 use std::{
+    collections::BTreeMap,
     fmt,
     ptr::NonNull,
     sync::{
@@ -18,8 +20,9 @@ use std::{
 
 use millstream_driver::{
     Completion, ContextHandle, DeviceAttribute, DeviceOrdinal, DevicePtr, Driver, DriverError,
-    EventHandle, EventKind, FunctionAttribute, FunctionHandle, HostFunction, ModuleHandle,
-    P2pAttribute, PoolHandle, PoolUsage, PriorityRange, ResultCode, StreamHandle, driver_methods,
+    EventHandle, EventKind, FillPattern, FunctionAttribute, FunctionHandle, HostFunction,
+    ModuleHandle, P2pAttribute, PeerCopy, PoolHandle, PoolUsage, PriorityRange, ResultCode,
+    StreamHandle, driver_methods,
 };
 
 type Result<T> = std::result::Result<T, DriverError>;
@@ -30,7 +33,7 @@ const STREAMS_MAX: usize = 64;
 const EVENTS_MAX: usize = 1 << 18;
 /// The handle of the first stream; lower numbers are the default streams.
 const FIRST_STREAM: usize = 16;
-/// The handle of the only context, module, function and pool.
+/// The handle of the first device's context, and of the only module, function and pool.
 const SOLE_HANDLE: usize = 1;
 /// The first address that is allocated.
 const FIRST_ADDRESS: u64 = 1 << 32;
@@ -44,7 +47,9 @@ const POSITION_BITS: u32 = 56;
 /// stream are enqueued: with a lag of 0 at once, and with the depth of a real stream's queue as
 /// late as on a real device, where a full queue blocks the next call (rule 54).
 pub(crate) struct NullDriver {
-    lag: u64,
+    /// The number of later operations of its stream after which an operation is complete. It may be
+    /// changed at any time.
+    pub(crate) lag: AtomicU64,
     started: Instant,
     /// The number of operations enqueued on each stream.
     enqueued: Vec<AtomicU64>,
@@ -53,6 +58,8 @@ pub(crate) struct NullDriver {
     events: Vec<AtomicU64>,
     free_events: Mutex<Vec<usize>>,
     next_address: AtomicU64,
+    /// The word with which each address was last filled, by fills and by copies of filled memory.
+    filled: Mutex<BTreeMap<u64, u32>>,
 }
 
 impl NullDriver {
@@ -61,13 +68,22 @@ impl NullDriver {
     pub(crate) fn new(lag: u64) -> Self {
         let zeros = |count| (0..count).map(|_| AtomicU64::new(0)).collect();
         Self {
-            lag,
+            lag: AtomicU64::new(lag),
             started: Instant::now(),
             enqueued: zeros(STREAMS_MAX),
             streams: AtomicU64::new(0),
             events: zeros(EVENTS_MAX),
             free_events: Mutex::new((0..EVENTS_MAX).rev().collect()),
             next_address: AtomicU64::new(FIRST_ADDRESS),
+            filled: Mutex::new(BTreeMap::new()),
+        }
+    }
+
+    /// Makes `to` hold what `from` was filled with.
+    fn copy_filled(&self, to: DevicePtr, from: DevicePtr) {
+        let mut filled = self.filled.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(&word) = filled.get(&from.as_raw()) {
+            filled.insert(to.as_raw(), word);
         }
     }
 
@@ -84,7 +100,7 @@ impl NullDriver {
     }
 
     fn completion(&self, stream: usize, position: u64) -> Completion {
-        if self.enqueued[stream].load(Relaxed) >= position + self.lag {
+        if self.enqueued[stream].load(Relaxed) >= position + self.lag.load(Relaxed) {
             Completion::Complete
         } else {
             Completion::Pending
@@ -94,7 +110,7 @@ impl NullDriver {
 
 impl fmt::Debug for NullDriver {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Null(lag {})", self.lag)
+        write!(f, "Null(lag {})", self.lag.load(Relaxed))
     }
 }
 
@@ -106,8 +122,11 @@ struct Line {
 }
 
 /// Implements one method: it does nothing, or lengthens the queue of its stream. Methods of the
-/// class `value` are implemented below.
+/// class `value`, and those that the probe of peer access needs, are implemented below.
 macro_rules! noop_method {
+    ([enqueue($stream:ident)] memset_async($($rest:tt)*)) => {};
+    ([enqueue($stream:ident)] copy_peer_async($($rest:tt)*)) => {};
+    ([enqueue($stream:ident)] copy_device_to_host_async($($rest:tt)*)) => {};
     ([call] $name:ident($($arg:ident: $type:ty),*)) => {
         unsafe fn $name(&self, $(_: $type),*) -> Result<()> {
             Ok(())
@@ -151,7 +170,7 @@ impl Driver for NullDriver {
     }
 
     fn device_count(&self) -> Result<i32> {
-        Ok(1)
+        Ok(2)
     }
 
     fn device_name(&self, _: DeviceOrdinal) -> Result<String> {
@@ -162,8 +181,8 @@ impl Driver for NullDriver {
         Ok(u64::MAX)
     }
 
-    fn device_uuid(&self, _: DeviceOrdinal) -> Result<[u8; 16]> {
-        Ok([0; 16])
+    fn device_uuid(&self, device: DeviceOrdinal) -> Result<[u8; 16]> {
+        Ok([device.as_raw() as u8; 16])
     }
 
     fn device_attribute(&self, _: DeviceOrdinal, attribute: DeviceAttribute) -> Result<i32> {
@@ -180,12 +199,12 @@ impl Driver for NullDriver {
         })
     }
 
-    fn device_pci_bus_id(&self, _: DeviceOrdinal) -> Result<String> {
-        Ok("0000:00:00.0".into())
+    fn device_pci_bus_id(&self, device: DeviceOrdinal) -> Result<String> {
+        Ok(format!("0000:{:02x}:00.0", device.as_raw()))
     }
 
     fn device_can_access_peer(&self, _: DeviceOrdinal, _: DeviceOrdinal) -> Result<bool> {
-        Ok(false)
+        Ok(true)
     }
 
     fn device_p2p_attribute(
@@ -197,8 +216,10 @@ impl Driver for NullDriver {
         Ok(0)
     }
 
-    fn primary_context_retain(&self, _: DeviceOrdinal) -> Result<ContextHandle> {
-        Ok(ContextHandle::from_raw(SOLE_HANDLE))
+    fn primary_context_retain(&self, device: DeviceOrdinal) -> Result<ContextHandle> {
+        Ok(ContextHandle::from_raw(
+            SOLE_HANDLE + device.as_raw() as usize,
+        ))
     }
 
     unsafe fn stream_priority_range(&self, _: ContextHandle) -> Result<PriorityRange> {
@@ -348,6 +369,51 @@ impl Driver for NullDriver {
         function: HostFunction,
     ) -> Result<()> {
         function();
+        self.enqueue(stream)
+    }
+
+    unsafe fn memset_async(
+        &self,
+        _: ContextHandle,
+        target: DevicePtr,
+        pattern: FillPattern,
+        _: usize,
+        stream: StreamHandle,
+    ) -> Result<()> {
+        if let FillPattern::U32(word) = pattern {
+            let mut filled = self.filled.lock().unwrap_or_else(PoisonError::into_inner);
+            filled.insert(target.as_raw(), word);
+        }
+        self.enqueue(stream)
+    }
+
+    unsafe fn copy_peer_async(
+        &self,
+        _: ContextHandle,
+        copy: &PeerCopy,
+        stream: StreamHandle,
+    ) -> Result<()> {
+        self.copy_filled(copy.target, copy.source);
+        self.enqueue(stream)
+    }
+
+    unsafe fn copy_device_to_host_async(
+        &self,
+        _: ContextHandle,
+        target: *mut u8,
+        source: DevicePtr,
+        bytes: usize,
+        stream: StreamHandle,
+    ) -> Result<()> {
+        let filled = self.filled.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(&word) = filled.get(&source.as_raw()) {
+            // SAFETY: the caller's memory at `target` has `bytes` bytes and no other user.
+            let target = unsafe { std::slice::from_raw_parts_mut(target, bytes) };
+            for bytes in target.chunks_exact_mut(size_of::<u32>()) {
+                bytes.copy_from_slice(&word.to_ne_bytes());
+            }
+        }
+        drop(filled);
         self.enqueue(stream)
     }
 

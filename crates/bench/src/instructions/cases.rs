@@ -24,6 +24,10 @@ pub(crate) enum Pattern {
     FanInAndOut,
     /// A region of ten operations, which is fused into one launch.
     Region,
+    /// Copies from a device to another, with raw driver calls.
+    RawPeerCopy,
+    /// Copies from a device to another on one stream, each of the same array to the same array.
+    PeerCopy,
 }
 
 /// One counted case.
@@ -42,7 +46,7 @@ pub(crate) struct Case {
 impl Case {
     const fn new(name: &'static str, pattern: Pattern, live: usize, lag: u64) -> Self {
         let goal = match pattern {
-            Pattern::Raw | Pattern::Region => Goal::None,
+            Pattern::Raw | Pattern::Region | Pattern::RawPeerCopy | Pattern::PeerCopy => Goal::None,
             Pattern::OneStream => Goal::AtMost(400.0),
             Pattern::Chain | Pattern::Readers | Pattern::FanInAndOut => Goal::AtMost(1_200.0),
         };
@@ -81,6 +85,9 @@ impl Case {
             Pattern::Readers => "8 streams read two operands",
             Pattern::FanInAndOut => "8 streams, 7 read what 1 writes",
             Pattern::Region => return String::from("region of ten operations"),
+            Pattern::RawPeerCopy | Pattern::PeerCopy => {
+                return String::from("copy to another device, queue full");
+            }
         };
         let device = if self.lag == 0 {
             "done at once"
@@ -91,9 +98,10 @@ impl Case {
     }
 }
 
-/// All cases. The first, without Millstream, is the baseline of the others.
-pub(crate) const CASES: [Case; 13] = [
+/// All cases. The first two, without Millstream, are the baselines of the others.
+pub(crate) const CASES: [Case; 15] = [
     Case::new("raw", Pattern::Raw, 0, QUEUE_DEPTH),
+    Case::new("raw-peer-copy", Pattern::RawPeerCopy, 0, QUEUE_DEPTH),
     Case::new("one-10", Pattern::OneStream, 10, QUEUE_DEPTH),
     Case::new("one-1000", Pattern::OneStream, 1_000, QUEUE_DEPTH),
     Case::new("one-100000", Pattern::OneStream, 100_000, QUEUE_DEPTH),
@@ -106,4 +114,5 @@ pub(crate) const CASES: [Case; 13] = [
     Case::new("fan", Pattern::FanInAndOut, 10, QUEUE_DEPTH),
     Case::new("fan-done", Pattern::FanInAndOut, 10, 0),
     Case::new("region", Pattern::Region, 1, 0),
+    Case::new("peer-copy", Pattern::PeerCopy, 2, QUEUE_DEPTH),
 ];

@@ -35,8 +35,8 @@ pub(crate) fn measure(profiles: Option<&Path>) -> Result<Vec<Row>> {
             "valgrind is not installed",
         )]);
     }
-    let [without, tracked @ ..] = &CASES;
-    let raw = count(without, profiles)?;
+    let [without, without_peer, tracked @ ..] = &CASES;
+    let (raw, raw_peer) = (count(without, profiles)?, count(without_peer, profiles)?);
     let mut rows = Vec::new();
     let mut flat = Vec::new();
     for case in tracked {
@@ -47,6 +47,14 @@ pub(crate) fn measure(profiles: Option<&Path>) -> Result<Vec<Row>> {
         rows.push(match case.pattern {
             // A region does more work than the raw launch, so there is no raw figure.
             Pattern::Region => Row::judged("T4", case.what(), "instructions", figure, case.goal),
+            Pattern::PeerCopy => Row::count(
+                "T4",
+                case.what(),
+                "instructions",
+                figure,
+                raw_peer,
+                case.goal,
+            ),
             _ => Row::count("T4", case.what(), "instructions", figure, raw, case.goal),
         });
     }

@@ -6,12 +6,17 @@
     reason = "opens a device of a driver that does nothing, and calls that driver"
 )]
 
-use std::{ffi::c_void, hint::black_box, sync::Arc};
+use std::{
+    ffi::c_void,
+    hint::black_box,
+    sync::{Arc, atomic::Ordering::Relaxed},
+};
 
 use anyhow::{Result, ensure};
-use millstream::{Buffer, Device, LaunchConfig, Stream};
+use millstream::{Buffer, Device, LaunchConfig, PeerStatus, Stream, Topology};
 use millstream_driver::{
-    ContextHandle, DeviceOrdinal, Driver, FunctionHandle, LaunchDims, ModuleHandle, StreamHandle,
+    ContextHandle, DeviceOrdinal, DevicePtr, Driver, FunctionHandle, LaunchDims, ModuleHandle,
+    PeerCopy, StreamHandle,
 };
 use millstream_region::Array;
 use ndarray::Array1;
@@ -24,13 +29,17 @@ const ELEMENTS: usize = 64;
 
 /// Runs a case with `launches` counted launches or regions.
 pub(crate) fn run(case: &Case, launches: usize) -> Result<()> {
-    let driver: Arc<dyn Driver> = Arc::new(NullDriver::new(case.lag));
-    if case.pattern == Pattern::Raw {
-        return raw(&*driver, launches);
+    // Until everything is set up, all is done at once.
+    let null = Arc::new(NullDriver::new(0));
+    let driver: Arc<dyn Driver> = Arc::<NullDriver>::clone(&null);
+    match case.pattern {
+        Pattern::Raw => return raw(&*driver, launches),
+        Pattern::RawPeerCopy => return raw_peer_copy(&*driver, launches),
+        _ => {}
     }
     // SAFETY: this program reads no data that the driver would have to write, and the driver's host
     // memory is real.
-    let device = unsafe { Device::with_driver(driver, 0) }?;
+    let device = unsafe { Device::with_driver(Arc::clone(&driver), 0) }?;
     let warm_up = case.warm_up();
     let run = |launch: &mut dyn FnMut(usize)| {
         (0..warm_up).for_each(&mut *launch);
@@ -38,9 +47,29 @@ pub(crate) fn run(case: &Case, launches: usize) -> Result<()> {
     };
     if case.pattern == Pattern::Region {
         let few = Array::from_host(&device, &Array1::<f32>::zeros(ELEMENTS))?;
+        null.lag.store(case.lag, Relaxed);
         run(&mut |_| drop(ten_operations(&device, &few).expect("the driver never fails")));
+    } else if case.pattern == Pattern::PeerCopy {
+        // SAFETY: as above.
+        let other = unsafe { Device::with_driver(driver, 1) }?;
+        let stream = device.stream()?;
+        let source = stream.zeros::<f32>(ELEMENTS)?;
+        let mut target = other.stream()?.zeros::<f32>(ELEMENTS)?;
+        stream.copy(&source, &mut target)?;
+        let topology = Topology::of(&[device, other])?;
+        let status = topology.link(0, 1).and_then(|link| link.status.clone());
+        ensure!(
+            status == Some(PeerStatus::Direct),
+            "the copy was {status:?}"
+        );
+        null.lag.store(case.lag, Relaxed);
+        run(&mut |_| {
+            let copied = stream.copy(&source, &mut target);
+            copied.expect("the driver never fails");
+        });
     } else {
         let mut work = Work::new(&device, case)?;
+        null.lag.store(case.lag, Relaxed);
         run(&mut |number| work.launch(number).expect("the driver never fails"));
     }
     Ok(())
@@ -95,7 +124,9 @@ impl Work {
             }
             Pattern::Chain => (turn, 0, 1, 0),
             Pattern::Readers | Pattern::FanInAndOut => (turn, 0, 1, turn),
-            Pattern::Raw | Pattern::Region => unreachable!("it has no work of this kind"),
+            Pattern::Raw | Pattern::Region | Pattern::RawPeerCopy | Pattern::PeerCopy => {
+                unreachable!("it has no work of this kind")
+            }
         };
         let grid = LaunchConfig::linear(ELEMENTS);
         let stream = &self.streams[stream];
@@ -139,6 +170,29 @@ fn raw(driver: &dyn Driver, launches: usize) -> Result<()> {
         let params = [a, b, c, std::ptr::from_ref(&n).cast()];
         // SAFETY: as above.
         unsafe { driver.launch_kernel(context, function, &dims, stream, &params) }
+            .expect("the driver never fails");
+    });
+    Ok(())
+}
+
+/// Counts the same copy without Millstream.
+fn raw_peer_copy(driver: &dyn Driver, copies: usize) -> Result<()> {
+    let [source_context, target_context] = [
+        driver.primary_context_retain(DeviceOrdinal::from_raw(0))?,
+        driver.primary_context_retain(DeviceOrdinal::from_raw(1))?,
+    ];
+    // SAFETY: this driver requires nothing of its caller.
+    let stream: StreamHandle = unsafe { driver.stream_create(source_context, true, 0) }?;
+    let copy = PeerCopy {
+        target: DevicePtr::from_raw(0x1000),
+        target_context,
+        source: DevicePtr::from_raw(0x2000),
+        source_context,
+        bytes: ELEMENTS * size_of::<f32>(),
+    };
+    counted_launches(0..copies, &mut |_| {
+        // SAFETY: as above.
+        unsafe { driver.copy_peer_async(source_context, &copy, stream) }
             .expect("the driver never fails");
     });
     Ok(())

@@ -1,0 +1,209 @@
+//! T18: the share of the all-reduce of gradients that lies under kernels, in a region on two GPUs
+//! that adds its gradients in buckets.
+
+use std::ops::Range;
+
+use anyhow::{Context, Result, ensure};
+use millstream::{Device, OperationKind, Select, TimedOperation};
+use millstream_region::{Mesh, Replicated, Sharded, Split, region};
+use ndarray::{Array2, s};
+
+use crate::{
+    harness::Harness,
+    report::{Goal, Row},
+    timing::median,
+};
+
+/// The number of buckets in which the gradients are added.
+const BUCKETS: usize = 8;
+/// The number of recorded steps, after one that is not recorded.
+const STEPS: usize = 9;
+
+type Gradients = (
+    Replicated<Array2<f32>>,
+    Replicated<Array2<f32>>,
+    Replicated<Array2<f32>>,
+    Replicated<Array2<f32>>,
+    Replicated<Array2<f32>>,
+    Replicated<Array2<f32>>,
+    Replicated<Array2<f32>>,
+    Replicated<Array2<f32>>,
+);
+
+/// The number of rows on each device, and of inputs and outputs of a layer.
+#[derive(Clone, Copy)]
+struct Size {
+    rows: usize,
+    inputs: usize,
+    outputs: usize,
+}
+
+const SIZE: Size = Size {
+    rows: 8192,
+    inputs: 8192,
+    outputs: 4096,
+};
+
+/// Returns the gradient of a layer's weights, in buckets of inputs.
+#[region(mesh)]
+fn gradients(x: &Sharded<Array2<f32>, 0>, error: &Sharded<Array2<f32>, 0>) -> Gradients {
+    let inputs = x.ncols() / BUCKETS;
+    let bucket = |number: usize| {
+        let part = x.slice(s![.., number * inputs..(number + 1) * inputs]);
+        part.t().dot(error).all_reduce("data")
+    };
+    (
+        bucket(0),
+        bucket(1),
+        bucket(2),
+        bucket(3),
+        bucket(4),
+        bucket(5),
+        bucket(6),
+        bucket(7),
+    )
+}
+
+pub(crate) fn measure(harness: &Harness) -> Result<Vec<Row>> {
+    let what = "all-reduce of gradients under kernels, two GPUs";
+    if harness.raw.driver().device_count()? < 2 {
+        return Ok(vec![Row::absent("T18", what, "needs two GPUs")]);
+    }
+    let second = Device::open(Select::Cuda(1)).context("cannot open the second GPU")?;
+    let share = measured([harness.device.clone(), second], SIZE, STEPS)?;
+    let row = Row::judged("T18", what, "share", share, Goal::AtLeast(0.7));
+    Ok(vec![row.with_note(
+        "by events, the median of both devices and of all steps",
+    )])
+}
+
+/// Returns the median share of all steps on both devices.
+fn measured(devices: [Device; 2], size: Size, steps: usize) -> Result<f64> {
+    let mesh = Mesh::new(devices.to_vec(), [("data", 2)])?;
+    let x = mesh.shard(
+        &Array2::from_elem((2 * size.rows, size.inputs), 0.5_f32),
+        Split::over("data"),
+    )?;
+    let error = mesh.shard(
+        &Array2::from_elem((2 * size.rows, size.outputs), 0.25_f32),
+        Split::over("data"),
+    )?;
+    let step = || -> Result<()> {
+        let (first, .., last) = gradients(&mesh, &x, &error)?;
+        let expected = 2.0 * size.rows as f32 * 0.125;
+        for bucket in [first, last] {
+            ensure!(
+                bucket.to_host()?.iter().all(|&sum| sum == expected),
+                "a gradient is wrong"
+            );
+        }
+        Ok(())
+    };
+    step()?;
+    let mut shares = Vec::new();
+    for _ in 0..steps {
+        let timelines = [devices[0].timeline()?, devices[1].timeline()?];
+        step()?;
+        for timeline in timelines {
+            shares.push(share(&timeline.finish()?.operations)?);
+        }
+    }
+    Ok(median(shares))
+}
+
+/// Returns the share of the collective operations' time for which a kernel of the region ran on the
+/// same device. The collectives are what runs on a stream that copies between devices.
+fn share(operations: &[TimedOperation]) -> Result<f64> {
+    let is_exchange = |operation: &&TimedOperation| {
+        matches!(
+            operation.kind,
+            OperationKind::DeviceToDevice | OperationKind::Collective
+        )
+    };
+    let exchange = operations.iter().find(is_exchange);
+    let stream = exchange.context("no collective was recorded")?.stream;
+    let spans = |collective: bool| {
+        let operations = operations.iter().filter(move |operation| {
+            (operation.stream == stream) == collective
+                && (collective || operation.kind == OperationKind::Kernel)
+        });
+        union(operations.map(|operation| operation.time_ns.clone()))
+    };
+    let (collectives, kernels) = (spans(true), spans(false));
+    let total = total_ns(&collectives);
+    ensure!(total > 0, "the collectives took no time");
+    let covered: u64 = collectives
+        .iter()
+        .flat_map(|collective| kernels.iter().map(|kernel| common_ns(collective, kernel)))
+        .sum();
+    Ok(covered as f64 / total as f64)
+}
+
+/// Returns the union of the intervals, as disjoint intervals.
+fn union(intervals: impl Iterator<Item = Range<u64>>) -> Vec<Range<u64>> {
+    let mut intervals: Vec<_> = intervals.collect();
+    intervals.sort_by_key(|interval| interval.start);
+    let mut union: Vec<Range<u64>> = Vec::new();
+    for interval in intervals {
+        match union.last_mut() {
+            Some(last) if interval.start <= last.end => last.end = last.end.max(interval.end),
+            _ => union.push(interval),
+        }
+    }
+    union
+}
+
+fn total_ns(intervals: &[Range<u64>]) -> u64 {
+    intervals.iter().map(|one| one.end - one.start).sum()
+}
+
+/// Returns the length of the common part of two intervals.
+fn common_ns(one: &Range<u64>, other: &Range<u64>) -> u64 {
+    let (start, end) = (one.start.max(other.start), one.end.min(other.end));
+    end.saturating_sub(start)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::panic::Location;
+
+    use millstream::sim::{Gpu, SimConfig};
+
+    use super::*;
+
+    #[test]
+    fn the_share_is_that_of_the_collectives_time() {
+        let operation = |kind, stream, time_ns| TimedOperation {
+            label: "example",
+            kind,
+            stream,
+            sequence: 1,
+            time_ns,
+            bytes: 0,
+            waits: Vec::new(),
+            location: Location::caller(),
+        };
+        let operations = [
+            operation(OperationKind::Kernel, 1, 0..50),
+            operation(OperationKind::Kernel, 1, 60..100),
+            operation(OperationKind::Kernel, 2, 40..80),
+            operation(OperationKind::DeviceToDevice, 2, 80..120),
+        ];
+        // From 50 to 60 and from 100 to 120 no kernel runs.
+        assert_eq!(share(&operations).unwrap(), 50.0 / 80.0);
+        assert!(share(&operations[..2]).is_err());
+    }
+
+    #[test]
+    fn two_simulated_devices_add_their_gradients_under_kernels() {
+        let gpu = Gpu::new(SimConfig::new().devices(2));
+        let devices = [0, 1].map(|number| Device::open_simulated(&gpu, number).unwrap());
+        let size = Size {
+            rows: 512,
+            inputs: 32 * BUCKETS,
+            outputs: 64,
+        };
+        let share = measured(devices, size, 1).unwrap();
+        assert!((0.1..=1.0).contains(&share), "{share}");
+    }
+}
