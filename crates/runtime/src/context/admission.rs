@@ -83,7 +83,8 @@ impl DeviceState {
     /// Returns an error if the device is lost, or if this thread is inside a foreign call.
     #[inline]
     pub(crate) fn check_alive(&self) -> Result<()> {
-        if self.admission.is_none() {
+        // Acquire: as in `is_none`.
+        if self.admission.reasons.load(Ordering::Acquire) & !EXAMINE == 0 {
             return Ok(());
         }
         self.check_reasons()

@@ -18,7 +18,7 @@ use smallvec::SmallVec;
 
 use super::{
     Command, DeviceState, Operation, StreamState,
-    imports::{self, CrossDeviceImport},
+    imports::{self, CrossDeviceImport, Place},
     polling::retain_patiently,
     submission::submit_admitted,
 };
@@ -28,38 +28,29 @@ use crate::{
     tracker::{Access, AccessKind, DeviceNumber, Import, Imports, Sequence},
 };
 
-/// The devices of a crossing, first the one on which it runs.
-type Devices<'a> = Vec<&'a Arc<DeviceState>>;
-
-/// An access of a crossing, with the device that owns the memory.
-pub(crate) struct OwnedAccess<'a> {
-    pub(crate) access: Access<'a>,
-    pub(crate) owner: &'a Arc<DeviceState>,
-}
-
-/// A description of a crossing besides its command.
+/// An operation that uses memory of several devices, besides its command.
 pub(crate) struct Crossing<'a> {
-    pub(crate) kind: OperationKind,
-    pub(crate) label: &'static str,
-    pub(crate) location: &'static Location<'static>,
-    pub(crate) bytes: u64,
-    pub(crate) accesses: Vec<OwnedAccess<'a>>,
+    operation: Operation<'a>,
+    /// The device on which the operation runs, then the other owners of its memory, each once.
+    devices: SmallVec<[&'a Arc<DeviceState>; 4]>,
 }
 
 impl<'a> Crossing<'a> {
-    /// Returns `device` and the owners of the memory, each once.
-    fn devices<'d>(&'d self, device: &'d Arc<DeviceState>) -> Devices<'d> {
-        let mut devices = vec![device];
-        for OwnedAccess { owner, .. } in &self.accesses {
-            if !devices.iter().any(|known| Arc::ptr_eq(known, owner)) {
-                devices.push(owner);
-            }
+    /// Creates a crossing that runs on `device`. The accesses of `operation`, if it has any, are to
+    /// memory of this device.
+    pub(crate) fn new(device: &'a Arc<DeviceState>, operation: Operation<'a>) -> Self {
+        Self {
+            operation,
+            devices: SmallVec::from_slice(&[device]),
         }
-        devices
     }
 
-    fn accesses(&self) -> impl Iterator<Item = &Access<'a>> {
-        self.accesses.iter().map(|owned| &owned.access)
+    /// Adds an access to memory of the device `owner`.
+    pub(crate) fn push(&mut self, access: Access<'a>, owner: &'a Arc<DeviceState>) {
+        if !self.devices.iter().any(|known| Arc::ptr_eq(known, owner)) {
+            self.devices.push(owner);
+        }
+        self.operation.accesses.push(access);
     }
 }
 
@@ -71,40 +62,34 @@ impl<'a> Crossing<'a> {
 ///
 /// # Safety
 ///
-/// As for [`submit`](super::submit). The stream's device can access the memory of the others.
+/// As for [`submit`](super::submit). The stream is of the crossing's first device, which can access
+/// the memory of the others.
 pub(crate) unsafe fn submit_crossing<C: Command>(
-    device: &Arc<DeviceState>,
     stream: &Arc<StreamState>,
-    crossing: &Crossing<'_>,
+    crossing: &mut Crossing<'_>,
     command: C,
 ) -> Result<(Sequence, C::Output)> {
-    let devices = crossing.devices(device);
-    for device in &devices {
+    for device in &crossing.devices {
         device.check_alive()?;
     }
-    let carried = imports::of_operands(crossing.kind, crossing.accesses())?;
-    imports::before(&carried, crossing.accesses());
-    let mut operation = Operation {
-        kind: crossing.kind,
-        label: crossing.label,
-        location: crossing.location,
-        bytes: crossing.bytes,
-        accesses: crossing.accesses().cloned().collect(),
-        host_waiter: None,
-    };
+    let Operation {
+        kind, ref accesses, ..
+    } = crossing.operation;
+    let carried = imports::of_operands(kind, accesses.iter())?;
+    imports::note(kind, &carried, accesses.iter(), false);
     let mut settling = Settling {
-        devices: &devices,
-        stream,
         crossing,
+        stream,
         carried,
         sequence: None,
     };
+    let Crossing { operation, devices } = &mut *settling.crossing;
     // SAFETY: by this function's contract.
-    let (sequence, output) = unsafe { submit_admitted(device, stream, &mut operation, command) }?;
+    let (sequence, output) = unsafe { submit_admitted(devices[0], stream, operation, command) }?;
     settling.sequence = Some(sequence);
     drop(settling);
     // Another device may have been found lost by a wait for it.
-    for device in devices {
+    for device in &crossing.devices {
         device.check_alive()?;
     }
     Ok((sequence, output))
@@ -112,33 +97,37 @@ pub(crate) unsafe fn submit_crossing<C: Command>(
 
 /// A crossing that is being submitted. Its drop notes the imports and watches the operation, also
 /// after an error or a panic of the driver: the operation may have been enqueued nevertheless.
-struct Settling<'a> {
-    devices: &'a [&'a Arc<DeviceState>],
-    stream: &'a Arc<StreamState>,
-    crossing: &'a Crossing<'a>,
+struct Settling<'s, 'a> {
+    crossing: &'s mut Crossing<'a>,
+    stream: &'s Arc<StreamState>,
     carried: Imports,
     /// Set if the submission succeeded.
     sequence: Option<Sequence>,
 }
 
-impl Drop for Settling<'_> {
+impl Drop for Settling<'_, '_> {
     fn drop(&mut self) {
-        let (devices, stream, crossing) = (self.devices, self.stream, self.crossing);
+        let Crossing { operation, devices } = &*self.crossing;
+        let stream = self.stream;
         let submitted = || stream.shared.lock().points.submitted();
         let sequence = self.sequence.unwrap_or_else(submitted);
         // The data of a crossing that only writes memory of its own device cannot be told from
         // those of one that reads another's, so any write depends on all devices.
-        let writes = |owned: &OwnedAccess<'_>| owned.access.kind == AccessKind::Write;
-        let import = crossing.accesses.iter().any(writes).then(|| {
-            let operation = (crossing.label, crossing.location);
-            CrossDeviceImport::new(operation, stream, sequence, devices, None)
-        });
-        if let Some(import) = &import {
-            self.carried.push(Arc::clone(import) as Arc<dyn Import>);
-            let submitted = self.sequence.is_some();
-            imports::note(crossing.kind, &self.carried, crossing.accesses(), submitted);
+        let mut accesses = operation.accesses.iter();
+        if !accesses.any(|access| access.kind == AccessKind::Write) {
+            return watch(devices, place(devices, stream), sequence, None);
         }
-        watch(devices[0], stream, sequence, &devices[1..], import);
+        Arrival {
+            kind: operation.kind,
+            label: operation.label,
+            location: operation.location,
+            devices,
+            stream,
+            sequence,
+            failure: None,
+            submitted: self.sequence.is_some(),
+        }
+        .note(std::mem::take(&mut self.carried), operation.accesses.iter());
     }
 }
 
@@ -146,55 +135,42 @@ impl Drop for Settling<'_> {
 /// before they are ended, so that their results are never taken for valid.
 pub(crate) type Failure = Arc<OnceLock<Error>>;
 
-/// Notes an operation of a group: its devices, first the one on which it runs, stay open until it
-/// is complete, and what it writes depends on all of them.
-pub(super) fn note_member(
-    devices: &[&Arc<DeviceState>],
-    stream: &Arc<StreamState>,
-    sequence: Sequence,
-    operation: &Operation<'_>,
-    carried: &Imports,
-    failure: Option<&Failure>,
-    submitted: bool,
-) {
-    let Operation {
-        kind,
-        label,
-        location,
-        ref accesses,
-        ..
-    } = *operation;
-    let import = CrossDeviceImport::new((label, location), stream, sequence, devices, failure);
-    let mut carried = carried.clone();
-    carried.push(Arc::clone(&import) as Arc<dyn Import>);
-    imports::note(kind, &carried, accesses.iter(), submitted);
-    watch(devices[0], stream, sequence, &devices[1..], Some(import));
+/// An operation by which memory gets its contents from several devices.
+pub(crate) struct Arrival<'a> {
+    pub(crate) kind: OperationKind,
+    pub(crate) label: &'static str,
+    pub(crate) location: &'static Location<'static>,
+    /// The devices on which the contents depend, first the one on which the operation runs.
+    pub(crate) devices: &'a [&'a Arc<DeviceState>],
+    pub(crate) stream: &'a Arc<StreamState>,
+    /// The operation's submitted ticket.
+    pub(crate) sequence: Sequence,
+    /// Set if the operation may end without its results.
+    pub(crate) failure: Option<&'a Failure>,
+    /// True if all of the operation was submitted without an error.
+    pub(crate) submitted: bool,
 }
 
-/// Notes that `target` memory, of the device `devices[0]`, gets its contents by the stream's ticket
-/// `sequence` from the other devices, through the host. The imports `carried` are those of the
-/// source.
-pub(crate) fn import_through_host(
-    devices: [&Arc<DeviceState>; 2],
-    stream: &Arc<StreamState>,
-    sequence: Sequence,
-    target: &Access<'_>,
-    mut carried: Imports,
-    operation: (&'static str, &'static Location<'static>),
-) {
-    let import = CrossDeviceImport::new(operation, stream, sequence, &devices, None);
-    carried.push(Arc::clone(&import) as Arc<dyn Import>);
-    if target.extent.is_whole(target.history.bytes()) {
-        target.history.provenance.replace(&carried);
-    } else {
-        target.history.provenance.add(&carried);
+impl Arrival<'_> {
+    /// Notes that what the operation writes depends on its devices and on the imports `carried` of
+    /// what it reads. The devices stay open until the operation is complete.
+    pub(crate) fn note<'a, 'b: 'a>(
+        &self,
+        mut carried: Imports,
+        accesses: impl IntoIterator<Item = &'a Access<'b>>,
+    ) {
+        let place = place(self.devices, self.stream);
+        let operation = (self.label, self.location);
+        let import = CrossDeviceImport::new(operation, &place, self.sequence, self.failure);
+        carried.push(Arc::clone(&import) as Arc<dyn Import>);
+        imports::note(self.kind, &carried, accesses, self.submitted);
+        watch(self.devices, place, self.sequence, Some(import));
     }
-    watch(devices[0], stream, sequence, &devices[1..], Some(import));
 }
 
 /// A crossing that may not be complete yet.
 struct Watched {
-    stream: Arc<StreamState>,
+    place: Arc<Place>,
     sequence: Sequence,
     import: Option<Arc<CrossDeviceImport>>,
     /// The other devices, which stay open.
@@ -202,18 +178,11 @@ struct Watched {
 }
 
 impl Watched {
-    /// Returns whether a later crossing makes it unnecessary to watch this one: it is on the same
-    /// stream with the same devices, and nothing else asks for this one's verdict.
-    fn is_replaced_by(&self, later: &Self) -> bool {
-        let same_devices = self.others.len() == later.others.len()
-            && self
-                .others
-                .iter()
-                .zip(&later.others)
-                .all(|(one, other)| Arc::ptr_eq(one, other));
+    /// Returns whether a later crossing at this place makes it unnecessary to watch this one:
+    /// nothing else asks for this one's verdict.
+    fn is_replaced_at(&self, place: &Arc<Place>) -> bool {
         let import = self.import.as_ref();
-        same_devices
-            && Arc::ptr_eq(&self.stream, &later.stream)
+        Arc::ptr_eq(&self.place, place)
             && import.is_none_or(|import| Arc::strong_count(import) == 1)
     }
 }
@@ -229,27 +198,40 @@ struct WatchState {
     registered: bool,
 }
 
-/// Keeps all devices of a crossing open until it is complete, and then settles its import.
+/// Returns the place of crossings on the stream with these devices, first the one on which they
+/// run: that of the last crossing, if it is the same.
+fn place(devices: &[&Arc<DeviceState>], stream: &Arc<StreamState>) -> Arc<Place> {
+    let state = devices[0].crossings.0.lock();
+    match state.watched.last() {
+        Some(last) if last.place.is_of(stream, devices) => Arc::clone(&last.place),
+        _ => Place::new(stream, devices),
+    }
+}
+
+/// Keeps all devices of a crossing open until it is complete, and then settles its import. The
+/// first of `devices` is the one on which it runs.
 fn watch(
-    device: &Arc<DeviceState>,
-    stream: &Arc<StreamState>,
+    devices: &[&Arc<DeviceState>],
+    place: Arc<Place>,
     sequence: Sequence,
-    others: &[&Arc<DeviceState>],
     import: Option<Arc<CrossDeviceImport>>,
 ) {
-    let watched = Watched {
-        stream: Arc::clone(stream),
-        sequence,
-        import,
-        others: others.iter().map(|device| Arc::clone(device)).collect(),
-    };
+    let device = devices[0];
     let mut state = device.crossings.0.lock();
     // Nothing depends on the last crossing of the stream any more, and it is complete once this one
     // is: the usual case of a stream that overwrites the same array again and again.
     let replaced = match state.watched.last_mut() {
-        Some(last) if last.is_replaced_by(&watched) => Some(std::mem::replace(last, watched)),
+        Some(last) if last.is_replaced_at(&place) => {
+            last.sequence = sequence;
+            std::mem::replace(&mut last.import, import)
+        }
         _ => {
-            state.watched.push(watched);
+            state.watched.push(Watched {
+                place: Arc::clone(&place),
+                sequence,
+                import,
+                others: devices[1..].iter().copied().cloned().collect(),
+            });
             None
         }
     };
@@ -258,7 +240,7 @@ fn watch(
     // Only now, because the last reference to an import takes other locks.
     drop(replaced);
     if !registered {
-        register(device, stream, sequence);
+        register(device, &place.stream, sequence);
     }
 }
 
@@ -284,7 +266,7 @@ impl Drop for SettleOnDrop {
 fn settle_completed(device: &Arc<DeviceState>) {
     let watched = std::mem::take(&mut device.crossings.0.lock().watched);
     let is_lost = device.lost().is_some();
-    let is_over = |watched: &Watched| is_lost || watched.stream.is_done(watched.sequence);
+    let is_over = |watched: &Watched| is_lost || watched.place.stream.is_done(watched.sequence);
     let (over, pending): (Vec<_>, Vec<_>) = watched.into_iter().partition(is_over);
     settle(device, &over);
     let mut state = device.crossings.0.lock();
@@ -292,11 +274,11 @@ fn settle_completed(device: &Arc<DeviceState>) {
     let next = state
         .watched
         .first()
-        .map(|next| (Arc::clone(&next.stream), next.sequence));
+        .map(|next| (Arc::clone(&next.place), next.sequence));
     state.registered = next.is_some();
     drop(state);
-    if let Some((stream, sequence)) = next {
-        register(device, &stream, sequence);
+    if let Some((place, sequence)) = next {
+        register(device, &place.stream, sequence);
     }
     // Only now, because the last reference to a device closes it.
     drop(over);

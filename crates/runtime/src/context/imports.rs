@@ -8,7 +8,7 @@
 //! them complete with unknown values.
 //!
 //! While any import of the process is unsettled, every device examines the operands of each
-//! operation before it is submitted ([`before`]). Otherwise nothing is examined.
+//! operation before it is submitted ([`examine`]). Otherwise nothing is examined.
 
 use std::{
     panic::Location,
@@ -42,14 +42,46 @@ const INVALID: u8 = 2;
 pub(crate) struct CrossDeviceImport {
     label: &'static str,
     location: &'static Location<'static>,
-    stream: Arc<StreamState>,
+    place: Arc<Place>,
     sequence: Sequence,
-    numbers: SmallVec<[DeviceNumber; 2]>,
-    /// Weak: the watch keeps the devices open until the import is settled.
-    devices: SmallVec<[Weak<DeviceState>; 2]>,
     /// Set if the operation may end without its results.
     failure: Option<Failure>,
     verdict: AtomicU8,
+}
+
+/// The stream on which an operation of several devices runs, and these devices. Consecutive
+/// operations of a stream share it.
+#[derive(Debug)]
+pub(super) struct Place {
+    pub(super) stream: Arc<StreamState>,
+    numbers: SmallVec<[DeviceNumber; 2]>,
+    /// Weak: the watch keeps the devices open until the import is settled.
+    devices: SmallVec<[Weak<DeviceState>; 2]>,
+}
+
+impl Place {
+    /// Creates the place of operations on this stream that use these devices, first the stream's.
+    pub(super) fn new(stream: &Arc<StreamState>, devices: &[&Arc<DeviceState>]) -> Arc<Self> {
+        Arc::new(Self {
+            stream: Arc::clone(stream),
+            numbers: devices.iter().map(|device| device.number()).collect(),
+            devices: devices
+                .iter()
+                .map(|device| Arc::downgrade(device))
+                .collect(),
+        })
+    }
+
+    /// Returns whether this is the place of operations on the stream with these devices.
+    pub(super) fn is_of(&self, stream: &Arc<StreamState>, devices: &[&Arc<DeviceState>]) -> bool {
+        Arc::ptr_eq(&self.stream, stream)
+            && self.numbers.len() == devices.len()
+            && self
+                .numbers
+                .iter()
+                .zip(devices)
+                .all(|(&number, device)| number == device.number())
+    }
 }
 
 /// The number of unsettled imports of the process.
@@ -92,26 +124,19 @@ pub(crate) fn enter_realm(device: &Arc<DeviceState>) {
 }
 
 impl CrossDeviceImport {
-    /// Creates the import of the stream's submitted ticket `sequence`, which uses these devices,
-    /// first the stream's.
+    /// Creates the import of the submitted ticket `sequence` of the place's stream.
     pub(super) fn new(
         (label, location): (&'static str, &'static Location<'static>),
-        stream: &Arc<StreamState>,
+        place: &Arc<Place>,
         sequence: Sequence,
-        devices: &[&Arc<DeviceState>],
         failure: Option<&Failure>,
     ) -> Arc<Self> {
         count();
         Arc::new(Self {
             label,
             location,
-            stream: Arc::clone(stream),
+            place: Arc::clone(place),
             sequence,
-            numbers: devices.iter().map(|device| device.number()).collect(),
-            devices: devices
-                .iter()
-                .map(|device| Arc::downgrade(device))
-                .collect(),
             failure: failure.map(Arc::clone),
             verdict: AtomicU8::new(UNKNOWN),
         })
@@ -123,13 +148,17 @@ impl CrossDeviceImport {
         if known != UNKNOWN {
             return known;
         }
-        let devices: SmallVec<[Arc<DeviceState>; 2]> =
-            self.devices.iter().filter_map(Weak::upgrade).collect();
+        let devices: SmallVec<[Arc<DeviceState>; 2]> = self
+            .place
+            .devices
+            .iter()
+            .filter_map(Weak::upgrade)
+            .collect();
         let is_lost = || devices.iter().any(|device| device.lost().is_some());
-        if devices.len() < self.devices.len() || is_lost() || self.failed().is_some() {
+        if devices.len() < self.place.devices.len() || is_lost() || self.failed().is_some() {
             return self.settle(INVALID);
         }
-        match poll_ticket(&devices[0], &self.stream, self.sequence) {
+        match poll_ticket(&devices[0], &self.place.stream, self.sequence) {
             Ok(true) => {}
             Err(_) if is_lost() => return self.settle(INVALID),
             // Another error than the loss says nothing about the device.
@@ -153,7 +182,13 @@ impl CrossDeviceImport {
     /// Decides whether the results of the completed operation are valid, with the devices that have
     /// answered since without an error.
     pub(super) fn decide_after(&self, answered: &[DeviceNumber]) {
-        if !self.is_decided() && self.numbers.iter().all(|number| answered.contains(number)) {
+        if !self.is_decided()
+            && self
+                .place
+                .numbers
+                .iter()
+                .all(|number| answered.contains(number))
+        {
             self.settle_completed();
         } else {
             self.decide();
@@ -197,7 +232,7 @@ impl CrossDeviceImport {
         if let Some(failure) = self.failed() {
             return failure.clone();
         }
-        let devices = self.devices.iter().filter_map(Weak::upgrade);
+        let devices = self.place.devices.iter().filter_map(Weak::upgrade);
         let lost = devices.into_iter().find_map(|device| {
             let loss = device.loss()?;
             Some((device.to_string(), loss.cause.to_string()))
@@ -225,11 +260,11 @@ impl Drop for CrossDeviceImport {
 
 impl Import for CrossDeviceImport {
     fn stream(&self) -> StreamId {
-        self.stream.id
+        self.place.stream.id
     }
 
     fn devices(&self) -> &[DeviceNumber] {
-        &self.numbers
+        &self.place.numbers
     }
 
     fn is_valid(&self) -> bool {
@@ -288,21 +323,9 @@ fn overwrites(kind: OperationKind, access: &Access<'_>) -> bool {
     !reads(kind, access) && access.extent.is_whole(access.history.bytes())
 }
 
-/// Notes before a submission that the results come from these imports: if the submission fails, the
-/// operation may have run nevertheless.
-pub(super) fn before<'a, 'b: 'a>(
-    imports: &Imports,
-    accesses: impl IntoIterator<Item = &'a Access<'b>>,
-) {
-    for access in accesses {
-        if access.kind == AccessKind::Write {
-            access.history.provenance.add(imports);
-        }
-    }
-}
-
-/// Notes that the results of an operation come from these imports. If it was `submitted` without an
-/// error, whatever it overwrites as a whole has no earlier ones.
+/// Notes that the results of an operation come from these imports: before its submission, because
+/// it may have run although the submission failed, and again if it was `submitted` without an
+/// error, because whatever it overwrites as a whole then has no earlier ones.
 pub(super) fn note<'a, 'b: 'a>(
     kind: OperationKind,
     imports: &Imports,
@@ -314,19 +337,6 @@ pub(super) fn note<'a, 'b: 'a>(
             access.history.provenance.replace(imports);
         } else if access.kind == AccessKind::Write {
             access.history.provenance.add(imports);
-        }
-    }
-}
-
-/// Notes a successful submission: whatever it overwrites as a whole has no earlier imports.
-pub(super) fn after<'a, 'b: 'a>(
-    kind: OperationKind,
-    imports: &Imports,
-    accesses: impl IntoIterator<Item = &'a Access<'b>>,
-) {
-    for access in accesses {
-        if overwrites(kind, access) {
-            access.history.provenance.replace(imports);
         }
     }
 }
@@ -343,6 +353,6 @@ pub(crate) fn note_overwritten(device: &DeviceState, access: &Access<'_>) {
 /// on.
 pub(super) fn examine(operation: &mut Operation<'_>) -> Result<Imports> {
     let imports = of_operands(operation.kind, operation.accesses.iter())?;
-    before(&imports, operation.accesses.iter());
+    note(operation.kind, &imports, operation.accesses.iter(), false);
     Ok(imports)
 }

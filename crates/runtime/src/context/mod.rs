@@ -24,7 +24,7 @@ mod streams;
 mod submission;
 
 pub(crate) use admission::ForeignCallGuard;
-pub(crate) use crossing::{Crossing, Failure, OwnedAccess, import_through_host, submit_crossing};
+pub(crate) use crossing::{Arrival, Crossing, Failure, submit_crossing};
 pub use device::Device;
 pub(crate) use events::{EventPool, PooledEvent};
 pub(crate) use imports::{enter_realm, note_overwritten, of_operands};
@@ -45,6 +45,6 @@ pub use submission::DriverStream;
 pub(crate) use submission::{
     Allocate, Command, CopyOnDevice, CopyPeer, CopyPeerRows, CopyRows, CopyToDevice, CopyToHost,
     Fill, Foreign, Free, GroupOperation, Launch, Operation, OverlappingCopy, Prefetch, Repeat,
-    RepeatRows, StagedUpload, order_after, record_at_tail, record_event, record_sync_point,
+    RepeatRows, StagedUpload, follow, order_after, record_at_tail, record_event, record_sync_point,
     record_with_clock, submit, submit_group, submit_in_place, sync_point_after, wait_with_clock,
 };

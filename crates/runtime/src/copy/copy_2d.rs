@@ -10,7 +10,7 @@ use millstream_driver::{Copy2d, Side2d};
 use super::{PendingDownload, staged_block::StagedBlock};
 use crate::{
     CopySource2d, CopyTarget2d, Pending, Result, Stream, UsageError, UsageErrorKind,
-    context::{CopyRows, HostWaiter, Operation, RepeatRows, note_overwritten, submit},
+    context::{CopyRows, DeviceState, HostWaiter, Operation, RepeatRows, note_overwritten, submit},
     error::OperationKind,
     memory::{Span2d, check_rows},
     tracker::AccessKind,
@@ -60,7 +60,7 @@ impl Stream {
         if from.overlaps(&to) {
             return Err(UsageError::new("copy_2d", UsageErrorKind::SOURCE_AND_TARGET).into());
         }
-        let command = self.rows(&from, from.side(), to.side());
+        let command = copy_of_rows(self.device_state(), &from, from.side(), to.side());
         let accesses = [from.access(AccessKind::Read), to.access(AccessKind::Write)].into();
         let pinned = from.pinned().or(to.pinned());
         self.submit_copy(kind, from.bytes(), accesses, pinned, location, command)
@@ -133,7 +133,7 @@ impl Stream {
         let mut staged =
             StagedBlock::of_rows(device, self.state(), target.bytes(), rows, location)?;
         let source = Side2d::host(staged.pointer(), target.row_bytes);
-        let command = self.rows(target, source, target.side());
+        let command = copy_of_rows(device, target, source, target.side());
         let operation = Operation {
             kind: OperationKind::HostToDevice,
             label: "upload",
@@ -169,7 +169,7 @@ impl Stream {
         }
         let staged = StagedBlock::new(&device, &stream, from.bytes())?;
         let target = Side2d::host(staged.pointer(), from.row_bytes);
-        let command = self.rows(&from, from.side(), target);
+        let command = copy_of_rows(self.device_state(), &from, from.side(), target);
         let operation = Operation {
             kind: OperationKind::DeviceToHost,
             label: "download",
@@ -238,19 +238,6 @@ impl Stream {
         unsafe { submit(self.device_state(), self.state(), operation, command) }.map(drop)
     }
 
-    /// Creates the command that copies rows of this shape.
-    fn rows(&self, shape: &Span2d<'_>, source: Side2d, target: Side2d) -> CopyRows {
-        CopyRows {
-            copy: Copy2d {
-                source,
-                target,
-                width_bytes: shape.row_bytes,
-                height: shape.rows,
-            },
-            pitch_bytes_max: self.device_state().limits.pitch_bytes,
-        }
-    }
-
     /// Returns a usage error if the rectangle is not in the memory of the stream's device.
     fn on_this_device(&self, operation: &'static str, span_2d: &Span2d<'_>) -> Result<()> {
         self.same_device(operation, 0, span_2d.device())?;
@@ -258,6 +245,24 @@ impl Stream {
             return Err(UsageError::new(operation, UsageErrorKind::OnHost { operand: 0 }).into());
         }
         Ok(())
+    }
+}
+
+/// Creates the command that copies rows of this shape on a stream of `device`.
+pub(super) fn copy_of_rows(
+    device: &DeviceState,
+    shape: &Span2d<'_>,
+    source: Side2d,
+    target: Side2d,
+) -> CopyRows {
+    CopyRows {
+        copy: Copy2d {
+            source,
+            target,
+            width_bytes: shape.row_bytes,
+            height: shape.rows,
+        },
+        pitch_bytes_max: device.limits.pitch_bytes,
     }
 }
 

@@ -8,10 +8,10 @@ use millstream_driver::PeerCopy2d;
 
 use crate::{
     Result, Stream,
-    context::{CopyPeerRows, Crossing, OwnedAccess, copies_directly, submit_crossing},
+    context::{CopyPeerRows, Crossing, Operation, copies_directly, submit_crossing},
     error::OperationKind,
     memory::Span2d,
-    tracker::AccessKind,
+    tracker::{AccessKind, Accesses},
 };
 
 impl Stream {
@@ -23,13 +23,12 @@ impl Stream {
         to: &Span2d<'_>,
         location: &'static Location<'static>,
     ) -> Result<()> {
-        from.device().check_alive()?;
-        to.device().check_alive()?;
         let (Some(source), Some(target)) = (from.pointer(), to.pointer()) else {
             unreachable!("both spans are in device memory");
         };
         if from.is_empty() {
-            return Ok(());
+            from.device().check_alive()?;
+            return to.device().check_alive();
         }
         if !copies_directly(from.device(), to.device())? {
             return self.copy_peer_staged(from, to, location);
@@ -47,25 +46,20 @@ impl Stream {
             },
             pitch_bytes_max: self.device_state().limits.pitch_bytes,
         };
-        let crossing = Crossing {
+        let operation = Operation {
             kind: OperationKind::DeviceToDevice,
             label: "copy",
             location,
             bytes: from.bytes() as u64,
-            accesses: vec![
-                OwnedAccess {
-                    access: from.access(AccessKind::Read),
-                    owner: from.device(),
-                },
-                OwnedAccess {
-                    access: to.access(AccessKind::Write),
-                    owner: to.device(),
-                },
-            ],
+            accesses: Accesses::default(),
+            host_waiter: None,
         };
+        let mut crossing = Crossing::new(self.device_state(), operation);
+        crossing.push(from.access(AccessKind::Read), from.device());
+        crossing.push(to.access(AccessKind::Write), to.device());
         // SAFETY: the rows lie within their allocations, and the devices access each other's
         // memory.
-        unsafe { submit_crossing(self.device_state(), self.state(), &crossing, command) }.map(drop)
+        unsafe { submit_crossing(self.state(), &mut crossing, command) }.map(drop)
     }
 
     /// Returns whether one of two spans is on the stream's device and the other on another device

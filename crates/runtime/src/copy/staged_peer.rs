@@ -8,19 +8,18 @@
 
 use std::{panic::Location, sync::Arc};
 
-use millstream_driver::{Copy2d, Side2d};
+use millstream_driver::Side2d;
 
-use super::staged_block::StagedBlock;
+use super::{copy_2d::copy_of_rows, staged_block::StagedBlock};
 use crate::{
     Result, Stream,
     context::{
-        CopyRows, DeviceState, Operation, PooledEvent, StreamState, import_through_host,
-        of_operands, record_with_clock, retain_until_complete, submit, sync_point_after,
-        wait_with_clock,
+        Arrival, DeviceState, Operation, StreamState, follow, of_operands, retain_until_complete,
+        submit, sync_point_after, wait_with_clock,
     },
     error::OperationKind,
     memory::Span2d,
-    tracker::{AccessKind, Imports, Sequence, VectorClock},
+    tracker::{AccessKind, Imports, Sequence},
 };
 
 /// One device's leg of the copy, on one of its streams.
@@ -48,29 +47,9 @@ impl Leg {
         })
     }
 
-    /// Takes an event to record on this leg's stream.
-    fn event(&self) -> Result<PooledEventGuard<'_>> {
-        let device = &*self.device;
-        // It carries no ticket, because it is not a sync point of a stream.
-        let (nothing, before) = (self.stream.ticket(Sequence::START), VectorClock::default());
-        let taken = device
-            .events
-            .take(&*device.driver, device.context, nothing, &before);
-        let event = device.checked(taken)?;
-        Ok(PooledEventGuard { device, event })
-    }
-
     /// Orders later work of this leg after all work submitted to the other.
     fn follow(&self, other: &Self) -> Result<()> {
-        let lent = other.event()?;
-        let clock = record_with_clock(&other.device, &other.stream, lent.event.event)?;
-        self.wait_for(other, &lent.event, &clock)
-    }
-
-    /// Orders later work of this leg after an event of the other.
-    fn wait_for(&self, other: &Self, event: &PooledEvent, clock: &VectorClock) -> Result<()> {
-        let (device, stream) = (&self.device, &self.stream);
-        wait_with_clock(device, stream, &other.device, event.event, clock)
+        follow((&self.device, &self.stream), (&other.device, &other.stream))
     }
 }
 
@@ -79,19 +58,6 @@ impl Drop for Leg {
         if self.taken {
             self.device.retire_stream(Arc::clone(&self.stream));
         }
-    }
-}
-
-/// An event of a device's pool, returned on drop: a wait that was enqueued keeps waiting for the
-/// record that it saw (rule 23).
-struct PooledEventGuard<'a> {
-    device: &'a DeviceState,
-    event: PooledEvent,
-}
-
-impl Drop for PooledEventGuard<'_> {
-    fn drop(&mut self) {
-        self.device.events.give(Arc::clone(&self.event));
     }
 }
 
@@ -117,17 +83,19 @@ impl Stream {
             source.follow(&target)?;
         }
         // Dropped before the legs, also after an error: some of the chunks may have been copied.
-        let arrival = Arrival {
+        let mut arriving = Arriving {
             source: &source,
             target: &target,
             to,
             carried,
             location,
+            submitted: false,
         };
         for (from, to) in chunks(from, to, self.device_state().staging_options().chunk_bytes) {
             copy_chunk(&source, &from, &target, &to, location)?;
         }
-        drop(arrival);
+        arriving.submitted = true;
+        drop(arriving);
         if target.taken {
             source.follow(&target)?;
         }
@@ -158,26 +126,34 @@ fn chunks<'a>(
 }
 
 /// A copy in progress. Its drop notes that the target's contents come from another device.
-struct Arrival<'a> {
+struct Arriving<'a> {
     source: &'a Leg,
     target: &'a Leg,
     to: &'a Span2d<'a>,
     /// The imports of the source's contents.
     carried: Imports,
     location: &'static Location<'static>,
+    /// True once all chunks are submitted.
+    submitted: bool,
 }
 
-impl Drop for Arrival<'_> {
+impl Drop for Arriving<'_> {
     fn drop(&mut self) {
         let Leg { device, stream, .. } = self.target;
-        let submitted = stream.shared.lock().points.submitted();
-        import_through_host(
-            [device, &self.source.device],
+        let sequence = stream.shared.lock().points.submitted();
+        Arrival {
+            kind: OperationKind::HostToDevice,
+            label: "copy",
+            location: self.location,
+            devices: &[device, &self.source.device],
             stream,
-            submitted,
-            &self.to.access(AccessKind::Write),
+            sequence,
+            failure: None,
+            submitted: self.submitted,
+        }
+        .note(
             std::mem::take(&mut self.carried),
-            ("copy", self.location),
+            [&self.to.access(AccessKind::Write)],
         );
     }
 }
@@ -252,7 +228,7 @@ fn copy_chunk(
         )?),
     };
     let host = Side2d::host(block.pointer(), from.row_bytes);
-    let read = rows(&source.device, from, from.side(), host);
+    let read = copy_of_rows(&source.device, from, from.side(), host);
     let reading = leg_operation(
         OperationKind::DeviceToHost,
         from,
@@ -264,26 +240,19 @@ fn copy_chunk(
     let (sequence, ()) = unsafe { submit(&source.device, &source.stream, reading, read) }?;
     let event = sync_point_after(&source.device, &source.stream, sequence)?;
     // The event is not recorded again while it is held here.
-    target.wait_for(source, &event, &event.clock)?;
-    let write = rows(&target.device, to, host, to.side());
+    wait_with_clock(
+        &target.device,
+        &target.stream,
+        &source.device,
+        event.event,
+        &event.clock,
+    )?;
+    let write = copy_of_rows(&target.device, to, host, to.side());
     let writing = leg_operation(OperationKind::HostToDevice, to, AccessKind::Write, location);
     // SAFETY: as above; the wait orders this operation after the first.
     let (sequence, ()) = unsafe { submit(&target.device, &target.stream, writing, write) }?;
     block.arrive(target, sequence);
     Ok(())
-}
-
-/// Creates the command of one leg for rows of this shape.
-fn rows(device: &DeviceState, shape: &Span2d<'_>, source: Side2d, target: Side2d) -> CopyRows {
-    CopyRows {
-        copy: Copy2d {
-            source,
-            target,
-            width_bytes: shape.row_bytes,
-            height: shape.rows,
-        },
-        pitch_bytes_max: device.limits.pitch_bytes,
-    }
 }
 
 fn leg_operation<'a>(

@@ -5,16 +5,13 @@
 
 use std::{panic::Location, sync::Arc};
 
-use smallvec::SmallVec;
-
 use super::{
     Function, LaunchConfig,
-    launch::{Argument, admits, refuse_overlap},
+    launch::{Argument, addresses, admits, operation, params, refuse_overlap},
 };
 use crate::{
     Result, Stream, UsageError,
-    context::{self, Crossing, OwnedAccess, submit_crossing},
-    error::OperationKind,
+    context::{self, Crossing, submit_crossing},
     memory::{Span, check_access},
 };
 
@@ -52,30 +49,21 @@ pub(super) unsafe fn launch_across(
     if !admits(function, device, config, location)? {
         return Ok(());
     }
-    let crossing = Crossing {
-        kind: OperationKind::Kernel,
-        label: name,
-        location,
-        bytes: spans().map(|(span, _)| span.bytes.len() as u64).sum(),
-        accesses: spans()
-            .map(|(span, kind)| OwnedAccess {
-                access: span.access(kind),
-                owner: &span.allocation.device,
-            })
-            .collect(),
-    };
-    let addresses: SmallVec<[u64; 12]> = arguments.iter().map(Argument::address).collect();
-    let each = arguments.iter().zip(&addresses);
-    let params: SmallVec<[_; 12]> = each
-        .map(|(argument, address)| argument.param(address))
-        .collect();
+    let mut operation = operation(name, location);
+    operation.bytes = spans().map(|(span, _)| span.bytes.len() as u64).sum();
+    let mut crossing = Crossing::new(device, operation);
+    for (span, kind) in spans() {
+        crossing.push(span.access(kind), &span.allocation.device);
+    }
+    let addresses = addresses(arguments);
+    let params = params(arguments, &addresses);
     let command = context::Launch {
         function: function.entry_point.handle,
         dims: &config.dims,
         params: &params,
     };
     // SAFETY: as for a launch on one device; the device can access the memory of the others.
-    unsafe { submit_crossing(device, stream.state(), &crossing, command) }.map(drop)
+    unsafe { submit_crossing(stream.state(), &mut crossing, command) }.map(drop)
 }
 
 /// Returns an error if kernels of the stream's device may not access the operand.

@@ -162,13 +162,25 @@ pub unsafe fn launch_at(
     if operation.accesses.repeat() {
         refuse_overlap(function.name, arguments).map_err(refused)?;
     }
-    let addresses: SmallVec<[u64; 12]> = arguments.iter().map(Argument::address).collect();
-    let each = arguments.iter().zip(&addresses);
-    let params: SmallVec<[_; 12]> = each
-        .map(|(argument, address)| argument.param(address))
-        .collect();
+    let addresses = addresses(arguments);
+    let params = params(arguments, &addresses);
     // SAFETY: by this function's contract.
     unsafe { launch_checked(function, stream, &config, &mut operation, &params) }
+}
+
+/// Returns the device address of each array among the arguments, and 0 for each scalar.
+pub(super) fn addresses(arguments: &[Argument<'_>]) -> SmallVec<[u64; 12]> {
+    arguments.iter().map(Argument::address).collect()
+}
+
+/// Returns a pointer to each parameter. Those of arrays point to the arrays' `addresses`.
+pub(super) fn params(
+    arguments: &[Argument<'_>],
+    addresses: &[u64],
+) -> SmallVec<[*const c_void; 12]> {
+    let each = arguments.iter().zip(addresses);
+    each.map(|(argument, address)| argument.param(address))
+        .collect()
 }
 
 /// Creates the description of a launch, without operands.

@@ -30,7 +30,7 @@ pub(crate) struct Plan {
 /// stream need no wait (rule 16: a stream is first in, first out), nor do tickets that the clock
 /// covers. Several accesses to the same bytes count as the strongest of them: a write's conflicts
 /// include a read's, and the operation's own entries belong to its own stream.
-#[inline]
+#[inline(always)]
 pub(crate) fn plan_and_publish(
     ticket: Ticket,
     clock: &VectorClock,

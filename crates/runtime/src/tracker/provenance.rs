@@ -50,7 +50,13 @@ impl Provenance {
     ///
     /// If the contents are invalid.
     pub(crate) fn unsettled(&self) -> Result<Imports> {
-        let known: Imports = self.0.lock().iter().map(Arc::clone).collect();
+        let known = self.0.lock();
+        if known.is_empty() {
+            return Ok(Imports::new());
+        }
+        let copied: Imports = known.iter().map(Arc::clone).collect();
+        drop(known);
+        let known = copied;
         let mut unsettled = Imports::new();
         let mut has_valid = false;
         for import in &known {
@@ -105,11 +111,19 @@ impl Provenance {
     /// Replaces all imports, after the contents were overwritten as a whole.
     pub(crate) fn replace(&self, imports: &[Arc<dyn Import>]) {
         let mut known = self.0.lock();
-        let replaced: Imports = known.drain(..).collect();
-        known.extend_from_slice(imports);
         // Dropped without the lock, as above.
+        let (replaced, others): (_, Imports);
+        if let ([earlier], [import]) = (&mut known[..], imports) {
+            (replaced, others) = (
+                Some(std::mem::replace(earlier, Arc::clone(import))),
+                Imports::new(),
+            );
+        } else {
+            (replaced, others) = (None, known.drain(..).collect());
+            known.extend_from_slice(imports);
+        }
         drop(known);
-        drop(replaced);
+        drop((replaced, others));
     }
 }
 

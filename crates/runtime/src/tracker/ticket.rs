@@ -17,6 +17,12 @@ impl DeviceNumber {
         Self(NEXT.fetch_add(1, Ordering::Relaxed))
     }
 
+    /// Returns the number, at least 1 and less than that of any later device.
+    #[inline]
+    pub(super) fn get(self) -> u64 {
+        self.0
+    }
+
     #[cfg(test)]
     pub(crate) fn of(number: u64) -> Self {
         Self(number)

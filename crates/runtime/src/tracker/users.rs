@@ -3,30 +3,30 @@
 use super::DeviceNumber;
 
 /// The devices of the tickets in an access history. Usually there is one, so that no ticket needs
-/// to be asked for its device.
+/// to be asked for its device. A number instead of an enumeration, because every operation compares
+/// it for every operand.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum Users {
-    #[default]
-    None,
-    /// All tickets are of this device.
-    One(DeviceNumber),
-    Several,
-}
+pub(super) struct Users(u64);
 
 impl Users {
+    /// No ticket was noted. No device has this number.
+    const NONE: Self = Self(0);
+    /// The tickets are of several devices. No device has this number.
+    const SEVERAL: Self = Self(u64::MAX);
+
     /// Notes a ticket of this device. Returns whether all tickets are of it.
     #[inline(always)]
     pub(super) fn is_only(&mut self, device: DeviceNumber) -> bool {
-        *self == Self::One(device) || self.note(device)
+        self.0 == device.get() || self.note(device)
     }
 
     #[cold]
     fn note(&mut self, device: DeviceNumber) -> bool {
-        *self = match self {
-            Self::None => Self::One(device),
-            Self::One(_) | Self::Several => Self::Several,
+        *self = match *self {
+            Self::NONE => Self(device.get()),
+            _ => Self::SEVERAL,
         };
-        *self != Self::Several
+        *self != Self::SEVERAL
     }
 }
 

@@ -10,7 +10,8 @@ use std::{
 };
 
 use millstream::{
-    Device, Error, PeerStatus, Result, UsageErrorKind,
+    Buffer, Device, Error, PeerStatus, Result, UsageErrorKind,
+    driver::{DriverError, ResultCode},
     sim::{Gpu, Link, Links, PeerPool, Schedule, SimConfig},
 };
 use parking_lot::Mutex;
@@ -252,4 +253,37 @@ fn p01_threads_that_need_a_pair_at_once_set_it_up_once() {
     assert_eq!(calls.count("module_load"), 0, "{:?}", calls.counts());
     drop(devices);
     assert!(gpu.reports().is_empty(), "{:#?}", gpu.reports());
+}
+
+#[test]
+fn a_staged_copy_that_fails_leaves_invalid_contents_invalid() {
+    let links = Links::all(Link::NoPeerAccess);
+    let (gpu, calls, devices) = instrumented_devices(Schedule::Eager, 3, links);
+    let ([s], [t], [u]) = (
+        streams(&devices[0]),
+        streams(&devices[1]),
+        streams(&devices[2]),
+    );
+    let (source, good) = (
+        s.upload(&[1_u32; N]).unwrap(),
+        u.upload(&[2_u32; N]).unwrap(),
+    );
+    let mut target = t.zeros::<u32>(N).unwrap();
+    let hold = gpu.hold(s.as_raw());
+    fault(&s);
+    t.copy(&source, &mut target).unwrap();
+    drop(hold);
+    let poisoned = |target: &Buffer<u32>| matches!(t.download(target), Err(Error::Poisoned { .. }));
+    assert!(matches!(s.synchronize(), Err(Error::DeviceLost { .. })));
+    assert!(poisoned(&target));
+    for call in ["copy_device_to_host_async", "copy_host_to_device_async"] {
+        calls.fail(move |name| {
+            (name == call).then(|| DriverError::new(name, ResultCode::OUT_OF_MEMORY))
+        });
+        assert!(t.copy(&good, &mut target).is_err(), "{call}");
+        calls.fail_no_more();
+        assert!(poisoned(&target), "{call}");
+    }
+    t.copy(&good, &mut target).unwrap();
+    assert_eq!(t.download(&target).unwrap().wait().unwrap(), [2; N]);
 }

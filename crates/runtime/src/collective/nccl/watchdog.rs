@@ -265,11 +265,20 @@ fn problem(group: &CommGroup, since: Instant) -> Option<String> {
 impl CommGroup {
     /// Sets the failure of the collectives that are not complete.
     pub(super) fn fail_in_flight(&self, error: &Error) {
-        let state = self.in_flight.state.lock();
-        for collective in &state.in_flight {
-            let operations = collective.operations.as_deref();
-            if !operations.is_some_and(|operations| is_complete(self, operations)) {
-                collective.failure.get_or_init(|| error.clone());
+        let in_flight: Vec<(Failure, Option<Vec<_>>)> = {
+            let state = self.in_flight.state.lock();
+            let collectives = state.in_flight.iter();
+            collectives
+                .map(|collective| {
+                    let operations = collective.operations.clone();
+                    (Arc::clone(&collective.failure), operations)
+                })
+                .collect()
+        };
+        // Asked without the lock, because drivers may take their time.
+        for (failure, operations) in in_flight {
+            if !operations.is_some_and(|operations| is_complete(self, &operations)) {
+                failure.get_or_init(|| error.clone());
             }
         }
     }

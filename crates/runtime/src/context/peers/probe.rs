@@ -17,10 +17,9 @@ use crate::{
     Result,
     context::{
         Allocate, Command, CopyPeer, CopyToHost, DeviceState, Fill, Free, Launch, StreamState,
+        follow,
         polling::{query_stream, wait_until},
-        record_with_clock, wait_with_clock,
     },
-    tracker::{Sequence, VectorClock},
 };
 
 /// The number of words that are moved, one for each thread of a block.
@@ -260,19 +259,7 @@ impl<'a> Side<'a> {
 
     /// Orders this side's stream after everything enqueued on the other's.
     fn follow(&self, other: &Self) -> Result<()> {
-        let device = other.device;
-        // The event carries no ticket: it is not a sync point of a stream.
-        let (nothing, before) = (other.stream.ticket(Sequence::START), VectorClock::default());
-        let taken = device
-            .events
-            .take(&*device.driver, device.context, nothing, &before);
-        let event = device.checked(taken)?;
-        let ordered = record_with_clock(device, &other.stream, event.event).and_then(|clock| {
-            wait_with_clock(self.device, &self.stream, device, event.event, &clock)
-        });
-        // The wait keeps the record that it saw (rule 23).
-        device.events.give(event);
-        ordered
+        follow((self.device, &self.stream), (other.device, &other.stream))
     }
 
     fn wait(&self) -> Result<()> {

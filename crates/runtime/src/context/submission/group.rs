@@ -21,7 +21,7 @@ use crate::{
     Result,
     context::{
         DeviceState, StreamState, SubmitQueue,
-        crossing::{self, Failure},
+        crossing::{Arrival, Failure},
         imports,
         recorder::Trace,
     },
@@ -76,7 +76,7 @@ pub(crate) unsafe fn submit_group<'a>(
         device, operation, ..
     } in &*members
     {
-        imports::before(&carried, operation.accesses.iter());
+        imports::note(operation.kind, &carried, operation.accesses.iter(), false);
         device.run_deferred();
     }
     let mut settling = Settling {
@@ -116,15 +116,17 @@ impl Drop for Settling<'_, '_> {
             };
             let mut own_first = devices.clone();
             own_first.swap(0, at);
-            crossing::note_member(
-                &own_first,
+            Arrival {
+                kind: operation.kind,
+                label: operation.label,
+                location: operation.location,
+                devices: &own_first,
                 stream,
                 sequence,
-                operation,
-                &self.carried,
-                self.failure,
-                self.sequences.is_some(),
-            );
+                failure: self.failure,
+                submitted: self.sequences.is_some(),
+            }
+            .note(self.carried.clone(), operation.accesses.iter());
         }
     }
 }

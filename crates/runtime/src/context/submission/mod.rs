@@ -28,7 +28,7 @@ pub(crate) use commands::{
 pub(crate) use commands_2d::{CopyPeerRows, CopyRows, OverlappingCopy, RepeatRows};
 pub(crate) use group::{GroupOperation, submit_group};
 pub(crate) use sync_points::{
-    order_after, record_at_tail, record_event, record_sync_point, record_with_clock,
+    follow, order_after, record_at_tail, record_event, record_sync_point, record_with_clock,
     sync_point_after, wait_with_clock,
 };
 
@@ -133,7 +133,7 @@ unsafe fn submit_examined<C: Command>(
     let imports = imports::examine(operation)?;
     // SAFETY: this function's contract.
     let output = unsafe { submit_admitted(device, stream, operation, command) }?;
-    imports::after(operation.kind, &imports, operation.accesses.iter());
+    imports::note(operation.kind, &imports, operation.accesses.iter(), true);
     Ok(output)
 }
 

@@ -258,14 +258,41 @@ pub(crate) fn wait_with_clock(
     Ok(())
 }
 
-/// A pooled event that is not recorded yet. It returns to the pool if recording fails or the driver
-/// panics.
-struct Unrecorded<'a> {
+/// Orders the later work of a stream after all work that is submitted to another, `earlier`, of the
+/// same device or another.
+///
+/// # Errors
+///
+/// If either device is lost.
+pub(crate) fn follow(
+    (device, stream): (&DeviceState, &StreamState),
+    (owner, earlier): (&DeviceState, &StreamState),
+) -> Result<()> {
+    // The event carries no ticket, because it is not a sync point of a stream.
+    let (nothing, before) = (earlier.ticket(Sequence::START), VectorClock::default());
+    let taken = owner
+        .events
+        .take(&*owner.driver, owner.context, nothing, &before);
+    let lent = PooledEventGuard {
+        device: owner,
+        event: Some(owner.checked(taken)?),
+    };
+    let Some(event) = lent.event.as_ref().map(|event| event.event) else {
+        unreachable!("the guard has its event until it is dropped");
+    };
+    let clock = record_with_clock(owner, earlier, event)?;
+    // An enqueued wait keeps waiting for the record that it saw (rule 23), so the event may be
+    // recorded again afterwards.
+    wait_with_clock(device, stream, owner, event, &clock)
+}
+
+/// A pooled event that returns to the pool on drop.
+struct PooledEventGuard<'a> {
     device: &'a DeviceState,
     event: Option<PooledEvent>,
 }
 
-impl Drop for Unrecorded<'_> {
+impl Drop for PooledEventGuard<'_> {
     fn drop(&mut self) {
         if let Some(event) = self.event.take() {
             self.device.events.give(event);
@@ -295,7 +322,7 @@ pub(super) fn record_pooled(
     event: PooledEvent,
 ) -> Result<PooledEvent, DriverError> {
     let handle = event.event;
-    let mut unrecorded = Unrecorded {
+    let mut unrecorded = PooledEventGuard {
         device,
         event: Some(event),
     };

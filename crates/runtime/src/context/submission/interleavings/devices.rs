@@ -5,7 +5,7 @@
 use millstream_driver::PeerCopy;
 
 use super::*;
-use crate::context::{Crossing, LocalReactor, OwnedAccess, submit_crossing};
+use crate::context::{Crossing, LocalReactor, Operation, submit_crossing};
 
 impl Arrays {
     /// Submits a copy of both arrays to those of another device, on a stream of either.
@@ -28,21 +28,22 @@ impl Arrays {
             (&c, AccessKind::Write),
             (&b, AccessKind::Read),
         ];
-        let accesses = uses.map(|(span, kind)| OwnedAccess {
-            access: span.access(kind),
-            owner: &span.allocation.device,
-        });
-        let crossing = Crossing {
+        let (device, state) = (stream.device_state(), stream.state());
+        let operation = Operation {
             kind: OperationKind::DeviceToDevice,
             label: "crossing",
             location: Location::caller(),
             bytes: 0,
-            accesses: accesses.into(),
+            accesses: Accesses::default(),
+            host_waiter: None,
         };
-        let (device, state) = (stream.device_state(), stream.state());
+        let mut crossing = Crossing::new(device, operation);
+        for (span, kind) in uses {
+            crossing.push(span.access(kind), &span.allocation.device);
+        }
         // SAFETY: the arrays live until all work is complete, and the accesses name them. Copies
         // between devices need no peer access.
-        let submitted = unsafe { submit_crossing(device, state, &crossing, command) };
+        let submitted = unsafe { submit_crossing(state, &mut crossing, command) };
         submitted.expect("the crossing is enqueued");
     }
 }
