@@ -4,6 +4,7 @@
 mod bench;
 mod breakages;
 mod ci;
+mod devices;
 mod gpu;
 mod kernels;
 mod miri;
@@ -44,6 +45,8 @@ enum Task {
     Miri,
     /// Check that the workspace compiles with the oldest Rust that it supports.
     Msrv,
+    /// Run the scenarios of several devices with 4 and 8 simulated devices.
+    Devices,
     /// Package the published crates, build them from their packages, and run README's first program
     /// with them.
     Package,
@@ -66,6 +69,7 @@ fn main() -> ExitCode {
         Task::Kernels(options) => kernels::run(&options),
         Task::Miri => miri::run(),
         Task::Msrv => msrv::run(),
+        Task::Devices => devices::run(),
         Task::Package => package::run(),
         Task::Shuttle => shuttle::run(),
         Task::Targets => targets::run(),

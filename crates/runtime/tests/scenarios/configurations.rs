@@ -36,6 +36,13 @@ pub(crate) struct Configuration {
     pub(crate) sizes: Sizes,
 }
 
+/// Returns the number of devices of a simulated GPU: 2, or the number in `MILLSTREAM_TEST_DEVICES`,
+/// which `cargo xtask devices` sets.
+pub(crate) fn devices() -> u32 {
+    let number = env::var("MILLSTREAM_TEST_DEVICES").ok();
+    number.map_or(2, |number| number.parse().expect("a number of devices"))
+}
+
 /// Returns whether the environment selects a GPU.
 pub(crate) fn on_gpu() -> bool {
     env::var("MILLSTREAM_DEVICE").is_ok_and(|value| value.starts_with("cuda"))
@@ -96,7 +103,10 @@ fn simulated(
         Schedule::Random(seed) => [None, Some(64 << 10), Some(0)][seed as usize % 3],
         _ => None,
     };
-    let config = SimConfig::new().devices(2).schedule(schedule).rules(rules);
+    let config = SimConfig::new()
+        .devices(devices())
+        .schedule(schedule)
+        .rules(rules);
     Configuration {
         name: format!("{schedule:?}, {rules:?}, cache of {cache_bytes:?}"),
         gpu: Some(Gpu::new(change(config))),

@@ -28,7 +28,7 @@ use parking_lot::{Mutex, MutexGuard};
 
 use crate::{
     calls::Calls,
-    configurations::{Configuration, Sizes, all_simulated, configurations, on_gpu},
+    configurations::{Configuration, Sizes, all_simulated, configurations, devices, on_gpu},
 };
 
 millstream::kernels! {
@@ -287,11 +287,21 @@ impl Harness {
 
     /// Returns another device of the same driver.
     pub(crate) fn second(&self) -> Device {
+        self.other(1)
+    }
+
+    /// Returns all other devices of the simulated GPU; a second one on a GPU.
+    pub(crate) fn others(&self) -> Vec<Device> {
+        let end = if self.gpu.is_some() { devices() } else { 2 };
+        (1..end as i32).map(|ordinal| self.other(ordinal)).collect()
+    }
+
+    fn other(&self, ordinal: i32) -> Device {
         let second = match &self.gpu {
-            Some(gpu) => Device::open_simulated(gpu, 1),
-            None => Device::open(Select::Cuda(1)),
+            Some(gpu) => Device::open_simulated(gpu, ordinal),
+            None => Device::open(Select::Cuda(ordinal)),
         };
-        let second = second.expect("the machine has a second device");
+        let second = second.expect("the machine has this device");
         // The sizes may have been set by an earlier call.
         self.sizes.set(&second, !self.gates_hold);
         if self.gpu.is_none() {
@@ -303,11 +313,15 @@ impl Harness {
         second
     }
 
-    /// As [`second`](Self::second), in a scenario whose driver calls are recorded.
-    pub(crate) fn second_counted(&self, calls: &Arc<Calls>) -> Device {
-        // SAFETY: the wrapper forwards every call to a conforming driver.
-        let second = unsafe { Device::with_driver(Arc::clone(calls) as Arc<dyn Driver>, 1) };
-        second.expect("the machine has a second device")
+    /// As [`others`](Self::others), in a scenario whose driver calls are recorded.
+    pub(crate) fn others_counted(&self, calls: &Arc<Calls>) -> Vec<Device> {
+        let end = if self.gpu.is_some() { devices() } else { 2 };
+        let open = |ordinal| {
+            let driver = Arc::clone(calls) as Arc<dyn Driver>;
+            // SAFETY: the wrapper forwards every call to a conforming driver.
+            unsafe { Device::with_driver(driver, ordinal) }.expect("the machine has this device")
+        };
+        (1..end as i32).map(open).collect()
     }
 
     /// Returns the simulated GPU of this configuration; panics on a GPU.

@@ -16,24 +16,26 @@ use crate::{
 
 pub(crate) const N: usize = 1500;
 
-/// Runs a scenario with the harness's device and a second one, after their peer access is set up:
+/// Runs a scenario with the harness's device and each other one, after their peer access is set up:
 /// loading the probe's module would wait for a gate.
 pub(crate) fn scenario(run: impl Fn(&Harness, &Device) -> Result<()>) {
     everywhere(|harness| {
-        let second = harness.second();
-        let status = harness.device.peer_status(&second).unwrap();
-        assert_eq!(status, PeerStatus::Direct);
-        run(harness, &second).unwrap();
+        for other in &harness.others() {
+            let status = harness.device.peer_status(other).unwrap();
+            assert_eq!(status, PeerStatus::Direct);
+            run(harness, other).unwrap();
+        }
     });
 }
 
 /// As [`scenario`], with every driver call recorded.
 pub(crate) fn counted(run: impl Fn(&Harness, &Device, &Calls) -> Result<()>) {
     everywhere_counted(|harness, calls: &Arc<Calls>| {
-        let second = harness.second_counted(calls);
-        let status = harness.device.peer_status(&second).unwrap();
-        assert_eq!(status, PeerStatus::Direct);
-        run(harness, &second, calls).unwrap();
+        for other in &harness.others_counted(calls) {
+            let status = harness.device.peer_status(other).unwrap();
+            assert_eq!(status, PeerStatus::Direct);
+            run(harness, other, calls).unwrap();
+        }
     });
 }
 

@@ -17,12 +17,13 @@ use crate::{
     harness::{Harness, LARGE_LEN, Watch, everywhere, everywhere_simulated, gate_kernel},
 };
 
-/// Runs a scenario with the harness's device and a second one.
+/// Runs a scenario with the harness's device and each other one.
 fn scenario(run: impl Fn(&Harness, &Device) -> Result<()>) {
     everywhere(|harness| {
-        let second = harness.second();
-        assert!(harness.device != second);
-        run(harness, &second).unwrap();
+        for other in &harness.others() {
+            assert!(harness.device != *other);
+            run(harness, other).unwrap();
+        }
     });
 }
 
@@ -32,10 +33,11 @@ fn on_both_routes(run: impl Fn(&Harness, &Device) -> Result<()>) {
     scenario(&run);
     let without_access = |config: SimConfig| config.links(Links::all(Link::NoPeerAccess));
     everywhere_simulated(without_access, |harness| {
-        let second = harness.second();
-        let status = harness.device.peer_status(&second).unwrap();
-        assert!(!status.is_direct(), "{status:?}");
-        run(harness, &second).unwrap();
+        for other in &harness.others() {
+            let status = harness.device.peer_status(other).unwrap();
+            assert!(!status.is_direct(), "{status:?}");
+            run(harness, other).unwrap();
+        }
     });
 }
 

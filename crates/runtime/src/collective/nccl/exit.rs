@@ -1,6 +1,6 @@
-//! The end of the process: it waits until the communicators of dropped groups are ended.
+//! The end of the process: it waits until the communicators of dropped and lost groups are ended.
 //!
-//! A dropped group ends its communicators on a thread of its own. NCCL is not to be called while
+//! Such a group ends its communicators on a thread of its own. NCCL is not to be called while
 //! the process runs the destructors of its libraries, so a handler that the process calls before
 //! them waits for these threads, for a few seconds at most.
 
@@ -10,10 +10,10 @@ use parking_lot::Mutex;
 
 use crate::sync::IdleCondvar;
 
-/// The number of dropped groups whose communicators are not ended yet.
+/// The number of groups whose communicators are being ended.
 static ENDING: Mutex<usize> = Mutex::new(0);
 
-/// A dropped group whose communicators are being ended.
+/// A group whose communicators are being ended, or an abort in progress.
 pub(super) struct EndingGroup(());
 
 impl EndingGroup {

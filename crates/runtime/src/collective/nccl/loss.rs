@@ -17,6 +17,7 @@ use std::{
 
 use super::{
     CommGroup, Entry,
+    exit::EndingGroup,
     journal::{first_difference, silent_ranks},
 };
 use crate::{
@@ -166,10 +167,14 @@ impl CommGroup {
         }
     }
 
-    /// Aborts the communicators on a thread of its own.
+    /// Aborts the communicators on a thread of its own, for which the end of the process waits for
+    /// some seconds.
     pub(super) fn abort(self: &Arc<Self>) {
         let group = Arc::clone(self);
+        let exit = EndingGroup::begin();
         let abort = move || {
+            // Dropped in reverse, so that the process ends after the group.
+            let (_exit, group) = (exit, group);
             for &comm in group.comms.take().unwrap_or_default() {
                 // SAFETY: the communicator was taken, so that it is not used any more, except by a
                 // thread that waits in a call, which may be.
