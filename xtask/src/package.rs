@@ -1,18 +1,23 @@
-//! `cargo xtask package`: packages the published crates as a registry would, builds each from its
-//! package, and runs README's first program against the packages in a crate of its own.
+//! `cargo xtask package`: packages all crates as a registry would, builds each from its package,
+//! and runs README's first program against the published ones in a crate of its own.
 
-use std::path::Path;
+use std::{
+    io::ErrorKind,
+    path::{Path, PathBuf},
+};
 
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::Value;
 
 use crate::process;
 
-/// PTX that documentation and tests of a published crate include, with the original: a package has
-/// no files from outside of its folder.
-const COPIES: [(&str, &str); 2] = [
+/// PTX that a crate includes, with the original: a package has no files from outside of its folder.
+const COPIES: [(&str, &str); 5] = [
+    ("crates/bench/kernels/gate.ptx", "kernels/gate.ptx"),
+    ("crates/bench/kernels/vecadd.ptx", "kernels/vecadd.ptx"),
     ("crates/cli/kernels/saxpy.ptx", "kernels/saxpy.ptx"),
     ("crates/runtime/kernels/vecadd.ptx", "kernels/vecadd.ptx"),
+    ("examples/photos/kernels/photo.ptx", "kernels/photo.ptx"),
 ];
 
 /// The crate that README's first program uses.
@@ -44,16 +49,63 @@ pub(crate) fn run() -> Result<()> {
         "--no-deps",
         "--format-version=1",
     ]))?)?;
+    forget_earlier(&crates)?;
     // Uncommitted changes are packaged as they are; CI has none.
     let mut package = process::command("cargo");
-    package.args(["package", "--allow-dirty"]);
-    for Crate { name, .. } in &crates {
-        package.args(["--package", name]);
-    }
+    package.env("CARGO_TARGET_DIR", output_folder());
+    package.args(["package", "--workspace", "--allow-dirty"]);
     process::run(&mut package)?;
     let program = process::read("README.md")?;
     let program = first_program(&program).context("README.md has no program with `fn main`")?;
     run_with_packages(&crates, program)
+}
+
+/// Returns the folder of the packages and of what is built from them.
+fn output_folder() -> PathBuf {
+    process::target_folder().join("packaged")
+}
+
+/// Removes what cargo has unpacked and built of earlier packages of these crates. While cargo
+/// verifies packages it has a registry of them in the output folder, whose files it takes for
+/// unchanged if the version is.
+fn forget_earlier(crates: &[Crate]) -> Result<()> {
+    let output = output_folder();
+    if output.exists() {
+        std::fs::remove_dir_all(&output)
+            .with_context(|| format!("cannot remove {}", output.display()))?;
+    }
+    let home = std::env::var_os("CARGO_HOME").map(PathBuf::from);
+    let home = home.or_else(|| Some(std::env::home_dir()?.join(".cargo")));
+    let home = home.context("there is neither CARGO_HOME nor a home folder")?;
+    for folder in ["src", "cache"] {
+        let Ok(registries) = home.join("registry").join(folder).read_dir() else {
+            continue;
+        };
+        for registry in registries {
+            let registry = registry.context("cannot read cargo's registries")?;
+            // The name of a registry is its host and a hash; a folder has no host.
+            if !registry.file_name().to_string_lossy().starts_with('-') {
+                continue;
+            }
+            for Crate { name, version } in crates {
+                let unpacked = registry.path().join(format!("{name}-{version}"));
+                let packed = unpacked.with_file_name(format!("{name}-{version}.crate"));
+                let removed = [
+                    std::fs::remove_dir_all(unpacked),
+                    std::fs::remove_file(packed),
+                ];
+                for result in removed {
+                    match result {
+                        Err(error) if error.kind() != ErrorKind::NotFound => {
+                            return Err(error).context("cannot remove an earlier package");
+                        }
+                        _ => {}
+                    }
+                }
+            }
+        }
+    }
+    Ok(())
 }
 
 /// Runs `program` in a crate outside of the workspace that depends on the packages alone.
@@ -67,7 +119,7 @@ fn run_with_packages(crates: &[Crate], program: &str) -> Result<()> {
     write(&user.join("src/main.rs"), program)?;
     write(&user.join("Cargo.toml"), &manifest(crates))?;
     for Crate { name, version } in crates {
-        let file = target.join(format!("package/{name}-{version}.crate"));
+        let file = output_folder().join(format!("package/{name}-{version}.crate"));
         process::run(
             process::command("tar")
                 .arg("-xzf")
@@ -81,7 +133,7 @@ fn run_with_packages(crates: &[Crate], program: &str) -> Result<()> {
         process::command("cargo")
             .current_dir(&user)
             .args(["run", "--quiet"])
-            .env("CARGO_TARGET_DIR", target.join("package-user-target"))
+            .env("CARGO_TARGET_DIR", output_folder().join("user-target"))
             .env("MILLSTREAM_DEVICE", "sim"),
     )
 }

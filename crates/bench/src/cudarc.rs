@@ -22,8 +22,7 @@ pub(crate) struct Cudarc {
 impl Cudarc {
     pub(crate) fn open() -> Result<Self> {
         let context = CudaContext::new(0)?;
-        let module =
-            context.load_module(Ptx::from_src(include_str!("../../../kernels/vecadd.ptx")))?;
+        let module = context.load_module(Ptx::from_src(include_str!("../kernels/vecadd.ptx")))?;
         let vecadd = module.load_function("vecadd")?;
         Ok(Self { context, vecadd })
     }

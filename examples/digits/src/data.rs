@@ -4,7 +4,7 @@ use anyhow::{Context, Result, ensure};
 use ndarray::{Array2, Axis, s};
 
 /// The data, included so that the program reads no file.
-const CSV: &str = include_str!("../../../assets/digits/digits.csv");
+const CSV: &str = include_str!("../data/digits.csv");
 /// The number of pixels of an image.
 const PIXELS: usize = 64;
 /// The largest brightness of a pixel.

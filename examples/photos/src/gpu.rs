@@ -26,7 +26,7 @@ millstream::kernels! {
     // SAFETY: the signatures are those of photo.cu. Every kernel stays within `n`, or `w` times
     // `h`, elements of its arrays, which the clauses compare with the arrays' lengths, and within
     // its shared memory in blocks of 32 by 8 threads.
-    pub(crate) unsafe mod photo from include_str!("../../../kernels/photo.ptx") {
+    pub(crate) unsafe mod photo from include_str!("../kernels/photo.ptx") {
         /// Brightness of `n` pixels of three bytes.
         pub(crate) safe fn luminance(rgb: &[u8], luma: &mut [u8], n: i32)
             requires rgb.len() >= 3 * n, luma.len() >= n;

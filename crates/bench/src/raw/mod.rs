@@ -125,7 +125,7 @@ impl Raw {
 
     /// Loads the kernel of vecadd.cu.
     pub(crate) fn vecadd(&self) -> Result<RawKernel> {
-        let function = self.function(include_str!("../../../../kernels/vecadd.ptx"), "vecadd")?;
+        let function = self.function(include_str!("../../kernels/vecadd.ptx"), "vecadd")?;
         Ok(RawKernel { function })
     }
 

@@ -14,16 +14,13 @@ use super::problem::Problem;
 const INCLUDED: [(&str, &[u8]); 3] = [
     (
         "astronaut.png",
-        include_bytes!("../../../../assets/pictures/astronaut.png"),
+        include_bytes!("../../pictures/astronaut.png"),
     ),
     (
         "hubble_deep_field.jpg",
-        include_bytes!("../../../../assets/pictures/hubble_deep_field.jpg"),
+        include_bytes!("../../pictures/hubble_deep_field.jpg"),
     ),
-    (
-        "rocket.jpg",
-        include_bytes!("../../../../assets/pictures/rocket.jpg"),
-    ),
+    ("rocket.jpg", include_bytes!("../../pictures/rocket.jpg")),
 ];
 
 /// A picture that has been found and not yet been read.
