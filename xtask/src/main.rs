@@ -4,6 +4,7 @@
 mod bench;
 mod breakages;
 mod ci;
+mod cuda_table;
 mod devices;
 mod gpu;
 mod kernels;
@@ -41,6 +42,8 @@ enum Task {
     Tidy,
     /// Compile the kernels whose first line starts with `// nvrtc:` to the PTX beside them.
     Kernels(kernels::Options),
+    /// Generate the tables of CUDA's driver functions and device attributes from its headers.
+    CudaTable(cuda_table::Options),
     /// Run the tests that Miri supports in Miri; needs a nightly toolchain with Miri.
     Miri,
     /// Check that the workspace compiles with the oldest Rust that it supports.
@@ -67,6 +70,7 @@ fn main() -> ExitCode {
         Task::Breakages(options) => breakages::run(&options),
         Task::Tidy => tidy::run(),
         Task::Kernels(options) => kernels::run(&options),
+        Task::CudaTable(options) => cuda_table::run(&options),
         Task::Miri => miri::run(),
         Task::Msrv => msrv::run(),
         Task::Devices => devices::run(),

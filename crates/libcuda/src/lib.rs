@@ -1,0 +1,3 @@
+//! CUDA's driver API over the simulated device.
+
+pub mod versions;

@@ -1,0 +1,172 @@
+//! Tests of the search for functions.
+
+use std::collections::BTreeSet;
+
+use super::*;
+
+/// The newest driver that the table describes.
+const NEWEST: i32 = 13_000;
+
+/// Returns the symbol that a driver gives to a program made for CUDA version `asked`.
+#[track_caller]
+fn symbol(name: &str, asked: i32, driver: i32, stream: DefaultStream) -> &'static str {
+    match find(name, asked, driver, stream) {
+        Lookup::Found(version) => version.symbol,
+        other => panic!("{name} for {asked}: {other:?}"),
+    }
+}
+
+/// Returns the symbol that the newest driver gives with the legacy default stream.
+#[track_caller]
+fn legacy(name: &str, asked: i32) -> &'static str {
+    symbol(name, asked, NEWEST, DefaultStream::Legacy)
+}
+
+#[test]
+fn the_asked_cuda_version_chooses_the_newest_version_before_it() {
+    for (asked, expected) in [
+        (2000, "cuCtxCreate"),
+        (3020, "cuCtxCreate_v2"),
+        (11_030, "cuCtxCreate_v2"),
+        (11_040, "cuCtxCreate_v3"),
+        (12_040, "cuCtxCreate_v3"),
+        (12_050, "cuCtxCreate_v4"),
+        (13_000, "cuCtxCreate_v4"),
+    ] {
+        assert_eq!(legacy("cuCtxCreate", asked), expected, "{asked}");
+    }
+    for asked in [11_000, 11_080, 12_000, 12_090, 13_000] {
+        assert_eq!(legacy("cuMemAlloc", asked), "cuMemAlloc_v2");
+        assert_eq!(legacy("cuInit", asked), "cuInit");
+        assert_eq!(legacy("cuStreamDestroy", asked), "cuStreamDestroy_v2");
+    }
+    assert_eq!(legacy("cuGetProcAddress", 11_080), "cuGetProcAddress");
+    assert_eq!(legacy("cuGetProcAddress", 12_000), "cuGetProcAddress_v2");
+    assert_eq!(legacy("cuMemPrefetchAsync", 12_010), "cuMemPrefetchAsync");
+    assert_eq!(
+        legacy("cuMemPrefetchAsync", 12_020),
+        "cuMemPrefetchAsync_v2"
+    );
+}
+
+#[test]
+fn a_second_version_with_another_signature_answers_only_programs_that_know_it() {
+    for asked in [2000, 11_040, 12_090] {
+        assert_eq!(legacy("cuCtxSynchronize", asked), "cuCtxSynchronize");
+        assert_eq!(legacy("cuCtxGetDevice", asked), "cuCtxGetDevice");
+    }
+    assert_eq!(legacy("cuCtxSynchronize", 13_000), "cuCtxSynchronize_v2");
+    assert_eq!(legacy("cuStreamGetCtx", 12_040), "cuStreamGetCtx");
+    assert_eq!(legacy("cuStreamGetCtx", 12_050), "cuStreamGetCtx_v2");
+    // The macro of the header names another function since CUDA 12; the search does not.
+    assert_eq!(
+        legacy("cuGraphInstantiate", 13_000),
+        "cuGraphInstantiate_v2"
+    );
+    assert_eq!(
+        legacy("cuGraphInstantiateWithFlags", 11_040),
+        "cuGraphInstantiateWithFlags"
+    );
+}
+
+#[test]
+fn per_thread_default_streams_choose_the_per_thread_versions() {
+    let per_thread = |name, asked| symbol(name, asked, NEWEST, DefaultStream::PerThread);
+    assert_eq!(per_thread("cuMemcpyHtoD", 7000), "cuMemcpyHtoD_v2_ptds");
+    assert_eq!(per_thread("cuMemcpy", 11_000), "cuMemcpy_ptds");
+    assert_eq!(per_thread("cuLaunchKernel", 12_000), "cuLaunchKernel_ptsz");
+    assert_eq!(
+        per_thread("cuStreamBeginCapture", 10_000),
+        "cuStreamBeginCapture_ptsz"
+    );
+    assert_eq!(
+        per_thread("cuStreamBeginCapture", 12_000),
+        "cuStreamBeginCapture_v2_ptsz"
+    );
+    assert_eq!(
+        per_thread("cuStreamGetCaptureInfo", 11_030),
+        "cuStreamGetCaptureInfo_v2_ptsz"
+    );
+    assert_eq!(
+        find("cuMemcpyHtoD", 6050, NEWEST, DefaultStream::PerThread),
+        Lookup::VersionNotSufficient
+    );
+    // These do not use the default stream.
+    assert_eq!(per_thread("cuMemAlloc", 12_000), "cuMemAlloc_v2");
+    assert_eq!(per_thread("cuStreamCreate", 12_000), "cuStreamCreate");
+}
+
+#[test]
+fn an_older_driver_lacks_newer_functions_and_versions() {
+    let find = |name, asked, driver| find(name, asked, driver, DefaultStream::Legacy);
+    assert_eq!(find("cuLibraryLoadData", 11_080, 11_080), Lookup::NotFound);
+    assert_eq!(
+        find("cuLibraryLoadData", 11_080, 12_000),
+        Lookup::VersionNotSufficient
+    );
+    assert_eq!(
+        symbol("cuLibraryLoadData", 12_000, 12_000, DefaultStream::Legacy),
+        "cuLibraryLoadData"
+    );
+    assert_eq!(
+        symbol("cuCtxCreate", 12_040, 12_040, DefaultStream::Legacy),
+        "cuCtxCreate_v3"
+    );
+    assert_eq!(find("cuCtxCreate", 13_000, 12_040), Lookup::NewerThanDriver);
+}
+
+#[test]
+fn only_base_names_are_found() {
+    for name in ["cuMemAlloc_v2", "cuMemcpy_ptds", "cuNothing", "", "cu"] {
+        assert_eq!(
+            find(name, NEWEST, NEWEST, DefaultStream::Legacy),
+            Lookup::NotFound,
+            "{name}"
+        );
+    }
+}
+
+#[test]
+fn only_the_documented_flags_are_decoded() {
+    let found = [0, 1, 2, 3, 4, u64::MAX].map(DefaultStream::from_flags);
+    assert_eq!(
+        found,
+        [
+            Some(DefaultStream::Legacy),
+            Some(DefaultStream::Legacy),
+            Some(DefaultStream::PerThread),
+            None,
+            None,
+            None
+        ]
+    );
+}
+
+#[test]
+fn the_table_is_sorted_and_names_each_symbol_once() {
+    assert!(FUNCTIONS.is_sorted_by(|a, b| a.name < b.name));
+    for function in FUNCTIONS {
+        assert_eq!(function.legacy[0].symbol, function.name);
+        assert!(function.legacy.is_sorted_by(|a, b| a.since < b.since));
+        assert!(function.per_thread.is_sorted_by(|a, b| a.since < b.since));
+    }
+    let names: BTreeSet<&str> = symbols().map(|version| version.symbol).collect();
+    assert_eq!(names.len(), symbols().count());
+    assert!(names.contains("cuMemcpyDtoH_v2_ptds") && names.contains("cuProfilerStart"));
+    assert!(!names.iter().any(|name| name.contains("WGL")));
+}
+
+#[test]
+fn versions_of_one_function_may_differ_in_their_parameters() {
+    let parameters = |symbol| {
+        let version = symbols().find(|version| version.symbol == symbol);
+        version.unwrap().parameters
+    };
+    assert_eq!(parameters("cuInit"), 1);
+    assert_eq!(parameters("cuCtxSynchronize"), 0);
+    assert_eq!(parameters("cuCtxSynchronize_v2"), 1);
+    assert_eq!(parameters("cuLaunchKernel"), 11);
+    assert_eq!(parameters("cuLaunchKernel_ptsz"), 11);
+    assert_eq!(parameters("cuGetProcAddress"), 4);
+    assert_eq!(parameters("cuGetProcAddress_v2"), 5);
+}
