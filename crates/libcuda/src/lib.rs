@@ -1,3 +1,4 @@
 //! CUDA's driver API over the simulated device.
 
+pub mod kinds;
 pub mod versions;

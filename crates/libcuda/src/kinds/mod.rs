@@ -1,0 +1,92 @@
+//! The kinds of device that the simulated device can stand for: names, memory sizes, and the values
+//! of all device attributes.
+//!
+//! A program reads attributes to size its launches and to choose between ways of working, so a kind
+//! has a value for each attribute that CUDA 13.0 numbers. A value comes from one of four places:
+//! the kind itself (`chips.rs`: published outputs of NVIDIA's deviceQuery, each named there), its
+//! compute capability (`capability.rs`: the CUDA C++ Programming Guide), the same value for all
+//! kinds (`values.rs`), or 0 for features that the simulated device does not have (`absent.rs`).
+
+mod absent;
+mod capability;
+mod chips;
+mod numbers;
+mod values;
+
+#[cfg(test)]
+mod tests;
+
+pub use chips::{A100, H100, H200, KINDS, L4, RTX_4090, T4, V100};
+
+use capability::Limits;
+
+macro_rules! attributes {
+    ($($name:ident = $number:literal)*) => {
+        /// The numbers of the device attributes.
+        pub mod number {
+            $(
+                #[doc = concat!("`CU_DEVICE_ATTRIBUTE_", stringify!($name), "`.")]
+                pub const $name: i32 = $number;
+            )*
+        }
+
+        /// The name, as it follows `CU_DEVICE_ATTRIBUTE_`, and the number of each attribute, in the
+        /// order of their numbers.
+        pub static ATTRIBUTES: &[(&str, i32)] = &[$((stringify!($name), $number)),*];
+    };
+}
+
+numbers::device_attributes!(attributes);
+
+/// A kind of device.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Kind {
+    /// The name by which a user chooses the kind, in lower case.
+    pub name: &'static str,
+    /// The name that `cuDeviceGetName` returns.
+    pub device_name: &'static str,
+    /// The size of the real device's memory. The simulated device advertises less unless the user
+    /// asks for more, because programs size their data by it.
+    pub memory_bytes: u64,
+    /// The limits of the kind's compute capability.
+    limits: &'static Limits,
+    /// The number of multiprocessors.
+    multiprocessors: i32,
+    /// The highest clock rate.
+    clock_khz: i32,
+    /// The highest clock rate of the memory.
+    memory_clock_khz: i32,
+    /// The width of the memory bus.
+    memory_bus_bits: i32,
+    /// The size of the level 2 cache.
+    l2_bytes: i32,
+    /// The number of copy engines.
+    copy_engines: i32,
+    /// Whether the memory has error correction.
+    ecc: bool,
+    /// The device's number at the PCI vendor 10DE, from the PCI ID repository.
+    pci_device: u16,
+}
+
+impl Kind {
+    /// Finds a kind by its name, in any case.
+    #[must_use]
+    pub fn find(name: &str) -> Option<&'static Self> {
+        KINDS
+            .into_iter()
+            .find(|kind| kind.name.eq_ignore_ascii_case(name))
+    }
+
+    /// Returns the compute capability: major and minor version.
+    #[must_use]
+    pub fn compute_capability(&self) -> (i32, i32) {
+        self.limits.compute_capability
+    }
+
+    /// Returns the value of the attribute with this number for the device with the index `device`,
+    /// or `None` if CUDA 13.0 has no such attribute.
+    #[must_use]
+    pub fn attribute(&self, number: i32, device: usize) -> Option<i32> {
+        values::value(self, number, device).or_else(|| absent::is_absent(number).then_some(0))
+    }
+}
