@@ -1,4 +1,5 @@
 //! CUDA's driver API over the simulated device.
 
+pub mod fatbin;
 pub mod kinds;
 pub mod versions;
