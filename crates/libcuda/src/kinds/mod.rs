@@ -11,6 +11,7 @@ mod absent;
 mod capability;
 mod chips;
 mod numbers;
+mod since;
 mod values;
 
 #[cfg(test)]
@@ -88,5 +89,19 @@ impl Kind {
     #[must_use]
     pub fn attribute(&self, number: i32, device: usize) -> Option<i32> {
         values::value(self, number, device).or_else(|| absent::is_absent(number).then_some(0))
+    }
+
+    /// Returns the value of an attribute as [`attribute`](Self::attribute) does, but `None` if a
+    /// driver of this CUDA version does not have the attribute yet.
+    #[must_use]
+    pub fn attribute_for_driver(
+        &self,
+        number: i32,
+        device: usize,
+        cuda_version: i32,
+    ) -> Option<i32> {
+        since::has_attribute(cuda_version, number)
+            .then(|| self.attribute(number, device))
+            .flatten()
     }
 }

@@ -86,3 +86,31 @@ fn kinds_differ_as_their_sources_say() {
     }
     assert_eq!(of(&H200, number::GPU_PCI_DEVICE_ID), 0x2335_10de);
 }
+
+#[test]
+fn an_older_driver_lacks_newer_attributes() {
+    let count = |cuda_version| {
+        let numbers = ATTRIBUTES.iter().map(|&(_, number)| number);
+        numbers
+            .filter(|&number| H200.attribute_for_driver(number, 0, cuda_version).is_some())
+            .count()
+    };
+    for (cuda_version, expected) in [
+        (11_000, 123),
+        (11_070, 123),
+        (11_080, 124),
+        (12_000, 128),
+        (12_040, 134),
+        (12_080, 140),
+        (12_090, 143),
+        (13_000, 147),
+    ] {
+        assert_eq!(count(cuda_version), expected, "{cuda_version}");
+    }
+    assert_eq!(H200.attribute_for_driver(number::NUMA_ID, 0, 12_010), None);
+    assert_eq!(
+        H200.attribute_for_driver(number::NUMA_ID, 0, 12_020),
+        Some(-1)
+    );
+    assert_eq!(H200.attribute_for_driver(148, 0, 13_000), None);
+}

@@ -21,10 +21,13 @@
 //! from another library, which reach the symbol by its address; within one Rust program, a call
 //! through a pointer of another signature would be undefined behaviour.
 
+mod ptx;
 mod table;
 
 #[cfg(test)]
 mod tests;
+
+pub use ptx::newest_ptx;
 
 /// A function of the driver API with all its versions.
 #[derive(Debug, PartialEq, Eq)]
