@@ -38,12 +38,8 @@ pub enum FatbinError {
         /// The target of the entry, as `sm_90`.
         target: String,
     },
-    /// There is no PTX, and an entry is of a kind that this library does not know.
-    #[error(
-        "fat binary without PTX, and with an entry of unknown kind {kind}; kind 256 holds several \
-         entries that are compressed together, which CUDA 13.0 does not read: compile without \
-         `--concat`"
-    )]
+    /// There is no PTX, and an entry is of a kind that this library does not read.
+    #[error("fat binary without PTX, and with {}", kind_name(*kind))]
     UnknownKind {
         /// The number of the kind.
         kind: u16,
@@ -65,4 +61,17 @@ pub enum FatbinError {
         /// The device's own target.
         device: String,
     },
+}
+
+/// Describes the kind of entry with this number, and how to do without it.
+fn kind_name(kind: u16) -> String {
+    match kind {
+        8 => {
+            "code for optimisation at link time (kind 8): compile to PTX instead of `lto_…`".into()
+        }
+        256 => "entries that are compressed together (kind 256), which CUDA 13.0 does not read: \
+                compile without `--concat`"
+            .into(),
+        _ => format!("an entry of the unknown kind {kind}"),
+    }
 }

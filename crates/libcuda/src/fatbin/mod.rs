@@ -11,7 +11,7 @@
 //!
 //! | offset | bits | meaning |
 //! |---|---|---|
-//! | 0 | 16 | the kind: 1 for PTX, 2 for machine code |
+//! | 0 | 16 | the kind: 1 PTX, 2 machine code, 8 code for link time, 256 several entries in one |
 //! | 2 | 16 | the version, `0x101` |
 //! | 4 | 32 | the size of the entry's header: 64 and more, with names and options behind |
 //! | 8 | 64 | the size of the payload, padded to a multiple of 8 |

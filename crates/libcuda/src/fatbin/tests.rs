@@ -169,7 +169,7 @@ fn targets_run_on_the_devices_that_their_suffix_allows() {
 
 #[test]
 fn errors_say_why_there_is_no_ptx() {
-    let message = |file, device| ptx(file, device).unwrap_err().to_string();
+    let message = |file: &[u8], device| ptx(file, device).unwrap_err().to_string();
     assert_eq!(
         message(OF_CUDA_12[0].1, (7, 0)),
         "fat binary with PTX for sm_75, sm_90, and none that a device of sm_70 supports"
@@ -179,8 +179,13 @@ fn errors_say_why_there_is_no_ptx() {
         let start = format!("fat binary with machine code only ({targets}), which");
         assert!(error.starts_with(&start), "{error}");
     }
-    let error = ptx(CONCATENATED.1, (9, 0)).unwrap_err();
-    assert_eq!(error, FatbinError::UnknownKind { kind: 256 });
+    let error = message(CONCATENATED.1, (9, 0));
+    assert!(error.contains("without `--concat`"), "{error}");
+    for (kind, expected) in [(8, "link time"), (3, "unknown kind 3")] {
+        // The first of two entries of machine code is made one of another kind.
+        let error = message(&changed(CODE.1, HEADER_BYTES, |_| kind), (9, 0));
+        assert!(error.contains(expected), "{error}");
+    }
     let error = ptx(b".version 7.0", (9, 0)).unwrap_err();
     assert!(matches!(error, FatbinError::NotFatbin { .. }), "{error}");
 }
