@@ -59,15 +59,19 @@ macro_rules! handles {
 handles! {
     ContextHandle 1 "context" {
         fn name(self) -> String {
-            format!("the context of device {}", device(self.number()))
+            let (device, number) = (device(self.number()), low(self.number()));
+            match number {
+                OWN.. => format!("own context {} of device {device}", number ^ OWN),
+                _ => format!("the context of device {device}"),
+            }
         }
         fn was_allocated(self, handles: &HandleAllocator) -> bool {
-            let number = low(self.number());
-            self.number() == handles.of_device::<Self>(device(self.number()), number) &&
-                handles
-                    .contexts
-                    .get(device(self.number()))
-                    .is_some_and(|allocated| (1..=*allocated).contains(&number))
+            let (device, number) = (device(self.number()), low(self.number()));
+            self.number() == handles.of_device::<Self>(device, number)
+                && handles.contexts.get(device).is_some_and(|allocated| match number {
+                    OWN.. => (1..=allocated.own).contains(&(number ^ OWN)),
+                    _ => (1..=allocated.primary).contains(&number),
+                })
         }
     };
     StreamHandle 2 "stream" {
@@ -76,6 +80,10 @@ handles! {
             let stream = match number {
                 LEGACY => "the legacy default stream".to_owned(),
                 PER_THREAD.. => format!("per-thread default stream {}", number ^ PER_THREAD),
+                OWN_LEGACY.. => format!(
+                    "the legacy default stream of own context {}",
+                    number ^ OWN_LEGACY
+                ),
                 _ => format!("stream {number}"),
             };
             if self.number() & SEVERAL == 0 {
@@ -90,6 +98,10 @@ handles! {
                 && handles.streams.get(device).is_some_and(|allocated| match number {
                     LEGACY => allocated.legacy,
                     PER_THREAD.. => (1..=allocated.per_thread).contains(&(number ^ PER_THREAD)),
+                    OWN_LEGACY.. => {
+                        let own = handles.contexts.get(device).map_or(0, |counts| counts.own);
+                        (1..=own).contains(&(number ^ OWN_LEGACY))
+                    }
                     _ => (1..=allocated.created).contains(&number),
                 })
         }
@@ -111,8 +123,14 @@ const SEVERAL: usize = 1 << 39;
 /// below.
 const DEVICE_SHIFT: u32 = 32;
 
-/// The number of a legacy default stream.
+/// The first number of own contexts: those that are not a device's primary context.
+const OWN: usize = 1 << 31;
+
+/// The number of the legacy default stream of a primary context.
 const LEGACY: usize = 0;
+
+/// The first number of legacy default streams of own contexts, which have their context's number.
+const OWN_LEGACY: usize = 1 << 30;
 
 /// The first number of per-thread default streams.
 const PER_THREAD: usize = 1 << 31;
@@ -130,12 +148,22 @@ fn low(number: usize) -> usize {
 /// The kinds of streams.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum StreamKind {
-    /// The legacy default stream, with one handle for all contexts of a device.
+    /// The legacy default stream of a primary context, with one handle for all primary contexts of
+    /// a device.
     Legacy,
+    /// The legacy default stream of the device's latest own context.
+    OwnLegacy,
     /// The default stream of one thread in a context.
     PerThread,
     /// A stream created by the caller.
     Created,
+}
+
+/// The numbers of contexts allocated on a device.
+#[derive(Clone, Copy, Debug, Default)]
+struct ContextCounts {
+    primary: usize,
+    own: usize,
 }
 
 /// The numbers of streams allocated on a device.
@@ -153,8 +181,8 @@ struct StreamCounts {
 pub(crate) struct HandleAllocator {
     /// The number of handles allocated for each tag.
     allocated: [usize; TAGS],
-    /// The number of contexts allocated on each device.
-    contexts: Vec<usize>,
+    /// The numbers of contexts allocated on each device.
+    contexts: Vec<ContextCounts>,
     /// The numbers of streams allocated on each device.
     streams: Vec<StreamCounts>,
 }
@@ -164,7 +192,7 @@ impl HandleAllocator {
     pub(crate) fn new(devices: u32) -> Self {
         Self {
             allocated: [0; TAGS],
-            contexts: vec![0; devices as usize],
+            contexts: vec![ContextCounts::default(); devices as usize],
             streams: vec![StreamCounts::default(); devices as usize],
         }
     }
@@ -180,23 +208,33 @@ impl HandleAllocator {
         H::from_number(H::TAG << TAG_SHIFT | self.allocated[H::TAG])
     }
 
-    /// Allocates a handle for a context of a device.
+    /// Allocates a handle for a device's primary context.
     pub(crate) fn next_context(&mut self, device: u32) -> ContextHandle {
-        let allocated = &mut self.contexts[device as usize];
+        let allocated = &mut self.contexts[device as usize].primary;
         *allocated += 1;
         let number = *allocated;
         Handle::from_number(self.of_device::<ContextHandle>(device as usize, number))
     }
 
-    /// Allocates a handle for a stream of a device; the legacy default stream always has the same
-    /// one.
+    /// Allocates a handle for a context of a device that is not its primary context.
+    pub(crate) fn next_own_context(&mut self, device: u32) -> ContextHandle {
+        let allocated = &mut self.contexts[device as usize].own;
+        *allocated += 1;
+        let number = OWN | *allocated;
+        Handle::from_number(self.of_device::<ContextHandle>(device as usize, number))
+    }
+
+    /// Allocates a handle for a stream of a device; the legacy default stream of primary contexts
+    /// always has the same one.
     pub(crate) fn next_stream(&mut self, device: u32, kind: StreamKind) -> StreamHandle {
+        let own_contexts = self.contexts[device as usize].own;
         let allocated = &mut self.streams[device as usize];
         let number = match kind {
             StreamKind::Legacy => {
                 allocated.legacy = true;
                 LEGACY
             }
+            StreamKind::OwnLegacy => OWN_LEGACY | own_contexts,
             StreamKind::PerThread => {
                 allocated.per_thread += 1;
                 PER_THREAD | allocated.per_thread
@@ -254,13 +292,29 @@ pub(crate) fn device_if_several(stream: StreamHandle) -> Option<u32> {
 pub(crate) fn stream_number(stream: StreamHandle) -> Option<u64> {
     let number = low(stream.as_raw());
     let created =
-        stream.as_raw() >> TAG_SHIFT == StreamHandle::TAG && (1..PER_THREAD).contains(&number);
+        stream.as_raw() >> TAG_SHIFT == StreamHandle::TAG && (1..OWN_LEGACY).contains(&number);
     created.then_some(number as u64)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn own_contexts_and_their_legacy_streams_have_names_of_their_own() {
+        let mut handles = HandleAllocator::new(1);
+        let primary = handles.next_context(0);
+        let own = handles.next_own_context(0);
+        assert_eq!(name(primary), "the context of device 0");
+        assert_eq!(name(own), "own context 1 of device 0");
+        let legacy = handles.next_stream(0, StreamKind::OwnLegacy);
+        assert_eq!(name(legacy), "the legacy default stream of own context 1");
+        assert_eq!(stream_number(legacy), None);
+        assert_eq!(handles.explain(own).0, ReportKind::DeadHandle);
+        assert_eq!(handles.explain(legacy).0, ReportKind::DeadHandle);
+        let next = ContextHandle::from_raw(own.as_raw() + 1);
+        assert_eq!(handles.explain(next).0, ReportKind::UnknownHandle);
+    }
 
     #[test]
     fn an_invalid_handle_is_dead_unknown_or_of_another_kind() {

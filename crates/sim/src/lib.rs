@@ -42,6 +42,7 @@ mod memory;
 mod report;
 mod testing;
 
+pub use api::programs::{AllocationDetails, AllocationKind, FunctionDetails};
 pub use config::{
     ConfigParseError, CostModel, Fault, Link, Links, PeerPool, Reading, ReplayToken,
     ReplayTokenError, Rules, Schedule, SimConfig,

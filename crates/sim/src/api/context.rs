@@ -1,6 +1,7 @@
-//! Primary context calls.
+//! Context calls: primary contexts, which a device shares by counting references, and own contexts,
+//! which one call creates and another destroys.
 
-use millstream_driver::{ContextHandle, DeviceOrdinal, ResultCode};
+use millstream_driver::{ContextHandle, DeviceOrdinal, ResultCode, StreamHandle};
 
 use crate::{
     ReportKind,
@@ -21,12 +22,48 @@ impl StateGuard<'_> {
         }
         let handle = self.handles.next_context(index as u32);
         let legacy = self.handles.next_stream(index as u32, StreamKind::Legacy);
+        self.add_context(handle, index, legacy);
+        self.devices[index].context = Some(handle);
+        Ok(handle)
+    }
+
+    /// Creates a context that is not its device's primary context.
+    pub(crate) fn context_create(&mut self, ordinal: DeviceOrdinal) -> CallResult<ContextHandle> {
+        let index = self.device_index(ordinal)?;
+        let handle = self.handles.next_own_context(index as u32);
+        let legacy = self
+            .handles
+            .next_stream(index as u32, StreamKind::OwnLegacy);
+        self.add_context(handle, index, legacy);
+        Ok(handle)
+    }
+
+    /// Destroys a context of [`context_create`](Self::context_create) after its work is complete.
+    pub(crate) fn context_destroy(&mut self, context: ContextHandle) -> CallResult<()> {
+        self.known_context(context)?;
+        let primary = self
+            .devices
+            .iter()
+            .position(|it| it.context == Some(context));
+        if let Some(index) = primary {
+            return Err(self.violation(
+                ReportKind::BadArgument,
+                ResultCode::INVALID_CONTEXT,
+                format!("the primary context of device {index} is released, not destroyed"),
+            ));
+        }
+        self.end_context(context);
+        Ok(())
+    }
+
+    /// Registers a context with its legacy default stream.
+    fn add_context(&mut self, handle: ContextHandle, device: usize, legacy: StreamHandle) {
         self.add_stream(legacy, handle, false, 0);
         let now_ns = self.now_ns;
         self.contexts.insert(
             handle,
             Context {
-                device: index as u32,
+                device: device as u32,
                 legacy,
                 per_thread: Vec::new(),
                 busy_until_ns: now_ns,
@@ -36,8 +73,6 @@ impl StateGuard<'_> {
                 lost: None,
             },
         );
-        self.devices[index].context = Some(handle);
-        Ok(handle)
     }
 
     /// Releases a reference to a device's primary context. The last release waits for the context's
@@ -56,13 +91,18 @@ impl StateGuard<'_> {
             return Ok(());
         }
         self.devices[index].context = None;
+        self.end_context(context);
+        Ok(())
+    }
+
+    /// Waits for the context's work and destroys it.
+    fn end_context(&mut self, context: ContextHandle) {
         self.release_holds(context);
         let wait_set = self.context_wait_set(context);
         let seen = self.context_snapshot(context);
         self.wait(&wait_set);
         self.race_checker.host_observed(&seen);
         self.destroy_context(context);
-        Ok(())
     }
 
     /// Destroys all objects of the context. Its work must be complete.
@@ -72,11 +112,13 @@ impl StateGuard<'_> {
         }
         let state = &mut **self;
         if let Some(gone) = state.contexts.remove(&context) {
-            // All memory of the context is idle now. The pool releases everything, since there may
-            // never be another context.
-            let pool = &mut state.devices[gone.device as usize].pool;
-            pool.synchronised();
-            pool.trim(0);
+            // All memory of the device is idle now, if this was its last context. The pool releases
+            // everything, since there may never be another context.
+            if !state.contexts.values().any(|it| it.device == gone.device) {
+                let pool = &mut state.devices[gone.device as usize].pool;
+                pool.synchronised();
+                pool.trim(0);
+            }
         }
         for other in state.contexts.values_mut() {
             other.peers.remove(&context);

@@ -160,6 +160,7 @@ impl StateGuard<'_> {
         ends: (CopyOperand, CopyOperand),
         copy: &Copy2d,
         stream: StreamHandle,
+        form: CopyForm,
     ) -> CallResult<()> {
         let stream = self.stream(context, stream)?;
         if copy.is_empty() {
@@ -186,7 +187,7 @@ impl StateGuard<'_> {
             source_pitch: copy.source.pitch_bytes as u64,
             target_pitch: copy.target.pitch_bytes as u64,
         };
-        self.copy_rows(context, ends, rows, stream, CopyForm::Async)
+        self.copy_rows(context, ends, rows, stream, form)
     }
 
     /// Validates, captures and enqueues a copy, and blocks as its form requires.
@@ -253,7 +254,9 @@ impl StateGuard<'_> {
         };
         let promised = match (form, direction) {
             // Rules 8 and 9: the documentation says "might be synchronous".
-            (CopyForm::Async, Direction::PageableToDevice | Direction::DeviceToPageable) => {
+            (CopyForm::Async, Direction::PageableToDevice | Direction::DeviceToPageable)
+                if !self.config.rely_on_blocking =>
+            {
                 HostWait::Not
             }
             // Rule 6: the copy may still be pending.
@@ -297,11 +300,9 @@ impl StateGuard<'_> {
             } else if written + rows.width <= read {
                 writes.next();
             } else {
-                let bytes = rows.bytes();
-                let text =
-                    format!("a copy of {bytes} bytes from {from:#x} to {to:#x} overlaps itself");
-                self.report(ReportKind::Overlap, text);
-                return;
+                let ends = format!("from {from:#x} to {to:#x}");
+                let text = format!("a copy of {} bytes {ends} overlaps itself", rows.bytes());
+                return self.report(ReportKind::Overlap, text);
             }
         }
     }
@@ -394,17 +395,16 @@ impl StateGuard<'_> {
         let address = target.as_raw();
         if !address.is_multiple_of(pattern.size() as u64) {
             let size = pattern.size();
-            let text =
-                format!("a fill of {size}-byte elements at {address:#x}, not a multiple of {size}");
+            let at = format!("at {address:#x}, not a multiple of {size}");
+            let text = format!("a fill of {size}-byte elements {at}");
             return Err(self.violation(ReportKind::Misaligned, ResultCode::INVALID_VALUE, text));
         }
         if count == 0 {
             return Ok(());
         }
         let bytes = (count as u64).saturating_mul(pattern.size() as u64);
-        let (location, _) = self
-            .mapped(address, bytes)
-            .map_err(|error| self.invalid_range(error))?;
+        let found = self.mapped(address, bytes);
+        let (location, _) = found.map_err(|error| self.invalid_range(error))?;
         let (pattern, pattern_bytes) = match pattern {
             FillPattern::U8(value) => ([value; 4], 1),
             FillPattern::U16(value) => {

@@ -27,18 +27,18 @@ use crate::{
 };
 
 /// The result of a driver call.
-type Result<T> = std::result::Result<T, DriverError>;
+pub(super) type Result<T> = std::result::Result<T, DriverError>;
 
 /// The maximum real time that a pause sleeps if no operation can run.
 const PAUSE_MAX: Duration = Duration::from_millis(1);
 
 /// Returns the cost of a call that was not measured separately.
-fn other(cost: &CostModel) -> u64 {
+pub(super) fn other(cost: &CostModel) -> u64 {
     cost.other_call_ns
 }
 
 /// Returns 0, for a call that adds its cost once it knows its operands.
-fn counted_inside(_: &CostModel) -> u64 {
+pub(super) fn counted_inside(_: &CostModel) -> u64 {
     0
 }
 
@@ -74,7 +74,7 @@ unsafe fn unified(pointer: DevicePtr, bytes: usize) -> CopyOperand {
 /// # Safety
 ///
 /// For rows in host memory the contract of [`HostRange::new`] applies.
-unsafe fn side(side: &Side2d, copy: &Copy2d) -> CopyOperand {
+pub(super) unsafe fn side(side: &Side2d, copy: &Copy2d) -> CopyOperand {
     match side.memory {
         Memory2d::Device(first) => device(first),
         Memory2d::Host(first) => {
@@ -699,7 +699,7 @@ impl Driver for Gpu {
         let source = unsafe { side(&copy.source, copy) };
         let ends = (target, source);
         self.call("cuMemcpy2DAsync", counted_inside, |state| {
-            state.copy_2d(context, ends, copy, stream)
+            state.copy_2d(context, ends, copy, stream, CopyForm::Async)
         })
     }
 

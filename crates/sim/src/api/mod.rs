@@ -13,4 +13,5 @@ mod launch;
 mod managed_memory;
 mod module;
 mod peers;
+pub(crate) mod programs;
 mod stream;

@@ -191,7 +191,7 @@ impl StateGuard<'_> {
             CopyOperand::Device(copy.target),
             CopyOperand::Device(copy.source),
         );
-        self.copy_2d(context, ends, &rows, stream)
+        self.copy_2d(context, ends, &rows, stream, CopyForm::Async)
     }
 
     /// Checks that the context of one side of a peer copy is usable, and that the memory belongs to

@@ -91,6 +91,7 @@ pub struct SimConfig {
     pub(crate) kernel_race_check: bool,
     pub(crate) kernel_race_notes: bool,
     pub(crate) uninitialised_reads: bool,
+    pub(crate) rely_on_blocking: bool,
 }
 
 impl Default for SimConfig {
@@ -113,6 +114,7 @@ impl Default for SimConfig {
             kernel_race_check: false,
             kernel_race_notes: false,
             uninitialised_reads: true,
+            rely_on_blocking: false,
         }
     }
 }
@@ -300,6 +302,36 @@ impl SimConfig {
     #[must_use]
     pub fn uninitialised_reads(mut self, report: bool) -> Self {
         self.uninitialised_reads = report;
+        self
+    }
+
+    /// Lets programs rely on it that asynchronous copies of pageable memory block as the
+    /// [rules](crate::Rules) in force say (rules 8 and 9: such a copy may block). Disabled by
+    /// default: the documentation no longer promises that they block, so the race checker does not
+    /// order the host after such a copy, even if the call did wait for it.
+    ///
+    /// ```
+    /// use millstream_driver::{DeviceOrdinal, Driver, FillPattern};
+    /// use millstream_sim::{Gpu, SimConfig};
+    /// for (relies, findings) in [(false, 1), (true, 0)] {
+    ///     let gpu = Gpu::new(SimConfig::new().rely_on_blocking(relies));
+    ///     let context = gpu.primary_context_retain(DeviceOrdinal::from_raw(0)).unwrap();
+    ///     let mut bytes = [0_u8; 64];
+    ///     // SAFETY: context, stream, memory and `bytes` are alive.
+    ///     unsafe {
+    ///         let stream = gpu.stream_create(context, true, 0).unwrap();
+    ///         let memory = gpu.mem_alloc(context, 64).unwrap();
+    ///         gpu.memset_async(context, memory, FillPattern::U8(1), 64, stream).unwrap();
+    ///         let target = bytes.as_mut_ptr();
+    ///         gpu.copy_device_to_host_async(context, target, memory, 64, stream).unwrap();
+    ///     }
+    ///     gpu.host_read(bytes.as_ptr(), 64);
+    ///     assert_eq!(gpu.findings().len(), findings);
+    /// }
+    /// ```
+    #[must_use]
+    pub fn rely_on_blocking(mut self, rely: bool) -> Self {
+        self.rely_on_blocking = rely;
         self
     }
 }

@@ -1,4 +1,4 @@
-//! Devices and their primary contexts.
+//! Devices and their contexts.
 
 use std::{collections::VecDeque, thread::ThreadId};
 
@@ -39,7 +39,7 @@ pub(crate) struct Device {
     pub(crate) engines: Engines,
 }
 
-/// A device's primary context.
+/// A context: the primary one of its device, or an own one.
 #[derive(Debug)]
 pub(crate) struct Context {
     /// The index of the context's device.

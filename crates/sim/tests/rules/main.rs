@@ -14,6 +14,7 @@ mod kernels;
 mod lost;
 mod managed;
 mod memory;
+mod own_contexts;
 mod peer_copies;
 mod peers;
 mod replays;
