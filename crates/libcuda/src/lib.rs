@@ -1,6 +1,50 @@
-//! CUDA's driver API over the simulated device.
+//! CUDA's driver API over the simulated GPU of [`millstream_sim`].
+//!
+//! The library takes the place of `libcuda.so.1`: a program that calls the driver API and brings
+//! its kernels as PTX runs unchanged on a machine without a GPU. Every race between its streams,
+//! and every other violation that the simulator finds, is printed to standard error when the
+//! process ends.
+//!
+//! ```text
+//! mkdir shim && ln -s …/libmillstream_libcuda.so shim/libcuda.so.1
+//! LD_LIBRARY_PATH=shim MILLSTREAM_DEVICE=sim:schedule=lazy ./program
+//! ```
+//!
+//! | environment variable | meaning |
+//! |---|---|
+//! | `MILLSTREAM_DEVICE` | `sim`, or `sim:option=value,…` as [`SimConfig::parse`] reads it; a device has 2 GiB unless `memory=` says otherwise |
+//! | `MILLSTREAM_KIND` | the kind of device whose name and attributes programs see: `h200` unless given, or another of [`kinds::KINDS`] |
+//! | `MILLSTREAM_CUDA` | the CUDA version of the driver, `13.0` unless given |
+//!
+//! [`SimConfig::parse`]: millstream_sim::SimConfig::parse
+//!
+//! # How a call runs
+//!
+//! `functions.rs` is the list of functions; a macro makes an exported symbol of each entry, which
+//! catches panics and turns the result into a number (`call.rs`). The function in `api/` checks its
+//! handles in the tables of live objects (`objects.rs`), which know the context of each, and then
+//! calls the simulator (`simulated.rs`). No lock is held during a call of the simulator, because it
+//! may block for the device.
 
+mod abi;
+mod api;
+mod at_exit;
+mod block_to_shared;
+mod call;
+mod codes;
+mod current;
 pub mod demangle;
 pub mod fatbin;
+mod functions;
+mod host_function;
+mod image;
+mod jit;
 pub mod kinds;
+mod objects;
+mod options;
+mod problems;
+mod process;
+mod refused;
+mod simulated;
+mod symbols;
 pub mod versions;

@@ -1,0 +1,225 @@
+//! Copies of bytes and of rows, synchronous and asynchronous.
+
+use millstream_driver::{Copy2d, DevicePtr, Memory2d, ResultCode, Side2d};
+
+use crate::{
+    abi::{Address, Copy2dFields, Handle, In, Side2dFields},
+    api::pointer::allocation,
+    call::Call,
+    codes::Answer,
+};
+
+/// Returns device memory as an operand.
+fn device(pointer: Address) -> Memory2d {
+    Memory2d::Device(DevicePtr::from_raw(pointer))
+}
+
+/// Returns an address of the unified address space as an operand. An address that belongs to no
+/// allocation is pageable host memory, unless no host memory can be there.
+fn unified(call: &Call, pointer: Address) -> Answer<Memory2d> {
+    /// The first address that no host memory has.
+    const HOST_END: Address = 1 << 47;
+    if pointer >= HOST_END || allocation(call, pointer)?.is_some() {
+        return Ok(device(pointer));
+    }
+    let host = std::ptr::with_exposed_provenance_mut(pointer as usize);
+    Ok(Memory2d::Host(host))
+}
+
+/// Copies on the default stream and blocks as the direction requires.
+fn copy(call: &Call, target: Memory2d, source: Memory2d, bytes: usize) -> Answer {
+    let context = call.context()?;
+    let stream = call.default_stream;
+    call.process()?
+        .copy_synchronous(context, target, source, bytes, stream)
+}
+
+/// Enqueues a copy.
+fn copy_async(
+    call: &Call,
+    target: Memory2d,
+    source: Memory2d,
+    bytes: usize,
+    stream: Handle,
+) -> Answer {
+    let (context, stream) = call.stream(stream)?;
+    let process = call.process()?;
+    match (target, source) {
+        (Memory2d::Device(target), Memory2d::Device(source)) => {
+            process.copy_device_to_device_async(context, target, source, bytes, stream)
+        }
+        (Memory2d::Device(target), Memory2d::Host(source)) => {
+            process.copy_host_to_device_async(context, target, source, bytes, stream)
+        }
+        (Memory2d::Host(target), Memory2d::Device(source)) => {
+            process.copy_device_to_host_async(context, target, source, bytes, stream)
+        }
+        // The form between two host addresses is synchronous in either case (rule 11).
+        (Memory2d::Host(_), Memory2d::Host(_)) => {
+            process.copy_synchronous(context, target, source, bytes, stream)
+        }
+    }
+}
+
+/// `cuMemcpy`
+pub(crate) fn any(call: &Call, target: Address, source: Address, bytes: usize) -> Answer {
+    let (target, source) = (unified(call, target)?, unified(call, source)?);
+    copy(call, target, source, bytes)
+}
+
+/// `cuMemcpyAsync`
+pub(crate) fn any_async(
+    call: &Call,
+    target: Address,
+    source: Address,
+    bytes: usize,
+    stream: Handle,
+) -> Answer {
+    let (target, source) = (unified(call, target)?, unified(call, source)?);
+    copy_async(call, target, source, bytes, stream)
+}
+
+/// `cuMemcpyHtoD`
+pub(crate) fn host_to_device(
+    call: &Call,
+    target: Address,
+    source: *mut u8,
+    bytes: usize,
+) -> Answer {
+    copy(call, device(target), Memory2d::Host(source), bytes)
+}
+
+/// `cuMemcpyHtoDAsync`
+pub(crate) fn host_to_device_async(
+    call: &Call,
+    target: Address,
+    source: *mut u8,
+    bytes: usize,
+    stream: Handle,
+) -> Answer {
+    copy_async(call, device(target), Memory2d::Host(source), bytes, stream)
+}
+
+/// `cuMemcpyDtoH`
+pub(crate) fn device_to_host(
+    call: &Call,
+    target: *mut u8,
+    source: Address,
+    bytes: usize,
+) -> Answer {
+    copy(call, Memory2d::Host(target), device(source), bytes)
+}
+
+/// `cuMemcpyDtoHAsync`
+pub(crate) fn device_to_host_async(
+    call: &Call,
+    target: *mut u8,
+    source: Address,
+    bytes: usize,
+    stream: Handle,
+) -> Answer {
+    copy_async(call, Memory2d::Host(target), device(source), bytes, stream)
+}
+
+/// `cuMemcpyDtoD`
+pub(crate) fn device_to_device(
+    call: &Call,
+    target: Address,
+    source: Address,
+    bytes: usize,
+) -> Answer {
+    copy(call, device(target), device(source), bytes)
+}
+
+/// `cuMemcpyDtoDAsync`
+pub(crate) fn device_to_device_async(
+    call: &Call,
+    target: Address,
+    source: Address,
+    bytes: usize,
+    stream: Handle,
+) -> Answer {
+    copy_async(call, device(target), device(source), bytes, stream)
+}
+
+/// `cuMemcpyPeer`
+pub(crate) fn peer(
+    call: &Call,
+    target: Address,
+    target_context: Handle,
+    source: Address,
+    source_context: Handle,
+    bytes: usize,
+) -> Answer {
+    call.context_of_handle(target_context)?;
+    call.context_of_handle(source_context)?;
+    device_to_device(call, target, source, bytes)
+}
+
+/// `cuMemcpyPeerAsync`
+pub(crate) fn peer_async(
+    call: &Call,
+    target: Address,
+    target_context: Handle,
+    source: Address,
+    source_context: Handle,
+    bytes: usize,
+    stream: Handle,
+) -> Answer {
+    call.context_of_handle(target_context)?;
+    call.context_of_handle(source_context)?;
+    device_to_device_async(call, target, source, bytes, stream)
+}
+
+/// Returns one side of a copy of rows. Arrays are not supported.
+fn side(call: &Call, fields: &Side2dFields, copy: &Copy2dFields) -> Answer<Side2d> {
+    let pitch_bytes = if fields.pitch == 0 {
+        copy.width_bytes
+    } else {
+        fields.pitch
+    };
+    let offset = fields.y.checked_mul(pitch_bytes);
+    let offset = offset.and_then(|rows| rows.checked_add(fields.x_bytes));
+    let offset = offset.ok_or(ResultCode::INVALID_VALUE)?;
+    let address = fields.device.wrapping_add(offset as u64);
+    let memory = match fields.memory_type {
+        1 if fields.host.is_null() && copy.width_bytes > 0 && copy.height > 0 => {
+            return Err(ResultCode::INVALID_VALUE);
+        }
+        1 => Memory2d::Host(fields.host.wrapping_add(offset)),
+        2 => device(address),
+        3 => return Err(ResultCode::NOT_SUPPORTED),
+        4 => unified(call, address)?,
+        _ => return Err(ResultCode::INVALID_VALUE),
+    };
+    Ok(Side2d {
+        memory,
+        pitch_bytes,
+    })
+}
+
+/// Returns the parameters of a copy of rows.
+fn rows(call: &Call, copy: In<Copy2dFields>) -> Answer<Copy2d> {
+    let fields = copy.get()?;
+    Ok(Copy2d {
+        source: side(call, &fields.source, &fields)?,
+        target: side(call, &fields.target, &fields)?,
+        width_bytes: fields.width_bytes,
+        height: fields.height,
+    })
+}
+
+/// `cuMemcpy2D` and `cuMemcpy2DUnaligned`
+pub(crate) fn of_rows(call: &Call, copy: In<Copy2dFields>) -> Answer {
+    let context = call.context()?;
+    let copy = rows(call, copy)?;
+    call.process()?
+        .copy_2d_synchronous(context, &copy, call.default_stream)
+}
+
+/// `cuMemcpy2DAsync`
+pub(crate) fn of_rows_async(call: &Call, copy: In<Copy2dFields>, stream: Handle) -> Answer {
+    let (context, stream) = call.stream(stream)?;
+    let copy = rows(call, copy)?;
+    call.process()?.copy_2d_async(context, &copy, stream)
+}

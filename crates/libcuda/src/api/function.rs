@@ -1,0 +1,169 @@
+//! Functions: the kernels of modules, and their attributes and parameters.
+
+use std::{ffi::c_char, ops::Range};
+
+use millstream_driver::{
+    DeviceAttribute, DeviceOrdinal, FunctionAttribute, FunctionHandle, ResultCode,
+};
+
+use crate::{
+    abi::{Handle, Out},
+    api::{device, library},
+    call::Call,
+    codes::Answer,
+    objects::FunctionEntry,
+};
+
+/// The number of registers of a thread up to which blocks of every size fit into a multiprocessor.
+/// The device has no register allocator: PTX's virtual registers are counted up to this limit.
+const REGISTERS_MAX: u32 = 64;
+
+/// Resolves a handle where CUDA accepts a function, or a kernel in its place.
+pub(crate) fn resolve(call: &Call, raw: Handle) -> Answer<(FunctionHandle, FunctionEntry)> {
+    if library::is_kernel(call, raw)? {
+        return library::function_in(call, raw, call.context()?);
+    }
+    call.function_of_module(raw)
+}
+
+/// `cuFuncGetAttribute`
+pub(crate) fn attribute(call: &Call, value: Out<i32>, attribute: i32, function: Handle) -> Answer {
+    value.check()?;
+    let (handle, entry) = resolve(call, function)?;
+    value.set(value_of(call, handle, &entry, attribute)?)
+}
+
+/// Returns the value of an attribute.
+pub(crate) fn value_of(
+    call: &Call,
+    function: FunctionHandle,
+    entry: &FunctionEntry,
+    attribute: i32,
+) -> Answer<i32> {
+    let details = &entry.details;
+    let of_device = |attribute: DeviceAttribute| -> Answer<i32> {
+        let ordinal = call.context_entry(entry.context)?.device;
+        device::value_of(DeviceOrdinal::from_raw(ordinal), attribute.as_raw())
+    };
+    Ok(match attribute {
+        // MAX_THREADS_PER_BLOCK, SHARED_SIZE_BYTES, MAX_DYNAMIC_SHARED_SIZE_BYTES
+        0 | 1 | 8 => {
+            let attribute = FunctionAttribute::from_raw(attribute);
+            call.process()?
+                .function_attribute(entry.context, function, attribute)?
+        }
+        // CONST_SIZE_BYTES: constants belong to the module.
+        2 => 0,
+        // LOCAL_SIZE_BYTES
+        3 => details.local_bytes as i32,
+        // NUM_REGS
+        4 => details.registers.min(REGISTERS_MAX) as i32,
+        // PTX_VERSION and BINARY_VERSION: the compute capability.
+        5 | 6 => {
+            10 * of_device(DeviceAttribute::COMPUTE_CAPABILITY_MAJOR)?
+                + of_device(DeviceAttribute::COMPUTE_CAPABILITY_MINOR)?
+        }
+        // CACHE_MODE_CA
+        7 => 0,
+        // PREFERRED_SHARED_MEMORY_CARVEOUT: the default of the driver.
+        9 => -1,
+        // Settings of clusters, which no kernel requires.
+        10..=15 => 0,
+        _ => return Err(ResultCode::INVALID_VALUE),
+    })
+}
+
+/// `cuFuncSetAttribute`
+pub(crate) fn set_attribute(call: &Call, function: Handle, attribute: i32, value: i32) -> Answer {
+    let (handle, entry) = resolve(call, function)?;
+    set_value(call, handle, &entry, attribute, value)
+}
+
+/// Sets the value of an attribute.
+pub(crate) fn set_value(
+    call: &Call,
+    function: FunctionHandle,
+    entry: &FunctionEntry,
+    attribute: i32,
+    value: i32,
+) -> Answer {
+    match attribute {
+        // MAX_DYNAMIC_SHARED_SIZE_BYTES
+        8 => {
+            let device = DeviceOrdinal::from_raw(call.context_entry(entry.context)?.device);
+            let limit = DeviceAttribute::MAX_SHARED_MEMORY_PER_BLOCK_OPTIN;
+            let limit = device::value_of(device, limit.as_raw())?;
+            if value > limit - entry.details.shared_bytes as i32 {
+                return Err(ResultCode::INVALID_VALUE);
+            }
+            let attribute = FunctionAttribute::MAX_DYNAMIC_SHARED_BYTES;
+            call.process()?
+                .function_set_attribute(entry.context, function, attribute, value)
+        }
+        // PREFERRED_SHARED_MEMORY_CARVEOUT: a hint without effect.
+        9 if (-1..=100).contains(&value) => Ok(()),
+        // Settings of clusters, which are not simulated.
+        11..=15 if value == 0 => Ok(()),
+        11..=15 => Err(ResultCode::NOT_SUPPORTED),
+        _ => Err(ResultCode::INVALID_VALUE),
+    }
+}
+
+/// `cuFuncSetCacheConfig` and `cuFuncSetSharedMemConfig`: hints without effect.
+pub(crate) fn set_config(call: &Call, function: Handle, config: i32) -> Answer {
+    resolve(call, function)?;
+    if (0..=3).contains(&config) {
+        Ok(())
+    } else {
+        Err(ResultCode::INVALID_VALUE)
+    }
+}
+
+/// `cuFuncGetModule`
+pub(crate) fn module(call: &Call, module: Out<Handle>, function: Handle) -> Answer {
+    module.set(resolve(call, function)?.1.module.as_raw())
+}
+
+/// `cuFuncGetName`
+pub(crate) fn name(call: &Call, name: Out<*const c_char>, function: Handle) -> Answer {
+    name.check()?;
+    let (_, entry) = resolve(call, function)?;
+    name.set(call.process()?.objects.lock().name(&entry.details.name))
+}
+
+/// Writes offset and size of a parameter.
+pub(crate) fn write_param(
+    params: &[Range<usize>],
+    index: usize,
+    offset: Out<usize>,
+    bytes: Out<usize>,
+) -> Answer {
+    let param = params.get(index).ok_or(ResultCode::INVALID_VALUE)?;
+    offset.set(param.start)?;
+    bytes.set_if_wanted(param.len());
+    Ok(())
+}
+
+/// `cuFuncGetParamInfo`
+pub(crate) fn param_info(
+    call: &Call,
+    function: Handle,
+    index: usize,
+    offset: Out<usize>,
+    bytes: Out<usize>,
+) -> Answer {
+    let (_, entry) = resolve(call, function)?;
+    write_param(&entry.details.params, index, offset, bytes)
+}
+
+/// `cuFuncIsLoaded`: a module is loaded as a whole.
+pub(crate) fn is_loaded(call: &Call, state: Out<i32>, function: Handle) -> Answer {
+    const LOADED: i32 = 1;
+    call.function_of_module(function)?;
+    state.set(LOADED)
+}
+
+/// `cuFuncLoad`
+pub(crate) fn load(call: &Call, function: Handle) -> Answer {
+    call.function_of_module(function).map(drop)
+}

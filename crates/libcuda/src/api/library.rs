@@ -1,0 +1,333 @@
+//! Libraries and their kernels: PTX without a context. Each context loads it as a module when the
+//! program first needs it there.
+
+use std::{ffi::c_char, sync::Arc};
+
+use millstream_driver::{ContextHandle, FunctionHandle, ModuleHandle, ResultCode};
+use millstream_sim::ptx;
+
+use crate::{
+    abi::{Address, Device, Handle, Image, In, Out, Text},
+    api::{
+        function,
+        module::{self, FILE_NOT_FOUND},
+    },
+    call::Call,
+    codes::Answer,
+    image,
+    jit::JitOptions,
+    objects::{FunctionEntry, KernelEntry, LibraryEntry, Tag},
+    process::say,
+};
+
+/// `cuLibraryLoadData`. The options of libraries concern lazy loading and have no effect.
+#[expect(
+    clippy::too_many_arguments,
+    reason = "the parameters of cuLibraryLoadData"
+)]
+pub(crate) fn load_data(
+    call: &Call,
+    library: Out<Handle>,
+    image: Image,
+    numbers: In<i32>,
+    values: Out<usize>,
+    count: u32,
+    _library_numbers: In<i32>,
+    _library_values: In<usize>,
+    _library_count: u32,
+) -> Answer {
+    let options = JitOptions {
+        count,
+        numbers,
+        values,
+    };
+    load(call, library, image.get()?, &options)
+}
+
+/// `cuLibraryLoadFromFile`
+#[expect(
+    clippy::too_many_arguments,
+    reason = "the parameters of cuLibraryLoadFromFile"
+)]
+pub(crate) fn load_file(
+    call: &Call,
+    library: Out<Handle>,
+    path: Text,
+    numbers: In<i32>,
+    values: Out<usize>,
+    count: u32,
+    _library_numbers: In<i32>,
+    _library_values: In<usize>,
+    _library_count: u32,
+) -> Answer {
+    let options = JitOptions {
+        count,
+        numbers,
+        values,
+    };
+    let image = std::fs::read(path.get()?).map_err(|_| FILE_NOT_FOUND)?;
+    load(call, library, image, &options)
+}
+
+/// Checks an image, and enters it with the names of its kernels.
+fn load(call: &Call, library: Out<Handle>, image: Vec<u8>, options: &JitOptions) -> Answer {
+    library.check()?;
+    let process = call.process()?;
+    let image = image::ptx(call.name, image)?;
+    let text = std::str::from_utf8(&image).map_err(|_| ResultCode::INVALID_IMAGE)?;
+    let names: Vec<String> = match ptx::parse(text.trim_end_matches('\0')) {
+        Ok(parsed) => {
+            let kernels = parsed.kernels();
+            kernels.map(|kernel| kernel.name().to_owned()).collect()
+        }
+        Err(error) => {
+            let reason = error.to_string();
+            say(&format!("{}: {reason}", call.name));
+            options.write_log(&reason);
+            return Err(module::code_of(&error));
+        }
+    };
+    options.write_log("");
+    let mut objects = process.objects.lock();
+    let handle = objects.next_handle(Tag::Library);
+    let mut entry = LibraryEntry {
+        image: image.into(),
+        ..LibraryEntry::default()
+    };
+    for name in names {
+        let kernel = objects.next_handle(Tag::Kernel);
+        let of_library = KernelEntry {
+            library: handle,
+            name: name.as_str().into(),
+        };
+        objects.kernels.insert(kernel, of_library);
+        entry.kernels.push((name, kernel));
+    }
+    objects.libraries.insert(handle, entry);
+    drop(objects);
+    library.set(handle)
+}
+
+/// `cuLibraryUnload`
+pub(crate) fn unload(call: &Call, library: Handle) -> Answer {
+    let process = call.process()?;
+    let mut objects = process.objects.lock();
+    let Some(entry) = objects.libraries.remove(&library) else {
+        drop(objects);
+        return Err(call.wrong_handle("library", library));
+    };
+    objects
+        .kernels
+        .retain(|_, kernel| kernel.library != library);
+    for module in entry.modules.values() {
+        objects.remove_module(*module);
+    }
+    drop(objects);
+    for (context, module) in entry.modules {
+        process.module_unload(context, module)?;
+    }
+    Ok(())
+}
+
+/// Reads the entry of a library.
+fn with_library<R>(
+    call: &Call,
+    library: Handle,
+    body: impl FnOnce(&LibraryEntry) -> R,
+) -> Answer<R> {
+    let objects = call.process()?.objects.lock();
+    let found = objects.libraries.get(&library).map(body);
+    drop(objects);
+    found.ok_or_else(|| call.wrong_handle("library", library))
+}
+
+/// Returns the module of a library in a context, which loads it at the first use.
+fn module_of(call: &Call, library: Handle, context: ContextHandle) -> Answer<ModuleHandle> {
+    let (image, known) = with_library(call, library, |entry| {
+        let known = entry.modules.get(&context).copied();
+        (Arc::clone(&entry.image), known)
+    })?;
+    if let Some(module) = known {
+        return Ok(module);
+    }
+    let module = module::load(call, context, &image, None, true)?;
+    let process = call.process()?;
+    let mut objects = process.objects.lock();
+    let entry = objects.libraries.get_mut(&library);
+    let entry = entry.ok_or(ResultCode::INVALID_HANDLE)?;
+    // Another thread may have been faster: the library keeps one module, and the other one stays
+    // loaded until the context is destroyed.
+    Ok(*entry.modules.entry(context).or_insert(module))
+}
+
+/// `cuLibraryGetModule`
+pub(crate) fn get_module(call: &Call, module: Out<Handle>, library: Handle) -> Answer {
+    module.check()?;
+    let context = call.context()?;
+    module.set(module_of(call, library, context)?.as_raw())
+}
+
+/// `cuLibraryGetKernel`
+pub(crate) fn kernel(call: &Call, kernel: Out<Handle>, library: Handle, name: Text) -> Answer {
+    kernel.check()?;
+    let name = name.get()?;
+    let found = with_library(call, library, |entry| {
+        let known = entry.kernels.iter().find(|(known, _)| *known == name);
+        known.map(|(_, kernel)| *kernel)
+    })?;
+    kernel.set(found.ok_or(ResultCode::NOT_FOUND)?)
+}
+
+/// `cuLibraryGetKernelCount`
+pub(crate) fn kernel_count(call: &Call, count: Out<u32>, library: Handle) -> Answer {
+    let kernels = with_library(call, library, |entry| entry.kernels.len())?;
+    count.set(kernels as u32)
+}
+
+/// `cuLibraryEnumerateKernels`
+pub(crate) fn kernels(call: &Call, kernels: Out<Handle>, count: u32, library: Handle) -> Answer {
+    let all = with_library(call, library, |entry| entry.kernels.clone())?;
+    let some = all.into_iter().take(count as usize);
+    kernels.set_all(some.map(|(_, kernel)| kernel))
+}
+
+/// `cuLibraryGetGlobal`
+pub(crate) fn global(
+    call: &Call,
+    pointer: Out<Address>,
+    bytes: Out<usize>,
+    library: Handle,
+    name: Text,
+) -> Answer {
+    let context = call.context()?;
+    let module = module_of(call, library, context)?;
+    let name = name.get()?;
+    let (base, size) = call.process()?.module_global(context, module, &name)?;
+    pointer.set_if_wanted(base.as_raw());
+    bytes.set_if_wanted(size);
+    Ok(())
+}
+
+/// Returns the entry of a kernel.
+fn entry_of(call: &Call, kernel: Handle) -> Answer<KernelEntry> {
+    let objects = call.process()?.objects.lock();
+    let found = objects.kernels.get(&kernel).cloned();
+    drop(objects);
+    found.ok_or_else(|| call.wrong_handle("kernel", kernel))
+}
+
+/// Returns the function of a kernel in a context.
+pub(crate) fn function_in(
+    call: &Call,
+    kernel: Handle,
+    context: ContextHandle,
+) -> Answer<(FunctionHandle, FunctionEntry)> {
+    let entry = entry_of(call, kernel)?;
+    let module = module_of(call, entry.library, context)?;
+    let function = module::function_by_name(call, (module, context), &entry.name)?;
+    call.function_of_module(function.as_raw())
+}
+
+/// Returns whether a handle is that of a kernel.
+pub(crate) fn is_kernel(call: &Call, handle: Handle) -> Answer<bool> {
+    Ok(call.process()?.objects.lock().kernels.contains_key(&handle))
+}
+
+/// `cuKernelGetFunction`
+pub(crate) fn kernel_function(call: &Call, function: Out<Handle>, kernel: Handle) -> Answer {
+    function.check()?;
+    let context = call.context()?;
+    function.set(function_in(call, kernel, context)?.0.as_raw())
+}
+
+/// `cuKernelGetLibrary`
+pub(crate) fn kernel_library(call: &Call, library: Out<Handle>, kernel: Handle) -> Answer {
+    library.set(entry_of(call, kernel)?.library)
+}
+
+/// `cuKernelGetName`
+pub(crate) fn kernel_name(call: &Call, name: Out<*const c_char>, kernel: Handle) -> Answer {
+    let entry = entry_of(call, kernel)?;
+    name.set(call.process()?.objects.lock().name(&entry.name))
+}
+
+/// Returns the current context if it is one of the device, else the device's primary context.
+fn context_of_device(call: &Call, device: Device) -> Answer<ContextHandle> {
+    call.device(device)?;
+    if let Ok(context) = call.context()
+        && call.context_entry(context)?.device == device
+    {
+        return Ok(context);
+    }
+    let objects = call.process()?.objects.lock();
+    let primary = objects.primaries.get(&device);
+    let context = primary.and_then(|entry| entry.context);
+    context.ok_or(ResultCode::INVALID_CONTEXT)
+}
+
+/// `cuKernelGetAttribute`
+pub(crate) fn kernel_attribute(
+    call: &Call,
+    value: Out<i32>,
+    attribute: i32,
+    kernel: Handle,
+    device: Device,
+) -> Answer {
+    value.check()?;
+    let context = context_of_device(call, device)?;
+    let (handle, entry) = function_in(call, kernel, context)?;
+    value.set(function::value_of(call, handle, &entry, attribute)?)
+}
+
+/// `cuKernelSetAttribute`
+pub(crate) fn kernel_set_attribute(
+    call: &Call,
+    attribute: i32,
+    value: i32,
+    kernel: Handle,
+    device: Device,
+) -> Answer {
+    let context = context_of_device(call, device)?;
+    let (handle, entry) = function_in(call, kernel, context)?;
+    function::set_value(call, handle, &entry, attribute, value)
+}
+
+/// `cuKernelSetCacheConfig`: a hint without effect.
+pub(crate) fn kernel_set_cache_config(
+    call: &Call,
+    kernel: Handle,
+    config: i32,
+    device: Device,
+) -> Answer {
+    entry_of(call, kernel)?;
+    call.device(device)?;
+    if (0..=3).contains(&config) {
+        Ok(())
+    } else {
+        Err(ResultCode::INVALID_VALUE)
+    }
+}
+
+/// Returns the parameters of a kernel as byte ranges.
+fn params(call: &Call, kernel: Handle) -> Answer<Vec<std::ops::Range<usize>>> {
+    let entry = entry_of(call, kernel)?;
+    let image = with_library(call, entry.library, |library| Arc::clone(&library.image))?;
+    let text = std::str::from_utf8(&image).map_err(|_| ResultCode::INVALID_IMAGE)?;
+    let parsed = ptx::parse(text.trim_end_matches('\0')).map_err(|_| ResultCode::INVALID_PTX)?;
+    let kernel = parsed.kernel(&entry.name).ok_or(ResultCode::NOT_FOUND)?;
+    let params = kernel.signature().params.iter();
+    Ok(params
+        .map(|param| param.offset..param.offset + param.size)
+        .collect())
+}
+
+/// `cuKernelGetParamInfo`
+pub(crate) fn kernel_param_info(
+    call: &Call,
+    kernel: Handle,
+    index: usize,
+    offset: Out<usize>,
+    bytes: Out<usize>,
+) -> Answer {
+    function::write_param(&params(call, kernel)?, index, offset, bytes)
+}

@@ -1,0 +1,187 @@
+//! The linker: joins PTX texts to one, which takes the place of machine code.
+
+use std::ffi::{c_char, c_void};
+
+use millstream_driver::ResultCode;
+use millstream_sim::ptx;
+
+use crate::{
+    abi::{Bytes, Handle, In, Out, Text},
+    api::module::{FILE_NOT_FOUND, code_of},
+    call::Call,
+    codes::Answer,
+    image,
+    jit::JitOptions,
+    objects::{LinkerEntry, Tag},
+    process::say,
+};
+
+/// `CU_JIT_INPUT_PTX`
+const PTX: i32 = 1;
+/// `CU_JIT_INPUT_FATBINARY`
+const FATBINARY: i32 = 2;
+
+/// `cuLinkCreate`
+pub(crate) fn create(
+    call: &Call,
+    count: u32,
+    numbers: In<i32>,
+    values: Out<usize>,
+    linker: Out<Handle>,
+) -> Answer {
+    linker.check()?;
+    call.context()?;
+    let options = JitOptions {
+        count,
+        numbers,
+        values,
+    };
+    let mut objects = call.process()?.objects.lock();
+    let handle = objects.next_handle(Tag::Linker);
+    let entry = LinkerEntry {
+        options: Some(options),
+        ..LinkerEntry::default()
+    };
+    objects.linkers.insert(handle, entry);
+    drop(objects);
+    linker.set(handle)
+}
+
+/// Changes a linker.
+fn with_linker<R>(
+    call: &Call,
+    linker: Handle,
+    body: impl FnOnce(&mut LinkerEntry) -> R,
+) -> Answer<R> {
+    let mut objects = call.process()?.objects.lock();
+    let found = objects.linkers.get_mut(&linker).map(body);
+    drop(objects);
+    found.ok_or_else(|| call.wrong_handle("linker", linker))
+}
+
+/// Adds a text. Inputs without PTX are not supported.
+fn add(call: &Call, linker: Handle, kind: i32, bytes: Vec<u8>) -> Answer {
+    let bytes = match kind {
+        FATBINARY => image::ptx(call.name, bytes)?,
+        _ => bytes,
+    };
+    let text = std::str::from_utf8(&bytes).ok();
+    let text = text.map(|text| text.trim_end_matches('\0'));
+    let text = text.filter(|text| [PTX, FATBINARY].contains(&kind) && !text.contains('\0'));
+    let Some(text) = text else {
+        say(&format!(
+            "{}: an input of type {kind} is not supported; the simulated device links PTX text",
+            call.name
+        ));
+        return Err(ResultCode::NOT_SUPPORTED);
+    };
+    with_linker(call, linker, |entry| entry.texts.push(text.to_owned()))
+}
+
+/// `cuLinkAddData`
+#[expect(clippy::too_many_arguments, reason = "the parameters of cuLinkAddData")]
+pub(crate) fn add_data(
+    call: &Call,
+    linker: Handle,
+    kind: i32,
+    data: Bytes,
+    size: usize,
+    _name: In<c_char>,
+    _count: u32,
+    _numbers: In<i32>,
+    _values: In<usize>,
+) -> Answer {
+    add(call, linker, kind, data.get(size)?)
+}
+
+/// `cuLinkAddFile`
+pub(crate) fn add_file(
+    call: &Call,
+    linker: Handle,
+    kind: i32,
+    path: Text,
+    _count: u32,
+    _numbers: In<i32>,
+    _values: In<usize>,
+) -> Answer {
+    let bytes = std::fs::read(path.get()?).map_err(|_| FILE_NOT_FOUND)?;
+    add(call, linker, kind, bytes)
+}
+
+/// `cuLinkComplete`. The image belongs to the linker.
+pub(crate) fn complete(
+    call: &Call,
+    linker: Handle,
+    image: Out<*const c_void>,
+    size: Out<usize>,
+) -> Answer {
+    image.check()?;
+    let (joined, options) = with_linker(call, linker, |entry| (join(&entry.texts), entry.options))?;
+    let log = |text: &str| {
+        if let Some(options) = options {
+            options.write_log(text);
+        }
+    };
+    if let Err(error) = ptx::parse(&joined) {
+        let reason = error.to_string();
+        say(&format!("{}: {reason}", call.name));
+        log(&reason);
+        return Err(code_of(&error));
+    }
+    log("");
+    let bytes: Box<[u8]> = joined.into_bytes().into_iter().chain([0]).collect();
+    let length = bytes.len();
+    let start = with_linker(call, linker, |entry| {
+        let image = entry.image.insert(bytes);
+        image.as_ptr().expose_provenance()
+    })?;
+    image.set(std::ptr::with_exposed_provenance(start))?;
+    size.set_if_wanted(length);
+    Ok(())
+}
+
+/// Joins texts: the first one with its header, the others without theirs.
+fn join(texts: &[String]) -> String {
+    let in_header = |line: &str| {
+        let line = line.trim_start();
+        [".version", ".target", ".address_size"]
+            .iter()
+            .any(|directive| line.starts_with(directive))
+    };
+    let mut joined = String::new();
+    for (index, text) in texts.iter().enumerate() {
+        for line in text.lines() {
+            if index == 0 || !in_header(line) {
+                joined += line;
+                joined.push('\n');
+            }
+        }
+    }
+    joined
+}
+
+/// `cuLinkDestroy`
+pub(crate) fn destroy(call: &Call, linker: Handle) -> Answer {
+    let removed = call.process()?.objects.lock().linkers.remove(&linker);
+    match removed {
+        Some(_) => Ok(()),
+        None => Err(call.wrong_handle("linker", linker)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn joined_texts_have_one_header() {
+        let texts = [
+            ".version 8.0\n.target sm_90\n.func one() { ret; }",
+            ".version 8.1\n.target sm_90\n.address_size 64\n.func two() { ret; }",
+        ];
+        assert_eq!(
+            join(&texts.map(str::to_owned)),
+            ".version 8.0\n.target sm_90\n.func one() { ret; }\n.func two() { ret; }\n"
+        );
+    }
+}

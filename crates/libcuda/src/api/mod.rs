@@ -1,0 +1,19 @@
+//! The exported functions, by subject. `functions.rs` says which symbol each of them implements.
+
+pub(crate) mod context;
+pub(crate) mod copy;
+pub(crate) mod device;
+pub(crate) mod entry;
+pub(crate) mod event;
+pub(crate) mod fill;
+pub(crate) mod function;
+pub(crate) mod launch;
+pub(crate) mod library;
+pub(crate) mod linker;
+pub(crate) mod memory;
+pub(crate) mod module;
+pub(crate) mod occupancy;
+pub(crate) mod pointer;
+pub(crate) mod pool;
+pub(crate) mod primary;
+pub(crate) mod stream;

@@ -1,0 +1,137 @@
+//! Attributes of pointers.
+
+use std::ffi::c_void;
+
+use millstream_driver::{DevicePtr, ResultCode};
+use millstream_sim::{AllocationDetails, AllocationKind};
+
+use crate::{
+    abi::{Address, In, Out},
+    call::Call,
+    codes::Answer,
+};
+
+/// Returns the live allocation that contains an address.
+pub(crate) fn allocation(call: &Call, pointer: Address) -> Answer<Option<AllocationDetails>> {
+    let process = call.process()?;
+    Ok(process.gpu.allocation_at(DevicePtr::from_raw(pointer)))
+}
+
+/// `CU_MEMORYTYPE_HOST` and `CU_MEMORYTYPE_DEVICE`
+const HOST: u32 = 1;
+const DEVICE: u32 = 2;
+
+/// Writes an attribute of an address, with the values of no allocation if there is none.
+fn write(
+    call: &Call,
+    data: Out<c_void>,
+    attribute: i32,
+    pointer: Address,
+    found: Option<&AllocationDetails>,
+) -> Answer {
+    let host = found.is_some_and(|it| {
+        matches!(
+            it.kind,
+            AllocationKind::PageLocked | AllocationKind::Registered
+        )
+    });
+    let managed = found.is_some_and(|it| it.kind == AllocationKind::Managed);
+    let address = |wanted: bool| if wanted { pointer } else { 0 };
+    match attribute {
+        // CONTEXT
+        1 => data.to().set(found.map_or(0, |it| it.context.as_raw())),
+        // MEMORY_TYPE
+        2 => data.to().set(match found {
+            None => 0,
+            Some(_) if host => HOST,
+            Some(_) => DEVICE,
+        }),
+        // DEVICE_POINTER
+        3 => data.to().set(address(found.is_some())),
+        // HOST_POINTER
+        4 => data.to().set(address(host || managed)),
+        // SYNC_MEMOPS, a Boolean of 4 bytes
+        6 => data.to().set(0_u32),
+        // BUFFER_ID
+        7 => data.to().set(found.map_or(0, |it| it.number)),
+        // IS_MANAGED
+        8 => data.to().set(u32::from(managed)),
+        // DEVICE_ORDINAL; -2 is `CU_DEVICE_INVALID`
+        9 => data.to().set(found.map_or(-2, |it| it.device as i32)),
+        // IS_LEGACY_CUDA_IPC_CAPABLE
+        10 => data.to().set(0_u32),
+        // RANGE_START_ADDR
+        11 => data.to().set(found.map_or(0, |it| it.base.as_raw())),
+        // RANGE_SIZE
+        12 => data.to().set(found.map_or(0, |it| it.bytes as usize)),
+        // MAPPED
+        13 => data.to().set(u32::from(found.is_some())),
+        // ALLOWED_HANDLE_TYPES
+        14 => data.to().set(0_u64),
+        // ACCESS_FLAGS: read and write
+        16 => data.to().set(if found.is_some() { 3_u32 } else { 0 }),
+        // MEMPOOL_HANDLE
+        17 => {
+            let in_pool = found.filter(|it| it.kind == AllocationKind::Pool);
+            data.to().set(match in_pool {
+                None => 0,
+                Some(it) => {
+                    let device = call.device(it.device as i32)?;
+                    call.process()?.default_pool(device)?.as_raw()
+                }
+            })
+        }
+        _ => Err(ResultCode::INVALID_VALUE),
+    }
+}
+
+/// `cuPointerGetAttribute`
+pub(crate) fn attribute(
+    call: &Call,
+    data: Out<c_void>,
+    attribute: i32,
+    pointer: Address,
+) -> Answer {
+    data.check()?;
+    let found = allocation(call, pointer)?.ok_or(ResultCode::INVALID_VALUE)?;
+    write(call, data, attribute, pointer, Some(&found))
+}
+
+/// `cuPointerGetAttributes`: an address without an allocation has the values of none.
+pub(crate) fn attributes(
+    call: &Call,
+    count: u32,
+    attributes: In<i32>,
+    data: In<Out<c_void>>,
+    pointer: Address,
+) -> Answer {
+    if count == 0 {
+        return Err(ResultCode::INVALID_VALUE);
+    }
+    let found = allocation(call, pointer)?;
+    let attributes = attributes.all(count as usize)?;
+    for (attribute, data) in attributes.into_iter().zip(data.all(count as usize)?) {
+        write(call, data, attribute, pointer, found.as_ref())?;
+    }
+    Ok(())
+}
+
+/// `cuPointerSetAttribute`. The only attribute that can be set makes memory operations synchronous;
+/// clearing it is accepted.
+pub(crate) fn set_attribute(
+    call: &Call,
+    value: In<u32>,
+    attribute: i32,
+    pointer: Address,
+) -> Answer {
+    const SYNC_MEMOPS: i32 = 6;
+    let value = value.get()?;
+    if allocation(call, pointer)?.is_none() || attribute != SYNC_MEMOPS {
+        return Err(ResultCode::INVALID_VALUE);
+    }
+    if value == 0 {
+        Ok(())
+    } else {
+        Err(ResultCode::NOT_SUPPORTED)
+    }
+}

@@ -1,0 +1,198 @@
+//! Streams, and host functions on them.
+
+use std::ffi::c_void;
+
+use millstream_driver::{Completion, ResultCode, StreamHandle};
+
+use crate::{
+    abi::{Address, Device, Handle, HostFunctionPointer, In, Out, StreamCallbackPointer},
+    call::Call,
+    codes::Answer,
+    host_function,
+    objects::StreamEntry,
+};
+
+/// `CU_STREAM_NON_BLOCKING`, the only flag of a stream.
+const NON_BLOCKING: u32 = 1;
+
+/// `cuStreamCreate`
+pub(crate) fn create(call: &Call, stream: Out<Handle>, flags: u32) -> Answer {
+    create_with_priority(call, stream, flags, 0)
+}
+
+/// `cuStreamCreateWithPriority`
+pub(crate) fn create_with_priority(
+    call: &Call,
+    stream: Out<Handle>,
+    flags: u32,
+    priority: i32,
+) -> Answer {
+    stream.check()?;
+    if flags & !NON_BLOCKING != 0 {
+        return Err(ResultCode::INVALID_VALUE);
+    }
+    let context = call.context()?;
+    let process = call.process()?;
+    let range = process.stream_priority_range(context)?;
+    let priority = priority.clamp(range.greatest, range.least);
+    let created = process.stream_create(context, flags & NON_BLOCKING != 0, priority)?;
+    let entry = StreamEntry {
+        context,
+        flags,
+        priority,
+    };
+    process.objects.lock().streams.insert(created, entry);
+    stream.set(created.as_raw())
+}
+
+/// `cuStreamDestroy`
+pub(crate) fn destroy(call: &Call, stream: Handle) -> Answer {
+    let handle = StreamHandle::from_raw(stream);
+    let process = call.process()?;
+    let removed = process.objects.lock().streams.remove(&handle);
+    match removed {
+        Some(entry) => process.stream_destroy(entry.context, handle),
+        None => Err(call.wrong_handle("stream", stream)),
+    }
+}
+
+/// `cuStreamQuery`
+pub(crate) fn query(call: &Call, stream: Handle) -> Answer {
+    let (context, stream) = call.stream(stream)?;
+    match call.process()?.stream_query(context, stream)? {
+        Completion::Complete => Ok(()),
+        Completion::Pending => Err(ResultCode::NOT_READY),
+    }
+}
+
+/// `cuStreamSynchronize`
+pub(crate) fn synchronize(call: &Call, stream: Handle) -> Answer {
+    let (context, stream) = call.stream(stream)?;
+    call.process()?.stream_synchronize(context, stream)
+}
+
+/// `cuStreamWaitEvent`. The flag for external events of graphs is not supported.
+pub(crate) fn wait_event(call: &Call, stream: Handle, event: Handle, flags: u32) -> Answer {
+    let (context, stream) = call.stream(stream)?;
+    let (_, event) = call.event(event)?;
+    match flags {
+        0 => call.process()?.stream_wait_event(context, stream, event),
+        1 => Err(ResultCode::NOT_SUPPORTED),
+        _ => Err(ResultCode::INVALID_VALUE),
+    }
+}
+
+/// Returns the settings of a stream. A default stream is blocking, with priority 0.
+fn entry(call: &Call, stream: Handle) -> Answer<(StreamHandle, StreamEntry)> {
+    let (context, stream) = call.stream(stream)?;
+    let objects = call.process()?.objects.lock();
+    let known = objects.streams.get(&stream).copied();
+    let of_default_stream = StreamEntry {
+        context,
+        flags: 0,
+        priority: 0,
+    };
+    Ok((stream, known.unwrap_or(of_default_stream)))
+}
+
+/// `cuStreamGetFlags`
+pub(crate) fn flags(call: &Call, stream: Handle, flags: Out<u32>) -> Answer {
+    flags.set(entry(call, stream)?.1.flags)
+}
+
+/// `cuStreamGetPriority`
+pub(crate) fn priority(call: &Call, stream: Handle, priority: Out<i32>) -> Answer {
+    priority.set(entry(call, stream)?.1.priority)
+}
+
+/// `cuStreamGetId`
+pub(crate) fn id(call: &Call, stream: Handle, id: Out<u64>) -> Answer {
+    id.set(entry(call, stream)?.0.as_raw() as u64)
+}
+
+/// `cuStreamGetCtx`
+pub(crate) fn context(call: &Call, stream: Handle, context: Out<Handle>) -> Answer {
+    context.set(entry(call, stream)?.1.context.as_raw())
+}
+
+/// `cuStreamGetCtx_v2`: no stream belongs to a green context.
+pub(crate) fn context_or_green(
+    call: &Call,
+    stream: Handle,
+    context: Out<Handle>,
+    green: Out<Handle>,
+) -> Answer {
+    context.set(entry(call, stream)?.1.context.as_raw())?;
+    green.set_if_wanted(0);
+    Ok(())
+}
+
+/// `cuStreamGetDevice`
+pub(crate) fn device(call: &Call, stream: Handle, device: Out<Device>) -> Answer {
+    let context = entry(call, stream)?.1.context;
+    device.set(call.context_entry(context)?.device)
+}
+
+/// `cuStreamIsCapturing`: never, because nothing begins a capture.
+pub(crate) fn is_capturing(call: &Call, stream: Handle, status: Out<i32>) -> Answer {
+    call.stream(stream)?;
+    status.set(0)
+}
+
+/// `cuStreamGetCaptureInfo`: no capture.
+pub(crate) fn capture_info(call: &Call, stream: Handle, status: Out<i32>, id: Out<u64>) -> Answer {
+    call.stream(stream)?;
+    status.set(0)?;
+    id.set_if_wanted(0);
+    Ok(())
+}
+
+/// `cuStreamAttachMemAsync`. The whole process may access managed memory at any time, so that the
+/// attachment has no effect beyond the checks of its arguments.
+pub(crate) fn attach_memory(
+    call: &Call,
+    stream: Handle,
+    pointer: Address,
+    _length: usize,
+    flags: u32,
+) -> Answer {
+    call.stream(stream)?;
+    let found = crate::api::pointer::allocation(call, pointer)?;
+    let managed = found.is_some_and(|it| it.kind == millstream_sim::AllocationKind::Managed);
+    if !managed || ![1, 2, 4].contains(&flags) {
+        return Err(ResultCode::INVALID_VALUE);
+    }
+    Ok(())
+}
+
+/// `cuLaunchHostFunc`
+pub(crate) fn launch_host_function(
+    call: &Call,
+    stream: Handle,
+    function: HostFunctionPointer,
+    data: In<c_void>,
+) -> Answer {
+    let (context, stream) = call.stream(stream)?;
+    let function = function.ok_or(ResultCode::INVALID_VALUE)?;
+    let function = host_function::of_function(function, data);
+    call.process()?
+        .launch_host_function(context, stream, function)
+}
+
+/// `cuStreamAddCallback`. It is not called after an error of the context.
+pub(crate) fn add_callback(
+    call: &Call,
+    stream: Handle,
+    callback: StreamCallbackPointer,
+    data: In<c_void>,
+    flags: u32,
+) -> Answer {
+    if flags != 0 {
+        return Err(ResultCode::INVALID_VALUE);
+    }
+    let (context, handle) = call.stream(stream)?;
+    let callback = callback.ok_or(ResultCode::INVALID_VALUE)?;
+    let function = host_function::of_callback(callback, stream, data);
+    call.process()?
+        .launch_host_function(context, handle, function)
+}

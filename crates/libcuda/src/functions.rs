@@ -1,0 +1,565 @@
+//! The list of the implemented functions: their symbols, their signature, and the function that
+//! implements them.
+//!
+//! From the list come the exported symbols. `versions` knows which of them `cuGetProcAddress`
+//! returns for a name and a version, and `refused.rs` exports all others. A symbol marked
+//! `per_thread` is the form for programs that are compiled for per-thread default streams: a null
+//! stream, or none, means the calling thread's default stream there.
+
+#![allow(
+    unsafe_code,
+    reason = "exports functions under the names of CUDA's driver API"
+)]
+#![allow(
+    non_snake_case,
+    clippy::too_many_arguments,
+    reason = "the names and parameters of CUDA's functions"
+)]
+
+use std::{
+    ffi::{c_char, c_void},
+    sync::OnceLock,
+};
+
+use millstream_driver::StreamHandle;
+
+use crate::{
+    abi::{
+        AccessFields, Address, BlockToSharedPointer, Bytes, Copy2dFields, Device, Handle,
+        HostFunctionPointer, Image, In, LaunchConfigFields, LocationFields, Out,
+        StreamCallbackPointer, Text,
+    },
+    api::{
+        context, copy, device, entry, event, fill, function, launch, library, linker, memory,
+        module, occupancy, pointer, pool, primary, stream,
+    },
+    call::{self, Call},
+    codes::Answer,
+    refused,
+    symbols::{self, Addresses, Symbol},
+};
+
+/// Returns the default stream of a symbol: per-thread if it is marked so.
+macro_rules! default_stream {
+    () => {
+        StreamHandle::LEGACY
+    };
+    (per_thread) => {
+        StreamHandle::PER_THREAD
+    };
+}
+
+/// Returns whether a symbol is marked `per_thread`.
+macro_rules! is_per_thread {
+    () => {
+        false
+    };
+    (per_thread) => {
+        true
+    };
+}
+
+/// Returns the number of parameters.
+macro_rules! count {
+    (($($argument:ident: $ty:ty),*)) => {{
+        let names: &[&str] = &[$(stringify!($argument)),*];
+        names.len()
+    }};
+}
+
+/// Exports one symbol.
+macro_rules! export {
+    ($symbol:ident [$($mode:ident)?] ($($argument:ident: $ty:ty),*) $implementation:path) => {
+        #[unsafe(no_mangle)]
+        extern "C" fn $symbol($($argument: $ty),*) -> i32 {
+            call::run(stringify!($symbol), default_stream!($($mode)?), |call| {
+                $implementation(call, $($argument),*)
+            })
+        }
+    };
+}
+
+macro_rules! functions {
+    ($([$($symbol:ident $($mode:ident)?),+] $arguments:tt => $implementation:path;)*) => {
+        $($(export! { $symbol [$($mode)?] $arguments $implementation })+)*
+
+        /// Every exported symbol that is implemented.
+        pub(crate) static SYMBOLS: &[Symbol] = &[$($(Symbol {
+            name: stringify!($symbol),
+            parameters: count!($arguments),
+            per_thread: is_per_thread!($($mode)?),
+            address: || $symbol as *const () as usize,
+        }),+),*];
+    };
+}
+
+/// Returns the addresses of all exported symbols.
+fn addresses() -> &'static Addresses {
+    static ADDRESSES: OnceLock<Addresses> = OnceLock::new();
+    ADDRESSES.get_or_init(|| {
+        let all = SYMBOLS.iter().chain(refused::SYMBOLS);
+        all.map(|symbol| (symbol.name, (symbol.address)()))
+            .collect()
+    })
+}
+
+/// `cuGetProcAddress`
+fn get_proc_address(
+    call: &Call,
+    name: Text,
+    address: Out<usize>,
+    version: i32,
+    flags: u64,
+) -> Answer {
+    let status = Out::null();
+    symbols::find(call, addresses(), name, address, (version, flags), status)
+}
+
+/// `cuGetProcAddress_v2`
+fn get_proc_address_with_status(
+    call: &Call,
+    name: Text,
+    address: Out<usize>,
+    version: i32,
+    flags: u64,
+    status: Out<i32>,
+) -> Answer {
+    symbols::find(call, addresses(), name, address, (version, flags), status)
+}
+
+functions! {
+    [cuInit] (flags: u32) => entry::init;
+    [cuDriverGetVersion] (version: Out<i32>) => entry::driver_version;
+    [cuGetErrorName]
+        (code: i32, name: Out<*const c_char>) => entry::error_name;
+    [cuGetErrorString]
+        (code: i32, text: Out<*const c_char>) => entry::error_string;
+    [cuGetExportTable]
+        (table: Out<*const c_void>, id: In<[u8; 16]>) => entry::export_table;
+    [cuGetProcAddress]
+        (name: Text, address: Out<usize>, version: i32, flags: u64) => get_proc_address;
+    [cuGetProcAddress_v2]
+        (name: Text, address: Out<usize>, version: i32, flags: u64, status: Out<i32>)
+        => get_proc_address_with_status;
+    [cuProfilerStart] () => entry::profiler;
+    [cuProfilerStop] () => entry::profiler;
+    [cuThreadExchangeStreamCaptureMode]
+        (mode: Out<i32>) => entry::exchange_capture_mode;
+
+    [cuDeviceGet] (device: Out<Device>, ordinal: i32) => device::get;
+    [cuDeviceGetCount] (count: Out<i32>) => device::count;
+    [cuDeviceGetName]
+        (name: Out<c_char>, length: i32, device: Device) => device::name;
+    [cuDeviceGetUuid, cuDeviceGetUuid_v2]
+        (uuid: Out<[u8; 16]>, device: Device) => device::uuid;
+    [cuDeviceTotalMem_v2]
+        (bytes: Out<usize>, device: Device) => device::total_memory;
+    [cuDeviceGetAttribute]
+        (value: Out<i32>, attribute: i32, device: Device) => device::attribute;
+    [cuDeviceComputeCapability]
+        (major: Out<i32>, minor: Out<i32>, device: Device) => device::compute_capability;
+    [cuDeviceGetPCIBusId]
+        (text: Out<c_char>, length: i32, device: Device) => device::pci_bus_id;
+    [cuDeviceGetByPCIBusId]
+        (device: Out<Device>, text: Text) => device::by_pci_bus_id;
+    [cuDeviceCanAccessPeer]
+        (can_access: Out<i32>, device: Device, peer: Device) => device::can_access_peer;
+    [cuDeviceGetP2PAttribute]
+        (value: Out<i32>, attribute: i32, from: Device, to: Device) => device::p2p_attribute;
+    [cuDeviceGetDefaultMemPool]
+        (pool: Out<Handle>, device: Device) => device::pool;
+    [cuDeviceGetMemPool]
+        (pool: Out<Handle>, device: Device) => device::pool;
+    [cuDeviceSetMemPool]
+        (device: Device, pool: Handle) => device::set_pool;
+    [cuDeviceGetExecAffinitySupport]
+        (supported: Out<i32>, kind: i32, device: Device) => device::exec_affinity;
+
+    [cuDevicePrimaryCtxRetain]
+        (context: Out<Handle>, device: Device) => primary::retain;
+    [cuDevicePrimaryCtxRelease, cuDevicePrimaryCtxRelease_v2]
+        (device: Device) => primary::release;
+    [cuDevicePrimaryCtxReset, cuDevicePrimaryCtxReset_v2]
+        (device: Device) => primary::reset;
+    [cuDevicePrimaryCtxGetState]
+        (device: Device, flags: Out<u32>, active: Out<i32>) => primary::state;
+    [cuDevicePrimaryCtxSetFlags, cuDevicePrimaryCtxSetFlags_v2]
+        (device: Device, flags: u32) => primary::set_flags;
+
+    [cuCtxCreate_v2]
+        (context: Out<Handle>, flags: u32, device: Device) => context::create;
+    [cuCtxCreate_v3]
+        (context: Out<Handle>, params: In<c_void>, count: i32, flags: u32, device: Device)
+        => context::create_with_affinity;
+    [cuCtxCreate_v4]
+        (context: Out<Handle>, params: In<[usize; 3]>, flags: u32, device: Device)
+        => context::create_with_params;
+    [cuCtxDestroy, cuCtxDestroy_v2]
+        (context: Handle) => context::destroy;
+    [cuCtxPushCurrent, cuCtxPushCurrent_v2]
+        (context: Handle) => context::push;
+    [cuCtxPopCurrent, cuCtxPopCurrent_v2]
+        (context: Out<Handle>) => context::pop;
+    [cuCtxSetCurrent] (context: Handle) => context::set_current;
+    [cuCtxGetCurrent] (context: Out<Handle>) => context::get_current;
+    [cuCtxGetDevice] (device: Out<Device>) => context::device;
+    [cuCtxGetDevice_v2]
+        (device: Out<Device>, context: Handle) => context::device_of;
+    [cuCtxSynchronize] () => context::synchronize;
+    [cuCtxSynchronize_v2]
+        (context: Handle) => context::synchronize_given;
+    [cuCtxGetFlags] (flags: Out<u32>) => context::get_flags;
+    [cuCtxSetFlags] (flags: u32) => context::set_flags;
+    [cuCtxGetId] (context: Handle, id: Out<u64>) => context::id;
+    [cuCtxGetApiVersion]
+        (context: Handle, version: Out<u32>) => context::api_version;
+    [cuCtxGetLimit] (value: Out<usize>, limit: u32) => context::get_limit;
+    [cuCtxSetLimit] (limit: u32, value: usize) => context::set_limit;
+    [cuCtxGetCacheConfig]
+        (config: Out<i32>) => context::get_cache_config;
+    [cuCtxSetCacheConfig] (config: i32) => context::set_cache_config;
+    [cuCtxGetSharedMemConfig]
+        (config: Out<i32>) => context::get_bank_config;
+    [cuCtxSetSharedMemConfig]
+        (config: i32) => context::set_bank_config;
+    [cuCtxResetPersistingL2Cache]
+        () => context::reset_persisting_cache;
+    [cuCtxGetStreamPriorityRange]
+        (least: Out<i32>, greatest: Out<i32>) => context::stream_priority_range;
+    [cuCtxEnablePeerAccess]
+        (peer: Handle, flags: u32) => context::enable_peer_access;
+
+    [cuStreamCreate] (stream: Out<Handle>, flags: u32) => stream::create;
+    [cuStreamCreateWithPriority]
+        (stream: Out<Handle>, flags: u32, priority: i32) => stream::create_with_priority;
+    [cuStreamDestroy, cuStreamDestroy_v2]
+        (stream: Handle) => stream::destroy;
+    [cuStreamQuery, cuStreamQuery_ptsz per_thread]
+        (stream: Handle) => stream::query;
+    [cuStreamSynchronize, cuStreamSynchronize_ptsz per_thread]
+        (stream: Handle) => stream::synchronize;
+    [cuStreamWaitEvent, cuStreamWaitEvent_ptsz per_thread]
+        (stream: Handle, event: Handle, flags: u32) => stream::wait_event;
+    [cuStreamGetFlags, cuStreamGetFlags_ptsz per_thread]
+        (stream: Handle, flags: Out<u32>) => stream::flags;
+    [cuStreamGetPriority, cuStreamGetPriority_ptsz per_thread]
+        (stream: Handle, priority: Out<i32>) => stream::priority;
+    [cuStreamGetId, cuStreamGetId_ptsz per_thread]
+        (stream: Handle, id: Out<u64>) => stream::id;
+    [cuStreamGetCtx, cuStreamGetCtx_ptsz per_thread]
+        (stream: Handle, context: Out<Handle>) => stream::context;
+    [cuStreamGetCtx_v2, cuStreamGetCtx_v2_ptsz per_thread]
+        (stream: Handle, context: Out<Handle>, green: Out<Handle>) => stream::context_or_green;
+    [cuStreamGetDevice, cuStreamGetDevice_ptsz per_thread]
+        (stream: Handle, device: Out<Device>) => stream::device;
+    [cuStreamIsCapturing, cuStreamIsCapturing_ptsz per_thread]
+        (stream: Handle, status: Out<i32>) => stream::is_capturing;
+    [cuStreamGetCaptureInfo, cuStreamGetCaptureInfo_ptsz per_thread]
+        (stream: Handle, status: Out<i32>, id: Out<u64>) => stream::capture_info;
+    [cuStreamAttachMemAsync, cuStreamAttachMemAsync_ptsz per_thread]
+        (stream: Handle, pointer: Address, length: usize, flags: u32) => stream::attach_memory;
+    [cuStreamAddCallback, cuStreamAddCallback_ptsz per_thread]
+        (stream: Handle, callback: StreamCallbackPointer, data: In<c_void>, flags: u32)
+        => stream::add_callback;
+    [cuLaunchHostFunc, cuLaunchHostFunc_ptsz per_thread]
+        (stream: Handle, function: HostFunctionPointer, data: In<c_void>)
+        => stream::launch_host_function;
+
+    [cuEventCreate] (event: Out<Handle>, flags: u32) => event::create;
+    [cuEventDestroy, cuEventDestroy_v2]
+        (event: Handle) => event::destroy;
+    [cuEventRecord, cuEventRecord_ptsz per_thread]
+        (event: Handle, stream: Handle) => event::record;
+    [cuEventRecordWithFlags, cuEventRecordWithFlags_ptsz per_thread]
+        (event: Handle, stream: Handle, flags: u32) => event::record_with_flags;
+    [cuEventQuery] (event: Handle) => event::query;
+    [cuEventSynchronize] (event: Handle) => event::synchronize;
+    [cuEventElapsedTime, cuEventElapsedTime_v2]
+        (milliseconds: Out<f32>, start: Handle, end: Handle) => event::elapsed_time;
+
+    [cuMemAlloc_v2] (pointer: Out<Address>, bytes: usize) => memory::allocate;
+    [cuMemAllocPitch_v2]
+        (pointer: Out<Address>, pitch: Out<usize>, width: usize, height: usize, element: u32)
+        => memory::allocate_pitch;
+    [cuMemFree_v2] (pointer: Address) => memory::free;
+    [cuMemAllocAsync, cuMemAllocAsync_ptsz per_thread]
+        (pointer: Out<Address>, bytes: usize, stream: Handle) => memory::allocate_async;
+    [cuMemFreeAsync, cuMemFreeAsync_ptsz per_thread]
+        (pointer: Address, stream: Handle) => memory::free_async;
+    [cuMemGetInfo_v2]
+        (free: Out<usize>, total: Out<usize>) => memory::info;
+    [cuMemGetAddressRange_v2]
+        (base: Out<Address>, bytes: Out<usize>, pointer: Address) => memory::address_range;
+    [cuMemHostAlloc]
+        (pointer: Out<*mut u8>, bytes: usize, flags: u32) => memory::allocate_host;
+    [cuMemAllocHost_v2]
+        (pointer: Out<*mut u8>, bytes: usize) => memory::allocate_host_plain;
+    [cuMemFreeHost] (pointer: *mut u8) => memory::free_host;
+    [cuMemHostRegister, cuMemHostRegister_v2]
+        (pointer: *mut u8, bytes: usize, flags: u32) => memory::register_host;
+    [cuMemHostUnregister]
+        (pointer: *mut u8) => memory::unregister_host;
+    [cuMemHostGetDevicePointer_v2]
+        (device: Out<Address>, pointer: *mut u8, flags: u32) => memory::device_pointer_of_host;
+    [cuMemHostGetFlags]
+        (flags: Out<u32>, pointer: *mut u8) => memory::host_flags;
+    [cuMemAllocManaged]
+        (pointer: Out<Address>, bytes: usize, flags: u32) => memory::allocate_managed;
+    [cuMemPrefetchAsync, cuMemPrefetchAsync_ptsz per_thread]
+        (pointer: Address, bytes: usize, device: Device, stream: Handle) => memory::prefetch;
+    [cuMemPrefetchAsync_v2, cuMemPrefetchAsync_v2_ptsz per_thread]
+        (pointer: Address, bytes: usize, location: LocationFields, flags: u32, stream: Handle)
+        => memory::prefetch_to_location;
+    [cuMemAdvise]
+        (pointer: Address, bytes: usize, advice: i32, device: Device) => memory::advise;
+    [cuMemAdvise_v2]
+        (pointer: Address, bytes: usize, advice: i32, location: LocationFields)
+        => memory::advise_at_location;
+
+    [cuMemAllocFromPoolAsync, cuMemAllocFromPoolAsync_ptsz per_thread]
+        (pointer: Out<Address>, bytes: usize, pool: Handle, stream: Handle) => pool::allocate;
+    [cuMemPoolSetAttribute]
+        (pool: Handle, attribute: i32, value: In<c_void>) => pool::set_attribute;
+    [cuMemPoolGetAttribute]
+        (pool: Handle, attribute: i32, value: Out<c_void>) => pool::attribute;
+    [cuMemPoolTrimTo] (pool: Handle, keep: usize) => pool::trim;
+    [cuMemPoolSetAccess]
+        (pool: Handle, descriptions: In<AccessFields>, count: usize) => pool::set_access;
+    [cuMemPoolGetAccess]
+        (flags: Out<i32>, pool: Handle, location: In<LocationFields>) => pool::access;
+
+    [cuPointerGetAttribute]
+        (data: Out<c_void>, attribute: i32, pointer: Address) => pointer::attribute;
+    [cuPointerGetAttributes]
+        (count: u32, attributes: In<i32>, data: In<Out<c_void>>, pointer: Address)
+        => pointer::attributes;
+    [cuPointerSetAttribute]
+        (value: In<u32>, attribute: i32, pointer: Address) => pointer::set_attribute;
+
+    [cuMemcpy, cuMemcpy_ptds per_thread]
+        (target: Address, source: Address, bytes: usize) => copy::any;
+    [cuMemcpyAsync, cuMemcpyAsync_ptsz per_thread]
+        (target: Address, source: Address, bytes: usize, stream: Handle) => copy::any_async;
+    [cuMemcpyHtoD_v2, cuMemcpyHtoD_v2_ptds per_thread]
+        (target: Address, source: *mut u8, bytes: usize) => copy::host_to_device;
+    [cuMemcpyHtoDAsync_v2, cuMemcpyHtoDAsync_v2_ptsz per_thread]
+        (target: Address, source: *mut u8, bytes: usize, stream: Handle)
+        => copy::host_to_device_async;
+    [cuMemcpyDtoH_v2, cuMemcpyDtoH_v2_ptds per_thread]
+        (target: *mut u8, source: Address, bytes: usize) => copy::device_to_host;
+    [cuMemcpyDtoHAsync_v2, cuMemcpyDtoHAsync_v2_ptsz per_thread]
+        (target: *mut u8, source: Address, bytes: usize, stream: Handle)
+        => copy::device_to_host_async;
+    [cuMemcpyDtoD_v2, cuMemcpyDtoD_v2_ptds per_thread]
+        (target: Address, source: Address, bytes: usize) => copy::device_to_device;
+    [cuMemcpyDtoDAsync_v2, cuMemcpyDtoDAsync_v2_ptsz per_thread]
+        (target: Address, source: Address, bytes: usize, stream: Handle)
+        => copy::device_to_device_async;
+    [cuMemcpyPeer, cuMemcpyPeer_ptds per_thread]
+        (target: Address, target_context: Handle, source: Address, source_context: Handle,
+        bytes: usize) => copy::peer;
+    [cuMemcpyPeerAsync, cuMemcpyPeerAsync_ptsz per_thread]
+        (target: Address, target_context: Handle, source: Address, source_context: Handle,
+        bytes: usize, stream: Handle) => copy::peer_async;
+    [cuMemcpy2D_v2, cuMemcpy2D_v2_ptds per_thread]
+        (copy: In<Copy2dFields>) => copy::of_rows;
+    [cuMemcpy2DUnaligned_v2, cuMemcpy2DUnaligned_v2_ptds per_thread]
+        (copy: In<Copy2dFields>) => copy::of_rows;
+    [cuMemcpy2DAsync_v2, cuMemcpy2DAsync_v2_ptsz per_thread]
+        (copy: In<Copy2dFields>, stream: Handle) => copy::of_rows_async;
+
+    [cuMemsetD8_v2, cuMemsetD8_v2_ptds per_thread]
+        (target: Address, value: u8, count: usize) => fill::bytes;
+    [cuMemsetD16_v2, cuMemsetD16_v2_ptds per_thread]
+        (target: Address, value: u16, count: usize) => fill::halves;
+    [cuMemsetD32_v2, cuMemsetD32_v2_ptds per_thread]
+        (target: Address, value: u32, count: usize) => fill::words;
+    [cuMemsetD8Async, cuMemsetD8Async_ptsz per_thread]
+        (target: Address, value: u8, count: usize, stream: Handle) => fill::bytes_async;
+    [cuMemsetD16Async, cuMemsetD16Async_ptsz per_thread]
+        (target: Address, value: u16, count: usize, stream: Handle) => fill::halves_async;
+    [cuMemsetD32Async, cuMemsetD32Async_ptsz per_thread]
+        (target: Address, value: u32, count: usize, stream: Handle) => fill::words_async;
+    [cuMemsetD2D8_v2, cuMemsetD2D8_v2_ptds per_thread]
+        (target: Address, pitch: usize, value: u8, width: usize, height: usize)
+        => fill::rows_of_bytes;
+    [cuMemsetD2D16_v2, cuMemsetD2D16_v2_ptds per_thread]
+        (target: Address, pitch: usize, value: u16, width: usize, height: usize)
+        => fill::rows_of_halves;
+    [cuMemsetD2D32_v2, cuMemsetD2D32_v2_ptds per_thread]
+        (target: Address, pitch: usize, value: u32, width: usize, height: usize)
+        => fill::rows_of_words;
+    [cuMemsetD2D8Async, cuMemsetD2D8Async_ptsz per_thread]
+        (target: Address, pitch: usize, value: u8, width: usize, height: usize, stream: Handle)
+        => fill::rows_of_bytes_async;
+    [cuMemsetD2D16Async, cuMemsetD2D16Async_ptsz per_thread]
+        (target: Address, pitch: usize, value: u16, width: usize, height: usize, stream: Handle)
+        => fill::rows_of_halves_async;
+    [cuMemsetD2D32Async, cuMemsetD2D32Async_ptsz per_thread]
+        (target: Address, pitch: usize, value: u32, width: usize, height: usize, stream: Handle)
+        => fill::rows_of_words_async;
+
+    [cuModuleLoad] (module: Out<Handle>, path: Text) => module::load_file;
+    [cuModuleLoadData]
+        (module: Out<Handle>, image: Image) => module::load_data;
+    [cuModuleLoadDataEx]
+        (module: Out<Handle>, image: Image, count: u32, numbers: In<i32>, values: Out<usize>)
+        => module::load_data_with_options;
+    [cuModuleLoadFatBinary]
+        (module: Out<Handle>, image: Image) => module::load_data;
+    [cuModuleUnload] (module: Handle) => module::unload;
+    [cuModuleGetFunction]
+        (function: Out<Handle>, module: Handle, name: Text) => module::function;
+    [cuModuleGetGlobal_v2]
+        (pointer: Out<Address>, bytes: Out<usize>, module: Handle, name: Text)
+        => module::global;
+    [cuModuleGetFunctionCount]
+        (count: Out<u32>, module: Handle) => module::function_count;
+    [cuModuleEnumerateFunctions]
+        (functions: Out<Handle>, count: u32, module: Handle) => module::functions;
+    [cuModuleGetLoadingMode]
+        (mode: Out<i32>) => module::loading_mode;
+
+    [cuLibraryLoadData]
+        (library: Out<Handle>, image: Image, numbers: In<i32>, values: Out<usize>, count: u32,
+        library_numbers: In<i32>, library_values: In<usize>, library_count: u32)
+        => library::load_data;
+    [cuLibraryLoadFromFile]
+        (library: Out<Handle>, path: Text, numbers: In<i32>, values: Out<usize>, count: u32,
+        library_numbers: In<i32>, library_values: In<usize>, library_count: u32)
+        => library::load_file;
+    [cuLibraryUnload] (library: Handle) => library::unload;
+    [cuLibraryGetModule]
+        (module: Out<Handle>, library: Handle) => library::get_module;
+    [cuLibraryGetKernel]
+        (kernel: Out<Handle>, library: Handle, name: Text) => library::kernel;
+    [cuLibraryGetKernelCount]
+        (count: Out<u32>, library: Handle) => library::kernel_count;
+    [cuLibraryEnumerateKernels]
+        (kernels: Out<Handle>, count: u32, library: Handle) => library::kernels;
+    [cuLibraryGetGlobal]
+        (pointer: Out<Address>, bytes: Out<usize>, library: Handle, name: Text)
+        => library::global;
+    [cuKernelGetFunction]
+        (function: Out<Handle>, kernel: Handle) => library::kernel_function;
+    [cuKernelGetLibrary]
+        (library: Out<Handle>, kernel: Handle) => library::kernel_library;
+    [cuKernelGetName]
+        (name: Out<*const c_char>, kernel: Handle) => library::kernel_name;
+    [cuKernelGetAttribute]
+        (value: Out<i32>, attribute: i32, kernel: Handle, device: Device)
+        => library::kernel_attribute;
+    [cuKernelSetAttribute]
+        (attribute: i32, value: i32, kernel: Handle, device: Device)
+        => library::kernel_set_attribute;
+    [cuKernelSetCacheConfig]
+        (kernel: Handle, config: i32, device: Device) => library::kernel_set_cache_config;
+    [cuKernelGetParamInfo]
+        (kernel: Handle, index: usize, offset: Out<usize>, bytes: Out<usize>)
+        => library::kernel_param_info;
+
+    [cuFuncGetAttribute]
+        (value: Out<i32>, attribute: i32, function: Handle) => function::attribute;
+    [cuFuncSetAttribute]
+        (function: Handle, attribute: i32, value: i32) => function::set_attribute;
+    [cuFuncSetCacheConfig]
+        (function: Handle, config: i32) => function::set_config;
+    [cuFuncSetSharedMemConfig]
+        (function: Handle, config: i32) => function::set_config;
+    [cuFuncGetModule]
+        (module: Out<Handle>, function: Handle) => function::module;
+    [cuFuncGetName]
+        (name: Out<*const c_char>, function: Handle) => function::name;
+    [cuFuncGetParamInfo]
+        (function: Handle, index: usize, offset: Out<usize>, bytes: Out<usize>)
+        => function::param_info;
+    [cuFuncIsLoaded]
+        (state: Out<i32>, function: Handle) => function::is_loaded;
+    [cuFuncLoad] (function: Handle) => function::load;
+
+    [cuLaunchKernel, cuLaunchKernel_ptsz per_thread]
+        (function: Handle, grid_x: u32, grid_y: u32, grid_z: u32, block_x: u32, block_y: u32,
+        block_z: u32, shared_bytes: u32, stream: Handle, pointers: In<*const c_void>,
+        extra: In<*const c_void>) => launch::kernel;
+    [cuLaunchKernelEx, cuLaunchKernelEx_ptsz per_thread]
+        (config: In<LaunchConfigFields>, function: Handle, pointers: In<*const c_void>,
+        extra: In<*const c_void>) => launch::with_config;
+
+    [cuOccupancyMaxActiveBlocksPerMultiprocessor]
+        (blocks: Out<i32>, function: Handle, block: i32, dynamic_bytes: usize)
+        => occupancy::active_blocks;
+    [cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags]
+        (blocks: Out<i32>, function: Handle, block: i32, dynamic_bytes: usize, flags: u32)
+        => occupancy::active_blocks_with_flags;
+    [cuOccupancyMaxPotentialBlockSize]
+        (grid: Out<i32>, block: Out<i32>, function: Handle,
+        shared_of_block: BlockToSharedPointer, dynamic_bytes: usize, limit: i32)
+        => occupancy::potential_block;
+    [cuOccupancyMaxPotentialBlockSizeWithFlags]
+        (grid: Out<i32>, block: Out<i32>, function: Handle,
+        shared_of_block: BlockToSharedPointer, dynamic_bytes: usize, limit: i32, flags: u32)
+        => occupancy::potential_block_with_flags;
+    [cuOccupancyAvailableDynamicSMemPerBlock]
+        (bytes: Out<usize>, function: Handle, blocks: i32, block: i32)
+        => occupancy::available_shared;
+
+    [cuLinkCreate, cuLinkCreate_v2]
+        (count: u32, numbers: In<i32>, values: Out<usize>, linker: Out<Handle>)
+        => linker::create;
+    [cuLinkAddData, cuLinkAddData_v2]
+        (linker: Handle, kind: i32, data: Bytes, size: usize, name: In<c_char>, count: u32,
+        numbers: In<i32>, values: In<usize>) => linker::add_data;
+    [cuLinkAddFile, cuLinkAddFile_v2]
+        (linker: Handle, kind: i32, path: Text, count: u32, numbers: In<i32>,
+        values: In<usize>) => linker::add_file;
+    [cuLinkComplete]
+        (linker: Handle, image: Out<*const c_void>, size: Out<usize>) => linker::complete;
+    [cuLinkDestroy] (linker: Handle) => linker::destroy;
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+    use crate::versions;
+
+    #[test]
+    fn every_symbol_of_the_headers_is_exported_once_and_no_other() {
+        let mut exported = BTreeMap::new();
+        for symbol in SYMBOLS.iter().chain(refused::SYMBOLS) {
+            let before = exported.insert(symbol.name, symbol);
+            assert!(before.is_none(), "{} is listed twice", symbol.name);
+        }
+        for version in versions::symbols() {
+            let found = exported.remove(version.symbol);
+            assert!(found.is_some(), "{} is not exported", version.symbol);
+        }
+        let unknown: Vec<_> = exported.keys().collect();
+        assert!(unknown.is_empty(), "not in the headers: {unknown:?}");
+    }
+
+    #[test]
+    fn implemented_functions_have_as_many_parameters_as_in_the_headers() {
+        let parameters: BTreeMap<_, _> = versions::symbols()
+            .map(|version| (version.symbol, version.parameters))
+            .collect();
+        for symbol in SYMBOLS {
+            let expected = parameters.get(symbol.name).copied();
+            assert_eq!(Some(symbol.parameters), expected, "{}", symbol.name);
+        }
+    }
+
+    #[test]
+    fn exactly_the_per_thread_versions_use_the_default_stream_of_the_thread() {
+        let per_thread: Vec<_> = versions::FUNCTIONS
+            .iter()
+            .flat_map(|function| function.per_thread)
+            .map(|version| version.symbol)
+            .collect();
+        for symbol in SYMBOLS {
+            let expected = per_thread.contains(&symbol.name);
+            assert_eq!(symbol.per_thread, expected, "{}", symbol.name);
+        }
+    }
+}

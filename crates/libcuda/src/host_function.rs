@@ -1,0 +1,56 @@
+//! Functions of the program that a stream calls.
+
+#![allow(
+    unsafe_code,
+    reason = "calls functions of the program with the pointers that it gave for them"
+)]
+
+use std::ffi::c_void;
+
+use millstream_driver::HostFunction;
+
+use crate::abi::{Handle, In};
+
+/// The pointer that the program wants its function to receive.
+struct Data(*mut c_void);
+
+// SAFETY: the pointer is only handed back to the program, which asked for a call on a thread of the
+// driver.
+unsafe impl Send for Data {}
+
+impl Data {
+    fn of(pointer: In<c_void>) -> Self {
+        Self(pointer.as_ptr().cast_mut())
+    }
+
+    /// Returns the pointer. A method, so that a closure captures the whole value.
+    fn pointer(&self) -> *mut c_void {
+        self.0
+    }
+}
+
+/// Returns the host function that calls a function of the program.
+pub(crate) fn of_function(
+    function: unsafe extern "C" fn(*mut c_void),
+    data: In<c_void>,
+) -> HostFunction {
+    let data = Data::of(data);
+    Box::new(move || {
+        // SAFETY: the program gave the function and the pointer for exactly this call.
+        unsafe { function(data.pointer()) }
+    })
+}
+
+/// Returns the host function that calls a callback of the program, with the result of the work
+/// before it: success, because it is not called after an error.
+pub(crate) fn of_callback(
+    callback: unsafe extern "C" fn(Handle, i32, *mut c_void),
+    stream: Handle,
+    data: In<c_void>,
+) -> HostFunction {
+    let data = Data::of(data);
+    Box::new(move || {
+        // SAFETY: the program gave the callback and the pointer for exactly this call.
+        unsafe { callback(stream, 0, data.pointer()) }
+    })
+}

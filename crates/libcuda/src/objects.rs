@@ -1,0 +1,204 @@
+//! The tables of live objects: which handles are valid, and the context of each.
+//!
+//! Contexts, streams, events, modules, functions and pools have the simulator's handles. Libraries,
+//! kernels and linkers, which belong to no context, are numbered here, with tags of their own.
+
+use std::{
+    ffi::{CString, c_char},
+    sync::Arc,
+};
+
+use millstream_driver::{
+    ContextHandle, EventHandle, FunctionHandle, ModuleHandle, PoolHandle, StreamHandle,
+};
+use millstream_sim::FunctionDetails;
+use rustc_hash::FxHashMap;
+
+use crate::{
+    abi::{Address, Device, Handle},
+    jit::JitOptions,
+};
+
+/// The bit position of the tag in handles that this module allocates. The simulator's tags are
+/// below [`FIRST_TAG`].
+const TAG_SHIFT: u32 = 40;
+/// The first tag of handles that this module allocates.
+const FIRST_TAG: usize = 32;
+
+/// All live objects.
+#[derive(Debug, Default)]
+pub(crate) struct Objects {
+    pub(crate) contexts: FxHashMap<ContextHandle, ContextEntry>,
+    pub(crate) streams: FxHashMap<StreamHandle, StreamEntry>,
+    pub(crate) events: FxHashMap<EventHandle, EventEntry>,
+    pub(crate) modules: FxHashMap<ModuleHandle, ModuleEntry>,
+    pub(crate) functions: FxHashMap<FunctionHandle, FunctionEntry>,
+    pub(crate) libraries: FxHashMap<Handle, LibraryEntry>,
+    pub(crate) kernels: FxHashMap<Handle, KernelEntry>,
+    pub(crate) linkers: FxHashMap<Handle, LinkerEntry>,
+    /// The state of each device's primary context, by ordinal.
+    pub(crate) primaries: FxHashMap<Device, PrimaryEntry>,
+    /// The flags of page-locked allocations, by first address.
+    pub(crate) host_flags: FxHashMap<Address, u32>,
+    /// The values that the program has set of the attributes of pools.
+    pub(crate) pool_settings: FxHashMap<(PoolHandle, i32), u64>,
+    /// Whether the program gave a device access to a pool.
+    pub(crate) pool_access: FxHashMap<(PoolHandle, Device), bool>,
+    /// Names that were returned to the program, which may keep the pointers.
+    names: FxHashMap<String, CString>,
+    /// The number of handles that this module has allocated.
+    allocated: usize,
+}
+
+/// A live context.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ContextEntry {
+    pub(crate) device: Device,
+    pub(crate) flags: u32,
+    /// Whether it is its device's primary context.
+    pub(crate) primary: bool,
+    /// The number that `cuCtxGetId` returns.
+    pub(crate) id: u64,
+    /// The values of `cuCtxSetLimit`, by the number of the limit.
+    pub(crate) limits: [usize; LIMITS],
+    /// The values of `cuCtxSetCacheConfig` and `cuCtxSetSharedMemConfig`, which have no effect.
+    pub(crate) cache_config: i32,
+    pub(crate) bank_config: i32,
+}
+
+/// The number of limits of a context.
+pub(crate) const LIMITS: usize = 7;
+
+/// The initial limits: stack size, printf buffer, heap, depth and number of pending launches of
+/// dynamic parallelism, fetch granularity of the L2 cache, its size for persisting accesses.
+pub(crate) const LIMITS_DEFAULT: [usize; LIMITS] = [1024, 7 << 20, 8 << 20, 2, 2048, 64, 0];
+
+/// The state of a device's primary context.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct PrimaryEntry {
+    pub(crate) references: u32,
+    pub(crate) flags: u32,
+    pub(crate) context: Option<ContextHandle>,
+}
+
+/// A live stream of the program.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct StreamEntry {
+    pub(crate) context: ContextHandle,
+    pub(crate) flags: u32,
+    pub(crate) priority: i32,
+}
+
+/// A live event.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct EventEntry {
+    pub(crate) context: ContextHandle,
+}
+
+/// A loaded module.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ModuleEntry {
+    pub(crate) context: ContextHandle,
+    /// Whether the module is the form of a library in one context, which the program cannot unload.
+    pub(crate) of_library: bool,
+}
+
+/// A kernel of a loaded module.
+#[derive(Clone, Debug)]
+pub(crate) struct FunctionEntry {
+    pub(crate) context: ContextHandle,
+    pub(crate) module: ModuleHandle,
+    pub(crate) details: Arc<FunctionDetails>,
+}
+
+/// A library: a module that every context loads when it first needs it.
+#[derive(Debug, Default)]
+pub(crate) struct LibraryEntry {
+    pub(crate) image: Arc<[u8]>,
+    /// The names of the kernels, in the order of the text, with their handles.
+    pub(crate) kernels: Vec<(String, Handle)>,
+    pub(crate) modules: FxHashMap<ContextHandle, ModuleHandle>,
+}
+
+/// A kernel of a library.
+#[derive(Clone, Debug)]
+pub(crate) struct KernelEntry {
+    pub(crate) library: Handle,
+    pub(crate) name: Arc<str>,
+}
+
+/// A linker, with the PTX texts that were added.
+#[derive(Debug, Default)]
+pub(crate) struct LinkerEntry {
+    pub(crate) texts: Vec<String>,
+    /// The joined text, once complete. The program holds a pointer to it.
+    pub(crate) image: Option<Box<[u8]>>,
+    /// The options of its creation, whose log buffers stay valid as long as the linker.
+    pub(crate) options: Option<JitOptions>,
+}
+
+impl Objects {
+    /// Allocates a handle for an object of this module: a library, a kernel, a linker.
+    pub(crate) fn next_handle(&mut self, tag: Tag) -> Handle {
+        self.allocated += 1;
+        (FIRST_TAG + tag as usize) << TAG_SHIFT | self.allocated
+    }
+
+    /// Returns a pointer to a name that stays valid.
+    pub(crate) fn name(&mut self, name: &str) -> *const c_char {
+        let known = self.names.entry(name.to_owned());
+        known
+            .or_insert_with(|| CString::new(name).unwrap_or_default())
+            .as_ptr()
+    }
+
+    /// Adds a context.
+    pub(crate) fn add_context(
+        &mut self,
+        context: ContextHandle,
+        device: Device,
+        flags: u32,
+        primary: bool,
+    ) {
+        self.allocated += 1;
+        let id = self.allocated as u64;
+        self.contexts.insert(
+            context,
+            ContextEntry {
+                device,
+                flags,
+                primary,
+                id,
+                limits: LIMITS_DEFAULT,
+                cache_config: 0,
+                bank_config: 0,
+            },
+        );
+    }
+
+    /// Removes a context with everything in it.
+    pub(crate) fn remove_context(&mut self, context: ContextHandle) {
+        self.contexts.remove(&context);
+        self.streams.retain(|_, entry| entry.context != context);
+        self.events.retain(|_, entry| entry.context != context);
+        self.modules.retain(|_, entry| entry.context != context);
+        self.functions.retain(|_, entry| entry.context != context);
+        for library in self.libraries.values_mut() {
+            library.modules.remove(&context);
+        }
+    }
+
+    /// Removes a module with its functions.
+    pub(crate) fn remove_module(&mut self, module: ModuleHandle) {
+        self.modules.remove(&module);
+        self.functions.retain(|_, entry| entry.module != module);
+    }
+}
+
+/// The kinds of handles that this module allocates.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Tag {
+    Library,
+    Kernel,
+    Linker,
+}

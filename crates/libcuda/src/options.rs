@@ -1,0 +1,126 @@
+//! The options of the simulated device, from environment variables.
+//!
+//! | variable | meaning |
+//! |---|---|
+//! | `MILLSTREAM_DEVICE` | `sim` or `sim:option=value,…`, as `SimConfig::parse` reads it |
+//! | `MILLSTREAM_KIND` | the kind of device, `h200` unless given: its name and attributes |
+//! | `MILLSTREAM_CUDA` | the CUDA version of the driver, `13.0` unless given |
+
+use millstream_sim::SimConfig;
+
+use crate::kinds::{KINDS, Kind};
+
+/// The advertised memory of a device, unless given: programs choose their sizes by it.
+const MEMORY_BYTES: u64 = 2 << 30;
+
+/// The CUDA version of the driver, unless given.
+const CUDA_VERSION: i32 = 13_000;
+
+/// The options.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Options {
+    pub(crate) config: SimConfig,
+    pub(crate) kind: &'static Kind,
+    /// The version that `cuDriverGetVersion` returns: 1000 × major + 10 × minor.
+    pub(crate) cuda_version: i32,
+}
+
+impl Options {
+    /// Reads the options by `variable`, which returns the value of an environment variable.
+    ///
+    /// # Errors
+    ///
+    /// A sentence about the first variable whose value is not valid.
+    pub(crate) fn read(variable: impl Fn(&str) -> Option<String>) -> Result<Self, String> {
+        // Most programs rely on it that a download to pageable memory blocks, as every driver does.
+        let config = SimConfig::new().rely_on_blocking(true);
+        let mut config = config.memory_bytes(MEMORY_BYTES);
+        if let Some(device) = variable("MILLSTREAM_DEVICE") {
+            let problem = |why: String| format!("MILLSTREAM_DEVICE=`{device}`: {why}");
+            config = match device.strip_prefix("sim") {
+                Some("") => config,
+                Some(options) if options.starts_with(':') => config
+                    .with_options(&options[1..])
+                    .map_err(|error| problem(error.to_string()))?,
+                _ => {
+                    let why = "this library is a simulated device; use `sim` or `sim:options`";
+                    return Err(problem(why.to_owned()));
+                }
+            };
+        }
+        let kind = match variable("MILLSTREAM_KIND") {
+            None => KINDS[0],
+            Some(text) => Kind::find(&text).ok_or_else(|| {
+                let names: Vec<_> = KINDS.iter().map(|kind| kind.name).collect();
+                format!("MILLSTREAM_KIND=`{text}`: use one of {}", names.join(", "))
+            })?,
+        };
+        let cuda_version = match variable("MILLSTREAM_CUDA") {
+            None => CUDA_VERSION,
+            Some(text) => parse_version(&text).ok_or_else(|| {
+                format!("MILLSTREAM_CUDA=`{text}`: use a version from 11.0 to 13.9, such as `12.8`")
+            })?,
+        };
+        Ok(Self {
+            config,
+            kind,
+            cuda_version,
+        })
+    }
+}
+
+/// Returns the number of a version such as `12.8`.
+fn parse_version(text: &str) -> Option<i32> {
+    let (major, minor) = text.split_once('.')?;
+    let (major, minor): (i32, i32) = (major.parse().ok()?, minor.parse().ok()?);
+    ((11..=13).contains(&major) && (0..=9).contains(&minor)).then_some(1000 * major + 10 * minor)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(variables: &[(&str, &str)]) -> Result<Options, String> {
+        Options::read(|name| {
+            let found = variables.iter().find(|(known, _)| *known == name)?;
+            Some(found.1.to_owned())
+        })
+    }
+
+    #[test]
+    fn without_variables_a_device_advertises_two_gibibytes_and_cuda_13_0() {
+        let options = read(&[]).unwrap();
+        let expected = SimConfig::parse("sim:memory=2G").unwrap();
+        assert_eq!(options.config, expected.rely_on_blocking(true));
+        assert_eq!(options.kind.name, "h200");
+        assert_eq!(options.cuda_version, 13_000);
+    }
+
+    #[test]
+    fn variables_set_the_simulation_and_the_version() {
+        let given = [
+            ("MILLSTREAM_DEVICE", "sim:devices=2,schedule=lazy"),
+            ("MILLSTREAM_CUDA", "12.8"),
+            ("MILLSTREAM_KIND", "A100"),
+        ];
+        let options = read(&given).unwrap();
+        let expected = SimConfig::parse("sim:memory=2G,devices=2,schedule=lazy").unwrap();
+        assert_eq!(options.config, expected.rely_on_blocking(true));
+        assert_eq!(options.cuda_version, 12_080);
+        assert_eq!(options.kind.compute_capability(), (8, 0));
+    }
+
+    #[test]
+    fn a_wrong_variable_is_named_with_its_value() {
+        for (name, value) in [
+            ("MILLSTREAM_DEVICE", "cuda:0"),
+            ("MILLSTREAM_DEVICE", "sim:memory=much"),
+            ("MILLSTREAM_KIND", "h2000"),
+            ("MILLSTREAM_CUDA", "13"),
+            ("MILLSTREAM_CUDA", "14.0"),
+        ] {
+            let error = read(&[(name, value)]).unwrap_err();
+            assert!(error.starts_with(&format!("{name}=`{value}`: ")), "{error}");
+        }
+    }
+}

@@ -1,0 +1,114 @@
+//! The problems of the program: reports of the simulator and wrong handles, each kind once with a
+//! count.
+
+use std::fmt::Write as _;
+
+use rustc_hash::FxHashMap;
+
+/// The number of different problems that are kept. Later ones are only counted.
+const KEPT_MAX: usize = 1000;
+
+/// The list of problems.
+#[derive(Debug, Default)]
+pub(crate) struct Problems {
+    list: Vec<Problem>,
+    /// The indices in `list`, by the texts without numbers.
+    known: FxHashMap<String, usize>,
+    /// The number of problems beyond [`KEPT_MAX`].
+    dropped: u64,
+}
+
+/// A problem, with the number of times it happened.
+#[derive(Debug)]
+struct Problem {
+    text: String,
+    count: u64,
+}
+
+impl Problems {
+    /// Adds a problem, or counts it if one is known that differs only in its numbers: the numbers
+    /// of operations, addresses and sizes.
+    pub(crate) fn add(&mut self, text: String) {
+        let key = without_numbers(&text);
+        if let Some(&index) = self.known.get(&key) {
+            self.list[index].count += 1;
+        } else if self.list.len() == KEPT_MAX {
+            self.dropped += 1;
+        } else {
+            self.known.insert(key, self.list.len());
+            self.list.push(Problem { text, count: 1 });
+        }
+    }
+
+    /// Returns the report about all problems; empty if there are none.
+    pub(crate) fn report(&self) -> String {
+        let mut report = String::new();
+        if self.list.is_empty() {
+            return report;
+        }
+        let _ = match self.list.len() {
+            1 => writeln!(report, "millstream: 1 problem"),
+            count => writeln!(report, "millstream: {count} different problems"),
+        };
+        for (index, problem) in self.list.iter().enumerate() {
+            let _ = writeln!(report, "{}. {}", index + 1, problem.text);
+            if problem.count > 1 {
+                let more = problem.count - 1;
+                let _ = writeln!(report, "  and {more} more that differ only in numbers");
+            }
+        }
+        if self.dropped > 0 {
+            let _ = writeln!(report, "and {} more of other kinds", self.dropped);
+        }
+        report
+    }
+}
+
+/// Returns the text with every number replaced by one sign. Digits inside of a name stay.
+fn without_numbers(text: &str) -> String {
+    let mut rest = text;
+    let mut result = String::with_capacity(text.len());
+    let in_word = |c: char| c.is_alphanumeric() || c == '_';
+    while let Some(first) = rest.chars().next() {
+        let end = if in_word(first) {
+            rest.find(|c| !in_word(c)).unwrap_or(rest.len())
+        } else {
+            first.len_utf8()
+        };
+        let (token, after) = rest.split_at(end);
+        result += if first.is_ascii_digit() { "#" } else { token };
+        rest = after;
+    }
+    result
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn problems_that_differ_only_in_numbers_are_listed_once() {
+        let mut problems = Problems::default();
+        problems.add("operation 3, kernel `add1`, writes 0x7f00".into());
+        problems.add("operation 4, kernel `add1`, writes 0x7f80".into());
+        problems.add("operation 5, kernel `add2`, writes 0x7f80".into());
+        assert_eq!(
+            problems.report(),
+            "millstream: 2 different problems\n\
+             1. operation 3, kernel `add1`, writes 0x7f00\n  \
+             and 1 more that differ only in numbers\n\
+             2. operation 5, kernel `add2`, writes 0x7f80\n"
+        );
+    }
+
+    #[test]
+    fn the_list_is_bounded_and_a_clean_program_has_no_report() {
+        let mut problems = Problems::default();
+        assert_eq!(problems.report(), "");
+        for index in 0..KEPT_MAX + 7 {
+            problems.add(format!("name{index}"));
+        }
+        assert_eq!(problems.list.len(), KEPT_MAX);
+        assert!(problems.report().ends_with("and 7 more of other kinds\n"));
+    }
+}

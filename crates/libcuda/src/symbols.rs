@@ -1,0 +1,61 @@
+//! Exported symbols, and the search for one by name and version.
+
+use millstream_driver::ResultCode;
+use rustc_hash::FxHashMap;
+
+use crate::{
+    abi::{Out, Text},
+    call::Call,
+    codes::Answer,
+    process,
+    versions::{self, DefaultStream, Lookup},
+};
+
+/// An exported symbol.
+#[cfg_attr(
+    not(test),
+    expect(dead_code, reason = "tests compare the lists with the headers")
+)]
+pub(crate) struct Symbol {
+    /// The name.
+    pub(crate) name: &'static str,
+    /// The number of parameters, if it is implemented.
+    pub(crate) parameters: usize,
+    /// Whether a null stream means the calling thread's default stream.
+    pub(crate) per_thread: bool,
+    /// Returns the address of the function.
+    pub(crate) address: fn() -> usize,
+}
+
+/// The addresses of exported symbols by name.
+pub(crate) type Addresses = FxHashMap<&'static str, usize>;
+
+/// The values of `CUdriverProcAddressQueryResult`.
+const FOUND: i32 = 0;
+const NOT_FOUND: i32 = 1;
+const VERSION_NOT_SUFFICIENT: i32 = 2;
+
+/// Writes the address of the form of a function that fits the asked version of CUDA; 0 and
+/// `NOT_FOUND` if there is none.
+pub(crate) fn find(
+    _: &Call,
+    addresses: &Addresses,
+    name: Text,
+    address: Out<usize>,
+    (version, flags): (i32, u64),
+    status: Out<i32>,
+) -> Answer {
+    address.check()?;
+    let name = name.get()?;
+    let stream = DefaultStream::from_flags(flags).ok_or(ResultCode::INVALID_VALUE)?;
+    let driver = process::options()?.cuda_version;
+    let (found, outcome) = match versions::find(&name, version, driver, stream) {
+        Lookup::Found(version) => (addresses.get(version.symbol).copied(), FOUND),
+        Lookup::VersionNotSufficient => (None, VERSION_NOT_SUFFICIENT),
+        Lookup::NotFound => (None, NOT_FOUND),
+        Lookup::NewerThanDriver => return Err(ResultCode::INVALID_VALUE),
+    };
+    status.set_if_wanted(outcome);
+    address.set(found.unwrap_or(0))?;
+    found.map(drop).ok_or(ResultCode::NOT_FOUND)
+}

@@ -1,0 +1,109 @@
+//! Compiles programs and runs them with the library in the place of the driver.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+    sync::OnceLock,
+};
+
+/// A program to run.
+pub(crate) struct Program {
+    path: PathBuf,
+}
+
+/// The outcome of a run.
+#[derive(Debug)]
+pub(crate) struct Run {
+    pub(crate) code: Option<i32>,
+    pub(crate) output: String,
+    pub(crate) errors: String,
+}
+
+/// Returns the folder in which the library has the names under which programs look for a driver.
+fn shim() -> &'static Path {
+    static SHIM: OnceLock<PathBuf> = OnceLock::new();
+    SHIM.get_or_init(|| {
+        let folder = scratch();
+        let executable = std::env::current_exe().unwrap();
+        let library = executable
+            .parent()
+            .unwrap()
+            .join("libmillstream_libcuda.so");
+        assert!(library.exists(), "{} is missing", library.display());
+        for name in ["libcuda.so.1", "libcuda.so"] {
+            std::os::unix::fs::symlink(&library, folder.join(name)).unwrap();
+        }
+        folder
+    })
+}
+
+/// Creates an empty folder for this process.
+fn scratch() -> PathBuf {
+    let name = format!("libcuda-{}", std::process::id());
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+    // Left over by an earlier process with the same id.
+    let _ = fs::remove_dir_all(&folder);
+    fs::create_dir_all(&folder).unwrap();
+    folder
+}
+
+impl Program {
+    /// Compiles `programs/NAME.c`.
+    pub(crate) fn compiled(name: &str) -> Self {
+        let source = format!("{}/tests/programs/{name}.c", env!("CARGO_MANIFEST_DIR"));
+        let unique = std::thread::current()
+            .name()
+            .unwrap_or("main")
+            .replace(':', "-");
+        let path = shim().join(format!("{name}-{unique}"));
+        let compiler = Command::new("gcc")
+            .args(["-std=c11", "-O1", "-Wall", "-Wextra", "-Werror", "-pthread"])
+            .args(["-o".as_ref(), path.as_os_str()])
+            .arg(source)
+            .args(["-L".as_ref(), shim().as_os_str()])
+            .args(["-l:libcuda.so.1", "-ldl"])
+            .output()
+            .expect("gcc is not installed");
+        let errors = String::from_utf8_lossy(&compiler.stderr);
+        assert!(compiler.status.success(), "{errors}");
+        Self { path }
+    }
+
+    /// Returns the program of the running test.
+    pub(crate) fn this() -> Self {
+        let path = std::env::current_exe().unwrap();
+        Self { path }
+    }
+
+    /// Runs the program with these arguments and environment variables.
+    pub(crate) fn run(&self, arguments: &[&str], variables: &[(&str, &str)]) -> Run {
+        let output = Command::new(&self.path)
+            .args(arguments)
+            .env("LD_LIBRARY_PATH", shim())
+            .env_remove("MILLSTREAM_DEVICE")
+            .env_remove("MILLSTREAM_KIND")
+            .env_remove("MILLSTREAM_CUDA")
+            .envs(variables.iter().copied())
+            .output()
+            .unwrap();
+        Run {
+            code: output.status.code(),
+            output: String::from_utf8_lossy(&output.stdout).into_owned(),
+            errors: String::from_utf8_lossy(&output.stderr).into_owned(),
+        }
+    }
+}
+
+impl Run {
+    /// Requires that the program ended by itself with status 0.
+    pub(crate) fn succeeded(&self) {
+        assert_eq!(self.code, Some(0), "{self:?}");
+    }
+
+    /// Requires success without a report.
+    pub(crate) fn is_clean(&self) {
+        self.succeeded();
+        assert_eq!(self.errors, "");
+    }
+}

@@ -1,0 +1,97 @@
+//! C programs over the library, which the system's loader finds under the name `libcuda.so.1`.
+
+#![cfg(target_os = "linux")]
+
+#[path = "harness/mod.rs"]
+#[allow(dead_code, reason = "these tests use a part of it")]
+mod harness;
+
+use harness::{Program, Run};
+
+/// Runs a program with the PTX file of the vector addition and further arguments.
+fn run(program: &str, arguments: &[&str]) -> Run {
+    let ptx = concat!(env!("CARGO_MANIFEST_DIR"), "/../../kernels/vecadd.ptx");
+    let arguments: Vec<&str> = [&[ptx], arguments].concat();
+    Program::compiled(program).run(&arguments, &[])
+}
+
+#[test]
+fn a_vector_addition_has_the_right_sum_and_no_report() {
+    let run = run("vector_add", &[]);
+    assert_eq!(run.output, "the sum is right\n");
+    run.is_clean();
+}
+
+#[test]
+fn a_race_between_two_streams_is_reported_at_the_end_of_the_process() {
+    let run = run("two_streams", &[]);
+    run.succeeded();
+    let report = &run.errors;
+    assert!(
+        report.starts_with("millstream: 1 problem\n1. Race: "),
+        "{report}"
+    );
+    assert!(report.contains("kernel `vecadd` reads"), "{report}");
+    assert!(report.contains("fill (16384 bytes) writes"), "{report}");
+    assert!(report.contains("missing: stream 2 never waits"), "{report}");
+}
+
+#[test]
+fn a_wait_for_an_event_or_the_legacy_stream_orders_the_streams() {
+    run("two_streams", &["ordered"]).is_clean();
+    run("two_streams", &["legacy"]).is_clean();
+}
+
+#[test]
+fn a_non_blocking_stream_is_not_ordered_with_the_legacy_stream() {
+    let run = run("two_streams", &["nonblocking"]);
+    run.succeeded();
+    assert!(run.errors.contains("Race: "), "{}", run.errors);
+}
+
+#[test]
+fn ordinary_calls_return_what_the_documentation_says() {
+    let run = run("ordinary", &[]);
+    assert_eq!(run.output, "all calls returned what they must\n");
+    run.succeeded();
+    let refused = "cuGraphCreate is not supported by the simulated device\n";
+    assert_eq!(run.errors.matches(refused).count(), 1, "{}", run.errors);
+    assert!(!run.errors.contains("Race"), "{}", run.errors);
+}
+
+#[test]
+fn random_and_stale_handles_return_errors() {
+    for seed in ["1", "2", "3"] {
+        let run = run("handles", &[seed, "20000"]);
+        println!("seed {seed}: {}{}", run.output, run.errors);
+        run.succeeded();
+    }
+}
+
+#[test]
+fn an_invalid_option_is_named_and_the_driver_does_not_start() {
+    let ptx = concat!(env!("CARGO_MANIFEST_DIR"), "/../../kernels/vecadd.ptx");
+    let variables = [("MILLSTREAM_DEVICE", "sim:schedule=never")];
+    let run = Program::compiled("vector_add").run(&[ptx], &variables);
+    assert_eq!(run.code, Some(2));
+    assert!(
+        run.output.contains("cuInit(0) returned 1"),
+        "{}",
+        run.output
+    );
+    assert!(run.errors.contains("schedule=never"), "{}", run.errors);
+}
+
+#[test]
+fn schedules_and_kinds_of_device_are_chosen_by_the_environment() {
+    let ptx = concat!(env!("CARGO_MANIFEST_DIR"), "/../../kernels/vecadd.ptx");
+    let program = Program::compiled("vector_add");
+    for device in [
+        "sim:schedule=lazy",
+        "sim:seed=7,memory=1G",
+        "sim:rules=strict",
+    ] {
+        let variables = [("MILLSTREAM_DEVICE", device), ("MILLSTREAM_KIND", "t4")];
+        program.run(&[ptx], &variables).is_clean();
+    }
+}
