@@ -95,3 +95,19 @@ fn schedules_and_kinds_of_device_are_chosen_by_the_environment() {
         program.run(&[ptx], &variables).is_clean();
     }
 }
+
+#[test]
+fn per_thread_default_streams_of_two_threads_are_not_ordered() {
+    let threads = run("per_thread", &[]);
+    threads.succeeded();
+    let report = &threads.errors;
+    assert!(
+        report.contains("on per-thread default stream 1, fill"),
+        "{report}"
+    );
+    assert!(
+        report.contains("per-thread default stream 2 never waits"),
+        "{report}"
+    );
+    run("per_thread", &["legacy"]).is_clean();
+}
