@@ -1,13 +1,15 @@
-//! The `millstream` command: lists devices, and the kernels of PTX files.
+//! The `millstream` command: lists devices and the kernels of PTX files, and runs programs on the
+//! simulated device.
 
 mod devices;
 mod ptx;
+mod run;
 
 use std::{path::PathBuf, process::ExitCode};
 
 use clap::{Parser, Subcommand};
 
-/// Lists the devices and PTX kernels that Millstream can use.
+/// Lists the devices and PTX kernels that Millstream can use, and runs CUDA programs without a GPU.
 #[derive(Parser)]
 #[command(name = "millstream", version)]
 struct Arguments {
@@ -30,6 +32,11 @@ enum Command {
         #[arg(required = true)]
         files: Vec<PathBuf>,
     },
+    /// Runs a program of CUDA's driver API on the simulated device, and reports its races.
+    ///
+    /// The exit status is the program's, or that of --exit-code if the program succeeds but the
+    /// simulated device found problems.
+    Run(run::Arguments),
 }
 
 fn main() -> ExitCode {
@@ -51,5 +58,9 @@ fn main() -> ExitCode {
             }
             status
         }
+        Command::Run(arguments) => run::run(&arguments).unwrap_or_else(|problem| {
+            eprintln!("millstream: {problem}");
+            ExitCode::FAILURE
+        }),
     }
 }

@@ -15,6 +15,7 @@
 //! | `MILLSTREAM_DEVICE` | `sim`, or `sim:option=value,…` as [`SimConfig::parse`] reads it; a device has 2 GiB unless `memory=` says otherwise |
 //! | `MILLSTREAM_KIND` | the kind of device whose name and attributes programs see: `h200` unless given, or another of [`kinds::KINDS`] |
 //! | `MILLSTREAM_CUDA` | the CUDA version of the driver, `13.0` unless given |
+//! | `MILLSTREAM_REPORT` | a file to which the report is appended, too: a line of JSON for each process |
 //!
 //! [`SimConfig::parse`]: millstream_sim::SimConfig::parse
 //!

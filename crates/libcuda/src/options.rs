@@ -5,6 +5,7 @@
 //! | `MILLSTREAM_DEVICE` | `sim` or `sim:option=value,…`, as `SimConfig::parse` reads it |
 //! | `MILLSTREAM_KIND` | the kind of device, `h200` unless given: its name and attributes |
 //! | `MILLSTREAM_CUDA` | the CUDA version of the driver, `13.0` unless given |
+//! | `MILLSTREAM_REPORT` | a file to which the report is appended, too: a line of JSON for each process |
 
 use millstream_sim::SimConfig;
 

@@ -4,6 +4,7 @@
 use std::fmt::Write as _;
 
 use rustc_hash::FxHashMap;
+use serde_json::json;
 
 /// The number of different problems that are kept. Later ones are only counted.
 const KEPT_MAX: usize = 1000;
@@ -38,6 +39,18 @@ impl Problems {
             self.known.insert(key, self.list.len());
             self.list.push(Problem { text, count: 1 });
         }
+    }
+
+    /// Returns the problems of this process as a line of JSON.
+    pub(crate) fn to_json(&self) -> String {
+        let list = self.list.iter();
+        let list = list.map(|problem| json!({ "text": problem.text, "count": problem.count }));
+        let line = json!({
+            "process": std::process::id(),
+            "problems": list.collect::<Vec<_>>(),
+            "dropped": self.dropped,
+        });
+        format!("{line}\n")
     }
 
     /// Returns the report about all problems; empty if there are none.

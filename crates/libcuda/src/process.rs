@@ -1,6 +1,6 @@
 //! The state of the process: the simulated device, the live objects, and the report at the end.
 
-use std::{io::Write as _, sync::OnceLock};
+use std::{fs::OpenOptions, io::Write as _, sync::OnceLock};
 
 use millstream_driver::{DriverError, ResultCode};
 use millstream_sim::Gpu;
@@ -90,7 +90,8 @@ impl Process {
     }
 }
 
-/// Prints the problems of the program to standard error.
+/// Prints the problems of the program to standard error, and appends them to the file that
+/// `MILLSTREAM_REPORT` names.
 extern "C" fn report_at_exit() {
     // A panic must not reach the C library, and a report is worth nothing then.
     let _ = std::panic::catch_unwind(|| {
@@ -98,7 +99,12 @@ extern "C" fn report_at_exit() {
             return;
         };
         process.collect();
-        let report = process.problems.lock().report();
-        let _ = std::io::stderr().write_all(report.as_bytes());
+        let problems = process.problems.lock();
+        // A report that cannot be written is lost: the process is about to end.
+        let _ = std::io::stderr().write_all(problems.report().as_bytes());
+        if let Some(path) = std::env::var_os("MILLSTREAM_REPORT") {
+            let file = OpenOptions::new().append(true).create(true).open(path);
+            let _ = file.and_then(|mut file| file.write_all(problems.to_json().as_bytes()));
+        }
     });
 }

@@ -26,6 +26,7 @@ pages! {
     several_devices: include_str!("several_devices.md");
     regions: include_str!("regions.md");
     simulator: include_str!("simulator.md"), "```text", include_str!("reverse.ptx"), "```";
+    programs: include_str!("programs.md");
     testing: include_str!("testing.md");
     performance: include_str!("performance.md");
     several_machines: include_str!("several_machines.md");
