@@ -52,8 +52,8 @@ pub(crate) fn value_of(
             call.process()?
                 .function_attribute(entry.context, function, attribute)?
         }
-        // CONST_SIZE_BYTES: constants belong to the module.
-        2 => 0,
+        // CONST_SIZE_BYTES
+        2 => details.constant_bytes as i32,
         // LOCAL_SIZE_BYTES
         3 => details.local_bytes as i32,
         // NUM_REGS

@@ -281,6 +281,28 @@ static void kernels(const char *path) {
     free(ptx);
 }
 
+static void variables(void) {
+    static const char *ptx = ".version 8.0\n.target sm_90\n.address_size 64\n"
+                             ".const .align 4 .b8 table[80];\n"
+                             ".visible .global .align 4 .u32 counter = 7;\n"
+                             ".visible .entry nothing() { ret; }\n";
+    Handle module, function;
+    Address address;
+    size_t size;
+    int value;
+
+    OK(cuModuleLoadDataEx(&module, ptx, 0, NULL, NULL));
+    OK(cuModuleGetFunction(&function, module, "nothing"));
+    OK(cuFuncGetAttribute(&value, 2, function));
+    HOLDS(value == 80);
+    OK(cuModuleGetGlobal_v2(&address, &size, module, "counter"));
+    HOLDS(size == 4);
+    OK(cuMemcpyDtoH_v2(&value, address, size));
+    HOLDS(value == 7);
+    OK(cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, NULL, NULL, NULL));
+    OK(cuModuleUnload(module));
+}
+
 static void resolution(void) {
     int (*version)(int *), (*synchronize)(void), number, status;
     void *address;
@@ -329,6 +351,7 @@ int main(int argc, char **arguments) {
     streams_and_events();
     memory();
     kernels(arguments[1]);
+    variables();
     resolution();
     OK(cuDevicePrimaryCtxRelease_v2(0));
     FAILS(709, cuCtxSynchronize());

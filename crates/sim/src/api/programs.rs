@@ -47,6 +47,8 @@ pub struct FunctionDetails {
     pub params: Vec<Range<usize>>,
     /// The static shared memory of a block, in bytes.
     pub shared_bytes: u32,
+    /// The constant memory that the module declares, in bytes.
+    pub constant_bytes: usize,
     /// The local memory of a thread, in bytes.
     pub local_bytes: u32,
     /// The number of PTX's virtual 32-bit registers of a thread, more than a GPU needs.
@@ -225,7 +227,9 @@ impl Gpu {
     pub fn function_details(&self, function: FunctionHandle) -> Option<FunctionDetails> {
         let state = self.enter();
         let found = state.functions.get(&function)?;
-        let kernel = state.modules.get(&found.module)?.ptx.kernel(&found.name)?;
+        let module = &state.modules.get(&found.module)?.ptx;
+        let kernel = module.kernel(&found.name)?;
+        let constants = module.variables().iter().filter(|it| it.constant);
         let params = kernel.signature().params.iter();
         Some(FunctionDetails {
             name: kernel.name().to_owned(),
@@ -234,6 +238,7 @@ impl Gpu {
                 .map(|param| param.offset..param.offset + param.size)
                 .collect(),
             shared_bytes: kernel.static_shared_bytes(),
+            constant_bytes: constants.map(|constant| constant.size).sum(),
             local_bytes: kernel.local_bytes(),
             registers: kernel.registers(),
             max_threads: kernel.max_threads(),
