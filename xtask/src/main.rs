@@ -6,6 +6,7 @@ mod breakages;
 mod ci;
 mod cuda_table;
 mod devices;
+mod driver_page;
 mod gpu;
 mod kernels;
 mod miri;
@@ -44,6 +45,8 @@ enum Task {
     Kernels(kernels::Options),
     /// Generate the tables of CUDA's driver functions and device attributes from its headers.
     CudaTable(cuda_table::Options),
+    /// Write the page that lists the functions of the driver API.
+    DriverPage,
     /// Run the tests that Miri supports in Miri; needs a nightly toolchain with Miri.
     Miri,
     /// Check that the workspace compiles with the oldest Rust that it supports.
@@ -71,6 +74,7 @@ fn main() -> ExitCode {
         Task::Tidy => tidy::run(),
         Task::Kernels(options) => kernels::run(&options),
         Task::CudaTable(options) => cuda_table::run(&options),
+        Task::DriverPage => driver_page::run(),
         Task::Miri => miri::run(),
         Task::Msrv => msrv::run(),
         Task::Devices => devices::run(),
