@@ -9,11 +9,15 @@
 //! |---|---|
 //! | `kernel.rs` | `FusedKernel`, and the steps that consist of them |
 //! | `partition.rs` | decides which nodes are stored and which are fused into other kernels |
+//! | `size.rs` | cuts computations that would make a kernel too large |
+//! | `share.rs` | stores shared values where that takes less time than computing them again |
 //! | `build.rs` | builds the kernels that follow from these decisions |
 
 mod build;
 mod kernel;
 mod partition;
+mod share;
+mod size;
 
 pub(crate) use build::steps;
 pub(crate) use kernel::{FusedKernel, FusedNode, Step, Work};

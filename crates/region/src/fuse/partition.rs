@@ -3,28 +3,23 @@
 //!
 //! Stored are requested nodes, nodes whose operations have kernels of their own (reductions,
 //! products, …), and operands that such kernels must find in memory. All other nodes are computed
-//! within the kernels that use them. A node that several kernels use, or one kernel at several
-//! positions, is stored if computing it twice costs more than one write and two reads. Nodes
-//! computed from the results of a single reduction are fused into the reduction's kernel, as its
-//! epilogue.
+//! within the kernels that use them, except where a kernel would become too large (`size.rs`) or
+//! where a node is computed several times and storing it is cheaper (`share.rs`). Nodes computed
+//! from the results of a single reduction are fused into the reduction's kernel, as its epilogue.
 
 use std::sync::Arc;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::SmallVec;
 
+use super::{
+    share::{Consumer, store_shared},
+    size::{Size, bound_sizes, storable},
+};
 use crate::{
     graph::{NodeRef, Op, State},
     shape::preserves_linear_index,
 };
-
-/// The maximum number of operations that may be computed twice instead of being stored.
-const CHEAP_OPERATIONS: usize = 4;
-/// The maximum number of arrays that one kernel reads: the address of each is a parameter, and so
-/// are its lengths and strides.
-const INPUTS_MAX: usize = 16;
-/// The maximum number of operations of one kernel.
-const OPERATIONS_MAX: usize = 96;
 
 /// A planned node, with the decisions about it.
 pub(super) struct Candidate {
@@ -33,34 +28,22 @@ pub(super) struct Candidate {
     /// The indices of the operands among all candidates, in their order; `None` for stored
     /// operands.
     pub(super) operands: SmallVec<[Option<usize>; 3]>,
-    /// The stored nodes whose kernels compute this one. The list ends after two, which mean
-    /// several.
-    consumers: SmallVec<[u64; 2]>,
+    /// The kernels that compute this node; not all if there are many.
+    pub(super) consumers: SmallVec<[Consumer; 2]>,
     pub(super) is_stored: bool,
     /// True if the caller requests the elements.
     is_requested: bool,
-    /// The number of views and gathers of the node, each of which reads it at other positions.
-    view_uses: usize,
-    /// The cost of computing the node within a kernel.
-    cost: Cost,
+    /// The size of a kernel that computes the node.
+    pub(super) size: Size,
     /// The reduction whose kernel computes this node in its epilogue.
     pub(super) epilogue_of: Option<usize>,
-}
-
-/// The cost of a computation within a kernel.
-#[derive(Clone, Default)]
-struct Cost {
-    operations: usize,
-    is_costly: bool,
-    /// The arrays read from memory, by node id.
-    inputs: SmallVec<[u64; 4]>,
 }
 
 /// Decides about all planned nodes that the targets depend on, operands first.
 pub(super) fn partition(targets: &[NodeRef]) -> Vec<Candidate> {
     let mut candidates = topological_order(targets);
     store_kernel_operands(&mut candidates);
-    estimate_costs(&mut candidates);
+    bound_sizes(&mut candidates);
     store_shared(&mut candidates);
     fuse_epilogues(&mut candidates);
     candidates
@@ -89,8 +72,7 @@ fn topological_order(targets: &[NodeRef]) -> Vec<Candidate> {
                 op,
                 operands,
                 consumers: SmallVec::new(),
-                view_uses: 0,
-                cost: Cost::default(),
+                size: Size::default(),
                 epilogue_of: None,
             });
             continue;
@@ -114,7 +96,7 @@ fn topological_order(targets: &[NodeRef]) -> Vec<Candidate> {
 }
 
 /// Returns whether an operation needs kernels of its own.
-fn has_own_kernel(op: &Op) -> bool {
+pub(super) fn has_own_kernel(op: &Op) -> bool {
     !matches!(
         op,
         Op::Constant(_)
@@ -134,8 +116,11 @@ fn store_kernel_operands(candidates: &mut [Candidate]) {
             Op::MatrixProduct(..) => {
                 [0, 1].map(|factor| factor_source(candidates, candidate.operands[factor]))
             }
-            // Both kernels of the scatter read the indices.
-            Op::Scatter { adds: false, .. } => [candidate.operands[1], None],
+            // Both kernels of the scatter compute the indices.
+            Op::Scatter { adds: false, .. } => {
+                let indices = candidate.operands[1];
+                [indices.and_then(|at| storable(candidates, at)), None]
+            }
             Op::Scan { .. } => [candidate.operands[0], None],
             _ => continue,
         };
@@ -152,115 +137,6 @@ fn factor_source(candidates: &[Candidate], factor: Option<usize>) -> Option<usiz
     match &*candidate.op {
         Op::View(..) => candidate.operands[0],
         _ => factor,
-    }
-}
-
-/// Computes the cost of each candidate, and stores operands whose fusion would make a kernel too
-/// large.
-fn estimate_costs(candidates: &mut [Candidate]) {
-    for at in 0..candidates.len() {
-        let op = Arc::clone(&candidates[at].op);
-        let mut cost = loop {
-            let (cost, largest) = cost_of_operands(candidates, &candidates[at]);
-            let is_too_large = cost.inputs.len() > INPUTS_MAX || cost.operations > OPERATIONS_MAX;
-            let Some(largest) = largest.filter(|_| is_too_large) else {
-                break cost;
-            };
-            candidates[largest].is_stored = true;
-            // The operands of an operation with its own kernels may be computed in several of them,
-            // each with a part of the cost.
-            if has_own_kernel(&op) {
-                break cost;
-            }
-        };
-        match &*op {
-            Op::Apply(function, _) => {
-                cost.operations += 1;
-                cost.is_costly |= function.is_costly();
-            }
-            Op::Gather { .. } => cost.operations += 2,
-            _ => {}
-        }
-        candidates[at].cost = cost;
-    }
-}
-
-/// Returns the cost of an operation's operands within its kernel, and the operand with the most
-/// operations.
-fn cost_of_operands(candidates: &[Candidate], candidate: &Candidate) -> (Cost, Option<usize>) {
-    let mut cost = Cost::default();
-    let mut largest: Option<(usize, usize)> = None;
-    let mut indices = candidate.operands.iter();
-    candidate.op.operands(|operand| {
-        let index = indices.next().copied().flatten();
-        match index.filter(|&at| !candidates[at].is_stored) {
-            None => cost.add_input(operand.id),
-            Some(at) => {
-                let of_operand = &candidates[at].cost;
-                if largest.is_none_or(|(_, operations)| of_operand.operations > operations) {
-                    largest = Some((at, of_operand.operations));
-                }
-                cost.add(of_operand);
-            }
-        }
-    });
-    (cost, largest.map(|(at, _)| at))
-}
-
-impl Cost {
-    fn add_input(&mut self, input: u64) {
-        if !self.inputs.contains(&input) {
-            self.inputs.push(input);
-        }
-    }
-
-    fn add(&mut self, other: &Cost) {
-        self.operations += other.operations;
-        self.is_costly |= other.is_costly;
-        for &input in &other.inputs {
-            self.add_input(input);
-        }
-    }
-
-    /// Returns whether computing the node twice costs no more than one write and two reads.
-    fn is_cheap(&self) -> bool {
-        !self.is_costly && self.operations <= CHEAP_OPERATIONS && self.inputs.len() <= 1
-    }
-}
-
-/// Stores nodes that several kernels use, or one kernel at several positions, unless they are
-/// cheap. Visits the users of a node before the node.
-fn store_shared(candidates: &mut [Candidate]) {
-    for at in (0..candidates.len()).rev() {
-        let (operands, candidate) = candidates.split_at_mut(at);
-        let candidate = &mut candidate[0];
-        let is_shared = candidate.consumers.len() > 1 || candidate.view_uses > 1;
-        if is_shared && !candidate.cost.is_cheap() {
-            candidate.is_stored = true;
-        }
-        let own = [candidate.node.id];
-        let consumers = if candidate.is_stored {
-            &own[..]
-        } else {
-            &candidate.consumers
-        };
-        let (view_uses, repeats) = match &*candidate.op {
-            Op::View(source, _) => (true, candidate.node.elements >= 8 * source.elements.max(1)),
-            Op::Gather { .. } => (true, false),
-            _ => (false, false),
-        };
-        for &index in candidate.operands.iter().flatten() {
-            let operand = &mut operands[index];
-            operand.view_uses += usize::from(view_uses);
-            for &kernel in consumers {
-                if !operand.consumers.contains(&kernel) && operand.consumers.len() < 2 {
-                    operand.consumers.push(kernel);
-                }
-            }
-            if repeats && operand.cost.is_costly {
-                operand.is_stored = true;
-            }
-        }
     }
 }
 
@@ -294,7 +170,7 @@ fn reduction_to_fuse(candidates: &[Candidate], root: usize) -> Option<usize> {
         match &*candidate.op {
             Op::Reduce { .. } if candidate.is_stored && found.is_none() => {
                 is_possible &= !candidate.is_requested
-                    && candidate.consumers.as_slice() == [root_node.id]
+                    && matches!(&candidate.consumers[..], [only] if only.kernel == root_node.id)
                     && candidate.node.elements == root_node.elements;
                 found = Some(at);
             }
@@ -323,7 +199,7 @@ mod tests {
     use super::*;
     use crate::{
         Array, Region,
-        fuse::{Work, steps},
+        fuse::{Work, size::INPUTS_MAX, steps},
     };
 
     /// Returns a region on a simulated device, a vector of three elements and a 2 × 3 matrix.

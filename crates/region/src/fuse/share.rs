@@ -1,0 +1,254 @@
+//! Decides which shared values are stored instead of being computed for each of their uses.
+//!
+//! A value is computed several times if several kernels need it, or one kernel at several
+//! positions. Storing it spares what only it needs: operations that its uses need anyway, through
+//! other operands, would still be computed.
+
+use rustc_hash::FxHashMap;
+use smallvec::{SmallVec, smallvec};
+
+use super::{partition::Candidate, size};
+use crate::{
+    graph::{NodeRef, Op},
+    shape::preserves_linear_index,
+};
+
+/// The cost of an operation that takes some tens of instructions, or of an element at an index that
+/// is read from memory, in simple operations.
+const COSTLY: f32 = 40.0;
+/// The cost of a write and a read of memory for each element, in simple operations.
+const STORING: f32 = 32.0;
+/// The number of simple operations per element of a kernel that take no longer than its accesses to
+/// memory.
+const HIDDEN: f32 = 24.0;
+/// The maximum number of arrays that kernels read again to compute a value again. Storing it takes
+/// one write, and one read more than that of each kernel.
+const READ_AGAIN_MAX: usize = 2;
+/// The maximum number of consumers that are counted.
+const CONSUMERS_MAX: usize = 4;
+
+/// A kernel that computes a node.
+pub(super) struct Consumer {
+    /// The stored node that the kernel computes.
+    pub(super) kernel: u64,
+    /// The number of elements for each of which the kernel has a thread or an iteration.
+    elements: usize,
+    times: Times,
+}
+
+/// How often a kernel computes each element of a node.
+#[derive(Clone, Copy, Default)]
+struct Times {
+    /// At the position of the kernel's own element.
+    own: f32,
+    /// At the other positions at which it computes a user of the node.
+    inherited: f32,
+    /// At the positions to which views and gathers of the node lead.
+    moved: f32,
+}
+
+impl Times {
+    /// The kernel that stores a node computes each element once.
+    const ONCE: Self = Self {
+        own: 1.0,
+        inherited: 0.0,
+        moved: 0.0,
+    };
+
+    fn all(self) -> f32 {
+        self.own + self.inherited + self.moved
+    }
+
+    /// Returns how often an operand is computed for a user that is computed so often.
+    fn of_operand(self, use_: Use) -> Self {
+        match use_ {
+            Use::SamePosition => Self {
+                own: self.own,
+                inherited: self.inherited + self.moved,
+                moved: 0.0,
+            },
+            Use::Moved { ratio } => Self {
+                moved: self.all() * ratio,
+                ..Self::default()
+            },
+        }
+    }
+
+    /// Adds another use. Users at the same position share the value.
+    fn join(&mut self, other: Self) {
+        self.own = self.own.max(other.own);
+        self.inherited = self.inherited.max(other.inherited);
+        self.moved += other.moved;
+    }
+}
+
+/// The position at which an operation needs an operand.
+#[derive(Clone, Copy)]
+enum Use {
+    SamePosition,
+    /// Other positions, with so many elements for each of the operand.
+    Moved {
+        ratio: f32,
+    },
+}
+
+impl Use {
+    /// Returns the use of an operand by a candidate.
+    fn of(user: &Candidate, number: usize) -> Self {
+        let ratio_to = |source: &NodeRef| Use::Moved {
+            ratio: user.node.elements as f32 / source.elements.max(1) as f32,
+        };
+        match &*user.op {
+            Op::View(source, map)
+                if !preserves_linear_index(&user.node.shape, map, &source.shape) =>
+            {
+                ratio_to(source)
+            }
+            Op::Gather { source, .. } if number == 0 => ratio_to(source),
+            // Each part has a kernel of its own.
+            Op::Concatenate { .. } => Use::Moved { ratio: 1.0 },
+            Op::Update { .. } if number == 1 => Use::Moved { ratio: 1.0 },
+            _ => Use::SamePosition,
+        }
+    }
+}
+
+/// Stores nodes that are computed several times, unless that is cheaper. Visits the users of a node
+/// before the node.
+pub(super) fn store_shared(candidates: &mut [Candidate]) {
+    let mut uses: Vec<u32> = vec![0; candidates.len()];
+    for candidate in &*candidates {
+        for &operand in candidate.operands.iter().flatten() {
+            uses[operand] += 1;
+        }
+    }
+    for at in (0..candidates.len()).rev() {
+        if !candidates[at].is_stored
+            && is_computed_again(&candidates[at].consumers)
+            && size::storable(candidates, at) == Some(at)
+            && pays(candidates, &uses, at)
+        {
+            candidates[at].is_stored = true;
+        }
+        pass_on(candidates, at);
+    }
+}
+
+fn is_computed_again(consumers: &[Consumer]) -> bool {
+    consumers.len() > 1 || consumers.iter().any(|consumer| consumer.times.all() > 1.0)
+}
+
+/// Returns whether storing a node takes less time than computing it again.
+fn pays(candidates: &[Candidate], uses: &[u32], at: usize) -> bool {
+    let candidate = &candidates[at];
+    let times: f32 = candidate
+        .consumers
+        .iter()
+        .map(|consumer| consumer.times.all())
+        .sum();
+    let per_element = |consumer: &Consumer| {
+        consumer.times.all() * candidate.node.elements as f32 / consumer.elements.max(1) as f32
+    };
+    let most = candidate
+        .consumers
+        .iter()
+        .map(per_element)
+        .fold(0.0, f32::max);
+    let again = candidate.consumers.len() - 1;
+    let own = OwnWork::of(candidates, uses, at, |work| {
+        (times - 1.0) * work.operations > STORING && most * work.operations > HIDDEN
+    });
+    own.is_enough || again * own.inputs.len().saturating_sub(1) > READ_AGAIN_MAX
+}
+
+/// The work that is done for one node alone: its operation, and all operands, directly or not, that
+/// nothing else uses.
+#[derive(Default)]
+struct OwnWork {
+    /// The cost in simple operations for each element.
+    operations: f32,
+    /// The arrays that are read, by node id.
+    inputs: SmallVec<[u64; 4]>,
+    is_enough: bool,
+}
+
+impl OwnWork {
+    /// Adds up the work for a node until it is enough.
+    fn of(
+        candidates: &[Candidate],
+        uses: &[u32],
+        at: usize,
+        is_enough: impl Fn(&Self) -> bool,
+    ) -> Self {
+        let mut work = Self::default();
+        let mut other_uses: FxHashMap<usize, u32> = FxHashMap::default();
+        let mut stack: SmallVec<[usize; 8]> = smallvec![at];
+        while let Some(at) = stack.pop() {
+            let candidate = &candidates[at];
+            work.operations += match &*candidate.op {
+                Op::Constant(_) => 0.0,
+                Op::Gather { .. } => COSTLY,
+                op if size::is_costly(op) => COSTLY,
+                _ => 1.0,
+            };
+            work.is_enough = is_enough(&work);
+            if work.is_enough {
+                break;
+            }
+            let mut indices = candidate.operands.iter();
+            candidate.op.operands(|operand| {
+                let index = indices.next().copied().flatten();
+                match index.filter(|&at| !candidates[at].is_stored) {
+                    None if work.inputs.contains(&operand.id) => {}
+                    None => work.inputs.push(operand.id),
+                    Some(index) => {
+                        let left = other_uses.entry(index).or_insert(uses[index]);
+                        *left -= 1;
+                        if *left == 0 {
+                            stack.push(index);
+                        }
+                    }
+                }
+            });
+        }
+        work
+    }
+}
+
+/// Adds the kernels that compute a candidate, of which there is one if it is stored, to the
+/// consumers of its operands.
+fn pass_on(candidates: &mut [Candidate], at: usize) {
+    let (operands, users) = candidates.split_at_mut(at);
+    let user = &users[0];
+    for (number, &index) in user.operands.iter().enumerate() {
+        let Some(index) = index else { continue };
+        let (operand, of_user) = (&mut operands[index], Use::of(user, number));
+        if user.is_stored {
+            let elements = match &*user.op {
+                Op::View(..) | Op::Gather { .. } => user.node.elements,
+                _ => operand.node.elements,
+            };
+            operand.add_consumer(user.node.id, elements, Times::ONCE.of_operand(of_user));
+        } else {
+            for consumer in &user.consumers {
+                let times = consumer.times.of_operand(of_user);
+                operand.add_consumer(consumer.kernel, consumer.elements, times);
+            }
+        }
+    }
+}
+
+impl Candidate {
+    fn add_consumer(&mut self, kernel: u64, elements: usize, times: Times) {
+        let mut consumers = self.consumers.iter_mut();
+        if let Some(consumer) = consumers.find(|consumer| consumer.kernel == kernel) {
+            consumer.times.join(times);
+        } else if self.consumers.len() < CONSUMERS_MAX {
+            self.consumers.push(Consumer {
+                kernel,
+                elements,
+                times,
+            });
+        }
+    }
+}

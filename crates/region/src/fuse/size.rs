@@ -1,0 +1,362 @@
+//! Bounds of the size of a kernel: computations that exceed them are cut where few values are live.
+//!
+//! A kernel computes each pair of a node and a position once, so its size is the number of distinct
+//! pairs. Adding the sizes of the operands is cheaper than counting pairs and never gives less; the
+//! pairs are counted only if the sum exceeds a bound. The count then grows with the next nodes, so
+//! that planning a long chain stays linear.
+
+use rustc_hash::FxHashMap;
+use smallvec::SmallVec;
+
+use super::partition::{Candidate, has_own_kernel};
+use crate::{
+    graph::{NodeRef, Op},
+    shape::preserves_linear_index,
+};
+
+/// The maximum number of operations of one kernel, which bounds its code.
+pub(super) const OPERATIONS_MAX: usize = 256;
+/// The maximum number of costly functions of one kernel, each of which is a call or a subroutine of
+/// some tens of instructions.
+const COSTLY_MAX: usize = 96;
+/// The maximum number of values that are needed at the same time. Each is in four registers, as a
+/// thread computes 16 bytes, and there are 255.
+const LIVE_MAX: usize = 32;
+/// The maximum number of arrays that one kernel reads: the address of each is a parameter, and so
+/// are its lengths and strides.
+pub(super) const INPUTS_MAX: usize = 16;
+
+/// An upper bound of the size of a computation within a kernel.
+#[derive(Clone, Default)]
+pub(super) struct Size {
+    operations: usize,
+    costly: usize,
+    /// The number of values that are needed at the same time.
+    live: usize,
+    /// The arrays read from memory, by node id.
+    inputs: SmallVec<[u64; 4]>,
+}
+
+impl Size {
+    /// Returns whether a kernel of this size is too large.
+    fn is_too_large(&self) -> bool {
+        self.operations > OPERATIONS_MAX
+            || self.costly > COSTLY_MAX
+            || self.live > LIVE_MAX
+            || self.inputs.len() > INPUTS_MAX
+    }
+
+    fn add(&mut self, other: &Self) {
+        self.operations += other.operations;
+        self.costly += other.costly;
+        self.live += other.live;
+        for &input in &other.inputs {
+            self.add_input(input);
+        }
+    }
+
+    fn add_input(&mut self, input: u64) {
+        if !self.inputs.contains(&input) {
+            self.inputs.push(input);
+            self.live += 1;
+        }
+    }
+
+    fn add_operation(&mut self, op: &Op) {
+        let is_value = !matches!(op, Op::Constant(_));
+        self.operations += usize::from(is_value);
+        self.live += usize::from(is_value);
+        self.costly += usize::from(is_costly(op));
+    }
+}
+
+/// Returns whether an operation takes some tens of instructions.
+pub(super) fn is_costly(op: &Op) -> bool {
+    matches!(op, Op::Apply(function, _) if function.is_costly())
+}
+
+/// Computes the size of each candidate, and stores values where a kernel would become too large.
+pub(super) fn bound_sizes(candidates: &mut [Candidate]) {
+    let mut walk = Walk::default();
+    for at in 0..candidates.len() {
+        let mut size = sum_of_operands(candidates, at);
+        while size.is_too_large() {
+            // The walk so far contains most of these pairs if this node continues a chain.
+            walk.visit(candidates, at);
+            size = walk.size();
+            if !size.is_too_large() {
+                break;
+            }
+            walk = Walk::default();
+            walk.visit(candidates, at);
+            size = walk.size();
+            if !size.is_too_large() {
+                break;
+            }
+            let is_cut = walk.cut(candidates, &size);
+            walk = Walk::default();
+            if !is_cut {
+                break;
+            }
+            size = sum_of_operands(candidates, at);
+        }
+        candidates[at].size = size;
+    }
+}
+
+/// Calls `visit` with each operand that the first kernel of an operation computes or reads, and its
+/// index among the candidates unless it is stored. The other operands have kernels of their own.
+fn kernel_operands(
+    candidates: &[Candidate],
+    at: usize,
+    mut visit: impl FnMut(&NodeRef, Option<usize>),
+) {
+    let candidate = &candidates[at];
+    // The parts of a concatenation and the base of a scatter are computed by separate kernels.
+    let own_kernels = match &*candidate.op {
+        Op::Concatenate { .. } => usize::MAX,
+        Op::Scatter { .. } => 1,
+        _ => 0,
+    };
+    let mut number = 0;
+    candidate.op.operands(|operand| {
+        if number >= own_kernels {
+            let index = candidate.operands[number];
+            visit(operand, index.filter(|&at| !candidates[at].is_stored));
+        }
+        number += 1;
+    });
+}
+
+/// Returns the size of an operation and its operands, each of which counts what it shares with
+/// others again.
+fn sum_of_operands(candidates: &[Candidate], at: usize) -> Size {
+    let mut size = Size::default();
+    let mut seen: SmallVec<[usize; 4]> = SmallVec::new();
+    kernel_operands(candidates, at, |operand, index| match index {
+        None => size.add_input(operand.id),
+        Some(index) if seen.contains(&index) => {}
+        Some(index) => {
+            seen.push(index);
+            size.add(&candidates[index].size);
+        }
+    });
+    size.add_operation(&candidates[at].op);
+    size
+}
+
+/// A position of elements within a kernel, relative to the element that a thread computes.
+type Position = u32;
+
+/// The position of the root's element.
+const ROOT: Position = 0;
+/// The position of the only element of an array.
+const SCALAR: Position = 1;
+
+/// A value of a kernel: a node at a position.
+struct Value {
+    /// The candidate that computes the value; `None` for an input.
+    candidate: Option<usize>,
+    /// The number of the last value computed from this one, or its own.
+    last_use: usize,
+}
+
+/// The values of a kernel in the order in which it computes them.
+#[derive(Default)]
+struct Walk {
+    values: Vec<Value>,
+    /// The number of each value, by node id and position.
+    numbers: FxHashMap<(u64, Position), usize>,
+    /// The positions to which a view or gather maps others.
+    positions: FxHashMap<(u64, Position), Position>,
+    size: Size,
+    /// The number of values at the last count of live values.
+    counted: usize,
+}
+
+/// A value to visit.
+struct Visit {
+    id: u64,
+    candidate: Option<usize>,
+    position: Position,
+    is_computed: bool,
+}
+
+impl Walk {
+    /// Appends the values of the kernel that computes this candidate, except those already there.
+    fn visit(&mut self, candidates: &[Candidate], root: usize) {
+        let mut stack = vec![Visit {
+            id: candidates[root].node.id,
+            candidate: Some(root),
+            position: ROOT,
+            is_computed: false,
+        }];
+        while let Some(visit) = stack.pop() {
+            let key = (visit.id, visit.position);
+            if visit.is_computed {
+                self.append(candidates, &visit);
+                continue;
+            }
+            if self.numbers.contains_key(&key) {
+                continue;
+            }
+            let Some(at) = visit.candidate else {
+                self.size.add_input(visit.id);
+                self.numbers.insert(key, self.values.len());
+                self.values.push(Value {
+                    candidate: None,
+                    last_use: self.values.len(),
+                });
+                continue;
+            };
+            let first = stack.len();
+            stack.push(Visit {
+                is_computed: true,
+                ..visit
+            });
+            let mut number = 0;
+            kernel_operands(candidates, at, |operand, candidate| {
+                stack.push(Visit {
+                    id: operand.id,
+                    candidate,
+                    position: self.operand_position(&candidates[at], number, visit.position),
+                    is_computed: false,
+                });
+                number += 1;
+            });
+            // The kernel computes the first operand first.
+            stack[first + 1..].reverse();
+        }
+    }
+
+    /// Appends a value whose operands are in the list.
+    fn append(&mut self, candidates: &[Candidate], visit: &Visit) {
+        let (at, own) = (
+            visit.candidate.expect("inputs have no operands"),
+            self.values.len(),
+        );
+        let mut number = 0;
+        kernel_operands(candidates, at, |operand, _| {
+            let position = self.operand_position(&candidates[at], number, visit.position);
+            if let Some(&operand) = self.numbers.get(&(operand.id, position)) {
+                self.values[operand].last_use = own;
+            }
+            number += 1;
+        });
+        self.size.add_operation(&candidates[at].op);
+        self.numbers.insert((visit.id, visit.position), own);
+        self.values.push(Value {
+            candidate: Some(at),
+            last_use: own,
+        });
+    }
+
+    /// Returns the position of an operand of a node at a position.
+    fn operand_position(
+        &mut self,
+        user: &Candidate,
+        number: usize,
+        position: Position,
+    ) -> Position {
+        let is_moved = match &*user.op {
+            Op::View(source, _) if source.elements == 1 => return SCALAR,
+            Op::View(source, map) => !preserves_linear_index(&user.node.shape, map, &source.shape),
+            Op::Gather { .. } => number == 0,
+            Op::Update { .. } => number == 1,
+            _ => false,
+        };
+        if !is_moved {
+            return position;
+        }
+        let next = self.positions.len() as Position + SCALAR + 1;
+        *self
+            .positions
+            .entry((user.node.id, position))
+            .or_insert(next)
+    }
+
+    /// Returns the size of all values.
+    fn size(&mut self) -> Size {
+        // Each value since the last count may be live together with those counted then.
+        if self.size.live > LIVE_MAX && self.counted < self.values.len() {
+            self.size.live = self.live(|_| true).into_iter().max().unwrap_or(0);
+            self.counted = self.values.len();
+        }
+        self.size.clone()
+    }
+
+    /// Returns how many of the values whose numbers satisfy the condition are needed after each
+    /// value.
+    fn live(&self, counts: impl Fn(usize) -> bool) -> Vec<usize> {
+        let mut ends = vec![0; self.values.len()];
+        let mut live = 0;
+        let mut lives = Vec::with_capacity(self.values.len());
+        for (number, value) in self.values.iter().enumerate() {
+            if value.last_use > number && counts(number) {
+                live += 1;
+                ends[value.last_use] += 1;
+            }
+            live -= ends[number];
+            lives.push(live);
+        }
+        lives
+    }
+
+    /// Stores the values that are live at one place in the second half of the kernel: where they
+    /// are the fewest, and there the last. Returns whether there are any.
+    fn cut(&self, candidates: &mut [Candidate], size: &Size) -> bool {
+        let stored: Vec<Option<usize>> = self
+            .values
+            .iter()
+            .map(|value| storable(candidates, value.candidate?))
+            .collect();
+        let lives = self.live(|number| stored[number].is_some());
+        let amount = |value: &Value| match value.candidate {
+            _ if size.inputs.len() > INPUTS_MAX => usize::from(value.candidate.is_none()),
+            Some(at) if size.costly > COSTLY_MAX => usize::from(is_costly(&candidates[at].op)),
+            Some(_) => 1,
+            None => 0,
+        };
+        let half = self.values.iter().map(amount).sum::<usize>() / 2;
+        let mut before = 0;
+        let mut best: Option<(usize, usize)> = None;
+        for (number, value) in self.values[..lives.len() - 1].iter().enumerate() {
+            before += amount(value);
+            let live = lives[number];
+            if before >= half && live > 0 && best.is_none_or(|(fewest, _)| live <= fewest) {
+                best = Some((live, number));
+            }
+        }
+        let Some((_, last)) = best else {
+            return false;
+        };
+        for (value, stored) in self.values[..=last].iter().zip(stored) {
+            if let Some(at) = stored.filter(|_| value.last_use > last) {
+                candidates[at].is_stored = true;
+            }
+        }
+        true
+    }
+}
+
+/// Returns the candidate to store so that a kernel need not compute this one: itself, or the source
+/// of a view that repeats elements. Returns `None` if a kernel computes it from parameters, from
+/// indices or by reading one element.
+pub(super) fn storable(candidates: &[Candidate], at: usize) -> Option<usize> {
+    let candidate = &candidates[at];
+    match &*candidate.op {
+        Op::Constant(_) | Op::Iota => None,
+        Op::View(source, _) | Op::Reshape(source) => {
+            let of_source =
+                candidate.operands[0].filter(|&source| !candidates[source].is_stored)?;
+            let stored = storable(candidates, of_source)?;
+            Some(if source.elements <= candidate.node.elements {
+                stored
+            } else {
+                at
+            })
+        }
+        op if has_own_kernel(op) => None,
+        _ => Some(at),
+    }
+}
