@@ -8,7 +8,7 @@ use smallvec::SmallVec;
 use crate::{
     error::{MeshErrorKind, Result, UsageError, UsageErrorKind},
     fuse::{FusedKernel, Step, Work, steps},
-    graph::{NodeRef, Session, State, Storage},
+    graph::{NodeRef, Overdue, Session, State, Storage},
     launch::{allocate, enqueue},
 };
 
@@ -23,7 +23,7 @@ pub(crate) fn evaluate(session: &Session, nodes: &[NodeRef]) -> Result<()> {
         return Err(error);
     }
     check_deferred(nodes)?;
-    for step in steps(nodes) {
+    for step in steps(nodes, u64::MAX) {
         materialise(session, &step)?;
     }
     Ok(())
@@ -53,11 +53,17 @@ fn check_deferred(nodes: &[NodeRef]) -> Result<()> {
     Ok(())
 }
 
-/// Enqueues work for nodes before a result is requested, so that the device is busy while a long
-/// loop is recorded. A failure becomes the session's error.
-pub(crate) fn evaluate_early(session: &Session, nodes: &[NodeRef]) {
-    if let Err(error) = evaluate(session, nodes) {
-        session.record_failure(error);
+/// Enqueues work for the oldest nodes before a result is requested, so that the device is busy
+/// while a long loop is recorded. A failure becomes the session's error.
+///
+/// All nodes whose elements can be requested are planned as if they were, but only overdue ones are
+/// enqueued. The kernels are therefore those that an evaluation at the end would have chosen.
+pub(crate) fn evaluate_overdue(session: &Session, overdue: &Overdue) {
+    for step in steps(&overdue.held, overdue.end) {
+        if let Err(error) = materialise(session, &step) {
+            session.record_failure(error);
+            return;
+        }
     }
 }
 

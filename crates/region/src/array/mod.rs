@@ -156,7 +156,7 @@ impl<T, D> Array<T, D> {
         };
         let array = Array::of(&self.session, node);
         if let Some(overdue) = self.session.take_overdue() {
-            evaluate::evaluate_early(&self.session, &overdue);
+            evaluate::evaluate_overdue(&self.session, &overdue);
         }
         array
     }

@@ -13,9 +13,10 @@ use crate::{
     shape::{AxisMap, AxisSource, preserves_linear_index},
 };
 
-/// Returns the steps that materialise these nodes, operands first. A finished step can be dropped
-/// to release the inputs that only it reads.
-pub(crate) fn steps(targets: &[NodeRef]) -> impl Iterator<Item = Step> + use<> {
+/// Returns the steps that materialise these nodes, operands first, as far as the identifiers of
+/// their nodes are less than `end`. A finished step can be dropped to release the inputs that only
+/// it reads.
+pub(crate) fn steps(targets: &[NodeRef], end: u64) -> impl Iterator<Item = Step> + use<> {
     let candidates = partition(targets);
     let mut builder = StepBuilder {
         last_walk: vec![0; candidates.len()],
@@ -23,7 +24,8 @@ pub(crate) fn steps(targets: &[NodeRef]) -> impl Iterator<Item = Step> + use<> {
         candidates: &candidates,
         stack: Vec::new(),
     };
-    let stored = (0..candidates.len()).filter(|&at| candidates[at].is_stored);
+    let stored = (0..candidates.len())
+        .filter(|&at| candidates[at].is_stored && candidates[at].node.id < end);
     let steps: Vec<Step> = stored.map(|at| builder.step(at)).collect();
     steps.into_iter()
 }
@@ -258,7 +260,9 @@ mod tests {
             Work::Alias(_) => Vec::new(),
             Work::Kernels(kernels) => kernels,
         };
-        steps(std::slice::from_ref(node)).map(kernels).collect()
+        steps(std::slice::from_ref(node), u64::MAX)
+            .map(kernels)
+            .collect()
     }
 
     #[test]

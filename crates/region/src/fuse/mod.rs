@@ -25,7 +25,7 @@ pub(crate) use kernel::{FusedKernel, FusedNode, Step, Work};
 /// Returns the only kernel of a node whose operands are in memory or fused with it.
 #[cfg(test)]
 pub(crate) fn only_kernel(node: &crate::graph::NodeRef) -> FusedKernel {
-    let mut steps = steps(std::slice::from_ref(node));
+    let mut steps = steps(std::slice::from_ref(node), u64::MAX);
     let (Some(step), None) = (steps.next(), steps.next()) else {
         panic!("the node takes more than one step");
     };

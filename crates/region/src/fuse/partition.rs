@@ -32,7 +32,7 @@ pub(super) struct Candidate {
     pub(super) consumers: SmallVec<[Consumer; 2]>,
     pub(super) is_stored: bool,
     /// True if the caller requests the elements.
-    is_requested: bool,
+    pub(super) is_requested: bool,
     /// The size of a kernel that computes the node.
     pub(super) size: Size,
     /// The reduction whose kernel computes this node in its epilogue.
@@ -41,7 +41,7 @@ pub(super) struct Candidate {
 
 /// Decides about all planned nodes that the targets depend on, operands first.
 pub(super) fn partition(targets: &[NodeRef]) -> Vec<Candidate> {
-    let mut candidates = topological_order(targets);
+    let mut candidates = recorded_order(targets);
     store_kernel_operands(&mut candidates);
     bound_sizes(&mut candidates);
     store_shared(&mut candidates);
@@ -49,42 +49,43 @@ pub(super) fn partition(targets: &[NodeRef]) -> Vec<Candidate> {
     candidates
 }
 
-/// Returns all planned nodes that the targets depend on, operands first.
-fn topological_order(targets: &[NodeRef]) -> Vec<Candidate> {
-    let mut candidates: Vec<Candidate> = Vec::new();
+/// Returns all planned nodes that the targets depend on, in the order in which they were recorded,
+/// which is independent of the targets and has operands first.
+fn recorded_order(targets: &[NodeRef]) -> Vec<Candidate> {
+    let mut planned: Vec<(NodeRef, Arc<Op>)> = Vec::new();
+    let mut seen: FxHashSet<u64> = FxHashSet::default();
+    let mut visit = |node: &NodeRef, planned: &mut Vec<_>| {
+        if seen.insert(node.id)
+            && let State::Planned(op) = node.state()
+        {
+            planned.push((NodeRef::clone(node), op));
+        }
+    };
+    targets.iter().for_each(|node| visit(node, &mut planned));
+    let mut visited = 0;
+    while let Some((_, op)) = planned.get(visited) {
+        let op = Arc::clone(op);
+        op.operands(|operand| visit(operand, &mut planned));
+        visited += 1;
+    }
+    planned.sort_unstable_by_key(|(node, _)| node.id);
     let mut indices: FxHashMap<u64, usize> = FxHashMap::default();
-    // Each node is popped twice: first to push its operands, then, with its operation, to append it
-    // after them.
-    let mut stack: Vec<(NodeRef, Option<Arc<Op>>)> = targets
-        .iter()
-        .rev()
-        .map(|node| (NodeRef::clone(node), None))
-        .collect();
-    while let Some((node, op)) = stack.pop() {
-        if let Some(op) = op {
-            let mut operands = SmallVec::new();
-            op.operands(|operand| operands.push(indices.get(&operand.id).copied()));
-            indices.insert(node.id, candidates.len());
-            candidates.push(Candidate {
-                is_stored: has_own_kernel(&op),
-                is_requested: false,
-                node,
-                op,
-                operands,
-                consumers: SmallVec::new(),
-                size: Size::default(),
-                epilogue_of: None,
-            });
-            continue;
-        }
-        if indices.contains_key(&node.id) {
-            continue;
-        }
-        let State::Planned(op) = node.state() else {
-            continue;
-        };
-        stack.push((node, Some(Arc::clone(&op))));
-        op.operands(|operand| stack.push((NodeRef::clone(operand), None)));
+    indices.reserve(planned.len());
+    let mut candidates: Vec<Candidate> = Vec::with_capacity(planned.len());
+    for (node, op) in planned {
+        let mut operands = SmallVec::new();
+        op.operands(|operand| operands.push(indices.get(&operand.id).copied()));
+        indices.insert(node.id, candidates.len());
+        candidates.push(Candidate {
+            is_stored: has_own_kernel(&op),
+            is_requested: false,
+            node,
+            op,
+            operands,
+            consumers: SmallVec::new(),
+            size: Size::default(),
+            epilogue_of: None,
+        });
     }
     for target in targets {
         if let Some(&at) = indices.get(&target.id) {
@@ -212,7 +213,7 @@ mod tests {
 
     /// Returns the number of nodes that are stored to evaluate the targets, the targets included.
     fn stored<const N: usize>(targets: [&NodeRef; N]) -> usize {
-        steps(&targets.map(NodeRef::clone)).count()
+        steps(&targets.map(NodeRef::clone), u64::MAX).count()
     }
 
     #[test]
@@ -259,7 +260,7 @@ mod tests {
     fn a_kernel_reads_sixteen_arrays_at_most() {
         let region = Region::new(Device::simulated().unwrap());
         let root = choices(&region, 5);
-        let steps: Vec<_> = steps(&[NodeRef::clone(root.node())]).collect();
+        let steps: Vec<_> = steps(&[NodeRef::clone(root.node())], u64::MAX).collect();
         for step in &steps {
             let Work::Kernels(kernels) = &step.work else {
                 panic!("nothing here is in memory already");

@@ -116,17 +116,12 @@ impl Use {
 /// Stores nodes that are computed several times, unless that is cheaper. Visits the users of a node
 /// before the node.
 pub(super) fn store_shared(candidates: &mut [Candidate]) {
-    let mut uses: Vec<u32> = vec![0; candidates.len()];
-    for candidate in &*candidates {
-        for &operand in candidate.operands.iter().flatten() {
-            uses[operand] += 1;
-        }
-    }
+    let mut uses = Uses::of(candidates);
     for at in (0..candidates.len()).rev() {
         if !candidates[at].is_stored
             && is_computed_again(&candidates[at].consumers)
             && size::storable(candidates, at) == Some(at)
-            && pays(candidates, &uses, at)
+            && pays(candidates, &mut uses, at)
         {
             candidates[at].is_stored = true;
         }
@@ -139,7 +134,7 @@ fn is_computed_again(consumers: &[Consumer]) -> bool {
 }
 
 /// Returns whether storing a node takes less time than computing it again.
-fn pays(candidates: &[Candidate], uses: &[u32], at: usize) -> bool {
+fn pays(candidates: &[Candidate], uses: &mut Uses, at: usize) -> bool {
     let candidate = &candidates[at];
     let times: f32 = candidate
         .consumers
@@ -158,7 +153,49 @@ fn pays(candidates: &[Candidate], uses: &[u32], at: usize) -> bool {
     let own = OwnWork::of(candidates, uses, at, |work| {
         (times - 1.0) * work.operations > STORING && most * work.operations > HIDDEN
     });
-    own.is_enough || again * own.inputs.len().saturating_sub(1) > READ_AGAIN_MAX
+    if own.is_enough || again * own.inputs.len().saturating_sub(1) <= READ_AGAIN_MAX {
+        return own.is_enough;
+    }
+    let of_memory = uses.of_memory(candidates);
+    let own_inputs = own
+        .inputs
+        .iter()
+        .filter(|(id, uses)| of_memory[id] == *uses);
+    again * own_inputs.count().saturating_sub(1) > READ_AGAIN_MAX
+}
+
+/// The numbers of operands that are each node.
+struct Uses {
+    /// Of each candidate.
+    of_candidates: Vec<u32>,
+    /// Of each node by its identifier, counted when needed first.
+    of_nodes: FxHashMap<u64, u32>,
+}
+
+impl Uses {
+    fn of(candidates: &[Candidate]) -> Self {
+        let mut of_candidates: Vec<u32> = vec![0; candidates.len()];
+        for candidate in candidates {
+            for &operand in candidate.operands.iter().flatten() {
+                of_candidates[operand] += 1;
+            }
+        }
+        Self {
+            of_candidates,
+            of_nodes: FxHashMap::default(),
+        }
+    }
+
+    /// Returns the numbers of all nodes, by identifier.
+    fn of_memory(&mut self, candidates: &[Candidate]) -> &FxHashMap<u64, u32> {
+        if self.of_nodes.is_empty() {
+            for candidate in candidates {
+                let count = |node: &NodeRef| *self.of_nodes.entry(node.id).or_default() += 1;
+                candidate.op.operands(count);
+            }
+        }
+        &self.of_nodes
+    }
 }
 
 /// The work that is done for one node alone: its operation, and all operands, directly or not, that
@@ -167,8 +204,8 @@ fn pays(candidates: &[Candidate], uses: &[u32], at: usize) -> bool {
 struct OwnWork {
     /// The cost in simple operations for each element.
     operations: f32,
-    /// The arrays that are read, by node id.
-    inputs: SmallVec<[u64; 4]>,
+    /// The arrays that are read, by node id, and how often.
+    inputs: SmallVec<[(u64, u32); 4]>,
     is_enough: bool,
 }
 
@@ -176,7 +213,7 @@ impl OwnWork {
     /// Adds up the work for a node until it is enough.
     fn of(
         candidates: &[Candidate],
-        uses: &[u32],
+        uses: &Uses,
         at: usize,
         is_enough: impl Fn(&Self) -> bool,
     ) -> Self {
@@ -199,10 +236,10 @@ impl OwnWork {
             candidate.op.operands(|operand| {
                 let index = indices.next().copied().flatten();
                 match index.filter(|&at| !candidates[at].is_stored) {
-                    None if work.inputs.contains(&operand.id) => {}
-                    None => work.inputs.push(operand.id),
+                    None => work.add_input(operand.id),
                     Some(index) => {
-                        let left = other_uses.entry(index).or_insert(uses[index]);
+                        let all = uses.of_candidates[index];
+                        let left = other_uses.entry(index).or_insert(all);
                         *left -= 1;
                         if *left == 0 {
                             stack.push(index);
@@ -212,6 +249,13 @@ impl OwnWork {
             });
         }
         work
+    }
+
+    fn add_input(&mut self, id: u64) {
+        match self.inputs.iter_mut().find(|(input, _)| *input == id) {
+            Some((_, uses)) => *uses += 1,
+            None => self.inputs.push((id, 1)),
+        }
     }
 }
 

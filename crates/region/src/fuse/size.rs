@@ -5,6 +5,8 @@
 //! pairs are counted only if the sum exceeds a bound. The count then grows with the next nodes, so
 //! that planning a long chain stays linear.
 
+use std::collections::{BTreeMap, btree_map::Entry};
+
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
@@ -63,7 +65,12 @@ impl Size {
     }
 
     fn add_operation(&mut self, op: &Op) {
-        let is_value = !matches!(op, Op::Constant(_));
+        // Neither a constant nor a view of a single element takes an instruction.
+        let is_value = match op {
+            Op::Constant(_) => false,
+            Op::View(source, _) => source.elements > 1,
+            _ => true,
+        };
         self.operations += usize::from(is_value);
         self.live += usize::from(is_value);
         self.costly += usize::from(is_costly(op));
@@ -78,6 +85,7 @@ pub(super) fn is_costly(op: &Op) -> bool {
 /// Computes the size of each candidate, and stores values where a kernel would become too large.
 pub(super) fn bound_sizes(candidates: &mut [Candidate]) {
     let mut walk = Walk::default();
+    let mut users: Option<Vec<usize>> = None;
     for at in 0..candidates.len() {
         let mut size = sum_of_operands(candidates, at);
         while size.is_too_large() {
@@ -93,7 +101,8 @@ pub(super) fn bound_sizes(candidates: &mut [Candidate]) {
             if !size.is_too_large() {
                 break;
             }
-            let is_cut = walk.cut(candidates, &size);
+            let users = users.get_or_insert_with(|| last_users(candidates));
+            let is_cut = walk.cut(candidates, &size, users);
             walk = Walk::default();
             if !is_cut {
                 break;
@@ -279,64 +288,99 @@ impl Walk {
     fn size(&mut self) -> Size {
         // Each value since the last count may be live together with those counted then.
         if self.size.live > LIVE_MAX && self.counted < self.values.len() {
-            self.size.live = self.live(|_| true).into_iter().max().unwrap_or(0);
+            self.size.live = self.live();
             self.counted = self.values.len();
         }
         self.size.clone()
     }
 
-    /// Returns how many of the values whose numbers satisfy the condition are needed after each
-    /// value.
-    fn live(&self, counts: impl Fn(usize) -> bool) -> Vec<usize> {
+    /// Returns the greatest number of values that are needed after another value.
+    fn live(&self) -> usize {
         let mut ends = vec![0; self.values.len()];
-        let mut live = 0;
-        let mut lives = Vec::with_capacity(self.values.len());
+        let (mut live, mut most) = (0, 0);
         for (number, value) in self.values.iter().enumerate() {
-            if value.last_use > number && counts(number) {
+            if value.last_use > number {
                 live += 1;
                 ends[value.last_use] += 1;
             }
             live -= ends[number];
-            lives.push(live);
+            most = most.max(live);
         }
-        lives
+        most
     }
 
-    /// Stores the values that are live at one place in the second half of the kernel: where they
-    /// are the fewest, and there the last. Returns whether there are any.
-    fn cut(&self, candidates: &mut [Candidate], size: &Size) -> bool {
-        let stored: Vec<Option<usize>> = self
-            .values
-            .iter()
-            .map(|value| storable(candidates, value.candidate?))
-            .collect();
-        let lives = self.live(|number| stored[number].is_some());
-        let amount = |value: &Value| match value.candidate {
-            _ if size.inputs.len() > INPUTS_MAX => usize::from(value.candidate.is_none()),
-            Some(at) if size.costly > COSTLY_MAX => usize::from(is_costly(&candidates[at].op)),
-            Some(_) => 1,
-            None => 0,
-        };
-        let half = self.values.iter().map(amount).sum::<usize>() / 2;
-        let mut before = 0;
-        let mut best: Option<(usize, usize)> = None;
-        for (number, value) in self.values[..lives.len() - 1].iter().enumerate() {
-            before += amount(value);
-            let live = lives[number];
-            if before >= half && live > 0 && best.is_none_or(|(fewest, _)| live <= fewest) {
-                best = Some((live, number));
+    /// Cuts the kernel in its second half: of all places in the order of recording, at the last of
+    /// those after which the fewest values are needed, also by other kernels, which would otherwise
+    /// compute them again. Stores these values. Returns whether there are any.
+    fn cut(&self, candidates: &mut [Candidate], size: &Size, last_users: &[usize]) -> bool {
+        // Each node counts once, and each input where it is first read.
+        let mut amounts: BTreeMap<usize, usize> = BTreeMap::new();
+        let too_many_inputs = size.inputs.len() > INPUTS_MAX;
+        let too_costly = size.costly > COSTLY_MAX;
+        let mut inputs: Vec<u64> = Vec::new();
+        for at in self.values.iter().filter_map(|value| value.candidate) {
+            let Entry::Vacant(amount) = amounts.entry(at) else {
+                continue;
+            };
+            let mut new_inputs = 0;
+            kernel_operands(candidates, at, |operand, index| {
+                if index.is_none() && !inputs.contains(&operand.id) {
+                    inputs.push(operand.id);
+                    new_inputs += 1;
+                }
+            });
+            amount.insert(if too_many_inputs {
+                new_inputs
+            } else {
+                usize::from(!too_costly || is_costly(&candidates[at].op))
+            });
+        }
+        let half = amounts.values().sum::<usize>() / 2;
+        // The kernel's root comes last.
+        amounts.pop_last();
+        let (mut before, mut best): (usize, Option<Vec<usize>>) = (0, None);
+        let mut needed: Vec<usize> = Vec::new();
+        for (&at, amount) in &amounts {
+            before += amount;
+            needed.push(at);
+            needed.retain(|&value| last_users[value] > at);
+            if before < half {
+                continue;
+            }
+            let mut stored: Vec<usize> = needed
+                .iter()
+                .filter_map(|&value| storable(candidates, value))
+                .collect();
+            stored.sort_unstable();
+            stored.dedup();
+            if !stored.is_empty() && best.as_ref().is_none_or(|best| stored.len() <= best.len()) {
+                best = Some(stored);
             }
         }
-        let Some((_, last)) = best else {
-            return false;
-        };
-        for (value, stored) in self.values[..=last].iter().zip(stored) {
-            if let Some(at) = stored.filter(|_| value.last_use > last) {
-                candidates[at].is_stored = true;
-            }
+        let is_cut = best.is_some();
+        for at in best.into_iter().flatten() {
+            candidates[at].is_stored = true;
         }
-        true
+        is_cut
     }
+}
+
+/// Returns the last candidate that uses each, or the greatest number for requested ones.
+fn last_users(candidates: &[Candidate]) -> Vec<usize> {
+    let of_requested = |candidate: &Candidate| {
+        if candidate.is_requested {
+            usize::MAX
+        } else {
+            0
+        }
+    };
+    let mut last: Vec<usize> = candidates.iter().map(of_requested).collect();
+    for (at, candidate) in candidates.iter().enumerate() {
+        for &operand in candidate.operands.iter().flatten() {
+            last[operand] = last[operand].max(at);
+        }
+    }
+    last
 }
 
 /// Returns the candidate to store so that a kernel need not compute this one: itself, or the source

@@ -229,6 +229,22 @@ impl Node {
         drop(before);
     }
 
+    /// Returns the planned node whose elements this one shows: itself, or the source of a view.
+    /// Returns `None` if there is nothing to compute.
+    pub(crate) fn computed_source(self: Arc<Self>) -> Option<NodeRef> {
+        let mut node = self;
+        loop {
+            let State::Planned(op) = node.state() else {
+                return None;
+            };
+            match &*op {
+                Op::Constant(_) | Op::Iota => return None,
+                Op::View(source, _) | Op::Reshape(source) => node = NodeRef::clone(source),
+                _ => return Some(node),
+            }
+        }
+    }
+
     /// Returns whether the node is still planned.
     pub(crate) fn is_planned(&self) -> bool {
         matches!(&*self.state.lock(), State::Planned(_))

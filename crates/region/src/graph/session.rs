@@ -19,9 +19,13 @@ use crate::{
     streams::Streams,
 };
 
-/// The number of planned nodes at which those with array handles are evaluated, so that a long loop
-/// runs while it is recorded, and chains of planned nodes stay short.
-const PLANNED_MAX: usize = 256;
+/// The number of planned nodes at which the oldest are evaluated, so that a long loop runs while it
+/// is recorded, and chains of planned nodes stay short.
+const PLANNED_MAX: usize = 512;
+
+/// The number of planned nodes that are evaluated then. The others may be parts of an expression
+/// whose end is not recorded yet.
+const OVERDUE: usize = 256;
 
 /// The state that the nodes of one region share.
 pub(crate) struct Session {
@@ -37,7 +41,7 @@ pub(crate) struct Session {
 struct Inner {
     /// The interning table of nodes, by operation.
     interned: FxHashMap<NodeKey, Weak<Node>>,
-    /// The nodes planned since the last evaluation.
+    /// The nodes planned since the last evaluation, and at most half as many before.
     planned: Vec<Weak<Node>>,
     /// The first error.
     failure: Option<Error>,
@@ -204,23 +208,33 @@ impl Session {
         self.inner.lock().failure.clone()
     }
 
-    /// Returns the nodes with array handles that can be evaluated if many nodes are planned, and
-    /// forgets which nodes are planned.
-    pub(crate) fn take_overdue(&self) -> Option<Vec<NodeRef>> {
+    /// Returns the oldest planned nodes if there are many, and forgets that they are planned.
+    pub(crate) fn take_overdue(&self) -> Option<Overdue> {
         let mut inner = self.inner.lock();
         if inner.planned.len() < PLANNED_MAX {
             return None;
         }
-        let planned = std::mem::take(&mut inner.planned);
+        let overdue: Vec<_> = inner.planned.drain(..OVERDUE).collect();
+        let younger = inner.planned.clone();
         inner.interned.retain(|_, node| node.strong_count() > 0);
         drop(inner);
-        let nodes = planned.iter().filter_map(Weak::upgrade);
-        Some(
-            nodes
-                .filter(|node| node.is_held() && !node.is_deferred && node.failure().is_none())
-                .collect(),
-        )
+        let younger: Vec<NodeRef> = younger.iter().filter_map(Weak::upgrade).collect();
+        let end = younger.first().map_or(u64::MAX, |node| node.id);
+        let all = overdue.iter().filter_map(Weak::upgrade).chain(younger);
+        let held = all
+            .filter(|node| node.is_held() && !node.is_deferred)
+            .filter_map(Node::computed_source)
+            .collect();
+        Some(Overdue { held, end })
     }
+}
+
+/// The oldest planned nodes of a session.
+pub(crate) struct Overdue {
+    /// All planned nodes whose elements can be requested, younger ones included.
+    pub(crate) held: Vec<NodeRef>,
+    /// The end of the range of identifiers of overdue nodes.
+    pub(crate) end: u64,
 }
 
 /// Returns an error if no array can have this shape.

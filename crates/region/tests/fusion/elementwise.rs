@@ -115,6 +115,17 @@ fn twenty_mandelbrot_steps_are_one_kernel() {
 }
 
 #[test]
+fn a_logistic_map_of_two_hundred_steps_is_cut_between_steps() {
+    assert_chain(3, |x| logistic(x, 200), |x| logistic_on_host(x, 200));
+}
+
+#[test]
+fn sixty_mandelbrot_steps_are_cut_between_steps() {
+    // Two cuts of three values, the result, and the imaginary parts, which are kept for long.
+    assert_chain(8, |x| mandelbrot(x, 60), |x| mandelbrot_on_host(x, 60));
+}
+
+#[test]
 fn a_function_of_a_row_is_stored_as_a_row() {
     let x = Array2::<f32>::zeros((64, 32));
     let row = Array1::from_shape_fn(32, |index| index as f32 / 64.0);
