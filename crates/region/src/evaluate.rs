@@ -2,12 +2,13 @@
 
 use std::sync::Arc;
 
+use millstream::Stream;
 use rustc_hash::FxHashSet;
 use smallvec::SmallVec;
 
 use crate::{
-    error::{MeshErrorKind, Result, UsageError, UsageErrorKind},
-    fuse::{FusedKernel, Step, Work, steps},
+    error::{Error, MeshErrorKind, Result, UsageError, UsageErrorKind},
+    fuse::{FusedKernel, Replacement, Step, Work, steps},
     graph::{NodeRef, Overdue, Session, State, Storage},
     launch::{allocate, enqueue},
 };
@@ -23,10 +24,7 @@ pub(crate) fn evaluate(session: &Session, nodes: &[NodeRef]) -> Result<()> {
         return Err(error);
     }
     check_deferred(nodes)?;
-    for step in steps(nodes, u64::MAX) {
-        materialise(session, &step)?;
-    }
-    Ok(())
+    materialise_all(session, nodes, u64::MAX)
 }
 
 /// Returns an error if a node depends on the result of a collective that has not run.
@@ -59,33 +57,64 @@ fn check_deferred(nodes: &[NodeRef]) -> Result<()> {
 /// All nodes whose elements can be requested are planned as if they were, but only overdue ones are
 /// enqueued. The kernels are therefore those that an evaluation at the end would have chosen.
 pub(crate) fn evaluate_overdue(session: &Session, overdue: &Overdue) {
-    for step in steps(&overdue.held, overdue.end) {
-        if let Err(error) = materialise(session, &step) {
-            session.record_failure(error);
-            return;
+    if let Err(error) = materialise_all(session, &overdue.held, overdue.end) {
+        session.record_failure(error);
+    }
+}
+
+/// Enqueues the work of nodes with identifiers less than `end` that the targets depend on.
+fn materialise_all(session: &Session, targets: &[NodeRef], end: u64) -> Result<()> {
+    loop {
+        let outcome = steps(targets, end).try_for_each(|step| materialise(session, &step));
+        match outcome {
+            Ok(()) => return Ok(()),
+            Err(Interruption::Failure(error)) => return Err(error),
+            // The other thread is between taking the memory and storing the update.
+            Err(Interruption::Outdated) => std::thread::yield_now(),
         }
+    }
+}
+
+/// The reason why a step was not executed.
+enum Interruption {
+    Failure(Error),
+    /// Since planning, another thread has updated an input in place; a new plan finds the update.
+    Outdated,
+}
+
+impl<E: Into<Error>> From<E> for Interruption {
+    fn from(error: E) -> Self {
+        Self::Failure(error.into())
     }
 }
 
 /// Enqueues the work of one step, all of whose inputs are enqueued. Does nothing if another thread
 /// has materialised the node meanwhile.
-fn materialise(session: &Session, Step { node, work }: &Step) -> Result<()> {
+fn materialise(session: &Session, Step { node, work }: &Step) -> Result<(), Interruption> {
     if !node.is_planned() {
         return Ok(());
     }
-    let kernels = match work {
+    let (kernels, replacement) = match work {
         Work::Alias(source) => {
-            let storage = source
-                .storage()
-                .expect("operands are enqueued before their aliases");
-            node.store(storage);
+            node.store(memory_of(source)?);
             return Ok(());
         }
-        Work::Kernels(kernels) => kernels,
+        Work::Kernels(kernels) => (kernels, None),
+        Work::Replace(replacement) => (&replacement.copying, Some(&**replacement)),
     };
     let inputs = inputs(kernels);
     let ids: SmallVec<[u64; 8]> = inputs.iter().map(|node| node.id).collect();
     let stream = session.streams().choose(&session.device, node.id, &ids)?;
+    if let Some(replacement) = replacement
+        && replace_in_place(session, &stream, node, replacement)?
+    {
+        return Ok(());
+    }
+    // As long as this memory is held here, no other thread takes it for an update.
+    let read: SmallVec<[Arc<Storage>; 8]> = inputs
+        .iter()
+        .map(|node| memory_of(node))
+        .collect::<Result<_, _>>()?;
     let mut buffer = allocate(&stream, node.bytes())?;
     if node.elements > 0 {
         for kernel in kernels {
@@ -94,9 +123,95 @@ fn materialise(session: &Session, Step { node, work }: &Step) -> Result<()> {
     }
     node.store(Arc::new(Storage {
         buffer,
-        checks: session.deferred_checks(&inputs),
+        checks: session.deferred_checks(read.iter().map(|storage| &**storage)),
     }));
     Ok(())
+}
+
+/// Enqueues a replacement in the memory of its base, unless something else needs the base. Returns
+/// whether it did.
+fn replace_in_place(
+    session: &Session,
+    stream: &Stream,
+    node: &NodeRef,
+    replacement: &Replacement,
+) -> Result<bool, Interruption> {
+    let kernel = &replacement.in_place;
+    let read: SmallVec<[Arc<Storage>; 8]> = kernel
+        .inputs
+        .iter()
+        .map(memory_of)
+        .collect::<Result<_, _>>()?;
+    let Some(mut taken) = TakenMemory::of(replacement) else {
+        return Ok(false);
+    };
+    enqueue(
+        session,
+        stream,
+        kernel,
+        &mut [&mut taken.storage_mut().buffer],
+    )
+    .inspect_err(|error| taken.error = Some(error.clone()))?;
+    let storage = taken.finish();
+    let read = read.iter().map(|storage| &**storage).chain([&storage]);
+    let checks = session.deferred_checks(read);
+    node.store(Arc::new(Storage { checks, ..storage }));
+    Ok(true)
+}
+
+/// The memory of a base while elements in it are replaced. If that does not succeed, the base
+/// fails, because its elements may have changed.
+struct TakenMemory<'a> {
+    base: &'a NodeRef,
+    storage: Option<Storage>,
+    error: Option<Error>,
+}
+
+impl<'a> TakenMemory<'a> {
+    /// Takes the memory of the base, if only the replacement needs it.
+    fn of(replacement: &'a Replacement) -> Option<Self> {
+        let base = &replacement.base;
+        Some(Self {
+            base,
+            storage: Some(base.take_storage(replacement.only_references()?)?),
+            error: None,
+        })
+    }
+
+    fn storage_mut(&mut self) -> &mut Storage {
+        self.storage
+            .as_mut()
+            .expect("the memory is not handed on yet")
+    }
+
+    /// Returns the memory, after all work is enqueued.
+    fn finish(mut self) -> Storage {
+        self.storage.take().expect("the memory is handed on once")
+    }
+}
+
+impl Drop for TakenMemory<'_> {
+    fn drop(&mut self) {
+        if self.storage.is_some() {
+            let error = self.error.take().unwrap_or_else(|| {
+                let detail = String::from("an earlier update of the array has panicked");
+                let problem = UsageErrorKind::Argument { detail };
+                UsageError::new("update", problem, self.base.location).into()
+            });
+            self.base.fail_replaced(error);
+        }
+    }
+}
+
+/// Returns the memory of a node that is enqueued before its users.
+fn memory_of(node: &NodeRef) -> Result<Arc<Storage>, Interruption> {
+    if let Some(storage) = node.storage() {
+        return Ok(storage);
+    }
+    match node.failure() {
+        Some(error) => Err(Interruption::Failure(error)),
+        None => Err(Interruption::Outdated),
+    }
 }
 
 /// Returns the nodes that the kernels read from memory, each once, oldest first.

@@ -118,6 +118,43 @@ pub(crate) fn is_identity(map: &[AxisSource], view: &[usize], source: &[usize]) 
         })
 }
 
+/// Returns whether two views, each an index map with the shape of the view, show no common element
+/// of their source. Some views without a common element are not found.
+pub(crate) fn are_disjoint(
+    (left, left_shape): (&[AxisSource], &[usize]),
+    (right, right_shape): (&[AxisSource], &[usize]),
+) -> bool {
+    /// Returns the least and the greatest index along a source axis, and the distance between
+    /// neighbours.
+    fn range(from: &AxisSource, shape: &[usize]) -> (usize, usize, usize) {
+        let steps = from.axis.map_or(0, |axis| shape[axis].saturating_sub(1));
+        let end = from
+            .start
+            .saturating_add_signed(from.step.saturating_mul(steps as isize));
+        let distance = if steps == 0 {
+            0
+        } else {
+            from.step.unsigned_abs()
+        };
+        (from.start.min(end), from.start.max(end), distance)
+    }
+    let gcd = |mut a: usize, mut b: usize| {
+        while b != 0 {
+            (a, b) = (b, a % b);
+        }
+        a
+    };
+    left.iter().zip(right).any(|(left, right)| {
+        let (left, right) = (range(left, left_shape), range(right, right_shape));
+        if left.1 < right.0 || right.1 < left.0 {
+            return true;
+        }
+        // Otherwise, the indices along the axis may interlock.
+        let common = gcd(left.2, right.2);
+        common > 1 && left.0 % common != right.0 % common
+    })
+}
+
 /// Returns whether each view element has the same row-major linear index as the source element that
 /// it shows.
 pub(crate) fn preserves_linear_index(view: &[usize], map: &[AxisSource], source: &[usize]) -> bool {
@@ -179,6 +216,33 @@ mod tests {
                 step: -2
             }]
         );
+    }
+
+    #[test]
+    fn views_are_disjoint_if_their_ranges_or_steps_are() {
+        let along = |start, step| AxisSource {
+            axis: Some(0),
+            start,
+            step,
+        };
+        let are_disjoint = |left: (AxisSource, usize), right: (AxisSource, usize)| {
+            are_disjoint((&[left.0], &[left.1]), (&[right.0], &[right.1]))
+        };
+        assert!(are_disjoint((along(0, 1), 3), (along(3, 1), 3)));
+        assert!(!are_disjoint((along(0, 1), 4), (along(3, 1), 3)));
+        assert!(are_disjoint((along(9, -1), 3), (along(6, -2), 4)));
+        assert!(!are_disjoint((along(9, -1), 4), (along(6, -2), 4)));
+        assert!(are_disjoint((along(0, 2), 5), (along(1, 2), 5)));
+        assert!(are_disjoint((along(0, 4), 5), (along(15, -6), 3)));
+        assert!(!are_disjoint((along(0, 4), 5), (along(14, -6), 3)));
+        assert!(are_disjoint(
+            (AxisSource::fixed(1), 1),
+            (AxisSource::fixed(2), 1)
+        ));
+        assert!(!are_disjoint((AxisSource::fixed(4), 1), (along(0, 2), 5)));
+        // No element of a matrix is both in its first row and in its second.
+        let row = |at| [AxisSource::fixed(at), AxisSource::same(0)];
+        assert!(super::are_disjoint((&row(0), &[8]), (&row(1), &[8])));
     }
 
     #[test]

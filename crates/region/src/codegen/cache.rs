@@ -33,6 +33,8 @@ struct KernelSignature {
     outputs: SmallVec<[OutputSignature; 1]>,
     /// The number of nodes in the epilogue.
     epilogue: usize,
+    /// Whether the kernel replaces elements in the memory that it writes.
+    is_in_place: bool,
     nodes: Vec<NodeSignature>,
 }
 
@@ -66,7 +68,7 @@ enum ParameterTemplate {
     },
 }
 
-/// The number of an operand that the kernel does not use: the base of a scatter.
+/// The number of an operand that is not an input: the base of a scatter, or of an update in place.
 const NOT_IN_KERNEL: u64 = u64::MAX;
 
 /// The numbers of a fused kernel's nodes.
@@ -120,6 +122,7 @@ impl<'a> NodeNumbering<'a> {
             root: self.number(&kernel.root),
             outputs: outputs.collect(),
             epilogue: kernel.epilogue.len(),
+            is_in_place: kernel.overwrites.is_some(),
             nodes: calculated.chain(inputs).collect(),
         }
     }

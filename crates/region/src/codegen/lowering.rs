@@ -41,7 +41,7 @@ impl IndexAnalysis {
                     source.elements == 1
                         || preserves_linear_index(&fused.node.shape, map, &source.shape)
                 }
-                Op::Gather { .. } => false,
+                Op::Gather { .. } | Op::Update { .. } => false,
                 _ => true,
             }),
         }
@@ -152,10 +152,20 @@ impl<'a> Lowering<'a> {
                 self.body.name_part("gather");
                 self.lower(source, seen)
             }
+            Op::Update { base, map, value } => {
+                let (is_replaced, seen) = self.updated(node, position, map, value);
+                self.body.name_part("update");
+                let new = self.lower(value, seen);
+                let Some(is_replaced) = is_replaced else {
+                    return new;
+                };
+                let old = self.lower(base, position);
+                let values = [is_replaced, new, old];
+                elementwise::apply(self.body, Function::Select, node.dtype, node.dtype, &values)
+            }
             Op::Reduce { .. }
             | Op::MatrixProduct(..)
             | Op::Concatenate { .. }
-            | Op::Update { .. }
             | Op::Scatter { .. }
             | Op::Scan { .. } => unreachable!("planning stores the results of these operations"),
         }
@@ -174,9 +184,14 @@ impl<'a> Lowering<'a> {
 
     /// Loads an element of an input; of a group of positions, all elements at once.
     fn load(&mut self, node: &NodeRef, position: Position) -> Reg {
-        let base = self.body.address(ParameterKey::Input(node.id), || {
-            KernelParameter::Input(NodeRef::clone(node))
-        });
+        let base = if self.kernel.overwrites == Some(node.id) {
+            self.body
+                .address(ParameterKey::Output(0), || KernelParameter::Output(0))
+        } else {
+            self.body.address(ParameterKey::Input(node.id), || {
+                KernelParameter::Input(NodeRef::clone(node))
+            })
+        };
         if node.elements == 1 {
             return self.body.load(node.dtype, base, 1)[0];
         }

@@ -17,6 +17,7 @@
 //! | `reducer.rs` | the accumulators of reductions and scans |
 //! | `lowering.rs` | the lowering of graph nodes to registers |
 //! | `position.rs` | positions in arrays and the index maps of views |
+//! | `update.rs` | the positions of values that replace elements of a part |
 //! | `elementwise.rs` | instruction selection for element-wise functions |
 //! | `cast.rs` | casts between element types |
 //! | `memory.rs` | loads and stores of elements |
@@ -35,6 +36,7 @@ mod reduce;
 mod reducer;
 mod scan;
 mod scatter;
+mod update;
 
 pub(crate) use body::{BLOCK, ENTRY_BYTES, Kernel, KernelParameter, PARAMETER_BYTES_MAX};
 pub(crate) use cache::generate;

@@ -7,6 +7,7 @@ use smallvec::{SmallVec, smallvec};
 use super::{
     kernel::{FusedKernel, FusedNode, KernelOutput, Step, Work},
     partition::{Candidate, partition},
+    replace::Replacement,
 };
 use crate::{
     graph::{NodeRef, Op},
@@ -69,12 +70,24 @@ impl StepBuilder<'_> {
                 }
             }
             Op::Update { base, map, value } => {
-                kernels.push(self.map(base, candidate.operands[0], &node, None));
-                kernels.push(self.map(value, candidate.operands[1], &node, Some(map.clone())));
+                let part = |builder: &mut Self| {
+                    builder.map(value, candidate.operands[1], &node, Some(map.clone()))
+                };
+                if value.elements > 0 && self.selects(candidate) {
+                    kernels.push(self.kernel(at));
+                } else {
+                    kernels.push(self.map(base, candidate.operands[0], &node, None));
+                    kernels.push(part(self));
+                }
+                let in_place = self.is_input(candidate.operands[0]).then(|| part(self));
+                return Step::replacing(node, &candidate.op, in_place, kernels);
             }
             Op::Scatter { base, .. } => {
                 kernels.push(self.map(base, candidate.operands[0], &node, None));
                 kernels.push(self.scatter(candidate));
+                let is_stored = self.is_input(candidate.operands[0]);
+                let in_place = is_stored.then(|| self.scatter(candidate));
+                return Step::replacing(node, &candidate.op, in_place, kernels);
             }
             _ => kernels.push(self.kernel(at)),
         }
@@ -82,6 +95,18 @@ impl StepBuilder<'_> {
             node,
             work: Work::Kernels(kernels),
         }
+    }
+
+    /// Returns whether one kernel computes all elements of an update, each from the value or from
+    /// the base. It computes both for each element, so the values must take few operations, or be
+    /// needed for most elements.
+    fn selects(&self, update: &Candidate) -> bool {
+        let Op::Update { value, .. } = &*update.op else {
+            return false;
+        };
+        let fused = update.operands[1].filter(|&at| !self.candidates[at].is_stored);
+        fused.is_none_or(|at| self.candidates[at].size.is_hidden())
+            || value.elements >= update.node.elements.div_ceil(2)
     }
 
     /// Returns the stored operand that has the candidate's elements in the same order.
@@ -127,6 +152,7 @@ impl StepBuilder<'_> {
                 target_map: None,
             }],
             epilogue: parts.nodes,
+            overwrites: None,
         }
     }
 
@@ -151,6 +177,7 @@ impl StepBuilder<'_> {
                 target_map,
             }],
             epilogue: Vec::new(),
+            overwrites: None,
         }
     }
 
@@ -176,6 +203,7 @@ impl StepBuilder<'_> {
                 target_map: None,
             }],
             epilogue: Vec::new(),
+            overwrites: None,
         }
     }
 
@@ -213,6 +241,22 @@ impl StepBuilder<'_> {
                     _ => parts.add_input(operand),
                 });
         }
+    }
+}
+
+impl Step {
+    /// Returns the step that replaces elements of a node, in place if there is a kernel for that.
+    fn replacing(
+        node: NodeRef,
+        op: &Arc<Op>,
+        in_place: Option<FusedKernel>,
+        copying: Vec<FusedKernel>,
+    ) -> Self {
+        let work = match Replacement::new(op, in_place, copying) {
+            Ok(replacement) => Work::Replace(Box::new(replacement)),
+            Err(copying) => Work::Kernels(copying),
+        };
+        Self { node, work }
     }
 }
 
@@ -259,6 +303,7 @@ mod tests {
         let kernels = |step: Step| match step.work {
             Work::Alias(_) => Vec::new(),
             Work::Kernels(kernels) => kernels,
+            Work::Replace(replacement) => replacement.copying,
         };
         steps(std::slice::from_ref(node), u64::MAX)
             .map(kernels)
@@ -311,20 +356,62 @@ mod tests {
     }
 
     #[test]
-    fn an_update_takes_two_kernels_that_write_one_node() {
+    fn an_update_is_one_kernel_that_selects_or_two_that_write_one_node() {
         let (x, y) = arrays();
         let mut changed = &x * 2.0;
         changed.slice_mut(s![1..]).assign(&y.slice(s![..2]));
         let steps = kernels(changed.node());
-        let [kernels] = &steps[..] else {
+        let [kernels_of_update] = &steps[..] else {
             panic!("one step: {}", steps.len());
         };
-        let targets = kernels.iter().map(|kernel| &kernel.output().target);
+        let [kernel] = &kernels_of_update[..] else {
+            panic!("one kernel: {}", kernels_of_update.len());
+        };
+        assert!(kernel.root.id == changed.node().id && kernel.output().destination().is_none());
+
+        // The value takes a costly function, and is needed for one element of three.
+        changed.slice_mut(s![1..2]).assign(&y.slice(s![..1]).exp());
+        let steps = kernels(changed.node());
+        let kernels_of_update = steps.last().unwrap();
+        let targets = kernels_of_update
+            .iter()
+            .map(|kernel| &kernel.output().target);
         assert_eq!(ids(targets), ids([changed.node(), changed.node()]));
         assert!(
-            kernels[0].output().destination().is_none()
-                && kernels[1].output().destination().is_some()
+            kernels_of_update[0].output().destination().is_none()
+                && kernels_of_update[1].output().destination().is_some()
         );
+    }
+
+    #[test]
+    fn an_update_in_place_reads_its_base_in_the_output_or_not_at_all() {
+        let (x, y) = arrays();
+        let replacement = |update: &dyn Fn(&mut Array<f32, Ix1>)| {
+            let mut changed = x.clone();
+            update(&mut changed);
+            let step = steps(&[NodeRef::clone(changed.node())], u64::MAX).last();
+            match step.unwrap().work {
+                Work::Replace(replacement) => Some(replacement.in_place),
+                _ => None,
+            }
+        };
+        let same = replacement(&|z| {
+            let mut part = z.slice_mut(s![1..]);
+            part += &y.slice(s![1..]);
+        });
+        let same = same.unwrap();
+        assert_eq!(same.overwrites, Some(x.node().id));
+        assert_eq!(ids(&same.inputs), ids([y.node()]));
+        let shifted = replacement(&|z| z.slice_mut(s![1..]).assign(&x.slice(s![..2])));
+        assert!(shifted.is_none());
+        let part = replacement(&|z| z.slice_mut(s![1..]).assign(&(&x.slice(s![1..]) + x.sum())));
+        assert!(part.is_some());
+        let reversed = replacement(&|z| {
+            let seen = x.slice(s![1..]) * 2.0;
+            z.slice_mut(s![1..])
+                .assign(&(&seen + &seen.slice(s![..;-1])));
+        });
+        assert!(reversed.is_none());
     }
 
     #[test]

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 
+use super::replace::Replacement;
 use crate::{
     graph::{NodeRef, Op},
     shape::{AxisMap, Shape},
@@ -21,6 +22,8 @@ pub(crate) enum Work {
     Alias(NodeRef),
     /// Kernels that write the elements of the node, run in this order.
     Kernels(Vec<FusedKernel>),
+    /// Kernels that replace elements of a stored node, in its memory if nothing else needs it.
+    Replace(Box<Replacement>),
 }
 
 /// A group of nodes that one kernel computes, with its inputs, its root and its outputs.
@@ -42,6 +45,8 @@ pub(crate) struct FusedKernel {
     /// The nodes computed from the results of a reduction, operands first. A node may be here and
     /// in `nodes`.
     pub(crate) epilogue: Vec<FusedNode>,
+    /// The node whose elements are in the memory of the output, and are read there.
+    pub(crate) overwrites: Option<u64>,
 }
 
 /// A node that is computed within a kernel.

@@ -11,16 +11,19 @@
 //! | `partition.rs` | decides which nodes are stored and which are fused into other kernels |
 //! | `size.rs` | cuts computations that would make a kernel too large |
 //! | `share.rs` | stores shared values where that takes less time than computing them again |
+//! | `replace.rs` | updates of parts, in place where nothing else needs the old elements |
 //! | `build.rs` | builds the kernels that follow from these decisions |
 
 mod build;
 mod kernel;
 mod partition;
+mod replace;
 mod share;
 mod size;
 
 pub(crate) use build::steps;
 pub(crate) use kernel::{FusedKernel, FusedNode, Step, Work};
+pub(crate) use replace::Replacement;
 
 /// Returns the only kernel of a node whose operands are in memory or fused with it.
 #[cfg(test)]

@@ -18,9 +18,6 @@ use crate::{
 const COSTLY: f32 = 40.0;
 /// The cost of a write and a read of memory for each element, in simple operations.
 const STORING: f32 = 32.0;
-/// The number of simple operations per element of a kernel that take no longer than its accesses to
-/// memory.
-const HIDDEN: f32 = 24.0;
 /// The maximum number of arrays that kernels read again to compute a value again. Storing it takes
 /// one write, and one read more than that of each kernel.
 const READ_AGAIN_MAX: usize = 2;
@@ -151,7 +148,7 @@ fn pays(candidates: &[Candidate], uses: &mut Uses, at: usize) -> bool {
         .fold(0.0, f32::max);
     let again = candidate.consumers.len() - 1;
     let own = OwnWork::of(candidates, uses, at, |work| {
-        (times - 1.0) * work.operations > STORING && most * work.operations > HIDDEN
+        (times - 1.0) * work.operations > STORING && most * work.operations > size::HIDDEN as f32
     });
     if own.is_enough || again * own.inputs.len().saturating_sub(1) <= READ_AGAIN_MAX {
         return own.is_enough;

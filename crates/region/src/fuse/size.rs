@@ -28,6 +28,10 @@ const LIVE_MAX: usize = 32;
 /// are its lengths and strides.
 pub(super) const INPUTS_MAX: usize = 16;
 
+/// The number of simple operations for each element of a kernel that take no longer than its
+/// accesses to memory.
+pub(super) const HIDDEN: usize = 24;
+
 /// An upper bound of the size of a computation within a kernel.
 #[derive(Clone, Default)]
 pub(super) struct Size {
@@ -46,6 +50,11 @@ impl Size {
             || self.costly > COSTLY_MAX
             || self.live > LIVE_MAX
             || self.inputs.len() > INPUTS_MAX
+    }
+
+    /// Returns whether the computation takes no longer than the accesses of a kernel to memory.
+    pub(super) fn is_hidden(&self) -> bool {
+        self.costly == 0 && self.operations <= HIDDEN
     }
 
     fn add(&mut self, other: &Self) {

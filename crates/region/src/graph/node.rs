@@ -55,6 +55,9 @@ pub(crate) enum State {
     Planned(Arc<Op>),
     /// A node whose elements are in memory, or will be once the enqueued work is done.
     Stored(Arc<Storage>),
+    /// A node whose memory holds the elements of another that replaced a part of them. Only that
+    /// node leads to this one.
+    Replaced,
     /// The result of a collective that has not run.
     Awaiting,
     /// A node without elements, with the error that caused it.
@@ -222,11 +225,41 @@ impl Node {
             State::Planned(_) | State::Awaiting => {
                 Some(std::mem::replace(&mut *state, State::Stored(storage)))
             }
-            State::Stored(_) | State::Failed(_) => None,
+            State::Stored(_) | State::Replaced | State::Failed(_) => None,
         };
         drop(state);
         // This may drop operands, and recursively theirs, which must not happen under the lock.
         drop(before);
+    }
+
+    /// Takes the memory of a stored node if there are only this many references to the node and one
+    /// to the memory.
+    pub(crate) fn take_storage(self: &Arc<Self>, references: usize) -> Option<Storage> {
+        let mut state = self.state.lock();
+        // A session that finds the node among its interned ones gets a reference before it looks at
+        // the state, so that either is seen here or there.
+        if Arc::strong_count(self) != references
+            || !matches!(&*state, State::Stored(storage) if Arc::strong_count(storage) == 1)
+        {
+            return None;
+        }
+        match std::mem::replace(&mut *state, State::Replaced) {
+            State::Stored(storage) => Arc::into_inner(storage),
+            _ => None,
+        }
+    }
+
+    /// Makes a node fail whose memory was taken for an update that has failed.
+    pub(crate) fn fail_replaced(&self, error: Error) {
+        let mut state = self.state.lock();
+        if matches!(&*state, State::Replaced) {
+            *state = State::Failed(error);
+        }
+    }
+
+    /// Returns whether another node has taken the memory.
+    pub(crate) fn is_replaced(&self) -> bool {
+        matches!(&*self.state.lock(), State::Replaced)
     }
 
     /// Returns the planned node whose elements this one shows: itself, or the source of a view.

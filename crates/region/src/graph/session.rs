@@ -84,13 +84,16 @@ impl Session {
     }
 
     /// Returns the checks that a node depends on whose kernels were enqueued in this session and
-    /// read these inputs.
-    pub(crate) fn deferred_checks(&self, inputs: &[&NodeRef]) -> DeferredChecks {
+    /// read this memory.
+    pub(crate) fn deferred_checks<'a>(
+        &self,
+        inputs: impl IntoIterator<Item = &'a Storage>,
+    ) -> DeferredChecks {
         let mut checks = DeferredChecks::default();
         if self.checks().is_used() {
             checks.add(&self.checks);
         }
-        for storage in inputs.iter().filter_map(|node| node.storage()) {
+        for storage in inputs {
             checks.join(&storage.checks);
         }
         checks
@@ -122,7 +125,9 @@ impl Session {
             drop(inner);
             return self.fail(dtype, &shape, failure, location);
         }
-        if let Some(interned) = inner.interned.get(&key).and_then(Weak::upgrade) {
+        if let Some(interned) = inner.interned.get(&key).and_then(Weak::upgrade)
+            && !interned.is_replaced()
+        {
             return interned;
         }
         let node = Arc::new(Node::new(

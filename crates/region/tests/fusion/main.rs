@@ -8,6 +8,7 @@
 mod calls;
 mod elementwise;
 mod long_sessions;
+mod updates;
 
 use std::sync::Arc;
 

@@ -1,0 +1,290 @@
+//! Updates of parts of arrays: in place where nothing else needs the old elements.
+
+#![allow(
+    clippy::reversed_empty_ranges,
+    reason = "a negative end of a slice counts from the end of the axis"
+)]
+
+use std::thread;
+
+use millstream::driver::{DriverError, ResultCode};
+use millstream_region::{Array, Keep, RegionExt};
+use ndarray::{Array1, Array2, Axis, Ix2, s};
+
+use crate::{Counted, Work, calls::Failure};
+
+const ROWS: usize = 100;
+const COLUMNS: usize = 32;
+const BYTES: u64 = (ROWS * COLUMNS * 4) as u64;
+const ROW_BYTES: u64 = (COLUMNS * 4) as u64;
+
+fn matrix() -> Array2<f32> {
+    Array2::from_shape_fn((ROWS, COLUMNS), |(row, column)| (row * 7 + column) as f32)
+}
+
+/// Runs an update of the matrix on a device, and asserts that it gives the host's elements.
+#[track_caller]
+fn assert_updated(
+    expected: &Array2<f32>,
+    work: Work,
+    on_device: impl Fn(Array<f32, Ix2>) -> Array<f32, Ix2>,
+) {
+    let matrix = matrix();
+    Counted::everywhere(|counted| {
+        let (found, done) = counted.work(|device| {
+            let pending = device.region(|g| on_device(g.array(&matrix)));
+            pending.unwrap().wait().unwrap()
+        });
+        assert_eq!(&found, expected);
+        assert_eq!(done, work);
+    });
+}
+
+#[test]
+fn a_hundred_row_fills_write_each_row_once() {
+    let expected = Array2::from_shape_fn((ROWS, COLUMNS), |(row, _)| row as f32);
+    let work = Work {
+        kernels: ROWS,
+        bytes_read: 0,
+        bytes_written: BYTES,
+    };
+    assert_updated(&expected, work, |mut m| {
+        for row in 0..ROWS {
+            m.row_mut(row).fill(row as f32);
+        }
+        m
+    });
+}
+
+#[test]
+fn a_row_that_is_added_to_another_is_read_where_it_is() {
+    let mut expected = matrix();
+    let row = expected.row(3).to_owned();
+    expected.row_mut(5).scaled_add(2.0, &row);
+    let work = Work {
+        kernels: 1,
+        bytes_read: 2 * ROW_BYTES,
+        bytes_written: ROW_BYTES,
+    };
+    assert_updated(&expected, work, |mut m| {
+        let doubled = &m.row(3).to_owned() * 2.0;
+        let mut target = m.row_mut(5);
+        target += &doubled;
+        m
+    });
+}
+
+#[test]
+fn odd_elements_are_replaced_by_functions_of_even_ones_in_place() {
+    let mut expected = matrix();
+    let mean = (&expected.slice(s![.., ..-1;2]) + &expected.slice(s![.., ..-1;2])) * 0.5;
+    expected.slice_mut(s![.., 1..;2]).assign(&mean);
+    let work = Work {
+        kernels: 1,
+        bytes_read: BYTES / 2,
+        bytes_written: BYTES / 2,
+    };
+    assert_updated(&expected, work, |mut m| {
+        let even = m.slice(s![.., ..-1;2]);
+        let mean = (&even + &even) * 0.5;
+        m.slice_mut(s![.., 1..;2]).assign(&mean);
+        m
+    });
+}
+
+#[test]
+fn an_update_through_a_reversed_slice_with_steps_is_in_place() {
+    let mut expected = matrix();
+    let mut part = expected.slice_mut(s![1..;3, ..;-2]);
+    part += 0.5;
+    let elements = part.len() as u64;
+    let work = Work {
+        kernels: 1,
+        bytes_read: 4 * elements,
+        bytes_written: 4 * elements,
+    };
+    assert_updated(&expected, work, |mut m| {
+        let mut part = m.slice_mut(s![1..;3, ..;-2]);
+        part += 0.5;
+        m
+    });
+}
+
+#[test]
+fn a_jacobi_step_is_one_kernel_that_writes_the_array_once() {
+    #[allow(clippy::op_ref, reason = "the expression is the same as on the device")]
+    fn step(x: &Array2<f32>) -> Array2<f32> {
+        let mut next = x.clone();
+        let sum = &x.slice(s![..-2, 1..-1])
+            + &x.slice(s![2.., 1..-1])
+            + &x.slice(s![1..-1, ..-2])
+            + &x.slice(s![1..-1, 2..]);
+        next.slice_mut(s![1..-1, 1..-1]).assign(&(sum * 0.25));
+        next
+    }
+    const STEPS: usize = 7;
+    let expected = (0..STEPS).fold(matrix(), |x, _| step(&x));
+    let work = Work {
+        kernels: STEPS,
+        // The element itself and its neighbours, most of which the cache holds.
+        bytes_read: STEPS as u64 * 5 * BYTES,
+        bytes_written: STEPS as u64 * BYTES,
+    };
+    assert_updated(&expected, work, |m| {
+        let mut x = m;
+        for _ in 0..STEPS {
+            let mut next = x.clone();
+            let sum = &x.slice(s![..-2, 1..-1])
+                + &x.slice(s![2.., 1..-1])
+                + &x.slice(s![1..-1, ..-2])
+                + &x.slice(s![1..-1, 2..]);
+            next.slice_mut(s![1..-1, 1..-1]).assign(&(sum * 0.25));
+            x = next;
+        }
+        x
+    });
+}
+
+#[test]
+fn an_array_that_is_needed_later_is_not_updated_in_place() {
+    let matrix = matrix();
+    let mut expected = matrix.clone();
+    expected.row_mut(2).fill(-1.0);
+    Counted::everywhere(|counted| {
+        let ((old, new, doubled), work) = counted.work(|device| {
+            let pending = device.region(|g| {
+                let old = g.array(&matrix);
+                let mut new = old.clone();
+                new.row_mut(2).fill(-1.0);
+                let doubled = &old.row(2) * 2.0;
+                (old, new, doubled)
+            });
+            pending.unwrap().wait().unwrap()
+        });
+        assert_eq!((&old, &new), (&matrix, &expected));
+        assert_eq!(doubled, &matrix.row(2) * 2.0);
+        assert_eq!(work.bytes_written, BYTES + ROW_BYTES);
+    });
+}
+
+#[test]
+fn an_array_of_the_caller_is_not_updated_in_place() {
+    let matrix = matrix();
+    Counted::everywhere(|counted| {
+        let mine = Array::from_host(&counted.device, &matrix).unwrap();
+        let changed = counted.device.region(|_| {
+            let mut changed = mine.clone();
+            changed.row_mut(0).fill(9.0);
+            changed.column_mut(1).fill(8.0);
+            Keep(changed)
+        });
+        let changed = changed.unwrap().wait().unwrap();
+        assert_eq!(mine.to_host().unwrap(), matrix);
+        let mut expected = matrix.clone();
+        expected.row_mut(0).fill(9.0);
+        expected.column_mut(1).fill(8.0);
+        assert_eq!(changed.to_host().unwrap(), expected);
+    });
+}
+
+#[test]
+fn elements_read_elsewhere_are_read_before_they_are_replaced() {
+    let mut expected = matrix();
+    let shifted = expected.slice(s![..-1, ..]).to_owned();
+    expected.slice_mut(s![1.., ..]).assign(&shifted);
+    let work = Work {
+        kernels: 1,
+        bytes_read: 2 * BYTES,
+        bytes_written: BYTES,
+    };
+    assert_updated(&expected, work, |mut m| {
+        let shifted = m.slice(s![..-1, ..]);
+        m.slice_mut(s![1.., ..]).assign(&shifted);
+        m
+    });
+}
+
+#[test]
+fn a_scatter_into_an_array_that_nothing_else_needs_copies_nothing() {
+    let (base, index) = (
+        Array1::from_elem(1000, 7_i32),
+        Array1::from_iter([3_i64, 5, 3]),
+    );
+    let values = Array1::from_iter([1, 2, 4]);
+    let mut expected = base.clone();
+    expected[3] += 5;
+    expected[5] += 2;
+    Counted::everywhere(|counted| {
+        let (found, work) = counted.work(|device| {
+            let pending = device.region(|g| {
+                let base = g.array(&base);
+                base.scatter_add(Axis(0), &g.array(&index), &g.array(&values))
+            });
+            pending.unwrap().wait().unwrap()
+        });
+        assert_eq!(found, expected);
+        assert_eq!(work.kernels, 1, "{work:?}");
+        assert!(work.bytes_written <= 3 * 4, "{work:?}");
+    });
+}
+
+#[test]
+fn a_costly_value_for_few_elements_is_computed_for_them_alone() {
+    let matrix = matrix();
+    Counted::everywhere(|counted| {
+        let (_, work) = counted.work(|device| {
+            let pending = device.region(|g| {
+                let old = g.array(&matrix);
+                let mut new = old.clone();
+                new.row_mut(2).assign(&old.row(7).sqrt());
+                (old, new)
+            });
+            pending.unwrap().wait().unwrap()
+        });
+        let done = Work {
+            kernels: 2,
+            bytes_read: BYTES + ROW_BYTES,
+            bytes_written: BYTES + ROW_BYTES,
+        };
+        assert_eq!(work, done);
+    });
+}
+
+#[test]
+fn threads_that_need_one_update_at_the_same_time_get_the_same_elements() {
+    let matrix = matrix();
+    let mut expected = matrix.clone();
+    (0..4).for_each(|row| expected.row_mut(row).fill(1.0));
+    Counted::everywhere(|counted| {
+        for _ in 0..20 {
+            let mut updated = Array::from_host(&counted.device, &matrix).unwrap();
+            (0..4).for_each(|row| updated.row_mut(row).fill(1.0));
+            let sum = &updated + 1.0;
+            let (updated, sum) = thread::scope(|scope| {
+                let other = scope.spawn(|| sum.to_host().unwrap());
+                (updated.to_host().unwrap(), other.join().unwrap())
+            });
+            assert_eq!(updated, expected);
+            assert_eq!(sum, &expected + 1.0);
+        }
+    });
+}
+
+#[test]
+fn an_update_whose_launch_fails_is_an_error_ever_after() {
+    let matrix = matrix();
+    Counted::everywhere(|counted| {
+        let mut updated = Array::from_host(&counted.device, &matrix).unwrap();
+        let mut row = updated.row_mut(0);
+        row += 1.0;
+        // The driver fails after the kernel has run, so the row is changed already.
+        counted.calls.fail_so(|call| {
+            (call == "launch_kernel")
+                .then(|| Failure::Afterwards(DriverError::new(call, ResultCode::UNKNOWN)))
+        });
+        assert!(updated.to_host().is_err());
+        counted.calls.fail_no_more();
+        assert!(updated.to_host().is_err());
+        assert!((&updated * 2.0).to_host().is_err());
+    });
+}
