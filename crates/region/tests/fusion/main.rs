@@ -8,6 +8,7 @@
 mod calls;
 mod elementwise;
 mod long_sessions;
+mod random_updates;
 mod updates;
 
 use std::sync::Arc;
