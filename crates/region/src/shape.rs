@@ -158,15 +158,15 @@ pub(crate) fn are_disjoint(
 /// Returns whether each view element has the same row-major linear index as the source element that
 /// it shows.
 pub(crate) fn preserves_linear_index(view: &[usize], map: &[AxisSource], source: &[usize]) -> bool {
-    let long = |shape: &[usize]| -> SmallVec<[usize; RANK_MAX]> {
-        (0..shape.len()).filter(|&axis| shape[axis] != 1).collect()
-    };
-    let (of_view, of_source) = (long(view), long(source));
-    of_view.len() == of_source.len()
-        && of_view
-            .iter()
-            .zip(&of_source)
-            .all(|(&seen, &axis)| map[axis] == AxisSource::same(seen) && view[seen] == source[axis])
+    let long = |shape: &[usize], from: usize| (from..shape.len()).find(|&axis| shape[axis] != 1);
+    let (mut of_view, mut of_source) = (long(view, 0), long(source, 0));
+    while let (Some(seen), Some(axis)) = (of_view, of_source) {
+        if map[axis] != AxisSource::same(seen) || view[seen] != source[axis] {
+            return false;
+        }
+        (of_view, of_source) = (long(view, seen + 1), long(source, axis + 1));
+    }
+    of_view == of_source
 }
 
 /// Returns the strides of a row-major contiguous array, in elements.

@@ -220,7 +220,7 @@ impl<T, D> Array<T, D> {
         location: &'static Location<'static>,
     ) -> Array<T, E> {
         self.view_through(
-            shape.clone(),
+            Shape::from_slice(shape),
             shape::broadcast_map(&self.node.shape, shape),
             operation,
             location,
@@ -236,7 +236,7 @@ impl<T: Element, D> Array<T, D> {
         let location = Location::caller();
         self.plan(
             U::DTYPE,
-            self.node.shape.clone(),
+            Shape::from_slice(&self.node.shape),
             op,
             function.name(),
             location,
@@ -281,7 +281,7 @@ impl<T: Element, D> Array<T, D> {
         let op = Op::Apply(function, operands.into_iter().collect());
         self.plan(
             U::DTYPE,
-            self.node.shape.clone(),
+            Shape::from_slice(&self.node.shape),
             op,
             function.name(),
             location,

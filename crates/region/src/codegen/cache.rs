@@ -189,7 +189,7 @@ impl NodeSignature {
     fn of(node: &NodeRef, op: Option<OpKey>) -> Self {
         Self {
             dtype: node.dtype,
-            shape: node.shape.clone(),
+            shape: Shape::from_slice(&node.shape),
             op,
         }
     }

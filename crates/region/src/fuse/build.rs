@@ -31,6 +31,9 @@ pub(crate) fn steps(targets: &[NodeRef], end: u64) -> impl Iterator<Item = Step>
     steps.into_iter()
 }
 
+/// The number of nodes of a kernel for which memory is reserved.
+const NODES_USUAL: usize = 16;
+
 /// A builder of steps, which walks over the candidates once for each kernel.
 struct StepBuilder<'a> {
     candidates: &'a [Candidate],
@@ -66,26 +69,26 @@ impl StepBuilder<'_> {
                     let mut map: AxisMap = (0..node.shape.len()).map(AxisSource::same).collect();
                     map[*axis].start = start;
                     start += part.shape[*axis];
-                    kernels.push(self.map(part, candidate.operands[number], &node, Some(map)));
+                    kernels.push(self.map(part, candidate.operand(number), &node, Some(map)));
                 }
             }
             Op::Update { base, map, value } => {
                 let part = |builder: &mut Self| {
-                    builder.map(value, candidate.operands[1], &node, Some(map.clone()))
+                    builder.map(value, candidate.operand(1), &node, Some(map.clone()))
                 };
                 if value.elements > 0 && self.selects(candidate) {
                     kernels.push(self.kernel(at));
                 } else {
-                    kernels.push(self.map(base, candidate.operands[0], &node, None));
+                    kernels.push(self.map(base, candidate.operand(0), &node, None));
                     kernels.push(part(self));
                 }
-                let in_place = self.is_input(candidate.operands[0]).then(|| part(self));
+                let in_place = self.is_input(candidate.operand(0)).then(|| part(self));
                 return Step::replacing(node, &candidate.op, in_place, kernels);
             }
             Op::Scatter { base, .. } => {
-                kernels.push(self.map(base, candidate.operands[0], &node, None));
+                kernels.push(self.map(base, candidate.operand(0), &node, None));
                 kernels.push(self.scatter(candidate));
-                let is_stored = self.is_input(candidate.operands[0]);
+                let is_stored = self.is_input(candidate.operand(0));
                 let in_place = is_stored.then(|| self.scatter(candidate));
                 return Step::replacing(node, &candidate.op, in_place, kernels);
             }
@@ -104,7 +107,9 @@ impl StepBuilder<'_> {
         let Op::Update { value, .. } = &*update.op else {
             return false;
         };
-        let fused = update.operands[1].filter(|&at| !self.candidates[at].is_stored);
+        let fused = update
+            .operand(1)
+            .filter(|&at| !self.candidates[at].is_stored);
         fused.is_none_or(|at| self.candidates[at].size.is_hidden())
             || value.elements >= update.node.elements.div_ceil(2)
     }
@@ -120,7 +125,7 @@ impl StepBuilder<'_> {
             }
             _ => return None,
         };
-        self.is_input(candidate.operands[0]).then_some(source)
+        self.is_input(candidate.operand(0)).then_some(source)
     }
 
     /// Returns whether a kernel reads the node with this candidate index from memory.
@@ -189,8 +194,8 @@ impl StepBuilder<'_> {
         };
         let mut parts = KernelParts::default();
         self.start_walk();
-        self.add_operand(index, candidate.operands[1], &mut parts);
-        self.add_operand(value, candidate.operands[2], &mut parts);
+        self.add_operand(index, candidate.operand(1), &mut parts);
+        self.add_operand(value, candidate.operand(2), &mut parts);
         parts.nodes.push(FusedNode::of(candidate));
         let node = &candidate.node;
         FusedKernel {
@@ -222,6 +227,7 @@ impl StepBuilder<'_> {
 
     /// Adds a candidate after everything that it is computed from.
     fn add_candidate(&mut self, at: usize, parts: &mut KernelParts) {
+        parts.nodes.reserve(self.candidates.len().min(NODES_USUAL));
         self.stack.push((at, false));
         while let Some((at, operands_added)) = self.stack.pop() {
             let candidate = &self.candidates[at];
@@ -234,12 +240,12 @@ impl StepBuilder<'_> {
             }
             self.stack.push((at, true));
             let mut indices = candidate.operands.iter();
-            candidate
-                .op
-                .operands(|operand| match indices.next().copied().flatten() {
+            candidate.op.operands(|operand| {
+                match indices.next().and_then(|known| known.candidate) {
                     Some(at) if !self.candidates[at].is_stored => self.stack.push((at, false)),
                     _ => parts.add_input(operand),
-                });
+                }
+            });
         }
     }
 }

@@ -7,7 +7,7 @@
 //! where a node is computed several times and storing it is cheaper (`share.rs`). Nodes computed
 //! from the results of a single reduction are fused into the reduction's kernel, as its epilogue.
 
-use std::sync::Arc;
+use std::{collections::hash_map::Entry, sync::Arc};
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::SmallVec;
@@ -21,13 +21,15 @@ use crate::{
     shape::preserves_linear_index,
 };
 
+/// The number of nodes for which memory is reserved.
+const NODES_USUAL: usize = 28;
+
 /// A planned node, with the decisions about it.
 pub(super) struct Candidate {
     pub(super) node: NodeRef,
     pub(super) op: Arc<Op>,
-    /// The indices of the operands among all candidates, in their order; `None` for stored
-    /// operands.
-    pub(super) operands: SmallVec<[Option<usize>; 3]>,
+    /// The operands, in the order of the operation.
+    pub(super) operands: SmallVec<[CandidateOperand; 3]>,
     /// The kernels that compute this node; not all if there are many.
     pub(super) consumers: SmallVec<[Consumer; 2]>,
     pub(super) is_stored: bool,
@@ -37,6 +39,27 @@ pub(super) struct Candidate {
     pub(super) size: Size,
     /// The reduction whose kernel computes this node in its epilogue.
     pub(super) epilogue_of: Option<usize>,
+}
+
+/// An operand of a candidate.
+#[derive(Clone, Copy)]
+pub(super) struct CandidateOperand {
+    /// The identifier of the node.
+    pub(super) id: u64,
+    /// The index among all candidates; `None` for a node in memory.
+    pub(super) candidate: Option<usize>,
+}
+
+impl Candidate {
+    /// Returns the index of an operand among all candidates; `None` for a node in memory.
+    pub(super) fn operand(&self, number: usize) -> Option<usize> {
+        self.operands[number].candidate
+    }
+
+    /// Returns the indices of the operands among all candidates.
+    pub(super) fn candidate_operands(&self) -> impl Iterator<Item = usize> {
+        self.operands.iter().filter_map(|operand| operand.candidate)
+    }
 }
 
 /// Decides about all planned nodes that the targets depend on, operands first.
@@ -52,13 +75,16 @@ pub(super) fn partition(targets: &[NodeRef]) -> Vec<Candidate> {
 /// Returns all planned nodes that the targets depend on, in the order in which they were recorded,
 /// which is independent of the targets and has operands first.
 fn recorded_order(targets: &[NodeRef]) -> Vec<Candidate> {
-    let mut planned: Vec<(NodeRef, Arc<Op>)> = Vec::new();
-    let mut seen: FxHashSet<u64> = FxHashSet::default();
+    let mut planned: Vec<(NodeRef, Arc<Op>)> = Vec::with_capacity(NODES_USUAL);
+    // The index of each candidate by node id, once it is known; `None` for nodes in memory.
+    let mut indices: FxHashMap<u64, Option<usize>> = FxHashMap::default();
+    indices.reserve(NODES_USUAL);
     let mut visit = |node: &NodeRef, planned: &mut Vec<_>| {
-        if seen.insert(node.id)
-            && let State::Planned(op) = node.state()
-        {
-            planned.push((NodeRef::clone(node), op));
+        if let Entry::Vacant(index) = indices.entry(node.id) {
+            index.insert(None);
+            if let State::Planned(op) = node.state() {
+                planned.push((NodeRef::clone(node), op));
+            }
         }
     };
     targets.iter().for_each(|node| visit(node, &mut planned));
@@ -69,13 +95,16 @@ fn recorded_order(targets: &[NodeRef]) -> Vec<Candidate> {
         visited += 1;
     }
     planned.sort_unstable_by_key(|(node, _)| node.id);
-    let mut indices: FxHashMap<u64, usize> = FxHashMap::default();
-    indices.reserve(planned.len());
     let mut candidates: Vec<Candidate> = Vec::with_capacity(planned.len());
     for (node, op) in planned {
         let mut operands = SmallVec::new();
-        op.operands(|operand| operands.push(indices.get(&operand.id).copied()));
-        indices.insert(node.id, candidates.len());
+        op.operands(|operand| {
+            operands.push(CandidateOperand {
+                id: operand.id,
+                candidate: indices[&operand.id],
+            });
+        });
+        indices.insert(node.id, Some(candidates.len()));
         candidates.push(Candidate {
             is_stored: has_own_kernel(&op),
             is_requested: false,
@@ -88,7 +117,7 @@ fn recorded_order(targets: &[NodeRef]) -> Vec<Candidate> {
         });
     }
     for target in targets {
-        if let Some(&at) = indices.get(&target.id) {
+        if let Some(at) = indices[&target.id] {
             candidates[at].is_stored = true;
             candidates[at].is_requested = true;
         }
@@ -115,14 +144,14 @@ fn store_kernel_operands(candidates: &mut [Candidate]) {
         let candidate = &candidates[at];
         let needed: [Option<usize>; 2] = match &*candidate.op {
             Op::MatrixProduct(..) => {
-                [0, 1].map(|factor| factor_source(candidates, candidate.operands[factor]))
+                [0, 1].map(|factor| factor_source(candidates, candidate.operand(factor)))
             }
             // Both kernels of the scatter compute the indices.
             Op::Scatter { adds: false, .. } => {
-                let indices = candidate.operands[1];
+                let indices = candidate.operand(1);
                 [indices.and_then(|at| storable(candidates, at)), None]
             }
-            Op::Scan { .. } => [candidate.operands[0], None],
+            Op::Scan { .. } => [candidate.operand(0), None],
             _ => continue,
         };
         for at in needed.into_iter().flatten() {
@@ -136,7 +165,7 @@ fn store_kernel_operands(candidates: &mut [Candidate]) {
 fn factor_source(candidates: &[Candidate], factor: Option<usize>) -> Option<usize> {
     let candidate = &candidates[factor?];
     match &*candidate.op {
-        Op::View(..) => candidate.operands[0],
+        Op::View(..) => candidate.operand(0),
         _ => factor,
     }
 }
@@ -178,7 +207,7 @@ fn reduction_to_fuse(candidates: &[Candidate], root: usize) -> Option<usize> {
             _ if candidate.is_stored && at != root => is_possible = false,
             Op::Constant(_) | Op::Iota | Op::Apply(..) | Op::Reshape(_) => {}
             Op::View(source, map) => {
-                let source_op = candidate.operands[0].map(|source| &*candidates[source].op);
+                let source_op = candidate.operand(0).map(|source| &*candidates[source].op);
                 let is_constant = matches!(source_op, Some(Op::Constant(_)));
                 is_possible &= is_constant
                     || preserves_linear_index(&candidate.node.shape, map, &source.shape);
@@ -186,7 +215,7 @@ fn reduction_to_fuse(candidates: &[Candidate], root: usize) -> Option<usize> {
             _ => is_possible = false,
         }
         if !matches!(&*candidate.op, Op::Reduce { .. }) {
-            stack.extend(candidate.operands.iter().flatten());
+            stack.extend(candidate.candidate_operands());
         }
     }
     found.filter(|_| is_possible)

@@ -173,7 +173,7 @@ impl Uses {
     fn of(candidates: &[Candidate]) -> Self {
         let mut of_candidates: Vec<u32> = vec![0; candidates.len()];
         for candidate in candidates {
-            for &operand in candidate.operands.iter().flatten() {
+            for operand in candidate.candidate_operands() {
                 of_candidates[operand] += 1;
             }
         }
@@ -187,8 +187,9 @@ impl Uses {
     fn of_memory(&mut self, candidates: &[Candidate]) -> &FxHashMap<u64, u32> {
         if self.of_nodes.is_empty() {
             for candidate in candidates {
-                let count = |node: &NodeRef| *self.of_nodes.entry(node.id).or_default() += 1;
-                candidate.op.operands(count);
+                for operand in &candidate.operands {
+                    *self.of_nodes.entry(operand.id).or_default() += 1;
+                }
             }
         }
         &self.of_nodes
@@ -229,10 +230,8 @@ impl OwnWork {
             if work.is_enough {
                 break;
             }
-            let mut indices = candidate.operands.iter();
-            candidate.op.operands(|operand| {
-                let index = indices.next().copied().flatten();
-                match index.filter(|&at| !candidates[at].is_stored) {
+            for operand in &candidate.operands {
+                match operand.candidate.filter(|&at| !candidates[at].is_stored) {
                     None => work.add_input(operand.id),
                     Some(index) => {
                         let all = uses.of_candidates[index];
@@ -243,7 +242,7 @@ impl OwnWork {
                         }
                     }
                 }
-            });
+            }
         }
         work
     }
@@ -261,8 +260,10 @@ impl OwnWork {
 fn pass_on(candidates: &mut [Candidate], at: usize) {
     let (operands, users) = candidates.split_at_mut(at);
     let user = &users[0];
-    for (number, &index) in user.operands.iter().enumerate() {
-        let Some(index) = index else { continue };
+    for (number, operand) in user.operands.iter().enumerate() {
+        let Some(index) = operand.candidate else {
+            continue;
+        };
         let (operand, of_user) = (&mut operands[index], Use::of(user, number));
         if user.is_stored {
             let elements = match &*user.op {

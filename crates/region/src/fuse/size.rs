@@ -10,11 +10,8 @@ use std::collections::{BTreeMap, btree_map::Entry};
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
-use super::partition::{Candidate, has_own_kernel};
-use crate::{
-    graph::{NodeRef, Op},
-    shape::preserves_linear_index,
-};
+use super::partition::{Candidate, CandidateOperand, has_own_kernel};
+use crate::{graph::Op, shape::preserves_linear_index};
 
 /// The maximum number of operations of one kernel, which bounds its code.
 pub(super) const OPERATIONS_MAX: usize = 256;
@@ -122,43 +119,42 @@ pub(super) fn bound_sizes(candidates: &mut [Candidate]) {
     }
 }
 
-/// Calls `visit` with each operand that the first kernel of an operation computes or reads, and its
-/// index among the candidates unless it is stored. The other operands have kernels of their own.
-fn kernel_operands(
-    candidates: &[Candidate],
-    at: usize,
-    mut visit: impl FnMut(&NodeRef, Option<usize>),
-) {
-    let candidate = &candidates[at];
+/// Returns the operands that one kernel of an operation computes or reads. The other operands have
+/// kernels of their own.
+fn kernel_operands(candidate: &Candidate) -> &[CandidateOperand] {
     // The parts of a concatenation and the base of a scatter are computed by separate kernels.
-    let own_kernels = match &*candidate.op {
-        Op::Concatenate { .. } => usize::MAX,
-        Op::Scatter { .. } => 1,
-        _ => 0,
-    };
-    let mut number = 0;
-    candidate.op.operands(|operand| {
-        if number >= own_kernels {
-            let index = candidate.operands[number];
-            visit(operand, index.filter(|&at| !candidates[at].is_stored));
-        }
-        number += 1;
-    });
+    match &*candidate.op {
+        Op::Concatenate { .. } => &[],
+        Op::Scatter { .. } => &candidate.operands[1..],
+        _ => &candidate.operands,
+    }
+}
+
+impl CandidateOperand {
+    /// Returns the index of the candidate, unless it is in memory or will be stored there.
+    fn computed(self, candidates: &[Candidate]) -> Option<usize> {
+        self.candidate.filter(|&at| !candidates[at].is_stored)
+    }
 }
 
 /// Returns the size of an operation and its operands, each of which counts what it shares with
 /// others again.
 fn sum_of_operands(candidates: &[Candidate], at: usize) -> Size {
+    let operands = kernel_operands(&candidates[at]);
     let mut size = Size::default();
-    let mut seen: SmallVec<[usize; 4]> = SmallVec::new();
-    kernel_operands(candidates, at, |operand, index| match index {
-        None => size.add_input(operand.id),
-        Some(index) if seen.contains(&index) => {}
-        Some(index) => {
-            seen.push(index);
-            size.add(&candidates[index].size);
+    for (number, operand) in operands.iter().enumerate() {
+        let is_known = || {
+            operands[..number]
+                .iter()
+                .any(|known| known.id == operand.id)
+        };
+        match operand.computed(candidates) {
+            None => size.add_input(operand.id),
+            Some(index) if number == 0 => size = candidates[index].size.clone(),
+            Some(index) if !is_known() => size.add(&candidates[index].size),
+            Some(_) => {}
         }
-    });
+    }
     size.add_operation(&candidates[at].op);
     size
 }
@@ -232,16 +228,14 @@ impl Walk {
                 is_computed: true,
                 ..visit
             });
-            let mut number = 0;
-            kernel_operands(candidates, at, |operand, candidate| {
+            for (number, operand) in kernel_operands(&candidates[at]).iter().enumerate() {
                 stack.push(Visit {
                     id: operand.id,
-                    candidate,
+                    candidate: operand.computed(candidates),
                     position: self.operand_position(&candidates[at], number, visit.position),
                     is_computed: false,
                 });
-                number += 1;
-            });
+            }
             // The kernel computes the first operand first.
             stack[first + 1..].reverse();
         }
@@ -253,14 +247,12 @@ impl Walk {
             visit.candidate.expect("inputs have no operands"),
             self.values.len(),
         );
-        let mut number = 0;
-        kernel_operands(candidates, at, |operand, _| {
+        for (number, operand) in kernel_operands(&candidates[at]).iter().enumerate() {
             let position = self.operand_position(&candidates[at], number, visit.position);
             if let Some(&operand) = self.numbers.get(&(operand.id, position)) {
                 self.values[operand].last_use = own;
             }
-            number += 1;
-        });
+        }
         self.size.add_operation(&candidates[at].op);
         self.numbers.insert((visit.id, visit.position), own);
         self.values.push(Value {
@@ -332,12 +324,12 @@ impl Walk {
                 continue;
             };
             let mut new_inputs = 0;
-            kernel_operands(candidates, at, |operand, index| {
-                if index.is_none() && !inputs.contains(&operand.id) {
+            for operand in kernel_operands(&candidates[at]) {
+                if operand.computed(candidates).is_none() && !inputs.contains(&operand.id) {
                     inputs.push(operand.id);
                     new_inputs += 1;
                 }
-            });
+            }
             amount.insert(if too_many_inputs {
                 new_inputs
             } else {
@@ -385,7 +377,7 @@ fn last_users(candidates: &[Candidate]) -> Vec<usize> {
     };
     let mut last: Vec<usize> = candidates.iter().map(of_requested).collect();
     for (at, candidate) in candidates.iter().enumerate() {
-        for &operand in candidate.operands.iter().flatten() {
+        for operand in candidate.candidate_operands() {
             last[operand] = last[operand].max(at);
         }
     }
@@ -400,8 +392,9 @@ pub(super) fn storable(candidates: &[Candidate], at: usize) -> Option<usize> {
     match &*candidate.op {
         Op::Constant(_) | Op::Iota => None,
         Op::View(source, _) | Op::Reshape(source) => {
-            let of_source =
-                candidate.operands[0].filter(|&source| !candidates[source].is_stored)?;
+            let of_source = candidate
+                .operand(0)
+                .filter(|&source| !candidates[source].is_stored)?;
             let stored = storable(candidates, of_source)?;
             Some(if source.elements <= candidate.node.elements {
                 stored

@@ -37,7 +37,7 @@ impl NodeKey {
     pub(super) fn new(dtype: DType, shape: &Shape, op: &Op) -> Self {
         Self {
             dtype,
-            shape: shape.clone(),
+            shape: Shape::from_slice(shape),
             op: OpKey::of(op, |operand| operand.id),
         }
     }
@@ -55,7 +55,7 @@ impl OpKey {
             Op::Apply(function, operands) => {
                 OpKey::Apply(*function, operands.iter().map(number).collect())
             }
-            Op::View(source, map) => OpKey::View(number(source), map.clone()),
+            Op::View(source, map) => OpKey::View(number(source), AxisMap::from_slice(map)),
             Op::Reshape(source) => OpKey::Reshape(number(source)),
             Op::Gather {
                 source,
