@@ -22,9 +22,11 @@
 //!
 //! - Operations are recorded in an expression graph and evaluated when the block ends. Chains of
 //!   element-wise operations, broadcasts and slices, with a reduction at their end, are fused into
-//!   one kernel, which is generated once and cached. Equal operations on the same operands are
-//!   computed once, and unused results are not computed. Independent parts of the graph run
-//!   concurrently.
+//!   one kernel, which is generated once and cached. So are reductions of contiguous rows of 33 to
+//!   8,192 elements with what follows from them, for example a softmax. Equal operations on the
+//!   same operands are computed once, and unused results are not computed. Independent parts of the
+//!   graph run concurrently.
+//! - A part of an array is updated in its memory if nothing else needs the old elements.
 //! - Host arguments are uploaded before the call returns, once each, however often the body uses
 //!   them; device arrays are not copied. Only results and `&mut` arguments are downloaded.
 //! - [`Array::item`] and [`Array::to_host`] give the body a value: they enqueue the work that the

@@ -35,6 +35,7 @@ struct KernelSignature {
     epilogue: usize,
     /// Whether the kernel replaces elements in the memory that it writes.
     is_in_place: bool,
+    is_row_kernel: bool,
     nodes: Vec<NodeSignature>,
 }
 
@@ -123,6 +124,7 @@ impl<'a> NodeNumbering<'a> {
             outputs: outputs.collect(),
             epilogue: kernel.epilogue.len(),
             is_in_place: kernel.overwrites.is_some(),
+            is_row_kernel: kernel.rows.is_some(),
             nodes: calculated.chain(inputs).collect(),
         }
     }

@@ -6,6 +6,7 @@ use super::{
     body::{KernelBody, KernelParameter, ParameterKey, Reg, RegClass, line},
     elementwise,
     position::{Position, PositionInfo},
+    row::RowNodes,
 };
 use crate::{
     element::{DType, Scalar},
@@ -64,6 +65,8 @@ pub(super) struct Lowering<'a> {
     pub(super) lanes: usize,
     /// The position of the only element of an array.
     pub(super) scalar_position: Option<Position>,
+    /// The nodes of a row kernel that have one element for each row.
+    pub(super) row_nodes: Option<RowNodes>,
     /// The elements that are in registers.
     values: FxHashMap<(u64, Position), Reg>,
 }
@@ -79,6 +82,7 @@ impl<'a> Lowering<'a> {
             reshaped: FxHashMap::default(),
             lanes: 1,
             scalar_position: None,
+            row_nodes: None,
             values: FxHashMap::default(),
         }
     }
@@ -86,6 +90,7 @@ impl<'a> Lowering<'a> {
     /// Returns the register that holds a node's element at a position, emitting its computation at
     /// first use.
     pub(super) fn lower(&mut self, node: &NodeRef, position: Position) -> Reg {
+        let position = self.row_position_of(node).unwrap_or(position);
         if let Some(&known) = self.values.get(&(node.id, position)) {
             return known;
         }
@@ -128,6 +133,10 @@ impl<'a> Lowering<'a> {
                 };
                 self.body.name_part(function.name());
                 elementwise::apply(self.body, *function, dtype, node.dtype, &values)
+            }
+            // The element of the row, for each of its elements.
+            Op::View(source, _) | Op::Reshape(source) if self.is_row_node(source) => {
+                self.lower(source, position)
             }
             Op::View(source, map) => {
                 let seen = self.source_position(node.id, position, map, (source.id, &source.shape));

@@ -12,6 +12,7 @@
 //! | `passes.rs` | the passes of one fused kernel and the temporaries between them |
 //! | `map.rs` | element-wise kernels |
 //! | `reduce.rs` | reduction kernels |
+//! | `row.rs` | row kernels: several reductions of rows, and what follows from them |
 //! | `scan.rs` | scan kernels |
 //! | `scatter.rs` | scatter kernels |
 //! | `reducer.rs` | the accumulators of reductions and scans |
@@ -34,6 +35,7 @@ mod passes;
 mod position;
 mod reduce;
 mod reducer;
+mod row;
 mod scan;
 mod scatter;
 mod update;

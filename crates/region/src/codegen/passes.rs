@@ -8,6 +8,7 @@ use super::{
     body::{Kernel, KernelParameter},
     map::map,
     reduce::reduce,
+    row::row,
     scan::scan,
     scatter::scatter,
 };
@@ -49,6 +50,9 @@ pub(crate) enum PassOutput {
 impl GeneratedPasses {
     /// Generates the passes of a fused kernel that has elements to write.
     pub(super) fn of(kernel: &FusedKernel) -> Self {
+        if let Some(rows) = kernel.rows {
+            return row(kernel, rows);
+        }
         match kernel.op(&kernel.root) {
             Some(Op::Reduce { .. }) => reduce(kernel),
             Some(Op::Scan { .. }) => scan(kernel),

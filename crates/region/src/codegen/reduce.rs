@@ -213,7 +213,7 @@ impl ReductionGenerator<'_> {
         self.reduce_block(&mut body, &accumulator, thread);
         self.store_result(&mut body, &accumulator, block);
         body.label("DONE");
-        self.finish(body, &self.reducer.shared_memory())
+        self.finish(body, &self.reducer.shared_memory(0))
     }
 
     /// Generates a kernel with several blocks per result.
@@ -233,7 +233,7 @@ impl ReductionGenerator<'_> {
         self.reduce_block(&mut body, &accumulator, thread);
         self.store_partial(&mut body, &accumulator, block);
         body.label("DONE");
-        self.finish(body, &self.reducer.shared_memory())
+        self.finish(body, &self.reducer.shared_memory(0))
     }
 
     /// Generates a kernel that combines the partial results, with one block per result.
@@ -266,7 +266,7 @@ impl ReductionGenerator<'_> {
         self.reduce_block(&mut body, &accumulator, thread);
         self.store_result(&mut body, &accumulator, block);
         body.label("DONE");
-        self.finish(body, &self.reducer.shared_memory())
+        self.finish(body, &self.reducer.shared_memory(0))
     }
 
     /// Accumulates every `step`th element of a result, from `first` on.
@@ -384,60 +384,10 @@ impl ReductionGenerator<'_> {
         lowering.at_indices(self.source.id, &self.source.shape, axes, None)
     }
 
-    /// Combines the accumulators of a block by a tree in shared memory. Only the first thread
-    /// continues.
+    /// Combines the accumulators of a block. Only the first thread continues.
     fn reduce_block(&self, body: &mut KernelBody, accumulator: &Accumulator, thread: Reg) {
-        let slots = self.reducer.state_types();
-        let addresses: SmallVec<[Reg; 2]> = slots
-            .iter()
-            .enumerate()
-            .map(|(slot, dtype)| {
-                let base = body.reg(RegClass::B64);
-                line!(body, "mov.u64 {base}, accumulator{slot};");
-                body.element(base, thread, dtype.bytes())
-            })
-            .collect();
-        let bits = body.bits();
-        let idle = body.reg(RegClass::Predicate);
-        for (slot, &dtype) in slots.iter().enumerate() {
-            line!(
-                body,
-                "st.shared.{} [{}], {};",
-                RegClass::of(dtype).move_type(),
-                addresses[slot],
-                accumulator[slot]
-            );
-        }
-        let mut distance = BLOCK / 2;
-        while distance > 0 {
-            line!(body, "bar.sync 0;");
-            line!(body, "setp.ge.u{bits} {idle}, {thread}, {distance};");
-            line!(body, "@{idle} bra NEXT{distance};");
-            let mut other = Accumulator::new();
-            for (slot, &dtype) in slots.iter().enumerate() {
-                let reg = body.reg(RegClass::of(dtype));
-                let offset = distance * dtype.bytes();
-                line!(
-                    body,
-                    "ld.shared.{} {reg}, [{}+{offset}];",
-                    RegClass::of(dtype).move_type(),
-                    addresses[slot]
-                );
-                other.push(reg);
-            }
-            self.reducer.combine(body, accumulator, &other);
-            for (slot, &dtype) in slots.iter().enumerate() {
-                line!(
-                    body,
-                    "st.shared.{} [{}], {};",
-                    RegClass::of(dtype).move_type(),
-                    addresses[slot],
-                    accumulator[slot]
-                );
-            }
-            body.label(&format!("NEXT{distance}"));
-            distance /= 2;
-        }
+        self.reducer.combine_block(body, accumulator, thread, 0);
+        let (bits, idle) = (body.bits(), body.reg(RegClass::Predicate));
         line!(body, "setp.ne.u{bits} {idle}, {thread}, 0;");
         line!(body, "@{idle} bra DONE;");
     }

@@ -53,12 +53,12 @@ impl Reducer {
         }
     }
 
-    /// Declares shared memory, named `accumulator0` and so on, for one accumulator per thread of a
-    /// block.
-    pub(super) fn shared_memory(self) -> String {
+    /// Declares shared memory for one accumulator per thread of a block, for the reduction with
+    /// this number in its kernel.
+    pub(super) fn shared_memory(self, reduction: usize) -> String {
         let declare = |(slot, dtype): (usize, &DType)| {
             format!(
-                "\t.shared .align 8 .b8 accumulator{slot}[{}];\n",
+                "\t.shared .align 8 .b8 accumulator{reduction}_{slot}[{}];\n",
                 BLOCK * dtype.bytes()
             )
         };
@@ -184,6 +184,65 @@ impl Reducer {
         }
     }
 
+    /// Combines the accumulators of a block by a tree in shared memory. The first thread has the
+    /// result, and so has the first place of the memory after the next barrier.
+    pub(super) fn combine_block(
+        self,
+        body: &mut KernelBody,
+        accumulator: &Accumulator,
+        thread: Reg,
+        reduction: usize,
+    ) {
+        let slots = self.state_types();
+        let addresses: SmallVec<[Reg; 2]> = slots
+            .iter()
+            .enumerate()
+            .map(|(slot, dtype)| {
+                let base = shared_address(body, reduction, slot);
+                body.element(base, thread, dtype.bytes())
+            })
+            .collect();
+        let (bits, idle) = (body.bits(), body.reg(RegClass::Predicate));
+        let store = |body: &mut KernelBody| {
+            for (slot, &dtype) in slots.iter().enumerate() {
+                line!(
+                    body,
+                    "st.shared.{} [{}], {};",
+                    RegClass::of(dtype).move_type(),
+                    addresses[slot],
+                    accumulator[slot]
+                );
+            }
+        };
+        store(body);
+        let mut distance = BLOCK / 2;
+        while distance > 0 {
+            line!(body, "bar.sync 0;");
+            line!(body, "setp.ge.u{bits} {idle}, {thread}, {distance};");
+            line!(body, "@{idle} bra NEXT{reduction}_{distance};");
+            let mut other = Accumulator::new();
+            for (slot, &dtype) in slots.iter().enumerate() {
+                let offset = distance * dtype.bytes();
+                other.push(load_shared(body, dtype, addresses[slot], offset));
+            }
+            self.combine(body, accumulator, &other);
+            store(body);
+            body.label(&format!("NEXT{reduction}_{distance}"));
+            distance /= 2;
+        }
+    }
+
+    /// Loads the result of [`combine_block`](Self::combine_block) in every thread.
+    pub(super) fn broadcast_block(self, body: &mut KernelBody, reduction: usize) -> Accumulator {
+        line!(body, "bar.sync 0;");
+        let slots = self.state_types();
+        let load = |(slot, &dtype): (usize, &DType)| {
+            let base = shared_address(body, reduction, slot);
+            load_shared(body, dtype, base, 0)
+        };
+        slots.iter().enumerate().map(load).collect()
+    }
+
     /// Computes the sort key of a float: an integer that compares as the float, with −0 below +0,
     /// and NaN before all numbers in the order of this reduction.
     fn sort_key(self, body: &mut KernelBody, element: Reg) -> Reg {
@@ -243,6 +302,24 @@ impl Reducer {
             _ => cast(body, self.state_types()[0], to, accumulator[0]),
         }
     }
+}
+
+/// Returns the address of the shared memory of one component of a reduction's accumulators.
+fn shared_address(body: &mut KernelBody, reduction: usize, slot: usize) -> Reg {
+    let base = body.reg(RegClass::B64);
+    line!(body, "mov.u64 {base}, accumulator{reduction}_{slot};");
+    base
+}
+
+fn load_shared(body: &mut KernelBody, dtype: DType, address: Reg, offset: usize) -> Reg {
+    let class = RegClass::of(dtype);
+    let reg = body.reg(class);
+    line!(
+        body,
+        "ld.shared.{} {reg}, [{address}+{offset}];",
+        class.move_type()
+    );
+    reg
 }
 
 /// Adds two compensated sums, and the rounding error of the addition to the accumulated errors.

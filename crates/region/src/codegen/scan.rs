@@ -382,7 +382,7 @@ impl BlockScan {
     fn new(body: &mut KernelBody, reducer: Reducer, thread: Reg) -> Self {
         let position = |(slot, dtype): (usize, &DType)| {
             let base = body.reg(RegClass::B64);
-            line!(body, "mov.u64 {base}, accumulator{slot};");
+            line!(body, "mov.u64 {base}, accumulator0_{slot};");
             (base, body.element(base, thread, dtype.bytes()))
         };
         let positions = reducer
@@ -395,7 +395,7 @@ impl BlockScan {
             reducer,
             thread,
             positions,
-            declaration: reducer.shared_memory(),
+            declaration: reducer.shared_memory(0),
         }
     }
 

@@ -158,6 +158,7 @@ impl StepBuilder<'_> {
             }],
             epilogue: parts.nodes,
             overwrites: None,
+            rows: self.candidates[at].rows,
         }
     }
 
@@ -183,6 +184,7 @@ impl StepBuilder<'_> {
             }],
             epilogue: Vec::new(),
             overwrites: None,
+            rows: None,
         }
     }
 
@@ -209,6 +211,7 @@ impl StepBuilder<'_> {
             }],
             epilogue: Vec::new(),
             overwrites: None,
+            rows: None,
         }
     }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 
-use super::replace::Replacement;
+use super::{replace::Replacement, rows::RowShape};
 use crate::{
     graph::{NodeRef, Op},
     shape::{AxisMap, Shape},
@@ -47,6 +47,8 @@ pub(crate) struct FusedKernel {
     pub(crate) epilogue: Vec<FusedNode>,
     /// The node whose elements are in the memory of the output, and are read there.
     pub(crate) overwrites: Option<u64>,
+    /// The rows of a row kernel, whose nodes contain reductions.
+    pub(crate) rows: Option<RowShape>,
 }
 
 /// A node that is computed within a kernel.

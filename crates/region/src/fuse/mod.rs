@@ -11,6 +11,7 @@
 //! | `partition.rs` | decides which nodes are stored and which are fused into other kernels |
 //! | `size.rs` | cuts computations that would make a kernel too large |
 //! | `share.rs` | stores shared values where that takes less time than computing them again |
+//! | `rows.rs` | fuses reductions of rows with what leads to them and what follows |
 //! | `replace.rs` | updates of parts, in place where nothing else needs the old elements |
 //! | `build.rs` | builds the kernels that follow from these decisions |
 
@@ -18,12 +19,14 @@ mod build;
 mod kernel;
 mod partition;
 mod replace;
+mod rows;
 mod share;
 mod size;
 
 pub(crate) use build::steps;
 pub(crate) use kernel::{FusedKernel, FusedNode, Step, Work};
 pub(crate) use replace::Replacement;
+pub(crate) use rows::{ROW_THREADS, RowClass, RowShape};
 
 /// Returns the only kernel of a node whose operands are in memory or fused with it.
 #[cfg(test)]

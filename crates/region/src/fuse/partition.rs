@@ -13,6 +13,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::SmallVec;
 
 use super::{
+    rows::{RowShape, fuse_rows},
     share::{Consumer, store_shared},
     size::{Size, bound_sizes, storable},
 };
@@ -39,6 +40,8 @@ pub(super) struct Candidate {
     pub(super) size: Size,
     /// The reduction whose kernel computes this node in its epilogue.
     pub(super) epilogue_of: Option<usize>,
+    /// The rows, if the kernel that computes this node is a row kernel.
+    pub(super) rows: Option<RowShape>,
 }
 
 /// An operand of a candidate.
@@ -68,6 +71,7 @@ pub(super) fn partition(targets: &[NodeRef]) -> Vec<Candidate> {
     store_kernel_operands(&mut candidates);
     bound_sizes(&mut candidates);
     store_shared(&mut candidates);
+    fuse_rows(&mut candidates);
     fuse_epilogues(&mut candidates);
     candidates
 }
@@ -114,6 +118,7 @@ fn recorded_order(targets: &[NodeRef]) -> Vec<Candidate> {
             consumers: SmallVec::new(),
             size: Size::default(),
             epilogue_of: None,
+            rows: None,
         });
     }
     for target in targets {

@@ -281,6 +281,14 @@ fn pass_on(candidates: &mut [Candidate], at: usize) {
 }
 
 impl Candidate {
+    /// Returns whether all kernels that compute this node are known and in the list.
+    pub(super) fn has_all_consumers_in(&self, kernels: &[u64]) -> bool {
+        let is_listed = |consumer: &Consumer| kernels.contains(&consumer.kernel);
+        !self.consumers.is_empty()
+            && self.consumers.len() < CONSUMERS_MAX
+            && self.consumers.iter().all(is_listed)
+    }
+
     fn add_consumer(&mut self, kernel: u64, elements: usize, times: Times) {
         let mut consumers = self.consumers.iter_mut();
         if let Some(consumer) = consumers.find(|consumer| consumer.kernel == kernel) {

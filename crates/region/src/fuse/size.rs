@@ -42,11 +42,20 @@ pub(super) struct Size {
 
 impl Size {
     /// Returns whether a kernel of this size is too large.
-    fn is_too_large(&self) -> bool {
+    pub(super) fn is_too_large(&self) -> bool {
         self.operations > OPERATIONS_MAX
             || self.costly > COSTLY_MAX
             || self.live > LIVE_MAX
             || self.inputs.len() > INPUTS_MAX
+    }
+
+    pub(super) fn operations(&self) -> usize {
+        self.operations
+    }
+
+    /// Returns the number of values that are needed at the same time.
+    pub(super) fn live(&self) -> usize {
+        self.live
     }
 
     /// Returns whether the computation takes no longer than the accesses of a kernel to memory.
@@ -117,6 +126,20 @@ pub(super) fn bound_sizes(candidates: &mut [Candidate]) {
         }
         candidates[at].size = size;
     }
+}
+
+/// Returns the candidates that the kernel of one computes, operands first, and its size. Of the
+/// live values, only inputs and the candidates that satisfy the condition count.
+pub(super) fn kernel_of(
+    candidates: &[Candidate],
+    root: usize,
+    counts: impl Fn(usize) -> bool,
+) -> (Vec<usize>, Size) {
+    let mut walk = Walk::default();
+    walk.visit(candidates, root);
+    walk.size.live = walk.live(|value| value.candidate.is_none_or(&counts));
+    let computed = walk.values.iter().filter_map(|value| value.candidate);
+    (computed.collect(), walk.size)
 }
 
 /// Returns the operands that one kernel of an operation computes or reads. The other operands have
@@ -289,18 +312,19 @@ impl Walk {
     fn size(&mut self) -> Size {
         // Each value since the last count may be live together with those counted then.
         if self.size.live > LIVE_MAX && self.counted < self.values.len() {
-            self.size.live = self.live();
+            self.size.live = self.live(|_| true);
             self.counted = self.values.len();
         }
         self.size.clone()
     }
 
-    /// Returns the greatest number of values that are needed after another value.
-    fn live(&self) -> usize {
+    /// Returns the greatest number of values that are needed after another value, among those that
+    /// satisfy the condition.
+    fn live(&self, counts: impl Fn(&Value) -> bool) -> usize {
         let mut ends = vec![0; self.values.len()];
         let (mut live, mut most) = (0, 0);
         for (number, value) in self.values.iter().enumerate() {
-            if value.last_use > number {
+            if value.last_use > number && counts(value) {
                 live += 1;
                 ends[value.last_use] += 1;
             }

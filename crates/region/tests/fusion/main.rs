@@ -8,7 +8,9 @@
 mod calls;
 mod elementwise;
 mod long_sessions;
+mod random_rows;
 mod random_updates;
+mod rows;
 mod updates;
 
 use std::sync::Arc;

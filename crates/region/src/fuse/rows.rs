@@ -1,0 +1,254 @@
+//! Row kernels: reductions of contiguous rows together with what leads to them and what follows.
+//!
+//! A block keeps a row in registers, so that a softmax reads its array once and writes once. Every
+//! value that depends on a reduction must belong to one row: to an element, or to the whole row.
+
+use rustc_hash::FxHashMap;
+use smallvec::SmallVec;
+
+use super::{partition::Candidate, size};
+use crate::{
+    graph::{NodeRef, Op},
+    shape::{AxisMap, AxisSource, RANK_MAX},
+};
+
+/// The number of threads of a block, which computes a row.
+pub(crate) const ROW_THREADS: usize = 256;
+
+/// The maximum number of values in the registers of a thread, each of 32 bits.
+const REGISTERS_MAX: usize = 128;
+/// The maximum number of operations for all elements of a thread.
+const OPERATIONS_MAX: usize = 2048;
+/// The maximum number of reductions, each of which takes shared memory.
+const REDUCTIONS_MAX: usize = 8;
+
+/// Contiguous rows of an array.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct RowShape {
+    pub(crate) rows: usize,
+    /// The number of elements of a row.
+    pub(crate) length: usize,
+}
+
+/// The part of an array that a value belongs to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum RowClass {
+    /// One value for each row.
+    Row,
+    /// One value for each element of each row.
+    Element,
+}
+
+/// Fuses reductions into the kernels that use them, where all work belongs to the same rows.
+pub(super) fn fuse_rows(candidates: &mut [Candidate]) {
+    let is_reduction = |candidate: &Candidate| matches!(&*candidate.op, Op::Reduce { .. });
+    if !candidates.iter().any(is_reduction) {
+        return;
+    }
+    for root in (0..candidates.len()).rev() {
+        let candidate = &candidates[root];
+        if candidate.is_stored && matches!(&*candidate.op, Op::Apply(..) | Op::Reduce { .. }) {
+            fuse_into(candidates, root);
+        }
+    }
+}
+
+/// Fuses stored nodes into the kernel of `root` that nothing else uses, if they make a row kernel.
+fn fuse_into(candidates: &mut [Candidate], root: usize) {
+    let of_reduction = |at: usize| RowShape::of_reduction(&candidates[at].op, &candidates[at].node);
+    let of_any = |at: usize| match &*candidates[at].op {
+        Op::Reduce { .. } => of_reduction(at).is_some(),
+        op => matches!(op, Op::Apply(..)),
+    };
+    let any = used_only_in(candidates, root, of_any);
+    let Some(rows) = of_reduction(root).or_else(|| any.iter().copied().find_map(of_reduction))
+    else {
+        return;
+    };
+    let Some(class) = rows.class(&candidates[root].node) else {
+        return;
+    };
+    let fused = used_only_in(candidates, root, |at| match &*candidates[at].op {
+        Op::Reduce { .. } => of_reduction(at) == Some(rows),
+        Op::Apply(..) => rows.class(&candidates[at].node).is_some(),
+        _ => false,
+    });
+    let all = fused.iter().chain([&root]);
+    let reductions = all.filter(|&&at| of_reduction(at).is_some()).count();
+    // A function of the results of one reduction is its epilogue.
+    let is_epilogue = reductions == 1 && class == RowClass::Row;
+    if is_epilogue || reductions > REDUCTIONS_MAX || fused.is_empty() {
+        return;
+    }
+    for &at in &fused {
+        candidates[at].is_stored = false;
+    }
+    if is_row_kernel(candidates, root, rows) {
+        candidates[root].rows = Some(rows);
+    } else {
+        for &at in &fused {
+            candidates[at].is_stored = true;
+        }
+    }
+}
+
+/// Returns the stored nodes that fit and that nothing but the kernel of `root` uses, directly or
+/// through others of them, from the last on.
+fn used_only_in(
+    candidates: &[Candidate],
+    root: usize,
+    fits: impl Fn(usize) -> bool,
+) -> SmallVec<[usize; 8]> {
+    let mut kernels: SmallVec<[u64; 8]> = SmallVec::new();
+    kernels.push(candidates[root].node.id);
+    let mut found: SmallVec<[usize; 8]> = SmallVec::new();
+    for at in (0..root).rev() {
+        let candidate = &candidates[at];
+        if candidate.is_stored
+            && !candidate.is_requested
+            && candidate.has_all_consumers_in(&kernels)
+            && fits(at)
+        {
+            kernels.push(candidate.node.id);
+            found.push(at);
+        }
+    }
+    found
+}
+
+/// Returns whether the kernel of a candidate can be a row kernel.
+fn is_row_kernel(candidates: &[Candidate], root: usize, rows: RowShape) -> bool {
+    // One value for a row takes little, and views take nothing.
+    let is_in_each_thread = |at: usize| {
+        let Candidate { node, op, .. } = &candidates[at];
+        matches!(&**op, Op::Apply(..) | Op::Gather { .. } | Op::Iota)
+            && rows.class(node) != Some(RowClass::Row)
+    };
+    let (order, size) = size::kernel_of(candidates, root, is_in_each_thread);
+    let per_thread = rows.elements_per_thread();
+    let is_wide = |&at: &usize| is_in_each_thread(at) && candidates[at].node.dtype.bytes() > 4;
+    let words = if order.iter().any(is_wide) { 2 } else { 1 };
+    if size.is_too_large()
+        || per_thread * size.live() * words > REGISTERS_MAX
+        || per_thread * size.operations() > OPERATIONS_MAX
+    {
+        return false;
+    }
+    let nodes = order
+        .iter()
+        .map(|&at| (&candidates[at].node, &*candidates[at].op));
+    rows.classify(nodes).is_some_and(|classes| {
+        // Without a reduction inside, there would be nothing to gain.
+        classes.contains_key(&candidates[root].node.id)
+    })
+}
+
+impl RowShape {
+    /// The lengths of rows that are fused: shorter ones are reduced by single threads, longer ones
+    /// do not fit in registers.
+    const LENGTHS: std::ops::RangeInclusive<usize> = 33..=8192;
+
+    /// Returns the rows that a reduction reduces, if they are contiguous.
+    fn of_reduction(op: &Op, node: &NodeRef) -> Option<Self> {
+        let Op::Reduce { source, axes, .. } = op else {
+            return None;
+        };
+        let mut long = (0..source.shape.len()).filter(|&axis| source.shape[axis] != 1);
+        long.by_ref().find(|axis| axes.contains(axis));
+        let is_contiguous = long.all(|axis| axes.contains(&axis));
+        let rows = node.elements;
+        if !is_contiguous || rows == 0 || i32::try_from(rows).is_err() {
+            return None;
+        }
+        let length = source.elements / rows;
+        Self::LENGTHS
+            .contains(&length)
+            .then_some(Self { rows, length })
+    }
+
+    /// Returns the class of a node by its number of elements.
+    fn class(self, node: &NodeRef) -> Option<RowClass> {
+        if node.elements == self.rows {
+            Some(RowClass::Row)
+        } else if node.elements == self.rows * self.length {
+            Some(RowClass::Element)
+        } else {
+            None
+        }
+    }
+
+    /// Returns the classes of the nodes that depend on a reduction, operands first, or `None` if
+    /// one of them depends on the reduction of another row than its own.
+    pub(crate) fn classify<'a>(
+        self,
+        nodes: impl Iterator<Item = (&'a NodeRef, &'a Op)>,
+    ) -> Option<FxHashMap<u64, RowClass>> {
+        let mut classes: FxHashMap<u64, RowClass> = FxHashMap::default();
+        for (node, op) in nodes {
+            let class_of = |operand: &NodeRef| classes.get(&operand.id).copied();
+            if let Op::Reduce { source, .. } = op {
+                let is_of_rows = Self::of_reduction(op, node) == Some(self);
+                if !is_of_rows || class_of(source) == Some(RowClass::Row) {
+                    return None;
+                }
+                classes.insert(node.id, RowClass::Row);
+                continue;
+            }
+            let (mut depends, mut operand_class) = (false, None);
+            op.operands(|operand| {
+                if let Some(class) = class_of(operand) {
+                    depends = true;
+                    operand_class = Some(class);
+                }
+            });
+            let Some(operand_class) = operand_class.filter(|_| depends) else {
+                continue;
+            };
+            let class = self.class(node)?;
+            let is_aligned = match op {
+                // All operands have the shape of the node.
+                Op::Apply(..) => true,
+                Op::Reshape(_) => class == operand_class,
+                Op::View(source, map) => self.is_aligned(node, map, source, operand_class),
+                _ => false,
+            };
+            if !is_aligned {
+                return None;
+            }
+            classes.insert(node.id, class);
+        }
+        Some(classes)
+    }
+
+    /// Returns whether each element of a view shows an element of its own row.
+    fn is_aligned(
+        self,
+        node: &NodeRef,
+        map: &AxisMap,
+        source: &NodeRef,
+        source_class: RowClass,
+    ) -> bool {
+        let axes = |shape: &[usize]| -> SmallVec<[usize; RANK_MAX]> {
+            (0..shape.len()).filter(|&axis| shape[axis] != 1).collect()
+        };
+        let (of_view, of_source) = (axes(&node.shape), axes(&source.shape));
+        let repeats: usize = match of_view.get(of_source.len()..) {
+            Some(repeated) => repeated.iter().map(|&axis| node.shape[axis]).product(),
+            None => return false,
+        };
+        let is_expected = match (source_class, self.class(node)) {
+            (RowClass::Row, Some(RowClass::Element)) => repeats == self.length,
+            (class, Some(other)) => class == other && repeats == 1,
+            (_, None) => false,
+        };
+        let same = |(&seen, &axis): (&usize, &usize)| {
+            map[axis] == AxisSource::same(seen) && node.shape[seen] == source.shape[axis]
+        };
+        is_expected && of_view.iter().zip(&of_source).all(same)
+    }
+
+    /// Returns the number of elements of a row for each thread of a block.
+    pub(crate) fn elements_per_thread(self) -> usize {
+        self.length.div_ceil(ROW_THREADS)
+    }
+}

@@ -1,0 +1,99 @@
+//! Random functions of rows, in row kernels and with each value stored: the bits must be the same.
+
+use std::env;
+
+use millstream_region::Array;
+use ndarray::{Array3, Axis, Ix3, s};
+use rand_core::{RngCore, SeedableRng};
+use rand_pcg::Pcg64Mcg;
+
+use crate::Counted;
+
+/// The number of programs, unless `MILLSTREAM_PROGRAMS` says another.
+const PROGRAMS: u64 = 60;
+
+fn below(random: &mut Pcg64Mcg, end: usize) -> usize {
+    (random.next_u64() % end as u64) as usize
+}
+
+/// Defines a function that computes a random function of rows, and stores each intermediate array
+/// if `is_stored`.
+macro_rules! program {
+    ($name:ident, $type:ty) => {
+        fn $name(x: &Array<$type, Ix3>, seed: u64, is_stored: bool) -> Array3<$type> {
+            let random = &mut Pcg64Mcg::seed_from_u64(seed);
+            let axis = [Axis(2)];
+            // Arrays with the shape of `x`, and arrays with one element for each row.
+            let mut elements = vec![x.clone()];
+            let mut rows: Vec<Array<$type, Ix3>> = Vec::new();
+            for _ in 0..3 + below(random, 8) {
+                let of_elements = elements[below(random, elements.len())].clone();
+                let other = elements[below(random, elements.len())].clone();
+                if rows.is_empty() || below(random, 3) == 0 {
+                    rows.push(match below(random, 7) {
+                        0 => of_elements.sum_keepdims(&axis) * 0.125,
+                        1 => of_elements.max_keepdims(&axis),
+                        2 => of_elements.min_keepdims(&axis),
+                        3 => of_elements.mean_keepdims(&axis),
+                        4 => of_elements.argmax_keepdims(&axis).cast::<$type>(),
+                        5 => (&of_elements * &other).sum_keepdims(&axis).tanh(),
+                        _ => of_elements.less(0.5).any_keepdims(&axis).cast::<$type>(),
+                    });
+                    if is_stored {
+                        rows[rows.len() - 1].to_host().unwrap();
+                    }
+                    continue;
+                }
+                let of_rows = rows[below(random, rows.len())].clone();
+                elements.push(match below(random, 8) {
+                    0 => &of_elements - &of_rows,
+                    1 => (&of_elements * 0.25).tanh() + &of_rows,
+                    2 => &of_elements * &(&of_rows + 0.5).tanh(),
+                    3 => of_elements.greater(&of_rows).where_cond(&other, 0.25),
+                    4 => &of_elements + &of_elements.slice(s![.., .., ..;-1]),
+                    5 => &of_elements + &of_rows.slice(s![.., ..;-1, ..]),
+                    6 => &of_elements * &x.slice(s![..1, ..1, ..]),
+                    _ => &other / &(&of_rows * &of_rows + 1.0),
+                });
+                if is_stored {
+                    elements[elements.len() - 1].to_host().unwrap();
+                }
+            }
+            let last = if below(random, 3) == 0 { rows } else { elements };
+            last[last.len() - 1].to_host().unwrap()
+        }
+    };
+}
+
+program!(singles, f32);
+program!(doubles, f64);
+
+fn check(counted: &Counted, seed: u64) {
+    let random = &mut Pcg64Mcg::seed_from_u64(!seed);
+    let length = [33, 40, 255, 256, 257, 300, 513][below(random, 7)];
+    let shape = (1 + below(random, 2), 1 + below(random, 3), length);
+    let host = Array3::from_shape_simple_fn(shape, || below(random, 512) as f64 / 256.0 - 1.0);
+    let what = format!("{shape:?}, MILLSTREAM_SEED={seed}");
+    if seed.is_multiple_of(2) {
+        let x = Array::from_host(&counted.device, &host.mapv(|element| element as f32)).unwrap();
+        let [found, stored] = [false, true].map(|is_stored| singles(&x, seed, is_stored));
+        let bits = |array: Array3<f32>| array.mapv(f32::to_bits);
+        assert_eq!(bits(found), bits(stored), "{what}");
+    } else {
+        let x = Array::from_host(&counted.device, &host).unwrap();
+        let [found, stored] = [false, true].map(|is_stored| doubles(&x, seed, is_stored));
+        let bits = |array: Array3<f64>| array.mapv(f64::to_bits);
+        assert_eq!(bits(found), bits(stored), "{what}");
+    }
+}
+
+#[test]
+fn random_functions_of_rows_give_the_bits_of_stored_values() {
+    let number = |name: &str| env::var(name).ok().and_then(|value| value.parse().ok());
+    let programs = number("MILLSTREAM_PROGRAMS").unwrap_or(PROGRAMS);
+    let seeds = match number("MILLSTREAM_SEED") {
+        Some(seed) => seed..seed + 1,
+        None => 0..programs,
+    };
+    Counted::everywhere(|counted| seeds.clone().for_each(|seed| check(counted, seed)));
+}

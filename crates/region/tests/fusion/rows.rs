@@ -1,0 +1,234 @@
+//! Reductions of rows with what leads to them and what follows: one kernel that reads each array
+//! once and writes once, with the bits of separate kernels.
+
+use millstream::Device;
+use millstream_region::{Array, Keep, RegionExt};
+use ndarray::{Array2, Axis, Ix2, s};
+
+use crate::{Counted, Work};
+
+/// Rows of a part of a block, of whole blocks, and of several blocks and a part.
+const LENGTHS: [usize; 6] = [33, 64, 250, 256, 512, 1100];
+const ROWS: usize = 3;
+
+fn matrix(length: usize) -> Array2<f32> {
+    Array2::from_shape_fn((ROWS, length), |(row, column)| {
+        ((row * 37 + column * 61) % 101) as f32 / 16.0 - 3.0
+    })
+}
+
+/// A function of a matrix. `cut` stores an intermediate array in memory, or does nothing.
+type OfRows = fn(&Array<f32, Ix2>, &dyn Fn(&Array<f32, Ix2>)) -> Array<f32, Ix2>;
+
+/// Asserts that a function takes one kernel that reads and writes each element once, and that it
+/// gives the same bits with intermediate results in memory.
+#[track_caller]
+fn assert_one_kernel(function: OfRows, has_rows: bool) {
+    for length in LENGTHS {
+        let host = matrix(length);
+        Counted::everywhere(|counted| {
+            let x = Array::from_host(&counted.device, &host).unwrap();
+            let (found, work) = counted.work(|_| function(&x, &|_| {}).to_host().unwrap());
+            let bytes = (4 * ROWS * length) as u64;
+            let written = if has_rows { 4 * ROWS as u64 } else { bytes };
+            assert_eq!((work.kernels, work.bytes_written), (1, written), "{length}");
+            // Threads beyond the end of a row read its last element again.
+            let read = (4 * ROWS * length.next_multiple_of(256)) as u64;
+            assert!(
+                (bytes..=read).contains(&work.bytes_read),
+                "{length}: {work:?}"
+            );
+            let store = |array: &Array<f32, Ix2>| drop(array.to_host().unwrap());
+            let (stored, work) = counted.work(|_| function(&x, &store).to_host().unwrap());
+            assert!(work.kernels > 1, "{work:?}");
+            let bits = |array: &Array2<f32>| array.mapv(f32::to_bits);
+            assert_eq!(bits(&found), bits(&stored), "{length}");
+        });
+    }
+}
+
+#[test]
+fn a_softmax_of_rows_is_one_kernel() {
+    assert_one_kernel(
+        |x, cut| {
+            let most = x.max_keepdims(&[Axis(1)]);
+            cut(&most);
+            let powers = (x - &most).exp();
+            let sum = powers.sum_keepdims(&[Axis(1)]);
+            cut(&sum);
+            &powers / &sum
+        },
+        false,
+    );
+}
+
+#[test]
+fn a_log_softmax_of_rows_is_one_kernel() {
+    assert_one_kernel(
+        |x, cut| {
+            let most = x.max_keepdims(&[Axis(1)]);
+            cut(&most);
+            let from_most = x - &most;
+            let sum = from_most.exp().sum_keepdims(&[Axis(1)]);
+            cut(&sum);
+            &from_most - &sum.ln()
+        },
+        false,
+    );
+}
+
+#[test]
+fn a_layer_normalisation_of_rows_is_one_kernel() {
+    assert_one_kernel(
+        |x, cut| {
+            let mean = x.mean_keepdims(&[Axis(1)]);
+            cut(&mean);
+            let deviation = x - &mean;
+            let variance = deviation.pow2().mean_keepdims(&[Axis(1)]);
+            cut(&variance);
+            &deviation / &(&variance + 1e-5).sqrt()
+        },
+        false,
+    );
+}
+
+#[test]
+fn a_root_mean_square_normalisation_of_rows_is_one_kernel() {
+    assert_one_kernel(
+        |x, cut| {
+            let mean = x.pow2().mean_keepdims(&[Axis(1)]);
+            cut(&mean);
+            x / &(&mean + 1e-5).sqrt()
+        },
+        false,
+    );
+}
+
+#[test]
+fn a_logarithm_of_the_sum_of_powers_of_rows_is_one_kernel() {
+    assert_one_kernel(
+        |x, cut| {
+            let most = x.max_keepdims(&[Axis(1)]);
+            cut(&most);
+            let sum = (x - &most).exp().sum_keepdims(&[Axis(1)]);
+            cut(&sum);
+            &sum.ln() + &most
+        },
+        true,
+    );
+}
+
+#[test]
+fn a_variance_of_rows_is_one_kernel() {
+    assert_one_kernel(
+        |x, cut| {
+            let mean = x.mean_keepdims(&[Axis(1)]);
+            cut(&mean);
+            (x - &mean).pow2().mean_keepdims(&[Axis(1)])
+        },
+        true,
+    );
+}
+
+#[test]
+fn positions_of_extrema_are_used_in_the_same_kernel() {
+    assert_one_kernel(
+        |x, cut| {
+            let least = x.argmin_keepdims(&[Axis(1)]).cast::<f32>();
+            cut(&least);
+            let most = (x * &least).argmax_keepdims(&[Axis(1)]).cast::<f32>();
+            cut(&most);
+            x + &(&most - &least)
+        },
+        false,
+    );
+}
+
+#[test]
+fn long_rows_are_fused_as_far_as_they_fit_in_registers() {
+    for (length, kernels) in [(8192, [1, 1]), (8193, [4, 4])] {
+        let host = Array2::from_shape_fn((2, length), |(row, column)| {
+            ((row * 37 + column * 61) % 101) as f32 / 16.0 - 3.0
+        });
+        Counted::everywhere(|counted| {
+            let x = Array::from_host(&counted.device, &host).unwrap();
+            let softmax = || {
+                let powers = (&x - &x.max_keepdims(&[Axis(1)])).exp();
+                &powers / &powers.sum_keepdims(&[Axis(1)])
+            };
+            let normalised = || {
+                let deviation = &x - &x.mean_keepdims(&[Axis(1)]);
+                let variance = deviation.pow2().mean_keepdims(&[Axis(1)]);
+                &deviation / &(&variance + 1e-5).sqrt()
+            };
+            let softmax = counted.work(|_| softmax().to_host().unwrap()).1;
+            let normalised = counted.work(|_| normalised().to_host().unwrap()).1;
+            assert_eq!([softmax.kernels, normalised.kernels], kernels, "{length}");
+        });
+    }
+}
+
+#[test]
+fn weights_of_columns_and_rows_are_read_by_a_row_kernel() {
+    let (length, host) = (300, matrix(300));
+    let (gain, scale) = (host.row(0).to_owned(), host.column(1).to_owned());
+    Counted::everywhere(|counted| {
+        let device = &counted.device;
+        let (x, gain) = (
+            Array::from_host(device, &host).unwrap(),
+            Array::from_host(device, &gain).unwrap(),
+        );
+        let scale = Array::from_host(device, &scale)
+            .unwrap()
+            .insert_axis(Axis(1));
+        let run = |cut: &dyn Fn(&Array<f32, Ix2>)| {
+            let mean = x.mean_keepdims(&[Axis(1)]) * &scale;
+            cut(&mean);
+            let y = (&x - &mean) * &gain + &scale;
+            y.to_host().unwrap()
+        };
+        let (found, work) = counted.work(|_| run(&|_| {}));
+        assert_eq!(
+            (work.kernels, work.bytes_written),
+            (1, (4 * ROWS * length) as u64)
+        );
+        assert_eq!(found, run(&|array| drop(array.to_host().unwrap())));
+    });
+}
+
+#[test]
+fn values_of_other_rows_are_not_fused() {
+    let host = matrix(100);
+    let takes_two_kernels = |function: fn(&Array<f32, Ix2>) -> Array<f32, Ix2>| {
+        Counted::everywhere(|counted| {
+            let run = |device: &Device| {
+                let pending = device.region(|g| function(&g.array(&host)));
+                pending.unwrap().wait().unwrap()
+            };
+            assert_eq!(counted.work(run).1.kernels, 2);
+        });
+    };
+    // The mean of each row is subtracted from another row, or that of each column from the column.
+    takes_two_kernels(|x| x - &x.mean_keepdims(&[Axis(1)]).slice(s![..;-1, ..]));
+    takes_two_kernels(|x| x - &x.mean_keepdims(&[Axis(0)]));
+}
+
+#[test]
+fn a_requested_reduction_is_stored_beside_the_row_kernel() {
+    let host = matrix(64);
+    Counted::everywhere(|counted| {
+        let ((mean, rest), work) = counted.work(|device| {
+            let pending = device.region(|g| {
+                let x = g.array(&host);
+                let mean = x.mean_keepdims(&[Axis(1)]);
+                let rest = &x - &mean;
+                (Keep(mean), rest)
+            });
+            pending.unwrap().wait().unwrap()
+        });
+        let mean = mean.to_host().unwrap();
+        assert_eq!(rest, &host - &mean);
+        let Work { kernels, .. } = work;
+        assert_eq!(kernels, 2);
+    });
+}
