@@ -21,6 +21,9 @@ const REGISTERS_MAX: usize = 128;
 const OPERATIONS_MAX: usize = 2048;
 /// The maximum number of reductions, each of which takes shared memory.
 const REDUCTIONS_MAX: usize = 8;
+/// The number of nodes before the last of a row kernel among which its others are searched, so that
+/// planning stays linear.
+const REACH: usize = 256;
 
 /// Contiguous rows of an array.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -102,7 +105,7 @@ fn used_only_in(
     let mut kernels: SmallVec<[u64; 8]> = SmallVec::new();
     kernels.push(candidates[root].node.id);
     let mut found: SmallVec<[usize; 8]> = SmallVec::new();
-    for at in (0..root).rev() {
+    for at in (root.saturating_sub(REACH)..root).rev() {
         let candidate = &candidates[at];
         if candidate.is_stored
             && !candidate.is_requested

@@ -23,6 +23,11 @@ macro_rules! program {
         fn $name(x: &Array<$type, Ix3>, seed: u64, is_stored: bool) -> Array3<$type> {
             let random = &mut Pcg64Mcg::seed_from_u64(seed);
             let axis = [Axis(2)];
+            let length = x.shape()[2];
+            let index = Array3::from_shape_fn(x.dim(), |(a, b, at)| {
+                ((at * 7 + a * 3 + b) % length) as i64
+            });
+            let index = Array::from_host(x.device(), &index).unwrap();
             // Arrays with the shape of `x`, and arrays with one element for each row.
             let mut elements = vec![x.clone()];
             let mut rows: Vec<Array<$type, Ix3>> = Vec::new();
@@ -45,13 +50,14 @@ macro_rules! program {
                     continue;
                 }
                 let of_rows = rows[below(random, rows.len())].clone();
-                elements.push(match below(random, 8) {
+                elements.push(match below(random, 9) {
                     0 => &of_elements - &of_rows,
                     1 => (&of_elements * 0.25).tanh() + &of_rows,
                     2 => &of_elements * &(&of_rows + 0.5).tanh(),
                     3 => of_elements.greater(&of_rows).where_cond(&other, 0.25),
                     4 => &of_elements + &of_elements.slice(s![.., .., ..;-1]),
                     5 => &of_elements + &of_rows.slice(s![.., ..;-1, ..]),
+                    7 => &of_elements + &(x.gather(Axis(2), &index) * &of_rows),
                     6 => &of_elements * &x.slice(s![..1, ..1, ..]),
                     _ => &other / &(&of_rows * &of_rows + 1.0),
                 });
