@@ -8,6 +8,7 @@
 mod calls;
 mod elementwise;
 mod long_sessions;
+mod peak_memory;
 mod random_rows;
 mod random_updates;
 mod rows;
