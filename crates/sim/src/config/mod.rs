@@ -9,7 +9,7 @@ mod token;
 
 use std::fmt;
 
-use crate::exec::Launch;
+use crate::exec::{Launch, RaceModel};
 
 pub use cost::CostModel;
 pub use fault::Fault;
@@ -90,6 +90,7 @@ pub struct SimConfig {
     pub(crate) race_check: bool,
     pub(crate) kernel_race_check: bool,
     pub(crate) kernel_race_notes: bool,
+    pub(crate) kernel_race_model: RaceModel,
     pub(crate) uninitialised_reads: bool,
     pub(crate) rely_on_blocking: bool,
 }
@@ -113,6 +114,7 @@ impl Default for SimConfig {
             race_check: true,
             kernel_race_check: false,
             kernel_race_notes: false,
+            kernel_race_model: RaceModel::new(),
             uninitialised_reads: true,
             rely_on_blocking: false,
         }
@@ -293,6 +295,14 @@ impl SimConfig {
     #[must_use]
     pub fn kernel_race_notes(mut self, report: bool) -> Self {
         self.kernel_race_notes = report;
+        self
+    }
+
+    /// Sets the memory model that the check for races within kernels assumes. Effective only with
+    /// [`kernel_race_check`](Self::kernel_race_check).
+    #[must_use]
+    pub fn kernel_race_model(mut self, model: RaceModel) -> Self {
+        self.kernel_race_model = model;
         self
     }
 

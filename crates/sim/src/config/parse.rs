@@ -38,6 +38,8 @@ impl SimConfig {
     /// - `race=on`, `off`, `kernels`, `notes`: checks for [races](crate::race); `kernels` and
     ///   `notes` also [within kernels](SimConfig::kernel_race_check), and `notes` also reports
     ///   [notes](SimConfig::kernel_race_notes)
+    /// - `acquire=strict`, `lenient`: the [memory model](crate::exec::RaceModel) of the check
+    ///   within kernels
     /// - `queue=N`: the [limit](SimConfig::queue_operations_max) of every stream's queue
     /// - `memory=N`, `NK`, `NM`, `NG`: memory of each device in bytes, KiB, MiB, GiB
     ///
@@ -134,10 +136,15 @@ fn apply(mut config: SimConfig, options: &str) -> Result<SimConfig, String> {
                     ));
                 }
             },
+            "acquire" => {
+                let lenient = either(key, value, ["strict", "lenient"])?;
+                let model = config.kernel_race_model.lenient_acquire(lenient);
+                config = config.kernel_race_model(model);
+            }
             _ => {
                 return Err(format!(
                     "there is no option `{key}`; the options are seed, schedule, depth, replay, \
-                     rules, devices, links, peer_pool, memory, queue, race"
+                     rules, devices, links, peer_pool, memory, queue, race, acquire"
                 ));
             }
         }
@@ -186,6 +193,17 @@ fn schedule(name: Option<&str>, seed: Option<u64>, depth: Option<u32>) -> Result
     match depth {
         None => Ok(schedule),
         Some(_) => Err("only schedule `pct` takes a depth; add schedule=pct".into()),
+    }
+}
+
+/// Returns whether an option has the second of two values.
+fn either(key: &str, value: &str, [first, second]: [&str; 2]) -> Result<bool, String> {
+    if value == first || value == second {
+        Ok(value == second)
+    } else {
+        Err(format!(
+            "{key}={value} is invalid; use `{first}` or `{second}`"
+        ))
     }
 }
 
@@ -299,6 +317,7 @@ mod tests {
             ("sim:memory=99999999999999999G", "does not fit"),
             ("sim:rules=loose", "no rules `loose`"),
             ("sim:race=maybe", "one of `on`, `off`"),
+            ("sim:acquire=loose", "use `strict` or `lenient`"),
         ] {
             let error = SimConfig::parse(text).unwrap_err().to_string();
             assert!(error.contains(reason), "{text}: {error}");

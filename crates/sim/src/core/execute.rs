@@ -221,11 +221,12 @@ impl SimState {
             .map(|mismatch| mismatch.pc)
             .collect();
         traced_region.sort_unstable();
+        let kernel_race_check = self.config.kernel_race_check;
         let checked = CheckOptions {
-            races: self.config.kernel_race_check,
+            races: kernel_race_check.then_some(self.config.kernel_race_model),
             instructions: &traced_region,
         };
-        let ran = if accessed.is_some() && (checked.races || !traced_region.is_empty()) {
+        let ran = if accessed.is_some() && (kernel_race_check || !traced_region.is_empty()) {
             let (ran, found) = exec::run_traced(kernel, &shape, &view, checked);
             *findings = found;
             ran

@@ -6,18 +6,18 @@ use super::barrier::Barriers;
 use super::block::coordinates;
 use super::launch::Launch;
 use super::observer::{AtomicOperands, BarrierArrivalEvent, IssuePoint, Observer};
-use super::races::{KernelAccess, KernelRace, RaceDetector};
+use super::races::{KernelAccess, KernelRace, RaceDetector, RaceModel};
 use super::registers::Words;
 use super::warp::Warp;
 use super::warp_access::WarpAccess;
 use crate::ptx::Kernel;
-use crate::ptx::ir::{Access, Atomic, Exchange, Mbarrier};
+use crate::ptx::ir::{Access, Atomic, Exchange, Mbarrier, MemoryOrder};
 
 /// The checks to perform during a launch.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct CheckOptions<'a> {
-    /// Enables the check for races between the launch's threads.
-    pub(crate) races: bool,
+    /// The memory model of the check for races between the launch's threads, if it is enabled.
+    pub(crate) races: Option<RaceModel>,
     /// The instructions whose first execution is recorded, in ascending order.
     pub(crate) instructions: &'a [u32],
 }
@@ -144,9 +144,9 @@ impl Observer for LaunchChecks<'_> {
         }
     }
 
-    fn fence(&mut self, warp: &Warp, mask: u32, block_only: bool) {
+    fn fence(&mut self, warp: &Warp, mask: u32, order: MemoryOrder) {
         if let Some(races) = &mut self.races {
-            races.fence(warp, mask, block_only);
+            races.fence(warp, mask, order);
         }
     }
 

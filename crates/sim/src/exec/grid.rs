@@ -11,7 +11,7 @@ use super::checks::{CheckFindings, CheckOptions, LaunchChecks};
 use super::fault::{KernelFault, KernelFaultKind};
 use super::launch::{GlobalMemory, KernelStats, Launch};
 use super::observer::{NoObserver, Observer};
-use super::races::{KernelRace, RaceDetector};
+use super::races::{KernelRace, RaceDetector, RaceModel};
 use crate::ptx::Kernel;
 
 /// The maximum number of threads of a block.
@@ -60,8 +60,21 @@ pub fn run_checked(
     launch: &Launch<'_>,
     memory: &dyn GlobalMemory,
 ) -> (Result<KernelStats, KernelFault>, Vec<KernelRace>) {
+    run_checked_by(kernel, launch, memory, RaceModel::new())
+}
+
+/// Runs a kernel, and checks for races by the given memory model, otherwise like [`run_checked`].
+///
+/// # Errors
+/// The first fault, as for [`run`], together with the races found before it.
+pub fn run_checked_by(
+    kernel: &Kernel,
+    launch: &Launch<'_>,
+    memory: &dyn GlobalMemory,
+    model: RaceModel,
+) -> (Result<KernelStats, KernelFault>, Vec<KernelRace>) {
     let checked = CheckOptions {
-        races: true,
+        races: Some(model),
         instructions: &[],
     };
     let (ran, findings) = run_traced(kernel, launch, memory, checked);
@@ -81,7 +94,7 @@ pub(crate) fn run_traced(
     };
     let races = checked
         .races
-        .then(|| RaceDetector::new(kernel, launch, memory));
+        .map(|model| RaceDetector::new(kernel, launch, memory, model));
     let mut checks = LaunchChecks::new(kernel, launch, races, checked.instructions);
     let counters = run_in_order(kernel, launch, memory, blocks, &mut checks);
     (

@@ -7,7 +7,7 @@ use super::barrier::Barriers;
 use super::registers::{Doubles, Words};
 use super::warp::Warp;
 use super::warp_access::WarpAccess;
-use crate::ptx::ir::{Access, Atomic, Exchange, Mbarrier};
+use crate::ptx::ir::{Access, Atomic, Exchange, Mbarrier, MemoryOrder};
 
 /// The instruction that a warp issues: its program counter and its active lanes.
 #[derive(Clone, Copy, Debug)]
@@ -92,8 +92,8 @@ pub(super) trait Observer {
     /// Called after a thread has observed the completion of an object's phase, which is an acquire.
     fn mbarrier_waited(&mut self, _warp: u32, _lane: usize, _at: u64) {}
 
-    /// Called at a fence, of block scope if `block_only`.
-    fn fence(&mut self, _warp: &Warp, _mask: u32, _block_only: bool) {}
+    /// Called at a fence.
+    fn fence(&mut self, _warp: &Warp, _mask: u32, _order: MemoryOrder) {}
 
     /// Called after lanes of a warp have executed a warp-wide operation, each with the lanes of its
     /// member mask.

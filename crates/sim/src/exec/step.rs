@@ -282,7 +282,7 @@ pub(super) fn run<O: Observer>(
             Op::Clock64 { d } => warp
                 .registers
                 .set_double(d, mask, &[shared.counters.warp; LANES]),
-            Op::Fence { block_only } => observer.fence(warp, mask, block_only),
+            Op::Fence { order } => observer.fence(warp, mask, order),
             Op::Pause => warp.may_wait = true,
             Op::Nop => {}
             op => arithmetic(&mut warp.registers, mask, op),

@@ -80,22 +80,30 @@
 //! - Accesses of a lane behind an operation between lanes (`bar.warp.sync`, `shfl.sync`,
 //!   `vote.sync`, `match.sync`, `redux.sync`) come after the accesses of all participating lanes
 //!   before it.
-//! - Accesses behind an atomic, or a volatile, relaxed or acquire load, come after the accesses
-//!   that the thread that wrote the value had made before its last fence, and before the write if
-//!   that is a release; an atomic passes on the releases that it reads.
+//! - Accesses behind an acquire pattern come after the accesses before a release pattern, as in the
+//!   [PTX memory model][ptx]. A release pattern is a release operation, or a fence followed by an
+//!   atomic or a volatile, relaxed or release store; an acquire pattern is an acquire operation, or
+//!   an atomic or such a load followed by a fence. The load must read the value of the store, or
+//!   that of an atomic that read it, and so on. The scopes of the two operations at either end, and
+//!   of each store and the load of its value, must include the thread of the other: a fence or an
+//!   atomic of scope `.cta` (`__threadfence_block()`) orders no other block.
 //! - Accesses behind an `mbarrier.test_wait` or `try_wait` that returned a completed phase come
 //!   after the accesses of all threads that arrived in that phase or before, up to their arrivals;
 //!   `.relaxed` forms order nothing.
 //!
 //! Lockstep execution of a warp is not an order, and neither is the execution of one block before
-//! another. Fences and atomics of scope `.cta` order threads of a block only. Atomics, and
-//! volatile, relaxed, acquire and release accesses, do not race with each other, unless one has
-//! scope `.cta` and the other is in another block.
+//! another. The order in which two fences are executed (`fence.sc`, `__threadfence()`) is none
+//! either, because it may be the other way round in another run. Atomics, and volatile, relaxed,
+//! acquire and release accesses, do not race with each other, unless one has scope `.cta` and the
+//! other is in another block.
 //!
-//! The checker is more lenient than CUDA's documentation in two points on which widely used
-//! programs rely: a value that was read atomically needs no fence behind the read, and all
-//! operations between lanes order memory, not only `bar.warp.sync`. On the other hand, a plain read
-//! and an atomic race even if the program ignores the value that it read.
+//! Much code from before Volta has a fence in front of an atomic and none behind it. With
+//! [`RaceModel::lenient_acquire`](crate::exec::RaceModel::lenient_acquire), a value that was read
+//! atomically needs no fence behind the read.
+//!
+//! The checker is more lenient than CUDA's documentation in one point on which widely used programs
+//! rely: all operations between lanes order memory, not only `bar.warp.sync`. On the other hand, a
+//! plain read and an atomic race even if the program ignores the value that it read.
 //!
 //! Threads that write the same bytes to one address race too, including lanes of one instruction.
 //! Such a race is a [note](crate::Severity::Note) instead of an error if no other access races for
@@ -108,7 +116,10 @@
 //! A launch reports one race for each pair of lines of the PTX, with the bytes of all its races in
 //! the same allocation or variable, and the worst severity; at most 256 pairs of each severity. The
 //! checker does not see accesses on paths that the run did not take, copies of `cp.async`, and more
-//! than the last 64 unordered accesses of each word.
+//! than the last 64 unordered accesses of each word. Strong accesses of different widths to one
+//! address count as accesses of one width.
+//!
+//! [ptx]: https://docs.nvidia.com/cuda/parallel-thread-execution/#memory-consistency-model
 //!
 //! # Labels
 //!

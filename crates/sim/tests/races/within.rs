@@ -96,17 +96,64 @@ fn a_block_that_reads_what_another_writes_is_found() {
 }
 
 #[test]
-fn the_last_block_may_read_what_all_have_written_behind_a_fence() {
+fn the_last_block_may_read_what_all_have_written_between_two_fences() {
     racy("last_block_unfenced", (5, 64), 4, None);
     racy("last_block_fenced_for_itself", (5, 64), 4, None);
+    racy("last_block_unacquired", (5, 64), 4, None);
+    racy("last_block_acquired_for_itself", (5, 64), 4, None);
     right("last_block_fenced", (5, 64), 4, None);
     right("last_block_fenced", (16, 64), 4, None);
 }
 
 #[test]
-fn a_lock_orders_only_with_fences() {
+fn a_lock_orders_only_with_fences_on_both_sides() {
     racy("locked_unfenced", (2, 64), 2, None);
+    racy("locked_unacquired", (2, 1), 2, None);
+    racy("locked_unreleased", (2, 1), 2, None);
     right("locked_fenced", (3, 64), 2, None);
+}
+
+#[test]
+fn a_lock_with_a_fence_for_the_block_orders_no_other_block() {
+    racy("locked_acquired_for_itself", (2, 1), 2, None);
+    racy("locked_released_for_itself", (2, 1), 2, None);
+    right("locked_for_the_block", (1, 64), 2, None);
+    racy("locked_for_the_block", (2, 1), 2, None);
+}
+
+#[test]
+fn a_flag_hands_over_only_between_a_release_and_an_acquire() {
+    right("hand_acquired", (3, 1), 3, None);
+    right("hand_fenced", (3, 1), 3, None);
+    racy("hand_unacquired", (2, 1), 3, None);
+    racy("hand_unreleased", (2, 1), 3, None);
+    racy("hand_acquired_for_the_block", (2, 1), 3, None);
+}
+
+#[test]
+fn the_lenient_model_wants_no_acquire() {
+    let lenient = SimConfig::parse("sim:race=kernels,acquire=lenient").unwrap();
+    for (name, arrays) in [
+        ("last_block_unacquired", 4),
+        ("last_block_acquired_for_itself", 4),
+        ("locked_unacquired", 2),
+        ("locked_acquired_for_itself", 2),
+        ("hand_unacquired", 3),
+    ] {
+        clean_with(lenient.clone(), |sim| {
+            launch(sim, name, (2, 1), arrays, None)
+        });
+    }
+    for (name, arrays) in [
+        ("last_block_unfenced", 4),
+        ("last_block_fenced_for_itself", 4),
+        ("locked_unreleased", 2),
+        ("hand_unreleased", 3),
+    ] {
+        let sim = SimHarness::new(lenient.clone());
+        launch(&sim, name, (2, 1), arrays, None);
+        assert!(!sim.gpu.findings().is_empty(), "{name}");
+    }
 }
 
 #[test]

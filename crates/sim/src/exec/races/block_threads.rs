@@ -1,22 +1,24 @@
 //! Happens-before state of the threads of one block: clocks, fences, barriers and shadow memory.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::sync::Arc;
 
 use super::barrier_clocks::BarrierClocks;
+use super::code_summary::CodeSummary;
+use super::race_model::RaceModel;
+use super::release::{ReleasedMemory, ThreadPatterns};
 use super::shadow::{AccessRecord, ShadowMemory};
-use super::thread_clock::{BlockClocks, Epochs, ThreadClock};
+use super::thread_clock::{Epochs, ThreadClock};
 use crate::exec::barrier::{BARRIERS, Barriers};
 use crate::exec::observer::BarrierArrivalEvent;
 use crate::exec::registers::lanes;
+use crate::ptx::ir::MemoryOrder;
 
 /// The happens-before state of a thread.
 #[derive(Clone, Debug)]
 pub(super) struct ThreadState {
     pub(super) clock: ThreadClock,
-    /// The thread's clock at its last fence of a scope wider than the block.
-    fence_clock: Option<ThreadClock>,
-    /// The thread's clock at its last fence of any scope.
-    block_fence_clock: Option<ThreadClock>,
+    /// The beginnings of the thread's release and acquire patterns.
+    pub(super) patterns: ThreadPatterns,
 }
 
 /// The threads that have arrived at an incomplete barrier.
@@ -30,33 +32,12 @@ struct PendingBarrier {
     waiting: Vec<usize>,
 }
 
-/// The clocks released with the value of a memory location.
-#[derive(Debug, Default)]
-pub(super) struct ReleaseClocks {
-    to_all: Option<BlockClocks>,
-    /// The clocks released at block scope, to the threads of each block.
-    to_block: BTreeMap<u64, BlockClocks>,
-}
-
-/// The release semantics of a strong write.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct StrongWrite {
-    /// True for a store, which replaces the clocks released earlier; an atomic keeps them (a
-    /// release sequence).
-    pub(super) replaces: bool,
-    /// True if the write releases all earlier accesses of the thread. Otherwise it releases only
-    /// those before the thread's last fence.
-    pub(super) release: bool,
-    /// True if the write has block scope.
-    pub(super) block_only: bool,
-}
-
 /// The threads of a block, and the state of their shared memory.
 #[derive(Debug)]
 pub(super) struct BlockThreads {
     pub(super) block: u64,
-    /// True if the kernel has fences or strong accesses of block scope.
-    pub(super) scoped: bool,
+    pub(super) summary: CodeSummary,
+    pub(super) model: RaceModel,
     /// The current epoch of each warp, which all its threads share. It increases whenever one of
     /// them releases its clock.
     epochs: Vec<u32>,
@@ -71,26 +52,26 @@ pub(super) struct BlockThreads {
     /// The epochs of the block's threads that happen before every later access of its live threads.
     known_to_all: Epochs,
     pub(super) shared: ShadowMemory,
-    /// The clocks released in shared memory, by offset.
-    pub(super) released: BTreeMap<u64, ReleaseClocks>,
+    /// The clocks released in shared memory.
+    pub(super) released: ReleasedMemory,
 }
 
 impl BlockThreads {
     /// Creates the state of a block of `threads` threads, none of them synchronised with another.
-    pub(super) fn new(block: u64, threads: u32, scoped: bool) -> Self {
+    pub(super) fn new(block: u64, threads: u32, summary: CodeSummary, model: RaceModel) -> Self {
         let clock = ThreadClock {
             own: Arc::new(vec![0; threads as usize]),
             others: None,
         };
         let thread = ThreadState {
             clock,
-            fence_clock: None,
-            block_fence_clock: None,
+            patterns: ThreadPatterns::default(),
         };
         let known_to_all = Arc::clone(&thread.clock.own);
         Self {
             block,
-            scoped,
+            summary,
+            model,
             epochs: vec![1; threads.div_ceil(32) as usize],
             threads: vec![thread; threads as usize],
             barrier_clocks: BarrierClocks::default(),
@@ -99,7 +80,7 @@ impl BlockThreads {
             exited_count: 0,
             known_to_all,
             shared: ShadowMemory::default(),
-            released: BTreeMap::new(),
+            released: ReleasedMemory::default(),
         }
     }
 
@@ -108,7 +89,7 @@ impl BlockThreads {
     }
 
     /// Returns a thread's clock, including the thread's own accesses.
-    fn own_clock(&self, thread: usize) -> ThreadClock {
+    pub(super) fn own_clock(&self, thread: usize) -> ThreadClock {
         let mut clock = self.threads[thread].clock.clone();
         clock.observe(thread, self.epochs[thread / 32]);
         clock
@@ -231,70 +212,12 @@ impl BlockThreads {
         }
     }
 
-    /// Records a fence of these lanes: their later strong writes release their current clocks.
-    pub(super) fn fence(&mut self, warp: u32, mask: u32, block_only: bool) {
+    /// Records a fence of these lanes.
+    pub(super) fn fence_lanes(&mut self, warp: u32, mask: u32, order: MemoryOrder) {
         for lane in lanes(mask) {
             let thread = warp as usize * 32 + lane;
-            let clock = self.own_clock(thread);
-            let thread = &mut self.threads[thread];
-            if !block_only {
-                thread.fence_clock = Some(clock.clone());
-            }
-            thread.block_fence_clock = Some(clock);
+            self.fence(thread, (order.acquire, order.release), order.block_only);
         }
         self.epochs[warp as usize] += 1;
-    }
-
-    /// Records the clocks that a thread's strong write releases at a memory location.
-    pub(super) fn release(
-        &mut self,
-        thread: usize,
-        place: &mut BTreeMap<u64, ReleaseClocks>,
-        at: u64,
-        how: StrongWrite,
-    ) {
-        let now = how.release.then(|| self.own_clock(thread));
-        if how.release {
-            self.epochs[thread / 32] += 1;
-        }
-        let ThreadState {
-            fence_clock,
-            block_fence_clock,
-            ..
-        } = &self.threads[thread];
-        if how.replaces {
-            place.remove(&at);
-        }
-        if let Some(clock) = now
-            .as_ref()
-            .or(fence_clock.as_ref())
-            .filter(|_| !how.block_only)
-        {
-            clock.publish(self.block, &mut place.entry(at).or_default().to_all);
-        }
-        // Without block scopes in the kernel, the clocks released to all blocks suffice.
-        if let Some(clock) = now
-            .as_ref()
-            .or(block_fence_clock.as_ref())
-            .filter(|_| self.scoped)
-        {
-            let released = place.entry(at).or_default();
-            let mut known = released.to_block.remove(&self.block);
-            clock.publish(self.block, &mut known);
-            released
-                .to_block
-                .extend(known.map(|known| (self.block, known)));
-        }
-    }
-
-    /// Joins the clocks released at a memory location into the clock of a thread that reads it.
-    pub(super) fn acquire(&mut self, thread: usize, released: &ReleaseClocks, block_only: bool) {
-        let clock = &mut self.threads[thread].clock;
-        if let Some(known) = released.to_block.get(&self.block) {
-            clock.absorb(self.block, known);
-        }
-        if let Some(known) = released.to_all.as_ref().filter(|_| !block_only) {
-            clock.absorb(self.block, known);
-        }
     }
 }

@@ -3,6 +3,7 @@
 use std::{collections::BTreeMap, fmt, ops::Range};
 
 use super::{
+    block_threads::BlockThreads,
     race_class::RaceClass,
     shadow::{AccessRecord, RacingPair},
 };
@@ -131,6 +132,9 @@ pub enum MissingOrder {
     Block,
     /// A release by the one block that the other acquires.
     Blocks,
+    /// An acquire: a thread has atomically read a value with which the earlier access was released,
+    /// but no fence of a sufficient scope follows the read.
+    Acquire,
 }
 
 impl fmt::Display for MissingOrder {
@@ -142,7 +146,12 @@ impl fmt::Display for MissingOrder {
             Self::Block => "no __syncthreads() between the two",
             Self::Blocks => {
                 "nothing orders the two blocks: one must call __threadfence() and then write an \
-                 atomic that the other reads"
+                 atomic, and the other read it and then call __threadfence()"
+            }
+            Self::Acquire => {
+                "the earlier access was released with a value that was then read atomically, but \
+                 the reader must call __threadfence() (__threadfence_block() suffices within a \
+                 block) behind that read, or make it an acquire"
             }
         })
     }
@@ -229,6 +238,7 @@ impl<'a> RaceCollector<'a> {
         start: u64,
         later: &AccessRecord,
         pair: &RacingPair<'_>,
+        threads: &BlockThreads,
     ) {
         let errors = pair.errors | pair.errors_before;
         if errors != 0 {
@@ -239,7 +249,7 @@ impl<'a> RaceCollector<'a> {
         let key = (global, lines[0].min(lines[1]), lines[0].max(lines[1]));
         let known = self.races.get(&key).map(|open| open.race.class);
         if known.is_none_or(|known| known.rank() < class.rank()) {
-            self.open(key, start, (later, pair), class);
+            self.open(key, start, (later, pair, threads), class);
         }
         let Some(OpenRace {
             extent,
@@ -262,7 +272,7 @@ impl<'a> RaceCollector<'a> {
         &mut self,
         key: (bool, u32, u32),
         start: u64,
-        (later, pair): (&AccessRecord, &RacingPair<'_>),
+        (later, pair, threads): (&AccessRecord, &RacingPair<'_>, &BlockThreads),
         class: RaceClass,
     ) {
         let is_note = |class: RaceClass| class.severity() == Severity::Note;
@@ -285,7 +295,7 @@ impl<'a> RaceCollector<'a> {
         };
         let mut open = OpenRace {
             extent,
-            race: self.race(memory, later, pair, class),
+            race: self.race(memory, (later, pair, threads), class),
             cut_short: false,
         };
         if let Some(known) = known.filter(|known| known.extent == open.extent) {
@@ -301,8 +311,7 @@ impl<'a> RaceCollector<'a> {
     fn race(
         &self,
         memory: RacedMemory,
-        later: &AccessRecord,
-        pair: &RacingPair<'_>,
+        (later, pair, threads): (&AccessRecord, &RacingPair<'_>, &BlockThreads),
         class: RaceClass,
     ) -> KernelRace {
         KernelRace {
@@ -310,7 +319,9 @@ impl<'a> RaceCollector<'a> {
             ranges: Vec::new(),
             later: self.access(later, pair.later_lane),
             earlier: self.access(pair.earlier, pair.earlier_lane),
-            missing: if pair.earlier.block != later.block {
+            missing: if threads.has_observed(pair.earlier, pair.earlier_lane) {
+                MissingOrder::Acquire
+            } else if pair.earlier.block != later.block {
                 MissingOrder::Blocks
             } else if pair.earlier.warp != later.warp {
                 MissingOrder::Block

@@ -14,8 +14,11 @@
 
 mod barrier_clocks;
 mod block_threads;
+mod code_summary;
 mod collector;
 mod race_class;
+mod race_model;
+mod release;
 mod shadow;
 mod thread_clock;
 
@@ -31,31 +34,32 @@ use super::warp_access::WarpAccess;
 use super::{barrier::Barriers, registers::Registers};
 use crate::ptx::Kernel;
 use crate::ptx::ir::{
-    Access, AccessSpace, Atomic, AtomicOp, Code, Exchange, Mbarrier, MbarrierOp, Op, Window,
+    Access, AccessSpace, Atomic, AtomicOp, Exchange, Mbarrier, MbarrierOp, MemoryOrder, Window,
 };
 
 pub use collector::{KernelAccess, KernelRace, MissingOrder, RacedMemory};
 pub use race_class::RaceClass;
+pub use race_model::RaceModel;
 
-use block_threads::{BlockThreads, ReleaseClocks, StrongWrite};
+use block_threads::BlockThreads;
+use code_summary::CodeSummary;
 use collector::RaceCollector;
+use release::{ReleasedMemory, StrongAccess};
 use shadow::{AccessKind, AccessRecord, ShadowMemory, Sharing};
 
 /// The race detector of one launch.
 pub(super) struct RaceDetector<'a> {
     collector: RaceCollector<'a>,
     threads_per_block: u32,
-    /// True if the kernel has a release operation, which can order one block after another.
-    ordered_blocks: bool,
-    /// True if the kernel has fences or strong accesses of block scope.
-    scoped: bool,
+    summary: CodeSummary,
+    model: RaceModel,
     /// The state of the running block.
     block: BlockThreads,
     /// The states of the other blocks that have started and not ended.
     waiting: BTreeMap<u64, BlockThreads>,
     global: ShadowMemory,
-    /// The clocks released in global memory, by address.
-    released: BTreeMap<u64, ReleaseClocks>,
+    /// The clocks released in global memory.
+    released: ReleasedMemory,
 }
 
 impl<'a> RaceDetector<'a> {
@@ -63,19 +67,24 @@ impl<'a> RaceDetector<'a> {
         kernel: &'a Kernel,
         launch: &'a Launch<'a>,
         memory: &'a dyn GlobalMemory,
+        model: RaceModel,
     ) -> Self {
-        let scoped = is_scoped(&kernel.code);
+        let summary = CodeSummary::new(&kernel.code);
         let threads_per_block = launch.block.iter().product();
         Self {
             collector: RaceCollector::new(kernel, launch, memory),
             threads_per_block,
-            ordered_blocks: can_release(&kernel.code),
-            scoped,
-            block: BlockThreads::new(0, threads_per_block, scoped),
+            summary,
+            model,
+            block: BlockThreads::new(0, threads_per_block, summary, model),
             waiting: BTreeMap::new(),
             global: ShadowMemory::default(),
-            released: BTreeMap::new(),
+            released: ReleasedMemory::default(),
         }
+    }
+
+    fn block_threads(&self, block: u64, threads: u32) -> BlockThreads {
+        BlockThreads::new(block, threads, self.summary, self.model)
     }
 
     /// Returns the races found.
@@ -165,7 +174,7 @@ impl<'a> RaceDetector<'a> {
     ) {
         let Self {
             collector,
-            ordered_blocks,
+            summary,
             block,
             global,
             ..
@@ -182,7 +191,7 @@ impl<'a> RaceDetector<'a> {
                 by.value[(from - word * 4) as usize..][..stored.len()].copy_from_slice(stored);
             }
             let is_global = window == Window::Global;
-            let (shadow, sharing) = match (is_global, *ordered_blocks) {
+            let (shadow, sharing) = match (is_global, summary.releases) {
                 (true, true) => (&mut *global, Sharing::Ordered),
                 (true, false) => (&mut *global, Sharing::Unordered),
                 (false, _) => (&mut shared, Sharing::Block),
@@ -190,48 +199,48 @@ impl<'a> RaceDetector<'a> {
             shadow
                 .word(word)
                 .record_access(&by, block, sharing, |pair| {
-                    collector.add(is_global, word * 4, &by, pair);
+                    collector.add(is_global, word * 4, &by, pair, block);
                 });
             from = to;
         }
         block.shared = shared;
     }
 
-    /// Applies the acquire and release effects of a thread's strong access.
-    fn synchronise(&mut self, window: Window, (thread, address): (usize, u64), how: StrongAccess) {
-        let StrongAccess {
-            read,
-            write,
-            block_only,
-        } = how;
-        let global = window == Window::Global;
-        let mut released = mem::take(if global {
-            &mut self.released
-        } else {
-            &mut self.block.released
+    /// Applies the acquire and release effects of the strong accesses of a warp's lanes; those in
+    /// `written` write.
+    fn synchronise(
+        &mut self,
+        warp: &Warp,
+        (space, warp_access): (AccessSpace, &WarpAccess),
+        count: u64,
+        written: u32,
+        how: StrongAccess,
+    ) {
+        each_window(space, warp_access, |window, warp_access| {
+            let global = window == Window::Global;
+            let mut released = mem::take(if global {
+                &mut self.released
+            } else {
+                &mut self.block.released
+            });
+            for lane in lanes(warp_access.mask) {
+                let thread = warp.index as usize * 32 + lane;
+                let write = how.write && written >> lane & 1 == 1;
+                // A vector is an access to each of its elements.
+                for element in 0..count {
+                    let address = warp_access.addresses[lane] + element * how.bytes;
+                    let how = StrongAccess { write, ..how };
+                    self.block
+                        .synchronise(thread, &mut released, (global, address), how);
+                }
+            }
+            *(if global {
+                &mut self.released
+            } else {
+                &mut self.block.released
+            }) = released;
         });
-        // The thread's own release may be among the acquired clocks: it adds nothing to the
-        // thread's clock.
-        if let Some(how) = write {
-            self.block.release(thread, &mut released, address, how);
-        }
-        if let Some(released) = released.get(&address).filter(|_| read) {
-            self.block.acquire(thread, released, block_only);
-        }
-        *(if global {
-            &mut self.released
-        } else {
-            &mut self.block.released
-        }) = released;
     }
-}
-
-/// The acquire and release effects of a strong access.
-#[derive(Clone, Copy)]
-struct StrongAccess {
-    read: bool,
-    write: Option<StrongWrite>,
-    block_only: bool,
 }
 
 /// Calls `part` with the parts of an access that lie in shared or global memory.
@@ -253,21 +262,17 @@ fn each_window(
     }
 }
 
-/// Returns whether a kernel has a release operation; without one, nothing orders its blocks.
-fn can_release(code: &Code) -> bool {
-    let fence = |op: &Op| matches!(op, Op::Fence { .. });
-    code.instrs.iter().any(|instr| fence(&instr.op))
-        || code.stores.iter().any(|store| store.order.release)
-        || code.atomics.iter().any(|atomic| atomic.order.release)
-}
-
-/// Returns whether a kernel has fences or strong accesses of block scope.
-fn is_scoped(code: &Code) -> bool {
-    let fence = |op: &Op| matches!(op, Op::Fence { block_only: true });
-    let accesses = || code.loads.iter().chain(&code.stores);
-    code.instrs.iter().any(|instr| fence(&instr.op))
-        || accesses().any(|access| access.order.block_only)
-        || code.atomics.iter().any(|atomic| atomic.order.block_only)
+/// Returns the synchronisation of an access with the given memory order that neither reads nor
+/// writes.
+fn strong_access(bytes: u64, order: MemoryOrder) -> StrongAccess {
+    StrongAccess {
+        bytes,
+        read: false,
+        write: false,
+        acquire: order.acquire,
+        release: order.release,
+        block_only: order.block_only,
+    }
 }
 
 fn kind(access: &Access, write: bool) -> AccessKind {
@@ -307,8 +312,8 @@ impl Observer for RaceDetector<'_> {
             return;
         }
         let block_threads = self.waiting.remove(&block);
-        let block_threads = block_threads
-            .unwrap_or_else(|| BlockThreads::new(block, self.threads_per_block, self.scoped));
+        let block_threads =
+            block_threads.unwrap_or_else(|| self.block_threads(block, self.threads_per_block));
         let before = mem::replace(&mut self.block, block_threads);
         if before.block != u64::MAX {
             self.waiting.insert(before.block, before);
@@ -318,7 +323,7 @@ impl Observer for RaceDetector<'_> {
     fn leave(&mut self, _block: u64) {
         // Dropping the block's clocks leaves the clocks that it shared with other blocks to them
         // alone.
-        self.block = BlockThreads::new(u64::MAX, 0, false);
+        self.block = self.block_threads(u64::MAX, 0);
     }
 
     fn load(&mut self, warp: &Warp, at: IssuePoint, access: &Access) {
@@ -339,15 +344,10 @@ impl Observer for RaceDetector<'_> {
         if access.synchronises {
             let how = StrongAccess {
                 read: true,
-                write: None,
-                block_only: access.order.block_only,
+                ..strong_access(access.width.into(), access.order)
             };
-            each_window(access.space, &warp_access, |window, warp_access| {
-                for lane in lanes(warp_access.mask) {
-                    let thread = warp.index as usize * 32 + lane;
-                    self.synchronise(window, (thread, warp_access.addresses[lane]), how);
-                }
-            });
+            let lanes = (access.space, &warp_access);
+            self.synchronise(warp, lanes, access.count.into(), 0, how);
         }
     }
 
@@ -370,20 +370,20 @@ impl Observer for RaceDetector<'_> {
             Some(&stored),
         );
         if access.synchronises {
-            let block_only = access.order.block_only;
             let how = StrongAccess {
-                read: false,
-                write: Some(StrongWrite {
-                    replaces: true,
-                    release: access.order.release,
-                    block_only,
-                }),
-                block_only,
+                write: true,
+                ..strong_access(access.width.into(), access.order)
             };
+            let lanes = (access.space, &warp_access);
+            self.synchronise(warp, lanes, access.count.into(), at.mask, how);
+        } else {
             each_window(access.space, &warp_access, |window, warp_access| {
+                let released = match window {
+                    Window::Global => &mut self.released,
+                    _ => &mut self.block.released,
+                };
                 for lane in lanes(warp_access.mask) {
-                    let thread = warp.index as usize * 32 + lane;
-                    self.synchronise(window, (thread, warp_access.addresses[lane]), how);
+                    released.overwrite(warp_access.addresses[lane], warp_access.bytes as u64);
                 }
             });
         }
@@ -405,26 +405,13 @@ impl Observer for RaceDetector<'_> {
             };
             self.record(warp, at, (atomic.space, &warp_access), kind, None);
         }
-        let write = StrongWrite {
-            replaces: false,
-            release: order.release,
-            block_only: order.block_only,
+        let how = StrongAccess {
+            read: true,
+            write: true,
+            ..strong_access(operands.warp_access.bytes as u64, order)
         };
-        each_window(
-            atomic.space,
-            &operands.warp_access,
-            |window, warp_access| {
-                for lane in lanes(warp_access.mask) {
-                    let thread = warp.index as usize * 32 + lane;
-                    let how = StrongAccess {
-                        read: true,
-                        write: Some(write).filter(|_| written >> lane & 1 == 1),
-                        block_only: order.block_only,
-                    };
-                    self.synchronise(window, (thread, warp_access.addresses[lane]), how);
-                }
-            },
-        );
+        let lanes = (atomic.space, &operands.warp_access);
+        self.synchronise(warp, lanes, 1, written, how);
     }
 
     fn mbarrier(
@@ -469,8 +456,8 @@ impl Observer for RaceDetector<'_> {
         self.block.wait_for_mbarrier(warp as usize * 32 + lane, at);
     }
 
-    fn fence(&mut self, warp: &Warp, mask: u32, block_only: bool) {
-        self.block.fence(warp.index, mask, block_only);
+    fn fence(&mut self, warp: &Warp, mask: u32, order: MemoryOrder) {
+        self.block.fence_lanes(warp.index, mask, order);
     }
 
     fn exchanged(&mut self, warp: &Warp, _exchange: &Exchange, members: &Words, done: u32) {

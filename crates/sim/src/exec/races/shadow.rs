@@ -258,7 +258,9 @@ impl ShadowWord {
             let common = earlier.bytes & by.bytes;
             let same_block = earlier.block == by.block;
             let conflicts = by.kind.conflicts(earlier.kind, same_block);
-            let hides = by.kind.hides(earlier.kind, same_block || !threads.scoped);
+            let hides = by
+                .kind
+                .hides(earlier.kind, same_block || !threads.summary.scoped);
             if common == 0 || !(conflicts || hides) {
                 return true;
             }

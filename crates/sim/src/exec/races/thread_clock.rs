@@ -35,6 +35,11 @@ impl ThreadClock {
         }
     }
 
+    /// Joins the released clocks `new` into the released clocks `known`.
+    pub(super) fn join_released(known: &mut Option<BlockClocks>, new: &BlockClocks) {
+        join_block_clocks(known, new);
+    }
+
     /// Joins the clock of a thread of `block` into the released clocks `known`.
     pub(super) fn publish(&self, block: u64, known: &mut Option<BlockClocks>) {
         if let Some(others) = &self.others {

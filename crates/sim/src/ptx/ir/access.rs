@@ -64,7 +64,7 @@ pub(crate) enum AddressBase {
     Double(Slot),
 }
 
-/// The memory order of a strong access, and its scope.
+/// The memory order of a strong access or a fence, and its scope.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct MemoryOrder {
     /// The thread's later accesses happen after those released with the value read.

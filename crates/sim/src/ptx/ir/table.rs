@@ -2,8 +2,8 @@
 
 use super::{
     Bin32, Bin64, Carry, Compare, CompareFloat, Convert, FloatBin, FloatMode, FloatUn, HalfFormat,
-    HalfOp, Join, Narrow, PredOp, Prmt, RegisterClass, Shift64, Slot, Test, Tri32, Tri64, Un32,
-    Un64, Widen, Window,
+    HalfOp, Join, MemoryOrder, Narrow, PredOp, Prmt, RegisterClass, Shift64, Slot, Test, Tri32,
+    Tri64, Un32, Un64, Widen, Window,
 };
 
 /// The table of operations on registers.
@@ -119,9 +119,9 @@ macro_rules! define_operations {
             /// A warp-wide exchange: an index into [`Code::exchanges`](super::Code::exchanges).
             Exchange(u32),
             ActiveMask { d: Slot },
-            /// `membar` and `fence`; `block_only` for the scope `.cta`. The interpreter executes
-            /// accesses in order, so only the race detector uses it.
-            Fence { block_only: bool },
+            /// `membar` and `fence`. The interpreter executes accesses in order, so only the race
+            /// detector uses it.
+            Fence { order: MemoryOrder },
             /// `nanosleep`: a hint that the thread waits for something.
             Pause,
             /// No operation.

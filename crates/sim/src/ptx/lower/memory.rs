@@ -415,14 +415,23 @@ impl<'a> Lowerer<'a> {
         let block_only = takes_block_scope(m);
         // A barrier object can be observed before its first fence only in a cluster of several
         // blocks.
-        if m.take("mbarrier_init") && !m.take("release") {
+        if m.take("mbarrier_init") && !m.has("release") {
             return Err(m.unsupported());
         }
-        m.ignore(&[
-            "sc", "acq_rel", "acquire", "release", "gl", "gpu", "sys", "proxy", "alias",
-        ]);
+        // A proxy fence orders the accesses of one thread, and synchronises no threads.
+        if m.take("proxy") {
+            m.ignore(&["alias"]);
+            return self.bare(m, Op::Nop);
+        }
+        let (acquire, release) = (m.take("acquire"), m.take("release"));
+        m.ignore(&["sc", "acq_rel", "gl", "gpu", "sys"]);
         let [] = m.operands()?;
-        self.emit(Op::Fence { block_only });
+        let order = MemoryOrder {
+            acquire: !release,
+            release: !acquire,
+            block_only,
+        };
+        self.emit(Op::Fence { order });
         Ok(())
     }
 }

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use super::{BLOCKS, BYTES, THREADS};
+use super::{BLOCKS, BYTES, STEPS_MAX, THREADS};
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum StepAccess {
@@ -11,15 +11,18 @@ pub(super) enum StepAccess {
     /// A strong load: `ld.relaxed` or `ld.acquire`.
     LoadStrong {
         acquire: bool,
+        block_only: bool,
     },
     /// A strong store: `st.relaxed` or `st.release`.
     StoreStrong {
         release: bool,
+        block_only: bool,
         value: StoredValue,
     },
-    /// An `atom.add`, relaxed or acquire-release, at block or device scope.
+    /// An `atom.add` of any order, at block or device scope.
     Add {
-        order: bool,
+        acquire: bool,
+        release: bool,
         block_only: bool,
     },
 }
@@ -53,27 +56,43 @@ impl StepAccess {
     pub(super) fn writes(self) -> bool {
         !matches!(self, Self::Load | Self::LoadStrong { .. })
     }
+    pub(super) fn reads(self) -> bool {
+        matches!(
+            self,
+            Self::Load | Self::LoadStrong { .. } | Self::Add { .. }
+        )
+    }
     pub(super) fn strong(self) -> bool {
         !matches!(self, Self::Load | Self::Store(_))
     }
     pub(super) fn block_only(self) -> bool {
-        matches!(
-            self,
-            Self::Add {
-                block_only: true,
-                ..
-            }
-        )
+        match self {
+            Self::LoadStrong { block_only, .. }
+            | Self::StoreStrong { block_only, .. }
+            | Self::Add { block_only, .. } => block_only,
+            Self::Load | Self::Store(_) => false,
+        }
     }
     pub(super) fn acquires(self) -> bool {
-        matches!(self, Self::LoadStrong { .. } | Self::Add { .. })
+        match self {
+            Self::LoadStrong { acquire, .. } | Self::Add { acquire, .. } => acquire,
+            _ => false,
+        }
     }
     pub(super) fn releases(self) -> bool {
-        matches!(
-            self,
-            Self::StoreStrong { release: true, .. } | Self::Add { order: true, .. }
-        )
+        match self {
+            Self::StoreStrong { release, .. } | Self::Add { release, .. } => release,
+            _ => false,
+        }
     }
+}
+
+/// A fence of one thread.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct FenceStep {
+    pub(super) acquire: bool,
+    pub(super) release: bool,
+    pub(super) block_only: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -88,7 +107,7 @@ pub(super) enum Step {
         by: Option<(usize, usize)>,
     },
     Fence {
-        block_only: bool,
+        fence: FenceStep,
         by: (usize, usize),
     },
     /// A warp barrier for lanes 0 and 1 of every warp.
@@ -100,10 +119,13 @@ pub(super) enum Step {
     },
 }
 
+#[derive(Clone, Copy, Default)]
 pub(super) struct KernelGenerator {
     pub(super) state: u64,
     /// Makes most accesses stores of one value.
     pub(super) alike: bool,
+    /// Adds steps that hand a word from one thread to another.
+    pub(super) hands_over: bool,
 }
 
 impl KernelGenerator {
@@ -126,7 +148,100 @@ impl KernelGenerator {
         }
     }
 
-    pub(super) fn step(&mut self) -> Step {
+    /// Returns the steps of a kernel.
+    pub(super) fn steps(&mut self) -> Vec<Step> {
+        let count = 2 + self.below(STEPS_MAX - 1);
+        let mut steps: Vec<Step> = (0..count).map(|_| self.step()).collect();
+        if self.hands_over {
+            steps.truncate(count / 3);
+            let mut from = 0;
+            for step in self.hand_over() {
+                from += self.below(steps.len() - from + 1);
+                steps.insert(from, step);
+                from += 1;
+            }
+        }
+        steps
+    }
+
+    /// Returns the steps by which one thread hands a word to another through atomics, some of them
+    /// insufficient.
+    fn hand_over(&mut self) -> Vec<Step> {
+        // The simulator executes these threads in this order.
+        let ends = [
+            [(0, 0), (0, 2), (1, 1)],
+            [(0, 1), (1, 0), (1, 3)],
+            [(1, 0), (1, 1), (1, 2)],
+        ];
+        let [writer, middle, reader] = ends[self.below(3)];
+        let at = self.below(2) * 4;
+        let plain = |what, by| Step::Access {
+            what,
+            shared: false,
+            at: 4 - at,
+            width: 4,
+            by: Some(by),
+        };
+        let strong = |what, by| Step::Access {
+            what,
+            shared: false,
+            at,
+            width: 4,
+            by: Some(by),
+        };
+        let mut steps = vec![plain(StepAccess::Store(StoredValue::Thread), writer)];
+        if self.below(4) > 0 {
+            steps.push(self.fence(writer));
+        }
+        let mut links = vec![writer];
+        if self.below(3) == 0 {
+            links.push(middle);
+        }
+        for by in links {
+            let atomic = by == middle || self.below(2) == 0;
+            let what = if atomic {
+                self.add()
+            } else {
+                StepAccess::StoreStrong {
+                    release: self.below(3) == 0,
+                    block_only: self.below(4) == 0,
+                    value: StoredValue::Thread,
+                }
+            };
+            steps.push(strong(what, by));
+        }
+        let read = StepAccess::LoadStrong {
+            acquire: self.below(3) == 0,
+            block_only: self.below(4) == 0,
+        };
+        let read = if self.below(2) == 0 { read } else { self.add() };
+        steps.push(strong(read, reader));
+        if self.below(4) > 0 {
+            steps.push(self.fence(reader));
+        }
+        steps.push(plain(StepAccess::Load, reader));
+        steps
+    }
+
+    fn fence(&mut self, by: (usize, usize)) -> Step {
+        let half = self.below(8);
+        let fence = FenceStep {
+            acquire: half != 0,
+            release: half != 1,
+            block_only: self.below(3) == 0,
+        };
+        Step::Fence { fence, by }
+    }
+
+    fn add(&mut self) -> StepAccess {
+        StepAccess::Add {
+            acquire: self.below(3) == 0,
+            release: self.below(3) == 0,
+            block_only: self.below(3) == 0,
+        }
+    }
+
+    fn step(&mut self) -> Step {
         let by = (self.below(BLOCKS), self.below(THREADS.len()));
         match self.below(12) {
             0 => Step::Barrier,
@@ -134,10 +249,7 @@ impl KernelGenerator {
             2 => Step::HandOver {
                 from: self.below(2),
             },
-            3 | 4 => Step::Fence {
-                block_only: self.below(3) == 0,
-                by,
-            },
+            3 | 4 => self.fence(by),
             _ => {
                 let draw = self.below(if self.alike { 40 } else { 9 });
                 let what = match draw {
@@ -145,15 +257,14 @@ impl KernelGenerator {
                     2 | 3 | 13.. => StepAccess::Store(self.written()),
                     4 => StepAccess::LoadStrong {
                         acquire: self.below(2) == 0,
+                        block_only: self.below(4) == 0,
                     },
                     5 | 9..13 => StepAccess::StoreStrong {
                         release: self.below(2) == 0,
+                        block_only: self.below(4) == 0,
                         value: self.written(),
                     },
-                    _ => StepAccess::Add {
-                        order: self.below(3) == 0,
-                        block_only: self.below(3) == 0,
-                    },
+                    _ => self.add(),
                 };
                 let width = if what.strong() {
                     4
@@ -170,6 +281,10 @@ impl KernelGenerator {
             }
         }
     }
+}
+
+fn scope(block_only: bool) -> &'static str {
+    if block_only { "cta" } else { "gpu" }
 }
 
 /// Returns the PTX of the kernel.
@@ -211,20 +326,27 @@ pub(super) fn text(steps: &[Step]) -> String {
                     ("global", format!("[%rd1+{at}]"))
                 };
                 body += guard;
+                let scope = scope(what.block_only());
                 match what {
                     StepAccess::Load => writeln!(body, "ld.{space}.{ty} %r3, {address};"),
                     StepAccess::Store(_) => writeln!(body, "st.{space}.{ty} {address}, %r8;"),
-                    StepAccess::LoadStrong { acquire } => {
+                    StepAccess::LoadStrong { acquire, .. } => {
                         let order = if acquire { "acquire" } else { "relaxed" };
-                        writeln!(body, "ld.{order}.gpu.{space}.u32 %r3, {address};")
+                        writeln!(body, "ld.{order}.{scope}.{space}.u32 %r3, {address};")
                     }
                     StepAccess::StoreStrong { release, .. } => {
                         let order = if release { "release" } else { "relaxed" };
-                        writeln!(body, "st.{order}.gpu.{space}.u32 {address}, %r8;")
+                        writeln!(body, "st.{order}.{scope}.{space}.u32 {address}, %r8;")
                     }
-                    StepAccess::Add { order, block_only } => {
-                        let order = if order { ".acq_rel" } else { "" };
-                        let scope = if block_only { "cta" } else { "gpu" };
+                    StepAccess::Add {
+                        acquire, release, ..
+                    } => {
+                        let order = match (acquire, release) {
+                            (true, true) => ".acq_rel",
+                            (true, false) => ".acquire",
+                            (false, true) => ".release",
+                            (false, false) => "",
+                        };
                         writeln!(
                             body,
                             "atom{order}.{scope}.{space}.add.u32 %r3, {address}, %r4;"
@@ -232,10 +354,15 @@ pub(super) fn text(steps: &[Step]) -> String {
                     }
                 }
             }
-            Step::Fence { block_only, by } => {
+            Step::Fence { fence, by } => {
                 only(&mut body, by);
-                let scope = if block_only { "cta" } else { "gl" };
-                writeln!(body, "@%p1 membar.{scope};")
+                let scope = scope(fence.block_only);
+                let order = match (fence.acquire, fence.release) {
+                    (true, true) => "acq_rel",
+                    (true, false) => "acquire",
+                    _ => "release",
+                };
+                writeln!(body, "@%p1 fence.{order}.{scope};")
             }
             Step::WarpBarrier => writeln!(body, "bar.warp.sync 3;"),
             Step::Barrier => writeln!(body, "bar.sync 0;"),

@@ -105,8 +105,10 @@ template <int FENCE> __device__ void last_block(const u32* in, u32* sums, u32* d
   if (threadIdx.x == 0) {
     sums[blockIdx.x] = total;
     if (FENCE == 1) __threadfence_block();
-    if (FENCE == 2) __threadfence();
+    if (FENCE >= 2) __threadfence();
     last = atomicInc(done, gridDim.x) == gridDim.x - 1;
+    if (FENCE == 3) __threadfence_block();
+    if (FENCE == 4) __threadfence();
   }
   __syncthreads();
   if (last && threadIdx.x < gridDim.x) atomicAdd(out, sums[threadIdx.x]);
@@ -117,24 +119,60 @@ extern "C" __global__ void last_block_unfenced(const u32* in, u32* sums, u32* do
 extern "C" __global__ void last_block_fenced_for_itself(const u32* in, u32* sums, u32* done, u32* out) {
   last_block<1>(in, sums, done, out);
 }
-extern "C" __global__ void last_block_fenced(const u32* in, u32* sums, u32* done, u32* out) {
+// Fenced in front of the count only, as in code from before Volta.
+extern "C" __global__ void last_block_unacquired(const u32* in, u32* sums, u32* done, u32* out) {
   last_block<2>(in, sums, done, out);
+}
+extern "C" __global__ void last_block_acquired_for_itself(const u32* in, u32* sums, u32* done, u32* out) {
+  last_block<3>(in, sums, done, out);
+}
+extern "C" __global__ void last_block_fenced(const u32* in, u32* sums, u32* done, u32* out) {
+  last_block<4>(in, sums, done, out);
 }
 
 // A lock around a plain counter; every thread takes it once.
-template <bool FENCES> __device__ void locked(u32* lock, u32* count) {
+template <int FENCE> __device__ void fence() {
+  if (FENCE == 1) __threadfence_block();
+  if (FENCE == 2) __threadfence();
+}
+template <int ACQUIRE, int RELEASE> __device__ void locked(u32* lock, u32* count) {
   bool had = false;
   while (!had)
     if (atomicCAS(lock, 0, 1) == 0) {
-      if (FENCES) __threadfence();
+      fence<ACQUIRE>();
       *count += 1;
-      if (FENCES) __threadfence();
+      fence<RELEASE>();
       atomicExch(lock, 0);
       had = true;
     }
 }
-extern "C" __global__ void locked_unfenced(u32* lock, u32* count) { locked<false>(lock, count); }
-extern "C" __global__ void locked_fenced(u32* lock, u32* count) { locked<true>(lock, count); }
+extern "C" __global__ void locked_unfenced(u32* lock, u32* count) { locked<0, 0>(lock, count); }
+extern "C" __global__ void locked_unacquired(u32* lock, u32* count) { locked<0, 2>(lock, count); }
+extern "C" __global__ void locked_unreleased(u32* lock, u32* count) { locked<2, 0>(lock, count); }
+extern "C" __global__ void locked_acquired_for_itself(u32* lock, u32* count) { locked<1, 2>(lock, count); }
+extern "C" __global__ void locked_released_for_itself(u32* lock, u32* count) { locked<2, 1>(lock, count); }
+extern "C" __global__ void locked_for_the_block(u32* lock, u32* count) { locked<1, 1>(lock, count); }
+extern "C" __global__ void locked_fenced(u32* lock, u32* count) { locked<2, 2>(lock, count); }
+
+// The first block hands a value to the others, which wait for a flag.
+#define HAND(name, STORE, LOAD, FENCE)                                                             \
+  extern "C" __global__ void name(u32* flag, u32* value, u32* out) {                               \
+    if (threadIdx.x != 0) return;                                                                  \
+    if (blockIdx.x == 0) {                                                                         \
+      *value = 7;                                                                                  \
+      asm volatile(STORE " [%0], 1;" ::"l"(flag) : "memory");                                      \
+    } else {                                                                                       \
+      u32 set = 0;                                                                                 \
+      while (set == 0) asm volatile(LOAD " %0, [%1];" : "=r"(set) : "l"(flag) : "memory");         \
+      FENCE;                                                                                       \
+      out[blockIdx.x] = *value;                                                                    \
+    }                                                                                              \
+  }
+HAND(hand_acquired, "st.release.gpu.u32", "ld.acquire.gpu.u32", )
+HAND(hand_fenced, "st.release.gpu.u32", "ld.relaxed.gpu.u32", __threadfence())
+HAND(hand_unacquired, "st.release.gpu.u32", "ld.relaxed.gpu.u32", )
+HAND(hand_unreleased, "st.relaxed.gpu.u32", "ld.acquire.gpu.u32", )
+HAND(hand_acquired_for_the_block, "st.release.gpu.u32", "ld.acquire.cta.u32", )
 
 // The first warp fills, the second drains: two named barriers, each for both warps, and nobody waits for more than it must.
 extern "C" __global__ void hand_over(const u32* in, u32* out, int rounds) {
@@ -224,6 +262,7 @@ extern "C" __global__ void read_by_most(u32* place, u32* out, u32* done, u32 sil
   if (blockIdx.x != silent) atomicAdd(done, 1);
   if (blockIdx.x == gridDim.x - 1) {
     while (atomicAdd(done, 0) < gridDim.x - 1) {}
+    __threadfence();
     *place = 1;
   }
 }

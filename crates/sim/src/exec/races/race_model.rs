@@ -1,0 +1,36 @@
+//! The reading of CUDA's memory model that the check follows.
+
+/// The memory model that the check for races within a launch assumes.
+///
+/// The default is the PTX memory model.
+///
+/// ```
+/// use millstream_sim::{SimConfig, exec::RaceModel};
+/// let model = RaceModel::new().lenient_acquire(true);
+/// assert_eq!(
+///     SimConfig::parse("sim:race=kernels,acquire=lenient").unwrap(),
+///     SimConfig::new().kernel_race_check(true).kernel_race_model(model),
+/// );
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RaceModel {
+    pub(crate) lenient_acquire: bool,
+}
+
+impl RaceModel {
+    /// Creates the default model.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Sets whether every atomic and every volatile, relaxed or acquire load acquires what was
+    /// released with the value that it reads. By default the memory model's rule holds: the load is
+    /// an acquire, or a fence follows it, of a scope that includes the releasing thread. Much code
+    /// from before Volta relies on the lenient reading.
+    #[must_use]
+    pub fn lenient_acquire(mut self, lenient: bool) -> Self {
+        self.lenient_acquire = lenient;
+        self
+    }
+}

@@ -1,0 +1,333 @@
+//! Release and acquire patterns of the PTX memory model: the clocks that threads release with the
+//! values of memory locations, and acquire when they read them.
+//!
+//! A *release pattern* on a location is a release operation on it, or a release operation on it or
+//! a fence before a strong write of it. An *acquire pattern* is an acquire operation on a location,
+//! or a strong read of it before an acquire operation on it or a fence. A release pattern
+//! synchronises with an acquire pattern if
+//!
+//! 1. the read observes the write: it reads its value, or that of the last of a chain of atomics
+//!    that each read the value of the one before, and
+//! 2. in each link of the chain, the scope of either access includes the thread of the other, and
+//! 3. the scopes of the first operation of the release pattern and of the last operation of the
+//!    acquire pattern each include the thread of the other.
+//!
+//! A location therefore has the clocks released so far, by the scope of the first operation, and
+//! the thread and scope of the last write, which decide whether the next access is a link of the
+//! chain. A thread keeps the clocks that it has observed until a fence acquires them.
+
+use std::collections::BTreeMap;
+
+use super::block_threads::BlockThreads;
+use super::shadow::AccessRecord;
+use super::thread_clock::{BlockClocks, ThreadClock};
+
+/// The number of locations for which a thread remembers its release operations and reads.
+const LOCATIONS_MAX: usize = 8;
+
+/// The effect of a strong access on the clocks of its location and its thread.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct StrongAccess {
+    /// The size of the access in bytes.
+    pub(super) bytes: u64,
+    pub(super) read: bool,
+    /// True if the access writes; false for a compare-and-swap that failed.
+    pub(super) write: bool,
+    pub(super) acquire: bool,
+    pub(super) release: bool,
+    /// True if the access has block scope.
+    pub(super) block_only: bool,
+}
+
+/// Clocks observed by a thread of a block, by the scope of the release.
+#[derive(Clone, Debug, Default)]
+struct ObservedClocks {
+    /// The clocks released at a scope wider than the block.
+    to_all: Option<BlockClocks>,
+    /// The clocks that threads of the same block released, at any scope.
+    to_block: Option<BlockClocks>,
+}
+
+impl ObservedClocks {
+    fn join(&mut self, other: &Self) {
+        for (known, new) in [
+            (&mut self.to_all, &other.to_all),
+            (&mut self.to_block, &other.to_block),
+        ] {
+            if let Some(new) = new {
+                ThreadClock::join_released(known, new);
+            }
+        }
+    }
+
+    /// Takes the clocks that an acquire operation or a fence acquires.
+    fn take(&mut self, block_only: bool) -> Self {
+        Self {
+            to_all: self.to_all.take_if(|_| !block_only),
+            to_block: self.to_block.take(),
+        }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.to_all.is_none() && self.to_block.is_none()
+    }
+
+    /// Returns whether an access of another thread is among those that were released.
+    fn includes(&self, record: &AccessRecord, lane: usize) -> bool {
+        let thread = record.warp as usize * 32 + lane;
+        let clocks = self.to_all.iter().chain(&self.to_block);
+        clocks
+            .filter_map(|clocks| clocks.get(&record.block))
+            .any(|epochs| epochs[thread] >= record.epoch)
+    }
+}
+
+/// A thread's clock at its last release operations or fences, by their scope.
+#[derive(Clone, Debug, Default)]
+struct ScopedReleases {
+    /// The clock at the last one of a scope wider than the block.
+    to_all: Option<ThreadClock>,
+    /// The clock at the last one of any scope.
+    to_block: Option<ThreadClock>,
+}
+
+impl ScopedReleases {
+    fn record(&mut self, clock: ThreadClock, block_only: bool) {
+        if !block_only {
+            self.to_all = Some(clock.clone());
+        }
+        self.to_block = Some(clock);
+    }
+}
+
+/// A thread's release operations on a location, and the clocks that it has observed there.
+#[derive(Clone, Debug)]
+struct LocationPatterns {
+    global: bool,
+    address: u64,
+    releases: ScopedReleases,
+    observed: ObservedClocks,
+}
+
+/// The beginnings of a thread's release and acquire patterns.
+#[derive(Clone, Debug, Default)]
+pub(super) struct ThreadPatterns {
+    /// The fences before the thread's next writes.
+    fences: ScopedReleases,
+    /// The clocks observed by strong reads that no fence has acquired yet.
+    observed: ObservedClocks,
+    /// The patterns that operations on the same location complete.
+    locations: Vec<LocationPatterns>,
+}
+
+impl ThreadPatterns {
+    fn known_location(&mut self, global: bool, address: u64) -> Option<&mut LocationPatterns> {
+        let mut locations = self.locations.iter_mut();
+        locations.find(|known| (known.global, known.address) == (global, address))
+    }
+
+    fn location(&mut self, global: bool, address: u64) -> &mut LocationPatterns {
+        if self.known_location(global, address).is_none() {
+            if self.locations.len() >= LOCATIONS_MAX {
+                self.locations.remove(0);
+            }
+            self.locations.push(LocationPatterns {
+                global,
+                address,
+                releases: ScopedReleases::default(),
+                observed: ObservedClocks::default(),
+            });
+        }
+        self.known_location(global, address)
+            .expect("the location was added")
+    }
+}
+
+/// The clocks released with the value of a location.
+#[derive(Debug, Default)]
+struct ReleaseClocks {
+    bytes: u64,
+    /// The block of the last write.
+    writer: u64,
+    /// True if the last write has block scope.
+    block_only: bool,
+    to_all: Option<BlockClocks>,
+    /// The clocks released at any scope, by the block of the releasing thread.
+    to_block: BTreeMap<u64, BlockClocks>,
+}
+
+/// The clocks released in one memory, by the address of the location.
+#[derive(Debug, Default)]
+pub(super) struct ReleasedMemory {
+    locations: BTreeMap<u64, ReleaseClocks>,
+}
+
+impl ReleasedMemory {
+    /// Drops the clocks of the locations that a weak store overwrites.
+    pub(super) fn overwrite(&mut self, address: u64, bytes: u64) {
+        if self.locations.is_empty() {
+            return;
+        }
+        let end = address.saturating_add(bytes);
+        // A location is at most 16 bytes long.
+        let near = self.locations.range(address.saturating_sub(15)..end);
+        let replaced: Vec<_> = near
+            .filter(|(start, location)| *start + location.bytes > address)
+            .map(|(start, _)| *start)
+            .collect();
+        for start in replaced {
+            self.locations.remove(&start);
+        }
+    }
+}
+
+impl BlockThreads {
+    /// Applies the effects of a thread's strong access to a location of `memory`.
+    pub(super) fn synchronise(
+        &mut self,
+        thread: usize,
+        memory: &mut ReleasedMemory,
+        (global, address): (bool, u64),
+        how: StrongAccess,
+    ) {
+        let block = self.block;
+        if let Some(location) = memory.locations.get(&address) {
+            let same_block = location.writer == block;
+            let linked = same_block || !(location.block_only || how.block_only);
+            if how.read && linked {
+                let observed = ObservedClocks {
+                    to_all: location.to_all.clone(),
+                    to_block: location.to_block.get(&block).cloned(),
+                };
+                self.observe(thread, (global, address), observed, how);
+            }
+            if how.write && !(how.read && linked) {
+                memory.locations.remove(&address);
+            }
+        }
+        if self.summary.patterns && how.read && how.acquire {
+            let patterns = &mut self.threads[thread].patterns;
+            let known = patterns.known_location(global, address);
+            let observed = known.map(|location| location.observed.take(how.block_only));
+            self.acquire(thread, &observed.unwrap_or_default(), how.block_only);
+        }
+        if how.write {
+            self.release(thread, memory, (global, address), how);
+        }
+    }
+
+    /// Records that a thread's strong read observes these clocks.
+    fn observe(
+        &mut self,
+        thread: usize,
+        (global, address): (bool, u64),
+        observed: ObservedClocks,
+        how: StrongAccess,
+    ) {
+        if observed.is_empty() {
+            return;
+        }
+        if how.acquire || self.model.lenient_acquire {
+            self.acquire(thread, &observed, how.block_only);
+            if !how.block_only {
+                return;
+            }
+        }
+        let patterns = &mut self.threads[thread].patterns;
+        patterns.observed.join(&observed);
+        if self.summary.patterns {
+            patterns.location(global, address).observed.join(&observed);
+        }
+    }
+
+    /// Joins observed clocks into the clock of a thread: an acquire operation or a fence.
+    fn acquire(&mut self, thread: usize, observed: &ObservedClocks, block_only: bool) {
+        let clock = &mut self.threads[thread].clock;
+        if let Some(known) = &observed.to_block {
+            clock.absorb(self.block, known);
+        }
+        if let Some(known) = observed.to_all.as_ref().filter(|_| !block_only) {
+            clock.absorb(self.block, known);
+        }
+    }
+
+    /// Records the clocks that a thread's strong write releases at a location.
+    fn release(
+        &mut self,
+        thread: usize,
+        memory: &mut ReleasedMemory,
+        (global, address): (bool, u64),
+        how: StrongAccess,
+    ) {
+        let now = how.release.then(|| self.publish(thread));
+        if let Some(clock) = &now
+            && self.summary.patterns
+        {
+            let patterns = &mut self.threads[thread].patterns;
+            let location = patterns.location(global, address);
+            location.releases.record(clock.clone(), how.block_only);
+        }
+        let (block, scoped) = (self.block, self.summary.scoped);
+        let patterns = &self.threads[thread].patterns;
+        let known = |known: &&LocationPatterns| (known.global, known.address) == (global, address);
+        let here = patterns.locations.iter().find(known);
+        let of_all = |releases: &'_ ScopedReleases| releases.to_all.clone();
+        let of_block = |releases: &'_ ScopedReleases| releases.to_block.clone();
+        let fences = &patterns.fences;
+        let before = here.map(|here| &here.releases);
+        let to_all = [
+            now.clone().filter(|_| !how.block_only),
+            of_all(fences),
+            before.and_then(of_all),
+        ];
+        // Without block scopes in the kernel, the clocks released to all blocks suffice.
+        let to_block = match scoped {
+            true => [now, of_block(fences), before.and_then(of_block)],
+            false => [None, None, None],
+        };
+        if to_all.iter().chain(&to_block).any(Option::is_some) {
+            let location = memory.locations.entry(address).or_default();
+            for clock in to_all.into_iter().flatten() {
+                clock.publish(block, &mut location.to_all);
+            }
+            let mut own = location.to_block.remove(&block);
+            for clock in to_block.into_iter().flatten() {
+                clock.publish(block, &mut own);
+            }
+            location.to_block.extend(own.map(|own| (block, own)));
+        }
+        if let Some(location) = memory.locations.get_mut(&address) {
+            (location.bytes, location.writer) = (how.bytes, block);
+            location.block_only = how.block_only;
+        }
+    }
+
+    /// Records a fence of a thread: it acquires what the thread's strong reads have observed, and
+    /// the thread's later strong writes release its clock.
+    pub(super) fn fence(
+        &mut self,
+        thread: usize,
+        (acquire, release): (bool, bool),
+        block_only: bool,
+    ) {
+        if acquire {
+            let observed = self.threads[thread].patterns.observed.take(block_only);
+            self.acquire(thread, &observed, block_only);
+        }
+        if release {
+            let clock = self.own_clock(thread);
+            self.threads[thread]
+                .patterns
+                .fences
+                .record(clock, block_only);
+        }
+    }
+
+    /// Returns whether a thread of the block has observed a release of an access without acquiring
+    /// it.
+    pub(super) fn has_observed(&self, record: &AccessRecord, lane: usize) -> bool {
+        let threads = self.threads.iter();
+        let mut patterns = threads.map(|thread| &thread.patterns);
+        patterns.any(|patterns| patterns.observed.includes(record, lane))
+    }
+}
