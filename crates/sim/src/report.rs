@@ -75,13 +75,16 @@ pub enum ReportKind {
 ///
 /// ```
 /// use millstream_sim::Severity;
-/// assert!(Severity::Note < Severity::Error);
+/// assert!(Severity::Note < Severity::Warning && Severity::Warning < Severity::Error);
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Severity {
     /// A race without an effect on values: threads of a kernel write the same bytes to the same
     /// address. Reported only on [request](crate::SimConfig::kernel_race_notes).
     Note,
+    /// A race of two accesses of which one is volatile and the other volatile or atomic. Both are
+    /// strong accesses in PTX, but volatile accesses are not synchronisation in CUDA C++.
+    Warning,
     /// A violation of the caller's obligations, or a fault.
     #[default]
     Error,
@@ -91,6 +94,7 @@ impl fmt::Display for Severity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Note => "note",
+            Self::Warning => "warning",
             Self::Error => "error",
         })
     }

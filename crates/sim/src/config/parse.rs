@@ -38,8 +38,8 @@ impl SimConfig {
     /// - `race=on`, `off`, `kernels`, `notes`: checks for [races](crate::race); `kernels` and
     ///   `notes` also [within kernels](SimConfig::kernel_race_check), and `notes` also reports
     ///   [notes](SimConfig::kernel_race_notes)
-    /// - `acquire=strict`, `lenient`: the [memory model](crate::exec::RaceModel) of the check
-    ///   within kernels
+    /// - `acquire=strict`, `lenient`, and `volatile=plain`, `strong`: the [memory
+    ///   model](crate::exec::RaceModel) of the check within kernels
     /// - `queue=N`: the [limit](SimConfig::queue_operations_max) of every stream's queue
     /// - `memory=N`, `NK`, `NM`, `NG`: memory of each device in bytes, KiB, MiB, GiB
     ///
@@ -141,10 +141,15 @@ fn apply(mut config: SimConfig, options: &str) -> Result<SimConfig, String> {
                 let model = config.kernel_race_model.lenient_acquire(lenient);
                 config = config.kernel_race_model(model);
             }
+            "volatile" => {
+                let strong = either(key, value, ["plain", "strong"])?;
+                let model = config.kernel_race_model.strong_volatile(strong);
+                config = config.kernel_race_model(model);
+            }
             _ => {
                 return Err(format!(
                     "there is no option `{key}`; the options are seed, schedule, depth, replay, \
-                     rules, devices, links, peer_pool, memory, queue, race, acquire"
+                     rules, devices, links, peer_pool, memory, queue, race, acquire, volatile"
                 ));
             }
         }
@@ -318,6 +323,7 @@ mod tests {
             ("sim:rules=loose", "no rules `loose`"),
             ("sim:race=maybe", "one of `on`, `off`"),
             ("sim:acquire=loose", "use `strict` or `lenient`"),
+            ("sim:volatile=weak", "use `plain` or `strong`"),
         ] {
             let error = SimConfig::parse(text).unwrap_err().to_string();
             assert!(error.contains(reason), "{text}: {error}");

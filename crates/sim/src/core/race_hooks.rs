@@ -174,6 +174,7 @@ impl SimState {
                 source: fault.source_line.as_deref().map(str::to_owned),
                 write,
                 atomic: false,
+                volatile: false,
             },
         })))
     }

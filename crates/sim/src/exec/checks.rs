@@ -78,6 +78,7 @@ impl<'a> LaunchChecks<'a> {
                 source: kernel.source(at.pc),
                 write,
                 atomic,
+                volatile: false,
             }
         });
     }

@@ -159,6 +159,7 @@ impl Party {
                 "source": access.source,
                 "write": access.write,
                 "atomic": access.atomic,
+                "volatile": access.volatile,
             })
         });
         json!({

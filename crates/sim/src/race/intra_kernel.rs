@@ -132,7 +132,9 @@ impl AccessChecker {
         if race.later.atomic != race.earlier.atomic {
             missing += "; and only one of the two is atomic";
         }
-        if race.later.atomic && race.earlier.atomic && race.missing == MissingOrder::Blocks {
+        let volatile = race.later.volatile || race.earlier.volatile;
+        let atomic = race.later.atomic && race.earlier.atomic && !volatile;
+        if atomic && race.missing == MissingOrder::Blocks {
             missing += "; and one of the two is atomic for its own block only";
         }
         let (earlier, later) = (race.earlier.noun(), race.later.noun());

@@ -93,9 +93,9 @@
 //!
 //! Lockstep execution of a warp is not an order, and neither is the execution of one block before
 //! another. The order in which two fences are executed (`fence.sc`, `__threadfence()`) is none
-//! either, because it may be the other way round in another run. Atomics, and volatile, relaxed,
-//! acquire and release accesses, do not race with each other, unless one has scope `.cta` and the
-//! other is in another block.
+//! either, because it may be the other way round in another run. Atomics, and relaxed, acquire
+//! and release accesses, do not race with each other, unless one has scope `.cta` and the other is
+//! in another block.
 //!
 //! Much code from before Volta has a fence in front of an atomic and none behind it. With
 //! [`RaceModel::lenient_acquire`](crate::exec::RaceModel::lenient_acquire), a value that was read
@@ -104,6 +104,12 @@
 //! The checker is more lenient than CUDA's documentation in one point on which widely used programs
 //! rely: all operations between lanes order memory, not only `bar.warp.sync`. On the other hand, a
 //! plain read and an atomic race even if the program ignores the value that it read.
+//!
+//! Volatile accesses take part in release and acquire patterns, as in PTX. They race with each
+//! other and with atomics nevertheless, because volatile accesses are not synchronisation in CUDA
+//! C++. Such a race is a [warning](crate::Severity::Warning), and a plain access that races is an
+//! error. With [`RaceModel::strong_volatile`](crate::exec::RaceModel::strong_volatile), volatile
+//! accesses count as relaxed ones, which is the rule of PTX.
 //!
 //! Threads that write the same bytes to one address race too, including lanes of one instruction.
 //! Such a race is a [note](crate::Severity::Note) instead of an error if no other access races for

@@ -54,7 +54,11 @@ mov.u32 %r6, 0;
 
 /// Returns the reports about one launch of a kernel.
 fn reports(text: &str, notes: bool) -> Vec<Report> {
-    let sim = SimHarness::new(config(notes));
+    reports_with(config(notes), text)
+}
+
+fn reports_with(config: SimConfig, text: &str) -> Vec<Report> {
+    let sim = SimHarness::new(config);
     let (stream, array) = (sim.stream(), zeros(&sim, 256));
     let dims = LaunchDims {
         grid: [4, 1, 1],
@@ -84,7 +88,7 @@ fn orders(count: usize) -> Vec<Vec<usize>> {
 }
 
 /// Asserts that the worst severity is the same for every assignment of the roles to threads, and
-/// that only errors are reported without notes.
+/// that all but notes are reported without notes.
 fn assert_severity(roles: &[&str], worst: Option<Severity>) {
     for order in orders(PLACES.len()) {
         let places = order.iter().map(|at| PLACES[*at]);
@@ -93,11 +97,11 @@ fn assert_severity(roles: &[&str], worst: Option<Severity>) {
         let reports = self::reports(&text, true);
         let found = reports.iter().map(|report| report.severity).max();
         assert_eq!(found, worst, "{roles:?}\n{reports:#?}");
-        let errors: Vec<_> = reports
+        let others: Vec<_> = reports
             .into_iter()
-            .filter(|report| report.severity == Severity::Error)
+            .filter(|report| report.severity != Severity::Note)
             .collect();
-        assert_eq!(self::reports(&text, false), errors, "{roles:?}");
+        assert_eq!(self::reports(&text, false), others, "{roles:?}");
     }
 }
 
@@ -177,7 +181,7 @@ fn accesses_of_different_widths_are_compared_byte_by_byte() {
 }
 
 #[test]
-fn an_atomic_reads_and_a_volatile_store_does_not() {
+fn an_atomic_reads() {
     let exchange = "atom.global.exch.b32 %r7, [%rd1], %r4";
     assert_severity(&[ONE, exchange], Some(Severity::Error));
     assert_severity(
@@ -190,13 +194,41 @@ fn an_atomic_reads_and_a_volatile_store_does_not() {
         Some(Severity::Error),
     );
     assert_severity(&[exchange, exchange], None);
-    let volatile = "st.volatile.global.u32 [%rd1], %r4";
-    assert_severity(&[ONE, volatile], Some(Severity::Note));
-    assert_severity(
-        &[ONE, "st.volatile.global.u32 [%rd1], %r5"],
-        Some(Severity::Error),
-    );
-    assert_severity(&[volatile, "st.volatile.global.u32 [%rd1], %r5"], None);
+}
+
+#[test]
+fn volatile_accesses_race_with_each_other_and_with_atomics() {
+    let store = "st.volatile.global.u32 [%rd1], %r4";
+    let other = "st.volatile.global.u32 [%rd1], %r5";
+    let load = "ld.volatile.global.u32 %r7, [%rd1]";
+    let atomic = "atom.global.exch.b32 %r7, [%rd1], %r4";
+    assert_severity(&[store, other], Some(Severity::Warning));
+    assert_severity(&[store, load], Some(Severity::Warning));
+    assert_severity(&[atomic, load], Some(Severity::Warning));
+    assert_severity(&[atomic, store], Some(Severity::Warning));
+    assert_severity(&[load, load], None);
+    // A volatile store does not read.
+    assert_severity(&[store, store], Some(Severity::Note));
+    assert_severity(&[ONE, store], Some(Severity::Note));
+    // A plain access makes it an error.
+    assert_severity(&[ONE, other], Some(Severity::Error));
+    assert_severity(&[ONE, load], Some(Severity::Error));
+    assert_severity(&[store, "ld.global.u32 %r7, [%rd1]"], Some(Severity::Error));
+    assert_severity(&[store, other, ONE], Some(Severity::Error));
+}
+
+#[test]
+fn volatile_accesses_are_strong_on_request() {
+    let roles = [
+        (0, "st.volatile.global.u32 [%rd1], %r4"),
+        (1, "ld.volatile.global.u32 %r7, [%rd1]"),
+        (32, "atom.global.exch.b32 %r7, [%rd1], %r4"),
+        (64, "st.volatile.global.u32 [%rd1], %r5"),
+    ];
+    let strong = SimConfig::parse("sim:race=kernels,volatile=strong").unwrap();
+    assert_eq!(reports_with(strong.clone(), &kernel(&roles)), []);
+    let plain = kernel(&[roles[0], (1, "ld.global.u32 %r7, [%rd1]")]);
+    assert_eq!(reports_with(strong, &plain).len(), 1);
 }
 
 #[test]

@@ -131,6 +131,13 @@ fn a_flag_hands_over_only_between_a_release_and_an_acquire() {
 }
 
 #[test]
+fn a_volatile_flag_is_a_warning_and_what_it_hands_over_is_none() {
+    racy("hand_volatile", (2, 1), 3, None);
+    let strong = SimConfig::parse("sim:race=kernels,volatile=strong").unwrap();
+    clean_with(strong, |sim| launch(sim, "hand_volatile", (2, 1), 3, None));
+}
+
+#[test]
 fn the_lenient_model_wants_no_acquire() {
     let lenient = SimConfig::parse("sim:race=kernels,acquire=lenient").unwrap();
     for (name, arrays) in [

@@ -7,7 +7,6 @@ use super::{
     race_class::RaceClass,
     shadow::{AccessRecord, RacingPair},
 };
-use crate::Severity;
 use crate::exec::block::coordinates;
 use crate::exec::launch::{GlobalMemory, Launch};
 use crate::ptx::Kernel;
@@ -115,6 +114,9 @@ pub struct KernelAccess {
     pub write: bool,
     /// True for an atomic, volatile, relaxed, acquire or release access.
     pub atomic: bool,
+    /// True for a volatile access, unless the [model](super::RaceModel) takes these for relaxed
+    /// ones.
+    pub volatile: bool,
 }
 
 /// The synchronisation that would have ordered the two accesses of a [`KernelRace`].
@@ -161,6 +163,8 @@ impl KernelAccess {
     /// Returns a verb for the access, such as "writes".
     pub(crate) fn does(&self) -> &'static str {
         match (self.write, self.atomic) {
+            (false, true) if self.volatile => "reads (volatile)",
+            (true, true) if self.volatile => "writes (volatile)",
             (false, false) => "reads",
             (true, false) => "writes",
             (false, true) => "reads atomically",
@@ -171,6 +175,7 @@ impl KernelAccess {
     /// Returns a noun for the access, such as "write".
     pub(crate) fn noun(&self) -> &'static str {
         match (self.write, self.atomic) {
+            (_, true) if self.volatile => "volatile",
             (_, true) => "atomic",
             (true, false) => "write",
             (false, false) => "read",
@@ -209,8 +214,6 @@ pub(super) struct RaceCollector<'a> {
     memory: &'a dyn GlobalMemory,
     /// The races by memory space (shared first) and by their two lines in ascending order.
     races: BTreeMap<(bool, u32, u32), OpenRace>,
-    /// The number of races that are notes.
-    notes: usize,
     /// The bytes with a race that is an error, by memory space and word number.
     errors: BTreeMap<(bool, u64), u8>,
 }
@@ -226,7 +229,6 @@ impl<'a> RaceCollector<'a> {
             launch,
             memory,
             races: BTreeMap::new(),
-            notes: 0,
             errors: BTreeMap::new(),
         }
     }
@@ -241,7 +243,7 @@ impl<'a> RaceCollector<'a> {
         threads: &BlockThreads,
     ) {
         let errors = pair.errors | pair.errors_before;
-        if errors != 0 {
+        if errors != 0 && !pair.volatile {
             *self.errors.entry((global, start / 4)).or_default() |= errors;
         }
         let class = class(later, pair);
@@ -275,14 +277,9 @@ impl<'a> RaceCollector<'a> {
         (later, pair, threads): (&AccessRecord, &RacingPair<'_>, &BlockThreads),
         class: RaceClass,
     ) {
-        let is_note = |class: RaceClass| class.severity() == Severity::Note;
         let known = self.races.get(&key);
-        let alike = if is_note(class) {
-            self.notes
-        } else {
-            self.races.len() - self.notes
-        };
-        if known.is_none() && alike >= FOUND_MAX {
+        let severity = |race: &&OpenRace| race.race.class.severity() == class.severity();
+        if known.is_none() && self.races.values().filter(severity).count() >= FOUND_MAX {
             return;
         }
         let place = if key.0 {
@@ -302,10 +299,7 @@ impl<'a> RaceCollector<'a> {
             open.race.ranges.clone_from(&known.race.ranges);
             open.cut_short = known.cut_short;
         }
-        self.notes += usize::from(is_note(class));
-        if let Some(known) = self.races.insert(key, open) {
-            self.notes -= usize::from(is_note(known.race.class));
-        }
+        self.races.insert(key, open);
     }
 
     fn race(
@@ -365,6 +359,7 @@ impl<'a> RaceCollector<'a> {
             source: self.kernel.source(record.pc),
             write: record.kind.write,
             atomic: record.kind.strong,
+            volatile: record.kind.volatile,
         }
     }
 
@@ -408,6 +403,7 @@ impl OpenRace {
 fn class(later: &AccessRecord, pair: &RacingPair<'_>) -> RaceClass {
     match (pair.errors, pair.errors_before) {
         (0, 0) => RaceClass::SameBytes,
+        _ if pair.volatile => RaceClass::Volatile,
         (0, _) => RaceClass::SameBytesAmongOthers,
         _ if later.kind.read || pair.earlier.kind.read => RaceClass::Read,
         _ => RaceClass::DifferentBytes,

@@ -131,7 +131,7 @@ impl<'a> RaceDetector<'a> {
             let address = warp_access.addresses[first];
             // Adjacent lanes with equal accesses to the same bytes share a record, unless they race
             // with each other.
-            let alone = kind.write && !kind.strong;
+            let alone = kind.write && (!kind.strong || kind.volatile);
             let mut mask = 1 << first;
             let mut next = first + 1;
             while !alone
@@ -275,11 +275,12 @@ fn strong_access(bytes: u64, order: MemoryOrder) -> StrongAccess {
     }
 }
 
-fn kind(access: &Access, write: bool) -> AccessKind {
+fn kind(access: &Access, write: bool, model: RaceModel) -> AccessKind {
     AccessKind {
         write,
         read: !write,
         strong: access.synchronises,
+        volatile: access.order.volatile && !model.strong_volatile,
         block_only: access.order.block_only,
     }
 }
@@ -338,7 +339,7 @@ impl Observer for RaceDetector<'_> {
             warp,
             at,
             (access.space, &warp_access),
-            kind(access, false),
+            kind(access, false, self.model),
             None,
         );
         if access.synchronises {
@@ -366,7 +367,7 @@ impl Observer for RaceDetector<'_> {
             warp,
             at,
             (access.space, &warp_access),
-            kind(access, true),
+            kind(access, true, self.model),
             Some(&stored),
         );
         if access.synchronises {
@@ -401,6 +402,7 @@ impl Observer for RaceDetector<'_> {
                 write,
                 read: true,
                 strong: true,
+                volatile: false,
                 block_only: order.block_only,
             };
             self.record(warp, at, (atomic.space, &warp_access), kind, None);
@@ -435,6 +437,7 @@ impl Observer for RaceDetector<'_> {
             write: warp_access.write,
             read: true,
             strong: !matches!(operation.f, MbarrierOp::Init | MbarrierOp::Invalidate),
+            volatile: false,
             block_only: true,
         };
         self.record_in(Window::Shared, warp, at, warp_access, kind, None);

@@ -8,7 +8,8 @@ use crate::Severity;
 ///
 /// Threads that write the same bytes to one location leave the same bytes in every order, if no
 /// other access races with them; compilers emit such stores for reductions. CUDA's memory model has
-/// no exception for them, so they are a [note](Severity::Note). Every other race is an
+/// no exception for them, so they are a [note](Severity::Note). Races of volatile accesses with
+/// each other and with atomics are a [warning](Severity::Warning). Every other race is an
 /// [error](Severity::Error).
 ///
 /// ```
@@ -21,6 +22,9 @@ use crate::Severity;
 pub enum RaceClass {
     /// All accesses that race for the bytes write the same values.
     SameBytes,
+    /// One of the two accesses is volatile and the other volatile or atomic, and they do not write
+    /// the same bytes.
+    Volatile,
     /// The two accesses write the same bytes, but another race for some of the bytes is an error.
     SameBytesAmongOthers,
     /// The two accesses write different bytes.
@@ -35,6 +39,7 @@ impl RaceClass {
     pub fn severity(self) -> Severity {
         match self {
             Self::SameBytes => Severity::Note,
+            Self::Volatile => Severity::Warning,
             Self::SameBytesAmongOthers | Self::DifferentBytes | Self::Read => Severity::Error,
         }
     }
@@ -46,8 +51,9 @@ impl RaceClass {
     pub(super) fn rank(self) -> u8 {
         match self {
             Self::SameBytes => 0,
-            Self::SameBytesAmongOthers => 1,
-            Self::DifferentBytes | Self::Read => 2,
+            Self::Volatile => 1,
+            Self::SameBytesAmongOthers => 2,
+            Self::DifferentBytes | Self::Read => 3,
         }
     }
 }
@@ -55,7 +61,14 @@ impl RaceClass {
 impl fmt::Display for RaceClass {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::SameBytes => "both write the same bytes, and no other access races for them",
+            Self::SameBytes => {
+                "both write the same bytes, and no other access races for them; let one thread \
+                 write them, or use an atomic"
+            }
+            Self::Volatile => {
+                "volatile accesses are not synchronisation in CUDA C++; use atomic functions or \
+                 cuda::atomic_ref"
+            }
             Self::SameBytesAmongOthers => {
                 "both write the same bytes, but other accesses that race for them do not"
             }

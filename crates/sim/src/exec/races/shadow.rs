@@ -3,7 +3,8 @@
 //!
 //! # Severities
 //!
-//! Two racing writes of the same bytes are a note, every other race is an error. A record may
+//! Two racing writes of the same bytes are a note, races of volatile accesses with each other and
+//! with atomics are a warning, and every other race is an error. A record may
 //! replace an earlier access that it hides only if a later access gets the same severity with
 //! either. Therefore a write keeps, for each byte, the epoch of its thread's last access that was
 //! not a write of the same value ([`AccessRecord::strict`]). The hidden access of another thread is
@@ -33,6 +34,8 @@ pub(super) struct AccessKind {
     pub(super) read: bool,
     /// True for an atomic, volatile, relaxed, acquire or release access.
     pub(super) strong: bool,
+    /// True for a volatile access, unless the model takes volatile accesses for relaxed ones.
+    pub(super) volatile: bool,
     /// True if the access is strong only among threads of its block.
     pub(super) block_only: bool,
 }
@@ -40,29 +43,40 @@ pub(super) struct AccessKind {
 impl AccessKind {
     /// Returns whether two accesses race unless one happens before the other.
     fn conflicts(self, other: Self, same_block: bool) -> bool {
-        let reach = same_block || !(self.block_only || other.block_only);
-        (self.write || other.write) && !(self.strong && other.strong && reach)
+        (self.write || other.write)
+            && (self.volatile || other.volatile || !self.is_morally_strong(other, same_block))
+    }
+
+    /// Returns whether two accesses are strong, and the scope of each includes the thread of the
+    /// other.
+    fn is_morally_strong(self, other: Self, same_block: bool) -> bool {
+        self.strong && other.strong && (same_block || !(self.block_only || other.block_only))
     }
 
     /// Returns whether every later access that races with `earlier`, which happens before this
-    /// access, also races with this access.
+    /// access, also races with this access, and not less severely.
     ///
     /// An exception: a `.cta` access of this access's block may race with a strong access of
     /// another block, but not with this one.
     fn hides(self, earlier: Self, same_block: bool) -> bool {
         let reaches_less = same_block && (self.block_only || !earlier.block_only);
-        match (self.write, self.strong) {
-            (true, false) => true,
-            (false, false) => !earlier.write,
-            (true, true) => earlier.strong && reaches_less,
-            (false, true) => earlier.strong && !earlier.write && reaches_less,
+        let weaker = self.weakness() >= earlier.weakness();
+        (self.write || !earlier.write) && weaker && (!self.strong || reaches_less)
+    }
+
+    /// Returns the rank of the access among those that race with more accesses, or more severely.
+    fn weakness(self) -> u8 {
+        match (self.strong, self.volatile) {
+            (true, false) => 0,
+            (true, true) => 1,
+            (false, _) => 2,
         }
     }
 
     /// Returns whether the same writes race with either access.
     fn races_like(self, other: Self) -> bool {
-        (self.strong, self.strong && self.block_only)
-            == (other.strong, other.strong && other.block_only)
+        (self.weakness(), self.strong && self.block_only)
+            == (other.weakness(), other.strong && other.block_only)
     }
 
     /// Returns whether the access writes without reading.
@@ -230,6 +244,8 @@ pub(super) struct RacingPair<'a> {
     /// The bytes at which the race is an error because of an earlier access that the record
     /// replaced.
     pub(super) errors_before: u8,
+    /// True if the accesses race only because one of them is volatile, which makes errors warnings.
+    pub(super) volatile: bool,
 }
 
 /// The recorded accesses to one word.
@@ -266,7 +282,9 @@ impl ShadowWord {
             }
             if conflicts && let Some(found) = race(earlier, by, threads) {
                 pair(&found);
-                *errors |= found.errors | found.errors_before;
+                if !found.volatile {
+                    *errors |= found.errors | found.errors_before;
+                }
             }
             if !hides {
                 return true;
@@ -364,6 +382,9 @@ fn race<'a>(
             bytes: common,
             errors,
             errors_before: 0,
+            volatile: by
+                .kind
+                .is_morally_strong(earlier.kind, earlier.block == by.block),
         });
         if strict == 0 {
             break;

@@ -73,6 +73,8 @@ pub(crate) struct MemoryOrder {
     pub(crate) release: bool,
     /// True for the scope `.cta`: the order holds only among threads of the same block.
     pub(crate) block_only: bool,
+    /// True for a volatile access, which PTX treats like a relaxed one.
+    pub(crate) volatile: bool,
 }
 
 /// A load or store of one, two or four values of one width.

@@ -90,6 +90,7 @@ impl<'a> Lowerer<'a> {
             acquire: name.starts_with("acq"),
             release: matches!(*name, "release" | "acq_rel"),
             block_only,
+            volatile: *name == "volatile",
         });
         (space, order)
     }
@@ -430,6 +431,7 @@ impl<'a> Lowerer<'a> {
             acquire: !release,
             release: !acquire,
             block_only,
+            volatile: false,
         };
         self.emit(Op::Fence { order });
         Ok(())

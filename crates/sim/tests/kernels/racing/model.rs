@@ -81,20 +81,28 @@ impl ModelEvent {
     }
 }
 
+/// The reading of the memory model.
+#[derive(Clone, Copy, Default)]
+pub(super) struct ModelReading {
+    /// Makes every strong read an acquire.
+    pub(super) lenient: bool,
+    /// Makes volatile accesses race with plain ones only.
+    pub(super) strong_volatile: bool,
+}
+
 /// The happens-before relation of the events, built in execution order.
 #[derive(Default)]
 pub(super) struct Model {
-    /// Makes every strong read an acquire.
-    lenient: bool,
+    by: ModelReading,
     events: Vec<ModelEvent>,
     /// For each thread, the events that happen before its next event.
     tails: BTreeMap<(usize, usize), BTreeSet<usize>>,
 }
 
 impl Model {
-    pub(super) fn new(lenient: bool) -> Self {
+    pub(super) fn new(by: ModelReading) -> Self {
         Self {
-            lenient,
+            by,
             ..Self::default()
         }
     }
@@ -163,7 +171,7 @@ impl Model {
                     |number: &usize| self.events[*number].is_strong_at(access.shared, access.at);
                 if access.what.acquires() {
                     (0..=last).filter(own).filter(here).collect()
-                } else if self.lenient {
+                } else if self.by.lenient {
                     vec![last]
                 } else {
                     Vec::new()
@@ -288,7 +296,9 @@ impl Model {
                 let same_thread = same_block && later.thread == earlier.thread;
                 let strong =
                     one.what.strong() && other.what.strong() && later.morally_strong(earlier);
-                let conflict = (one.what.writes() || other.what.writes()) && !strong;
+                let volatile = one.what.volatile() || other.what.volatile();
+                let volatile = volatile && !self.by.strong_volatile;
+                let conflict = (one.what.writes() || other.what.writes()) && (volatile || !strong);
                 if !same_memory
                     || !conflict
                     || same_thread
@@ -305,6 +315,7 @@ impl Model {
                     let values = (value(later, one, byte), value(earlier, other, byte));
                     let severity = match values {
                         (Some(one), Some(other)) if one == other => Severity::Note,
+                        _ if strong => Severity::Warning,
                         _ => Severity::Error,
                     };
                     let known = &mut races.0[usize::from(one.shared)][byte];

@@ -19,6 +19,8 @@ pub(super) enum StepAccess {
         block_only: bool,
         value: StoredValue,
     },
+    LoadVolatile,
+    StoreVolatile(StoredValue),
     /// An `atom.add` of any order, at block or device scope.
     Add {
         acquire: bool,
@@ -49,18 +51,23 @@ impl StepAccess {
     /// Returns the value that a thread writes, if it does not depend on memory.
     pub(super) fn written(self, thread: usize) -> Option<u32> {
         match self {
-            Self::Store(value) | Self::StoreStrong { value, .. } => Some(value.by(thread)),
+            Self::Store(value) | Self::StoreVolatile(value) | Self::StoreStrong { value, .. } => {
+                Some(value.by(thread))
+            }
             _ => None,
         }
     }
     pub(super) fn writes(self) -> bool {
-        !matches!(self, Self::Load | Self::LoadStrong { .. })
+        !matches!(
+            self,
+            Self::Load | Self::LoadStrong { .. } | Self::LoadVolatile
+        )
     }
     pub(super) fn reads(self) -> bool {
-        matches!(
-            self,
-            Self::Load | Self::LoadStrong { .. } | Self::Add { .. }
-        )
+        !self.writes() || matches!(self, Self::Add { .. })
+    }
+    pub(super) fn volatile(self) -> bool {
+        matches!(self, Self::LoadVolatile | Self::StoreVolatile(_))
     }
     pub(super) fn strong(self) -> bool {
         !matches!(self, Self::Load | Self::Store(_))
@@ -70,7 +77,7 @@ impl StepAccess {
             Self::LoadStrong { block_only, .. }
             | Self::StoreStrong { block_only, .. }
             | Self::Add { block_only, .. } => block_only,
-            Self::Load | Self::Store(_) => false,
+            Self::Load | Self::Store(_) | Self::LoadVolatile | Self::StoreVolatile(_) => false,
         }
     }
     pub(super) fn acquires(self) -> bool {
@@ -201,6 +208,8 @@ impl KernelGenerator {
             let atomic = by == middle || self.below(2) == 0;
             let what = if atomic {
                 self.add()
+            } else if self.below(4) == 0 {
+                StepAccess::StoreVolatile(StoredValue::Thread)
             } else {
                 StepAccess::StoreStrong {
                     release: self.below(3) == 0,
@@ -214,7 +223,11 @@ impl KernelGenerator {
             acquire: self.below(3) == 0,
             block_only: self.below(4) == 0,
         };
-        let read = if self.below(2) == 0 { read } else { self.add() };
+        let read = match self.below(5) {
+            0 | 1 => read,
+            2 => StepAccess::LoadVolatile,
+            _ => self.add(),
+        };
         steps.push(strong(read, reader));
         if self.below(4) > 0 {
             steps.push(self.fence(reader));
@@ -251,15 +264,17 @@ impl KernelGenerator {
             },
             3 | 4 => self.fence(by),
             _ => {
-                let draw = self.below(if self.alike { 40 } else { 9 });
+                let draw = self.below(if self.alike { 40 } else { 11 });
                 let what = match draw {
                     0 | 1 => StepAccess::Load,
-                    2 | 3 | 13.. => StepAccess::Store(self.written()),
+                    2 | 3 | 18.. => StepAccess::Store(self.written()),
+                    9 => StepAccess::LoadVolatile,
+                    10 | 14..18 => StepAccess::StoreVolatile(self.written()),
                     4 => StepAccess::LoadStrong {
                         acquire: self.below(2) == 0,
                         block_only: self.below(4) == 0,
                     },
-                    5 | 9..13 => StepAccess::StoreStrong {
+                    5 | 11..14 => StepAccess::StoreStrong {
                         release: self.below(2) == 0,
                         block_only: self.below(4) == 0,
                         value: self.written(),
@@ -311,7 +326,10 @@ pub(super) fn text(steps: &[Step]) -> String {
                     StoredValue::Constant(value) => format!("mov.u32 %r8, {value};"),
                     StoredValue::Thread => "mul.lo.u32 %r8, %r6, 0x01010101;".to_owned(),
                 };
-                if let StepAccess::Store(value) | StepAccess::StoreStrong { value, .. } = what {
+                if let StepAccess::Store(value)
+                | StepAccess::StoreVolatile(value)
+                | StepAccess::StoreStrong { value, .. } = what
+                {
                     body += &written(value);
                 }
                 let guard = if let Some(by) = by {
@@ -330,6 +348,12 @@ pub(super) fn text(steps: &[Step]) -> String {
                 match what {
                     StepAccess::Load => writeln!(body, "ld.{space}.{ty} %r3, {address};"),
                     StepAccess::Store(_) => writeln!(body, "st.{space}.{ty} {address}, %r8;"),
+                    StepAccess::LoadVolatile => {
+                        writeln!(body, "ld.volatile.{space}.u32 %r3, {address};")
+                    }
+                    StepAccess::StoreVolatile(_) => {
+                        writeln!(body, "st.volatile.{space}.u32 {address}, %r8;")
+                    }
                     StepAccess::LoadStrong { acquire, .. } => {
                         let order = if acquire { "acquire" } else { "relaxed" };
                         writeln!(body, "ld.{order}.{scope}.{space}.u32 %r3, {address};")

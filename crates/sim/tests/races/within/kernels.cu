@@ -172,6 +172,7 @@ HAND(hand_acquired, "st.release.gpu.u32", "ld.acquire.gpu.u32", )
 HAND(hand_fenced, "st.release.gpu.u32", "ld.relaxed.gpu.u32", __threadfence())
 HAND(hand_unacquired, "st.release.gpu.u32", "ld.relaxed.gpu.u32", )
 HAND(hand_unreleased, "st.relaxed.gpu.u32", "ld.acquire.gpu.u32", )
+HAND(hand_volatile, "membar.gl; st.volatile.u32", "ld.volatile.u32", __threadfence())
 HAND(hand_acquired_for_the_block, "st.release.gpu.u32", "ld.acquire.cta.u32", )
 
 // The first warp fills, the second drains: two named barriers, each for both warps, and nobody waits for more than it must.
