@@ -58,6 +58,9 @@ pub enum ReportKind {
     /// A race between two threads of one kernel on global memory, which the threads of all blocks
     /// share.
     GlobalMemoryRace,
+    /// A barrier that the threads of a block reach at different lines, so that not all of them
+    /// reach the same one.
+    DivergentBarrier,
     /// A free that is not ordered after every use of the memory (rule 32).
     FreeInFlight,
     /// A read of uninitialised bytes by a kernel, or by a copy to the host.

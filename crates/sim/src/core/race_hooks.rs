@@ -114,6 +114,8 @@ impl SimState {
             };
             Effect::KernelRace(info, Box::new(race))
         }));
+        let divergences = findings.divergences.into_iter();
+        effects.extend(divergences.map(|found| Effect::DivergentBarrier(Box::new(found))));
         effects.extend(failure.and_then(|failure| self.invalid_access(failure)));
         effects
     }

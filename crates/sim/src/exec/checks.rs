@@ -1,9 +1,11 @@
-//! Observers of a launch: the check for races within it, and the recording of watched instructions.
+//! Observers of a launch: the checks for races within it and for divergent barriers, and the
+//! recording of watched instructions.
 
 use std::collections::BTreeMap;
 
 use super::barrier::Barriers;
 use super::block::coordinates;
+use super::divergence::{BarrierDivergence, DivergenceCheck};
 use super::launch::Launch;
 use super::observer::{AtomicOperands, BarrierArrivalEvent, IssuePoint, Observer};
 use super::races::{KernelAccess, KernelRace, RaceDetector, RaceModel};
@@ -16,7 +18,8 @@ use crate::ptx::ir::{Access, Atomic, Exchange, Mbarrier, MemoryOrder};
 /// The checks to perform during a launch.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct CheckOptions<'a> {
-    /// The memory model of the check for races between the launch's threads, if it is enabled.
+    /// The memory model of the checks for races between the launch's threads and for divergent
+    /// barriers, if they are enabled.
     pub(crate) races: Option<RaceModel>,
     /// The instructions whose first execution is recorded, in ascending order.
     pub(crate) instructions: &'a [u32],
@@ -26,6 +29,7 @@ pub(crate) struct CheckOptions<'a> {
 #[derive(Debug, Default)]
 pub(crate) struct CheckFindings {
     pub(crate) races: Vec<KernelRace>,
+    pub(crate) divergences: Vec<BarrierDivergence>,
     /// The first execution of each watched instruction that was executed.
     pub(crate) executed: Vec<(u32, KernelAccess)>,
 }
@@ -35,6 +39,7 @@ pub(super) struct LaunchChecks<'a> {
     kernel: &'a Kernel,
     launch: &'a Launch<'a>,
     races: Option<RaceDetector<'a>>,
+    divergence: DivergenceCheck<'a>,
     instructions: &'a [u32],
     executed: BTreeMap<u32, KernelAccess>,
     block: u64,
@@ -51,6 +56,7 @@ impl<'a> LaunchChecks<'a> {
             kernel,
             launch,
             races,
+            divergence: DivergenceCheck::new(kernel, launch),
             instructions,
             executed: BTreeMap::new(),
             block: 0,
@@ -59,6 +65,7 @@ impl<'a> LaunchChecks<'a> {
 
     pub(super) fn findings(self) -> CheckFindings {
         CheckFindings {
+            divergences: self.divergence.into_found(),
             races: self.races.map(RaceDetector::into_races).unwrap_or_default(),
             executed: self.executed.into_iter().collect(),
         }
@@ -97,6 +104,7 @@ impl Observer for LaunchChecks<'_> {
     fn leave(&mut self, block: u64) {
         if let Some(races) = &mut self.races {
             races.leave(block);
+            self.divergence.leave(block);
         }
     }
 
@@ -166,6 +174,7 @@ impl Observer for LaunchChecks<'_> {
     fn arrived(&mut self, warp: &Warp, arrived: &BarrierArrivalEvent, barriers: &Barriers) {
         if let Some(races) = &mut self.races {
             races.arrived(warp, arrived, barriers);
+            self.divergence.arrived(self.block, warp.index, arrived);
         }
     }
 

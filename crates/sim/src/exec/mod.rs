@@ -20,6 +20,7 @@ mod checks;
 mod convert;
 mod copy;
 mod dispatch;
+mod divergence;
 mod exact;
 mod exchange;
 mod extra;
@@ -47,6 +48,7 @@ mod warp_access;
 
 pub use crate::memory::{AccessBitmap, AccessFlags};
 pub(crate) use checks::{CheckFindings, CheckOptions};
+pub(crate) use divergence::BarrierDivergence;
 pub use fault::{Assertion, KernelFault, KernelFaultKind};
 pub(crate) use grid::run_traced;
 pub use grid::{run, run_checked, run_checked_by};

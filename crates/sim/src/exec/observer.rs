@@ -36,6 +36,10 @@ pub(super) struct BarrierArrivalEvent {
     pub(super) waits: bool,
     /// True if the barrier has a thread count; false if it is for all live threads.
     pub(super) counted: bool,
+    /// The program counter of the barrier.
+    pub(super) pc: u32,
+    /// True if all lanes of a warp must execute the barrier together.
+    pub(super) aligned: bool,
 }
 
 /// Receives the accesses and synchronisation of a launch's warps, in the order of their execution.

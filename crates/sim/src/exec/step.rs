@@ -385,6 +385,8 @@ fn arrive<O: Observer>(
         generation,
         waits: barrier.f != BarrierOp::Arrive,
         counted: threads.is_some(),
+        pc,
+        aligned: barrier.aligned,
     };
     observer.arrived(warp, &arrived, shared.barriers);
     let wait = match barrier.f {

@@ -5,7 +5,7 @@ use std::{ops::Range, sync::Arc};
 use millstream_driver::FloatOperand;
 
 use crate::{
-    exec::{KernelAccess, KernelRace},
+    exec::{BarrierDivergence, KernelAccess, KernelRace},
     memory::{AccessFlags, AllocationInfo},
     ptx::ParamType,
 };
@@ -45,6 +45,8 @@ pub(crate) enum Effect {
     Discard(Arc<AllocationInfo>),
     /// A race between threads of the kernel, in memory of that allocation or in shared memory.
     KernelRace(Option<Arc<AllocationInfo>>, Box<KernelRace>),
+    /// A barrier that the kernel's threads reach at different lines.
+    DivergentBarrier(Box<BarrierDivergence>),
     /// An access to floating-point numbers of another size than the declared element type.
     ElementMismatch(Box<(ElementMismatch, KernelAccess)>),
     /// An access that is out of bounds or misaligned.

@@ -1,4 +1,5 @@
-//! Findings within one kernel: races between its threads, invalid accesses, element types.
+//! Findings within one kernel: races between its threads, divergent barriers, invalid accesses,
+//! element types.
 
 use std::sync::Arc;
 
@@ -11,7 +12,7 @@ use super::{
 };
 use crate::{
     ReportKind, Severity,
-    exec::{KernelAccess, KernelRace, MissingOrder, RacedMemory},
+    exec::{BarrierDivergence, KernelAccess, KernelRace, MissingOrder, RacedMemory},
     memory::AllocationInfo,
 };
 
@@ -39,6 +40,42 @@ impl AccessChecker {
             },
             earlier: None,
             missing: None,
+            class: None,
+        });
+    }
+
+    /// Adds a barrier that two threads of the actor's kernel reach at different lines.
+    pub(super) fn report_divergence(&mut self, actor: &Actor, found: &BarrierDivergence) {
+        let Some(operation) = actor.operation() else {
+            return;
+        };
+        let party = |access: &KernelAccess| Party {
+            thread: Some(access.clone()),
+            ..Party::of(operation, "waits")
+        };
+        let (whose, missing) = match found.in_warp {
+            true => (
+                "a warp",
+                "missing: one barrier that all threads of the warp reach together; this one \
+                 stands in a branch that only some of them take",
+            ),
+            false => (
+                "a block",
+                "missing: one __syncthreads() that all threads of the block reach; this one \
+                 stands in a branch that only some of them take",
+            ),
+        };
+        self.add(super::Finding {
+            kind: ReportKind::DivergentBarrier,
+            severity: Severity::Error,
+            problem: format!(
+                "divergent barrier: threads of {whose} wait at barrier {} on two lines",
+                found.barrier
+            ),
+            memory: None,
+            later: party(&found.later),
+            earlier: Some(party(&found.earlier)),
+            missing: Some(missing.to_owned()),
             class: None,
         });
     }

@@ -119,6 +119,13 @@
 //! of atomics. Notes are reported with
 //! [`SimConfig::kernel_race_notes`](crate::SimConfig::kernel_race_notes).
 //!
+//! A barrier of the block that its threads reach at different lines is an error, too
+//! ([`ReportKind::DivergentBarrier`](crate::ReportKind::DivergentBarrier)): `__syncthreads()` in a
+//! branch that only some threads take. In PTX, warps may arrive at barriers with a number other
+//! than 0, with a count, or with `barrier.sync` wherever they are; the lanes of one warp must
+//! execute the same instruction except for `barrier.sync`. Threads that have exited are not waited
+//! for, as on devices since Volta.
+//!
 //! A launch reports one race for each pair of lines of the PTX, with the bytes of all its races in
 //! the same allocation or variable, and the worst severity; at most 256 pairs of each severity. The
 //! checker does not see accesses on paths that the run did not take, copies of `cp.async`, and more

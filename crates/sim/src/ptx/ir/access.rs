@@ -174,6 +174,8 @@ pub(crate) struct Barrier {
     pub(crate) threads: Option<Slot>,
     /// The predicate to reduce.
     pub(crate) predicate: Slot,
+    /// True if all lanes of a warp must execute the barrier together.
+    pub(crate) aligned: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

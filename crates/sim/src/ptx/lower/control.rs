@@ -73,9 +73,10 @@ impl<'a> Lowerer<'a> {
             }
             return self.warp_barrier(m);
         }
-        m.ignore(&["cta", "aligned"]);
+        let aligned = m.take("aligned") || m.base == "bar";
+        m.ignore(&["cta"]);
         if m.take("red") {
-            return self.reducing_barrier(m);
+            return self.reducing_barrier(m, aligned);
         }
         let f = m
             .take_one(&[("sync", BarrierOp::Sync), ("arrive", BarrierOp::Arrive)])
@@ -87,10 +88,10 @@ impl<'a> Lowerer<'a> {
             _ => return Err(m.operand_count("1 or 2")),
         };
         let predicate = self.constant(RegisterClass::Predicate, 0)?;
-        self.emit_barrier(m, f, id, threads, predicate)
+        self.emit_barrier(m, (f, aligned), id, threads, predicate)
     }
 
-    fn reducing_barrier(&mut self, m: &mut Mnemonic<'a>) -> Result<(), PtxError> {
+    fn reducing_barrier(&mut self, m: &mut Mnemonic<'a>, aligned: bool) -> Result<(), PtxError> {
         let operation = m
             .take_one(&[("popc", 0), ("and", 1), ("or", 2)])
             .ok_or_else(|| m.unsupported())?;
@@ -112,13 +113,13 @@ impl<'a> Lowerer<'a> {
             BarrierOp::All(d),
             BarrierOp::Any(d),
         ][operation];
-        self.emit_barrier(m, f, id, threads, predicate)
+        self.emit_barrier(m, (f, aligned), id, threads, predicate)
     }
 
     fn emit_barrier(
         &mut self,
         m: &Mnemonic<'a>,
-        f: BarrierOp,
+        (f, aligned): (BarrierOp, bool),
         id: &'a Operand<'a>,
         threads: Option<&'a Operand<'a>>,
         predicate: Slot,
@@ -132,6 +133,7 @@ impl<'a> Lowerer<'a> {
             id,
             threads,
             predicate,
+            aligned,
         });
         self.emit(Op::Barrier(
             u32::try_from(self.code.barriers.len() - 1).unwrap_or(u32::MAX),
