@@ -9,7 +9,7 @@ mod token;
 
 use std::fmt;
 
-use crate::exec::{Launch, RaceModel};
+use crate::exec::{KernelOrder, KernelOrders, Launch, RaceModel};
 
 pub use cost::CostModel;
 pub use fault::Fault;
@@ -91,6 +91,7 @@ pub struct SimConfig {
     pub(crate) kernel_race_check: bool,
     pub(crate) kernel_race_notes: bool,
     pub(crate) kernel_race_model: RaceModel,
+    pub(crate) kernel_race_orders: KernelOrders,
     pub(crate) uninitialised_reads: bool,
     pub(crate) rely_on_blocking: bool,
 }
@@ -115,6 +116,7 @@ impl Default for SimConfig {
             kernel_race_check: false,
             kernel_race_notes: false,
             kernel_race_model: RaceModel::new(),
+            kernel_race_orders: KernelOrders::DEFAULT,
             uninitialised_reads: true,
             rely_on_blocking: false,
         }
@@ -303,6 +305,30 @@ impl SimConfig {
     #[must_use]
     pub fn kernel_race_model(mut self, model: RaceModel) -> Self {
         self.kernel_race_model = model;
+        self
+    }
+
+    /// Sets the number of orders of blocks and warps in which the check for races within kernels
+    /// runs a launch: the order of indices, and orders drawn by seeds. The default is 4. Up to
+    /// three blocks, or up to three warps of a single block, also run in all orders of their
+    /// indices. With 1, a launch runs in the order of indices only. Kernels run in one order unless
+    /// an atomic or a volatile, relaxed or acquire load returns a value that can depend on it.
+    /// Replaces a [`kernel_race_order`](Self::kernel_race_order).
+    ///
+    /// Each order other than that of the indices runs on copies of the memory that the kernel
+    /// accesses, and is left out if these exceed 64 MiB. It ends after some four million warp
+    /// instructions.
+    #[must_use]
+    pub fn kernel_race_orders(mut self, count: u32) -> Self {
+        self.kernel_race_orders = KernelOrders::Several(count);
+        self
+    }
+
+    /// Makes the check for races within kernels run each launch in one order only, which a report
+    /// has named.
+    #[must_use]
+    pub fn kernel_race_order(mut self, order: KernelOrder) -> Self {
+        self.kernel_race_orders = KernelOrders::One(order);
         self
     }
 

@@ -1,6 +1,6 @@
 //! The textual form of a [`SimConfig`]: `sim`, `sim:seed=7`, `sim:schedule=lazy,rules=strict`.
 
-use crate::{ReplayToken, Schedule, SimConfig};
+use crate::{ReplayToken, Schedule, SimConfig, exec::KernelOrder};
 
 /// The default depth of schedule `pct`.
 const DEPTH_DEFAULT: u32 = 3;
@@ -40,6 +40,8 @@ impl SimConfig {
     ///   [notes](SimConfig::kernel_race_notes)
     /// - `acquire=strict`, `lenient`, and `volatile=plain`, `strong`: the [memory
     ///   model](crate::exec::RaceModel) of the check within kernels
+    /// - `orders=N`, `order=TOKEN`: the [number of orders](SimConfig::kernel_race_orders) in which
+    ///   the check within kernels runs a launch, or the [one](SimConfig::kernel_race_order)
     /// - `queue=N`: the [limit](SimConfig::queue_operations_max) of every stream's queue
     /// - `memory=N`, `NK`, `NM`, `NG`: memory of each device in bytes, KiB, MiB, GiB
     ///
@@ -146,10 +148,19 @@ fn apply(mut config: SimConfig, options: &str) -> Result<SimConfig, String> {
                 let model = config.kernel_race_model.strong_volatile(strong);
                 config = config.kernel_race_model(model);
             }
+            "orders" => match number(key, value)? {
+                0 => return Err("orders=0 is out of range; use at least 1".into()),
+                n => config = config.kernel_race_orders(u32::try_from(n).unwrap_or(u32::MAX)),
+            },
+            "order" => {
+                let order = value.parse::<KernelOrder>();
+                config = config.kernel_race_order(order.map_err(|error| error.to_string())?);
+            }
             _ => {
                 return Err(format!(
                     "there is no option `{key}`; the options are seed, schedule, depth, replay, \
-                     rules, devices, links, peer_pool, memory, queue, race, acquire, volatile"
+                     rules, devices, links, peer_pool, memory, queue, race, acquire, volatile, \
+                     orders, order"
                 ));
             }
         }
@@ -324,6 +335,8 @@ mod tests {
             ("sim:race=maybe", "one of `on`, `off`"),
             ("sim:acquire=loose", "use `strict` or `lenient`"),
             ("sim:volatile=weak", "use `plain` or `strong`"),
+            ("sim:orders=0", "at least 1"),
+            ("sim:order=x", "no order of blocks"),
         ] {
             let error = SimConfig::parse(text).unwrap_err().to_string();
             assert!(error.contains(reason), "{text}: {error}");

@@ -224,6 +224,7 @@ impl SimState {
         let kernel_race_check = self.config.kernel_race_check;
         let checked = CheckOptions {
             races: kernel_race_check.then_some(self.config.kernel_race_model),
+            orders: self.config.kernel_race_orders,
             instructions: &traced_region,
         };
         let ran = if accessed.is_some() && (kernel_race_check || !traced_region.is_empty()) {

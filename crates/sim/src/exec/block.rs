@@ -6,6 +6,7 @@ use super::dispatch;
 use super::launch::{GlobalMemory, Launch};
 use super::memory::{CachedRegion, Traffic, WarpMemory};
 use super::observer::Observer;
+use super::order::LaunchOrder;
 use super::step::WarpFault;
 use super::warp::{BlockInfo, WaitReason, Warp, WarpSplit, WarpStatus, deadlock};
 use crate::ptx::ir::Code;
@@ -103,6 +104,8 @@ pub(super) enum BlockStatus {
     Done,
     /// Some warps seem to wait for something outside the block.
     Waiting,
+    /// Other blocks are to run first, by the order of the launch.
+    Preempted,
     /// The block can continue at any time.
     Running,
 }
@@ -155,6 +158,11 @@ impl Block {
         }
     }
 
+    /// Brings the warps, which have not run, into the launch's order.
+    pub(super) fn arrange(&mut self, order: &LaunchOrder) {
+        order.arrange(self.index, &mut self.running);
+    }
+
     /// Runs each warp until it pauses.
     pub(super) fn run_round<O: Observer>(
         &mut self,
@@ -173,6 +181,7 @@ impl Block {
         } = self;
         observer.enter(self.index);
         let mut waiting = false;
+        let mut preempted = false;
         let mut moved = false;
         let mut failure = None;
         running.retain(|&number| {
@@ -202,6 +211,11 @@ impl Block {
                     moved |= shared.counters.warp > before;
                     true
                 }
+                Ok(WarpStatus::Preempted) => {
+                    moved = true;
+                    preempted = true;
+                    true
+                }
                 Ok(WarpStatus::Yield { waiting: waits }) => {
                     moved = true;
                     waiting |= waits;
@@ -226,7 +240,9 @@ impl Block {
         if !moved {
             return Err(self.stuck(code));
         }
-        Ok(if waiting {
+        Ok(if preempted {
+            BlockStatus::Preempted
+        } else if waiting {
             BlockStatus::Waiting
         } else {
             BlockStatus::Running

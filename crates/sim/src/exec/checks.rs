@@ -8,6 +8,7 @@ use super::block::coordinates;
 use super::divergence::{BarrierDivergence, DivergenceCheck};
 use super::launch::Launch;
 use super::observer::{AtomicOperands, BarrierArrivalEvent, IssuePoint, Observer};
+use super::order::{KernelOrders, LaunchOrder};
 use super::races::{KernelAccess, KernelRace, RaceDetector, RaceModel};
 use super::registers::Words;
 use super::warp::Warp;
@@ -16,11 +17,13 @@ use crate::ptx::Kernel;
 use crate::ptx::ir::{Access, Atomic, Exchange, Mbarrier, MemoryOrder};
 
 /// The checks to perform during a launch.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct CheckOptions<'a> {
     /// The memory model of the checks for races between the launch's threads and for divergent
     /// barriers, if they are enabled.
     pub(crate) races: Option<RaceModel>,
+    /// The orders in which the launch runs to be checked.
+    pub(crate) orders: KernelOrders,
     /// The instructions whose first execution is recorded, in ascending order.
     pub(crate) instructions: &'a [u32],
 }
@@ -40,6 +43,9 @@ pub(super) struct LaunchChecks<'a> {
     launch: &'a Launch<'a>,
     races: Option<RaceDetector<'a>>,
     divergence: DivergenceCheck<'a>,
+    order: &'a LaunchOrder,
+    /// The number of atomics executed.
+    atomics: u64,
     instructions: &'a [u32],
     executed: BTreeMap<u32, KernelAccess>,
     block: u64,
@@ -50,6 +56,7 @@ impl<'a> LaunchChecks<'a> {
         kernel: &'a Kernel,
         launch: &'a Launch<'a>,
         races: Option<RaceDetector<'a>>,
+        order: &'a LaunchOrder,
         instructions: &'a [u32],
     ) -> Self {
         Self {
@@ -57,6 +64,8 @@ impl<'a> LaunchChecks<'a> {
             launch,
             races,
             divergence: DivergenceCheck::new(kernel, launch),
+            order,
+            atomics: 0,
             instructions,
             executed: BTreeMap::new(),
             block: 0,
@@ -127,6 +136,11 @@ impl Observer for LaunchChecks<'_> {
         if let Some(races) = &mut self.races {
             races.atomic(warp, at, atomic, operands);
         }
+    }
+
+    fn preempts(&mut self) -> bool {
+        self.atomics += 1;
+        self.order.preempts(self.atomics)
     }
 
     fn mbarrier(

@@ -11,7 +11,9 @@ use super::checks::{CheckFindings, CheckOptions, LaunchChecks};
 use super::fault::{KernelFault, KernelFaultKind};
 use super::launch::{GlobalMemory, KernelStats, Launch};
 use super::observer::{NoObserver, Observer};
-use super::races::{KernelRace, RaceDetector, RaceModel};
+use super::order::{KernelOrder, KernelOrders, LaunchOrder};
+use super::private_memory::PrivateMemory;
+use super::races::{KernelRace, RaceDetector, RaceModel, RaceUnion};
 use crate::ptx::Kernel;
 
 /// The maximum number of threads of a block.
@@ -22,6 +24,10 @@ const RESIDENT_MAX: usize = 1024;
 
 /// The number of consecutive rounds of waiting after which the next block joins the resident ones.
 const ROUNDS_ALONE: u32 = 16;
+
+/// The maximum number of warp instructions of a run in an order other than that of the indices. A
+/// kernel may wait for the host, which these runs do not see.
+const OTHER_ORDERS_STEPS_MAX: u64 = 1 << 22;
 
 /// The number of blocks that a worker takes at a time.
 const CHUNK: u64 = 16;
@@ -40,7 +46,8 @@ pub fn run(
 ) -> Result<KernelStats, KernelFault> {
     let blocks = check(kernel, launch)?;
     let counters = if kernel.is_ordered() || blocks == 1 {
-        run_in_order(kernel, launch, memory, blocks, &mut NoObserver)
+        let order = LaunchOrder::new(KernelOrder::Index, launch);
+        run_in_order(kernel, launch, memory, &order, &mut NoObserver)
     } else {
         run_in_parallel(kernel, launch, memory, blocks)
     };
@@ -75,6 +82,7 @@ pub fn run_checked_by(
 ) -> (Result<KernelStats, KernelFault>, Vec<KernelRace>) {
     let checked = CheckOptions {
         races: Some(model),
+        orders: KernelOrders::One(KernelOrder::Index),
         instructions: &[],
     };
     let (ran, findings) = run_traced(kernel, launch, memory, checked);
@@ -82,6 +90,9 @@ pub fn run_checked_by(
 }
 
 /// Runs a kernel under the given checks, otherwise like [`run_checked`].
+///
+/// The check for races also runs the kernel in other orders, each on a private copy of the memory.
+/// A fault in one of these runs ends it.
 pub(crate) fn run_traced(
     kernel: &Kernel,
     launch: &Launch<'_>,
@@ -92,15 +103,39 @@ pub(crate) fn run_traced(
         Ok(blocks) => blocks,
         Err(fault) => return (Err(fault), CheckFindings::default()),
     };
-    let races = checked
-        .races
-        .map(|model| RaceDetector::new(kernel, launch, memory, model));
-    let mut checks = LaunchChecks::new(kernel, launch, races, checked.instructions);
-    let counters = run_in_order(kernel, launch, memory, blocks, &mut checks);
-    (
-        counters.map(|counters| counters.stats(blocks)),
-        checks.findings(),
-    )
+    let mut union = RaceUnion::default();
+    let mut orders = checked.orders.of(launch, kernel.code.synchronises);
+    let in_index_order = orders.contains(&KernelOrder::Index);
+    orders.retain(|order| *order != KernelOrder::Index);
+    if let Some(model) = checked.races {
+        for order in orders {
+            let private = PrivateMemory::new(memory);
+            let launch = Launch {
+                step_limit: launch.step_limit.min(OTHER_ORDERS_STEPS_MAX),
+                ..*launch
+            };
+            let launch_order = LaunchOrder::new(order, &launch);
+            let races = RaceDetector::new(kernel, &launch, &private, model);
+            let mut checks = LaunchChecks::new(kernel, &launch, Some(races), &launch_order, &[]);
+            let ran = run_in_order(kernel, &launch, &private, &launch_order, &mut checks);
+            let races = checks.findings().races;
+            if private.is_exceeded() {
+                break;
+            }
+            union.add(order, races, ran.is_ok());
+        }
+    }
+    let model = checked.races.filter(|_| in_index_order);
+    let races = model.map(|model| RaceDetector::new(kernel, launch, memory, model));
+    let order = LaunchOrder::new(KernelOrder::Index, launch);
+    let mut checks = LaunchChecks::new(kernel, launch, races, &order, checked.instructions);
+    let counters = run_in_order(kernel, launch, memory, &order, &mut checks);
+    let mut findings = checks.findings();
+    if model.is_some() {
+        union.add(KernelOrder::Index, findings.races, counters.is_ok());
+    }
+    findings.races = union.races();
+    (counters.map(|counters| counters.stats(blocks)), findings)
 }
 
 /// Rejects a launch that does not fit the kernel, as a driver does, and returns its number of
@@ -186,16 +221,17 @@ fn fault(kernel: &Kernel, launch: &Launch<'_>, block: u64, failure: BlockFault) 
     }
 }
 
-/// Runs the blocks one after the other. While blocks seem to wait for other blocks, further blocks
-/// join them, and the resident blocks run in turn.
+/// Runs the blocks one after the other, in the given order. While blocks seem to wait for other
+/// blocks, further blocks join them, and the resident blocks run in turn.
 fn run_in_order<O: Observer>(
     kernel: &Kernel,
     launch: &Launch<'_>,
     memory: &dyn GlobalMemory,
-    blocks: u64,
+    order: &LaunchOrder,
     observer: &mut O,
 ) -> Result<Counters, KernelFault> {
     let code = &kernel.code;
+    let blocks = order.blocks();
     let mut worker = Worker::new(code, memory);
     let mut resident: VecDeque<Block> = VecDeque::new();
     let mut spare: Vec<Block> = Vec::new();
@@ -205,7 +241,8 @@ fn run_in_order<O: Observer>(
         let join = rounds_waited > ROUNDS_ALONE && resident.len() < RESIDENT_MAX;
         if next < blocks && (resident.is_empty() || join) {
             let mut block = spare.pop().unwrap_or_default();
-            block.start(next, code, launch);
+            block.start(order.block(next), code, launch);
+            block.arrange(order);
             resident.push_front(block);
             next += 1;
             rounds_waited = 0;
@@ -220,10 +257,10 @@ fn run_in_order<O: Observer>(
                 spare.push(block);
             }
             Ok(progress) => {
-                rounds_waited = if progress == BlockStatus::Waiting {
-                    rounds_waited + 1
-                } else {
-                    0
+                rounds_waited = match progress {
+                    BlockStatus::Waiting => rounds_waited + 1,
+                    BlockStatus::Preempted => ROUNDS_ALONE + 1,
+                    BlockStatus::Running | BlockStatus::Done => 0,
                 };
                 resident.push_back(block);
             }

@@ -34,7 +34,9 @@ mod launch;
 mod mbarrier;
 mod memory;
 mod observer;
+mod order;
 mod printf;
+mod private_memory;
 mod races;
 mod registers;
 mod rounding;
@@ -54,4 +56,8 @@ pub(crate) use grid::run_traced;
 pub use grid::{run, run_checked, run_checked_by};
 pub(crate) use launch::SHARED_BYTES_MAX;
 pub use launch::{GlobalMemory, KernelStats, Launch, Region, TracedRegion};
-pub use races::{KernelAccess, KernelRace, MissingOrder, RaceClass, RaceModel, RacedMemory};
+pub(crate) use order::KernelOrders;
+pub use order::{KernelOrder, KernelOrderError};
+pub use races::{
+    KernelAccess, KernelRace, MissingOrder, RaceClass, RaceModel, RaceOrders, RacedMemory,
+};

@@ -69,6 +69,11 @@ pub(super) trait Observer {
     ) {
     }
 
+    /// Returns whether to preempt the warp behind the atomic that was just executed.
+    fn preempts(&mut self) -> bool {
+        false
+    }
+
     /// Called before an operation on mbarrier objects, with their offsets in shared memory.
     fn mbarrier(
         &mut self,

@@ -96,6 +96,11 @@ pub(super) fn run<O: Observer>(
                     .map_err(failed)?;
                 if let Some(operands) = operands {
                     observer.atomic(warp, at, operation, &operands);
+                    if observer.preempts() {
+                        split.pc += 1;
+                        warp.splits.push(split);
+                        return Ok(WarpStatus::Preempted);
+                    }
                 }
             }
             Op::Branch { target } => {

@@ -31,8 +31,7 @@ pub(super) const NOWHERE: u32 = u32::MAX;
 pub(super) enum WaitReason {
     /// No event: the split can run.
     Nothing,
-    /// The split waits for a generation of a block's barrier. Its program counter is past the
-    /// barrier.
+    /// The split waits for a generation of a block's barrier, at the program counter behind it.
     Barrier { id: u32, generation: u64 },
     /// The split waits for other lanes at the warp-wide operation at its program counter.
     Lanes,
@@ -55,6 +54,8 @@ pub(super) enum WarpStatus {
     Blocked,
     /// The warp yields to others; `waiting` if it seems to wait for them.
     Yield { waiting: bool },
+    /// The observer has preempted the warp.
+    Preempted,
 }
 
 /// The launch configuration and position of a block, from which special registers are computed.

@@ -22,8 +22,9 @@ use std::{
 use millstream_driver::{ALLOCATION_ALIGNMENT, ContextHandle, StreamHandle};
 use millstream_ptx::Site;
 
-use self::{allocation::Storage, backing::Backing, host::HostRange};
+use self::{allocation::Storage, host::HostRange};
 use crate::{ReportKind, ids::OpId};
+pub(crate) use backing::Backing;
 
 pub use self::access_bitmap::{AccessBitmap, AccessFlags};
 pub(crate) use self::{

@@ -12,7 +12,7 @@ use super::{
 };
 use crate::{
     ReportKind, Severity,
-    exec::{BarrierDivergence, KernelAccess, KernelRace, MissingOrder, RacedMemory},
+    exec::{BarrierDivergence, KernelAccess, KernelOrder, KernelRace, MissingOrder, RacedMemory},
     memory::AllocationInfo,
 };
 
@@ -173,6 +173,17 @@ impl AccessChecker {
         let atomic = race.later.atomic && race.earlier.atomic && !volatile;
         if atomic && race.missing == MissingOrder::Blocks {
             missing += "; and one of the two is atomic for its own block only";
+        }
+        let orders = &race.orders;
+        if orders.found.get() < orders.run || orders.shown_by != KernelOrder::Index {
+            missing += &format!(
+                "\n  found in {} of {} orders of blocks and warps, as here with order={}",
+                orders.found, orders.run, orders.shown_by
+            );
+        }
+        if orders.found.get() < orders.run {
+            missing += "; where it was not, an atomic orders the two accesses, or leads the \
+                        threads elsewhere, only because the threads come to it in that order";
         }
         let (earlier, later) = (race.earlier.noun(), race.later.noun());
         self.add(super::Finding {

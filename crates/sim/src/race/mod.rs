@@ -126,11 +126,32 @@
 //! execute the same instruction except for `barrier.sync`. Threads that have exited are not waited
 //! for, as on devices since Volta.
 //!
+//! Which thread takes a lock or a counter first decides which accesses an atomic orders, so that
+//! one order of execution hides races that another one shows. A kernel in which an atomic, or a
+//! volatile, relaxed or acquire load, returns a value that can depend on the order therefore runs
+//! in several orders of its blocks and warps, four by default, each but that of the indices on a
+//! private copy of the memory that it accesses
+//! ([`SimConfig::kernel_race_orders`](crate::SimConfig::kernel_race_orders)). The findings are
+//! those of all orders together; one that not all of them show says so, and names an order that
+//! does ([`SimConfig::kernel_race_order`](crate::SimConfig::kernel_race_order) repeats it). These
+//! are the same under every schedule of operations. Each order costs as much as the check in one.
+//!
 //! A launch reports one race for each pair of lines of the PTX, with the bytes of all its races in
 //! the same allocation or variable, and the worst severity; at most 256 pairs of each severity. The
-//! checker does not see accesses on paths that the run did not take, copies of `cp.async`, and more
-//! than the last 64 unordered accesses of each word. Strong accesses of different widths to one
-//! address count as accesses of one width.
+//! checker does not see:
+//!
+//! - accesses on paths that none of the runs took, and races that only an order shows in which the
+//!   launch did not run;
+//! - the accesses of `cp.async`, neither its reads nor its writes;
+//! - more than the last 64 unordered accesses of each word;
+//! - differences in width of strong accesses to one address, which PTX calls races;
+//! - a release operation or a relaxed read of a location that only a later operation on the same
+//!   location completes to a release or acquire pattern, if the thread has since used eight other
+//!   locations in this way: it may then report a race where there is none;
+//! - accesses of other devices and of the host while the kernel runs.
+//!
+//! Vector atomics are accesses to each of their elements, and operations on `mbarrier` objects are
+//! atomic accesses of scope `.cta`.
 //!
 //! [ptx]: https://docs.nvidia.com/cuda/parallel-thread-execution/#memory-consistency-model
 //!

@@ -5,6 +5,7 @@
 //! `UPDATE_EXPECT=1` rewrites the files.
 
 mod barriers;
+mod block_orders;
 mod elements;
 mod expect;
 #[path = "../harness/mod.rs"]

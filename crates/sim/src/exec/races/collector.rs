@@ -6,6 +6,7 @@ use super::{
     block_threads::BlockThreads,
     race_class::RaceClass,
     shadow::{AccessRecord, RacingPair},
+    union::RaceOrders,
 };
 use crate::exec::block::coordinates;
 use crate::exec::launch::{GlobalMemory, Launch};
@@ -68,6 +69,8 @@ pub struct KernelRace {
     pub missing: MissingOrder,
     /// The most severe class among all races at these lines.
     pub class: RaceClass,
+    /// The orders of execution in which the race was found.
+    pub orders: RaceOrders,
 }
 
 /// The memory that contains the bytes of a [`KernelRace`].
@@ -323,6 +326,7 @@ impl<'a> RaceCollector<'a> {
                 MissingOrder::Lanes
             },
             class,
+            orders: RaceOrders::ONLY,
         }
     }
 

@@ -21,6 +21,7 @@ mod race_model;
 mod release;
 mod shadow;
 mod thread_clock;
+mod union;
 
 use std::{collections::BTreeMap, mem};
 
@@ -40,6 +41,9 @@ use crate::ptx::ir::{
 pub use collector::{KernelAccess, KernelRace, MissingOrder, RacedMemory};
 pub use race_class::RaceClass;
 pub use race_model::RaceModel;
+pub use union::RaceOrders;
+
+pub(super) use union::RaceUnion;
 
 use block_threads::BlockThreads;
 use code_summary::CodeSummary;

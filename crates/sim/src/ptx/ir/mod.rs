@@ -133,4 +133,7 @@ pub(crate) struct Code {
     /// True if the result is the same on every run only if the blocks run one after the other: the
     /// result of an atomic depends on their order, or blocks can wait for each other.
     pub(crate) ordered: bool,
+    /// True if an atomic or a strong load returns a value that can depend on the order of the
+    /// threads.
+    pub(crate) synchronises: bool,
 }

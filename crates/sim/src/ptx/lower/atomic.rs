@@ -144,12 +144,23 @@ impl<'a> Lowerer<'a> {
 /// Returns whether the result of a kernel can depend on the order of its blocks: see
 /// [`Code::ordered`].
 pub(super) fn is_ordered(code: &Code) -> bool {
+    // Output appears in the order of the blocks.
+    let prints = code
+        .system_calls
+        .iter()
+        .any(|system| matches!(system, SystemCall::Print { .. }));
     let outside_block = |space| {
         matches!(
             space,
             AccessSpace::Generic | AccessSpace::Is(Window::Global)
         )
     };
+    prints || synchronises(code, outside_block)
+}
+
+/// Returns whether the values that atomics and strong loads return can depend on the order of the
+/// threads: see [`Code::synchronises`].
+pub(super) fn synchronises(code: &Code, counts: impl Fn(AccessSpace) -> bool) -> bool {
     let atomics = code.atomics.iter().any(|atomic| {
         let commutes = !matches!(
             atomic.f,
@@ -158,16 +169,11 @@ pub(super) fn is_ordered(code: &Code) -> bool {
         let result_read = atomic
             .result
             .is_some_and(|slot| uses::is_read(code, RegisterClass::of(atomic.ty), slot));
-        outside_block(atomic.space) && (!commutes || result_read)
+        counts(atomic.space) && (!commutes || result_read)
     });
     let waits = code
         .loads
         .iter()
-        .any(|load| load.synchronises && outside_block(load.space));
-    // Output appears in the order of the blocks.
-    let prints = code
-        .system_calls
-        .iter()
-        .any(|system| matches!(system, SystemCall::Print { .. }));
-    atomics || waits || prints
+        .any(|load| load.synchronises && counts(load.space));
+    atomics || waits
 }

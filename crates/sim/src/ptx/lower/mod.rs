@@ -343,6 +343,7 @@ impl<'a> Lowerer<'a> {
         self.code.local_bytes = self.code.local_bytes.next_multiple_of(16);
         self.place_stack();
         self.code.ordered = atomic::is_ordered(&self.code);
+        self.code.synchronises = atomic::synchronises(&self.code, |_| true);
         Ok(self.code)
     }
 }

@@ -1,0 +1,86 @@
+//! The union of the races that a launch shows in several orders.
+
+use std::collections::BTreeMap;
+use std::num::NonZero;
+
+use super::collector::{KernelRace, RacedMemory};
+use crate::exec::order::KernelOrder;
+
+/// The orders of a launch in which a [`KernelRace`] was found.
+///
+/// ```
+/// # let races: Vec<millstream_sim::exec::KernelRace> = Vec::new();
+/// assert!(races.iter().all(|race| race.orders.found.get() <= race.orders.run));
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct RaceOrders {
+    /// The number of orders in which the race was found.
+    pub found: NonZero<u32>,
+    /// The number of orders in which the launch ran.
+    pub run: u32,
+    /// An order that shows the race as it is described: the order of indices, if that does.
+    pub shown_by: KernelOrder,
+}
+
+impl RaceOrders {
+    /// A race found in the only order.
+    pub(super) const ONLY: Self = Self {
+        found: NonZero::<u32>::MIN,
+        run: 1,
+        shown_by: KernelOrder::Index,
+    };
+}
+
+/// The races of a launch by memory space and lines.
+#[derive(Debug, Default)]
+pub(in crate::exec) struct RaceUnion {
+    races: BTreeMap<(bool, u32, u32), KernelRace>,
+    run: u32,
+}
+
+impl RaceUnion {
+    /// Adds the races of one run. A run in another order that has not `completed` shows races, but
+    /// does not count as one without others.
+    pub(in crate::exec) fn add(
+        &mut self,
+        order: KernelOrder,
+        races: Vec<KernelRace>,
+        completed: bool,
+    ) {
+        if !completed && races.is_empty() && order != KernelOrder::Index {
+            return;
+        }
+        self.run += 1;
+        for mut race in races {
+            let lines = [race.earlier.ptx_line, race.later.ptx_line];
+            let global = matches!(race.memory, RacedMemory::Global { .. });
+            let key = (global, lines[0].min(lines[1]), lines[0].max(lines[1]));
+            race.orders.shown_by = order;
+            match self.races.get_mut(&key) {
+                None => {
+                    self.races.insert(key, race);
+                }
+                Some(known) => {
+                    let found = known.orders.found.saturating_add(1);
+                    let (rank, known_rank) = (race.class.rank(), known.class.rank());
+                    let index = order == KernelOrder::Index;
+                    if rank > known_rank || rank == known_rank && index {
+                        *known = race;
+                    }
+                    known.orders.found = found;
+                }
+            }
+        }
+    }
+
+    /// Returns all races, in the order of their lines.
+    pub(in crate::exec) fn races(self) -> Vec<KernelRace> {
+        let Self { races, run } = self;
+        let counted = races.into_values().map(|mut race| {
+            race.orders.run = run;
+            race
+        });
+        counted.collect()
+    }
+}
