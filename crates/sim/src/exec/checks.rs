@@ -7,7 +7,7 @@ use super::barrier::Barriers;
 use super::block::coordinates;
 use super::divergence::{BarrierDivergence, DivergenceCheck};
 use super::launch::Launch;
-use super::observer::{AtomicOperands, BarrierArrivalEvent, IssuePoint, Observer};
+use super::observer::{AtomicOperands, BarrierArrivalEvent, CopyTarget, IssuePoint, Observer};
 use super::order::{KernelOrders, LaunchOrder};
 use super::races::{KernelAccess, KernelRace, RaceDetector, RaceModel};
 use super::registers::Words;
@@ -135,6 +135,18 @@ impl Observer for LaunchChecks<'_> {
         self.watch(warp, at, (true, true));
         if let Some(races) = &mut self.races {
             races.atomic(warp, at, atomic, operands);
+        }
+    }
+
+    fn copy_read(&mut self, warp: &Warp, pc: u32, lane: usize, source: (u64, u64)) {
+        if let Some(races) = &mut self.races {
+            races.copy_read(warp, pc, lane, source);
+        }
+    }
+
+    fn copied(&mut self, warp: &Warp, target: &CopyTarget) {
+        if let Some(races) = &mut self.races {
+            races.copied(warp, target);
         }
     }
 

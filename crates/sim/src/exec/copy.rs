@@ -11,6 +11,7 @@ use super::block::WarpContext;
 use super::fault::KernelFaultKind;
 use super::mbarrier;
 use super::memory::{WarpMemory, in_window};
+use super::observer::{CopyTarget, IssuePoint, Observer};
 use super::registers::lanes;
 use super::warp::Warp;
 use super::warp_access::{LaneFault, WarpAccess};
@@ -28,9 +29,20 @@ struct PendingCopy {
     offset: usize,
     bytes: usize,
     value: [u8; 16],
+    /// The program counter of the instruction.
+    pc: u32,
 }
 
 impl PendingCopy {
+    fn target(&self) -> CopyTarget {
+        CopyTarget {
+            lane: self.lane as usize,
+            offset: self.offset as u64,
+            value: SmallVec::from_slice(&self.value[..self.bytes]),
+            pc: self.pc,
+        }
+    }
+
     fn write(&self, memory: &mut [u8]) {
         memory[self.offset..][..self.bytes].copy_from_slice(&self.value[..self.bytes]);
     }
@@ -106,12 +118,14 @@ impl BlockCopies {
 
 /// Executes a `cp.async` instruction: a start, commit, wait or mbarrier arrival.
 #[cold]
-pub(super) fn run(
+pub(super) fn run<O: Observer>(
     copy: &AsyncCopy,
     warp: &mut Warp,
     shared: &mut WarpContext<'_, '_>,
-    mask: u32,
+    observer: &mut O,
+    at: IssuePoint,
 ) -> Result<(), LaneFault> {
+    let mask = at.mask;
     let copies = &mut shared.copies.warps[warp.index as usize];
     match *copy {
         AsyncCopy::Commit => {
@@ -130,12 +144,15 @@ pub(super) fn run(
                 let waits = mask >> lane & 1 == 1 && but.is_none_or(|but| behind > but);
                 if waits {
                     copy.write(target);
+                    if O::ON {
+                        observer.copied(warp, &copy.target());
+                    }
                 }
                 !waits
             });
             Ok(())
         }
-        AsyncCopy::Start { .. } => start(copy, warp, shared, mask),
+        AsyncCopy::Start { .. } => start(copy, warp, shared, observer, at),
         AsyncCopy::Arrive {
             object,
             space,
@@ -164,11 +181,12 @@ pub(super) fn run(
     }
 }
 
-fn start(
+fn start<O: Observer>(
     copy: &AsyncCopy,
     warp: &mut Warp,
     shared: &mut WarpContext<'_, '_>,
-    mask: u32,
+    observer: &mut O,
+    IssuePoint { pc, mask }: IssuePoint,
 ) -> Result<(), LaneFault> {
     let AsyncCopy::Start {
         target,
@@ -189,6 +207,7 @@ fn start(
     let counters = source_bytes.map(|slot| *warp.registers.word(slot));
     let memory = shared.all(&mut warp.local);
     let mut started: SmallVec<[PendingCopy; 32]> = SmallVec::new();
+    let mut read: SmallVec<[(usize, (u64, u64)); 32]> = SmallVec::new();
     for lane in lanes(mask) {
         let count = counters.map_or(bytes, |counters| (counters[lane] as usize).min(bytes));
         let count = if ignored >> lane & 1 == 1 { 0 } else { count };
@@ -211,7 +230,16 @@ fn start(
             offset,
             bytes,
             value,
+            pc,
         });
+        if O::ON {
+            let source = (sources.addresses[lane], count as u64);
+            read.push((lane, source));
+        }
+    }
+    for (copy, (lane, source)) in started.iter().zip(read) {
+        observer.copy_read(warp, pc, lane, source);
+        observer.copied(warp, &copy.target());
     }
     let copies = &mut shared.copies.warps[warp.index as usize];
     for mut copy in started {

@@ -3,6 +3,8 @@
 //! The interpreter loop is generic over the observer. It is compiled once with [`NoObserver`],
 //! where the notifications vanish, and once with the checks of a launch.
 
+use smallvec::SmallVec;
+
 use super::barrier::Barriers;
 use super::registers::{Doubles, Words};
 use super::warp::Warp;
@@ -24,6 +26,16 @@ pub(super) struct AtomicOperands {
     pub(super) compared: Doubles,
     /// The upper half of the expected value of a 128-bit compare-and-swap.
     pub(super) compared_high: Doubles,
+}
+
+/// The write of an asynchronous copy to shared memory.
+pub(super) struct CopyTarget {
+    pub(super) lane: usize,
+    pub(super) offset: u64,
+    /// The bytes that the copy writes.
+    pub(super) value: SmallVec<[u8; 16]>,
+    /// The program counter of the copy.
+    pub(super) pc: u32,
 }
 
 /// The arrival of a warp's lanes at a barrier of the block.
@@ -73,6 +85,13 @@ pub(super) trait Observer {
     fn preempts(&mut self) -> bool {
         false
     }
+
+    /// Called when a lane has started an asynchronous copy, with the address and number of the
+    /// bytes read.
+    fn copy_read(&mut self, _warp: &Warp, _pc: u32, _lane: usize, _source: (u64, u64)) {}
+
+    /// Called when a lane has started an asynchronous copy, and when it has waited for it.
+    fn copied(&mut self, _warp: &Warp, _target: &CopyTarget) {}
 
     /// Called before an operation on mbarrier objects, with their offsets in shared memory.
     fn mbarrier(

@@ -196,7 +196,7 @@ pub(super) fn run<O: Observer>(
             }
             Op::Copy(index) => {
                 let copy = code.copies[index as usize];
-                copy::run(&copy, warp, shared, mask).map_err(failed)?;
+                copy::run(&copy, warp, shared, observer, at).map_err(failed)?;
             }
             Op::Mbarrier(index) => {
                 let operation = &code.mbarriers[index as usize];

@@ -142,7 +142,7 @@
 //!
 //! - accesses on paths that none of the runs took, and races that only an order shows in which the
 //!   launch did not run;
-//! - the accesses of `cp.async`, neither its reads nor its writes;
+//! - accesses of the copying thread to the target of a `cp.async` before it waits for the copy;
 //! - more than the last 64 unordered accesses of each word;
 //! - differences in width of strong accesses to one address, which PTX calls races;
 //! - a release operation or a relaxed read of a location that only a later operation on the same
@@ -150,8 +150,9 @@
 //!   locations in this way: it may then report a race where there is none;
 //! - accesses of other devices and of the host while the kernel runs.
 //!
-//! Vector atomics are accesses to each of their elements, and operations on `mbarrier` objects are
-//! atomic accesses of scope `.cta`.
+//! A `cp.async` reads its source when it is executed, and writes its target both then and when the
+//! thread waits for it. Vector atomics are accesses to each of their elements, and operations on
+//! `mbarrier` objects are atomic accesses of scope `.cta`.
 //!
 //! [ptx]: https://docs.nvidia.com/cuda/parallel-thread-execution/#memory-consistency-model
 //!

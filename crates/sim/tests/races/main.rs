@@ -4,6 +4,7 @@
 //! The expected findings are stored in `expected`, in one file for each wrong program.
 //! `UPDATE_EXPECT=1` rewrites the files.
 
+mod async_copies;
 mod barriers;
 mod block_orders;
 mod elements;

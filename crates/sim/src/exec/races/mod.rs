@@ -16,6 +16,7 @@ mod barrier_clocks;
 mod block_threads;
 mod code_summary;
 mod collector;
+mod instruction_access;
 mod race_class;
 mod race_model;
 mod release;
@@ -25,17 +26,16 @@ mod union;
 
 use std::{collections::BTreeMap, mem};
 
+use super::barrier::Barriers;
 use super::launch::{GlobalMemory, Launch};
-use super::memory::in_window;
-use super::observer::{AtomicOperands, BarrierArrivalEvent, IssuePoint, Observer};
+use super::observer::{AtomicOperands, BarrierArrivalEvent, CopyTarget, IssuePoint, Observer};
 use super::registers::{LANES, Words, lanes};
 use super::staging::{LANE_BYTES_MAX, Stage, scatter, staged};
 use super::warp::{Warp, add_converged};
 use super::warp_access::WarpAccess;
-use super::{barrier::Barriers, registers::Registers};
 use crate::ptx::Kernel;
 use crate::ptx::ir::{
-    Access, AccessSpace, Atomic, AtomicOp, Exchange, Mbarrier, MbarrierOp, MemoryOrder, Window,
+    Access, AccessSpace, Atomic, Exchange, Mbarrier, MbarrierOp, MemoryOrder, Window,
 };
 
 pub use collector::{KernelAccess, KernelRace, MissingOrder, RacedMemory};
@@ -48,6 +48,7 @@ pub(super) use union::RaceUnion;
 use block_threads::BlockThreads;
 use code_summary::CodeSummary;
 use collector::RaceCollector;
+use instruction_access::{each_window, kind, strong_access, wrote};
 use release::{ReleasedMemory, StrongAccess};
 use shadow::{AccessKind, AccessRecord, ShadowMemory, Sharing};
 
@@ -210,6 +211,35 @@ impl<'a> RaceDetector<'a> {
         block.shared = shared;
     }
 
+    /// Records a plain access of one lane, made by an asynchronous copy.
+    fn record_copy(
+        &mut self,
+        (window, range): (Window, (u64, u64)),
+        warp: &Warp,
+        (pc, lane): (u32, usize),
+        stored: Option<&[u8]>,
+    ) {
+        let by = AccessRecord {
+            block: self.block.block,
+            warp: warp.index,
+            lanes: 1 << lane,
+            epoch: self.block.epoch(warp.index),
+            pc,
+            kind: AccessKind {
+                write: stored.is_some(),
+                read: stored.is_none(),
+                strong: false,
+                volatile: false,
+                block_only: false,
+            },
+            bytes: 0,
+            value: [0; 4],
+            strict: [0; 4],
+            strict_for_others: 0,
+        };
+        self.record_bytes(window, by, range, stored.unwrap_or_default());
+    }
+
     /// Applies the acquire and release effects of the strong accesses of a warp's lanes; those in
     /// `written` write.
     fn synchronise(
@@ -245,68 +275,6 @@ impl<'a> RaceDetector<'a> {
             }) = released;
         });
     }
-}
-
-/// Calls `part` with the parts of an access that lie in shared or global memory.
-fn each_window(
-    space: AccessSpace,
-    warp_access: &WarpAccess,
-    mut part: impl FnMut(Window, &WarpAccess),
-) {
-    match space {
-        AccessSpace::Is(window @ (Window::Global | Window::Shared)) => part(window, warp_access),
-        AccessSpace::Is(_) => {}
-        AccessSpace::Generic => {
-            for window in [Window::Global, Window::Shared] {
-                if let Some(warp_access) = in_window(warp_access, window) {
-                    part(window, &warp_access);
-                }
-            }
-        }
-    }
-}
-
-/// Returns the synchronisation of an access with the given memory order that neither reads nor
-/// writes.
-fn strong_access(bytes: u64, order: MemoryOrder) -> StrongAccess {
-    StrongAccess {
-        bytes,
-        read: false,
-        write: false,
-        acquire: order.acquire,
-        release: order.release,
-        block_only: order.block_only,
-    }
-}
-
-fn kind(access: &Access, write: bool, model: RaceModel) -> AccessKind {
-    AccessKind {
-        write,
-        read: !write,
-        strong: access.synchronises,
-        volatile: access.order.volatile && !model.strong_volatile,
-        block_only: access.order.block_only,
-    }
-}
-
-/// Returns the lanes whose atomic has written: all lanes, except those whose compare-and-swap
-/// failed.
-fn wrote(registers: &Registers, atomic: &Atomic, operands: &AtomicOperands) -> u32 {
-    let mask = operands.warp_access.mask;
-    let Some(result) = atomic.result.filter(|_| atomic.f == AtomicOp::CompareSwap) else {
-        return mask;
-    };
-    let same = lanes(mask).filter(|lane| {
-        let found = if operands.warp_access.bytes >= 8 {
-            registers.double(result)[*lane]
-        } else {
-            u64::from(registers.word(result)[*lane])
-        };
-        let high = atomic.high.and_then(|high| high.result);
-        let found_high = high.map_or(0, |slot| registers.double(slot)[*lane]);
-        (found, found_high) == (operands.compared[*lane], operands.compared_high[*lane])
-    });
-    same.fold(0, |mask, lane| mask | 1 << lane)
 }
 
 impl Observer for RaceDetector<'_> {
@@ -418,6 +386,25 @@ impl Observer for RaceDetector<'_> {
         };
         let lanes = (atomic.space, &operands.warp_access);
         self.synchronise(warp, lanes, 1, written, how);
+    }
+
+    fn copy_read(&mut self, warp: &Warp, pc: u32, lane: usize, (address, bytes): (u64, u64)) {
+        let window = Window::of(address);
+        if matches!(window, Window::Global | Window::Shared) {
+            let range = (address - window.base(), bytes);
+            self.record_copy((window, range), warp, (pc, lane), None);
+        }
+    }
+
+    fn copied(&mut self, warp: &Warp, target: &CopyTarget) {
+        let range = (target.offset, target.value.len() as u64);
+        let stored = Some(&*target.value);
+        self.record_copy(
+            (Window::Shared, range),
+            warp,
+            (target.pc, target.lane),
+            stored,
+        );
     }
 
     fn mbarrier(
