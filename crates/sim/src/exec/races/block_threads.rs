@@ -18,7 +18,7 @@ use crate::ptx::ir::MemoryOrder;
 pub(super) struct ThreadState {
     pub(super) clock: ThreadClock,
     /// The beginnings of the thread's release and acquire patterns.
-    pub(super) patterns: ThreadPatterns,
+    pub(super) patterns: Option<Box<ThreadPatterns>>,
 }
 
 /// The threads that have arrived at an incomplete barrier.
@@ -65,7 +65,7 @@ impl BlockThreads {
         };
         let thread = ThreadState {
             clock,
-            patterns: ThreadPatterns::default(),
+            patterns: None,
         };
         let known_to_all = Arc::clone(&thread.clock.own);
         Self {
@@ -89,17 +89,22 @@ impl BlockThreads {
     }
 
     /// Returns a thread's clock, including the thread's own accesses.
-    pub(super) fn own_clock(&self, thread: usize) -> ThreadClock {
+    fn own_clock(&self, thread: usize) -> ThreadClock {
         let mut clock = self.threads[thread].clock.clone();
         clock.observe(thread, self.epochs[thread / 32]);
         clock
     }
 
-    /// Returns the clock that a thread releases, and begins a new epoch, so that later accesses are
-    /// not released with it.
+    /// Begins a new epoch of a thread's warp, so that later accesses are not released with earlier
+    /// ones.
+    pub(super) fn begin_epoch(&mut self, thread: usize) {
+        self.epochs[thread / 32] += 1;
+    }
+
+    /// Returns the clock that a thread releases, and begins a new epoch.
     pub(super) fn publish(&mut self, thread: usize) -> ThreadClock {
         let clock = self.own_clock(thread);
-        self.epochs[thread / 32] += 1;
+        self.begin_epoch(thread);
         clock
     }
 

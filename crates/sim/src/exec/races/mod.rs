@@ -349,7 +349,7 @@ impl Observer for RaceDetector<'_> {
             };
             let lanes = (access.space, &warp_access);
             self.synchronise(warp, lanes, access.count.into(), at.mask, how);
-        } else {
+        } else if self.summary.releases {
             each_window(access.space, &warp_access, |window, warp_access| {
                 let released = match window {
                     Window::Global => &mut self.released,

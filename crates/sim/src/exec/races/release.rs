@@ -82,17 +82,35 @@ impl ObservedClocks {
     }
 }
 
+/// A thread's clock at a release operation or fence.
+///
+/// The thread's own component is stored apart, so that the threads of a warp can share the rest.
+#[derive(Clone, Debug)]
+struct ReleasedClock {
+    clock: ThreadClock,
+    thread: usize,
+    epoch: u32,
+}
+
+impl ReleasedClock {
+    /// Joins the clock of a thread of `block` into the released clocks `known`.
+    fn publish(&self, block: u64, known: &mut Option<BlockClocks>) {
+        self.clock.publish(block, known);
+        ThreadClock::observe_released(known, block, (self.thread, self.epoch));
+    }
+}
+
 /// A thread's clock at its last release operations or fences, by their scope.
 #[derive(Clone, Debug, Default)]
 struct ScopedReleases {
     /// The clock at the last one of a scope wider than the block.
-    to_all: Option<ThreadClock>,
+    to_all: Option<ReleasedClock>,
     /// The clock at the last one of any scope.
-    to_block: Option<ThreadClock>,
+    to_block: Option<ReleasedClock>,
 }
 
 impl ScopedReleases {
-    fn record(&mut self, clock: ThreadClock, block_only: bool) {
+    fn record(&mut self, clock: ReleasedClock, block_only: bool) {
         if !block_only {
             self.to_all = Some(clock.clone());
         }
@@ -190,6 +208,10 @@ impl BlockThreads {
         (global, address): (bool, u64),
         how: StrongAccess,
     ) {
+        // Without release operations and fences, there is nothing to acquire.
+        if !self.summary.releases {
+            return;
+        }
         let block = self.block;
         if let Some(location) = memory.locations.get(&address) {
             let same_block = location.writer == block;
@@ -206,8 +228,8 @@ impl BlockThreads {
             }
         }
         if self.summary.patterns && how.read && how.acquire {
-            let patterns = &mut self.threads[thread].patterns;
-            let known = patterns.known_location(global, address);
+            let patterns = self.threads[thread].patterns.as_mut();
+            let known = patterns.and_then(|patterns| patterns.known_location(global, address));
             let observed = known.map(|location| location.observed.take(how.block_only));
             self.acquire(thread, &observed.unwrap_or_default(), how.block_only);
         }
@@ -233,9 +255,10 @@ impl BlockThreads {
                 return;
             }
         }
-        let patterns = &mut self.threads[thread].patterns;
+        let by_location = self.summary.patterns;
+        let patterns = self.patterns_mut(thread);
         patterns.observed.join(&observed);
-        if self.summary.patterns {
+        if by_location {
             patterns.location(global, address).observed.join(&observed);
         }
     }
@@ -259,30 +282,33 @@ impl BlockThreads {
         (global, address): (bool, u64),
         how: StrongAccess,
     ) {
-        let now = how.release.then(|| self.publish(thread));
+        let now = how.release.then(|| self.released_clock(thread));
+        if how.release {
+            self.begin_epoch(thread);
+        }
         if let Some(clock) = &now
             && self.summary.patterns
         {
-            let patterns = &mut self.threads[thread].patterns;
+            let patterns = self.patterns_mut(thread);
             let location = patterns.location(global, address);
             location.releases.record(clock.clone(), how.block_only);
         }
         let (block, scoped) = (self.block, self.summary.scoped);
-        let patterns = &self.threads[thread].patterns;
+        let patterns = self.threads[thread].patterns.as_deref();
         let known = |known: &&LocationPatterns| (known.global, known.address) == (global, address);
-        let here = patterns.locations.iter().find(known);
+        let here = patterns.and_then(|patterns| patterns.locations.iter().find(known));
         let of_all = |releases: &'_ ScopedReleases| releases.to_all.clone();
         let of_block = |releases: &'_ ScopedReleases| releases.to_block.clone();
-        let fences = &patterns.fences;
+        let fences = patterns.map(|patterns| &patterns.fences);
         let before = here.map(|here| &here.releases);
         let to_all = [
             now.clone().filter(|_| !how.block_only),
-            of_all(fences),
+            fences.and_then(of_all),
             before.and_then(of_all),
         ];
         // Without block scopes in the kernel, the clocks released to all blocks suffice.
         let to_block = match scoped {
-            true => [now, of_block(fences), before.and_then(of_block)],
+            true => [now, fences.and_then(of_block), before.and_then(of_block)],
             false => [None, None, None],
         };
         if to_all.iter().chain(&to_block).any(Option::is_some) {
@@ -311,23 +337,34 @@ impl BlockThreads {
         block_only: bool,
     ) {
         if acquire {
-            let observed = self.threads[thread].patterns.observed.take(block_only);
+            let patterns = self.patterns_mut(thread);
+            let observed = patterns.observed.take(block_only);
             self.acquire(thread, &observed, block_only);
         }
         if release {
-            let clock = self.own_clock(thread);
-            self.threads[thread]
-                .patterns
-                .fences
-                .record(clock, block_only);
+            let clock = self.released_clock(thread);
+            let patterns = self.patterns_mut(thread);
+            patterns.fences.record(clock, block_only);
         }
+    }
+
+    fn released_clock(&self, thread: usize) -> ReleasedClock {
+        ReleasedClock {
+            clock: self.threads[thread].clock.clone(),
+            thread,
+            epoch: self.epoch(thread as u32 / 32),
+        }
+    }
+
+    fn patterns_mut(&mut self, thread: usize) -> &mut ThreadPatterns {
+        self.threads[thread].patterns.get_or_insert_default()
     }
 
     /// Returns whether a thread of the block has observed a release of an access without acquiring
     /// it.
     pub(super) fn has_observed(&self, record: &AccessRecord, lane: usize) -> bool {
         let threads = self.threads.iter();
-        let mut patterns = threads.map(|thread| &thread.patterns);
+        let mut patterns = threads.filter_map(|thread| thread.patterns.as_ref());
         patterns.any(|patterns| patterns.observed.includes(record, lane))
     }
 }

@@ -54,6 +54,22 @@ impl ThreadClock {
         }
     }
 
+    /// Raises the component of a thread of `block` in the released clocks `known`.
+    pub(super) fn observe_released(
+        known: &mut Option<BlockClocks>,
+        block: u64,
+        (thread, epoch): (usize, u32),
+    ) {
+        let epochs = known
+            .as_mut()
+            .and_then(|known| Arc::make_mut(known).get_mut(&block));
+        if let Some(epochs) = epochs
+            && epochs[thread] < epoch
+        {
+            Arc::make_mut(epochs)[thread] = epoch;
+        }
+    }
+
     /// Joins the released clocks `known` into the clock of a thread of `block`.
     pub(super) fn absorb(&mut self, block: u64, known: &BlockClocks) {
         if let Some(epochs) = known.get(&block) {
