@@ -21,7 +21,7 @@ use std::{
     sync::OnceLock,
 };
 
-use millstream_driver::StreamHandle;
+use millstream_driver::{ResultCode, StreamHandle};
 
 use crate::{
     abi::{
@@ -103,7 +103,7 @@ fn addresses() -> &'static Addresses {
     })
 }
 
-/// `cuGetProcAddress`
+/// `cuGetProcAddress`: an error if there is no such function.
 fn get_proc_address(
     call: &Call,
     name: Text,
@@ -112,10 +112,12 @@ fn get_proc_address(
     flags: u64,
 ) -> Answer {
     let status = Out::null();
-    symbols::find(call, addresses(), name, address, (version, flags), status)
+    let asked = (version, flags);
+    let found = symbols::find(call, addresses(), name, address, asked, status)?;
+    found.then_some(()).ok_or(ResultCode::NOT_FOUND)
 }
 
-/// `cuGetProcAddress_v2`
+/// `cuGetProcAddress_v2`: only the status says whether there is such a function.
 fn get_proc_address_with_status(
     call: &Call,
     name: Text,
@@ -124,7 +126,7 @@ fn get_proc_address_with_status(
     flags: u64,
     status: Out<i32>,
 ) -> Answer {
-    symbols::find(call, addresses(), name, address, (version, flags), status)
+    symbols::find(call, addresses(), name, address, (version, flags), status).map(drop)
 }
 
 functions! {

@@ -6,7 +6,6 @@ use rustc_hash::FxHashMap;
 use crate::{
     abi::{Out, Text},
     call::Call,
-    codes::Answer,
     process,
     versions::{self, DefaultStream, Lookup},
 };
@@ -35,8 +34,8 @@ const FOUND: i32 = 0;
 const NOT_FOUND: i32 = 1;
 const VERSION_NOT_SUFFICIENT: i32 = 2;
 
-/// Writes the address of the form of a function that fits the asked version of CUDA; 0 and
-/// `NOT_FOUND` if there is none.
+/// Writes the address of the form of a function that fits the asked version of CUDA; 0 if there is
+/// none. Returns whether there is one.
 pub(crate) fn find(
     _: &Call,
     addresses: &Addresses,
@@ -44,7 +43,7 @@ pub(crate) fn find(
     address: Out<usize>,
     (version, flags): (i32, u64),
     status: Out<i32>,
-) -> Answer {
+) -> Result<bool, ResultCode> {
     address.check()?;
     let name = name.get()?;
     let stream = DefaultStream::from_flags(flags).ok_or(ResultCode::INVALID_VALUE)?;
@@ -57,5 +56,5 @@ pub(crate) fn find(
     };
     status.set_if_wanted(outcome);
     address.set(found.unwrap_or(0))?;
-    found.map(drop).ok_or(ResultCode::NOT_FOUND)
+    Ok(found.is_some())
 }

@@ -11,6 +11,7 @@ typedef void *Handle;
 int cuInit(unsigned);
 int cuDriverGetVersion(int *);
 int cuGetErrorName(int, const char **);
+int cuGetProcAddress(const char *, void **, int, uint64_t);
 int cuGetProcAddress_v2(const char *, void **, int, uint64_t, int *);
 int cuDeviceGet(int *, int);
 int cuDeviceGetCount(int *);
