@@ -42,7 +42,7 @@ pub(crate) struct Objects {
     pub(crate) host_flags: FxHashMap<Address, u32>,
     /// The values that the program has set of the attributes of pools.
     pub(crate) pool_settings: FxHashMap<(PoolHandle, i32), u64>,
-    /// Whether the program gave a device access to a pool.
+    /// True if the program gave a device access to a pool.
     pub(crate) pool_access: FxHashMap<(PoolHandle, Device), bool>,
     /// Names that were returned to the program, which may keep the pointers.
     names: FxHashMap<String, CString>,
@@ -55,7 +55,7 @@ pub(crate) struct Objects {
 pub(crate) struct ContextEntry {
     pub(crate) device: Device,
     pub(crate) flags: u32,
-    /// Whether it is its device's primary context.
+    /// True if it is its device's primary context.
     pub(crate) primary: bool,
     /// The number that `cuCtxGetId` returns.
     pub(crate) id: u64,

@@ -20,7 +20,7 @@ pub(crate) struct Symbol {
     pub(crate) name: &'static str,
     /// The number of parameters, if it is implemented.
     pub(crate) parameters: usize,
-    /// Whether a null stream means the calling thread's default stream.
+    /// True if a null stream means the calling thread's default stream.
     pub(crate) per_thread: bool,
     /// Returns the address of the function.
     pub(crate) address: fn() -> usize,

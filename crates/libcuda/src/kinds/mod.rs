@@ -63,7 +63,7 @@ pub struct Kind {
     l2_bytes: i32,
     /// The number of copy engines.
     copy_engines: i32,
-    /// Whether the memory has error correction.
+    /// True if the memory has error correction.
     ecc: bool,
     /// The device's number at the PCI vendor 10DE, from the PCI ID repository.
     pci_device: u16,

@@ -33,7 +33,7 @@ struct KernelSignature {
     outputs: SmallVec<[OutputSignature; 1]>,
     /// The number of nodes in the epilogue.
     epilogue: usize,
-    /// Whether the kernel replaces elements in the memory that it writes.
+    /// True if the kernel replaces elements in the memory that it writes.
     is_in_place: bool,
     is_row_kernel: bool,
     nodes: Vec<NodeSignature>,

@@ -33,7 +33,7 @@ pub(super) struct Consumer {
     times: Times,
 }
 
-/// How often a kernel computes each element of a node.
+/// The number of times that a kernel computes each element of a node.
 #[derive(Clone, Copy, Default)]
 struct Times {
     /// At the position of the kernel's own element.

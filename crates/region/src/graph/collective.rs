@@ -166,7 +166,7 @@ pub(crate) enum CollectiveKind {
         axis: usize,
         /// The number of elements along the axis.
         width: usize,
-        /// Whether the first device and the last are neighbours.
+        /// True if the first device and the last are neighbours.
         wraps: bool,
     },
 }

@@ -40,7 +40,7 @@ pub(crate) struct Node {
     pub(crate) location: &'static Location<'static>,
     /// The mesh axes along which the elements differ from device to device.
     pub(crate) varies: AxisSet,
-    /// Whether the elements depend on a collective of a region that had not ended when the node was
+    /// True if the elements depend on a collective of a region that had not ended when the node was
     /// made.
     pub(crate) is_deferred: bool,
     /// The number of array handles that refer to the node.
