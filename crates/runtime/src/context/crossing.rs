@@ -178,11 +178,13 @@ struct Watched {
 }
 
 impl Watched {
-    /// Returns whether a later crossing at this place makes it unnecessary to watch this one:
-    /// nothing else asks for this one's verdict.
-    fn is_replaced_at(&self, place: &Arc<Place>) -> bool {
+    /// Returns whether the crossing `sequence` at this place makes it unnecessary to watch this
+    /// one: it is later, and nothing else asks for this one's verdict. Threads may note crossings
+    /// of a stream in another order than that of their submission.
+    fn is_replaced_at(&self, place: &Arc<Place>, sequence: Sequence) -> bool {
         let import = self.import.as_ref();
         Arc::ptr_eq(&self.place, place)
+            && self.sequence <= sequence
             && import.is_none_or(|import| Arc::strong_count(import) == 1)
     }
 }
@@ -221,7 +223,7 @@ fn watch(
     // Nothing depends on the last crossing of the stream any more, and it is complete once this one
     // is: the usual case of a stream that overwrites the same array again and again.
     let replaced = match state.watched.last_mut() {
-        Some(last) if last.is_replaced_at(&place) => {
+        Some(last) if last.is_replaced_at(&place, sequence) => {
             last.sequence = sequence;
             std::mem::replace(&mut last.import, import)
         }

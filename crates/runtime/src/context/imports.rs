@@ -30,7 +30,7 @@ use super::{
 use crate::{
     Error, Result,
     error::OperationKind,
-    tracker::{Access, AccessKind, DeviceNumber, Import, Imports, Sequence, StreamId},
+    tracker::{Access, AccessKind, DeviceNumber, Import, Imports, Sequence, Ticket},
 };
 
 const UNKNOWN: u8 = 0;
@@ -259,8 +259,8 @@ impl Drop for CrossDeviceImport {
 }
 
 impl Import for CrossDeviceImport {
-    fn stream(&self) -> StreamId {
-        self.place.stream.id
+    fn ticket(&self) -> Ticket {
+        self.place.stream.ticket(self.sequence)
     }
 
     fn devices(&self) -> &[DeviceNumber] {

@@ -13,13 +13,13 @@ use std::{fmt, sync::Arc};
 use parking_lot::Mutex;
 use smallvec::SmallVec;
 
-use super::{DeviceNumber, StreamId};
+use super::{DeviceNumber, Ticket};
 use crate::Result;
 
 /// An operation on several devices.
 pub(crate) trait Import: fmt::Debug + Send + Sync {
-    /// Returns the stream of the operation.
-    fn stream(&self) -> StreamId;
+    /// Returns the operation's ticket.
+    fn ticket(&self) -> Ticket;
 
     /// Returns the devices whose loss spoils the results.
     fn devices(&self) -> &[DeviceNumber];
@@ -73,8 +73,9 @@ impl Provenance {
         Ok(unsettled)
     }
 
-    /// Adds imports. One replaces an earlier one of the same stream, whose devices it includes:
-    /// once the later is complete, so is the earlier.
+    /// Adds imports. One replaces an earlier one of the same stream whose devices it includes: once
+    /// the later is complete, so is the earlier. An operation may carry older imports than those of
+    /// the memory that it writes, and these are kept.
     pub(crate) fn add(&self, imports: &[Arc<dyn Import>]) {
         if imports.is_empty() {
             return;
@@ -83,7 +84,9 @@ impl Provenance {
         let mut known = self.0.lock();
         for import in imports {
             let includes = |earlier: &Arc<dyn Import>| {
-                earlier.stream() == import.stream()
+                let (earlier_ticket, ticket) = (earlier.ticket(), import.ticket());
+                earlier_ticket.stream == ticket.stream
+                    && earlier_ticket.sequence <= ticket.sequence
                     && earlier
                         .devices()
                         .iter()
@@ -136,15 +139,15 @@ mod tests {
 
     #[derive(Debug)]
     struct Operation {
-        stream: StreamId,
+        ticket: Ticket,
         devices: Vec<DeviceNumber>,
         valid: AtomicBool,
         invalid: AtomicBool,
     }
 
     impl Import for Operation {
-        fn stream(&self) -> StreamId {
-            self.stream
+        fn ticket(&self) -> Ticket {
+            self.ticket
         }
 
         fn devices(&self) -> &[DeviceNumber] {
@@ -163,10 +166,10 @@ mod tests {
         }
     }
 
-    fn operation(stream: u64, devices: &[u64]) -> Arc<Operation> {
+    fn operation(stream: u64, sequence: u64, devices: &[u64]) -> Arc<Operation> {
         let number = |&device: &u64| DeviceNumber::of(device);
         Arc::new(Operation {
-            stream: StreamId::of(stream),
+            ticket: Ticket::of(stream, sequence),
             devices: devices.iter().map(number).collect(),
             valid: AtomicBool::new(false),
             invalid: AtomicBool::new(false),
@@ -184,7 +187,7 @@ mod tests {
     #[test]
     fn imports_stay_until_they_are_valid_or_replaced() {
         let provenance = Provenance::default();
-        let [first, second] = [operation(1, &[1, 2]), operation(2, &[1, 2])];
+        let [first, second] = [operation(1, 1, &[1, 2]), operation(2, 1, &[1, 2])];
         add(&provenance, &first);
         add(&provenance, &second);
         assert_eq!(unsettled(&provenance), 2);
@@ -199,12 +202,23 @@ mod tests {
     #[test]
     fn a_later_import_of_a_stream_replaces_those_whose_devices_it_includes() {
         let provenance = Provenance::default();
-        add(&provenance, &operation(1, &[1, 2]));
-        add(&provenance, &operation(1, &[1, 2, 3]));
+        add(&provenance, &operation(1, 1, &[1, 2]));
+        add(&provenance, &operation(1, 2, &[1, 2, 3]));
         assert_eq!(unsettled(&provenance), 1);
-        add(&provenance, &operation(1, &[1, 2]));
+        add(&provenance, &operation(1, 3, &[1, 2]));
         assert_eq!(unsettled(&provenance), 2);
-        add(&provenance, &operation(2, &[1, 2]));
+        add(&provenance, &operation(2, 1, &[1, 2]));
         assert_eq!(unsettled(&provenance), 3);
+    }
+
+    #[test]
+    fn an_older_import_of_a_stream_replaces_no_newer_one() {
+        let provenance = Provenance::default();
+        let [older, newer] = [operation(1, 5, &[1, 2]), operation(1, 6, &[1, 2])];
+        add(&provenance, &newer);
+        add(&provenance, &older);
+        older.valid.store(true, Ordering::Relaxed);
+        newer.invalid.store(true, Ordering::Relaxed);
+        assert!(provenance.unsettled().is_err());
     }
 }

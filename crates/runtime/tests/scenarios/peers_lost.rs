@@ -243,3 +243,33 @@ fn p03_the_loss_of_the_device_that_writes_another_devices_memory_makes_it_invali
         assert_eq!(t.download(&by_kernel).unwrap().wait().unwrap(), [3.0; N]);
     }
 }
+
+#[test]
+fn p03_data_that_arrived_earlier_does_not_hide_what_arrives_later() {
+    for schedule in SCHEDULES {
+        let _watch = Watch::over(format!("{schedule:?}"));
+        let gpu = Gpu::new(SimConfig::new().devices(2).schedule(schedule));
+        let [lost, device] = open(&gpu);
+        let ([s], [t1, t2, t3]) = (streams(&lost), streams(&device));
+        let early = s.upload(&[1.0_f32; N]).unwrap();
+        let mut late = s.upload(&[2.0_f32; N]).unwrap();
+        let [mut first, mut second] = [(); 2].map(|()| t1.zeros::<f32>(N).unwrap());
+        assert!(device.peer_status(&lost).unwrap().is_direct());
+        s.synchronize().unwrap();
+
+        let (before_fault, before_copies) = (gpu.hold(s.as_raw()), gpu.hold(t1.as_raw()));
+        fault(&s);
+        s.fill(late.slice_mut(..1), 2.0).unwrap();
+        t1.copy(&early, &mut first).unwrap();
+        t1.copy(&late, &mut second).unwrap();
+        // Its result depends on both copies, and it is written beside the second's.
+        t2.copy(first.slice(..9), second.slice_mut(..9)).unwrap();
+        drop(before_copies);
+        let arrived = t3.download(&first).unwrap();
+        assert_eq!(arrived.wait().unwrap(), [1.0; N]);
+        drop(before_fault);
+        assert!(s.synchronize().is_err());
+        assert!(lost.lost().is_some());
+        assert_poisoned(t2.download(&second).map(drop), "copy", &lost);
+    }
+}
