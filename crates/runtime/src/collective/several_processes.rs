@@ -96,7 +96,10 @@ impl Collectives {
 
     /// Waits until the collectives of all ranks are complete, and ends the group. Every process
     /// calls this, before it ends: what a process has still to send to others is lost with it.
-    /// Dropping the group does the same without waiting.
+    /// Dropping the group does the same without waiting for the other processes.
+    ///
+    /// NCCL may complete an operation although another rank made a different call. This compares
+    /// the calls of all ranks, so it finds such a difference if nothing else has.
     ///
     /// The direct backend has no other processes, so this returns at once.
     ///
@@ -114,7 +117,8 @@ impl Collectives {
     ///
     /// # Errors
     ///
-    /// [`Error::CollectiveLost`] if the group is lost.
+    /// [`Error::CollectiveLost`] if the group is lost, the ranks have made different calls, or not
+    /// all close the group within the deadline.
     pub fn close(self) -> Result<()> {
         self.backend.close()
     }

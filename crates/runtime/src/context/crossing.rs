@@ -25,7 +25,7 @@ use super::{
 use crate::{
     Error, Result,
     error::OperationKind,
-    tracker::{Access, AccessKind, DeviceNumber, Import, Imports, Sequence},
+    tracker::{Access, AccessKind, DeviceNumber, GroupNumber, Import, Imports, Sequence},
 };
 
 /// An operation that uses memory of several devices, besides its command.
@@ -131,9 +131,38 @@ impl Drop for Settling<'_, '_> {
     }
 }
 
-/// The failure of operations that this library submitted and that end without their results: set
-/// before they are ended, so that their results are never taken for valid.
-pub(crate) type Failure = Arc<OnceLock<Error>>;
+/// The failure of a collective that ends without its results: set before it is ended, so that its
+/// results are never taken for valid.
+#[derive(Clone, Debug)]
+pub(crate) struct Failure {
+    group: GroupNumber,
+    cause: Arc<OnceLock<Error>>,
+}
+
+impl Failure {
+    /// Creates the failure of a collective of this group, which has not failed.
+    pub(crate) fn new(group: GroupNumber) -> Self {
+        Self {
+            group,
+            cause: Arc::default(),
+        }
+    }
+
+    /// Sets the cause, if none is set.
+    pub(crate) fn set(&self, cause: &Error) {
+        self.cause.get_or_init(|| cause.clone());
+    }
+
+    /// Returns the cause, if the collective has failed.
+    pub(super) fn cause(&self) -> Option<&Error> {
+        self.cause.get()
+    }
+
+    /// Returns the collective's group.
+    pub(super) fn group(&self) -> GroupNumber {
+        self.group
+    }
+}
 
 /// An operation by which memory gets its contents from several devices.
 pub(crate) struct Arrival<'a> {

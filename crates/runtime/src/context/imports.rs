@@ -30,7 +30,7 @@ use super::{
 use crate::{
     Error, Result,
     error::OperationKind,
-    tracker::{Access, AccessKind, DeviceNumber, Import, Imports, Sequence, Ticket},
+    tracker::{Access, AccessKind, DeviceNumber, GroupNumber, Import, Imports, Sequence, Ticket},
 };
 
 const UNKNOWN: u8 = 0;
@@ -137,7 +137,7 @@ impl CrossDeviceImport {
             location,
             place: Arc::clone(place),
             sequence,
-            failure: failure.map(Arc::clone),
+            failure: failure.cloned(),
             verdict: AtomicU8::new(UNKNOWN),
         })
     }
@@ -208,7 +208,7 @@ impl CrossDeviceImport {
 
     /// Returns the failure of the operation, if it has failed.
     fn failed(&self) -> Option<&Error> {
-        self.failure.as_ref()?.get()
+        self.failure.as_ref()?.cause()
     }
 
     /// Sets the verdict, unless another thread did, and returns it.
@@ -265,6 +265,10 @@ impl Import for CrossDeviceImport {
 
     fn devices(&self) -> &[DeviceNumber] {
         &self.place.numbers
+    }
+
+    fn group(&self) -> Option<GroupNumber> {
+        self.failure.as_ref().map(Failure::group)
     }
 
     fn is_valid(&self) -> bool {

@@ -8,7 +8,13 @@
 //! that all its devices outlived it. If one did not, every use of the memory is an error until the
 //! memory is overwritten as a whole.
 
-use std::{fmt, sync::Arc};
+use std::{
+    fmt,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+};
 
 use parking_lot::Mutex;
 use smallvec::SmallVec;
@@ -24,6 +30,10 @@ pub(crate) trait Import: fmt::Debug + Send + Sync {
     /// Returns the devices whose loss spoils the results.
     fn devices(&self) -> &[DeviceNumber];
 
+    /// Returns the group with whose loss the operation may end without its results, although no
+    /// device is lost.
+    fn group(&self) -> Option<GroupNumber>;
+
     /// Returns whether the results are known to be valid, without a driver call.
     fn is_valid(&self) -> bool;
 
@@ -34,6 +44,18 @@ pub(crate) trait Import: fmt::Debug + Send + Sync {
     ///
     /// If the results are invalid.
     fn check(&self) -> Result<bool>;
+}
+
+/// The number of a group of collectives, unique in the process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct GroupNumber(u64);
+
+impl GroupNumber {
+    /// Returns a new number.
+    pub(crate) fn new() -> Self {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        Self(NEXT.fetch_add(1, Ordering::Relaxed))
+    }
 }
 
 /// Operations on several devices of which it is not known that their results are valid.
@@ -75,7 +97,8 @@ impl Provenance {
 
     /// Adds imports. One replaces an earlier one of the same stream whose devices it includes: once
     /// the later is complete, so is the earlier. An operation may carry older imports than those of
-    /// the memory that it writes, and these are kept.
+    /// the memory that it writes, and these are kept. Collectives are only replaced by those of the
+    /// same group, because several groups may share a stream and are lost one by one.
     pub(crate) fn add(&self, imports: &[Arc<dyn Import>]) {
         if imports.is_empty() {
             return;
@@ -86,6 +109,7 @@ impl Provenance {
             let includes = |earlier: &Arc<dyn Import>| {
                 let (earlier_ticket, ticket) = (earlier.ticket(), import.ticket());
                 earlier_ticket.stream == ticket.stream
+                    && (earlier.group().is_none() || earlier.group() == import.group())
                     && earlier_ticket.sequence <= ticket.sequence
                     && earlier
                         .devices()
@@ -132,7 +156,7 @@ impl Provenance {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::sync::atomic::AtomicBool;
 
     use super::*;
     use crate::Error;
@@ -141,6 +165,7 @@ mod tests {
     struct Operation {
         ticket: Ticket,
         devices: Vec<DeviceNumber>,
+        group: Option<GroupNumber>,
         valid: AtomicBool,
         invalid: AtomicBool,
     }
@@ -152,6 +177,10 @@ mod tests {
 
         fn devices(&self) -> &[DeviceNumber] {
             &self.devices
+        }
+
+        fn group(&self) -> Option<GroupNumber> {
+            self.group
         }
 
         fn is_valid(&self) -> bool {
@@ -167,10 +196,20 @@ mod tests {
     }
 
     fn operation(stream: u64, sequence: u64, devices: &[u64]) -> Arc<Operation> {
+        collective(stream, sequence, devices, None)
+    }
+
+    fn collective(
+        stream: u64,
+        sequence: u64,
+        devices: &[u64],
+        group: Option<GroupNumber>,
+    ) -> Arc<Operation> {
         let number = |&device: &u64| DeviceNumber::of(device);
         Arc::new(Operation {
             ticket: Ticket::of(stream, sequence),
             devices: devices.iter().map(number).collect(),
+            group,
             valid: AtomicBool::new(false),
             invalid: AtomicBool::new(false),
         })
@@ -220,5 +259,19 @@ mod tests {
         older.valid.store(true, Ordering::Relaxed);
         newer.invalid.store(true, Ordering::Relaxed);
         assert!(provenance.unsettled().is_err());
+    }
+
+    #[test]
+    fn a_collective_replaces_none_of_another_group() {
+        let provenance = Provenance::default();
+        let [one, other] = [(); 2].map(|()| Some(GroupNumber::new()));
+        add(&provenance, &collective(1, 1, &[1, 2], one));
+        add(&provenance, &collective(1, 2, &[1, 2], other));
+        assert_eq!(unsettled(&provenance), 2);
+        add(&provenance, &operation(1, 3, &[1, 2]));
+        assert_eq!(unsettled(&provenance), 3);
+        add(&provenance, &collective(1, 4, &[1, 2], other));
+        // That of the first group is left.
+        assert_eq!(unsettled(&provenance), 2);
     }
 }

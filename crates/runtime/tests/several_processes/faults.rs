@@ -221,3 +221,56 @@ fn a_collective_that_ends_at_its_deadline_is_right_or_lost() {
         }
     }
 }
+
+#[test]
+fn p10_closing_names_a_difference_that_no_operation_noticed() {
+    let lost = both(None, |rank| {
+        if rank.rank == 0 {
+            // The stand-in completes a send that no rank receives.
+            let source = rank.stream.upload(&[1, 2]).unwrap();
+            rank.collectives
+                .group(|group| group.send(0, 1, &source))
+                .unwrap();
+            rank.stream.synchronize().unwrap();
+        }
+        rank.collectives.close().expect_err("the calls differ")
+    });
+    for error in lost {
+        let text = error.to_string();
+        assert!(matches!(error, Error::CollectiveLost { .. }), "{text}");
+        for part in ["message 1", "was not called on rank 1"] {
+            assert!(text.contains(part), "{text}");
+        }
+    }
+}
+
+#[test]
+fn closing_waits_for_the_other_rank_until_the_deadline() {
+    let [first, second] = both(None, |rank| {
+        rank.collectives.set_deadline(Some(DEADLINE));
+        if rank.rank == 1 {
+            std::thread::sleep(DEADLINE * 3);
+        }
+        rank.collectives.close()
+    });
+    let text = first.expect_err("rank 1 comes too late").to_string();
+    assert!(
+        text.contains("not all ranks have ended the group within"),
+        "{text}"
+    );
+    assert!(second.is_err());
+}
+
+#[test]
+fn a_rank_closes_a_group_that_another_rank_drops() {
+    let [closed, dropped] = both(None, |rank| {
+        let array = OPERATIONS[0].1(&rank)?;
+        let sum = rank.stream.download(&array)?.wait()?;
+        if rank.rank == 0 {
+            rank.collectives.close()?;
+        }
+        Ok::<_, Error>(sum)
+    });
+    assert_eq!(closed.unwrap(), [2, 4]);
+    assert_eq!(dropped.unwrap(), [2, 4]);
+}

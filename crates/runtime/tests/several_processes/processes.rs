@@ -8,6 +8,8 @@ use std::{
     time::Duration,
 };
 
+use millstream::Device;
+
 /// The time within which everything succeeds.
 pub(crate) const LONG: Duration = Duration::from_secs(60);
 
@@ -51,11 +53,21 @@ pub(crate) fn start(program: &str, variables: &[(&str, String)]) -> Child {
     command.spawn().expect("the process starts")
 }
 
-/// Starts all ranks of a world that a launcher describes.
+/// Starts all ranks of a world that a launcher describes. More ranks than GPUs use simulated
+/// devices, which the output says.
 pub(crate) fn start_all(program: &str, launcher: Launcher, size: usize) -> Vec<Child> {
     let port = port();
+    let gpus = Device::count().expect("devices can be counted") as usize;
+    let simulated = (1..size).contains(&gpus).then(|| {
+        println!("{program}: {size} ranks on simulated devices, because there are {gpus} GPUs");
+        ("MILLSTREAM_DEVICE", "sim".to_owned())
+    });
     (0..size)
-        .map(|rank| start(program, &launcher(rank, size, port)))
+        .map(|rank| {
+            let mut variables = launcher(rank, size, port);
+            variables.extend(simulated.clone());
+            start(program, &variables)
+        })
         .collect()
 }
 

@@ -17,6 +17,7 @@ use crate::{
     Device, Error, Result,
     collective::local_rank::LocalRank,
     disposal::log,
+    tracker::GroupNumber,
     world::{Rendezvous, World},
 };
 
@@ -43,6 +44,7 @@ pub(in crate::collective) fn in_process(
         ranks,
         location,
         failure: OnceLock::new(),
+        number: GroupNumber::new(),
         losing: Mutex::default(),
         in_flight: Arc::default(),
         journal: Mutex::default(),
@@ -83,6 +85,7 @@ pub(in crate::collective) fn in_world(
         ranks: world.size(),
         location,
         failure: OnceLock::new(),
+        number: GroupNumber::new(),
         losing: Mutex::default(),
         in_flight: Arc::default(),
         journal: Mutex::default(),

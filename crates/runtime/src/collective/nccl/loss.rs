@@ -21,6 +21,7 @@ use super::{
     journal::{first_difference, silent_ranks},
 };
 use crate::{
+    Error, WorldError,
     disposal::log,
     world::{Rendezvous, World},
 };
@@ -29,6 +30,8 @@ use crate::{
 const ANSWER_WITHIN: Duration = Duration::from_secs(3);
 /// The time for which they wait for a store that does not react.
 const STORE_WITHIN: Duration = Duration::from_millis(3500);
+/// The time of one look for a rank that closes the group.
+const STEP_LOOK: Duration = Duration::from_millis(20);
 /// The value that tells a rank that the group is lost.
 const LOST: &[u8] = b"lost";
 /// A deadline that does not pass.
@@ -80,6 +83,52 @@ impl SharedStore {
         if let Err(error) = self.store.set(&self.message_key(self.rank), b"ended") {
             log!(debug, %error, "cannot tell the store of the end of a group");
         }
+    }
+
+    /// Returns whether this rank's process may serve the store.
+    pub(super) fn serves(&self) -> bool {
+        self.rank == 0
+    }
+
+    /// Tells the other ranks that this one is at a step of closing the group.
+    ///
+    /// # Errors
+    ///
+    /// The reason for which the group is lost.
+    pub(super) fn post(&self, step: &str, text: &str) -> Result<(), String> {
+        let set = self
+            .store
+            .set(&self.step_key(step, self.rank), text.as_bytes());
+        set.map_err(|error| self.without_store(error))
+    }
+
+    /// Waits until all ranks are at a step of closing the group, and returns their texts. `pause`
+    /// is called while one is missing, and may end the wait.
+    ///
+    /// # Errors
+    ///
+    /// The reason for which the group is lost.
+    pub(super) fn collect(
+        &self,
+        step: &str,
+        ranks: usize,
+        pause: impl Fn() -> Result<(), String>,
+    ) -> Result<Vec<Option<String>>, String> {
+        let of_rank = |rank| {
+            let key = self.step_key(step, rank);
+            loop {
+                match self.store.get(&key, STEP_LOOK) {
+                    Ok(text) => return Ok(Some(String::from_utf8_lossy(&text).into_owned())),
+                    Err(Error::World(WorldError::NotSet { .. })) => pause()?,
+                    Err(error) => return Err(self.without_store(error)),
+                }
+            }
+        };
+        (0..ranks).map(of_rank).collect()
+    }
+
+    fn step_key(&self, step: &str, rank: usize) -> String {
+        format!("{}/{step}/{rank}", self.prefix)
     }
 
     /// Exchanges the journals with the other ranks, and returns the first difference.

@@ -11,6 +11,7 @@
 
 #![allow(unsafe_code, reason = "calls NCCL with its own communicators")]
 
+mod closing;
 mod comms;
 mod connect;
 mod exit;
@@ -47,7 +48,7 @@ use crate::{
     context::{DriverStream, Failure, GroupOperation, Operation, submit_group},
     error::OperationKind,
     memory::Span,
-    tracker::{AccessKind, Accesses},
+    tracker::{AccessKind, Accesses, GroupNumber},
 };
 
 /// The pause between two looks at a communicator that is enqueuing an operation, after the first
@@ -73,6 +74,7 @@ struct CommGroup {
     location: &'static Location<'static>,
     /// Set when the group is lost.
     failure: OnceLock<Error>,
+    number: GroupNumber,
     /// Locked while a thread finds out why the group is lost.
     losing: Mutex<()>,
     in_flight: Arc<watchdog::Shared>,
@@ -105,7 +107,7 @@ impl Backend for NcclBackend {
         let (indices, mut members): (Vec<usize>, Vec<GroupOperation<'_>>) =
             members(&group.locals, operations).into_iter().unzip();
         // Known before the call, which may wait for other processes.
-        let (mut watched, failure) = (None, Failure::default());
+        let (mut watched, failure) = (None, Failure::new(group.number));
         let enqueue = |streams: &[DriverStream<'_>]| {
             let entry = group.note(operations);
             watched = Some(self.watchdog.begin(entry, &failure));

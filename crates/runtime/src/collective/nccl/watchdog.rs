@@ -4,35 +4,27 @@
 //! It sleeps while nothing is in flight. In a world, a second thread waits for the news that
 //! another rank has given up, so that this one answers even if it has no collective in flight.
 
-#![allow(unsafe_code, reason = "ends its own communicators")]
-
 use std::{
     sync::Arc,
     thread,
     time::{Duration, Instant},
 };
 
-use millstream_driver::nccl::CommState;
 use parking_lot::Mutex;
 
-use super::{
-    CommGroup, Entry, comms::Gone, connect::WORLD_DEADLINE, exit::EndingGroup, loss::SharedStore,
-};
+use super::{CommGroup, Entry, closing::end, exit::EndingGroup, loss::SharedStore};
 use crate::{
     Error, Result,
     context::{Failure, poll_ticket},
-    disposal::log,
     sync::IdleCondvar,
     tracker::Sequence,
 };
 
 /// The time between two looks.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
-/// The time between two looks at communicators that are being ended.
-const END_LOOK_EVERY: Duration = Duration::from_millis(2);
 
 /// The reason if another rank has noticed first.
-const LOST_ELSEWHERE: &str = "another rank has given up";
+pub(super) const LOST_ELSEWHERE: &str = "another rank has given up";
 
 /// A collective whose operations may not be complete.
 struct InFlight {
@@ -76,6 +68,17 @@ pub(super) struct Shared {
     state: Mutex<WatchdogState>,
     changed: IdleCondvar,
     ended: IdleCondvar,
+}
+
+impl Shared {
+    /// Sleeps for this time, or until something changes. Returns whether another rank has given up.
+    pub(super) fn pause(&self, time: Duration) -> bool {
+        let mut state = self.state.lock();
+        if !state.lost_elsewhere {
+            self.changed.wait_for(&mut state, time);
+        }
+        state.lost_elsewhere
+    }
 }
 
 /// A handle to the watchdog.
@@ -126,7 +129,7 @@ impl Watchdog {
             entry,
             since: Instant::now(),
             operations: None,
-            failure: Arc::clone(failure),
+            failure: failure.clone(),
         });
         let wakes = state.sleeps;
         drop(state);
@@ -271,67 +274,15 @@ impl CommGroup {
             collectives
                 .map(|collective| {
                     let operations = collective.operations.clone();
-                    (Arc::clone(&collective.failure), operations)
+                    (collective.failure.clone(), operations)
                 })
                 .collect()
         };
         // Asked without the lock, because drivers may take their time.
         for (failure, operations) in in_flight {
             if !operations.is_some_and(|operations| is_complete(self, &operations)) {
-                failure.get_or_init(|| error.clone());
+                failure.set(error);
             }
         }
     }
-}
-
-/// Ends the communicators, none of which has an operation in flight: finalises them, which waits
-/// for the other ranks, and destroys them.
-fn end(shared: &Shared, group: &Arc<CommGroup>, ending: Ending) {
-    let problem = match group.comms.finalize() {
-        Ok(()) => wait_until_finalized(shared, group),
-        Err(Gone) => return,
-    };
-    match problem {
-        Some(problem) if ending == Ending::Closed || problem == LOST_ELSEWHERE => {
-            group.lose(group.entry(), &problem);
-        }
-        Some(problem) => {
-            log!(debug, problem, "communicators are aborted");
-            group.abort();
-        }
-        None => {
-            for &comm in group.comms.take().unwrap_or_default() {
-                // SAFETY: the communicator was taken, so that nothing uses it from now on.
-                if let Err(error) = unsafe { group.comms.nccl.destroy(comm) } {
-                    log!(debug, %error, "cannot destroy a communicator");
-                }
-            }
-        }
-    }
-}
-
-/// Waits until the other ranks have ended the group too. Returns what prevents that.
-fn wait_until_finalized(shared: &Shared, group: &CommGroup) -> Option<String> {
-    let limit = group.deadline.lock().unwrap_or(WORLD_DEADLINE);
-    let since = Instant::now();
-    for local in 0..group.locals.len() {
-        loop {
-            match group.comms.state(local, "ncclCommFinalize") {
-                Ok(Ok(CommState::Success)) | Err(Gone) => break,
-                Ok(Err(error)) => return Some(error.to_string()),
-                Ok(Ok(_)) => {}
-            }
-            let mut state = shared.state.lock();
-            if state.lost_elsewhere {
-                return Some(LOST_ELSEWHERE.to_owned());
-            }
-            if since.elapsed() >= limit {
-                return Some(format!(
-                    "not all ranks have ended the group within {limit:?}"
-                ));
-            }
-            shared.changed.wait_for(&mut state, END_LOOK_EVERY);
-        }
-    }
-    None
 }
