@@ -21,8 +21,8 @@ use std::{
 use millstream_driver::{
     Completion, ContextHandle, DeviceAttribute, DeviceOrdinal, DevicePtr, Driver, DriverError,
     EventHandle, EventKind, FillPattern, FunctionAttribute, FunctionHandle, HostFunction,
-    ModuleHandle, P2pAttribute, PeerCopy, PoolHandle, PoolUsage, PriorityRange, ResultCode,
-    StreamHandle, driver_methods,
+    ModuleHandle, P2pAttribute, PeerCopy, PointerInfo, PoolHandle, PoolUsage, PriorityRange,
+    ResultCode, StreamHandle, driver_methods,
 };
 
 type Result<T> = std::result::Result<T, DriverError>;
@@ -289,8 +289,16 @@ impl Driver for NullDriver {
         Ok(0.0)
     }
 
+    unsafe fn stream_context(&self, _: StreamHandle) -> Result<ContextHandle> {
+        Ok(ContextHandle::from_raw(SOLE_HANDLE))
+    }
+
     unsafe fn mem_info(&self, _: ContextHandle) -> Result<(u64, u64)> {
         Ok((u64::MAX, u64::MAX))
+    }
+
+    fn pointer_info(&self, _: DevicePtr) -> Result<Option<PointerInfo>> {
+        Ok(None)
     }
 
     unsafe fn mem_alloc(&self, _: ContextHandle, bytes: usize) -> Result<DevicePtr> {

@@ -10,8 +10,8 @@ use std::{ffi::c_void, fmt, ptr::NonNull, time::Duration};
 use crate::{
     ContextHandle, Copy2d, DeviceAttribute, DeviceOrdinal, DevicePtr, DriverError, EventHandle,
     FloatOperand, FunctionAttribute, FunctionHandle, HostAccess, ManagedAdvice, ManagedLocation,
-    MemoryReuse, ModuleHandle, P2pAttribute, PeerCopy, PeerCopy2d, PoolHandle, ResultCode,
-    StreamHandle,
+    MemoryReuse, ModuleHandle, P2pAttribute, PeerCopy, PeerCopy2d, PointerInfo, PoolHandle,
+    ResultCode, StreamHandle,
 };
 
 type Result<T> = std::result::Result<T, DriverError>;
@@ -372,6 +372,13 @@ pub trait Driver: Send + Sync + fmt::Debug {
         stream: StreamHandle,
     ) -> Result<Completion>;
 
+    /// Returns the context to which a stream belongs (`cuStreamGetCtx`).
+    ///
+    /// # Safety
+    ///
+    /// `stream` is alive, and is not a default stream, whose context is the current one.
+    unsafe fn stream_context(&self, stream: StreamHandle) -> Result<ContextHandle>;
+
     /// Waits until all work enqueued on the stream so far is complete (`cuStreamSynchronize`).
     ///
     /// # Safety
@@ -457,6 +464,10 @@ pub trait Driver: Send + Sync + fmt::Debug {
     ///
     /// `context` is alive.
     unsafe fn mem_info(&self, context: ContextHandle) -> Result<(u64, u64)>;
+
+    /// Returns the allocation that contains the address, or `None` if the driver knows of none
+    /// (`cuPointerGetAttributes`).
+    fn pointer_info(&self, pointer: DevicePtr) -> Result<Option<PointerInfo>>;
 
     /// Allocates device memory that every stream may use at once (`cuMemAlloc`). The contents are
     /// undefined. The address is a multiple of [`ALLOCATION_ALIGNMENT`], as are the addresses that

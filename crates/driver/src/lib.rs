@@ -25,6 +25,7 @@ pub mod nccl;
 pub mod nvml;
 mod peer;
 mod per_process;
+mod pointer;
 
 pub use annotations::{FloatOperand, HostAccess, MemoryReuse};
 pub use copy_2d::{Copy2d, Memory2d, Side2d};
@@ -42,3 +43,4 @@ pub use managed::{ManagedAdvice, ManagedLocation};
 pub use peer::{PeerCopy, PeerCopy2d};
 #[doc(hidden)]
 pub use per_process::PerProcess;
+pub use pointer::PointerInfo;

@@ -75,6 +75,9 @@ macro_rules! driver_methods {
                 context: $crate::ContextHandle,
                 stream: $crate::StreamHandle
             ) -> $crate::Completion;
+            [unsafe value] fn stream_context(
+                stream: $crate::StreamHandle
+            ) -> $crate::ContextHandle;
             [unsafe call] fn stream_synchronize(
                 context: $crate::ContextHandle,
                 stream: $crate::StreamHandle
@@ -111,6 +114,9 @@ macro_rules! driver_methods {
                 end: $crate::EventHandle
             ) -> f32;
             [unsafe value] fn mem_info(context: $crate::ContextHandle) -> (u64, u64);
+            [safe value] fn pointer_info(
+                pointer: $crate::DevicePtr
+            ) -> Option<$crate::PointerInfo>;
             [unsafe value] fn mem_alloc(
                 context: $crate::ContextHandle,
                 bytes: usize

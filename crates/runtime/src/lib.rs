@@ -37,6 +37,7 @@ mod error;
 mod event;
 mod future;
 pub mod guide;
+pub mod interop;
 #[doc(hidden)]
 pub mod kernel;
 mod memory;
@@ -72,8 +73,8 @@ pub use kernel::{Dim3, LaunchConfig};
 pub use memory::StagingOptions;
 pub use memory::{
     Advice, Buffer, CopySource, CopySource2d, CopyTarget, CopyTarget2d, Managed, MemoryStats,
-    PeerView, PeerViewMut, Pinned, ReadGuard, ReadOperand, View, View2d, View2dMut, ViewMut,
-    WriteGuard, WriteOperand,
+    PeerView, PeerViewMut, Pinned, ReadGuard, ReadOperand, Release, View, View2d, View2dMut,
+    ViewMut, WriteGuard, WriteOperand,
 };
 pub use millstream_driver as driver;
 /// Declares typed kernels from PTX.

@@ -36,6 +36,18 @@ pub const GET_PROC_ADDRESS_LEGACY_STREAM: u64 = 1;
 pub const STREAM_DEFAULT: c_uint = 0;
 /// `CU_STREAM_NON_BLOCKING`: a stream exempt from the legacy default stream's barriers.
 pub const STREAM_NON_BLOCKING: c_uint = 1;
+/// `CU_POINTER_ATTRIBUTE_MEMORY_TYPE`
+pub const POINTER_MEMORY_TYPE: c_int = 2;
+/// `CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL`
+pub const POINTER_DEVICE_ORDINAL: c_int = 9;
+/// `CU_POINTER_ATTRIBUTE_RANGE_START_ADDR`
+pub const POINTER_RANGE_START: c_int = 11;
+/// `CU_POINTER_ATTRIBUTE_RANGE_SIZE`
+pub const POINTER_RANGE_SIZE: c_int = 12;
+/// `CU_MEMORYTYPE_HOST`
+pub const MEMORY_TYPE_HOST: c_int = 1;
+/// `CU_MEMORYTYPE_DEVICE`
+pub const MEMORY_TYPE_DEVICE: c_int = 2;
 /// `CU_EVENT_DEFAULT`: an event with a time stamp.
 pub const EVENT_DEFAULT: c_uint = 0;
 /// `CU_EVENT_DISABLE_TIMING`: an event without a time stamp.
@@ -211,6 +223,13 @@ functions! {
             cuStreamCreateWithPriority(stream: *mut StreamHandle, flags: c_uint, priority: c_int);
         cuStreamDestroy = cuStreamDestroy_v2(stream: StreamHandle);
         cuStreamQuery = cuStreamQuery(stream: StreamHandle);
+        cuStreamGetCtx = cuStreamGetCtx(stream: StreamHandle, context: *mut ContextHandle);
+        cuPointerGetAttributes = cuPointerGetAttributes(
+            count: c_uint,
+            attributes: *mut c_int,
+            values: *mut *mut c_void,
+            pointer: DevicePtr
+        );
         cuStreamSynchronize = cuStreamSynchronize(stream: StreamHandle);
         cuStreamWaitEvent =
             cuStreamWaitEvent(stream: StreamHandle, event: EventHandle, flags: c_uint);

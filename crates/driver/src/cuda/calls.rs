@@ -27,7 +27,7 @@ use crate::{
     Completion, ContextHandle, Copy2d, CurrentContext, DeviceAttribute, DeviceOrdinal, DevicePtr,
     Driver, DriverError, EventHandle, EventKind, FillPattern, FunctionAttribute, FunctionHandle,
     HostFunction, LaunchDims, ManagedAdvice, ManagedLocation, ModuleHandle, P2pAttribute, PeerCopy,
-    PeerCopy2d, PoolHandle, PoolUsage, PriorityRange, ResultCode, StreamHandle,
+    PeerCopy2d, PointerInfo, PoolHandle, PoolUsage, PriorityRange, ResultCode, StreamHandle,
 };
 
 type Result<T> = std::result::Result<T, DriverError>;
@@ -415,6 +415,13 @@ impl Driver for Cuda {
         completion(unsafe { call!(self, cuStreamQuery(stream)) })
     }
 
+    unsafe fn stream_context(&self, stream: StreamHandle) -> Result<ContextHandle> {
+        let mut context = ContextHandle::from_raw(0);
+        // SAFETY: the result goes to a local; the caller vouches for the stream.
+        unsafe { call!(self, cuStreamGetCtx(stream, &mut context)) }?;
+        Ok(context)
+    }
+
     unsafe fn stream_synchronize(
         &self,
         context: ContextHandle,
@@ -489,6 +496,38 @@ impl Driver for Cuda {
         // SAFETY: the caller vouches for both events, and the result goes to a local.
         unsafe { call!(self, cuEventElapsedTime(&mut milliseconds, start, end)) }?;
         Ok(milliseconds)
+    }
+
+    fn pointer_info(&self, pointer: DevicePtr) -> Result<Option<PointerInfo>> {
+        let (mut kind, mut device): (c_int, c_int) = (0, -1);
+        let (mut start, mut bytes) = (DevicePtr::from_raw(0), 0_usize);
+        let mut attributes = [
+            api::POINTER_MEMORY_TYPE,
+            api::POINTER_DEVICE_ORDINAL,
+            api::POINTER_RANGE_START,
+            api::POINTER_RANGE_SIZE,
+        ];
+        let mut values = [
+            ptr::from_mut(&mut kind).cast::<c_void>(),
+            ptr::from_mut(&mut device).cast(),
+            ptr::from_mut(&mut start).cast(),
+            ptr::from_mut(&mut bytes).cast(),
+        ];
+        let (attributes, values) = (attributes.as_mut_ptr(), values.as_mut_ptr());
+        // SAFETY: the results go to locals of the attributes' types. The driver looks up the
+        // address and does not dereference it.
+        unsafe { call!(self, cuPointerGetAttributes(4, attributes, values, pointer)) }?;
+        let on_device = match kind {
+            api::MEMORY_TYPE_HOST => false,
+            api::MEMORY_TYPE_DEVICE => true,
+            _ => return Ok(None),
+        };
+        Ok(Some(PointerInfo {
+            device: DeviceOrdinal::from_raw(device),
+            on_device,
+            start,
+            bytes: bytes as u64,
+        }))
     }
 
     unsafe fn mem_info(&self, context: ContextHandle) -> Result<(u64, u64)> {

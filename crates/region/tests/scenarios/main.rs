@@ -16,6 +16,9 @@ mod harness;
 #[path = "../../../runtime/tests/scenarios/instrumented.rs"]
 #[allow(dead_code, reason = "the runtime's scenarios use the remaining items")]
 mod instrumented;
+#[path = "../../../runtime/tests/scenarios/outsiders.rs"]
+#[allow(dead_code, reason = "the runtime's scenarios use more of it")]
+mod outsiders;
 mod structs;
 #[path = "../../../runtime/tests/scenarios/sweep.rs"]
 #[allow(dead_code, reason = "the runtime's scenarios use the remaining items")]

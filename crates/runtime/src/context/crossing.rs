@@ -19,6 +19,7 @@ use smallvec::SmallVec;
 use super::{
     Command, DeviceState, Operation, StreamState,
     imports::{self, CrossDeviceImport, Place},
+    leases,
     polling::retain_patiently,
     submission::submit_admitted,
 };
@@ -73,8 +74,13 @@ pub(crate) unsafe fn submit_crossing<C: Command>(
         device.check_alive()?;
     }
     let Operation {
-        kind, ref accesses, ..
+        kind,
+        label,
+        location,
+        ref accesses,
+        ..
     } = crossing.operation;
+    leases::check(label, location, accesses.iter())?;
     let carried = imports::of_operands(kind, accesses.iter())?;
     imports::note(kind, &carried, accesses.iter(), false);
     let mut settling = Settling {

@@ -7,8 +7,9 @@
 //! loss cannot pass. The order matters: the waits for a lost device end, and the operations behind
 //! them complete with unknown values.
 //!
-//! While any import of the process is unsettled, every device examines the operands of each
-//! operation before it is submitted ([`examine`]). Otherwise nothing is examined.
+//! While any import of the process is unsettled, or memory is [lent](super::leases), every device
+//! examines the operands of each operation before it is submitted ([`examine`]). Otherwise nothing
+//! is examined.
 
 use std::{
     panic::Location,
@@ -24,6 +25,7 @@ use smallvec::SmallVec;
 use super::{
     DeviceState, Operation, StreamState,
     crossing::Failure,
+    leases,
     polling::{poll_ticket, query_stream},
     realm,
 };
@@ -84,7 +86,7 @@ impl Place {
     }
 }
 
-/// The number of unsettled imports of the process.
+/// The number of unsettled imports of the process, and of leases.
 static UNSETTLED: Mutex<u64> = Mutex::new(0);
 
 /// Counts an import, and makes all devices examine their operands if it is the only one.
@@ -102,6 +104,23 @@ fn uncount() {
     *unsettled -= 1;
     if *unsettled == 0 {
         examine_operands(false, unsettled);
+    }
+}
+
+/// Makes all devices examine their operands as long as it lives.
+#[derive(Debug)]
+pub(super) struct ExaminedOperands(());
+
+impl ExaminedOperands {
+    pub(super) fn begin() -> Self {
+        count();
+        Self(())
+    }
+}
+
+impl Drop for ExaminedOperands {
+    fn drop(&mut self) {
+        uncount();
     }
 }
 
@@ -355,7 +374,16 @@ pub(crate) fn note_overwritten(device: &DeviceState, access: &Access<'_>) {
 
 /// Examines the operands of an operation on one device. Returns the imports that its results depend
 /// on.
+///
+/// # Errors
+///
+/// If an operand is invalid or lent to another library.
 pub(super) fn examine(operation: &mut Operation<'_>) -> Result<Imports> {
+    leases::check(
+        operation.label,
+        operation.location,
+        operation.accesses.iter(),
+    )?;
     let imports = of_operands(operation.kind, operation.accesses.iter())?;
     note(operation.kind, &imports, operation.accesses.iter(), false);
     Ok(imports)

@@ -6,10 +6,12 @@
 //! [`Stream`] are defined here; their methods are in the layers above.
 
 mod admission;
+mod adoption;
 mod crossing;
 mod device;
 mod events;
 mod imports;
+mod leases;
 mod limits;
 mod loss;
 mod peers;
@@ -24,10 +26,12 @@ mod streams;
 mod submission;
 
 pub(crate) use admission::ForeignCallGuard;
+pub(crate) use adoption::Keeper;
 pub(crate) use crossing::{Arrival, Crossing, Failure, submit_crossing};
 pub use device::Device;
 pub(crate) use events::{EventPool, PooledEvent};
 pub(crate) use imports::{enter_realm, note_overwritten, of_operands};
+pub(crate) use leases::{GrantedLease, submit_marker};
 pub use peers::PeerStatus;
 pub(crate) use peers::{copies_directly, known_peer_status, peer_status};
 #[cfg(feature = "sim")]

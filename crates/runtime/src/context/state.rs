@@ -24,6 +24,7 @@ use parking_lot::Mutex;
 
 use super::{
     admission::Admission,
+    adoption::AdoptedStreams,
     crossing::Crossings,
     events::EventPool,
     limits::Limits,
@@ -108,6 +109,8 @@ pub(crate) struct DeviceState {
     /// Streams whose handles were dropped. They are reused once idle, and not destroyed while the
     /// device is open, because their tickets may still be waited for.
     retired: Mutex<Vec<Arc<StreamState>>>,
+    /// The streams of other libraries.
+    pub(super) adopted: AdoptedStreams,
     lost: OnceLock<Loss>,
     pub(crate) admission: Admission,
 }
@@ -173,6 +176,7 @@ impl DeviceState {
             priorities,
             streams: Arc::new(Streams::new(DeviceNumber::next())),
             retired: Mutex::new(Vec::new()),
+            adopted: AdoptedStreams::default(),
             lost: OnceLock::new(),
             admission: Admission::default(),
         })
@@ -379,6 +383,12 @@ impl DeviceState {
         let mut numbers: Vec<_> = self
             .all_streams()
             .iter()
+            .filter(|stream| {
+                stream
+                    .adopted
+                    .as_ref()
+                    .is_none_or(|adopted| adopted.is_in_use())
+            })
             .map(|stream| stream.number)
             .collect();
         numbers.retain(|number| !retired.contains(number));

@@ -4,7 +4,10 @@ use std::{fmt, sync::Arc};
 
 use millstream_driver::StreamHandle;
 
-use super::{Device, DeviceState, StreamState};
+use super::{
+    Device, DeviceState, StreamState,
+    adoption::{Keeper, leave},
+};
 use crate::{Result, UsageError, UsageErrorKind};
 
 /// A queue of device work, as a CUDA stream.
@@ -43,12 +46,20 @@ pub struct Stream {
 }
 
 /// The state shared by the handles of one stream.
-struct Handle {
+pub(super) struct Handle {
     device: Arc<DeviceState>,
     state: Arc<StreamState>,
-    /// True if dropping the last handle retires the stream; false for a borrowed stream, which its
-    /// owner retires.
-    retires: bool,
+    end: End,
+}
+
+/// What the drop of a stream's last handle does.
+#[derive(Clone, Copy)]
+enum End {
+    Retire,
+    /// Nothing: the owner retires the stream.
+    Borrowed,
+    /// Lets go of a stream of another library.
+    Leave,
 }
 
 impl Stream {
@@ -58,7 +69,7 @@ impl Stream {
             inner: Arc::new(Handle {
                 device: Arc::clone(device),
                 state,
-                retires: true,
+                end: End::Retire,
             }),
         })
     }
@@ -69,9 +80,32 @@ impl Stream {
             inner: Arc::new(Handle {
                 device: Arc::clone(device),
                 state,
-                retires: false,
+                end: End::Borrowed,
             }),
         }
+    }
+
+    /// Creates a handle to a stream of another library, of the device's context. `keeper` is
+    /// dropped when the stream is not needed any more.
+    pub(crate) fn adopt(
+        device: &Arc<DeviceState>,
+        raw: StreamHandle,
+        keeper: Keeper,
+    ) -> Result<Self> {
+        if device.streams.iter().next().is_none() {
+            // The first stream of a device is its own: it tells whether the device still works.
+            let own = device.acquire_stream(0)?;
+            device.retire_stream(own);
+        }
+        let new_handle = |state| {
+            Arc::new(Handle {
+                device: Arc::clone(device),
+                state,
+                end: End::Leave,
+            })
+        };
+        let inner = device.adopted.adopt(device, raw, keeper, new_handle)?;
+        Ok(Self { inner })
     }
 
     /// Returns the device on which the stream's work runs.
@@ -146,8 +180,10 @@ impl Stream {
 
 impl Drop for Handle {
     fn drop(&mut self) {
-        if self.retires {
-            self.device.retire_stream(Arc::clone(&self.state));
+        match self.end {
+            End::Retire => self.device.retire_stream(Arc::clone(&self.state)),
+            End::Borrowed => {}
+            End::Leave => leave(&self.device, &self.state),
         }
     }
 }

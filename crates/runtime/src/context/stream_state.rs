@@ -7,6 +7,7 @@ use parking_lot::Mutex;
 use smallvec::SmallVec;
 
 use super::{
+    adoption::Adopted,
     events::PooledEvent,
     loss::RecentOperations,
     slots::{MemoryLayer, StreamSlot},
@@ -109,6 +110,8 @@ pub(crate) struct StreamState {
     pub(crate) shared: Mutex<SharedState>,
     /// The condition variable of `shared`, signalled when a ticket becomes submitted.
     pub(crate) submitted: Condvar,
+    /// Set for a stream of another library.
+    pub(super) adopted: Option<Adopted>,
     /// The state that the `memory` layer keeps for the stream.
     pub(crate) memory_slot: <MemoryLayer as StreamSlot>::Value,
     done: AtomicU64,
@@ -133,6 +136,7 @@ impl StreamState {
                 recent: RecentOperations::default(),
             }),
             submitted: Condvar::new(),
+            adopted: None,
             memory_slot: Default::default(),
             done: AtomicU64::new(Sequence::START.get()),
         }

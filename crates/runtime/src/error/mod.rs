@@ -84,6 +84,17 @@ pub enum Error {
         /// The event that was noticed, and the first difference between the calls of the ranks.
         reason: Arc<str>,
     },
+    /// The closure of a [foreign call](crate::Stream::foreign) returned an error.
+    #[error("the foreign call `{operation}` at {location} failed: {cause}")]
+    #[non_exhaustive]
+    ForeignCall {
+        /// The name of the call.
+        operation: &'static str,
+        /// The source line of the call.
+        location: &'static Location<'static>,
+        /// The error of the closure.
+        cause: Arc<dyn std::error::Error + Send + Sync>,
+    },
     /// There is no such device, or no driver for it.
     #[error("{reason}")]
     Unavailable {

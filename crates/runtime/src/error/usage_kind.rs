@@ -1,6 +1,6 @@
 //! The kinds of usage errors.
 
-use std::ops::Range;
+use std::{ops::Range, panic::Location};
 
 /// The problem with an invalid call.
 ///
@@ -366,6 +366,45 @@ pub enum UsageErrorKind {
     Ptx {
         /// The line, opcode or parameter, as far as it is known.
         detail: String,
+    },
+    /// The array, or a part of it that the operation uses, is lent to another library.
+    #[error(
+        "the array is lent to another library since {since}: drop the lease first, which cannot be \
+         made up for if it was forgotten"
+    )]
+    Lent {
+        /// The source line of the call that lent it.
+        since: &'static Location<'static>,
+    },
+    /// A default stream was given, which is not one queue.
+    #[error(
+        "{raw:#x} is a default stream: other streams wait for it, and its handle does not name a \
+         context; create a stream and make the other library use it"
+    )]
+    DefaultStream {
+        /// The driver's handle.
+        raw: usize,
+    },
+    /// A stream or memory of another library belongs to another context or device.
+    #[error("the {object} belongs to {owner}, not to the primary context of {device}")]
+    OtherContext {
+        /// The object: `stream` or `memory`.
+        object: &'static str,
+        /// The context or device that owns it.
+        owner: String,
+        /// The device that was to adopt it.
+        device: String,
+    },
+    /// The driver knows of no device memory at an address.
+    #[error(
+        "{bytes} bytes at {address:#x} are not within one allocation of device memory: they may be \
+         freed, or be memory of the host"
+    )]
+    NoAllocation {
+        /// The first address.
+        address: u64,
+        /// The length in bytes.
+        bytes: u64,
     },
     /// The library was called from inside a foreign call, which holds its stream's lock.
     #[error(

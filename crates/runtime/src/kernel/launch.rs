@@ -63,7 +63,7 @@ impl<'a> Argument<'a> {
 
     /// Returns the array's device address, or 0 for a scalar.
     #[inline(always)]
-    pub(super) fn address(&self) -> u64 {
+    pub(crate) fn address(&self) -> u64 {
         match &self.0 {
             ArgumentValue::Slice { span, .. } => span.pointer().as_raw(),
             ArgumentValue::Scalar { .. } => 0,

@@ -6,10 +6,11 @@ use std::{fmt, panic::Location, sync::Arc};
 
 use millstream_driver::DevicePtr;
 
-use super::{budget::ReserveOutcome, cache::evict, free::DroppedBlock, out_of_memory};
+use super::{Release, budget::ReserveOutcome, cache::evict, free::DroppedBlock, out_of_memory};
 use crate::{
     Error, Result,
     context::{Allocate, DeviceState, Operation, StreamState, submit},
+    disposal::log,
     error::OperationKind,
     tracker::{Access, AccessHistory, AccessKind, StreamId},
 };
@@ -24,12 +25,13 @@ pub(crate) struct Allocation {
 }
 
 /// The source of the memory, which decides how it is freed.
-#[derive(Clone, Copy)]
 enum Origin {
     /// The device's pool, allocated in the order of this stream.
     Pool(StreamId),
     /// Managed memory, which is freed only while the device is idle.
     Managed,
+    /// Memory of another library. `None` once it is given back.
+    Adopted(Option<Release>),
 }
 
 impl Allocation {
@@ -80,6 +82,21 @@ impl Allocation {
             history: AccessHistory::always_recording(bytes as u64),
             origin: Origin::Managed,
         })
+    }
+
+    /// Takes over memory of another library, which is given back on drop.
+    pub(crate) fn adopt(
+        device: &Arc<DeviceState>,
+        pointer: DevicePtr,
+        bytes: usize,
+        release: Release,
+    ) -> Self {
+        Self {
+            device: Arc::clone(device),
+            pointer,
+            history: AccessHistory::new(bytes as u64),
+            origin: Origin::Adopted(Some(release)),
+        }
     }
 
     /// Returns whether the host can access the memory as well.
@@ -180,12 +197,31 @@ fn allocate(
 impl Drop for Allocation {
     fn drop(&mut self) {
         let (pointer, bytes) = (self.pointer, self.history.bytes());
+        let is_lent = self.history.is_lent();
+        if let Origin::Adopted(release) = &mut self.origin
+            && let Some(release) = release.take()
+        {
+            return match is_lent {
+                true => release.leak(),
+                false => release.give_back(&self.device, self.history.last_tickets()),
+            };
+        }
         if bytes == 0 {
+            return;
+        }
+        if is_lent {
+            log!(
+                warn,
+                ?pointer,
+                bytes,
+                "memory is leaked, because it is lent for ever"
+            );
             return;
         }
         let uses = self.history.last_tickets();
         let device = &self.device;
         match self.origin {
+            Origin::Adopted(_) => {}
             Origin::Pool(origin) => {
                 let block = DroppedBlock {
                     pointer,

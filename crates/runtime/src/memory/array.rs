@@ -115,7 +115,7 @@ macro_rules! array {
             }
 
             /// Returns the location of the whole array.
-            pub(super) fn span(&self) -> Span<'_> {
+            pub(crate) fn span(&self) -> Span<'_> {
                 Span {
                     allocation: &self.allocation,
                     bytes: 0..self.len * size_of::<T>(),

@@ -4,9 +4,9 @@ use std::{fmt, marker::PhantomData, ops::RangeBounds, panic::Location, sync::Arc
 
 use millstream_driver::DevicePtr;
 
-use super::{Allocation, View, ViewMut, array::array, bytes_of, view::Span};
+use super::{Allocation, Release, View, ViewMut, array::array, bytes_of, view::Span};
 use crate::{
-    Result,
+    Result, UsageError, UsageErrorKind,
     context::{DeviceState, StreamState},
 };
 
@@ -73,6 +73,32 @@ impl<T: bytemuck::Pod> Buffer<T> {
         let allocation = Allocation::new(device, stream, bytes, location)?;
         Ok(Self {
             allocation,
+            len,
+            element: PhantomData,
+        })
+    }
+}
+
+impl<T: bytemuck::Pod> Buffer<T> {
+    /// Takes over memory of another library. The caller vouches for the address.
+    pub(crate) fn adopt(
+        device: &Arc<DeviceState>,
+        pointer: DevicePtr,
+        len: usize,
+        release: Release,
+    ) -> Result<Self, UsageError> {
+        const NAME: &str = "adopt_buffer";
+        let bytes = bytes_of::<T>(NAME, len)?;
+        let address = pointer.as_raw();
+        if !address.is_multiple_of(align_of::<T>() as u64) {
+            let problem = UsageErrorKind::CastAlignment {
+                alignment: 1 << address.trailing_zeros(),
+                target_alignment: align_of::<T>(),
+            };
+            return Err(UsageError::new(NAME, problem));
+        }
+        Ok(Self {
+            allocation: Allocation::adopt(device, pointer, bytes, release),
             len,
             element: PhantomData,
         })

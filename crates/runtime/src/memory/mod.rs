@@ -1,5 +1,6 @@
 //! Device buffers, page-locked host memory, managed memory, their views, and the pools behind them.
 
+mod adopted;
 mod alignment;
 mod allocation;
 mod array;
@@ -30,6 +31,7 @@ mod unordered;
 mod view;
 mod view_2d;
 
+pub use adopted::Release;
 pub use alignment::assert_device_alignment;
 use alignment::check_alignment;
 pub(crate) use allocation::Allocation;

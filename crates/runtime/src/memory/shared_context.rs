@@ -143,10 +143,14 @@ impl DeviceState {
                 let Some(submit_queue) = stream.submit_queue.try_lock() else {
                     return Ok(());
                 };
-                // SAFETY: the stream is alive.
-                let answer = unsafe { state.driver.stream_query(state.context, stream.handle) }?;
-                if !answer.is_complete() {
-                    return Ok(());
+                let query = || {
+                    // SAFETY: the stream is alive, or kept.
+                    unsafe { state.driver.stream_query(state.context, stream.handle) }
+                };
+                match stream.while_kept(query).transpose()? {
+                    Some(answer) if !answer.is_complete() => return Ok(()),
+                    // A stream that is let go has no incomplete operation.
+                    _ => {}
                 }
                 // With the submit queue held, all tickets are submitted.
                 stream.mark_done(submit_queue.next.previous());

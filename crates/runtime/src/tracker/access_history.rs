@@ -10,8 +10,8 @@ use parking_lot::{Mutex, MutexGuard};
 use smallvec::SmallVec;
 
 use super::{
-    Provenance, StreamId, Ticket, event_policy::EventPolicy, extent::Extent, layout::HistoryLayout,
-    tickets::Tickets, users::Users,
+    Leases, Provenance, StreamId, Ticket, event_policy::EventPolicy, extent::Extent,
+    layout::HistoryLayout, tickets::Tickets, users::Users,
 };
 
 /// The kind of an access.
@@ -150,6 +150,8 @@ pub(crate) struct AccessHistory {
     state: Mutex<HistoryState>,
     /// The operations on several devices from which the contents come.
     pub(crate) provenance: Provenance,
+    /// The parts that are lent to another library.
+    pub(crate) leases: Leases,
 }
 
 impl AccessHistory {
@@ -162,6 +164,7 @@ impl AccessHistory {
             bytes,
             state: Mutex::new(HistoryState::new(bytes)),
             provenance: Provenance::default(),
+            leases: Leases::default(),
         }
     }
 

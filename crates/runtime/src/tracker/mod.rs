@@ -147,6 +147,7 @@ mod accesses;
 mod event_policy;
 mod extent;
 mod layout;
+mod leases;
 mod linear_layout;
 mod pitched_layout;
 mod plan;
@@ -165,6 +166,7 @@ mod model;
 pub(crate) use access_history::{AccessHistory, AccessKind};
 pub(crate) use accesses::{Access, Accesses};
 pub(crate) use extent::Extent;
+pub(crate) use leases::{Lease, Leases};
 pub(crate) use plan::{
     Dependencies, GroupMember, Plan, plan_and_publish, plan_and_publish_group, restore_displaced,
 };

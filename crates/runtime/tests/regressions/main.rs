@@ -10,6 +10,9 @@ mod configurations;
 #[path = "../scenarios/harness.rs"]
 #[allow(dead_code, reason = "the scenarios use more of it")]
 mod harness;
+#[path = "../scenarios/outsiders.rs"]
+#[allow(dead_code, reason = "the scenarios use more of it")]
+mod outsiders;
 
 mod cuda_async_busy_future;
 mod cuda_async_refusal;

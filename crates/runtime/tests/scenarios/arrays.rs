@@ -29,7 +29,7 @@ fn scenario(run: impl Fn(&Harness) -> Result<()>) {
 }
 
 #[test]
-fn a01_readers_wait_for_the_writer_and_run_together() {
+pub(crate) fn a01_readers_wait_for_the_writer_and_run_together() {
     scenario(|harness| {
         let [s1, s2, s3] = harness.streams();
         let mut a = s1.upload(&vec![1_u32; N])?;
@@ -57,7 +57,7 @@ fn a01_readers_wait_for_the_writer_and_run_together() {
 }
 
 #[test]
-fn a02_a_writer_waits_for_every_reader() {
+pub(crate) fn a02_a_writer_waits_for_every_reader() {
     scenario(|harness| {
         let [s1, s2, s3, s4] = harness.streams();
         let mut a = s1.upload(&vec![1_u32; N])?;
@@ -75,7 +75,7 @@ fn a02_a_writer_waits_for_every_reader() {
 }
 
 #[test]
-fn a03_disjoint_halves_are_written_side_by_side_from_two_threads() {
+pub(crate) fn a03_disjoint_halves_are_written_side_by_side_from_two_threads() {
     scenario(|harness| {
         let [s1, s2, s3] = harness.streams();
         let mut a = s1.zeros::<u32>(2 * N)?;
@@ -101,7 +101,7 @@ fn a03_disjoint_halves_are_written_side_by_side_from_two_threads() {
 }
 
 #[test]
-fn a04_overlapping_ranges_are_ordered_exactly_on_the_overlap() {
+pub(crate) fn a04_overlapping_ranges_are_ordered_exactly_on_the_overlap() {
     scenario(|harness| {
         let [s1, s2, s3] = harness.streams();
         let mut a = s1.zeros::<u8>(100)?;
@@ -132,7 +132,7 @@ fn a04_overlapping_ranges_are_ordered_exactly_on_the_overlap() {
 }
 
 #[test]
-fn a06_a_thread_returns_an_array_without_synchronising() {
+pub(crate) fn a06_a_thread_returns_an_array_without_synchronising() {
     scenario(|harness| {
         let [producer, consumer] = harness.streams();
         let gate = harness.gate(&producer);
@@ -165,7 +165,7 @@ fn a06_a_thread_returns_an_array_without_synchronising() {
 }
 
 #[test]
-fn a07_a_host_read_does_not_wait_for_later_work_of_the_stream() {
+pub(crate) fn a07_a_host_read_does_not_wait_for_later_work_of_the_stream() {
     scenario(|harness| {
         let s1 = harness.stream();
         let a = s1.upload(&vec![3_u32; N])?;
@@ -194,7 +194,7 @@ fn a07_a_host_read_does_not_wait_for_later_work_of_the_stream() {
 }
 
 #[test]
-fn a08_dropping_an_array_in_use_does_not_block_and_frees_after_its_uses() {
+pub(crate) fn a08_dropping_an_array_in_use_does_not_block_and_frees_after_its_uses() {
     scenario(|harness| {
         let streams: [_; 2] = harness.streams();
         let s3 = harness.stream();
@@ -226,7 +226,7 @@ fn a08_dropping_an_array_in_use_does_not_block_and_frees_after_its_uses() {
 }
 
 #[test]
-fn a09_dropping_the_stream_before_the_array_keeps_the_free_ordered() {
+pub(crate) fn a09_dropping_the_stream_before_the_array_keeps_the_free_ordered() {
     scenario(|harness| {
         let [s1, s2] = harness.streams();
         let a = s1.upload(&vec![4_u32; N])?;
@@ -246,7 +246,7 @@ fn a09_dropping_the_stream_before_the_array_keeps_the_free_ordered() {
 }
 
 #[test]
-fn a12_the_same_array_twice_in_one_launch() {
+pub(crate) fn a12_the_same_array_twice_in_one_launch() {
     scenario(|harness| {
         let [s1, s2] = harness.streams();
         let kernels = sums::load(&harness.device)?;
@@ -287,7 +287,7 @@ fn a20_the_same_device_opened_twice_is_one() {
 }
 
 #[test]
-fn a21_an_array_outlives_the_other_stream_that_uses_it() {
+pub(crate) fn a21_an_array_outlives_the_other_stream_that_uses_it() {
     scenario(|harness| {
         let [s1, s2] = harness.streams();
         let a = s1.upload(&vec![4_u32; N])?;

@@ -23,12 +23,12 @@ use millstream::{
     driver::{ContextHandle, DeviceOrdinal, Driver, cuda::Cuda},
     sim::{Gpu, Hold, LiveObjectCounts, SimConfig},
 };
-
 use parking_lot::{Mutex, MutexGuard};
 
 use crate::{
     calls::Calls,
     configurations::{Configuration, Sizes, all_simulated, configurations, devices, on_gpu},
+    outsiders::Outsiders,
 };
 
 millstream::kernels! {
@@ -58,6 +58,7 @@ pub(crate) struct Harness {
     sizes: Sizes,
     /// Set if the scenario leaks objects that keep the device open.
     leaks: AtomicBool,
+    outsiders: Outsiders,
 }
 
 /// Runs the scenario on the GPU that `MILLSTREAM_DEVICE` names, or else on the simulated device
@@ -184,6 +185,7 @@ impl Harness {
             gates_hold: configuration.gates_hold,
             sizes: configuration.sizes,
             leaks: AtomicBool::new(false),
+            outsiders: Outsiders::default(),
         }
     }
 
@@ -196,6 +198,7 @@ impl Harness {
     /// Checks the conditions that hold at the end of every scenario.
     fn finish(self) {
         self.assert_no_reports();
+        drop(self.outsiders);
         drop(self.device);
         if let Some(gpu) = self.gpu.filter(|_| !self.leaks.into_inner()) {
             assert_nothing_left(&gpu);
@@ -203,7 +206,8 @@ impl Harness {
     }
 
     pub(crate) fn stream(&self) -> Stream {
-        self.device.stream().expect("a stream")
+        let adopted = self.outsiders.next(self.if_simulated(), &self.device);
+        adopted.unwrap_or_else(|| self.device.stream().expect("a stream"))
     }
 
     pub(crate) fn streams<const N: usize>(&self) -> [Stream; N] {
@@ -213,6 +217,7 @@ impl Harness {
     /// Blocks the stream from here on until the gate is opened or dropped, if gates hold in this
     /// configuration.
     pub(crate) fn gate(&self, stream: &Stream) -> Gate {
+        self.outsiders.work();
         match &self.gpu {
             Some(gpu) => Gate::held(self.gates_hold.then_some(gpu), stream),
             None => Gate::kernel(stream),
@@ -228,6 +233,7 @@ impl Harness {
     /// Asserts that an operation behind a closed gate is still pending.
     #[track_caller]
     pub(crate) fn assert_pending(&self, behind: &(impl Ask + ?Sized)) {
+        self.outsiders.work();
         if self.gates_hold {
             assert!(
                 !behind.is_done().expect("nothing fails"),

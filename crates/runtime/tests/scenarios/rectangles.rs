@@ -33,7 +33,7 @@ fn halves(middle: usize, left: u8, right: u8) -> Vec<u8> {
 }
 
 #[test]
-fn a03_left_and_right_of_an_image_are_used_side_by_side() {
+pub(crate) fn a03_left_and_right_of_an_image_are_used_side_by_side() {
     scenario(|harness, calls| {
         let [s1, s2, s3] = harness.streams();
         let mut image = shared_image(&[&s1, &s2, &s3])?;
@@ -61,7 +61,7 @@ fn a03_left_and_right_of_an_image_are_used_side_by_side() {
 }
 
 #[test]
-fn a04_rectangles_are_ordered_exactly_where_they_overlap() {
+pub(crate) fn a04_rectangles_are_ordered_exactly_where_they_overlap() {
     scenario(|harness, calls| {
         let [s1, s2] = harness.streams();
         let mut image = shared_image(&[&s1, &s2])?;
@@ -101,7 +101,7 @@ fn a04_rectangles_are_ordered_exactly_where_they_overlap() {
 }
 
 #[test]
-fn a12_tiles_are_written_on_many_streams_and_read_as_one() {
+pub(crate) fn a12_tiles_are_written_on_many_streams_and_read_as_one() {
     scenario(|harness, _| {
         let streams: [Stream; 4] = harness.streams();
         let mut image = shared_image(&[&streams[0]])?;

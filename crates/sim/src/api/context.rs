@@ -1,12 +1,15 @@
 //! Context calls: primary contexts, which a device shares by counting references, and own contexts,
 //! which one call creates and another destroys.
 
-use millstream_driver::{ContextHandle, DeviceOrdinal, ResultCode, StreamHandle};
+use millstream_driver::{
+    ContextHandle, DeviceOrdinal, DevicePtr, PointerInfo, ResultCode, StreamHandle,
+};
 
 use crate::{
     ReportKind,
     core::{context::Context, gpu::StateGuard, state::CallResult, wait_set::WaitSet},
     ids::StreamKind,
+    memory::MemoryKind,
 };
 
 impl StateGuard<'_> {
@@ -146,5 +149,17 @@ impl StateGuard<'_> {
     pub(crate) fn mem_info(&mut self, context: ContextHandle) -> CallResult<(u64, u64)> {
         let device = self.context(context)?;
         Ok((self.free_bytes(device), self.config.memory_bytes))
+    }
+
+    /// Returns the allocation that contains the address, unless its free was enqueued.
+    pub(crate) fn pointer_info(&self, pointer: DevicePtr) -> Option<PointerInfo> {
+        let found = self.memory.around(pointer.as_raw())?;
+        let on_device = !matches!(found.kind, MemoryKind::Pinned | MemoryKind::Registered);
+        (!found.is_dead_to_new_work()).then(|| PointerInfo {
+            device: DeviceOrdinal::from_raw(found.device.cast_signed()),
+            on_device,
+            start: DevicePtr::from_raw(found.base),
+            bytes: found.bytes,
+        })
     }
 }

@@ -12,8 +12,8 @@ use millstream_driver::{
     Completion, ContextHandle, Copy2d, DeviceAttribute, DeviceOrdinal, DevicePtr, Driver,
     DriverError, EventHandle, EventKind, FillPattern, FloatOperand, FunctionAttribute,
     FunctionHandle, HostAccess, HostFunction, LaunchDims, ManagedAdvice, ManagedLocation, Memory2d,
-    MemoryReuse, ModuleHandle, P2pAttribute, PeerCopy, PeerCopy2d, PoolHandle, PoolUsage,
-    PriorityRange, Side2d, StreamHandle,
+    MemoryReuse, ModuleHandle, P2pAttribute, PeerCopy, PeerCopy2d, PointerInfo, PoolHandle,
+    PoolUsage, PriorityRange, Side2d, StreamHandle,
 };
 
 use super::{
@@ -280,6 +280,12 @@ impl Driver for Gpu {
         )
     }
 
+    unsafe fn stream_context(&self, stream: StreamHandle) -> Result<ContextHandle> {
+        self.call("cuStreamGetCtx", other, |state| {
+            state.stream_context(stream)
+        })
+    }
+
     unsafe fn stream_synchronize(
         &self,
         context: ContextHandle,
@@ -358,6 +364,12 @@ impl Driver for Gpu {
     ) -> Result<f32> {
         self.call("cuEventElapsedTime", other, |state| {
             state.event_elapsed_ms(context, start, end)
+        })
+    }
+
+    fn pointer_info(&self, pointer: DevicePtr) -> Result<Option<PointerInfo>> {
+        self.call("cuPointerGetAttributes", other, |state| {
+            Ok(state.pointer_info(pointer))
         })
     }
 

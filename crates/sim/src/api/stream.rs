@@ -12,7 +12,7 @@ use crate::{
         state::{CallResult, SimState},
         wait_set::WaitSet,
     },
-    ids::StreamKind,
+    ids::{StreamKind, name},
 };
 
 /// The range of stream priorities of an H200.
@@ -73,6 +73,17 @@ impl StateGuard<'_> {
         }
         self.context(context)?;
         Ok(completion(done))
+    }
+
+    /// Returns the context of a created stream.
+    pub(crate) fn stream_context(&mut self, handle: StreamHandle) -> CallResult<ContextHandle> {
+        match self.streams.get(&handle) {
+            Some(stream) if !stream.destroyed => Ok(stream.context),
+            _ => {
+                let text = format!("{} is not a stream that is alive", name(handle));
+                Err(self.violation(ReportKind::BadArgument, ResultCode::INVALID_HANDLE, text))
+            }
+        }
     }
 
     /// Waits for all work enqueued on a stream so far.

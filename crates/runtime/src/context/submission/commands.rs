@@ -338,6 +338,17 @@ impl Command for Launch<'_> {
     }
 }
 
+/// No work: an operation that only takes a place in the order.
+pub(crate) struct Marker;
+
+impl Command for Marker {
+    type Output = ();
+
+    unsafe fn enqueue(self, _: DriverStream<'_>) -> Result<(), DriverError> {
+        Ok(())
+    }
+}
+
 /// A call of another library, which enqueues its own work.
 pub(crate) struct Foreign<F> {
     pub(crate) call: F,

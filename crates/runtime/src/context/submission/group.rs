@@ -22,7 +22,7 @@ use crate::{
     context::{
         DeviceState, StreamState, SubmitQueue,
         crossing::{Arrival, Failure},
-        imports,
+        imports, leases,
         recorder::Trace,
     },
     tracker::{Dependencies, GroupMember, Imports, Plan, Sequence, plan_and_publish_group},
@@ -67,6 +67,11 @@ pub(crate) unsafe fn submit_group<'a>(
     } in &*members
     {
         device.check_alive()?;
+        leases::check(
+            operation.label,
+            operation.location,
+            operation.accesses.iter(),
+        )?;
         carried.extend(imports::of_operands(
             operation.kind,
             operation.accesses.iter(),

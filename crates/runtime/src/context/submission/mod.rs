@@ -23,7 +23,7 @@ use millstream_ptx::Label;
 pub use commands::DriverStream;
 pub(crate) use commands::{
     Allocate, Command, CopyOnDevice, CopyPeer, CopyToDevice, CopyToHost, Fill, Foreign, Free,
-    Launch, Prefetch, Repeat, StagedUpload,
+    Launch, Marker, Prefetch, Repeat, StagedUpload,
 };
 pub(crate) use commands_2d::{CopyPeerRows, CopyRows, OverlappingCopy, RepeatRows};
 pub(crate) use group::{GroupOperation, submit_group};
@@ -153,12 +153,55 @@ pub(super) unsafe fn submit_admitted<C: Command>(
     // Dropped after the submit queue is unlocked.
     let mut others = None;
     let mut submit_queue = stream.submit_queue.lock();
+    // SAFETY: this function's contract.
+    unsafe {
+        submit_locked(
+            device,
+            stream,
+            &mut submit_queue,
+            operation,
+            command,
+            &mut others,
+        )
+    }
+}
+
+/// Submits an operation without work, with the stream's submit queue locked by the caller.
+pub(super) fn submit_locked_marker(
+    device: &DeviceState,
+    stream: &StreamState,
+    submit_queue: &mut SubmitQueue,
+    operation: &mut Operation<'_>,
+) -> Result<()> {
+    device.check_alive()?;
+    let mut others = None;
+    // SAFETY: the command enqueues nothing.
+    let submitted =
+        unsafe { submit_locked(device, stream, submit_queue, operation, Marker, &mut others) };
+    submitted.map(drop)
+}
+
+/// Submits an operation like [`submit_admitted`], with the stream's submit queue locked by the
+/// caller, who drops `others` after it is unlocked.
+///
+/// # Safety
+///
+/// As for [`submit`].
+#[inline(always)]
+unsafe fn submit_locked<C: Command>(
+    device: &DeviceState,
+    stream: &StreamState,
+    submit_queue: &mut SubmitQueue,
+    operation: &mut Operation<'_>,
+    command: C,
+    others: &mut Option<OtherDevices>,
+) -> Result<(Sequence, C::Output)> {
     let ticket = stream.ticket(submit_queue.next);
     submit_queue.next = submit_queue.next.next();
     let mut guard = SubmitGuard {
         device,
         stream,
-        submit_queue: &mut submit_queue,
+        submit_queue,
         operation,
         ticket,
         plan: Plan::default(),

@@ -345,12 +345,14 @@ fn enqueue_record(
     stream: &StreamState,
     event: EventHandle,
 ) -> Result<(), DriverError> {
-    // SAFETY: the device owns the event and the stream.
-    unsafe {
-        device
-            .driver
-            .event_record(device.context, event, stream.handle)
-    }
+    let record = || {
+        let (driver, context) = (&device.driver, device.context);
+        // SAFETY: the device owns the event; it owns the stream, or the stream is kept.
+        unsafe { driver.event_record(context, event, stream.handle) }
+    };
+    // The work of a stream that is let go is complete, and an event without a record counts as
+    // complete too (rule 22).
+    stream.while_kept(record).unwrap_or(Ok(()))
 }
 
 /// Makes the stream wait for a sync point of this device or one of `others`, and adds its clock to

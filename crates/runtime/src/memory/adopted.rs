@@ -1,0 +1,102 @@
+//! Adopted memory: how it returns to the library that owns it.
+
+use std::{any::Any, fmt, sync::Arc};
+
+use smallvec::SmallVec;
+
+use crate::{
+    Stream,
+    context::{DeviceState, Keeper, order_after, retain_until_complete},
+    disposal::log,
+    tracker::Ticket,
+};
+
+/// When the owner of adopted memory may free it: the keeper, a value whose drop frees the memory or
+/// lets it go, is dropped then. The keeper's `Drop` runs on a thread of this library.
+///
+/// ```
+/// use std::sync::Arc;
+/// use millstream::{Device, Release};
+///
+/// let stream = Device::simulated()?.stream()?;
+/// let tensor = Arc::new([0.0_f32; 4]);
+/// let in_order = Release::behind(&stream, Arc::clone(&tensor));
+/// let after_completion = Release::when_done(tensor);
+/// # let _ = (in_order, after_completion);
+/// # Ok::<(), millstream::Error>(())
+/// ```
+pub struct Release {
+    keeper: Keeper,
+    /// The stream in whose order the keeper frees the memory.
+    stream: Option<Stream>,
+}
+
+impl Release {
+    /// Drops the keeper once every operation on the memory is complete. This is right for any
+    /// owner.
+    #[must_use]
+    pub fn when_done(keeper: impl Any + Send) -> Self {
+        Self {
+            keeper: Keeper::new(keeper),
+            stream: None,
+        }
+    }
+
+    /// Drops the keeper as soon as the later work of `stream` waits for every operation on the
+    /// memory. This is right for an owner that frees in the order of this stream, as with
+    /// `cuMemFreeAsync`, and returns the memory earlier.
+    #[must_use]
+    pub fn behind(stream: &Stream, keeper: impl Any + Send) -> Self {
+        Self {
+            keeper: Keeper::new(keeper),
+            stream: Some(stream.clone()),
+        }
+    }
+
+    /// Gives the memory back behind these uses. Never blocks.
+    pub(super) fn give_back(self, device: &Arc<DeviceState>, uses: SmallVec<[Ticket; 4]>) {
+        let Self { keeper, stream } = self;
+        if let Some(stream) = stream
+            && follows(&stream, &uses)
+        {
+            return drop(keeper);
+        }
+        let keeper = Arc::new(keeper);
+        for ticket in uses.into_iter().filter(|&ticket| !device.is_done(ticket)) {
+            // A device that is closed has completed everything.
+            if let Some(found) = device.find(ticket.stream) {
+                let kept = Arc::clone(&keeper);
+                retain_until_complete(&found.device, &found.stream, ticket.sequence, kept);
+            }
+        }
+    }
+
+    /// Never gives the memory back.
+    pub(super) fn leak(self) {
+        log!(
+            warn,
+            "adopted memory is leaked, because it is lent for ever"
+        );
+        std::mem::forget(self.keeper);
+    }
+}
+
+/// Makes the stream wait for these uses. Returns whether it does; not if another thread is just
+/// submitting to it.
+fn follows(stream: &Stream, uses: &SmallVec<[Ticket; 4]>) -> bool {
+    let device = stream.device_state();
+    let Some(mut submit_queue) = stream.state().submit_queue.try_lock() else {
+        return false;
+    };
+    // Every use is submitted: its call borrowed the array.
+    order_after(device, stream.state(), &mut submit_queue, uses.clone()).is_ok()
+}
+
+impl fmt::Debug for Release {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.stream {
+            Some(stream) => write!(f, "Release(behind {stream:?})"),
+            None => write!(f, "Release(when done)"),
+        }
+    }
+}

@@ -1,0 +1,69 @@
+//! Leases: parts of an allocation that another library uses at the moment, with no operation of
+//! this library for the use.
+
+use std::{fmt, panic::Location, sync::Arc};
+
+use parking_lot::Mutex;
+use smallvec::SmallVec;
+
+use super::{Access, AccessHistory, AccessKind, Extent};
+
+/// A part of an allocation that is lent.
+pub(crate) trait Lease: fmt::Debug + Send + Sync {
+    /// Returns the lent bytes.
+    fn extent(&self) -> &Extent;
+
+    /// Returns whether the borrower may write the bytes.
+    fn kind(&self) -> AccessKind;
+
+    /// Returns the source line of the call that lent them.
+    fn location(&self) -> &'static Location<'static>;
+
+    /// Ends the lease if it was returned and its end was put off. Returns whether it has ended. May
+    /// wait for a submission of another thread if `patient`.
+    fn end_if_returned(&self, history: &AccessHistory, patient: bool) -> bool;
+}
+
+/// The leases of one allocation.
+#[derive(Default)]
+pub(crate) struct Leases(Mutex<SmallVec<[Arc<dyn Lease>; 1]>>);
+
+impl Leases {
+    /// Adds a lease.
+    pub(crate) fn add(&self, lease: Arc<dyn Lease>) {
+        self.0.lock().push(lease);
+    }
+
+    /// Removes a lease that ends. Returns whether it was here.
+    pub(crate) fn remove(&self, lease: &dyn Lease) -> bool {
+        let mut leases = self.0.lock();
+        let same = |known: &Arc<dyn Lease>| std::ptr::addr_eq(Arc::as_ptr(known), lease);
+        let found = leases.iter().position(same).map(|at| leases.remove(at));
+        // Dropped without the lock, because the last reference to a lease takes other locks.
+        drop(leases);
+        found.is_some()
+    }
+
+    /// Returns all leases, without locking.
+    pub(super) fn all(&mut self) -> SmallVec<[Arc<dyn Lease>; 1]> {
+        self.0.get_mut().clone()
+    }
+
+    /// Returns a lease with which this access conflicts.
+    pub(crate) fn conflict(&self, access: &Access<'_>) -> Option<Arc<dyn Lease>> {
+        let conflicts = |lease: &&Arc<dyn Lease>| {
+            let writes = lease.kind() == AccessKind::Write || access.kind == AccessKind::Write;
+            writes && access.extent.overlaps(lease.extent())
+        };
+        self.0.lock().iter().find(conflicts).map(Arc::clone)
+    }
+}
+
+impl AccessHistory {
+    /// Returns whether a part is lent. Ends the leases whose end was put off, and does not wait.
+    pub(crate) fn is_lent(&mut self) -> bool {
+        let leases = self.leases.all();
+        let ended = |lease: &Arc<dyn Lease>| lease.end_if_returned(self, false);
+        !leases.iter().all(ended)
+    }
+}

@@ -1,0 +1,306 @@
+//! Scenarios I: streams and memory of other libraries.
+
+#![allow(unsafe_code, reason = "adopts streams and memory")]
+
+use std::{
+    mem,
+    sync::{Arc, atomic::Ordering},
+};
+
+use millstream::{
+    Buffer, Error, Release, Result, Stream, UsageErrorKind,
+    driver::FillPattern,
+    interop::{ForeignCall, read, write},
+};
+
+use crate::{
+    arrays,
+    harness::everywhere,
+    outsiders::{BYTES, Drops, Outsider, adopted, wait_until, with_adopted_streams},
+    rectangles,
+};
+
+/// The bytes of the arrays.
+const N: usize = BYTES;
+
+#[track_caller]
+pub(crate) fn assert_problem<T: std::fmt::Debug>(
+    result: Result<T>,
+    is_expected: impl FnOnce(&UsageErrorKind) -> bool,
+) {
+    match result {
+        Err(Error::Usage(usage_error)) => {
+            assert!(is_expected(usage_error.problem()), "{usage_error}");
+            let location = usage_error.location().expect("a source line");
+            assert!(
+                location.file().ends_with("interop.rs")
+                    || location.file().ends_with("interop_memory.rs")
+            );
+        }
+        other => panic!("expected a usage error, found {other:?}"),
+    }
+}
+
+fn is_lent(problem: &UsageErrorKind) -> bool {
+    matches!(problem, UsageErrorKind::Lent { since } if since.file() == file!())
+}
+
+#[test]
+fn i01_arrays_are_ordered_with_a_stream_adopted_from_outside() {
+    with_adopted_streams(|| {
+        arrays::a01_readers_wait_for_the_writer_and_run_together();
+        arrays::a02_a_writer_waits_for_every_reader();
+        arrays::a03_disjoint_halves_are_written_side_by_side_from_two_threads();
+        arrays::a04_overlapping_ranges_are_ordered_exactly_on_the_overlap();
+        arrays::a06_a_thread_returns_an_array_without_synchronising();
+        arrays::a07_a_host_read_does_not_wait_for_later_work_of_the_stream();
+        arrays::a08_dropping_an_array_in_use_does_not_block_and_frees_after_its_uses();
+        arrays::a09_dropping_the_stream_before_the_array_keeps_the_free_ordered();
+        arrays::a12_the_same_array_twice_in_one_launch();
+        arrays::a21_an_array_outlives_the_other_stream_that_uses_it();
+        rectangles::a04_rectangles_are_ordered_exactly_where_they_overlap();
+    });
+}
+
+#[test]
+fn i01_operations_run_in_order_with_those_of_the_owner_on_its_stream() {
+    everywhere(|harness| {
+        let outsider = Outsider::new(harness.if_simulated(), 0);
+        let (theirs, ours) = (outsider.adopt(&harness.device), harness.stream());
+        let drops = Drops::default();
+        let gate = harness.gate(&theirs);
+        let tensor = outsider.allocate(N);
+        outsider.fill(tensor.pointer, N, 3);
+        let mut array = adopted(
+            &harness.device,
+            &theirs,
+            (tensor, &drops),
+            Release::when_done,
+        );
+        // Waits for the owner's fill, which is behind the gate.
+        let found = ours.download(&array).unwrap();
+        harness.assert_pending(&found);
+        gate.open();
+        assert_eq!(found.wait().unwrap(), [3; N]);
+        // Between two operations of ours on its stream, the owner works too.
+        theirs.fill(&mut array, 4).unwrap();
+        let mut copy = ours.zeros::<u8>(N).unwrap();
+        let lease = copy.lend_mut(&theirs).unwrap();
+        outsider.copy(array.as_raw(), lease.as_raw(), N);
+        drop(lease);
+        theirs.fill(&mut array, 5).unwrap();
+        assert_eq!(ours.download(&copy).unwrap().wait().unwrap(), [4; N]);
+        assert_eq!(ours.download(&array).unwrap().wait().unwrap(), [5; N]);
+        drop(array);
+        drops.assert_one();
+    });
+}
+
+#[test]
+fn i01_an_adopted_stream_is_kept_until_its_operations_are_complete() {
+    everywhere(|harness| {
+        let outsider = Outsider::new(harness.if_simulated(), 0);
+        let drops = outsider.drops();
+        let (theirs, ours) = (outsider.adopt(&harness.device), harness.stream());
+        let again = outsider.adopt(&harness.device);
+        assert_eq!(theirs.id(), again.id(), "it is the same stream");
+        drop(outsider);
+        let mut array = ours.zeros::<u8>(N).unwrap();
+        let gate = harness.gate(&theirs);
+        theirs.fill(&mut array, 6).unwrap();
+        drop((theirs, again));
+        let found = ours.download(&array).unwrap();
+        if harness.gates_hold() {
+            harness.assert_pending(&found);
+            assert_eq!(drops.load(Ordering::SeqCst), 0, "the fill is pending");
+        }
+        gate.open();
+        assert_eq!(found.wait().unwrap(), [6; N]);
+        wait_until(|| drops.load(Ordering::SeqCst) == 1);
+    });
+}
+
+#[test]
+fn i01_a_stream_that_was_let_go_can_be_adopted_again() {
+    everywhere(|harness| {
+        let outsider = Outsider::new(harness.if_simulated(), 0);
+        let ours = harness.stream();
+        let mut array = ours.zeros::<u8>(N).unwrap();
+        for round in 0..4 {
+            let theirs = outsider.adopt(&harness.device);
+            theirs.fill(&mut array, round).unwrap();
+            drop(theirs);
+            if round % 2 == 0 {
+                // The stream is let go before it is adopted again.
+                wait_until(|| Arc::strong_count(&outsider) == 1);
+            }
+            assert_eq!(ours.download(&array).unwrap().wait().unwrap(), [round; N]);
+        }
+    });
+}
+
+#[test]
+fn i02_a_conflicting_use_of_a_lent_array_is_an_error_at_once() {
+    everywhere(|harness| {
+        harness.leaks();
+        let (theirs, ours) = (harness.stream(), harness.stream());
+        let mut array = ours.upload(&[1_u8; N]).unwrap();
+        let mut other = ours.zeros::<u8>(N).unwrap();
+        mem::forget(array.slice(..N / 2).lend(&theirs).unwrap());
+        // Reads do not conflict with a reader, nor do writes of the rest.
+        assert_eq!(ours.download(&array).unwrap().wait().unwrap(), [1; N]);
+        ours.fill(array.slice_mut(N / 2..), 2).unwrap();
+        assert_problem(ours.fill(&mut array, 3), is_lent);
+        assert_problem(array.lend_mut(&ours).map(drop), is_lent);
+        mem::forget(other.lend_mut(&theirs).unwrap());
+        assert_problem(ours.download(&other).map(drop), is_lent);
+        assert_problem(ours.copy(&array, &mut other), is_lent);
+        assert_problem(theirs.copy(&other, &mut array), is_lent);
+        assert_eq!(
+            ours.download(array.slice(N / 2..)).unwrap().wait().unwrap(),
+            [2; N / 2]
+        );
+    });
+}
+
+#[test]
+fn i02_the_borrower_waits_for_conflicts_and_is_waited_for() {
+    everywhere(|harness| {
+        let outsider = Outsider::new(harness.if_simulated(), 0);
+        let (theirs, [writer, reader]) = (outsider.adopt(&harness.device), harness.streams());
+        let mut array = writer.zeros::<u8>(N).unwrap();
+        let mut copy = writer.zeros::<u8>(N).unwrap();
+        let gate = harness.gate(&writer);
+        writer.fill(&mut array, 1).unwrap();
+        let (source, target) = (
+            array.lend(&theirs).unwrap(),
+            copy.lend_mut(&theirs).unwrap(),
+        );
+        outsider.copy(source.as_raw(), target.as_raw(), target.len());
+        drop((source, target));
+        let found = reader.download(&copy).unwrap();
+        harness.assert_pending(&found);
+        gate.open();
+        assert_eq!(found.wait().unwrap(), [1; N], "the copy is behind the fill");
+        // A later writer waits for the borrower.
+        let gate = harness.gate(&theirs);
+        let source = array.lend(&theirs).unwrap();
+        let target = copy.lend_mut(&theirs).unwrap();
+        outsider.copy(source.as_raw(), target.as_raw(), N);
+        drop((source, target));
+        writer.fill(&mut array, 9).unwrap();
+        let behind = writer.record().unwrap();
+        harness.assert_pending(&behind);
+        gate.open();
+        assert_eq!(reader.download(&copy).unwrap().wait().unwrap(), [1; N]);
+        assert_eq!(reader.download(&array).unwrap().wait().unwrap(), [9; N]);
+    });
+}
+
+#[test]
+fn i02_a_lease_that_is_dropped_during_a_call_on_its_stream_ends_afterwards() {
+    everywhere(|harness| {
+        let [theirs, ours] = harness.streams();
+        let mut array = ours.zeros::<u8>(N).unwrap();
+        let mut other = ours.zeros::<u8>(N).unwrap();
+        let mut lease = Some(array.lend_mut(&theirs).unwrap());
+        // SAFETY: the call enqueues nothing.
+        let called = unsafe {
+            theirs.foreign("return", [write(&mut other)], |_| {
+                // The stream's lock is held here.
+                drop(lease.take());
+                Ok::<_, Error>(())
+            })
+        };
+        called.unwrap();
+        drop(lease);
+        ours.fill(&mut array, 8).unwrap();
+        assert_eq!(ours.download(&array).unwrap().wait().unwrap(), [8; N]);
+    });
+}
+
+#[test]
+fn i05_random_hand_overs_between_streams_give_the_right_values() {
+    const ROUNDS: u64 = 60;
+    everywhere(|harness| {
+        let outsiders = [(); 2].map(|()| Outsider::new(harness.if_simulated(), 0));
+        let theirs = [0, 1].map(|at: usize| outsiders[at].adopt(&harness.device));
+        let ours: [Stream; 2] = harness.streams();
+        let mut arrays: Vec<Buffer<u8>> = (0..3).map(|_| ours[0].zeros(N).unwrap()).collect();
+        let mut expected = [0_u8; 3];
+        // A linear congruential generator is random enough.
+        let mut state = 7_u64;
+        let mut random = |below: usize| {
+            state = state
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1);
+            (state >> 33) as usize % below
+        };
+        for round in 0..ROUNDS {
+            let (target, source) = (random(3), random(3));
+            let who = random(2);
+            let value = round as u8 + 1;
+            if target == source {
+                if random(2) == 0 {
+                    ours[who].fill(&mut arrays[target], value).unwrap();
+                } else {
+                    let lease = arrays[target].lend_mut(&theirs[who]).unwrap();
+                    outsiders[who].fill(lease.as_raw(), N, value);
+                }
+                expected[target] = value;
+                continue;
+            }
+            let [from, to] = arrays.get_disjoint_mut([source, target]).unwrap();
+            match random(3) {
+                0 => ours[who].copy(&*from, &mut *to).unwrap(),
+                1 => theirs[who].copy(&*from, &mut *to).unwrap(),
+                _ => {
+                    let (read, written) = (
+                        from.lend(&theirs[who]).unwrap(),
+                        to.lend_mut(&theirs[who]).unwrap(),
+                    );
+                    outsiders[who].copy(read.as_raw(), written.as_raw(), N);
+                }
+            }
+            expected[target] = expected[source];
+        }
+        for (array, value) in arrays.iter().zip(expected) {
+            assert_eq!(ours[0].download(array).unwrap().wait().unwrap(), [value; N]);
+        }
+    });
+}
+
+#[test]
+fn foreign_work_is_ordered_by_its_operands_with_the_context_current() {
+    everywhere(|harness| {
+        let outsider = Outsider::new(harness.if_simulated(), 0);
+        let [a, b, c] = harness.streams();
+        let mut array = a.zeros::<u8>(N).unwrap();
+        let gate = harness.gate(&a);
+        a.fill(&mut array, 1).unwrap();
+        let fill = |call: ForeignCall<'_>| {
+            assert!(outsider.is_current());
+            let (pattern, target) = (FillPattern::U8(2), call.address(0));
+            let (context, stream) = (call.context(), call.stream());
+            // SAFETY: the operand has this size.
+            unsafe {
+                call.driver()
+                    .memset_async(context, target, pattern, N, stream)
+            }
+        };
+        // SAFETY: the call fills its operand on the given stream.
+        let filled = unsafe { b.foreign("library fill", [write(&mut array)], fill) };
+        filled.unwrap();
+        let found = c.download(&array).unwrap();
+        harness.assert_pending(&found);
+        gate.open();
+        assert_eq!(found.wait().unwrap(), [2; N]);
+        // An error of the library is the cause of ours.
+        // SAFETY: the call enqueues nothing.
+        let failed = unsafe { b.foreign("library", [read(&array)], |_| Err(std::fmt::Error)) };
+        let Err(Error::ForeignCall { cause, .. }) = failed else {
+            panic!("{failed:?}");
+        };
+        assert!(cause.is::<std::fmt::Error>());
+    });
+}

@@ -1,0 +1,260 @@
+//! Outsiders: streams and memory that another library created, here through the driver's interface.
+
+#![allow(unsafe_code, reason = "calls the driver as another library would")]
+
+use std::{
+    cell::Cell,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    thread,
+    time::{Duration, Instant},
+};
+
+use millstream::{
+    Buffer, Device, Release, Result, Stream,
+    driver::{
+        ContextHandle, CurrentContext, DeviceOrdinal, DevicePtr, Driver, DriverError, FillPattern,
+        StreamHandle, cuda::Cuda,
+    },
+    interop::After,
+    sim::Gpu,
+};
+
+use parking_lot::Mutex;
+
+use crate::harness::CLOSED_WITHIN;
+
+/// The bytes of the arrays.
+pub(crate) const BYTES: usize = 3000;
+/// The bytes of an outsider's own memory.
+const SCRATCH_BYTES: usize = 4096;
+
+thread_local! {
+    static ADOPTS: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Runs scenarios in which every second stream of a harness is one of an outsider.
+pub(crate) fn with_adopted_streams(scenarios: impl FnOnce()) {
+    ADOPTS.set(true);
+    scenarios();
+    ADOPTS.set(false);
+}
+
+/// The outsiders whose streams a harness has adopted.
+#[derive(Default)]
+pub(crate) struct Outsiders(Mutex<Adoptions>);
+
+#[derive(Default)]
+struct Adoptions {
+    streams: usize,
+    outsiders: Vec<Arc<Outsider>>,
+}
+
+impl Outsiders {
+    /// Returns an adopted stream at every second call, if the thread's harnesses adopt streams.
+    pub(crate) fn next(&self, gpu: Option<&Gpu>, device: &Device) -> Option<Stream> {
+        if !ADOPTS.get() {
+            return None;
+        }
+        self.work();
+        let mut adoptions = self.0.lock();
+        adoptions.streams += 1;
+        if adoptions.streams.is_multiple_of(2) {
+            return None;
+        }
+        let outsider = Outsider::new(gpu, 0);
+        let stream = outsider.adopt(device);
+        adoptions.outsiders.push(outsider);
+        Some(stream)
+    }
+
+    /// Lets the owners enqueue work of their own.
+    pub(crate) fn work(&self) {
+        self.0
+            .lock()
+            .outsiders
+            .iter()
+            .for_each(|outsider| outsider.work());
+    }
+}
+
+/// A stream that another library created, with memory of its own. The drop destroys it.
+pub(crate) struct Outsider {
+    driver: Arc<dyn Driver>,
+    context: ContextHandle,
+    pub(crate) raw: StreamHandle,
+    scratch: DevicePtr,
+    /// The number of outsiders that were dropped before and with this one.
+    drops: Arc<AtomicUsize>,
+}
+
+impl Outsider {
+    /// Creates a stream in the primary context of a device, on the simulated GPU or a real one.
+    pub(crate) fn new(gpu: Option<&Gpu>, ordinal: i32) -> Arc<Self> {
+        let driver: Arc<dyn Driver> = match gpu {
+            Some(gpu) => gpu.driver(),
+            None => Cuda::load().expect("there is a driver"),
+        };
+        let made = || -> Result<Self, DriverError> {
+            let context = driver.primary_context_retain(DeviceOrdinal::from_raw(ordinal))?;
+            // SAFETY: the context is retained.
+            let raw = unsafe { driver.stream_create(context, true, 0) }?;
+            // SAFETY: context and stream are alive.
+            let scratch = unsafe { driver.mem_alloc_async(context, SCRATCH_BYTES, raw) }?;
+            Ok(Self {
+                driver: Arc::clone(&driver),
+                context,
+                raw,
+                scratch,
+                drops: Arc::default(),
+            })
+        };
+        Arc::new(made().expect("an outsider's stream"))
+    }
+
+    /// Returns the counter of drops.
+    pub(crate) fn drops(&self) -> Arc<AtomicUsize> {
+        Arc::clone(&self.drops)
+    }
+
+    /// Adopts the stream, kept alive by this outsider.
+    pub(crate) fn adopt(self: &Arc<Self>, device: &Device) -> Stream {
+        // SAFETY: the stream is destroyed when the last reference is dropped.
+        unsafe { device.adopt_stream(self.raw, Arc::clone(self)) }.expect("the stream is adopted")
+    }
+
+    /// Enqueues work on memory of its own.
+    pub(crate) fn work(&self) {
+        self.fill(self.scratch, SCRATCH_BYTES, 1);
+    }
+
+    /// Enqueues a fill of memory that is the outsider's at the moment.
+    pub(crate) fn fill(&self, target: DevicePtr, bytes: usize, value: u8) {
+        let pattern = FillPattern::U8(value);
+        // SAFETY: the memory has this size and is alive until later work of the stream.
+        unsafe {
+            self.driver
+                .memset_async(self.context, target, pattern, bytes, self.raw)
+        }
+        .expect("the fill is enqueued");
+    }
+
+    /// Enqueues a copy between memory that is the outsider's at the moment.
+    pub(crate) fn copy(&self, source: DevicePtr, target: DevicePtr, bytes: usize) {
+        let (driver, context) = (&self.driver, self.context);
+        // SAFETY: as for `fill`.
+        unsafe { driver.copy_device_to_device_async(context, target, source, bytes, self.raw) }
+            .expect("the copy is enqueued");
+    }
+
+    /// Allocates in the stream's order.
+    pub(crate) fn allocate(self: &Arc<Self>, bytes: usize) -> Tensor {
+        // SAFETY: context and stream are alive.
+        let pointer = unsafe { self.driver.mem_alloc_async(self.context, bytes, self.raw) };
+        Tensor {
+            owner: Arc::clone(self),
+            pointer: pointer.expect("memory"),
+        }
+    }
+
+    /// Returns whether the device's context is current on this thread; true on a simulated device.
+    pub(crate) fn is_current(&self) -> bool {
+        self.driver.is_simulated()
+            || self
+                .driver
+                .current_context()
+                .is_ok_and(|current| current == self.context)
+    }
+}
+
+impl Drop for Outsider {
+    fn drop(&mut self) {
+        self.drops.fetch_add(1, Ordering::SeqCst);
+        let (driver, context) = (&*self.driver, self.context);
+        // SAFETY: the context is retained and never released.
+        let enter = || unsafe { CurrentContext::enter(driver, context) };
+        let _current = (!driver.is_simulated()).then(enter);
+        // SAFETY: the memory is this outsider's, and its users are ordered before.
+        let _ = unsafe { driver.mem_free_async(context, self.scratch, self.raw) };
+        // A lazy schedule runs nothing that is not waited for.
+        // SAFETY: the stream is alive.
+        let _ = unsafe { driver.stream_synchronize(context, self.raw) };
+        // SAFETY: the stream is this outsider's, whose last handle is dropped.
+        let _ = unsafe { driver.stream_destroy(context, self.raw) };
+    }
+}
+
+/// Memory that its owner frees in the order of its stream when it is dropped.
+pub(crate) struct Tensor {
+    owner: Arc<Outsider>,
+    pub(crate) pointer: DevicePtr,
+}
+
+impl Drop for Tensor {
+    fn drop(&mut self) {
+        let owner = &self.owner;
+        // SAFETY: nothing uses the memory behind this point of the stream. After a loss the driver
+        // refuses the call.
+        let _ = unsafe {
+            owner
+                .driver
+                .mem_free_async(owner.context, self.pointer, owner.raw)
+        };
+    }
+}
+
+/// Counts the drops of keepers.
+#[derive(Clone, Default)]
+pub(crate) struct Drops(Arc<AtomicUsize>);
+
+impl Drops {
+    pub(crate) fn count(&self) -> usize {
+        self.0.load(Ordering::SeqCst)
+    }
+
+    /// Waits until one keeper was dropped.
+    #[track_caller]
+    pub(crate) fn assert_one(&self) {
+        wait_until(|| self.count() == 1);
+    }
+}
+
+/// A keeper of adopted memory, which frees it.
+pub(crate) struct Keeper {
+    pub(crate) drops: Drops,
+    pub(crate) _tensor: Tensor,
+}
+
+impl Drop for Keeper {
+    fn drop(&mut self) {
+        self.drops.0.fetch_add(1, Ordering::SeqCst);
+    }
+}
+
+#[track_caller]
+pub(crate) fn wait_until(is_so: impl Fn() -> bool) {
+    let since = Instant::now();
+    while !is_so() {
+        assert!(since.elapsed() < CLOSED_WITHIN, "it never happens");
+        thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// Adopts memory of an outsider, after its work on its stream.
+pub(crate) fn adopted(
+    device: &Device,
+    theirs: &Stream,
+    (tensor, drops): (Tensor, &Drops),
+    release: impl FnOnce(Keeper) -> Release,
+) -> Buffer<u8> {
+    let pointer = tensor.pointer;
+    let keeper = Keeper {
+        drops: drops.clone(),
+        _tensor: tensor,
+    };
+    let (after, release) = (After::Stream(theirs), release(keeper));
+    // SAFETY: the memory has this size, and the keeper frees it.
+    unsafe { device.adopt_buffer(pointer, BYTES, after, release) }.expect("the memory is adopted")
+}
