@@ -1,6 +1,7 @@
 //! A thread block: runs its warps in turn, and owns its shared memory and barriers.
 
 use super::barrier::Barriers;
+use super::cooperative;
 use super::copy::BlockCopies;
 use super::dispatch;
 use super::launch::{GlobalMemory, Launch};
@@ -140,6 +141,7 @@ impl Block {
             block_index: coordinates(index, launch.grid),
             static_shared_bytes: code.shared_bytes,
             dynamic_shared_bytes: launch.dynamic_shared_bytes,
+            grid_workspace: cooperative::workspace_address(launch),
             variables: launch.variables,
         };
         self.index = index;

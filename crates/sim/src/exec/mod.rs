@@ -18,6 +18,7 @@ mod block;
 mod call;
 mod checks;
 mod convert;
+mod cooperative;
 mod copy;
 mod dispatch;
 mod divergence;
@@ -50,6 +51,9 @@ mod warp_access;
 
 pub use crate::memory::{AccessBitmap, AccessFlags};
 pub(crate) use checks::{CheckFindings, CheckOptions};
+pub(crate) use cooperative::{
+    MULTIPROCESSORS, RESIDENT_BLOCKS, RESIDENT_SHARED_BYTES, RESIDENT_THREADS, resident_blocks,
+};
 pub(crate) use divergence::BarrierDivergence;
 pub use fault::{Assertion, KernelFault, KernelFaultKind};
 pub(crate) use grid::run_traced;

@@ -66,6 +66,8 @@ pub(super) struct BlockInfo<'a> {
     pub(super) block_index: [u32; 3],
     pub(super) static_shared_bytes: u32,
     pub(super) dynamic_shared_bytes: u32,
+    /// The address of the workspace of a cooperative launch; 0 for any other.
+    pub(super) grid_workspace: u64,
     pub(super) variables: &'a [u64],
 }
 
@@ -439,6 +441,8 @@ fn special_value(
         SpecialRegister::TotalSharedBytes => {
             block_info.static_shared_bytes + block_info.dynamic_shared_bytes
         }
+        SpecialRegister::GridWorkspaceHigh => (block_info.grid_workspace >> 32) as u32,
+        SpecialRegister::GridWorkspaceLow => block_info.grid_workspace as u32,
         SpecialRegister::DynamicShared(offset) => {
             return u64::from(block_info.static_shared_bytes).wrapping_add(offset.cast_unsigned());
         }
@@ -467,6 +471,7 @@ mod tests {
                 block_index: [3, 2, 1],
                 static_shared_bytes: 7,
                 dynamic_shared_bytes: 9,
+                grid_workspace: 0,
                 variables: &[],
             };
             let axes = (0..3).flat_map(|axis| {

@@ -9,6 +9,7 @@ mod barriers;
 mod block_orders;
 mod elements;
 mod expect;
+mod grid_barrier;
 #[path = "../harness/mod.rs"]
 #[allow(dead_code, reason = "these tests use a part of it")]
 mod harness;
