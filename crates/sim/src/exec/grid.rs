@@ -9,7 +9,7 @@ use super::SHARED_BYTES_MAX;
 use super::block::{Block, BlockFault, BlockStatus, Counters, Worker, coordinates};
 use super::checks::{CheckFindings, CheckOptions, LaunchChecks};
 use super::cooperative::{WithWorkspace, resident_blocks};
-use super::fault::{KernelFault, KernelFaultKind};
+use super::fault::{KernelFault, KernelFaultKind, WaitingThreads};
 use super::launch::{GlobalMemory, KernelStats, Launch};
 use super::observer::{NoObserver, Observer};
 use super::order::{KernelOrder, KernelOrders, LaunchOrder};
@@ -242,13 +242,25 @@ fn workspace<'a>(
 }
 
 fn fault(kernel: &Kernel, launch: &Launch<'_>, block: u64, failure: BlockFault) -> KernelFault {
+    let source = |pc| kernel.source(pc).map(String::into_boxed_str);
+    let mut kind = failure.failed.kind;
+    if let KernelFaultKind::BarrierDeadlock { waiting, .. } = &mut kind {
+        let groups = failure.waiting.iter().map(|group| WaitingThreads {
+            threads: group.threads,
+            first: coordinates(group.first.into(), launch.block),
+            what: group.what,
+            ptx_line: kernel.line(group.pc),
+            source_line: source(group.pc),
+        });
+        *waiting = groups.collect();
+    }
     KernelFault {
         kernel: kernel.name().into(),
         block: coordinates(block, launch.grid),
         thread: coordinates(u64::from(failure.thread), launch.block),
         ptx_line: kernel.line(failure.failed.pc),
-        source_line: kernel.source(failure.failed.pc).map(String::into_boxed_str),
-        kind: failure.failed.kind,
+        source_line: source(failure.failed.pc),
+        kind,
     }
 }
 

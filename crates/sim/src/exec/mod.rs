@@ -20,6 +20,7 @@ mod checks;
 mod convert;
 mod cooperative;
 mod copy;
+mod deadlock;
 mod dispatch;
 mod divergence;
 mod exact;
@@ -55,7 +56,7 @@ pub(crate) use cooperative::{
     MULTIPROCESSORS, RESIDENT_BLOCKS, RESIDENT_SHARED_BYTES, RESIDENT_THREADS, resident_blocks,
 };
 pub(crate) use divergence::BarrierDivergence;
-pub use fault::{Assertion, KernelFault, KernelFaultKind};
+pub use fault::{Assertion, KernelFault, KernelFaultKind, WaitingThreads};
 pub(crate) use grid::run_traced;
 pub use grid::{run, run_checked, run_checked_by};
 pub(crate) use launch::SHARED_BYTES_MAX;

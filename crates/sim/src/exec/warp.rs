@@ -13,7 +13,6 @@ use smallvec::SmallVec;
 use super::barrier::Barriers;
 use super::call::CallStacks;
 use super::exchange;
-use super::fault::KernelFaultKind;
 use super::registers::{FULL, LANES, Registers, Words, lanes};
 use crate::ptx::ir::{BarrierOp, Code, Exchange, ExchangeOp, InitialValue, Op, SpecialRegister};
 
@@ -372,15 +371,6 @@ pub(super) fn exchange_at(code: &Code, pc: u32) -> Option<&Exchange> {
         Op::Exchange(index) => code.exchanges.get(index as usize),
         _ => None,
     }
-}
-
-/// Returns the fault of a split that can never continue, with the operation that it waits at.
-pub(super) fn deadlock(code: &Code, split: &WarpSplit) -> KernelFaultKind {
-    let what = match split.wait {
-        WaitReason::Barrier { .. } => "bar.sync",
-        _ => exchange_at(code, split.pc).map_or("bar.warp.sync", |exchange| exchange.f.name()),
-    };
-    KernelFaultKind::BarrierDeadlock { what }
 }
 
 /// Returns a special register of all lanes, computed incrementally, or only once if it is uniform.
