@@ -126,11 +126,11 @@ pub(crate) fn run_traced(
             let races = RaceDetector::new(kernel, &launch, &private, model);
             let mut checks = LaunchChecks::new(kernel, &launch, Some(races), &launch_order, &[]);
             let ran = run_in_order(kernel, &launch, &private, &launch_order, &mut checks);
-            let races = checks.findings().races;
+            let found = checks.findings();
             if private.is_exceeded() {
                 break;
             }
-            union.add(order, races, ran.is_ok());
+            union.add(order, (found.races, found.divergences), ran.is_ok());
         }
     }
     let model = checked.races.filter(|_| in_index_order);
@@ -140,9 +140,10 @@ pub(crate) fn run_traced(
     let counters = run_in_order(kernel, launch, memory, &order, &mut checks);
     let mut findings = checks.findings();
     if model.is_some() {
-        union.add(KernelOrder::Index, findings.races, counters.is_ok());
+        let found = (findings.races, findings.divergences);
+        union.add(KernelOrder::Index, found, counters.is_ok());
     }
-    findings.races = union.races();
+    (findings.races, findings.divergences) = union.findings();
     (counters.map(|counters| counters.stats(blocks)), findings)
 }
 
