@@ -1,0 +1,90 @@
+//! The order of the lanes of two accesses, found for all lanes with one clock at once.
+
+use smallvec::SmallVec;
+
+use super::block_threads::BlockThreads;
+use super::shadow::AccessRecord;
+
+/// The lanes of an access that is being recorded, grouped by their clocks.
+pub(super) struct LaterLanes<'a> {
+    pub(super) by: &'a AccessRecord,
+    pub(super) threads: &'a BlockThreads,
+    first: u32,
+    /// The groups other than the first, of which there are none in most accesses.
+    rest: SmallVec<[u32; 1]>,
+}
+
+impl<'a> LaterLanes<'a> {
+    pub(super) fn new(by: &'a AccessRecord, threads: &'a BlockThreads) -> Self {
+        let (first, rest) = threads.by_clock(by.warp, by.lanes);
+        Self {
+            by,
+            threads,
+            first,
+            rest,
+        }
+    }
+
+    /// Returns which lanes of an earlier access happen before which of these lanes.
+    pub(super) fn order_after(&self, earlier: &AccessRecord) -> LaneOrder {
+        let group = |lanes: u32| {
+            let thread = self.by.warp as usize * 32 + lanes.trailing_zeros() as usize;
+            let known = self.threads.known_lanes(earlier, thread);
+            KnownLanes { lanes, known }
+        };
+        let same_warp = (earlier.block, earlier.warp) == (self.by.block, self.by.warp);
+        let own = match same_warp {
+            true => earlier.lanes & self.by.lanes,
+            false => 0,
+        };
+        let mut order = LaneOrder {
+            first: group(self.first),
+            rest: SmallVec::new(),
+            own,
+        };
+        if !self.rest.is_empty() {
+            order
+                .rest
+                .extend(self.rest.iter().map(|lanes| group(*lanes)));
+        }
+        order
+    }
+}
+
+/// Later lanes with one clock, and the earlier lanes that happen before them.
+#[derive(Clone, Copy)]
+struct KnownLanes {
+    lanes: u32,
+    known: u32,
+}
+
+/// The order of the lanes of an earlier access before those of a later one.
+pub(super) struct LaneOrder {
+    first: KnownLanes,
+    rest: SmallVec<[KnownLanes; 1]>,
+    /// The lanes of both accesses that are the same thread.
+    own: u32,
+}
+
+impl LaneOrder {
+    /// Returns the earlier lanes that happen before any later lane.
+    pub(super) fn before_any(&self) -> u32 {
+        let rest = self.rest.iter().fold(0, |any, group| any | group.known);
+        self.own | self.first.known | rest
+    }
+
+    /// Returns the earlier lanes that may race with a later one.
+    pub(super) fn candidates(&self, earlier: &AccessRecord) -> u32 {
+        let rest = self.rest.iter();
+        let known_by_all = rest.fold(self.first.known, |all, group| all & group.known);
+        earlier.lanes & !known_by_all
+    }
+
+    /// Returns the later lanes that race with an earlier one.
+    pub(super) fn racing_with(&self, earlier_lane: usize) -> u32 {
+        let groups = [self.first].into_iter().chain(self.rest.iter().copied());
+        let unordered = groups.filter(|group| group.known >> earlier_lane & 1 == 0);
+        let racing = unordered.fold(0, |racing, group| racing | group.lanes);
+        racing & !(self.own & 1 << earlier_lane)
+    }
+}
