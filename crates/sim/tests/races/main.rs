@@ -7,6 +7,7 @@
 mod async_copies;
 mod barriers;
 mod block_orders;
+mod device_libraries;
 mod elements;
 mod expect;
 mod grid_barrier;

@@ -57,6 +57,7 @@ pub(crate) fn each_schedule_and_reading(test: impl Fn(&SimHarness)) {
 }
 
 /// A kernel argument.
+#[derive(Clone, Copy)]
 pub(crate) enum Arg {
     Pointer(DevicePtr),
     U32(u32),
