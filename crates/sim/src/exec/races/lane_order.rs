@@ -25,29 +25,39 @@ impl<'a> LaterLanes<'a> {
         }
     }
 
+    /// Returns whether these lanes have one clock and no lane of an earlier access happens before
+    /// them.
+    pub(super) fn are_unordered_after(&self, earlier: &AccessRecord) -> bool {
+        let known = self.group(earlier, self.first).known;
+        self.rest.is_empty() && known | self.own(earlier) == 0
+    }
+
     /// Returns which lanes of an earlier access happen before which of these lanes.
     pub(super) fn order_after(&self, earlier: &AccessRecord) -> LaneOrder {
-        let group = |lanes: u32| {
-            let thread = self.by.warp as usize * 32 + lanes.trailing_zeros() as usize;
-            let known = self.threads.known_lanes(earlier, thread);
-            KnownLanes { lanes, known }
-        };
-        let same_warp = (earlier.block, earlier.warp) == (self.by.block, self.by.warp);
-        let own = match same_warp {
-            true => earlier.lanes & self.by.lanes,
-            false => 0,
-        };
         let mut order = LaneOrder {
-            first: group(self.first),
+            first: self.group(earlier, self.first),
             rest: SmallVec::new(),
-            own,
+            own: self.own(earlier),
         };
         if !self.rest.is_empty() {
-            order
-                .rest
-                .extend(self.rest.iter().map(|lanes| group(*lanes)));
+            let groups = self.rest.iter().map(|lanes| self.group(earlier, *lanes));
+            order.rest.extend(groups);
         }
         order
+    }
+
+    fn group(&self, earlier: &AccessRecord, lanes: u32) -> KnownLanes {
+        let thread = self.by.warp as usize * 32 + lanes.trailing_zeros() as usize;
+        let known = self.threads.known_lanes(earlier, thread);
+        KnownLanes { lanes, known }
+    }
+
+    /// Returns the lanes of both accesses that are the same thread.
+    fn own(&self, earlier: &AccessRecord) -> u32 {
+        match (earlier.block, earlier.warp) == (self.by.block, self.by.warp) {
+            true => earlier.lanes & self.by.lanes,
+            false => 0,
+        }
     }
 }
 

@@ -135,7 +135,18 @@ impl<'a> RaceDetector<'a> {
             stored.unwrap_or_default()
         };
         let mut recorder = self.recorder(window);
-        let epoch = recorder.block.epoch(warp.index);
+        let mut by = AccessRecord {
+            block: recorder.block.block,
+            warp: warp.index,
+            lanes: 0,
+            epoch: recorder.block.epoch(warp.index),
+            pc: at.pc,
+            kind,
+            bytes: 0,
+            value: [0; 4],
+            strict: [0; 4],
+            strict_for_others: 0,
+        };
         let mut rest = warp_access.mask;
         while rest != 0 {
             let first = rest.trailing_zeros() as usize;
@@ -155,20 +166,9 @@ impl<'a> RaceDetector<'a> {
                 next += 1;
             }
             rest &= !mask;
-            let by = AccessRecord {
-                block: recorder.block.block,
-                warp: warp.index,
-                lanes: mask,
-                epoch,
-                pc: at.pc,
-                kind,
-                bytes: 0,
-                value: [0; 4],
-                strict: [0; 4],
-                strict_for_others: 0,
-            };
+            by.lanes = mask;
             let range = (address, warp_access.bytes as u64);
-            recorder.record(by, range, of_lane(first));
+            recorder.record(&mut by, range, of_lane(first));
         }
         let shared = recorder.shared;
         self.block.shared = shared;
@@ -199,7 +199,7 @@ impl<'a> RaceDetector<'a> {
         (pc, lane): (u32, usize),
         stored: Option<&[u8]>,
     ) {
-        let by = AccessRecord {
+        let mut by = AccessRecord {
             block: self.block.block,
             warp: warp.index,
             lanes: 1 << lane,
@@ -218,7 +218,7 @@ impl<'a> RaceDetector<'a> {
             strict_for_others: 0,
         };
         let mut recorder = self.recorder(window);
-        recorder.record(by, range, stored.unwrap_or_default());
+        recorder.record(&mut by, range, stored.unwrap_or_default());
         let shared = recorder.shared;
         self.block.shared = shared;
     }

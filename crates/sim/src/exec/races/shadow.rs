@@ -137,8 +137,8 @@ impl AccessRecord {
     }
 
     fn is_like(&self, other: &Self) -> bool {
-        (self.block, self.warp, self.epoch, self.kind)
-            == (other.block, other.warp, other.epoch, other.kind)
+        (self.warp, self.epoch, self.block, self.kind)
+            == (other.warp, other.epoch, other.block, other.kind)
     }
 
     /// Returns whether the records differ only in their lanes. Values are compared at the bytes of
@@ -312,6 +312,9 @@ impl ShadowWord {
                 .kind
                 .hides(earlier.kind, same_block || !threads.summary.scoped);
             if common == 0 || !(conflicts || hides) {
+                return true;
+            }
+            if !conflicts && later.are_unordered_after(earlier) {
                 return true;
             }
             let order = later.order_after(earlier);
