@@ -12,11 +12,12 @@ use crate::process;
 const MARKER: &str = "// nvrtc:";
 
 /// The folders of the sources.
-const FOLDERS: [&str; 5] = [
+const FOLDERS: [&str; 6] = [
     "kernels",
     "crates/runtime/src/collective/kernels",
     "crates/runtime/src/guide",
     "crates/sim/tests/ptx/compiled",
+    "crates/sim/tests/races/within",
     "crates/region/kernels",
 ];
 

@@ -108,6 +108,8 @@ codes! {
     INVALID_PC = 718;
     /// A kernel failed. The context is lost.
     LAUNCH_FAILED = 719;
+    /// The device cannot hold all blocks of a cooperative launch at the same time.
+    COOPERATIVE_LAUNCH_TOO_LARGE = 720;
     /// A kernel ended without freeing tensor memory. The context is lost.
     TENSOR_MEMORY_LEAK = 721;
     /// The operation is not permitted.

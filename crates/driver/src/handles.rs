@@ -234,6 +234,8 @@ impl DeviceAttribute {
     /// Concurrent managed access: 1 if the host may access managed memory while kernels run, else 0
     /// (rule 50).
     pub const CONCURRENT_MANAGED_ACCESS: Self = Self(89);
+    /// Cooperative launches: 1 if the device supports them, else 0.
+    pub const COOPERATIVE_LAUNCH: Self = Self(95);
     /// The maximum shared memory of a block after opting in, in bytes; see
     /// [`FunctionAttribute::MAX_DYNAMIC_SHARED_BYTES`].
     pub const MAX_SHARED_MEMORY_PER_BLOCK_OPTIN: Self = Self(97);

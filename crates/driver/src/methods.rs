@@ -299,6 +299,13 @@ macro_rules! driver_methods {
                 stream: $crate::StreamHandle,
                 params: &[*const std::ffi::c_void]
             ) -> ();
+            [unsafe enqueue(stream)] fn launch_cooperative_kernel(
+                context: $crate::ContextHandle,
+                function: $crate::FunctionHandle,
+                dims: &$crate::LaunchDims,
+                stream: $crate::StreamHandle,
+                params: &[*const std::ffi::c_void]
+            ) -> ();
             [unsafe value] fn launch_host_function(
                 context: $crate::ContextHandle,
                 stream: $crate::StreamHandle,

@@ -1,6 +1,6 @@
 //! Speed of the simulated device: thread-instructions per second and core, with and without the
 //! race checker, on one core and on all cores; and host instructions per thread-instruction, which
-//! do not depend on the machine's other load.
+//! do not depend on the machine's other load, also with the check for races within kernels.
 //!
 //! ```sh
 //! cargo bench -p millstream-sim --bench speed              # the times
@@ -22,6 +22,11 @@ use millstream_driver::{
     ContextHandle, DeviceOrdinal, Driver, FillPattern, FunctionHandle, LaunchDims, StreamHandle,
 };
 use millstream_sim::{Gpu, SimConfig};
+
+/// The checks of a simulated device.
+const CHECKED: &str = "sim";
+const UNCHECKED: &str = "sim:race=off";
+const WITHIN: &str = "sim:race=kernels,orders=1";
 
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
 
@@ -57,7 +62,7 @@ struct Case {
 use Arg::{Array, Double, Float, Word};
 
 /// The benchmarked launches, each of some millions of thread-instructions.
-const CASES: [Case; 14] = [
+const CASES: [Case; 15] = [
     case(
         "nbody",
         "nbody",
@@ -128,6 +133,13 @@ const CASES: [Case; 14] = [
         [64, 1, 1],
         [256, 1, 1],
         &[Array(262_144), Array(1024), Word(262_144)],
+    ),
+    case(
+        "histogram",
+        "cas_max",
+        [16, 1, 1],
+        [256, 1, 1],
+        &[Array(16_384), Array(16), Word(4096)],
     ),
     case(
         "reduce",
@@ -220,8 +232,8 @@ struct Ready {
 }
 
 impl Ready {
-    fn new(case: &Case, race_check: bool) -> Result<Self> {
-        let gpu = Gpu::new(SimConfig::new().race_check(race_check));
+    fn new(case: &Case, config: &str) -> Result<Self> {
+        let gpu = Gpu::new(SimConfig::parse(config)?);
         let path = format!(
             "{}/../../kernels/{}.ptx",
             env!("CARGO_MANIFEST_DIR"),
@@ -318,13 +330,13 @@ fn processor_ns() -> Option<u128> {
 
 /// Runs the launches in a child process. Prints the thread-instructions and the median nanoseconds
 /// of one launch.
-fn child(kernel: &str, race_check: bool, launches: usize) -> Result<()> {
+fn child(kernel: &str, config: &str, launches: usize) -> Result<()> {
     let one_core = env::var("RAYON_NUM_THREADS").is_ok_and(|threads| threads == "1");
     let case = CASES
         .iter()
         .find(|case| case.kernel == kernel)
         .ok_or("no such kernel")?;
-    let ready = Ready::new(case, race_check)?;
+    let ready = Ready::new(case, config)?;
     ready.launch(one_core)?;
     let once = ready.gpu.kernel_stats().thread_instructions;
     let mut times: Vec<u128> = (0..launches)
@@ -344,7 +356,7 @@ fn child(kernel: &str, race_check: bool, launches: usize) -> Result<()> {
 fn process(
     wrapper: &[String],
     case: &Case,
-    race_check: bool,
+    config: &str,
     launches: usize,
     threads: usize,
 ) -> Result<(f64, f64)> {
@@ -352,12 +364,7 @@ fn process(
     let line = [wrapper, &[own]].concat();
     let output = Command::new(&line[0])
         .args(&line[1..])
-        .args([
-            "child",
-            case.kernel,
-            &race_check.to_string(),
-            &launches.to_string(),
-        ])
+        .args(["child", case.kernel, config, &launches.to_string()])
         .env("RAYON_NUM_THREADS", threads.to_string())
         .output()?;
     let text = String::from_utf8(output.stdout)?;
@@ -381,7 +388,8 @@ fn speeds(case: &Case, cores: usize) -> Result<[f64; 4]> {
     for _ in 0..TURNS {
         for (way, ns) in ns.iter_mut().enumerate() {
             let threads = if way < 2 { 1 } else { cores };
-            let (count, time) = process(&[], case, way % 2 == 0, LAUNCHES, threads)?;
+            let config = if way % 2 == 0 { CHECKED } else { UNCHECKED };
+            let (count, time) = process(&[], case, config, LAUNCHES, threads)?;
             instructions = count;
             ns.push(time);
         }
@@ -421,7 +429,7 @@ fn time(cases: &[&Case]) -> Result<()> {
 
 /// Returns host instructions per thread-instruction, computed from the instructions that two more
 /// launches add.
-fn count(case: &Case, race_check: bool) -> Result<f64> {
+fn count(case: &Case, config: &str) -> Result<f64> {
     let folder = env::temp_dir().join(format!("millstream-speed-{}", std::process::id()));
     let mut totals = [0.0; 2];
     let mut instructions = 0.0;
@@ -434,7 +442,7 @@ fn count(case: &Case, race_check: bool) -> Result<f64> {
             &format!("--callgrind-out-file={file}"),
         ];
         let wrapper = wrapper.map(str::to_owned);
-        (instructions, _) = process(&wrapper, case, race_check, launches, 1)?;
+        (instructions, _) = process(&wrapper, case, config, launches, 1)?;
         let profile = std::fs::read_to_string(&file)?;
         std::fs::remove_file(&file)?;
         let summary = profile.lines().find_map(|line| {
@@ -451,13 +459,16 @@ fn count(case: &Case, race_check: bool) -> Result<f64> {
 
 fn counts(cases: &[&Case]) -> Result<()> {
     println!("Instructions of the host for each thread-instruction, on one core.\n");
-    println!("| kernel | checked | unchecked |\n|---|---|---|");
+    println!("Within: the check for races within kernels, in one order, and how often checked.\n");
+    println!("| kernel | checked | unchecked | within | |\n|---|---|---|---|---|");
     for case in cases {
+        let [checked, unchecked, within] =
+            [CHECKED, UNCHECKED, WITHIN].map(|config| count(case, config));
+        let (checked, unchecked, within) = (checked?, unchecked?, within?);
         println!(
-            "| {} | {:.2} | {:.2} |",
+            "| {} | {checked:.2} | {unchecked:.2} | {within:.2} | {:.1} × |",
             case.kernel,
-            count(case, true)?,
-            count(case, false)?
+            within / checked
         );
     }
     Ok(())
@@ -468,10 +479,10 @@ fn main() -> Result<()> {
         .skip(1)
         .filter(|argument| argument != "--bench")
         .collect();
-    if let [word, kernel, race_check, launches] = &arguments[..]
+    if let [word, kernel, config, launches] = &arguments[..]
         && word == "child"
     {
-        return child(kernel, race_check.parse()?, launches.parse()?);
+        return child(kernel, config, launches.parse()?);
     }
     let (options, names): (Vec<_>, Vec<_>) = arguments
         .into_iter()

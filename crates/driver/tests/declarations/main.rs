@@ -106,6 +106,7 @@ signatures!(A B C D);
 signatures!(A B C D E);
 signatures!(A B C D E F);
 signatures!(A B C D E F G H I);
+signatures!(A B C D E F G H I J);
 signatures!(A B C D E F G H I J K);
 
 fn abi_types_of<F: AbiSignature>(_: F) -> Vec<AbiType> {
@@ -195,6 +196,7 @@ fn every_function_has_the_published_parameters() {
         cuFuncGetAttribute = cuFuncGetAttribute(_, _, _);
         cuFuncSetAttribute = cuFuncSetAttribute(_, _, _);
         cuLaunchKernel = cuLaunchKernel(_, _, _, _, _, _, _, _, _, _, _);
+        cuLaunchCooperativeKernel = cuLaunchCooperativeKernel(_, _, _, _, _, _, _, _, _, _);
         cuLaunchHostFunc = cuLaunchHostFunc(_, _, _);
         cuMemPrefetchAsync = cuMemPrefetchAsync(_, _, _, _);
         cuMemAdvise = cuMemAdvise(_, _, _, _);

@@ -51,10 +51,9 @@ const STREAM_MEMORY_OPERATIONS: &[i32] = &[
     CAN_FLUSH_REMOTE_WRITES,
 ];
 
-/// Grids have no barrier, and blocks form no clusters. There are no tensor maps, and no function
-/// pointers that host and device share.
+/// Grids of several devices have no barrier, and blocks form no clusters. There are no tensor maps,
+/// and no function pointers that host and device share.
 const LAUNCHES: &[i32] = &[
-    COOPERATIVE_LAUNCH,
     COOPERATIVE_MULTI_DEVICE_LAUNCH,
     CLUSTER_LAUNCH,
     TENSOR_MAP_ACCESS_SUPPORTED,

@@ -78,7 +78,7 @@ fn of_any_kind(number: i32) -> Option<i32> {
         CAN_MAP_HOST_MEMORY | UNIFIED_ADDRESSING => 1,
         HOST_REGISTER_SUPPORTED | CAN_USE_HOST_POINTER_FOR_REGISTERED_MEM => 1,
         MANAGED_MEMORY | CONCURRENT_MANAGED_ACCESS => 1,
-        MEMORY_POOLS_SUPPORTED => 1,
+        MEMORY_POOLS_SUPPORTED | COOPERATIVE_LAUNCH => 1,
         // All operations are in one domain of memory order, as on devices before compute
         // capability 9.0.
         MEM_SYNC_DOMAIN_COUNT => 1,

@@ -5,7 +5,9 @@ use millstream_driver::{DeviceAttribute, ResultCode};
 use super::{launch::BLOCK_MAX, module::BLOCK_THREADS_MAX};
 use crate::{
     core::state::{CallError, CallResult},
-    exec::SHARED_BYTES_MAX,
+    exec::{
+        MULTIPROCESSORS, RESIDENT_BLOCKS, RESIDENT_SHARED_BYTES, RESIDENT_THREADS, SHARED_BYTES_MAX,
+    },
 };
 
 /// The name of every simulated device.
@@ -52,16 +54,16 @@ pub(crate) fn value(device: usize, attribute: DeviceAttribute) -> CallResult<i32
         DeviceAttribute::MAX_GRID_DIM_Z => GRID_MAX[2] as i32,
         DeviceAttribute::MAX_SHARED_MEMORY_PER_BLOCK => SHARED_BYTES as i32,
         DeviceAttribute::MAX_SHARED_MEMORY_PER_BLOCK_OPTIN => SHARED_BYTES_MAX as i32,
-        DeviceAttribute::MAX_SHARED_MEMORY_PER_MULTIPROCESSOR => 228 << 10,
+        DeviceAttribute::MAX_SHARED_MEMORY_PER_MULTIPROCESSOR => RESIDENT_SHARED_BYTES as i32,
         DeviceAttribute::TOTAL_CONSTANT_MEMORY => 64 << 10,
         DeviceAttribute::WARP_SIZE => 32,
         DeviceAttribute::MAX_PITCH => PITCH_MAX as i32,
         DeviceAttribute::MAX_REGISTERS_PER_BLOCK => 64 << 10,
         DeviceAttribute::MAX_REGISTERS_PER_MULTIPROCESSOR => 64 << 10,
         DeviceAttribute::CLOCK_RATE => 1_980_000,
-        DeviceAttribute::MULTIPROCESSOR_COUNT => 132,
-        DeviceAttribute::MAX_THREADS_PER_MULTIPROCESSOR => 2048,
-        DeviceAttribute::MAX_BLOCKS_PER_MULTIPROCESSOR => 32,
+        DeviceAttribute::MULTIPROCESSOR_COUNT => MULTIPROCESSORS as i32,
+        DeviceAttribute::MAX_THREADS_PER_MULTIPROCESSOR => RESIDENT_THREADS as i32,
+        DeviceAttribute::MAX_BLOCKS_PER_MULTIPROCESSOR => RESIDENT_BLOCKS as i32,
         DeviceAttribute::INTEGRATED => 0,
         DeviceAttribute::ECC_ENABLED => 1,
         DeviceAttribute::PCI_DOMAIN_ID => PCI_DOMAIN,
@@ -78,6 +80,7 @@ pub(crate) fn value(device: usize, attribute: DeviceAttribute) -> CallResult<i32
         DeviceAttribute::PAGEABLE_MEMORY_ACCESS => 0,
         DeviceAttribute::CONCURRENT_MANAGED_ACCESS => 1,
         DeviceAttribute::MEMORY_POOLS_SUPPORTED => 1,
+        DeviceAttribute::COOPERATIVE_LAUNCH => 1,
         _ => {
             return Err(CallError::new(
                 ResultCode::INVALID_VALUE,

@@ -19,7 +19,7 @@ use crate::{
         state::CallResult,
         wait_set::WaitSet,
     },
-    exec::SHARED_BYTES_MAX,
+    exec::{SHARED_BYTES_MAX, resident_blocks},
     memory::host::HostParams,
     ptx::Kernel,
 };
@@ -88,6 +88,20 @@ fn wrong_shape(
     None
 }
 
+/// Returns the error code and the problem of a valid launch configuration that has more blocks than
+/// the device holds at the same time, as a cooperative launch requires.
+fn too_large_together(kernel: &Kernel, dims: &LaunchDims) -> Option<(ResultCode, String)> {
+    let blocks: u64 = dims.grid.iter().map(|size| u64::from(*size)).product();
+    let threads = dims.block.iter().product();
+    let shared_bytes = kernel.static_shared_bytes() + dims.shared_bytes;
+    let resident = resident_blocks(threads, shared_bytes);
+    let text = format!(
+        "a cooperative launch of {blocks} blocks of {threads} threads and {shared_bytes} bytes of \
+         shared memory; the device holds {resident} of them at the same time"
+    );
+    (blocks > u64::from(resident)).then_some((ResultCode::COOPERATIVE_LAUNCH_TOO_LARGE, text))
+}
+
 /// Returns the default limit of a kernel's dynamic shared memory in bytes.
 pub(crate) fn dynamic_shared_default(kernel: &Kernel) -> u32 {
     SHARED_BYTES.saturating_sub(kernel.static_shared_bytes())
@@ -118,12 +132,12 @@ impl StateGuard<'_> {
         Ok(())
     }
 
-    /// Validates and enqueues a kernel launch.
+    /// Validates and enqueues a kernel launch, which may be cooperative.
     pub(crate) fn launch_kernel(
         &mut self,
         context: ContextHandle,
         function: FunctionHandle,
-        dims: &LaunchDims,
+        (dims, cooperative): (&LaunchDims, bool),
         stream: StreamHandle,
         params: HostParams<'_>,
     ) -> CallResult<()> {
@@ -135,7 +149,8 @@ impl StateGuard<'_> {
             .expect("the module of a function handle contains its kernel");
         let opted_in = self.functions[&function].dynamic_shared_bytes;
         let dynamic_max = opted_in.unwrap_or_else(|| dynamic_shared_default(kernel));
-        if let Some((code, text)) = wrong_shape(kernel, dynamic_max, dims) {
+        let too_large = || too_large_together(kernel, dims).filter(|_| cooperative);
+        if let Some((code, text)) = wrong_shape(kernel, dynamic_max, dims).or_else(too_large) {
             return Err(self.violation(
                 ReportKind::BadLaunch,
                 code,
@@ -158,6 +173,7 @@ impl StateGuard<'_> {
             module_handle,
             name,
             dims: *dims,
+            cooperative,
             params: bytes,
             module,
             mismatches,

@@ -320,7 +320,35 @@ impl SimConfig {
     /// instructions.
     #[must_use]
     pub fn kernel_race_orders(mut self, count: u32) -> Self {
-        self.kernel_race_orders = KernelOrders::Several(count);
+        self.kernel_race_orders = match self.kernel_race_orders {
+            KernelOrders::Several { seed, .. } => KernelOrders::Several { count, seed },
+            KernelOrders::One(_) => KernelOrders::Several { count, seed: 0 },
+        };
+        self
+    }
+
+    /// Sets the seed of the orders in which the check for races within kernels runs a launch: the
+    /// drawn orders have the seeds that follow this one. The default is 0, so the orders are the
+    /// same on every run; a test that is to draw others on each run passes another number each time
+    /// and prints it. Replaces a [`kernel_race_order`](Self::kernel_race_order).
+    ///
+    /// ```
+    /// use millstream_sim::SimConfig;
+    /// let config = SimConfig::new().kernel_race_check(true).kernel_race_orders(8);
+    /// assert_eq!(
+    ///     SimConfig::parse("sim:race=kernels,orders=8,orders_seed=300").unwrap(),
+    ///     config.kernel_race_seed(300),
+    /// );
+    /// ```
+    #[must_use]
+    pub fn kernel_race_seed(mut self, seed: u64) -> Self {
+        self.kernel_race_orders = match self.kernel_race_orders {
+            KernelOrders::Several { count, .. } => KernelOrders::Several { count, seed },
+            KernelOrders::One(_) => KernelOrders::Several {
+                count: KernelOrders::DEFAULT_COUNT,
+                seed,
+            },
+        };
         self
     }
 

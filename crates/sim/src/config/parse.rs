@@ -152,6 +152,7 @@ fn apply(mut config: SimConfig, options: &str) -> Result<SimConfig, String> {
                 0 => return Err("orders=0 is out of range; use at least 1".into()),
                 n => config = config.kernel_race_orders(u32::try_from(n).unwrap_or(u32::MAX)),
             },
+            "orders_seed" => config = config.kernel_race_seed(number(key, value)?),
             "order" => {
                 let order = value.parse::<KernelOrder>();
                 config = config.kernel_race_order(order.map_err(|error| error.to_string())?);
@@ -160,7 +161,7 @@ fn apply(mut config: SimConfig, options: &str) -> Result<SimConfig, String> {
                 return Err(format!(
                     "there is no option `{key}`; the options are seed, schedule, depth, replay, \
                      rules, devices, links, peer_pool, memory, queue, race, acquire, volatile, \
-                     orders, order"
+                     orders, orders_seed, order"
                 ));
             }
         }

@@ -211,10 +211,11 @@ impl SimState {
             params: &launch.params,
             variables: &launch.module.variables,
             step_limit: self.config.kernel_steps_max,
+            cooperative: launch.cooperative,
         };
         let run = || exec::run(kernel, &shape, &view);
-        // A kernel that runs in order, or a single block, needs no other threads.
-        let alone = kernel.is_ordered() || launch.dims.grid == [1; 3];
+        // Blocks that run in order, or a single one, need no other threads.
+        let alone = kernel.is_ordered() || launch.cooperative || launch.dims.grid == [1; 3];
         let mut traced_region: Vec<u32> = launch
             .mismatches
             .iter()

@@ -71,6 +71,7 @@ pub(crate) struct KernelLaunch {
     pub(crate) module_handle: ModuleHandle,
     pub(crate) name: Arc<str>,
     pub(crate) dims: LaunchDims,
+    pub(crate) cooperative: bool,
     pub(crate) params: Box<[u8]>,
     pub(crate) threads: u64,
     /// The floating-point accesses that do not match the declared element types.

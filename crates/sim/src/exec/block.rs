@@ -1,14 +1,17 @@
 //! A thread block: runs its warps in turn, and owns its shared memory and barriers.
 
 use super::barrier::Barriers;
+use super::cooperative;
 use super::copy::BlockCopies;
+use super::deadlock::{WaitingAt, deadlock, waiting_threads};
 use super::dispatch;
+use super::fault::KernelFaultKind;
 use super::launch::{GlobalMemory, Launch};
 use super::memory::{CachedRegion, Traffic, WarpMemory};
 use super::observer::Observer;
 use super::order::LaunchOrder;
 use super::step::WarpFault;
-use super::warp::{BlockInfo, WaitReason, Warp, WarpSplit, WarpStatus, deadlock};
+use super::warp::{BlockInfo, WaitReason, Warp, WarpSplit, WarpStatus};
 use crate::ptx::ir::Code;
 
 /// Counters of the work that a worker has executed.
@@ -114,6 +117,8 @@ pub(super) enum BlockStatus {
 pub(super) struct BlockFault {
     pub(super) thread: u32,
     pub(super) failed: WarpFault,
+    /// For a deadlock, the threads that wait.
+    pub(super) waiting: Vec<WaitingAt>,
 }
 
 /// A resident block.
@@ -140,6 +145,7 @@ impl Block {
             block_index: coordinates(index, launch.grid),
             static_shared_bytes: code.shared_bytes,
             dynamic_shared_bytes: launch.dynamic_shared_bytes,
+            grid_workspace: cooperative::workspace_address(launch),
             variables: launch.variables,
         };
         self.index = index;
@@ -222,9 +228,12 @@ impl Block {
                     true
                 }
                 Err(failed) => {
+                    let deadlocked = matches!(failed.kind, KernelFaultKind::BarrierDeadlock { .. });
+                    let warp = deadlocked.then(|| &warps[number]);
                     failure = Some(BlockFault {
                         thread: number as u32 * 32 + failed.lane as u32,
                         failed,
+                        waiting: waiting_threads(code, warp.into_iter()),
                     });
                     true
                 }
@@ -267,16 +276,15 @@ impl Block {
             ),
         };
         let lane = split.mask.trailing_zeros() as usize;
-        // The program counter of a split that waits at a barrier is already past the barrier.
-        let behind = matches!(split.wait, WaitReason::Barrier { .. });
         let failed = WarpFault {
             lane,
-            pc: split.pc - u32::from(behind),
+            pc: split.waiting_pc(),
             kind: deadlock(code, &split),
         };
         BlockFault {
             thread: number as u32 * 32 + lane as u32,
             failed,
+            waiting: waiting_threads(code, self.running.iter().map(|number| &self.warps[*number])),
         }
     }
 }

@@ -63,7 +63,7 @@ impl<'a> LaunchChecks<'a> {
             kernel,
             launch,
             races,
-            divergence: DivergenceCheck::new(kernel, launch),
+            divergence: DivergenceCheck::new(kernel, launch, order.token()),
             order,
             atomics: 0,
             instructions,

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::block::coordinates;
 use super::launch::Launch;
 use super::observer::BarrierArrivalEvent;
+use super::order::KernelOrder;
 use super::races::KernelAccess;
 use crate::ptx::Kernel;
 
@@ -16,6 +17,8 @@ pub(crate) struct BarrierDivergence {
     pub(crate) in_warp: bool,
     pub(crate) later: KernelAccess,
     pub(crate) earlier: KernelAccess,
+    /// An order of execution that shows the divergence: the order of indices, if that does.
+    pub(crate) order: KernelOrder,
 }
 
 /// A thread's arrival at a barrier.
@@ -45,6 +48,7 @@ struct PendingArrivals {
 pub(super) struct DivergenceCheck<'a> {
     kernel: &'a Kernel,
     launch: &'a Launch<'a>,
+    order: KernelOrder,
     pending: BTreeMap<(u64, u32), PendingArrivals>,
     found: Vec<BarrierDivergence>,
     /// The pairs of instructions in `found`.
@@ -52,10 +56,11 @@ pub(super) struct DivergenceCheck<'a> {
 }
 
 impl<'a> DivergenceCheck<'a> {
-    pub(super) fn new(kernel: &'a Kernel, launch: &'a Launch<'a>) -> Self {
+    pub(super) fn new(kernel: &'a Kernel, launch: &'a Launch<'a>, order: KernelOrder) -> Self {
         Self {
             kernel,
             launch,
+            order,
             pending: BTreeMap::new(),
             found: Vec::new(),
             known: BTreeSet::new(),
@@ -127,6 +132,7 @@ impl<'a> DivergenceCheck<'a> {
             in_warp,
             later: access(later),
             earlier: access(earlier),
+            order: self.order,
         });
     }
 }

@@ -1,5 +1,7 @@
 //! Kernel faults: the failing thread, its PTX line and the reason.
 
+use std::fmt;
+
 use thiserror::Error;
 
 /// A kernel's failure: the thread, the line of its PTX, and the reason.
@@ -153,10 +155,16 @@ pub enum KernelFaultKind {
     },
     /// A barrier or warp-wide operation that can never complete, because the threads it waits for
     /// have exited or wait elsewhere.
-    #[error("waits at `{what}` for threads that will never arrive")]
+    #[error(
+        "waits at `{what}` for threads that will never arrive{}",
+        listed(waiting)
+    )]
     BarrierDeadlock {
         /// The operation that the thread waits at.
         what: &'static str,
+        /// All waiting threads of the block, or of the warp if only that cannot continue, grouped
+        /// by their lines.
+        waiting: Box<[WaitingThreads]>,
     },
     /// An operation on an mbarrier object in shared memory that the object's state does not allow.
     #[error("`{operation}` on the barrier object at {offset:#x} of shared memory: {problem}")]
@@ -180,6 +188,63 @@ pub enum KernelFaultKind {
     /// A launch whose parameters do not fit the kernel.
     #[error("{0}")]
     InvalidLaunch(String),
+}
+
+/// Threads of a block that wait at one line.
+///
+/// ```
+/// use millstream_sim::exec::WaitingThreads;
+/// let waiting = WaitingThreads {
+///     threads: 31,
+///     first: [1, 0, 0],
+///     what: "bar.sync",
+///     ptx_line: 12,
+///     source_line: Some("k.cu:7".into()),
+/// };
+/// assert_eq!(
+///     waiting.to_string(),
+///     "31 threads, the first (1, 0, 0), at `bar.sync` in line 12 of the PTX (k.cu:7)"
+/// );
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WaitingThreads {
+    /// The number of threads.
+    pub threads: u32,
+    /// The index of the first of them in its block.
+    pub first: [u32; 3],
+    /// The operation that they wait at.
+    pub what: &'static str,
+    /// The line of the PTX text, counted from 1.
+    pub ptx_line: u32,
+    /// The file and line of the source, if the PTX has line information.
+    pub source_line: Option<Box<str>>,
+}
+
+impl fmt::Display for WaitingThreads {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let [x, y, z] = self.first;
+        match self.threads {
+            1 => write!(f, "thread ({x}, {y}, {z})")?,
+            count => write!(f, "{count} threads, the first ({x}, {y}, {z}),")?,
+        }
+        write!(
+            f,
+            " at `{}` in line {} of the PTX",
+            self.what, self.ptx_line
+        )?;
+        match &self.source_line {
+            Some(source) => write!(f, " ({source})"),
+            None => Ok(()),
+        }
+    }
+}
+
+fn listed(waiting: &[WaitingThreads]) -> String {
+    let texts: Vec<_> = waiting.iter().map(ToString::to_string).collect();
+    match texts.is_empty() {
+        true => String::new(),
+        false => format!("; waiting: {}", texts.join("; ")),
+    }
 }
 
 /// The message of a kernel's failed `assert`.

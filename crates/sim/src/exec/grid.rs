@@ -8,7 +8,8 @@ use rayon::prelude::*;
 use super::SHARED_BYTES_MAX;
 use super::block::{Block, BlockFault, BlockStatus, Counters, Worker, coordinates};
 use super::checks::{CheckFindings, CheckOptions, LaunchChecks};
-use super::fault::{KernelFault, KernelFaultKind};
+use super::cooperative::{WithWorkspace, resident_blocks};
+use super::fault::{KernelFault, KernelFaultKind, WaitingThreads};
 use super::launch::{GlobalMemory, KernelStats, Launch};
 use super::observer::{NoObserver, Observer};
 use super::order::{KernelOrder, KernelOrders, LaunchOrder};
@@ -45,7 +46,9 @@ pub fn run(
     memory: &dyn GlobalMemory,
 ) -> Result<KernelStats, KernelFault> {
     let blocks = check(kernel, launch)?;
-    let counters = if kernel.is_ordered() || blocks == 1 {
+    let workspace = workspace(kernel, launch, memory)?;
+    let memory = workspace.as_ref().map_or(memory, |with| with);
+    let counters = if kernel.is_ordered() || launch.cooperative || blocks == 1 {
         let order = LaunchOrder::new(KernelOrder::Index, launch);
         run_in_order(kernel, launch, memory, &order, &mut NoObserver)
     } else {
@@ -103,6 +106,11 @@ pub(crate) fn run_traced(
         Ok(blocks) => blocks,
         Err(fault) => return (Err(fault), CheckFindings::default()),
     };
+    let workspace = match workspace(kernel, launch, memory) {
+        Ok(workspace) => workspace,
+        Err(fault) => return (Err(fault), CheckFindings::default()),
+    };
+    let memory = workspace.as_ref().map_or(memory, |with| with);
     let mut union = RaceUnion::default();
     let mut orders = checked.orders.of(launch, kernel.code.synchronises);
     let in_index_order = orders.contains(&KernelOrder::Index);
@@ -118,11 +126,11 @@ pub(crate) fn run_traced(
             let races = RaceDetector::new(kernel, &launch, &private, model);
             let mut checks = LaunchChecks::new(kernel, &launch, Some(races), &launch_order, &[]);
             let ran = run_in_order(kernel, &launch, &private, &launch_order, &mut checks);
-            let races = checks.findings().races;
+            let found = checks.findings();
             if private.is_exceeded() {
                 break;
             }
-            union.add(order, races, ran.is_ok());
+            union.add(order, (found.races, found.divergences), ran.is_ok());
         }
     }
     let model = checked.races.filter(|_| in_index_order);
@@ -132,25 +140,17 @@ pub(crate) fn run_traced(
     let counters = run_in_order(kernel, launch, memory, &order, &mut checks);
     let mut findings = checks.findings();
     if model.is_some() {
-        union.add(KernelOrder::Index, findings.races, counters.is_ok());
+        let found = (findings.races, findings.divergences);
+        union.add(KernelOrder::Index, found, counters.is_ok());
     }
-    findings.races = union.races();
+    (findings.races, findings.divergences) = union.findings();
     (counters.map(|counters| counters.stats(blocks)), findings)
 }
 
 /// Rejects a launch that does not fit the kernel, as a driver does, and returns its number of
 /// blocks.
 fn check(kernel: &Kernel, launch: &Launch<'_>) -> Result<u64, KernelFault> {
-    let invalid = |problem: String| {
-        Err(KernelFault {
-            kernel: kernel.name().into(),
-            block: [0; 3],
-            thread: [0; 3],
-            ptx_line: 0,
-            source_line: None,
-            kind: KernelFaultKind::InvalidLaunch(problem),
-        })
-    };
+    let invalid = |problem: String| Err(invalid_launch(kernel, problem));
     let threads = launch
         .block
         .iter()
@@ -207,22 +207,67 @@ fn check(kernel: &Kernel, launch: &Launch<'_>) -> Result<u64, KernelFault> {
             launch.params.len()
         ));
     }
-    Ok(launch.grid.iter().map(|size| u64::from(*size)).product())
+    let blocks = launch.grid.iter().map(|size| u64::from(*size)).product();
+    let resident = resident_blocks(threads as u32, shared as u32);
+    if launch.cooperative && blocks > u64::from(resident) {
+        return invalid(format!(
+            "{blocks} blocks of a cooperative launch exceed the {resident} that the device holds \
+             at the same time"
+        ));
+    }
+    Ok(blocks)
+}
+
+fn invalid_launch(kernel: &Kernel, problem: String) -> KernelFault {
+    KernelFault {
+        kernel: kernel.name().into(),
+        block: [0; 3],
+        thread: [0; 3],
+        ptx_line: 0,
+        source_line: None,
+        kind: KernelFaultKind::InvalidLaunch(problem),
+    }
+}
+
+/// Adds the workspace of a cooperative launch to its memory; `None` for any other launch.
+fn workspace<'a>(
+    kernel: &Kernel,
+    launch: &Launch<'_>,
+    memory: &'a dyn GlobalMemory,
+) -> Result<Option<WithWorkspace<'a>>, KernelFault> {
+    if !launch.cooperative {
+        return Ok(None);
+    }
+    let no_memory = || invalid_launch(kernel, "the host is out of memory".to_owned());
+    WithWorkspace::new(memory).ok_or_else(no_memory).map(Some)
 }
 
 fn fault(kernel: &Kernel, launch: &Launch<'_>, block: u64, failure: BlockFault) -> KernelFault {
+    let source = |pc| kernel.source(pc).map(String::into_boxed_str);
+    let mut kind = failure.failed.kind;
+    if let KernelFaultKind::BarrierDeadlock { waiting, .. } = &mut kind {
+        let groups = failure.waiting.iter().map(|group| WaitingThreads {
+            threads: group.threads,
+            first: coordinates(group.first.into(), launch.block),
+            what: group.what,
+            ptx_line: kernel.line(group.pc),
+            source_line: source(group.pc),
+        });
+        *waiting = groups.collect();
+    }
     KernelFault {
         kernel: kernel.name().into(),
         block: coordinates(block, launch.grid),
         thread: coordinates(u64::from(failure.thread), launch.block),
         ptx_line: kernel.line(failure.failed.pc),
-        source_line: kernel.source(failure.failed.pc).map(String::into_boxed_str),
-        kind: failure.failed.kind,
+        source_line: source(failure.failed.pc),
+        kind,
     }
 }
 
 /// Runs the blocks one after the other, in the given order. While blocks seem to wait for other
-/// blocks, further blocks join them, and the resident blocks run in turn.
+/// blocks, further blocks join them, and the resident blocks run in turn. The blocks of a
+/// cooperative launch run in turn from the beginning.
 fn run_in_order<O: Observer>(
     kernel: &Kernel,
     launch: &Launch<'_>,
@@ -239,7 +284,7 @@ fn run_in_order<O: Observer>(
     let mut rounds_waited = 0;
     loop {
         let join = rounds_waited > ROUNDS_ALONE && resident.len() < RESIDENT_MAX;
-        if next < blocks && (resident.is_empty() || join) {
+        if next < blocks && (resident.is_empty() || join || launch.cooperative) {
             let mut block = spare.pop().unwrap_or_default();
             block.start(order.block(next), code, launch);
             block.arrange(order);

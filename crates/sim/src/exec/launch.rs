@@ -62,6 +62,9 @@ pub struct Launch<'a> {
     pub variables: &'a [u64],
     /// The number of warp instructions after which the launch counts as hung.
     pub step_limit: u64,
+    /// True for a cooperative launch: all its blocks are resident at the same time, and the kernel
+    /// can use the barrier of the grid (`cooperative_groups::this_grid().sync()`).
+    pub cooperative: bool,
 }
 
 impl Launch<'_> {
@@ -78,6 +81,7 @@ impl Launch<'_> {
             params: &[],
             variables: &[],
             step_limit: Self::STEP_LIMIT_DEFAULT,
+            cooperative: false,
         }
     }
 }

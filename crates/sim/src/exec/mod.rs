@@ -18,7 +18,9 @@ mod block;
 mod call;
 mod checks;
 mod convert;
+mod cooperative;
 mod copy;
+mod deadlock;
 mod dispatch;
 mod divergence;
 mod exact;
@@ -50,8 +52,11 @@ mod warp_access;
 
 pub use crate::memory::{AccessBitmap, AccessFlags};
 pub(crate) use checks::{CheckFindings, CheckOptions};
+pub(crate) use cooperative::{
+    MULTIPROCESSORS, RESIDENT_BLOCKS, RESIDENT_SHARED_BYTES, RESIDENT_THREADS, resident_blocks,
+};
 pub(crate) use divergence::BarrierDivergence;
-pub use fault::{Assertion, KernelFault, KernelFaultKind};
+pub use fault::{Assertion, KernelFault, KernelFaultKind, WaitingThreads};
 pub(crate) use grid::run_traced;
 pub use grid::{run, run_checked, run_checked_by};
 pub(crate) use launch::SHARED_BYTES_MAX;

@@ -87,23 +87,30 @@ impl FromStr for KernelOrder {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum KernelOrders {
     /// The order of indices, all other orders of up to three blocks or of up to three warps of a
-    /// single block, and as many seeded ones as make this number of orders.
-    Several(u32),
+    /// single block, and as many seeded ones as make this number of orders. Their seeds follow the
+    /// given one.
+    Several { count: u32, seed: u64 },
     /// One order.
     One(KernelOrder),
 }
 
 impl KernelOrders {
     /// The default number of orders of a launch.
-    pub(crate) const DEFAULT: Self = Self::Several(4);
+    pub(crate) const DEFAULT_COUNT: u32 = 4;
+
+    pub(crate) const DEFAULT: Self = Self::Several {
+        count: Self::DEFAULT_COUNT,
+        seed: 0,
+    };
 
     /// Returns the orders for a launch.
     pub(super) fn of(self, launch: &Launch<'_>, ordered: bool) -> Vec<KernelOrder> {
-        let count = match self {
+        let (count, seed) = match self {
             Self::One(order) => return vec![order],
-            Self::Several(_) if !ordered => 1,
-            Self::Several(count) => count.max(1),
+            Self::Several { seed, .. } if !ordered => (1, seed),
+            Self::Several { count, seed } => (count.max(1), seed),
         };
+        let seeded = |number: u32| KernelOrder::Seed(seed.wrapping_add(number.into()));
         let (blocks, warps) = shape(launch);
         let items = if blocks == 1 { warps } else { blocks };
         if count == 1 || items == 1 {
@@ -111,12 +118,11 @@ impl KernelOrders {
         } else if items <= EXHAUSTIVE_MAX {
             let permutations: u32 = (1..=items as u32).product();
             let others = (1..permutations).map(KernelOrder::Permutation);
-            let seeded = (permutations..count).map(|seed| KernelOrder::Seed(seed.into()));
-            let others = others.chain(seeded);
+            let others = others.chain((permutations..count).map(seeded));
             [KernelOrder::Index].into_iter().chain(others).collect()
         } else {
-            let seeded = (1..count).map(|seed| KernelOrder::Seed(seed.into()));
-            [KernelOrder::Index].into_iter().chain(seeded).collect()
+            let others = (1..count).map(seeded);
+            [KernelOrder::Index].into_iter().chain(others).collect()
         }
     }
 }
@@ -131,6 +137,7 @@ fn shape(launch: &Launch<'_>) -> (u64, u64) {
 /// A [`KernelOrder`] of one launch.
 #[derive(Debug)]
 pub(super) struct LaunchOrder {
+    token: KernelOrder,
     blocks: Vec<u64>,
     /// The first block and the distance of consecutive ones, of more blocks than are listed.
     stride: Option<(u64, u64)>,
@@ -147,6 +154,7 @@ impl LaunchOrder {
     pub(super) fn new(order: KernelOrder, launch: &Launch<'_>) -> Self {
         let (count, warps) = shape(launch);
         let index = Self {
+            token: order,
             blocks: Vec::new(),
             stride: None,
             count,
@@ -192,6 +200,11 @@ impl LaunchOrder {
                 order
             }
         }
+    }
+
+    /// Returns the token of the order.
+    pub(super) fn token(&self) -> KernelOrder {
+        self.token
     }
 
     /// Returns the number of blocks.
@@ -301,6 +314,22 @@ mod tests {
             let permutations = if grid[0] == 2 { 2 } else { count };
             assert!(drawn.len() >= permutations, "the orders differ");
         }
+    }
+
+    #[test]
+    fn the_seeds_of_drawn_orders_follow_the_given_one() {
+        let orders = |seed, blocks| {
+            let orders = KernelOrders::Several { count: 4, seed };
+            orders.of(&Launch::new([blocks, 1, 1], [32, 1, 1]), true)
+        };
+        let tokens = |orders: Vec<KernelOrder>| {
+            let tokens: Vec<_> = orders.iter().map(ToString::to_string).collect();
+            tokens.join(" ")
+        };
+        assert_eq!(tokens(orders(0, 9)), "i s1 s2 s3");
+        assert_eq!(tokens(orders(300, 9)), "i s301 s302 s303");
+        assert_eq!(tokens(orders(300, 2)), "i p1 s302 s303");
+        assert_eq!(orders(u64::MAX, 9)[1], KernelOrder::Seed(0));
     }
 
     #[test]

@@ -13,7 +13,6 @@ use smallvec::SmallVec;
 use super::barrier::Barriers;
 use super::call::CallStacks;
 use super::exchange;
-use super::fault::KernelFaultKind;
 use super::registers::{FULL, LANES, Registers, Words, lanes};
 use crate::ptx::ir::{BarrierOp, Code, Exchange, ExchangeOp, InitialValue, Op, SpecialRegister};
 
@@ -66,6 +65,8 @@ pub(super) struct BlockInfo<'a> {
     pub(super) block_index: [u32; 3],
     pub(super) static_shared_bytes: u32,
     pub(super) dynamic_shared_bytes: u32,
+    /// The address of the workspace of a cooperative launch; 0 for any other.
+    pub(super) grid_workspace: u64,
     pub(super) variables: &'a [u64],
 }
 
@@ -372,15 +373,6 @@ pub(super) fn exchange_at(code: &Code, pc: u32) -> Option<&Exchange> {
     }
 }
 
-/// Returns the fault of a split that can never continue, with the operation that it waits at.
-pub(super) fn deadlock(code: &Code, split: &WarpSplit) -> KernelFaultKind {
-    let what = match split.wait {
-        WaitReason::Barrier { .. } => "bar.sync",
-        _ => exchange_at(code, split.pc).map_or("bar.warp.sync", |exchange| exchange.f.name()),
-    };
-    KernelFaultKind::BarrierDeadlock { what }
-}
-
 /// Returns a special register of all lanes, computed incrementally, or only once if it is uniform.
 fn special_words(special: SpecialRegister, warp: u32, block_info: &BlockInfo<'_>) -> Words {
     match special {
@@ -439,6 +431,8 @@ fn special_value(
         SpecialRegister::TotalSharedBytes => {
             block_info.static_shared_bytes + block_info.dynamic_shared_bytes
         }
+        SpecialRegister::GridWorkspaceHigh => (block_info.grid_workspace >> 32) as u32,
+        SpecialRegister::GridWorkspaceLow => block_info.grid_workspace as u32,
         SpecialRegister::DynamicShared(offset) => {
             return u64::from(block_info.static_shared_bytes).wrapping_add(offset.cast_unsigned());
         }
@@ -467,6 +461,7 @@ mod tests {
                 block_index: [3, 2, 1],
                 static_shared_bytes: 7,
                 dynamic_shared_bytes: 9,
+                grid_workspace: 0,
                 variables: &[],
             };
             let axes = (0..3).flat_map(|axis| {

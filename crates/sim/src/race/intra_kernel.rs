@@ -65,6 +65,10 @@ impl AccessChecker {
                  stands in a branch that only some of them take",
             ),
         };
+        let mut missing = missing.to_owned();
+        if found.order != KernelOrder::Index {
+            missing += &format!("\n  found as here with order={}", found.order);
+        }
         self.add(super::Finding {
             kind: ReportKind::DivergentBarrier,
             severity: Severity::Error,
@@ -75,7 +79,7 @@ impl AccessChecker {
             memory: None,
             later: party(&found.later),
             earlier: Some(party(&found.earlier)),
-            missing: Some(missing.to_owned()),
+            missing: Some(missing),
             class: None,
         });
     }

@@ -71,12 +71,17 @@ const SHARED_PTX: &str = r"
 }
 ";
 
+/// `reverse_grid(u32* x, u32* y)`: each thread stores its index in `x`, waits for all threads of
+/// the grid, and stores in `y` the word of the thread opposite to it.
+const GRID_PTX: &str = include_str!("../races/within/grid.ptx");
+
 /// The loaded kernels of a harness.
 pub(crate) struct Kernels {
     gate: FunctionHandle,
     pub(crate) store: FunctionHandle,
     fails: FunctionHandle,
     pub(crate) last_word: FunctionHandle,
+    pub(crate) reverse_grid: FunctionHandle,
 }
 
 impl Kernels {
@@ -86,6 +91,7 @@ impl Kernels {
             store: function(driver, context, KERNELS_PTX, "store")?,
             fails: function(driver, context, KERNELS_PTX, "fails")?,
             last_word: function(driver, context, SHARED_PTX, "last_word")?,
+            reverse_grid: function(driver, context, GRID_PTX, "reverse_grid")?,
         })
     }
 }

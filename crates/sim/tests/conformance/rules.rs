@@ -2,7 +2,7 @@
 //! that the driver seam cannot observe.
 
 use crate::{
-    allocations, async_copies,
+    allocations, async_copies, cooperative,
     device_harness::{DeviceHarness, Observation},
     events, host_functions, legacy, managed, modules, peers, pool, queues, rows, shared_memory,
     streams, sync_copies, synchronisation, two_devices,
@@ -338,5 +338,11 @@ pub(crate) const RULES: &[Rule] = &[
         "a_kernel_opts_in_to_more_dynamic_shared_memory",
         "48 KiB with the kernel's own, more by opting in; a launch beyond it is an invalid value",
         shared_memory::r57,
+    ),
+    rule(
+        58,
+        "the_blocks_of_a_cooperative_launch_are_resident_together",
+        "they wait for each other; more of them than the device holds are refused",
+        cooperative::r58,
     ),
 ];

@@ -313,6 +313,25 @@ impl Harness {
         }
     }
 
+    /// Enqueues a cooperative launch of a kernel.
+    ///
+    /// # Safety
+    ///
+    /// As [`launch_kernel`](Self::launch_kernel).
+    pub(crate) unsafe fn launch_cooperative_kernel(
+        &self,
+        function: FunctionHandle,
+        dims: &LaunchDims,
+        stream: StreamHandle,
+        params: &[*const c_void],
+    ) -> Result<()> {
+        // SAFETY: the caller vouches for the parameters.
+        unsafe {
+            self.driver
+                .launch_cooperative_kernel(self.context, function, dims, stream, params)
+        }
+    }
+
     pub(crate) fn default_pool(&self) -> Result<PoolHandle> {
         self.driver.default_pool(self.device)
     }

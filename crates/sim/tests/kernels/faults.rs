@@ -149,32 +149,51 @@ fn trap_and_endless_loops() {
     );
 }
 
+/// Returns the text of the deadlock of a kernel with the given body, with the lines of the PTX
+/// counted from that of the body.
+fn deadlock_of(body: &str, threads: u32) -> String {
+    let kind = kind_of(body, threads);
+    assert!(
+        matches!(kind, KernelFaultKind::BarrierDeadlock { .. }),
+        "{kind}"
+    );
+    kind.to_string()
+}
+
 #[test]
-fn barriers_that_can_never_complete() {
+fn barriers_that_can_never_complete_name_the_lines_of_all_waiting_threads() {
     // Half of the threads wait at another barrier.
-    let split = "setp.lt.u32 %p1, %r1, 32; @%p1 bra A; bar.sync 1; bra B; A: bar.sync 2; B:";
+    let split = "setp.lt.u32 %p1, %r1, 32; @%p1 bra A;\nbar.sync 1; bra B; A:\nbar.sync 2; B:";
     assert_eq!(
-        kind_of(split, 64),
-        KernelFaultKind::BarrierDeadlock { what: "bar.sync" }
+        deadlock_of(split, 64),
+        "waits at `bar.sync` for threads that will never arrive; waiting: 32 threads, the first \
+         (32, 0, 0), at `bar.sync` in line 8 of the PTX; 32 threads, the first (0, 0, 0), at \
+         `bar.sync` in line 9 of the PTX"
     );
     // The barrier expects more threads than the block has.
-    assert_eq!(
-        kind_of("bar.sync 0, 128;", 64),
-        KernelFaultKind::BarrierDeadlock { what: "bar.sync" }
+    let text = deadlock_of("bar.sync 0, 128;", 64);
+    assert!(
+        text.contains("waiting: 64 threads, the first (0, 0, 0)"),
+        "{text}"
     );
     // The other half of the warp waits at the block's barrier.
     let half = "setp.lt.u32 %p1, %r1, 16; @%p1 bra A; bar.warp.sync -1; bra B; A: bar.sync 0; B:";
-    assert!(matches!(
-        kind_of(half, 32),
-        KernelFaultKind::BarrierDeadlock { .. }
-    ));
-    // A warp-wide operation that half of the warp never reaches.
-    let half = "setp.lt.u32 %p1, %r1, 16; @%p1 bra A; vote.sync.ballot.b32 %r2, %p1, -1; bra B; \
+    let text = deadlock_of(half, 32);
+    for group in ["(16, 0, 0), at `bar.warp.sync`", "(0, 0, 0), at `bar.sync`"] {
+        assert!(
+            text.contains(&format!("16 threads, the first {group}")),
+            "{text}"
+        );
+    }
+    // A warp-wide operation that half of the warp never reaches. The other warp is not stuck.
+    let half = "setp.eq.u32 %p1, %r1, 3; @%p1 bra A; vote.sync.ballot.b32 %r2, %p1, -1; bra B; \
                 A: vote.sync.ballot.b32 %r2, %p1, -1; B:";
-    assert_eq!(
-        kind_of(half, 32),
-        KernelFaultKind::BarrierDeadlock { what: "vote.sync" }
+    let text = deadlock_of(half, 64);
+    assert!(
+        text.contains("waiting: 31 threads, the first (0, 0, 0), at `vote.sync`"),
+        "{text}"
     );
+    assert!(text.contains("; thread (3, 0, 0) at `vote.sync`"), "{text}");
 }
 
 #[test]

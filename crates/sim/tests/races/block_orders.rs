@@ -142,3 +142,25 @@ fn other_orders_change_neither_memory_nor_a_right_kernel() {
     let tickets = run(&sim, &text, (9, 32));
     assert_eq!(tickets[..9], [0, 1, 2, 3, 4, 5, 6, 7, 8]);
 }
+
+/// A warp that takes the lock before another of a lower index waits at a barrier of its own.
+const DIVERGES: &str = "GET
+setp.lt.u32 %p1, %r2, %r1;
+@%p1 bra other;
+bar.sync 0;
+bra end;
+other:
+bar.sync 0;
+end:";
+
+#[test]
+fn a_barrier_that_is_divergent_only_in_some_orders_is_found_with_one_of_them() {
+    let text = kernel(true, DIVERGES);
+    assert_eq!(found(",orders=1", &text, (1, 64)).len(), 0);
+    let reports = found("", &text, (1, 64));
+    assert_eq!(reports.len(), 1, "{reports:#?}");
+    assert!(reports[0].contains("divergent barrier"), "{reports:#?}");
+    let (_, token) = reports[0].split_once("found as here with order=").unwrap();
+    let again = found(&format!(",order={}", token.trim()), &text, (1, 64));
+    assert_eq!(again.len(), 1, "{again:#?}");
+}

@@ -7,8 +7,10 @@
 mod async_copies;
 mod barriers;
 mod block_orders;
+mod device_libraries;
 mod elements;
 mod expect;
+mod grid_barrier;
 #[path = "../harness/mod.rs"]
 #[allow(dead_code, reason = "these tests use a part of it")]
 mod harness;

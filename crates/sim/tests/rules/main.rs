@@ -3,6 +3,7 @@
 
 mod attacks;
 mod chaos;
+mod cooperative;
 mod copies;
 mod events;
 #[path = "../harness/mod.rs"]

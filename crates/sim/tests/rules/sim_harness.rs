@@ -57,6 +57,7 @@ pub(crate) fn each_schedule_and_reading(test: impl Fn(&SimHarness)) {
 }
 
 /// A kernel argument.
+#[derive(Clone, Copy)]
 pub(crate) enum Arg {
     Pointer(DevicePtr),
     U32(u32),
@@ -190,19 +191,22 @@ impl SimHarness {
         stream: StreamHandle,
         args: &[Arg],
     ) -> Result<()> {
-        let values: Vec<u64> = args
-            .iter()
-            .map(|arg| match *arg {
-                Arg::Pointer(pointer) => pointer.as_raw(),
-                Arg::U32(value) => value.into(),
-                Arg::U64(value) => value,
-            })
-            .collect();
-        let pointers: Vec<*const c_void> =
-            values.iter().map(|v| (v as *const u64).cast()).collect();
+        let values = values(args);
         // SAFETY: each pointer is to 8 readable bytes, which is as large as any parameter of the
         // tests' kernels.
-        unsafe { self.launch_kernel(function, dims, stream, &pointers) }
+        unsafe { self.launch_kernel(function, dims, stream, &pointers(&values)) }
+    }
+
+    pub(crate) fn launch_cooperative(
+        &self,
+        function: FunctionHandle,
+        dims: &LaunchDims,
+        stream: StreamHandle,
+        args: &[Arg],
+    ) -> Result<()> {
+        let values = values(args);
+        // SAFETY: as above.
+        unsafe { self.launch_cooperative_kernel(function, dims, stream, &pointers(&values)) }
     }
 
     /// Launches a kernel with one null pointer as its argument.
@@ -292,6 +296,20 @@ impl SimHarness {
             );
         }
     }
+}
+
+fn values(args: &[Arg]) -> Vec<u64> {
+    let values = args.iter().map(|arg| match *arg {
+        Arg::Pointer(pointer) => pointer.as_raw(),
+        Arg::U32(value) => value.into(),
+        Arg::U64(value) => value,
+    });
+    values.collect()
+}
+
+fn pointers(values: &[u64]) -> Vec<*const c_void> {
+    let pointers = values.iter().map(|value| (value as *const u64).cast());
+    pointers.collect()
 }
 
 /// Asserts that a call failed with this code.

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use smallvec::SmallVec;
+
 use super::barrier_clocks::BarrierClocks;
 use super::code_summary::CodeSummary;
 use super::race_model::RaceModel;
@@ -95,16 +97,15 @@ impl BlockThreads {
         clock
     }
 
-    /// Begins a new epoch of a thread's warp, so that later accesses are not released with earlier
-    /// ones.
-    pub(super) fn begin_epoch(&mut self, thread: usize) {
-        self.epochs[thread / 32] += 1;
+    /// Begins a new epoch of a warp, so that later accesses are not released with earlier ones.
+    pub(super) fn begin_epoch(&mut self, warp: u32) {
+        self.epochs[warp as usize] += 1;
     }
 
     /// Returns the clock that a thread releases, and begins a new epoch.
     pub(super) fn publish(&mut self, thread: usize) -> ThreadClock {
         let clock = self.own_clock(thread);
-        self.begin_epoch(thread);
+        self.begin_epoch(thread as u32 / 32);
         clock
     }
 
@@ -121,6 +122,48 @@ impl BlockThreads {
             .as_ref()
             .and_then(|others| others.get(&record.block));
         epochs.is_some_and(|epochs| epochs[other] >= record.epoch)
+    }
+
+    /// Returns the lanes of an access whose accesses are in the clock of a thread of this block.
+    pub(super) fn known_lanes(&self, record: &AccessRecord, thread: usize) -> u32 {
+        let clock = &self.threads[thread].clock;
+        let others = || clock.others.as_ref()?.get(&record.block);
+        let epochs = match record.block == self.block {
+            true => Some(&clock.own),
+            false => others(),
+        };
+        let Some(epochs) = epochs else {
+            return 0;
+        };
+        let first = record.warp as usize * 32;
+        let known = lanes(record.lanes).filter(|lane| epochs[first + lane] >= record.epoch);
+        known.fold(0, |known, lane| known | 1 << lane)
+    }
+
+    /// Groups lanes of a warp whose threads share one allocation for their clocks. Returns the
+    /// first group, and the others.
+    pub(super) fn by_clock(&self, warp: u32, mask: u32) -> (u32, SmallVec<[u32; 1]>) {
+        let mut rest: SmallVec<[u32; 1]> = SmallVec::new();
+        let mut first = mask & mask.wrapping_neg();
+        if first == mask {
+            return (mask, rest);
+        }
+        let clock = |lane: usize| &self.threads[warp as usize * 32 + lane].clock;
+        for lane in lanes(mask & !first) {
+            let alike = |group: u32| {
+                let of_group = group.trailing_zeros() as usize;
+                clock(of_group).is_shared_with(clock(lane))
+            };
+            if alike(first) {
+                first |= 1 << lane;
+                continue;
+            }
+            match rest.iter_mut().find(|group| alike(**group)) {
+                Some(group) => *group |= 1 << lane,
+                None => rest.push(1 << lane),
+            }
+        }
+        (first, rest)
     }
 
     /// Returns whether the access of a lane of this block happens before every later access of the
@@ -157,7 +200,7 @@ impl BlockThreads {
         for lane in lanes(mask) {
             self.threads[warp as usize * 32 + lane].clock = clock.clone();
         }
-        self.epochs[warp as usize] += 1;
+        self.begin_epoch(warp);
     }
 
     /// Records the arrival of a warp's lanes at a barrier.

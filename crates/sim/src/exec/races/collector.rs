@@ -9,6 +9,7 @@ use super::{
     union::RaceOrders,
 };
 use crate::exec::block::coordinates;
+use crate::exec::cooperative::is_workspace;
 use crate::exec::launch::{GlobalMemory, Launch};
 use crate::ptx::Kernel;
 
@@ -245,6 +246,11 @@ impl<'a> RaceCollector<'a> {
         pair: &RacingPair<'_>,
         threads: &BlockThreads,
     ) {
+        // Code for devices before compute capability 7.0 polls the grid's barrier with volatile
+        // loads.
+        if global && is_workspace(start) {
+            return;
+        }
         let errors = pair.errors | pair.errors_before;
         if errors != 0 && !pair.volatile {
             *self.errors.entry((global, start / 4)).or_default() |= errors;

@@ -17,12 +17,15 @@ mod block_threads;
 mod code_summary;
 mod collector;
 mod instruction_access;
+mod lane_order;
 mod race_class;
 mod race_model;
 mod release;
+mod release_chain;
 mod shadow;
 mod thread_clock;
 mod union;
+mod word_recorder;
 
 use std::{collections::BTreeMap, mem};
 
@@ -51,6 +54,7 @@ use collector::RaceCollector;
 use instruction_access::{each_window, kind, strong_access, wrote};
 use release::{ReleasedMemory, StrongAccess};
 use shadow::{AccessKind, AccessRecord, ShadowMemory, Sharing};
+use word_recorder::WordRecorder;
 
 /// The race detector of one launch.
 pub(super) struct RaceDetector<'a> {
@@ -130,6 +134,19 @@ impl<'a> RaceDetector<'a> {
             });
             stored.unwrap_or_default()
         };
+        let mut recorder = self.recorder(window);
+        let mut by = AccessRecord {
+            block: recorder.block.block,
+            warp: warp.index,
+            lanes: 0,
+            epoch: recorder.block.epoch(warp.index),
+            pc: at.pc,
+            kind,
+            bytes: 0,
+            value: [0; 4],
+            strict: [0; 4],
+            strict_for_others: 0,
+        };
         let mut rest = warp_access.mask;
         while rest != 0 {
             let first = rest.trailing_zeros() as usize;
@@ -149,66 +166,29 @@ impl<'a> RaceDetector<'a> {
                 next += 1;
             }
             rest &= !mask;
-            let by = AccessRecord {
-                block: self.block.block,
-                warp: warp.index,
-                lanes: mask,
-                epoch: self.block.epoch(warp.index),
-                pc: at.pc,
-                kind,
-                bytes: 0,
-                value: [0; 4],
-                strict: [0; 4],
-                strict_for_others: 0,
-            };
-            self.record_bytes(
-                window,
-                by,
-                (address, warp_access.bytes as u64),
-                of_lane(first),
-            );
+            by.lanes = mask;
+            let range = (address, warp_access.bytes as u64);
+            recorder.record(&mut by, range, of_lane(first));
         }
+        let shared = recorder.shared;
+        self.block.shared = shared;
     }
 
-    fn record_bytes(
-        &mut self,
-        window: Window,
-        mut by: AccessRecord,
-        (address, bytes): (u64, u64),
-        stored: &[u8],
-    ) {
-        let Self {
-            collector,
-            summary,
-            block,
-            global,
-            ..
-        } = self;
-        let mut shared = mem::take(&mut block.shared);
-        let end = address.saturating_add(bytes);
-        let mut from = address;
-        while from < end {
-            let word = from / 4;
-            let to = end.min(word * 4 + 4);
-            by.bytes = ((1u8 << (to - word * 4)) - 1) & !((1u8 << (from - word * 4)) - 1);
-            by.value = [0; 4];
-            if let Some(stored) = stored.get((from - address) as usize..(to - address) as usize) {
-                by.value[(from - word * 4) as usize..][..stored.len()].copy_from_slice(stored);
-            }
-            let is_global = window == Window::Global;
-            let (shadow, sharing) = match (is_global, summary.releases) {
-                (true, true) => (&mut *global, Sharing::Ordered),
-                (true, false) => (&mut *global, Sharing::Unordered),
-                (false, _) => (&mut shared, Sharing::Block),
-            };
-            shadow
-                .word(word)
-                .record_access(&by, block, sharing, |pair| {
-                    collector.add(is_global, word * 4, &by, pair, block);
-                });
-            from = to;
+    /// Returns a recorder of accesses in a memory window, which holds the block's shadow memory.
+    fn recorder(&mut self, window: Window) -> WordRecorder<'_, 'a> {
+        let is_global = window == Window::Global;
+        WordRecorder {
+            is_global,
+            sharing: match (is_global, self.summary.releases) {
+                (true, true) => Sharing::Ordered,
+                (true, false) => Sharing::Unordered,
+                (false, _) => Sharing::Block,
+            },
+            shared: mem::take(&mut self.block.shared),
+            global: &mut self.global,
+            block: &self.block,
+            collector: &mut self.collector,
         }
-        block.shared = shared;
     }
 
     /// Records a plain access of one lane, made by an asynchronous copy.
@@ -219,7 +199,7 @@ impl<'a> RaceDetector<'a> {
         (pc, lane): (u32, usize),
         stored: Option<&[u8]>,
     ) {
-        let by = AccessRecord {
+        let mut by = AccessRecord {
             block: self.block.block,
             warp: warp.index,
             lanes: 1 << lane,
@@ -237,7 +217,10 @@ impl<'a> RaceDetector<'a> {
             strict: [0; 4],
             strict_for_others: 0,
         };
-        self.record_bytes(window, by, range, stored.unwrap_or_default());
+        let mut recorder = self.recorder(window);
+        recorder.record(&mut by, range, stored.unwrap_or_default());
+        let shared = recorder.shared;
+        self.block.shared = shared;
     }
 
     /// Applies the acquire and release effects of the strong accesses of a warp's lanes; those in
@@ -267,6 +250,9 @@ impl<'a> RaceDetector<'a> {
                     self.block
                         .synchronise(thread, &mut released, (global, address), how);
                 }
+            }
+            if how.release && written & warp_access.mask != 0 {
+                self.block.begin_epoch(warp.index);
             }
             *(if global {
                 &mut self.released

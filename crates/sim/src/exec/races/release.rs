@@ -17,10 +17,11 @@
 //! chain. A thread keeps the clocks that it has observed until a fence acquires them.
 
 use std::collections::BTreeMap;
+use std::mem;
 
 use super::block_threads::BlockThreads;
+use super::release_chain::{Acquired, Observed, ReleaseChain, ReleasedClock};
 use super::shadow::AccessRecord;
-use super::thread_clock::{BlockClocks, ThreadClock};
 
 /// The number of locations for which a thread remembers its release operations and reads.
 const LOCATIONS_MAX: usize = 8;
@@ -43,60 +44,43 @@ pub(super) struct StrongAccess {
 #[derive(Clone, Debug, Default)]
 struct ObservedClocks {
     /// The clocks released at a scope wider than the block.
-    to_all: Option<BlockClocks>,
+    to_all: Observed,
     /// The clocks that threads of the same block released, at any scope.
-    to_block: Option<BlockClocks>,
+    to_block: Observed,
 }
 
 impl ObservedClocks {
-    fn join(&mut self, other: &Self) {
-        for (known, new) in [
-            (&mut self.to_all, &other.to_all),
-            (&mut self.to_block, &other.to_block),
+    /// Returns the clocks released with the value of a location to a thread of `block`.
+    fn of(location: &ReleaseClocks, block: u64) -> Self {
+        let mut observed = Self::default();
+        for (observed, chain) in [
+            (&mut observed.to_all, location.to_all.as_ref()),
+            (&mut observed.to_block, location.to_block.get(&block)),
         ] {
-            if let Some(new) = new {
-                ThreadClock::join_released(known, new);
+            if let Some(chain) = chain {
+                observed.add(chain.observe());
             }
         }
+        observed
+    }
+
+    fn add(&mut self, other: &Self) {
+        self.to_all.add_all(&other.to_all);
+        self.to_block.add_all(&other.to_block);
     }
 
     /// Takes the clocks that an acquire operation or a fence acquires.
     fn take(&mut self, block_only: bool) -> Self {
-        Self {
-            to_all: self.to_all.take_if(|_| !block_only),
-            to_block: self.to_block.take(),
-        }
+        let to_all = match block_only {
+            true => Observed::default(),
+            false => mem::take(&mut self.to_all),
+        };
+        let to_block = mem::take(&mut self.to_block);
+        Self { to_all, to_block }
     }
 
     fn is_empty(&self) -> bool {
-        self.to_all.is_none() && self.to_block.is_none()
-    }
-
-    /// Returns whether an access of another thread is among those that were released.
-    fn includes(&self, record: &AccessRecord, lane: usize) -> bool {
-        let thread = record.warp as usize * 32 + lane;
-        let clocks = self.to_all.iter().chain(&self.to_block);
-        clocks
-            .filter_map(|clocks| clocks.get(&record.block))
-            .any(|epochs| epochs[thread] >= record.epoch)
-    }
-}
-
-/// A thread's clock at a release operation or fence.
-///
-/// The thread's own component is stored apart, so that the threads of a warp can share the rest.
-#[derive(Clone, Debug)]
-struct ReleasedClock {
-    clock: ThreadClock,
-    thread: usize,
-    epoch: u32,
-}
-
-impl ReleasedClock {
-    /// Joins the clock of a thread of `block` into the released clocks `known`.
-    fn publish(&self, block: u64, known: &mut Option<BlockClocks>) {
-        self.clock.publish(block, known);
-        ThreadClock::observe_released(known, block, (self.thread, self.epoch));
+        self.to_all.is_empty() && self.to_block.is_empty()
     }
 }
 
@@ -134,6 +118,7 @@ pub(super) struct ThreadPatterns {
     fences: ScopedReleases,
     /// The clocks observed by strong reads that no fence has acquired yet.
     observed: ObservedClocks,
+    acquired: Acquired,
     /// The patterns that operations on the same location complete.
     locations: Vec<LocationPatterns>,
 }
@@ -169,9 +154,9 @@ struct ReleaseClocks {
     writer: u64,
     /// True if the last write has block scope.
     block_only: bool,
-    to_all: Option<BlockClocks>,
+    to_all: Option<ReleaseChain>,
     /// The clocks released at any scope, by the block of the releasing thread.
-    to_block: BTreeMap<u64, BlockClocks>,
+    to_block: BTreeMap<u64, ReleaseChain>,
 }
 
 /// The clocks released in one memory, by the address of the location.
@@ -217,10 +202,7 @@ impl BlockThreads {
             let same_block = location.writer == block;
             let linked = same_block || !(location.block_only || how.block_only);
             if how.read && linked {
-                let observed = ObservedClocks {
-                    to_all: location.to_all.clone(),
-                    to_block: location.to_block.get(&block).cloned(),
-                };
+                let observed = ObservedClocks::of(location, block);
                 self.observe(thread, (global, address), observed, how);
             }
             if how.write && !(how.read && linked) {
@@ -230,8 +212,10 @@ impl BlockThreads {
         if self.summary.patterns && how.read && how.acquire {
             let patterns = self.threads[thread].patterns.as_mut();
             let known = patterns.and_then(|patterns| patterns.known_location(global, address));
-            let observed = known.map(|location| location.observed.take(how.block_only));
-            self.acquire(thread, &observed.unwrap_or_default(), how.block_only);
+            if let Some(location) = known {
+                let observed = location.observed.take(how.block_only);
+                self.acquire(thread, &observed, how.block_only);
+            }
         }
         if how.write {
             self.release(thread, memory, (global, address), how);
@@ -257,24 +241,29 @@ impl BlockThreads {
         }
         let by_location = self.summary.patterns;
         let patterns = self.patterns_mut(thread);
-        patterns.observed.join(&observed);
+        patterns.observed.add(&observed);
         if by_location {
-            patterns.location(global, address).observed.join(&observed);
+            patterns.location(global, address).observed.add(&observed);
         }
     }
 
     /// Joins observed clocks into the clock of a thread: an acquire operation or a fence.
     fn acquire(&mut self, thread: usize, observed: &ObservedClocks, block_only: bool) {
-        let clock = &mut self.threads[thread].clock;
-        if let Some(known) = &observed.to_block {
-            clock.absorb(self.block, known);
+        if observed.is_empty() {
+            return;
         }
-        if let Some(known) = observed.to_all.as_ref().filter(|_| !block_only) {
-            clock.absorb(self.block, known);
+        let block = self.block;
+        let thread = &mut self.threads[thread];
+        let acquired = &mut thread.patterns.get_or_insert_default().acquired;
+        acquired.acquire(&observed.to_block, &mut thread.clock, block);
+        if !block_only {
+            acquired.acquire(&observed.to_all, &mut thread.clock, block);
         }
     }
 
     /// Records the clocks that a thread's strong write releases at a location.
+    ///
+    /// The caller begins a new epoch if the access is a release operation.
     fn release(
         &mut self,
         thread: usize,
@@ -283,9 +272,6 @@ impl BlockThreads {
         how: StrongAccess,
     ) {
         let now = how.release.then(|| self.released_clock(thread));
-        if how.release {
-            self.begin_epoch(thread);
-        }
         if let Some(clock) = &now
             && self.summary.patterns
         {
@@ -297,30 +283,30 @@ impl BlockThreads {
         let patterns = self.threads[thread].patterns.as_deref();
         let known = |known: &&LocationPatterns| (known.global, known.address) == (global, address);
         let here = patterns.and_then(|patterns| patterns.locations.iter().find(known));
-        let of_all = |releases: &'_ ScopedReleases| releases.to_all.clone();
-        let of_block = |releases: &'_ ScopedReleases| releases.to_block.clone();
         let fences = patterns.map(|patterns| &patterns.fences);
         let before = here.map(|here| &here.releases);
         let to_all = [
-            now.clone().filter(|_| !how.block_only),
-            fences.and_then(of_all),
-            before.and_then(of_all),
+            now.as_ref().filter(|_| !how.block_only),
+            fences.and_then(|releases| releases.to_all.as_ref()),
+            before.and_then(|releases| releases.to_all.as_ref()),
         ];
         // Without block scopes in the kernel, the clocks released to all blocks suffice.
         let to_block = match scoped {
-            true => [now, fences.and_then(of_block), before.and_then(of_block)],
-            false => [None, None, None],
+            true => [
+                now.as_ref(),
+                fences.and_then(|releases| releases.to_block.as_ref()),
+                before.and_then(|releases| releases.to_block.as_ref()),
+            ],
+            false => [None; 3],
         };
         if to_all.iter().chain(&to_block).any(Option::is_some) {
             let location = memory.locations.entry(address).or_default();
             for clock in to_all.into_iter().flatten() {
-                clock.publish(block, &mut location.to_all);
+                location.to_all.get_or_insert_default().push(clock);
             }
-            let mut own = location.to_block.remove(&block);
             for clock in to_block.into_iter().flatten() {
-                clock.publish(block, &mut own);
+                location.to_block.entry(block).or_default().push(clock);
             }
-            location.to_block.extend(own.map(|own| (block, own)));
         }
         if let Some(location) = memory.locations.get_mut(&address) {
             (location.bytes, location.writer) = (how.bytes, block);
@@ -349,10 +335,13 @@ impl BlockThreads {
     }
 
     fn released_clock(&self, thread: usize) -> ReleasedClock {
+        let warp = thread as u32 / 32;
         ReleasedClock {
+            block: self.block,
+            warp,
+            lanes: 1 << (thread % 32),
+            epoch: self.epoch(warp),
             clock: self.threads[thread].clock.clone(),
-            thread,
-            epoch: self.epoch(thread as u32 / 32),
         }
     }
 
@@ -365,6 +354,9 @@ impl BlockThreads {
     pub(super) fn has_observed(&self, record: &AccessRecord, lane: usize) -> bool {
         let threads = self.threads.iter();
         let mut patterns = threads.filter_map(|thread| thread.patterns.as_ref());
-        patterns.any(|patterns| patterns.observed.includes(record, lane))
+        patterns.any(|patterns| {
+            let ObservedClocks { to_all, to_block } = &patterns.observed;
+            to_all.includes(record, lane) || to_block.includes(record, lane)
+        })
     }
 }

@@ -16,10 +16,14 @@ use std::collections::BTreeMap;
 use smallvec::SmallVec;
 
 use super::block_threads::BlockThreads;
+use super::lane_order::{LaneOrder, LaterLanes};
 use crate::exec::registers::lanes;
 
 /// The number of words of a shadow page.
 const PAGE_WORDS: u64 = 64;
+
+/// The number of records of a word that need no allocation.
+const RECORDS_INLINE: usize = 2;
 
 /// The maximum number of access records of a word.
 const RECORDS_MAX: usize = 64;
@@ -125,9 +129,16 @@ impl AccessRecord {
         lanes && bytes && self.is_like(other) && self.differing(other) & care == 0
     }
 
+    /// Returns whether both are accesses of one lane to the same bytes.
+    fn is_of_same_lane(&self, other: &Self) -> bool {
+        (self.block, self.warp, self.lanes, self.bytes)
+            == (other.block, other.warp, other.lanes, other.bytes)
+            && self.lanes.is_power_of_two()
+    }
+
     fn is_like(&self, other: &Self) -> bool {
-        (self.block, self.warp, self.epoch, self.kind)
-            == (other.block, other.warp, other.epoch, other.kind)
+        (self.warp, self.epoch, self.block, self.kind)
+            == (other.warp, other.epoch, other.block, other.kind)
     }
 
     /// Returns whether the records differ only in their lanes. Values are compared at the bytes of
@@ -251,7 +262,7 @@ pub(super) struct RacingPair<'a> {
 /// The recorded accesses to one word.
 #[derive(Debug, Default)]
 pub(super) struct ShadowWord {
-    records: SmallVec<[AccessRecord; 1]>,
+    records: SmallVec<[AccessRecord; RECORDS_INLINE]>,
     /// The bytes at which an error has been found.
     errors: u8,
 }
@@ -266,10 +277,33 @@ impl ShadowWord {
         mut pair: impl FnMut(&RacingPair<'_>),
     ) {
         let Self { records, errors } = self;
+        let mut entered = *by;
+        match &mut records[..] {
+            [] => {
+                entered.forget(*errors);
+                records.push(entered);
+                return;
+            }
+            // Most words are used by one thread only.
+            [only] if only.is_of_same_lane(by) => {
+                let hides = by.kind.hides(only.kind, true);
+                let lane = by.lanes.trailing_zeros() as usize;
+                if only.covers(by, !*errors) {
+                    return;
+                }
+                if hides && entered.takes_over(only, lane, !*errors, (threads, sharing)) {
+                    entered.forget(*errors);
+                    *only = entered;
+                    return;
+                }
+                entered = *by;
+            }
+            _ => {}
+        }
         if records.iter().any(|record| record.covers(by, !*errors)) {
             return;
         }
-        let mut entered = *by;
+        let later = LaterLanes::new(by, threads);
         records.retain(|earlier| {
             let common = earlier.bytes & by.bytes;
             let same_block = earlier.block == by.block;
@@ -280,22 +314,23 @@ impl ShadowWord {
             if common == 0 || !(conflicts || hides) {
                 return true;
             }
-            if conflicts && let Some(found) = race(earlier, by, threads) {
+            if !conflicts && later.are_unordered_after(earlier) {
+                return true;
+            }
+            let order = later.order_after(earlier);
+            if conflicts && let Some(found) = race(earlier, &order, &later) {
                 pair(&found);
                 if !found.volatile {
                     *errors |= found.errors | found.errors_before;
                 }
             }
-            if !hides {
+            if !hides || order.before_any() == 0 {
                 return true;
             }
-            let mut stay = 0;
-            for lane in lanes(earlier.lanes) {
-                let before =
-                    |later| threads.happens_before(earlier, lane, by.warp as usize * 32 + later);
-                let hidden = lanes(by.lanes).any(before)
-                    && entered.takes_over(earlier, lane, !*errors, (threads, sharing));
-                stay |= u32::from(!hidden) << lane;
+            let mut stay = earlier.lanes;
+            for lane in lanes(order.before_any()) {
+                let hidden = entered.takes_over(earlier, lane, !*errors, (threads, sharing));
+                stay &= !(u32::from(hidden) << lane);
             }
             if stay == 0 {
                 earlier.bytes &= !by.bytes;
@@ -327,7 +362,7 @@ impl ShadowWord {
     /// A later access belongs to another block than one of the two, and races with it, because
     /// nothing orders the blocks. Two blocks that wrote different bytes have raced already.
     fn thin_out(&mut self, block: u64) {
-        let mut kept: SmallVec<[AccessRecord; 1]> = SmallVec::new();
+        let mut kept: SmallVec<[AccessRecord; RECORDS_INLINE]> = SmallVec::new();
         for record in self.records.drain(..) {
             if record.block == block {
                 kept.push(record);
@@ -358,27 +393,27 @@ impl ShadowWord {
     }
 }
 
-/// Returns the first pair of racing lanes of `earlier` and `by`, with the bytes at which any of
-/// their lanes' races is an error; `None` if no lanes race.
+/// Returns the first pair of racing lanes of `earlier` and the later access, with the bytes at
+/// which any of their lanes' races is an error; `None` if no lanes race.
 fn race<'a>(
     earlier: &'a AccessRecord,
-    by: &AccessRecord,
-    threads: &BlockThreads,
+    order: &LaneOrder,
+    later: &LaterLanes<'_>,
 ) -> Option<RacingPair<'a>> {
+    let (by, threads) = (later.by, later.threads);
     let common = earlier.bytes & by.bytes;
-    let errors = earlier.errors_with(by, common);
-    let strict = earlier.strict_bytes() & common & !errors;
     let mut found: Option<RacingPair<'a>> = None;
-    for earlier_lane in lanes(earlier.lanes) {
-        let first = by.warp as usize * 32;
-        let racing = |lane: &usize| !threads.happens_before(earlier, earlier_lane, first + lane);
-        let Some(later_lane) = lanes(by.lanes).find(racing) else {
+    for earlier_lane in lanes(order.candidates(earlier)) {
+        let racing = order.racing_with(earlier_lane);
+        if racing == 0 {
             continue;
-        };
+        }
+        let errors = earlier.errors_with(by, common);
+        let strict = earlier.strict_bytes() & common & !errors;
         let pair = found.get_or_insert(RacingPair {
             earlier,
             earlier_lane,
-            later_lane,
+            later_lane: racing.trailing_zeros() as usize,
             bytes: common,
             errors,
             errors_before: 0,
@@ -392,6 +427,7 @@ fn race<'a>(
         if earlier.block != by.block {
             pair.errors_before |= earlier.strict_for_others & strict;
         }
+        let first = by.warp as usize * 32;
         for byte in each(strict).filter(|byte| earlier.strict[*byte] > 0) {
             let before = AccessRecord {
                 epoch: earlier.strict[byte],

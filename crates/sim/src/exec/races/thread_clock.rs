@@ -3,6 +3,9 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
+use super::release_chain::ReleasedClock;
+use crate::exec::registers::lanes as each_lane;
+
 /// For each thread of a block, by its number, the last epoch that happens before; 0 for none.
 pub(super) type Epochs = Arc<Vec<u32>>;
 
@@ -54,20 +57,55 @@ impl ThreadClock {
         }
     }
 
-    /// Raises the component of a thread of `block` in the released clocks `known`.
-    pub(super) fn observe_released(
+    /// Joins lanes of a release into the released clocks `known`.
+    pub(super) fn publish_release(
+        release: &ReleasedClock,
+        lanes: u32,
         known: &mut Option<BlockClocks>,
-        block: u64,
-        (thread, epoch): (usize, u32),
     ) {
-        let epochs = known
-            .as_mut()
-            .and_then(|known| Arc::make_mut(known).get_mut(&block));
-        if let Some(epochs) = epochs
-            && epochs[thread] < epoch
-        {
-            Arc::make_mut(epochs)[thread] = epoch;
+        release.clock.publish(release.block, known);
+        let known = known.as_mut().map(Arc::make_mut);
+        if let Some(epochs) = known.and_then(|known| known.get_mut(&release.block)) {
+            raise(epochs, release, lanes);
         }
+    }
+
+    /// Returns whether the clock of a thread of `block` includes the epoch of these lanes of a
+    /// release.
+    pub(super) fn covers(&self, block: u64, release: &ReleasedClock, lanes: u32) -> bool {
+        let others = || self.others.as_ref()?.get(&release.block);
+        let epochs = match release.block == block {
+            true => Some(&self.own),
+            false => others(),
+        };
+        epochs.is_some_and(|epochs| reaches(epochs, release, lanes))
+    }
+
+    /// Joins lanes of a release into the clock of a thread of `block`.
+    pub(super) fn absorb_release(&mut self, block: u64, release: &ReleasedClock, lanes: u32) {
+        let clock = &release.clock;
+        if release.block == block {
+            self.join(clock);
+            raise(&mut self.own, release, lanes);
+            return;
+        }
+        if let Some(others) = &clock.others {
+            self.absorb(block, others);
+        }
+        let known = Arc::make_mut(self.others.get_or_insert_default());
+        let epochs = known.entry(release.block);
+        let epochs = epochs.or_insert_with(|| Arc::clone(&clock.own));
+        join_epochs(epochs, &clock.own);
+        raise(epochs, release, lanes);
+    }
+
+    /// Returns whether two clocks are one allocation.
+    pub(super) fn is_shared_with(&self, other: &Self) -> bool {
+        let same_others = match (&self.others, &other.others) {
+            (Some(one), Some(other)) => Arc::ptr_eq(one, other),
+            (one, other) => one.is_none() && other.is_none(),
+        };
+        same_others && Arc::ptr_eq(&self.own, &other.own)
     }
 
     /// Joins the released clocks `known` into the clock of a thread of `block`.
@@ -78,6 +116,24 @@ impl ThreadClock {
         if known.len() > 1 || !known.contains_key(&block) {
             join_block_clocks(&mut self.others, known);
         }
+    }
+}
+
+/// Returns whether the epochs of these lanes of a release are at least its own.
+fn reaches(epochs: &Epochs, release: &ReleasedClock, lanes: u32) -> bool {
+    let first = release.warp as usize * 32;
+    each_lane(lanes).all(|lane| epochs[first + lane] >= release.epoch)
+}
+
+/// Raises the epochs of these lanes of a release to its own.
+fn raise(epochs: &mut Epochs, release: &ReleasedClock, lanes: u32) {
+    if reaches(epochs, release, lanes) {
+        return;
+    }
+    let first = release.warp as usize * 32;
+    let epochs = Arc::make_mut(epochs);
+    for lane in each_lane(lanes) {
+        epochs[first + lane] = epochs[first + lane].max(release.epoch);
     }
 }
 

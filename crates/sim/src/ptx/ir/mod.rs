@@ -77,6 +77,10 @@ pub(crate) enum SpecialRegister {
     LaneMaskGt,
     DynamicSharedBytes,
     TotalSharedBytes,
+    /// The upper half of the address of the workspace of a cooperative launch.
+    GridWorkspaceHigh,
+    /// The lower half of that address.
+    GridWorkspaceLow,
     /// The offset of the start of dynamic shared memory, plus a constant.
     DynamicShared(i64),
     /// The device address of a variable of the module, plus a constant.

@@ -299,7 +299,9 @@ impl<'a> Lowerer<'a> {
             (stem, None) if stem.starts_with("%reserved_smem_offset_") => {
                 return self.reserved_shared(class, stem);
             }
-            // The driver sets these to 0 for launches that are not cooperative.
+            ("%envreg1", None) => SpecialRegister::GridWorkspaceHigh,
+            ("%envreg2", None) => SpecialRegister::GridWorkspaceLow,
+            // The driver sets the others to 0.
             (stem, None)
                 if stem
                     .strip_prefix("%envreg")

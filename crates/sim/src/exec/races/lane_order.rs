@@ -1,0 +1,100 @@
+//! The order of the lanes of two accesses, found for all lanes with one clock at once.
+
+use smallvec::SmallVec;
+
+use super::block_threads::BlockThreads;
+use super::shadow::AccessRecord;
+
+/// The lanes of an access that is being recorded, grouped by their clocks.
+pub(super) struct LaterLanes<'a> {
+    pub(super) by: &'a AccessRecord,
+    pub(super) threads: &'a BlockThreads,
+    first: u32,
+    /// The groups other than the first, of which there are none in most accesses.
+    rest: SmallVec<[u32; 1]>,
+}
+
+impl<'a> LaterLanes<'a> {
+    pub(super) fn new(by: &'a AccessRecord, threads: &'a BlockThreads) -> Self {
+        let (first, rest) = threads.by_clock(by.warp, by.lanes);
+        Self {
+            by,
+            threads,
+            first,
+            rest,
+        }
+    }
+
+    /// Returns whether these lanes have one clock and no lane of an earlier access happens before
+    /// them.
+    pub(super) fn are_unordered_after(&self, earlier: &AccessRecord) -> bool {
+        let known = self.group(earlier, self.first).known;
+        self.rest.is_empty() && known | self.own(earlier) == 0
+    }
+
+    /// Returns which lanes of an earlier access happen before which of these lanes.
+    pub(super) fn order_after(&self, earlier: &AccessRecord) -> LaneOrder {
+        let mut order = LaneOrder {
+            first: self.group(earlier, self.first),
+            rest: SmallVec::new(),
+            own: self.own(earlier),
+        };
+        if !self.rest.is_empty() {
+            let groups = self.rest.iter().map(|lanes| self.group(earlier, *lanes));
+            order.rest.extend(groups);
+        }
+        order
+    }
+
+    fn group(&self, earlier: &AccessRecord, lanes: u32) -> KnownLanes {
+        let thread = self.by.warp as usize * 32 + lanes.trailing_zeros() as usize;
+        let known = self.threads.known_lanes(earlier, thread);
+        KnownLanes { lanes, known }
+    }
+
+    /// Returns the lanes of both accesses that are the same thread.
+    fn own(&self, earlier: &AccessRecord) -> u32 {
+        match (earlier.block, earlier.warp) == (self.by.block, self.by.warp) {
+            true => earlier.lanes & self.by.lanes,
+            false => 0,
+        }
+    }
+}
+
+/// Later lanes with one clock, and the earlier lanes that happen before them.
+#[derive(Clone, Copy)]
+struct KnownLanes {
+    lanes: u32,
+    known: u32,
+}
+
+/// The order of the lanes of an earlier access before those of a later one.
+pub(super) struct LaneOrder {
+    first: KnownLanes,
+    rest: SmallVec<[KnownLanes; 1]>,
+    /// The lanes of both accesses that are the same thread.
+    own: u32,
+}
+
+impl LaneOrder {
+    /// Returns the earlier lanes that happen before any later lane.
+    pub(super) fn before_any(&self) -> u32 {
+        let rest = self.rest.iter().fold(0, |any, group| any | group.known);
+        self.own | self.first.known | rest
+    }
+
+    /// Returns the earlier lanes that may race with a later one.
+    pub(super) fn candidates(&self, earlier: &AccessRecord) -> u32 {
+        let rest = self.rest.iter();
+        let known_by_all = rest.fold(self.first.known, |all, group| all & group.known);
+        earlier.lanes & !known_by_all
+    }
+
+    /// Returns the later lanes that race with an earlier one.
+    pub(super) fn racing_with(&self, earlier_lane: usize) -> u32 {
+        let groups = [self.first].into_iter().chain(self.rest.iter().copied());
+        let unordered = groups.filter(|group| group.known >> earlier_lane & 1 == 0);
+        let racing = unordered.fold(0, |racing, group| racing | group.lanes);
+        racing & !(self.own & 1 << earlier_lane)
+    }
+}

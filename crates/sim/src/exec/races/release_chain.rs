@@ -1,0 +1,284 @@
+//! Release chains: the clocks that are released with the values of a location, one after the other.
+//!
+//! Under contention each thread releases its clock with a location and observes all clocks released
+//! there before, so joining them at each access would take time proportional to the number of
+//! threads. A chain only grows. A thread therefore observes it in constant time, by noting its
+//! length, and joins clocks only at a fence or an acquire operation, those that it has not joined
+//! before.
+//!
+//! A chain consists of links of a few releases each. A link has the joined clock of all links
+//! before it, so that joining a chain takes no longer than joining one link. A release whose clock
+//! includes all others of the chain, as that of a thread that has taken a lock, replaces them.
+//!
+//! A clock includes a release if it includes the epoch that ended with it, because epochs spread
+//! only with the whole clock of their thread.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use smallvec::SmallVec;
+
+use super::shadow::AccessRecord;
+use super::thread_clock::{BlockClocks, ThreadClock};
+
+/// The number of releases of a link.
+const LINK_RELEASES: usize = 8;
+
+/// The number of observations above which their clocks are joined.
+const OBSERVED_MAX: usize = 4;
+
+/// The clock of lanes of a warp at a release operation or fence.
+///
+/// The lanes' own components are stored apart, so that the threads of a warp can share the rest.
+#[derive(Clone, Debug)]
+pub(super) struct ReleasedClock {
+    pub(super) block: u64,
+    pub(super) warp: u32,
+    pub(super) lanes: u32,
+    pub(super) epoch: u32,
+    pub(super) clock: ThreadClock,
+}
+
+impl ReleasedClock {
+    /// Returns whether the clock includes another release.
+    fn covers(&self, other: &Self) -> bool {
+        let own = (self.block, self.warp) == (other.block, other.warp)
+            && self.epoch >= other.epoch
+            && other.lanes & !self.lanes == 0;
+        own || self.clock.covers(self.block, other, other.lanes)
+    }
+
+    /// Returns whether the releases differ only in their lanes.
+    fn is_like(&self, other: &Self) -> bool {
+        (self.block, self.warp, self.epoch) == (other.block, other.warp, other.epoch)
+            && self.clock.is_shared_with(&other.clock)
+    }
+}
+
+/// Some consecutive releases of a chain.
+#[derive(Debug)]
+struct ReleaseLink {
+    /// The joined clock of the links before.
+    before: Option<BlockClocks>,
+    releases: RefCell<SmallVec<[ReleasedClock; 1]>>,
+}
+
+impl ReleaseLink {
+    fn new(before: Option<BlockClocks>) -> Rc<Self> {
+        let releases = RefCell::default();
+        Rc::new(Self { before, releases })
+    }
+}
+
+/// The releases of a location so far.
+#[derive(Debug)]
+pub(super) struct ReleaseChain {
+    /// An allocation whose address tells the chain from others.
+    identity: Rc<()>,
+    link: Rc<ReleaseLink>,
+}
+
+impl Default for ReleaseChain {
+    fn default() -> Self {
+        Self {
+            identity: Rc::default(),
+            link: ReleaseLink::new(None),
+        }
+    }
+}
+
+impl ReleaseChain {
+    /// Adds a release.
+    pub(super) fn push(&mut self, release: &ReleasedClock) {
+        let link = Rc::clone(&self.link);
+        let mut releases = link.releases.borrow_mut();
+        if let Some(last) = releases.last_mut() {
+            if last.is_like(release) {
+                last.lanes |= release.lanes;
+                return;
+            }
+            if last.covers(release) {
+                return;
+            }
+        }
+        let mut newest_first = releases.iter().rev();
+        if link.before.is_none() && newest_first.all(|other| release.covers(other)) {
+            self.link = ReleaseLink::new(None);
+        } else if releases.len() < LINK_RELEASES {
+            releases.push(release.clone());
+            return;
+        } else {
+            drop(releases);
+            let mut before = None;
+            self.observe().join_into(&mut before);
+            self.link = ReleaseLink::new(before);
+        }
+        self.link.releases.borrow_mut().push(release.clone());
+    }
+
+    /// Returns an observation of all releases so far.
+    pub(super) fn observe(&self) -> ChainObservation {
+        let releases = self.link.releases.borrow();
+        ChainObservation {
+            chain: Rc::clone(&self.identity),
+            link: Rc::clone(&self.link),
+            releases: releases.len(),
+            last_lanes: releases.last().map_or(0, |last| last.lanes),
+        }
+    }
+}
+
+/// An observation of the first releases of a chain.
+#[derive(Clone, Debug)]
+pub(super) struct ChainObservation {
+    chain: Rc<()>,
+    link: Rc<ReleaseLink>,
+    /// The number of releases of the link, and the lanes of the last of them.
+    releases: usize,
+    last_lanes: u32,
+}
+
+impl ChainObservation {
+    /// Calls `each` with the releases of the link, the newest first, each with its lanes, except
+    /// for the first `skipped` ones.
+    fn each(&self, skipped: usize, mut each: impl FnMut(&ReleasedClock, u32)) {
+        let releases = self.link.releases.borrow();
+        let observed = releases.iter().take(self.releases).enumerate();
+        for (index, release) in observed.skip(skipped).rev() {
+            let is_last = index + 1 == self.releases;
+            each(
+                release,
+                if is_last {
+                    self.last_lanes
+                } else {
+                    release.lanes
+                },
+            );
+        }
+    }
+
+    fn is_in_link(&self, other: &Self) -> bool {
+        Rc::ptr_eq(&self.link, &other.link)
+    }
+
+    fn is_of_chain(&self, other: &Self) -> bool {
+        Rc::ptr_eq(&self.chain, &other.chain)
+    }
+
+    /// Joins the observed clocks into the released clocks `known`.
+    fn join_into(&self, known: &mut Option<BlockClocks>) {
+        if let Some(before) = &self.link.before {
+            ThreadClock::join_released(known, before);
+        }
+        self.each(0, |release, lanes| {
+            ThreadClock::publish_release(release, lanes, known)
+        });
+    }
+
+    /// Returns whether two observations are of the same releases.
+    fn is_same(&self, other: &Self) -> bool {
+        self.is_in_link(other)
+            && (self.releases, self.last_lanes) == (other.releases, other.last_lanes)
+    }
+}
+
+/// Clocks that a thread has observed.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Observed {
+    /// The last observation of each of a few chains.
+    chains: SmallVec<[ChainObservation; 1]>,
+    /// The joined clock of further observations.
+    joined: Option<BlockClocks>,
+}
+
+impl Observed {
+    pub(super) fn is_empty(&self) -> bool {
+        self.chains.is_empty() && self.joined.is_none()
+    }
+
+    /// Adds an observation. It includes earlier ones of the same chain.
+    pub(super) fn add(&mut self, observation: ChainObservation) {
+        let mut chains = self.chains.iter_mut();
+        if let Some(known) = chains.find(|known| known.is_of_chain(&observation)) {
+            *known = observation;
+            return;
+        }
+        if self.chains.len() >= OBSERVED_MAX {
+            for observation in self.chains.drain(..) {
+                observation.join_into(&mut self.joined);
+            }
+        }
+        self.chains.push(observation);
+    }
+
+    /// Adds other observations, made later.
+    pub(super) fn add_all(&mut self, other: &Self) {
+        for observation in &other.chains {
+            self.add(observation.clone());
+        }
+        if let Some(joined) = &other.joined {
+            ThreadClock::join_released(&mut self.joined, joined);
+        }
+    }
+
+    /// Returns whether an access of another thread is among those that were released.
+    pub(super) fn includes(&self, record: &AccessRecord, lane: usize) -> bool {
+        let mut all = self.joined.clone();
+        for observation in &self.chains {
+            observation.join_into(&mut all);
+        }
+        let thread = record.warp as usize * 32 + lane;
+        let epochs = all.as_ref().and_then(|all| all.get(&record.block));
+        epochs.is_some_and(|epochs| epochs[thread] >= record.epoch)
+    }
+}
+
+/// The observations that a thread has acquired last, which later ones of the same chains extend.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Acquired {
+    chains: SmallVec<[ChainObservation; 1]>,
+}
+
+impl Acquired {
+    /// Joins observed clocks into the clock of a thread of `block`, except for what the thread has
+    /// acquired before.
+    pub(super) fn acquire(&mut self, observed: &Observed, clock: &mut ThreadClock, block: u64) {
+        if let Some(joined) = &observed.joined {
+            clock.absorb(block, joined);
+        }
+        for observation in &observed.chains {
+            let mut known = self.chains.iter_mut();
+            let known = known.find(|known| known.is_of_chain(observation));
+            if known
+                .as_ref()
+                .is_some_and(|known| known.is_same(observation))
+            {
+                continue;
+            }
+            // The last release of the known ones may have got further lanes.
+            let skipped = match known.as_ref().filter(|known| known.is_in_link(observation)) {
+                Some(known) => known.releases.saturating_sub(1),
+                None => {
+                    if let Some(before) = &observation.link.before {
+                        clock.absorb(block, before);
+                    }
+                    0
+                }
+            };
+            observation.each(skipped, |release, lanes| {
+                if !clock.covers(block, release, lanes) {
+                    clock.absorb_release(block, release, lanes);
+                }
+            });
+            match known {
+                Some(known) => *known = observation.clone(),
+                None => {
+                    if self.chains.len() >= OBSERVED_MAX {
+                        self.chains.remove(0);
+                    }
+                    self.chains.push(observation.clone());
+                }
+            }
+        }
+    }
+}

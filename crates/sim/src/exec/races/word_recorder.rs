@@ -1,0 +1,64 @@
+//! The recording of accesses word by word.
+
+use super::block_threads::BlockThreads;
+use super::collector::RaceCollector;
+use super::shadow::{AccessRecord, ShadowMemory, Sharing};
+
+/// Records accesses in one memory window.
+pub(super) struct WordRecorder<'d, 'a> {
+    pub(super) is_global: bool,
+    pub(super) sharing: Sharing,
+    /// The shadow of the block's shared memory, taken from the block.
+    pub(super) shared: ShadowMemory,
+    pub(super) global: &'d mut ShadowMemory,
+    pub(super) block: &'d BlockThreads,
+    pub(super) collector: &'d mut RaceCollector<'a>,
+}
+
+impl WordRecorder<'_, '_> {
+    /// Records an access to consecutive bytes, with the bytes that it stores, if any.
+    pub(super) fn record(
+        &mut self,
+        by: &mut AccessRecord,
+        (address, bytes): (u64, u64),
+        stored: &[u8],
+    ) {
+        let Self {
+            is_global,
+            sharing,
+            shared,
+            global,
+            block,
+            collector,
+        } = self;
+        let shadow = if *is_global { &mut **global } else { shared };
+        // Most accesses are of one whole word.
+        if bytes == 4 && address.is_multiple_of(4) {
+            by.bytes = 0b1111;
+            by.value = stored.try_into().unwrap_or_default();
+            shadow
+                .word(address / 4)
+                .record_access(by, block, *sharing, |pair| {
+                    collector.add(*is_global, address, by, pair, block);
+                });
+            return;
+        }
+        let end = address.saturating_add(bytes);
+        let mut from = address;
+        while from < end {
+            let word = from / 4;
+            let to = end.min(word * 4 + 4);
+            by.bytes = ((1u8 << (to - word * 4)) - 1) & !((1u8 << (from - word * 4)) - 1);
+            by.value = [0; 4];
+            if let Some(stored) = stored.get((from - address) as usize..(to - address) as usize) {
+                by.value[(from - word * 4) as usize..][..stored.len()].copy_from_slice(stored);
+            }
+            shadow
+                .word(word)
+                .record_access(by, block, *sharing, |pair| {
+                    collector.add(*is_global, word * 4, by, pair, block);
+                });
+            from = to;
+        }
+    }
+}
