@@ -64,15 +64,18 @@ pub use device::{
 #[doc(hidden)]
 pub use disposal::log_later;
 pub use error::{
-    Error, OperationKind, OutOfMemory, Result, Suspect, UsageError, UsageErrorKind, WorldError,
+    CompileError, Diagnostic, Error, OperationKind, OutOfMemory, Result, Severity, Suspect,
+    UsageError, UsageErrorKind, WorldError,
 };
 pub use event::Event;
 pub use future::Pending;
-pub use kernel::{Dim3, LaunchConfig};
+pub use kernel::{
+    Cuda, Dim3, Kernel, KernelSignature, LaunchArguments, LaunchConfig, Module, Ptx,
+};
 #[doc(hidden)]
 pub use memory::StagingOptions;
 pub use memory::{
-    Advice, Buffer, CopySource, CopySource2d, CopyTarget, CopyTarget2d, Managed, MemoryStats,
+    Advice, Buffer, CopySource, CopySource2d, CopyTarget, CopyTarget2d, Global, Managed, MemoryStats,
     PeerView, PeerViewMut, Pinned, ReadGuard, ReadOperand, Release, View, View2d, View2dMut,
     ViewMut, WriteGuard, WriteOperand,
 };

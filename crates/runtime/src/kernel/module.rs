@@ -5,15 +5,15 @@
 use std::{fmt, panic::Location, sync::Arc};
 
 use millstream_driver::{
-    ContextHandle, Driver, FunctionAttribute, FunctionHandle, ModuleHandle, ResultCode,
+    ContextHandle, Driver, FunctionAttribute, FunctionHandle, ModuleHandle,
 };
 use parking_lot::Mutex;
 use rustc_hash::{FxHashMap, FxHashSet};
 
+use super::entry_point::{EntryPoint, ModuleLabel, load_module};
 use crate::{
-    Device, Error, Result, UsageError, UsageErrorKind,
+    Device, Result, UsageError, UsageErrorKind,
     context::{DeviceSlot, DeviceState, KernelLayer},
-    disposal::log,
 };
 
 /// A PTX module and the kernels declared for it. Created by [`kernels!`](crate::kernels), as a
@@ -73,7 +73,7 @@ pub enum ParamKind {
 
 impl ParamKind {
     /// Returns the size and the alignment of the passed value.
-    fn layout(self) -> (usize, usize) {
+    pub(super) fn layout(self) -> (usize, usize) {
         match self {
             Self::Slice { .. } => (size_of::<u64>(), align_of::<u64>()),
             Self::Scalar { size, align } => (size, align),
@@ -157,25 +157,13 @@ impl Function {
     }
 }
 
-/// The driver's handle and attributes of a kernel.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct EntryPoint {
-    pub(super) handle: FunctionHandle,
-    /// The maximum number of threads per block.
-    pub(super) threads_max: u32,
-    /// The maximum dynamic shared memory of a launch without opting in, in bytes.
-    pub(super) dynamic_shared_bytes: u32,
-    /// The maximum dynamic shared memory of a launch once the kernel has opted in, in bytes.
-    dynamic_shared_bytes_max: u32,
-    /// The static shared memory of the kernel, in bytes.
-    own_shared_bytes: u32,
-}
-
 /// The modules loaded on a device. They stay loaded until it is closed: a running kernel needs its
 /// module, and unloading a module may wait for the device.
 #[derive(Debug, Default)]
 pub(crate) struct ModuleCache {
     loaded: Mutex<Vec<LoadedModule>>,
+    /// Modules that were loaded or compiled at run time.
+    given: Mutex<Vec<ModuleHandle>>,
     /// Generated kernels, by their PTX.
     generated: Mutex<FxHashMap<Box<str>, GeneratedKernel>>,
     /// Kernels that have opted in to more than the default limit of shared memory.
@@ -212,12 +200,20 @@ impl ModuleCache {
         &device.kernel_slot
     }
 
+    /// Keeps a module that was loaded at run time until the device is closed.
+    pub(super) fn keep(device: &DeviceState, module: ModuleHandle) {
+        Self::of(device).given.lock().push(module);
+    }
+
     /// Removes all modules, to be unloaded when the device is idle.
     pub(crate) fn take_all(&self) -> impl Iterator<Item = ModuleHandle> {
         let declared = std::mem::take(&mut *self.loaded.lock());
         let generated = std::mem::take(&mut *self.generated.lock());
+        let given = std::mem::take(&mut *self.given.lock());
         let declared = declared.into_iter().map(|loaded| loaded.module);
-        declared.chain(generated.into_values().map(|kernel| kernel.module))
+        declared
+            .chain(generated.into_values().map(|kernel| kernel.module))
+            .chain(given)
     }
 }
 
@@ -244,7 +240,7 @@ pub fn load(device: &Device, source: &'static ModuleSource) -> Result<Arc<[Funct
             check_signatures(source)?;
             let names: Vec<_> = source.kernels.iter().map(|kernel| kernel.name).collect();
             let (module, entry_points) =
-                load_module(device, Module::Declared(source), source.ptx, &names)?;
+                load_module(device, ModuleLabel::Declared(source), source.ptx, &names)?;
             loaded.push(LoadedModule {
                 source: address,
                 module,
@@ -291,7 +287,7 @@ pub fn load_generated(
         None => {
             let name = name();
             let (module, entry_points) =
-                load_module(device, Module::Generated(name), ptx, &[entry_point])?;
+                load_module(device, ModuleLabel::Generated(name), ptx, &[entry_point])?;
             let kernel = GeneratedKernel {
                 name,
                 param_count: params,
@@ -311,138 +307,8 @@ pub fn load_generated(
     })
 }
 
-/// The identification of a module in errors.
-#[derive(Clone, Copy)]
-enum Module {
-    Declared(&'static ModuleSource),
-    /// A generated module with one kernel of this name.
-    Generated(&'static str),
-}
-
-impl Module {
-    fn name(self) -> &'static str {
-        match self {
-            Self::Declared(source) => source.module,
-            Self::Generated(name) => name,
-        }
-    }
-}
-
-impl fmt::Display for Module {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Declared(source) => write!(
-                f,
-                "module `{}` from {}, declared at {}",
-                source.module, source.origin, source.declared
-            ),
-            Self::Generated(name) => write!(f, "the module that was generated for `{name}`"),
-        }
-    }
-}
-
-/// Loads a module and looks up its entries.
-#[track_caller]
-fn load_module(
-    device: &DeviceState,
-    module: Module,
-    ptx: &str,
-    entry_points: &[&'static str],
-) -> Result<(ModuleHandle, Vec<EntryPoint>)> {
-    let (driver, context) = (&*device.driver, device.context);
-    let _name = device.named(module.name(), Location::caller());
-    // SAFETY: the context is alive. The driver rejects text that is not PTX, and does not rely on
-    // its validity.
-    let handle = device
-        .checked(unsafe { driver.module_load(context, ptx.as_bytes()) })
-        .map_err(|error| explain(module, None, error))?;
-    match find_entry_points(device, module, entry_points, handle) {
-        Ok(entry_points) => Ok((handle, entry_points)),
-        Err(error) => {
-            // SAFETY: the module was just loaded, and none of its kernels has run.
-            if let Err(error) = device.checked(unsafe { driver.module_unload(context, handle) }) {
-                log!(debug, %error, "cannot unload a module");
-            }
-            Err(error)
-        }
-    }
-}
-
-fn find_entry_points(
-    device: &DeviceState,
-    module: Module,
-    names: &[&'static str],
-    handle: ModuleHandle,
-) -> Result<Vec<EntryPoint>> {
-    let find = |name: &&'static str| {
-        find_entry_point(device, name, handle).map_err(|error| explain(module, Some(name), error))
-    };
-    names.iter().map(find).collect()
-}
-
-fn find_entry_point(device: &DeviceState, name: &str, module: ModuleHandle) -> Result<EntryPoint> {
-    let (driver, context) = (&*device.driver, device.context);
-    // SAFETY: the module is loaded.
-    let handle = device.checked(unsafe { driver.module_function(context, module, name) })?;
-    let attribute = |attribute| {
-        // SAFETY: the function belongs to that module.
-        device.checked(unsafe { driver.function_attribute(context, handle, attribute) })
-    };
-    let threads_max = attribute(FunctionAttribute::MAX_THREADS_PER_BLOCK)?;
-    let own_shared_bytes = attribute(FunctionAttribute::SHARED_BYTES)?.unsigned_abs();
-    let (usual, most) = device.limits.dynamic_shared_bytes(own_shared_bytes);
-    // SAFETY: the function belongs to that module.
-    match unsafe { driver.function_load(context, handle) } {
-        // In this case the driver loads the function at its first launch.
-        Err(error) if error.code() == ResultCode::NOT_SUPPORTED => {}
-        loaded => device.checked(loaded)?,
-    }
-    Ok(EntryPoint {
-        handle,
-        threads_max: device.limits.threads_per_block(threads_max),
-        dynamic_shared_bytes: usual,
-        dynamic_shared_bytes_max: most,
-        own_shared_bytes,
-    })
-}
-
-/// Adds the module, its file and the kernel to a driver's error. An error about the PTX text or a
-/// kernel's name becomes a usage error.
-fn explain(module: Module, kernel: Option<&'static str>, error: Error) -> Error {
-    let Error::Driver(driver) = error else {
-        return error;
-    };
-    let wrong_text = [
-        ResultCode::INVALID_PTX,
-        ResultCode::INVALID_IMAGE,
-        ResultCode::UNSUPPORTED_PTX_VERSION,
-        ResultCode::NO_BINARY_FOR_GPU,
-    ];
-    if wrong_text.contains(&driver.code()) {
-        let detail = format!("{driver} ({module})");
-        return UsageError::new(module.name(), UsageErrorKind::Ptx { detail }).into();
-    }
-    match kernel {
-        Some(kernel) if driver.code() == ResultCode::NOT_FOUND => {
-            let detail = format!("{driver} (kernel `{kernel}` of {module})");
-            UsageError::new(kernel, UsageErrorKind::Signature { detail }).into()
-        }
-        _ => {
-            let while_loading = match kernel {
-                Some(kernel) => format!("while loading kernel `{kernel}` of {module}"),
-                None => format!("while loading {module}"),
-            };
-            let detail = match driver.detail() {
-                Some(detail) => format!("{detail}; {while_loading}"),
-                None => while_loading,
-            };
-            driver.with_detail(detail).into()
-        }
-    }
-}
-
 fn check_signatures(source: &'static ModuleSource) -> Result<(), UsageError> {
-    let module = Module::Declared(source);
+    let module = ModuleLabel::Declared(source);
     let refuse = |name: &'static str, detail: String| {
         let detail = format!("{detail} (kernel `{name}` of {module})");
         Err(UsageError::new(name, UsageErrorKind::Signature { detail }))
