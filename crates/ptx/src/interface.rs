@@ -97,7 +97,9 @@ pub fn interface(source: &str) -> Result<Interface, PtxError> {
         let location = own.and_then(|own| own.location);
         let file = |number| {
             let mut files = module.files.iter();
-            files.find(|(known, _)| *known == number).map(|(_, name)| *name)
+            files
+                .find(|(known, _)| *known == number)
+                .map(|(_, name)| *name)
         };
         Ok(KernelInterface {
             signature: Signature::of(function, &module.header)?,
@@ -200,7 +202,9 @@ fn uses_of(
     let mut at = 0;
     while let Some(&name) = seen.get(at) {
         at += 1;
-        let name = module.function(name).map_or(name, |(_, function)| function.name);
+        let name = module
+            .function(name)
+            .map_or(name, |(_, function)| function.name);
         let Some(own) = mentions.get(name) else {
             continue;
         };
@@ -306,7 +310,10 @@ L0: ld.global.f32 %f, [table];
 
     #[test]
     fn an_address_may_be_written_and_calls_are_followed() {
-        assert_eq!(uses("writes"), [use_of("table", true), use_of("own", false)]);
+        assert_eq!(
+            uses("writes"),
+            [use_of("table", true), use_of("own", false)]
+        );
     }
 
     #[test]

@@ -69,9 +69,7 @@ pub use error::{
 };
 pub use event::Event;
 pub use future::Pending;
-pub use kernel::{
-    Cuda, Dim3, Kernel, KernelSignature, LaunchArguments, LaunchConfig, Module, Ptx,
-};
+pub use kernel::{Cuda, Dim3, Kernel, KernelSignature, LaunchArguments, LaunchConfig, Module, Ptx};
 #[doc(hidden)]
 pub use memory::StagingOptions;
 pub use memory::{

@@ -40,8 +40,7 @@ pub(super) fn launch_attributes(attributes: &LaunchAttributes) -> Vec<LaunchAttr
         let blocks = blocks.map(u32::cast_signed);
         attribute(api::LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION, &blocks)
     });
-    let priority =
-        priority.map(|priority| attribute(api::LAUNCH_ATTRIBUTE_PRIORITY, &[priority]));
+    let priority = priority.map(|priority| attribute(api::LAUNCH_ATTRIBUTE_PRIORITY, &[priority]));
     cooperative
         .into_iter()
         .chain(cluster)

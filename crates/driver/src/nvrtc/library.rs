@@ -385,7 +385,10 @@ impl Nvrtc {
     fn create(&self, program: &Program<'_>) -> Result<Owned<'_>, NvrtcError> {
         let source = c_string("the source", program.source)?;
         let name = c_string("the name of the source", program.name)?;
-        let names = c_strings("the name of a header", program.headers.iter().map(|(n, _)| n))?;
+        let names = c_strings(
+            "the name of a header",
+            program.headers.iter().map(|(n, _)| n),
+        )?;
         let texts = c_strings("a header", program.headers.iter().map(|(_, text)| text))?;
         let mut handle = ProgramHandle(0);
         // SAFETY: all texts end in a zero byte, both lists have the stated length, and NVRTC copies

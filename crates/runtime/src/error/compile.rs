@@ -41,7 +41,11 @@ pub enum CompileError {
         cause: NvrtcLoadError,
     },
     /// The source has errors.
-    #[error("cannot compile `{source_name}`: {}\n\n{}", count(diagnostics), shown(diagnostics))]
+    #[error(
+        "cannot compile `{source_name}`: {}\n\n{}",
+        count(diagnostics),
+        shown(diagnostics)
+    )]
     #[non_exhaustive]
     Source {
         /// The name of the source.
@@ -52,7 +56,8 @@ pub enum CompileError {
     /// A header was not found.
     #[error(
         "cannot compile `{source_name}`: the header `{header}` was not found\n\n{diagnostic}\n\n\
-         {}", advice(header, folders)
+         {}",
+        advice(header, folders)
     )]
     #[non_exhaustive]
     MissingHeader {

@@ -74,7 +74,10 @@ impl fmt::Display for Diagnostic {
             return Ok(());
         };
         // Tabs are shown as spaces, so that the mark stands below its column.
-        let shown: String = text.chars().map(|c| if c == '\t' { ' ' } else { c }).collect();
+        let shown: String = text
+            .chars()
+            .map(|c| if c == '\t' { ' ' } else { c })
+            .collect();
         write!(f, "\n{margin} |\n{number} | {}", shown.trim_end())?;
         if let Some(column) = column {
             let marked = marked_len(&shown, *column);
@@ -97,10 +100,7 @@ fn marked_len(line: &str, column: usize) -> usize {
 /// A message begins with `FILE(LINE): SEVERITY: TEXT`, where the severity may have a number
 /// (`error #20:`, `warning #177-D:`), and ends before an empty line. Newer versions end it with a
 /// copy of the source line and a line with `^`, both indented by two more spaces.
-pub(crate) fn parse(
-    log: &str,
-    line_of: impl Fn(&str, usize) -> Option<String>,
-) -> Vec<Diagnostic> {
+pub(crate) fn parse(log: &str, line_of: impl Fn(&str, usize) -> Option<String>) -> Vec<Diagnostic> {
     let mut found = Vec::new();
     let mut lines = log.lines();
     while let Some(text) = lines.next() {
@@ -115,7 +115,9 @@ pub(crate) fn parse(
         {
             diagnostic.column = column(mark);
             let copy = copy.strip_prefix(INDENT).unwrap_or(copy);
-            diagnostic.source_line.get_or_insert_with(|| copy.to_owned());
+            diagnostic
+                .source_line
+                .get_or_insert_with(|| copy.to_owned());
             rest.truncate(rest.len() - 2);
         }
         for text in rest {
@@ -181,12 +183,18 @@ mod tests {
         let [first, second] = &parsed(log)[..] else {
             panic!("two messages")
         };
-        assert_eq!((first.severity, first.line, first.column), (Severity::Error, 4, None));
+        assert_eq!(
+            (first.severity, first.line, first.column),
+            (Severity::Error, 4, None)
+        );
         assert_eq!(
             first.to_string(),
             "error: identifier \"valeus\" is undefined\n --> k.cu:4\n  |\n4 |     y[i] = valeus[i];"
         );
-        assert_eq!((second.severity, second.column), (Severity::Warning, Some(6)));
+        assert_eq!(
+            (second.severity, second.column),
+            (Severity::Warning, Some(6))
+        );
         assert_eq!(
             second.to_string(),
             "warning: variable \"unused\" was declared but never referenced\n --> k.cu:2:6\n  |\n\
@@ -210,8 +218,14 @@ mod tests {
 
     #[test]
     fn lines_that_are_no_messages_are_passed_over() {
-        assert_eq!(parsed("nvrtc: error: unrecognized option --foo found\n"), []);
-        assert_eq!(parsed("k.cu(x): error: no line\nk.cu(1): rumour: none\n"), []);
+        assert_eq!(
+            parsed("nvrtc: error: unrecognized option --foo found\n"),
+            []
+        );
+        assert_eq!(
+            parsed("k.cu(x): error: no line\nk.cu(1): rumour: none\n"),
+            []
+        );
         assert_eq!(parsed(""), []);
     }
 }

@@ -362,7 +362,10 @@ pub enum UsageErrorKind {
         detail: String,
     },
     /// A module has no kernel of this name.
-    #[error("there is no kernel `{kernel}`; {}", names_there_are("kernel", kernels))]
+    #[error(
+        "there is no kernel `{kernel}`; {}",
+        names_there_are("kernel", kernels)
+    )]
     NoKernel {
         /// The requested name.
         kernel: String,
@@ -370,7 +373,10 @@ pub enum UsageErrorKind {
         kernels: Vec<String>,
     },
     /// A module has no variable of this name.
-    #[error("there is no variable `{variable}`; {}", names_there_are("variable", variables))]
+    #[error(
+        "there is no variable `{variable}`; {}",
+        names_there_are("variable", variables)
+    )]
     NoVariable {
         /// The requested name.
         variable: String,

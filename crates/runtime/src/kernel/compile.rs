@@ -7,13 +7,7 @@ use std::{
 
 use millstream_driver::nvrtc::{self, Compiled, Nvrtc, NvrtcCode, NvrtcError, Program};
 
-use super::{
-    Cuda, Module,
-    disk_cache::DiskCache,
-    includes,
-    loaded::Parts,
-    sha256::sha256,
-};
+use super::{Cuda, Module, disk_cache::DiskCache, includes, loaded::Parts, sha256::sha256};
 use crate::{
     CompileError, Device, Error, Result, Severity, context::DeviceState, error::parse_diagnostics,
 };
@@ -228,13 +222,18 @@ fn options(
     } else {
         let (major, minor) = device.limits.compute_capability;
         let own = 10 * major + minor;
-        let known = nvrtc.architectures().map_err(|cause| failed(source, cause))?;
+        let known = nvrtc
+            .architectures()
+            .map_err(|cause| failed(source, cause))?;
         // An older NVRTC compiles for the newest architecture that it knows, and the driver
         // compiles the PTX for the device's.
         cubin &= known.contains(&own);
         let newest = known.iter().copied().filter(|&known| known <= own).max();
         let kind = if cubin { "sm" } else { "compute" };
-        options.push(format!("--gpu-architecture={kind}_{}", newest.unwrap_or(own)));
+        options.push(format!(
+            "--gpu-architecture={kind}_{}",
+            newest.unwrap_or(own)
+        ));
     }
     options.push("--generate-line-info".to_owned());
     Ok((options, cubin))
@@ -276,9 +275,10 @@ fn failed(source: &Cuda, cause: NvrtcError) -> CompileError {
 fn rejected(source: &Cuda, folders: &[PathBuf], cause: NvrtcError) -> CompileError {
     let mut diagnostics = parse_diagnostics(&cause.log, |file, line| source.line(file, line));
     let source_name = source.name.clone();
-    let missing = diagnostics.iter().enumerate().find_map(|(at, diagnostic)| {
-        Some((at, missing_header(&diagnostic.message)?.to_owned()))
-    });
+    let missing = diagnostics
+        .iter()
+        .enumerate()
+        .find_map(|(at, diagnostic)| Some((at, missing_header(&diagnostic.message)?.to_owned())));
     if let Some((at, header)) = missing {
         return CompileError::MissingHeader {
             source_name,

@@ -58,7 +58,9 @@ impl Cuda {
     pub fn file(path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();
         let text = read(path)?;
-        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+        let folder = path
+            .parent()
+            .filter(|folder| !folder.as_os_str().is_empty());
         let source = Self::source(path.display().to_string(), text);
         Ok(source.include_folder(folder.unwrap_or(Path::new("."))))
     }
@@ -154,6 +156,7 @@ impl Ptx {
 
 /// Reads a text file.
 fn read(path: &Path) -> Result<String> {
-    std::fs::read_to_string(path)
-        .map_err(|error| Error::unavailable(format_args!("cannot read {}: {error}", path.display())))
+    std::fs::read_to_string(path).map_err(|error| {
+        Error::unavailable(format_args!("cannot read {}: {error}", path.display()))
+    })
 }

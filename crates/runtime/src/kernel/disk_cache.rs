@@ -110,12 +110,12 @@ impl DiskCache {
         let mut entries = Vec::new();
         let mut total = 0;
         for entry in fs::read_dir(&self.folder)? {
-            let (path, metadata) = match entry.and_then(|entry| Ok((entry.path(), entry.metadata()?)))
-            {
-                Ok(found) => found,
-                // Another process has deleted it.
-                Err(_) => continue,
-            };
+            let (path, metadata) =
+                match entry.and_then(|entry| Ok((entry.path(), entry.metadata()?))) {
+                    Ok(found) => found,
+                    // Another process has deleted it.
+                    Err(_) => continue,
+                };
             let used = metadata.modified()?;
             let extension = path.extension().and_then(|extension| extension.to_str());
             match extension {
@@ -160,7 +160,11 @@ fn create_private(folder: &Path) -> io::Result<()> {
 
 /// Returns the folder of the environment: the cache's own variable, or the user's cache.
 fn default_folder(variable: &dyn Fn(&str) -> Option<OsString>) -> Option<PathBuf> {
-    let path = |name: &str| variable(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    let path = |name: &str| {
+        variable(name)
+            .filter(|value| !value.is_empty())
+            .map(PathBuf::from)
+    };
     if let Some(own) = path(VARIABLE) {
         return (own != Path::new("off")).then_some(own);
     }
@@ -274,9 +278,16 @@ mod tests {
         };
         cache.store(&key, &without, &[]);
         assert_eq!(cache.load(&key), Some(without), "an entry is replaced");
-        let changed = (PathBuf::from("/millstream/no/such/header.h"), Some("then".into()));
+        let changed = (
+            PathBuf::from("/millstream/no/such/header.h"),
+            Some("then".into()),
+        );
         cache.store(&key, &compiled("ptx"), &[changed]);
-        assert_eq!(cache.load(&key), None, "a file that it depends on is another");
+        assert_eq!(
+            cache.load(&key),
+            None,
+            "a file that it depends on is another"
+        );
         fs::remove_dir_all(&cache.folder).expect("a folder is removed");
     }
 
@@ -285,7 +296,10 @@ mod tests {
         let key = sha256(b"key");
         let entry = encode(&key, &compiled("some ptx"), &[("/a/b.h".into(), None)]);
         assert!(decode(&entry, &key).is_some());
-        assert!(decode(&entry, &sha256(b"other")).is_none(), "a renamed entry");
+        assert!(
+            decode(&entry, &sha256(b"other")).is_none(),
+            "a renamed entry"
+        );
         for at in 0..entry.len() {
             assert!(decode(&entry[..at], &key).is_none(), "cut at {at}");
             let mut damaged = entry.clone();
@@ -302,7 +316,8 @@ mod tests {
         let past = |key, seconds| {
             let file = fs::File::options().append(true).open(cache.entry(key));
             let time = SystemTime::now() - Duration::from_secs(seconds);
-            file.and_then(|file| file.set_modified(time)).expect("its time is set");
+            file.and_then(|file| file.set_modified(time))
+                .expect("its time is set");
         };
         cache.store(&keys[0], &compiled("ptx"), &[]);
         cache.store(&keys[1], &compiled("ptx"), &[]);
@@ -313,7 +328,8 @@ mod tests {
         fs::write(&left_behind, "").expect("a file is written");
         let file = fs::File::options().append(true).open(&left_behind);
         let time = SystemTime::now() - 2 * ABANDONED_AFTER;
-        file.and_then(|file| file.set_modified(time)).expect("its time is set");
+        file.and_then(|file| file.set_modified(time))
+            .expect("its time is set");
         cache.store(&keys[2], &compiled("ptx"), &[]);
         let found = keys.map(|key| cache.load(&key).is_some());
         assert_eq!(found, [true, false, true]);

@@ -7,9 +7,7 @@ use std::{fmt, panic::Location};
 use millstream_driver::{FunctionAttribute, FunctionHandle, ModuleHandle, ResultCode};
 
 use super::ModuleSource;
-use crate::{
-    Error, Result, UsageError, UsageErrorKind, context::DeviceState, disposal::log,
-};
+use crate::{Error, Result, UsageError, UsageErrorKind, context::DeviceState, disposal::log};
 
 /// The driver's handle and attributes of a kernel.
 #[derive(Clone, Copy, Debug)]

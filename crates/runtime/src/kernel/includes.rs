@@ -157,7 +157,10 @@ mod tests {
             let path = self.0.join(name);
             fs::create_dir_all(path.parent().expect("a folder")).expect("a folder is made");
             fs::write(&path, text).expect("a file is written");
-            let file = fs::File::options().write(true).open(&path).expect("it opens");
+            let file = fs::File::options()
+                .write(true)
+                .open(&path)
+                .expect("it opens");
             let past = SystemTime::now() - Duration::from_secs(100);
             file.set_modified(past).expect("its time is set");
         }
@@ -173,7 +176,10 @@ mod tests {
     #[test]
     fn files_are_followed_and_places_before_them_must_stay_empty() {
         let folder = Folder::new("followed");
-        folder.write("b/one.h", "#pragma once\n  #  include <two.h>\n#include \"given.h\"\n");
+        folder.write(
+            "b/one.h",
+            "#pragma once\n  #  include <two.h>\n#include \"given.h\"\n",
+        );
         folder.write("b/two.h", "#include \"one.h\"\n");
         let folders = [folder.0.join("a"), folder.0.join("b")];
         let headers = [("given.h".to_owned(), String::new())];
@@ -181,10 +187,23 @@ mod tests {
         let found = found.expect("no macros");
         let paths: Vec<_> = found
             .iter()
-            .map(|(path, identity)| (path.strip_prefix(&folder.0).expect("within"), identity.is_some()))
+            .map(|(path, identity)| {
+                (
+                    path.strip_prefix(&folder.0).expect("within"),
+                    identity.is_some(),
+                )
+            })
             .collect();
-        let expected = [("a/one.h", false), ("a/two.h", false), ("b/one.h", true), ("b/two.h", true)];
-        assert_eq!(paths, expected.map(|(path, exists)| (Path::new(path), exists)));
+        let expected = [
+            ("a/one.h", false),
+            ("a/two.h", false),
+            ("b/one.h", true),
+            ("b/two.h", true),
+        ];
+        assert_eq!(
+            paths,
+            expected.map(|(path, exists)| (Path::new(path), exists))
+        );
         assert!(unchanged(&found));
         folder.write("a/two.h", "");
         assert!(!unchanged(&found), "an earlier folder has the header now");
@@ -202,11 +221,20 @@ mod tests {
 
     #[test]
     fn what_cannot_be_told_has_no_dependencies() {
-        assert_eq!(dependencies("#define H <a.h>\n#include H\n", &[], &[]), None);
-        assert_eq!(dependencies("int x; // #include H", &[], &[]), Some(Vec::new()));
+        assert_eq!(
+            dependencies("#define H <a.h>\n#include H\n", &[], &[]),
+            None
+        );
+        assert_eq!(
+            dependencies("int x; // #include H", &[], &[]),
+            Some(Vec::new())
+        );
         let folder = Folder::new("fresh");
         fs::write(folder.0.join("one.h"), "").expect("a file is written");
         let found = dependencies("#include <one.h>", &[], std::slice::from_ref(&folder.0));
-        assert_eq!(found, None, "the file may be written again with the same time");
+        assert_eq!(
+            found, None,
+            "the file may be written again with the same time"
+        );
     }
 }

@@ -88,7 +88,9 @@ impl<'a> Argument<'a> {
     #[inline(always)]
     pub(super) fn param(&self, address: &u64) -> *const c_void {
         match &self.0 {
-            ArgumentValue::Slice { .. } | ArgumentValue::Number(_) => std::ptr::from_ref(address).cast(),
+            ArgumentValue::Slice { .. } | ArgumentValue::Number(_) => {
+                std::ptr::from_ref(address).cast()
+            }
             ArgumentValue::Scalar { value, .. } => *value,
         }
     }
@@ -135,7 +137,15 @@ pub unsafe fn launch<const N: usize>(
         let arguments = arguments.clone();
         // SAFETY: by this function's contract.
         return unsafe {
-            launch_across(function, stream, &config, &arguments, &[], location, usage_error)
+            launch_across(
+                function,
+                stream,
+                &config,
+                &arguments,
+                &[],
+                location,
+                usage_error,
+            )
         };
     }
     if operation.accesses.repeat() {
@@ -192,7 +202,13 @@ pub(super) unsafe fn launch_using(
         // SAFETY: by this function's contract.
         return unsafe {
             launch_across(
-                function, stream, &config, arguments, variables, location, usage_error,
+                function,
+                stream,
+                &config,
+                arguments,
+                variables,
+                location,
+                usage_error,
             )
         };
     }

@@ -1,6 +1,9 @@
 //! `Module`: a module that was loaded or compiled at run time, and its kernels and variables.
 
-#![allow(unsafe_code, reason = "declares a method that loads unchecked machine code")]
+#![allow(
+    unsafe_code,
+    reason = "declares a method that loads unchecked machine code"
+)]
 
 use std::{fmt, sync::Arc};
 
@@ -31,7 +34,7 @@ use crate::{
 ///
 /// let device = Device::simulated()?;
 /// let module = device.module(Ptx::text("vecadd.ptx", include_str!("../../kernels/vecadd.ptx")))?;
-/// assert_eq!(module.kernels(), ["vecadd"]);
+/// assert_eq!(module.kernels(), ["vecadd", "vecadd4"]);
 ///
 /// // The signature is compared with the PTX.
 /// let error = module.function::<signature!(&[f32], &[f32], &mut [f32], u32)>("vecadd").unwrap_err();
@@ -185,7 +188,9 @@ impl Module {
     #[must_use]
     pub fn kernels(&self) -> Vec<&str> {
         let kernels = self.state.kernels.iter().flatten();
-        kernels.map(|kernel| kernel.signature.name.as_str()).collect()
+        kernels
+            .map(|kernel| kernel.signature.name.as_str())
+            .collect()
     }
 
     /// Returns the names of the variables that [`global`](Self::global) finds.
@@ -193,7 +198,9 @@ impl Module {
     pub fn variables(&self) -> Vec<&str> {
         let variables = self.state.variables.iter();
         let variables = variables.filter(|variable| variable.allocation.is_some());
-        variables.map(|variable| variable.declared.name.as_str()).collect()
+        variables
+            .map(|variable| variable.declared.name.as_str())
+            .collect()
     }
 
     /// Returns the warnings of the compiler. Empty for modules that were not compiled.
@@ -247,7 +254,10 @@ impl Module {
         };
         declare_arrays(std::slice::from_ref(&function), &[&declared.arrays]);
         let uses = kernel.map_or(&[][..], |kernel| &kernel.uses);
-        Ok(Kernel::new(function, variables::used(&state.variables, uses)))
+        Ok(Kernel::new(
+            function,
+            variables::used(&state.variables, uses),
+        ))
     }
 
     /// Returns a variable in global or constant memory, as an array of `T`.
@@ -353,9 +363,12 @@ fn check_signature(
     let Some(problem) = problem else {
         return Ok(());
     };
-    let place = kernel.source.as_ref().map_or_else(String::new, |(file, line)| {
-        format!("; it is declared at {file}:{line}")
-    });
+    let place = kernel
+        .source
+        .as_ref()
+        .map_or_else(String::new, |(file, line)| {
+            format!("; it is declared at {file}:{line}")
+        });
     let detail = format!("{problem}{place} (kernel `{name}` of {label})");
     Err(UsageError::new(interned(name), UsageErrorKind::Signature { detail }).into())
 }

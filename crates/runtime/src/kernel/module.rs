@@ -4,9 +4,7 @@
 
 use std::{fmt, panic::Location, sync::Arc};
 
-use millstream_driver::{
-    ContextHandle, Driver, FunctionAttribute, FunctionHandle, ModuleHandle,
-};
+use millstream_driver::{ContextHandle, Driver, FunctionAttribute, FunctionHandle, ModuleHandle};
 use parking_lot::Mutex;
 use rustc_hash::{FxHashMap, FxHashSet};
 

@@ -17,12 +17,9 @@ impl Function {
         // SAFETY: the context is alive while the device is open, and the function's module stays
         // loaded.
         let blocks = device.checked(unsafe {
-            device.driver.occupancy_blocks(
-                device.context,
-                handle,
-                threads,
-                shared_bytes as usize,
-            )
+            device
+                .driver
+                .occupancy_blocks(device.context, handle, threads, shared_bytes as usize)
         })?;
         let number = |value: i32| u64::try_from(value).unwrap_or(0);
         Ok(number(blocks) * number(device.limits.multiprocessors))

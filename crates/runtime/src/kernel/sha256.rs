@@ -25,7 +25,7 @@ const LENGTH: usize = 8;
 
 /// Returns the SHA-256 of `bytes`.
 #[must_use]
-pub const fn sha256(bytes: &[u8]) -> [u8; 32] {
+pub(super) const fn sha256(bytes: &[u8]) -> [u8; 32] {
     let mut state = INITIAL;
     let whole = bytes.len() / BLOCK;
     let mut block = 0;
@@ -130,8 +130,14 @@ mod tests {
     #[test]
     fn hashes_are_those_of_the_standard() {
         for (text, expected) in [
-            ("", "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"),
-            ("abc", "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"),
+            (
+                "",
+                "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855",
+            ),
+            (
+                "abc",
+                "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad",
+            ),
             (
                 "abcdbcdecdefdefgefghfghighijhijkijkljklmklmnlmnomnopnopq",
                 "248d6a61d20638b8e5c026930c3e6039a33ce45964ff2167f6ecedd419db06c1",

@@ -23,6 +23,7 @@ mod failures;
 mod faults;
 mod foreign_calls;
 mod forked;
+mod given_modules;
 mod harness;
 mod health;
 mod host_memory;

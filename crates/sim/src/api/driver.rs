@@ -898,9 +898,11 @@ impl Driver for Gpu {
         block_threads: u32,
         dynamic_shared_bytes: usize,
     ) -> Result<i32> {
-        self.call("cuOccupancyMaxActiveBlocksPerMultiprocessor", other, |state| {
-            state.occupancy_blocks(context, function, block_threads, dynamic_shared_bytes)
-        })
+        self.call(
+            "cuOccupancyMaxActiveBlocksPerMultiprocessor",
+            other,
+            |state| state.occupancy_blocks(context, function, block_threads, dynamic_shared_bytes),
+        )
     }
 
     unsafe fn occupancy_block_size(

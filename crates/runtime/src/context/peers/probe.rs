@@ -11,7 +11,9 @@
 
 use std::{cell::Cell, mem, panic::Location, ptr, sync::Arc};
 
-use millstream_driver::{DevicePtr, FillPattern, FunctionHandle, LaunchAttributes, LaunchDims, PeerCopy};
+use millstream_driver::{
+    DevicePtr, FillPattern, FunctionHandle, LaunchAttributes, LaunchDims, PeerCopy,
+};
 
 use crate::{
     Result,
