@@ -923,8 +923,8 @@ pub trait Driver: Send + Sync + fmt::Debug {
     ///
     /// # Safety
     ///
-    /// `context` is alive. The image is a complete, intact output of NVIDIA's tools: its own headers
-    /// say how far the driver reads, and nothing checks the code in it.
+    /// `context` is alive. The image is a complete, intact output of NVIDIA's tools: its own
+    /// headers say how far the driver reads, and nothing checks the code in it.
     unsafe fn module_load_binary(
         &self,
         _context: ContextHandle,
@@ -1066,11 +1066,9 @@ pub trait Driver: Send + Sync + fmt::Debug {
     ///
     /// # Errors
     ///
-    /// As [`launch_kernel`](Self::launch_kernel);
-    /// [`ResultCode::COOPERATIVE_LAUNCH_TOO_LARGE`](crate::ResultCode::COOPERATIVE_LAUNCH_TOO_LARGE)
-    /// for a cooperative grid whose blocks cannot all be resident at once,
-    /// [`ResultCode::NOT_SUPPORTED`](crate::ResultCode::NOT_SUPPORTED) for an attribute that the
-    /// driver or the device does not support.
+    /// As [`launch_kernel`](Self::launch_kernel). `COOPERATIVE_LAUNCH_TOO_LARGE` for a cooperative
+    /// grid whose blocks cannot all be resident at once, `NOT_SUPPORTED` for an attribute that the
+    /// driver or the device does not support (see [`ResultCode`](crate::ResultCode)).
     ///
     /// # Safety
     ///

@@ -150,8 +150,8 @@ impl LoadedLibrary {
         &self.origin
     }
 
-    /// Returns the library's file, unless the system's loader found it, or the process had loaded it
-    /// already.
+    /// Returns the library's file, unless the system's loader found it, or the process had loaded
+    /// it already.
     #[must_use]
     pub fn file(&self) -> Option<&Path> {
         self.file.as_deref()

@@ -4,10 +4,12 @@
 //! as [`libraries`](crate::libraries) describes, with `MILLSTREAM_NVRTC` first, and never unloaded.
 
 mod error;
+mod installation;
 mod library;
 
 pub use error::{NvrtcCode, NvrtcError, NvrtcLoadError};
-pub use library::{Installation, Nvrtc, compilations, file_identity, installation, load};
+pub use installation::{Installation, file_identity};
+pub use library::{Nvrtc, compilations, installation, load};
 
 /// A translation unit of CUDA C++, and the options for it.
 ///

@@ -1,4 +1,5 @@
-//! The interface of a module: its kernels, its variables on the device, and which kernel uses which.
+//! The interface of a module: its kernels, its variables on the device, and which kernel uses
+//! which.
 
 use std::collections::BTreeMap;
 

@@ -61,7 +61,7 @@ pub(super) unsafe fn launch_across(
         crossing.push(variable.access(), device);
     }
     let addresses = addresses(arguments);
-    let params = params(arguments, &addresses);
+    let params = params(function, arguments, &addresses);
     let command = context::Launch {
         function: function.entry_point.handle,
         dims: &config.dims,

@@ -18,11 +18,11 @@ impl Device {
     /// NVIDIA's compiler NVRTC does that. It needs neither a GPU nor the CUDA toolkit, and is found
     /// at run time: at the path in `MILLSTREAM_NVRTC`, in the process, in Python's wheels
     /// (`nvidia-cuda-nvrtc-cu12`, `nvidia-cuda-nvrtc`), where the system's loader searches, and in
-    /// `CUDA_HOME`. For a GPU it makes machine code, so that NVRTC may be newer than the driver; the
-    /// simulated device runs the PTX.
+    /// `CUDA_HOME`. For a GPU it makes machine code, so that NVRTC may be newer than the driver;
+    /// the simulated device runs the PTX.
     ///
-    /// CUDA's own headers (`cuda_fp16.h`) are found beside NVRTC, in the wheels of the CUDA runtime,
-    /// and in `CUDA_HOME`.
+    /// CUDA's own headers (`cuda_fp16.h`) are found beside NVRTC, in the wheels of the CUDA
+    /// runtime, and in `CUDA_HOME`.
     ///
     /// The result is cached in the user's folder for caches (`$XDG_CACHE_HOME/millstream/kernels`),
     /// or in that of the variable `MILLSTREAM_KERNEL_CACHE`, whose value `off` turns the cache off.
@@ -63,7 +63,7 @@ impl Device {
     pub fn compile(&self, source: Cuda) -> Result<Module> {
         let device = self.state();
         device.check_alive()?;
-        let (compiled, from_cache) = compiled(device, &source).map_err(Arc::new)?;
+        let (compiled, from_cache) = compile_for(device, &source)?;
         let warnings = parse_diagnostics(&compiled.log, |file, line| source.line(file, line));
         let parts = Parts {
             lowered: source
@@ -74,7 +74,7 @@ impl Device {
                 .collect(),
             name: source.name,
             ptx: Some(compiled.ptx),
-            binary: compiled.cubin.filter(|_| !device.is_simulated),
+            binary: compiled.cubin,
             warnings,
             from_cache,
         };
@@ -179,6 +179,11 @@ fn load(source: &Cuda) -> Result<Arc<Nvrtc>, CompileError> {
         source_name: source.name.clone(),
         cause,
     })
+}
+
+/// Compiles a source for a device, or takes it from the cache. Returns whether it comes from there.
+pub(super) fn compile_for(device: &DeviceState, source: &Cuda) -> Result<(Compiled, bool)> {
+    Ok(compiled(device, source).map_err(Arc::new)?)
 }
 
 /// Returns the compiled source and whether it comes from the cache.

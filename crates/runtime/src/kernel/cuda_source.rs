@@ -90,9 +90,9 @@ impl Cuda {
         self
     }
 
-    /// Instantiates a template, such as `scale<float>`; also names any other kernel as it is written
-    /// in C++, such as `images::blur`. [`Module::function`](crate::Module::function) finds the kernel
-    /// under this name.
+    /// Instantiates a template, such as `scale<float>`; also names any other kernel as it is
+    /// written in C++, such as `images::blur`. [`Module::function`](crate::Module::function) finds
+    /// the kernel under this name.
     pub fn instantiate(mut self, kernel: impl Into<String>) -> Self {
         self.instantiations.push(kernel.into());
         self

@@ -6,7 +6,7 @@ use std::{fmt, panic::Location};
 
 use millstream_driver::{FunctionAttribute, FunctionHandle, ModuleHandle, ResultCode};
 
-use super::ModuleSource;
+use super::{ModuleSource, matching::Slices};
 use crate::{Error, Result, UsageError, UsageErrorKind, context::DeviceState, disposal::log};
 
 /// The driver's handle and attributes of a kernel.
@@ -21,6 +21,7 @@ pub(super) struct EntryPoint {
     pub(super) dynamic_shared_bytes_max: u32,
     /// The static shared memory of the kernel, in bytes.
     pub(super) own_shared_bytes: u32,
+    pub(super) slices: Slices,
 }
 
 /// The identification of a module in errors.
@@ -96,15 +97,15 @@ pub(super) fn unload(device: &DeviceState, handle: ModuleHandle) {
     }
 }
 
-/// Loads a module of PTX and looks up its entries.
+/// Loads a module and looks up its entries.
 #[track_caller]
 pub(super) fn load_module(
     device: &DeviceState,
     module: ModuleLabel,
-    ptx: &str,
+    image: Image<'_>,
     entry_points: &[&'static str],
 ) -> Result<(ModuleHandle, Vec<EntryPoint>)> {
-    let handle = load_image(device, module, Image::Ptx(ptx))?;
+    let handle = load_image(device, module, image)?;
     match find_entry_points(device, module, entry_points, handle) {
         Ok(entry_points) => Ok((handle, entry_points)),
         Err(error) => {
@@ -154,6 +155,7 @@ pub(super) fn find_entry_point(
         dynamic_shared_bytes: usual,
         dynamic_shared_bytes_max: most,
         own_shared_bytes,
+        slices: Slices::default(),
     })
 }
 

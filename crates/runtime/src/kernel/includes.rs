@@ -49,8 +49,8 @@ pub(super) fn cuda_folders(nvrtc_file: Option<&Path>) -> Vec<PathBuf> {
     folders
 }
 
-/// A file that a compilation depends on, by path; with its identity, or `None` if it must not exist,
-/// because it would be found before another one.
+/// A file that a compilation depends on, by path; with its identity, or `None` if it must not
+/// exist, because it would be found before another one.
 pub(super) type Dependency = (PathBuf, Option<String>);
 
 /// Returns the files that a source includes, directly and through other files, and the places where
@@ -114,7 +114,7 @@ fn is_settled(path: &Path) -> bool {
     matches!(age, Ok(Ok(age)) if age > STAMP_UNCERTAIN)
 }
 
-/// Returns the operands of the `#include` directives of a text, also of those that conditions
+/// Returns the operands of the `#include` directives of a text, also if conditions
 /// exclude. `None` if one is a macro.
 fn included(text: &str) -> Option<Vec<&str>> {
     let mut names = Vec::new();

@@ -9,7 +9,7 @@ use millstream_driver::LaunchAttributes;
 use smallvec::SmallVec;
 
 use super::{
-    Function, LaunchConfig, ReadOperand, WriteOperand, across::launch_across,
+    Function, LaunchConfig, ReadOperand, WriteOperand, across::launch_across, matching::Slices,
     occupancy::check_attributes, variables::UsedVariable,
 };
 use crate::{
@@ -35,8 +35,8 @@ enum ArgumentValue<'a> {
         value: *const c_void,
         borrow: PhantomData<&'a ()>,
     },
-    /// A 64-bit number that is passed by value.
-    Number(u64),
+    /// The length of the array before it.
+    Len(u64),
 }
 
 impl<'a> Argument<'a> {
@@ -63,8 +63,8 @@ impl<'a> Argument<'a> {
 
     /// Creates an argument for the number of elements of an array (`usize` in a kernel in Rust).
     #[inline]
-    pub fn len<T>(operand: &impl ReadOperand<T>) -> Self {
-        Self(ArgumentValue::Number(operand.len() as u64))
+    pub fn len<T, O: ReadOperand<T>>(operand: &O) -> Self {
+        Self(ArgumentValue::Len(operand.len() as u64))
     }
 
     /// Creates an argument for an array.
@@ -73,22 +73,22 @@ impl<'a> Argument<'a> {
         Self(ArgumentValue::Slice { span, kind })
     }
 
-    /// Returns the array's device address, the number, or 0 for a scalar.
+    /// Returns the array's device address, the length, or 0 for a scalar.
     #[inline(always)]
     pub(crate) fn address(&self) -> u64 {
         match &self.0 {
             ArgumentValue::Slice { span, .. } => span.pointer().as_raw(),
-            ArgumentValue::Number(number) => *number,
+            ArgumentValue::Len(len) => *len,
             ArgumentValue::Scalar { .. } => 0,
         }
     }
 
-    /// Returns a pointer to the parameter: to `address`, which is that of the array or the number,
-    /// or to the scalar.
+    /// Returns a pointer to the parameter: to `address`, which is the array's address or length, or
+    /// to the scalar.
     #[inline(always)]
     pub(super) fn param(&self, address: &u64) -> *const c_void {
         match &self.0 {
-            ArgumentValue::Slice { .. } | ArgumentValue::Number(_) => {
+            ArgumentValue::Slice { .. } | ArgumentValue::Len(_) => {
                 std::ptr::from_ref(address).cast()
             }
             ArgumentValue::Scalar { value, .. } => *value,
@@ -100,7 +100,7 @@ impl<'a> Argument<'a> {
     pub(super) fn as_slice(&self) -> Option<(&Span<'a>, AccessKind)> {
         match &self.0 {
             ArgumentValue::Slice { span, kind } => Some((span, *kind)),
-            ArgumentValue::Scalar { .. } | ArgumentValue::Number(_) => None,
+            ArgumentValue::Scalar { .. } | ArgumentValue::Len(_) => None,
         }
     }
 }
@@ -178,6 +178,27 @@ pub unsafe fn launch_at(
     unsafe { launch_using(function, stream, config, arguments, &[], location) }
 }
 
+/// Launches a kernel in Rust like [`launch`]: with the length behind each array.
+///
+/// # Errors
+///
+/// As [`launch`].
+///
+/// # Safety
+///
+/// As [`launch`].
+#[doc(hidden)]
+#[track_caller]
+pub unsafe fn launch_slices(
+    function: &Function,
+    stream: &Stream,
+    config: LaunchConfig,
+    arguments: &[Argument<'_>],
+) -> Result<()> {
+    // SAFETY: by this function's contract.
+    unsafe { launch_at(function, stream, config, arguments, Location::caller()) }
+}
+
 /// Launches a kernel like [`launch_at`], which also uses variables of its module.
 ///
 /// # Errors
@@ -219,7 +240,7 @@ pub(super) unsafe fn launch_using(
         operation.accesses.push(variable.access());
     }
     let addresses = addresses(arguments);
-    let params = params(arguments, &addresses);
+    let params = params(function, arguments, &addresses);
     // SAFETY: by this function's contract.
     unsafe { launch_checked(function, stream, &config, &mut operation, &params) }
 }
@@ -229,14 +250,24 @@ pub(super) fn addresses(arguments: &[Argument<'_>]) -> SmallVec<[u64; 12]> {
     arguments.iter().map(Argument::address).collect()
 }
 
-/// Returns a pointer to each parameter. Those of arrays point to the arrays' `addresses`.
+/// Returns a pointer to each parameter. Those of arrays and lengths point to `addresses`.
 pub(super) fn params(
+    function: &Function,
     arguments: &[Argument<'_>],
     addresses: &[u64],
 ) -> SmallVec<[*const c_void; 12]> {
-    let each = arguments.iter().zip(addresses);
-    each.map(|(argument, address)| argument.param(address))
-        .collect()
+    let is_packed = function.entry_point.slices == Slices::Packed;
+    let each = arguments.iter().enumerate();
+    each.filter_map(|(at, argument)| {
+        let is_len = |argument: &Argument<'_>| matches!(argument.0, ArgumentValue::Len(_));
+        match arguments.get(at + 1) {
+            // A packed slice is one parameter: the address, and the length behind it.
+            Some(next) if is_packed && is_len(next) => Some(addresses[at..].as_ptr().cast()),
+            _ if is_packed && is_len(argument) => None,
+            _ => Some(argument.param(&addresses[at])),
+        }
+    })
+    .collect()
 }
 
 /// Creates the description of a launch, without operands.

@@ -12,8 +12,9 @@ use millstream_driver::{ModuleHandle, ResultCode};
 use millstream_ptx::{Interface, KernelInterface, PtxError, PtxErrorKind};
 
 use super::{
-    Function, Kernel, KernelSignature, ModuleCache, Ptx, declare_arrays,
+    Function, Kernel, KernelSignature, ModuleCache, ParamKind, Ptx, declare_arrays,
     entry_point::{Image, ModuleLabel, explain, find_entry_point, load_image, unload},
+    matching::{Mismatch, Slices, compare},
     names::{interned, is_mangled, nearest},
     variables::{self, LoadedVariable},
 };
@@ -21,8 +22,8 @@ use crate::{
     Device, Diagnostic, Error, Global, Result, UsageError, UsageErrorKind, context::DeviceState,
 };
 
-/// A module on a device: kernels and variables from PTX, CUDA C++ or machine code that a program got
-/// at run time.
+/// A module on a device: kernels and variables from PTX, CUDA C++ or machine code that a program
+/// got at run time.
 ///
 /// [`Device::compile`] and [`Device::module`] create modules. Kernels that are known when the
 /// program is compiled are better declared with [`kernels!`](crate::kernels), which checks their
@@ -37,10 +38,11 @@ use crate::{
 /// assert_eq!(module.kernels(), ["vecadd", "vecadd4"]);
 ///
 /// // The signature is compared with the PTX.
-/// let error = module.function::<signature!(&[f32], &[f32], &mut [f32], u32)>("vecadd").unwrap_err();
+/// type Wrong = signature!(&[f32], &[f32], &mut [f32], u32);
+/// let error = module.function::<Wrong>("vecadd").unwrap_err();
 /// assert!(error.to_string().contains("parameter 3 has 4 bytes in the signature"), "{error}");
 /// let error = module.function::<signature!()>("vecad").unwrap_err();
-/// assert!(error.to_string().contains("there is no kernel `vecad`; there are `vecadd`"), "{error}");
+/// assert!(error.to_string().contains("no kernel `vecad`; there are `vecadd`"), "{error}");
 /// # Ok::<(), Error>(())
 /// ```
 #[derive(Clone)]
@@ -232,19 +234,20 @@ impl Module {
         let kernel = match &state.kernels {
             Some(kernels) => {
                 let kernel = self.find(kernels, name)?;
-                check_signature(name, label, &declared.kinds, kernel)?;
-                Some(kernel)
+                let slices = check_signature(name, label, &declared.kinds, kernel)?;
+                Some((kernel, slices))
             }
             None => None,
         };
-        let entry = kernel.map_or(name, |kernel| kernel.signature.name.as_str());
-        let entry_point = match find_entry_point(&state.device, entry, state.handle) {
+        let entry = kernel.map_or(name, |(kernel, _)| kernel.signature.name.as_str());
+        let mut entry_point = match find_entry_point(&state.device, entry, state.handle) {
             Ok(entry_point) => entry_point,
             Err(Error::Driver(error)) if error.code() == ResultCode::NOT_FOUND => {
                 return Err(self.no_kernel(name));
             }
             Err(error) => return Err(explain(label, Some(interned(name)), error)),
         };
+        entry_point.slices = kernel.map_or(Slices::Apart, |(_, slices)| slices);
         let function = Function {
             device: Arc::clone(&state.device),
             name: interned(name),
@@ -253,7 +256,7 @@ impl Module {
             entry_point,
         };
         declare_arrays(std::slice::from_ref(&function), &[&declared.arrays]);
-        let uses = kernel.map_or(&[][..], |kernel| &kernel.uses);
+        let uses = kernel.map_or(&[][..], |(kernel, _)| &kernel.uses);
         Ok(Kernel::new(
             function,
             variables::used(&state.variables, uses),
@@ -264,8 +267,8 @@ impl Module {
     ///
     /// # Errors
     ///
-    /// [`UsageErrorKind::NoVariable`] with the names that there are, [`UsageErrorKind::Variable`] if
-    /// its size is not a multiple of the element's, or its alignment is smaller.
+    /// [`UsageErrorKind::NoVariable`] with the names that there are, [`UsageErrorKind::Variable`]
+    /// if its size is not a multiple of the element's, or its alignment is smaller.
     pub fn global<T: Pod>(&self, name: &str) -> Result<Global<T>> {
         let state = &*self.state;
         let found = state.variables.iter().find_map(|variable| {
@@ -333,42 +336,32 @@ fn refused(name: &'static str, label: ModuleLabel, error: &PtxError) -> Error {
     UsageError::new(name, problem).into()
 }
 
-/// Compares a signature with that of the PTX.
+/// Compares a signature with that of the PTX. Returns how the kernel takes its slices.
 fn check_signature(
     name: &str,
     label: ModuleLabel,
-    declared: &[super::ParamKind],
+    declared: &[ParamKind],
     kernel: &KernelInterface,
-) -> Result<()> {
-    let there = &kernel.signature.params;
-    let mut pairs = declared.iter().zip(there).enumerate();
-    let problem = if declared.len() == there.len() {
-        pairs.find_map(|(number, (declared, there))| {
-            let (size, align) = declared.layout();
-            (size != there.size || align < there.align).then(|| {
-                format!(
-                    "parameter {number} has {size} bytes in the signature, aligned to {align}, and \
-                     `{}` in the kernel has {}, aligned to {}",
-                    there.name, there.size, there.align
-                )
-            })
-        })
-    } else {
-        Some(format!(
-            "the signature has {} parameters, and the kernel has {}",
-            declared.len(),
-            there.len()
-        ))
+) -> Result<Slices> {
+    let problem = match compare(declared, &kernel.signature.params) {
+        Ok(slices) => return Ok(slices),
+        Err(Mismatch::Count { declared, there }) => {
+            format!("the signature has {declared} parameters, and the kernel has {there}")
+        }
+        Err(Mismatch::Layout {
+            index,
+            declared: (size, align),
+            there,
+        }) => format!(
+            "parameter {index} has {size} bytes in the signature, aligned to {align}, and `{}` in \
+             the kernel has {}, aligned to {}",
+            there.name, there.size, there.align
+        ),
     };
-    let Some(problem) = problem else {
-        return Ok(());
-    };
-    let place = kernel
-        .source
-        .as_ref()
-        .map_or_else(String::new, |(file, line)| {
-            format!("; it is declared at {file}:{line}")
-        });
+    let source = kernel.source.as_ref();
+    let place = source.map_or_else(String::new, |(file, line)| {
+        format!("; it is declared at {file}:{line}")
+    });
     let detail = format!("{problem}{place} (kernel `{name}` of {label})");
     Err(UsageError::new(interned(name), UsageErrorKind::Signature { detail }).into())
 }

@@ -8,7 +8,12 @@ use millstream_driver::{ContextHandle, Driver, FunctionAttribute, FunctionHandle
 use parking_lot::Mutex;
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::entry_point::{EntryPoint, ModuleLabel, load_module};
+use super::{
+    Cuda,
+    compile::compile_for,
+    entry_point::{EntryPoint, Image, ModuleLabel, load_module},
+    matching::{Mismatch, Slices, compare},
+};
 use crate::{
     Device, Result, UsageError, UsageErrorKind,
     context::{DeviceSlot, DeviceState, KernelLayer},
@@ -25,8 +30,10 @@ pub struct ModuleSource {
     pub origin: &'static str,
     /// File and line of the declaration, for errors.
     pub declared: &'static str,
-    /// The PTX text.
+    /// The PTX text; empty if the module is compiled when it is loaded.
     pub ptx: &'static str,
+    /// The CUDA C++ to compile when the module is loaded.
+    pub cuda: Option<&'static str>,
     /// The kernels, in the order of their functions.
     pub kernels: &'static [Signature],
 }
@@ -60,6 +67,8 @@ pub enum ParamKind {
         /// True if the kernel may write the array.
         writable: bool,
     },
+    /// The length of the slice before it, as a kernel in Rust takes it.
+    Len,
     /// A scalar, which is passed by value.
     Scalar {
         /// The scalar's size in bytes.
@@ -73,7 +82,7 @@ impl ParamKind {
     /// Returns the size and the alignment of the passed value.
     pub(super) fn layout(self) -> (usize, usize) {
         match self {
-            Self::Slice { .. } => (size_of::<u64>(), align_of::<u64>()),
+            Self::Slice { .. } | Self::Len => (size_of::<u64>(), align_of::<u64>()),
             Self::Scalar { size, align } => (size, align),
         }
     }
@@ -235,10 +244,7 @@ pub fn load(device: &Device, source: &'static ModuleSource) -> Result<Arc<[Funct
     let at = match known {
         Some(at) => at,
         None => {
-            check_signatures(source)?;
-            let names: Vec<_> = source.kernels.iter().map(|kernel| kernel.name).collect();
-            let (module, entry_points) =
-                load_module(device, ModuleLabel::Declared(source), source.ptx, &names)?;
+            let (module, entry_points) = load_declared(device, source)?;
             loaded.push(LoadedModule {
                 source: address,
                 module,
@@ -260,6 +266,33 @@ pub fn load(device: &Device, source: &'static ModuleSource) -> Result<Arc<[Funct
                 entry_point,
             });
     Ok(functions.collect())
+}
+
+/// Loads the module of a declaration, which is compiled first if it has no PTX.
+#[track_caller]
+fn load_declared(
+    device: &DeviceState,
+    source: &'static ModuleSource,
+) -> Result<(ModuleHandle, Vec<EntryPoint>)> {
+    let label = ModuleLabel::Declared(source);
+    let names: Vec<_> = source.kernels.iter().map(|kernel| kernel.name).collect();
+    let compiled = match source.cuda {
+        Some(text) => Some(compile_for(device, &Cuda::source(source.module, text))?.0),
+        None => None,
+    };
+    let ptx = compiled
+        .as_ref()
+        .map_or(source.ptx, |compiled| &compiled.ptx);
+    let slices = check_signatures(source, ptx)?;
+    let cubin = compiled
+        .as_ref()
+        .and_then(|compiled| compiled.cubin.as_deref());
+    let image = cubin.map_or(Image::Ptx(ptx), Image::Binary);
+    let (module, mut entry_points) = load_module(device, label, image, &names)?;
+    for (entry_point, slices) in entry_points.iter_mut().zip(slices) {
+        entry_point.slices = slices;
+    }
+    Ok((module, entry_points))
 }
 
 /// Loads the module of a generated kernel, unless it is already loaded, and returns the kernel.
@@ -284,8 +317,12 @@ pub fn load_generated(
         Some(known) => *known,
         None => {
             let name = name();
-            let (module, entry_points) =
-                load_module(device, ModuleLabel::Generated(name), ptx, &[entry_point])?;
+            let (module, entry_points) = load_module(
+                device,
+                ModuleLabel::Generated(name),
+                Image::Ptx(ptx),
+                &[entry_point],
+            )?;
             let kernel = GeneratedKernel {
                 name,
                 param_count: params,
@@ -305,48 +342,52 @@ pub fn load_generated(
     })
 }
 
-fn check_signatures(source: &'static ModuleSource) -> Result<(), UsageError> {
+/// Compares the declared kernels with those of the PTX. Returns how each takes its slices.
+fn check_signatures(source: &'static ModuleSource, ptx: &str) -> Result<Vec<Slices>, UsageError> {
     let module = ModuleLabel::Declared(source);
-    let refuse = |name: &'static str, detail: String| {
-        let detail = format!("{detail} (kernel `{name}` of {module})");
-        Err(UsageError::new(name, UsageErrorKind::Signature { detail }))
-    };
-    let entry_points = millstream_ptx::signatures(source.ptx).map_err(|error| {
+    let entry_points = millstream_ptx::signatures(ptx).map_err(|error| {
         let detail = format!("{error} ({module})");
         UsageError::new(source.module, UsageErrorKind::Ptx { detail })
     })?;
-    for kernel in source.kernels {
-        let Some(entry_point) = entry_points
-            .iter()
-            .find(|entry_point| entry_point.name == kernel.name)
-        else {
-            let names: Vec<_> = entry_points
-                .iter()
-                .map(|entry_point| entry_point.name.as_str())
-                .collect();
-            return refuse(
-                kernel.name,
-                format!("the PTX has no such entry; there are {}", names.join(", ")),
-            );
-        };
-        if entry_point.params.len() != kernel.params.len() {
-            let (declared, there) = (kernel.params.len(), entry_point.params.len());
-            return refuse(
-                kernel.name,
-                format!("{declared} parameters are declared, but the entry has {there}"),
-            );
-        }
-        for (declared, there) in kernel.params.iter().zip(&entry_point.params) {
-            let (size, align) = declared.kind.layout();
-            if size != there.size || align < there.align {
-                let detail = format!(
-                    "parameter `{}` is declared with {size} bytes aligned to {align}, but `{}` has \
-                     {} aligned to {}",
-                    declared.name, there.name, there.size, there.align
-                );
-                return refuse(kernel.name, detail);
+    let check = |kernel: &'static Signature| {
+        let found = entry_points.iter().find(|found| found.name == kernel.name);
+        let problem = match found {
+            None => {
+                let names: Vec<_> = entry_points
+                    .iter()
+                    .map(|entry_point| entry_point.name.as_str())
+                    .collect();
+                format!("the PTX has no such entry; there are {}", names.join(", "))
             }
+            Some(found) => {
+                let kinds: Vec<_> = kernel.params.iter().map(|param| param.kind).collect();
+                match compare(&kinds, &found.params) {
+                    Ok(slices) => return Ok(slices),
+                    Err(mismatch) => describe(kernel, mismatch),
+                }
+            }
+        };
+        let detail = format!("{problem} (kernel `{}` of {module})", kernel.name);
+        let problem = UsageErrorKind::Signature { detail };
+        Err(UsageError::new(kernel.name, problem))
+    };
+    source.kernels.iter().map(check).collect()
+}
+
+/// Says how a declaration differs from the PTX.
+fn describe(kernel: &Signature, mismatch: Mismatch<'_>) -> String {
+    match mismatch {
+        Mismatch::Count { declared, there } => {
+            format!("{declared} parameters are declared, but the entry has {there}")
         }
+        Mismatch::Layout {
+            index,
+            declared: (size, align),
+            there,
+        } => format!(
+            "parameter `{}` is declared with {size} bytes aligned to {align}, but `{}` has {} \
+             aligned to {}",
+            kernel.params[index].name, there.name, there.size, there.align
+        ),
     }
-    Ok(())
 }

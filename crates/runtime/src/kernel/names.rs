@@ -1,4 +1,5 @@
-//! Names of kernels and variables: interned for the life of the process, and ordered by resemblance.
+//! Names of kernels and variables: interned for the life of the process, and ordered by
+//! resemblance.
 
 use parking_lot::Mutex;
 use rustc_hash::FxHashSet;

@@ -71,8 +71,8 @@ impl<S: KernelSignature> Kernel<S> {
     /// Enqueues a launch. It runs after every operation that conflicts with its operands, or with a
     /// variable of the module that the kernel uses, and concurrently with all others.
     ///
-    /// `arguments` is a tuple with an argument for each parameter of the signature: an array to read
-    /// for `&[T]`, one to write for `&mut [T]`, and the value for any other type.
+    /// `arguments` is a tuple with an argument for each parameter of the signature: an array to
+    /// read for `&[T]`, one to write for `&mut [T]`, and the value for any other type.
     ///
     /// # Errors
     ///
@@ -239,7 +239,7 @@ impl<T: Pod> SignatureParam for Value<T> {
 impl<P: SignatureParam> SignatureParam for WithLen<P> {
     fn push_to(list: &mut DeclaredParams) {
         P::push_to(list);
-        Value::<u64>::push_to(list);
+        list.kinds.push(ParamKind::Len);
     }
 }
 
@@ -289,7 +289,7 @@ impl<T: Pod> ArgumentFor<Value<T>> for T {
 
 impl<T: Pod, O: ReadOperand<T>> ArgumentFor<WithLen<Read<T>>> for O {
     fn push_to<'a>(&'a mut self, list: &mut ArgumentList<'a>) {
-        let len = Argument::len(&*self);
+        let len = Argument::len::<T, _>(&*self);
         list.push(Argument::read(&*self));
         list.push(len);
     }
@@ -297,7 +297,7 @@ impl<T: Pod, O: ReadOperand<T>> ArgumentFor<WithLen<Read<T>>> for O {
 
 impl<T: Pod, O: WriteOperand<T>> ArgumentFor<WithLen<Write<T>>> for O {
     fn push_to<'a>(&'a mut self, list: &mut ArgumentList<'a>) {
-        let len = Argument::len(&*self);
+        let len = Argument::len::<T, _>(&*self);
         list.push(Argument::write(self));
         list.push(len);
     }

@@ -11,8 +11,8 @@ use crate::Result;
 /// as an array of `T`.
 ///
 /// [`Module::global`](crate::Module::global) returns it. It is used like a
-/// [`Buffer`](crate::Buffer): operations of the host on it, and launches of the module's kernels that
-/// use the variable, run in the order in which they conflict.
+/// [`Buffer`](crate::Buffer): operations of the host on it, and launches of the module's kernels
+/// that use the variable, run in the order in which they conflict.
 ///
 /// ```
 /// use millstream::{Device, Ptx, signature};

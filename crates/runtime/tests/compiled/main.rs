@@ -1,5 +1,6 @@
 //! Kernels compiled at run time: scenarios K1 to K4. On the simulated device or, with
-//! `MILLSTREAM_DEVICE=cuda:0`, on a GPU. Without NVRTC the tests that need it are listed as ignored.
+//! `MILLSTREAM_DEVICE=cuda:0`, on a GPU. Without NVRTC the tests that need it are listed as
+//! ignored.
 
 mod cache;
 mod child;

@@ -1,12 +1,13 @@
-//! Scenarios K5 to K9: modules that are given at run time, their variables, and launch attributes.
+//! Scenarios K5 to K8: modules that are given at run time, their variables, and launch attributes.
 
 #![allow(unsafe_code, reason = "launches kernels")]
 
-use millstream::{Device, Error, LaunchConfig, Module, Ptx, Result, UsageErrorKind, signature};
+use millstream::{Device, LaunchConfig, Module, Ptx, Result, UsageErrorKind, signature};
 
 use crate::{
     configurations::on_gpu,
     harness::{everywhere, once},
+    shapes::problem,
 };
 
 /// Two kernels that use variables. `scale(x, n)`: multiplies by the constant `factor` and adds
@@ -62,16 +63,6 @@ DONE:
 fn load(device: &Device) -> Module {
     let module = device.module(Ptx::text("variables.ptx", VARIABLES));
     module.expect("the module loads")
-}
-
-/// Returns the usage error of a call.
-#[track_caller]
-fn problem<T>(result: Result<T>) -> UsageErrorKind {
-    match result {
-        Err(Error::Usage(error)) => error.problem().clone(),
-        Err(other) => panic!("not a usage error: {other}"),
-        Ok(_) => panic!("it succeeded"),
-    }
 }
 
 #[test]

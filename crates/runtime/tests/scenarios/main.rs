@@ -48,6 +48,7 @@ mod properties;
 mod random;
 mod rectangles;
 mod reopening;
+mod rust_kernels;
 mod scopes;
 mod shapes;
 mod shared_memory;
