@@ -49,13 +49,14 @@ pub(super) fn cuda_folders(nvrtc_file: Option<&Path>) -> Vec<PathBuf> {
     folders
 }
 
-/// A file that a compilation depends on, by path; with its identity, or `None` if it must not
-/// exist, because it would be found before another one.
+/// A file that a compilation depends on, by path; with its identity, or `None` if there is none,
+/// which would otherwise be found in the place of another.
 pub(super) type Dependency = (PathBuf, Option<String>);
 
-/// Returns the files that a source includes, directly and through other files, and the places where
-/// each would be found earlier. `None` if that cannot be told: an `#include` whose operand is a
-/// macro, or a file that was changed just now.
+/// Returns the files that a source may include, directly and through other files: in every folder
+/// that is searched, whether the file is there or not, so that the order of the search does not
+/// matter. `None` if that cannot be told: an `#include` whose operand is a macro, or a file that was
+/// changed just now.
 pub(super) fn dependencies(
     text: &str,
     headers: &[(String, String)],
@@ -72,27 +73,21 @@ pub(super) fn dependencies(
             if headers.iter().any(|(known, _)| known == name) {
                 continue;
             }
-            let places = folder.iter().chain(folders).map(|folder| folder.join(name));
-            for place in places {
+            for folder in folder.iter().chain(folders) {
+                let place = folder.join(name);
                 if !seen.insert(place.clone()) {
-                    if place.is_file() {
-                        break;
+                    continue;
+                }
+                let identity = nvrtc::file_identity(&place).filter(|_| place.is_file());
+                if identity.is_some() {
+                    if !is_settled(&place) {
+                        return None;
                     }
-                    continue;
+                    let text = fs::read(&place).ok()?;
+                    let text = String::from_utf8_lossy(&text).into_owned();
+                    pending.push((text, place.parent().map(Path::to_path_buf)));
                 }
-                let Some(identity) = nvrtc::file_identity(&place).filter(|_| place.is_file())
-                else {
-                    found.push((place, None));
-                    continue;
-                };
-                if !is_settled(&place) {
-                    return None;
-                }
-                let text = fs::read(&place).ok()?;
-                let text = String::from_utf8_lossy(&text).into_owned();
-                pending.push((text, place.parent().map(Path::to_path_buf)));
-                found.push((place, Some(identity)));
-                break;
+                found.push((place, identity));
             }
         }
     }
@@ -174,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn files_are_followed_and_places_before_them_must_stay_empty() {
+    fn files_are_followed_and_other_places_must_stay_empty() {
         let folder = Folder::new("followed");
         folder.write(
             "b/one.h",
@@ -206,7 +201,7 @@ mod tests {
         );
         assert!(unchanged(&found));
         folder.write("a/two.h", "");
-        assert!(!unchanged(&found), "an earlier folder has the header now");
+        assert!(!unchanged(&found), "another folder has the header now");
     }
 
     #[test]

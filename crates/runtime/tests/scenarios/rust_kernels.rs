@@ -7,7 +7,7 @@ use millstream::{Ptx, Result, UsageErrorKind, signature};
 use crate::{harness::everywhere, shapes::problem};
 
 /// Kernels in Rust, compiled by rustc: a slice is one parameter with its address and its length.
-const SLICES: &str = include_str!("../../../../kernels/rust/slices.ptx");
+const SLICES: &str = include_str!("../../src/guide/slices.ptx");
 
 /// The same kernel as other compilers of Rust make it: address and length are two parameters.
 const APART: &str = "
