@@ -1,5 +1,5 @@
-//! The `millstream` command: lists devices and the kernels of PTX files, compiles CUDA C++, and runs
-//! programs on the simulated device.
+//! The `millstream` command: lists devices and the kernels of PTX files, compiles CUDA C++, and
+//! runs programs on the simulated device.
 
 mod compile;
 mod devices;

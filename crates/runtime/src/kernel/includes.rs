@@ -55,8 +55,8 @@ pub(super) type Dependency = (PathBuf, Option<String>);
 
 /// Returns the files that a source may include, directly and through other files: in every folder
 /// that is searched, whether the file is there or not, so that the order of the search does not
-/// matter. `None` if that cannot be told: an `#include` whose operand is a macro, or a file that was
-/// changed just now.
+/// matter. `None` if that cannot be told: an `#include` whose operand is a macro, or a file that
+/// was changed just now.
 pub(super) fn dependencies(
     text: &str,
     headers: &[(String, String)],

@@ -42,7 +42,7 @@ use crate::Result;
 /// let mut x = stream.upload(&[4.0_f32])?;
 /// other.fill(&mut factor, 2.5)?;
 /// // SAFETY: the kernel reads and writes the first element.
-/// unsafe { scale.launch(&stream, 1, (&mut x,)) }?; // runs after the fill
+/// unsafe { scale.launch(&stream, (1, 1), (&mut x,)) }?; // runs after the fill
 /// assert_eq!(stream.download(&x)?.wait()?, [10.0]);
 /// # Ok::<(), millstream::Error>(())
 /// ```

@@ -2,7 +2,9 @@
 
 #![allow(unsafe_code, reason = "launches kernels")]
 
-use millstream::{Cuda, Device, Error, Module, Result, UsageErrorKind, driver::nvrtc, signature};
+use millstream::{
+    Cuda, Device, Error, Module, Result, UsageErrorKind, driver::nvrtc, kernel, signature,
+};
 
 use crate::Outcome;
 
@@ -84,6 +86,43 @@ pub(crate) fn k01_templates_macros_and_headers_are_for_the_asking(device: &Devic
     Ok(())
 }
 
+millstream::kernels! {
+    // SAFETY: the signature is that of the kernel, which writes its first element.
+    unsafe mod later from cuda "extern \"C\" __global__ void seven(int* out) { *out = 7; }" {
+        safe fn seven(out: &mut [i32]) requires !out.is_empty(), grid.blocks.x * grid.block.x == 1;
+    }
+}
+
+pub(crate) fn k01_a_declared_source_is_compiled_when_it_is_loaded(device: &Device) -> Outcome {
+    let kernels = later::load(device)?;
+    let before = nvrtc::compilations();
+    let again = later::load(device)?;
+    assert_eq!(nvrtc::compilations(), before, "it is loaded already");
+    let stream = device.stream()?;
+    for kernels in [kernels, again] {
+        let mut out = stream.zeros::<i32>(2)?;
+        kernels.seven(&stream, (1, 1), &mut out)?;
+        assert_eq!(stream.download(&out)?.wait()?, [7, 0]);
+    }
+    Ok(())
+}
+
+pub(crate) fn k01_checked_in_ptx_has_the_hash_of_its_source(_: &Device) -> Outcome {
+    let source = "extern \"C\" __global__ void seven(int* out) { *out = 7; }";
+    let options = ["--gpu-architecture=compute_75".to_owned()];
+    let (ptx, warnings) = Cuda::source("seven.cu", source)
+        .option(&options[0])
+        .to_ptx()?;
+    assert!(warnings.is_empty() && ptx.contains(".target sm_75"));
+    let checked_in = kernel::header(source, &options, "NVRTC") + &ptx;
+    assert!(kernel::compiled_from(&checked_in, source));
+    assert!(!kernel::compiled_from(
+        &checked_in,
+        &source.replace('7', "8")
+    ));
+    Ok(())
+}
+
 /// Returns the usage error of a lookup.
 fn problem<T>(found: Result<T>) -> UsageErrorKind {
     match found {
@@ -130,6 +169,20 @@ pub(crate) fn k01_an_unknown_kernel_lists_those_there_are(device: &Device) -> Ou
         (kernel.as_str(), &kernels[..]),
         ("scal", &["scale".into(), "blur".into()][..])
     );
+    Ok(())
+}
+
+pub(crate) fn k05_machine_code_is_loaded_and_launched(device: &Device) -> Outcome {
+    let image = crate::times::machine_code(device, SCALE)?;
+    // SAFETY: NVRTC has made the image for this device.
+    let module = unsafe { device.module_from_binary("scale.cubin", &image) }?;
+    assert_eq!(scaled(device, &module)?, [2.0, 4.0, 6.0]);
+    assert!(module.kernels().is_empty(), "the names are not known");
+    let UsageErrorKind::NoKernel { kernel, .. } = problem(module.function::<signature!()>("scal"))
+    else {
+        return Err("another problem".into());
+    };
+    assert_eq!(kernel, "scal");
     Ok(())
 }
 

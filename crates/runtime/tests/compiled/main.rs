@@ -6,6 +6,7 @@ mod cache;
 mod child;
 mod errors;
 mod launches;
+mod times;
 
 use std::{env, process::ExitCode, sync::Arc};
 
@@ -45,6 +46,8 @@ const TESTS_OF_NVRTC: &[Test] = tests! {
     launches::k01_templates_macros_and_headers_are_for_the_asking,
     launches::k01_a_signature_that_is_not_the_kernels_names_the_parameter_and_the_line,
     launches::k01_an_unknown_kernel_lists_those_there_are,
+    launches::k01_a_declared_source_is_compiled_when_it_is_loaded,
+    launches::k01_checked_in_ptx_has_the_hash_of_its_source,
     errors::k02_a_missing_header_names_the_folders_that_were_searched,
     errors::k02_an_unknown_option_is_the_compilers_own_message,
     cache::k03_a_second_load_makes_no_compiler_call,
@@ -61,6 +64,13 @@ const TESTS_OF_NVRTC: &[Test] = tests! {
 /// Tests that need an NVRTC whose PTX is newer than the driver.
 const TESTS_OF_NEWER: &[Test] = tests! {
     launches::k02_an_nvrtc_newer_than_the_driver_compiles_for_it,
+};
+
+/// Tests of times, which mean something only on a GPU that nothing else uses.
+const TESTS_OF_TIMES: &[Test] = tests! {
+    times::k03_a_cached_load_takes_little_more_than_the_drivers,
+    times::k01_a_first_compilation_takes_little_more_than_nvrtcs,
+    launches::k05_machine_code_is_loaded_and_launched,
 };
 
 /// Returns whether the tests run on a GPU.
@@ -112,5 +122,7 @@ fn main() -> ExitCode {
         !newer,
         "needs an NVRTC newer than the driver",
     );
+    let lacks = !on_gpu() || nvrtc.is_err();
+    extend(TESTS_OF_TIMES, lacks, "needs a GPU and NVRTC");
     libtest_mimic::run(&arguments, trials).exit_code()
 }
