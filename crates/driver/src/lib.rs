@@ -25,6 +25,7 @@ mod methods;
 pub mod nccl;
 pub mod nvml;
 pub mod nvrtc;
+pub mod nvtx;
 mod peer;
 mod per_process;
 mod pointer;

@@ -128,6 +128,15 @@ impl LibrarySpec {
         first.file().map(Path::to_path_buf)
     }
 
+    /// Creates the error for a library that was loaded but lacks functions.
+    pub(crate) fn lacking(&self, origin: &str, functions: &str) -> LibraryNotFound {
+        LibraryNotFound {
+            name: self.name,
+            path_variable: self.path_variable,
+            tried: vec![(origin.to_owned(), format!("it has no {functions}"))],
+        }
+    }
+
     /// Lists the locations to try on this machine.
     fn locations_here(&self) -> Vec<search::SearchLocation> {
         let variable = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());

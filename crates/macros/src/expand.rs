@@ -43,10 +43,9 @@ fn module(module: &Module) -> syn::Result<TokenStream> {
             );
             let check = quote_spanned! { ptx.span()=>
                 #[allow(long_running_const_eval, reason = "the source may be long")]
-                const _: () = ::core::assert!(
-                    ::millstream::kernel::compiled_from(#ptx, #cuda),
-                    #stale
-                );
+                const _: () = if !::millstream::kernel::compiled_from(#ptx, #cuda) {
+                    ::core::panic!("{}", #stale)
+                };
             };
             (origin, quote! { #ptx }, no_cuda, Some(check))
         }

@@ -33,7 +33,7 @@ pub(crate) enum Source {
     /// CUDA C++ that is compiled when the module is loaded.
     Cuda(Expr),
     /// CUDA C++, and the PTX that was compiled from it.
-    Compiled { cuda: Expr, ptx: Expr },
+    Compiled { cuda: Box<Expr>, ptx: Box<Expr> },
 }
 
 impl Parse for Source {
@@ -57,7 +57,10 @@ impl Parse for Source {
         }
         input.parse::<keyword::ptx>()?;
         let ptx = Expr::parse_without_eager_brace(input)?;
-        Ok(Self::Compiled { cuda, ptx })
+        Ok(Self::Compiled {
+            cuda: Box::new(cuda),
+            ptx: Box::new(ptx),
+        })
     }
 }
 

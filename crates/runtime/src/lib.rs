@@ -43,6 +43,7 @@ pub mod kernel;
 mod memory;
 mod rejected;
 mod scope;
+mod spans;
 mod sync;
 mod timeline;
 mod tracker;

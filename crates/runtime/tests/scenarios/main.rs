@@ -52,6 +52,7 @@ mod rust_kernels;
 mod scopes;
 mod shapes;
 mod shared_memory;
+mod spans;
 mod subscribers;
 mod sweep;
 mod threads;
