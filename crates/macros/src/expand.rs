@@ -41,11 +41,14 @@ fn module(module: &Module) -> syn::Result<TokenStream> {
                 "the PTX {origin} was not compiled from {}: run `millstream compile`",
                 one_line(quote! { #cuda })
             );
+            // The message is a format string.
+            let stale = stale.replace('{', "{{").replace('}', "}}");
             let check = quote_spanned! { ptx.span()=>
                 #[allow(long_running_const_eval, reason = "the source may be long")]
-                const _: () = if !::millstream::kernel::compiled_from(#ptx, #cuda) {
-                    ::core::panic!("{}", #stale)
-                };
+                const _: () = ::core::assert!(
+                    ::millstream::kernel::compiled_from(#ptx, #cuda),
+                    #stale
+                );
             };
             (origin, quote! { #ptx }, no_cuda, Some(check))
         }

@@ -86,9 +86,9 @@ impl Shader {
             None => self
                 .built_in
                 .shade(stream, n, &mut out, width, height, seconds)?,
-            // SAFETY: the author of the file keeps to the elements of the picture. On the simulated
-            // device an access beyond them is an error; on a GPU it may be anything.
             Some(kernel) => {
+                // SAFETY: the author of the file keeps to the elements of the picture. On the
+                // simulated device an access beyond them is an error; on a GPU it may be anything.
                 unsafe { kernel.launch(stream, n, (&mut out, width, height, seconds)) }?
             }
         }

@@ -119,7 +119,7 @@ pub enum Error {
     },
     /// CUDA C++ could not be compiled.
     #[error(transparent)]
-    Compile(Arc<CompileError>),
+    Compile(#[from] Arc<CompileError>),
     /// The processes of a [`World`](crate::world::World) cannot meet or are started wrongly.
     #[error(transparent)]
     World(#[from] WorldError),

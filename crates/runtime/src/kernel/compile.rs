@@ -82,12 +82,6 @@ impl Device {
     }
 }
 
-impl From<Arc<CompileError>> for Error {
-    fn from(error: Arc<CompileError>) -> Self {
-        Self::Compile(error)
-    }
-}
-
 impl Cuda {
     /// Compiles the source to PTX without a device, without the cache and with its own options
     /// alone. Called by `millstream compile`.
@@ -97,10 +91,10 @@ impl Cuda {
     /// As [`Device::compile`]. The second value of the result is the compiler's messages.
     #[doc(hidden)]
     pub fn to_ptx(&self) -> Result<(String, Vec<crate::Diagnostic>)> {
-        let nvrtc = load(self).map_err(Arc::new)?;
+        let nvrtc = load(self)?;
         let folders = self.include_folders(nvrtc.installation().file.as_deref());
         let compiled = run(self, &nvrtc, &folders, self.options.clone(), false);
-        let compiled = compiled.map_err(Arc::new)?;
+        let compiled = compiled?;
         let warnings = parse_diagnostics(&compiled.log, |file, line| self.line(file, line));
         Ok((compiled.ptx, warnings))
     }
@@ -174,20 +168,20 @@ fn as_strs(texts: &[String]) -> Vec<&str> {
 }
 
 /// Loads NVRTC.
-fn load(source: &Cuda) -> Result<Arc<Nvrtc>, CompileError> {
-    nvrtc::load().map_err(|cause| CompileError::NoCompiler {
-        source_name: source.name.clone(),
-        cause,
+fn load(source: &Cuda) -> Result<Arc<Nvrtc>, Arc<CompileError>> {
+    nvrtc::load().map_err(|cause| {
+        let source_name = source.name.clone();
+        Arc::new(CompileError::NoCompiler { source_name, cause })
     })
 }
 
 /// Compiles a source for a device, or takes it from the cache. Returns whether it comes from there.
 pub(super) fn compile_for(device: &DeviceState, source: &Cuda) -> Result<(Compiled, bool)> {
-    Ok(compiled(device, source).map_err(Arc::new)?)
+    Ok(compiled(device, source)?)
 }
 
 /// Returns the compiled source and whether it comes from the cache.
-fn compiled(device: &DeviceState, source: &Cuda) -> Result<(Compiled, bool), CompileError> {
+fn compiled(device: &DeviceState, source: &Cuda) -> Result<(Compiled, bool), Arc<CompileError>> {
     let cache = DiskCache::of(&source.cache);
     // A hit must not load NVRTC, which takes longer than loading the kernel.
     if let (Some(cache), Some(installation)) = (&cache, nvrtc::installation()) {
@@ -219,7 +213,7 @@ fn options(
     device: &DeviceState,
     source: &Cuda,
     nvrtc: &Nvrtc,
-) -> Result<(Vec<String>, bool), CompileError> {
+) -> Result<(Vec<String>, bool), Arc<CompileError>> {
     let mut options = source.options.clone();
     let mut cubin = !device.is_simulated;
     if source.names_architecture() {
@@ -251,7 +245,7 @@ fn run(
     folders: &[PathBuf],
     mut options: Vec<String>,
     cubin: bool,
-) -> Result<Compiled, CompileError> {
+) -> Result<Compiled, Arc<CompileError>> {
     let folders_as_options = folders
         .iter()
         .map(|folder| format!("--include-path={}", folder.display()));
@@ -269,15 +263,13 @@ fn run(
         .map_err(|cause| rejected(source, folders, cause))
 }
 
-fn failed(source: &Cuda, cause: NvrtcError) -> CompileError {
-    CompileError::Failed {
-        source_name: source.name.clone(),
-        cause,
-    }
+fn failed(source: &Cuda, cause: NvrtcError) -> Arc<CompileError> {
+    let source_name = source.name.clone();
+    Arc::new(CompileError::Failed { source_name, cause })
 }
 
 /// Turns a failed compilation into an error about the source, if the log says so.
-fn rejected(source: &Cuda, folders: &[PathBuf], cause: NvrtcError) -> CompileError {
+fn rejected(source: &Cuda, folders: &[PathBuf], cause: NvrtcError) -> Arc<CompileError> {
     let mut diagnostics = parse_diagnostics(&cause.log, |file, line| source.line(file, line));
     let source_name = source.name.clone();
     let missing = diagnostics
@@ -285,21 +277,21 @@ fn rejected(source: &Cuda, folders: &[PathBuf], cause: NvrtcError) -> CompileErr
         .enumerate()
         .find_map(|(at, diagnostic)| Some((at, missing_header(&diagnostic.message)?.to_owned())));
     if let Some((at, header)) = missing {
-        return CompileError::MissingHeader {
+        return Arc::new(CompileError::MissingHeader {
             source_name,
             header,
             folders: folders.to_vec(),
             diagnostic: diagnostics.swap_remove(at),
-        };
+        });
     }
     let has_error = diagnostics
         .iter()
         .any(|diagnostic| diagnostic.severity == Severity::Error);
     if cause.code == NvrtcCode::COMPILATION && has_error {
-        return CompileError::Source {
+        return Arc::new(CompileError::Source {
             source_name,
             diagnostics,
-        };
+        });
     }
     failed(source, cause)
 }
