@@ -8,10 +8,10 @@
 use std::{ffi::c_void, fmt, ptr::NonNull, time::Duration};
 
 use crate::{
-    BlockSize, ContextHandle, Copy2d, DeviceAttribute, DeviceOrdinal, DevicePtr, DriverError, EventHandle,
-    FloatOperand, FunctionAttribute, FunctionHandle, HostAccess, LaunchAttributes, ManagedAdvice, ManagedLocation,
-    MemoryReuse, ModuleHandle, P2pAttribute, PeerCopy, PeerCopy2d, PointerInfo, PoolHandle, ResultCode,
-    StreamHandle,
+    BlockSize, ContextHandle, Copy2d, DeviceAttribute, DeviceOrdinal, DevicePtr, DriverError,
+    EventHandle, FloatOperand, FunctionAttribute, FunctionHandle, HostAccess, LaunchAttributes,
+    ManagedAdvice, ManagedLocation, MemoryReuse, ModuleHandle, P2pAttribute, PeerCopy, PeerCopy2d,
+    PointerInfo, PoolHandle, ResultCode, StreamHandle,
 };
 
 type Result<T> = std::result::Result<T, DriverError>;

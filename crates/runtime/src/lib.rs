@@ -74,9 +74,9 @@ pub use kernel::{Cuda, Dim3, Kernel, KernelSignature, LaunchArguments, LaunchCon
 #[doc(hidden)]
 pub use memory::StagingOptions;
 pub use memory::{
-    Advice, Buffer, CopySource, CopySource2d, CopyTarget, CopyTarget2d, Global, Managed, MemoryStats,
-    PeerView, PeerViewMut, Pinned, ReadGuard, ReadOperand, Release, View, View2d, View2dMut,
-    ViewMut, WriteGuard, WriteOperand,
+    Advice, Buffer, CopySource, CopySource2d, CopyTarget, CopyTarget2d, Global, Managed,
+    MemoryStats, PeerView, PeerViewMut, Pinned, ReadGuard, ReadOperand, Release, View, View2d,
+    View2dMut, ViewMut, WriteGuard, WriteOperand,
 };
 pub use millstream_driver as driver;
 /// Declares typed kernels from PTX.

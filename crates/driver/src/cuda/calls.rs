@@ -24,10 +24,11 @@ use super::{
     module,
 };
 use crate::{
-    BlockSize, Completion, ContextHandle, Copy2d, CurrentContext, DeviceAttribute, DeviceOrdinal, DevicePtr,
-    Driver, DriverError, EventHandle, EventKind, FillPattern, FunctionAttribute, FunctionHandle,
-    HostFunction, LaunchAttributes, LaunchDims, ManagedAdvice, ManagedLocation, ModuleHandle, P2pAttribute, PeerCopy,
-    PeerCopy2d, PointerInfo, PoolHandle, PoolUsage, PriorityRange, ResultCode, StreamHandle,
+    BlockSize, Completion, ContextHandle, Copy2d, CurrentContext, DeviceAttribute, DeviceOrdinal,
+    DevicePtr, Driver, DriverError, EventHandle, EventKind, FillPattern, FunctionAttribute,
+    FunctionHandle, HostFunction, LaunchAttributes, LaunchDims, ManagedAdvice, ManagedLocation,
+    ModuleHandle, P2pAttribute, PeerCopy, PeerCopy2d, PointerInfo, PoolHandle, PoolUsage,
+    PriorityRange, ResultCode, StreamHandle,
 };
 
 type Result<T> = std::result::Result<T, DriverError>;

@@ -3,6 +3,7 @@
 mod compile;
 mod diagnostic;
 mod operation;
+mod phrases;
 mod usage;
 mod usage_kind;
 mod world;

@@ -2,6 +2,8 @@
 
 use std::{ops::Range, panic::Location};
 
+use super::phrases::{in_brackets, names_there_are, of_values};
+
 /// The problem with an invalid call.
 ///
 /// ```
@@ -481,29 +483,4 @@ impl UsageErrorKind {
         second: 1,
         second_name: Some("target"),
     };
-}
-
-/// Formats an operand's name, to follow its index.
-fn in_brackets(name: Option<&str>) -> String {
-    name.map_or_else(String::new, |name| format!(" (`{name}`)"))
-}
-
-/// Lists the names that a module has, to follow the one that it lacks.
-fn names_there_are(what: &str, names: &[String]) -> String {
-    match names {
-        [] => format!("the module has no {what}"),
-        names => {
-            let names: Vec<_> = names.iter().map(|name| format!("`{name}`")).collect();
-            format!("there are {}", names.join(", "))
-        }
-    }
-}
-
-/// Formats the values of a clause's operands, to end a sentence.
-fn of_values(values: &str) -> String {
-    if values.is_empty() {
-        String::new()
-    } else {
-        format!(": {values}")
-    }
 }

@@ -9,7 +9,7 @@ use millstream_driver::nvrtc::{self, Compiled, Nvrtc, NvrtcCode, NvrtcError, Pro
 
 use super::{Cuda, Module, disk_cache::DiskCache, includes, loaded::Parts, sha256::sha256};
 use crate::{
-    CompileError, Device, Error, Result, Severity, context::DeviceState, error::parse_diagnostics,
+    CompileError, Device, Result, Severity, context::DeviceState, error::parse_diagnostics,
 };
 
 impl Device {
@@ -57,8 +57,8 @@ impl Device {
     ///
     /// # Errors
     ///
-    /// [`Error::Compile`] if NVRTC is not found or the source has errors; those of
-    /// [`Device::module`] otherwise.
+    /// [`Error::Compile`](crate::Error::Compile) if NVRTC is not found or the source has errors;
+    /// those of [`Device::module`] otherwise.
     #[track_caller]
     pub fn compile(&self, source: Cuda) -> Result<Module> {
         let device = self.state();

@@ -22,7 +22,9 @@ const WARP: u32 = 32;
 /// Returns the number of multiprocessors of every simulated device.
 fn multiprocessors() -> u32 {
     let value = attributes::value(0, DeviceAttribute::MULTIPROCESSOR_COUNT).ok();
-    value.and_then(|value| u32::try_from(value).ok()).unwrap_or(1)
+    value
+        .and_then(|value| u32::try_from(value).ok())
+        .unwrap_or(1)
 }
 
 /// Returns the number of blocks that can be resident on a multiprocessor at once.
