@@ -41,14 +41,9 @@ fn module(module: &Module) -> syn::Result<TokenStream> {
                 "the PTX {origin} was not compiled from {}: run `millstream compile`",
                 one_line(quote! { #cuda })
             );
-            // The message is a format string.
-            let stale = stale.replace('{', "{{").replace('}', "}}");
             let check = quote_spanned! { ptx.span()=>
                 #[allow(long_running_const_eval, reason = "the source may be long")]
-                const _: () = ::core::assert!(
-                    ::millstream::kernel::compiled_from(#ptx, #cuda),
-                    #stale
-                );
+                const _: () = ::millstream::kernel::assert_compiled_from(#ptx, #cuda, #stale);
             };
             (origin, quote! { #ptx }, no_cuda, Some(check))
         }

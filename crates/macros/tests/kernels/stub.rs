@@ -201,9 +201,9 @@ pub mod kernel {
         unsafe { launch_slices(function, stream, config, &arguments) }
     }
 
-    /// Whether checked-in PTX is that of a source, in the stub if both begin alike.
-    pub const fn compiled_from(ptx: &str, source: &str) -> bool {
-        ptx.as_bytes()[0] == source.as_bytes()[0]
+    /// In the stub, checked-in PTX is that of a source if both begin alike.
+    pub const fn assert_compiled_from(ptx: &str, source: &str, message: &'static str) {
+        assert!(ptx.as_bytes()[0] == source.as_bytes()[0], "{}", message);
     }
 
     /// Records a launch.

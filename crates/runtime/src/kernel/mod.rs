@@ -31,7 +31,7 @@ pub use loaded::Module;
 pub(crate) use module::ModuleCache;
 pub use module::{Function, ModuleSource, Param, ParamKind, Signature, load, load_generated};
 
-pub use source_hash::{compiled_from, header};
+pub use source_hash::{assert_compiled_from, compiled_from, header};
 pub use typed::{
     ArgumentFor, ArgumentList, DeclaredParams, Kernel, KernelSignature, LaunchArguments, Read,
     SignatureParam, Value, WithLen, Write,

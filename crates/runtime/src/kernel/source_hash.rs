@@ -43,6 +43,16 @@ pub const fn compiled_from(ptx: &str, source: &str) -> bool {
     true
 }
 
+/// Stops the compilation of a program with this message if the PTX is not that of the source.
+///
+/// # Panics
+///
+/// If the first line of the PTX does not have the hash of the source.
+#[doc(hidden)]
+pub const fn assert_compiled_from(ptx: &str, source: &str, message: &'static str) {
+    assert!(compiled_from(ptx, source), "{}", message);
+}
+
 /// Returns a hexadecimal digit.
 const fn digit(value: u8) -> u8 {
     if value < 10 {
