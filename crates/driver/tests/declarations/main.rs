@@ -156,6 +156,8 @@ fn every_function_has_the_published_parameters() {
         cuStreamCreateWithPriority = cuStreamCreateWithPriority(_, _, _);
         cuStreamDestroy = cuStreamDestroy_v2(_);
         cuStreamQuery = cuStreamQuery(_);
+        cuStreamGetCtx = cuStreamGetCtx(_, _);
+        cuPointerGetAttributes = cuPointerGetAttributes(_, _, _, _);
         cuStreamSynchronize = cuStreamSynchronize(_);
         cuStreamWaitEvent = cuStreamWaitEvent(_, _, _);
         cuEventCreate = cuEventCreate(_, _);
