@@ -368,6 +368,26 @@ fn k08_blocks_of_a_cooperative_grid_wait_for_each_other() {
     });
 }
 
+/// `reverse_grid(x, y)` synchronises its grid by cooperative groups.
+const GRID: &str = include_str!("../../../sim/tests/races/within/grid.ptx");
+
+#[test]
+fn k08_cooperative_groups_synchronise_a_grid() {
+    once(|harness| {
+        let module = harness.device.module(Ptx::text("grid.ptx", GRID))?;
+        let reverse = module.function::<signature!(&mut [u32], &mut [u32])>("reverse_grid")?;
+        let stream = harness.stream();
+        let [mut x, mut y] = [stream.zeros::<u32>(256)?, stream.zeros::<u32>(256)?];
+        let config = LaunchConfig::from((8, 32)).cooperative();
+        // SAFETY: each of the 256 threads writes its own element of both arrays, and reads another
+        // thread's behind the barrier.
+        unsafe { reverse.launch(&stream, config, (&mut x, &mut y)) }?;
+        let reversed: Vec<u32> = (0..256).rev().collect();
+        assert_eq!(stream.download(&y)?.wait()?, reversed);
+        Ok(())
+    });
+}
+
 #[test]
 fn k08_occupancy_follows_from_threads_and_shared_memory() {
     once(|harness| {
