@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use anyhow::{Context, Result};
 
-use crate::{bench, breakages, msrv, process, targets, tidy};
+use crate::{bench, breakages, msrv, nvrtc, process, targets, tidy};
 
 /// Runs every step, stopping at the first failure.
 pub(crate) fn run() -> Result<()> {
@@ -24,7 +24,11 @@ pub(crate) fn run() -> Result<()> {
              tests: add one",
         )?;
         println!("{command}");
-        process::run(process::command("sh").args(["-c", command]))
+        let mut shell = process::command("sh");
+        if let Some(nvrtc) = nvrtc::folder() {
+            shell.env("MILLSTREAM_NVRTC", nvrtc);
+        }
+        process::run(shell.args(["-c", command]))
     })?;
     cargo_step("cargo test --package millstream --no-default-features --test without_simulator")?;
     step("cargo xtask bench --only T4", bench::instructions)?;

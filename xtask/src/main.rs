@@ -11,6 +11,7 @@ mod gpu;
 mod kernels;
 mod miri;
 mod msrv;
+mod nvrtc;
 mod package;
 mod process;
 mod programs;

@@ -1,6 +1,7 @@
-//! The `millstream` command: lists devices and the kernels of PTX files, and runs programs on the
-//! simulated device.
+//! The `millstream` command: lists devices and the kernels of PTX files, compiles CUDA C++, and
+//! runs programs on the simulated device.
 
+mod compile;
 mod devices;
 mod ptx;
 mod run;
@@ -32,6 +33,12 @@ enum Command {
         #[arg(required = true)]
         files: Vec<PathBuf>,
     },
+    /// Compiles CUDA C++ files to the PTX that `kernels!` takes, with NVRTC.
+    ///
+    /// The first line of each PTX file holds the hash of its source, which `kernels!` compares when
+    /// a program is compiled. NVRTC is found in Python's wheels, in CUDA_HOME, or at
+    /// MILLSTREAM_NVRTC; it needs no GPU.
+    Compile(compile::Arguments),
     /// Runs a program of CUDA's driver API on the simulated device, and reports its races.
     ///
     /// The exit status is the program's, or that of --exit-code if the program succeeds but the
@@ -58,6 +65,16 @@ fn main() -> ExitCode {
             }
             status
         }
+        Command::Compile(arguments) => match compile::run(&arguments) {
+            Ok(report) => {
+                print!("{report}");
+                ExitCode::SUCCESS
+            }
+            Err(problem) => {
+                eprintln!("{problem}");
+                ExitCode::FAILURE
+            }
+        },
         Command::Run(arguments) => run::run(&arguments).unwrap_or_else(|problem| {
             eprintln!("millstream: {problem}");
             ExitCode::FAILURE

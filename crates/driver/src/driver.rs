@@ -8,10 +8,10 @@
 use std::{ffi::c_void, fmt, ptr::NonNull, time::Duration};
 
 use crate::{
-    ContextHandle, Copy2d, DeviceAttribute, DeviceOrdinal, DevicePtr, DriverError, EventHandle,
-    FloatOperand, FunctionAttribute, FunctionHandle, HostAccess, ManagedAdvice, ManagedLocation,
-    MemoryReuse, ModuleHandle, P2pAttribute, PeerCopy, PeerCopy2d, PointerInfo, PoolHandle,
-    ResultCode, StreamHandle,
+    BlockSize, ContextHandle, Copy2d, DeviceAttribute, DeviceOrdinal, DevicePtr, DriverError,
+    EventHandle, FloatOperand, FunctionAttribute, FunctionHandle, HostAccess, LaunchAttributes,
+    ManagedAdvice, ManagedLocation, MemoryReuse, ModuleHandle, P2pAttribute, PeerCopy, PeerCopy2d,
+    PointerInfo, PoolHandle, ResultCode, StreamHandle,
 };
 
 type Result<T> = std::result::Result<T, DriverError>;
@@ -911,6 +911,31 @@ pub trait Driver: Send + Sync + fmt::Debug {
     /// `context` is alive.
     unsafe fn module_load(&self, context: ContextHandle, ptx: &[u8]) -> Result<ModuleHandle>;
 
+    /// Loads a module from a binary image, a cubin or a fat binary (`cuModuleLoadData`).
+    ///
+    /// # Errors
+    ///
+    /// [`ResultCode::NO_BINARY_FOR_GPU`](crate::ResultCode::NO_BINARY_FOR_GPU) if the image has no
+    /// code for the device, [`ResultCode::INVALID_IMAGE`](crate::ResultCode::INVALID_IMAGE) for
+    /// bytes that are neither an ELF file nor a fat binary,
+    /// [`ResultCode::NOT_SUPPORTED`](crate::ResultCode::NOT_SUPPORTED) from a driver that runs PTX
+    /// only.
+    ///
+    /// # Safety
+    ///
+    /// `context` is alive. The image is a complete, intact output of NVIDIA's tools: its own
+    /// headers say how far the driver reads, and nothing checks the code in it.
+    unsafe fn module_load_binary(
+        &self,
+        _context: ContextHandle,
+        _image: &[u8],
+    ) -> Result<ModuleHandle> {
+        Err(DriverError::new(
+            "cuModuleLoadData",
+            ResultCode::NOT_SUPPORTED,
+        ))
+    }
+
     /// Unloads a module (`cuModuleUnload`).
     ///
     /// # Safety
@@ -1035,6 +1060,74 @@ pub trait Driver: Send + Sync + fmt::Debug {
         stream: StreamHandle,
         params: &[*const c_void],
     ) -> Result<()>;
+
+    /// Enqueues a kernel with further attributes (`cuLaunchKernelEx`), otherwise as
+    /// [`launch_kernel`](Self::launch_kernel).
+    ///
+    /// # Errors
+    ///
+    /// As [`launch_kernel`](Self::launch_kernel). `COOPERATIVE_LAUNCH_TOO_LARGE` for a cooperative
+    /// grid whose blocks cannot all be resident at once, `NOT_SUPPORTED` for an attribute that the
+    /// driver or the device does not support (see [`ResultCode`](crate::ResultCode)).
+    ///
+    /// # Safety
+    ///
+    /// As [`launch_kernel`](Self::launch_kernel).
+    unsafe fn launch_kernel_with(
+        &self,
+        _context: ContextHandle,
+        _function: FunctionHandle,
+        _dims: &LaunchDims,
+        _attributes: &LaunchAttributes,
+        _stream: StreamHandle,
+        _params: &[*const c_void],
+    ) -> Result<()> {
+        Err(DriverError::new(
+            "cuLaunchKernelEx",
+            ResultCode::NOT_SUPPORTED,
+        ))
+    }
+
+    /// Returns the number of blocks of this size that can be resident on a multiprocessor at once
+    /// (`cuOccupancyMaxActiveBlocksPerMultiprocessor`).
+    ///
+    /// # Errors
+    ///
+    /// [`ResultCode::INVALID_VALUE`](crate::ResultCode::INVALID_VALUE) for a block without threads.
+    ///
+    /// # Safety
+    ///
+    /// `function` is alive and belongs to `context`.
+    unsafe fn occupancy_blocks(
+        &self,
+        _context: ContextHandle,
+        _function: FunctionHandle,
+        _block_threads: u32,
+        _dynamic_shared_bytes: usize,
+    ) -> Result<i32> {
+        Err(DriverError::new(
+            "cuOccupancyMaxActiveBlocksPerMultiprocessor",
+            ResultCode::NOT_SUPPORTED,
+        ))
+    }
+
+    /// Returns the number of threads per block with which most threads of the kernel are resident,
+    /// and the number of blocks that fill the device (`cuOccupancyMaxPotentialBlockSize`).
+    ///
+    /// # Safety
+    ///
+    /// `function` is alive and belongs to `context`.
+    unsafe fn occupancy_block_size(
+        &self,
+        _context: ContextHandle,
+        _function: FunctionHandle,
+        _dynamic_shared_bytes: usize,
+    ) -> Result<BlockSize> {
+        Err(DriverError::new(
+            "cuOccupancyMaxPotentialBlockSize",
+            ResultCode::NOT_SUPPORTED,
+        ))
+    }
 
     /// Enqueues a host function (`cuLaunchHostFunc`). It runs in stream order on a thread of the
     /// driver, and later work of the stream waits for it (rule 27). After a context error it is

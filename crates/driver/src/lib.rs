@@ -18,11 +18,14 @@ mod current;
 mod driver;
 mod error;
 mod handles;
+mod launch_attributes;
 pub mod libraries;
 mod managed;
 mod methods;
 pub mod nccl;
 pub mod nvml;
+pub mod nvrtc;
+pub mod nvtx;
 mod peer;
 mod per_process;
 mod pointer;
@@ -39,6 +42,7 @@ pub use handles::{
     ContextHandle, DeviceAttribute, DeviceOrdinal, DevicePtr, EventHandle, FunctionAttribute,
     FunctionHandle, ModuleHandle, P2pAttribute, PoolHandle, StreamHandle,
 };
+pub use launch_attributes::{BlockSize, LaunchAttributes};
 pub use managed::{ManagedAdvice, ManagedLocation};
 pub use peer::{PeerCopy, PeerCopy2d};
 #[doc(hidden)]

@@ -19,7 +19,11 @@
 mod layout;
 mod search;
 
-use std::{error::Error, fmt};
+use std::{
+    error::Error,
+    fmt, fs,
+    path::{Path, PathBuf},
+};
 
 use libloading::Library;
 
@@ -64,6 +68,7 @@ pub struct LibrarySpec {
 pub struct LoadedLibrary {
     library: &'static Library,
     origin: String,
+    file: Option<PathBuf>,
 }
 
 /// The error of a library that was found nowhere: every location tried, with the loader's message.
@@ -93,8 +98,7 @@ impl LibrarySpec {
     /// nothing of the program.
     pub unsafe fn find(&self) -> Result<LoadedLibrary, LibraryNotFound> {
         let mut tried = Vec::new();
-        let variable = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
-        for location in self.locations(Layout::HERE, &variable) {
+        for location in self.locations_here() {
             let name = location.to_string();
             // SAFETY: the caller vouches for libraries of these names.
             match unsafe { location.load() } {
@@ -102,6 +106,7 @@ impl LibrarySpec {
                     return Ok(LoadedLibrary {
                         library: Box::leak(Box::new(library)),
                         origin: name,
+                        file: location.file().map(Path::to_path_buf),
                     });
                 }
                 Err(message) => tried.push((name, message)),
@@ -112,6 +117,30 @@ impl LibrarySpec {
             path_variable: self.path_variable,
             tried,
         })
+    }
+
+    /// Returns the file that [`find`](Self::find) tries first, without loading it. `None` if the
+    /// process has loaded the library already, or if only the system's loader may find it.
+    #[must_use]
+    pub fn first_file(&self) -> Option<PathBuf> {
+        let mut locations = self.locations_here().into_iter();
+        let first = locations.find(|location| !location.is_skipped())?;
+        first.file().map(Path::to_path_buf)
+    }
+
+    /// Creates the error for a library that was loaded but lacks functions.
+    pub(crate) fn lacking(&self, origin: &str, functions: &str) -> LibraryNotFound {
+        LibraryNotFound {
+            name: self.name,
+            path_variable: self.path_variable,
+            tried: vec![(origin.to_owned(), format!("it has no {functions}"))],
+        }
+    }
+
+    /// Lists the locations to try on this machine.
+    fn locations_here(&self) -> Vec<search::SearchLocation> {
+        let variable = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
+        self.locations(Layout::HERE, &variable)
     }
 }
 
@@ -128,6 +157,36 @@ impl LoadedLibrary {
     #[must_use]
     pub fn origin(&self) -> &str {
         &self.origin
+    }
+
+    /// Returns the library's file, unless the system's loader found it, or the process had loaded
+    /// it already.
+    #[must_use]
+    pub fn file(&self) -> Option<&Path> {
+        self.file.as_deref()
+    }
+
+    /// Loads the files in the library's folder whose names begin with `prefix`: libraries that it
+    /// loads by name, which the loader finds once they are loaded. A file that cannot be loaded is
+    /// skipped.
+    ///
+    /// # Safety
+    ///
+    /// As for [`LibrarySpec::find`], for libraries of these names.
+    pub unsafe fn load_beside(&self, prefix: &str) {
+        let folder = self.file.as_deref().and_then(Path::parent);
+        let Some(entries) = folder.and_then(|folder| fs::read_dir(folder).ok()) else {
+            return;
+        };
+        for entry in entries.flatten() {
+            if entry.file_name().to_string_lossy().starts_with(prefix) {
+                // SAFETY: the caller vouches for libraries of these names.
+                if let Ok(library) = unsafe { Library::new(entry.path()) } {
+                    // While it stays loaded, the loader finds it by its name.
+                    Box::leak(Box::new(library));
+                }
+            }
+        }
     }
 
     /// Returns the function of this name, or `None` if the library has none.

@@ -263,6 +263,10 @@ macro_rules! driver_methods {
                 context: $crate::ContextHandle,
                 image: &[u8]
             ) -> $crate::ModuleHandle;
+            [unsafe value] fn module_load_binary(
+                context: $crate::ContextHandle,
+                image: &[u8]
+            ) -> $crate::ModuleHandle;
             [unsafe call] fn module_unload(
                 context: $crate::ContextHandle,
                 module: $crate::ModuleHandle
@@ -306,6 +310,25 @@ macro_rules! driver_methods {
                 stream: $crate::StreamHandle,
                 params: &[*const std::ffi::c_void]
             ) -> ();
+            [unsafe enqueue(stream)] fn launch_kernel_with(
+                context: $crate::ContextHandle,
+                function: $crate::FunctionHandle,
+                dims: &$crate::LaunchDims,
+                attributes: &$crate::LaunchAttributes,
+                stream: $crate::StreamHandle,
+                params: &[*const std::ffi::c_void]
+            ) -> ();
+            [unsafe value] fn occupancy_blocks(
+                context: $crate::ContextHandle,
+                function: $crate::FunctionHandle,
+                block_threads: u32,
+                dynamic_shared_bytes: usize
+            ) -> i32;
+            [unsafe value] fn occupancy_block_size(
+                context: $crate::ContextHandle,
+                function: $crate::FunctionHandle,
+                dynamic_shared_bytes: usize
+            ) -> $crate::BlockSize;
             [unsafe value] fn launch_host_function(
                 context: $crate::ContextHandle,
                 stream: $crate::StreamHandle,

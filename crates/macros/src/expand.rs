@@ -1,13 +1,13 @@
 //! Code generation for `kernels!`: the module, its loader, and a method for each kernel.
 
 use proc_macro2::{Span, TokenStream};
-use quote::{quote, quote_spanned};
+use quote::{format_ident, quote, quote_spanned};
 use syn::{Attribute, Ident, spanned::Spanned};
 
 use crate::{
     clause::Clause,
-    kernel::{Kernel, Param, ParamKind, Safety},
-    module::{Module, Modules},
+    kernel::{Abi, Kernel, Param, ParamKind, Safety},
+    module::{Module, Modules, Source},
     text::one_line,
 };
 
@@ -22,11 +22,32 @@ fn module(module: &Module) -> syn::Result<TokenStream> {
         attributes,
         visibility,
         name,
-        ptx,
+        source,
         kernels,
     } = module;
     let module_name = name.to_string();
-    let origin = one_line(quote! { #ptx });
+    let no_cuda = quote! { ::core::option::Option::None };
+    let (origin, ptx, cuda, check) = match source {
+        Source::Ptx(ptx) => (one_line(quote! { #ptx }), quote! { #ptx }, no_cuda, None),
+        Source::Cuda(cuda) => (
+            one_line(quote! { #cuda }),
+            quote! { "" },
+            quote! { ::core::option::Option::Some(#cuda) },
+            None,
+        ),
+        Source::Compiled { cuda, ptx } => {
+            let origin = one_line(quote! { #ptx });
+            let stale = format!(
+                "the PTX {origin} was not compiled from {}: run `millstream compile`",
+                one_line(quote! { #cuda })
+            );
+            let check = quote_spanned! { ptx.span()=>
+                #[allow(long_running_const_eval, reason = "the source may be long")]
+                const _: () = ::millstream::kernel::assert_compiled_from(#ptx, #cuda, #stale);
+            };
+            (origin, quote! { #ptx }, no_cuda, Some(check))
+        }
+    };
     let docs = (!has_docs(attributes))
         .then(|| doc(&format!("The kernels of the PTX module `{module_name}`.")));
     let kernels_docs = doc(&format!(
@@ -70,6 +91,7 @@ fn module(module: &Module) -> syn::Result<TokenStream> {
         #[allow(unsafe_code, reason = "declared by `unsafe mod`")]
         impl #name::Kernels {
             fn load(device: &::millstream::Device) -> ::millstream::Result<Self> {
+                #check
                 #(#alignments)*
                 static SOURCE: ::millstream::kernel::ModuleSource =
                     ::millstream::kernel::ModuleSource {
@@ -77,6 +99,7 @@ fn module(module: &Module) -> syn::Result<TokenStream> {
                     origin: #origin,
                     declared: ::core::concat!(::core::file!(), ":", ::core::line!()),
                     ptx: #ptx,
+                    cuda: #cuda,
                     kernels: &[#(#signatures),*],
                 };
                 let functions = ::millstream::kernel::load(device, &SOURCE)?;
@@ -89,36 +112,52 @@ fn module(module: &Module) -> syn::Result<TokenStream> {
     })
 }
 
+impl Kernel {
+    /// Returns whether the length of each array follows it.
+    fn passes_lengths(&self) -> bool {
+        self.abi == Some(Abi::Rust)
+    }
+}
+
 /// Returns the kernel's signature, which loading compares with the PTX.
 fn signature(kernel: &Kernel) -> TokenStream {
     let name = kernel
         .ptx_name
         .as_ref()
         .map_or_else(|| kernel.name.to_string(), syn::LitStr::value);
-    let params = kernel.params.iter().map(|Param { name, kind, .. }| {
-        let name = name.to_string();
-        let kind = match kind {
-            ParamKind::Read(_) => quote! { Slice { writable: false } },
-            ParamKind::Write(_) => quote! { Slice { writable: true } },
-            ParamKind::Scalar(ty) => quote! {
-                Scalar {
-                    size: ::core::mem::size_of::<#ty>(),
-                    align: ::core::mem::align_of::<#ty>()
-                }
-            },
-        };
+    let param = |name: &str, kind: TokenStream| {
         quote! {
             ::millstream::kernel::Param {
                 name: #name,
                 kind: ::millstream::kernel::ParamKind::#kind
             }
         }
+    };
+    let params = kernel.params.iter().flat_map(|Param { name, kind, .. }| {
+        let name = name.to_string();
+        let (kind, is_array) = match kind {
+            ParamKind::Read(_) => (quote! { Slice { writable: false } }, true),
+            ParamKind::Write(_) => (quote! { Slice { writable: true } }, true),
+            ParamKind::Scalar(ty) => (
+                quote! {
+                    Scalar {
+                        size: ::core::mem::size_of::<#ty>(),
+                        align: ::core::mem::align_of::<#ty>()
+                    }
+                },
+                false,
+            ),
+        };
+        let len = (is_array && kernel.passes_lengths())
+            .then(|| param(&format!("{name}.len()"), quote! { Len }));
+        [Some(param(&name, kind)), len].into_iter().flatten()
     });
     quote! { ::millstream::kernel::Signature { name: #name, params: &[#(#params),*] } }
 }
 
 /// Returns the kernel's array parameters with their element types.
 fn arrays(kernel: &Kernel) -> TokenStream {
+    let mut lengths = 0_usize;
     let arrays = kernel
         .params
         .iter()
@@ -128,6 +167,8 @@ fn arrays(kernel: &Kernel) -> TokenStream {
                 return None;
             };
             let name = param.name.to_string();
+            let index = index + lengths;
+            lengths += usize::from(kernel.passes_lengths());
             Some(quote! {
                 ::millstream::kernel::Array {
                     param: #index,
@@ -163,11 +204,32 @@ fn method(module: &str, index: usize, kernel: &Kernel) -> syn::Result<TokenStrea
         ParamKind::Write(ty) => quote! { mut #name: impl ::millstream::kernel::WriteOperand<#ty> },
         ParamKind::Scalar(ty) => quote! { #name: #ty },
     });
-    let arguments = params.iter().map(|Param { name, kind, .. }| match kind {
-        ParamKind::Read(_) => quote! { ::millstream::kernel::Argument::read(&#name) },
-        ParamKind::Write(_) => quote! { ::millstream::kernel::Argument::write(&mut #name) },
-        ParamKind::Scalar(_) => quote! { ::millstream::kernel::Argument::scalar(&#name) },
+    let len_of = |name: &Ident| format_ident!("{name}_len", span = Span::mixed_site());
+    let lengths = params.iter().filter_map(|Param { name, kind, .. }| {
+        let (ParamKind::Read(ty) | ParamKind::Write(ty)) = kind else {
+            return None;
+        };
+        let len = len_of(name);
+        kernel.passes_lengths().then(|| {
+            quote! { let #len = ::millstream::kernel::Argument::len::<#ty, _>(&#name); }
+        })
     });
+    let arguments = params.iter().map(|Param { name, kind, .. }| {
+        let (argument, is_array) = match kind {
+            ParamKind::Read(_) => (quote! { read(&#name) }, true),
+            ParamKind::Write(_) => (quote! { write(&mut #name) }, true),
+            ParamKind::Scalar(_) => (quote! { scalar(&#name) }, false),
+        };
+        let len = len_of(name);
+        let len = (is_array && kernel.passes_lengths()).then(|| quote! { , #len });
+        quote! { ::millstream::kernel::Argument::#argument #len }
+    });
+    let arguments = quote! { [#(#arguments),*] };
+    let launch = if kernel.passes_lengths() {
+        quote! { launch_slices(&self.functions[#index], #stream, #grid, &#arguments) }
+    } else {
+        quote! { launch(&self.functions[#index], #stream, #grid, #arguments) }
+    };
     let checks = checks(&format!("{module}::{name}"), &grid, kernel)?;
     Ok(quote! {
         #(#attributes)*
@@ -182,17 +244,11 @@ fn method(module: &str, index: usize, kernel: &Kernel) -> syn::Result<TokenStrea
         ) -> ::millstream::Result<()> {
             let #grid: ::millstream::LaunchConfig = ::core::convert::Into::into(#grid);
             #checks
+            #(#lengths)*
             // SAFETY: the author of `unsafe mod` guarantees that the signature is the kernel's. The
             // kernel stays within its operands because its clauses hold, or because the caller of
             // an unsafe method guarantees it.
-            unsafe {
-                ::millstream::kernel::launch(
-                    &self.functions[#index],
-                    #stream,
-                    #grid,
-                    [#(#arguments),*],
-                )
-            }
+            unsafe { ::millstream::kernel::#launch }
         }
     })
 }

@@ -24,8 +24,26 @@ pub(crate) struct Kernel {
     pub(crate) name: Ident,
     /// The name in the PTX, if it differs.
     pub(crate) ptx_name: Option<LitStr>,
+    /// The way in which arrays are passed, if it is declared.
+    pub(crate) abi: Option<Abi>,
     pub(crate) params: Vec<Param>,
     pub(crate) clauses: Vec<Expr>,
+}
+
+/// The way in which arrays are passed.
+#[derive(Clone, Copy, PartialEq)]
+pub(crate) enum Abi {
+    /// As their address.
+    C,
+    /// As their address and their length.
+    Rust,
+}
+
+/// The values of `#[kernel(…)]`.
+#[derive(Default)]
+pub(crate) struct KernelAttributes {
+    pub(crate) name: Option<LitStr>,
+    pub(crate) abi: Option<Abi>,
 }
 
 /// The party that guarantees a valid launch.
@@ -60,7 +78,7 @@ const ALLOWED: &str = "a kernel's parameter is `&[T]` (read), `&mut [T]` (writte
 impl Parse for Kernel {
     fn parse(input: ParseStream<'_>) -> syn::Result<Self> {
         let mut attributes = input.call(Attribute::parse_outer)?;
-        let ptx_name = take_ptx_name(&mut attributes)?;
+        let own = KernelAttributes::take(&mut attributes)?;
         let visibility = input.parse()?;
         let safety = parse_safety(input)?;
         input.parse::<Token![fn]>()?;
@@ -117,7 +135,8 @@ impl Parse for Kernel {
             visibility,
             safety,
             name,
-            ptx_name,
+            ptx_name: own.name,
+            abi: own.abi,
             params: params.into_iter().collect(),
             clauses: clauses.into_iter().collect::<Vec<Expr>>(),
         })
@@ -140,28 +159,48 @@ fn parse_safety(input: ParseStream<'_>) -> syn::Result<Safety> {
     }
 }
 
-/// Removes `#[kernel(name = "…")]` from the attributes and returns the name.
-fn take_ptx_name(attributes: &mut Vec<Attribute>) -> syn::Result<Option<LitStr>> {
-    let mut name = None;
-    let mut kept = Vec::new();
-    for attribute in attributes.drain(..) {
-        if !attribute.path().is_ident("kernel") {
-            kept.push(attribute);
-            continue;
+impl KernelAttributes {
+    /// Removes `#[kernel(name = "…", abi = "…")]` from the attributes and returns its values.
+    pub(crate) fn take(attributes: &mut Vec<Attribute>) -> syn::Result<Self> {
+        let mut own = Self::default();
+        let mut kept = Vec::new();
+        for attribute in attributes.drain(..) {
+            if !attribute.path().is_ident("kernel") {
+                kept.push(attribute);
+                continue;
+            }
+            attribute.parse_nested_meta(|meta| {
+                if meta.path.is_ident("abi") {
+                    let abi: LitStr = meta.value()?.parse()?;
+                    own.abi = Some(match abi.value().as_str() {
+                        "C" => Abi::C,
+                        "rust" => Abi::Rust,
+                        _ => {
+                            return Err(syn::Error::new(
+                                abi.span(),
+                                "expected \"rust\", for arrays that are passed as address and \
+                                 length, or \"C\", for arrays that are passed as address",
+                            ));
+                        }
+                    });
+                    return Ok(());
+                }
+                if !meta.path.is_ident("name") {
+                    return Err(meta.error(
+                        "expected `name = \"…\"`, the kernel's name in the PTX, or \
+                         `abi = \"rust\"`",
+                    ));
+                }
+                if own.name.is_some() {
+                    return Err(meta.error("the kernel's name in the PTX is given twice"));
+                }
+                own.name = Some(meta.value()?.parse()?);
+                Ok(())
+            })?;
         }
-        attribute.parse_nested_meta(|meta| {
-            if !meta.path.is_ident("name") {
-                return Err(meta.error("expected `name = \"…\"`, the kernel's name in the PTX"));
-            }
-            if name.is_some() {
-                return Err(meta.error("the kernel's name in the PTX is given twice"));
-            }
-            name = Some(meta.value()?.parse()?);
-            Ok(())
-        })?;
+        *attributes = kept;
+        Ok(own)
     }
-    *attributes = kept;
-    Ok(name)
 }
 
 impl Parse for Param {

@@ -5,11 +5,13 @@ use syn::{
     parse::{Parse, ParseStream},
 };
 
-use crate::kernel::Kernel;
+use crate::kernel::{Kernel, KernelAttributes};
 
 /// The keyword between a module's name and its PTX.
 mod keyword {
     syn::custom_keyword!(from);
+    syn::custom_keyword!(cuda);
+    syn::custom_keyword!(ptx);
 }
 
 /// The modules of one macro invocation.
@@ -20,9 +22,46 @@ pub(crate) struct Module {
     pub(crate) attributes: Vec<Attribute>,
     pub(crate) visibility: Visibility,
     pub(crate) name: Ident,
-    /// An expression of type `&'static str`.
-    pub(crate) ptx: Expr,
+    pub(crate) source: Source,
     pub(crate) kernels: Vec<Kernel>,
+}
+
+/// The source of a module: expressions of type `&'static str`.
+pub(crate) enum Source {
+    /// PTX.
+    Ptx(Expr),
+    /// CUDA C++ that is compiled when the module is loaded.
+    Cuda(Expr),
+    /// CUDA C++, and the PTX that was compiled from it.
+    Compiled { cuda: Box<Expr>, ptx: Box<Expr> },
+}
+
+impl Parse for Source {
+    fn parse(input: ParseStream<'_>) -> syn::Result<Self> {
+        // `cuda` alone may be the name of a constant that holds PTX.
+        let is_cuda = input.peek(keyword::cuda) && !input.peek2(Token![::]);
+        if !is_cuda || input.peek2(syn::token::Brace) {
+            return Ok(Self::Ptx(Expr::parse_without_eager_brace(input)?));
+        }
+        input.parse::<keyword::cuda>()?;
+        let cuda = Expr::parse_without_eager_brace(input)?;
+        if !input.peek(Token![,]) {
+            return Ok(Self::Cuda(cuda));
+        }
+        input.parse::<Token![,]>()?;
+        if !input.peek(keyword::ptx) {
+            return Err(input.error(
+                "expected `ptx`, then the PTX that `millstream compile` has written: \
+                 `ptx include_str!(\"photo.ptx\")`",
+            ));
+        }
+        input.parse::<keyword::ptx>()?;
+        let ptx = Expr::parse_without_eager_brace(input)?;
+        Ok(Self::Compiled {
+            cuda: Box::new(cuda),
+            ptx: Box::new(ptx),
+        })
+    }
 }
 
 impl Parse for Modules {
@@ -37,7 +76,14 @@ impl Parse for Modules {
 
 impl Parse for Module {
     fn parse(input: ParseStream<'_>) -> syn::Result<Self> {
-        let attributes = input.call(Attribute::parse_outer)?;
+        let mut attributes = input.call(Attribute::parse_outer)?;
+        let own = KernelAttributes::take(&mut attributes)?;
+        if let Some(name) = own.name {
+            return Err(syn::Error::new(
+                name.span(),
+                "a module has no name in the PTX: give it to the kernel",
+            ));
+        }
         let visibility = input.parse()?;
         if input.peek(Token![mod]) {
             return Err(input.error(
@@ -60,12 +106,13 @@ impl Parse for Module {
             );
         }
         input.parse::<keyword::from>()?;
-        let ptx = Expr::parse_without_eager_brace(input)?;
+        let source = input.parse()?;
         let content;
         braced!(content in input);
         let mut kernels: Vec<Kernel> = Vec::new();
         while !content.is_empty() {
-            let kernel: Kernel = content.parse()?;
+            let mut kernel: Kernel = content.parse()?;
+            kernel.abi = kernel.abi.or(own.abi);
             if kernels.iter().any(|other| other.name == kernel.name) {
                 return Err(syn::Error::new(
                     kernel.name.span(),
@@ -78,7 +125,7 @@ impl Parse for Module {
             attributes,
             visibility,
             name,
-            ptx,
+            source,
             kernels,
         })
     }

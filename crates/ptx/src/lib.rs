@@ -20,6 +20,7 @@ mod body;
 mod constant;
 mod declaration;
 mod error;
+mod interface;
 mod label;
 mod lexer;
 mod number;
@@ -36,6 +37,7 @@ pub mod header;
 pub mod parser;
 
 pub use error::{PtxError, PtxErrorKind};
+pub use interface::{DeviceVariable, Interface, KernelInterface, VariableUse, interface};
 pub use label::{Label, Site};
 pub use signature::{Param, Signature, signatures};
 pub use types::ParamType;

@@ -173,6 +173,14 @@ fn function<'a>(
             ".noreturn" => {
                 lexer.next();
             }
+            // A GPU has clusters: only code that is executed here must not ask for them.
+            ".explicitcluster" | ".blocksareclusters" if bodies == Bodies::Skip => {
+                lexer.next();
+            }
+            ".reqnctapercluster" | ".maxclusterrank" if bodies == Bodies::Skip => {
+                lexer.next();
+                shape(lexer)?;
+            }
             ".reqnctapercluster" | ".explicitcluster" | ".blocksareclusters"
             | ".maxclusterrank" => {
                 let problem = format!("clusters of blocks (`{}`)", token.text);

@@ -43,6 +43,7 @@ pub mod kernel;
 mod memory;
 mod rejected;
 mod scope;
+mod spans;
 mod sync;
 mod timeline;
 mod tracker;
@@ -64,17 +65,18 @@ pub use device::{
 #[doc(hidden)]
 pub use disposal::log_later;
 pub use error::{
-    Error, OperationKind, OutOfMemory, Result, Suspect, UsageError, UsageErrorKind, WorldError,
+    CompileError, Diagnostic, Error, OperationKind, OutOfMemory, Result, Severity, Suspect,
+    UsageError, UsageErrorKind, WorldError,
 };
 pub use event::Event;
 pub use future::Pending;
-pub use kernel::{Dim3, LaunchConfig};
+pub use kernel::{Cuda, Dim3, Kernel, KernelSignature, LaunchArguments, LaunchConfig, Module, Ptx};
 #[doc(hidden)]
 pub use memory::StagingOptions;
 pub use memory::{
-    Advice, Buffer, CopySource, CopySource2d, CopyTarget, CopyTarget2d, Managed, MemoryStats,
-    PeerView, PeerViewMut, Pinned, ReadGuard, ReadOperand, Release, View, View2d, View2dMut,
-    ViewMut, WriteGuard, WriteOperand,
+    Advice, Buffer, CopySource, CopySource2d, CopyTarget, CopyTarget2d, Global, Managed,
+    MemoryStats, PeerView, PeerViewMut, Pinned, ReadGuard, ReadOperand, Release, View, View2d,
+    View2dMut, ViewMut, WriteGuard, WriteOperand,
 };
 pub use millstream_driver as driver;
 /// Declares typed kernels from PTX.

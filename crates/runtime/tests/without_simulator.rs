@@ -49,6 +49,7 @@ fn load(kind: ParamKind) -> Result<(), Error> {
         origin: "a test's text",
         declared: "without_simulator.rs",
         ptx: PTX,
+        cuda: None,
         kernels: Vec::leak(kernels),
     }));
     kernel::load(&device, source).map(drop)

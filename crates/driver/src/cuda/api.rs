@@ -20,7 +20,8 @@ use libloading::Library;
 
 use super::LoadError;
 pub use super::structures::{
-    CopyAttributes, Memcpy2d, Memcpy3dPeer, MemoryAccess, MemoryLocation, Uuid,
+    CopyAttributes, LaunchAttribute, LaunchConfig, Memcpy2d, Memcpy3dPeer, MemoryAccess,
+    MemoryLocation, Uuid,
 };
 use crate::{
     ContextHandle, DevicePtr, EventHandle, FunctionHandle, ModuleHandle, PoolHandle, ResultCode,
@@ -98,6 +99,13 @@ pub const MEM_ACCESS_FLAGS_PROT_READWRITE: c_int = 3;
 pub const JIT_ERROR_LOG_BUFFER: c_int = 5;
 /// `CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES`: the size of the error log buffer.
 pub const JIT_ERROR_LOG_BUFFER_SIZE_BYTES: c_int = 6;
+
+/// `CU_LAUNCH_ATTRIBUTE_COOPERATIVE`: a grid whose blocks are all resident at once.
+pub const LAUNCH_ATTRIBUTE_COOPERATIVE: c_int = 2;
+/// `CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION`: the blocks of a cluster.
+pub const LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION: c_int = 4;
+/// `CU_LAUNCH_ATTRIBUTE_PRIORITY`: the priority of a launch.
+pub const LAUNCH_ATTRIBUTE_PRIORITY: c_int = 8;
 
 /// `CU_MEMCPY_SRC_ACCESS_ORDER_DURING_API_CALL`: the source is read before the call returns.
 pub const MEMCPY_SRC_ACCESS_ORDER_DURING_API_CALL: c_int = 2;
@@ -350,6 +358,21 @@ functions! {
             stream: StreamHandle,
             params: *mut *mut c_void
         );
+        cuOccupancyMaxActiveBlocksPerMultiprocessor =
+            cuOccupancyMaxActiveBlocksPerMultiprocessor(
+                blocks: *mut c_int,
+                function: FunctionHandle,
+                block_threads: c_int,
+                dynamic_shared_bytes: usize
+            );
+        cuOccupancyMaxPotentialBlockSize = cuOccupancyMaxPotentialBlockSize(
+            min_blocks: *mut c_int,
+            threads: *mut c_int,
+            function: FunctionHandle,
+            shared_bytes_of: Option<unsafe extern "C" fn(c_int) -> usize>,
+            dynamic_shared_bytes: usize,
+            threads_max: c_int
+        );
         cuLaunchHostFunc = cuLaunchHostFunc(
             stream: StreamHandle,
             function: Option<unsafe extern "C" fn(*mut c_void)>,
@@ -376,6 +399,12 @@ functions! {
             stream: StreamHandle
         );
         cuFuncLoad = cuFuncLoad(function: FunctionHandle);
+        cuLaunchKernelEx = cuLaunchKernelEx(
+            config: *const LaunchConfig,
+            function: FunctionHandle,
+            params: *mut *mut c_void,
+            extra: *mut *mut c_void
+        );
         cuFuncGetParamInfo = cuFuncGetParamInfo(
             function: FunctionHandle,
             index: usize,

@@ -18,16 +18,17 @@ use std::{
 
 use super::{
     Cuda, api,
-    convert::{advice_number, memcpy_2d, memcpy_3d_peer},
+    convert::{advice_number, launch_attributes, memcpy_2d, memcpy_3d_peer},
     fork, host_function,
     library::CudaVersion,
     module,
 };
 use crate::{
-    Completion, ContextHandle, Copy2d, CurrentContext, DeviceAttribute, DeviceOrdinal, DevicePtr,
-    Driver, DriverError, EventHandle, EventKind, FillPattern, FunctionAttribute, FunctionHandle,
-    HostFunction, LaunchDims, ManagedAdvice, ManagedLocation, ModuleHandle, P2pAttribute, PeerCopy,
-    PeerCopy2d, PointerInfo, PoolHandle, PoolUsage, PriorityRange, ResultCode, StreamHandle,
+    BlockSize, Completion, ContextHandle, Copy2d, CurrentContext, DeviceAttribute, DeviceOrdinal,
+    DevicePtr, Driver, DriverError, EventHandle, EventKind, FillPattern, FunctionAttribute,
+    FunctionHandle, HostFunction, LaunchAttributes, LaunchDims, ManagedAdvice, ManagedLocation,
+    ModuleHandle, P2pAttribute, PeerCopy, PeerCopy2d, PointerInfo, PoolHandle, PoolUsage,
+    PriorityRange, ResultCode, StreamHandle,
 };
 
 type Result<T> = std::result::Result<T, DriverError>;
@@ -998,6 +999,37 @@ impl Driver for Cuda {
         }
     }
 
+    unsafe fn module_load_binary(
+        &self,
+        context: ContextHandle,
+        image: &[u8],
+    ) -> Result<ModuleHandle> {
+        if !module::is_binary(image) {
+            let start = image[..image.len().min(16)].escape_ascii();
+            let detail = format!(
+                "the image is neither a cubin nor a fat binary: it begins with \"{start}\""
+            );
+            let error = DriverError::new("cuModuleLoadData", ResultCode::INVALID_IMAGE);
+            return Err(error.with_detail(detail));
+        }
+        enter!(self, context);
+        let mut handle = ModuleHandle::from_raw(0);
+        // SAFETY: the caller vouches for the image; there are no options.
+        unsafe {
+            call!(
+                self,
+                cuModuleLoadDataEx(
+                    &mut handle,
+                    image.as_ptr().cast(),
+                    0,
+                    ptr::null_mut(),
+                    ptr::null_mut(),
+                )
+            )
+        }?;
+        Ok(handle)
+    }
+
     unsafe fn module_unload(&self, context: ContextHandle, module: ModuleHandle) -> Result<()> {
         enter!(self, context);
         // SAFETY: the caller unloads a live module whose kernels are not running.
@@ -1160,6 +1192,90 @@ impl Driver for Cuda {
                 )
             )
         }
+    }
+
+    unsafe fn launch_kernel_with(
+        &self,
+        context: ContextHandle,
+        function: FunctionHandle,
+        dims: &LaunchDims,
+        attributes: &LaunchAttributes,
+        stream: StreamHandle,
+        params: &[*const c_void],
+    ) -> Result<()> {
+        let name = "cuLaunchKernelEx";
+        let Some(launch) = self.api.cuLaunchKernelEx else {
+            return Err(DriverError::new(name, ResultCode::NOT_SUPPORTED));
+        };
+        fork::check(name)?;
+        enter_for!(self, context, stream);
+        let attributes = launch_attributes(attributes);
+        let config = api::LaunchConfig {
+            grid: dims.grid,
+            block: dims.block,
+            shared_bytes: dims.shared_bytes,
+            stream,
+            attributes: attributes.as_ptr(),
+            attribute_count: attributes.len() as c_uint,
+        };
+        let params = params.as_ptr().cast_mut().cast();
+        // SAFETY: the caller vouches for function, stream, arguments and all that the kernel will
+        // touch. The configuration and its attributes live until the call has returned.
+        let code = unsafe { launch(&config, function, params, ptr::null_mut()) };
+        self.check(name, code)
+    }
+
+    unsafe fn occupancy_blocks(
+        &self,
+        context: ContextHandle,
+        function: FunctionHandle,
+        block_threads: u32,
+        dynamic_shared_bytes: usize,
+    ) -> Result<i32> {
+        enter!(self, context);
+        let mut blocks = 0;
+        // SAFETY: the caller vouches for the function, and the result goes to a local.
+        unsafe {
+            call!(
+                self,
+                cuOccupancyMaxActiveBlocksPerMultiprocessor(
+                    &mut blocks,
+                    function,
+                    c_int::try_from(block_threads).unwrap_or(c_int::MAX),
+                    dynamic_shared_bytes,
+                )
+            )
+        }?;
+        Ok(blocks)
+    }
+
+    unsafe fn occupancy_block_size(
+        &self,
+        context: ContextHandle,
+        function: FunctionHandle,
+        dynamic_shared_bytes: usize,
+    ) -> Result<BlockSize> {
+        enter!(self, context);
+        let (mut min_blocks, mut threads) = (0, 0);
+        // SAFETY: the caller vouches for the function, and the results go to locals. Without a
+        // callback every block has the given bytes; 0 stands for the device's largest block.
+        unsafe {
+            call!(
+                self,
+                cuOccupancyMaxPotentialBlockSize(
+                    &mut min_blocks,
+                    &mut threads,
+                    function,
+                    None,
+                    dynamic_shared_bytes,
+                    0,
+                )
+            )
+        }?;
+        Ok(BlockSize {
+            threads: u32::try_from(threads).unwrap_or(0),
+            min_blocks: u32::try_from(min_blocks).unwrap_or(0),
+        })
     }
 
     unsafe fn launch_host_function(

@@ -5,8 +5,8 @@ use std::{
     ptr,
 };
 
-use super::api::{self, Memcpy2d, Memcpy3dPeer};
-use crate::{Copy2d, DevicePtr, ManagedAdvice, Memory2d, PeerCopy2d};
+use super::api::{self, LaunchAttribute, Memcpy2d, Memcpy3dPeer};
+use crate::{Copy2d, DevicePtr, LaunchAttributes, ManagedAdvice, Memory2d, PeerCopy2d};
 
 /// Returns the number of an advice in `CUmem_advise`.
 pub(super) fn advice_number(advice: ManagedAdvice) -> c_int {
@@ -18,6 +18,34 @@ pub(super) fn advice_number(advice: ManagedAdvice) -> c_int {
         ManagedAdvice::SetAccessedBy => api::MEM_ADVISE_SET_ACCESSED_BY,
         ManagedAdvice::UnsetAccessedBy => api::MEM_ADVISE_UNSET_ACCESSED_BY,
     }
+}
+
+/// Converts the attributes of a launch to libcuda's list.
+pub(super) fn launch_attributes(attributes: &LaunchAttributes) -> Vec<LaunchAttribute> {
+    let LaunchAttributes {
+        cooperative,
+        cluster,
+        priority,
+    } = *attributes;
+    let attribute = |id, words: &[c_int]| {
+        let mut attribute = LaunchAttribute {
+            id,
+            ..LaunchAttribute::default()
+        };
+        attribute.value[..words.len()].copy_from_slice(words);
+        attribute
+    };
+    let cooperative = cooperative.then(|| attribute(api::LAUNCH_ATTRIBUTE_COOPERATIVE, &[1]));
+    let cluster = cluster.map(|blocks| {
+        let blocks = blocks.map(u32::cast_signed);
+        attribute(api::LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION, &blocks)
+    });
+    let priority = priority.map(|priority| attribute(api::LAUNCH_ATTRIBUTE_PRIORITY, &[priority]));
+    cooperative
+        .into_iter()
+        .chain(cluster)
+        .chain(priority)
+        .collect()
 }
 
 /// Returns a side's memory type, its host address and its device address; the address that does not

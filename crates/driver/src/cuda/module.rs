@@ -58,6 +58,11 @@ fn begins_with_version(mut text: &[u8]) -> bool {
     }
 }
 
+/// Returns whether the image begins as a cubin, which is an ELF file, or as a fat binary does.
+pub(super) fn is_binary(image: &[u8]) -> bool {
+    image.starts_with(b"\x7fELF") || image.starts_with(&0xba55_ed50_u32.to_le_bytes())
+}
+
 /// Returns the text in the compiler's log buffer, without padding; `None` if the log is empty.
 pub(super) fn log_text(buffer: &[u8]) -> Option<String> {
     let end = buffer
@@ -127,6 +132,13 @@ mod tests {
                 "{detail}"
             );
         }
+    }
+
+    #[test]
+    fn binaries_are_known_by_their_first_bytes() {
+        assert!(is_binary(b"\x7fELF\x02\0\x01"));
+        assert!(is_binary(b"\x50\xed\x55\xba\0\x01"));
+        assert!(!is_binary(b".version 8.0") && !is_binary(b"") && !is_binary(b"ELF"));
     }
 
     #[test]

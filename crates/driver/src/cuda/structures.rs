@@ -2,7 +2,7 @@
 
 use std::ffi::{c_int, c_uint, c_void};
 
-use crate::{ContextHandle, DevicePtr};
+use crate::{ContextHandle, DevicePtr, StreamHandle};
 
 /// `CUuuid`: the universally unique identifier of a device.
 #[repr(C)]
@@ -140,4 +140,35 @@ pub struct Memcpy3dPeer {
     pub height: usize,
     /// The number of planes.
     pub depth: usize,
+}
+
+/// `CUlaunchAttribute`: an attribute of a launch. The value is a union of 64 bytes, of which each
+/// attribute here uses the first words.
+#[repr(C, align(8))]
+#[derive(Clone, Copy, Debug, Default)]
+pub struct LaunchAttribute {
+    /// The attribute (`CUlaunchAttributeID`).
+    pub id: c_int,
+    /// Padding.
+    pub padding: c_int,
+    /// The value.
+    pub value: [c_int; 16],
+}
+
+/// `CUlaunchConfig`: the dimensions, the stream and the attributes of a launch.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct LaunchConfig {
+    /// The number of blocks in x, y and z.
+    pub grid: [c_uint; 3],
+    /// The number of threads per block in x, y and z.
+    pub block: [c_uint; 3],
+    /// The dynamic shared memory per block, in bytes.
+    pub shared_bytes: c_uint,
+    /// The stream.
+    pub stream: StreamHandle,
+    /// The attributes.
+    pub attributes: *const LaunchAttribute,
+    /// The number of attributes.
+    pub attribute_count: c_uint,
 }

@@ -118,6 +118,24 @@ fn companion_in(folder: &Path, name: &str) -> Option<PathBuf> {
 }
 
 impl SearchLocation {
+    /// Returns the file of this location, if it is one.
+    pub(super) fn file(&self) -> Option<&Path> {
+        match self {
+            Self::File(path, _) => Some(path),
+            _ => None,
+        }
+    }
+
+    /// Returns whether the search passes over this location without loading anything.
+    pub(super) fn is_skipped(&self) -> bool {
+        match self {
+            // SAFETY: this only looks for a library that is loaded.
+            Self::Loaded(name) => unsafe { loaded_already(name) }.is_err(),
+            Self::Nothing(..) => true,
+            Self::File(..) | Self::System(_) => false,
+        }
+    }
+
     /// Loads the library from this location.
     ///
     /// # Safety

@@ -47,6 +47,7 @@ fn pointee(name: &str) -> Option<(bool, Option<usize>)> {
         "CUDA_MEMCPY2D_st",
         "CUDA_MEMCPY3D_PEER_st",
         "CUuuid_st",
+        "CUlaunchConfig_st",
     ]
     .iter()
     .any(|name| target.ends_with(name));
@@ -67,6 +68,8 @@ fn pointee(name: &str) -> Option<(bool, Option<usize>)> {
         "CUmemAccessDesc_st" => Some(size_of::<sys::CUmemAccessDesc_st>()),
         "Memcpy3dPeer" => Some(size_of::<api::Memcpy3dPeer>()),
         "CUDA_MEMCPY3D_PEER_st" => Some(size_of::<sys::CUDA_MEMCPY3D_PEER_st>()),
+        "LaunchConfig" => Some(size_of::<api::LaunchConfig>()),
+        "CUlaunchConfig_st" => Some(size_of::<sys::CUlaunchConfig_st>()),
         "Uuid" => Some(size_of::<api::Uuid>()),
         "CUuuid_st" => Some(size_of::<sys::CUuuid_st>()),
         "Memcpy2d" => Some(size_of::<api::Memcpy2d>()),
@@ -153,6 +156,8 @@ fn every_function_has_the_published_parameters() {
         cuStreamCreateWithPriority = cuStreamCreateWithPriority(_, _, _);
         cuStreamDestroy = cuStreamDestroy_v2(_);
         cuStreamQuery = cuStreamQuery(_);
+        cuStreamGetCtx = cuStreamGetCtx(_, _);
+        cuPointerGetAttributes = cuPointerGetAttributes(_, _, _, _);
         cuStreamSynchronize = cuStreamSynchronize(_);
         cuStreamWaitEvent = cuStreamWaitEvent(_, _, _);
         cuEventCreate = cuEventCreate(_, _);
@@ -197,11 +202,15 @@ fn every_function_has_the_published_parameters() {
         cuFuncSetAttribute = cuFuncSetAttribute(_, _, _);
         cuLaunchKernel = cuLaunchKernel(_, _, _, _, _, _, _, _, _, _, _);
         cuLaunchCooperativeKernel = cuLaunchCooperativeKernel(_, _, _, _, _, _, _, _, _, _);
+        cuOccupancyMaxActiveBlocksPerMultiprocessor =
+            cuOccupancyMaxActiveBlocksPerMultiprocessor(_, _, _, _);
+        cuOccupancyMaxPotentialBlockSize = cuOccupancyMaxPotentialBlockSize(_, _, _, _, _, _);
         cuLaunchHostFunc = cuLaunchHostFunc(_, _, _);
         cuMemPrefetchAsync = cuMemPrefetchAsync(_, _, _, _);
         cuMemAdvise = cuMemAdvise(_, _, _, _);
         cuMemcpyBatchAsync = cuMemcpyBatchAsync(_, _, _, _, _, _, _, _, _);
         cuFuncLoad = cuFuncLoad(_);
+        cuLaunchKernelEx = cuLaunchKernelEx(_, _, _, _);
         cuFuncGetParamInfo = cuFuncGetParamInfo(_, _, _, _);
     };
     assert_eq!(
@@ -306,6 +315,19 @@ fn structures_have_the_published_fields() {
     fields! { api::MemoryAccess, sys::CUmemAccessDesc_st:
         location = location;
         flags = flags;
+    }
+    fields! { api::LaunchConfig, sys::CUlaunchConfig_st:
+        grid = gridDimX;
+        block = blockDimX;
+        shared_bytes = sharedMemBytes;
+        stream = hStream;
+        attributes = attrs;
+        attribute_count = numAttrs;
+    }
+    fields! { api::LaunchAttribute, sys::CUlaunchAttribute_st:
+        id = id;
+        padding = pad;
+        value = value;
     }
     fields! { api::Uuid, sys::CUuuid_st:
         bytes = bytes;

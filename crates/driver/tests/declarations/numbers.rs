@@ -173,7 +173,8 @@ fn link_attributes_have_the_published_numbers() {
 fn flags_have_the_published_numbers() {
     use sys::{
         CUdriverProcAddress_flags_enum as proc_address, CUevent_flags_enum as event,
-        CUevent_wait_flags_enum as wait, CUjit_option_enum as jit, CUmem_advise_enum as advise,
+        CUevent_wait_flags_enum as wait, CUjit_option_enum as jit,
+        CUlaunchAttributeID_enum as launch, CUmem_advise_enum as advise,
         CUmemPool_attribute_enum as pool, CUstream_flags_enum as stream,
     };
     for (name, ours, theirs) in [
@@ -315,6 +316,21 @@ fn flags_have_the_published_numbers() {
             "error log's size",
             api::JIT_ERROR_LOG_BUFFER_SIZE_BYTES,
             jit::CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES as i32,
+        ),
+        (
+            "cooperative launch",
+            api::LAUNCH_ATTRIBUTE_COOPERATIVE,
+            launch::CU_LAUNCH_ATTRIBUTE_COOPERATIVE as i32,
+        ),
+        (
+            "cluster dimension",
+            api::LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION,
+            launch::CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION as i32,
+        ),
+        (
+            "priority of a launch",
+            api::LAUNCH_ATTRIBUTE_PRIORITY,
+            launch::CU_LAUNCH_ATTRIBUTE_PRIORITY as i32,
         ),
     ] {
         assert_eq!(ours, theirs, "{name}");

@@ -70,6 +70,7 @@ fn a_module_expands_to_a_loader_and_a_method_for_each_kernel() {
                     origin: "include_str!(\"linear.ptx\")",
                     declared: ::core::concat!(::core::file!(), ":", ::core::line!()),
                     ptx: include_str!("linear.ptx"),
+                    cuda: ::core::option::Option::None,
                     kernels: &[::millstream::kernel::Signature {
                         name: "_Z5saxpy",
                         params: &[
@@ -120,7 +121,7 @@ fn a_module_expands_to_a_loader_and_a_method_for_each_kernel() {
                         [
                             ::millstream::kernel::Argument::scalar(&n),
                             ::millstream::kernel::Argument::write(&mut y)
-                        ],
+                        ]
                     )
                 }
             }

@@ -45,6 +45,17 @@ millstream_macros::kernels! {
     }
 
     unsafe mod empty from "" {}
+
+    #[kernel(abi = "rust")]
+    unsafe mod slices from cuda "<source>", ptx "<compiled>" {
+        safe fn scale(x: &[f32], factor: f32, y: &mut [f32]);
+        #[kernel(abi = "C")]
+        safe fn plain(x: &mut [u32]);
+    }
+
+    unsafe mod later from cuda "<source>" {
+        safe fn nothing();
+    }
 }
 
 /// Runs `launch` and returns the calls that the stub recorded.
@@ -248,4 +259,39 @@ fn arithmetic_that_overflows_fails_its_clause() {
 #[test]
 fn a_module_without_kernels_loads_too() {
     assert!(empty::load(&Device::default()).is_ok());
+}
+
+#[test]
+fn lengths_follow_the_arrays_of_kernels_in_rust() {
+    let device = Device::default();
+    let kernels = slices::load(&device).expect("it loads");
+    let (x, mut y) = ([1.0_f32; 3], [0.0_f32; 4]);
+    let config = LaunchConfig(1, 1);
+    kernels
+        .scale(&Stream, config, &x[..], 2.0, &mut y[..])
+        .expect("it launches");
+    kernels
+        .plain(&Stream, config, &mut [1_u32][..])
+        .expect("it launches");
+    assert_eq!(
+        *device.launches.lock().expect("not poisoned"),
+        [
+            "<compiled> slices scale(x: read, x.len(): len, factor: 4/4, y: write, y.len(): len) \
+             on 1x1: read 3, len 3, 2.0, write 4, len 4",
+            "<compiled> slices plain(x: write) on 1x1: write 1",
+        ]
+    );
+    let arrays = kernels.functions[0].arrays.lock().expect("not poisoned");
+    assert_eq!(*arrays, "0 x: f32, 3 y: f32");
+}
+
+#[test]
+fn a_source_without_ptx_is_passed_on_to_be_compiled() {
+    let device = Device::default();
+    let kernels = later::load(&device).expect("it loads");
+    kernels
+        .nothing(&Stream, LaunchConfig(1, 1))
+        .expect("it launches");
+    let launches = device.launches.lock().expect("not poisoned");
+    assert_eq!(*launches, ["<source> later nothing() on 1x1: "]);
 }

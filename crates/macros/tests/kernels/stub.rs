@@ -63,6 +63,7 @@ pub mod kernel {
         pub origin: &'static str,
         pub declared: &'static str,
         pub ptx: &'static str,
+        pub cuda: Option<&'static str>,
         pub kernels: &'static [Signature],
     }
 
@@ -81,6 +82,7 @@ pub mod kernel {
     #[derive(Debug)]
     pub enum ParamKind {
         Slice { writable: bool },
+        Len,
         Scalar { size: usize, align: usize },
     }
 
@@ -147,6 +149,10 @@ pub mod kernel {
             Self(format!("write {}", operand.len()), Default::default())
         }
 
+        pub fn len<T, O: ReadOperand<T>>(operand: &O) -> Self {
+            Self(format!("len {}", operand.len()), Default::default())
+        }
+
         pub fn scalar<T: Scalar>(value: &'a T) -> Self {
             Self(value.text(), Default::default())
         }
@@ -160,12 +166,13 @@ pub mod kernel {
                 .map(|Param { name, kind }| match kind {
                     ParamKind::Slice { writable: false } => format!("{name}: read"),
                     ParamKind::Slice { writable: true } => format!("{name}: write"),
+                    ParamKind::Len => format!("{name}: len"),
                     ParamKind::Scalar { size, align } => format!("{name}: {size}/{align}"),
                 });
             let params: Vec<_> = params.collect();
             let name = format!(
                 "{} {} {}({})",
-                source.ptx,
+                source.cuda.unwrap_or(source.ptx),
                 source.module,
                 signature.name,
                 params.join(", ")
@@ -186,9 +193,29 @@ pub mod kernel {
     /// As for a launch of the runtime.
     pub unsafe fn launch<const N: usize>(
         function: &Function,
+        stream: &Stream,
+        config: LaunchConfig,
+        arguments: [Argument<'_>; N],
+    ) -> Result<()> {
+        // SAFETY: nothing is executed here.
+        unsafe { launch_slices(function, stream, config, &arguments) }
+    }
+
+    /// In the stub, checked-in PTX is that of a source if both begin alike.
+    pub const fn assert_compiled_from(ptx: &str, source: &str, message: &'static str) {
+        assert!(ptx.as_bytes()[0] == source.as_bytes()[0], "{}", message);
+    }
+
+    /// Records a launch.
+    ///
+    /// # Safety
+    ///
+    /// As for a launch of the runtime.
+    pub unsafe fn launch_slices(
+        function: &Function,
         _: &Stream,
         LaunchConfig(blocks, threads): LaunchConfig,
-        arguments: [Argument<'_>; N],
+        arguments: &[Argument<'_>],
     ) -> Result<()> {
         let arguments: Vec<_> = arguments
             .iter()

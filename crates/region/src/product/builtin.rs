@@ -118,6 +118,7 @@ macro_rules! sources {
                         origin: $ptx,
                         declared: concat!(file!(), ":", line!()),
                         ptx: include_str!($ptx),
+                        cuda: None,
                         kernels: KERNELS,
                     };
                     &SOURCE

@@ -164,6 +164,7 @@ macro_rules! modules {
                 origin: concat!("collective/kernels/", $element, ".ptx"),
                 declared: concat!(file!(), ":", line!()),
                 ptx: include_str!(concat!("kernels/", $element, ".ptx")),
+                cuda: None,
                 kernels: &[$(Signature {
                     name: concat!("fold_", $element, "_", $reduction),
                     params: &PARAMS,

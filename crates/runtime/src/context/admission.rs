@@ -12,12 +12,14 @@ use std::{
 };
 
 use super::DeviceState;
-use crate::{Result, UsageError, UsageErrorKind};
+use crate::{Result, UsageError, UsageErrorKind, spans::HostSpan};
 
 /// The bit that is set once the device is lost.
 const LOST: u32 = 1 << 31;
 /// The bit that is set while operands may hold data that the loss of a device has spoiled.
 const EXAMINE: u32 = 1 << 30;
+/// The bit that is set if submissions and waits have [spans](crate::spans).
+const SPANS: u32 = 1 << 29;
 
 thread_local! {
     /// The number of foreign calls that this thread is inside. They nest if their devices differ.
@@ -27,8 +29,8 @@ thread_local! {
 /// The reasons to reject an operation on a device.
 #[derive(Debug, Default)]
 pub(crate) struct Admission {
-    /// The number of foreign calls in progress on the device, and the bits [`LOST`] and
-    /// [`EXAMINE`].
+    /// The number of foreign calls in progress on the device, and the bits [`LOST`], [`EXAMINE`]
+    /// and [`SPANS`].
     reasons: AtomicU32,
 }
 
@@ -47,12 +49,23 @@ impl Admission {
         }
     }
 
+    /// Turns spans on. Called before the device has any other user.
+    pub(super) fn use_spans(&self) {
+        self.reasons.fetch_or(SPANS, Ordering::Relaxed);
+    }
+
+    /// Begins a span, if they are on.
+    pub(crate) fn span(&self, begin: impl FnOnce() -> HostSpan) -> Option<HostSpan> {
+        (self.reasons.load(Ordering::Relaxed) & SPANS != 0).then(begin)
+    }
+
     /// Returns whether operands are examined.
     pub(crate) fn examines_operands(&self) -> bool {
         self.reasons.load(Ordering::Acquire) & EXAMINE != 0
     }
 
-    /// Returns whether there is no reason to reject an operation, nor to examine its operands.
+    /// Returns whether there is no reason to reject an operation, to examine its operands, or to
+    /// begin a span.
     #[inline]
     pub(crate) fn is_none(&self) -> bool {
         // Acquire: a thread that sees the bit also sees the stored loss.
@@ -84,7 +97,7 @@ impl DeviceState {
     #[inline]
     pub(crate) fn check_alive(&self) -> Result<()> {
         // Acquire: as in `is_none`.
-        if self.admission.reasons.load(Ordering::Acquire) & !EXAMINE == 0 {
+        if self.admission.reasons.load(Ordering::Acquire) & !(EXAMINE | SPANS) == 0 {
             return Ok(());
         }
         self.check_reasons()

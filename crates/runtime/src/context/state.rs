@@ -40,6 +40,7 @@ use super::{
 use crate::{
     Error, Result,
     disposal::log,
+    spans,
     sync::{AtomicBool, Ordering},
     tracker::{DeviceNumber, StreamId, Ticket},
 };
@@ -148,6 +149,10 @@ impl DeviceState {
         let context = driver.primary_context_retain(ordinal)?;
         // SAFETY: the pool is the device's default pool, which lives as long as the device.
         unsafe { driver.pool_set_release_threshold(pool, u64::MAX) }?;
+        let admission = Admission::default();
+        if spans::is_on() {
+            admission.use_spans();
+        }
         // SAFETY: the context was just retained.
         let priorities = unsafe { driver.stream_priority_range(context) }?;
         Ok(Self {
@@ -178,7 +183,7 @@ impl DeviceState {
             retired: Mutex::new(Vec::new()),
             adopted: AdoptedStreams::default(),
             lost: OnceLock::new(),
-            admission: Admission::default(),
+            admission,
         })
     }
 

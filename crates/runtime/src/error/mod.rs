@@ -1,6 +1,9 @@
 //! Error types: [usage errors](usage) of the caller, and failures of the device.
 
+mod compile;
+mod diagnostic;
 mod operation;
+mod phrases;
 mod usage;
 mod usage_kind;
 mod world;
@@ -9,6 +12,9 @@ use std::{fmt, panic::Location, sync::Arc};
 
 use millstream_driver::DriverError;
 
+pub use compile::CompileError;
+pub(crate) use diagnostic::parse as parse_diagnostics;
+pub use diagnostic::{Diagnostic, Severity};
 use operation::probably;
 pub use operation::{OperationKind, Suspect};
 pub use usage::UsageError;
@@ -112,6 +118,9 @@ pub enum Error {
         /// The reason for the request: an environment variable, or the lack of a GPU and its cause.
         asked: Arc<str>,
     },
+    /// CUDA C++ could not be compiled.
+    #[error(transparent)]
+    Compile(#[from] Arc<CompileError>),
     /// The processes of a [`World`](crate::world::World) cannot meet or are started wrongly.
     #[error(transparent)]
     World(#[from] WorldError),

@@ -2,6 +2,8 @@
 
 use std::{ops::Range, panic::Location};
 
+use super::phrases::{in_brackets, names_there_are, of_values};
+
 /// The problem with an invalid call.
 ///
 /// ```
@@ -361,6 +363,59 @@ pub enum UsageErrorKind {
         /// The parameter, its declared type, and its type in the PTX.
         detail: String,
     },
+    /// A module has no kernel of this name.
+    #[error(
+        "there is no kernel `{kernel}`; {}",
+        names_there_are("kernel", kernels)
+    )]
+    NoKernel {
+        /// The requested name.
+        kernel: String,
+        /// The names of the module's kernels, those that resemble the requested one first.
+        kernels: Vec<String>,
+    },
+    /// A module has no variable of this name.
+    #[error(
+        "there is no variable `{variable}`; {}",
+        names_there_are("variable", variables)
+    )]
+    NoVariable {
+        /// The requested name.
+        variable: String,
+        /// The names of the module's variables, those that resemble the requested one first.
+        variables: Vec<String>,
+    },
+    /// A module's variable is not an array of the requested element type.
+    #[error(
+        "the variable `{variable}` has {bytes} bytes aligned to {alignment}, which are no elements \
+         of `{element}` ({element_bytes} bytes aligned to {element_alignment})"
+    )]
+    Variable {
+        /// The variable.
+        variable: String,
+        /// Its size in bytes.
+        bytes: usize,
+        /// Its alignment in bytes.
+        alignment: usize,
+        /// The requested element type.
+        element: &'static str,
+        /// The size of an element in bytes.
+        element_bytes: usize,
+        /// The alignment of an element in bytes.
+        element_alignment: usize,
+    },
+    /// The PTX is of a newer version than the device's driver supports.
+    #[error("the PTX is newer than the driver: {detail}")]
+    PtxVersion {
+        /// Both versions, and what to do.
+        detail: String,
+    },
+    /// The device runs no code of this kind.
+    #[error("{detail}")]
+    Unsupported {
+        /// The feature, and what to do.
+        detail: String,
+    },
     /// The PTX cannot be loaded.
     #[error("the PTX cannot be loaded: {detail}")]
     Ptx {
@@ -428,18 +483,4 @@ impl UsageErrorKind {
         second: 1,
         second_name: Some("target"),
     };
-}
-
-/// Formats an operand's name, to follow its index.
-fn in_brackets(name: Option<&str>) -> String {
-    name.map_or_else(String::new, |name| format!(" (`{name}`)"))
-}
-
-/// Formats the values of a clause's operands, to end a sentence.
-fn of_values(values: &str) -> String {
-    if values.is_empty() {
-        String::new()
-    } else {
-        format!(": {values}")
-    }
 }

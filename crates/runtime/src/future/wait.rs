@@ -3,6 +3,7 @@
 use crate::{
     Result, Stream,
     context::{DeviceState, StreamState, poll_ticket, query_stream, record_sync_point, wait_until},
+    spans,
     tracker::{Sequence, Ticket},
 };
 
@@ -12,6 +13,7 @@ pub(crate) fn wait_ticket(
     stream: &StreamState,
     sequence: Sequence,
 ) -> Result<()> {
+    let _span = device.admission.span(spans::wait);
     device.run_deferred();
     wait_until(&*device.driver, || poll_ticket(device, stream, sequence))
 }

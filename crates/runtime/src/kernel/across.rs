@@ -8,6 +8,7 @@ use std::{panic::Location, sync::Arc};
 use super::{
     Function, LaunchConfig,
     launch::{Argument, addresses, admits, operation, params, refuse_overlap},
+    variables::UsedVariable,
 };
 use crate::{
     Result, Stream, UsageError,
@@ -36,6 +37,7 @@ pub(super) unsafe fn launch_across(
     stream: &Stream,
     config: &LaunchConfig,
     arguments: &[Argument<'_>],
+    variables: &[UsedVariable],
     location: &'static Location<'static>,
     refused: UsageError,
 ) -> Result<()> {
@@ -55,11 +57,15 @@ pub(super) unsafe fn launch_across(
     for (span, kind) in spans() {
         crossing.push(span.access(kind), &span.allocation.device);
     }
+    for variable in variables {
+        crossing.push(variable.access(), device);
+    }
     let addresses = addresses(arguments);
-    let params = params(arguments, &addresses);
+    let params = params(function, arguments, &addresses);
     let command = context::Launch {
         function: function.entry_point.handle,
         dims: &config.dims,
+        attributes: &config.attributes,
         params: &params,
     };
     // SAFETY: as for a launch on one device; the device can access the memory of the others.

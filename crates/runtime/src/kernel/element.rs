@@ -5,7 +5,7 @@ use std::any::{TypeId, type_name};
 
 use millstream_driver::FloatOperand;
 
-use super::Function;
+use super::{Function, matching::Slices};
 
 /// A declared array parameter.
 #[doc(hidden)]
@@ -51,10 +51,12 @@ pub fn declare_arrays(functions: &[Function], arrays: &[&[Array]]) {
         if !function.device.is_simulated {
             return;
         }
-        let floats = arrays.iter().filter_map(|array| {
+        let is_packed = function.entry_point.slices == Slices::Packed;
+        let floats = arrays.iter().enumerate().filter_map(|(before, array)| {
             let Element { name, float_bytes } = (array.element)();
             Some(FloatOperand {
-                param: array.param,
+                // The lengths of the arrays before it are no parameters of their own.
+                param: array.param - if is_packed { before } else { 0 },
                 name: array.name,
                 element: name,
                 element_bytes: float_bytes?,

@@ -5,11 +5,15 @@
 use std::{ffi::c_void, marker::PhantomData, panic::Location, sync::Arc};
 
 use bytemuck::Pod;
+use millstream_driver::LaunchAttributes;
 use smallvec::SmallVec;
 
-use super::{Function, LaunchConfig, ReadOperand, WriteOperand, across::launch_across};
+use super::{
+    Function, LaunchConfig, ReadOperand, WriteOperand, across::launch_across, matching::Slices,
+    occupancy::check_attributes, variables::UsedVariable,
+};
 use crate::{
-    Result, Stream, UsageError, UsageErrorKind,
+    Error, Result, Stream, UsageError, UsageErrorKind,
     context::{self, DeviceState, Operation, submit_in_place},
     error::OperationKind,
     memory::Span,
@@ -31,6 +35,8 @@ enum ArgumentValue<'a> {
         value: *const c_void,
         borrow: PhantomData<&'a ()>,
     },
+    /// The length of the array before it.
+    Len(u64),
 }
 
 impl<'a> Argument<'a> {
@@ -55,26 +61,36 @@ impl<'a> Argument<'a> {
         })
     }
 
+    /// Creates an argument for the number of elements of an array (`usize` in a kernel in Rust).
+    #[inline]
+    pub fn len<T, O: ReadOperand<T>>(operand: &O) -> Self {
+        Self(ArgumentValue::Len(operand.len() as u64))
+    }
+
     /// Creates an argument for an array.
     #[inline]
     pub(crate) fn slice(span: Span<'a>, kind: AccessKind) -> Self {
         Self(ArgumentValue::Slice { span, kind })
     }
 
-    /// Returns the array's device address, or 0 for a scalar.
+    /// Returns the array's device address, the length, or 0 for a scalar.
     #[inline(always)]
     pub(crate) fn address(&self) -> u64 {
         match &self.0 {
             ArgumentValue::Slice { span, .. } => span.pointer().as_raw(),
+            ArgumentValue::Len(len) => *len,
             ArgumentValue::Scalar { .. } => 0,
         }
     }
 
-    /// Returns a pointer to the parameter: to the array's `address`, or to the scalar.
+    /// Returns a pointer to the parameter: to `address`, which is the array's address or length, or
+    /// to the scalar.
     #[inline(always)]
     pub(super) fn param(&self, address: &u64) -> *const c_void {
         match &self.0 {
-            ArgumentValue::Slice { .. } => std::ptr::from_ref(address).cast(),
+            ArgumentValue::Slice { .. } | ArgumentValue::Len(_) => {
+                std::ptr::from_ref(address).cast()
+            }
             ArgumentValue::Scalar { value, .. } => *value,
         }
     }
@@ -84,7 +100,7 @@ impl<'a> Argument<'a> {
     pub(super) fn as_slice(&self) -> Option<(&Span<'a>, AccessKind)> {
         match &self.0 {
             ArgumentValue::Slice { span, kind } => Some((span, *kind)),
-            ArgumentValue::Scalar { .. } => None,
+            ArgumentValue::Scalar { .. } | ArgumentValue::Len(_) => None,
         }
     }
 }
@@ -121,7 +137,15 @@ pub unsafe fn launch<const N: usize>(
         let arguments = arguments.clone();
         // SAFETY: by this function's contract.
         return unsafe {
-            launch_across(function, stream, &config, &arguments, location, usage_error)
+            launch_across(
+                function,
+                stream,
+                &config,
+                &arguments,
+                &[],
+                location,
+                usage_error,
+            )
         };
     }
     if operation.accesses.repeat() {
@@ -150,37 +174,100 @@ pub unsafe fn launch_at(
     arguments: &[Argument<'_>],
     location: &'static Location<'static>,
 ) -> Result<()> {
+    // SAFETY: by this function's contract.
+    unsafe { launch_using(function, stream, config, arguments, &[], location) }
+}
+
+/// Launches a kernel in Rust like [`launch`]: with the length behind each array.
+///
+/// # Errors
+///
+/// As [`launch`].
+///
+/// # Safety
+///
+/// As [`launch`].
+#[doc(hidden)]
+#[track_caller]
+pub unsafe fn launch_slices(
+    function: &Function,
+    stream: &Stream,
+    config: LaunchConfig,
+    arguments: &[Argument<'_>],
+) -> Result<()> {
+    // SAFETY: by this function's contract.
+    unsafe { launch_at(function, stream, config, arguments, Location::caller()) }
+}
+
+/// Launches a kernel like [`launch_at`], which also uses variables of its module.
+///
+/// # Errors
+///
+/// As [`launch`].
+///
+/// # Safety
+///
+/// As [`launch`], but the kernel may also access these variables.
+pub(super) unsafe fn launch_using(
+    function: &Function,
+    stream: &Stream,
+    config: LaunchConfig,
+    arguments: &[Argument<'_>],
+    variables: &[UsedVariable],
+    location: &'static Location<'static>,
+) -> Result<()> {
     let refused = |usage_error: UsageError| function.naming_operands(usage_error).at(location);
     check_function(function, stream, arguments.len()).map_err(refused)?;
     let mut operation = operation(function.name, location);
     if let Err(usage_error) = gather(function.name, stream, arguments, &mut operation) {
         // SAFETY: by this function's contract.
         return unsafe {
-            launch_across(function, stream, &config, arguments, location, usage_error)
+            launch_across(
+                function,
+                stream,
+                &config,
+                arguments,
+                variables,
+                location,
+                usage_error,
+            )
         };
     }
     if operation.accesses.repeat() {
         refuse_overlap(function.name, arguments).map_err(refused)?;
     }
+    for variable in variables {
+        operation.accesses.push(variable.access());
+    }
     let addresses = addresses(arguments);
-    let params = params(arguments, &addresses);
+    let params = params(function, arguments, &addresses);
     // SAFETY: by this function's contract.
     unsafe { launch_checked(function, stream, &config, &mut operation, &params) }
 }
 
-/// Returns the device address of each array among the arguments, and 0 for each scalar.
+/// Returns the [address](Argument::address) of each argument.
 pub(super) fn addresses(arguments: &[Argument<'_>]) -> SmallVec<[u64; 12]> {
     arguments.iter().map(Argument::address).collect()
 }
 
-/// Returns a pointer to each parameter. Those of arrays point to the arrays' `addresses`.
+/// Returns a pointer to each parameter. Those of arrays and lengths point to `addresses`.
 pub(super) fn params(
+    function: &Function,
     arguments: &[Argument<'_>],
     addresses: &[u64],
 ) -> SmallVec<[*const c_void; 12]> {
-    let each = arguments.iter().zip(addresses);
-    each.map(|(argument, address)| argument.param(address))
-        .collect()
+    let is_packed = function.entry_point.slices == Slices::Packed;
+    let each = arguments.iter().enumerate();
+    each.filter_map(|(at, argument)| {
+        let is_len = |argument: &Argument<'_>| matches!(argument.0, ArgumentValue::Len(_));
+        match arguments.get(at + 1) {
+            // A packed slice is one parameter: the address, and the length behind it.
+            Some(next) if is_packed && is_len(next) => Some(addresses[at..].as_ptr().cast()),
+            _ if is_packed && is_len(argument) => None,
+            _ => Some(argument.param(&addresses[at])),
+        }
+    })
+    .collect()
 }
 
 /// Creates the description of a launch, without operands.
@@ -264,7 +351,19 @@ pub(super) fn admits(
     if config.dims.shared_bytes > function.entry_point.dynamic_shared_bytes {
         function.opt_in(config.dims.shared_bytes, location)?;
     }
+    if config.attributes != LaunchAttributes::default() {
+        check_attributes(function, config).map_err(|error| at(error, location))?;
+    }
     Ok(true)
+}
+
+/// Adds the source line of a launch to a usage error.
+#[cold]
+fn at(error: Error, location: &'static Location<'static>) -> Error {
+    match error {
+        Error::Usage(usage_error) => usage_error.at(location).into(),
+        other => other,
+    }
 }
 
 /// Checks the launch configuration and submits the launch. The operands are already checked.
@@ -287,6 +386,7 @@ unsafe fn launch_checked(
     let command = context::Launch {
         function: function.entry_point.handle,
         dims: &config.dims,
+        attributes: &config.attributes,
         params,
     };
     // SAFETY: each pointer refers to a value of the parameter's size, which loading has checked

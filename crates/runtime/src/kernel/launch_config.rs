@@ -1,6 +1,6 @@
 //! `LaunchConfig`: the grid, block and shared memory of a launch.
 
-use millstream_driver::LaunchDims;
+use millstream_driver::{LaunchAttributes, LaunchDims};
 
 use super::clause;
 
@@ -47,6 +47,7 @@ const LINEAR_BLOCK: u32 = 256;
 #[must_use]
 pub struct LaunchConfig {
     pub(crate) dims: LaunchDims,
+    pub(crate) attributes: LaunchAttributes,
 }
 
 impl LaunchConfig {
@@ -59,6 +60,7 @@ impl LaunchConfig {
                 block: threads,
                 shared_bytes: 0,
             },
+            attributes: LaunchAttributes::default(),
         }
     }
 
@@ -94,6 +96,30 @@ impl LaunchConfig {
     /// beyond that is an error.
     pub fn with_shared_bytes(mut self, bytes: u32) -> Self {
         self.dims.shared_bytes = bytes;
+        self
+    }
+
+    /// Makes the launch cooperative: all blocks of the grid are resident at once, so that they may
+    /// wait for each other (`grid.sync()` of cooperative groups). A grid that does not fit on the
+    /// device is an error; [`Kernel::resident_blocks`](crate::Kernel::resident_blocks) tells how
+    /// many blocks fit.
+    pub fn cooperative(mut self) -> Self {
+        self.attributes.cooperative = true;
+        self
+    }
+
+    /// Launches the grid in clusters of this many blocks in x, y and z (compute capability 9.0 and
+    /// newer), which divide the grid. The simulated device runs no clusters: there the launch is an
+    /// error.
+    pub fn with_cluster(mut self, blocks: [u32; 3]) -> Self {
+        self.attributes.cluster = Some(blocks);
+        self
+    }
+
+    /// Sets the priority of the launch, which otherwise is its stream's; lower numbers run first.
+    /// The simulated device ignores it.
+    pub fn with_priority(mut self, priority: i32) -> Self {
+        self.attributes.priority = Some(priority);
         self
     }
 

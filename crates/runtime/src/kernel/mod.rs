@@ -3,18 +3,39 @@
 
 mod across;
 pub mod clause;
+mod compile;
+mod cuda_source;
+mod disk_cache;
 mod element;
+mod entry_point;
 mod foreign;
+mod includes;
 mod launch;
 mod launch_config;
+mod loaded;
+mod matching;
 mod module;
+mod names;
+mod occupancy;
+mod sha256;
+mod source_hash;
+mod typed;
+mod variables;
 
+pub use cuda_source::{Cuda, Ptx};
 pub use element::{Array, Element, declare_arrays, element};
 pub use foreign::enqueue;
-pub use launch::{Argument, launch, launch_at};
+pub use launch::{Argument, launch, launch_at, launch_slices};
 pub use launch_config::{Dim3, LaunchConfig};
+pub use loaded::Module;
 pub(crate) use module::ModuleCache;
 pub use module::{Function, ModuleSource, Param, ParamKind, Signature, load, load_generated};
+
+pub use source_hash::{assert_compiled_from, compiled_from, header};
+pub use typed::{
+    ArgumentFor, ArgumentList, DeclaredParams, Kernel, KernelSignature, LaunchArguments, Read,
+    SignatureParam, Value, WithLen, Write,
+};
 
 pub use crate::{
     context::DriverStream,

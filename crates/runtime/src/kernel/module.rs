@@ -4,16 +4,19 @@
 
 use std::{fmt, panic::Location, sync::Arc};
 
-use millstream_driver::{
-    ContextHandle, Driver, FunctionAttribute, FunctionHandle, ModuleHandle, ResultCode,
-};
+use millstream_driver::{ContextHandle, Driver, FunctionAttribute, FunctionHandle, ModuleHandle};
 use parking_lot::Mutex;
 use rustc_hash::{FxHashMap, FxHashSet};
 
+use super::{
+    Cuda,
+    compile::compile_for,
+    entry_point::{EntryPoint, Image, ModuleLabel, load_module},
+    matching::{Mismatch, Slices, compare},
+};
 use crate::{
-    Device, Error, Result, UsageError, UsageErrorKind,
+    Device, Result, UsageError, UsageErrorKind,
     context::{DeviceSlot, DeviceState, KernelLayer},
-    disposal::log,
 };
 
 /// A PTX module and the kernels declared for it. Created by [`kernels!`](crate::kernels), as a
@@ -27,8 +30,10 @@ pub struct ModuleSource {
     pub origin: &'static str,
     /// File and line of the declaration, for errors.
     pub declared: &'static str,
-    /// The PTX text.
+    /// The PTX text; empty if the module is compiled when it is loaded.
     pub ptx: &'static str,
+    /// The CUDA C++ to compile when the module is loaded.
+    pub cuda: Option<&'static str>,
     /// The kernels, in the order of their functions.
     pub kernels: &'static [Signature],
 }
@@ -62,6 +67,8 @@ pub enum ParamKind {
         /// True if the kernel may write the array.
         writable: bool,
     },
+    /// The length of the slice before it, as a kernel in Rust takes it.
+    Len,
     /// A scalar, which is passed by value.
     Scalar {
         /// The scalar's size in bytes.
@@ -73,9 +80,9 @@ pub enum ParamKind {
 
 impl ParamKind {
     /// Returns the size and the alignment of the passed value.
-    fn layout(self) -> (usize, usize) {
+    pub(super) fn layout(self) -> (usize, usize) {
         match self {
-            Self::Slice { .. } => (size_of::<u64>(), align_of::<u64>()),
+            Self::Slice { .. } | Self::Len => (size_of::<u64>(), align_of::<u64>()),
             Self::Scalar { size, align } => (size, align),
         }
     }
@@ -157,25 +164,13 @@ impl Function {
     }
 }
 
-/// The driver's handle and attributes of a kernel.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct EntryPoint {
-    pub(super) handle: FunctionHandle,
-    /// The maximum number of threads per block.
-    pub(super) threads_max: u32,
-    /// The maximum dynamic shared memory of a launch without opting in, in bytes.
-    pub(super) dynamic_shared_bytes: u32,
-    /// The maximum dynamic shared memory of a launch once the kernel has opted in, in bytes.
-    dynamic_shared_bytes_max: u32,
-    /// The static shared memory of the kernel, in bytes.
-    own_shared_bytes: u32,
-}
-
 /// The modules loaded on a device. They stay loaded until it is closed: a running kernel needs its
 /// module, and unloading a module may wait for the device.
 #[derive(Debug, Default)]
 pub(crate) struct ModuleCache {
     loaded: Mutex<Vec<LoadedModule>>,
+    /// Modules that were loaded or compiled at run time.
+    given: Mutex<Vec<ModuleHandle>>,
     /// Generated kernels, by their PTX.
     generated: Mutex<FxHashMap<Box<str>, GeneratedKernel>>,
     /// Kernels that have opted in to more than the default limit of shared memory.
@@ -212,12 +207,20 @@ impl ModuleCache {
         &device.kernel_slot
     }
 
+    /// Keeps a module that was loaded at run time until the device is closed.
+    pub(super) fn keep(device: &DeviceState, module: ModuleHandle) {
+        Self::of(device).given.lock().push(module);
+    }
+
     /// Removes all modules, to be unloaded when the device is idle.
     pub(crate) fn take_all(&self) -> impl Iterator<Item = ModuleHandle> {
         let declared = std::mem::take(&mut *self.loaded.lock());
         let generated = std::mem::take(&mut *self.generated.lock());
+        let given = std::mem::take(&mut *self.given.lock());
         let declared = declared.into_iter().map(|loaded| loaded.module);
-        declared.chain(generated.into_values().map(|kernel| kernel.module))
+        declared
+            .chain(generated.into_values().map(|kernel| kernel.module))
+            .chain(given)
     }
 }
 
@@ -241,10 +244,7 @@ pub fn load(device: &Device, source: &'static ModuleSource) -> Result<Arc<[Funct
     let at = match known {
         Some(at) => at,
         None => {
-            check_signatures(source)?;
-            let names: Vec<_> = source.kernels.iter().map(|kernel| kernel.name).collect();
-            let (module, entry_points) =
-                load_module(device, Module::Declared(source), source.ptx, &names)?;
+            let (module, entry_points) = load_declared(device, source)?;
             loaded.push(LoadedModule {
                 source: address,
                 module,
@@ -266,6 +266,33 @@ pub fn load(device: &Device, source: &'static ModuleSource) -> Result<Arc<[Funct
                 entry_point,
             });
     Ok(functions.collect())
+}
+
+/// Loads the module of a declaration, which is compiled first if it has no PTX.
+#[track_caller]
+fn load_declared(
+    device: &DeviceState,
+    source: &'static ModuleSource,
+) -> Result<(ModuleHandle, Vec<EntryPoint>)> {
+    let label = ModuleLabel::Declared(source);
+    let names: Vec<_> = source.kernels.iter().map(|kernel| kernel.name).collect();
+    let compiled = match source.cuda {
+        Some(text) => Some(compile_for(device, &Cuda::source(source.module, text))?.0),
+        None => None,
+    };
+    let ptx = compiled
+        .as_ref()
+        .map_or(source.ptx, |compiled| &compiled.ptx);
+    let slices = check_signatures(source, ptx)?;
+    let cubin = compiled
+        .as_ref()
+        .and_then(|compiled| compiled.cubin.as_deref());
+    let image = cubin.map_or(Image::Ptx(ptx), Image::Binary);
+    let (module, mut entry_points) = load_module(device, label, image, &names)?;
+    for (entry_point, slices) in entry_points.iter_mut().zip(slices) {
+        entry_point.slices = slices;
+    }
+    Ok((module, entry_points))
 }
 
 /// Loads the module of a generated kernel, unless it is already loaded, and returns the kernel.
@@ -290,8 +317,12 @@ pub fn load_generated(
         Some(known) => *known,
         None => {
             let name = name();
-            let (module, entry_points) =
-                load_module(device, Module::Generated(name), ptx, &[entry_point])?;
+            let (module, entry_points) = load_module(
+                device,
+                ModuleLabel::Generated(name),
+                Image::Ptx(ptx),
+                &[entry_point],
+            )?;
             let kernel = GeneratedKernel {
                 name,
                 param_count: params,
@@ -311,178 +342,52 @@ pub fn load_generated(
     })
 }
 
-/// The identification of a module in errors.
-#[derive(Clone, Copy)]
-enum Module {
-    Declared(&'static ModuleSource),
-    /// A generated module with one kernel of this name.
-    Generated(&'static str),
-}
-
-impl Module {
-    fn name(self) -> &'static str {
-        match self {
-            Self::Declared(source) => source.module,
-            Self::Generated(name) => name,
-        }
-    }
-}
-
-impl fmt::Display for Module {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Declared(source) => write!(
-                f,
-                "module `{}` from {}, declared at {}",
-                source.module, source.origin, source.declared
-            ),
-            Self::Generated(name) => write!(f, "the module that was generated for `{name}`"),
-        }
-    }
-}
-
-/// Loads a module and looks up its entries.
-#[track_caller]
-fn load_module(
-    device: &DeviceState,
-    module: Module,
-    ptx: &str,
-    entry_points: &[&'static str],
-) -> Result<(ModuleHandle, Vec<EntryPoint>)> {
-    let (driver, context) = (&*device.driver, device.context);
-    let _name = device.named(module.name(), Location::caller());
-    // SAFETY: the context is alive. The driver rejects text that is not PTX, and does not rely on
-    // its validity.
-    let handle = device
-        .checked(unsafe { driver.module_load(context, ptx.as_bytes()) })
-        .map_err(|error| explain(module, None, error))?;
-    match find_entry_points(device, module, entry_points, handle) {
-        Ok(entry_points) => Ok((handle, entry_points)),
-        Err(error) => {
-            // SAFETY: the module was just loaded, and none of its kernels has run.
-            if let Err(error) = device.checked(unsafe { driver.module_unload(context, handle) }) {
-                log!(debug, %error, "cannot unload a module");
-            }
-            Err(error)
-        }
-    }
-}
-
-fn find_entry_points(
-    device: &DeviceState,
-    module: Module,
-    names: &[&'static str],
-    handle: ModuleHandle,
-) -> Result<Vec<EntryPoint>> {
-    let find = |name: &&'static str| {
-        find_entry_point(device, name, handle).map_err(|error| explain(module, Some(name), error))
-    };
-    names.iter().map(find).collect()
-}
-
-fn find_entry_point(device: &DeviceState, name: &str, module: ModuleHandle) -> Result<EntryPoint> {
-    let (driver, context) = (&*device.driver, device.context);
-    // SAFETY: the module is loaded.
-    let handle = device.checked(unsafe { driver.module_function(context, module, name) })?;
-    let attribute = |attribute| {
-        // SAFETY: the function belongs to that module.
-        device.checked(unsafe { driver.function_attribute(context, handle, attribute) })
-    };
-    let threads_max = attribute(FunctionAttribute::MAX_THREADS_PER_BLOCK)?;
-    let own_shared_bytes = attribute(FunctionAttribute::SHARED_BYTES)?.unsigned_abs();
-    let (usual, most) = device.limits.dynamic_shared_bytes(own_shared_bytes);
-    // SAFETY: the function belongs to that module.
-    match unsafe { driver.function_load(context, handle) } {
-        // In this case the driver loads the function at its first launch.
-        Err(error) if error.code() == ResultCode::NOT_SUPPORTED => {}
-        loaded => device.checked(loaded)?,
-    }
-    Ok(EntryPoint {
-        handle,
-        threads_max: device.limits.threads_per_block(threads_max),
-        dynamic_shared_bytes: usual,
-        dynamic_shared_bytes_max: most,
-        own_shared_bytes,
-    })
-}
-
-/// Adds the module, its file and the kernel to a driver's error. An error about the PTX text or a
-/// kernel's name becomes a usage error.
-fn explain(module: Module, kernel: Option<&'static str>, error: Error) -> Error {
-    let Error::Driver(driver) = error else {
-        return error;
-    };
-    let wrong_text = [
-        ResultCode::INVALID_PTX,
-        ResultCode::INVALID_IMAGE,
-        ResultCode::UNSUPPORTED_PTX_VERSION,
-        ResultCode::NO_BINARY_FOR_GPU,
-    ];
-    if wrong_text.contains(&driver.code()) {
-        let detail = format!("{driver} ({module})");
-        return UsageError::new(module.name(), UsageErrorKind::Ptx { detail }).into();
-    }
-    match kernel {
-        Some(kernel) if driver.code() == ResultCode::NOT_FOUND => {
-            let detail = format!("{driver} (kernel `{kernel}` of {module})");
-            UsageError::new(kernel, UsageErrorKind::Signature { detail }).into()
-        }
-        _ => {
-            let while_loading = match kernel {
-                Some(kernel) => format!("while loading kernel `{kernel}` of {module}"),
-                None => format!("while loading {module}"),
-            };
-            let detail = match driver.detail() {
-                Some(detail) => format!("{detail}; {while_loading}"),
-                None => while_loading,
-            };
-            driver.with_detail(detail).into()
-        }
-    }
-}
-
-fn check_signatures(source: &'static ModuleSource) -> Result<(), UsageError> {
-    let module = Module::Declared(source);
-    let refuse = |name: &'static str, detail: String| {
-        let detail = format!("{detail} (kernel `{name}` of {module})");
-        Err(UsageError::new(name, UsageErrorKind::Signature { detail }))
-    };
-    let entry_points = millstream_ptx::signatures(source.ptx).map_err(|error| {
+/// Compares the declared kernels with those of the PTX. Returns how each takes its slices.
+fn check_signatures(source: &'static ModuleSource, ptx: &str) -> Result<Vec<Slices>, UsageError> {
+    let module = ModuleLabel::Declared(source);
+    let entry_points = millstream_ptx::signatures(ptx).map_err(|error| {
         let detail = format!("{error} ({module})");
         UsageError::new(source.module, UsageErrorKind::Ptx { detail })
     })?;
-    for kernel in source.kernels {
-        let Some(entry_point) = entry_points
-            .iter()
-            .find(|entry_point| entry_point.name == kernel.name)
-        else {
-            let names: Vec<_> = entry_points
-                .iter()
-                .map(|entry_point| entry_point.name.as_str())
-                .collect();
-            return refuse(
-                kernel.name,
-                format!("the PTX has no such entry; there are {}", names.join(", ")),
-            );
-        };
-        if entry_point.params.len() != kernel.params.len() {
-            let (declared, there) = (kernel.params.len(), entry_point.params.len());
-            return refuse(
-                kernel.name,
-                format!("{declared} parameters are declared, but the entry has {there}"),
-            );
-        }
-        for (declared, there) in kernel.params.iter().zip(&entry_point.params) {
-            let (size, align) = declared.kind.layout();
-            if size != there.size || align < there.align {
-                let detail = format!(
-                    "parameter `{}` is declared with {size} bytes aligned to {align}, but `{}` has \
-                     {} aligned to {}",
-                    declared.name, there.name, there.size, there.align
-                );
-                return refuse(kernel.name, detail);
+    let check = |kernel: &'static Signature| {
+        let found = entry_points.iter().find(|found| found.name == kernel.name);
+        let problem = match found {
+            None => {
+                let names: Vec<_> = entry_points
+                    .iter()
+                    .map(|entry_point| entry_point.name.as_str())
+                    .collect();
+                format!("the PTX has no such entry; there are {}", names.join(", "))
             }
+            Some(found) => {
+                let kinds: Vec<_> = kernel.params.iter().map(|param| param.kind).collect();
+                match compare(&kinds, &found.params) {
+                    Ok(slices) => return Ok(slices),
+                    Err(mismatch) => describe(kernel, mismatch),
+                }
+            }
+        };
+        let detail = format!("{problem} (kernel `{}` of {module})", kernel.name);
+        let problem = UsageErrorKind::Signature { detail };
+        Err(UsageError::new(kernel.name, problem))
+    };
+    source.kernels.iter().map(check).collect()
+}
+
+/// Says how a declaration differs from the PTX.
+fn describe(kernel: &Signature, mismatch: Mismatch<'_>) -> String {
+    match mismatch {
+        Mismatch::Count { declared, there } => {
+            format!("{declared} parameters are declared, but the entry has {there}")
         }
+        Mismatch::Layout {
+            index,
+            declared: (size, align),
+            there,
+        } => format!(
+            "parameter `{}` is declared with {size} bytes aligned to {align}, but `{}` has {} \
+             aligned to {}",
+            kernel.params[index].name, there.name, there.size, there.align
+        ),
     }
-    Ok(())
 }

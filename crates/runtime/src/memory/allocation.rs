@@ -32,6 +32,8 @@ enum Origin {
     Managed,
     /// Memory of another library. `None` once it is given back.
     Adopted(Option<Release>),
+    /// A variable of a module, which lives as long as the module.
+    Module,
 }
 
 impl Allocation {
@@ -96,6 +98,16 @@ impl Allocation {
             pointer,
             history: AccessHistory::new(bytes as u64),
             origin: Origin::Adopted(Some(release)),
+        }
+    }
+
+    /// Wraps the memory of a module's variable, which the module frees when it is unloaded.
+    pub(crate) fn of_module(device: &Arc<DeviceState>, pointer: DevicePtr, bytes: usize) -> Self {
+        Self {
+            device: Arc::clone(device),
+            pointer,
+            history: AccessHistory::new(bytes as u64),
+            origin: Origin::Module,
         }
     }
 
@@ -238,6 +250,7 @@ impl Drop for Allocation {
                     .idle_frees
                     .defer_managed(pointer, size, uses);
             }
+            Origin::Module => {}
         }
     }
 }

@@ -3,7 +3,8 @@
 use std::{rc::Rc, sync::Arc};
 
 use super::{
-    Buffer, Managed, PeerView, PeerViewMut, Pinned, View, ViewMut, pinned::PinnedSpan, view::Span,
+    Buffer, Global, Managed, PeerView, PeerViewMut, Pinned, View, ViewMut, pinned::PinnedSpan,
+    view::Span,
 };
 
 pub(super) mod sealed {
@@ -146,6 +147,7 @@ on_device! {
     View<'_, T>: |view| view.span.clone();
     ViewMut<'_, T>: |view| view.span.clone();
     Managed<T>: |managed| managed.span();
+    Global<T>: |global| global.span();
     PeerView<'_, T>: |view| view.span.clone();
     PeerViewMut<'_, T>: |view| view.span.clone();
 }
@@ -186,6 +188,7 @@ by_reference!(&O, &mut O, Arc<O>, Rc<O>, Box<O>);
 
 impl<T> WriteOperand<T> for &mut Buffer<T> {}
 impl<T> WriteOperand<T> for &mut Managed<T> {}
+impl<T> WriteOperand<T> for &mut Global<T> {}
 impl<T> WriteOperand<T> for &mut Box<Buffer<T>> {}
 impl<T> WriteOperand<T> for &mut Box<Managed<T>> {}
 impl<T> WriteOperand<T> for ViewMut<'_, T> {}
@@ -194,6 +197,7 @@ impl<T> WriteOperand<T> for PeerViewMut<'_, T> {}
 impl<T> WriteOperand<T> for &mut PeerViewMut<'_, T> {}
 impl<T> CopyTarget<T> for &mut Buffer<T> {}
 impl<T> CopyTarget<T> for &mut Managed<T> {}
+impl<T> CopyTarget<T> for &mut Global<T> {}
 impl<T> CopyTarget<T> for &mut Box<Buffer<T>> {}
 impl<T> CopyTarget<T> for &mut Box<Managed<T>> {}
 impl<T> CopyTarget<T> for ViewMut<'_, T> {}

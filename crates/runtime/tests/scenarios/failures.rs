@@ -102,6 +102,7 @@ fn declare(ptx: &str, name: &'static str, params: &[ParamKind]) -> &'static Modu
         origin: "a test's text",
         declared: "failures.rs",
         ptx,
+        cuda: None,
         kernels: Vec::leak(kernels),
     }))
 }

@@ -329,6 +329,7 @@ fn declare(ptx: &'static str) -> &'static ModuleSource {
         origin: "a test",
         declared: "here",
         ptx,
+        cuda: None,
         kernels: &[Signature {
             name: "vecadd",
             params: PARAMS,

@@ -12,6 +12,7 @@ fn scenario(run: impl Fn(&Harness) -> Result<()>) {
 }
 
 /// Returns the kind of the usage error of a call.
+#[track_caller]
 pub(crate) fn problem<T>(result: Result<T>) -> UsageErrorKind {
     match result {
         Err(Error::Usage(usage_error)) => usage_error.problem().clone(),

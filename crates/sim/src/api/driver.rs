@@ -9,11 +9,11 @@
 use std::{ffi::c_void, ptr::NonNull, sync::Arc, time::Duration};
 
 use millstream_driver::{
-    Completion, ContextHandle, Copy2d, DeviceAttribute, DeviceOrdinal, DevicePtr, Driver,
-    DriverError, EventHandle, EventKind, FillPattern, FloatOperand, FunctionAttribute,
-    FunctionHandle, HostAccess, HostFunction, LaunchDims, ManagedAdvice, ManagedLocation, Memory2d,
-    MemoryReuse, ModuleHandle, P2pAttribute, PeerCopy, PeerCopy2d, PointerInfo, PoolHandle,
-    PoolUsage, PriorityRange, Side2d, StreamHandle,
+    BlockSize, Completion, ContextHandle, Copy2d, DeviceAttribute, DeviceOrdinal, DevicePtr,
+    Driver, DriverError, EventHandle, EventKind, FillPattern, FloatOperand, FunctionAttribute,
+    FunctionHandle, HostAccess, HostFunction, LaunchAttributes, LaunchDims, ManagedAdvice,
+    ManagedLocation, Memory2d, MemoryReuse, ModuleHandle, P2pAttribute, PeerCopy, PeerCopy2d,
+    PointerInfo, PoolHandle, PoolUsage, PriorityRange, ResultCode, Side2d, StreamHandle,
 };
 
 use super::{
@@ -22,7 +22,9 @@ use super::{
     stream::PRIORITIES,
 };
 use crate::{
-    CostModel, Gpu, ids,
+    CostModel, Gpu,
+    core::state::CallError,
+    ids,
     memory::host::{HostParams, HostRange},
 };
 
@@ -765,6 +767,19 @@ impl Driver for Gpu {
         )
     }
 
+    unsafe fn module_load_binary(&self, _: ContextHandle, image: &[u8]) -> Result<ModuleHandle> {
+        let text = format!(
+            "the simulated device runs PTX text, and this is a binary image of {} bytes: pass the \
+             PTX from which it was made",
+            image.len()
+        );
+        self.call(
+            "cuModuleLoadData",
+            |cost| cost.module_call_ns,
+            |_| Err(CallError::new(ResultCode::NOT_SUPPORTED, text)),
+        )
+    }
+
     unsafe fn module_unload(&self, context: ContextHandle, module: ModuleHandle) -> Result<()> {
         self.call(
             "cuModuleUnload",
@@ -856,6 +871,49 @@ impl Driver for Gpu {
             |cost| cost.launch_call_ns,
             |state| state.launch_kernel(context, function, (dims, true), stream, params),
         )
+    }
+
+    unsafe fn launch_kernel_with(
+        &self,
+        context: ContextHandle,
+        function: FunctionHandle,
+        dims: &LaunchDims,
+        attributes: &LaunchAttributes,
+        stream: StreamHandle,
+        params: &[*const c_void],
+    ) -> Result<()> {
+        // SAFETY: the caller promises a readable value of each parameter's size.
+        let params = unsafe { HostParams::new(params) };
+        self.call(
+            "cuLaunchKernelEx",
+            |cost| cost.launch_call_ns,
+            |state| state.launch_kernel_with(context, function, dims, attributes, stream, params),
+        )
+    }
+
+    unsafe fn occupancy_blocks(
+        &self,
+        context: ContextHandle,
+        function: FunctionHandle,
+        block_threads: u32,
+        dynamic_shared_bytes: usize,
+    ) -> Result<i32> {
+        self.call(
+            "cuOccupancyMaxActiveBlocksPerMultiprocessor",
+            other,
+            |state| state.occupancy_blocks(context, function, block_threads, dynamic_shared_bytes),
+        )
+    }
+
+    unsafe fn occupancy_block_size(
+        &self,
+        context: ContextHandle,
+        function: FunctionHandle,
+        dynamic_shared_bytes: usize,
+    ) -> Result<BlockSize> {
+        self.call("cuOccupancyMaxPotentialBlockSize", other, |state| {
+            state.occupancy_block_size(context, function, dynamic_shared_bytes)
+        })
     }
 
     unsafe fn launch_host_function(

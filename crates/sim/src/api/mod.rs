@@ -12,6 +12,7 @@ mod host_memory;
 mod launch;
 mod managed_memory;
 mod module;
+mod occupancy;
 mod peers;
 pub(crate) mod programs;
 mod stream;

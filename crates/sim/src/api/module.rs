@@ -343,7 +343,7 @@ impl StateGuard<'_> {
 }
 
 /// Returns the kernel of a function handle.
-fn kernel_of<'a>(module: &'a LoadedModule, name: &str) -> &'a ptx::Kernel {
+pub(crate) fn kernel_of<'a>(module: &'a LoadedModule, name: &str) -> &'a ptx::Kernel {
     let kernel = module.ptx.kernel(name);
     kernel.expect("the module of a function handle contains its kernel")
 }

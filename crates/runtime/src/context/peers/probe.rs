@@ -11,7 +11,9 @@
 
 use std::{cell::Cell, mem, panic::Location, ptr, sync::Arc};
 
-use millstream_driver::{DevicePtr, FillPattern, FunctionHandle, LaunchDims, PeerCopy};
+use millstream_driver::{
+    DevicePtr, FillPattern, FunctionHandle, LaunchAttributes, LaunchDims, PeerCopy,
+};
 
 use crate::{
     Result,
@@ -210,6 +212,7 @@ impl<'a> Side<'a> {
         self.enqueue(Launch {
             function,
             dims: &dims,
+            attributes: &LaunchAttributes::default(),
             params: &params,
         })?;
         self.wait()

@@ -6,7 +6,7 @@ use std::ffi::c_void;
 
 use millstream_driver::{
     ContextHandle, DevicePtr, Driver, DriverError, FillPattern, FunctionHandle, HostFunction,
-    LaunchDims, ManagedLocation, PeerCopy, StreamHandle,
+    LaunchAttributes, LaunchDims, ManagedLocation, PeerCopy, StreamHandle,
 };
 use smallvec::SmallVec;
 
@@ -318,6 +318,7 @@ impl Command for Repeat {
 pub(crate) struct Launch<'a> {
     pub(crate) function: FunctionHandle,
     pub(crate) dims: &'a LaunchDims,
+    pub(crate) attributes: &'a LaunchAttributes,
     pub(crate) params: &'a [*const c_void],
 }
 
@@ -325,6 +326,19 @@ impl Command for Launch<'_> {
     type Output = ();
 
     unsafe fn enqueue(self, driver_stream: DriverStream<'_>) -> Result<(), DriverError> {
+        if *self.attributes != LaunchAttributes::default() {
+            // SAFETY: by this function's contract.
+            return unsafe {
+                driver_stream.driver.launch_kernel_with(
+                    driver_stream.context,
+                    self.function,
+                    self.dims,
+                    self.attributes,
+                    driver_stream.stream,
+                    self.params,
+                )
+            };
+        }
         // SAFETY: by this function's contract.
         unsafe {
             driver_stream.driver.launch_kernel(

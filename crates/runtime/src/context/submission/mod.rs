@@ -44,6 +44,7 @@ use super::{
 use crate::{
     Result,
     error::OperationKind,
+    spans,
     tracker::{
         Accesses, Dependencies, Plan, Sequence, Ticket, plan_and_publish, restore_displaced,
     },
@@ -126,6 +127,9 @@ unsafe fn submit_examined<C: Command>(
     command: C,
 ) -> Result<(Sequence, C::Output)> {
     device.check_alive()?;
+    // Ended after the submit queue is unlocked.
+    let label = operation.label;
+    let _span = device.admission.span(|| spans::enqueue(label));
     if !device.admission.examines_operands() {
         // SAFETY: this function's contract.
         return unsafe { submit_admitted(device, stream, operation, command) };

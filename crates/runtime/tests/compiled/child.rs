@@ -1,0 +1,62 @@
+//! Child processes, which compile one source with another environment and say what happened.
+
+use std::{
+    env,
+    path::Path,
+    process::{Child, Command, ExitCode, Stdio},
+};
+
+use millstream::{Cuda, Ptx, driver::nvrtc};
+
+use crate::launches::{SCALE, scaled};
+
+/// The variable that makes this program a child: the value of the macro `FACTOR`.
+const FACTOR: &str = "MILLSTREAM_TEST_FACTOR";
+
+/// The factor that stands for a module of PTX, which is loaded without a compiler.
+pub(crate) const PTX: u32 = 0;
+
+/// Compiles, launches, and prints the result, if this process is a child.
+pub(crate) fn main() -> Option<ExitCode> {
+    let factor = env::var(FACTOR).ok()?;
+    let device = crate::device();
+    if factor == PTX.to_string() {
+        let ptx = include_str!("../../../../kernels/vecadd.ptx");
+        let module = device
+            .module(Ptx::text("vecadd.ptx", ptx))
+            .expect("it loads");
+        println!("loaded {:?}", module.kernels());
+        return Some(ExitCode::SUCCESS);
+    }
+    let result = device
+        .compile(Cuda::source("scale.cu", SCALE).define("FACTOR", factor))
+        .and_then(|module| {
+            let values = scaled(&device, &module)?;
+            let calls = nvrtc::compilations();
+            println!("{values:?} cached {} calls {calls}", module.is_from_cache());
+            Ok(())
+        });
+    if let Err(error) = result {
+        println!("refused: {error}");
+    }
+    Some(ExitCode::SUCCESS)
+}
+
+/// Starts a child that compiles with this factor and cache, and with further variables.
+pub(crate) fn start(factor: u32, cache: &Path, variables: &[(&str, &str)]) -> Child {
+    let program = env::current_exe().expect("the test's own program");
+    Command::new(program)
+        .env(FACTOR, factor.to_string())
+        .env("MILLSTREAM_KERNEL_CACHE", cache)
+        .envs(variables.iter().copied())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("the process starts")
+}
+
+/// Returns what a child printed.
+pub(crate) fn output(child: Child) -> String {
+    let output = child.wait_with_output().expect("the process ends");
+    assert!(output.status.success(), "{output:?}");
+    String::from_utf8_lossy(&output.stdout).trim().to_owned()
+}

@@ -1,0 +1,175 @@
+//! K2 and K4: a missing compiler, missing headers, and errors in the source.
+
+use std::path::Path;
+
+use millstream::{
+    CompileError, Cuda, Device, Error, Severity,
+    driver::nvrtc::{self, NvrtcCode},
+};
+
+use crate::{Outcome, child};
+
+/// Returns the error of a compilation.
+fn refused(device: &Device, source: Cuda) -> CompileError {
+    match device.compile(source.without_cache()) {
+        Err(Error::Compile(error)) => (*error).clone(),
+        Err(other) => panic!("another error: {other}"),
+        Ok(_) => panic!("it was compiled"),
+    }
+}
+
+pub(crate) fn k02_without_nvrtc_the_error_lists_what_was_tried(_: &Device) -> Outcome {
+    let nowhere = Path::new("/millstream/no/such/folder");
+    let variables = [("MILLSTREAM_NVRTC", "/millstream/no/such/libnvrtc.so")];
+    let text = child::output(child::start(2, nowhere, &variables));
+    let expected = "refused: cannot compile `scale.cu`: NVRTC could not be loaded (tried \
+                    /millstream/no/such/libnvrtc.so: ";
+    assert!(text.starts_with(expected), "{text}");
+    for advice in [
+        "set MILLSTREAM_NVRTC to its file or folder",
+        "pip install nvidia-cuda-nvrtc-cu12",
+        "millstream compile",
+    ] {
+        assert!(text.contains(advice), "{advice}: {text}");
+    }
+    Ok(())
+}
+
+pub(crate) fn k02_without_nvrtc_ptx_is_loaded(_: &Device) -> Outcome {
+    let nowhere = Path::new("/millstream/no/such/folder");
+    let variables = [("MILLSTREAM_NVRTC", "/millstream/no/such/libnvrtc.so")];
+    let text = child::output(child::start(child::PTX, nowhere, &variables));
+    assert_eq!(text, "loaded [\"vecadd\", \"vecadd4\"]");
+    Ok(())
+}
+
+pub(crate) fn k02_a_missing_header_names_the_folders_that_were_searched(
+    device: &Device,
+) -> Outcome {
+    let source = "\n#include <no_such_header.h>\n__global__ void k() {}";
+    let error = refused(
+        device,
+        Cuda::source("k.cu", source).include_folder("/my/headers"),
+    );
+    let CompileError::MissingHeader {
+        header,
+        folders,
+        diagnostic,
+        ..
+    } = &error
+    else {
+        return Err(format!("another error: {error}").into());
+    };
+    assert_eq!((header.as_str(), diagnostic.line), ("no_such_header.h", 2));
+    assert_eq!(folders[0], Path::new("/my/headers"));
+    let text = error.to_string();
+    for expected in [
+        "cannot compile `k.cu`: the header `no_such_header.h` was not found",
+        "2 | #include <no_such_header.h>",
+        "tried /my/headers",
+        "Cuda::header(\"no_such_header.h\", …)",
+        "CUDA_HOME",
+    ] {
+        assert!(text.contains(expected), "{expected}: {text}");
+    }
+    Ok(())
+}
+
+pub(crate) fn k02_an_unknown_option_is_the_compilers_own_message(device: &Device) -> Outcome {
+    let source = Cuda::source("k.cu", "__global__ void k() {}").option("--fats-math");
+    let error = refused(device, source);
+    let CompileError::Failed { cause, .. } = &error else {
+        return Err(format!("another error: {error}").into());
+    };
+    assert_eq!(cause.code, NvrtcCode::INVALID_OPTION);
+    assert!(
+        error
+            .to_string()
+            .contains("unrecognized option --fats-math"),
+        "{error}"
+    );
+    Ok(())
+}
+
+/// Sources with errors, each with the name of the file that shows them.
+const WRONG: &[(&str, &str)] = &[
+    (
+        "undefined",
+        "extern \"C\" __global__ void scale(float* y, float a, int n) {\n    int i = \
+         threadIdx.x;\n    if (i < n) y[i] = valeus[i] * a;\n}\n",
+    ),
+    (
+        "several",
+        "__device__ int twice(int x) { return 2 * x }\n\n__global__ void k(int* out) {\n\tint \
+         unused;\n\tout[0] = twice(\"two\");\n}\n",
+    ),
+    (
+        "in_a_header",
+        "#include \"shapes.h\"\n__global__ void k(Shape* out) { out->width = 1; }\n",
+    ),
+];
+
+pub(crate) fn k04_errors_are_shown_with_their_source_lines(device: &Device) -> Outcome {
+    for &(name, text) in WRONG {
+        let header = "struct Shape {\n    int width;\n    float heigth = unknown;\n};\n";
+        let source = Cuda::source("k.cu", text).header("shapes.h", header);
+        let error = refused(device, source);
+        assert!(matches!(error, CompileError::Source { .. }), "{error}");
+        let first = &error.diagnostics()[0];
+        assert_eq!(first.severity, Severity::Error);
+        let (file, line) = match name {
+            "undefined" => ("k.cu", 3),
+            "several" => ("k.cu", 1),
+            _ => ("shapes.h", 3),
+        };
+        assert_eq!((first.file.as_str(), first.line), (file, line), "{error}");
+        compare(name, &error.to_string())?;
+    }
+    Ok(())
+}
+
+/// Compares a message with the file that holds it for this version of NVRTC. Versions without files
+/// have messages of their own.
+fn compare(name: &str, text: &str) -> Outcome {
+    let (major, minor) = nvrtc::load()?.version();
+    let file = format!("{major}.{minor}-{name}.txt");
+    let expected = GOLDEN.iter().find(|(known, _)| *known == file);
+    if std::env::var_os("UPDATE_EXPECT").is_some() {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/compiled/golden");
+        std::fs::write(folder.join(file), text)?;
+    } else if let Some((_, expected)) = expected {
+        assert_eq!(text, *expected, "{file}");
+    }
+    Ok(())
+}
+
+/// Declares the files with messages, by version and name.
+macro_rules! golden {
+    ($($file:literal),* $(,)?) => {
+        &[$(($file, include_str!(concat!("golden/", $file)))),*]
+    };
+}
+
+const GOLDEN: &[(&str, &str)] = golden![
+    "12.0-undefined.txt",
+    "12.0-several.txt",
+    "12.0-in_a_header.txt",
+    "13.5-undefined.txt",
+    "13.5-several.txt",
+    "13.5-in_a_header.txt",
+];
+
+pub(crate) fn k04_warnings_of_a_compilation_are_kept(device: &Device) -> Outcome {
+    let source = "__global__ void k() {\n    int unused;\n}";
+    let module = device.compile(Cuda::source("k.cu", source).without_cache())?;
+    let [warning] = module.warnings() else {
+        return Err(format!("{:?}", module.warnings()).into());
+    };
+    assert_eq!((warning.severity, warning.line), (Severity::Warning, 2));
+    assert_eq!(
+        warning.message,
+        "variable \"unused\" was declared but never referenced"
+    );
+    assert_eq!(warning.source_line.as_deref(), Some("    int unused;"));
+    Ok(())
+}

@@ -1,0 +1,95 @@
+//! Scenario K9: kernels that were written in Rust.
+
+#![allow(unsafe_code, reason = "declares and launches kernels")]
+
+use millstream::{Ptx, Result, UsageErrorKind, signature};
+
+use crate::{harness::everywhere, shapes::problem};
+
+/// Kernels in Rust, compiled by rustc: a slice is one parameter with its address and its length.
+const SLICES: &str = include_str!("../../src/guide/slices.ptx");
+
+/// The same kernel as other compilers of Rust make it: address and length are two parameters.
+const APART: &str = "
+.version 7.0
+.target sm_75
+.address_size 64
+.visible .entry count_from(.param .u64 out, .param .u64 len, .param .u32 first)
+{
+    .reg .pred %p;
+    .reg .b32 %r<4>;
+    .reg .b64 %rd<5>;
+    ld.param.u64 %rd1, [out];
+    ld.param.u64 %rd2, [len];
+    ld.param.u32 %r1, [first];
+    mov.u32 %r2, %tid.x;
+    cvt.u64.u32 %rd3, %r2;
+    setp.ge.u64 %p, %rd3, %rd2;
+    @%p bra DONE;
+    cvta.to.global.u64 %rd1, %rd1;
+    mul.wide.u32 %rd4, %r2, 4;
+    add.u64 %rd4, %rd1, %rd4;
+    add.u32 %r3, %r1, %r2;
+    st.global.u32 [%rd4], %r3;
+DONE:
+    ret;
+}
+";
+
+millstream::kernels! {
+    // SAFETY: the kernels are those of slices.rs, which access what their slices have.
+    #[kernel(abi = "rust")]
+    unsafe mod in_rust from SLICES {
+        safe fn saxpy(a: f32, x: &[f32], y: &mut [f32])
+            requires grid.blocks.y * grid.blocks.z * grid.block.y * grid.block.z == 1;
+        safe fn count_from(out: &mut [u32], first: u32)
+            requires grid.blocks.y * grid.blocks.z * grid.block.y * grid.block.z == 1;
+    }
+}
+
+#[test]
+fn k09_slices_of_a_kernel_in_rust_are_checked_against_either_form() {
+    everywhere(|harness| {
+        let run = || -> Result<()> {
+            for ptx in [SLICES, APART] {
+                let module = harness.device.module(Ptx::text("slices.ptx", ptx))?;
+                let count =
+                    module.function::<signature!(abi = "rust"; &mut [u32], u32)>("count_from")?;
+                let stream = harness.stream();
+                let mut out = stream.zeros::<u32>(5)?;
+                // SAFETY: the kernel accesses what its slice has, in a grid of one dimension.
+                unsafe { count.launch(&stream, (1, 32), (out.slice_mut(1..4), 7)) }?;
+                assert_eq!(stream.download(&out)?.wait()?, [0, 7, 8, 9, 0]);
+                // Without the lengths the signature is another.
+                let wrong = module.function::<signature!(&mut [u32], u32)>("count_from");
+                assert!(matches!(problem(wrong), UsageErrorKind::Signature { .. }));
+            }
+            Ok(())
+        };
+        run().unwrap();
+    });
+}
+
+#[test]
+fn k09_kernels_in_rust_are_declared_like_others() {
+    everywhere(|harness| {
+        let run = || -> Result<()> {
+            let kernels = in_rust::load(&harness.device)?;
+            let [stream, other] = harness.streams();
+            let n = 1000;
+            let x = stream.upload(&vec![2.0_f32; n])?;
+            let mut y = other.upload(&vec![1.0_f32; n + 10])?;
+            // More threads than elements, and slices of different lengths.
+            kernels.saxpy(&stream, n + 500, 3.0, &x, &mut y)?;
+            let mut expected = vec![7.0; n];
+            expected.extend([1.0; 10]);
+            assert_eq!(other.download(&y)?.wait()?, expected);
+            let mut out = other.zeros::<u32>(n)?;
+            kernels.count_from(&other, n, &mut out, 5)?;
+            let expected: Vec<u32> = (5..5 + n as u32).collect();
+            assert_eq!(stream.download(&out)?.wait()?, expected);
+            Ok(())
+        };
+        run().unwrap();
+    });
+}
