@@ -26,6 +26,8 @@
 //!   8,192 elements with what follows from them, for example a softmax. Equal operations on the
 //!   same operands are computed once, and unused results are not computed. Independent parts of the
 //!   graph run concurrently.
+//! - Results over the same inputs are computed by one kernel, which reads these once: the three
+//!   results of an Adam step, or the minimum, the maximum and the sum of an array.
 //! - A part of an array is updated in its memory if nothing else needs the old elements.
 //! - Host arguments are uploaded before the call returns, once each, however often the body uses
 //!   them; device arrays are not copied. Only results and `&mut` arguments are downloaded.

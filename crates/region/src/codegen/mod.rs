@@ -12,6 +12,7 @@
 //! | `passes.rs` | the passes of one fused kernel and the temporaries between them |
 //! | `map.rs` | element-wise kernels |
 //! | `reduce.rs` | reduction kernels |
+//! | `partial.rs` | reductions whose results are shared by several blocks |
 //! | `row.rs` | row kernels: several reductions of rows, and what follows from them |
 //! | `scan.rs` | scan kernels |
 //! | `scatter.rs` | scatter kernels |
@@ -31,6 +32,7 @@ mod elementwise;
 mod lowering;
 mod map;
 mod memory;
+mod partial;
 mod passes;
 mod position;
 mod reduce;

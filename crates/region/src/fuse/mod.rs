@@ -12,6 +12,7 @@
 //! | `size.rs` | cuts computations that would make a kernel too large |
 //! | `share.rs` | stores shared values where that takes less time than computing them again |
 //! | `rows.rs` | fuses reductions of rows with what leads to them and what follows |
+//! | `siblings.rs` | computes several stored nodes over the same inputs in one kernel |
 //! | `replace.rs` | updates of parts, in place where nothing else needs the old elements |
 //! | `build.rs` | builds the kernels that follow from these decisions |
 
@@ -21,6 +22,7 @@ mod partition;
 mod replace;
 mod rows;
 mod share;
+mod siblings;
 mod size;
 
 pub(crate) use build::steps;

@@ -42,6 +42,8 @@ pub(super) struct Candidate {
     pub(super) epilogue_of: Option<usize>,
     /// The rows, if the kernel that computes this node is a row kernel.
     pub(super) rows: Option<RowShape>,
+    /// The last of the stored nodes that one kernel computes together with this one.
+    pub(super) group: Option<usize>,
 }
 
 /// An operand of a candidate.
@@ -119,6 +121,7 @@ fn recorded_order(targets: &[NodeRef]) -> Vec<Candidate> {
             size: Size::default(),
             epilogue_of: None,
             rows: None,
+            group: None,
         });
     }
     for target in targets {
@@ -247,7 +250,8 @@ mod tests {
 
     /// Returns the number of nodes that are stored to evaluate the targets, the targets included.
     fn stored<const N: usize>(targets: [&NodeRef; N]) -> usize {
-        steps(&targets.map(NodeRef::clone), u64::MAX).count()
+        let steps = steps(&targets.map(NodeRef::clone), u64::MAX);
+        steps.map(|step| step.nodes.len()).sum()
     }
 
     #[test]

@@ -10,8 +10,10 @@ mod elementwise;
 mod long_sessions;
 mod peak_memory;
 mod random_rows;
+mod random_siblings;
 mod random_updates;
 mod rows;
+mod siblings;
 mod updates;
 
 use std::sync::Arc;
