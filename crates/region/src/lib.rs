@@ -125,6 +125,7 @@ pub mod maths;
 mod mesh;
 #[doc(hidden)]
 pub mod product;
+mod recent;
 mod region;
 mod shape;
 mod streams;

@@ -7,6 +7,7 @@ use smallvec::{SmallVec, smallvec};
 use super::{
     kernel::{FusedKernel, FusedNode, KernelOutput, Step, Work},
     partition::{Candidate, partition},
+    planned::PlannedGraph,
     replace::Replacement,
     siblings::group_siblings,
 };
@@ -15,11 +16,10 @@ use crate::{
     shape::{AxisMap, AxisSource, preserves_linear_index},
 };
 
-/// Returns the steps that materialise these nodes, operands first, as far as the identifiers of
-/// their nodes are less than `end`. A finished step can be dropped to release the inputs that only
-/// it reads.
-pub(crate) fn steps(targets: &[NodeRef], end: u64) -> impl Iterator<Item = Step> + use<> {
-    let mut candidates = partition(targets);
+/// Returns the steps that materialise the targets of a graph, operands first, as far as the
+/// identifiers of their nodes are less than `end`.
+pub(super) fn steps(graph: &PlannedGraph, end: u64) -> Vec<Step> {
+    let mut candidates = partition(graph);
     let order = group_siblings(&mut candidates, end);
     let mut builder = StepBuilder {
         last_walk: vec![0; candidates.len()],
@@ -28,8 +28,7 @@ pub(crate) fn steps(targets: &[NodeRef], end: u64) -> impl Iterator<Item = Step>
         group: None,
         stack: Vec::new(),
     };
-    let steps: Vec<Step> = order.into_iter().map(|at| builder.step(at)).collect();
-    steps.into_iter()
+    order.into_iter().map(|at| builder.step(at)).collect()
 }
 
 /// The number of nodes of a kernel for which memory is reserved.
@@ -195,6 +194,7 @@ impl StepBuilder<'_> {
             epilogue: parts.nodes,
             overwrites: None,
             rows: self.candidates[last].rows,
+            code: None,
         }
     }
 
@@ -221,6 +221,7 @@ impl StepBuilder<'_> {
             epilogue: Vec::new(),
             overwrites: None,
             rows: None,
+            code: None,
         }
     }
 
@@ -248,6 +249,7 @@ impl StepBuilder<'_> {
             epilogue: Vec::new(),
             overwrites: None,
             rows: None,
+            code: None,
         }
     }
 
@@ -343,7 +345,10 @@ mod tests {
     use ndarray::{Array1, Axis, Ix1, array, s};
 
     use super::*;
-    use crate::{Array, fuse::only_kernel};
+    use crate::{
+        Array,
+        fuse::{only_kernel, steps},
+    };
 
     fn arrays() -> (Array<f32, Ix1>, Array<f32, Ix1>) {
         let device = Device::simulated().unwrap();

@@ -1,6 +1,9 @@
 //! The results of planning: steps, and the fused kernels of each step.
 
-use std::sync::Arc;
+use std::{
+    any::Any,
+    sync::{Arc, OnceLock},
+};
 
 use smallvec::SmallVec;
 
@@ -50,6 +53,33 @@ pub(crate) struct FusedKernel {
     pub(crate) overwrites: Option<u64>,
     /// The rows of a row kernel, whose nodes contain reductions.
     pub(crate) rows: Option<RowShape>,
+    /// The generated code, shared by all kernels of one plan; `None` for a kernel whose plan is not
+    /// kept.
+    pub(crate) code: Option<CodeSlot>,
+}
+
+/// A slot for the code of kernels that differ only in arrays and constants. Code generation
+/// determines the type of its content.
+#[derive(Clone, Default)]
+pub(crate) struct CodeSlot(Arc<OnceLock<Arc<dyn Any + Send + Sync>>>);
+
+impl CodeSlot {
+    /// Returns whether both are the same slot.
+    #[cfg(test)]
+    pub(crate) fn is(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+
+    /// Returns the content, if there is one of this type.
+    pub(crate) fn get<T: Any + Send + Sync>(&self) -> Option<Arc<T>> {
+        Arc::clone(self.0.get()?).downcast().ok()
+    }
+
+    /// Sets the content, unless there is one already.
+    pub(crate) fn set<T: Any + Send + Sync>(&self, content: &Arc<T>) {
+        let content = Arc::clone(content);
+        self.0.get_or_init(|| content);
+    }
 }
 
 /// A node that is computed within a kernel.

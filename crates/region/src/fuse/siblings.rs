@@ -10,10 +10,7 @@
 use rustc_hash::FxHashMap;
 use smallvec::{SmallVec, smallvec};
 
-use super::{
-    partition::Candidate,
-    size::{self, last_users},
-};
+use super::{partition::Candidate, size};
 use crate::{graph::Op, shape::Shape};
 
 /// The maximum number of members of a group, each of which has an output.
@@ -161,9 +158,8 @@ impl Group<'_> {
     ) -> bool {
         let is_member =
             |id: u64| (self.members.iter()).any(|&member| candidates[member].node.id == id);
-        let outputs = self.members.iter().all(|&member| {
-            candidates[member].is_requested || last_uses.of_candidates[member] >= at
-        });
+        let mut members = self.members.iter();
+        let outputs = members.all(|&member| last_uses.is_needed_at(candidates[member].node.id, at));
         let mut inputs = self.inputs.iter().filter(|&&input| !is_member(input));
         outputs && inputs.all(|&input| last_uses.is_needed_at(input, at))
     }
@@ -199,36 +195,37 @@ fn large_inputs(candidates: &[Candidate], at: usize, elements: usize) -> SmallVe
     inputs
 }
 
-/// The last candidate that uses each node.
-struct LastUses {
-    of_candidates: Vec<usize>,
-    of_nodes: FxHashMap<u64, usize>,
-}
+/// For each node, the last stored candidate whose kernel uses it, or the greatest number for nodes
+/// that are needed after all kernels.
+struct LastUses(FxHashMap<u64, usize>);
 
 impl LastUses {
     fn of(candidates: &[Candidate]) -> Self {
-        let of_candidates = last_users(candidates);
         let mut of_nodes: FxHashMap<u64, usize> = FxHashMap::default();
-        for (at, candidate) in candidates.iter().enumerate() {
+        for (at, candidate) in candidates.iter().enumerate().rev() {
+            let own = of_nodes.entry(candidate.node.id).or_default();
+            if candidate.is_requested {
+                *own = usize::MAX;
+            }
+            let kernel = if candidate.is_stored { at } else { *own };
             let mut known = candidate.operands.iter();
             candidate.op.operands(|operand| {
                 let is_in_memory = known.next().is_some_and(|known| known.candidate.is_none());
                 let is_kept = is_in_memory && operand.is_held();
-                of_nodes.insert(operand.id, if is_kept { usize::MAX } else { at });
+                let last = of_nodes.entry(operand.id).or_default();
+                *last = if is_kept {
+                    usize::MAX
+                } else {
+                    kernel.max(*last)
+                };
             });
         }
-        for (candidate, &last) in candidates.iter().zip(&of_candidates) {
-            of_nodes.insert(candidate.node.id, last);
-        }
-        Self {
-            of_candidates,
-            of_nodes,
-        }
+        Self(of_nodes)
     }
 
     /// Returns whether a node is needed by a candidate or a later one.
     fn is_needed_at(&self, id: u64, at: usize) -> bool {
-        self.of_nodes.get(&id).is_some_and(|&last| last >= at)
+        self.0.get(&id).is_some_and(|&last| last >= at)
     }
 }
 

@@ -413,7 +413,7 @@ impl Walk {
 }
 
 /// Returns the last candidate that uses each, or the greatest number for requested ones.
-pub(super) fn last_users(candidates: &[Candidate]) -> Vec<usize> {
+fn last_users(candidates: &[Candidate]) -> Vec<usize> {
     let of_requested = |candidate: &Candidate| {
         if candidate.is_requested {
             usize::MAX

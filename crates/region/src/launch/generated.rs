@@ -13,7 +13,7 @@ use std::{
 
 use millstream::{
     Buffer, LaunchConfig, Stream,
-    kernel::{Argument, launch_at, load_generated},
+    kernel::{Argument, launch_at, load_generated_again},
 };
 use parking_lot::Mutex;
 use smallvec::SmallVec;
@@ -187,7 +187,7 @@ fn launch(
 ) -> Result<()> {
     let table = upload_table(session, stream, kernel)?;
     let count = kernel.parameters.len() + usize::from(table.is_some());
-    let function = load_generated(
+    let function = load_generated_again(
         &session.device,
         &kernel.ptx,
         "region",

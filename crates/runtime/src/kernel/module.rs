@@ -8,7 +8,9 @@ use millstream_driver::{
     ContextHandle, Driver, FunctionAttribute, FunctionHandle, ModuleHandle, ResultCode,
 };
 use parking_lot::Mutex;
-use rustc_hash::{FxHashMap, FxHashSet};
+use rustc_hash::FxHashSet;
+
+use super::generated::GeneratedKernels;
 
 use crate::{
     Device, Error, Result, UsageError, UsageErrorKind,
@@ -176,8 +178,7 @@ pub(super) struct EntryPoint {
 #[derive(Debug, Default)]
 pub(crate) struct ModuleCache {
     loaded: Mutex<Vec<LoadedModule>>,
-    /// Generated kernels, by their PTX.
-    generated: Mutex<FxHashMap<Box<str>, GeneratedKernel>>,
+    pub(super) generated: Mutex<GeneratedKernels>,
     /// Kernels that have opted in to more than the default limit of shared memory.
     opted_in: Mutex<FxHashSet<FunctionHandle>>,
 }
@@ -198,17 +199,9 @@ struct LoadedModule {
     entry_points: Vec<EntryPoint>,
 }
 
-#[derive(Clone, Copy, Debug)]
-struct GeneratedKernel {
-    name: &'static str,
-    param_count: usize,
-    module: ModuleHandle,
-    entry_point: EntryPoint,
-}
-
 impl ModuleCache {
     /// Returns the module cache of a device.
-    fn of(device: &DeviceState) -> &Self {
+    pub(super) fn of(device: &DeviceState) -> &Self {
         &device.kernel_slot
     }
 
@@ -217,7 +210,7 @@ impl ModuleCache {
         let declared = std::mem::take(&mut *self.loaded.lock());
         let generated = std::mem::take(&mut *self.generated.lock());
         let declared = declared.into_iter().map(|loaded| loaded.module);
-        declared.chain(generated.into_values().map(|kernel| kernel.module))
+        declared.chain(generated.into_modules())
     }
 }
 
@@ -268,52 +261,9 @@ pub fn load(device: &Device, source: &'static ModuleSource) -> Result<Arc<[Funct
     Ok(functions.collect())
 }
 
-/// Loads the module of a generated kernel, unless it is already loaded, and returns the kernel.
-/// Kernels with equal PTX share one module and the name that came first.
-///
-/// # Errors
-///
-/// If the PTX cannot be loaded on this device, or has no entry of that name.
-#[doc(hidden)]
-#[track_caller]
-pub fn load_generated(
-    device: &Device,
-    ptx: &str,
-    entry_point: &'static str,
-    name: impl FnOnce() -> &'static str,
-    params: usize,
-) -> Result<Function> {
-    let device = device.state();
-    device.check_alive()?;
-    let mut generated = ModuleCache::of(device).generated.lock();
-    let kernel = match generated.get(ptx) {
-        Some(known) => *known,
-        None => {
-            let name = name();
-            let (module, entry_points) =
-                load_module(device, Module::Generated(name), ptx, &[entry_point])?;
-            let kernel = GeneratedKernel {
-                name,
-                param_count: params,
-                module,
-                entry_point: entry_points[0],
-            };
-            generated.insert(ptx.into(), kernel);
-            kernel
-        }
-    };
-    Ok(Function {
-        device: Arc::clone(device),
-        name: kernel.name,
-        params: &[],
-        param_count: kernel.param_count,
-        entry_point: kernel.entry_point,
-    })
-}
-
 /// The identification of a module in errors.
 #[derive(Clone, Copy)]
-enum Module {
+pub(super) enum Module {
     Declared(&'static ModuleSource),
     /// A generated module with one kernel of this name.
     Generated(&'static str),
@@ -343,7 +293,7 @@ impl fmt::Display for Module {
 
 /// Loads a module and looks up its entries.
 #[track_caller]
-fn load_module(
+pub(super) fn load_module(
     device: &DeviceState,
     module: Module,
     ptx: &str,
