@@ -14,6 +14,7 @@
 //! | `reduce.rs` | reduction kernels |
 //! | `partial.rs` | reductions whose results are shared by several blocks |
 //! | `row.rs` | row kernels: several reductions of rows, and what follows from them |
+//! | `warp.rs` | rows that a part of a warp computes |
 //! | `scan.rs` | scan kernels |
 //! | `scatter.rs` | scatter kernels |
 //! | `reducer.rs` | the accumulators of reductions and scans |
@@ -41,6 +42,7 @@ mod row;
 mod scan;
 mod scatter;
 mod update;
+mod warp;
 
 pub(crate) use body::{BLOCK, ENTRY_BYTES, Kernel, KernelParameter, PARAMETER_BYTES_MAX};
 pub(crate) use cache::generate;

