@@ -47,7 +47,7 @@ pub(super) fn map(kernel: &FusedKernel) -> GeneratedPasses {
 }
 
 /// Returns the number of contiguous elements per thread: 16 bytes, and at most 4.
-fn vector_width(dtype: DType) -> usize {
+pub(super) fn vector_width(dtype: DType) -> usize {
     (VECTOR_BYTES / dtype.bytes()).min(4)
 }
 

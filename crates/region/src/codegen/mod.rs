@@ -12,6 +12,7 @@
 //! | `passes.rs` | the passes of one fused kernel and the temporaries between them |
 //! | `map.rs` | element-wise kernels |
 //! | `reduce.rs` | reduction kernels |
+//! | `accumulate.rs` | the loop in which a thread of a reduction accumulates elements |
 //! | `partial.rs` | reductions whose results are shared by several blocks |
 //! | `row.rs` | row kernels: several reductions of rows, and what follows from them |
 //! | `warp.rs` | rows that a part of a warp computes |
@@ -26,6 +27,7 @@
 //! | `memory.rs` | loads and stores of elements |
 //! | `body.rs` | the body of a kernel under construction |
 
+mod accumulate;
 mod body;
 mod cache;
 mod cast;

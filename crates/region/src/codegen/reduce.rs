@@ -17,14 +17,13 @@ use super::{
     body::{BLOCK, Kernel, KernelBody, KernelParameter, ParameterKey, Reg, RegClass, line},
     lowering::{IndexAnalysis, Lowering},
     passes::GeneratedPasses,
-    position::Position,
     reducer::{Accumulator, Reducer},
     warp::RowThread,
 };
 use crate::{
     fuse::{FusedKernel, threads_of_row},
     graph::{NodeRef, Op, Reduction},
-    shape::{Axes, RANK_MAX, Shape},
+    shape::{Axes, Shape},
     streams::COUNTERS,
 };
 
@@ -41,25 +40,22 @@ const SPLIT_LENGTH: usize = 1 << 14;
 /// The approximate number of blocks of a grid where several blocks share a result.
 const BLOCKS_MAX: usize = 1 << 10;
 const _: () = assert!(BLOCKS_MAX <= COUNTERS, "each shared result has a counter");
-/// The number of loads in flight per thread.
-const UNROLL: usize = 4;
-
 /// A reduction, for which kernels are generated.
 pub(super) struct ReductionGenerator<'a> {
     pub(super) kernel: &'a FusedKernel,
     pub(super) reductions: SmallVec<[Reduced<'a>; 1]>,
-    axes: &'a Axes,
+    pub(super) axes: &'a Axes,
     /// The shape of the reduced arrays.
-    shape: &'a Shape,
+    pub(super) shape: &'a Shape,
     pub(super) analysis: IndexAnalysis,
     /// The number of elements per result.
-    length: usize,
+    pub(super) length: usize,
 }
 
 /// One of the reductions of a kernel.
 pub(super) struct Reduced<'a> {
-    node: &'a NodeRef,
-    source: &'a NodeRef,
+    pub(super) node: &'a NodeRef,
+    pub(super) source: &'a NodeRef,
     reduction: Reduction,
     pub(super) reducer: Reducer,
 }
@@ -218,143 +214,12 @@ impl ReductionGenerator<'_> {
         }
     }
 
-    /// Accumulates every `step`th element of a result, from `first` on.
-    pub(super) fn accumulate(
-        &self,
-        body: &mut KernelBody,
-        result: Reg,
-        first: Reg,
-        step: Reg,
-    ) -> Accumulators {
-        let bits = body.bits();
-        let accumulators = self.identities(body);
-        let kept_axes = self.kept_axes(body, result);
-        let length = body.index_parameter(ParameterKey::Named("length"), self.length as i64);
-        let at = body.index_reg();
-        line!(body, "mov.b{bits} {at}, {first};");
-        let beyond = body.reg(RegClass::Predicate);
-
-        body.label("LOOP");
-        let mut numbers: SmallVec<[Reg; UNROLL]> = SmallVec::new();
-        numbers.push(at);
-        for lane in 1..UNROLL {
-            let number = body.index_reg();
-            line!(body, "add.s{bits} {number}, {}, {step};", numbers[lane - 1]);
-            numbers.push(number);
-        }
-        line!(
-            body,
-            "setp.ge.u{bits} {beyond}, {}, {length};",
-            numbers[UNROLL - 1]
-        );
-        line!(body, "@{beyond} bra REST;");
-        let mut words = None;
-        let mut lowering = Lowering::new(body, self.kernel, self.is_flat());
-        let mut elements: SmallVec<[SmallVec<[Reg; 1]>; UNROLL]> = SmallVec::new();
-        for &number in &numbers {
-            let position = self.element_position(&mut lowering, result, &kept_axes, number);
-            let sources = self.reductions.iter().map(|reduced| reduced.source);
-            elements.push(
-                sources
-                    .map(|source| lowering.lower(source, position))
-                    .collect(),
-            );
-            words.get_or_insert(lowering.body.name_parts());
-        }
-        for (elements, &number) in elements.iter().zip(&numbers) {
-            self.combine_elements(body, &accumulators, elements, number);
-        }
-        line!(body, "add.s{bits} {at}, {}, {step};", numbers[UNROLL - 1]);
-        line!(body, "bra LOOP;");
-
-        body.label("REST");
-        line!(body, "setp.ge.u{bits} {beyond}, {at}, {length};");
-        line!(body, "@{beyond} bra LEFT;");
-        let mut lowering = Lowering::new(body, self.kernel, self.is_flat());
-        let position = self.element_position(&mut lowering, result, &kept_axes, at);
-        let sources = self.reductions.iter().map(|reduced| reduced.source);
-        let elements: SmallVec<[Reg; 1]> = sources
-            .map(|source| lowering.lower(source, position))
-            .collect();
-        self.combine_elements(body, &accumulators, &elements, at);
-        line!(body, "add.s{bits} {at}, {at}, {step};");
-        line!(body, "bra REST;");
-        body.label("LEFT");
-        body.truncate_name(words.expect("there is a first element"));
-        accumulators
-    }
-
-    /// Combines an element of each reduction's array, with this number within the result, into the
-    /// accumulators.
-    fn combine_elements(
-        &self,
-        body: &mut KernelBody,
-        accumulators: &Accumulators,
-        elements: &[Reg],
-        number: Reg,
-    ) {
-        for (at, reduced) in self.reductions.iter().enumerate() {
-            let other = reduced.reducer.lift(body, elements[at], |_| number);
-            reduced.reducer.combine(body, &accumulators[at], &other);
-        }
-    }
-
     /// Returns whether the elements of each result are contiguous, in the order of the results.
-    fn is_contiguous(&self) -> bool {
+    pub(super) fn is_contiguous(&self) -> bool {
         let shape = self.shape;
         let mut long = (0..shape.len()).filter(|&axis| shape[axis] != 1);
         long.by_ref().find(|axis| self.axes.contains(axis));
         long.all(|axis| self.axes.contains(&axis))
-    }
-
-    fn is_flat(&self) -> bool {
-        self.analysis.flat && self.is_contiguous()
-    }
-
-    /// Returns the source indices along the axes that the result keeps.
-    fn kept_axes(&self, body: &mut KernelBody, result: Reg) -> SmallVec<[Option<Reg>; RANK_MAX]> {
-        let mut axes = SmallVec::from_elem(None, self.shape.len());
-        if self.is_contiguous() {
-            return axes;
-        }
-        let node = self.reductions[0].node;
-        let mut lowering = Lowering::new(body, self.kernel, false);
-        let position = lowering.at_linear_index(node.id, &node.shape, result);
-        let accumulator = (0..self.shape.len()).filter(|axis| !self.axes.contains(axis));
-        for (of_result, axis) in accumulator.enumerate() {
-            axes[axis] = Some(lowering.axis_index(position, of_result));
-        }
-        axes
-    }
-
-    /// Returns the position of an element, given its linear index within the result.
-    fn element_position(
-        &self,
-        lowering: &mut Lowering<'_>,
-        result: Reg,
-        kept_axes: &SmallVec<[Option<Reg>; RANK_MAX]>,
-        number: Reg,
-    ) -> Position {
-        if self.is_contiguous() {
-            let length = lowering
-                .body
-                .index_parameter(ParameterKey::Named("length"), self.length as i64);
-            let of_all = lowering.body.index_reg();
-            let bits = lowering.body.bits();
-            line!(
-                lowering.body,
-                "mad.lo.s{bits} {of_all}, {result}, {length}, {number};"
-            );
-            return lowering.at_linear_index(self.reductions[0].source.id, self.shape, of_all);
-        }
-        let shape: Shape = self.axes.iter().map(|&axis| self.shape[axis]).collect();
-        // No node has this number; it stands for the reduced axes.
-        let within = lowering.at_linear_index(u64::MAX, &shape, number);
-        let mut axes = kept_axes.clone();
-        for (of_number, &axis) in self.axes.iter().enumerate() {
-            axes[axis] = Some(lowering.axis_index(within, of_number));
-        }
-        lowering.at_indices(self.reductions[0].source.id, self.shape, axes, None)
     }
 
     /// Stores results, after computing the epilogue.
@@ -413,4 +278,32 @@ pub(super) fn block_and_thread(body: &mut KernelBody) -> (Reg, Reg) {
     line!(body, "cvt.u64.u32 {wide_block}, {block};");
     line!(body, "cvt.u64.u32 {wide_thread}, {thread};");
     (wide_block, wide_thread)
+}
+
+#[cfg(test)]
+mod tests {
+    use millstream::Device;
+    use ndarray::Array1;
+
+    use crate::{Array, codegen::generate, fuse::only_kernel};
+
+    #[test]
+    fn long_rows_are_read_16_bytes_at_once_if_their_length_allows_it() {
+        let device = Device::simulated().unwrap();
+        for (length, wide) in [(8192, false), (8196, true), (8197, false), (100_000, true)] {
+            let x = Array::from_host(&device, &Array1::<f32>::zeros(length)).unwrap();
+            let kernel = generate(&only_kernel((&x * 2.0).sum().node()))
+                .passes
+                .remove(0)
+                .kernel;
+            let count = |what: &str| kernel.ptx.matches(what).count();
+            let (vectors, single) = (count("ld.global.v4.f32"), count("ld.global.f32"));
+            assert_eq!(
+                (vectors, single),
+                if wide { (5, 0) } else { (0, 5) },
+                "{length}"
+            );
+            assert_eq!(&*kernel.name, "mul+sum");
+        }
+    }
 }

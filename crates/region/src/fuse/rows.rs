@@ -163,7 +163,10 @@ fn is_row_kernel(candidates: &[Candidate], root: usize, rows: RowShape) -> bool 
 
 impl RowShape {
     /// The lengths of rows that are fused: longer ones do not fit in registers.
-    const LENGTHS: std::ops::RangeInclusive<usize> = 2..=8192;
+    const LENGTHS: std::ops::RangeInclusive<usize> = 2..=Self::LENGTH_MAX;
+
+    /// The maximum number of elements of a row.
+    pub(crate) const LENGTH_MAX: usize = 8192;
 
     /// Returns the rows that a reduction reduces, if they are contiguous.
     fn of_reduction(op: &Op, node: &NodeRef) -> Option<Self> {
