@@ -13,6 +13,7 @@ mod null;
 mod pytorch;
 mod raw;
 mod report;
+mod side_by_side;
 mod targets;
 mod timing;
 
@@ -33,7 +34,8 @@ use targets::Measured;
 struct Arguments {
     #[command(subcommand)]
     command: Option<Command>,
-    /// Measure only these targets: `T4`, `T6,T7`.
+    /// Measure only these targets: `T4`, `T6,T7`; or rows of regions beside other libraries:
+    /// `R1,R2`, `regions` for all of them.
     #[arg(long, value_name = "TARGETS", value_delimiter = ',')]
     only: Vec<String>,
     /// Also write the figures as JSON.
@@ -82,6 +84,17 @@ fn run(arguments: &Arguments) -> Result<bool> {
         let (_, rows) = json::read_written(&text).with_context(|| from.display().to_string())?;
         return write(svg, &chart::draw(&rows)).map(|()| true);
     }
+    let rows = side_by_side::names();
+    let is_row = |only: &String| only == "regions" || rows.contains(&only.as_str());
+    if !arguments.only.is_empty() && arguments.only.iter().all(is_row) {
+        let is_wanted = |row: &str| {
+            arguments
+                .only
+                .iter()
+                .any(|only| only == row || only == "regions")
+        };
+        return side_by_side::measure(arguments.quick, &is_wanted);
+    }
     let targets = targets::names();
     if let Some(unknown) = arguments
         .only
@@ -89,8 +102,10 @@ fn run(arguments: &Arguments) -> Result<bool> {
         .find(|only| !targets.contains(&only.as_str()))
     {
         bail!(
-            "there is no target {unknown}; the targets are {}",
-            targets.join(", ")
+            "there is no target {unknown}; the targets are {}; the rows of regions, which are \
+             measured by themselves, are {}",
+            targets.join(", "),
+            rows.join(", ")
         );
     }
     let wanted = |target: &str| {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use millstream::Stream;
+use millstream::{Buffer, Stream};
 use rustc_hash::FxHashSet;
 use smallvec::SmallVec;
 
@@ -89,11 +89,12 @@ impl<E: Into<Error>> From<E> for Interruption {
 }
 
 /// Enqueues the work of one step, all of whose inputs are enqueued. Does nothing if another thread
-/// has materialised the node meanwhile.
-fn materialise(session: &Session, Step { node, work }: &Step) -> Result<(), Interruption> {
-    if !node.is_planned() {
+/// has materialised the nodes meanwhile.
+fn materialise(session: &Session, Step { nodes, work }: &Step) -> Result<(), Interruption> {
+    if !nodes.iter().any(|node| node.is_planned()) {
         return Ok(());
     }
+    let node = &nodes[0];
     let (kernels, replacement) = match work {
         Work::Alias(source) => {
             node.store(memory_of(source)?);
@@ -104,7 +105,10 @@ fn materialise(session: &Session, Step { node, work }: &Step) -> Result<(), Inte
     };
     let inputs = inputs(kernels);
     let ids: SmallVec<[u64; 8]> = inputs.iter().map(|node| node.id).collect();
-    let stream = session.streams().choose(&session.device, node.id, &ids)?;
+    let stream =
+        session
+            .streams()
+            .choose(&session.device, nodes.iter().map(|node| node.id), &ids)?;
     if let Some(replacement) = replacement
         && replace_in_place(session, &stream, node, replacement)?
     {
@@ -115,16 +119,19 @@ fn materialise(session: &Session, Step { node, work }: &Step) -> Result<(), Inte
         .iter()
         .map(|node| memory_of(node))
         .collect::<Result<_, _>>()?;
-    let mut buffer = allocate(&stream, node.bytes())?;
-    if node.elements > 0 {
+    let buffers = nodes.iter().map(|node| allocate(&stream, node.bytes()));
+    let mut buffers: SmallVec<[Buffer<u8>; 1]> = buffers.collect::<Result<_>>()?;
+    if nodes.iter().any(|node| node.elements > 0) {
+        let mut outputs: SmallVec<[&mut Buffer<u8>; 1]> = buffers.iter_mut().collect();
         for kernel in kernels {
-            enqueue(session, &stream, kernel, &mut [&mut buffer])?;
+            enqueue(session, &stream, kernel, &mut outputs)?;
         }
     }
-    node.store(Arc::new(Storage {
-        buffer,
-        checks: session.deferred_checks(read.iter().map(|storage| &**storage)),
-    }));
+    let checks = session.deferred_checks(read.iter().map(|storage| &**storage));
+    for (node, buffer) in nodes.iter().zip(buffers) {
+        let checks = checks.clone();
+        node.store(Arc::new(Storage { buffer, checks }));
+    }
     Ok(())
 }
 

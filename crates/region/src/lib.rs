@@ -22,10 +22,12 @@
 //!
 //! - Operations are recorded in an expression graph and evaluated when the block ends. Chains of
 //!   element-wise operations, broadcasts and slices, with a reduction at their end, are fused into
-//!   one kernel, which is generated once and cached. So are reductions of contiguous rows of 33 to
+//!   one kernel, which is generated once and cached. So are reductions of contiguous rows of 2 to
 //!   8,192 elements with what follows from them, for example a softmax. Equal operations on the
 //!   same operands are computed once, and unused results are not computed. Independent parts of the
 //!   graph run concurrently.
+//! - Results over the same inputs are computed by one kernel, which reads these once: the three
+//!   results of an Adam step, or the minimum, the maximum and the sum of an array.
 //! - A part of an array is updated in its memory if nothing else needs the old elements.
 //! - Host arguments are uploaded before the call returns, once each, however often the body uses
 //!   them; device arrays are not copied. Only results and `&mut` arguments are downloaded.
@@ -123,6 +125,7 @@ pub mod maths;
 mod mesh;
 #[doc(hidden)]
 pub mod product;
+mod recent;
 mod region;
 mod shape;
 mod streams;

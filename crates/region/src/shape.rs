@@ -5,11 +5,14 @@ use smallvec::SmallVec;
 /// The maximum number of axes of an array.
 pub(crate) const RANK_MAX: usize = 6;
 
+/// The number of axes up to which shapes need no memory of their own.
+const RANK_USUAL: usize = 4;
+
 /// The length of each axis, outermost first.
-pub(crate) type Shape = SmallVec<[usize; RANK_MAX]>;
+pub(crate) type Shape = SmallVec<[usize; RANK_USUAL]>;
 
 /// A list of axis numbers.
-pub(crate) type Axes = SmallVec<[usize; RANK_MAX]>;
+pub(crate) type Axes = SmallVec<[usize; RANK_USUAL]>;
 
 /// Returns the number of elements of a shape, or `None` if it exceeds `usize::MAX`.
 pub(crate) fn element_count(shape: &[usize]) -> Option<usize> {
@@ -71,7 +74,7 @@ impl AxisSource {
 }
 
 /// The index map of a view: an entry for each axis of its source.
-pub(crate) type AxisMap = SmallVec<[AxisSource; RANK_MAX]>;
+pub(crate) type AxisMap = SmallVec<[AxisSource; 2]>;
 
 /// Returns the index map that broadcasts shape `from` to shape `to`; [`broadcast`] must have found
 /// them compatible.

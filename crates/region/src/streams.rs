@@ -1,9 +1,12 @@
 //! Assignment of kernels to streams: dependent kernels follow each other on one stream, independent
 //! ones run concurrently.
 
-use millstream::{Device, Stream};
+use std::sync::Arc;
 
+use millstream::{Buffer, Device, Stream};
+use parking_lot::Mutex;
 use rustc_hash::FxHashMap;
+use smallvec::SmallVec;
 
 use crate::error::Result;
 
@@ -13,6 +16,12 @@ const STREAMS_MAX: usize = 4;
 /// The maximum number of nodes whose stream is remembered, so that a long loop does not keep its
 /// history.
 const NODES_MAX: usize = 4096;
+
+/// The number of counters of a stream: of the results that several blocks of a kernel share.
+pub(crate) const COUNTERS: usize = 1024;
+
+/// The counters of one stream, in device memory.
+pub(crate) type Counters = Arc<Mutex<Buffer<u32>>>;
 
 /// The streams of one session.
 #[derive(Default)]
@@ -25,34 +34,43 @@ pub(crate) struct Streams {
 /// A stream with the work enqueued on it.
 struct StreamState {
     stream: Stream,
-    /// The last node whose kernels were enqueued on the stream.
-    last_node: u64,
-    /// The number of nodes enqueued on the stream.
+    /// The last nodes whose kernels were enqueued on the stream, in one step.
+    last_nodes: SmallVec<[u64; 1]>,
+    /// The number of steps enqueued on the stream.
     enqueued: usize,
+    /// The counters of finished blocks, which kernels leave as 0.
+    counters: Option<Counters>,
+}
+
+impl StreamState {
+    fn new(device: &Device) -> Result<Self> {
+        Ok(Self {
+            stream: device.stream()?,
+            last_nodes: SmallVec::new(),
+            enqueued: 0,
+            counters: None,
+        })
+    }
 }
 
 impl Streams {
-    /// Returns the stream for a node that reads `operands`: the stream of an operand that is still
-    /// the last node of that stream, else a new stream while there are fewer than the maximum, else
-    /// the stream with the fewest nodes.
+    /// Returns the stream for the nodes of a step that reads `operands`: the stream of an operand
+    /// that is still a last node of that stream, else a new stream while there are fewer than the
+    /// maximum, else the stream with the fewest steps.
     pub(crate) fn choose(
         &mut self,
         device: &Device,
-        node: u64,
+        nodes: impl Iterator<Item = u64>,
         operands: &[u64],
     ) -> Result<Stream> {
         let continued = operands.iter().rev().find_map(|operand| {
             let &index = self.node_streams.get(operand)?;
-            (self.streams[index].last_node == *operand).then_some(index)
+            (self.streams[index].last_nodes.contains(operand)).then_some(index)
         });
         let index = match continued {
             Some(index) => index,
             None if self.streams.len() < STREAMS_MAX => {
-                self.streams.push(StreamState {
-                    stream: device.stream()?,
-                    last_node: 0,
-                    enqueued: 0,
-                });
+                self.streams.push(StreamState::new(device)?);
                 self.streams.len() - 1
             }
             None => {
@@ -66,13 +84,16 @@ impl Streams {
             // merely avoids a wait between streams.
             let streams = &self.streams;
             self.node_streams
-                .retain(|node, index| streams[*index].last_node == *node);
+                .retain(|node, index| streams[*index].last_nodes.contains(node));
         }
-        self.node_streams.insert(node, index);
-        let index = &mut self.streams[index];
-        index.last_node = node;
-        index.enqueued += 1;
-        Ok(index.stream.clone())
+        let state = &mut self.streams[index];
+        state.last_nodes.clear();
+        for node in nodes {
+            self.node_streams.insert(node, index);
+            state.last_nodes.push(node);
+        }
+        state.enqueued += 1;
+        Ok(state.stream.clone())
     }
 
     /// Returns the stream on which the node was enqueued, or the first stream if that is forgotten.
@@ -83,14 +104,24 @@ impl Streams {
         }
     }
 
+    /// Returns the counters of a stream of this session, which the first call allocates.
+    pub(crate) fn counters(&mut self, stream: &Stream) -> Result<Counters> {
+        let mut states = self.streams.iter_mut();
+        let state = states
+            .find(|state| state.stream.id() == stream.id())
+            .expect("kernels are enqueued on the session's streams");
+        if let Some(counters) = &state.counters {
+            return Ok(Arc::clone(counters));
+        }
+        let counters = Arc::new(Mutex::new(stream.zeros(COUNTERS)?));
+        state.counters = Some(Arc::clone(&counters));
+        Ok(counters)
+    }
+
     /// Returns the first stream, which is created if there is none.
     pub(crate) fn first(&mut self, device: &Device) -> Result<Stream> {
         if self.streams.is_empty() {
-            self.streams.push(StreamState {
-                stream: device.stream()?,
-                last_node: 0,
-                enqueued: 0,
-            });
+            self.streams.push(StreamState::new(device)?);
         }
         Ok(self.streams[0].stream.clone())
     }
@@ -105,7 +136,9 @@ mod tests {
         let device = Device::simulated().unwrap();
         let mut streams = Streams::default();
         for node in 1..20_000_u64 {
-            streams.choose(&device, node, &[node - 1]).unwrap();
+            streams
+                .choose(&device, std::iter::once(node), &[node - 1])
+                .unwrap();
             assert!(streams.node_streams.len() <= NODES_MAX);
         }
         assert_eq!(streams.streams.len(), 1);

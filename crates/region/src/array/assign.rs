@@ -26,9 +26,7 @@ impl<T: Element, D: Dimension> Array<T, D> {
     pub fn fill(&mut self, value: T) {
         let location = Location::caller();
         let shape = self.node().shape.clone();
-        *self = self
-            .constant(value.scalar(), location)
-            .broadcast_view(&shape, "fill", location);
+        *self = self.constant(value.scalar(), &shape, location);
     }
 
     /// Returns a mutable view of a slice.
@@ -193,7 +191,7 @@ impl<T: Element, D: Dimension, E: Dimension> ArrayViewMut<'_, T, D, E> {
     #[track_caller]
     pub fn fill(&mut self, value: T) {
         let location = Location::caller();
-        let value = self.array.constant(value.scalar(), location);
+        let value: Array<T, ndarray::Ix0> = self.array.constant(value.scalar(), &[], location);
         self.set(&value, "fill", location);
     }
 

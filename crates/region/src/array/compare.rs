@@ -295,8 +295,8 @@ impl<T: Element> WhereOperand for T {
         beside: &Array<bool, D>,
         location: &'static Location<'static>,
     ) -> Array<T, Ix0> {
-        let value = beside.constant(self.scalar(), location);
-        Array::of(value.session(), value.node().clone())
+        let node = beside.constant_node(self.scalar(), &[], location);
+        Array::of(beside.session(), node)
     }
 }
 

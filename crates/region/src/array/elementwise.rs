@@ -169,9 +169,7 @@ impl<T: Float, D> Array<T, D> {
     #[track_caller]
     fn filled_like(&self, value: Scalar) -> Self {
         let location = Location::caller();
-        let shape = &self.node().shape;
-        self.constant(value, location)
-            .broadcast_view(shape, "constant", location)
+        self.constant(value, &self.node().shape, location)
     }
 
     /// Raises each element to the power of another, or of a value.
@@ -237,8 +235,7 @@ impl<T: Number, D> Array<T, D> {
     pub fn powi(&self, exponent: i32) -> Self {
         if matches!(T::DTYPE, DType::F32 | DType::F64) {
             let location = Location::caller();
-            let value = self.constant(Scalar::I32(exponent), location);
-            let exponent: Self = value.broadcast_view(&self.node().shape, "powi", location);
+            let exponent: Self = self.constant(Scalar::I32(exponent), &self.node().shape, location);
             return self.same_shape(Function::Maths(MathFunction::PowInteger), &exponent);
         }
         let power = self.integer_power(exponent.unsigned_abs());

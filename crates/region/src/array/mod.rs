@@ -196,6 +196,10 @@ impl<T, D> Array<T, D> {
         let state = self.node.state();
         let seen = match &state {
             State::Planned(op) => match &**op {
+                Op::Constant(value) => {
+                    let constant = Op::Constant(*value);
+                    return self.plan(self.node.dtype, shape, constant, operation, location);
+                }
                 Op::View(source, inner) => Some((source, shape::compose(&map, inner))),
                 _ => None,
             },
@@ -229,6 +233,20 @@ impl<T, D> Array<T, D> {
 }
 
 impl<T: Element, D> Array<T, D> {
+    /// Returns the node of a broadcast view; the shapes must be compatible.
+    fn broadcast_node(
+        &self,
+        shape: &Shape,
+        operation: &'static str,
+        location: &'static Location<'static>,
+    ) -> NodeRef {
+        if self.node.shape == *shape {
+            return NodeRef::clone(&self.node);
+        }
+        let view: Array<T, D> = self.broadcast_view(shape, operation, location);
+        NodeRef::clone(&view.node)
+    }
+
     /// Applies an element-wise function.
     #[track_caller]
     fn unary<U: Element>(&self, function: Function) -> Array<U, D> {
@@ -243,19 +261,26 @@ impl<T: Element, D> Array<T, D> {
         )
     }
 
-    /// Returns an array of one value, to be broadcast.
-    fn constant(
+    /// Returns an array of one value for all elements of a shape.
+    fn constant<E>(
         &self,
         value: Scalar,
+        shape: &[usize],
         location: &'static Location<'static>,
-    ) -> Array<T, ndarray::Ix0> {
-        self.plan(
-            value.dtype(),
-            Shape::new(),
-            Op::Constant(value),
-            "constant",
-            location,
-        )
+    ) -> Array<T, E> {
+        Array::of(&self.session, self.constant_node(value, shape, location))
+    }
+
+    /// Returns the node of one value for all elements of a shape.
+    fn constant_node(
+        &self,
+        value: Scalar,
+        shape: &[usize],
+        location: &'static Location<'static>,
+    ) -> NodeRef {
+        let (shape, op) = (Shape::from_slice(shape), Op::Constant(value));
+        self.session
+            .plan(value.dtype(), shape, op, "constant", location)
     }
 
     /// Applies an element-wise function to this array and a scalar.
@@ -267,18 +292,14 @@ impl<T: Element, D> Array<T, D> {
         is_left: bool,
     ) -> Array<U, D> {
         let location = Location::caller();
-        let value: Array<T, D> = self.constant(value.scalar(), location).broadcast_view(
-            &self.node.shape,
-            function.name(),
-            location,
-        );
-        let (left, right) = (NodeRef::clone(&self.node), NodeRef::clone(&value.node));
+        let right = self.constant_node(value.scalar(), &self.node.shape, location);
+        let left = NodeRef::clone(&self.node);
         let operands = if is_left {
-            [right, left]
+            smallvec::smallvec![right, left]
         } else {
-            [left, right]
+            smallvec::smallvec![left, right]
         };
-        let op = Op::Apply(function, operands.into_iter().collect());
+        let op = Op::Apply(function, operands);
         self.plan(
             U::DTYPE,
             Shape::from_slice(&self.node.shape),
@@ -312,11 +333,10 @@ impl<T: Element, D> Array<T, D> {
             };
             return self.failed(U::DTYPE, longer, function.name(), problem, location);
         };
-        let left: Array<T, D> = self.broadcast_view(&shape, function.name(), location);
-        let right: Array<T, D> = other.broadcast_view(&shape, function.name(), location);
-        let operands = [left.node.clone(), right.node.clone()]
-            .into_iter()
-            .collect();
+        let operands = smallvec::smallvec![
+            self.broadcast_node(&shape, function.name(), location),
+            other.broadcast_node(&shape, function.name(), location),
+        ];
         self.plan(
             U::DTYPE,
             shape,

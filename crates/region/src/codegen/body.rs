@@ -41,6 +41,8 @@ pub(crate) enum KernelParameter {
     Constant { node: u64, value: Scalar },
     /// The address of the flag word of bounds checks.
     Flag,
+    /// The address of the counters of finished blocks, which are 0 between kernels.
+    Counters,
     /// The code to which the flag is raised if an index of this node is out of bounds.
     CheckCode {
         node: NodeRef,
@@ -57,7 +59,8 @@ impl KernelParameter {
             KernelParameter::Input(_)
             | KernelParameter::Output(_)
             | KernelParameter::Temporary(_)
-            | KernelParameter::Flag => true,
+            | KernelParameter::Flag
+            | KernelParameter::Counters => true,
             KernelParameter::Index(_)
             | KernelParameter::Scalar(_)
             | KernelParameter::Constant { .. }
@@ -168,6 +171,7 @@ pub(super) enum ParameterKey {
     /// A named value of the kernel itself.
     Named(&'static str),
     Flag,
+    Counters,
     /// The code to which the flag is raised if an index of a node is out of bounds.
     CheckCode(u64),
     /// The length against which a node's indices are checked.
@@ -194,6 +198,8 @@ pub(crate) struct KernelBody {
     /// The called functions of the maths library.
     calls: BTreeSet<String>,
     name_parts: Vec<&'static str>,
+    /// The number of numbered labels.
+    labels: usize,
     pub(crate) wide: bool,
 }
 
@@ -215,6 +221,7 @@ impl KernelBody {
             registers: FxHashMap::default(),
             calls: BTreeSet::new(),
             name_parts: Vec::new(),
+            labels: 0,
             wide,
         }
     }
@@ -232,6 +239,12 @@ impl KernelBody {
     /// Appends a label.
     pub(super) fn label(&mut self, name: &str) {
         writeln!(self.text, "{name}:").expect(STRING);
+    }
+
+    /// Returns a number that no label has yet.
+    pub(super) fn label_number(&mut self) -> usize {
+        self.labels += 1;
+        self.labels - 1
     }
 
     /// Appends a word to the kernel's name.

@@ -12,18 +12,20 @@ use smallvec::SmallVec;
 
 use super::{body::KernelParameter, passes::GeneratedPasses};
 use crate::{
-    element::{DType, Scalar},
-    fuse::{FusedKernel, FusedNode},
-    graph::{NodeRef, Op, OpKey},
+    fuse::{FusedKernel, FusedNode, NodeSignature},
+    graph::{NodeRef, Op},
+    recent::RecentMap,
     shape::{AxisMap, Shape},
 };
 
-/// The maximum number of cached signatures. The cache is cleared when a program exceeds it by
-/// producing new shapes again and again.
+/// The maximum number of cached signatures.
 const SIGNATURES_MAX: usize = 1024;
 
-static CACHE: LazyLock<Mutex<FxHashMap<KernelSignature, Arc<GeneratedPasses<ParameterTemplate>>>>> =
-    LazyLock::new(Mutex::default);
+static CACHE: LazyLock<Mutex<RecentMap<KernelSignature, Arc<PassesTemplate>>>> =
+    LazyLock::new(|| Mutex::new(RecentMap::new(SIGNATURES_MAX)));
+
+/// The passes of all kernels with one signature.
+type PassesTemplate = GeneratedPasses<ParameterTemplate>;
 
 /// The structure of a fused kernel, which determines the generated code. Nodes are numbered: first
 /// those up to the root, then the epilogue, then the inputs.
@@ -37,15 +39,6 @@ struct KernelSignature {
     is_in_place: bool,
     is_row_kernel: bool,
     nodes: Vec<NodeSignature>,
-}
-
-/// The properties of a node that affect the code.
-#[derive(PartialEq, Eq, Hash)]
-struct NodeSignature {
-    dtype: DType,
-    shape: Shape,
-    /// The operation, without the value of a constant; `None` for an input.
-    op: Option<OpKey>,
 }
 
 /// The properties of an output that affect the code.
@@ -102,17 +95,12 @@ impl<'a> NodeNumbering<'a> {
 
     fn signature(&self) -> KernelSignature {
         let kernel = self.kernel;
-        let calculated = kernel.nodes.iter().chain(&kernel.epilogue).map(|fused| {
-            let op = match &*fused.op {
-                Op::Constant(value) => OpKey::Constant(value.dtype(), 0),
-                op => OpKey::of(op, |operand| self.number(operand)),
-            };
-            NodeSignature::of(&fused.node, Some(op))
-        });
-        let inputs = kernel
-            .inputs
+        let calculated = kernel
+            .nodes
             .iter()
-            .map(|node| NodeSignature::of(node, None));
+            .chain(&kernel.epilogue)
+            .map(|fused| NodeSignature::of_computed(fused, |operand| self.number(operand)));
+        let inputs = kernel.inputs.iter().map(NodeSignature::of_input);
         let outputs = kernel.outputs.iter().map(|output| OutputSignature {
             value: self.number(&output.value),
             destination: output
@@ -126,28 +114,6 @@ impl<'a> NodeNumbering<'a> {
             is_in_place: kernel.overwrites.is_some(),
             is_row_kernel: kernel.rows.is_some(),
             nodes: calculated.chain(inputs).collect(),
-        }
-    }
-
-    /// Returns the computed node with a number.
-    fn calculated(&self, number: usize) -> &'a FusedNode {
-        let kernel = self.kernel;
-        match number.checked_sub(kernel.nodes.len()) {
-            None => &kernel.nodes[number],
-            Some(behind) => &kernel.epilogue[behind],
-        }
-    }
-
-    /// Returns the input with a number.
-    fn input(&self, number: usize) -> &'a NodeRef {
-        &self.kernel.inputs[number - self.kernel.nodes.len() - self.kernel.epilogue.len()]
-    }
-
-    /// Returns the value of the constant with a number.
-    fn constant(&self, number: usize) -> Scalar {
-        match *self.calculated(number).op {
-            Op::Constant(value) => value,
-            _ => unreachable!("kernels of one signature have their constants at the same numbers"),
         }
     }
 
@@ -166,20 +132,29 @@ impl<'a> NodeNumbering<'a> {
             fixed => ParameterTemplate::Fixed(fixed.clone()),
         }
     }
+}
 
-    /// Replaces the numbers of a template by this kernel's nodes.
-    fn parameter(&self, template: &ParameterTemplate) -> KernelParameter {
-        match *template {
+impl ParameterTemplate {
+    /// Replaces the numbers by a kernel's nodes.
+    fn parameter(&self, kernel: &FusedKernel) -> KernelParameter {
+        match *self {
             ParameterTemplate::Fixed(ref parameter) => parameter.clone(),
             ParameterTemplate::Input(number) => {
-                KernelParameter::Input(NodeRef::clone(self.input(number)))
+                let inputs = number - kernel.nodes.len() - kernel.epilogue.len();
+                KernelParameter::Input(NodeRef::clone(&kernel.inputs[inputs]))
             }
-            ParameterTemplate::Constant(number) => KernelParameter::Constant {
-                node: self.calculated(number).node.id,
-                value: self.constant(number),
-            },
+            ParameterTemplate::Constant(number) => {
+                let FusedNode { node, op } = computed(kernel, number);
+                match **op {
+                    Op::Constant(value) => KernelParameter::Constant {
+                        node: node.id,
+                        value,
+                    },
+                    _ => unreachable!("kernels of one signature have constants at these numbers"),
+                }
+            }
             ParameterTemplate::CheckCode { node, axis, length } => KernelParameter::CheckCode {
-                node: NodeRef::clone(&self.calculated(node).node),
+                node: NodeRef::clone(&computed(kernel, node).node),
                 axis,
                 length,
             },
@@ -187,33 +162,34 @@ impl<'a> NodeNumbering<'a> {
     }
 }
 
-impl NodeSignature {
-    fn of(node: &NodeRef, op: Option<OpKey>) -> Self {
-        Self {
-            dtype: node.dtype,
-            shape: Shape::from_slice(&node.shape),
-            op,
-        }
+/// Returns the computed node with a number.
+fn computed(kernel: &FusedKernel, number: usize) -> &FusedNode {
+    match number.checked_sub(kernel.nodes.len()) {
+        None => &kernel.nodes[number],
+        Some(behind) => &kernel.epilogue[behind],
     }
 }
 
-/// Returns the passes of a fused kernel that has elements to write, from the cache or newly
-/// generated.
+/// Returns the passes of a fused kernel that has elements to write: from its plan, from the cache,
+/// or newly generated.
 pub(crate) fn generate(kernel: &FusedKernel) -> GeneratedPasses {
+    let slot = kernel.code.as_ref();
+    if let Some(known) = slot.and_then(|slot| slot.get::<PassesTemplate>()) {
+        return known.map_parameters(|template| template.parameter(kernel));
+    }
     let numbering = NodeNumbering::new(kernel);
     let signature = numbering.signature();
-    let known = CACHE.lock().get(&signature).map(Arc::clone);
-    if let Some(known) = known {
-        return known.map_parameters(|template| numbering.parameter(template));
+    let known = CACHE.lock().get(&signature);
+    let template = known.unwrap_or_else(|| {
+        let made = GeneratedPasses::of(kernel);
+        let template = Arc::new(made.map_parameters(|parameter| numbering.template(parameter)));
+        CACHE.lock().insert(signature, Arc::clone(&template));
+        template
+    });
+    if let Some(slot) = slot {
+        slot.set(&template);
     }
-    let made = GeneratedPasses::of(kernel);
-    let template = Arc::new(made.map_parameters(|parameter| numbering.template(parameter)));
-    let mut cache = CACHE.lock();
-    if cache.len() >= SIGNATURES_MAX {
-        cache.clear();
-    }
-    cache.insert(signature, template);
-    made
+    template.map_parameters(|template| template.parameter(kernel))
 }
 
 #[cfg(test)]
@@ -233,7 +209,8 @@ mod tests {
             (&x * 2.0).product_axis(Axis(0)),
         ] {
             let node = sum.node();
-            let planned = only_kernel(node);
+            let mut planned = only_kernel(node);
+            planned.code = None;
             let kernel = || generate(&planned).passes.remove(0).kernel;
             let before = kernel();
             sum.to_host().unwrap();

@@ -19,12 +19,14 @@ use crate::{
 /// The number of the target in parameter keys, which no node has.
 const TARGET: u64 = u64::MAX;
 
-/// Generates a kernel that computes or copies the root's elements, of which there is at least one.
+/// Generates a kernel that computes or copies the elements of its outputs, which have one shape and
+/// at least one element.
 pub(super) fn map(kernel: &FusedKernel) -> GeneratedPasses {
     let (node, position) = (&kernel.root, kernel.output().destination());
     let analysis = IndexAnalysis::of(kernel);
     let mut body = KernelBody::new(analysis.wide);
-    let lanes = vector_width(node.dtype);
+    let widths = (kernel.outputs.iter()).map(|output| vector_width(output.value.dtype));
+    let lanes = widths.min().expect("a kernel has an output");
     let thread = body.thread();
     let count = body.index_parameter(ParameterKey::Named("count"), node.elements as i64);
     let threads = match position {
@@ -45,7 +47,7 @@ pub(super) fn map(kernel: &FusedKernel) -> GeneratedPasses {
 }
 
 /// Returns the number of contiguous elements per thread: 16 bytes, and at most 4.
-fn vector_width(dtype: DType) -> usize {
+pub(super) fn vector_width(dtype: DType) -> usize {
     (VECTOR_BYTES / dtype.bytes()).min(4)
 }
 
@@ -72,7 +74,6 @@ fn one_per_thread(
     line!(body, "@{beyond} bra DONE;");
     let mut lowering = Lowering::new(body, kernel, false);
     let position = lowering.at_linear_index(node.id, &node.shape, thread);
-    let value = lowering.lower(node, position);
     let number = match destination {
         None => thread,
         Some((shape, map)) => {
@@ -80,8 +81,16 @@ fn one_per_thread(
             lowering.linear_index(written)
         }
     };
-    store(body, node.dtype, number, &[value]);
+    for (output, value) in values(kernel).enumerate() {
+        let element = lowering.lower(value, position);
+        store(lowering.body, (output, value.dtype), number, &[element]);
+    }
     body.label("DONE");
+}
+
+/// Returns the nodes whose elements are written.
+fn values(kernel: &FusedKernel) -> impl Iterator<Item = &NodeRef> {
+    kernel.outputs.iter().map(|output| &output.value)
 }
 
 /// Computes several neighbours along the last axis per thread. The length of that axis is a
@@ -117,24 +126,29 @@ fn one_group_per_thread(
         of_lane[last] = Some(index);
         positions.push(lowering.at_indices(node.id, &node.shape, of_lane, Some(number)));
     }
-    store_group(lowering, node, &positions, first);
+    store_group(lowering, kernel, &positions, first);
     body.label("DONE");
 }
 
 /// Computes and stores neighbours, the first of which has the linear index `first`.
-fn store_group(mut lowering: Lowering<'_>, node: &NodeRef, positions: &[Position], first: Reg) {
+fn store_group(
+    mut lowering: Lowering<'_>,
+    kernel: &FusedKernel,
+    positions: &[Position],
+    first: Reg,
+) {
     lowering.group(positions);
-    let mut values: SmallVec<[Reg; 4]> = SmallVec::new();
-    values.push(lowering.lower(node, positions[0]));
-    // The other elements repeat the operations of the first and add nothing to the kernel's name.
-    let words = lowering.body.name_parts();
-    values.extend(
-        positions[1..]
-            .iter()
-            .map(|&position| lowering.lower(node, position)),
-    );
-    store(lowering.body, node.dtype, first, &values);
-    lowering.body.truncate_name(words);
+    for (output, value) in values(kernel).enumerate() {
+        let mut elements: SmallVec<[Reg; 4]> = SmallVec::new();
+        elements.push(lowering.lower(value, positions[0]));
+        // The other elements repeat the operations of the first and add nothing to the kernel's
+        // name.
+        let words = lowering.body.name_parts();
+        let others = positions[1..].iter();
+        elements.extend(others.map(|&position| lowering.lower(value, position)));
+        store(lowering.body, (output, value.dtype), first, &elements);
+        lowering.body.truncate_name(words);
+    }
 }
 
 /// Computes a vector of neighbours in each of the first threads, and one of the remaining elements
@@ -172,7 +186,7 @@ fn one_vector_per_thread(
         }
         positions.push(lowering.at_linear_index(node.id, &node.shape, number));
     }
-    store_group(lowering, node, &positions, first);
+    store_group(lowering, kernel, &positions, first);
     line!(body, "bra DONE;");
 
     body.label("TAIL");
@@ -190,17 +204,21 @@ fn one_vector_per_thread(
     let mut lowering = Lowering::new(body, kernel, true);
     let position = lowering.at_linear_index(node.id, &node.shape, last);
     let words = lowering.body.name_parts();
-    let value = lowering.lower(node, position);
-    store(body, node.dtype, last, &[value]);
+    for (output, value) in values(kernel).enumerate() {
+        let element = lowering.lower(value, position);
+        store(lowering.body, (output, value.dtype), last, &[element]);
+    }
     body.truncate_name(words);
     body.label("DONE");
 }
 
-/// Stores neighbours, the first of which has the linear index `number`.
-fn store(body: &mut KernelBody, dtype: DType, number: Reg, values: &[Reg]) {
-    let base = body.address(ParameterKey::Output(0), || KernelParameter::Output(0));
+/// Stores neighbours of an output, the first of which has the linear index `number`.
+fn store(body: &mut KernelBody, (output, dtype): (usize, DType), number: Reg, elements: &[Reg]) {
+    let base = body.address(ParameterKey::Output(output), || {
+        KernelParameter::Output(output)
+    });
     let address = body.element(base, number, dtype.bytes());
-    body.store(dtype, address, values);
+    body.store(dtype, address, elements);
 }
 
 #[cfg(test)]

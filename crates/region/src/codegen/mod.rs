@@ -12,7 +12,10 @@
 //! | `passes.rs` | the passes of one fused kernel and the temporaries between them |
 //! | `map.rs` | element-wise kernels |
 //! | `reduce.rs` | reduction kernels |
+//! | `accumulate.rs` | the loop in which a thread of a reduction accumulates elements |
+//! | `partial.rs` | reductions whose results are shared by several blocks |
 //! | `row.rs` | row kernels: several reductions of rows, and what follows from them |
+//! | `warp.rs` | rows that a part of a warp computes |
 //! | `scan.rs` | scan kernels |
 //! | `scatter.rs` | scatter kernels |
 //! | `reducer.rs` | the accumulators of reductions and scans |
@@ -24,6 +27,7 @@
 //! | `memory.rs` | loads and stores of elements |
 //! | `body.rs` | the body of a kernel under construction |
 
+mod accumulate;
 mod body;
 mod cache;
 mod cast;
@@ -31,6 +35,7 @@ mod elementwise;
 mod lowering;
 mod map;
 mod memory;
+mod partial;
 mod passes;
 mod position;
 mod reduce;
@@ -39,6 +44,7 @@ mod row;
 mod scan;
 mod scatter;
 mod update;
+mod warp;
 
 pub(crate) use body::{BLOCK, ENTRY_BYTES, Kernel, KernelParameter, PARAMETER_BYTES_MAX};
 pub(crate) use cache::generate;

@@ -44,6 +44,9 @@ pub(crate) struct Pass<P = KernelParameter> {
 pub(crate) enum PassOutput {
     /// The outputs of the fused kernel.
     Outputs,
+    /// The outputs of the fused kernel, and temporaries that only this pass uses. The outputs of
+    /// the pass are numbered in this order.
+    OutputsAndTemporaries(Range<usize>),
     Temporaries(Range<usize>),
 }
 

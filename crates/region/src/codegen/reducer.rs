@@ -215,11 +215,12 @@ impl Reducer {
             }
         };
         store(body);
+        let tree = body.label_number();
         let mut distance = BLOCK / 2;
         while distance > 0 {
             line!(body, "bar.sync 0;");
             line!(body, "setp.ge.u{bits} {idle}, {thread}, {distance};");
-            line!(body, "@{idle} bra NEXT{reduction}_{distance};");
+            line!(body, "@{idle} bra NEXT{tree}_{distance};");
             let mut other = Accumulator::new();
             for (slot, &dtype) in slots.iter().enumerate() {
                 let offset = distance * dtype.bytes();
@@ -227,7 +228,7 @@ impl Reducer {
             }
             self.combine(body, accumulator, &other);
             store(body);
-            body.label(&format!("NEXT{reduction}_{distance}"));
+            body.label(&format!("NEXT{tree}_{distance}"));
             distance /= 2;
         }
     }

@@ -1,7 +1,8 @@
-//! Row kernels: a block computes a row, whose elements stay in registers between its reductions.
+//! Row kernels: a block or a part of a warp computes a row, whose elements stay in registers
+//! between its reductions.
 //!
-//! A thread has every 256th element of the row, as in a reduction with one block for each result,
-//! so that both add in the same order and give the same bits.
+//! A thread has the same elements of the row as in a reduction of rows of this length, so that both
+//! add in the same order and give the same bits.
 
 use rustc_hash::FxHashSet;
 use smallvec::SmallVec;
@@ -11,16 +12,16 @@ use super::{
     lowering::{IndexAnalysis, Lowering},
     passes::GeneratedPasses,
     position::Position,
-    reduce::block_and_thread,
     reducer::Reducer,
+    warp::RowThread,
 };
 use crate::{
-    fuse::{FusedKernel, FusedNode, ROW_THREADS, RowClass, RowShape},
+    fuse::{FusedKernel, FusedNode, ROW_THREADS, RowClass, RowShape, threads_of_row},
     graph::{NodeRef, Op},
     shape::{RANK_MAX, Shape},
 };
 
-const _: () = assert!(ROW_THREADS == BLOCK, "a block computes a row");
+const _: () = assert!(ROW_THREADS == BLOCK, "a block computes a long row");
 
 /// The nodes of a row kernel that have one element for each row.
 pub(super) struct RowNodes {
@@ -109,10 +110,10 @@ pub(super) fn row(kernel: &FusedKernel, rows: RowShape) -> GeneratedPasses {
         .classify(nodes)
         .expect("planning has checked that all nodes belong to rows");
     let mut body = KernelBody::new(IndexAnalysis::of(kernel).wide);
-    let (block, thread) = block_and_thread(&mut body);
+    let own = RowThread::new(&mut body, rows.rows, threads_of_row(rows.length));
     let length = body.index_parameter(ParameterKey::Named("length"), rows.length as i64);
     let mut elements: Vec<RowElement> = (0..rows.elements_per_thread())
-        .map(|turn| row_element(&mut body, rows, (block, thread), length, turn))
+        .map(|turn| row_element(&mut body, rows, own, length, turn))
         .collect();
     let mut lowering = Lowering::new(&mut body, kernel, false);
     let is_row = |class: &RowClass| *class == RowClass::Row;
@@ -122,7 +123,7 @@ pub(super) fn row(kernel: &FusedKernel, rows: RowShape) -> GeneratedPasses {
             .filter(|(_, class)| is_row(class))
             .map(|(&id, _)| id)
             .collect(),
-        row: block,
+        row: own.row,
         length: rows.length,
         positions: Vec::new(),
     });
@@ -134,10 +135,10 @@ pub(super) fn row(kernel: &FusedKernel, rows: RowShape) -> GeneratedPasses {
         } = &**op
         {
             let reducer = Reducer::new(*reduction, source.dtype);
-            shared.push_str(&reducer.shared_memory(reductions));
+            shared.push_str(&reducer.row_memory(own, reductions));
             let accumulator = reducer.identity(lowering.body);
             for (turn, element) in elements.iter_mut().enumerate() {
-                let position = element.position(&mut lowering, source, block);
+                let position = element.position(&mut lowering, source, own.row);
                 let words = lowering.body.name_parts();
                 let value = lowering.lower(source, position);
                 // The other elements repeat the operations of the first.
@@ -156,8 +157,8 @@ pub(super) fn row(kernel: &FusedKernel, rows: RowShape) -> GeneratedPasses {
                 }
             }
             let body = &mut *lowering.body;
-            reducer.combine_block(body, &accumulator, thread, reductions);
-            let all = reducer.broadcast_block(body, reductions);
+            reducer.combine_row(body, &accumulator, own, reductions);
+            let all = reducer.broadcast_row(body, &accumulator, own, reductions);
             let result = reducer.finish(body, &all, node.dtype);
             body.name_part(reduction.name());
             let position = lowering
@@ -171,18 +172,23 @@ pub(super) fn row(kernel: &FusedKernel, rows: RowShape) -> GeneratedPasses {
         &mut lowering,
         kernel,
         &mut elements,
-        (block, thread),
+        own,
         classes[&kernel.root.id],
     );
     body.label("DONE");
-    GeneratedPasses::one(body.finish(&shared), rows.rows * BLOCK)
+    GeneratedPasses::one(body.finish(&shared), rows.rows * own.threads)
 }
 
 /// Computes the indices of one of a thread's elements.
 fn row_element(
     body: &mut KernelBody,
     rows: RowShape,
-    (row, thread): (Reg, Reg),
+    RowThread {
+        row,
+        thread,
+        threads,
+        ..
+    }: RowThread,
     length: Reg,
     turn: usize,
 ) -> RowElement {
@@ -190,10 +196,10 @@ fn row_element(
     let mut number = thread;
     if turn > 0 {
         number = body.index_reg();
-        line!(body, "add.s{bits} {number}, {thread}, {};", turn * BLOCK);
+        line!(body, "add.s{bits} {number}, {thread}, {};", turn * threads);
     }
     let mut beyond = None;
-    if (turn + 1) * BLOCK > rows.length {
+    if (turn + 1) * threads > rows.length {
         let (is_beyond, last, within) = (
             body.reg(RegClass::Predicate),
             body.index_reg(),
@@ -222,7 +228,7 @@ fn store(
     lowering: &mut Lowering<'_>,
     kernel: &FusedKernel,
     elements: &mut [RowElement],
-    (row, thread): (Reg, Reg),
+    own: RowThread,
     class: RowClass,
 ) {
     let root = &kernel.root;
@@ -230,23 +236,22 @@ fn store(
         .body
         .address(ParameterKey::Output(0), || KernelParameter::Output(0));
     if class == RowClass::Row {
-        let (bits, idle) = (lowering.body.bits(), lowering.body.reg(RegClass::Predicate));
-        line!(lowering.body, "setp.ne.u{bits} {idle}, {thread}, 0;");
-        line!(lowering.body, "@{idle} bra DONE;");
+        own.first_only(lowering.body, "DONE");
         let position = lowering
             .row_position_of(root)
             .expect("the root is of a row");
         let value = lowering.lower(root, position);
-        let address = lowering.body.element(base, row, root.dtype.bytes());
+        let address = lowering.body.element(base, own.row, root.dtype.bytes());
         lowering.body.store(root.dtype, address, &[value]);
         return;
     }
+    own.within_only(lowering.body, "DONE");
     for (turn, element) in elements.iter_mut().enumerate() {
         if let Some(beyond) = element.beyond {
             // No later element is within the row.
             line!(lowering.body, "@{beyond} bra DONE;");
         }
-        let position = element.position(lowering, root, row);
+        let position = element.position(lowering, root, own.row);
         let words = lowering.body.name_parts();
         let value = lowering.lower(root, position);
         if turn > 0 {

@@ -7,28 +7,28 @@ use smallvec::{SmallVec, smallvec};
 use super::{
     kernel::{FusedKernel, FusedNode, KernelOutput, Step, Work},
     partition::{Candidate, partition},
+    planned::PlannedGraph,
     replace::Replacement,
+    siblings::group_siblings,
 };
 use crate::{
     graph::{NodeRef, Op},
     shape::{AxisMap, AxisSource, preserves_linear_index},
 };
 
-/// Returns the steps that materialise these nodes, operands first, as far as the identifiers of
-/// their nodes are less than `end`. A finished step can be dropped to release the inputs that only
-/// it reads.
-pub(crate) fn steps(targets: &[NodeRef], end: u64) -> impl Iterator<Item = Step> + use<> {
-    let candidates = partition(targets);
+/// Returns the steps that materialise the targets of a graph, operands first, as far as the
+/// identifiers of their nodes are less than `end`.
+pub(super) fn steps(graph: &PlannedGraph, end: u64) -> Vec<Step> {
+    let mut candidates = partition(graph);
+    let order = group_siblings(&mut candidates, end);
     let mut builder = StepBuilder {
         last_walk: vec![0; candidates.len()],
         walk: 0,
         candidates: &candidates,
+        group: None,
         stack: Vec::new(),
     };
-    let stored = (0..candidates.len())
-        .filter(|&at| candidates[at].is_stored && candidates[at].node.id < end);
-    let steps: Vec<Step> = stored.map(|at| builder.step(at)).collect();
-    steps.into_iter()
+    order.into_iter().map(|at| builder.step(at)).collect()
 }
 
 /// The number of nodes of a kernel for which memory is reserved.
@@ -41,6 +41,8 @@ struct StepBuilder<'a> {
     last_walk: Vec<u32>,
     /// The number of the current walk.
     walk: u32,
+    /// The group whose kernel is being built.
+    group: Option<usize>,
     /// The candidates to visit, each with whether its operands were visited; empty between walks.
     stack: Vec<(usize, bool)>,
 }
@@ -59,7 +61,10 @@ impl StepBuilder<'_> {
         let node = NodeRef::clone(&candidate.node);
         if let Some(source) = self.alias(candidate) {
             let work = Work::Alias(NodeRef::clone(source));
-            return Step { node, work };
+            return Step::of(node, work);
+        }
+        if candidate.group.is_some() {
+            return self.group(at);
         }
         let mut kernels = Vec::new();
         match &*candidate.op {
@@ -94,9 +99,23 @@ impl StepBuilder<'_> {
             }
             _ => kernels.push(self.kernel(at)),
         }
+        Step::of(node, Work::Kernels(kernels))
+    }
+
+    /// Returns the step of the group of which this candidate is the last member.
+    fn group(&mut self, last: usize) -> Step {
+        self.group = Some(last);
+        let members: SmallVec<[usize; 8]> = (0..=last)
+            .filter(|&at| self.candidates[at].group == Some(last))
+            .collect();
+        let kernel = self.kernel_of(&members);
+        self.group = None;
+        let nodes = members
+            .iter()
+            .map(|&at| NodeRef::clone(&self.candidates[at].node));
         Step {
-            node,
-            work: Work::Kernels(kernels),
+            nodes: nodes.collect(),
+            work: Work::Kernels(vec![kernel]),
         }
     }
 
@@ -135,30 +154,47 @@ impl StepBuilder<'_> {
 
     /// Returns the kernel that computes a candidate, as the epilogue of a reduction if it is one.
     fn kernel(&mut self, at: usize) -> FusedKernel {
-        let target = &self.candidates[at].node;
-        let root = self.candidates[at].epilogue_of.unwrap_or(at);
+        self.kernel_of(&[at])
+    }
+
+    /// Returns the kernel that computes these candidates, of which there is one or a group.
+    fn kernel_of(&mut self, members: &[usize]) -> FusedKernel {
+        let root_of = |at: usize| self.candidates[at].epilogue_of.unwrap_or(at);
+        let roots: SmallVec<[usize; 4]> = members.iter().map(|&at| root_of(at)).collect();
+        let (last, root) = (members[members.len() - 1], roots[roots.len() - 1]);
         let mut parts = KernelParts::default();
         self.start_walk();
-        self.add_candidate(root, &mut parts);
-        let nodes = std::mem::take(&mut parts.nodes);
-        if root != at {
-            // Nodes that the reduction and the epilogue both use are in both lists.
-            self.start_walk();
-            self.last_walk[root] = self.walk;
-            self.add_candidate(at, &mut parts);
+        for &root in &roots {
+            self.add_candidate(root, &mut parts);
         }
+        let nodes = std::mem::take(&mut parts.nodes);
+        if members != &roots[..] {
+            // Nodes that a reduction and an epilogue both use are in both lists.
+            self.start_walk();
+            for &root in &roots {
+                self.last_walk[root] = self.walk;
+            }
+            for &at in members {
+                self.add_candidate(at, &mut parts);
+            }
+        }
+        let outputs = members.iter().map(|&at| {
+            let target = &self.candidates[at].node;
+            KernelOutput {
+                value: NodeRef::clone(target),
+                target: NodeRef::clone(target),
+                target_map: None,
+            }
+        });
         FusedKernel {
             root: NodeRef::clone(&self.candidates[root].node),
             nodes,
             inputs: parts.inputs,
-            outputs: smallvec![KernelOutput {
-                value: NodeRef::clone(target),
-                target: NodeRef::clone(target),
-                target_map: None,
-            }],
+            outputs: outputs.collect(),
             epilogue: parts.nodes,
             overwrites: None,
-            rows: self.candidates[at].rows,
+            rows: self.candidates[last].rows,
+            code: None,
         }
     }
 
@@ -185,6 +221,7 @@ impl StepBuilder<'_> {
             epilogue: Vec::new(),
             overwrites: None,
             rows: None,
+            code: None,
         }
     }
 
@@ -212,7 +249,14 @@ impl StepBuilder<'_> {
             epilogue: Vec::new(),
             overwrites: None,
             rows: None,
+            code: None,
         }
+    }
+
+    /// Returns whether the kernel that is being built computes a candidate, if it uses it.
+    fn is_computed(&self, at: usize) -> bool {
+        let candidate = &self.candidates[at];
+        !candidate.is_stored || (self.group.is_some() && candidate.group == self.group)
     }
 
     /// Starts a walk in which no candidate is visited yet.
@@ -223,7 +267,7 @@ impl StepBuilder<'_> {
     /// Adds an operand, as an input or with everything that it is computed from.
     fn add_operand(&mut self, node: &NodeRef, index: Option<usize>, parts: &mut KernelParts) {
         match index {
-            Some(at) if !self.candidates[at].is_stored => self.add_candidate(at, parts),
+            Some(at) if self.is_computed(at) => self.add_candidate(at, parts),
             _ => parts.add_input(node),
         }
     }
@@ -245,7 +289,7 @@ impl StepBuilder<'_> {
             let mut indices = candidate.operands.iter();
             candidate.op.operands(|operand| {
                 match indices.next().and_then(|known| known.candidate) {
-                    Some(at) if !self.candidates[at].is_stored => self.stack.push((at, false)),
+                    Some(at) if self.is_computed(at) => self.stack.push((at, false)),
                     _ => parts.add_input(operand),
                 }
             });
@@ -265,7 +309,15 @@ impl Step {
             Ok(replacement) => Work::Replace(Box::new(replacement)),
             Err(copying) => Work::Kernels(copying),
         };
-        Self { node, work }
+        Self::of(node, work)
+    }
+
+    /// Returns the step of one node.
+    fn of(node: NodeRef, work: Work) -> Self {
+        Self {
+            nodes: smallvec![node],
+            work,
+        }
     }
 }
 
@@ -293,7 +345,10 @@ mod tests {
     use ndarray::{Array1, Axis, Ix1, array, s};
 
     use super::*;
-    use crate::{Array, fuse::only_kernel};
+    use crate::{
+        Array,
+        fuse::{only_kernel, steps},
+    };
 
     fn arrays() -> (Array<f32, Ix1>, Array<f32, Ix1>) {
         let device = Device::simulated().unwrap();

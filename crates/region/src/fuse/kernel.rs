@@ -1,6 +1,9 @@
 //! The results of planning: steps, and the fused kernels of each step.
 
-use std::sync::Arc;
+use std::{
+    any::Any,
+    sync::{Arc, OnceLock},
+};
 
 use smallvec::SmallVec;
 
@@ -10,17 +13,18 @@ use crate::{
     shape::{AxisMap, Shape},
 };
 
-/// The materialisation of one node.
+/// The materialisation of one node, or of several that one kernel computes.
 pub(crate) struct Step {
-    pub(crate) node: NodeRef,
+    pub(crate) nodes: SmallVec<[NodeRef; 1]>,
     pub(crate) work: Work,
 }
 
-/// The work that materialises a node.
+/// The work that materialises the nodes of a step.
 pub(crate) enum Work {
     /// No work: the elements are those of this stored node, in the same order.
     Alias(NodeRef),
-    /// Kernels that write the elements of the node, run in this order.
+    /// Kernels that write the elements of the nodes, run in this order. The outputs of each are the
+    /// nodes of the step.
     Kernels(Vec<FusedKernel>),
     /// Kernels that replace elements of a stored node, in its memory if nothing else needs it.
     Replace(Box<Replacement>),
@@ -33,22 +37,49 @@ pub(crate) enum Work {
 /// nodes meanwhile.
 pub(crate) struct FusedKernel {
     /// The node whose operation determines the kind of kernel: a map, a reduction, a scan, a
-    /// scatter or a matrix product. It is the last of `nodes`; if there are none, the kernel copies
-    /// the root, which is one of `inputs`.
+    /// scatter or a matrix product; if there are several such nodes, the last. It is one of
+    /// `nodes`; if there are none, the kernel copies the root, which is one of `inputs`.
     pub(crate) root: NodeRef,
-    /// The nodes computed in the kernel up to the root, operands first.
+    /// The nodes computed in the kernel up to the root, or up to all roots, operands first.
     pub(crate) nodes: Vec<FusedNode>,
     /// The nodes read from memory, in the order of their first use.
     pub(crate) inputs: SmallVec<[NodeRef; 4]>,
     /// The destinations of the results.
     pub(crate) outputs: SmallVec<[KernelOutput; 1]>,
-    /// The nodes computed from the results of a reduction, operands first. A node may be here and
-    /// in `nodes`.
+    /// The nodes computed from the results of reductions, operands first. A node may be here and in
+    /// `nodes`.
     pub(crate) epilogue: Vec<FusedNode>,
     /// The node whose elements are in the memory of the output, and are read there.
     pub(crate) overwrites: Option<u64>,
     /// The rows of a row kernel, whose nodes contain reductions.
     pub(crate) rows: Option<RowShape>,
+    /// The generated code, shared by all kernels of one plan; `None` for a kernel whose plan is not
+    /// kept.
+    pub(crate) code: Option<CodeSlot>,
+}
+
+/// A slot for the code of kernels that differ only in arrays and constants. Code generation
+/// determines the type of its content.
+#[derive(Clone, Default)]
+pub(crate) struct CodeSlot(Arc<OnceLock<Arc<dyn Any + Send + Sync>>>);
+
+impl CodeSlot {
+    /// Returns whether both are the same slot.
+    #[cfg(test)]
+    pub(crate) fn is(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+
+    /// Returns the content, if there is one of this type.
+    pub(crate) fn get<T: Any + Send + Sync>(&self) -> Option<Arc<T>> {
+        Arc::clone(self.0.get()?).downcast().ok()
+    }
+
+    /// Sets the content, unless there is one already.
+    pub(crate) fn set<T: Any + Send + Sync>(&self, content: &Arc<T>) {
+        let content = Arc::clone(content);
+        self.0.get_or_init(|| content);
+    }
 }
 
 /// A node that is computed within a kernel.
@@ -77,7 +108,7 @@ impl FusedKernel {
         found.map(|fused| &*fused.op)
     }
 
-    /// Returns the only output.
+    /// Returns the only output, or the first.
     pub(crate) fn output(&self) -> &KernelOutput {
         &self.outputs[0]
     }

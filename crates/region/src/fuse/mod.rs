@@ -12,21 +12,28 @@
 //! | `size.rs` | cuts computations that would make a kernel too large |
 //! | `share.rs` | stores shared values where that takes less time than computing them again |
 //! | `rows.rs` | fuses reductions of rows with what leads to them and what follows |
+//! | `siblings.rs` | computes several stored nodes over the same inputs in one kernel |
 //! | `replace.rs` | updates of parts, in place where nothing else needs the old elements |
+//! | `planned.rs` | the graph of planned nodes that an evaluation depends on |
+//! | `recall.rs` | plans of graphs that were met before |
 //! | `build.rs` | builds the kernels that follow from these decisions |
 
 mod build;
 mod kernel;
 mod partition;
+mod planned;
+mod recall;
 mod replace;
 mod rows;
 mod share;
+mod siblings;
 mod size;
 
-pub(crate) use build::steps;
 pub(crate) use kernel::{FusedKernel, FusedNode, Step, Work};
+pub(crate) use planned::NodeSignature;
+pub(crate) use recall::steps;
 pub(crate) use replace::Replacement;
-pub(crate) use rows::{ROW_THREADS, RowClass, RowShape};
+pub(crate) use rows::{ROW_THREADS, RowClass, RowShape, threads_of_row};
 
 /// Returns the only kernel of a node whose operands are in memory or fused with it.
 #[cfg(test)]

@@ -7,23 +7,22 @@
 //! where a node is computed several times and storing it is cheaper (`share.rs`). Nodes computed
 //! from the results of a single reduction are fused into the reduction's kernel, as its epilogue.
 
-use std::{collections::hash_map::Entry, sync::Arc};
+use std::sync::Arc;
 
-use rustc_hash::{FxHashMap, FxHashSet};
+use rustc_hash::FxHashSet;
 use smallvec::SmallVec;
 
 use super::{
+    kernel::FusedNode,
+    planned::PlannedGraph,
     rows::{RowShape, fuse_rows},
     share::{Consumer, store_shared},
     size::{Size, bound_sizes, storable},
 };
 use crate::{
-    graph::{NodeRef, Op, State},
+    graph::{NodeRef, Op},
     shape::preserves_linear_index,
 };
-
-/// The number of nodes for which memory is reserved.
-const NODES_USUAL: usize = 28;
 
 /// A planned node, with the decisions about it.
 pub(super) struct Candidate {
@@ -42,6 +41,8 @@ pub(super) struct Candidate {
     pub(super) epilogue_of: Option<usize>,
     /// The rows, if the kernel that computes this node is a row kernel.
     pub(super) rows: Option<RowShape>,
+    /// The last of the stored nodes that one kernel computes together with this one.
+    pub(super) group: Option<usize>,
 }
 
 /// An operand of a candidate.
@@ -65,9 +66,9 @@ impl Candidate {
     }
 }
 
-/// Decides about all planned nodes that the targets depend on, operands first.
-pub(super) fn partition(targets: &[NodeRef]) -> Vec<Candidate> {
-    let mut candidates = recorded_order(targets);
+/// Decides about all nodes of a graph, operands first.
+pub(super) fn partition(graph: &PlannedGraph) -> Vec<Candidate> {
+    let mut candidates = candidates_of(graph);
     store_kernel_operands(&mut candidates);
     bound_sizes(&mut candidates);
     store_shared(&mut candidates);
@@ -76,55 +77,34 @@ pub(super) fn partition(targets: &[NodeRef]) -> Vec<Candidate> {
     candidates
 }
 
-/// Returns all planned nodes that the targets depend on, in the order in which they were recorded,
-/// which is independent of the targets and has operands first.
-fn recorded_order(targets: &[NodeRef]) -> Vec<Candidate> {
-    let mut planned: Vec<(NodeRef, Arc<Op>)> = Vec::with_capacity(NODES_USUAL);
-    // The index of each candidate by node id, once it is known; `None` for nodes in memory.
-    let mut indices: FxHashMap<u64, Option<usize>> = FxHashMap::default();
-    indices.reserve(NODES_USUAL);
-    let mut visit = |node: &NodeRef, planned: &mut Vec<_>| {
-        if let Entry::Vacant(index) = indices.entry(node.id) {
-            index.insert(None);
-            if let State::Planned(op) = node.state() {
-                planned.push((NodeRef::clone(node), op));
-            }
-        }
-    };
-    targets.iter().for_each(|node| visit(node, &mut planned));
-    let mut visited = 0;
-    while let Some((_, op)) = planned.get(visited) {
-        let op = Arc::clone(op);
-        op.operands(|operand| visit(operand, &mut planned));
-        visited += 1;
-    }
-    planned.sort_unstable_by_key(|(node, _)| node.id);
-    let mut candidates: Vec<Candidate> = Vec::with_capacity(planned.len());
-    for (node, op) in planned {
+/// Returns the candidates of a graph, in the order of its nodes.
+fn candidates_of(graph: &PlannedGraph) -> Vec<Candidate> {
+    let candidate = |FusedNode { node, op }: &FusedNode| {
         let mut operands = SmallVec::new();
         op.operands(|operand| {
             operands.push(CandidateOperand {
                 id: operand.id,
-                candidate: indices[&operand.id],
+                candidate: graph.planned_number(operand),
             });
         });
-        indices.insert(node.id, Some(candidates.len()));
-        candidates.push(Candidate {
-            is_stored: has_own_kernel(&op),
-            is_requested: false,
-            node,
-            op,
+        Candidate {
+            node: NodeRef::clone(node),
+            op: Arc::clone(op),
             operands,
             consumers: SmallVec::new(),
+            is_stored: has_own_kernel(op),
+            is_requested: false,
             size: Size::default(),
             epilogue_of: None,
             rows: None,
-        });
-    }
-    for target in targets {
-        if let Some(at) = indices[&target.id] {
-            candidates[at].is_stored = true;
-            candidates[at].is_requested = true;
+            group: None,
+        }
+    };
+    let mut candidates: Vec<Candidate> = graph.nodes.iter().map(candidate).collect();
+    for &target in &graph.targets {
+        if let Some(candidate) = candidates.get_mut(target as usize) {
+            candidate.is_stored = true;
+            candidate.is_requested = true;
         }
     }
     candidates
@@ -247,7 +227,8 @@ mod tests {
 
     /// Returns the number of nodes that are stored to evaluate the targets, the targets included.
     fn stored<const N: usize>(targets: [&NodeRef; N]) -> usize {
-        steps(&targets.map(NodeRef::clone), u64::MAX).count()
+        let steps = steps(&targets.map(NodeRef::clone), u64::MAX);
+        steps.map(|step| step.nodes.len()).sum()
     }
 
     #[test]
@@ -263,12 +244,13 @@ mod tests {
     }
 
     #[test]
-    fn a_function_of_two_reductions_is_a_separate_step() {
-        let (_g, x, m) = arrays();
-        assert_eq!(stored([(x.sum() / x.max()).node()]), 3);
+    fn a_function_of_two_reductions_of_columns_is_a_separate_step() {
+        let (_g, _, m) = arrays();
+        let axis = Axis(0);
+        assert_eq!(stored([(m.sum_axis(axis) / m.max_axis(axis)).node()]), 3);
         // The mean, which every element needs, and the sum of squares with its epilogue.
-        assert_eq!(stored([m.var(1.0).node()]), 2);
-        assert_eq!(stored([(&x - &x.sum()).node()]), 2);
+        assert_eq!(stored([m.var_axis(axis, 1.0).node()]), 2);
+        assert_eq!(stored([(&m - &m.sum_axis(axis)).node()]), 2);
     }
 
     #[test]

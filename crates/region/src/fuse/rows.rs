@@ -1,7 +1,8 @@
 //! Row kernels: reductions of contiguous rows together with what leads to them and what follows.
 //!
-//! A block keeps a row in registers, so that a softmax reads its array once and writes once. Every
-//! value that depends on a reduction must belong to one row: to an element, or to the whole row.
+//! A block, or a part of a warp, keeps a row in registers, so that a softmax reads its array once
+//! and writes once. Every value that depends on a reduction must belong to one row: to an element,
+//! or to the whole row.
 
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
@@ -12,8 +13,22 @@ use crate::{
     shape::{AxisMap, AxisSource, RANK_MAX},
 };
 
-/// The number of threads of a block, which computes a row.
+/// The number of threads of a block, which computes a long row.
 pub(crate) const ROW_THREADS: usize = 256;
+/// The maximum number of elements of a row that a part of a warp computes.
+const WARP_LENGTH_MAX: usize = 256;
+/// The number of threads of a warp.
+const WARP: usize = 32;
+
+/// Returns the number of threads that compute a row of this many elements, in row kernels and in
+/// reductions of contiguous rows: a power of two.
+pub(crate) fn threads_of_row(length: usize) -> usize {
+    if length <= WARP_LENGTH_MAX {
+        length.next_power_of_two().min(WARP)
+    } else {
+        ROW_THREADS
+    }
+}
 
 /// The maximum number of values in the registers of a thread, each of 32 bits.
 const REGISTERS_MAX: usize = 128;
@@ -147,9 +162,11 @@ fn is_row_kernel(candidates: &[Candidate], root: usize, rows: RowShape) -> bool 
 }
 
 impl RowShape {
-    /// The lengths of rows that are fused: shorter ones are reduced by single threads, longer ones
-    /// do not fit in registers.
-    const LENGTHS: std::ops::RangeInclusive<usize> = 33..=8192;
+    /// The lengths of rows that are fused: longer ones do not fit in registers.
+    const LENGTHS: std::ops::RangeInclusive<usize> = 2..=Self::LENGTH_MAX;
+
+    /// The maximum number of elements of a row.
+    pub(crate) const LENGTH_MAX: usize = 8192;
 
     /// Returns the rows that a reduction reduces, if they are contiguous.
     fn of_reduction(op: &Op, node: &NodeRef) -> Option<Self> {
@@ -250,8 +267,8 @@ impl RowShape {
         is_expected && of_view.iter().zip(&of_source).all(same)
     }
 
-    /// Returns the number of elements of a row for each thread of a block.
+    /// Returns the number of elements of a row for each of its threads.
     pub(crate) fn elements_per_thread(self) -> usize {
-        self.length.div_ceil(ROW_THREADS)
+        self.length.div_ceil(threads_of_row(self.length))
     }
 }

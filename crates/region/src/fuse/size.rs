@@ -142,6 +142,24 @@ pub(super) fn kernel_of(
     (computed.collect(), walk.size)
 }
 
+/// Returns the size of the kernel that computes several stored candidates, or `None` if it computes
+/// one of them at several positions.
+pub(super) fn kernel_of_all(candidates: &[Candidate], roots: &[usize]) -> Option<Size> {
+    let mut walk = Walk {
+        roots: SmallVec::from_slice(roots),
+        ..Walk::default()
+    };
+    for &root in roots {
+        walk.visit(candidates, root);
+    }
+    let mut ids = walk.numbers.keys();
+    let is_moved = ids.any(|&(id, position)| {
+        position != ROOT && roots.iter().any(|&root| candidates[root].node.id == id)
+    });
+    walk.size.live = walk.live(|_| true);
+    (!is_moved).then_some(walk.size)
+}
+
 /// Returns the operands that one kernel of an operation computes or reads. The other operands have
 /// kernels of their own.
 fn kernel_operands(candidate: &Candidate) -> &[CandidateOperand] {
@@ -209,6 +227,8 @@ struct Walk {
     size: Size,
     /// The number of values at the last count of live values.
     counted: usize,
+    /// The stored candidates that the kernel computes.
+    roots: SmallVec<[usize; 8]>,
 }
 
 /// A value to visit.
@@ -254,7 +274,9 @@ impl Walk {
             for (number, operand) in kernel_operands(&candidates[at]).iter().enumerate() {
                 stack.push(Visit {
                     id: operand.id,
-                    candidate: operand.computed(candidates),
+                    candidate: operand
+                        .candidate
+                        .filter(|at| !candidates[*at].is_stored || self.roots.contains(at)),
                     position: self.operand_position(&candidates[at], number, visit.position),
                     is_computed: false,
                 });

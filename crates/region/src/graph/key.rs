@@ -12,16 +12,21 @@ use crate::{
 #[derive(Debug, PartialEq, Eq, Hash)]
 pub(super) struct NodeKey {
     dtype: DType,
+    /// The shape, unless the operation implies it.
     shape: Shape,
     op: OpKey,
 }
+
+/// A number that is not that of an operand.
+const NO_OPERAND: u64 = u64::MAX - 1;
 
 /// An operation with its operands replaced by numbers.
 #[derive(Debug, PartialEq, Eq, Hash)]
 pub(crate) enum OpKey {
     Constant(DType, u64),
     Iota,
-    Apply(Function, SmallVec<[u64; 3]>),
+    /// A function, and its operands in front of [`NO_OPERAND`].
+    Apply(Function, [u64; 3]),
     View(u64, AxisMap),
     Reshape(u64),
     Gather([u64; 2], usize),
@@ -35,9 +40,15 @@ pub(crate) enum OpKey {
 
 impl NodeKey {
     pub(super) fn new(dtype: DType, shape: &Shape, op: &Op) -> Self {
+        // The shape of the operands determines that of the result.
+        let is_implied = matches!(op, Op::Apply(..));
         Self {
             dtype,
-            shape: Shape::from_slice(shape),
+            shape: if is_implied {
+                Shape::new()
+            } else {
+                Shape::from_slice(shape)
+            },
             op: OpKey::of(op, |operand| operand.id),
         }
     }
@@ -53,7 +64,12 @@ impl OpKey {
             }
             Op::Iota => OpKey::Iota,
             Op::Apply(function, operands) => {
-                OpKey::Apply(*function, operands.iter().map(number).collect())
+                let mut numbers = [NO_OPERAND; 3];
+                for (place, operand) in numbers.iter_mut().zip(operands) {
+                    *place = number(operand);
+                }
+                debug_assert!(operands.len() <= numbers.len(), "{function:?}");
+                OpKey::Apply(*function, numbers)
             }
             Op::View(source, map) => OpKey::View(number(source), AxisMap::from_slice(map)),
             Op::Reshape(source) => OpKey::Reshape(number(source)),

@@ -1,6 +1,7 @@
 //! The state that the nodes of one region share.
 
 use std::{
+    collections::hash_map::Entry,
     panic::Location,
     sync::{Arc, Weak},
 };
@@ -37,7 +38,6 @@ pub(crate) struct Session {
     checks: Arc<Mutex<IndexChecks>>,
 }
 
-#[derive(Default)]
 struct Inner {
     /// The interning table of nodes, by operation.
     interned: FxHashMap<NodeKey, Weak<Node>>,
@@ -45,6 +45,21 @@ struct Inner {
     planned: Vec<Weak<Node>>,
     /// The first error.
     failure: Option<Error>,
+}
+
+/// The number of nodes for which memory is reserved.
+const NODES_USUAL: usize = 28;
+
+impl Inner {
+    fn new() -> Self {
+        let mut interned = FxHashMap::default();
+        interned.reserve(NODES_USUAL);
+        Self {
+            interned,
+            planned: Vec::with_capacity(NODES_USUAL),
+            failure: None,
+        }
+    }
 }
 
 impl Session {
@@ -61,7 +76,7 @@ impl Session {
         Arc::new(Self {
             device,
             member,
-            inner: Mutex::default(),
+            inner: Mutex::new(Inner::new()),
             streams: Mutex::default(),
             checks: Arc::default(),
         })
@@ -125,10 +140,15 @@ impl Session {
             drop(inner);
             return self.fail(dtype, &shape, failure, location);
         }
-        if let Some(interned) = inner.interned.get(&key).and_then(Weak::upgrade)
-            && !interned.is_replaced()
+        let Inner {
+            interned, planned, ..
+        } = &mut *inner;
+        let entry = interned.entry(key);
+        if let Entry::Occupied(known) = &entry
+            && let Some(known) = known.get().upgrade()
+            && !known.is_replaced()
         {
-            return interned;
+            return known;
         }
         let node = Arc::new(Node::new(
             self.device.clone(),
@@ -137,8 +157,8 @@ impl Session {
             State::Planned(Arc::new(op)),
             location,
         ));
-        inner.interned.insert(key, Arc::downgrade(&node));
-        inner.planned.push(Arc::downgrade(&node));
+        entry.insert_entry(Arc::downgrade(&node));
+        planned.push(Arc::downgrade(&node));
         drop(inner);
         if node.is_deferred
             && let Some(member) = &self.member

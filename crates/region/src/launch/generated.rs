@@ -13,7 +13,7 @@ use std::{
 
 use millstream::{
     Buffer, LaunchConfig, Stream,
-    kernel::{Argument, launch_at, load_generated},
+    kernel::{Argument, launch_at, load_generated_again},
 };
 use parking_lot::Mutex;
 use smallvec::SmallVec;
@@ -58,6 +58,7 @@ enum LaunchArgument {
     Output(usize),
     Temporary(usize),
     Flag,
+    Counters,
 }
 
 impl LaunchArgument {
@@ -99,7 +100,8 @@ impl ScalarBits {
             KernelParameter::Input(_)
             | KernelParameter::Output(_)
             | KernelParameter::Temporary(_)
-            | KernelParameter::Flag => {
+            | KernelParameter::Flag
+            | KernelParameter::Counters => {
                 unreachable!("an address has no scalar value")
             }
         }
@@ -155,6 +157,12 @@ pub(super) fn enqueue(
         };
         match &pass.writes {
             PassOutput::Outputs => launch(outputs, &temporaries[pass.reads.clone()])?,
+            PassOutput::OutputsAndTemporaries(written) => {
+                let mut targets: SmallVec<[&mut Buffer<u8>; 4]> =
+                    outputs.iter_mut().map(|output| &mut **output).collect();
+                targets.extend(&mut temporaries[written.clone()]);
+                launch(&mut targets, &[])?;
+            }
             PassOutput::Temporaries(written) => {
                 let (earlier, rest) = temporaries.split_at_mut(written.start);
                 let mut targets: SmallVec<[&mut Buffer<u8>; 2]> =
@@ -179,7 +187,7 @@ fn launch(
 ) -> Result<()> {
     let table = upload_table(session, stream, kernel)?;
     let count = kernel.parameters.len() + usize::from(table.is_some());
-    let function = load_generated(
+    let function = load_generated_again(
         &session.device,
         &kernel.ptx,
         "region",
@@ -187,7 +195,7 @@ fn launch(
         count,
     )?;
     let mut read: Vec<Arc<Storage>> = Vec::new();
-    let mut checked = None;
+    let (mut checked, mut counters) = (None, None);
     let mut values = Vec::with_capacity(count);
     for parameter in &kernel.parameters {
         values.push(match parameter {
@@ -204,6 +212,10 @@ fn launch(
                 checked = Some(session.checks().flag(stream)?);
                 LaunchArgument::Flag
             }
+            KernelParameter::Counters => {
+                counters = Some(session.streams().counters(stream)?);
+                LaunchArgument::Counters
+            }
             value => match ScalarBits::of(session, kernel.wide, value) {
                 ScalarBits::Bits32(value) => LaunchArgument::Bits32(value),
                 ScalarBits::Bits64(value) => LaunchArgument::Bits64(value),
@@ -219,6 +231,9 @@ fn launch(
     let mut guard = checked.as_ref().map(|flag| flag.lock());
     let mut word = guard.as_deref_mut();
     let mut flag = word.as_mut();
+    let mut counters = counters.as_ref().map(|counters| counters.lock());
+    let mut counters = counters.as_deref_mut();
+    let mut counters = counters.as_mut();
     let mut targets: Vec<_> = targets.iter_mut().map(Some).collect();
     let mut arguments: Vec<Argument<'_>> = Vec::with_capacity(count);
     for value in &values {
@@ -238,6 +253,10 @@ fn launch(
             LaunchArgument::Flag => {
                 let flag = flag.take().expect("the flag is one parameter");
                 Argument::write::<u32, _>(flag)
+            }
+            LaunchArgument::Counters => {
+                let counters = counters.take().expect("the counters are one parameter");
+                Argument::write::<u32, _>(counters)
             }
         });
     }

@@ -7,11 +7,14 @@
 #[allow(dead_code, reason = "these tests use a part of it")]
 mod calls;
 mod elementwise;
+mod long_reductions;
 mod long_sessions;
 mod peak_memory;
 mod random_rows;
+mod random_siblings;
 mod random_updates;
 mod rows;
+mod siblings;
 mod updates;
 
 use std::sync::Arc;

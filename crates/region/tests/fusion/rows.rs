@@ -7,12 +7,17 @@ use ndarray::{Array2, Axis, Ix2, s};
 
 use crate::{Counted, Work};
 
-/// Rows of a part of a block, of whole blocks, and of several blocks and a part.
-const LENGTHS: [usize; 6] = [33, 64, 250, 256, 512, 1100];
-const ROWS: usize = 3;
+/// Rows of a part of a warp, of a whole warp, of several warps and a part, of a whole block, and of
+/// several blocks and a part.
+const LENGTHS: [usize; 11] = [2, 3, 10, 16, 31, 40, 250, 256, 257, 512, 1100];
+
+/// Returns a number of rows, of which the last blocks have less than they could.
+fn rows(length: usize) -> usize {
+    9 + 600 / length
+}
 
 fn matrix(length: usize) -> Array2<f32> {
-    Array2::from_shape_fn((ROWS, length), |(row, column)| {
+    Array2::from_shape_fn((rows(length), length), |(row, column)| {
         ((row * 37 + column * 61) % 101) as f32 / 16.0 - 3.0
     })
 }
@@ -29,18 +34,30 @@ fn assert_one_kernel(function: OfRows, has_rows: bool) {
         Counted::everywhere(|counted| {
             let x = Array::from_host(&counted.device, &host).unwrap();
             let (found, work) = counted.work(|_| function(&x, &|_| {}).to_host().unwrap());
-            let bytes = (4 * ROWS * length) as u64;
-            let written = if has_rows { 4 * ROWS as u64 } else { bytes };
+            let bytes = (4 * rows(length) * length) as u64;
+            let written = if has_rows {
+                4 * rows(length) as u64
+            } else {
+                bytes
+            };
             assert_eq!((work.kernels, work.bytes_written), (1, written), "{length}");
-            // Threads beyond the end of a row read its last element again.
-            let read = (4 * ROWS * length.next_multiple_of(256)) as u64;
+            // Threads beyond the end of a row read its last element again, and those beyond the
+            // last row read that row.
+            let threads = if length <= 256 {
+                length.next_power_of_two().min(32)
+            } else {
+                256
+            };
+            let (in_row, in_block) = (length.next_multiple_of(threads), 256 / threads);
+            let read = (4 * rows(length).next_multiple_of(in_block) * in_row) as u64;
+            assert!(read < 2 * bytes);
             assert!(
                 (bytes..=read).contains(&work.bytes_read),
                 "{length}: {work:?}"
             );
             let store = |array: &Array<f32, Ix2>| drop(array.to_host().unwrap());
             let (stored, work) = counted.work(|_| function(&x, &store).to_host().unwrap());
-            assert!(work.kernels > 1, "{work:?}");
+            assert!(work.kernels > 1, "{length}: {work:?}");
             let bits = |array: &Array2<f32>| array.mapv(f32::to_bits);
             assert_eq!(bits(&found), bits(&stored), "{length}");
         });
@@ -190,7 +207,7 @@ fn weights_of_columns_and_rows_are_read_by_a_row_kernel() {
         let (found, work) = counted.work(|_| run(&|_| {}));
         assert_eq!(
             (work.kernels, work.bytes_written),
-            (1, (4 * ROWS * length) as u64)
+            (1, (4 * rows(length) * length) as u64)
         );
         assert_eq!(found, run(&|array| drop(array.to_host().unwrap())));
     });

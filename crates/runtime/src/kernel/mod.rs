@@ -9,6 +9,7 @@ mod disk_cache;
 mod element;
 mod entry_point;
 mod foreign;
+mod generated;
 mod includes;
 mod launch;
 mod launch_config;
@@ -25,11 +26,12 @@ mod variables;
 pub use cuda_source::{Cuda, Ptx};
 pub use element::{Array, Element, declare_arrays, element};
 pub use foreign::enqueue;
+pub use generated::{load_generated, load_generated_again};
 pub use launch::{Argument, launch, launch_at, launch_slices};
 pub use launch_config::{Dim3, LaunchConfig};
 pub use loaded::Module;
 pub(crate) use module::ModuleCache;
-pub use module::{Function, ModuleSource, Param, ParamKind, Signature, load, load_generated};
+pub use module::{Function, ModuleSource, Param, ParamKind, Signature, load};
 
 pub use source_hash::{assert_compiled_from, compiled_from, header};
 pub use typed::{

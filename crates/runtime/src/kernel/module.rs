@@ -6,12 +6,13 @@ use std::{fmt, panic::Location, sync::Arc};
 
 use millstream_driver::{ContextHandle, Driver, FunctionAttribute, FunctionHandle, ModuleHandle};
 use parking_lot::Mutex;
-use rustc_hash::{FxHashMap, FxHashSet};
+use rustc_hash::FxHashSet;
 
 use super::{
     Cuda,
     compile::compile_for,
     entry_point::{EntryPoint, Image, ModuleLabel, load_module},
+    generated::GeneratedKernels,
     matching::{Mismatch, Slices, compare},
 };
 use crate::{
@@ -171,8 +172,7 @@ pub(crate) struct ModuleCache {
     loaded: Mutex<Vec<LoadedModule>>,
     /// Modules that were loaded or compiled at run time.
     given: Mutex<Vec<ModuleHandle>>,
-    /// Generated kernels, by their PTX.
-    generated: Mutex<FxHashMap<Box<str>, GeneratedKernel>>,
+    pub(super) generated: Mutex<GeneratedKernels>,
     /// Kernels that have opted in to more than the default limit of shared memory.
     opted_in: Mutex<FxHashSet<FunctionHandle>>,
 }
@@ -193,17 +193,9 @@ struct LoadedModule {
     entry_points: Vec<EntryPoint>,
 }
 
-#[derive(Clone, Copy, Debug)]
-struct GeneratedKernel {
-    name: &'static str,
-    param_count: usize,
-    module: ModuleHandle,
-    entry_point: EntryPoint,
-}
-
 impl ModuleCache {
     /// Returns the module cache of a device.
-    fn of(device: &DeviceState) -> &Self {
+    pub(super) fn of(device: &DeviceState) -> &Self {
         &device.kernel_slot
     }
 
@@ -218,9 +210,7 @@ impl ModuleCache {
         let generated = std::mem::take(&mut *self.generated.lock());
         let given = std::mem::take(&mut *self.given.lock());
         let declared = declared.into_iter().map(|loaded| loaded.module);
-        declared
-            .chain(generated.into_values().map(|kernel| kernel.module))
-            .chain(given)
+        declared.chain(generated.into_modules()).chain(given)
     }
 }
 
@@ -293,53 +283,6 @@ fn load_declared(
         entry_point.slices = slices;
     }
     Ok((module, entry_points))
-}
-
-/// Loads the module of a generated kernel, unless it is already loaded, and returns the kernel.
-/// Kernels with equal PTX share one module and the name that came first.
-///
-/// # Errors
-///
-/// If the PTX cannot be loaded on this device, or has no entry of that name.
-#[doc(hidden)]
-#[track_caller]
-pub fn load_generated(
-    device: &Device,
-    ptx: &str,
-    entry_point: &'static str,
-    name: impl FnOnce() -> &'static str,
-    params: usize,
-) -> Result<Function> {
-    let device = device.state();
-    device.check_alive()?;
-    let mut generated = ModuleCache::of(device).generated.lock();
-    let kernel = match generated.get(ptx) {
-        Some(known) => *known,
-        None => {
-            let name = name();
-            let (module, entry_points) = load_module(
-                device,
-                ModuleLabel::Generated(name),
-                Image::Ptx(ptx),
-                &[entry_point],
-            )?;
-            let kernel = GeneratedKernel {
-                name,
-                param_count: params,
-                module,
-                entry_point: entry_points[0],
-            };
-            generated.insert(ptx.into(), kernel);
-            kernel
-        }
-    };
-    Ok(Function {
-        device: Arc::clone(device),
-        name: kernel.name,
-        params: &[],
-        param_count: kernel.param_count,
-        entry_point: kernel.entry_point,
-    })
 }
 
 /// Compares the declared kernels with those of the PTX. Returns how each takes its slices.

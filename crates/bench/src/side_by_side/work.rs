@@ -1,0 +1,328 @@
+//! The works of the rows R1 to R16, written with regions. `python/region_rows.py` has the same for
+//! the other libraries.
+
+use std::any::Any;
+
+use anyhow::Result;
+use millstream::Device;
+use millstream_region::{Array, Keep, RegionExt};
+use ndarray::{Array1, Array2, Array3, Axis, Dimension, Ix1, Ix2, Ix3, ShapeBuilder, s};
+
+/// A result that is still on the device.
+pub(super) type Held = Box<dyn Any>;
+
+/// The work of one row.
+pub(super) struct Work<'a> {
+    /// The name of the row: `R1`.
+    pub(super) row: &'static str,
+    pub(super) what: &'static str,
+    /// Uploads the arrays of the work. The function that it returns does the work once.
+    pub(super) prepare: fn(&'a Device, Size) -> Prepared<'a>,
+}
+
+/// A function that does the work once.
+type Prepared<'a> = Result<Box<dyn FnMut() -> Result<Held> + 'a>>;
+
+/// The sizes of the arrays.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Size {
+    Full,
+    /// Sizes for the simulated device.
+    #[cfg_attr(not(test), allow(dead_code, reason = "tests use it"))]
+    Small,
+}
+
+impl Size {
+    /// Returns a length of the full size, or a short one.
+    fn length(self, full: usize) -> usize {
+        match self {
+            Size::Full => full,
+            Size::Small => full.min(64),
+        }
+    }
+
+    /// Returns a number of repetitions.
+    fn times(self, full: usize) -> usize {
+        match self {
+            Size::Full => full,
+            Size::Small => 2,
+        }
+    }
+}
+
+/// All works, in the order of their rows.
+pub(super) fn works<'a>() -> [Work<'a>; 16] {
+    let work = |row, what, prepare| Work { row, what, prepare };
+    [
+        work("R1", "ten elementwise operations, 2^26", elementwise),
+        work("R2", "softmax of rows, 8192^2", softmax),
+        work("R3", "layer normalisation of rows, 8192^2", normalise),
+        work("R4", "Jacobi, 8192^2, 100 steps", jacobi),
+        work("R5", "transpose plus an array, 8192^2", transpose),
+        work("R6", "argmax of rows, 8192^2", argmax),
+        work("R7", "sum of 2^28", sum),
+        work("R8", "product of two 4096^2", product),
+        work("R9", "attention, 16 x 1024 x 64", attention),
+        work("R10", "training step of an MLP, 512 x 784-512-10", training),
+        work("R11", "k-means, 10^6 x 16, 64 centres", means),
+        work("R12", "a x + b on 1,000 elements", few),
+        work("R13", "20 operations on 1,000 elements", twenty),
+        work("R14", "2,000 dependent small calls", dependent),
+        work("R15", "cumulative sum of 2^26", scan),
+        work("R16", "gather of 2^26", gather),
+    ]
+}
+
+/// Boxes a function that does the work once.
+fn held<'a, R: Any>(mut work: impl FnMut() -> Result<R> + 'a) -> Prepared<'a> {
+    Ok(Box::new(move || Ok(Box::new(work()?))))
+}
+
+/// Returns pseudo-random numbers between −1 and 1.
+fn numbers<D: Dimension, S: ShapeBuilder<Dim = D>>(shape: S) -> ndarray::Array<f32, D> {
+    let mut state = 0x2545_f491_u32;
+    ndarray::Array::from_shape_simple_fn(shape, || {
+        state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        (state >> 8) as f32 / 8_388_608.0 - 1.0
+    })
+}
+
+fn vector(device: &Device, length: usize) -> Result<Array<f32, Ix1>> {
+    Ok(Array::from_host(device, &numbers(length))?)
+}
+
+fn matrix(device: &Device, shape: (usize, usize)) -> Result<Array<f32, Ix2>> {
+    Ok(Array::from_host(device, &numbers(shape))?)
+}
+
+fn elementwise(device: &Device, size: Size) -> Prepared<'_> {
+    let x = vector(device, size.length(1 << 26))?;
+    held(move || {
+        let pending = device.region(|g| {
+            let x = g.array(&x);
+            let y = ((&x * 1.5 + 0.25).abs() * 0.5 - 0.125).relu();
+            Keep(-((y + &x) * &x).minimum(100.0) + 1.0)
+        })?;
+        Ok(pending.wait()?)
+    })
+}
+
+fn softmax(device: &Device, size: Size) -> Prepared<'_> {
+    let side = size.length(8192);
+    let x = matrix(device, (side, side))?;
+    held(move || {
+        let pending = device.region(|g| {
+            let x = g.array(&x);
+            let powers = (&x - &x.max_keepdims(&[Axis(1)])).exp();
+            Keep(&powers / &powers.sum_keepdims(&[Axis(1)]))
+        })?;
+        Ok(pending.wait()?)
+    })
+}
+
+fn normalise(device: &Device, size: Size) -> Prepared<'_> {
+    let side = size.length(8192);
+    let x = matrix(device, (side, side))?;
+    held(move || {
+        let pending = device.region(|g| {
+            let x = g.array(&x);
+            let deviation = &x - &x.mean_keepdims(&[Axis(1)]);
+            let variance = deviation.pow2().mean_keepdims(&[Axis(1)]);
+            Keep(&deviation / &(&variance + 1e-5).sqrt())
+        })?;
+        Ok(pending.wait()?)
+    })
+}
+
+fn jacobi(device: &Device, size: Size) -> Prepared<'_> {
+    let (side, steps) = (size.length(8192), size.times(100));
+    let end = side - 1;
+    let start = matrix(device, (side, side))?;
+    held(move || {
+        let pending = device.region(|g| {
+            let mut x = g.array(&start);
+            for _ in 0..steps {
+                let inner = (x.slice(s![..end - 1, 1..end])
+                    + x.slice(s![2.., 1..end])
+                    + x.slice(s![1..end, ..end - 1])
+                    + x.slice(s![1..end, 2..]))
+                    * 0.25;
+                let mut next = x.clone();
+                next.slice_mut(s![1..end, 1..end]).assign(&inner);
+                x = next;
+            }
+            Keep(x)
+        })?;
+        Ok(pending.wait()?)
+    })
+}
+
+fn transpose(device: &Device, size: Size) -> Prepared<'_> {
+    let side = size.length(8192);
+    let (x, y) = (matrix(device, (side, side))?, matrix(device, (side, side))?);
+    held(move || {
+        let pending = device.region(|g| Keep(g.array(&x).t() + g.array(&y)))?;
+        Ok(pending.wait()?)
+    })
+}
+
+fn argmax(device: &Device, size: Size) -> Prepared<'_> {
+    let side = size.length(8192);
+    let x = matrix(device, (side, side))?;
+    held(move || {
+        let pending = device.region(|g| Keep(g.array(&x).argmax_axis(Axis(1))))?;
+        Ok(pending.wait()?)
+    })
+}
+
+fn sum(device: &Device, size: Size) -> Prepared<'_> {
+    let x = vector(device, size.length(1 << 28))?;
+    held(move || {
+        let pending = device.region(|g| Keep(g.array(&x).sum()))?;
+        Ok(pending.wait()?)
+    })
+}
+
+fn product(device: &Device, size: Size) -> Prepared<'_> {
+    let side = size.length(4096);
+    let (x, y) = (matrix(device, (side, side))?, matrix(device, (side, side))?);
+    held(move || {
+        let pending = device.region(|g| Keep(g.array(&x).dot(&g.array(&y))))?;
+        Ok(pending.wait()?)
+    })
+}
+
+fn attention(device: &Device, size: Size) -> Prepared<'_> {
+    let shape = (size.times(16), size.length(1024), 64);
+    let host: Array3<f32> = numbers(shape);
+    let upload = || -> Result<Array<f32, Ix3>> { Ok(Array::from_host(device, &host)?) };
+    let (q, k, v) = (upload()?, upload()?, upload()?);
+    held(move || {
+        let pending = device.region(|g| {
+            let (q, k, v) = (g.array(&q), g.array(&k), g.array(&v));
+            let scores = q.matmul(&k.permuted_axes([0, 2, 1])) * 0.125;
+            let powers = (&scores - &scores.max_keepdims(&[Axis(2)])).exp();
+            let weights = &powers / &powers.sum_keepdims(&[Axis(2)]);
+            Keep(weights.matmul(&v))
+        })?;
+        Ok(pending.wait()?)
+    })
+}
+
+fn training(device: &Device, size: Size) -> Prepared<'_> {
+    let (rows, inputs, hidden) = (size.length(512), size.length(784), size.length(512));
+    let x = matrix(device, (rows, inputs))?;
+    let target = Array2::from_shape_fn((rows, 10), |(row, class)| {
+        f32::from(u8::from(row % 10 == class))
+    });
+    let target = Array::from_host(device, &target)?;
+    let scaled = |shape| numbers::<Ix2, _>(shape) * 0.05;
+    let mut w1 = Array::from_host(device, &scaled((inputs, hidden)))?;
+    let mut b1 = Array::from_host(device, &Array1::<f32>::zeros(hidden))?;
+    let mut w2 = Array::from_host(device, &scaled((hidden, 10)))?;
+    let mut b2 = Array::from_host(device, &Array1::<f32>::zeros(10))?;
+    held(move || {
+        let pending = device.region(|g| {
+            let (x, target) = (g.array(&x), g.array(&target));
+            let (v1, c1, v2, c2) = (g.array(&w1), g.array(&b1), g.array(&w2), g.array(&b2));
+            let before = x.dot(&v1) + &c1;
+            let active = before.relu();
+            let scores = active.dot(&v2) + &c2;
+            let powers = (&scores - &scores.max_keepdims(&[Axis(1)])).exp();
+            let chances = &powers / &powers.sum_keepdims(&[Axis(1)]);
+            let error = (chances - &target) * (1.0 / rows as f32);
+            let back = before.greater(0.0).where_cond(error.dot(&v2.t()), 0.0);
+            let rate = 0.01;
+            (
+                Keep(&v1 - &(x.t().dot(&back) * rate)),
+                Keep(&c1 - &(back.sum_axis(Axis(0)) * rate)),
+                Keep(&v2 - &(active.t().dot(&error) * rate)),
+                Keep(&c2 - &(error.sum_axis(Axis(0)) * rate)),
+            )
+        })?;
+        (w1, b1, w2, b2) = pending.wait()?;
+        Ok((w1.clone(), b1.clone(), w2.clone(), b2.clone()))
+    })
+}
+
+fn means(device: &Device, size: Size) -> Prepared<'_> {
+    let (points, centres) = (size.length(1_000_000), size.length(64));
+    let x = matrix(device, (points, 16))?;
+    let start = matrix(device, (centres, 16))?;
+    held(move || {
+        let pending = device.region(|g| {
+            let (x, centre) = (g.array(&x), g.array(&start));
+            let norms = centre.pow2().sum_axis(Axis(1));
+            let nearest = (&norms - &(x.dot(&centre.t()) * 2.0)).argmin_axis(Axis(1));
+            let of_axes = nearest.insert_axis(Axis(1)).broadcast((points, 16));
+            let sums = g.zeros::<f32, _>((centres, 16));
+            let sums = sums.scatter_add(Axis(0), &of_axes, &x);
+            let counts = g.zeros::<f32, _>(centres);
+            let counts = counts.scatter_add(Axis(0), &nearest, &g.ones::<f32, _>(points));
+            Keep(&sums / &counts.maximum(1.0).insert_axis(Axis(1)))
+        })?;
+        Ok(pending.wait()?)
+    })
+}
+
+fn few(device: &Device, size: Size) -> Prepared<'_> {
+    let length = size.length(1000);
+    let (a, x, b) = (
+        vector(device, length)?,
+        vector(device, length)?,
+        vector(device, length)?,
+    );
+    held(move || {
+        let pending = device.region(|g| Keep(g.array(&a) * g.array(&x) + g.array(&b)))?;
+        Ok(pending.wait()?)
+    })
+}
+
+fn twenty(device: &Device, size: Size) -> Prepared<'_> {
+    let x = vector(device, size.length(1000))?;
+    held(move || {
+        let pending = device.region(|g| {
+            let x = g.array(&x);
+            Keep((0..10).fold(x.clone(), |y, _| (&y * 0.5) + &x))
+        })?;
+        Ok(pending.wait()?)
+    })
+}
+
+fn dependent(device: &Device, size: Size) -> Prepared<'_> {
+    let (length, calls) = (size.length(1000), size.times(2000));
+    let (a, start, b) = (
+        vector(device, length)?,
+        vector(device, length)?,
+        vector(device, length)?,
+    );
+    held(move || {
+        let mut x = start.clone();
+        for _ in 0..calls {
+            let pending = device.region(|g| Keep(g.array(&a) * g.array(&x) + g.array(&b)))?;
+            x = pending.wait()?;
+        }
+        Ok(x)
+    })
+}
+
+fn scan(device: &Device, size: Size) -> Prepared<'_> {
+    let x = vector(device, size.length(1 << 26))?;
+    held(move || {
+        let pending = device.region(|g| Keep(g.array(&x).cumsum(Axis(0))))?;
+        Ok(pending.wait()?)
+    })
+}
+
+fn gather(device: &Device, size: Size) -> Prepared<'_> {
+    let length = size.length(1 << 26);
+    let x = vector(device, length)?;
+    let index = Array1::from_shape_fn(length, |at| {
+        (at as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) as i64 & (length as i64 - 1)
+    });
+    let index = Array::from_host(device, &index)?;
+    held(move || {
+        let pending = device.region(|g| Keep(g.array(&x).gather(Axis(0), &g.array(&index))))?;
+        Ok(pending.wait()?)
+    })
+}

@@ -1,0 +1,220 @@
+//! The loop in which a thread of a reduction accumulates elements.
+
+use smallvec::SmallVec;
+
+use super::{
+    body::{KernelBody, ParameterKey, Reg, RegClass, line},
+    lowering::Lowering,
+    map::vector_width,
+    position::Position,
+    reduce::{Accumulators, ReductionGenerator},
+};
+use crate::{
+    fuse::RowShape,
+    shape::{RANK_MAX, Shape},
+};
+
+/// The number of loads in flight per thread.
+const UNROLL: usize = 4;
+/// The maximum numbers of arrays and of nodes of a kernel whose threads read 16 bytes at once, so
+/// that all elements in flight are in registers.
+const VECTOR_INPUTS_MAX: usize = 2;
+const VECTOR_NODES_MAX: usize = 16;
+
+/// The elements of all reductions at one place.
+struct Element {
+    /// The number within the result.
+    number: Reg,
+    values: SmallVec<[Reg; 1]>,
+}
+
+impl ReductionGenerator<'_> {
+    /// Accumulates every `step`th element of a result, from `first` on.
+    pub(super) fn accumulate(
+        &self,
+        body: &mut KernelBody,
+        result: Reg,
+        first: Reg,
+        step: Reg,
+    ) -> Accumulators {
+        let bits = body.bits();
+        let accumulators = self.identities(body);
+        let kept_axes = self.kept_axes(body, result);
+        let lanes = self.lanes();
+        let (name, length) = match lanes {
+            1 => ("length", self.length),
+            _ => ("vectors", self.length / lanes),
+        };
+        let length = body.index_parameter(ParameterKey::Named(name), length as i64);
+        let at = body.index_reg();
+        line!(body, "mov.b{bits} {at}, {first};");
+        let beyond = body.reg(RegClass::Predicate);
+
+        body.label("LOOP");
+        let mut numbers: SmallVec<[Reg; UNROLL]> = SmallVec::new();
+        numbers.push(at);
+        for turn in 1..UNROLL {
+            let number = body.index_reg();
+            line!(body, "add.s{bits} {number}, {}, {step};", numbers[turn - 1]);
+            numbers.push(number);
+        }
+        line!(
+            body,
+            "setp.ge.u{bits} {beyond}, {}, {length};",
+            numbers[UNROLL - 1]
+        );
+        line!(body, "@{beyond} bra REST;");
+        let words = body.name_parts();
+        let mut first_words = None;
+        let mut lowering = Lowering::new(body, self.kernel, self.is_flat());
+        let mut elements: SmallVec<[Element; UNROLL]> = SmallVec::new();
+        for &number in &numbers {
+            elements.extend(self.elements(&mut lowering, (result, &kept_axes), number, lanes));
+            let first_words = *first_words.get_or_insert(lowering.body.name_parts());
+            lowering.body.truncate_name(first_words);
+        }
+        for element in &elements {
+            self.combine_elements(body, &accumulators, element);
+        }
+        line!(body, "add.s{bits} {at}, {}, {step};", numbers[UNROLL - 1]);
+        line!(body, "bra LOOP;");
+
+        body.label("REST");
+        line!(body, "setp.ge.u{bits} {beyond}, {at}, {length};");
+        line!(body, "@{beyond} bra LEFT;");
+        let mut lowering = Lowering::new(body, self.kernel, self.is_flat());
+        for element in self.elements(&mut lowering, (result, &kept_axes), at, lanes) {
+            self.combine_elements(body, &accumulators, &element);
+        }
+        line!(body, "add.s{bits} {at}, {at}, {step};");
+        line!(body, "bra REST;");
+        body.label("LEFT");
+        body.truncate_name(first_words.unwrap_or(words));
+        accumulators
+    }
+
+    /// Returns the number of neighbours that a thread reads at once, 16 bytes where it can. The
+    /// threads of shorter rows read one element at a time, as those of row kernels do.
+    fn lanes(&self) -> usize {
+        let widths = (self.reductions.iter()).map(|reduced| vector_width(reduced.source.dtype));
+        let lanes = widths.min().expect("there is a reduction");
+        let is_simple = self.kernel.inputs.len() <= VECTOR_INPUTS_MAX
+            && self.kernel.nodes.len() <= VECTOR_NODES_MAX;
+        let is_possible = self.is_flat() && self.length.is_multiple_of(lanes);
+        if is_simple && is_possible && self.length > RowShape::LENGTH_MAX {
+            lanes
+        } else {
+            1
+        }
+    }
+
+    /// Computes the elements of each reduction's array at the neighbours with a number.
+    fn elements(
+        &self,
+        lowering: &mut Lowering<'_>,
+        (result, kept_axes): (Reg, &SmallVec<[Option<Reg>; RANK_MAX]>),
+        at: Reg,
+        lanes: usize,
+    ) -> SmallVec<[Element; UNROLL]> {
+        let bits = lowering.body.bits();
+        let mut numbers: SmallVec<[Reg; UNROLL]> = SmallVec::new();
+        numbers.push(at);
+        if lanes > 1 {
+            let (body, shift) = (&mut *lowering.body, lanes.trailing_zeros());
+            let first = body.index_reg();
+            line!(body, "shl.b{bits} {first}, {at}, {shift};");
+            numbers[0] = first;
+            for lane in 1..lanes {
+                let number = body.index_reg();
+                line!(body, "add.s{bits} {number}, {first}, {lane};");
+                numbers.push(number);
+            }
+        }
+        let positions: SmallVec<[Position; UNROLL]> = numbers
+            .iter()
+            .map(|&number| self.element_position(lowering, result, kept_axes, number))
+            .collect();
+        if lanes > 1 {
+            lowering.group(&positions);
+        }
+        let mut words = None;
+        let mut elements = SmallVec::new();
+        for (&number, &position) in numbers.iter().zip(&positions) {
+            let sources = self.reductions.iter().map(|reduced| reduced.source);
+            elements.push(Element {
+                number,
+                values: sources
+                    .map(|source| lowering.lower(source, position))
+                    .collect(),
+            });
+            // The others repeat the operations of the first.
+            let words = *words.get_or_insert(lowering.body.name_parts());
+            lowering.body.truncate_name(words);
+        }
+        elements
+    }
+
+    /// Combines an element of each reduction's array into the accumulators.
+    fn combine_elements(
+        &self,
+        body: &mut KernelBody,
+        accumulators: &Accumulators,
+        element: &Element,
+    ) {
+        for (at, reduced) in self.reductions.iter().enumerate() {
+            let value = element.values[at];
+            let other = reduced.reducer.lift(body, value, |_| element.number);
+            reduced.reducer.combine(body, &accumulators[at], &other);
+        }
+    }
+
+    fn is_flat(&self) -> bool {
+        self.analysis.flat && self.is_contiguous()
+    }
+
+    /// Returns the source indices along the axes that the result keeps.
+    fn kept_axes(&self, body: &mut KernelBody, result: Reg) -> SmallVec<[Option<Reg>; RANK_MAX]> {
+        let mut axes = SmallVec::from_elem(None, self.shape.len());
+        if self.is_contiguous() {
+            return axes;
+        }
+        let node = self.reductions[0].node;
+        let mut lowering = Lowering::new(body, self.kernel, false);
+        let position = lowering.at_linear_index(node.id, &node.shape, result);
+        let accumulator = (0..self.shape.len()).filter(|axis| !self.axes.contains(axis));
+        for (of_result, axis) in accumulator.enumerate() {
+            axes[axis] = Some(lowering.axis_index(position, of_result));
+        }
+        axes
+    }
+
+    /// Returns the position of an element, given its linear index within the result.
+    fn element_position(
+        &self,
+        lowering: &mut Lowering<'_>,
+        result: Reg,
+        kept_axes: &SmallVec<[Option<Reg>; RANK_MAX]>,
+        number: Reg,
+    ) -> Position {
+        if self.is_contiguous() {
+            let length = lowering
+                .body
+                .index_parameter(ParameterKey::Named("length"), self.length as i64);
+            let of_all = lowering.body.index_reg();
+            let bits = lowering.body.bits();
+            line!(
+                lowering.body,
+                "mad.lo.s{bits} {of_all}, {result}, {length}, {number};"
+            );
+            return lowering.at_linear_index(self.reductions[0].source.id, self.shape, of_all);
+        }
+        let shape: Shape = self.axes.iter().map(|&axis| self.shape[axis]).collect();
+        // No node has this number; it stands for the reduced axes.
+        let within = lowering.at_linear_index(u64::MAX, &shape, number);
+        let mut axes = kept_axes.clone();
+        for (of_number, &axis) in self.axes.iter().enumerate() {
+            axes[axis] = Some(lowering.axis_index(within, of_number));
+        }
+        lowering.at_indices(self.reductions[0].source.id, self.shape, axes, None)
+    }
+}

@@ -1,0 +1,138 @@
+//! The planned nodes that an evaluation depends on, numbered in the order of their recording.
+
+use std::sync::Arc;
+
+use rustc_hash::FxHashMap;
+use smallvec::SmallVec;
+
+use super::kernel::FusedNode;
+use crate::{
+    element::DType,
+    graph::{NodeRef, Op, OpKey, State},
+    shape::Shape,
+};
+
+/// The number of nodes for which memory is reserved.
+const NODES_USUAL: usize = 28;
+
+/// The planned nodes that targets depend on, and the nodes in memory that they read.
+pub(super) struct PlannedGraph {
+    /// The planned nodes in the order in which they were recorded, which is independent of the
+    /// targets and has operands first.
+    pub(super) nodes: Vec<FusedNode>,
+    /// The nodes in memory.
+    pub(super) inputs: Vec<NodeRef>,
+    /// The numbers of the requested nodes.
+    pub(super) targets: SmallVec<[u32; 2]>,
+    /// The number of each node by its identifier: first the planned nodes, then the inputs.
+    numbers: FxHashMap<u64, u32>,
+}
+
+/// The properties of a node that affect plans and code.
+#[derive(PartialEq, Eq, Hash)]
+pub(crate) struct NodeSignature {
+    dtype: DType,
+    shape: Shape,
+    /// The operation, without the value of a constant; `None` for an input.
+    op: Option<OpKey>,
+}
+
+/// The properties of a graph on which its plan depends.
+#[derive(PartialEq, Eq, Hash)]
+pub(super) struct GraphSignature {
+    nodes: Vec<NodeSignature>,
+    /// The inputs, each with whether an array handle refers to it.
+    inputs: SmallVec<[(NodeSignature, bool); 2]>,
+    targets: SmallVec<[u32; 2]>,
+}
+
+impl NodeSignature {
+    /// Returns the signature of an input.
+    pub(crate) fn of_input(node: &NodeRef) -> Self {
+        Self {
+            dtype: node.dtype,
+            shape: Shape::from_slice(&node.shape),
+            op: None,
+        }
+    }
+
+    /// Returns the signature of a computed node, with `number` called for each of its operands.
+    pub(crate) fn of_computed(fused: &FusedNode, number: impl FnMut(&NodeRef) -> u64) -> Self {
+        let op = match &*fused.op {
+            Op::Constant(value) => OpKey::Constant(value.dtype(), 0),
+            op => OpKey::of(op, number),
+        };
+        Self {
+            op: Some(op),
+            ..Self::of_input(&fused.node)
+        }
+    }
+}
+
+impl PlannedGraph {
+    /// Returns the graph of all planned nodes that the targets depend on.
+    pub(super) fn of(targets: &[NodeRef]) -> Self {
+        let mut nodes: Vec<FusedNode> = Vec::with_capacity(NODES_USUAL);
+        let mut inputs: Vec<NodeRef> = Vec::new();
+        let mut numbers: FxHashMap<u64, u32> = FxHashMap::default();
+        numbers.reserve(NODES_USUAL);
+        let mut visit = |node: &NodeRef, nodes: &mut Vec<FusedNode>| {
+            if numbers.insert(node.id, 0).is_none() {
+                let node = NodeRef::clone(node);
+                match node.state() {
+                    State::Planned(op) => nodes.push(FusedNode { node, op }),
+                    _ => inputs.push(node),
+                }
+            }
+        };
+        targets.iter().for_each(|node| visit(node, &mut nodes));
+        let mut visited = 0;
+        while let Some(fused) = nodes.get(visited) {
+            let op = Arc::clone(&fused.op);
+            op.operands(|operand| visit(operand, &mut nodes));
+            visited += 1;
+        }
+        nodes.sort_unstable_by_key(|fused| fused.node.id);
+        let all = nodes.iter().map(|fused| &fused.node).chain(&inputs);
+        for (number, node) in (0..).zip(all) {
+            numbers.insert(node.id, number);
+        }
+        Self {
+            targets: targets.iter().map(|target| numbers[&target.id]).collect(),
+            nodes,
+            inputs,
+            numbers,
+        }
+    }
+
+    /// Returns the number of a node of the graph.
+    pub(super) fn number(&self, node: &NodeRef) -> u32 {
+        self.numbers[&node.id]
+    }
+
+    /// Returns the number of a node among the planned nodes; `None` for a node in memory.
+    pub(super) fn planned_number(&self, node: &NodeRef) -> Option<usize> {
+        Some(self.number(node) as usize).filter(|&number| number < self.nodes.len())
+    }
+
+    /// Returns the node with a number.
+    pub(super) fn node(&self, number: u32) -> &NodeRef {
+        let number = number as usize;
+        match number.checked_sub(self.nodes.len()) {
+            None => &self.nodes[number].node,
+            Some(of_input) => &self.inputs[of_input],
+        }
+    }
+
+    pub(super) fn signature(&self) -> GraphSignature {
+        let computed = |fused: &FusedNode| {
+            NodeSignature::of_computed(fused, |operand| self.number(operand).into())
+        };
+        let input = |node: &NodeRef| (NodeSignature::of_input(node), node.is_held());
+        GraphSignature {
+            nodes: self.nodes.iter().map(computed).collect(),
+            inputs: self.inputs.iter().map(input).collect(),
+            targets: self.targets.clone(),
+        }
+    }
+}

@@ -1,0 +1,216 @@
+//! Several results of one kernel: siblings over the same inputs, and several reductions together.
+
+use millstream_region::{Array, RegionExt};
+use ndarray::{Array1, Array2, Axis, s};
+
+use crate::Counted;
+
+const N: usize = 1000;
+const BYTES: u64 = 4 * N as u64;
+
+fn ramp(length: usize) -> Array1<f32> {
+    Array1::from_shape_fn(length, |index| ((index * 61) % 97) as f32 / 128.0 + 0.25)
+}
+
+/// Returns the new moments and the step of an Adam optimiser.
+macro_rules! adam {
+    ($m:expr, $v:expr, $g:expr) => {{
+        let m = $m * 0.9 + $g * 0.1;
+        let v = $v * 0.999 + $g * $g * 0.001;
+        let step = &m * 0.01 / ((&v * 1.25).sqrt() + 1e-8);
+        (m, v, step)
+    }};
+}
+
+#[test]
+fn three_results_of_adam_are_one_kernel() {
+    let [m, v, g] = [3, 5, 7].map(|factor| ramp(N).mapv(|x| x * factor as f32 / 8.0));
+    let on_host = |m: f32, v: f32, g: f32| {
+        let m = m * 0.9 + g * 0.1;
+        let v = v * 0.999 + g * g * 0.001;
+        (m, v, m * 0.01 / ((v * 1.25).sqrt() + 1e-8))
+    };
+    Counted::everywhere(|counted| {
+        let [m_there, v_there, g_there] =
+            [&m, &v, &g].map(|array| Array::from_host(&counted.device, array).unwrap());
+        let (found, work) = counted.work(|device| {
+            let pending = device.region(|region| {
+                let [m, v, g] = [&m_there, &v_there, &g_there].map(|array| region.array(array));
+                adam!(&m, &v, &g)
+            });
+            pending.unwrap().wait().unwrap()
+        });
+        for at in 0..N {
+            let expected = on_host(m[at], v[at], g[at]);
+            assert_eq!((found.0[at], found.1[at], found.2[at]), expected);
+        }
+        assert_eq!(
+            (work.kernels, work.bytes_read, work.bytes_written),
+            (1, 3 * BYTES, 3 * BYTES)
+        );
+    });
+}
+
+#[test]
+fn minimum_maximum_and_sum_of_one_array_are_one_kernel_that_reads_it_once() {
+    // A part of a warp, one block, and several blocks.
+    for length in [20, 5000, 100_000] {
+        let host = ramp(length);
+        Counted::everywhere(|counted| {
+            let x = Array::from_host(&counted.device, &host).unwrap();
+            let (found, work) = counted.work(|device| {
+                let pending = device.region(|region| {
+                    let x = region.array(&x);
+                    (x.min(), x.max(), x.sum())
+                });
+                pending.unwrap().wait().unwrap()
+            });
+            let sum: f64 = host.iter().map(|&element| f64::from(element)).sum();
+            assert_eq!(found.0[()], host.iter().copied().fold(f32::MAX, f32::min));
+            assert_eq!(found.1[()], host.iter().copied().fold(f32::MIN, f32::max));
+            assert_eq!(found.2[()], sum as f32);
+            assert_eq!(work.kernels, 1);
+            // Besides the array, the partial results of at most seven blocks and the counter. The
+            // eight parts of a block that could compute short rows read the same one.
+            let rest = work.bytes_read - 4 * length as u64;
+            let again = if length == 20 { 7 * 4 * 20 } else { 7 * 16 + 4 };
+            assert!(rest <= again, "{work:?}");
+        });
+    }
+}
+
+#[test]
+fn several_reductions_of_columns_share_their_kernels() {
+    for (rows, columns, kernels) in [(30, 50, 1), (400, 50, 2), (100, 20_000, 1)] {
+        let host = Array2::from_shape_fn((rows, columns), |(row, column)| {
+            ((row * 37 + column * 61) % 101) as f32 / 16.0 - 3.0
+        });
+        let device_sum = |x: &Array2<f32>| {
+            let sum = |column: ndarray::ArrayView1<'_, f32>| -> f64 {
+                column.iter().map(|&element| f64::from(element)).sum()
+            };
+            Array1::from_iter(x.columns().into_iter().map(|column| sum(column) as f32))
+        };
+        Counted::everywhere(|counted| {
+            let x = Array::from_host(&counted.device, &host).unwrap();
+            let (found, work) = counted.work(|device| {
+                let pending = device.region(|region| {
+                    let x = region.array(&x);
+                    (
+                        x.sum_axis(Axis(0)),
+                        x.max_axis(Axis(0)),
+                        (&x * &x).sum_axis(Axis(0)),
+                    )
+                });
+                pending.unwrap().wait().unwrap()
+            });
+            let greatest = host.fold_axis(Axis(0), f32::MIN, |a, b| a.max(*b));
+            assert_eq!(found.0, device_sum(&host));
+            assert_eq!(found.1, greatest);
+            assert_eq!(found.2, device_sum(&(&host * &host)));
+            assert_eq!(work.kernels, kernels, "{rows} x {columns}");
+            let elements = (4 * rows * columns) as u64;
+            assert!(work.bytes_read < elements + elements / 4, "{work:?}");
+        });
+    }
+}
+
+#[test]
+fn a_variance_of_all_takes_two_kernels_and_that_of_columns_four() {
+    let host = Array2::from_shape_fn((400, 300), |(row, column)| {
+        ((row * 37 + column * 61) % 101) as f32 / 16.0 - 3.0
+    });
+    Counted::everywhere(|counted| {
+        let x = Array::from_host(&counted.device, &host).unwrap();
+        let all = counted.work(|_| x.var(1.0).to_host().unwrap()).1;
+        assert_eq!(all.kernels, 2);
+        let columns = counted.work(|_| x.var_axis(Axis(0), 1.0).to_host().unwrap());
+        assert_eq!(columns.1.kernels, 4);
+    });
+}
+
+#[test]
+fn a_result_that_depends_on_another_through_a_reduction_has_its_own_kernel() {
+    // Longer than a row kernel takes.
+    let host = ramp(10_000);
+    Counted::everywhere(|counted| {
+        let x = Array::from_host(&counted.device, &host).unwrap();
+        let ((powers, rest), work) = counted.work(|device| {
+            let pending = device.region(|region| {
+                let powers = region.array(&x).exp();
+                let rest = &powers - &powers.sum();
+                (powers, rest)
+            });
+            pending.unwrap().wait().unwrap()
+        });
+        let sum: f64 = powers.iter().map(|&element| f64::from(element)).sum();
+        assert_eq!(rest, &powers - sum as f32);
+        // The powers, their sum, and the rest.
+        assert_eq!(work.kernels, 3);
+    });
+}
+
+#[test]
+fn pairs_of_results_that_depend_on_each_other_are_not_both_grouped() {
+    let (x, y) = (ramp(N), ramp(N + 1));
+    let sum = |array: &Array1<f32>| {
+        let sum: f64 = array.iter().map(|&element| f64::from(element)).sum();
+        sum as f32
+    };
+    let (a, c) = (&x * 2.0, &y * 3.0);
+    let expected = (&x + sum(&c), &y + sum(&a));
+    Counted::everywhere(|counted| {
+        let (found, work) = counted.work(|device| {
+            let pending = device.region(|region| {
+                let (x, y) = (region.array(&x), region.array(&y));
+                // Together, the first and the third would wait for the second and the fourth.
+                let a = &x * 2.0;
+                let c = &y * 3.0;
+                (&x + &c.sum(), &y + &a.sum(), a, c)
+            });
+            pending.unwrap().wait().unwrap()
+        });
+        assert_eq!(
+            (found.0, found.1, found.2, found.3),
+            (expected.0.clone(), expected.1.clone(), a.clone(), c.clone())
+        );
+        assert_eq!(work.kernels, 5);
+    });
+}
+
+#[test]
+fn results_of_a_shifted_neighbour_are_not_computed_twice_in_one_kernel() {
+    let host = ramp(N);
+    Counted::everywhere(|counted| {
+        let (found, work) = counted.work(|device| {
+            let pending = device.region(|region| {
+                let powers = region.array(&host).exp();
+                let shifted = &powers + &powers.slice(s![..;-1]);
+                (powers, shifted)
+            });
+            pending.unwrap().wait().unwrap()
+        });
+        assert_eq!(found.1, &found.0 + &found.0.slice(s![..;-1]));
+        assert_eq!((work.kernels, work.bytes_written), (2, 2 * BYTES));
+    });
+}
+
+#[test]
+fn results_of_several_types_are_one_kernel() {
+    let host = ramp(N);
+    Counted::everywhere(|counted| {
+        let x = Array::from_host(&counted.device, &host).unwrap();
+        let (found, work) = counted.work(|device| {
+            let pending = device.region(|region| {
+                let x = region.array(&x);
+                (x.greater(0.5), x.cast::<f64>() * 0.1, x.cast::<u8>(), -&x)
+            });
+            pending.unwrap().wait().unwrap()
+        });
+        assert_eq!(found.0, host.mapv(|x| x > 0.5));
+        assert_eq!(found.1, host.mapv(|x| f64::from(x) * 0.1));
+        assert_eq!(found.2, host.mapv(|x| x as u8));
+        assert_eq!(found.3, -&host);
+        assert_eq!((work.kernels, work.bytes_read), (1, BYTES));
+    });
+}
