@@ -135,6 +135,8 @@ pub(crate) struct LinkerEntry {
     pub(crate) image: Option<Box<[u8]>>,
     /// The options of its creation, whose log buffers stay valid as long as the linker.
     pub(crate) options: Option<JitOptions>,
+    /// The limit of registers of each kernel, if the options have one.
+    pub(crate) max_registers: Option<u32>,
 }
 
 impl Objects {

@@ -36,10 +36,12 @@ pub(crate) fn create(
         numbers,
         values,
     };
+    let max_registers = options.max_registers();
     let mut objects = call.process()?.objects.lock();
     let handle = objects.next_handle(Tag::Linker);
     let entry = LinkerEntry {
         options: Some(options),
+        max_registers,
         ..LinkerEntry::default()
     };
     objects.linkers.insert(handle, entry);
@@ -116,7 +118,14 @@ pub(crate) fn complete(
     size: Out<usize>,
 ) -> Answer {
     image.check()?;
-    let (joined, options) = with_linker(call, linker, |entry| (join(&entry.texts), entry.options))?;
+    let (joined, options) = with_linker(call, linker, |entry| {
+        let joined = join(&entry.texts);
+        let joined = match entry.max_registers {
+            Some(limit) => with_max_registers(&joined, limit),
+            None => joined,
+        };
+        (joined, entry.options)
+    })?;
     let log = |text: &str| {
         if let Some(options) = options {
             options.write_log(text);
@@ -160,6 +169,24 @@ fn join(texts: &[String]) -> String {
     joined
 }
 
+/// Returns the text with a limit of registers for each of its kernels.
+fn with_max_registers(text: &str, limit: u32) -> String {
+    let mut limited = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some((before, after)) = rest.split_once(".entry") {
+        limited += before;
+        limited += ".entry";
+        let end = after.find(['{', ';']).unwrap_or(after.len());
+        let (head, body) = after.split_at(end);
+        limited += head;
+        if body.starts_with('{') && !head.contains(".maxnreg") {
+            limited += &format!(".maxnreg {limit}\n");
+        }
+        rest = body;
+    }
+    limited + rest
+}
+
 /// `cuLinkDestroy`
 pub(crate) fn destroy(call: &Call, linker: Handle) -> Answer {
     let removed = call.process()?.objects.lock().linkers.remove(&linker);
@@ -183,5 +210,29 @@ mod tests {
             join(&texts.map(str::to_owned)),
             ".version 8.0\n.target sm_90\n.func one() { ret; }\n.func two() { ret; }\n"
         );
+    }
+
+    #[test]
+    fn a_limit_of_registers_is_given_to_each_kernel_without_one() {
+        let text = ".entry a(.param .u32 n)\n{ ret; }\n.entry b();\n.entry c()\n.maxnreg 9\n{ }";
+        assert_eq!(
+            with_max_registers(text, 38),
+            ".entry a(.param .u32 n)\n.maxnreg 38\n{ ret; }\n.entry b();\n\
+             .entry c()\n.maxnreg 9\n{ }"
+        );
+    }
+
+    #[test]
+    fn a_function_may_be_declared_with_a_result_that_its_definition_lacks() {
+        let caller = ".version 8.0\n.target sm_90\n.address_size 64\n\
+            .extern .func (.param .b64 r) note(.param .b32 n);\n\
+            .visible .entry k() { .param .b32 n; st.param.b32 [n], 1;\n\
+            .param .b64 r; call.uni (r), note, (n); ret; }";
+        let void = ".version 8.0\n.target sm_90\n.address_size 64\n\
+            .visible .func note(.param .b32 n) { ret; }";
+        let joined = join(&[caller, void].map(str::to_owned));
+        assert!(ptx::parse(&joined).is_ok());
+        let undeclared = joined.replace("(.param .b64 r) note", "note");
+        assert!(ptx::parse(&undeclared).is_err());
     }
 }
