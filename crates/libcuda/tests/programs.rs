@@ -31,8 +31,8 @@ fn a_race_between_two_streams_is_reported_at_the_end_of_the_process() {
         report.starts_with("millstream: 1 problem\n1. Race: "),
         "{report}"
     );
-    assert!(report.contains("kernel `vecadd` reads"), "{report}");
-    assert!(report.contains("fill (16384 bytes) writes"), "{report}");
+    assert!(report.contains("kernel `vecadd`, at "), "{report}");
+    assert!(report.contains("fill (16384 bytes), at "), "{report}");
     assert!(report.contains("missing: stream 2 never waits"), "{report}");
 }
 
@@ -56,6 +56,15 @@ fn ordinary_calls_return_what_the_documentation_says() {
     run.succeeded();
     let refused = "cuGraphCreate is not supported by the simulated device\n";
     assert_eq!(run.errors.matches(refused).count(), 1, "{}", run.errors);
+    assert!(!run.errors.contains("Race"), "{}", run.errors);
+}
+
+#[test]
+fn boxes_are_copied_between_the_host_and_two_devices() {
+    let variables = [("MILLSTREAM_DEVICE", "sim:devices=2")];
+    let run = Program::compiled("boxes").run(&[], &variables);
+    assert_eq!(run.output, "all boxes arrived\n", "{}", run.errors);
+    run.succeeded();
     assert!(!run.errors.contains("Race"), "{}", run.errors);
 }
 
