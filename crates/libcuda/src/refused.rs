@@ -48,15 +48,15 @@ refused! {
     cuCheckpointProcessCheckpoint cuCheckpointProcessGetRestoreThreadId cuCheckpointProcessGetState
     cuCheckpointProcessLock cuCheckpointProcessRestore cuCheckpointProcessUnlock
     cuCoredumpGetAttribute cuCoredumpGetAttributeGlobal cuCoredumpSetAttribute
-    cuCoredumpSetAttributeGlobal cuCtxAttach cuCtxCreate cuCtxDetach cuCtxDisablePeerAccess
-    cuCtxFromGreenCtx cuCtxGetDevResource cuCtxGetExecAffinity cuCtxRecordEvent cuCtxWaitEvent
-    cuDestroyExternalMemory cuDestroyExternalSemaphore cuDevResourceGenerateDesc
-    cuDevSmResourceSplitByCount cuDeviceGetDevResource cuDeviceGetGraphMemAttribute
-    cuDeviceGetHostAtomicCapabilities cuDeviceGetLuid cuDeviceGetNvSciSyncAttributes
-    cuDeviceGetP2PAtomicCapabilities cuDeviceGetProperties cuDeviceGetTexture1DLinearMaxWidth
-    cuDeviceGraphMemTrim cuDeviceRegisterAsyncNotification cuDeviceSetGraphMemAttribute
-    cuDeviceTotalMem cuDeviceUnregisterAsyncNotification cuEGLStreamConsumerAcquireFrame
-    cuEGLStreamConsumerConnect cuEGLStreamConsumerConnectWithFlags cuEGLStreamConsumerDisconnect
+    cuCoredumpSetAttributeGlobal cuCtxAttach cuCtxCreate cuCtxDetach cuCtxFromGreenCtx
+    cuCtxGetDevResource cuCtxGetExecAffinity cuCtxRecordEvent cuCtxWaitEvent cuDestroyExternalMemory
+    cuDestroyExternalSemaphore cuDevResourceGenerateDesc cuDevSmResourceSplitByCount
+    cuDeviceGetDevResource cuDeviceGetGraphMemAttribute cuDeviceGetHostAtomicCapabilities
+    cuDeviceGetLuid cuDeviceGetNvSciSyncAttributes cuDeviceGetP2PAtomicCapabilities
+    cuDeviceGetProperties cuDeviceGetTexture1DLinearMaxWidth cuDeviceGraphMemTrim
+    cuDeviceRegisterAsyncNotification cuDeviceSetGraphMemAttribute cuDeviceTotalMem
+    cuDeviceUnregisterAsyncNotification cuEGLStreamConsumerAcquireFrame cuEGLStreamConsumerConnect
+    cuEGLStreamConsumerConnectWithFlags cuEGLStreamConsumerDisconnect
     cuEGLStreamConsumerReleaseFrame cuEGLStreamProducerConnect cuEGLStreamProducerDisconnect
     cuEGLStreamProducerPresentFrame cuEGLStreamProducerReturnFrame cuEventCreateFromEGLSync
     cuExternalMemoryGetMappedBuffer cuExternalMemoryGetMappedMipmappedArray
@@ -118,11 +118,9 @@ refused! {
     cuMemPoolExportToShareableHandle cuMemPoolImportFromShareableHandle cuMemPoolImportPointer
     cuMemPrefetchBatchAsync cuMemPrefetchBatchAsync_ptsz cuMemRangeGetAttribute
     cuMemRangeGetAttributes cuMemRelease cuMemRetainAllocationHandle cuMemSetAccess cuMemSetMemPool
-    cuMemUnmap cuMemcpy2D cuMemcpy2DAsync cuMemcpy2DUnaligned cuMemcpy3D cuMemcpy3D_v2
-    cuMemcpy3D_v2_ptds cuMemcpy3DAsync cuMemcpy3DAsync_v2 cuMemcpy3DAsync_v2_ptsz
+    cuMemUnmap cuMemcpy2D cuMemcpy2DAsync cuMemcpy2DUnaligned cuMemcpy3D cuMemcpy3DAsync
     cuMemcpy3DBatchAsync cuMemcpy3DBatchAsync_v2 cuMemcpy3DBatchAsync_ptsz
-    cuMemcpy3DBatchAsync_v2_ptsz cuMemcpy3DPeer cuMemcpy3DPeer_ptds cuMemcpy3DPeerAsync
-    cuMemcpy3DPeerAsync_ptsz cuMemcpyAtoA cuMemcpyAtoA_v2 cuMemcpyAtoA_v2_ptds cuMemcpyAtoD
+    cuMemcpy3DBatchAsync_v2_ptsz cuMemcpyAtoA cuMemcpyAtoA_v2 cuMemcpyAtoA_v2_ptds cuMemcpyAtoD
     cuMemcpyAtoD_v2 cuMemcpyAtoD_v2_ptds cuMemcpyAtoH cuMemcpyAtoH_v2 cuMemcpyAtoH_v2_ptds
     cuMemcpyAtoHAsync cuMemcpyAtoHAsync_v2 cuMemcpyAtoHAsync_v2_ptsz cuMemcpyBatchAsync
     cuMemcpyBatchAsync_v2 cuMemcpyBatchAsync_ptsz cuMemcpyBatchAsync_v2_ptsz cuMemcpyDtoA
