@@ -492,6 +492,10 @@ functions! {
         (function: Handle, grid_x: u32, grid_y: u32, grid_z: u32, block_x: u32, block_y: u32,
         block_z: u32, shared_bytes: u32, stream: Handle, pointers: In<*const c_void>,
         extra: In<*const c_void>) => launch::kernel;
+    [cuLaunchCooperativeKernel, cuLaunchCooperativeKernel_ptsz per_thread]
+        (function: Handle, grid_x: u32, grid_y: u32, grid_z: u32, block_x: u32, block_y: u32,
+        block_z: u32, shared_bytes: u32, stream: Handle, pointers: In<*const c_void>)
+        => launch::cooperative_kernel;
     [cuLaunchKernelEx, cuLaunchKernelEx_ptsz per_thread]
         (config: In<LaunchConfigFields>, function: Handle, pointers: In<*const c_void>,
         extra: In<*const c_void>) => launch::with_config;

@@ -131,6 +131,8 @@ pub(crate) struct KernelEntry {
 #[derive(Debug, Default)]
 pub(crate) struct LinkerEntry {
     pub(crate) texts: Vec<String>,
+    /// True if CUDA's device runtime library was added.
+    pub(crate) device_runtime: bool,
     /// The joined text, once complete. The program holds a pointer to it.
     pub(crate) image: Option<Box<[u8]>>,
     /// The options of its creation, whose log buffers stay valid as long as the linker.

@@ -157,6 +157,13 @@ calls! { labelled:
         stream: StreamHandle,
         params: &[*const c_void]
     );
+    fn launch_cooperative_kernel(
+        context: ContextHandle,
+        function: FunctionHandle,
+        dims: &LaunchDims,
+        stream: StreamHandle,
+        params: &[*const c_void]
+    );
     fn launch_host_function(
         context: ContextHandle,
         stream: StreamHandle,

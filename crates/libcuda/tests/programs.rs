@@ -69,12 +69,28 @@ fn boxes_are_copied_between_the_host_and_two_devices() {
 }
 
 #[test]
+fn the_blocks_of_a_cooperative_launch_meet_at_the_barrier_of_the_grid() {
+    let run = Program::compiled("cooperative").run(&[], &[]);
+    assert_eq!(run.output, "all blocks met twice\n", "{}", run.errors);
+    run.succeeded();
+    assert!(!run.errors.contains("Race"), "{}", run.errors);
+}
+
+#[test]
 fn random_and_stale_handles_return_errors() {
     for seed in ["1", "2", "3"] {
         let run = run("handles", &[seed, "20000"]);
         println!("seed {seed}: {}{}", run.output, run.errors);
         run.succeeded();
     }
+}
+
+#[test]
+#[ignore = "takes minutes; run it after changes of handles or of what the simulator keeps"]
+fn ten_million_calls_with_random_handles_leave_the_memory_flat() {
+    let run = run("handles", &["11", "10000000"]);
+    println!("{}{}", run.output, run.errors);
+    run.succeeded();
 }
 
 #[test]
