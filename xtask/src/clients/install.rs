@@ -107,6 +107,10 @@ pub(super) fn crate_sources(folder: &Path, name: &str, version: &str) -> Result<
     let metadata = process::output(cargo.current_dir(&user))?;
     let sources = manifest_folder(&metadata, name)?;
     copy_folder(&sources, &copy)?;
+    // The target folder may be inside of this workspace, which the crate does not belong to.
+    let manifest = copy.join("Cargo.toml");
+    let own = std::fs::read_to_string(&manifest).context("cannot read the crate's manifest")?;
+    std::fs::write(&manifest, own + "\n[workspace]\n").context("cannot write the manifest")?;
     Ok(copy)
 }
 
