@@ -4,6 +4,7 @@
 mod bench;
 mod breakages;
 mod ci;
+mod clients;
 mod cuda_table;
 mod devices;
 mod driver_page;
@@ -48,6 +49,8 @@ enum Task {
     CudaTable(cuda_table::Options),
     /// Write the page that lists the functions of the driver API.
     DriverPage,
+    /// Run the tests of other people's projects on the drop-in driver.
+    Clients(clients::Options),
     /// Run the tests that Miri supports in Miri; needs a nightly toolchain with Miri.
     Miri,
     /// Check that the workspace compiles with the oldest Rust that it supports.
@@ -76,6 +79,7 @@ fn main() -> ExitCode {
         Task::Kernels(options) => kernels::run(&options),
         Task::CudaTable(options) => cuda_table::run(&options),
         Task::DriverPage => driver_page::run(),
+        Task::Clients(options) => clients::run(&options),
         Task::Miri => miri::run(),
         Task::Msrv => msrv::run(),
         Task::Devices => devices::run(),

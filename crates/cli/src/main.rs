@@ -1,8 +1,10 @@
 //! The `millstream` command: lists devices and the kernels of PTX files, compiles CUDA C++, and
 //! runs programs on the simulated device.
 
+mod check;
 mod compile;
 mod devices;
+mod program;
 mod ptx;
 mod run;
 
@@ -44,6 +46,11 @@ enum Command {
     /// The exit status is the program's, or that of --exit-code if the program succeeds but the
     /// simulated device found problems.
     Run(run::Arguments),
+    /// Runs a program under many schedules until one shows a problem, and prints the command that
+    /// repeats that run.
+    ///
+    /// The exit status is 0 if every run succeeds without problems, else that of the run.
+    Check(check::Arguments),
 }
 
 fn main() -> ExitCode {
@@ -75,9 +82,15 @@ fn main() -> ExitCode {
                 ExitCode::FAILURE
             }
         },
-        Command::Run(arguments) => run::run(&arguments).unwrap_or_else(|problem| {
-            eprintln!("millstream: {problem}");
-            ExitCode::FAILURE
-        }),
+        Command::Run(arguments) => code_of(run::run(&arguments)),
+        Command::Check(arguments) => code_of(check::run(&arguments)),
     }
+}
+
+/// Returns the exit status of a task, after printing the problem that ended it.
+fn code_of(result: Result<ExitCode, String>) -> ExitCode {
+    result.unwrap_or_else(|problem| {
+        eprintln!("millstream: {problem}");
+        ExitCode::FAILURE
+    })
 }

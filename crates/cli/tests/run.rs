@@ -1,4 +1,4 @@
-//! `millstream run` with a C program that has a race, or not.
+//! `millstream run` and `millstream check` with a C program that has a race, or not.
 
 #![cfg(target_os = "linux")]
 
@@ -29,6 +29,7 @@ fn program() -> &'static Path {
         let programs = concat!(env!("CARGO_MANIFEST_DIR"), "/../libcuda/tests/programs");
         let path = folder.join("two_streams");
         let compiler = Command::new("gcc")
+            .arg("-g")
             .arg(format!("{programs}/two_streams.c"))
             .args(["-o".as_ref(), path.as_os_str()])
             .args(["-L".as_ref(), folder.as_os_str()])
@@ -43,9 +44,14 @@ fn program() -> &'static Path {
 
 /// Runs the program in this mode with options of `millstream run`.
 fn run(options: &[&str], mode: &str) -> Output {
+    command("run", options, mode)
+}
+
+/// Runs the program in this mode with a command of `millstream`.
+fn command(name: &str, options: &[&str], mode: &str) -> Output {
     let ptx = concat!(env!("CARGO_MANIFEST_DIR"), "/../../kernels/vecadd.ptx");
     Command::new(env!("CARGO_BIN_EXE_millstream"))
-        .args(["run".as_ref(), "--library".as_ref(), library().as_os_str()])
+        .args([name.as_ref(), "--library".as_ref(), library().as_os_str()])
         .args(options)
         .arg("--")
         .arg(program())
@@ -67,7 +73,7 @@ fn a_program_with_a_race_ends_with_the_given_status_and_a_report() {
     assert!(errors(&output).contains("1. Race: "), "{output:?}");
     let report = fs::read_to_string(json).unwrap();
     assert_eq!(report.lines().count(), 1);
-    assert!(report.contains("kernel `vecadd` reads"), "{report}");
+    assert!(report.contains("kernel `vecadd`, at "), "{report}");
     assert_eq!(run(&[], "racy").status.code(), Some(1));
 }
 
@@ -103,4 +109,89 @@ fn an_invalid_option_and_a_missing_library_are_named() {
         errors(&output).contains("/nowhere/libcuda.so"),
         "{output:?}"
     );
+}
+
+#[test]
+fn a_report_has_the_lines_of_the_calls_unless_they_are_turned_off() {
+    let output = run(&[], "racy");
+    let report = errors(&output);
+    let line = |call: &str| {
+        let source = include_str!("../../libcuda/tests/programs/two_streams.c");
+        let index = source.lines().position(|line| line.contains(call)).unwrap();
+        format!("two_streams.c:{} (main)", index + 1)
+    };
+    for (start, call) in [
+        ("kernel `vecadd`, at ", "cuLaunchKernel("),
+        ("fill (16384 bytes), at ", "cuMemsetD32Async("),
+        ("cuMemAlloc, at ", "cuMemAlloc_v2(&memory"),
+    ] {
+        let found = report.lines().find(|line| line.contains(start));
+        let found = found.unwrap_or_else(|| panic!("no `{start}` in:\n{report}"));
+        assert!(found.contains(&line(call)), "{found}");
+    }
+    let output = run(&["--no-call-sites"], "racy");
+    assert!(
+        errors(&output).contains("kernel `vecadd` reads"),
+        "{output:?}"
+    );
+}
+
+#[test]
+fn suppressed_problems_are_counted_and_do_not_change_the_status() {
+    let file = program().with_file_name("known.txt");
+    fs::write(&file, "# known\nRace: *kernel `vecadd`*two_streams.c\n").unwrap();
+    let output = run(&["--suppress", file.to_str().unwrap()], "racy");
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    assert_eq!(
+        errors(&output),
+        "millstream: different problems suppressed: 1\n"
+    );
+    fs::write(&file, "Race: *kernel `other`\n").unwrap();
+    let output = run(&["--suppress", file.to_str().unwrap()], "racy");
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+}
+
+#[test]
+fn leaks_are_problems_on_request() {
+    let output = run(&["--leaks"], "leaky");
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    let report = errors(&output);
+    assert!(
+        report.contains("Leak: device memory of 16384 bytes"),
+        "{report}"
+    );
+    assert!(report.contains("Leak: stream"), "{report}");
+    assert_eq!(run(&[], "leaky").status.code(), Some(0));
+    assert_eq!(run(&["--leaks"], "ordered").status.code(), Some(0));
+}
+
+#[test]
+fn a_timeline_has_the_operations_with_their_times() {
+    let file = program().with_file_name("timeline.json");
+    let output = run(&["--timeline", file.to_str().unwrap()], "ordered");
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    let text = fs::read_to_string(&file).unwrap();
+    let events = text.strip_prefix("[\n").unwrap().lines();
+    let kernel: Vec<_> = events
+        .filter(|line| line.contains("kernel `vecadd`"))
+        .collect();
+    assert_eq!(kernel.len(), 1, "{text}");
+    assert!(kernel[0].contains("\"ph\":\"X\""), "{text}");
+    assert!(text.contains("fill (16384 bytes)"), "{text}");
+}
+
+#[test]
+fn a_check_repeats_the_program_and_prints_the_command_of_the_run_with_a_problem() {
+    let output = command("check", &["--runs", "5"], "ordered");
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    let all = "millstream: 5 runs succeeded without problems\n";
+    assert_eq!(errors(&output), all);
+    let output = command("check", &["--exit-code", "4"], "racy");
+    assert_eq!(output.status.code(), Some(4), "{output:?}");
+    let report = errors(&output);
+    let (_, repeat) = report
+        .split_once("millstream: run 1 of 20 has problems")
+        .unwrap();
+    assert!(repeat.contains("  millstream run --"), "{report}");
+    assert!(repeat.contains(" --schedule timed -- "), "{report}");
 }

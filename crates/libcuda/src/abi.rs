@@ -285,6 +285,35 @@ pub(crate) struct Side2dFields {
     pub(crate) pitch: usize,
 }
 
+/// `CUDA_MEMCPY3D` and `CUDA_MEMCPY3D_PEER`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Copy3dFields {
+    pub(crate) source: Side3dFields,
+    pub(crate) target: Side3dFields,
+    pub(crate) width_bytes: usize,
+    pub(crate) height: usize,
+    pub(crate) depth: usize,
+}
+
+/// One side of [`Copy3dFields`].
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Side3dFields {
+    pub(crate) x_bytes: usize,
+    pub(crate) y: usize,
+    pub(crate) z: usize,
+    pub(crate) level: usize,
+    pub(crate) memory_type: u32,
+    pub(crate) host: *mut u8,
+    pub(crate) device: Address,
+    pub(crate) array: Handle,
+    /// Reserved in `CUDA_MEMCPY3D`.
+    pub(crate) context: Handle,
+    pub(crate) pitch: usize,
+    pub(crate) height: usize,
+}
+
 /// `CUlaunchConfig`.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
@@ -324,6 +353,7 @@ pub(crate) struct AccessFields {
 
 const _: () = {
     assert!(size_of::<Copy2dFields>() == 128);
+    assert!(size_of::<Copy3dFields>() == 200);
     assert!(size_of::<LaunchConfigFields>() == 56);
     assert!(size_of::<LaunchAttributeFields>() == 72);
 };

@@ -25,13 +25,13 @@ use millstream_driver::{ResultCode, StreamHandle};
 
 use crate::{
     abi::{
-        AccessFields, Address, BlockToSharedPointer, Bytes, Copy2dFields, Device, Handle,
-        HostFunctionPointer, Image, In, LaunchConfigFields, LocationFields, Out,
+        AccessFields, Address, BlockToSharedPointer, Bytes, Copy2dFields, Copy3dFields, Device,
+        Handle, HostFunctionPointer, Image, In, LaunchConfigFields, LocationFields, Out,
         StreamCallbackPointer, Text,
     },
     api::{
-        context, copy, device, entry, event, fill, function, launch, library, linker, memory,
-        module, occupancy, pointer, pool, primary, stream,
+        context, copy, copy_3d, device, entry, event, fill, function, launch, library, linker,
+        memory, module, occupancy, pointer, pool, primary, stream,
     },
     call::{self, Call},
     codes::Answer,
@@ -230,6 +230,7 @@ functions! {
         (least: Out<i32>, greatest: Out<i32>) => context::stream_priority_range;
     [cuCtxEnablePeerAccess]
         (peer: Handle, flags: u32) => context::enable_peer_access;
+    [cuCtxDisablePeerAccess] (peer: Handle) => context::disable_peer_access;
 
     [cuStreamCreate] (stream: Out<Handle>, flags: u32) => stream::create;
     [cuStreamCreateWithPriority]
@@ -369,6 +370,14 @@ functions! {
         (copy: In<Copy2dFields>) => copy::of_rows;
     [cuMemcpy2DAsync_v2, cuMemcpy2DAsync_v2_ptsz per_thread]
         (copy: In<Copy2dFields>, stream: Handle) => copy::of_rows_async;
+    [cuMemcpy3D_v2, cuMemcpy3D_v2_ptds per_thread]
+        (copy: In<Copy3dFields>) => copy_3d::of_boxes;
+    [cuMemcpy3DAsync_v2, cuMemcpy3DAsync_v2_ptsz per_thread]
+        (copy: In<Copy3dFields>, stream: Handle) => copy_3d::of_boxes_async;
+    [cuMemcpy3DPeer, cuMemcpy3DPeer_ptds per_thread]
+        (copy: In<Copy3dFields>) => copy_3d::peer;
+    [cuMemcpy3DPeerAsync, cuMemcpy3DPeerAsync_ptsz per_thread]
+        (copy: In<Copy3dFields>, stream: Handle) => copy_3d::peer_async;
 
     [cuMemsetD8_v2, cuMemsetD8_v2_ptds per_thread]
         (target: Address, value: u8, count: usize) => fill::bytes;
@@ -483,6 +492,10 @@ functions! {
         (function: Handle, grid_x: u32, grid_y: u32, grid_z: u32, block_x: u32, block_y: u32,
         block_z: u32, shared_bytes: u32, stream: Handle, pointers: In<*const c_void>,
         extra: In<*const c_void>) => launch::kernel;
+    [cuLaunchCooperativeKernel, cuLaunchCooperativeKernel_ptsz per_thread]
+        (function: Handle, grid_x: u32, grid_y: u32, grid_z: u32, block_x: u32, block_y: u32,
+        block_z: u32, shared_bytes: u32, stream: Handle, pointers: In<*const c_void>)
+        => launch::cooperative_kernel;
     [cuLaunchKernelEx, cuLaunchKernelEx_ptsz per_thread]
         (config: In<LaunchConfigFields>, function: Handle, pointers: In<*const c_void>,
         extra: In<*const c_void>) => launch::with_config;

@@ -1,8 +1,10 @@
-//! The options of functions that compile PTX. Only the log buffers have an effect: the simulated
-//! device executes PTX without compiling it.
+//! The options of functions that compile PTX. Only the log buffers and the limit of registers have
+//! an effect: the simulated device executes PTX without compiling it.
 
 use crate::abi::{In, Out};
 
+/// `CU_JIT_MAX_REGISTERS`
+const MAX_REGISTERS: i32 = 0;
 /// `CU_JIT_INFO_LOG_BUFFER_SIZE_BYTES`
 const INFO_LOG_BYTES: i32 = 4;
 /// `CU_JIT_ERROR_LOG_BUFFER`
@@ -38,6 +40,13 @@ impl JitOptions {
                 let _ = self.values.set_index(index, size);
             }
         }
+    }
+
+    /// Returns the maximum number of registers of a thread, if the program limits it.
+    pub(crate) fn max_registers(&self) -> Option<u32> {
+        let (_, value) = self.find(MAX_REGISTERS)?;
+        // The value is a 32-bit number in the place of a pointer.
+        Some(value as u32).filter(|limit| *limit > 0)
     }
 
     /// Returns the index and the value of an option.

@@ -131,10 +131,14 @@ pub(crate) struct KernelEntry {
 #[derive(Debug, Default)]
 pub(crate) struct LinkerEntry {
     pub(crate) texts: Vec<String>,
+    /// True if CUDA's device runtime library was added.
+    pub(crate) device_runtime: bool,
     /// The joined text, once complete. The program holds a pointer to it.
     pub(crate) image: Option<Box<[u8]>>,
     /// The options of its creation, whose log buffers stay valid as long as the linker.
     pub(crate) options: Option<JitOptions>,
+    /// The limit of registers of each kernel, if the options have one.
+    pub(crate) max_registers: Option<u32>,
 }
 
 impl Objects {

@@ -3,13 +3,23 @@
 //! | variable | meaning |
 //! |---|---|
 //! | `MILLSTREAM_DEVICE` | `sim` or `sim:option=value,…`, as `SimConfig::parse` reads it |
+//! | `CUDA_VISIBLE_DEVICES` | the numbers of the devices that the program sees |
 //! | `MILLSTREAM_KIND` | the kind of device, `h200` unless given: its name and attributes |
 //! | `MILLSTREAM_CUDA` | the CUDA version of the driver, `13.0` unless given |
+//! | `MILLSTREAM_SITES` | `off`: reports do not say where the program called, and calls cost less |
+//! | `MILLSTREAM_LEAKS` | `on`: memory, streams and events that the program left are problems |
+//! | `MILLSTREAM_SUPPRESS` | a file of patterns; problems that match one are left out |
+//! | `MILLSTREAM_TIMELINE` | a file to which the operations are appended as a trace |
 //! | `MILLSTREAM_REPORT` | a file to which the report is appended, too: a line of JSON for each process |
+
+use std::path::PathBuf;
 
 use millstream_sim::SimConfig;
 
-use crate::kinds::{KINDS, Kind};
+use crate::{
+    kinds::{KINDS, Kind},
+    suppress::Suppressions,
+};
 
 /// The advertised memory of a device, unless given: programs choose their sizes by it.
 const MEMORY_BYTES: u64 = 2 << 30;
@@ -24,6 +34,16 @@ pub(crate) struct Options {
     pub(crate) kind: &'static Kind,
     /// The version that `cuDriverGetVersion` returns: 1000 × major + 10 × minor.
     pub(crate) cuda_version: i32,
+    /// The value of `CUDA_VISIBLE_DEVICES`.
+    visible: Option<String>,
+    /// True if reports show the places of the program's calls.
+    pub(crate) sites: bool,
+    /// True if objects that the program left alive are problems.
+    pub(crate) leaks: bool,
+    /// The problems that the program's owner knows.
+    pub(crate) suppressions: Suppressions,
+    /// The file to which the operations are written.
+    pub(crate) timeline: Option<PathBuf>,
 }
 
 impl Options {
@@ -62,11 +82,54 @@ impl Options {
                 format!("MILLSTREAM_CUDA=`{text}`: use a version from 11.0 to 13.9, such as `12.8`")
             })?,
         };
+        let is_on = |name: &str, default| match variable(name).as_deref() {
+            None => Ok(default),
+            Some("on") => Ok(true),
+            Some("off") => Ok(false),
+            Some(text) => Err(format!("{name}=`{text}`: use `on` or `off`")),
+        };
+        let sites = is_on("MILLSTREAM_SITES", true)?;
+        let leaks = is_on("MILLSTREAM_LEAKS", false)?;
+        let suppressions = match variable("MILLSTREAM_SUPPRESS") {
+            None => Suppressions::default(),
+            Some(path) => std::fs::read_to_string(&path)
+                .map(|text| Suppressions::parse(&text))
+                .map_err(|error| format!("MILLSTREAM_SUPPRESS=`{path}`: {error}"))?,
+        };
+        let timeline = variable("MILLSTREAM_TIMELINE").map(PathBuf::from);
+        let config = config.timeline(timeline.is_some());
         Ok(Self {
             config,
             kind,
             cuda_version,
+            visible: variable("CUDA_VISIBLE_DEVICES"),
+            sites,
+            leaks,
+            suppressions,
+            timeline,
         })
+    }
+
+    /// Returns how many of `count` devices the program sees: those in `CUDA_VISIBLE_DEVICES` before
+    /// the first entry that is no number of a device. A device that is listed twice hides all. The
+    /// simulated devices are alike, so that their order is of no consequence.
+    pub(crate) fn visible_devices(&self, count: i32) -> i32 {
+        let Some(list) = &self.visible else {
+            return count;
+        };
+        let entries = list
+            .split(',')
+            .map(|entry| entry.trim().parse::<i32>().ok());
+        let numbers = entries.map_while(|entry| entry.filter(|it| (0..count).contains(it)));
+        let mut numbers: Vec<i32> = numbers.collect();
+        let listed = numbers.len();
+        numbers.sort_unstable();
+        numbers.dedup();
+        if numbers.len() < listed {
+            0
+        } else {
+            listed as i32
+        }
     }
 }
 
@@ -95,6 +158,7 @@ mod tests {
         assert_eq!(options.config, expected.rely_on_blocking(true));
         assert_eq!(options.kind.name, "h200");
         assert_eq!(options.cuda_version, 13_000);
+        assert!(options.sites);
     }
 
     #[test]
@@ -103,12 +167,31 @@ mod tests {
             ("MILLSTREAM_DEVICE", "sim:devices=2,schedule=lazy"),
             ("MILLSTREAM_CUDA", "12.8"),
             ("MILLSTREAM_KIND", "A100"),
+            ("MILLSTREAM_SITES", "off"),
         ];
         let options = read(&given).unwrap();
         let expected = SimConfig::parse("sim:memory=2G,devices=2,schedule=lazy").unwrap();
         assert_eq!(options.config, expected.rely_on_blocking(true));
         assert_eq!(options.cuda_version, 12_080);
         assert_eq!(options.kind.compute_capability(), (8, 0));
+        assert!(!options.sites);
+    }
+
+    #[test]
+    fn devices_are_visible_up_to_the_first_entry_that_is_none() {
+        for (list, count) in [
+            ("0,1", 2),
+            (" 1 ", 1),
+            ("0,2,1", 1),
+            ("", 0),
+            ("-1", 0),
+            ("NoDevFiles", 0),
+            ("1,1", 0),
+        ] {
+            let options = read(&[("CUDA_VISIBLE_DEVICES", list)]).unwrap();
+            assert_eq!(options.visible_devices(2), count, "{list}");
+        }
+        assert_eq!(read(&[]).unwrap().visible_devices(2), 2);
     }
 
     #[test]
@@ -119,6 +202,9 @@ mod tests {
             ("MILLSTREAM_KIND", "h2000"),
             ("MILLSTREAM_CUDA", "13"),
             ("MILLSTREAM_CUDA", "14.0"),
+            ("MILLSTREAM_SITES", "some"),
+            ("MILLSTREAM_LEAKS", "1"),
+            ("MILLSTREAM_SUPPRESS", "/nowhere/at/all"),
         ] {
             let error = read(&[(name, value)]).unwrap_err();
             assert!(error.starts_with(&format!("{name}=`{value}`: ")), "{error}");

@@ -17,6 +17,8 @@ pub(crate) struct Problems {
     known: FxHashMap<String, usize>,
     /// The number of problems beyond [`KEPT_MAX`].
     dropped: u64,
+    /// The number of different problems that were left out on request.
+    suppressed: u64,
 }
 
 /// A problem, with the number of times it happened.
@@ -41,6 +43,21 @@ impl Problems {
         }
     }
 
+    /// Rewrites the text of each problem.
+    pub(crate) fn rewrite(&mut self, rewritten: impl Fn(&str) -> String) {
+        for problem in &mut self.list {
+            problem.text = rewritten(&problem.text);
+        }
+    }
+
+    /// Leaves the problems out that have such a text.
+    pub(crate) fn suppress(&mut self, is_known: impl Fn(&str) -> bool) {
+        let before = self.list.len();
+        self.list.retain(|problem| !is_known(&problem.text));
+        self.suppressed += (before - self.list.len()) as u64;
+        self.known.clear();
+    }
+
     /// Returns the problems of this process as a line of JSON.
     pub(crate) fn to_json(&self) -> String {
         let list = self.list.iter();
@@ -49,6 +66,7 @@ impl Problems {
             "process": std::process::id(),
             "problems": list.collect::<Vec<_>>(),
             "dropped": self.dropped,
+            "suppressed": self.suppressed,
         });
         format!("{line}\n")
     }
@@ -56,6 +74,10 @@ impl Problems {
     /// Returns the report about all problems; empty if there are none.
     pub(crate) fn report(&self) -> String {
         let mut report = String::new();
+        if self.suppressed > 0 {
+            let count = self.suppressed;
+            let _ = writeln!(report, "millstream: different problems suppressed: {count}");
+        }
         if self.list.is_empty() {
             return report;
         }
@@ -77,7 +99,8 @@ impl Problems {
     }
 }
 
-/// Returns the text with every number replaced by one sign. Digits inside of a name stay.
+/// Returns the text with the numbers of operations, addresses and sizes replaced by one sign.
+/// Digits inside of a name stay, and numbers of lines: those after a colon or the word `line`.
 fn without_numbers(text: &str) -> String {
     let mut rest = text;
     let mut result = String::with_capacity(text.len());
@@ -89,7 +112,12 @@ fn without_numbers(text: &str) -> String {
             first.len_utf8()
         };
         let (token, after) = rest.split_at(end);
-        result += if first.is_ascii_digit() { "#" } else { token };
+        let is_line = result.ends_with(':') || result.ends_with("line ");
+        result += if first.is_ascii_digit() && !is_line {
+            "#"
+        } else {
+            token
+        };
         rest = after;
     }
     result
@@ -112,6 +140,17 @@ mod tests {
              and 1 more that differ only in numbers\n\
              2. operation 5, kernel `add2`, writes 0x7f80\n"
         );
+    }
+
+    #[test]
+    fn problems_at_different_lines_are_different() {
+        let mut problems = Problems::default();
+        for line in [3, 4, 4] {
+            problems.add(format!("kernel `k` at a.py:{line} reads 4 bytes"));
+            problems.add(format!("kernel `k` faults in line {line} with 4 bytes"));
+        }
+        assert_eq!(problems.list.len(), 4);
+        assert_eq!(problems.list[3].count, 2);
     }
 
     #[test]

@@ -1,19 +1,26 @@
 //! The state of the process: the simulated device, the live objects, and the report at the end.
 
-use std::{fs::OpenOptions, io::Write as _, sync::OnceLock};
+use std::{fs::OpenOptions, io::Write as _, path::Path, sync::OnceLock};
 
-use millstream_driver::{DriverError, ResultCode};
-use millstream_sim::Gpu;
+use millstream_driver::{Driver as _, DriverError, ResultCode};
+use millstream_sim::{Gpu, LiveKind, race::Label};
 use parking_lot::Mutex;
 
-use crate::{codes::Answer, demangle, objects::Objects, options::Options, problems::Problems};
+use crate::{
+    codes::Answer, demangle, objects::Objects, options::Options, problems::Problems, sites::Sites,
+    timeline,
+};
 
 /// The state of the process, from the first `cuInit` on.
 pub(crate) struct Process {
     pub(crate) gpu: Gpu,
+    /// The number of devices that the program sees, the first ones of the simulator's.
+    devices: i32,
     /// The live objects. The lock is never held during a call of the simulator.
     pub(crate) objects: Mutex<Objects>,
     problems: Mutex<Problems>,
+    /// The places of the program's calls; `None` if reports show none.
+    sites: Option<Sites>,
     /// The id of the process that called `cuInit`. The driver does not work in a forked child.
     id: u32,
 }
@@ -36,14 +43,23 @@ pub(crate) fn initialise() -> Answer {
     let options = options()?;
     let process = PROCESS.get_or_init(|| {
         crate::at_exit::register(report_at_exit);
+        let gpu = Gpu::new(options.config.clone());
         Process {
-            gpu: Gpu::new(options.config.clone()),
+            devices: gpu
+                .device_count()
+                .map_or(0, |count| options.visible_devices(count)),
+            gpu,
             objects: Mutex::default(),
             problems: Mutex::default(),
+            sites: options.sites.then(Sites::default),
             id: std::process::id(),
         }
     });
-    process.check()
+    process.check()?;
+    if process.devices == 0 {
+        return Err(ResultCode::NO_DEVICE);
+    }
+    Ok(())
 }
 
 /// Returns the state of the process. Fails with `NOT_INITIALIZED` before `cuInit` and in a forked
@@ -68,6 +84,16 @@ impl Process {
         }
     }
 
+    /// Returns the number of devices that the program sees.
+    pub(crate) fn device_count(&self) -> i32 {
+        self.devices
+    }
+
+    /// Labels the calling thread's calls of the simulator with the place of the program's call.
+    pub(crate) fn label(&self) -> Option<Label> {
+        self.sites.as_ref().map(Sites::label)
+    }
+
     /// Adds a problem to the report at the end.
     pub(crate) fn problem(&self, text: String) {
         self.problems.lock().add(text);
@@ -77,6 +103,16 @@ impl Process {
     pub(crate) fn failed(&self, error: &DriverError) -> ResultCode {
         self.collect();
         error.code()
+    }
+
+    /// Adds the memory, the streams and the events that the program left alive. Modules are left
+    /// out, because programs keep them on purpose.
+    fn add_leaks(&self) {
+        let live = self.gpu.live_objects().into_iter();
+        let mut problems = self.problems.lock();
+        for object in live.filter(|object| object.kind != LiveKind::Module) {
+            problems.add(format!("Leak: {object}"));
+        }
     }
 
     /// Moves the simulator's reports to the list of problems, which is bounded.
@@ -99,12 +135,30 @@ extern "C" fn report_at_exit() {
             return;
         };
         process.collect();
-        let problems = process.problems.lock();
+        let Ok(options) = options() else {
+            return;
+        };
+        if options.leaks {
+            process.add_leaks();
+        }
+        let mut problems = process.problems.lock();
+        if let Some(sites) = &process.sites {
+            problems.rewrite(|text| sites.describe(text));
+        }
+        problems.suppress(|text| options.suppressions.matches(text));
         // A report that cannot be written is lost: the process is about to end.
         let _ = std::io::stderr().write_all(problems.report().as_bytes());
         if let Some(path) = std::env::var_os("MILLSTREAM_REPORT") {
-            let file = OpenOptions::new().append(true).create(true).open(path);
-            let _ = file.and_then(|mut file| file.write_all(problems.to_json().as_bytes()));
+            append(path.as_ref(), &problems.to_json());
+        }
+        if let Some(path) = &options.timeline {
+            append(path, &timeline::events(process.id, &process.gpu.timeline()));
         }
     });
+}
+
+/// Appends a text to a file. One that cannot be written is lost, as above.
+fn append(path: &Path, text: &str) {
+    let file = OpenOptions::new().append(true).create(true).open(path);
+    let _ = file.and_then(|mut file| file.write_all(text.as_bytes()));
 }

@@ -20,11 +20,19 @@ use millstream_driver::{
 
 use crate::{codes::Answer, process::Process};
 
+/// Labels a call with the place of the program's call, if reports show the label.
+macro_rules! label {
+    (plain, $process:expr) => {};
+    (labelled, $process:expr) => {
+        let _label = $process.label();
+    };
+}
+
 macro_rules! calls {
-    ($($(#[$doc:meta])* fn $name:ident($($argument:ident: $ty:ty),*) $(-> $result:ty)?;)*) => {
+    ($kind:ident: $(fn $name:ident($($argument:ident: $ty:ty),*) $(-> $result:ty)?;)*) => {
         impl Process {
-            $($(#[$doc])*
-            pub(crate) fn $name(&self, $($argument: $ty),*) -> Answer$(<$result>)? {
+            $(pub(crate) fn $name(&self, $($argument: $ty),*) -> Answer$(<$result>)? {
+                label!($kind, self);
                 // SAFETY: the simulator checks handles and device addresses; the program vouches
                 // for host memory and for the order of accesses, as the module says.
                 let result = unsafe { self.gpu.$name($($argument),*) };
@@ -34,24 +42,61 @@ macro_rules! calls {
     };
 }
 
-calls! {
+calls! { plain:
     fn context_destroy(context: ContextHandle);
     fn context_synchronize(context: ContextHandle);
     fn context_enable_peer_access(context: ContextHandle, peer: ContextHandle);
+    fn context_disable_peer_access(context: ContextHandle, peer: ContextHandle);
     fn primary_context_release(device: DeviceOrdinal);
     fn stream_priority_range(context: ContextHandle) -> PriorityRange;
-    fn stream_create(context: ContextHandle, non_blocking: bool, priority: i32) -> StreamHandle;
     fn stream_destroy(context: ContextHandle, stream: StreamHandle);
     fn stream_query(context: ContextHandle, stream: StreamHandle) -> Completion;
     fn stream_synchronize(context: ContextHandle, stream: StreamHandle);
     fn stream_wait_event(context: ContextHandle, stream: StreamHandle, event: EventHandle);
-    fn event_create(context: ContextHandle, kind: EventKind) -> EventHandle;
     fn event_destroy(context: ContextHandle, event: EventHandle);
     fn event_record(context: ContextHandle, event: EventHandle, stream: StreamHandle);
     fn event_query(context: ContextHandle, event: EventHandle) -> Completion;
     fn event_synchronize(context: ContextHandle, event: EventHandle);
     fn event_elapsed_ms(context: ContextHandle, start: EventHandle, end: EventHandle) -> f32;
     fn mem_info(context: ContextHandle) -> (u64, u64);
+    fn mem_advise(
+        context: ContextHandle,
+        pointer: DevicePtr,
+        bytes: usize,
+        advice: ManagedAdvice,
+        location: ManagedLocation
+    );
+    fn pool_set_release_threshold(pool: PoolHandle, bytes: u64);
+    fn pool_set_access(pool: PoolHandle, device: DeviceOrdinal, accessible: bool);
+    fn pool_trim(pool: PoolHandle, keep_bytes: usize);
+    fn pool_usage(pool: PoolHandle) -> PoolUsage;
+    fn module_unload(context: ContextHandle, module: ModuleHandle);
+    fn module_function(
+        context: ContextHandle,
+        module: ModuleHandle,
+        name: &str
+    ) -> FunctionHandle;
+    fn module_global(
+        context: ContextHandle,
+        module: ModuleHandle,
+        name: &str
+    ) -> (DevicePtr, usize);
+    fn function_attribute(
+        context: ContextHandle,
+        function: FunctionHandle,
+        attribute: FunctionAttribute
+    ) -> i32;
+    fn function_set_attribute(
+        context: ContextHandle,
+        function: FunctionHandle,
+        attribute: FunctionAttribute,
+        value: i32
+    );
+}
+
+calls! { labelled:
+    fn stream_create(context: ContextHandle, non_blocking: bool, priority: i32) -> StreamHandle;
+    fn event_create(context: ContextHandle, kind: EventKind) -> EventHandle;
     fn mem_alloc(context: ContextHandle, bytes: usize) -> DevicePtr;
     fn mem_alloc_managed(context: ContextHandle, bytes: usize) -> DevicePtr;
     fn mem_alloc_async(context: ContextHandle, bytes: usize, stream: StreamHandle) -> DevicePtr;
@@ -64,17 +109,6 @@ calls! {
         location: ManagedLocation,
         stream: StreamHandle
     );
-    fn mem_advise(
-        context: ContextHandle,
-        pointer: DevicePtr,
-        bytes: usize,
-        advice: ManagedAdvice,
-        location: ManagedLocation
-    );
-    fn pool_set_release_threshold(pool: PoolHandle, bytes: u64);
-    fn pool_set_access(pool: PoolHandle, device: DeviceOrdinal, accessible: bool);
-    fn pool_trim(pool: PoolHandle, keep_bytes: usize);
-    fn pool_usage(pool: PoolHandle) -> PoolUsage;
     fn host_alloc(context: ContextHandle, bytes: usize) -> NonNull<u8>;
     fn host_free(context: ContextHandle, pointer: NonNull<u8>);
     fn host_register(context: ContextHandle, pointer: NonNull<u8>, bytes: usize);
@@ -116,29 +150,14 @@ calls! {
         count: usize,
         stream: StreamHandle
     );
-    fn module_unload(context: ContextHandle, module: ModuleHandle);
-    fn module_function(
-        context: ContextHandle,
-        module: ModuleHandle,
-        name: &str
-    ) -> FunctionHandle;
-    fn module_global(
-        context: ContextHandle,
-        module: ModuleHandle,
-        name: &str
-    ) -> (DevicePtr, usize);
-    fn function_attribute(
-        context: ContextHandle,
-        function: FunctionHandle,
-        attribute: FunctionAttribute
-    ) -> i32;
-    fn function_set_attribute(
-        context: ContextHandle,
-        function: FunctionHandle,
-        attribute: FunctionAttribute,
-        value: i32
-    );
     fn launch_kernel(
+        context: ContextHandle,
+        function: FunctionHandle,
+        dims: &LaunchDims,
+        stream: StreamHandle,
+        params: &[*const c_void]
+    );
+    fn launch_cooperative_kernel(
         context: ContextHandle,
         function: FunctionHandle,
         dims: &LaunchDims,
@@ -163,7 +182,6 @@ macro_rules! safe_calls {
 }
 
 safe_calls! {
-    fn device_count() -> i32;
     fn device_uuid(device: DeviceOrdinal) -> [u8; 16];
     fn device_total_bytes(device: DeviceOrdinal) -> u64;
     fn device_pci_bus_id(device: DeviceOrdinal) -> String;
@@ -185,6 +203,7 @@ impl Process {
         context: ContextHandle,
         ptx: &[u8],
     ) -> Result<ModuleHandle, DriverError> {
+        label!(labelled, self);
         // SAFETY: the simulator checks the context.
         let result = unsafe { self.gpu.module_load(context, ptx) };
         result.inspect_err(|error| {

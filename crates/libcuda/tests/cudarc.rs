@@ -75,8 +75,8 @@ fn trials() -> Vec<libtest_mimic::Trial> {
             let report = &run.errors;
             for part in [
                 "millstream: 1 problem\n1. Race: ",
-                "fill (16384 bytes) writes",
-                "kernel `vecadd` reads",
+                "fill (16384 bytes), at ",
+                "kernel `vecadd`, at ",
                 "missing: stream 1 never waits for anything recorded on stream 2",
             ] {
                 assert!(report.contains(part), "no `{part}` in:\n{report}");

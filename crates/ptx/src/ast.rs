@@ -135,6 +135,8 @@ pub struct FunctionAst<'a> {
     pub max_threads: Option<u32>,
     /// The required block dimensions (`.reqntid`).
     pub required_block: Option<[u32; 3]>,
+    /// The maximum number of registers of a thread (`.maxnreg`).
+    pub max_registers: Option<u32>,
     /// The body; `None` for a declaration.
     pub body: Option<Vec<Statement<'a>>>,
     pub line: u32,

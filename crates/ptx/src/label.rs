@@ -27,7 +27,15 @@ fn replace(site: Option<Site>) -> Option<Site> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Site {
     text: Cow<'static, str>,
-    location: &'static Location<'static>,
+    place: Place,
+}
+
+/// The place of the call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Place {
+    Line(&'static Location<'static>),
+    /// A number of the caller's.
+    Numbered(u32),
 }
 
 impl Site {
@@ -48,7 +56,7 @@ impl Site {
     pub fn at(location: &'static Location<'static>) -> Self {
         Self {
             text: Cow::Borrowed(""),
-            location,
+            place: Place::Line(location),
         }
     }
 }
@@ -58,9 +66,14 @@ impl fmt::Display for Site {
         if !self.text.is_empty() {
             write!(f, "`{}` ", self.text)?;
         }
-        // Paths are displayed with `/` on every system.
-        let file = self.location.file().replace('\\', "/");
-        write!(f, "at {file}:{}", self.location.line())
+        match self.place {
+            Place::Line(location) => {
+                // Paths are displayed with `/` on every system.
+                let file = location.file().replace('\\', "/");
+                write!(f, "at {file}:{}", location.line())
+            }
+            Place::Numbered(number) => write!(f, "at site{number}"),
+        }
     }
 }
 
@@ -97,10 +110,28 @@ impl Label {
     /// Labels the calling thread's operations from here on, with a source line from further up the
     /// stack.
     pub fn at(text: impl Into<Cow<'static, str>>, location: &'static Location<'static>) -> Self {
-        let site = Site {
+        Self::of(Site {
             text: text.into(),
-            location,
-        };
+            place: Place::Line(location),
+        })
+    }
+
+    /// Gives the calling thread's operations from here on the number of a place that the caller
+    /// knows: texts have `at site7`, which the caller replaces by its description.
+    ///
+    /// ```
+    /// use millstream_ptx::{Label, Site};
+    /// let _label = Label::numbered(7);
+    /// assert_eq!(Site::current().unwrap().to_string(), "at site7");
+    /// ```
+    pub fn numbered(number: u32) -> Self {
+        Self::of(Site {
+            text: Cow::Borrowed(""),
+            place: Place::Numbered(number),
+        })
+    }
+
+    fn of(site: Site) -> Self {
         Self {
             outer: replace(Some(site)),
             thread: PhantomData,

@@ -137,6 +137,7 @@ fn function<'a>(
         params,
         max_threads: None,
         required_block: None,
+        max_registers: None,
         body: None,
         line: keyword.line,
     };
@@ -166,9 +167,14 @@ fn function<'a>(
                     function.required_block = Some(shape);
                 }
             }
-            ".minnctapersm" | ".maxnctapersm" | ".maxnreg" => {
+            // The limit of a cluster's size concerns only launches with clusters.
+            ".minnctapersm" | ".maxnctapersm" | ".maxclusterrank" => {
                 lexer.next();
                 shape(lexer)?;
+            }
+            ".maxnreg" => {
+                lexer.next();
+                function.max_registers = Some(shape(lexer)?[0]);
             }
             ".noreturn" => {
                 lexer.next();
@@ -177,12 +183,11 @@ fn function<'a>(
             ".explicitcluster" | ".blocksareclusters" if bodies == Bodies::Skip => {
                 lexer.next();
             }
-            ".reqnctapercluster" | ".maxclusterrank" if bodies == Bodies::Skip => {
+            ".reqnctapercluster" if bodies == Bodies::Skip => {
                 lexer.next();
                 shape(lexer)?;
             }
-            ".reqnctapercluster" | ".explicitcluster" | ".blocksareclusters"
-            | ".maxclusterrank" => {
+            ".reqnctapercluster" | ".explicitcluster" | ".blocksareclusters" => {
                 let problem = format!("clusters of blocks (`{}`)", token.text);
                 return Err(PtxErrorKind::Unsupported(problem).at(token.line));
             }

@@ -246,3 +246,10 @@ pub(crate) fn enable_peer_access(call: &Call, peer: Handle, flags: u32) -> Answe
     let peer = call.context_of_handle(peer)?;
     call.process()?.context_enable_peer_access(context, peer)
 }
+
+/// `cuCtxDisablePeerAccess`
+pub(crate) fn disable_peer_access(call: &Call, peer: Handle) -> Answer {
+    let context = call.context()?;
+    let peer = call.context_of_handle(peer)?;
+    call.process()?.context_disable_peer_access(context, peer)
+}

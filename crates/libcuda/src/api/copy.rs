@@ -171,7 +171,27 @@ pub(crate) fn peer_async(
     device_to_device_async(call, target, source, bytes, stream)
 }
 
-/// Returns one side of a copy of rows. Arrays are not supported.
+/// Returns the memory of one side of a copy of rows, `offset` bytes behind its address. Arrays are
+/// not supported.
+pub(crate) fn memory_at(
+    call: &Call,
+    memory_type: u32,
+    host: *mut u8,
+    address: Address,
+    offset: usize,
+) -> Answer<Memory2d> {
+    let address = address.wrapping_add(offset as u64);
+    match memory_type {
+        1 if host.is_null() => Err(ResultCode::INVALID_VALUE),
+        1 => Ok(Memory2d::Host(host.wrapping_add(offset))),
+        2 => Ok(device(address)),
+        3 => Err(ResultCode::NOT_SUPPORTED),
+        4 => unified(call, address),
+        _ => Err(ResultCode::INVALID_VALUE),
+    }
+}
+
+/// Returns one side of a copy of rows.
 fn side(call: &Call, fields: &Side2dFields, copy: &Copy2dFields) -> Answer<Side2d> {
     let pitch_bytes = if fields.pitch == 0 {
         copy.width_bytes
@@ -181,19 +201,14 @@ fn side(call: &Call, fields: &Side2dFields, copy: &Copy2dFields) -> Answer<Side2
     let offset = fields.y.checked_mul(pitch_bytes);
     let offset = offset.and_then(|rows| rows.checked_add(fields.x_bytes));
     let offset = offset.ok_or(ResultCode::INVALID_VALUE)?;
-    let address = fields.device.wrapping_add(offset as u64);
-    let memory = match fields.memory_type {
-        1 if fields.host.is_null() && copy.width_bytes > 0 && copy.height > 0 => {
-            return Err(ResultCode::INVALID_VALUE);
-        }
-        1 => Memory2d::Host(fields.host.wrapping_add(offset)),
-        2 => device(address),
-        3 => return Err(ResultCode::NOT_SUPPORTED),
-        4 => unified(call, address)?,
-        _ => return Err(ResultCode::INVALID_VALUE),
-    };
+    let Side2dFields {
+        memory_type,
+        host,
+        device,
+        ..
+    } = *fields;
     Ok(Side2d {
-        memory,
+        memory: memory_at(call, memory_type, host, device, offset)?,
         pitch_bytes,
     })
 }

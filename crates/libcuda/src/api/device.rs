@@ -19,7 +19,7 @@ pub(crate) fn get(call: &Call, device: Out<Device>, ordinal: i32) -> Answer {
 
 /// `cuDeviceGetCount`
 pub(crate) fn count(call: &Call, count: Out<i32>) -> Answer {
-    count.set(call.process()?.device_count()?)
+    count.set(call.process()?.device_count())
 }
 
 /// `cuDeviceGetName`
@@ -83,7 +83,7 @@ pub(crate) fn by_pci_bus_id(call: &Call, device: Out<Device>, text: Text) -> Ans
     device.check()?;
     let wanted = text.get()?;
     let process = call.process()?;
-    for ordinal in 0..process.device_count()? {
+    for ordinal in 0..process.device_count() {
         let id = process.device_pci_bus_id(DeviceOrdinal::from_raw(ordinal))?;
         if id.eq_ignore_ascii_case(&wanted) {
             return device.set(ordinal);

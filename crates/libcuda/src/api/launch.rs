@@ -20,11 +20,11 @@ pub(crate) struct Arguments {
     pub(crate) extra: In<*const c_void>,
 }
 
-/// Enqueues a kernel.
+/// Enqueues a kernel. The blocks of a cooperative launch may wait for each other.
 fn launch(
     call: &Call,
     function: Handle,
-    dims: &LaunchDims,
+    (dims, cooperative): (&LaunchDims, bool),
     stream: Handle,
     arguments: Arguments,
 ) -> Answer {
@@ -47,8 +47,12 @@ fn launch(
         }
         None => arguments.pointers.all(params.len())?,
     };
-    call.process()?
-        .launch_kernel(context, function, dims, stream, &pointers)
+    let process = call.process()?;
+    if cooperative {
+        process.launch_cooperative_kernel(context, function, dims, stream, &pointers)
+    } else {
+        process.launch_kernel(context, function, dims, stream, &pointers)
+    }
 }
 
 /// Returns address and size of the buffer that `extra` describes, if the program passes one.
@@ -98,7 +102,35 @@ pub(crate) fn kernel(
         shared_bytes,
     };
     let arguments = Arguments { pointers, extra };
-    launch(call, function, &dims, stream, arguments)
+    launch(call, function, (&dims, false), stream, arguments)
+}
+
+/// `cuLaunchCooperativeKernel`
+#[expect(
+    clippy::too_many_arguments,
+    reason = "the parameters of cuLaunchCooperativeKernel"
+)]
+pub(crate) fn cooperative_kernel(
+    call: &Call,
+    function: Handle,
+    grid_x: u32,
+    grid_y: u32,
+    grid_z: u32,
+    block_x: u32,
+    block_y: u32,
+    block_z: u32,
+    shared_bytes: u32,
+    stream: Handle,
+    pointers: In<*const c_void>,
+) -> Answer {
+    let dims = LaunchDims {
+        grid: [grid_x, grid_y, grid_z],
+        block: [block_x, block_y, block_z],
+        shared_bytes,
+    };
+    let extra = In::of(std::ptr::null::<*const c_void>());
+    let arguments = Arguments { pointers, extra };
+    launch(call, function, (&dims, true), stream, arguments)
 }
 
 /// `cuLaunchKernelEx`
@@ -115,15 +147,26 @@ pub(crate) fn with_config(
         block: config.block,
         shared_bytes: config.shared_bytes,
     };
+    let mut cooperative = false;
     for attribute in config.attributes.all(config.attribute_count as usize)? {
         accept(&attribute)?;
+        cooperative |= attribute.id == COOPERATIVE && attribute.value[0] != 0;
     }
     let arguments = Arguments { pointers, extra };
-    launch(call, function, &dims, config.stream, arguments)
+    launch(
+        call,
+        function,
+        (&dims, cooperative),
+        config.stream,
+        arguments,
+    )
 }
 
-/// Accepts a launch attribute that is a hint. One that would change the meaning of the launch, and
-/// is not simulated, fails with `NOT_SUPPORTED`.
+/// `CU_LAUNCH_ATTRIBUTE_COOPERATIVE`
+const COOPERATIVE: u32 = 2;
+
+/// Accepts a launch attribute that is a hint, or makes the launch cooperative. One that would
+/// change the meaning of the launch, and is not simulated, fails with `NOT_SUPPORTED`.
 fn accept(attribute: &LaunchAttributeFields) -> Answer {
     match attribute.id {
         // IGNORE, ACCESS_POLICY_WINDOW, SYNCHRONIZATION_POLICY,
@@ -131,11 +174,10 @@ fn accept(attribute: &LaunchAttributeFields) -> Answer {
         // PREFERRED_SHARED_MEMORY_CARVEOUT; and PROGRAMMATIC_STREAM_SERIALIZATION, which allows an
         // overlap with the kernel before and does not require it.
         0 | 1 | 3 | 5 | 6 | 8 | 9 | 10 | 14 => Ok(()),
-        // COOPERATIVE
-        2 if attribute.value[0] == 0 => Ok(()),
+        COOPERATIVE => Ok(()),
         // CLUSTER_DIMENSION, PREFERRED_CLUSTER_DIMENSION: clusters of one block are none.
         4 | 11 if attribute.value[..3].iter().all(|&blocks| blocks <= 1) => Ok(()),
-        2 | 4 | 7 | 11..=13 => Err(ResultCode::NOT_SUPPORTED),
+        4 | 7 | 11..=13 => Err(ResultCode::NOT_SUPPORTED),
         _ => Err(ResultCode::INVALID_VALUE),
     }
 }

@@ -21,6 +21,16 @@ const PTX: i32 = 1;
 /// `CU_JIT_INPUT_FATBINARY`
 const FATBINARY: i32 = 2;
 
+/// `CU_JIT_INPUT_LIBRARY`
+const LIBRARY: i32 = 4;
+
+/// The member by which CUDA's device runtime library, `libcudadevrt.a`, is recognised. Its machine
+/// code is replaced by [`DEVICE_RUNTIME`].
+const OF_DEVICE_RUNTIME: &[u8] = b"cuda_device_runtime.o";
+
+/// The part of the device runtime library that kernels of cooperative launches call.
+const DEVICE_RUNTIME: &str = include_str!("device_runtime.ptx");
+
 /// `cuLinkCreate`
 pub(crate) fn create(
     call: &Call,
@@ -36,10 +46,12 @@ pub(crate) fn create(
         numbers,
         values,
     };
+    let max_registers = options.max_registers();
     let mut objects = call.process()?.objects.lock();
     let handle = objects.next_handle(Tag::Linker);
     let entry = LinkerEntry {
         options: Some(options),
+        max_registers,
         ..LinkerEntry::default()
     };
     objects.linkers.insert(handle, entry);
@@ -61,6 +73,14 @@ fn with_linker<R>(
 
 /// Adds a text. Inputs without PTX are not supported.
 fn add(call: &Call, linker: Handle, kind: i32, bytes: Vec<u8>) -> Answer {
+    let is_device_runtime = |part: &[u8]| part == OF_DEVICE_RUNTIME;
+    if kind == LIBRARY
+        && bytes
+            .windows(OF_DEVICE_RUNTIME.len())
+            .any(is_device_runtime)
+    {
+        return with_linker(call, linker, |entry| entry.device_runtime = true);
+    }
     let bytes = match kind {
         FATBINARY => image::ptx(call.name, bytes)?,
         _ => bytes,
@@ -116,7 +136,15 @@ pub(crate) fn complete(
     size: Out<usize>,
 ) -> Answer {
     image.check()?;
-    let (joined, options) = with_linker(call, linker, |entry| (join(&entry.texts), entry.options))?;
+    let (joined, options) = with_linker(call, linker, |entry| {
+        let runtime = entry.device_runtime.then_some(DEVICE_RUNTIME);
+        let joined = join(entry.texts.iter().map(String::as_str).chain(runtime));
+        let joined = match entry.max_registers {
+            Some(limit) => with_max_registers(&joined, limit),
+            None => joined,
+        };
+        (joined, entry.options)
+    })?;
     let log = |text: &str| {
         if let Some(options) = options {
             options.write_log(text);
@@ -141,7 +169,7 @@ pub(crate) fn complete(
 }
 
 /// Joins texts: the first one with its header, the others without theirs.
-fn join(texts: &[String]) -> String {
+fn join<'a>(texts: impl IntoIterator<Item = &'a str>) -> String {
     let in_header = |line: &str| {
         let line = line.trim_start();
         [".version", ".target", ".address_size"]
@@ -149,7 +177,7 @@ fn join(texts: &[String]) -> String {
             .any(|directive| line.starts_with(directive))
     };
     let mut joined = String::new();
-    for (index, text) in texts.iter().enumerate() {
+    for (index, text) in texts.into_iter().enumerate() {
         for line in text.lines() {
             if index == 0 || !in_header(line) {
                 joined += line;
@@ -158,6 +186,24 @@ fn join(texts: &[String]) -> String {
         }
     }
     joined
+}
+
+/// Returns the text with a limit of registers for each of its kernels.
+fn with_max_registers(text: &str, limit: u32) -> String {
+    let mut limited = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some((before, after)) = rest.split_once(".entry") {
+        limited += before;
+        limited += ".entry";
+        let end = after.find(['{', ';']).unwrap_or(after.len());
+        let (head, body) = after.split_at(end);
+        limited += head;
+        if body.starts_with('{') && !head.contains(".maxnreg") {
+            limited += &format!(".maxnreg {limit}\n");
+        }
+        rest = body;
+    }
+    limited + rest
 }
 
 /// `cuLinkDestroy`
@@ -180,8 +226,44 @@ mod tests {
             ".version 8.1\n.target sm_90\n.address_size 64\n.func two() { ret; }",
         ];
         assert_eq!(
-            join(&texts.map(str::to_owned)),
+            join(texts),
             ".version 8.0\n.target sm_90\n.func one() { ret; }\n.func two() { ret; }\n"
         );
+    }
+
+    #[test]
+    fn the_device_runtime_has_the_functions_that_a_kernel_with_a_grid_barrier_calls() {
+        let caller = ".version 8.0\n.target sm_90\n.address_size 64\n\
+            .extern .func (.param .b64 r) cudaCGGetIntrinsicHandle(.param .b32 n);\n\
+            .extern .func (.param .b32 r) cudaCGSynchronize(.param .b64 h, .param .b32 f);\n\
+            .visible .entry k() { .param .b32 n; .param .b64 h; .param .b32 r;\n\
+            call.uni (h), cudaCGGetIntrinsicHandle, (n);\n\
+            call.uni (r), cudaCGSynchronize, (h, n); ret; }";
+        assert!(ptx::parse(&join([caller, DEVICE_RUNTIME])).is_ok());
+        assert!(ptx::parse(&join([caller])).is_err());
+    }
+
+    #[test]
+    fn a_limit_of_registers_is_given_to_each_kernel_without_one() {
+        let text = ".entry a(.param .u32 n)\n{ ret; }\n.entry b();\n.entry c()\n.maxnreg 9\n{ }";
+        assert_eq!(
+            with_max_registers(text, 38),
+            ".entry a(.param .u32 n)\n.maxnreg 38\n{ ret; }\n.entry b();\n\
+             .entry c()\n.maxnreg 9\n{ }"
+        );
+    }
+
+    #[test]
+    fn a_function_may_be_declared_with_a_result_that_its_definition_lacks() {
+        let caller = ".version 8.0\n.target sm_90\n.address_size 64\n\
+            .extern .func (.param .b64 r) note(.param .b32 n);\n\
+            .visible .entry k() { .param .b32 n; st.param.b32 [n], 1;\n\
+            .param .b64 r; call.uni (r), note, (n); ret; }";
+        let void = ".version 8.0\n.target sm_90\n.address_size 64\n\
+            .visible .func note(.param .b32 n) { ret; }";
+        let joined = join([caller, void]);
+        assert!(ptx::parse(&joined).is_ok());
+        let undeclared = joined.replace("(.param .b64 r) note", "note");
+        assert!(ptx::parse(&undeclared).is_err());
     }
 }

@@ -2,6 +2,7 @@
 
 pub(crate) mod context;
 pub(crate) mod copy;
+pub(crate) mod copy_3d;
 pub(crate) mod device;
 pub(crate) mod entry;
 pub(crate) mod event;

@@ -14,7 +14,7 @@ use crate::{
 /// Returns the pool of a handle, and its device.
 fn pool_of(call: &Call, raw: Handle) -> Answer<(PoolHandle, DeviceOrdinal)> {
     let process = call.process()?;
-    for ordinal in 0..process.device_count()? {
+    for ordinal in 0..process.device_count() {
         let device = DeviceOrdinal::from_raw(ordinal);
         let pool = process.default_pool(device)?;
         if pool.as_raw() == raw {

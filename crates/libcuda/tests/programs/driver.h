@@ -115,6 +115,24 @@ struct Rows {
 int cuMemcpy2D_v2(const struct Rows *);
 int cuMemcpy2DAsync_v2(const struct Rows *, Handle);
 
+struct Side {
+    size_t x, y, z, level;
+    unsigned type;
+    void *host;
+    Address device;
+    Handle array, context;
+    size_t pitch, height;
+};
+struct Box {
+    struct Side source, target;
+    size_t width_bytes, height, depth;
+};
+int cuMemcpy3D_v2(const struct Box *);
+int cuMemcpy3DAsync_v2(const struct Box *, Handle);
+int cuMemcpy3DPeer(const struct Box *);
+int cuCtxEnablePeerAccess(Handle, unsigned);
+int cuCtxDisablePeerAccess(Handle);
+
 struct Attribute {
     unsigned id, padding, value[16];
 };

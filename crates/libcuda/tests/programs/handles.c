@@ -1,4 +1,5 @@
-// Calls functions with random, stale and wild handles. Each must return, whatever it returns.
+// Calls functions with random, stale and wild handles. Each must return, whatever it returns, and
+// the memory of the process must not grow: what the program no longer keeps, it destroys.
 #include "driver.h"
 
 enum { KEPT = 64 };
@@ -25,7 +26,42 @@ static Handle any(void) {
     }
 }
 
-static void keep(Handle handle) { kept[random_number() % KEPT] = handle; }
+// Destroys the object of a handle, of whichever kind it is.
+static void destroy(Handle handle) {
+    if (cuStreamDestroy_v2(handle) == 0 || cuEventDestroy_v2(handle) == 0)
+        return;
+    if (cuModuleUnload(handle) != 0)
+        cuCtxDestroy_v2(handle);
+}
+
+static void keep(Handle handle) {
+    Handle *place = &kept[random_number() % KEPT];
+    if (*place != handle)
+        destroy(*place);
+    *place = handle;
+}
+
+// Device memory that the program allocated and has not freed on purpose.
+static Address allocated[KEPT];
+
+static void keep_memory(Address address) {
+    Address *place = &allocated[random_number() % KEPT];
+    cuMemFree_v2(*place);
+    *place = address;
+}
+
+// Returns the resident memory of the process in KiB.
+static long resident(void) {
+    char line[256];
+    long kib = 0;
+    FILE *status = fopen("/proc/self/status", "r");
+    while (status && fgets(line, sizeof line, status))
+        if (sscanf(line, "VmRSS: %ld", &kib) == 1)
+            break;
+    if (status)
+        fclose(status);
+    return kib;
+}
 
 int main(int argc, char **arguments) {
     static unsigned char host[4096];
@@ -38,13 +74,15 @@ int main(int argc, char **arguments) {
     const char *name;
     HOLDS(argc == 4);
     state = strtoull(arguments[2], NULL, 10) * 2 + 1;
-    long calls = strtol(arguments[3], NULL, 10);
+    long calls = strtol(arguments[3], NULL, 10), early = 0;
 
     OK(cuInit(0));
     OK(cuDevicePrimaryCtxRetain(&context, 0));
     OK(cuCtxSetCurrent(context));
     for (long i = 0; i < calls; i++) {
         int result = 0;
+        if (i == calls / 2)
+            early = resident();
         Address wild = (Address)(uintptr_t)any();
         if (random_number() % 4 == 0)
             wild = address + random_number() % 8192;
@@ -53,7 +91,7 @@ int main(int argc, char **arguments) {
         switch (random_number() % 40) {
         case 0: result = cuStreamCreate(&made, random_number() % 3); keep(made); break;
         case 1: result = cuEventCreate(&made, random_number() % 5); keep(made); break;
-        case 2: result = cuMemAlloc_v2(&address, random_number() % 8192); break;
+        case 2: result = cuMemAlloc_v2(&address, random_number() % 8192); if (result == 0) keep_memory(address); break;
         case 3: result = cuModuleLoad(&made, arguments[1]); keep(made); break;
         case 4: result = cuModuleGetFunction(&made, any(), "vecadd"); keep(made); break;
         case 5: result = cuStreamDestroy_v2(any()); break;
@@ -68,7 +106,7 @@ int main(int argc, char **arguments) {
         case 14: result = cuEventElapsedTime(&milliseconds, any(), any()); break;
         case 15: result = cuMemFree_v2(wild); break;
         case 16: result = cuMemFreeAsync(wild, any()); break;
-        case 17: result = cuMemAllocAsync(&address, random_number() % 8192, any()); break;
+        case 17: result = cuMemAllocAsync(&address, random_number() % 8192, any()); if (result == 0) keep_memory(address); break;
         case 18: result = cuMemsetD8Async(wild, 1, random_number() % 8192, any()); break;
         case 19: result = cuMemcpyDtoH_v2(host, wild, random_number() % sizeof host); break;
         case 20: result = cuMemcpyHtoDAsync_v2(wild, host, random_number() % sizeof host, any()); break;
@@ -107,6 +145,10 @@ int main(int argc, char **arguments) {
     OK(cuCtxSetCurrent(context));
     OK(cuCtxGetFlags(&flags));
     OK(cuCtxSynchronize());
-    printf("%d calls succeeded\n", succeeded);
+    long late = resident();
+    printf("%d calls succeeded; %ld KiB after half of them, %ld KiB at the end\n", succeeded, early, late);
+    // Descriptions of the last 65,536 freed allocations are kept, for reports of later uses.
+    HOLDS(late < 128 << 10);
+    HOLDS(calls < 8000000 || late < early + early / 20 + 4096);
     return succeeded > 0 ? 0 : 3;
 }

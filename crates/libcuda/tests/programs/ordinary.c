@@ -260,7 +260,9 @@ static void kernels(const char *path) {
     struct Attribute hint = {.id = 8, .value = {1}};
     struct Config config = {{4, 1, 1}, {256, 1, 1}, 0, NULL, &hint, 1};
     OK(cuLaunchKernelEx(&config, kernel, params, NULL));
-    hint.id = 2;
+    // A cluster of two blocks.
+    hint.id = 4;
+    hint.value[0] = 2;
     FAILS(801, cuLaunchKernelEx(&config, kernel, params, NULL));
     OK(cuMemcpyDtoH_v2(sum, memory, sizeof sum));
     HOLDS(sum[7] == 8);

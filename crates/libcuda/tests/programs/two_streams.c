@@ -1,6 +1,7 @@
 // One stream fills an array that a kernel of another stream reads. With the argument `ordered` the
 // second stream waits for the first; with `legacy` the fill is on the legacy default stream, for
-// which a blocking stream waits by itself; with `nonblocking` it would, but the stream is exempt.
+// which a blocking stream waits by itself; with `nonblocking` it would, but the stream is exempt. With
+// `leaky` the second stream waits, and the memory and the streams stay alive.
 #include "driver.h"
 
 enum { COUNT = 4096 };
@@ -26,13 +27,15 @@ int main(int argc, char **arguments) {
     OK(cuCtxSynchronize());
 
     OK(cuMemsetD32Async(memory, 0x3f800000, COUNT, on_legacy ? NULL : writer));
-    if (strcmp(mode, "ordered") == 0) {
+    int leaky = strcmp(mode, "leaky") == 0;
+    if (leaky || strcmp(mode, "ordered") == 0) {
         OK(cuEventRecord(filled, writer));
         OK(cuStreamWaitEvent(reader, filled, 0));
     }
     void *params[] = {&memory, &memory, &sum, &count};
     OK(cuLaunchKernel(add, 16, 1, 1, 256, 1, 1, 0, reader, params, NULL));
     OK(cuCtxSynchronize());
-    OK(cuDevicePrimaryCtxRelease_v2(0));
+    if (!leaky)
+        OK(cuDevicePrimaryCtxRelease_v2(0));
     return 0;
 }

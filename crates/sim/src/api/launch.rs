@@ -69,8 +69,9 @@ fn wrong_shape(
     if let Some(max) = kernel.max_threads()
         && threads > max
     {
-        let text = format!("a block of {threads} threads; the kernel's `.maxntid` allows {max}");
-        return Some((ResultCode::LAUNCH_OUT_OF_RESOURCES, text));
+        return invalid(format!(
+            "a block of {threads} threads; the kernel's `.maxntid` allows {max}"
+        ));
     }
     let own = kernel.static_shared_bytes();
     if own > SHARED_BYTES {

@@ -96,6 +96,24 @@ impl StateGuard<'_> {
         Ok(())
     }
 
+    /// Waits for all devices, and ends the access that
+    /// [`context_enable_peer_access`](Self::context_enable_peer_access) gave.
+    pub(crate) fn context_disable_peer_access(
+        &mut self,
+        context: ContextHandle,
+        peer: ContextHandle,
+    ) -> CallResult<()> {
+        self.context(context)?;
+        self.known_context(peer)?;
+        self.wait_for_devices();
+        let found = self.contexts.get_mut(&context);
+        if found.is_none_or(|found| found.peers.remove(&peer).is_none()) {
+            let text = format!("{} has no access to {}", name(context), name(peer));
+            return Err(CallError::new(ResultCode::PEER_ACCESS_NOT_ENABLED, text));
+        }
+        Ok(())
+    }
+
     /// Sets whether a device can access the pool's memory (rule 38).
     pub(crate) fn pool_set_access(
         &mut self,

@@ -152,6 +152,26 @@ impl Gpu {
         })
     }
 
+    /// Waits for all devices, and ends the access of a context to the memory of the context `peer`
+    /// (`cuCtxDisablePeerAccess`).
+    ///
+    /// # Errors
+    ///
+    /// `PEER_ACCESS_NOT_ENABLED` if the access was not enabled.
+    ///
+    /// # Safety
+    ///
+    /// Both contexts are alive.
+    pub unsafe fn context_disable_peer_access(
+        &self,
+        context: ContextHandle,
+        peer: ContextHandle,
+    ) -> Result<()> {
+        self.call("cuCtxDisablePeerAccess", other, |state| {
+            state.context_disable_peer_access(context, peer)
+        })
+    }
+
     /// Copies bytes on `stream` and blocks the host as a synchronous copy of the same direction
     /// (rules 1 to 5: which copies wait for what). Synchronous copies of programs that are compiled
     /// for per-thread default streams are such copies.

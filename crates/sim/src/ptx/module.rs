@@ -99,6 +99,7 @@ pub struct Kernel {
     pub(crate) code: Code,
     pub(crate) max_threads: Option<u32>,
     pub(crate) required_block: Option<[u32; 3]>,
+    pub(crate) max_registers: Option<u32>,
     /// The source files by the numbers that the code's locations use.
     pub(crate) files: Arc<[(u32, String)]>,
 }
@@ -134,11 +135,13 @@ impl Kernel {
         self.required_block
     }
 
-    /// Returns the number of 32-bit registers of a thread, with 64-bit registers counted twice.
+    /// Returns the number of 32-bit registers of a thread, with 64-bit registers counted twice, at
+    /// most the number in `.maxnreg`.
     ///
     /// These are PTX's virtual registers: a GPU's compiler needs far fewer.
     pub fn registers(&self) -> u32 {
-        self.code.words + 2 * self.code.doubles
+        let registers = self.code.words + 2 * self.code.doubles;
+        registers.min(self.max_registers.unwrap_or(u32::MAX))
     }
 
     /// Returns the line of the PTX text that an operation comes from.
@@ -194,6 +197,7 @@ pub fn parse(source: &str) -> Result<Module, PtxError> {
                         .map_err(|error| ast.header.explain(error))?,
                     max_threads: function.max_threads,
                     required_block: function.required_block,
+                    max_registers: function.max_registers,
                     files: Arc::clone(&files),
                 })
             })

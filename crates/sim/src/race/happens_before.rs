@@ -56,8 +56,10 @@ struct DestroyedStreamClocks {
 #[derive(Debug, Default)]
 pub(super) struct HappensBefore {
     stream_clocks: BTreeMap<StreamHandle, StreamClock>,
-    /// The number of streams so far.
+    /// The number of slots so far.
     slots: usize,
+    /// The slots of destroyed streams, each with the stream's last operation.
+    retired: Vec<(usize, u64)>,
     destroyed: BTreeMap<ContextHandle, DestroyedStreamClocks>,
     events: BTreeMap<EventHandle, Timestamp>,
     /// The clock of the work that the host has seen complete.
@@ -66,11 +68,22 @@ pub(super) struct HappensBefore {
 
 impl HappensBefore {
     fn stream_clock(&mut self, stream: StreamHandle) -> &mut StreamClock {
-        let slots = &mut self.slots;
+        let Self {
+            slots,
+            retired,
+            host_clock,
+            ..
+        } = self;
         self.stream_clocks.entry(stream).or_insert_with(|| {
-            *slots += 1;
+            // The host has seen the operations of such a stream complete, so all operations of the
+            // new one happen after them, and the numbers of both can share a slot.
+            let reused = retired
+                .iter()
+                .position(|(slot, last)| host_clock.last_of(*slot) >= *last);
+            let slot = reused.map_or(*slots, |index| retired.swap_remove(index).0);
+            *slots = (*slots).max(slot + 1);
             StreamClock {
-                slot: *slots - 1,
+                slot,
                 last: 0,
                 previous: 0,
                 before: Arc::default(),
@@ -148,6 +161,7 @@ impl HappensBefore {
         let Some(stream_clock) = self.stream_clocks.remove(&stream) else {
             return;
         };
+        self.retired.push((stream_clock.slot, stream_clock.last));
         let ends = self.destroyed.entry(of).or_default();
         stream_clock.timestamp().join_into(&mut ends.all);
         if blocking {
@@ -201,5 +215,41 @@ impl ClockSnapshot {
         let mut snapshot = Self(Arc::clone(&timestamp.before));
         Arc::make_mut(&mut snapshot.0).raise(timestamp.slot, timestamp.previous);
         snapshot
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const CONTEXT: ContextHandle = ContextHandle::from_raw(1);
+
+    fn enqueue(order: &mut HappensBefore, stream: usize, op: u64) -> Timestamp {
+        let stream = StreamHandle::from_raw(stream);
+        let queues = [stream];
+        let place = (&queues[..], DestroyedStreams::None);
+        order.enqueue(stream, op, place, std::iter::empty())
+    }
+
+    #[test]
+    fn streams_whose_work_the_host_has_seen_leave_their_slots_to_later_ones() {
+        let mut order = HappensBefore::default();
+        for number in 1..100 {
+            let timestamp = enqueue(&mut order, number, number as u64);
+            assert_eq!(timestamp.slot, 0);
+            assert_eq!(timestamp.last_of(0), number as u64);
+            order.host_observed(&ClockSnapshot::timestamp(&timestamp));
+            order.forget_stream(StreamHandle::from_raw(number), CONTEXT, false);
+        }
+    }
+
+    #[test]
+    fn work_that_the_host_has_not_seen_is_not_ordered_before_that_of_a_new_stream() {
+        let mut order = HappensBefore::default();
+        let first = enqueue(&mut order, 1, 1);
+        order.forget_stream(StreamHandle::from_raw(1), CONTEXT, false);
+        let second = enqueue(&mut order, 2, 2);
+        assert_ne!(first.slot, second.slot);
+        assert_eq!(second.last_of(first.slot), 0);
     }
 }

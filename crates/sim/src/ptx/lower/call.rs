@@ -57,16 +57,22 @@ impl<'a> Lowerer<'a> {
     pub(super) fn call(&mut self, m: &mut Mnemonic<'a>) -> Result<(), PtxError> {
         m.take("uni");
         m.finish()?;
-        let call = self.written_call(m)?;
+        let mut call = self.written_call(m)?;
         let Some((index, function)) = self.module.function(call.name) else {
             return self.call_pointer(m, &call);
         };
         if function.body.is_none() {
             return self.system_call(m, call.name, call.results, call.arguments);
         }
-        let counts = (function.params.len(), function.results.len());
-        if (call.arguments.len(), call.results.len()) != counts {
-            return Err(m.operand_count(&format!("{} and {}", counts.1, counts.0)));
+        let results = function.results.len();
+        // Texts that were linked may declare a function with a result that its definition lacks.
+        // The result is then undefined, as after linking machine code.
+        if results < call.results.len() && self.is_declared_as(&call) {
+            call.results = &call.results[..results];
+        }
+        let arguments = function.params.len();
+        if (call.arguments.len(), call.results.len()) != (arguments, results) {
+            return Err(m.operand_count(&format!("{results} and {arguments}")));
         }
         let callee = self
             .code
@@ -82,6 +88,17 @@ impl<'a> Lowerer<'a> {
             return Err(self.error(PtxErrorKind::TooLarge(problem)));
         }
         self.inline_call(m, function, &call)
+    }
+
+    /// Returns whether the module declares the called function, beside its definition, with as many
+    /// arguments and results as the call has.
+    fn is_declared_as(&self, call: &CallSyntax<'a>) -> bool {
+        self.module.functions.iter().any(|function| {
+            function.name == call.name
+                && function.body.is_none()
+                && function.params.len() == call.arguments.len()
+                && function.results.len() == call.results.len()
+        })
     }
 
     fn call_pointer(&mut self, m: &Mnemonic<'a>, call: &CallSyntax<'a>) -> Result<(), PtxError> {

@@ -1,0 +1,336 @@
+//! Runs a program with the simulated device in the place of the CUDA driver.
+//!
+//! The loader finds the library `millstream-libcuda` under the names of the driver in a temporary
+//! folder. The library writes its report to a file there, one line of JSON for each process that
+//! used the device.
+
+use std::{
+    env,
+    ffi::OsString,
+    fs,
+    path::{Path, PathBuf},
+    process::{Command, ExitStatus, Output},
+};
+
+use clap::Args;
+
+/// The file name of the library.
+const LIBRARY: &str = "libmillstream_libcuda.so";
+
+/// The names under which programs look for the driver.
+const DRIVER_NAMES: [&str; 2] = ["libcuda.so.1", "libcuda.so"];
+
+/// A script that takes the place of `ptxas` for Triton.
+const PTXAS: &str = include_str!("ptxas.sh");
+
+/// The environment variables by which Triton finds its `ptxas`, for older and newer kinds of
+/// devices.
+const PTXAS_VARIABLES: [&str; 2] = ["TRITON_PTXAS_PATH", "TRITON_PTXAS_BLACKWELL_PATH"];
+
+/// The start of the reports of a process without problems.
+const NO_PROBLEMS: &str = "\"problems\":[]";
+
+/// The program, its device, and what is reported.
+#[derive(Args)]
+pub(crate) struct ProgramArguments {
+    /// The kind of device: h200, h100, a100, l4, rtx4090, t4 or v100.
+    #[arg(long, value_name = "KIND")]
+    device: Option<String>,
+    /// The CUDA version of the driver, such as 12.8.
+    #[arg(long, value_name = "VERSION")]
+    cuda: Option<String>,
+    /// The number of devices.
+    #[arg(long, value_name = "N")]
+    devices: Option<u32>,
+    /// The memory of each device, such as 8G.
+    #[arg(long, value_name = "SIZE")]
+    memory: Option<String>,
+    /// The race check: on, off, kernels (also within kernels) or notes.
+    #[arg(long, value_name = "CHECK")]
+    race: Option<String>,
+    /// Reports memory, streams and events that the program never freed or destroyed.
+    #[arg(long)]
+    leaks: bool,
+    /// Leaves out problems that match a line of this file; `*` stands for any text.
+    #[arg(long, value_name = "FILE")]
+    suppress: Option<PathBuf>,
+    /// Does not record where the program enqueues work; calls cost less.
+    #[arg(long)]
+    no_call_sites: bool,
+    /// The exit status if the program succeeds but has problems.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub(crate) exit_code: u8,
+    /// The library, if it is not beside this command.
+    #[arg(long, value_name = "FILE")]
+    library: Option<PathBuf>,
+    /// The program and its arguments.
+    #[arg(required = true, last = true)]
+    program: Vec<OsString>,
+}
+
+/// The choice of a schedule.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Schedule {
+    pub(crate) name: Option<String>,
+    pub(crate) seed: Option<u64>,
+}
+
+/// A temporary folder, removed when dropped.
+struct Folder(PathBuf);
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        // A folder that cannot be removed is left to the system, which cleans temporary files.
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// A prepared run of a program.
+pub(crate) struct Program<'a> {
+    arguments: &'a ProgramArguments,
+    folder: Folder,
+}
+
+impl ProgramArguments {
+    /// Returns the value of `MILLSTREAM_DEVICE` for the options.
+    fn simulation(&self, schedule: &Schedule) -> String {
+        let options = [
+            ("devices", self.devices.map(|count| count.to_string())),
+            ("memory", self.memory.clone()),
+            ("schedule", schedule.name.clone()),
+            ("seed", schedule.seed.map(|seed| seed.to_string())),
+            ("race", self.race.clone()),
+        ];
+        let given: Vec<String> = options
+            .into_iter()
+            .filter_map(|(name, value)| Some(format!("{name}={}", value?)))
+            .collect();
+        if given.is_empty() {
+            "sim".to_owned()
+        } else {
+            format!("sim:{}", given.join(","))
+        }
+    }
+
+    /// Returns the path of the library.
+    fn find_library(&self) -> Result<PathBuf, String> {
+        let candidates = match &self.library {
+            Some(given) => vec![given.clone()],
+            None => {
+                let this = env::current_exe().map_err(|error| error.to_string())?;
+                let folder = this.parent().unwrap_or(Path::new("."));
+                vec![folder.join(LIBRARY), folder.join("../lib").join(LIBRARY)]
+            }
+        };
+        candidates
+            .iter()
+            .find_map(|path| path.canonicalize().ok())
+            .ok_or_else(|| {
+                let tried: Vec<_> = candidates
+                    .iter()
+                    .map(|it| it.display().to_string())
+                    .collect();
+                format!(
+                    "cannot find the simulated driver at {}; build it with `cargo build --release \
+                     -p millstream-libcuda`, or name it with --library",
+                    tried.join(" or ")
+                )
+            })
+    }
+
+    /// Returns the command that runs the program under a schedule, as a shell takes it.
+    pub(crate) fn command_line(&self, schedule: &Schedule) -> String {
+        let mut words = vec!["millstream".to_owned(), "run".to_owned()];
+        let mut option = |name: &str, value: Option<String>| {
+            if let Some(value) = value {
+                words.extend([format!("--{name}"), quoted(&value)]);
+            }
+        };
+        let path = |path: &Option<PathBuf>| path.as_ref().map(|path| path.display().to_string());
+        option("device", self.device.clone());
+        option("cuda", self.cuda.clone());
+        option("devices", self.devices.map(|count| count.to_string()));
+        option("memory", self.memory.clone());
+        option("race", self.race.clone());
+        option("suppress", path(&self.suppress));
+        option("library", path(&self.library));
+        option("schedule", schedule.name.clone());
+        option("seed", schedule.seed.map(|seed| seed.to_string()));
+        for (name, given) in [("leaks", self.leaks), ("no-call-sites", self.no_call_sites)] {
+            if given {
+                words.push(format!("--{name}"));
+            }
+        }
+        words.push("--".to_owned());
+        words.extend(
+            self.program
+                .iter()
+                .map(|word| quoted(&word.to_string_lossy())),
+        );
+        words.join(" ")
+    }
+}
+
+/// Returns a word as a shell takes it.
+fn quoted(word: &str) -> String {
+    let plain = |letter: char| letter.is_ascii_alphanumeric() || "-_./=:,+@%".contains(letter);
+    if !word.is_empty() && word.chars().all(plain) {
+        return word.to_owned();
+    }
+    format!("'{}'", word.replace('\'', "'\\''"))
+}
+
+impl<'a> Program<'a> {
+    /// Creates the folder in which the loader finds the library.
+    pub(crate) fn prepare(arguments: &'a ProgramArguments) -> Result<Self, String> {
+        let library = arguments.find_library()?;
+        let name = format!("millstream-run-{}", std::process::id());
+        let folder = Folder(env::temp_dir().join(name));
+        fs::create_dir(&folder.0).map_err(|error| cannot("create", &folder.0, &error))?;
+        for name in DRIVER_NAMES {
+            let link = folder.0.join(name);
+            link_to(&library, &link).map_err(|error| cannot("create", &link, &error))?;
+        }
+        let ptxas = folder.0.join("ptxas");
+        write_script(&ptxas, PTXAS).map_err(|error| cannot("create", &ptxas, &error))?;
+        Ok(Self { arguments, folder })
+    }
+
+    /// Returns the command that runs the program under a schedule.
+    fn command(&self, schedule: &Schedule, timeline: Option<&Path>) -> Result<Command, String> {
+        let arguments = self.arguments;
+        let (program, program_arguments) =
+            arguments.program.split_first().expect("clap requires one");
+        let mut command = Command::new(program);
+        command
+            .args(program_arguments)
+            .env("LD_LIBRARY_PATH", loader_path(&self.folder.0)?)
+            .env("MILLSTREAM_DEVICE", arguments.simulation(schedule))
+            .env("MILLSTREAM_REPORT", self.report());
+        let absolute = |path: &Path| {
+            std::path::absolute(path)
+                .map(PathBuf::into_os_string)
+                .map_err(|error| cannot("find", path, &error))
+        };
+        let suppress = arguments.suppress.as_deref().map(absolute).transpose()?;
+        let timeline = timeline.map(absolute).transpose()?;
+        for (variable, value) in [
+            ("MILLSTREAM_KIND", arguments.device.clone().map(Into::into)),
+            ("MILLSTREAM_CUDA", arguments.cuda.clone().map(Into::into)),
+            ("MILLSTREAM_SUPPRESS", suppress),
+            ("MILLSTREAM_TIMELINE", timeline),
+            ("MILLSTREAM_LEAKS", arguments.leaks.then(|| "on".into())),
+            (
+                "MILLSTREAM_SITES",
+                arguments.no_call_sites.then(|| "off".into()),
+            ),
+        ] {
+            if let Some(value) = value {
+                command.env(variable, value);
+            }
+        }
+        for variable in PTXAS_VARIABLES {
+            if env::var_os(variable).is_none() {
+                command.env(variable, self.folder.0.join("ptxas"));
+            }
+        }
+        Ok(command)
+    }
+
+    fn report(&self) -> PathBuf {
+        self.folder.0.join("report.jsonl")
+    }
+
+    /// Runs the program with the caller's standard streams.
+    pub(crate) fn run(
+        &self,
+        schedule: &Schedule,
+        timeline: Option<&Path>,
+    ) -> Result<ExitStatus, String> {
+        let mut command = self.command(schedule, timeline)?;
+        command.status().map_err(|error| self.cannot_run(&error))
+    }
+
+    /// Runs the program and keeps its output.
+    pub(crate) fn run_silently(&self, schedule: &Schedule) -> Result<Output, String> {
+        let mut command = self.command(schedule, None)?;
+        command.output().map_err(|error| self.cannot_run(&error))
+    }
+
+    fn cannot_run(&self, error: &std::io::Error) -> String {
+        cannot("run", Path::new(&self.arguments.program[0]), error)
+    }
+
+    /// Removes and returns the reports of the processes that used the device: lines of JSON.
+    pub(crate) fn take_reports(&self) -> String {
+        // Without the file, no process of the program used the device until its end.
+        let lines = fs::read_to_string(self.report()).unwrap_or_default();
+        let _ = fs::remove_file(self.report());
+        lines
+    }
+}
+
+/// Returns whether one of the reports has a problem.
+pub(crate) fn has_problems(reports: &str) -> bool {
+    reports.lines().any(|line| !line.contains(NO_PROBLEMS))
+}
+
+/// The remark on a program without a report.
+pub(crate) const NO_REPORT: &str =
+    "no report: the program did not initialise the driver, or did not end by `exit`";
+
+pub(crate) fn cannot(what: &str, path: &Path, error: &std::io::Error) -> String {
+    format!("cannot {what} {}: {error}", path.display())
+}
+
+/// Returns the loader's search path with the folder before all others.
+fn loader_path(folder: &Path) -> Result<OsString, String> {
+    let before = env::var_os("LD_LIBRARY_PATH").unwrap_or_default();
+    let folders = env::split_paths(&before).filter(|path| !path.as_os_str().is_empty());
+    env::join_paths([folder.to_owned()].into_iter().chain(folders))
+        .map_err(|error| error.to_string())
+}
+
+/// Returns the program's exit status; 128 and the signal's number for a program that a signal
+/// ended, as shells do.
+pub(crate) fn exit_code(status: ExitStatus) -> u8 {
+    #[cfg(unix)]
+    if let Some(signal) = std::os::unix::process::ExitStatusExt::signal(&status) {
+        return 128 | signal as u8;
+    }
+    status.code().map_or(1, |code| code as u8)
+}
+
+/// Writes a file that the system runs as a program.
+fn write_script(path: &Path, text: &str) -> std::io::Result<()> {
+    fs::write(path, text)?;
+    #[cfg(unix)]
+    fs::set_permissions(path, std::os::unix::fs::PermissionsExt::from_mode(0o755))?;
+    Ok(())
+}
+
+#[cfg(unix)]
+fn link_to(target: &Path, link: &Path) -> std::io::Result<()> {
+    std::os::unix::fs::symlink(target, link)
+}
+
+#[cfg(not(unix))]
+fn link_to(_target: &Path, _link: &Path) -> std::io::Result<()> {
+    Err(std::io::Error::new(
+        std::io::ErrorKind::Unsupported,
+        "programs run over the simulated driver on Linux",
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_are_quoted_where_a_shell_would_change_them() {
+        assert_eq!(quoted("a/b.py"), "a/b.py");
+        assert_eq!(quoted(""), "''");
+        assert_eq!(quoted("two words"), "'two words'");
+        assert_eq!(quoted("it's"), r"'it'\''s'");
+    }
+}

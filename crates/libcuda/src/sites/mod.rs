@@ -1,0 +1,217 @@
+//! Call sites: the places of the program that enqueue work or allocate memory.
+//!
+//! The simulator cannot see its caller's line. Before such a call, the library therefore takes a
+//! trace of the calling thread, the lines of Python if the thread runs Python and else return
+//! addresses, and passes the trace's number as a label. Texts of the simulator then have
+//! `at site7`, which becomes a file and a line when the report is written. Traces are taken within
+//! the program's call, never in a signal handler, and while this library holds no lock: the thread
+//! may have to wait for Python's interpreter lock.
+
+mod native;
+mod python;
+
+use std::fmt::Write as _;
+
+use millstream_sim::race::Label;
+use parking_lot::Mutex;
+use rustc_hash::FxHashMap;
+
+/// The number of frames of a trace.
+const FRAMES_MAX: usize = 40;
+
+/// The number of callers that a report lists behind the first place.
+const CALLERS_SHOWN: usize = 4;
+
+/// The start of a numbered place in the simulator's texts.
+const MARK: &str = "at site";
+
+/// The known traces.
+#[derive(Debug, Default)]
+pub(crate) struct Sites {
+    known: Mutex<Known>,
+}
+
+#[derive(Debug, Default)]
+struct Known {
+    /// The numbers of traces, by the words that identify them.
+    numbers: FxHashMap<Box<[usize]>, u32>,
+    traces: Vec<Trace>,
+}
+
+/// The frames of a call, innermost first.
+#[derive(Debug)]
+enum Trace {
+    /// Return addresses.
+    Native(Box<[usize]>),
+    Python(Vec<Frame>),
+}
+
+/// One function in a trace, in words.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Frame {
+    function: String,
+    file: Option<String>,
+    line: u32,
+    /// True if the file belongs to the program, not to a library that it uses.
+    own: bool,
+}
+
+impl Sites {
+    /// Labels the calling thread's calls of the simulator with the place of the program's call.
+    pub(crate) fn label(&self) -> Label {
+        Label::numbered(self.number())
+    }
+
+    /// Returns the number of the calling thread's trace.
+    fn number(&self) -> u32 {
+        if let Some(trace) = python::Trace::take() {
+            return self.number_of(trace.key(), || Trace::Python(trace.frames()));
+        }
+        let mut addresses = [0; FRAMES_MAX];
+        let count = native::trace(&mut addresses);
+        let key = &addresses[..count];
+        self.number_of(key, || Trace::Native(key.into()))
+    }
+
+    fn number_of(&self, key: &[usize], trace: impl FnOnce() -> Trace) -> u32 {
+        if let Some(number) = self.known.lock().numbers.get(key) {
+            return *number;
+        }
+        let trace = trace();
+        let mut known = self.known.lock();
+        let next = known.traces.len() as u32;
+        // Another thread may have entered the same trace meanwhile.
+        let number = *known.numbers.entry(key.into()).or_insert(next);
+        if number == next {
+            known.traces.push(trace);
+        }
+        number
+    }
+
+    /// Returns the text with files and lines in the place of the numbers of traces. The callers of
+    /// a place follow its line.
+    pub(crate) fn describe(&self, text: &str) -> String {
+        let mut described = String::with_capacity(text.len());
+        for (index, line) in text.split('\n').enumerate() {
+            if index > 0 {
+                described.push('\n');
+            }
+            let mut callers = Vec::new();
+            let mut rest = line;
+            while let Some((before, after)) = rest.split_once(MARK) {
+                let digits = after.bytes().take_while(u8::is_ascii_digit).count();
+                let number = after[..digits].parse();
+                described += before;
+                let frames = number.map_or_else(|_| Vec::new(), |number| self.frames(number));
+                match frames.split_first() {
+                    Some((first, others)) => {
+                        let _ = write!(described, "at {first}");
+                        callers.extend_from_slice(others);
+                    }
+                    None => described += "at an unknown place",
+                }
+                rest = &after[digits..];
+            }
+            described += rest;
+            for caller in callers {
+                let _ = write!(described, "\n      from {caller}");
+            }
+        }
+        described
+    }
+
+    /// Returns the frames of a trace that a report shows, the first of them the innermost one of
+    /// the program itself if there is one.
+    fn frames(&self, number: u32) -> Vec<Frame> {
+        let known = self.known.lock();
+        let frames = match known.traces.get(number as usize) {
+            None => Vec::new(),
+            Some(Trace::Python(frames)) => frames.clone(),
+            Some(Trace::Native(addresses)) => {
+                let outside = native::outside(addresses).iter();
+                outside.flat_map(|it| native::frames(*it)).collect()
+            }
+        };
+        shown(frames)
+    }
+}
+
+/// Returns the frames that a report shows: the innermost one of the program and its callers in the
+/// program. Without line information nothing tells the program's frames from those of libraries,
+/// and the innermost ones are shown.
+fn shown(mut frames: Vec<Frame>) -> Vec<Frame> {
+    let own = frames.iter().position(|frame| frame.own);
+    let first = own
+        .or_else(|| frames.iter().position(|frame| frame.file.is_some()))
+        .unwrap_or(0);
+    frames.drain(..first.min(frames.len()));
+    let callers = frames.split_off(frames.len().min(1));
+    let callers = callers.into_iter().filter(|it| it.own || own.is_none());
+    frames.extend(callers.take(CALLERS_SHOWN));
+    frames
+}
+
+impl std::fmt::Display for Frame {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match &self.file {
+            Some(file) => write!(f, "{file}:{} ({})", self.line, self.function),
+            None => f.write_str(&self.function),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn frame(function: &str, file: Option<&str>, own: bool) -> Frame {
+        Frame {
+            function: function.into(),
+            file: file.map(str::to_owned),
+            line: 3,
+            own,
+        }
+    }
+
+    #[test]
+    fn the_first_shown_frame_is_the_innermost_one_of_the_program() {
+        let library = frame("launch", Some("/site-packages/a.py"), false);
+        let inner = frame("step", Some("app.py"), true);
+        let outer = frame("main", Some("app.py"), true);
+        let frames = vec![
+            library.clone(),
+            inner.clone(),
+            library.clone(),
+            outer.clone(),
+        ];
+        assert_eq!(shown(frames), [inner, outer]);
+        let unknown = frame("start", None, false);
+        assert_eq!(
+            shown(vec![unknown.clone(), library.clone(), unknown.clone()]),
+            [library, unknown]
+        );
+        assert_eq!(shown(Vec::new()), []);
+    }
+
+    #[test]
+    fn a_trace_has_one_number_and_its_frames_take_the_place_of_the_number() {
+        let sites = Sites::default();
+        let python = || Trace::Python(vec![frame("step", Some("app.py"), true); 2]);
+        assert_eq!(sites.number_of(&[0, 1, 2], python), 0);
+        assert_eq!(sites.number_of(&[0, 1, 3], python), 1);
+        assert_eq!(sites.number_of(&[0, 1, 2], python), 0);
+        assert_eq!(
+            sites.describe("operation 7, at site1, writes\n  memory at site9"),
+            "operation 7, at app.py:3 (step), writes\n      from app.py:3 (step)\n  \
+             memory at an unknown place"
+        );
+    }
+
+    #[test]
+    fn calls_from_one_place_have_one_trace() {
+        let sites = Sites::default();
+        let numbers: Vec<_> = (0..2).map(|_| sites.number()).collect();
+        assert_eq!(numbers, [0, 0]);
+        assert_eq!(sites.number(), 1);
+    }
+}

@@ -1,0 +1,90 @@
+//! Return addresses, and the functions and lines that they belong to.
+
+#![allow(unsafe_code, reason = "walks the stack of the calling thread")]
+
+use std::ffi::c_void;
+
+use super::Frame;
+use crate::demangle;
+
+/// Fills `addresses` with the return addresses of the calling thread, innermost first, and returns
+/// their number.
+pub(super) fn trace(addresses: &mut [usize]) -> usize {
+    let mut count = 0;
+    // SAFETY: the unwinders of Linux, macOS and Windows on 64 bits may walk several threads at a
+    // time; the lock that is left out serves the symbolisation of old Windows versions.
+    unsafe {
+        backtrace::trace_unsynchronized(|frame| {
+            if let Some(place) = addresses.get_mut(count) {
+                *place = frame.ip().addr();
+                count += 1;
+            }
+            count < addresses.len()
+        });
+    }
+    count
+}
+
+/// Folders whose code is a library's, not the program's.
+const LIBRARIES: [&str; 7] = [
+    // The C library.
+    "/csu/",
+    "/sysdeps/",
+    "/rustc/",
+    "/.cargo/registry/",
+    "/.cargo/git/",
+    "/rustlib/",
+    "/usr/",
+];
+
+/// Returns the return addresses without those of this library, which are the innermost ones.
+pub(super) fn outside(addresses: &[usize]) -> &[usize] {
+    let own = module(trace as *const () as usize);
+    let inside = addresses.iter().take_while(|it| module(**it) == own);
+    &addresses[inside.count()..]
+}
+
+/// Returns the address at which the library or the executable of a function is loaded.
+#[cfg(unix)]
+fn module(address: usize) -> Option<usize> {
+    let mut found = std::mem::MaybeUninit::<libc::Dl_info>::uninit();
+    let pointer: *const c_void = std::ptr::with_exposed_provenance(address);
+    // SAFETY: the function accepts any address, and fills the structure if it finds a module.
+    unsafe {
+        if libc::dladdr(pointer, found.as_mut_ptr()) == 0 {
+            return None;
+        }
+    }
+    // SAFETY: the call above filled the structure.
+    let found = unsafe { found.assume_init() };
+    Some(found.dli_fbase.addr())
+}
+
+/// The library takes the place of the driver on Linux only.
+#[cfg(not(unix))]
+fn module(address: usize) -> Option<usize> {
+    Some(address)
+}
+
+/// Returns the functions at a return address, several if they were inlined.
+pub(super) fn frames(address: usize) -> Vec<Frame> {
+    let mut frames = Vec::new();
+    let pointer: *mut c_void = std::ptr::with_exposed_provenance_mut(address);
+    backtrace::resolve(pointer, |symbol| {
+        let name = symbol.name().map_or_else(
+            || format!("{address:#x}"),
+            |name| demangle::name(&name.to_string()).into_owned(),
+        );
+        let file = symbol.filename().map(|file| file.display().to_string());
+        let own = file
+            .as_ref()
+            .is_some_and(|file| !LIBRARIES.iter().any(|folder| file.contains(folder)));
+        frames.push(Frame {
+            function: name,
+            file,
+            line: symbol.lineno().unwrap_or(0),
+            own,
+        });
+    });
+    frames
+}

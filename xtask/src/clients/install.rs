@@ -1,0 +1,140 @@
+//! Installs the projects from their registries, and the library under the names of the driver.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result};
+use serde_json::Value;
+
+use crate::process;
+
+/// The names under which programs look for the driver.
+const DRIVER_NAMES: [&str; 2] = ["libcuda.so.1", "libcuda.so"];
+
+/// The packages of the Python projects, with their versions.
+const REQUIREMENTS: &str = "xtask/clients/requirements.txt";
+
+/// Links the library into a folder under the driver's names, and returns the folder. Without a
+/// library, builds it first.
+pub(super) fn driver(folder: &Path, library: Option<&Path>) -> Result<PathBuf> {
+    let library = match library {
+        Some(given) => given.to_owned(),
+        None => {
+            process::run(process::command("cargo").args([
+                "build",
+                "--release",
+                "--package",
+                "millstream-libcuda",
+            ]))?;
+            process::target_folder().join("release/libmillstream_libcuda.so")
+        }
+    };
+    let library = library
+        .canonicalize()
+        .with_context(|| format!("cannot find {}", library.display()))?;
+    let driver = folder.join("driver");
+    std::fs::create_dir_all(&driver).context("cannot create the driver's folder")?;
+    for name in DRIVER_NAMES {
+        let link = driver.join(name);
+        // Left over by an earlier run, perhaps with another library.
+        let _ = std::fs::remove_file(&link);
+        link_to(&library, &link).with_context(|| format!("cannot create {}", link.display()))?;
+    }
+    Ok(driver)
+}
+
+#[cfg(unix)]
+fn link_to(target: &Path, link: &Path) -> std::io::Result<()> {
+    std::os::unix::fs::symlink(target, link)
+}
+
+#[cfg(not(unix))]
+fn link_to(_target: &Path, _link: &Path) -> std::io::Result<()> {
+    let problem = "the library takes the place of the driver on Linux";
+    Err(std::io::Error::new(
+        std::io::ErrorKind::Unsupported,
+        problem,
+    ))
+}
+
+/// Creates a virtual environment with the Python projects, unless it is there in these versions,
+/// and returns its interpreter.
+pub(super) fn python(folder: &Path) -> Result<PathBuf> {
+    let requirements = process::read(REQUIREMENTS)?;
+    let environment = folder.join("python");
+    let python = environment.join("bin/python");
+    let stamp = environment.join("installed.txt");
+    if std::fs::read_to_string(&stamp).is_ok_and(|installed| installed == requirements) {
+        return Ok(python);
+    }
+    process::run(
+        Command::new("python3")
+            .args(["-m", "venv"])
+            .arg(&environment),
+    )?;
+    let mut pip = Command::new(&python);
+    pip.current_dir(process::root());
+    pip.args([
+        "-m",
+        "pip",
+        "install",
+        "--quiet",
+        "--disable-pip-version-check",
+    ]);
+    pip.args(["--requirement", REQUIREMENTS]);
+    process::run(&mut pip)?;
+    std::fs::write(&stamp, requirements).context("cannot write the list of packages")?;
+    Ok(python)
+}
+
+/// Copies the sources of a published crate, and returns the folder of the copy.
+pub(super) fn crate_sources(folder: &Path, name: &str, version: &str) -> Result<PathBuf> {
+    let copy = folder.join(format!("{name}-{version}"));
+    if copy.join("Cargo.toml").exists() {
+        return Ok(copy);
+    }
+    // A crate that depends on the one to copy makes cargo fetch it.
+    let user = folder.join("user");
+    std::fs::create_dir_all(user.join("src")).context("cannot create a crate")?;
+    std::fs::write(user.join("src/lib.rs"), "").context("cannot create a crate")?;
+    let manifest = format!(
+        "[package]\nname = \"user\"\nversion = \"0.0.0\"\nedition = \"2024\"\n\n[workspace]\n\n\
+         [dependencies]\n{name} = {{ version = \"={version}\", features = [\"cuda-13000\"] }}\n"
+    );
+    std::fs::write(user.join("Cargo.toml"), manifest).context("cannot create a crate")?;
+    let mut cargo = process::command("cargo");
+    cargo.args(["metadata", "--format-version=1"]);
+    let metadata = process::output(cargo.current_dir(&user))?;
+    let sources = manifest_folder(&metadata, name)?;
+    copy_folder(&sources, &copy)?;
+    // The target folder may be inside of this workspace, which the crate does not belong to.
+    let manifest = copy.join("Cargo.toml");
+    let own = std::fs::read_to_string(&manifest).context("cannot read the crate's manifest")?;
+    std::fs::write(&manifest, own + "\n[workspace]\n").context("cannot write the manifest")?;
+    Ok(copy)
+}
+
+/// Returns the folder of a package in the output of `cargo metadata`.
+fn manifest_folder(metadata: &str, name: &str) -> Result<PathBuf> {
+    let metadata: Value = serde_json::from_str(metadata).context("cargo metadata")?;
+    let packages = metadata["packages"].as_array().context("no packages")?;
+    let found = packages.iter().find(|package| package["name"] == name);
+    let manifest = found.and_then(|package| package["manifest_path"].as_str());
+    let manifest = Path::new(manifest.with_context(|| format!("{name} is no package"))?);
+    Ok(manifest.parent().unwrap_or(Path::new("")).to_owned())
+}
+
+fn copy_folder(from: &Path, to: &Path) -> Result<()> {
+    let problem = || format!("cannot copy {}", from.display());
+    std::fs::create_dir_all(to).with_context(problem)?;
+    for entry in std::fs::read_dir(from).with_context(problem)? {
+        let entry = entry.with_context(problem)?;
+        let target = to.join(entry.file_name());
+        if entry.path().is_dir() {
+            copy_folder(&entry.path(), &target)?;
+        } else {
+            std::fs::copy(entry.path(), target).with_context(problem)?;
+        }
+    }
+    Ok(())
+}
