@@ -41,6 +41,9 @@ const SIMULATOR_TESTS: [&str; 2] = ["conformance", "ptx"];
 /// Tests that run the compiler, which the other machine lacks, and use no device.
 const COMPILER_TESTS: [&str; 2] = ["compile_fail", "ui"];
 
+/// Tests that use simulated devices only, wherever they run.
+const SIMULATED_TESTS: [&str; 3] = ["fusion", "mesh", "without_simulator"];
+
 /// The arguments of `cargo xtask gpu`. Without any, everything is bundled.
 #[derive(clap::Args)]
 pub(crate) struct Options {
@@ -167,7 +170,9 @@ fn program(message: &Value) -> Option<Program> {
         // The runtime's unit tests use no device; its integration tests do.
         "lib" if *folder == "crates/driver" => Kind::Test,
         "test" if *folder == "crates/sim" && !SIMULATOR_TESTS.contains(&target) => return None,
-        "test" if !COMPILER_TESTS.contains(&target) => Kind::Test,
+        "test" if !COMPILER_TESTS.contains(&target) && !SIMULATED_TESTS.contains(&target) => {
+            Kind::Test
+        }
         _ => return None,
     };
     let name = match kind {
