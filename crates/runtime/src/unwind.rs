@@ -9,8 +9,8 @@
 use std::panic::{RefUnwindSafe, UnwindSafe};
 
 use crate::{
-    Collectives, Pending, Timeline,
-    context::{DeviceState, StreamState},
+    Collectives, Pending, Release, Timeline,
+    context::{DeviceState, GrantedLease, StreamState},
     tracker::AccessHistory,
 };
 
@@ -20,6 +20,10 @@ impl UnwindSafe for StreamState {}
 impl RefUnwindSafe for StreamState {}
 impl UnwindSafe for AccessHistory {}
 impl RefUnwindSafe for AccessHistory {}
+impl UnwindSafe for GrantedLease {}
+impl RefUnwindSafe for GrantedLease {}
+impl UnwindSafe for Release {}
+impl RefUnwindSafe for Release {}
 impl UnwindSafe for Collectives {}
 impl RefUnwindSafe for Collectives {}
 impl UnwindSafe for Timeline {}

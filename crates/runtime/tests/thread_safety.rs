@@ -7,9 +7,11 @@ use std::{
 
 use millstream::{
     Advice, Buffer, Collectives, Device, Error, Event, LaunchConfig, Managed, OperationKind,
-    OutOfMemory, Overlap, Pending, Pinned, ReadGuard, Recording, Reduce, Rejected, Scope, Select,
-    Stream, TimedOperation, Timeline, UsageError, UsageErrorKind, View, ViewMut, WriteGuard,
+    OutOfMemory, Overlap, Pending, Pinned, ReadGuard, Recording, Reduce, Rejected, Release, Scope,
+    Select, Stream, TimedOperation, Timeline, UsageError, UsageErrorKind, View, ViewMut,
+    WriteGuard,
     driver::Driver,
+    interop::Lease,
     sim::{Gpu, Hold, SimConfig},
 };
 
@@ -58,6 +60,8 @@ macro_rules! table {
 fn handles_arrays_and_values_are_send_sync_and_unwind_safe() {
     let free = table![
         Device,
+        Lease<'static, f32>,
+        Release,
         Stream,
         Event,
         Timeline,

@@ -1,4 +1,4 @@
-//! T1, T2 and T3: the host's time for a launch with three operands.
+//! T1, T2, T3 and T17: the host's time for a launch with three operands, and for lending one.
 
 use anyhow::Result;
 use millstream::{LaunchConfig, Stream};
@@ -50,6 +50,13 @@ impl RawWork {
         self.launch(stream)?;
         self.streams[stream].record(&self.events[stream])?;
         self.streams[other].wait_for(&self.events[stream])
+    }
+
+    /// Enqueues a launch on the first stream, and hands its operands to the second and back.
+    fn hand_over(&self) -> Result<()> {
+        self.launch_for(0, 1)?;
+        self.streams[1].record(&self.events[1])?;
+        self.streams[0].wait_for(&self.events[1])
     }
 
     fn drain(&self) -> Result<()> {
@@ -262,4 +269,44 @@ fn one_edge(harness: &Harness, sample_size: SampleSize, raw: &RawWork) -> Result
     let [ours, baseline] = medians(harness, sample_size, [ours, baseline])?;
     let what = "two launches, the second on another stream and after the first";
     Ok(Row::times("T3", what, "ns", ours, baseline, Goal::None))
+}
+
+/// Measures T17, the hand-over of an array to the stream of another library and back.
+pub(crate) fn hand_over(harness: &Harness) -> Result<Vec<Row>> {
+    // A hand-over takes up to two more entries of each queue.
+    let sample_size = SampleSize {
+        batch: 60,
+        ..SAMPLE_SIZE
+    };
+    let raw = RawWork::new(harness)?;
+    let kernels = sums::load(&harness.device)?;
+    let (ours, theirs) = (harness.device.stream()?, harness.device.stream()?);
+    let (a, b) = (ours.zeros(ELEMENTS)?, ours.zeros(ELEMENTS)?);
+    let (mut lent, mut own) = (ours.zeros(ELEMENTS)?, ours.zeros(ELEMENTS)?);
+    let grid = LaunchConfig::linear(ELEMENTS);
+    let drain = || {
+        theirs.synchronize()?;
+        Ok(ours.synchronize()?)
+    };
+    let with_lease = Variant::new(
+        || {
+            kernels.vecadd(&ours, grid, &a, &b, &mut lent, ELEMENTS as u64)?;
+            drop(lent.lend_mut(&theirs)?);
+            Ok(())
+        },
+        drain,
+    );
+    let alone = Variant::new(
+        || Ok(kernels.vecadd(&ours, grid, &a, &b, &mut own, ELEMENTS as u64)?),
+        drain,
+    );
+    let with_events = Variant::new(|| raw.hand_over(), || raw.drain());
+    let variants = [with_lease, alone, with_events, raw.variant()];
+    let [with_lease, alone, with_events, raw_alone] = medians(harness, sample_size, variants)?;
+    let what = "hand-over to another library's stream and back";
+    let (lease, events) = (with_lease - alone, with_events - raw_alone);
+    let row = Row::times("T17", what, "ns", lease, events, Goal::AtMost(1.5));
+    Ok(vec![row.with_note(
+        "raw: two records and two waits; both without the launch between",
+    )])
 }

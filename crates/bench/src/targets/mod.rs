@@ -36,7 +36,7 @@ struct Measurement {
 }
 
 /// All measurements on devices, in the order of their targets.
-const MEASUREMENTS: [Measurement; 14] = [
+const MEASUREMENTS: [Measurement; 15] = [
     of("T1", "launch, one stream in use", launches::one_stream),
     of(
         "T2",
@@ -64,6 +64,11 @@ const MEASUREMENTS: [Measurement; 14] = [
     of("T13", "GPU to GPU", peers::measure),
     of("T15", "ten operations on each element", regions::measure),
     of("T16", "all-reduce on two GPUs", collectives::measure),
+    of(
+        "T17",
+        "hand-over to another library's stream",
+        launches::hand_over,
+    ),
     of(
         "T18",
         "all-reduce of gradients under kernels",

@@ -24,6 +24,7 @@ pages! {
     kernels: include_str!("kernels.md"), "```text", include_str!("vector.ptx"), "```";
     futures: include_str!("futures.md");
     several_devices: include_str!("several_devices.md");
+    other_libraries: include_str!("other_libraries.md");
     regions: include_str!("regions.md");
     simulator: include_str!("simulator.md"), "```text", include_str!("reverse.ptx"), "```";
     programs: include_str!("programs.md");
