@@ -9,7 +9,7 @@
 use std::panic::{RefUnwindSafe, UnwindSafe};
 
 use crate::{
-    Collectives, Pending, Release, Timeline,
+    Collectives, Error, Pending, Release, Timeline,
     context::{DeviceState, GrantedLease, StreamState},
     tracker::AccessHistory,
 };
@@ -20,6 +20,9 @@ impl UnwindSafe for StreamState {}
 impl RefUnwindSafe for StreamState {}
 impl UnwindSafe for AccessHistory {}
 impl RefUnwindSafe for AccessHistory {}
+/// The error of a foreign call's closure is only read.
+impl UnwindSafe for Error {}
+impl RefUnwindSafe for Error {}
 impl UnwindSafe for GrantedLease {}
 impl RefUnwindSafe for GrantedLease {}
 impl UnwindSafe for Release {}
