@@ -72,6 +72,13 @@ impl Adopted {
         self.0.lock().handles > 0
     }
 
+    #[cold]
+    #[inline(never)]
+    fn while_kept<R>(&self, body: impl FnOnce() -> R) -> Option<R> {
+        let state = self.0.lock();
+        state.keeper.is_some().then(body)
+    }
+
     /// Notes a new handle. Its keeper is dropped if the stream has one already.
     fn use_again(&self, keeper: Keeper) {
         let mut state = self.0.lock();
@@ -90,14 +97,11 @@ impl StreamState {
 
     /// Calls `body` unless the stream's owner may have destroyed it. It has then no operation of
     /// this library that is not complete.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn while_kept<R>(&self, body: impl FnOnce() -> R) -> Option<R> {
         match &self.adopted {
             None => Some(body()),
-            Some(adopted) => {
-                let state = adopted.0.lock();
-                state.keeper.is_some().then(body)
-            }
+            Some(adopted) => adopted.while_kept(body),
         }
     }
 }

@@ -22,7 +22,7 @@ use super::{
     submission::{Marker, submit, submit_locked_marker},
 };
 use crate::{
-    Result, UsageError, UsageErrorKind,
+    Error, Result, UsageError, UsageErrorKind,
     error::OperationKind,
     tracker::{Access, AccessHistory, AccessKind, Extent, Lease},
 };
@@ -160,6 +160,7 @@ impl Lease for GrantedLease {
 /// # Errors
 ///
 /// If it does.
+#[inline]
 pub(super) fn check<'a, 'b: 'a>(
     label: &'static str,
     location: &'static Location<'static>,
@@ -168,11 +169,19 @@ pub(super) fn check<'a, 'b: 'a>(
     for access in accesses {
         while let Some(lease) = access.history.leases.conflict(access) {
             if !lease.end_if_returned(access.history, true) {
-                let since = lease.location();
-                let lent = UsageError::new(label, UsageErrorKind::Lent { since });
-                return Err(lent.at(location).into());
+                return Err(is_lent(label, location, lease.location()));
             }
         }
     }
     Ok(())
+}
+
+#[cold]
+fn is_lent(
+    label: &'static str,
+    location: &'static Location<'static>,
+    since: &'static Location<'static>,
+) -> Error {
+    let lent = UsageError::new(label, UsageErrorKind::Lent { since });
+    lent.at(location).into()
 }

@@ -1,7 +1,14 @@
 //! Leases: parts of an allocation that another library uses at the moment, with no operation of
 //! this library for the use.
 
-use std::{fmt, panic::Location, sync::Arc};
+use std::{
+    fmt,
+    panic::Location,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+};
 
 use parking_lot::Mutex;
 use smallvec::SmallVec;
@@ -26,17 +33,24 @@ pub(crate) trait Lease: fmt::Debug + Send + Sync {
 
 /// The leases of one allocation.
 #[derive(Default)]
-pub(crate) struct Leases(Mutex<SmallVec<[Arc<dyn Lease>; 1]>>);
+pub(crate) struct Leases {
+    list: Mutex<SmallVec<[Arc<dyn Lease>; 1]>>,
+    /// True if the list may have an entry: spares most accesses the lock. It is set for good by the
+    /// first lease. The caller that lends a part has borrowed it, so accesses that conflict with the
+    /// lease happen later.
+    is_used: AtomicBool,
+}
 
 impl Leases {
     /// Adds a lease.
     pub(crate) fn add(&self, lease: Arc<dyn Lease>) {
-        self.0.lock().push(lease);
+        self.list.lock().push(lease);
+        self.is_used.store(true, Ordering::Release);
     }
 
     /// Removes a lease that ends. Returns whether it was here.
     pub(crate) fn remove(&self, lease: &dyn Lease) -> bool {
-        let mut leases = self.0.lock();
+        let mut leases = self.list.lock();
         let same = |known: &Arc<dyn Lease>| std::ptr::addr_eq(Arc::as_ptr(known), lease);
         let found = leases.iter().position(same).map(|at| leases.remove(at));
         // Dropped without the lock, because the last reference to a lease takes other locks.
@@ -46,16 +60,26 @@ impl Leases {
 
     /// Returns all leases, without locking.
     pub(super) fn all(&mut self) -> SmallVec<[Arc<dyn Lease>; 1]> {
-        self.0.get_mut().clone()
+        self.list.get_mut().clone()
     }
 
     /// Returns a lease with which this access conflicts.
+    #[inline]
     pub(crate) fn conflict(&self, access: &Access<'_>) -> Option<Arc<dyn Lease>> {
+        if self.is_used.load(Ordering::Acquire) {
+            self.find_conflict(access)
+        } else {
+            None
+        }
+    }
+
+    #[cold]
+    fn find_conflict(&self, access: &Access<'_>) -> Option<Arc<dyn Lease>> {
         let conflicts = |lease: &&Arc<dyn Lease>| {
             let writes = lease.kind() == AccessKind::Write || access.kind == AccessKind::Write;
             writes && access.extent.overlaps(lease.extent())
         };
-        self.0.lock().iter().find(conflicts).map(Arc::clone)
+        self.list.lock().iter().find(conflicts).map(Arc::clone)
     }
 }
 
