@@ -29,6 +29,7 @@ pub mod nvtx;
 mod peer;
 mod per_process;
 mod pointer;
+mod result_codes;
 
 pub use annotations::{FloatOperand, HostAccess, MemoryReuse};
 pub use copy_2d::{Copy2d, Memory2d, Side2d};

@@ -2,82 +2,33 @@
 
 use std::{fmt, sync::Arc};
 
-use crate::libraries::LibraryNotFound;
+use crate::{libraries::LibraryNotFound, result_codes::result_codes};
 
-/// NCCL's numeric result (`ncclResult_t`).
-///
-/// ```
-/// use millstream_driver::nccl::NcclCode;
-/// assert_eq!(NcclCode::REMOTE_ERROR.to_string(), "ncclRemoteError (6)");
-/// assert_eq!(NcclCode::from_raw(99).to_string(), "ncclResult_t 99");
-/// ```
-#[repr(transparent)]
-#[derive(Clone, Copy, PartialEq, Eq, Hash)]
-pub struct NcclCode(i32);
-
-macro_rules! codes {
-    ($($(#[$doc:meta])* $name:ident = $value:literal, $text:literal;)*) => {
-        impl NcclCode {
-            $($(#[$doc])* pub const $name: Self = Self($value);)*
-
-            /// Returns the name in NCCL's header, if this module declares a constant for the
-            /// number.
-            #[must_use]
-            pub fn name(self) -> Option<&'static str> {
-                match self {
-                    $(Self::$name => Some($text),)*
-                    _ => None,
-                }
-            }
-        }
-    };
-}
-
-codes! {
-    /// No error.
-    SUCCESS = 0, "ncclSuccess";
-    /// A call of CUDA failed.
-    UNHANDLED_CUDA_ERROR = 1, "ncclUnhandledCudaError";
-    /// A call of the operating system failed.
-    SYSTEM_ERROR = 2, "ncclSystemError";
-    /// An internal check failed.
-    INTERNAL_ERROR = 3, "ncclInternalError";
-    /// An argument is not valid.
-    INVALID_ARGUMENT = 4, "ncclInvalidArgument";
-    /// The call is not valid in this place.
-    INVALID_USAGE = 5, "ncclInvalidUsage";
-    /// Another rank failed, or its connection was lost.
-    REMOTE_ERROR = 6, "ncclRemoteError";
-    /// A call on a non-blocking communicator is not complete yet.
-    IN_PROGRESS = 7, "ncclInProgress";
-}
-
-impl NcclCode {
-    /// Wraps NCCL's numeric result.
-    #[must_use]
-    pub const fn from_raw(raw: i32) -> Self {
-        Self(raw)
-    }
-
-    /// Returns NCCL's numeric result.
-    #[must_use]
-    pub const fn as_raw(self) -> i32 {
-        self.0
-    }
-}
-
-impl fmt::Display for NcclCode {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.name() {
-            Some(name) => write!(f, "{name} ({})", self.0),
-            None => write!(f, "ncclResult_t {}", self.0),
-        }
-    }
-}
-
-impl fmt::Debug for NcclCode {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, f)
+result_codes! {
+    /// NCCL's numeric result (`ncclResult_t`).
+    ///
+    /// ```
+    /// use millstream_driver::nccl::NcclCode;
+    /// assert_eq!(NcclCode::REMOTE_ERROR.to_string(), "ncclRemoteError (6)");
+    /// assert_eq!(NcclCode::from_raw(99).to_string(), "ncclResult_t 99");
+    /// ```
+    pub struct NcclCode("ncclResult_t") of "NCCL" {
+        /// No error.
+        SUCCESS = 0, "ncclSuccess";
+        /// A call of CUDA failed.
+        UNHANDLED_CUDA_ERROR = 1, "ncclUnhandledCudaError";
+        /// A call of the operating system failed.
+        SYSTEM_ERROR = 2, "ncclSystemError";
+        /// An internal check failed.
+        INTERNAL_ERROR = 3, "ncclInternalError";
+        /// An argument is not valid.
+        INVALID_ARGUMENT = 4, "ncclInvalidArgument";
+        /// The call is not valid in this place.
+        INVALID_USAGE = 5, "ncclInvalidUsage";
+        /// Another rank failed, or its connection was lost.
+        REMOTE_ERROR = 6, "ncclRemoteError";
+        /// A call on a non-blocking communicator is not complete yet.
+        IN_PROGRESS = 7, "ncclInProgress";
     }
 }
 

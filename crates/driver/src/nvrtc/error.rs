@@ -1,87 +1,36 @@
 //! NVRTC's result codes, failed compilations, and failures to load the library.
 
-use std::fmt;
+use crate::{libraries::LibraryNotFound, result_codes::result_codes};
 
-use crate::libraries::LibraryNotFound;
-
-/// NVRTC's numeric result (`nvrtcResult`).
-///
-/// ```
-/// use millstream_driver::nvrtc::NvrtcCode;
-/// assert_eq!(NvrtcCode::COMPILATION.to_string(), "NVRTC_ERROR_COMPILATION (6)");
-/// assert_eq!(NvrtcCode::from_raw(99).to_string(), "nvrtcResult 99");
-/// ```
-#[repr(transparent)]
-#[derive(Clone, Copy, PartialEq, Eq, Hash)]
-pub struct NvrtcCode(i32);
-
-macro_rules! codes {
-    ($($(#[$doc:meta])* $name:ident = $value:literal, $text:literal;)*) => {
-        impl NvrtcCode {
-            $($(#[$doc])* pub const $name: Self = Self($value);)*
-
-            /// Returns the name in NVRTC's header, if this module declares a constant for the
-            /// number.
-            #[must_use]
-            pub fn name(self) -> Option<&'static str> {
-                match self {
-                    $(Self::$name => Some($text),)*
-                    _ => None,
-                }
-            }
-        }
-    };
-}
-
-codes! {
-    /// No error.
-    SUCCESS = 0, "NVRTC_SUCCESS";
-    /// There is not enough memory.
-    OUT_OF_MEMORY = 1, "NVRTC_ERROR_OUT_OF_MEMORY";
-    /// The program could not be created.
-    PROGRAM_CREATION_FAILURE = 2, "NVRTC_ERROR_PROGRAM_CREATION_FAILURE";
-    /// An argument is not valid.
-    INVALID_INPUT = 3, "NVRTC_ERROR_INVALID_INPUT";
-    /// The program is not valid.
-    INVALID_PROGRAM = 4, "NVRTC_ERROR_INVALID_PROGRAM";
-    /// An option is unknown or has an invalid value.
-    INVALID_OPTION = 5, "NVRTC_ERROR_INVALID_OPTION";
-    /// The source has errors.
-    COMPILATION = 6, "NVRTC_ERROR_COMPILATION";
-    /// The built-in headers could not be read.
-    BUILTIN_OPERATION_FAILURE = 7, "NVRTC_ERROR_BUILTIN_OPERATION_FAILURE";
-    /// A name expression is not the name of a kernel of the program.
-    NAME_EXPRESSION_NOT_VALID = 10, "NVRTC_ERROR_NAME_EXPRESSION_NOT_VALID";
-    /// An internal error.
-    INTERNAL_ERROR = 11, "NVRTC_ERROR_INTERNAL_ERROR";
-}
-
-impl NvrtcCode {
-    /// Wraps NVRTC's numeric result.
-    #[must_use]
-    pub const fn from_raw(raw: i32) -> Self {
-        Self(raw)
-    }
-
-    /// Returns NVRTC's numeric result.
-    #[must_use]
-    pub const fn as_raw(self) -> i32 {
-        self.0
-    }
-}
-
-impl fmt::Display for NvrtcCode {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.name() {
-            Some(name) => write!(f, "{name} ({})", self.0),
-            None => write!(f, "nvrtcResult {}", self.0),
-        }
-    }
-}
-
-impl fmt::Debug for NvrtcCode {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, f)
+result_codes! {
+    /// NVRTC's numeric result (`nvrtcResult`).
+    ///
+    /// ```
+    /// use millstream_driver::nvrtc::NvrtcCode;
+    /// assert_eq!(NvrtcCode::COMPILATION.to_string(), "NVRTC_ERROR_COMPILATION (6)");
+    /// assert_eq!(NvrtcCode::from_raw(99).to_string(), "nvrtcResult 99");
+    /// ```
+    pub struct NvrtcCode("nvrtcResult") of "NVRTC" {
+        /// No error.
+        SUCCESS = 0, "NVRTC_SUCCESS";
+        /// There is not enough memory.
+        OUT_OF_MEMORY = 1, "NVRTC_ERROR_OUT_OF_MEMORY";
+        /// The program could not be created.
+        PROGRAM_CREATION_FAILURE = 2, "NVRTC_ERROR_PROGRAM_CREATION_FAILURE";
+        /// An argument is not valid.
+        INVALID_INPUT = 3, "NVRTC_ERROR_INVALID_INPUT";
+        /// The program is not valid.
+        INVALID_PROGRAM = 4, "NVRTC_ERROR_INVALID_PROGRAM";
+        /// An option is unknown or has an invalid value.
+        INVALID_OPTION = 5, "NVRTC_ERROR_INVALID_OPTION";
+        /// The source has errors.
+        COMPILATION = 6, "NVRTC_ERROR_COMPILATION";
+        /// The built-in headers could not be read.
+        BUILTIN_OPERATION_FAILURE = 7, "NVRTC_ERROR_BUILTIN_OPERATION_FAILURE";
+        /// A name expression is not the name of a kernel of the program.
+        NAME_EXPRESSION_NOT_VALID = 10, "NVRTC_ERROR_NAME_EXPRESSION_NOT_VALID";
+        /// An internal error.
+        INTERNAL_ERROR = 11, "NVRTC_ERROR_INTERNAL_ERROR";
     }
 }
 
