@@ -1039,28 +1039,6 @@ pub trait Driver: Send + Sync + fmt::Debug {
         params: &[*const c_void],
     ) -> Result<()>;
 
-    /// Enqueues a kernel (`cuLaunchCooperativeKernel`) all of whose blocks are resident at the same
-    /// time, so that they may wait for each other: `cooperative_groups::this_grid().sync()`.
-    /// Otherwise like [`launch_kernel`](Self::launch_kernel). Devices support it if
-    /// [`DeviceAttribute::COOPERATIVE_LAUNCH`](crate::DeviceAttribute::COOPERATIVE_LAUNCH) is 1.
-    ///
-    /// # Errors
-    ///
-    /// Those of [`launch_kernel`](Self::launch_kernel), and
-    /// `COOPERATIVE_LAUNCH_TOO_LARGE` for more blocks than the device holds at the same time.
-    ///
-    /// # Safety
-    ///
-    /// That of [`launch_kernel`](Self::launch_kernel).
-    unsafe fn launch_cooperative_kernel(
-        &self,
-        context: ContextHandle,
-        function: FunctionHandle,
-        dims: &LaunchDims,
-        stream: StreamHandle,
-        params: &[*const c_void],
-    ) -> Result<()>;
-
     /// Enqueues a kernel with further attributes (`cuLaunchKernelEx`), otherwise as
     /// [`launch_kernel`](Self::launch_kernel).
     ///

@@ -4,7 +4,7 @@
 ///
 /// ```
 /// use millstream_driver::LaunchAttributes;
-/// assert_eq!(LaunchAttributes::default().cluster, None);
+/// assert!(!LaunchAttributes::default().is_any());
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LaunchAttributes {
@@ -15,6 +15,15 @@ pub struct LaunchAttributes {
     pub cluster: Option<[u32; 3]>,
     /// The priority, as of a stream (`CU_LAUNCH_ATTRIBUTE_PRIORITY`).
     pub priority: Option<i32>,
+}
+
+impl LaunchAttributes {
+    /// Returns whether the launch has attributes.
+    #[inline]
+    #[must_use]
+    pub const fn is_any(&self) -> bool {
+        self.cooperative | self.cluster.is_some() | self.priority.is_some()
+    }
 }
 
 /// A suggested block size: see

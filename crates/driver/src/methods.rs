@@ -303,13 +303,6 @@ macro_rules! driver_methods {
                 stream: $crate::StreamHandle,
                 params: &[*const std::ffi::c_void]
             ) -> ();
-            [unsafe enqueue(stream)] fn launch_cooperative_kernel(
-                context: $crate::ContextHandle,
-                function: $crate::FunctionHandle,
-                dims: &$crate::LaunchDims,
-                stream: $crate::StreamHandle,
-                params: &[*const std::ffi::c_void]
-            ) -> ();
             [unsafe enqueue(stream)] fn launch_kernel_with(
                 context: $crate::ContextHandle,
                 function: $crate::FunctionHandle,

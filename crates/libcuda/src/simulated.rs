@@ -13,9 +13,9 @@ use std::{ffi::c_void, ptr::NonNull};
 
 use millstream_driver::{
     Completion, ContextHandle, Copy2d, DeviceOrdinal, DevicePtr, Driver, DriverError, EventHandle,
-    EventKind, FillPattern, FunctionAttribute, FunctionHandle, HostFunction, LaunchDims,
-    ManagedAdvice, ManagedLocation, Memory2d, ModuleHandle, P2pAttribute, PoolHandle, PoolUsage,
-    PriorityRange, StreamHandle,
+    EventKind, FillPattern, FunctionAttribute, FunctionHandle, HostFunction, LaunchAttributes,
+    LaunchDims, ManagedAdvice, ManagedLocation, Memory2d, ModuleHandle, P2pAttribute, PoolHandle,
+    PoolUsage, PriorityRange, StreamHandle,
 };
 
 use crate::{codes::Answer, process::Process};
@@ -157,10 +157,11 @@ calls! { labelled:
         stream: StreamHandle,
         params: &[*const c_void]
     );
-    fn launch_cooperative_kernel(
+    fn launch_kernel_with(
         context: ContextHandle,
         function: FunctionHandle,
         dims: &LaunchDims,
+        attributes: &LaunchAttributes,
         stream: StreamHandle,
         params: &[*const c_void]
     );

@@ -1,7 +1,7 @@
 //! Code generation for `kernels!`: the module, its loader, and a method for each kernel.
 
 use proc_macro2::{Span, TokenStream};
-use quote::{format_ident, quote, quote_spanned};
+use quote::{quote, quote_spanned};
 use syn::{Attribute, Ident, spanned::Spanned};
 
 use crate::{
@@ -204,28 +204,19 @@ fn method(module: &str, index: usize, kernel: &Kernel) -> syn::Result<TokenStrea
         ParamKind::Write(ty) => quote! { mut #name: impl ::millstream::kernel::WriteOperand<#ty> },
         ParamKind::Scalar(ty) => quote! { #name: #ty },
     });
-    let len_of = |name: &Ident| format_ident!("{name}_len", span = Span::mixed_site());
-    let lengths = params.iter().filter_map(|Param { name, kind, .. }| {
-        let (ParamKind::Read(ty) | ParamKind::Write(ty)) = kind else {
-            return None;
-        };
-        let len = len_of(name);
-        kernel.passes_lengths().then(|| {
-            quote! { let #len = ::millstream::kernel::Argument::len::<#ty, _>(&#name); }
-        })
-    });
+    let with_len = kernel.passes_lengths();
     let arguments = params.iter().map(|Param { name, kind, .. }| {
-        let (argument, is_array) = match kind {
-            ParamKind::Read(_) => (quote! { read(&#name) }, true),
-            ParamKind::Write(_) => (quote! { write(&mut #name) }, true),
-            ParamKind::Scalar(_) => (quote! { scalar(&#name) }, false),
+        let argument = match kind {
+            ParamKind::Read(_) if with_len => quote! { read_slice(&#name) },
+            ParamKind::Read(_) => quote! { read(&#name) },
+            ParamKind::Write(_) if with_len => quote! { write_slice(&mut #name) },
+            ParamKind::Write(_) => quote! { write(&mut #name) },
+            ParamKind::Scalar(_) => quote! { scalar(&#name) },
         };
-        let len = len_of(name);
-        let len = (is_array && kernel.passes_lengths()).then(|| quote! { , #len });
-        quote! { ::millstream::kernel::Argument::#argument #len }
+        quote! { ::millstream::kernel::Argument::#argument }
     });
     let arguments = quote! { [#(#arguments),*] };
-    let launch = if kernel.passes_lengths() {
+    let launch = if with_len {
         quote! { launch_slices(&self.functions[#index], #stream, #grid, &#arguments) }
     } else {
         quote! { launch(&self.functions[#index], #stream, #grid, #arguments) }
@@ -244,7 +235,6 @@ fn method(module: &str, index: usize, kernel: &Kernel) -> syn::Result<TokenStrea
         ) -> ::millstream::Result<()> {
             let #grid: ::millstream::LaunchConfig = ::core::convert::Into::into(#grid);
             #checks
-            #(#lengths)*
             // SAFETY: the author of `unsafe mod` guarantees that the signature is the kernel's. The
             // kernel stays within its operands because its clauses hold, or because the caller of
             // an unsafe method guarantees it.

@@ -34,7 +34,7 @@ const RESERVED: [Reserved; 4] = [
     Reserved {
         patterns: &[
             ".launch_kernel(",
-            ".launch_cooperative_kernel(",
+            ".launch_kernel_with(",
             ".launch_host_function(",
             ".copy_host_to_device_async(",
             ".copy_device_to_host_async(",

@@ -346,18 +346,6 @@ functions! {
             params: *mut *mut c_void,
             extra: *mut *mut c_void
         );
-        cuLaunchCooperativeKernel = cuLaunchCooperativeKernel(
-            function: FunctionHandle,
-            grid_x: c_uint,
-            grid_y: c_uint,
-            grid_z: c_uint,
-            block_x: c_uint,
-            block_y: c_uint,
-            block_z: c_uint,
-            shared_bytes: c_uint,
-            stream: StreamHandle,
-            params: *mut *mut c_void
-        );
         cuOccupancyMaxActiveBlocksPerMultiprocessor =
             cuOccupancyMaxActiveBlocksPerMultiprocessor(
                 blocks: *mut c_int,

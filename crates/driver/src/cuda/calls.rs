@@ -1159,41 +1159,6 @@ impl Driver for Cuda {
         }
     }
 
-    unsafe fn launch_cooperative_kernel(
-        &self,
-        context: ContextHandle,
-        function: FunctionHandle,
-        dims: &LaunchDims,
-        stream: StreamHandle,
-        params: &[*const c_void],
-    ) -> Result<()> {
-        enter_for!(self, context, stream);
-        let [grid_x, grid_y, grid_z] = dims.grid;
-        let [block_x, block_y, block_z] = dims.block;
-        // The driver only reads the list and the arguments, although the C declaration has no
-        // `const`.
-        let params = params.as_ptr().cast_mut().cast();
-        // SAFETY: the caller vouches for function, stream, arguments and all that the kernel will
-        // touch.
-        unsafe {
-            call!(
-                self,
-                cuLaunchCooperativeKernel(
-                    function,
-                    grid_x,
-                    grid_y,
-                    grid_z,
-                    block_x,
-                    block_y,
-                    block_z,
-                    dims.shared_bytes,
-                    stream,
-                    params
-                )
-            )
-        }
-    }
-
     unsafe fn launch_kernel_with(
         &self,
         context: ContextHandle,

@@ -201,7 +201,6 @@ fn every_function_has_the_published_parameters() {
         cuFuncGetAttribute = cuFuncGetAttribute(_, _, _);
         cuFuncSetAttribute = cuFuncSetAttribute(_, _, _);
         cuLaunchKernel = cuLaunchKernel(_, _, _, _, _, _, _, _, _, _, _);
-        cuLaunchCooperativeKernel = cuLaunchCooperativeKernel(_, _, _, _, _, _, _, _, _, _);
         cuOccupancyMaxActiveBlocksPerMultiprocessor =
             cuOccupancyMaxActiveBlocksPerMultiprocessor(_, _, _, _);
         cuOccupancyMaxPotentialBlockSize = cuOccupancyMaxPotentialBlockSize(_, _, _, _, _, _);

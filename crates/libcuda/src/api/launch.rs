@@ -2,7 +2,7 @@
 
 use std::ffi::c_void;
 
-use millstream_driver::{LaunchDims, ResultCode};
+use millstream_driver::{LaunchAttributes, LaunchDims, ResultCode};
 
 use crate::{
     abi::{Handle, In, LaunchAttributeFields, LaunchConfigFields},
@@ -49,7 +49,11 @@ fn launch(
     };
     let process = call.process()?;
     if cooperative {
-        process.launch_cooperative_kernel(context, function, dims, stream, &pointers)
+        let attributes = LaunchAttributes {
+            cooperative,
+            ..LaunchAttributes::default()
+        };
+        process.launch_kernel_with(context, function, dims, &attributes, stream, &pointers)
     } else {
         process.launch_kernel(context, function, dims, stream, &pointers)
     }

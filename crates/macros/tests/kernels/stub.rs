@@ -149,8 +149,18 @@ pub mod kernel {
             Self(format!("write {}", operand.len()), Default::default())
         }
 
-        pub fn len<T, O: ReadOperand<T>>(operand: &O) -> Self {
-            Self(format!("len {}", operand.len()), Default::default())
+        pub fn read_slice<T>(operand: &'a impl ReadOperand<T>) -> Self {
+            Self(
+                format!("read {0}, len {0}", operand.len()),
+                Default::default(),
+            )
+        }
+
+        pub fn write_slice<T>(operand: &'a mut impl WriteOperand<T>) -> Self {
+            Self(
+                format!("write {0}, len {0}", operand.len()),
+                Default::default(),
+            )
         }
 
         pub fn scalar<T: Scalar>(value: &'a T) -> Self {

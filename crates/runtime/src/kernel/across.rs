@@ -65,7 +65,7 @@ pub(super) unsafe fn launch_across(
     let command = context::Launch {
         function: function.entry_point.handle,
         dims: &config.dims,
-        attributes: &config.attributes,
+        attributes: config.attributes(),
         params: &params,
     };
     // SAFETY: as for a launch on one device; the device can access the memory of the others.

@@ -27,7 +27,7 @@ const ADDRESSES_MAX: usize = 1024;
 #[derive(Clone, Copy, Debug)]
 struct GeneratedKernel {
     name: &'static str,
-    param_count: usize,
+    argument_count: usize,
     module: ModuleHandle,
     entry_point: EntryPoint,
 }
@@ -107,7 +107,7 @@ impl GeneratedKernels {
         )?;
         let kernel = GeneratedKernel {
             name,
-            param_count: params,
+            argument_count: params,
             module,
             entry_point: entry_points[0],
         };
@@ -122,7 +122,7 @@ impl GeneratedKernel {
             device: Arc::clone(device),
             name: self.name,
             params: &[],
-            param_count: self.param_count,
+            argument_count: self.argument_count,
             entry_point: self.entry_point,
         }
     }

@@ -5,7 +5,6 @@
 use std::{ffi::c_void, marker::PhantomData, panic::Location, sync::Arc};
 
 use bytemuck::Pod;
-use millstream_driver::LaunchAttributes;
 use smallvec::SmallVec;
 
 use super::{
@@ -23,7 +22,11 @@ use crate::{
 /// An argument of a launch.
 #[doc(hidden)]
 #[derive(Clone)]
-pub struct Argument<'a>(ArgumentValue<'a>);
+pub struct Argument<'a> {
+    value: ArgumentValue<'a>,
+    /// The number of elements, if it is passed behind the array's address.
+    len: Option<u64>,
+}
 
 #[derive(Clone)]
 enum ArgumentValue<'a> {
@@ -35,8 +38,6 @@ enum ArgumentValue<'a> {
         value: *const c_void,
         borrow: PhantomData<&'a ()>,
     },
-    /// The length of the array before it.
-    Len(u64),
 }
 
 impl<'a> Argument<'a> {
@@ -52,45 +53,58 @@ impl<'a> Argument<'a> {
         Self::slice(O::operand(&*operand).0, AccessKind::Write)
     }
 
+    /// Creates an argument for `&[T]` of a kernel in Rust.
+    #[inline]
+    pub fn read_slice<T: Pod, O: ReadOperand<T>>(operand: &'a O) -> Self {
+        let len = Some(operand.len() as u64);
+        Self {
+            len,
+            ..Self::read(operand)
+        }
+    }
+
+    /// Creates an argument for `&mut [T]` of a kernel in Rust.
+    #[inline]
+    pub fn write_slice<T: Pod, O: WriteOperand<T>>(operand: &'a mut O) -> Self {
+        let len = Some(operand.len() as u64);
+        Self {
+            len,
+            ..Self::write(operand)
+        }
+    }
+
     /// Creates an argument that is passed by value.
     #[inline]
     pub fn scalar<T: Pod>(value: &'a T) -> Self {
-        Self(ArgumentValue::Scalar {
+        let value = ArgumentValue::Scalar {
             value: std::ptr::from_ref(value).cast(),
             borrow: PhantomData,
-        })
-    }
-
-    /// Creates an argument for the number of elements of an array (`usize` in a kernel in Rust).
-    #[inline]
-    pub fn len<T, O: ReadOperand<T>>(operand: &O) -> Self {
-        Self(ArgumentValue::Len(operand.len() as u64))
+        };
+        Self { value, len: None }
     }
 
     /// Creates an argument for an array.
     #[inline]
     pub(crate) fn slice(span: Span<'a>, kind: AccessKind) -> Self {
-        Self(ArgumentValue::Slice { span, kind })
+        let value = ArgumentValue::Slice { span, kind };
+        Self { value, len: None }
     }
 
-    /// Returns the array's device address, the length, or 0 for a scalar.
+    /// Returns the array's device address, or 0 for a scalar.
     #[inline(always)]
     pub(crate) fn address(&self) -> u64 {
-        match &self.0 {
+        match &self.value {
             ArgumentValue::Slice { span, .. } => span.pointer().as_raw(),
-            ArgumentValue::Len(len) => *len,
             ArgumentValue::Scalar { .. } => 0,
         }
     }
 
-    /// Returns a pointer to the parameter: to `address`, which is the array's address or length, or
+    /// Returns a pointer to the parameter: to the array's address, which `address` begins with, or
     /// to the scalar.
     #[inline(always)]
-    pub(super) fn param(&self, address: &u64) -> *const c_void {
-        match &self.0 {
-            ArgumentValue::Slice { .. } | ArgumentValue::Len(_) => {
-                std::ptr::from_ref(address).cast()
-            }
+    pub(super) fn param(&self, address: &[u64]) -> *const c_void {
+        match &self.value {
+            ArgumentValue::Slice { .. } => address.as_ptr().cast(),
             ArgumentValue::Scalar { value, .. } => *value,
         }
     }
@@ -98,9 +112,9 @@ impl<'a> Argument<'a> {
     /// Returns the array and the kind of access, if the argument is an array.
     #[inline(always)]
     pub(super) fn as_slice(&self) -> Option<(&Span<'a>, AccessKind)> {
-        match &self.0 {
+        match &self.value {
             ArgumentValue::Slice { span, kind } => Some((span, *kind)),
-            ArgumentValue::Scalar { .. } | ArgumentValue::Len(_) => None,
+            ArgumentValue::Scalar { .. } => None,
         }
     }
 }
@@ -152,7 +166,8 @@ pub unsafe fn launch<const N: usize>(
         refuse_overlap(function.name, &arguments.clone()).map_err(refused)?;
     }
     let addresses: [u64; N] = std::array::from_fn(|number| arguments[number].address());
-    let params: [_; N] = std::array::from_fn(|number| arguments[number].param(&addresses[number]));
+    let params: [_; N] =
+        std::array::from_fn(|number| arguments[number].param(&addresses[number..]));
     // SAFETY: by this function's contract.
     unsafe { launch_checked(function, stream, &config, &mut operation, &params) }
 }
@@ -245,9 +260,12 @@ pub(super) unsafe fn launch_using(
     unsafe { launch_checked(function, stream, &config, &mut operation, &params) }
 }
 
-/// Returns the [address](Argument::address) of each argument.
+/// Returns the [address](Argument::address) of each argument, and the length behind it if it is
+/// passed.
 pub(super) fn addresses(arguments: &[Argument<'_>]) -> SmallVec<[u64; 12]> {
-    arguments.iter().map(Argument::address).collect()
+    let each = arguments.iter();
+    each.flat_map(|argument| std::iter::once(argument.address()).chain(argument.len))
+        .collect()
 }
 
 /// Returns a pointer to each parameter. Those of arrays and lengths point to `addresses`.
@@ -256,18 +274,21 @@ pub(super) fn params(
     arguments: &[Argument<'_>],
     addresses: &[u64],
 ) -> SmallVec<[*const c_void; 12]> {
-    let is_packed = function.entry_point.slices == Slices::Packed;
-    let each = arguments.iter().enumerate();
-    each.filter_map(|(at, argument)| {
-        let is_len = |argument: &Argument<'_>| matches!(argument.0, ArgumentValue::Len(_));
-        match arguments.get(at + 1) {
+    let mut params = SmallVec::new();
+    let mut rest = addresses;
+    for argument in arguments {
+        let (own, others) = rest.split_at(1 + usize::from(argument.len.is_some()));
+        rest = others;
+        match (own, function.entry_point.slices) {
+            ([_, len], Slices::Apart) => {
+                params.push(argument.param(own));
+                params.push(std::ptr::from_ref(len).cast());
+            }
             // A packed slice is one parameter: the address, and the length behind it.
-            Some(next) if is_packed && is_len(next) => Some(addresses[at..].as_ptr().cast()),
-            _ if is_packed && is_len(argument) => None,
-            _ => Some(argument.param(&addresses[at])),
+            _ => params.push(argument.param(own)),
         }
-    })
-    .collect()
+    }
+    params
 }
 
 /// Creates the description of a launch, without operands.
@@ -294,7 +315,7 @@ fn check_function(
     arguments: usize,
 ) -> Result<(), UsageError> {
     let name = function.name;
-    debug_assert_eq!(arguments, function.param_count, "arguments of {name}");
+    debug_assert_eq!(arguments, function.argument_count, "arguments of {name}");
     if Arc::ptr_eq(&function.device, stream.device_state()) {
         return Ok(());
     }
@@ -351,7 +372,7 @@ pub(super) fn admits(
     if config.dims.shared_bytes > function.entry_point.dynamic_shared_bytes {
         function.opt_in(config.dims.shared_bytes, location)?;
     }
-    if config.attributes != LaunchAttributes::default() {
+    if config.has_attributes() {
         check_attributes(function, config).map_err(|error| at(error, location))?;
     }
     Ok(true)
@@ -386,7 +407,7 @@ unsafe fn launch_checked(
     let command = context::Launch {
         function: function.entry_point.handle,
         dims: &config.dims,
-        attributes: &config.attributes,
+        attributes: config.attributes(),
         params,
     };
     // SAFETY: each pointer refers to a value of the parameter's size, which loading has checked

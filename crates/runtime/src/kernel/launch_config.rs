@@ -47,7 +47,7 @@ const LINEAR_BLOCK: u32 = 256;
 #[must_use]
 pub struct LaunchConfig {
     pub(crate) dims: LaunchDims,
-    pub(crate) attributes: LaunchAttributes,
+    pub(super) attributes: LaunchAttributes,
 }
 
 impl LaunchConfig {
@@ -121,6 +121,22 @@ impl LaunchConfig {
     pub fn with_priority(mut self, priority: i32) -> Self {
         self.attributes.priority = Some(priority);
         self
+    }
+
+    /// Returns whether there are attributes.
+    #[inline]
+    pub(crate) fn has_attributes(&self) -> bool {
+        self.attributes.is_any()
+    }
+
+    /// Returns the attributes, if there are any.
+    #[inline]
+    pub(crate) fn attributes(&self) -> Option<&LaunchAttributes> {
+        if self.has_attributes() {
+            Some(&self.attributes)
+        } else {
+            None
+        }
     }
 
     /// Returns the number of blocks in x, y and z.

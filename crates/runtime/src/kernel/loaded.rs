@@ -252,7 +252,7 @@ impl Module {
             device: Arc::clone(&state.device),
             name: interned(name),
             params: &[],
-            param_count: declared.kinds.len(),
+            argument_count: declared.kinds.iter().filter(|kind| !kind.is_len()).count(),
             entry_point,
         };
         declare_arrays(std::slice::from_ref(&function), &[&declared.arrays]);

@@ -37,10 +37,7 @@ pub(super) fn compare<'a>(
     declared: &[ParamKind],
     there: &'a [PtxParam],
 ) -> Result<Slices, Mismatch<'a>> {
-    let lengths = declared
-        .iter()
-        .filter(|kind| matches!(kind, ParamKind::Len));
-    let lengths = lengths.count();
+    let lengths = declared.iter().filter(|kind| kind.is_len()).count();
     let is_packed = lengths > 0 && there.len() == declared.len() - lengths;
     if !is_packed && declared.len() != there.len() {
         return Err(Mismatch::Count {

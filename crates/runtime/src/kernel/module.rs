@@ -80,6 +80,11 @@ pub enum ParamKind {
 }
 
 impl ParamKind {
+    /// Returns whether the parameter belongs to the argument before it.
+    pub(super) fn is_len(self) -> bool {
+        matches!(self, Self::Len)
+    }
+
     /// Returns the size and the alignment of the passed value.
     pub(super) fn layout(self) -> (usize, usize) {
         match self {
@@ -97,8 +102,8 @@ pub struct Function {
     pub(super) name: &'static str,
     /// The declared parameters; empty for a generated kernel.
     pub(super) params: &'static [Param],
-    /// The number of parameters.
-    pub(super) param_count: usize,
+    /// The number of arguments of a launch: of the parameters without lengths.
+    pub(super) argument_count: usize,
     pub(super) entry_point: EntryPoint,
 }
 
@@ -112,7 +117,9 @@ impl Function {
     /// Adds the names of the kernel's parameters to an error.
     #[cold]
     pub(super) fn naming_operands(&self, usage_error: UsageError) -> UsageError {
-        usage_error.naming(|operand| self.params.get(operand).map(|param| param.name))
+        let operands = self.params.iter().filter(|param| !param.kind.is_len());
+        let names: Vec<_> = operands.map(|param| param.name).collect();
+        usage_error.naming(|operand| names.get(operand).copied())
     }
 
     /// Allows launches with `bytes` bytes of dynamic shared memory, which exceed the default limit:
@@ -252,7 +259,11 @@ pub fn load(device: &Device, source: &'static ModuleSource) -> Result<Arc<[Funct
                 device: Arc::clone(device),
                 name: kernel.name,
                 params: kernel.params,
-                param_count: kernel.params.len(),
+                argument_count: kernel
+                    .params
+                    .iter()
+                    .filter(|param| !param.kind.is_len())
+                    .count(),
                 entry_point,
             });
     Ok(functions.collect())

@@ -289,17 +289,13 @@ impl<T: Pod> ArgumentFor<Value<T>> for T {
 
 impl<T: Pod, O: ReadOperand<T>> ArgumentFor<WithLen<Read<T>>> for O {
     fn push_to<'a>(&'a mut self, list: &mut ArgumentList<'a>) {
-        let len = Argument::len::<T, _>(&*self);
-        list.push(Argument::read(&*self));
-        list.push(len);
+        list.push(Argument::read_slice(&*self));
     }
 }
 
 impl<T: Pod, O: WriteOperand<T>> ArgumentFor<WithLen<Write<T>>> for O {
     fn push_to<'a>(&'a mut self, list: &mut ArgumentList<'a>) {
-        let len = Argument::len::<T, _>(&*self);
-        list.push(Argument::write(self));
-        list.push(len);
+        list.push(Argument::write_slice(self));
     }
 }
 

@@ -856,23 +856,6 @@ impl Driver for Gpu {
         )
     }
 
-    unsafe fn launch_cooperative_kernel(
-        &self,
-        context: ContextHandle,
-        function: FunctionHandle,
-        dims: &LaunchDims,
-        stream: StreamHandle,
-        params: &[*const c_void],
-    ) -> Result<()> {
-        // SAFETY: the caller promises a readable value of each parameter's size.
-        let params = unsafe { HostParams::new(params) };
-        self.call(
-            "cuLaunchCooperativeKernel",
-            |cost| cost.launch_call_ns,
-            |state| state.launch_kernel(context, function, (dims, true), stream, params),
-        )
-    }
-
     unsafe fn launch_kernel_with(
         &self,
         context: ContextHandle,

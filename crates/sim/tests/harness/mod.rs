@@ -14,8 +14,9 @@ use std::{
 
 use millstream_driver::{
     Completion, ContextHandle, Copy2d, DeviceOrdinal, DevicePtr, Driver, DriverError, EventHandle,
-    EventKind, FillPattern, FunctionAttribute, FunctionHandle, LaunchDims, ManagedAdvice,
-    ManagedLocation, ModuleHandle, PeerCopy, PeerCopy2d, PoolHandle, PoolUsage, StreamHandle,
+    EventKind, FillPattern, FunctionAttribute, FunctionHandle, LaunchAttributes, LaunchDims,
+    ManagedAdvice, ManagedLocation, ModuleHandle, PeerCopy, PeerCopy2d, PoolHandle, PoolUsage,
+    StreamHandle,
 };
 
 pub(crate) type Result<T, E = DriverError> = std::result::Result<T, E>;
@@ -325,10 +326,20 @@ impl Harness {
         stream: StreamHandle,
         params: &[*const c_void],
     ) -> Result<()> {
+        let attributes = LaunchAttributes {
+            cooperative: true,
+            ..LaunchAttributes::default()
+        };
         // SAFETY: the caller vouches for the parameters.
         unsafe {
-            self.driver
-                .launch_cooperative_kernel(self.context, function, dims, stream, params)
+            self.driver.launch_kernel_with(
+                self.context,
+                function,
+                dims,
+                &attributes,
+                stream,
+                params,
+            )
         }
     }
 

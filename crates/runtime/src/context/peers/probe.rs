@@ -11,9 +11,7 @@
 
 use std::{cell::Cell, mem, panic::Location, ptr, sync::Arc};
 
-use millstream_driver::{
-    DevicePtr, FillPattern, FunctionHandle, LaunchAttributes, LaunchDims, PeerCopy,
-};
+use millstream_driver::{DevicePtr, FillPattern, FunctionHandle, LaunchDims, PeerCopy};
 
 use crate::{
     Result,
@@ -212,7 +210,7 @@ impl<'a> Side<'a> {
         self.enqueue(Launch {
             function,
             dims: &dims,
-            attributes: &LaunchAttributes::default(),
+            attributes: None,
             params: &params,
         })?;
         self.wait()

@@ -318,7 +318,7 @@ impl Command for Repeat {
 pub(crate) struct Launch<'a> {
     pub(crate) function: FunctionHandle,
     pub(crate) dims: &'a LaunchDims,
-    pub(crate) attributes: &'a LaunchAttributes,
+    pub(crate) attributes: Option<&'a LaunchAttributes>,
     pub(crate) params: &'a [*const c_void],
 }
 
@@ -326,14 +326,14 @@ impl Command for Launch<'_> {
     type Output = ();
 
     unsafe fn enqueue(self, driver_stream: DriverStream<'_>) -> Result<(), DriverError> {
-        if *self.attributes != LaunchAttributes::default() {
+        if let Some(attributes) = self.attributes {
             // SAFETY: by this function's contract.
             return unsafe {
                 driver_stream.driver.launch_kernel_with(
                     driver_stream.context,
                     self.function,
                     self.dims,
-                    self.attributes,
+                    attributes,
                     driver_stream.stream,
                     self.params,
                 )
