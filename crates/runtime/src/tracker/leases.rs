@@ -36,8 +36,8 @@ pub(crate) trait Lease: fmt::Debug + Send + Sync {
 pub(crate) struct Leases {
     list: Mutex<SmallVec<[Arc<dyn Lease>; 1]>>,
     /// True if the list may have an entry: spares most accesses the lock. It is set for good by the
-    /// first lease. The caller that lends a part has borrowed it, so accesses that conflict with the
-    /// lease happen later.
+    /// first lease. The caller that lends a part has borrowed it, so accesses that conflict with
+    /// the lease happen later.
     is_used: AtomicBool,
 }
 
