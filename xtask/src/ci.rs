@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use anyhow::{Context, Result};
 
-use crate::{bench, breakages, msrv, nvrtc, process, targets, tidy};
+use crate::{breakages, msrv, nvrtc, process, targets, tidy};
 
 /// Runs every step, stopping at the first failure.
 pub(crate) fn run() -> Result<()> {
@@ -31,7 +31,6 @@ pub(crate) fn run() -> Result<()> {
         process::run(shell.args(["-c", command]))
     })?;
     cargo_step("cargo test --package millstream --no-default-features --test without_simulator")?;
-    step("cargo xtask bench --only T4", bench::instructions)?;
     step(
         "RUSTDOCFLAGS=\"-D warnings\" cargo doc --workspace --no-deps",
         || {
