@@ -66,7 +66,10 @@
 //! - Incompatible shapes, missing axes and the like make the region fail with both shapes and the
 //!   operation's line in the [`Error`], before any host data is changed. Errors propagate to every
 //!   operation that depends on them.
-//! - An index out of bounds is detected on the device and reported by the [`Pending`].
+//! - An index out of bounds is detected on the device. The host does not wait for that: no memory
+//!   outside the operands is accessed, the [`Pending`] reports the error together with the
+//!   downloaded results, and arguments stay unchanged. Arrays that stay on the device carry the
+//!   error, as does everything computed from them, until one of their elements is downloaded.
 //!
 //! # Accuracy
 //!

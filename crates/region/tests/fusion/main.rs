@@ -7,6 +7,7 @@
 #[allow(dead_code, reason = "these tests use a part of it")]
 mod calls;
 mod elementwise;
+mod indices;
 mod long_reductions;
 mod long_sessions;
 mod peak_memory;
