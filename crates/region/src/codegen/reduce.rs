@@ -3,11 +3,12 @@
 //! The parallelism follows from the shapes alone, so that every device adds in the same order. A
 //! part of a warp computes each result of short contiguous rows. With many elements per result, a
 //! block computes each result: a thread accumulates every 256th element, and the block combines its
-//! accumulators in shared memory, in a fixed order. With few such results, several blocks share
-//! each, and the block that finishes last combines their partial results. With many results, or few
-//! elements for each, a thread computes each result, or several threads of different blocks do, if
-//! neighbouring threads then read neighbouring elements. Their partial results are combined by a
-//! second kernel: it has a block for each result, and the last block alone would take longer.
+//! accumulators by shuffles and in shared memory, in a fixed order. With few such results, several
+//! blocks share each, and the block that finishes last combines their partial results. With many
+//! results, or few elements for each, a thread computes each result, or several threads of
+//! different blocks do, if neighbouring threads then read neighbouring elements. Their partial
+//! results are combined by a second kernel: it has a block for each result, and the last block
+//! alone would take longer.
 //!
 //! A kernel may compute several reductions of arrays of one shape along the same axes.
 
@@ -199,7 +200,7 @@ impl ReductionGenerator<'_> {
             .collect()
     }
 
-    /// Combines the accumulators of a block. The first thread has the results.
+    /// Combines the accumulators of a block. Every thread has the results.
     pub(super) fn combine_block(
         &self,
         body: &mut KernelBody,

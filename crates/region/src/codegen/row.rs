@@ -158,7 +158,7 @@ pub(super) fn row(kernel: &FusedKernel, rows: RowShape) -> GeneratedPasses {
             }
             let body = &mut *lowering.body;
             reducer.combine_row(body, &accumulator, own, reductions);
-            let all = reducer.broadcast_row(body, &accumulator, own, reductions);
+            let all = reducer.broadcast_row(body, &accumulator, own);
             let result = reducer.finish(body, &all, node.dtype);
             body.name_part(reduction.name());
             let position = lowering
