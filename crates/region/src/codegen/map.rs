@@ -1,4 +1,5 @@
-//! Element-wise kernels, with one element or several neighbours per thread.
+//! Element-wise kernels, with one element or several neighbours per thread. Kernels that read
+//! transposed arrays are in `transpose.rs`.
 
 use smallvec::SmallVec;
 
@@ -8,6 +9,7 @@ use super::{
     memory::VECTOR_BYTES,
     passes::GeneratedPasses,
     position::Position,
+    transpose::{TransposedViews, tiles},
 };
 use crate::{
     element::DType,
@@ -24,6 +26,12 @@ const TARGET: u64 = u64::MAX;
 pub(super) fn map(kernel: &FusedKernel) -> GeneratedPasses {
     let (node, position) = (&kernel.root, kernel.output().destination());
     let analysis = IndexAnalysis::of(kernel);
+    if !analysis.flat
+        && position.is_none()
+        && let Some(transposed) = TransposedViews::of(kernel)
+    {
+        return tiles(kernel, &transposed);
+    }
     let mut body = KernelBody::new(analysis.wide);
     let widths = (kernel.outputs.iter()).map(|output| vector_width(output.value.dtype));
     let lanes = widths.min().expect("a kernel has an output");
@@ -51,14 +59,14 @@ pub(super) fn vector_width(dtype: DType) -> usize {
     (VECTOR_BYTES / dtype.bytes()).min(4)
 }
 
+/// Returns the last axis that is longer than 1.
+pub(super) fn last_axis(shape: &[usize]) -> Option<usize> {
+    (0..shape.len()).rev().find(|&axis| shape[axis] != 1)
+}
+
 /// Returns the length of the last axis that is longer than 1.
 fn last_length(shape: &[usize]) -> usize {
-    shape
-        .iter()
-        .rev()
-        .copied()
-        .find(|&length| length != 1)
-        .unwrap_or(1)
+    last_axis(shape).map_or(1, |axis| shape[axis])
 }
 
 fn one_per_thread(
@@ -89,7 +97,7 @@ fn one_per_thread(
 }
 
 /// Returns the nodes whose elements are written.
-fn values(kernel: &FusedKernel) -> impl Iterator<Item = &NodeRef> {
+pub(super) fn values(kernel: &FusedKernel) -> impl Iterator<Item = &NodeRef> {
     kernel.outputs.iter().map(|output| &output.value)
 }
 
@@ -213,7 +221,12 @@ fn one_vector_per_thread(
 }
 
 /// Stores neighbours of an output, the first of which has the linear index `number`.
-fn store(body: &mut KernelBody, (output, dtype): (usize, DType), number: Reg, elements: &[Reg]) {
+pub(super) fn store(
+    body: &mut KernelBody,
+    (output, dtype): (usize, DType),
+    number: Reg,
+    elements: &[Reg],
+) {
     let base = body.address(ParameterKey::Output(output), || {
         KernelParameter::Output(output)
     });

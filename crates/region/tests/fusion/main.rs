@@ -16,6 +16,7 @@ mod random_siblings;
 mod random_updates;
 mod rows;
 mod siblings;
+mod transposes;
 mod updates;
 
 use std::sync::Arc;
