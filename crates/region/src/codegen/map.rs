@@ -14,7 +14,7 @@ use super::{
 use crate::{
     element::DType,
     fuse::FusedKernel,
-    graph::NodeRef,
+    graph::{NodeRef, Op},
     shape::{AxisMap, RANK_MAX, Shape},
 };
 
@@ -102,7 +102,8 @@ pub(super) fn values(kernel: &FusedKernel) -> impl Iterator<Item = &NodeRef> {
 }
 
 /// Computes several neighbours along the last axis per thread. The length of that axis is a
-/// multiple of their number.
+/// multiple of their number. Threads all of whose elements an update replaces compute nothing else,
+/// and read the neighbours at once.
 fn one_group_per_thread(
     body: &mut KernelBody,
     kernel: &FusedKernel,
@@ -115,7 +116,47 @@ fn one_group_per_thread(
     line!(body, "mul.lo.s{bits} {first}, {thread}, {lanes};");
     line!(body, "setp.ge.u{bits} {beyond}, {first}, {count};");
     line!(body, "@{beyond} bra DONE;");
+    if let Some((map, value)) = wide_update(kernel) {
+        let words = body.name_parts();
+        let mut lowering = Lowering::new(body, kernel, false);
+        let positions = group_positions(&mut lowering, node, first, lanes);
+        lowering.group(&positions);
+        if let Some(all) = lowering.replaces_all(node, &positions, map, value) {
+            line!(lowering.body, "@!{all} bra PART;");
+            lowering.replaced = Some(node.id);
+            store_group(lowering, kernel, &positions, first);
+            line!(body, "bra DONE;");
+            body.label("PART");
+            body.truncate_name(words);
+        }
+    }
     let mut lowering = Lowering::new(body, kernel, false);
+    let positions = group_positions(&mut lowering, node, first, lanes);
+    store_group(lowering, kernel, &positions, first);
+    body.label("DONE");
+}
+
+/// Returns the index map and the value of the update that a kernel computes, if it replaces most
+/// elements by computed ones.
+fn wide_update(kernel: &FusedKernel) -> Option<(&AxisMap, &NodeRef)> {
+    match kernel.op(&kernel.root) {
+        Some(Op::Update { map, value, .. }) => {
+            let is_wide = value.elements > kernel.root.elements / 2;
+            (is_wide && kernel.op(value).is_some()).then_some((map, value))
+        }
+        _ => None,
+    }
+}
+
+/// Adds the positions of neighbours along the last axis, the first of which has the linear index
+/// `first`.
+fn group_positions(
+    lowering: &mut Lowering<'_>,
+    node: &NodeRef,
+    first: Reg,
+    lanes: usize,
+) -> SmallVec<[Position; 4]> {
+    let bits = lowering.body.bits();
     let start = lowering.at_linear_index(node.id, &node.shape, first);
     let long = (0..node.shape.len()).filter(|&axis| node.shape[axis] != 1);
     let mut axes: SmallVec<[Option<Reg>; RANK_MAX]> = SmallVec::from_elem(None, node.shape.len());
@@ -134,8 +175,7 @@ fn one_group_per_thread(
         of_lane[last] = Some(index);
         positions.push(lowering.at_indices(node.id, &node.shape, of_lane, Some(number)));
     }
-    store_group(lowering, kernel, &positions, first);
-    body.label("DONE");
+    positions
 }
 
 /// Computes and stores neighbours, the first of which has the linear index `first`.
@@ -240,7 +280,7 @@ mod tests {
     use ndarray::{Ix6, array, s};
 
     use super::{super::body::Kernel, *};
-    use crate::{Number, Region, fuse::only_kernel, graph::Op};
+    use crate::{Number, Region, fuse::only_kernel};
 
     /// Returns the kernel that computes a node, and its number of threads.
     fn map(node: &NodeRef) -> (Kernel, usize) {
