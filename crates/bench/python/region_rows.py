@@ -77,6 +77,24 @@ def parameters():
 # The functions and arguments of each row, for one library each.
 
 
+def training_step(relu, softmax, where):
+    """The training step of R10, with the functions of a library."""
+
+    def training(x, target, w1, b1, w2, b2):
+        before = x @ w1 + b1
+        active = relu(before)
+        error = (softmax(active @ w2 + b2, 1) - target) * (1 / 512)
+        back = where(before > 0, error @ w2.T, 0.0)
+        return (
+            w1 - x.T @ back * 0.01,
+            b1 - back.sum(0) * 0.01,
+            w2 - active.T @ error * 0.01,
+            b2 - error.sum(0) * 0.01,
+        )
+
+    return training
+
+
 def of_torch():
     import torch.nn.functional as functional
 
@@ -108,19 +126,6 @@ def of_torch():
     def composed_attention(q, k, v):
         scores = torch.matmul(q, k.transpose(1, 2)) * 0.125
         return torch.matmul(torch.softmax(scores, 2), v)
-
-    def training(x, target, w1, b1, w2, b2):
-        before = x @ w1 + b1
-        active = torch.relu(before)
-        scores = active @ w2 + b2
-        error = (torch.softmax(scores, 1) - target) * (1 / 512)
-        back = torch.where(before > 0, error @ w2.T, 0.0)
-        return (
-            w1 - x.T @ back * 0.01,
-            b1 - back.sum(0) * 0.01,
-            w2 - active.T @ error * 0.01,
-            b2 - error.sum(0) * 0.01,
-        )
 
     def means(x, centre):
         nearest = ((centre * centre).sum(1) - x @ centre.T * 2).argmin(1)
@@ -169,7 +174,7 @@ def of_torch():
         "R7": lambda: (wrap(lambda x: x.sum()), [there(numbers(1 << 28))]),
         "R8": lambda: (wrap(lambda x, y: x @ y), [square(4096), square(4096)]),
         "R10": lambda: (
-            wrap(training),
+            wrap(training_step(torch.relu, torch.softmax, torch.where)),
             [there(numbers(512, 784)), there(classes()), *map(there, parameters())],
         ),
         "R11": lambda: (wrap(means), [there(numbers(1_000_000, 16)), there(numbers(64, 16))]),
@@ -218,18 +223,6 @@ def of_jax():
         scores = jnp.matmul(q, k.transpose(0, 2, 1)) * 0.125
         return jnp.matmul(jax.nn.softmax(scores, axis=2), v)
 
-    def training(x, target, w1, b1, w2, b2):
-        before = x @ w1 + b1
-        active = jax.nn.relu(before)
-        error = (jax.nn.softmax(active @ w2 + b2, axis=1) - target) * (1 / 512)
-        back = jnp.where(before > 0, error @ w2.T, 0.0)
-        return (
-            w1 - x.T @ back * 0.01,
-            b1 - back.sum(0) * 0.01,
-            w2 - active.T @ error * 0.01,
-            b2 - error.sum(0) * 0.01,
-        )
-
     def means(x, centre):
         nearest = ((centre * centre).sum(1) - x @ centre.T * 2).argmin(1)
         sums = jnp.zeros_like(centre).at[nearest].add(x)
@@ -266,7 +259,7 @@ def of_jax():
         "R8": lambda: (wrap(lambda x, y: x @ y), [square(4096), square(4096)]),
         "R9": lambda: (wrap(attention), [there(numbers(16, 1024, 64)) for _ in range(3)]),
         "R10": lambda: (
-            wrap(training),
+            wrap(training_step(jax.nn.relu, jax.nn.softmax, jnp.where)),
             [there(numbers(512, 784)), there(classes()), *map(there, parameters())],
         ),
         "R11": lambda: (wrap(means), [there(numbers(1_000_000, 16)), there(numbers(64, 16))]),

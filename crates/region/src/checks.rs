@@ -5,6 +5,12 @@
 //! device memory to the code of the check. The flag is downloaded with a region's results and
 //! examined before them, together with the flags of all earlier sessions that the results depend
 //! on.
+//!
+//! Results that stay on the device do not wait for their checks: their memory remembers which
+//! launches they depend on ([`DeferredChecks`]), and so does everything computed from it, until an
+//! element is downloaded. A loop that never downloads one would remember more and more sessions, so
+//! beyond [`UNREAD_MAX`] their flags are downloaded meanwhile, and sessions that have passed are
+//! forgotten.
 
 use std::{
     future::Future,
@@ -23,6 +29,11 @@ use crate::{
     streams::Streams,
 };
 
+/// The number of sessions from which on the flags of those before are downloaded.
+const UNREAD_MAX: usize = 16;
+/// The number of sessions from which on a call waits for these downloads.
+const READING_MAX: usize = 64;
+
 /// The bounds checks of one session.
 #[derive(Default)]
 pub(crate) struct IndexChecks {
@@ -32,17 +43,29 @@ pub(crate) struct IndexChecks {
     device: Option<Device>,
     /// The error of each code, from code 1 on.
     errors: Vec<UsageError>,
+    /// The number of launches that make checks.
+    launches: u64,
+    /// The number of launches, the first ones, that have found every index within bounds.
+    passed: u64,
+    /// True once the flag was read as raised.
+    is_raised: bool,
+    /// The download of the flag after so many launches, to forget these checks once it is 0.
+    reading: Option<(Pending<Vec<u32>>, u64)>,
 }
 
 impl IndexChecks {
-    /// Returns the flag word that kernels raise, which the first call uploads as 0.
+    /// Returns the flag word that kernels raise, for one launch. The first call sets it to 0.
     pub(crate) fn flag(&mut self, stream: &Stream) -> Result<Arc<Mutex<Buffer<u32>>>> {
-        if let Some(flag) = &self.flag {
-            return Ok(Arc::clone(flag));
-        }
-        let flag = Arc::new(Mutex::new(stream.upload(&[0_u32])?));
-        self.flag = Some(Arc::clone(&flag));
-        self.device = Some(stream.device());
+        let flag = match &self.flag {
+            Some(flag) => Arc::clone(flag),
+            None => {
+                let flag = Arc::new(Mutex::new(stream.zeros(1)?));
+                self.flag = Some(Arc::clone(&flag));
+                self.device = Some(stream.device());
+                flag
+            }
+        };
+        self.launches += 1;
         Ok(flag)
     }
 
@@ -76,42 +99,125 @@ impl IndexChecks {
         }
     }
 
-    /// Returns whether a kernel of the session makes checks.
-    pub(crate) fn is_used(&self) -> bool {
-        self.flag.is_some()
+    /// Enqueues a download of the flag, behind all work enqueued so far.
+    fn read(&self, streams: &mut Streams, device: &Device) -> Result<Option<Pending<Vec<u32>>>> {
+        let Some(flag) = &self.flag else {
+            return Ok(None);
+        };
+        // Elements that a collective has brought from other devices depend on flags there.
+        let stream = match &self.device {
+            Some(other) if other != device => other.stream()?,
+            _ => streams.first(device)?,
+        };
+        let flag = flag.lock();
+        Ok(Some(stream.download(&*flag)?))
+    }
+
+    /// Notes the result of a download that was enqueued after so many launches.
+    fn note(&mut self, word: &[u32], launches: u64) {
+        if word == [0] {
+            self.passed = self.passed.max(launches);
+        } else {
+            self.is_raised = true;
+        }
+    }
+
+    /// Notes the result of the download in progress, if it is complete or `waits`.
+    fn note_read(&mut self, waits: bool) -> Result<()> {
+        let Some((mut pending, launches)) = self.reading.take() else {
+            return Ok(());
+        };
+        let word = if waits {
+            Some(pending.wait()?)
+        } else {
+            match pending.try_take()? {
+                Some(word) => Some(word),
+                None => {
+                    self.reading = Some((pending, launches));
+                    None
+                }
+            }
+        };
+        if let Some(word) = word {
+            self.note(&word, launches);
+        }
+        Ok(())
     }
 }
 
-/// The sessions whose bounds checks some elements depend on.
+/// The bounds checks that some elements depend on: sessions, each with the number of its launches
+/// up to the one that the elements come from.
 #[derive(Clone, Default)]
-pub(crate) struct DeferredChecks(SmallVec<[Arc<Mutex<IndexChecks>>; 1]>);
+pub(crate) struct DeferredChecks(SmallVec<[DeferredCheck; 1]>);
+
+#[derive(Clone)]
+struct DeferredCheck {
+    checks: Arc<Mutex<IndexChecks>>,
+    launches: u64,
+}
 
 impl DeferredChecks {
-    /// Adds the checks of a session.
+    /// Adds the checks that a session has made so far.
     pub(crate) fn add(&mut self, checks: &Arc<Mutex<IndexChecks>>) {
-        if !self.0.iter().any(|existing| Arc::ptr_eq(existing, checks)) {
-            self.0.push(Arc::clone(checks));
-        }
+        let launches = checks.lock().launches;
+        self.insert(checks, launches);
     }
 
     /// Adds the checks that other elements depend on.
     pub(crate) fn join(&mut self, other: &Self) {
-        other.0.iter().for_each(|checks| self.add(checks));
+        for check in &other.0 {
+            self.insert(&check.checks, check.launches);
+        }
+    }
+
+    /// Adds the checks of a session's first launches, unless they have all passed.
+    fn insert(&mut self, checks: &Arc<Mutex<IndexChecks>>, launches: u64) {
+        if launches <= checks.lock().passed {
+            return;
+        }
+        let mut known = self.0.iter_mut();
+        match known.find(|known| Arc::ptr_eq(&known.checks, checks)) {
+            Some(known) => known.launches = known.launches.max(launches),
+            None => self.0.push(DeferredCheck {
+                checks: Arc::clone(checks),
+                launches,
+            }),
+        }
+    }
+
+    /// Begins to download the flags if there are many sessions, and forgets those that have passed.
+    pub(crate) fn bound(&mut self, streams: &mut Streams, device: &Device) -> Result<()> {
+        if self.0.len() < UNREAD_MAX {
+            return Ok(());
+        }
+        let waits = self.0.len() >= READING_MAX;
+        for check in &self.0 {
+            let mut checks = check.checks.lock();
+            if checks.reading.is_none() {
+                let launches = checks.launches;
+                checks.reading = (checks.read(streams, device)?).map(|word| (word, launches));
+            }
+            checks.note_read(waits)?;
+        }
+        self.0
+            .retain(|check| check.launches > check.checks.lock().passed);
+        // One error is enough.
+        if let Some(raised) = (self.0.iter()).position(|check| check.checks.lock().is_raised) {
+            self.0.swap(0, raised);
+            self.0.truncate(1);
+        }
+        Ok(())
     }
 
     /// Enqueues downloads of the flags, behind all work enqueued so far.
     pub(crate) fn result(&self, streams: &mut Streams, device: &Device) -> Result<CheckResult> {
         let mut words = SmallVec::new();
-        for checks in &self.0 {
+        for DeferredCheck { checks, .. } in &self.0 {
             let locked = checks.lock();
-            if let Some(flag) = &locked.flag {
-                // Elements that a collective has brought from other devices depend on flags there.
-                let stream = match &locked.device {
-                    Some(other) if other != device => other.stream()?,
-                    _ => streams.first(device)?,
-                };
+            if let Some(pending) = locked.read(streams, device)? {
                 words.push(FlagDownload {
-                    pending: stream.download(&*flag.lock())?,
+                    pending,
+                    launches: locked.launches,
                     checks: Arc::clone(checks),
                 });
             }
@@ -121,6 +227,7 @@ impl DeferredChecks {
 }
 
 /// Flags of bounds checks that are being downloaded.
+#[derive(Default)]
 pub(crate) struct CheckResult {
     words: SmallVec<[FlagDownload; 1]>,
 }
@@ -128,6 +235,8 @@ pub(crate) struct CheckResult {
 /// The pending download of one session's flag.
 struct FlagDownload {
     pending: Pending<Vec<u32>>,
+    /// The number of launches before the download.
+    launches: u64,
     /// The checks that translate the flag into an error.
     checks: Arc<Mutex<IndexChecks>>,
 }
@@ -138,7 +247,9 @@ impl CheckResult {
     pub(crate) fn wait(&mut self) -> Result<()> {
         for word in self.words.drain(..) {
             let found = word.pending.wait()?;
-            word.checks.lock().error_for(&found)?;
+            let mut checks = word.checks.lock();
+            checks.note(&found, word.launches);
+            checks.error_for(&found)?;
         }
         Ok(())
     }
@@ -147,7 +258,10 @@ impl CheckResult {
     pub(crate) fn poll(&mut self, context: &mut Context<'_>) -> Poll<Result<()>> {
         while let Some(word) = self.words.last_mut() {
             let found = ready!(Pin::new(&mut word.pending).poll(context))?;
-            word.checks.lock().error_for(&found)?;
+            let mut checks = word.checks.lock();
+            checks.note(&found, word.launches);
+            checks.error_for(&found)?;
+            drop(checks);
             self.words.pop();
         }
         Poll::Ready(Ok(()))

@@ -127,7 +127,7 @@ fn materialise(session: &Session, Step { nodes, work }: &Step) -> Result<(), Int
             enqueue(session, &stream, kernel, &mut outputs)?;
         }
     }
-    let checks = session.deferred_checks(read.iter().map(|storage| &**storage));
+    let checks = session.deferred_checks(read.iter().map(|storage| &**storage))?;
     for (node, buffer) in nodes.iter().zip(buffers) {
         let checks = checks.clone();
         node.store(Arc::new(Storage { buffer, checks }));
@@ -152,16 +152,13 @@ fn replace_in_place(
     let Some(mut taken) = TakenMemory::of(replacement) else {
         return Ok(false);
     };
-    enqueue(
-        session,
-        stream,
-        kernel,
-        &mut [&mut taken.storage_mut().buffer],
-    )
-    .inspect_err(|error| taken.error = Some(error.clone()))?;
+    let storage = taken.storage_mut();
+    let enqueued = enqueue(session, stream, kernel, &mut [&mut storage.buffer]).and_then(|()| {
+        let read = read.iter().map(|storage| &**storage);
+        session.deferred_checks(read.chain([&*storage]))
+    });
+    let checks = enqueued.inspect_err(|error| taken.error = Some(error.clone()))?;
     let storage = taken.finish();
-    let read = read.iter().map(|storage| &**storage).chain([&storage]);
-    let checks = session.deferred_checks(read);
     node.store(Arc::new(Storage { checks, ..storage }));
     Ok(true)
 }

@@ -21,8 +21,8 @@
 //! # Evaluation
 //!
 //! - Operations are recorded in an expression graph and evaluated when the block ends. Chains of
-//!   element-wise operations, broadcasts and slices, with a reduction at their end, are fused into
-//!   one kernel, which is generated once and cached. So are reductions of contiguous rows of 2 to
+//!   element-wise operations, broadcasts and slices, with a reduction or a scan at their end, are
+//!   fused into one kernel, which is generated once and cached. So are reductions of contiguous rows of 2 to
 //!   8,192 elements with what follows from them, for example a softmax. Equal operations on the
 //!   same operands are computed once, and unused results are not computed. Independent parts of the
 //!   graph run concurrently.
@@ -66,7 +66,10 @@
 //! - Incompatible shapes, missing axes and the like make the region fail with both shapes and the
 //!   operation's line in the [`Error`], before any host data is changed. Errors propagate to every
 //!   operation that depends on them.
-//! - An index out of bounds is detected on the device and reported by the [`Pending`].
+//! - An index out of bounds is detected on the device. The host does not wait for that: no memory
+//!   outside the operands is accessed, the [`Pending`] reports the error together with the
+//!   downloaded results, and arguments stay unchanged. Arrays that stay on the device carry the
+//!   error, as does everything computed from them, until one of their elements is downloaded.
 //!
 //! # Accuracy
 //!

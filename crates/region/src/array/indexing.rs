@@ -1,7 +1,8 @@
 //! Indexing by arrays: `select`, `gather` and `scatter`.
 //!
 //! The device checks indices in its memory when it uses them: an index out of bounds is reported
-//! when the host waits for the result, and no memory outside the operands is accessed.
+//! when the host downloads an element that depends on it, and no memory outside the operands is
+//! accessed.
 
 use std::panic::Location;
 
@@ -121,7 +122,8 @@ impl<T: Element, D: Dimension> Array<T, D> {
     ///
     /// # Errors
     ///
-    /// Waiting for the region returns an error if an index is out of bounds.
+    /// Waiting for the region returns an error if an index is out of bounds; if the result stays on
+    /// the device, downloading an element of it does.
     #[track_caller]
     #[must_use]
     pub fn select(&self, axis: Axis, indices: impl Indices) -> Self {
@@ -160,7 +162,8 @@ impl<T: Element, D: Dimension> Array<T, D> {
     ///
     /// # Errors
     ///
-    /// Waiting for the region returns an error if an index is out of bounds.
+    /// Waiting for the region returns an error if an index is out of bounds; if the result stays on
+    /// the device, downloading an element of it does.
     #[track_caller]
     #[must_use]
     pub fn gather<I: IndexElement>(&self, axis: Axis, index: &Array<I, D>) -> Self {
@@ -231,7 +234,8 @@ impl<T: Element, D: Dimension> Array<T, D> {
     ///
     /// # Errors
     ///
-    /// Waiting for the region returns an error if an index is out of bounds.
+    /// Waiting for the region returns an error if an index is out of bounds; if the result stays on
+    /// the device, downloading an element of it does.
     #[track_caller]
     #[must_use]
     pub fn scatter<I: IndexElement, E: Dimension>(
@@ -299,7 +303,8 @@ impl<T: Number, D: Dimension> Array<T, D> {
     ///
     /// # Errors
     ///
-    /// Waiting for the region returns an error if an index is out of bounds.
+    /// Waiting for the region returns an error if an index is out of bounds; if the result stays on
+    /// the device, downloading an element of it does.
     #[track_caller]
     #[must_use]
     pub fn scatter_add<I: IndexElement, E: Dimension>(

@@ -10,14 +10,14 @@ use super::{
     reduce::{Accumulators, ReductionGenerator},
 };
 use crate::{
-    fuse::RowShape,
+    fuse::{RowShape, neighbours_of_row},
     shape::{RANK_MAX, Shape},
 };
 
 /// The number of loads in flight per thread.
 const UNROLL: usize = 4;
-/// The maximum numbers of arrays and of nodes of a kernel whose threads read 16 bytes at once, so
-/// that all elements in flight are in registers.
+/// The maximum numbers of arrays and of nodes of a kernel whose threads have several vectors of
+/// neighbours in flight, so that all elements are in registers.
 const VECTOR_INPUTS_MAX: usize = 2;
 const VECTOR_NODES_MAX: usize = 16;
 
@@ -41,6 +41,11 @@ impl ReductionGenerator<'_> {
         let accumulators = self.identities(body);
         let kept_axes = self.kept_axes(body, result);
         let lanes = self.lanes();
+        let unroll = if lanes == 1 || self.is_simple() {
+            UNROLL
+        } else {
+            1
+        };
         let (name, length) = match lanes {
             1 => ("length", self.length),
             _ => ("vectors", self.length / lanes),
@@ -53,7 +58,7 @@ impl ReductionGenerator<'_> {
         body.label("LOOP");
         let mut numbers: SmallVec<[Reg; UNROLL]> = SmallVec::new();
         numbers.push(at);
-        for turn in 1..UNROLL {
+        for turn in 1..unroll {
             let number = body.index_reg();
             line!(body, "add.s{bits} {number}, {}, {step};", numbers[turn - 1]);
             numbers.push(number);
@@ -61,7 +66,7 @@ impl ReductionGenerator<'_> {
         line!(
             body,
             "setp.ge.u{bits} {beyond}, {}, {length};",
-            numbers[UNROLL - 1]
+            numbers[unroll - 1]
         );
         line!(body, "@{beyond} bra REST;");
         let words = body.name_parts();
@@ -76,7 +81,7 @@ impl ReductionGenerator<'_> {
         for element in &elements {
             self.combine_elements(body, &accumulators, element);
         }
-        line!(body, "add.s{bits} {at}, {}, {step};", numbers[UNROLL - 1]);
+        line!(body, "add.s{bits} {at}, {}, {step};", numbers[unroll - 1]);
         line!(body, "bra LOOP;");
 
         body.label("REST");
@@ -93,19 +98,29 @@ impl ReductionGenerator<'_> {
         accumulators
     }
 
-    /// Returns the number of neighbours that a thread reads at once, 16 bytes where it can. The
-    /// threads of shorter rows read one element at a time, as those of row kernels do.
+    /// Returns the number of neighbours that a thread computes together, and reads at once where it
+    /// can. For rows that row kernels compute it is theirs.
     fn lanes(&self) -> usize {
+        if self.length <= RowShape::LENGTH_MAX {
+            return if self.is_contiguous() {
+                neighbours_of_row(self.length)
+            } else {
+                1
+            };
+        }
         let widths = (self.reductions.iter()).map(|reduced| vector_width(reduced.source.dtype));
         let lanes = widths.min().expect("there is a reduction");
-        let is_simple = self.kernel.inputs.len() <= VECTOR_INPUTS_MAX
-            && self.kernel.nodes.len() <= VECTOR_NODES_MAX;
         let is_possible = self.is_flat() && self.length.is_multiple_of(lanes);
-        if is_simple && is_possible && self.length > RowShape::LENGTH_MAX {
+        if self.is_simple() && is_possible {
             lanes
         } else {
             1
         }
+    }
+
+    /// Returns whether there are enough registers for several vectors of each array.
+    fn is_simple(&self) -> bool {
+        self.kernel.inputs.len() <= VECTOR_INPUTS_MAX && self.kernel.nodes.len() <= VECTOR_NODES_MAX
     }
 
     /// Computes the elements of each reduction's array at the neighbours with a number.

@@ -67,6 +67,8 @@ pub(super) struct Lowering<'a> {
     pub(super) scalar_position: Option<Position>,
     /// The nodes of a row kernel that have one element for each row.
     pub(super) row_nodes: Option<RowNodes>,
+    /// The update that replaces all elements of the group that is computed.
+    pub(super) replaced: Option<u64>,
     /// The elements that are in registers.
     values: FxHashMap<(u64, Position), Reg>,
 }
@@ -83,6 +85,7 @@ impl<'a> Lowering<'a> {
             lanes: 1,
             scalar_position: None,
             row_nodes: None,
+            replaced: None,
             values: FxHashMap::default(),
         }
     }
@@ -162,8 +165,12 @@ impl<'a> Lowering<'a> {
                 self.lower(source, seen)
             }
             Op::Update { base, map, value } => {
-                let (is_replaced, seen) = self.updated(node, position, map, value);
                 self.body.name_part("update");
+                if self.replaced == Some(node.id) {
+                    let seen = self.value_position(node, position, map, value);
+                    return self.lower(value, seen);
+                }
+                let (is_replaced, seen) = self.updated(node, position, map, value);
                 let new = self.lower(value, seen);
                 let Some(is_replaced) = is_replaced else {
                     return new;
@@ -205,14 +212,30 @@ impl<'a> Lowering<'a> {
             return self.body.load(node.dtype, base, 1)[0];
         }
         let bytes = node.dtype.bytes();
-        let Some((first, lane)) = self.positions[position.0].group else {
+        let PositionInfo { group, residue, .. } = self.positions[position.0];
+        let (Some((first, lane)), Some(residue)) = (group, residue) else {
             let number = self.linear_index(position);
             let address = self.body.element(base, number, bytes);
             return self.body.load(node.dtype, address, 1)[0];
         };
         let number = self.linear_index(first);
-        let address = self.body.element(base, number, bytes);
-        let loaded = self.body.load(node.dtype, address, self.lanes);
+        let mut address = self.body.element(base, number, bytes);
+        let loaded = if residue == 0 {
+            self.body.load(node.dtype, address, self.lanes)
+        } else {
+            // The group lies in two vectors. Each contains an element of it, and so is within the
+            // row. No kernel with groups overwrites its input, so that no thread writes the others.
+            debug_assert!(self.kernel.overwrites.is_none(), "an update has no groups");
+            let aligned = self.body.reg(RegClass::B64);
+            let (before, size) = (residue * bytes, self.lanes * bytes);
+            line!(self.body, "sub.s64 {aligned}, {address}, {before};");
+            address = aligned;
+            let mut loaded = self.body.load(node.dtype, address, self.lanes);
+            let next = self.body.reg(RegClass::B64);
+            line!(self.body, "add.s64 {next}, {address}, {size};");
+            loaded.extend(self.body.load(node.dtype, next, self.lanes));
+            loaded[residue..residue + self.lanes].into()
+        };
         for (other, &reg) in loaded.iter().enumerate() {
             self.values
                 .insert((node.id, Position(first.0 + other)), reg);

@@ -1,4 +1,5 @@
-//! Element-wise kernels, with one element or several neighbours per thread.
+//! Element-wise kernels, with one element or several neighbours per thread. Kernels that read
+//! transposed arrays are in `transpose.rs`.
 
 use smallvec::SmallVec;
 
@@ -8,11 +9,12 @@ use super::{
     memory::VECTOR_BYTES,
     passes::GeneratedPasses,
     position::Position,
+    transpose::{TransposedViews, tiles},
 };
 use crate::{
     element::DType,
     fuse::FusedKernel,
-    graph::NodeRef,
+    graph::{NodeRef, Op},
     shape::{AxisMap, RANK_MAX, Shape},
 };
 
@@ -24,6 +26,12 @@ const TARGET: u64 = u64::MAX;
 pub(super) fn map(kernel: &FusedKernel) -> GeneratedPasses {
     let (node, position) = (&kernel.root, kernel.output().destination());
     let analysis = IndexAnalysis::of(kernel);
+    if !analysis.flat
+        && position.is_none()
+        && let Some(transposed) = TransposedViews::of(kernel)
+    {
+        return tiles(kernel, &transposed);
+    }
     let mut body = KernelBody::new(analysis.wide);
     let widths = (kernel.outputs.iter()).map(|output| vector_width(output.value.dtype));
     let lanes = widths.min().expect("a kernel has an output");
@@ -51,14 +59,14 @@ pub(super) fn vector_width(dtype: DType) -> usize {
     (VECTOR_BYTES / dtype.bytes()).min(4)
 }
 
+/// Returns the last axis that is longer than 1.
+pub(super) fn last_axis(shape: &[usize]) -> Option<usize> {
+    (0..shape.len()).rev().find(|&axis| shape[axis] != 1)
+}
+
 /// Returns the length of the last axis that is longer than 1.
 fn last_length(shape: &[usize]) -> usize {
-    shape
-        .iter()
-        .rev()
-        .copied()
-        .find(|&length| length != 1)
-        .unwrap_or(1)
+    last_axis(shape).map_or(1, |axis| shape[axis])
 }
 
 fn one_per_thread(
@@ -89,12 +97,13 @@ fn one_per_thread(
 }
 
 /// Returns the nodes whose elements are written.
-fn values(kernel: &FusedKernel) -> impl Iterator<Item = &NodeRef> {
+pub(super) fn values(kernel: &FusedKernel) -> impl Iterator<Item = &NodeRef> {
     kernel.outputs.iter().map(|output| &output.value)
 }
 
 /// Computes several neighbours along the last axis per thread. The length of that axis is a
-/// multiple of their number.
+/// multiple of their number. Threads all of whose elements an update replaces compute nothing else,
+/// and read the neighbours at once.
 fn one_group_per_thread(
     body: &mut KernelBody,
     kernel: &FusedKernel,
@@ -107,7 +116,47 @@ fn one_group_per_thread(
     line!(body, "mul.lo.s{bits} {first}, {thread}, {lanes};");
     line!(body, "setp.ge.u{bits} {beyond}, {first}, {count};");
     line!(body, "@{beyond} bra DONE;");
+    if let Some((map, value)) = wide_update(kernel) {
+        let words = body.name_parts();
+        let mut lowering = Lowering::new(body, kernel, false);
+        let positions = group_positions(&mut lowering, node, first, lanes);
+        lowering.group(&positions);
+        if let Some(all) = lowering.replaces_all(node, &positions, map, value) {
+            line!(lowering.body, "@!{all} bra PART;");
+            lowering.replaced = Some(node.id);
+            store_group(lowering, kernel, &positions, first);
+            line!(body, "bra DONE;");
+            body.label("PART");
+            body.truncate_name(words);
+        }
+    }
     let mut lowering = Lowering::new(body, kernel, false);
+    let positions = group_positions(&mut lowering, node, first, lanes);
+    store_group(lowering, kernel, &positions, first);
+    body.label("DONE");
+}
+
+/// Returns the index map and the value of the update that a kernel computes, if it replaces most
+/// elements by computed ones.
+fn wide_update(kernel: &FusedKernel) -> Option<(&AxisMap, &NodeRef)> {
+    match kernel.op(&kernel.root) {
+        Some(Op::Update { map, value, .. }) => {
+            let is_wide = value.elements > kernel.root.elements / 2;
+            (is_wide && kernel.op(value).is_some()).then_some((map, value))
+        }
+        _ => None,
+    }
+}
+
+/// Adds the positions of neighbours along the last axis, the first of which has the linear index
+/// `first`.
+fn group_positions(
+    lowering: &mut Lowering<'_>,
+    node: &NodeRef,
+    first: Reg,
+    lanes: usize,
+) -> SmallVec<[Position; 4]> {
+    let bits = lowering.body.bits();
     let start = lowering.at_linear_index(node.id, &node.shape, first);
     let long = (0..node.shape.len()).filter(|&axis| node.shape[axis] != 1);
     let mut axes: SmallVec<[Option<Reg>; RANK_MAX]> = SmallVec::from_elem(None, node.shape.len());
@@ -126,8 +175,7 @@ fn one_group_per_thread(
         of_lane[last] = Some(index);
         positions.push(lowering.at_indices(node.id, &node.shape, of_lane, Some(number)));
     }
-    store_group(lowering, kernel, &positions, first);
-    body.label("DONE");
+    positions
 }
 
 /// Computes and stores neighbours, the first of which has the linear index `first`.
@@ -213,7 +261,12 @@ fn one_vector_per_thread(
 }
 
 /// Stores neighbours of an output, the first of which has the linear index `number`.
-fn store(body: &mut KernelBody, (output, dtype): (usize, DType), number: Reg, elements: &[Reg]) {
+pub(super) fn store(
+    body: &mut KernelBody,
+    (output, dtype): (usize, DType),
+    number: Reg,
+    elements: &[Reg],
+) {
     let base = body.address(ParameterKey::Output(output), || {
         KernelParameter::Output(output)
     });
@@ -227,7 +280,7 @@ mod tests {
     use ndarray::{Ix6, array, s};
 
     use super::{super::body::Kernel, *};
-    use crate::{Number, Region, fuse::only_kernel, graph::Op};
+    use crate::{Number, Region, fuse::only_kernel};
 
     /// Returns the kernel that computes a node, and its number of threads.
     fn map(node: &NodeRef) -> (Kernel, usize) {

@@ -70,12 +70,15 @@ impl KernelBody {
     /// Stores neighbouring elements. The address must be aligned to their total size.
     pub(super) fn store(&mut self, dtype: DType, address: Reg, lanes: &[Reg]) {
         let lanes: Registers = lanes.iter().map(|&lane| self.as_word(lane)).collect();
-        let (vector, kind) = (vector(lanes.len()), in_memory(dtype));
-        line!(
-            self,
-            "st.global{vector}.{kind} [{address}], {};",
-            list(&lanes)
-        );
+        for (number, part) in lanes.chunks(VECTOR_BYTES / dtype.bytes()).enumerate() {
+            let (vector, kind) = (vector(part.len()), in_memory(dtype));
+            let offset = number * VECTOR_BYTES;
+            line!(
+                self,
+                "st.global{vector}.{kind} [{address}+{offset}], {};",
+                list(part)
+            );
+        }
     }
 
     /// Compares a word with 0, giving a predicate that is true if it differs.

@@ -11,11 +11,12 @@
 //! | `cache.rs` | the kernel cache, the entrance to code generation |
 //! | `passes.rs` | the passes of one fused kernel and the temporaries between them |
 //! | `map.rs` | element-wise kernels |
+//! | `transpose.rs` | element-wise kernels that read transposed arrays through shared memory |
 //! | `reduce.rs` | reduction kernels |
 //! | `accumulate.rs` | the loop in which a thread of a reduction accumulates elements |
 //! | `partial.rs` | reductions whose results are shared by several blocks |
 //! | `row.rs` | row kernels: several reductions of rows, and what follows from them |
-//! | `warp.rs` | rows that a part of a warp computes |
+//! | `warp.rs` | combinations of accumulators by shuffles, and the threads of a row |
 //! | `scan.rs` | scan kernels |
 //! | `scatter.rs` | scatter kernels |
 //! | `reducer.rs` | the accumulators of reductions and scans |
@@ -43,6 +44,7 @@ mod reducer;
 mod row;
 mod scan;
 mod scatter;
+mod transpose;
 mod update;
 mod warp;
 

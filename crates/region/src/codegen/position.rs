@@ -5,6 +5,7 @@ use smallvec::SmallVec;
 use super::{
     body::{KernelBody, ParameterKey, Reg, RegClass, line},
     lowering::Lowering,
+    map::last_axis,
 };
 use crate::shape::{AxisSource, RANK_MAX, Shape, preserves_linear_index};
 
@@ -21,11 +22,13 @@ pub(super) struct PositionInfo {
     linear_index: Option<Reg>,
     axes: SmallVec<[Option<Reg>; RANK_MAX]>,
     /// The first position of the group and this position's place in it, if neighbours are computed
-    /// together. Their linear indices are consecutive, and the first is a multiple of the group's
-    /// size.
+    /// together. Their linear indices are consecutive.
     pub(super) group: Option<(Position, usize)>,
-    /// The axis along which all members of the group lie, if they do not cross the end of a row.
-    group_axis: Option<usize>,
+    /// The axis along which all members of the group lie, if they do not cross the end of a row,
+    /// and the first index along it modulo the group's size.
+    group_axis: Option<(usize, usize)>,
+    /// The first linear index of the group modulo its size, if it is the same for all groups.
+    pub(super) residue: Option<usize>,
 }
 
 impl Lowering<'_> {
@@ -38,6 +41,7 @@ impl Lowering<'_> {
             axes: SmallVec::from_elem(None, shape.len()),
             group: None,
             group_axis: None,
+            residue: None,
         })
     }
 
@@ -56,6 +60,7 @@ impl Lowering<'_> {
             axes,
             group: None,
             group_axis: None,
+            residue: None,
         })
     }
 
@@ -68,18 +73,31 @@ impl Lowering<'_> {
     /// of their number.
     pub(super) fn group(&mut self, positions: &[Position]) {
         let shape = &self.positions[positions[0].0].shape;
-        let last = (0..shape.len()).rev().find(|&axis| shape[axis] != 1);
-        let group_axis = last.filter(|&axis| shape[axis].is_multiple_of(positions.len()));
+        let group_axis =
+            last_axis(shape).filter(|&axis| shape[axis].is_multiple_of(positions.len()));
         for (lane, position) in positions.iter().enumerate() {
             let indices = &mut self.positions[position.0];
             indices.group = Some((positions[0], lane));
-            indices.group_axis = group_axis;
+            indices.group_axis = group_axis.map(|axis| (axis, 0));
+            indices.residue = Some(0);
         }
         self.lanes = positions.len();
     }
 
+    /// Makes a group of positions with consecutive indices along the last axis, the first of which
+    /// has this residue modulo their number.
+    pub(super) fn group_along(&mut self, positions: &[Position], axis: usize, residue: usize) {
+        for (lane, position) in positions.iter().enumerate() {
+            let indices = &mut self.positions[position.0];
+            indices.group = Some((positions[0], lane));
+            indices.group_axis = Some((axis, residue));
+            let is_whole = indices.shape[axis].is_multiple_of(positions.len());
+            indices.residue = is_whole.then_some(residue);
+        }
+    }
+
     /// Returns the positions of a group.
-    fn group_members(&self, first: Position) -> impl Iterator<Item = Position> + use<> {
+    pub(super) fn group_members(&self, first: Position) -> impl Iterator<Item = Position> + use<> {
         (first.0..first.0 + self.lanes).map(Position)
     }
 
@@ -216,7 +234,7 @@ impl Lowering<'_> {
         first: Position,
         map: &[AxisSource],
         (source, shape): (u64, &[usize]),
-        group_axis: usize,
+        (group_axis, residue): (usize, usize),
     ) -> SmallVec<[Position; 4]> {
         let moving: SmallVec<[usize; RANK_MAX]> = (0..map.len())
             .filter(|&axis| map[axis].axis == Some(group_axis) && shape[axis] != 1)
@@ -231,14 +249,12 @@ impl Lowering<'_> {
             let seen: SmallVec<[Position; 4]> = group_members
                 .map(|position| self.mapped_position(view, position, map, (source, shape)))
                 .collect();
-            let last = (0..shape.len()).rev().find(|&axis| shape[axis] != 1);
-            let stays_dense = moving.len() == 1 && moving.first().copied() == last && {
-                let from = &map[moving[0]];
-                let whole = |length: usize| length.is_multiple_of(self.lanes);
-                from.step == 1 && whole(from.start) && whole(shape[moving[0]])
-            };
-            if stays_dense {
-                self.group(&seen);
+            if let [axis] = moving[..]
+                && last_axis(shape) == Some(axis)
+                && map[axis].step == 1
+            {
+                let residue = (residue + map[axis].start) % self.lanes;
+                self.group_along(&seen, axis, residue);
             }
             seen
         };
@@ -268,7 +284,12 @@ impl Lowering<'_> {
         if let Some(&known) = self.reshaped.get(&(owner, position)) {
             return known;
         }
-        let Some((first, lane)) = self.positions[position.0].group else {
+        let PositionInfo {
+            group: Some((first, lane)),
+            residue: Some(0),
+            ..
+        } = self.positions[position.0]
+        else {
             let number = self.linear_index(position);
             return self.at_linear_index(owner, shape, number);
         };

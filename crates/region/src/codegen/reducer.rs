@@ -11,9 +11,10 @@
 use smallvec::{SmallVec, smallvec};
 
 use super::{
-    body::{BLOCK, KernelBody, Reg, RegClass, line},
+    body::{KernelBody, Reg, RegClass, line},
     cast::cast,
     elementwise::min_or_max,
+    warp::{WARP, WARPS, WarpTotals},
 };
 use crate::{element::DType, graph::Reduction};
 
@@ -51,18 +52,6 @@ impl Reducer {
             DType::F64 | DType::I64 => DType::I64,
             _ => DType::I32,
         }
-    }
-
-    /// Declares shared memory for one accumulator per thread of a block, for the reduction with
-    /// this number in its kernel.
-    pub(super) fn shared_memory(self, reduction: usize) -> String {
-        let declare = |(slot, dtype): (usize, &DType)| {
-            format!(
-                "\t.shared .align 8 .b8 accumulator{reduction}_{slot}[{}];\n",
-                BLOCK * dtype.bytes()
-            )
-        };
-        self.state_types().iter().enumerate().map(declare).collect()
     }
 
     /// Returns a new accumulator of no elements.
@@ -184,8 +173,8 @@ impl Reducer {
         }
     }
 
-    /// Combines the accumulators of a block by a tree in shared memory. The first thread has the
-    /// result, and so has the first place of the memory after the next barrier.
+    /// Combines the accumulators of a block: those of each warp by shuffles, and those of the warps
+    /// in their order, through shared memory. Every thread has the result.
     pub(super) fn combine_block(
         self,
         body: &mut KernelBody,
@@ -193,55 +182,18 @@ impl Reducer {
         thread: Reg,
         reduction: usize,
     ) {
-        let slots = self.state_types();
-        let addresses: SmallVec<[Reg; 2]> = slots
-            .iter()
-            .enumerate()
-            .map(|(slot, dtype)| {
-                let base = shared_address(body, reduction, slot);
-                body.element(base, thread, dtype.bytes())
-            })
-            .collect();
-        let (bits, idle) = (body.bits(), body.reg(RegClass::Predicate));
-        let store = |body: &mut KernelBody| {
-            for (slot, &dtype) in slots.iter().enumerate() {
-                line!(
-                    body,
-                    "st.shared.{} [{}], {};",
-                    RegClass::of(dtype).move_type(),
-                    addresses[slot],
-                    accumulator[slot]
-                );
-            }
-        };
-        store(body);
-        let tree = body.label_number();
-        let mut distance = BLOCK / 2;
-        while distance > 0 {
-            line!(body, "bar.sync 0;");
-            line!(body, "setp.ge.u{bits} {idle}, {thread}, {distance};");
-            line!(body, "@{idle} bra NEXT{tree}_{distance};");
-            let mut other = Accumulator::new();
-            for (slot, &dtype) in slots.iter().enumerate() {
-                let offset = distance * dtype.bytes();
-                other.push(load_shared(body, dtype, addresses[slot], offset));
-            }
-            self.combine(body, accumulator, &other);
-            store(body);
-            body.label(&format!("NEXT{tree}_{distance}"));
-            distance /= 2;
-        }
-    }
-
-    /// Loads the result of [`combine_block`](Self::combine_block) in every thread.
-    pub(super) fn broadcast_block(self, body: &mut KernelBody, reduction: usize) -> Accumulator {
+        self.combine_lanes(body, accumulator, WARP);
+        let totals = WarpTotals::new(body, self, thread, reduction);
+        totals.store(body, accumulator, 0);
         line!(body, "bar.sync 0;");
-        let slots = self.state_types();
-        let load = |(slot, &dtype): (usize, &DType)| {
-            let base = shared_address(body, reduction, slot);
-            load_shared(body, dtype, base, 0)
-        };
-        slots.iter().enumerate().map(load).collect()
+        for warp in 0..WARPS {
+            let other = totals.load(body, warp);
+            if warp == 0 {
+                assign(body, accumulator, &other);
+            } else {
+                self.combine(body, accumulator, &other);
+            }
+        }
     }
 
     /// Computes the sort key of a float: an integer that compares as the float, with −0 below +0,
@@ -305,24 +257,6 @@ impl Reducer {
     }
 }
 
-/// Returns the address of the shared memory of one component of a reduction's accumulators.
-fn shared_address(body: &mut KernelBody, reduction: usize, slot: usize) -> Reg {
-    let base = body.reg(RegClass::B64);
-    line!(body, "mov.u64 {base}, accumulator{reduction}_{slot};");
-    base
-}
-
-fn load_shared(body: &mut KernelBody, dtype: DType, address: Reg, offset: usize) -> Reg {
-    let class = RegClass::of(dtype);
-    let reg = body.reg(class);
-    line!(
-        body,
-        "ld.shared.{} {reg}, [{address}+{offset}];",
-        class.move_type()
-    );
-    reg
-}
-
 /// Adds two compensated sums, and the rounding error of the addition to the accumulated errors.
 fn add_compensated(body: &mut KernelBody, accumulator: &Accumulator, other: &Accumulator) {
     let (a, b) = (accumulator[0], other[0]);
@@ -342,6 +276,13 @@ fn add_compensated(body: &mut KernelBody, accumulator: &Accumulator, other: &Acc
         accumulator[1]
     );
     line!(body, "mov.f64 {a}, {sum};");
+}
+
+/// Assigns one accumulator to another.
+pub(super) fn assign(body: &mut KernelBody, accumulator: &Accumulator, to: &Accumulator) {
+    for (reg, to) in accumulator.iter().zip(to) {
+        line!(body, "mov.{} {reg}, {to};", reg.class.move_type());
+    }
 }
 
 fn zero_literal(dtype: DType) -> &'static str {

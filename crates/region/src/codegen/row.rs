@@ -2,7 +2,8 @@
 //! between its reductions.
 //!
 //! A thread has the same elements of the row as in a reduction of rows of this length, so that both
-//! add in the same order and give the same bits.
+//! add in the same order and give the same bits: every 256th group of four neighbours, which are
+//! read and written at once, or every 256th element.
 
 use rustc_hash::FxHashSet;
 use smallvec::SmallVec;
@@ -12,11 +13,13 @@ use super::{
     lowering::{IndexAnalysis, Lowering},
     passes::GeneratedPasses,
     position::Position,
-    reducer::Reducer,
+    reducer::{Accumulator, Reducer},
     warp::RowThread,
 };
 use crate::{
-    fuse::{FusedKernel, FusedNode, ROW_THREADS, RowClass, RowShape, threads_of_row},
+    fuse::{
+        FusedKernel, FusedNode, ROW_THREADS, RowClass, RowShape, neighbours_of_row, threads_of_row,
+    },
     graph::{NodeRef, Op},
     shape::{RANK_MAX, Shape},
 };
@@ -62,44 +65,124 @@ impl Lowering<'_> {
     }
 }
 
-/// An element of the row in each thread.
-struct RowElement {
-    /// The index within the row: the last one for threads beyond the end.
-    number: Reg,
-    linear_index: Reg,
+/// Neighbouring elements of the row in each thread.
+struct RowElements {
+    /// The index of each within the row: those of the last elements for threads beyond the end.
+    numbers: SmallVec<[Reg; 4]>,
+    /// The linear index of each.
+    linear_indices: SmallVec<[Reg; 4]>,
     /// True in threads beyond the end; `None` if there are none.
     beyond: Option<Reg>,
     /// The positions in arrays of each shape.
-    positions: Vec<(Shape, Position)>,
+    positions: Vec<(Shape, RowPositions)>,
 }
 
-impl RowElement {
-    /// Returns the position in a node's array.
-    fn position(&mut self, lowering: &mut Lowering<'_>, node: &NodeRef, row: Reg) -> Position {
-        let known = self
-            .positions
-            .iter()
-            .find(|(shape, _)| *shape == node.shape);
-        if let Some(&(_, position)) = known {
-            return position;
+/// The positions of neighbouring elements.
+type RowPositions = SmallVec<[Position; 4]>;
+
+impl RowElements {
+    /// Computes the indices of a thread's elements of one turn.
+    fn new(
+        body: &mut KernelBody,
+        rows: RowShape,
+        own: RowThread,
+        length: Reg,
+        turn: usize,
+    ) -> Self {
+        let (bits, neighbours) = (body.bits(), neighbours_of_row(rows.length));
+        let mut first = own.thread;
+        if neighbours > 1 {
+            first = body.index_reg();
+            line!(
+                body,
+                "mul.lo.s{bits} {first}, {}, {neighbours};",
+                own.thread
+            );
+        }
+        let at_once = own.threads * neighbours;
+        if turn > 0 {
+            let number = body.index_reg();
+            line!(body, "add.s{bits} {number}, {first}, {};", turn * at_once);
+            first = number;
+        }
+        let mut beyond = None;
+        if (turn + 1) * at_once > rows.length {
+            let is_beyond = body.reg(RegClass::Predicate);
+            let (last, within) = (body.index_reg(), body.index_reg());
+            line!(body, "setp.ge.u{bits} {is_beyond}, {first}, {length};");
+            line!(body, "sub.s{bits} {last}, {length}, {neighbours};");
+            line!(body, "min.u{bits} {within}, {first}, {last};");
+            (first, beyond) = (within, Some(is_beyond));
+        }
+        let linear_index = body.index_reg();
+        line!(
+            body,
+            "mad.lo.s{bits} {linear_index}, {}, {length}, {first};",
+            own.row
+        );
+        let mut following = |first: Reg| -> SmallVec<[Reg; 4]> {
+            let others = (1..neighbours).map(|lane| {
+                let number = body.index_reg();
+                line!(body, "add.s{bits} {number}, {first}, {lane};");
+                number
+            });
+            std::iter::once(first).chain(others).collect()
+        };
+        Self {
+            numbers: following(first),
+            linear_indices: following(linear_index),
+            beyond,
+            positions: Vec::new(),
+        }
+    }
+
+    /// Returns the positions in a node's array.
+    fn positions(&mut self, lowering: &mut Lowering<'_>, node: &NodeRef, row: Reg) -> RowPositions {
+        let mut known = self.positions.iter();
+        if let Some((_, positions)) = known.find(|(shape, _)| *shape == node.shape) {
+            return positions.clone();
         }
         let long: SmallVec<[usize; RANK_MAX]> = (0..node.shape.len())
             .filter(|&axis| node.shape[axis] != 1)
             .collect();
-        let position = if let [rows, along] = long[..]
-            && lowering
-                .row_nodes
-                .as_ref()
-                .is_some_and(|rows| rows.length == node.shape[along])
-        {
-            let mut axes = SmallVec::from_elem(None, node.shape.len());
-            (axes[rows], axes[along]) = (Some(row), Some(self.number));
-            lowering.at_indices(node.id, &node.shape, axes, Some(self.linear_index))
-        } else {
-            lowering.at_linear_index(node.id, &node.shape, self.linear_index)
+        let length = lowering.row_nodes.as_ref().map(|rows| rows.length);
+        let mut positions = RowPositions::new();
+        for (&number, &linear_index) in self.numbers.iter().zip(&self.linear_indices) {
+            positions.push(match long[..] {
+                [rows, along] if length == Some(node.shape[along]) => {
+                    let mut axes = SmallVec::from_elem(None, node.shape.len());
+                    (axes[rows], axes[along]) = (Some(row), Some(number));
+                    lowering.at_indices(node.id, &node.shape, axes, Some(linear_index))
+                }
+                _ => lowering.at_linear_index(node.id, &node.shape, linear_index),
+            });
+        }
+        if positions.len() > 1 {
+            lowering.group(&positions);
+        }
+        self.positions.push((node.shape.clone(), positions.clone()));
+        positions
+    }
+
+    /// Computes the elements of a node. Only those of the first turn add to the kernel's name.
+    fn lower(
+        &mut self,
+        lowering: &mut Lowering<'_>,
+        node: &NodeRef,
+        row: Reg,
+        turn: usize,
+    ) -> SmallVec<[Reg; 4]> {
+        let positions = self.positions(lowering, node, row);
+        let lower = |(lane, position)| {
+            let words = lowering.body.name_parts();
+            let value = lowering.lower(node, position);
+            // The other elements repeat the operations of the first.
+            if turn + lane > 0 {
+                lowering.body.truncate_name(words);
+            }
+            value
         };
-        self.positions.push((node.shape.clone(), position));
-        position
+        positions.into_iter().enumerate().map(lower).collect()
     }
 }
 
@@ -112,8 +195,9 @@ pub(super) fn row(kernel: &FusedKernel, rows: RowShape) -> GeneratedPasses {
     let mut body = KernelBody::new(IndexAnalysis::of(kernel).wide);
     let own = RowThread::new(&mut body, rows.rows, threads_of_row(rows.length));
     let length = body.index_parameter(ParameterKey::Named("length"), rows.length as i64);
-    let mut elements: Vec<RowElement> = (0..rows.elements_per_thread())
-        .map(|turn| row_element(&mut body, rows, own, length, turn))
+    let turns = rows.elements_per_thread() / neighbours_of_row(rows.length);
+    let mut elements: Vec<RowElements> = (0..turns)
+        .map(|turn| RowElements::new(&mut body, rows, own, length, turn))
         .collect();
     let mut lowering = Lowering::new(&mut body, kernel, false);
     let is_row = |class: &RowClass| *class == RowClass::Row;
@@ -137,28 +221,27 @@ pub(super) fn row(kernel: &FusedKernel, rows: RowShape) -> GeneratedPasses {
             let reducer = Reducer::new(*reduction, source.dtype);
             shared.push_str(&reducer.row_memory(own, reductions));
             let accumulator = reducer.identity(lowering.body);
-            for (turn, element) in elements.iter_mut().enumerate() {
-                let position = element.position(&mut lowering, source, own.row);
-                let words = lowering.body.name_parts();
-                let value = lowering.lower(source, position);
-                // The other elements repeat the operations of the first.
-                if turn > 0 {
-                    lowering.body.truncate_name(words);
-                }
+            for (turn, elements) in elements.iter_mut().enumerate() {
+                let values = elements.lower(&mut lowering, source, own.row, turn);
                 let body = &mut *lowering.body;
-                let other = reducer.lift(body, value, |_| element.number);
+                let numbers = elements.numbers.iter().zip(&values);
+                let others: SmallVec<[Accumulator; 4]> = numbers
+                    .map(|(&number, &value)| reducer.lift(body, value, |_| number))
+                    .collect();
                 let label = format!("BEYOND{reductions}");
-                if let Some(beyond) = element.beyond {
+                if let Some(beyond) = elements.beyond {
                     line!(body, "@{beyond} bra {label};");
                 }
-                reducer.combine(body, &accumulator, &other);
-                if element.beyond.is_some() {
+                for other in &others {
+                    reducer.combine(body, &accumulator, other);
+                }
+                if elements.beyond.is_some() {
                     body.label(&label);
                 }
             }
             let body = &mut *lowering.body;
             reducer.combine_row(body, &accumulator, own, reductions);
-            let all = reducer.broadcast_row(body, &accumulator, own, reductions);
+            let all = reducer.broadcast_row(body, &accumulator, own);
             let result = reducer.finish(body, &all, node.dtype);
             body.name_part(reduction.name());
             let position = lowering
@@ -179,55 +262,11 @@ pub(super) fn row(kernel: &FusedKernel, rows: RowShape) -> GeneratedPasses {
     GeneratedPasses::one(body.finish(&shared), rows.rows * own.threads)
 }
 
-/// Computes the indices of one of a thread's elements.
-fn row_element(
-    body: &mut KernelBody,
-    rows: RowShape,
-    RowThread {
-        row,
-        thread,
-        threads,
-        ..
-    }: RowThread,
-    length: Reg,
-    turn: usize,
-) -> RowElement {
-    let bits = body.bits();
-    let mut number = thread;
-    if turn > 0 {
-        number = body.index_reg();
-        line!(body, "add.s{bits} {number}, {thread}, {};", turn * threads);
-    }
-    let mut beyond = None;
-    if (turn + 1) * threads > rows.length {
-        let (is_beyond, last, within) = (
-            body.reg(RegClass::Predicate),
-            body.index_reg(),
-            body.index_reg(),
-        );
-        line!(body, "setp.ge.u{bits} {is_beyond}, {number}, {length};");
-        line!(body, "sub.s{bits} {last}, {length}, 1;");
-        line!(body, "min.u{bits} {within}, {number}, {last};");
-        (number, beyond) = (within, Some(is_beyond));
-    }
-    let linear_index = body.index_reg();
-    line!(
-        body,
-        "mad.lo.s{bits} {linear_index}, {row}, {length}, {number};"
-    );
-    RowElement {
-        number,
-        linear_index,
-        beyond,
-        positions: Vec::new(),
-    }
-}
-
 /// Stores the elements of the row, or the element for the row.
 fn store(
     lowering: &mut Lowering<'_>,
     kernel: &FusedKernel,
-    elements: &mut [RowElement],
+    elements: &mut [RowElements],
     own: RowThread,
     class: RowClass,
 ) {
@@ -246,20 +285,15 @@ fn store(
         return;
     }
     own.within_only(lowering.body, "DONE");
-    for (turn, element) in elements.iter_mut().enumerate() {
-        if let Some(beyond) = element.beyond {
+    for (turn, elements) in elements.iter_mut().enumerate() {
+        if let Some(beyond) = elements.beyond {
             // No later element is within the row.
             line!(lowering.body, "@{beyond} bra DONE;");
         }
-        let position = element.position(lowering, root, own.row);
-        let words = lowering.body.name_parts();
-        let value = lowering.lower(root, position);
-        if turn > 0 {
-            lowering.body.truncate_name(words);
-        }
+        let values = elements.lower(lowering, root, own.row, turn);
         let address = lowering
             .body
-            .element(base, element.linear_index, root.dtype.bytes());
-        lowering.body.store(root.dtype, address, &[value]);
+            .element(base, elements.linear_indices[0], root.dtype.bytes());
+        lowering.body.store(root.dtype, address, &values);
     }
 }

@@ -11,14 +11,16 @@ use smallvec::{SmallVec, smallvec};
 
 use super::{
     body::{BLOCK, Kernel, KernelBody, KernelParameter, ParameterKey, Reg, RegClass, line},
-    lowering::IndexAnalysis,
+    lowering::{IndexAnalysis, Lowering},
     passes::{GeneratedPasses, Pass, PassOutput, Temporary},
+    position::Position,
     reduce::block_and_thread,
-    reducer::{Accumulator, Reducer},
+    reducer::{Accumulator, Reducer, assign},
+    warp::{WARP, WARPS, WarpTotals, shuffle},
 };
 use crate::{
     element::DType,
-    fuse::FusedKernel,
+    fuse::{FusedKernel, SCAN_SEGMENT},
     graph::{NodeRef, Op, Reduction},
 };
 
@@ -32,8 +34,6 @@ const ROWS_MANY: usize = 1 << 14;
 const ITEMS: usize = 4;
 /// The number of elements that a block scans at a time.
 const TILE: usize = BLOCK * ITEMS;
-/// The minimum number of elements of a segment where several blocks share a row.
-const SEGMENT: usize = 4 * TILE;
 /// The approximate number of blocks of a grid where several blocks share a row.
 const BLOCKS_MAX: usize = 1 << 10;
 
@@ -67,17 +67,27 @@ struct Segmentation {
     segments: usize,
 }
 
+/// Neighbouring elements of a thread.
+struct Neighbours {
+    elements: Vec<Accumulator>,
+    /// The position of the first.
+    position: Reg,
+    /// False beyond the end of the row.
+    inside: Reg,
+}
+
 /// A scan, for which kernels are generated.
 struct ScanGenerator<'a> {
+    kernel: &'a FusedKernel,
     node: &'a NodeRef,
     source: &'a NodeRef,
     reducer: Reducer,
     reduction: Reduction,
-    wide: bool,
+    analysis: IndexAnalysis,
 }
 
-/// Generates the kernels that scan an array in memory, with at least one element, along its last
-/// axis.
+/// Generates the kernels that scan an array with at least one element along its last axis. They
+/// compute functions of elements that are not in memory.
 pub(super) fn scan(kernel: &FusedKernel) -> GeneratedPasses {
     let node = &kernel.root;
     let Some(&Op::Scan {
@@ -88,11 +98,12 @@ pub(super) fn scan(kernel: &FusedKernel) -> GeneratedPasses {
         unreachable!("the root is a scan");
     };
     let generator = ScanGenerator {
+        kernel,
         node,
         source,
         reducer: Reducer::new(reduction, source.dtype),
         reduction,
-        wide: IndexAnalysis::of(kernel).wide,
+        analysis: IndexAnalysis::of(kernel),
     };
     let count = *node.shape.last().expect("a scanned array has an axis");
     let rows = node.elements / count;
@@ -101,7 +112,7 @@ pub(super) fn scan(kernel: &FusedKernel) -> GeneratedPasses {
     if is_short {
         return GeneratedPasses::one(generator.thread_per_row(count), rows);
     }
-    let segments = count.div_ceil(SEGMENT).min(BLOCKS_MAX.div_ceil(rows));
+    let segments = count.div_ceil(SCAN_SEGMENT).min(BLOCKS_MAX.div_ceil(rows));
     let segment = count.div_ceil(segments).next_multiple_of(TILE);
     let segments = count.div_ceil(segment);
     let whole = |count| Segmentation {
@@ -166,7 +177,7 @@ pub(super) fn scan(kernel: &FusedKernel) -> GeneratedPasses {
 impl ScanGenerator<'_> {
     /// Generates a kernel with one thread per row.
     fn thread_per_row(&self, count: usize) -> Kernel {
-        let mut body = KernelBody::new(self.wide);
+        let mut body = KernelBody::new(self.analysis.wide);
         let row = body.thread();
         let (bits, beyond) = (body.bits(), body.reg(RegClass::Predicate));
         let rows = body.index_parameter(
@@ -181,9 +192,9 @@ impl ScanGenerator<'_> {
         line!(body, "add.s{bits} {end}, {at}, {count};");
         let accumulator = self.reducer.identity(&mut body);
         body.label("LOOP");
-        let element = self.element(&mut body, ScanInput::Elements, at);
-        self.reducer.combine(&mut body, &accumulator, &element);
-        self.store_result(&mut body, &accumulator, at);
+        let element = &self.elements(&mut body, at, 1)[0];
+        self.reducer.combine(&mut body, &accumulator, element);
+        self.store_results(&mut body, std::slice::from_ref(&accumulator), at);
         line!(body, "add.s{bits} {at}, {at}, 1;");
         line!(body, "setp.lt.u{bits} {beyond}, {at}, {end};");
         line!(body, "@{beyond} bra LOOP;");
@@ -198,7 +209,7 @@ impl ScanGenerator<'_> {
         output: ScanOutput,
         segmentation: Segmentation,
     ) -> Kernel {
-        let mut body = KernelBody::new(self.wide);
+        let mut body = KernelBody::new(self.analysis.wide);
         let bits = body.bits();
         let (block, thread) = block_and_thread(&mut body);
         let count = body.index_parameter(ParameterKey::Named("count"), segmentation.count as i64);
@@ -226,59 +237,50 @@ impl ScanGenerator<'_> {
         if output == ScanOutput::Results && segmentation.segments > 1 {
             self.load_carry(&mut body, &carry, block, number);
         }
-        let shared = BlockScan::new(&mut body, self.reducer, thread);
+        let totals = WarpTotals::new(&mut body, self.reducer, thread, 0);
         let running = copy(&mut body, &identity);
         let done = body.reg(RegClass::Predicate);
         body.label("LOOP");
         line!(body, "setp.ge.u{bits} {done}, {tile}, {end};");
         line!(body, "@{done} bra LEFT;");
         if output != ScanOutput::Totals {
-            set(&mut body, &running, &identity);
+            assign(&mut body, &running, &identity);
         }
-        let (mut steps, mut positions) = (Vec::new(), Vec::new());
-        let (first, last) = (body.index_reg(), body.index_reg());
+        let first = body.index_reg();
         line!(body, "mad.lo.s{bits} {first}, {thread}, {ITEMS}, {tile};");
-        line!(body, "sub.s{bits} {last}, {end}, 1;");
-        for item in 0..ITEMS {
-            let (at, position, inside) = (
-                body.index_reg(),
-                body.index_reg(),
-                body.reg(RegClass::Predicate),
-            );
-            line!(body, "add.s{bits} {at}, {first}, {item};");
-            line!(body, "setp.lt.u{bits} {inside}, {at}, {end};");
-            // Beyond the end, the last element is read and replaced by the identity.
-            line!(body, "min.u{bits} {position}, {at}, {last};");
-            line!(body, "add.s{bits} {position}, {position}, {base};");
-            let element = self.element(&mut body, input, position);
-            for ((&reg, &none), &dtype) in element
-                .iter()
-                .zip(&identity)
-                .zip(&self.reducer.state_types())
-            {
-                line!(
-                    body,
-                    "selp.{} {reg}, {reg}, {none}, {inside};",
-                    RegClass::of(dtype).move_type()
-                );
-            }
-            self.reducer.combine(&mut body, &running, &element);
-            if output != ScanOutput::Totals {
-                steps.push(copy(&mut body, &running));
-                positions.push((position, inside));
+        let neighbours = self.neighbours(&mut body, input, (first, end, base), segmentation);
+        let mut steps = Vec::new();
+        for Neighbours {
+            elements, inside, ..
+        } in &neighbours
+        {
+            for element in elements {
+                for (&reg, &none) in element.iter().zip(&identity) {
+                    let kind = reg.class.move_type();
+                    line!(body, "selp.{kind} {reg}, {reg}, {none}, {inside};");
+                }
+                self.reducer.combine(&mut body, &running, element);
+                if output != ScanOutput::Totals {
+                    steps.push(copy(&mut body, &running));
+                }
             }
         }
         if output != ScanOutput::Totals {
-            let (before, all) = shared.scan(&mut body, &running, &identity);
+            let (before, all) = totals.scan(&mut body, self.reducer, &running, &identity);
             self.reducer.combine(&mut body, &before, &carry);
-            for (item, (step, (position, inside))) in steps.iter().zip(positions).enumerate() {
-                self.reducer.combine(&mut body, step, &before);
-                line!(body, "@!{inside} bra SKIP{item};");
-                match output {
-                    ScanOutput::Results => self.store_result(&mut body, step, position),
-                    _ => self.store_partial(&mut body, step, position),
+            let mut steps = &steps[..];
+            for (number, of_thread) in neighbours.iter().enumerate() {
+                let (own, rest) = steps.split_at(of_thread.elements.len());
+                steps = rest;
+                for step in own {
+                    self.reducer.combine(&mut body, step, &before);
                 }
-                body.label(&format!("SKIP{item}"));
+                line!(body, "@!{} bra SKIP{number};", of_thread.inside);
+                match output {
+                    ScanOutput::Results => self.store_results(&mut body, own, of_thread.position),
+                    _ => self.store_partial(&mut body, &own[0], of_thread.position),
+                }
+                body.label(&format!("SKIP{number}"));
             }
             self.reducer.combine(&mut body, &carry, &all);
         }
@@ -286,40 +288,87 @@ impl ScanGenerator<'_> {
         line!(body, "bra LOOP;");
         body.label("LEFT");
         if output == ScanOutput::Totals {
-            let (_, all) = shared.scan(&mut body, &running, &identity);
+            let (_, all) = totals.scan(&mut body, self.reducer, &running, &identity);
             line!(body, "setp.ne.u{bits} {done}, {thread}, 0;");
             line!(body, "@{done} bra DONE;");
             self.store_partial(&mut body, &all, block);
             body.label("DONE");
         }
-        self.finish(body, &shared.declaration)
+        self.finish(body, &self.reducer.shared_memory(0))
     }
 
-    /// Returns the accumulator of one element, or a partial result of an earlier kernel.
-    fn element(&self, body: &mut KernelBody, input: ScanInput, at: Reg) -> Accumulator {
-        match input {
-            ScanInput::Elements => {
-                let base = body.address(ParameterKey::Input(self.source.id), || {
-                    KernelParameter::Input(NodeRef::clone(self.source))
-                });
-                let address = body.element(base, at, self.source.dtype.bytes());
-                let element = body.load(self.source.dtype, address, 1)[0];
-                let only = self.reducer.lift(body, element, |_| at);
-                // The accumulator is changed in place, and the loaded registers must not be.
-                copy(body, &only)
+    /// Loads a thread's elements, from `first` on: all at once if none of them can be beyond the
+    /// end alone, which loads of 16 bytes need.
+    fn neighbours(
+        &self,
+        body: &mut KernelBody,
+        input: ScanInput,
+        (first, end, base): (Reg, Reg, Reg),
+        segmentation: Segmentation,
+    ) -> Vec<Neighbours> {
+        let bits = body.bits();
+        let is_whole = input == ScanInput::Elements && segmentation.count.is_multiple_of(ITEMS);
+        let lanes = if is_whole { ITEMS } else { 1 };
+        let last = body.index_reg();
+        line!(body, "sub.s{bits} {last}, {end}, {lanes};");
+        let at_turn = |turn: usize| {
+            let (at, position) = (body.index_reg(), body.index_reg());
+            let inside = body.reg(RegClass::Predicate);
+            line!(body, "add.s{bits} {at}, {first}, {};", turn * lanes);
+            line!(body, "setp.lt.u{bits} {inside}, {at}, {end};");
+            // Beyond the end, the last elements are read and replaced by the identity.
+            line!(body, "min.u{bits} {position}, {at}, {last};");
+            line!(body, "add.s{bits} {position}, {position}, {base};");
+            let elements = match input {
+                ScanInput::Elements => self.elements(body, position, lanes),
+                ScanInput::Partials => vec![self.partial(body, position)],
+            };
+            Neighbours {
+                elements,
+                position,
+                inside,
             }
-            ScanInput::Partials => {
-                let slots = self.reducer.state_types();
-                let load = |(slot, &dtype): (usize, &DType)| {
-                    let base = body.address(ParameterKey::Temporary(slot), || {
-                        KernelParameter::Temporary(slot)
-                    });
-                    let address = body.element(base, at, dtype.bytes());
-                    body.load(dtype, address, 1)[0]
-                };
-                slots.iter().enumerate().map(load).collect()
-            }
+        };
+        (0..ITEMS / lanes).map(at_turn).collect()
+    }
+
+    /// Returns the accumulators of neighbouring elements.
+    fn elements(&self, body: &mut KernelBody, first: Reg, lanes: usize) -> Vec<Accumulator> {
+        let bits = body.bits();
+        let mut lowering = Lowering::new(body, self.kernel, self.analysis.flat);
+        let mut positions: SmallVec<[(Reg, Position); ITEMS]> = SmallVec::new();
+        for lane in 0..lanes {
+            let at = lowering.body.index_reg();
+            line!(lowering.body, "add.s{bits} {at}, {first}, {lane};");
+            let position = lowering.at_linear_index(self.source.id, &self.source.shape, at);
+            positions.push((at, position));
         }
+        if lanes > 1 {
+            let group: SmallVec<[Position; ITEMS]> =
+                positions.iter().map(|&(_, position)| position).collect();
+            lowering.group(&group);
+        }
+        let lift = |(at, position)| {
+            let element = lowering.lower(self.source, position);
+            let body = &mut *lowering.body;
+            let only = self.reducer.lift(body, element, |_| at);
+            // The accumulator is changed in place, and the loaded registers must not be.
+            copy(body, &only)
+        };
+        positions.into_iter().map(lift).collect()
+    }
+
+    /// Loads a partial result of an earlier kernel.
+    fn partial(&self, body: &mut KernelBody, at: Reg) -> Accumulator {
+        let load = |(slot, &dtype): (usize, &DType)| {
+            let base = body.address(ParameterKey::Temporary(slot), || {
+                KernelParameter::Temporary(slot)
+            });
+            let address = body.element(base, at, dtype.bytes());
+            body.load(dtype, address, 1)[0]
+        };
+        let slots = self.reducer.state_types();
+        slots.iter().enumerate().map(load).collect()
     }
 
     /// Loads the total of the segments before this one, unless it is the first of its row.
@@ -341,12 +390,13 @@ impl ScanGenerator<'_> {
         }
     }
 
-    /// Stores a result.
-    fn store_result(&self, body: &mut KernelBody, accumulator: &Accumulator, at: Reg) {
-        let value = self.reducer.finish(body, accumulator, self.node.dtype);
+    /// Stores neighbouring results.
+    fn store_results(&self, body: &mut KernelBody, accumulators: &[Accumulator], at: Reg) {
+        let finish = |of_one| self.reducer.finish(body, of_one, self.node.dtype);
+        let values: SmallVec<[Reg; ITEMS]> = accumulators.iter().map(finish).collect();
         let base = body.address(ParameterKey::Output(0), || KernelParameter::Output(0));
         let address = body.element(base, at, self.node.dtype.bytes());
-        body.store(self.node.dtype, address, &[value]);
+        body.store(self.node.dtype, address, &values);
     }
 
     /// Stores an accumulator as a partial result.
@@ -363,131 +413,85 @@ impl ScanGenerator<'_> {
     }
 
     fn finish(&self, mut body: KernelBody, shared: &str) -> Kernel {
+        // Each function that is computed for the elements is named once.
+        body.truncate_name(0);
+        for fused in &self.kernel.nodes {
+            if let Op::Apply(function, _) = &*fused.op {
+                body.name_part(function.name());
+            }
+        }
         body.name_part(self.reduction.name());
         body.name_part("scan");
         body.finish(shared)
     }
 }
 
-/// The shared memory through which the threads of a block exchange accumulators.
-struct BlockScan {
-    reducer: Reducer,
-    thread: Reg,
-    /// The base address and this thread's address of each component of the accumulators.
-    positions: SmallVec<[(Reg, Reg); 2]>,
-    declaration: String,
-}
-
-impl BlockScan {
-    fn new(body: &mut KernelBody, reducer: Reducer, thread: Reg) -> Self {
-        let position = |(slot, dtype): (usize, &DType)| {
-            let base = body.reg(RegClass::B64);
-            line!(body, "mov.u64 {base}, accumulator0_{slot};");
-            (base, body.element(base, thread, dtype.bytes()))
-        };
-        let positions = reducer
-            .state_types()
-            .iter()
-            .enumerate()
-            .map(position)
-            .collect();
-        Self {
-            reducer,
-            thread,
-            positions,
-            declaration: reducer.shared_memory(0),
+impl WarpTotals {
+    /// Scans the accumulators of a block: those of each warp by shuffles (Hillis and Steele's
+    /// algorithm), and those of the warps in their order. Returns the combination of those before
+    /// this thread, and that of all threads. All threads must reach it.
+    fn scan(
+        &self,
+        body: &mut KernelBody,
+        reducer: Reducer,
+        accumulator: &Accumulator,
+        identity: &Accumulator,
+    ) -> (Accumulator, Accumulator) {
+        let with_front = copy(body, accumulator);
+        let mut distance = 1;
+        while distance < WARP {
+            let front = self.before_in_warp(body, &with_front, identity, distance);
+            reducer.combine(body, &with_front, &front);
+            distance *= 2;
         }
+        self.store(body, &with_front, WARP - 1);
+        line!(body, "bar.sync 0;");
+        let (before, all) = (copy(body, identity), copy(body, identity));
+        let (bits, is_own) = (body.bits(), body.reg(RegClass::Predicate));
+        for warp in 0..WARPS {
+            line!(body, "setp.eq.u{bits} {is_own}, {}, {warp};", self.warp);
+            for (own, all) in before.iter().zip(&all) {
+                let kind = own.class.move_type();
+                line!(body, "selp.{kind} {own}, {all}, {own}, {is_own};");
+            }
+            let total = self.load(body, warp);
+            reducer.combine(body, &all, &total);
+        }
+        let front = self.before_in_warp(body, &with_front, identity, 1);
+        reducer.combine(body, &before, &front);
+        // All threads have read before any of them writes for the next tile.
+        line!(body, "bar.sync 0;");
+        (before, all)
     }
 
-    /// Scans the accumulators of a block (Hillis and Steele's algorithm). Returns the combination
-    /// of those before this thread, and that of all threads. All threads must reach it.
-    fn scan(
+    /// Returns the accumulator of the thread at this distance before this one in its warp, or the
+    /// identity if there is none.
+    fn before_in_warp(
         &self,
         body: &mut KernelBody,
         accumulator: &Accumulator,
         identity: &Accumulator,
-    ) -> (Accumulator, Accumulator) {
-        let slots = self.reducer.state_types();
-        let with_front = copy(body, accumulator);
-        let front = copy(body, identity);
-        let mut distance = 1;
-        self.store(body, &with_front);
-        while distance < BLOCK {
-            line!(body, "bar.sync 0;");
-            self.load_from(body, &front, identity, distance);
-            line!(body, "bar.sync 0;");
-            self.reducer.combine(body, &with_front, &front);
-            self.store(body, &with_front);
-            distance *= 2;
-        }
-        line!(body, "bar.sync 0;");
-        self.load_from(body, &front, identity, 1);
-        let mut all = Accumulator::new();
-        for (&(base, _), &dtype) in self.positions.iter().zip(&slots) {
-            let reg = body.reg(RegClass::of(dtype));
-            let offset = (BLOCK - 1) * dtype.bytes();
-            line!(
-                body,
-                "ld.shared.{} {reg}, [{base}+{offset}];",
-                RegClass::of(dtype).move_type()
-            );
-            all.push(reg);
-        }
-        // All threads have read before any of them writes for the next tile.
-        line!(body, "bar.sync 0;");
-        (front, all)
-    }
-
-    fn store(&self, body: &mut KernelBody, accumulator: &Accumulator) {
-        let slots = self.reducer.state_types();
-        for ((&(_, own), &reg), &dtype) in self.positions.iter().zip(accumulator).zip(&slots) {
-            line!(
-                body,
-                "st.shared.{} [{own}], {reg};",
-                RegClass::of(dtype).move_type()
-            );
-        }
-    }
-
-    /// Loads the accumulator of the thread at this distance before this one, or the identity if
-    /// there is none.
-    fn load_from(
-        &self,
-        body: &mut KernelBody,
-        into: &Accumulator,
-        identity: &Accumulator,
         distance: usize,
-    ) {
-        let bits = body.bits();
-        let is_there = body.reg(RegClass::Predicate);
+    ) -> Accumulator {
+        let (bits, is_there) = (body.bits(), body.reg(RegClass::Predicate));
         line!(
             body,
             "setp.ge.u{bits} {is_there}, {}, {distance};",
-            self.thread
+            self.lane
         );
-        set(body, into, identity);
-        let slots = self.reducer.state_types();
-        for ((&(_, own), &reg), &dtype) in self.positions.iter().zip(into).zip(&slots) {
-            let offset = distance * dtype.bytes();
-            line!(
-                body,
-                "@{is_there} ld.shared.{} {reg}, [{own}+-{offset}];",
-                RegClass::of(dtype).move_type()
-            );
-        }
+        let moved = |(&reg, none): (&Reg, &Reg)| {
+            let front = shuffle(body, reg, ("up", distance), WARP);
+            let kind = reg.class.move_type();
+            line!(body, "selp.{kind} {front}, {front}, {none}, {is_there};");
+            front
+        };
+        accumulator.iter().zip(identity).map(moved).collect()
     }
 }
 
 /// Copies an accumulator to new registers.
 fn copy(body: &mut KernelBody, accumulator: &Accumulator) -> Accumulator {
     let new: Accumulator = accumulator.iter().map(|reg| body.reg(reg.class)).collect();
-    set(body, &new, accumulator);
+    assign(body, &new, accumulator);
     new
-}
-
-/// Assigns `to` to an accumulator.
-fn set(body: &mut KernelBody, accumulator: &Accumulator, to: &Accumulator) {
-    for (reg, to) in accumulator.iter().zip(to) {
-        line!(body, "mov.{} {reg}, {to};", reg.class.move_type());
-    }
 }

@@ -5,6 +5,7 @@ use smallvec::SmallVec;
 use super::{
     body::{ParameterKey, Reg, RegClass, line},
     lowering::Lowering,
+    map::last_axis,
     position::Position,
 };
 use crate::{
@@ -57,11 +58,7 @@ impl Lowering<'_> {
                 }
             }
         }
-        let is_replaced = conditions.into_iter().reduce(|all, condition| {
-            let both = self.body.reg(RegClass::Predicate);
-            line!(self.body, "and.pred {both}, {all}, {condition};");
-            both
-        });
+        let is_replaced = self.all_of(conditions);
         if let Some(is_replaced) = is_replaced {
             let bits = self.body.bits();
             for along in bounded {
@@ -76,6 +73,94 @@ impl Lowering<'_> {
         }
         let seen = self.at_indices(value.id, &value.shape, axes, None);
         (is_replaced, seen)
+    }
+
+    /// Returns a predicate that is true if an update replaces all elements of a group, or `None` if
+    /// that is not known from the first and the last of them.
+    pub(super) fn replaces_all(
+        &mut self,
+        node: &NodeRef,
+        group: &[Position],
+        map: &[AxisSource],
+        value: &NodeRef,
+    ) -> Option<Reg> {
+        let last = last_axis(&node.shape)?;
+        if map[last].axis.is_none() || map.iter().any(|from| from.axis.is_some() && from.step != 1)
+        {
+            return None;
+        }
+        let mut conditions: SmallVec<[Reg; RANK_MAX]> = SmallVec::new();
+        for (axis, from) in map.iter().enumerate() {
+            let ends = if axis == last {
+                &[group[0], group[group.len() - 1]][..]
+            } else {
+                &group[..1]
+            };
+            for &position in ends.iter().filter(|_| node.shape[axis] != 1) {
+                let index = self.axis_index(position, axis);
+                let Some(along) = from.axis else {
+                    let key = ParameterKey::Start(node.id, axis);
+                    let start = self.body.index_parameter(key, from.start as i64);
+                    conditions.push(self.compare("eq", index, start));
+                    continue;
+                };
+                let key = ParameterKey::Length(value.id, along);
+                let count = self.body.index_parameter(key, value.shape[along] as i64);
+                let number = self.number_in_slice(node, axis, from, index, &mut conditions);
+                conditions.push(self.compare("lt", number, count));
+            }
+        }
+        self.all_of(conditions)
+    }
+
+    /// Maps a position, whose group an update replaces, to that of the value.
+    pub(super) fn value_position(
+        &mut self,
+        node: &NodeRef,
+        position: Position,
+        map: &[AxisSource],
+        value: &NodeRef,
+    ) -> Position {
+        if let Some(&known) = self.views.get(&(node.id, position)) {
+            return known;
+        }
+        let (first, _) = self.positions[position.0]
+            .group
+            .expect("an update replaces all elements of a group");
+        let members: SmallVec<[Position; 4]> = self.group_members(first).collect();
+        let mut seen: SmallVec<[Position; 4]> = SmallVec::new();
+        for &member in &members {
+            let mut axes: SmallVec<[Option<Reg>; RANK_MAX]> =
+                SmallVec::from_elem(None, value.shape.len());
+            for (axis, from) in map.iter().enumerate() {
+                if let Some(along) = from.axis.filter(|_| node.shape[axis] != 1) {
+                    let index = self.axis_index(member, axis);
+                    let mut none = SmallVec::new();
+                    let number = self.number_in_slice(node, axis, from, index, &mut none);
+                    axes[along] = Some(number);
+                }
+            }
+            let moved = self.at_indices(value.id, &value.shape, axes, None);
+            seen.push(moved);
+        }
+        let last = last_axis(&node.shape).expect("the array of a group has a long axis");
+        if map[last].axis.is_some() && map[last].axis == last_axis(&value.shape) {
+            let residue = (self.lanes - map[last].start % self.lanes) % self.lanes;
+            self.group_along(&seen, map[last].axis.unwrap_or(last), residue);
+        }
+        for (&member, &seen) in members.iter().zip(&seen) {
+            self.views.insert((node.id, member), seen);
+        }
+        self.views[&(node.id, position)]
+    }
+
+    /// Combines conditions; `None` if there are none.
+    fn all_of(&mut self, conditions: SmallVec<[Reg; RANK_MAX]>) -> Option<Reg> {
+        conditions.into_iter().reduce(|all, condition| {
+            let both = self.body.reg(RegClass::Predicate);
+            line!(self.body, "and.pred {both}, {all}, {condition};");
+            both
+        })
     }
 
     /// Returns the number in a slice of an index of its source, which is meaningful if the added

@@ -1,14 +1,23 @@
-//! Rows that a part of a warp computes: as many threads as a short row has elements, at most 32.
+//! Warps: combinations of accumulators by shuffles, and the threads of a row.
 //!
-//! Several rows share a block. Their threads combine accumulators by shuffles, without barriers and
-//! shared memory, in an order that follows from the number of threads. All threads of a warp take
-//! part: those beyond the last row compute that row again and store nothing.
+//! A short row has as many threads as elements, at most 32. Several rows share a block. Their
+//! threads combine accumulators without barriers and shared memory, in an order that follows from
+//! the number of threads. All threads of a warp take part: those beyond the last row compute that
+//! row again and store nothing.
+
+use smallvec::SmallVec;
 
 use super::{
     body::{BLOCK, KernelBody, ParameterKey, Reg, RegClass, line},
     reduce::block_and_thread,
     reducer::{Accumulator, Reducer},
 };
+use crate::element::DType;
+
+/// The number of threads of a warp.
+pub(super) const WARP: usize = 32;
+/// The number of warps of a block.
+pub(super) const WARPS: usize = BLOCK / WARP;
 
 /// The mask of all threads of a warp.
 const ALL: &str = "0xffffffff";
@@ -73,6 +82,18 @@ impl RowThread {
 }
 
 impl Reducer {
+    /// Declares the shared memory through which the warps of a block combine the accumulators of
+    /// the reduction with this number.
+    pub(super) fn shared_memory(self, reduction: usize) -> String {
+        let declare = |(slot, dtype): (usize, &DType)| {
+            format!(
+                "\t.shared .align 8 .b8 accumulator{reduction}_{slot}[{}];\n",
+                WARPS * dtype.bytes()
+            )
+        };
+        self.state_types().iter().enumerate().map(declare).collect()
+    }
+
     /// Declares the shared memory in which the threads of a row combine the accumulators of the
     /// reduction with this number, if they need any.
     pub(super) fn row_memory(self, rows: RowThread, reduction: usize) -> String {
@@ -80,6 +101,23 @@ impl Reducer {
             self.shared_memory(reduction)
         } else {
             String::new()
+        }
+    }
+
+    /// Combines the accumulators of so many neighbouring threads by a tree of shuffles. The first
+    /// of them has the result.
+    pub(super) fn combine_lanes(
+        self,
+        body: &mut KernelBody,
+        accumulator: &Accumulator,
+        threads: usize,
+    ) {
+        let mut distance = threads / 2;
+        while distance > 0 {
+            let moved = |&reg: &Reg| shuffle(body, reg, ("down", distance), threads);
+            let other: Accumulator = accumulator.iter().map(moved).collect();
+            self.combine(body, accumulator, &other);
+            distance /= 2;
         }
     }
 
@@ -93,14 +131,8 @@ impl Reducer {
     ) {
         if rows.threads == BLOCK {
             self.combine_block(body, accumulator, rows.thread, reduction);
-            return;
-        }
-        let mut distance = rows.threads / 2;
-        while distance > 0 {
-            let moved = |&reg: &Reg| shuffle(body, reg, ("down", distance), rows.threads);
-            let other: Accumulator = accumulator.iter().map(moved).collect();
-            self.combine(body, accumulator, &other);
-            distance /= 2;
+        } else {
+            self.combine_lanes(body, accumulator, rows.threads);
         }
     }
 
@@ -110,20 +142,90 @@ impl Reducer {
         body: &mut KernelBody,
         accumulator: &Accumulator,
         rows: RowThread,
-        reduction: usize,
     ) -> Accumulator {
         if rows.threads == BLOCK {
-            return self.broadcast_block(body, reduction);
+            return accumulator.clone();
         }
         let moved = |&reg: &Reg| shuffle(body, reg, ("idx", 0), rows.threads);
         accumulator.iter().map(moved).collect()
     }
 }
 
-/// Moves a value between neighbouring threads, of which so many are a row: `down` by a distance, or
-/// from the one with a number (`idx`).
-fn shuffle(body: &mut KernelBody, value: Reg, (mode, lane): (&str, usize), threads: usize) -> Reg {
-    let segments = ((32 - threads) << 8) | 31;
+/// The accumulators of the warps of a block, in shared memory.
+pub(super) struct WarpTotals {
+    /// The number of the thread in its warp.
+    pub(super) lane: Reg,
+    /// The number of the thread's warp.
+    pub(super) warp: Reg,
+    /// The type of each component, the address of the first warp's, and that of this warp's.
+    slots: SmallVec<[(DType, Reg, Reg); 2]>,
+}
+
+impl WarpTotals {
+    pub(super) fn new(
+        body: &mut KernelBody,
+        reducer: Reducer,
+        thread: Reg,
+        reduction: usize,
+    ) -> Self {
+        let (bits, lane, warp) = (body.bits(), body.index_reg(), body.index_reg());
+        line!(body, "and.b{bits} {lane}, {thread}, {};", WARP - 1);
+        line!(
+            body,
+            "shr.u{bits} {warp}, {thread}, {};",
+            WARP.trailing_zeros()
+        );
+        let address = |(slot, &dtype): (usize, &DType)| {
+            let first = body.reg(RegClass::B64);
+            line!(body, "mov.u64 {first}, accumulator{reduction}_{slot};");
+            (dtype, first, body.element(first, warp, dtype.bytes()))
+        };
+        let slots = reducer
+            .state_types()
+            .iter()
+            .enumerate()
+            .map(address)
+            .collect();
+        Self { lane, warp, slots }
+    }
+
+    /// Stores the accumulator that one thread of each warp has.
+    pub(super) fn store(&self, body: &mut KernelBody, accumulator: &Accumulator, lane: usize) {
+        let (bits, is_lane) = (body.bits(), body.reg(RegClass::Predicate));
+        line!(body, "setp.eq.u{bits} {is_lane}, {}, {lane};", self.lane);
+        for ((dtype, _, own), reg) in self.slots.iter().zip(accumulator) {
+            let kind = RegClass::of(*dtype).move_type();
+            line!(body, "@{is_lane} st.shared.{kind} [{own}], {reg};");
+        }
+    }
+
+    /// Loads the accumulator of a warp.
+    pub(super) fn load(&self, body: &mut KernelBody, warp: usize) -> Accumulator {
+        let load = |&(dtype, first, _): &(DType, Reg, Reg)| {
+            let class = RegClass::of(dtype);
+            let (reg, offset) = (body.reg(class), warp * dtype.bytes());
+            line!(
+                body,
+                "ld.shared.{} {reg}, [{first}+{offset}];",
+                class.move_type()
+            );
+            reg
+        };
+        self.slots.iter().map(load).collect()
+    }
+}
+
+/// Moves a value between neighbouring threads, of which so many are a row: `down` or `up` by a
+/// distance, or from the one with a number (`idx`).
+pub(super) fn shuffle(
+    body: &mut KernelBody,
+    value: Reg,
+    (mode, lane): (&str, usize),
+    threads: usize,
+) -> Reg {
+    // `up` stops at the first thread, the others at the last.
+    let end = if mode == "up" { 0 } else { WARP - 1 };
+    let segments = ((WARP - threads) << 8) | end;
     let word = |body: &mut KernelBody, value: Reg, class: RegClass| {
         let moved = body.reg(class);
         line!(

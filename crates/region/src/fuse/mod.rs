@@ -33,7 +33,8 @@ pub(crate) use kernel::{FusedKernel, FusedNode, Step, Work};
 pub(crate) use planned::NodeSignature;
 pub(crate) use recall::steps;
 pub(crate) use replace::Replacement;
-pub(crate) use rows::{ROW_THREADS, RowClass, RowShape, threads_of_row};
+pub(crate) use rows::{ROW_THREADS, RowClass, RowShape, neighbours_of_row, threads_of_row};
+pub(crate) use share::SCAN_SEGMENT;
 
 /// Returns the only kernel of a node whose operands are in memory or fused with it.
 #[cfg(test)]

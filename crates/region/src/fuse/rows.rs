@@ -30,6 +30,21 @@ pub(crate) fn threads_of_row(length: usize) -> usize {
     }
 }
 
+/// The number of neighbours of a row that a thread computes together, and reads and writes at once
+/// where it can, if that leaves few threads without elements.
+const NEIGHBOURS: usize = 4;
+
+/// Returns the number of neighbours of a row of this many elements that a thread computes together,
+/// in row kernels and in reductions of contiguous rows.
+pub(crate) fn neighbours_of_row(length: usize) -> usize {
+    let of_threads = length.next_multiple_of(NEIGHBOURS * threads_of_row(length));
+    if length.is_multiple_of(NEIGHBOURS) && of_threads <= length + length / 4 {
+        NEIGHBOURS
+    } else {
+        1
+    }
+}
+
 /// The maximum number of values in the registers of a thread, each of 32 bits.
 const REGISTERS_MAX: usize = 128;
 /// The maximum number of operations for all elements of a thread.
@@ -269,6 +284,9 @@ impl RowShape {
 
     /// Returns the number of elements of a row for each of its threads.
     pub(crate) fn elements_per_thread(self) -> usize {
-        self.length.div_ceil(threads_of_row(self.length))
+        let neighbours = neighbours_of_row(self.length);
+        self.length
+            .div_ceil(neighbours * threads_of_row(self.length))
+            * neighbours
     }
 }

@@ -103,15 +103,14 @@ impl Session {
     pub(crate) fn deferred_checks<'a>(
         &self,
         inputs: impl IntoIterator<Item = &'a Storage>,
-    ) -> DeferredChecks {
+    ) -> Result<DeferredChecks> {
         let mut checks = DeferredChecks::default();
-        if self.checks().is_used() {
-            checks.add(&self.checks);
-        }
+        checks.add(&self.checks);
         for storage in inputs {
             checks.join(&storage.checks);
         }
-        checks
+        checks.bound(&mut self.streams(), &self.device)?;
+        Ok(checks)
     }
 
     /// Locks the bounds checks that kernels of this session make.

@@ -107,6 +107,10 @@ impl<T: Send + Unpin> PendingValue for PlainValue<T> {
         Ok(())
     }
 
+    fn is_download(&self) -> bool {
+        false
+    }
+
     fn take(self) -> T {
         self.0
     }
@@ -135,6 +139,10 @@ impl<A: PendingValue, S> PendingValue for PendingStruct<A, S> {
 
     fn wait(&mut self) -> Result<()> {
         self.fields.wait()
+    }
+
+    fn is_download(&self) -> bool {
+        self.fields.is_download()
     }
 
     fn take(self) -> S {

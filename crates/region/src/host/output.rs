@@ -104,6 +104,12 @@ pub trait PendingValue: Send + Unpin {
     /// Blocks this thread until the value is complete.
     fn wait(&mut self) -> Result<()>;
 
+    /// Returns whether elements are downloaded, which may be taken only if all indices were within
+    /// bounds.
+    fn is_download(&self) -> bool {
+        true
+    }
+
     /// Returns the complete value.
     fn take(self) -> Self::Value;
 }
@@ -278,6 +284,10 @@ impl<T: Element, D: Dimension> PendingValue for ResidentArray<T, D> {
         Ok(())
     }
 
+    fn is_download(&self) -> bool {
+        false
+    }
+
     fn take(self) -> Array<T, D> {
         self.0
     }
@@ -371,6 +381,10 @@ macro_rules! tuples {
             fn wait(&mut self) -> Result<()> {
                 $(self.$place.wait()?;)*
                 Ok(())
+            }
+
+            fn is_download(&self) -> bool {
+                false $(|| self.$place.is_download())*
             }
 
             #[allow(clippy::unused_unit, reason = "there is a tuple of none")]

@@ -79,7 +79,13 @@ impl<'m, R: Output> Pending<'m, R> {
         evaluate::evaluate(session, &nodes)?;
         let result = R::begin_transfer(body, &region)?;
         write_backs.begin_transfer(&region)?;
-        let checks = session.check_result(&nodes)?;
+        // Elements that stay on the device remember their checks. The caller's arrays are replaced
+        // only once these have passed.
+        let checks = if result.is_download() || !write_backs.0.is_empty() {
+            session.check_result(&nodes)?
+        } else {
+            CheckResult::default()
+        };
         Ok(Self {
             in_flight: Some(InFlight {
                 checks,
@@ -93,7 +99,9 @@ impl<'m, R: Output> Pending<'m, R> {
     ///
     /// # Errors
     ///
-    /// If the device is lost meanwhile, or has found an index out of bounds.
+    /// If the device is lost meanwhile, or has found an index out of bounds. If all results stay on
+    /// the device, this does not wait for indices to be checked; downloading an element that
+    /// depends on them returns the error.
     ///
     /// # Panics
     ///

@@ -1,8 +1,8 @@
 //! Invalid indices: the error names the line of the operation, and no memory outside the operands
 //! is accessed.
 
-use millstream_region::{Array, Error, Region, RegionExt, UsageErrorKind};
-use ndarray::{Axis, Ix1, array};
+use millstream_region::{Array, Error, Keep, Region, RegionExt, UsageErrorKind, region};
+use ndarray::{Array1, Axis, Ix1, array, s};
 
 use crate::{
     Outcome,
@@ -19,6 +19,14 @@ pub(crate) const TESTS: &[Test] = &[
     (
         "errors_of_invalid_indices_propagate",
         errors_of_invalid_indices_propagate,
+    ),
+    (
+        "arrays_on_the_device_carry_the_error_of_an_invalid_index",
+        arrays_on_the_device_carry_the_error_of_an_invalid_index,
+    ),
+    (
+        "an_invalid_index_leaves_arguments_unchanged",
+        an_invalid_index_leaves_arguments_unchanged,
     ),
     (
         "invalid_host_indices_are_rejected",
@@ -47,6 +55,77 @@ fn errors_of_invalid_indices_propagate() -> Outcome {
             device.region(|g| g.array(&sum) * 2.0)?.wait().err()
         ));
         assert_eq!((&y + &y).to_host()?, array![10.0]);
+        Ok(())
+    })
+}
+
+/// Checks that a region whose results stay on the device succeeds, and that the error appears where
+/// an element is downloaded, however many regions later.
+fn arrays_on_the_device_carry_the_error_of_an_invalid_index() -> Outcome {
+    everywhere(|device| {
+        let x = Array::from_host(device, &array![1.0_f32, 2.0, 3.0])?;
+        let right = Array::from_host(device, &array![2_i64, 0, 1])?;
+        // More regions than remember their checks without a download.
+        for (wrong, regions) in [(None, 100), (Some(3), 1), (Some(-1), 30), (Some(3), 100)] {
+            let index = match wrong {
+                Some(wrong) => Array::from_host(device, &array![0, wrong, 1])?,
+                None => right.clone(),
+            };
+            let chosen = |x: &Array<f32, Ix1>, index: &Array<i64, Ix1>| {
+                device
+                    .region(|g| Keep(g.array(x).gather(Axis(0), &g.array(index)) + 1.0))?
+                    .wait()
+            };
+            let mut y = chosen(&x, &index)?;
+            for _ in 1..regions {
+                y = chosen(&y, &right)?;
+            }
+            let line = line!() - 7;
+            let other = device.region(|g| g.array(&x) * 2.0)?.wait()?;
+            assert_eq!(other, array![2.0, 4.0, 6.0], "an array without the error");
+            let sum = device.region(|g| (g.array(&y) + g.array(&x)).sum())?.wait();
+            match (wrong, y.to_host()) {
+                (None, Ok(_)) => assert_eq!(sum?[()], 12.0 + 300.0),
+                (Some(_), Err(Error::Usage(usage_error))) => {
+                    let problem = UsageErrorKind::Index { axis: 0, length: 3 };
+                    assert_eq!(*usage_error.problem(), problem);
+                    assert_eq!(usage_error.location().line(), line);
+                    assert!(matches!(sum, Err(Error::Usage(_))), "{sum:?}");
+                }
+                (_, other) => return Err(format!("{wrong:?}, {regions}: {other:?}").into()),
+            }
+        }
+        Ok(())
+    })
+}
+
+/// Replaces its argument, in place where nothing else needs it.
+#[region]
+fn replaced(x: &mut Array1<f32>, y: &mut Array1<f32>, index: &Array1<i64>) -> Array<f32, Ix1> {
+    let mut doubled = &*x * 2.0;
+    let sum = x.sum();
+    doubled.slice_mut(s![..2]).assign(&sum);
+    *x = doubled.scatter(Axis(0), index, &sum);
+    *y = y.scatter_add(Axis(0), index, &*x);
+    x.gather(Axis(0), index)
+}
+
+fn an_invalid_index_leaves_arguments_unchanged() -> Outcome {
+    everywhere(|device| {
+        let host = array![1.0_f32, 2.0, 3.0];
+        for wrong in [-1, 3] {
+            let index = array![0, wrong, 1];
+            let (mut x, mut y) = (host.clone(), Array::from_host(device, &host)?);
+            let found = replaced(device, &mut x, &mut y, &index)?.wait();
+            assert!(matches!(found, Err(Error::Usage(_))), "{found:?}");
+            assert_eq!((&x, &y.to_host()?), (&host, &host));
+            let found = replaced(device, &mut x, &mut y, array![2, 0, 1])?.wait()?;
+            assert_eq!(found.to_host()?, array![6.0, 6.0, 6.0]);
+            assert_eq!(
+                (x, y.to_host()?),
+                (array![6.0, 6.0, 6.0], array![7.0, 8.0, 9.0])
+            );
+        }
         Ok(())
     })
 }

@@ -7,6 +7,7 @@
 #[allow(dead_code, reason = "these tests use a part of it")]
 mod calls;
 mod elementwise;
+mod indices;
 mod long_reductions;
 mod long_sessions;
 mod peak_memory;
@@ -14,7 +15,10 @@ mod random_rows;
 mod random_siblings;
 mod random_updates;
 mod rows;
+mod scans;
+mod shifts;
 mod siblings;
+mod transposes;
 mod updates;
 
 use std::sync::Arc;

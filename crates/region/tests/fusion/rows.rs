@@ -8,8 +8,10 @@ use ndarray::{Array2, Axis, Ix2, s};
 use crate::{Counted, Work};
 
 /// Rows of a part of a warp, of a whole warp, of several warps and a part, of a whole block, and of
-/// several blocks and a part.
-const LENGTHS: [usize; 11] = [2, 3, 10, 16, 31, 40, 250, 256, 257, 512, 1100];
+/// several blocks and a part, with and without groups of four neighbours for each thread.
+const LENGTHS: [usize; 14] = [
+    2, 3, 10, 16, 31, 40, 128, 250, 256, 257, 512, 1000, 1100, 2000,
+];
 
 /// Returns a number of rows, of which the last blocks have less than they could.
 fn rows(length: usize) -> usize {
@@ -48,7 +50,9 @@ fn assert_one_kernel(function: OfRows, has_rows: bool) {
             } else {
                 256
             };
-            let (in_row, in_block) = (length.next_multiple_of(threads), 256 / threads);
+            let is_grouped = [128, 256, 1000, 2000].contains(&length);
+            let at_once = if is_grouped { 4 * threads } else { threads };
+            let (in_row, in_block) = (length.next_multiple_of(at_once), 256 / threads);
             let read = (4 * rows(length).next_multiple_of(in_block) * in_row) as u64;
             assert!(read < 2 * bytes);
             assert!(

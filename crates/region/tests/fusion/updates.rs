@@ -126,8 +126,10 @@ fn a_jacobi_step_is_one_kernel_that_writes_the_array_once() {
     let expected = (0..STEPS).fold(matrix(), |x, _| step(&x));
     let work = Work {
         kernels: STEPS,
-        // The element itself and its neighbours, most of which the cache holds.
-        bytes_read: STEPS as u64 * 5 * BYTES,
+        // Of four elements that are all replaced: the vectors above and below, and two on each
+        // side; of others: the elements themselves and the four neighbours of each. The cache holds
+        // most of them.
+        bytes_read: STEPS as u64 * (98 * 6 * 96 + (2 * 8 + 98 * 2) * 80),
         bytes_written: STEPS as u64 * BYTES,
     };
     assert_updated(&expected, work, |m| {
@@ -194,7 +196,8 @@ fn elements_read_elsewhere_are_read_before_they_are_replaced() {
     expected.slice_mut(s![1.., ..]).assign(&shifted);
     let work = Work {
         kernels: 1,
-        bytes_read: 2 * BYTES,
+        // Threads that keep an element also read the first one of the values.
+        bytes_read: BYTES + ROW_BYTES,
         bytes_written: BYTES,
     };
     assert_updated(&expected, work, |mut m| {
