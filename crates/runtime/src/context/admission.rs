@@ -20,6 +20,8 @@ const LOST: u32 = 1 << 31;
 const EXAMINE: u32 = 1 << 30;
 /// The bit that is set if submissions and waits have [spans](crate::spans).
 const SPANS: u32 = 1 << 29;
+/// The bit that is set once a stream was adopted.
+const ADOPTED: u32 = 1 << 28;
 
 thread_local! {
     /// The number of foreign calls that this thread is inside. They nest if their devices differ.
@@ -29,8 +31,8 @@ thread_local! {
 /// The reasons to reject an operation on a device.
 #[derive(Debug, Default)]
 pub(crate) struct Admission {
-    /// The number of foreign calls in progress on the device, and the bits [`LOST`], [`EXAMINE`]
-    /// and [`SPANS`].
+    /// The number of foreign calls in progress on the device, and the bits [`LOST`], [`EXAMINE`],
+    /// [`SPANS`] and [`ADOPTED`].
     reasons: AtomicU32,
 }
 
@@ -54,6 +56,11 @@ impl Admission {
         self.reasons.fetch_or(SPANS, Ordering::Relaxed);
     }
 
+    /// Notes that the device has an adopted stream, so that each operation's stream is looked at.
+    pub(super) fn note_adopted(&self) {
+        self.reasons.fetch_or(ADOPTED, Ordering::Relaxed);
+    }
+
     /// Begins a span, if they are on.
     pub(crate) fn span(&self, begin: impl FnOnce() -> HostSpan) -> Option<HostSpan> {
         (self.reasons.load(Ordering::Relaxed) & SPANS != 0).then(begin)
@@ -64,8 +71,8 @@ impl Admission {
         self.reasons.load(Ordering::Acquire) & EXAMINE != 0
     }
 
-    /// Returns whether there is no reason to reject an operation, to examine its operands, or to
-    /// begin a span.
+    /// Returns whether there is no reason to reject an operation, to examine its operands, to begin
+    /// a span, or to record behind it.
     #[inline]
     pub(crate) fn is_none(&self) -> bool {
         // Acquire: a thread that sees the bit also sees the stored loss.
@@ -97,7 +104,7 @@ impl DeviceState {
     #[inline]
     pub(crate) fn check_alive(&self) -> Result<()> {
         // Acquire: as in `is_none`.
-        if self.admission.reasons.load(Ordering::Acquire) & !(EXAMINE | SPANS) == 0 {
+        if self.admission.reasons.load(Ordering::Acquire) & !(EXAMINE | SPANS | ADOPTED) == 0 {
             return Ok(());
         }
         self.check_reasons()

@@ -5,6 +5,10 @@
 //! submitted to the stream are complete. Until then others may wait for these operations or query
 //! the stream; such calls are made with the keeper locked ([`StreamState::while_kept`]). The state
 //! stays in the device's table, and serves again if the same stream is adopted again.
+//!
+//! A sync point is recorded behind every operation on an adopted stream. On other streams it is
+//! recorded late, when another stream or the host needs it, and then includes all later work. On an
+//! adopted stream this may be work of the owner that waits for this very operation, or never ends.
 
 use std::{
     any::Any,
@@ -79,11 +83,13 @@ impl Adopted {
         state.keeper.is_some().then(body)
     }
 
-    /// Notes a new handle. Its keeper is dropped if the stream has one already.
-    fn use_again(&self, keeper: Keeper) {
+    /// Notes a new handle. Takes its keeper unless the stream still has one.
+    fn use_again(&self, keeper: &mut Option<Keeper>) {
         let mut state = self.0.lock();
         state.handles += 1;
-        state.keeper.get_or_insert(keeper);
+        if state.keeper.is_none() {
+            state.keeper = keeper.take();
+        }
     }
 }
 
@@ -129,7 +135,12 @@ impl AdoptedStreams {
         keeper: Keeper,
         new_handle: impl FnOnce(Arc<StreamState>) -> Arc<Handle>,
     ) -> Result<Arc<Handle>> {
+        // Before there is a handle: an operation on it is then seen to be on an adopted stream.
+        device.admission.note_adopted();
         let number = device.driver.stream_number(raw);
+        // Declared before the lock: a keeper that is not needed is dropped after it is unlocked,
+        // because its destructor is user code.
+        let mut keeper = Some(keeper);
         let mut entries = self.0.lock();
         let same = |entry: &&mut Entry| {
             entry.state.handle == raw && number.is_none_or(|number| number == entry.state.number)
@@ -138,15 +149,13 @@ impl AdoptedStreams {
             if let Some(handle) = entry.handle.upgrade() {
                 return Ok(handle);
             }
-            let adopted = entry.state.adopted.as_ref();
-            if let Some(adopted) = adopted {
-                adopted.use_again(keeper);
+            if let Some(adopted) = &entry.state.adopted {
+                adopted.use_again(&mut keeper);
             }
             let handle = new_handle(Arc::clone(&entry.state));
             entry.handle = Arc::downgrade(&handle);
             return Ok(handle);
         }
-        let mut keeper = Some(keeper);
         let added = device.streams.add(|id| {
             let mut state = StreamState::new(id, raw, 0).numbered(number);
             state.adopted = keeper.take().map(Adopted::new);
@@ -173,36 +182,94 @@ pub(super) fn leave(device: &Arc<DeviceState>, stream: &Arc<StreamState>) {
         return;
     };
     adopted.0.lock().handles -= 1;
+    let let_go = LetGo {
+        device: Arc::clone(device),
+        stream: Arc::clone(stream),
+    };
     let submitted = stream.shared.lock().points.submitted();
     if stream.is_done(submitted) {
-        drop(LetGo(Arc::clone(stream)));
-        return;
+        return drop(let_go);
     }
     let covered = stream.shared.lock().points.covering(submitted).is_some();
     if !covered && let Err(error) = record_sync_point(device, stream) {
-        // Without the sync point the keeper stays until the process ends.
-        log!(warn, %error, "an adopted stream is kept for good");
-        return;
+        // Without the sync point the stream itself is polled, so that the keeper stays until the
+        // owner's later work is complete too.
+        log!(debug, %error, "an adopted stream is kept until it is idle");
     }
-    retain_until_complete(device, stream, submitted, LetGo(Arc::clone(stream)));
+    retain_until_complete(device, stream, submitted, let_go);
 }
 
 /// Drops the keeper of an adopted stream when it is dropped, unless the stream is in use again or
-/// has operations that are not complete.
-struct LetGo(Arc<StreamState>);
+/// has operations that are not complete. A lost device has none.
+struct LetGo {
+    device: Arc<DeviceState>,
+    stream: Arc<StreamState>,
+}
 
 impl Drop for LetGo {
     fn drop(&mut self) {
-        let stream = &self.0;
+        let Self { device, stream } = self;
         let Some(adopted) = &stream.adopted else {
             return;
         };
-        let submitted = stream.shared.lock().points.submitted();
         let mut state = adopted.0.lock();
-        let keeper = (state.handles == 0 && stream.is_done(submitted))
+        // Read with the keeper locked: a handle that came and went meanwhile has submitted more.
+        let submitted = stream.shared.lock().points.submitted();
+        let is_over = stream.is_done(submitted) || device.lost().is_some();
+        let keeper = (state.handles == 0 && is_over)
             .then(|| state.keeper.take())
             .flatten();
         drop(state);
         drop(keeper);
+    }
+}
+
+#[cfg(all(test, feature = "sim", not(shuttle)))]
+#[allow(unsafe_code, reason = "adopts a stream")]
+mod tests {
+    use millstream_driver::DeviceOrdinal;
+    use millstream_sim::{Gpu, Schedule, SimConfig};
+
+    use super::*;
+    use crate::{Device, Stream, disposal::set_in_place};
+
+    /// A keeper whose drop adopts the stream again.
+    struct AdoptsAgain {
+        device: Device,
+        raw: StreamHandle,
+    }
+
+    impl Drop for AdoptsAgain {
+        fn drop(&mut self) {
+            // SAFETY: the stream is never destroyed.
+            let stream = unsafe { self.device.adopt_stream(self.raw, ()) };
+            assert!(stream.is_ok(), "{stream:?}");
+        }
+    }
+
+    #[test]
+    fn a_keeper_that_is_not_needed_is_dropped_without_locks() {
+        let gpu = Gpu::new(SimConfig::new().schedule(Schedule::Lazy));
+        let device = Device::open_simulated(&gpu, 0).expect("the device opens");
+        let driver = gpu.driver();
+        let context = driver.primary_context_retain(DeviceOrdinal::from_raw(0));
+        let context = context.expect("the context is retained");
+        // SAFETY: the context is retained.
+        let raw = unsafe { driver.stream_create(context, true, 0) }.expect("a stream");
+        let adopt = |keeper: Keeper| Stream::adopt(device.state(), raw, keeper).expect("adopted");
+        let first = adopt(Keeper::new(()));
+        let mut array = first.zeros::<u8>(64).expect("an array");
+        first.fill(&mut array, 1).expect("a fill");
+        // The fill is pending, so that the stream still has its first keeper.
+        drop(first);
+        let was_in_place = set_in_place(true);
+        let calling = AdoptsAgain {
+            device: device.clone(),
+            raw,
+        };
+        let second = adopt(Keeper::new(calling));
+        set_in_place(was_in_place);
+        let found = second.download(&array).expect("a download");
+        assert_eq!(found.wait().expect("the values"), [1; 64]);
     }
 }

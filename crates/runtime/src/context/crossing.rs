@@ -21,7 +21,7 @@ use super::{
     imports::{self, CrossDeviceImport, Place},
     leases,
     polling::retain_patiently,
-    submission::submit_admitted,
+    submission::{end_before_the_owner, submit_admitted},
 };
 use crate::{
     Error, Result,
@@ -92,6 +92,7 @@ pub(crate) unsafe fn submit_crossing<C: Command>(
     let Crossing { operation, devices } = &mut *settling.crossing;
     // SAFETY: by this function's contract.
     let (sequence, output) = unsafe { submit_admitted(devices[0], stream, operation, command) }?;
+    end_before_the_owner(devices[0], stream, sequence);
     settling.sequence = Some(sequence);
     drop(settling);
     // Another device may have been found lost by a wait for it.

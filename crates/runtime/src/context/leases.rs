@@ -5,6 +5,10 @@
 //! which later operations wait. In between, a conflicting operation is an error, because nothing
 //! could order it: a wait for the end may last for ever. While there is a lease in the process,
 //! operands are examined before each submission.
+//!
+//! A lease is entered in the access history from its begin until its end is submitted. If the end
+//! cannot be submitted, because a driver call fails or because the thread is inside a foreign call,
+//! the memory stays lent, and the next operation that conflicts tries again.
 
 #![allow(unsafe_code, reason = "submits operations without work")]
 
@@ -19,12 +23,13 @@ use std::{
 use super::{
     Operation, Stream, SubmitQueue,
     imports::ExaminedOperands,
-    submission::{Marker, submit, submit_locked_marker},
+    submission::{Marker, record_behind, submit, submit_locked_marker},
 };
 use crate::{
     Error, Result, UsageError, UsageErrorKind,
+    disposal::log,
     error::OperationKind,
-    tracker::{Access, AccessHistory, AccessKind, Extent, Lease},
+    tracker::{Access, AccessHistory, AccessKind, Extent, Lease, Sequence},
 };
 
 /// Memory that is lent to the work of another library on a stream.
@@ -41,19 +46,38 @@ pub(crate) struct GrantedLease {
 }
 
 /// Enqueues a marker: an operation without work that is ordered by its access like any other.
+/// Returns its sequence number.
 ///
 /// # Errors
 ///
 /// If the device is lost, or the access conflicts with a lease.
-pub(crate) fn submit_marker(
+fn submit_marker(
+    stream: &Stream,
+    label: &'static str,
+    location: &'static Location<'static>,
+    access: Access<'_>,
+) -> Result<Sequence> {
+    let operation = marker(label, location, access);
+    // SAFETY: the command enqueues nothing.
+    let submitted = unsafe { submit(stream.device_state(), stream.state(), operation, Marker) };
+    submitted.map(|(sequence, ())| sequence)
+}
+
+/// Orders the later work on an allocation behind everything that is enqueued on the stream, the
+/// owner's work included.
+///
+/// # Errors
+///
+/// As [`submit_marker`].
+pub(crate) fn submit_end_of_foreign_work(
     stream: &Stream,
     label: &'static str,
     location: &'static Location<'static>,
     access: Access<'_>,
 ) -> Result<()> {
-    let operation = marker(label, location, access);
-    // SAFETY: the command enqueues nothing.
-    unsafe { submit(stream.device_state(), stream.state(), operation, Marker) }.map(drop)
+    let sequence = submit_marker(stream, label, location, access)?;
+    record_behind(stream.device_state(), stream.state(), sequence);
+    Ok(())
 }
 
 fn marker<'a>(
@@ -84,7 +108,8 @@ impl GrantedLease {
         kind: AccessKind,
         location: &'static Location<'static>,
     ) -> Result<Arc<Self>> {
-        // Before the marker: an operation that is submitted behind it is then examined.
+        // Before the marker: an operation that is submitted behind it is then examined. Others wait
+        // for the marker at the end, so that no sync point is recorded behind this one.
         let examined = ExaminedOperands::begin();
         submit_marker(
             stream,
@@ -104,23 +129,36 @@ impl GrantedLease {
         Ok(lease)
     }
 
-    /// Returns the memory. If another thread is just submitting to the stream, the next operation
-    /// that uses the memory ends the lease, so that this does not wait.
+    /// Returns the memory. If another thread is just submitting to the stream, or if the end cannot
+    /// be submitted, the next operation that uses the memory ends the lease, so that this neither
+    /// waits nor fails.
     pub(crate) fn give_back(&self, history: &AccessHistory) {
         self.returned.store(true, Ordering::Release);
-        self.end_if_returned(history, false);
+        if let Err(error) = self.end_if_returned(history, false) {
+            log!(warn, %error, "the end of a lease is put off");
+        }
     }
 
     /// Ends the lease, unless another thread has.
-    fn end(&self, history: &AccessHistory, submit_queue: &mut SubmitQueue) {
-        if !history.leases.remove(self) {
-            return;
+    ///
+    /// # Errors
+    ///
+    /// If the end cannot be submitted although the device works: the memory is then still lent.
+    fn end(&self, history: &AccessHistory, submit_queue: &mut SubmitQueue) -> Result<()> {
+        // The submit queue is locked, so that no other thread ends the lease between these steps.
+        if !history.leases.contain(self) {
+            return Ok(());
         }
         let access = Access::new(history, self.extent.clone(), self.kind);
         let mut operation = marker("end of a lease", self.location, access);
         let (device, stream) = (self.stream.device_state(), self.stream.state());
-        // After an error the device is lost, and nothing waits for its work any more.
-        let _ = submit_locked_marker(device, stream, submit_queue, &mut operation);
+        let submitted = submit_locked_marker(device, stream, submit_queue, &mut operation);
+        // Nothing waits for the work of a lost device.
+        if device.lost().is_none() {
+            submitted?;
+        }
+        history.leases.remove(self);
+        Ok(())
     }
 }
 
@@ -137,9 +175,9 @@ impl Lease for GrantedLease {
         self.location
     }
 
-    fn end_if_returned(&self, history: &AccessHistory, patient: bool) -> bool {
+    fn end_if_returned(&self, history: &AccessHistory, patient: bool) -> Result<bool> {
         if !self.returned.load(Ordering::Acquire) {
-            return false;
+            return Ok(false);
         }
         let submit_queue = &self.stream.state().submit_queue;
         let locked = if patient {
@@ -148,10 +186,9 @@ impl Lease for GrantedLease {
             submit_queue.try_lock()
         };
         let Some(mut submit_queue) = locked else {
-            return false;
+            return Ok(false);
         };
-        self.end(history, &mut submit_queue);
-        true
+        self.end(history, &mut submit_queue).map(|()| true)
     }
 }
 
@@ -159,7 +196,7 @@ impl Lease for GrantedLease {
 ///
 /// # Errors
 ///
-/// If it does.
+/// If it does, or if the end of a returned lease cannot be submitted.
 #[inline]
 pub(super) fn check<'a, 'b: 'a>(
     label: &'static str,
@@ -168,7 +205,7 @@ pub(super) fn check<'a, 'b: 'a>(
 ) -> Result<()> {
     for access in accesses {
         while let Some(lease) = access.history.leases.conflict(access) {
-            if !lease.end_if_returned(access.history, true) {
+            if !lease.end_if_returned(access.history, true)? {
                 return Err(is_lent(label, location, lease.location()));
             }
         }

@@ -9,7 +9,7 @@ use millstream_driver::{DevicePtr, StreamHandle};
 
 use crate::{
     Buffer, Device, Error, Release, Result, Stream, UsageError, UsageErrorKind,
-    context::{Keeper, submit_marker},
+    context::{Keeper, submit_end_of_foreign_work},
     tracker::AccessKind,
 };
 
@@ -150,38 +150,39 @@ impl Device {
         }
         let buffer = Buffer::adopt(state, pointer, len, release);
         let buffer = buffer.map_err(|usage_error| usage_error.at(location))?;
-        self.check_memory(&buffer)
+        self.check_memory(&buffer)?
             .map_err(|problem| UsageError::new(NAME, problem).at(location))?;
         if let After::Stream(stream) = after {
             let access = buffer.span().access(AccessKind::Write);
-            submit_marker(stream, NAME, location, access)?;
+            submit_end_of_foreign_work(stream, NAME, location, access)?;
         }
         Ok(buffer)
     }
 
     /// Compares an adopted array with the allocation that the driver knows at its address.
-    fn check_memory<T: Pod>(&self, buffer: &Buffer<T>) -> Result<(), UsageErrorKind> {
+    fn check_memory<T: Pod>(&self, buffer: &Buffer<T>) -> Result<Result<(), UsageErrorKind>> {
         let (state, pointer) = (self.state(), buffer.as_raw());
         let bytes = (buffer.len() * size_of::<T>()) as u64;
         if bytes == 0 {
-            return Ok(());
+            return Ok(Ok(()));
         }
-        let known = state.driver.pointer_info(pointer);
-        match known.ok().flatten() {
+        let known = state.checked(state.driver.pointer_info(pointer))?;
+        Ok(match known {
             Some(info) if info.on_device && info.contains(pointer, bytes) => {
                 if info.device == state.ordinal {
-                    return Ok(());
+                    Ok(())
+                } else {
+                    Err(UsageErrorKind::OtherContext {
+                        object: "memory",
+                        owner: format!("device {}", info.device.as_raw()),
+                        device: state.to_string(),
+                    })
                 }
-                Err(UsageErrorKind::OtherContext {
-                    object: "memory",
-                    owner: format!("device {}", info.device.as_raw()),
-                    device: state.to_string(),
-                })
             }
             _ => Err(UsageErrorKind::NoAllocation {
                 address: pointer.as_raw(),
                 bytes,
             }),
-        }
+        })
     }
 }

@@ -16,6 +16,11 @@ use crate::{
 /// which the borrow checker prevents unless the lease is forgotten. The memory of a forgotten lease
 /// stays lent for ever and is never freed.
 ///
+/// If the driver refuses a call when the lease is dropped, or if it is dropped inside the closure
+/// of a [foreign call](Stream::foreign), the memory stays lent until the next operation that
+/// conflicts, which ends the lease first or returns the driver's error. The memory of an array that
+/// is dropped before is leaked.
+///
 /// Neither call waits for the device. Each costs at most one wait and one record of an event. While
 /// there is a lease, every submission of the process examines its operands, which costs some ten
 /// nanoseconds.

@@ -14,6 +14,7 @@ use parking_lot::Mutex;
 use smallvec::SmallVec;
 
 use super::{Access, AccessHistory, AccessKind, Extent};
+use crate::Result;
 
 /// A part of an allocation that is lent.
 pub(crate) trait Lease: fmt::Debug + Send + Sync {
@@ -28,7 +29,11 @@ pub(crate) trait Lease: fmt::Debug + Send + Sync {
 
     /// Ends the lease if it was returned and its end was put off. Returns whether it has ended. May
     /// wait for a submission of another thread if `patient`.
-    fn end_if_returned(&self, history: &AccessHistory, patient: bool) -> bool;
+    ///
+    /// # Errors
+    ///
+    /// If the end cannot be submitted. The bytes then stay lent, and a later call tries again.
+    fn end_if_returned(&self, history: &AccessHistory, patient: bool) -> Result<bool>;
 }
 
 /// The leases of one allocation.
@@ -48,14 +53,19 @@ impl Leases {
         self.is_used.store(true, Ordering::Release);
     }
 
-    /// Removes a lease that ends. Returns whether it was here.
-    pub(crate) fn remove(&self, lease: &dyn Lease) -> bool {
+    /// Returns whether a lease has not ended.
+    pub(crate) fn contain(&self, lease: &dyn Lease) -> bool {
+        self.list.lock().iter().any(|known| is_same(known, lease))
+    }
+
+    /// Removes a lease that has ended.
+    pub(crate) fn remove(&self, lease: &dyn Lease) {
         let mut leases = self.list.lock();
-        let same = |known: &Arc<dyn Lease>| std::ptr::addr_eq(Arc::as_ptr(known), lease);
-        let found = leases.iter().position(same).map(|at| leases.remove(at));
-        // Dropped without the lock, because the last reference to a lease takes other locks.
+        let at = leases.iter().position(|known| is_same(known, lease));
+        let ended = at.map(|at| leases.remove(at));
+        // In this order, because the last reference to a lease takes other locks.
         drop(leases);
-        found.is_some()
+        drop(ended);
     }
 
     /// Returns all leases, without locking.
@@ -87,7 +97,11 @@ impl AccessHistory {
     /// Returns whether a part is lent. Ends the leases whose end was put off, and does not wait.
     pub(crate) fn is_lent(&mut self) -> bool {
         let leases = self.leases.all();
-        let ended = |lease: &Arc<dyn Lease>| lease.end_if_returned(self, false);
+        let ended = |lease: &Arc<dyn Lease>| lease.end_if_returned(self, false).unwrap_or(false);
         !leases.iter().all(ended)
     }
+}
+
+fn is_same(known: &Arc<dyn Lease>, lease: &dyn Lease) -> bool {
+    std::ptr::addr_eq(Arc::as_ptr(known), lease)
 }

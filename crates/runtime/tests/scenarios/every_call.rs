@@ -70,7 +70,7 @@ fn d01_every_driver_call_of_a_program_may_fail() {
                     devices: 1,
                     links: Links::default(),
                     sizes: sizes_of(seed as usize),
-                    run: &|devices| run(devices, None, &drawn),
+                    run: &|_, devices| run(devices, None, &drawn),
                 };
                 runs.fetch_add(subject.sweep(), Ordering::Relaxed);
             }
@@ -111,7 +111,7 @@ fn d01_every_driver_call_of_a_large_upload_may_fail() {
                 devices: 1,
                 links: Links::default(),
                 sizes,
-                run: &|devices| large_upload(devices, len),
+                run: &|_, devices| large_upload(devices, len),
             };
             subject.sweep();
         }
@@ -222,7 +222,7 @@ fn sweep_two_devices(name: &str, run: impl Fn(&[Device], usize) -> Result<()>, l
             devices: 2,
             links,
             sizes,
-            run: &|devices| run(devices, len),
+            run: &|_, devices| run(devices, len),
         };
         subject.sweep_with(&KINDS_OF_CODES);
     }

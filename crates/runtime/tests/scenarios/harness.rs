@@ -105,17 +105,30 @@ fn run_at(configuration: Configuration, scenario: &impl Fn(&Harness)) {
 pub(crate) fn everywhere_counted(scenario: impl Fn(&Harness, &Arc<Calls>)) {
     let _alone = alone();
     for configuration in configurations() {
-        let _watch = Watch::over(configuration.name.clone());
-        let (calls, device) = counted(configuration.gpu.as_ref());
-        // Each chunk is a driver call, so other chunk sizes would change the counts.
-        let configuration = Configuration {
-            sizes: Sizes::Own,
-            ..configuration
-        };
-        let harness = Harness::new(device, configuration);
-        scenario(&harness, &calls);
-        harness.finish();
+        run_counted(configuration, &scenario);
     }
+}
+
+/// As [`once`], with every driver call recorded.
+pub(crate) fn once_counted(scenario: impl Fn(&Harness, &Calls)) {
+    let _alone = alone();
+    let first = configurations().swap_remove(0);
+    run_counted(first, &|harness, calls: &Arc<Calls>| {
+        scenario(harness, calls)
+    });
+}
+
+fn run_counted(configuration: Configuration, scenario: &impl Fn(&Harness, &Arc<Calls>)) {
+    let _watch = Watch::over(configuration.name.clone());
+    let (calls, device) = counted(configuration.gpu.as_ref());
+    // Each chunk is a driver call, so other chunk sizes would change the counts.
+    let configuration = Configuration {
+        sizes: Sizes::Own,
+        ..configuration
+    };
+    let harness = Harness::new(device, configuration);
+    scenario(&harness, &calls);
+    harness.finish();
 }
 
 /// Opens a device through a recording driver: of the simulated GPU, or else of the GPU that

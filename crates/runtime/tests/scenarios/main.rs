@@ -29,6 +29,8 @@ mod health;
 mod host_memory;
 mod instrumented;
 mod interop;
+mod interop_failures;
+mod interop_hand_overs;
 mod interop_memory;
 mod lost;
 mod managed;

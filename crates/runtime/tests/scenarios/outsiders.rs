@@ -6,7 +6,7 @@ use std::{
     cell::Cell,
     sync::{
         Arc,
-        atomic::{AtomicUsize, Ordering},
+        atomic::{AtomicBool, AtomicUsize, Ordering},
     },
     thread,
     time::{Duration, Instant},
@@ -16,10 +16,10 @@ use millstream::{
     Buffer, Device, Release, Result, Stream,
     driver::{
         ContextHandle, CurrentContext, DeviceOrdinal, DevicePtr, Driver, DriverError, FillPattern,
-        StreamHandle, cuda::Cuda,
+        HostFunction, StreamHandle, cuda::Cuda,
     },
     interop::After,
-    sim::Gpu,
+    sim::{Gpu, Hold},
 };
 
 use parking_lot::Mutex;
@@ -132,11 +132,16 @@ impl Outsider {
 
     /// Enqueues a fill of memory that is the outsider's at the moment.
     pub(crate) fn fill(&self, target: DevicePtr, bytes: usize, value: u8) {
+        self.fill_on(self.raw, target, bytes, value);
+    }
+
+    /// Enqueues a fill as [`fill`](Self::fill) on a stream that it is given.
+    pub(crate) fn fill_on(&self, raw: StreamHandle, target: DevicePtr, bytes: usize, value: u8) {
         let pattern = FillPattern::U8(value);
         // SAFETY: the memory has this size and is alive until later work of the stream.
         unsafe {
             self.driver
-                .memset_async(self.context, target, pattern, bytes, self.raw)
+                .memset_async(self.context, target, pattern, bytes, raw)
         }
         .expect("the fill is enqueued");
     }
@@ -149,6 +154,34 @@ impl Outsider {
             .expect("the copy is enqueued");
     }
 
+    /// Blocks the stream from here on until the gate is dropped, if gates `hold`. No operation of
+    /// the library is submitted.
+    pub(crate) fn gate(&self, gpu: Option<&Gpu>, hold: bool) -> OutsiderGate {
+        let raised = Arc::new(AtomicBool::new(false));
+        if let Some(gpu) = gpu {
+            return OutsiderGate {
+                _hold: hold.then(|| gpu.hold(self.raw)),
+                raised,
+            };
+        }
+        let waited = Arc::clone(&raised);
+        let function: HostFunction = Box::new(move || {
+            while !waited.load(Ordering::SeqCst) {
+                thread::yield_now();
+            }
+        });
+        // SAFETY: the stream is alive, and the function makes no driver call.
+        unsafe {
+            self.driver
+                .launch_host_function(self.context, self.raw, function)
+        }
+        .expect("the gate is enqueued");
+        OutsiderGate {
+            _hold: None,
+            raised,
+        }
+    }
+
     /// Allocates in the stream's order.
     pub(crate) fn allocate(self: &Arc<Self>, bytes: usize) -> Tensor {
         // SAFETY: context and stream are alive.
@@ -156,6 +189,7 @@ impl Outsider {
         Tensor {
             owner: Arc::clone(self),
             pointer: pointer.expect("memory"),
+            used_on: None,
         }
     }
 
@@ -186,14 +220,36 @@ impl Drop for Outsider {
     }
 }
 
+/// A stream that its owner blocks until this is dropped.
+pub(crate) struct OutsiderGate {
+    _hold: Option<Hold>,
+    raised: Arc<AtomicBool>,
+}
+
+impl Drop for OutsiderGate {
+    fn drop(&mut self) {
+        self.raised.store(true, Ordering::SeqCst);
+    }
+}
+
 /// Memory that its owner frees in the order of its stream when it is dropped.
 pub(crate) struct Tensor {
     owner: Arc<Outsider>,
     pub(crate) pointer: DevicePtr,
+    /// Set where calls of this device are made to fail. If it is lost, nothing is freed: the driver
+    /// of a lost device would refuse the call.
+    pub(crate) used_on: Option<Device>,
 }
 
 impl Drop for Tensor {
     fn drop(&mut self) {
+        if self
+            .used_on
+            .as_ref()
+            .is_some_and(|device| device.lost().is_some())
+        {
+            return;
+        }
         let owner = &self.owner;
         // SAFETY: nothing uses the memory behind this point of the stream. After a loss the driver
         // refuses the call.

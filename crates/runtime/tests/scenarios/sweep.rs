@@ -125,8 +125,8 @@ pub(crate) struct Subject<'a> {
     pub(crate) devices: u32,
     pub(crate) links: Links,
     pub(crate) sizes: Sizes,
-    /// Runs the program on all devices; panics if it observes a wrong value.
-    pub(crate) run: &'a dyn Fn(&[Device]) -> Result<()>,
+    /// Runs the program on all devices of the GPU; panics if it observes a wrong value.
+    pub(crate) run: &'a dyn Fn(&Gpu, &[Device]) -> Result<()>,
 }
 
 impl Subject<'_> {
@@ -167,14 +167,14 @@ impl Subject<'_> {
             );
         }
         let failed = arm(&calls, number, mode, code);
-        let result = (self.run)(&devices);
+        let result = (self.run)(&gpu, &devices);
         calls.fail_no_more();
         let failed = std::mem::take(&mut *failed.lock().unwrap());
         if failed.is_empty() {
             result.expect("the program succeeds without a fault");
             return false;
         }
-        check_result(code, &result, (self.run)(&devices));
+        check_result(code, &result, (self.run)(&gpu, &devices));
         let lost = devices_lost(&devices);
         drop(devices);
         check_what_is_left(&gpu, &failed, code.is_sticky());

@@ -24,6 +24,10 @@ pub struct DriverStream<'a> {
 
 /// A command that can be enqueued on a stream.
 pub(crate) trait Command {
+    /// Whether other streams may wait for the operation's own work, so that a sync point behind it
+    /// is of use.
+    const HAS_WORK: bool = true;
+
     /// The result of the driver calls.
     type Output;
 
@@ -44,6 +48,9 @@ pub(crate) struct Allocate {
 }
 
 impl Command for Allocate {
+    // The first operation on the memory follows on the same stream.
+    const HAS_WORK: bool = false;
+
     type Output = DevicePtr;
 
     unsafe fn enqueue(self, driver_stream: DriverStream<'_>) -> Result<DevicePtr, DriverError> {
@@ -352,10 +359,13 @@ impl Command for Launch<'_> {
     }
 }
 
-/// No work: an operation that only takes a place in the order.
+/// No work: an operation that only takes a place in the order. Its caller records a sync point
+/// behind it where one is needed.
 pub(crate) struct Marker;
 
 impl Command for Marker {
+    const HAS_WORK: bool = false;
+
     type Output = ();
 
     unsafe fn enqueue(self, _: DriverStream<'_>) -> Result<(), DriverError> {

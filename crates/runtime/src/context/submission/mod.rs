@@ -43,6 +43,7 @@ use super::{
 };
 use crate::{
     Result,
+    disposal::log,
     error::OperationKind,
     spans,
     tracker::{
@@ -130,14 +131,18 @@ unsafe fn submit_examined<C: Command>(
     // Ended after the submit queue is unlocked.
     let label = operation.label;
     let _span = device.admission.span(|| spans::enqueue(label));
-    if !device.admission.examines_operands() {
-        // SAFETY: this function's contract.
-        return unsafe { submit_admitted(device, stream, operation, command) };
-    }
-    let imports = imports::examine(operation)?;
+    let imports = match device.admission.examines_operands() {
+        true => Some(imports::examine(operation)?),
+        false => None,
+    };
     // SAFETY: this function's contract.
     let output = unsafe { submit_admitted(device, stream, operation, command) }?;
-    imports::note(operation.kind, &imports, operation.accesses.iter(), true);
+    if let Some(imports) = imports {
+        imports::note(operation.kind, &imports, operation.accesses.iter(), true);
+    }
+    if C::HAS_WORK {
+        end_before_the_owner(device, stream, output.0);
+    }
     Ok(output)
 }
 
@@ -170,7 +175,8 @@ pub(super) unsafe fn submit_admitted<C: Command>(
     }
 }
 
-/// Submits an operation without work, with the stream's submit queue locked by the caller.
+/// Submits an operation without work, with the stream's submit queue locked by the caller, and
+/// records a sync point behind it.
 pub(super) fn submit_locked_marker(
     device: &DeviceState,
     stream: &StreamState,
@@ -182,7 +188,25 @@ pub(super) fn submit_locked_marker(
     // SAFETY: the command enqueues nothing.
     let submitted =
         unsafe { submit_locked(device, stream, submit_queue, operation, Marker, &mut others) };
-    submitted.map(drop)
+    let (sequence, ()) = submitted?;
+    record_behind(device, stream, sequence);
+    Ok(())
+}
+
+/// Records a sync point behind an operation on an adopted stream: its owner enqueues there too, and
+/// a sync point that is recorded late would include the owner's later work, which may never end.
+pub(super) fn end_before_the_owner(device: &DeviceState, stream: &StreamState, sequence: Sequence) {
+    if !stream.is_own() {
+        record_behind(device, stream, sequence);
+    }
+}
+
+/// Records a sync point behind a submitted operation unless there is one.
+pub(super) fn record_behind(device: &DeviceState, stream: &StreamState, sequence: Sequence) {
+    // A failure loses nothing: the next stream that needs a sync point records it late.
+    if let Err(error) = sync_point_after(device, stream, sequence) {
+        log!(debug, %error, "a sync point is recorded late");
+    }
 }
 
 /// Submits an operation like [`submit_admitted`], with the stream's submit queue locked by the
@@ -212,6 +236,7 @@ unsafe fn submit_locked<C: Command>(
         settled: false,
     };
     guard.publish();
+    guard.plan.records_event &= C::HAS_WORK;
     let mut waited_for = Dependencies::new();
     if guard.has_to_wait() {
         guard.wait(&mut waited_for, others.insert(OtherDevices::new()))?;
