@@ -11,15 +11,16 @@ use smallvec::{SmallVec, smallvec};
 
 use super::{
     body::{BLOCK, Kernel, KernelBody, KernelParameter, ParameterKey, Reg, RegClass, line},
-    lowering::IndexAnalysis,
+    lowering::{IndexAnalysis, Lowering},
     passes::{GeneratedPasses, Pass, PassOutput, Temporary},
+    position::Position,
     reduce::block_and_thread,
     reducer::{Accumulator, Reducer, assign},
     warp::{WARP, WARPS, WarpTotals, shuffle},
 };
 use crate::{
     element::DType,
-    fuse::FusedKernel,
+    fuse::{FusedKernel, SCAN_SEGMENT},
     graph::{NodeRef, Op, Reduction},
 };
 
@@ -33,8 +34,6 @@ const ROWS_MANY: usize = 1 << 14;
 const ITEMS: usize = 4;
 /// The number of elements that a block scans at a time.
 const TILE: usize = BLOCK * ITEMS;
-/// The minimum number of elements of a segment where several blocks share a row.
-const SEGMENT: usize = 4 * TILE;
 /// The approximate number of blocks of a grid where several blocks share a row.
 const BLOCKS_MAX: usize = 1 << 10;
 
@@ -79,15 +78,16 @@ struct Neighbours {
 
 /// A scan, for which kernels are generated.
 struct ScanGenerator<'a> {
+    kernel: &'a FusedKernel,
     node: &'a NodeRef,
     source: &'a NodeRef,
     reducer: Reducer,
     reduction: Reduction,
-    wide: bool,
+    analysis: IndexAnalysis,
 }
 
-/// Generates the kernels that scan an array in memory, with at least one element, along its last
-/// axis.
+/// Generates the kernels that scan an array with at least one element along its last axis. They
+/// compute functions of elements that are not in memory.
 pub(super) fn scan(kernel: &FusedKernel) -> GeneratedPasses {
     let node = &kernel.root;
     let Some(&Op::Scan {
@@ -98,11 +98,12 @@ pub(super) fn scan(kernel: &FusedKernel) -> GeneratedPasses {
         unreachable!("the root is a scan");
     };
     let generator = ScanGenerator {
+        kernel,
         node,
         source,
         reducer: Reducer::new(reduction, source.dtype),
         reduction,
-        wide: IndexAnalysis::of(kernel).wide,
+        analysis: IndexAnalysis::of(kernel),
     };
     let count = *node.shape.last().expect("a scanned array has an axis");
     let rows = node.elements / count;
@@ -111,7 +112,7 @@ pub(super) fn scan(kernel: &FusedKernel) -> GeneratedPasses {
     if is_short {
         return GeneratedPasses::one(generator.thread_per_row(count), rows);
     }
-    let segments = count.div_ceil(SEGMENT).min(BLOCKS_MAX.div_ceil(rows));
+    let segments = count.div_ceil(SCAN_SEGMENT).min(BLOCKS_MAX.div_ceil(rows));
     let segment = count.div_ceil(segments).next_multiple_of(TILE);
     let segments = count.div_ceil(segment);
     let whole = |count| Segmentation {
@@ -176,7 +177,7 @@ pub(super) fn scan(kernel: &FusedKernel) -> GeneratedPasses {
 impl ScanGenerator<'_> {
     /// Generates a kernel with one thread per row.
     fn thread_per_row(&self, count: usize) -> Kernel {
-        let mut body = KernelBody::new(self.wide);
+        let mut body = KernelBody::new(self.analysis.wide);
         let row = body.thread();
         let (bits, beyond) = (body.bits(), body.reg(RegClass::Predicate));
         let rows = body.index_parameter(
@@ -208,7 +209,7 @@ impl ScanGenerator<'_> {
         output: ScanOutput,
         segmentation: Segmentation,
     ) -> Kernel {
-        let mut body = KernelBody::new(self.wide);
+        let mut body = KernelBody::new(self.analysis.wide);
         let bits = body.bits();
         let (block, thread) = block_and_thread(&mut body);
         let count = body.index_parameter(ParameterKey::Named("count"), segmentation.count as i64);
@@ -332,18 +333,29 @@ impl ScanGenerator<'_> {
     }
 
     /// Returns the accumulators of neighbouring elements.
-    fn elements(&self, body: &mut KernelBody, at: Reg, lanes: usize) -> Vec<Accumulator> {
-        let base = body.address(ParameterKey::Input(self.source.id), || {
-            KernelParameter::Input(NodeRef::clone(self.source))
-        });
-        let address = body.element(base, at, self.source.dtype.bytes());
-        let loaded = body.load(self.source.dtype, address, lanes);
-        let lift = |&element: &Reg| {
+    fn elements(&self, body: &mut KernelBody, first: Reg, lanes: usize) -> Vec<Accumulator> {
+        let bits = body.bits();
+        let mut lowering = Lowering::new(body, self.kernel, self.analysis.flat);
+        let mut positions: SmallVec<[(Reg, Position); ITEMS]> = SmallVec::new();
+        for lane in 0..lanes {
+            let at = lowering.body.index_reg();
+            line!(lowering.body, "add.s{bits} {at}, {first}, {lane};");
+            let position = lowering.at_linear_index(self.source.id, &self.source.shape, at);
+            positions.push((at, position));
+        }
+        if lanes > 1 {
+            let group: SmallVec<[Position; ITEMS]> =
+                positions.iter().map(|&(_, position)| position).collect();
+            lowering.group(&group);
+        }
+        let lift = |(at, position)| {
+            let element = lowering.lower(self.source, position);
+            let body = &mut *lowering.body;
             let only = self.reducer.lift(body, element, |_| at);
             // The accumulator is changed in place, and the loaded registers must not be.
             copy(body, &only)
         };
-        loaded.iter().map(lift).collect()
+        positions.into_iter().map(lift).collect()
     }
 
     /// Loads a partial result of an earlier kernel.
@@ -401,6 +413,13 @@ impl ScanGenerator<'_> {
     }
 
     fn finish(&self, mut body: KernelBody, shared: &str) -> Kernel {
+        // Each function that is computed for the elements is named once.
+        body.truncate_name(0);
+        for fused in &self.kernel.nodes {
+            if let Op::Apply(function, _) = &*fused.op {
+                body.name_part(function.name());
+            }
+        }
         body.name_part(self.reduction.name());
         body.name_part("scan");
         body.finish(shared)

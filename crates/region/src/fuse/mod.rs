@@ -34,6 +34,7 @@ pub(crate) use planned::NodeSignature;
 pub(crate) use recall::steps;
 pub(crate) use replace::Replacement;
 pub(crate) use rows::{ROW_THREADS, RowClass, RowShape, neighbours_of_row, threads_of_row};
+pub(crate) use share::SCAN_SEGMENT;
 
 /// Returns the only kernel of a node whose operands are in memory or fused with it.
 #[cfg(test)]

@@ -136,7 +136,12 @@ fn store_kernel_operands(candidates: &mut [Candidate]) {
                 let indices = candidate.operand(1);
                 [indices.and_then(|at| storable(candidates, at)), None]
             }
-            Op::Scan { .. } => [candidate.operand(0), None],
+            // A scan computes functions of elements itself. Other operands, such as transposed
+            // views, are read in another order than that of its threads.
+            Op::Scan { .. } => {
+                let is_other = |&at: &usize| !matches!(&*candidates[at].op, Op::Apply(..));
+                [candidate.operand(0).filter(is_other), None]
+            }
             _ => continue,
         };
         for at in needed.into_iter().flatten() {

@@ -21,6 +21,8 @@ const STORING: f32 = 32.0;
 /// The maximum number of arrays that kernels read again to compute a value again. Storing it takes
 /// one write, and one read more than that of each kernel.
 const READ_AGAIN_MAX: usize = 2;
+/// The minimum number of elements of a segment where several blocks scan a row.
+pub(crate) const SCAN_SEGMENT: usize = 4096;
 /// The maximum number of consumers that are counted.
 const CONSUMERS_MAX: usize = 4;
 
@@ -105,6 +107,10 @@ impl Use {
             // Each part has a kernel of its own.
             Op::Concatenate { .. } => Use::Moved { ratio: 1.0 },
             Op::Update { .. } if number == 1 => Use::Moved { ratio: 1.0 },
+            // The scan reads such a row once for the totals of its segments and once for the sums.
+            Op::Scan { source, .. } if source.shape.last().is_some_and(|&n| n > SCAN_SEGMENT) => {
+                Use::Moved { ratio: 2.0 }
+            }
             _ => Use::SamePosition,
         }
     }

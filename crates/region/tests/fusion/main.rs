@@ -15,6 +15,7 @@ mod random_rows;
 mod random_siblings;
 mod random_updates;
 mod rows;
+mod scans;
 mod shifts;
 mod siblings;
 mod transposes;

@@ -1,0 +1,100 @@
+//! Scans of expressions: the kernels of the scan compute the expression, with the bits of a scan of
+//! the stored expression.
+
+use millstream_region::{Array, RegionExt};
+use ndarray::{Array2, Axis, Ix2};
+
+use crate::Counted;
+
+/// Rows that one thread scans, one block, and several blocks; with and without whole vectors.
+const SHAPES: [(usize, usize); 6] = [
+    (40, 60),
+    (3, 1000),
+    (2, 1001),
+    (2, 6000),
+    (1, 9001),
+    (1, 20_000),
+];
+
+fn matrix(shape: (usize, usize)) -> Array2<f32> {
+    Array2::from_shape_fn(shape, |(row, column)| {
+        ((row * 37 + column * 61) % 101) as f32 / 16.0 - 3.0
+    })
+}
+
+/// Returns the bits of two scans of expressions, after storing the expressions if `is_stored`.
+fn scans(x: &Array<f32, Ix2>, is_stored: bool) -> (Array2<u32>, Array2<u64>) {
+    let (weighted, doubles) = ((x * 0.3).abs() - x, x.cast::<f64>() * x.cast::<f64>());
+    if is_stored {
+        drop((weighted.to_host().unwrap(), doubles.to_host().unwrap()));
+    }
+    let sums = weighted.cumsum(Axis(1)).to_host().unwrap();
+    let products = doubles.cumsum(Axis(1)).to_host().unwrap();
+    (sums.mapv(f32::to_bits), products.mapv(f64::to_bits))
+}
+
+#[test]
+fn a_scan_of_an_expression_has_the_kernels_of_a_scan() {
+    for shape in SHAPES {
+        let host = matrix(shape);
+        Counted::everywhere(|counted| {
+            let x = Array::from_host(&counted.device, &host).unwrap();
+            let (stored, of_stored) = counted.work(|_| scans(&x, true));
+            let (found, work) = counted.work(|_| scans(&x, false));
+            assert_eq!(found, stored, "{shape:?}");
+            assert_eq!(work.kernels + 2, of_stored.kernels, "{shape:?}");
+            assert_eq!(
+                work.kernels,
+                if shape.1 > 4096 { 6 } else { 2 },
+                "{shape:?}"
+            );
+            if work.kernels == 2 && shape.1 % 4 == 0 && shape.1 > 512 {
+                let bytes = (4 * shape.0 * shape.1) as u64;
+                // The last threads of a tile read the last elements again.
+                let read = 2 * (4 * shape.0 * shape.1.next_multiple_of(1024)) as u64;
+                assert!((2 * bytes..=read).contains(&work.bytes_read), "{work:?}");
+                assert_eq!(work.bytes_written, 3 * bytes);
+            }
+        });
+    }
+}
+
+#[test]
+fn a_costly_expression_is_stored_where_a_scan_would_compute_it_twice() {
+    Counted::everywhere(|counted| {
+        for (shape, kernels) in [((2, 1000), 1), ((1, 20_000), 4)] {
+            let x = Array::from_host(&counted.device, &matrix(shape)).unwrap();
+            let (_, work) = counted.work(|_| x.exp().cumsum(Axis(1)).to_host().unwrap());
+            assert_eq!(work.kernels, kernels, "{shape:?}");
+        }
+    });
+}
+
+#[test]
+fn scans_of_views_and_along_columns_are_those_of_the_host() {
+    let host = matrix((50, 70)).mapv(|element| (element * 16.0) as i32);
+    Counted::everywhere(|counted| {
+        let device = &counted.device;
+        let on = Array::from_host(device, &host).unwrap();
+        let pending = device.region(|g| {
+            let x = g.array(&on);
+            let expression = &x * 3 + &x.slice(ndarray::s![..;-1, ..]);
+            (
+                expression.cumsum(Axis(0)),
+                expression.cummax(Axis(1)),
+                x.slice(ndarray::s![.., 1..70]).cumsum(Axis(1)),
+            )
+        });
+        let (columns, most, part) = pending.unwrap().wait().unwrap();
+        let expression = &host * 3 + host.slice(ndarray::s![..;-1, ..]);
+        let running = |x: &Array2<i32>, axis, f: fn(i32, i32) -> i32| {
+            let mut x = x.clone();
+            x.accumulate_axis_inplace(axis, |&before, element| *element = f(before, *element));
+            x
+        };
+        assert_eq!(columns, running(&expression, Axis(0), |a, b| a + b));
+        assert_eq!(most, running(&expression, Axis(1), i32::max));
+        let sliced = host.slice(ndarray::s![.., 1..70]).to_owned();
+        assert_eq!(part, running(&sliced, Axis(1), |a, b| a + b));
+    });
+}
