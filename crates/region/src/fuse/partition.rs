@@ -136,8 +136,8 @@ fn store_kernel_operands(candidates: &mut [Candidate]) {
                 let indices = candidate.operand(1);
                 [indices.and_then(|at| storable(candidates, at)), None]
             }
-            // A scan computes functions of elements itself. Other operands, such as transposed views,
-            // are read in another order than that of its threads.
+            // A scan computes functions of elements itself. Other operands, such as transposed
+            // views, are read in another order than that of its threads.
             Op::Scan { .. } => {
                 let is_other = |&at: &usize| !matches!(&*candidates[at].op, Op::Apply(..));
                 [candidate.operand(0).filter(is_other), None]
