@@ -309,7 +309,7 @@ fn c07_a_lost_device_changes_nothing() {
 }
 
 /// Runs a region, and returns its error after asserting that the host's arrays are unchanged.
-fn program(devices: &[Device]) -> millstream::Result<()> {
+fn program(_: &Gpu, devices: &[Device]) -> millstream::Result<()> {
     let (mut x, mut sum) = (ramp(), vec![0.0]);
     let result = halve(&devices[0], &mut x, &mut sum).and_then(Pending::wait);
     match result {

@@ -36,6 +36,16 @@ impl Keeper {
     pub(crate) fn new(value: impl Any + Send) -> Self {
         Self(Mutex::new(Some(Box::new(value))))
     }
+
+    /// Returns the value if it has this type.
+    pub(crate) fn value_mut<K: Any>(&mut self) -> Option<&mut K> {
+        self.0.get_mut().as_mut()?.downcast_mut()
+    }
+
+    /// Returns the value, which is then the caller's to drop.
+    pub(crate) fn into_value(mut self) -> Option<Box<dyn Any + Send>> {
+        self.0.get_mut().take()
+    }
 }
 
 impl Drop for Keeper {

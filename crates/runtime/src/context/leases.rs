@@ -51,7 +51,7 @@ pub(crate) struct GrantedLease {
 /// # Errors
 ///
 /// If the device is lost, or the access conflicts with a lease.
-fn submit_marker(
+pub(crate) fn submit_marker(
     stream: &Stream,
     label: &'static str,
     location: &'static Location<'static>,

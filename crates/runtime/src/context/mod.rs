@@ -31,7 +31,7 @@ pub(crate) use crossing::{Arrival, Crossing, Failure, submit_crossing};
 pub use device::Device;
 pub(crate) use events::{EventPool, PooledEvent};
 pub(crate) use imports::{enter_realm, note_overwritten, of_operands};
-pub(crate) use leases::{GrantedLease, submit_end_of_foreign_work};
+pub(crate) use leases::{GrantedLease, submit_end_of_foreign_work, submit_marker};
 pub use peers::PeerStatus;
 pub(crate) use peers::{copies_directly, known_peer_status, peer_status};
 #[cfg(feature = "sim")]

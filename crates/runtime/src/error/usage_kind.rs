@@ -450,6 +450,11 @@ pub enum UsageErrorKind {
         /// The device that was to adopt it.
         device: String,
     },
+    /// An array was to return to its owner, but its memory is this library's own.
+    #[error(
+        "the array's memory was allocated by this library: it has no owner to return to; lend it"
+    )]
+    NotAdopted,
     /// The driver knows of no device memory at an address.
     #[error(
         "{bytes} bytes at {address:#x} are not within one allocation of device memory: they may be \

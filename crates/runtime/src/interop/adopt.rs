@@ -8,8 +8,8 @@ use bytemuck::Pod;
 use millstream_driver::{DevicePtr, StreamHandle};
 
 use crate::{
-    Buffer, Device, Error, Release, Result, Stream, UsageError, UsageErrorKind,
-    context::{Keeper, submit_end_of_foreign_work},
+    Buffer, Device, Error, Rejected, Release, Result, Stream, UsageError, UsageErrorKind,
+    context::{Keeper, submit_end_of_foreign_work, submit_marker},
     tracker::AccessKind,
 };
 
@@ -184,5 +184,68 @@ impl Device {
                 bytes,
             }),
         })
+    }
+}
+
+impl<T: Pod> Buffer<T> {
+    /// Gives an [adopted](Device::adopt_buffer) array back to its owner at once: the later work of
+    /// `stream` waits for every operation on the memory. Returns the keeper, from which the owner's
+    /// handle can be had by [`downcast`](Box::downcast).
+    ///
+    /// ```
+    /// use millstream::{Device, Release, driver::{DeviceOrdinal, Driver}, interop::After,
+    ///     sim::{Gpu, SimConfig}};
+    ///
+    /// let gpu = Gpu::new(SimConfig::new());
+    /// let device = Device::open_simulated(&gpu, 0)?;
+    /// let driver = gpu.driver();
+    /// let context = driver.primary_context_retain(DeviceOrdinal::from_raw(0))?;
+    /// // SAFETY: the context is retained.
+    /// let pointer = unsafe { driver.mem_alloc(context, 1024) }?;
+    /// let (stream, keeper) = (device.stream()?, String::from("the owner's handle"));
+    /// // SAFETY: the memory has 1,024 bytes, no other users, and is never freed.
+    /// let mut array = unsafe {
+    ///     device.adopt_buffer::<f32>(pointer, 256, After::Done, Release::when_done(keeper))
+    /// }?;
+    /// assert!(array.keeper_mut::<String>().is_some() && array.keeper_mut::<u8>().is_none());
+    /// let keeper = array.return_to_owner(&stream)?;
+    /// assert_eq!(*keeper.downcast::<String>().unwrap(), "the owner's handle");
+    /// # Ok::<(), millstream::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// If the array's memory was not adopted, the stream is of another device, a part is lent, or
+    /// the device is lost. The error returns the array.
+    #[allow(clippy::result_large_err, reason = "the error returns the array")]
+    #[track_caller]
+    pub fn return_to_owner(
+        mut self,
+        stream: &Stream,
+    ) -> Result<Box<dyn Any + Send>, Rejected<Self>> {
+        match self.order_return(stream, Location::caller()) {
+            Ok(keeper) => Ok(keeper),
+            Err(error) => Err(Rejected::new(error, self)),
+        }
+    }
+
+    fn order_return(
+        &mut self,
+        stream: &Stream,
+        location: &'static Location<'static>,
+    ) -> Result<Box<dyn Any + Send>> {
+        const NAME: &str = "return_to_owner";
+        if !self.is_adopted() {
+            return Err(UsageError::new(NAME, UsageErrorKind::NotAdopted)
+                .at(location)
+                .into());
+        }
+        let span = self.span();
+        let same = stream.same_device(NAME, 0, &span.allocation.device);
+        same.map_err(|usage_error| usage_error.at(location))?;
+        submit_marker(stream, NAME, location, span.access(AccessKind::Write))?;
+        Ok(self
+            .take_keeper()
+            .expect("adopted memory has its keeper until it is given back"))
     }
 }

@@ -8,7 +8,7 @@
 //! |---|---|
 //! | enqueues on a stream that it is given | [`Stream::foreign`]: its work is one tracked operation |
 //! | has a stream of its own | [`Device::adopt_stream`]: operations on it run in order with the owner's |
-//! | hands over an array | [`Device::adopt_buffer`]: a [`Buffer`] that returns to its owner |
+//! | hands over an array | [`Device::adopt_buffer`]: a [`Buffer`] that returns to its owner, on drop or by [`Buffer::return_to_owner`] |
 //! | borrows an array for its own stream | [`Buffer::lend`], [`Buffer::lend_mut`] |
 //!
 //! At every moment each byte is used by tracked operations, or lent to one outsider with an order
@@ -22,6 +22,7 @@
 //! [`Device::adopt_stream`]: crate::Device::adopt_stream
 //! [`Device::adopt_buffer`]: crate::Device::adopt_buffer
 //! [`Buffer`]: crate::Buffer
+//! [`Buffer::return_to_owner`]: crate::Buffer::return_to_owner
 //! [`Buffer::lend`]: crate::Buffer::lend
 //! [`Buffer::lend_mut`]: crate::Buffer::lend_mut
 

@@ -71,6 +71,16 @@ impl Release {
         }
     }
 
+    /// Returns the keeper if it has this type.
+    pub(super) fn keeper_mut<K: Any>(&mut self) -> Option<&mut K> {
+        self.keeper.value_mut()
+    }
+
+    /// Returns the keeper, for memory whose return the caller has ordered.
+    pub(super) fn into_keeper(self) -> Option<Box<dyn Any + Send>> {
+        self.keeper.into_value()
+    }
+
     /// Never gives the memory back.
     pub(super) fn leak(self) {
         log!(

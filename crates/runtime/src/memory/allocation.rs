@@ -2,7 +2,7 @@
 
 #![allow(unsafe_code, reason = "submits the allocation")]
 
-use std::{fmt, panic::Location, sync::Arc};
+use std::{any::Any, fmt, panic::Location, sync::Arc};
 
 use millstream_driver::DevicePtr;
 
@@ -98,6 +98,27 @@ impl Allocation {
             pointer,
             history: AccessHistory::new(bytes as u64),
             origin: Origin::Adopted(Some(release)),
+        }
+    }
+
+    /// Returns whether this is memory of another library.
+    pub(crate) fn is_adopted(&self) -> bool {
+        matches!(self.origin, Origin::Adopted(_))
+    }
+
+    /// Returns the keeper of memory of another library if it has this type.
+    pub(crate) fn keeper_mut<K: Any>(&mut self) -> Option<&mut K> {
+        match &mut self.origin {
+            Origin::Adopted(release) => release.as_mut()?.keeper_mut(),
+            Origin::Pool(_) | Origin::Managed | Origin::Module => None,
+        }
+    }
+
+    /// Returns the keeper of memory of another library, which is then not given back on drop.
+    pub(crate) fn take_keeper(&mut self) -> Option<Box<dyn Any + Send>> {
+        match &mut self.origin {
+            Origin::Adopted(release) => release.take()?.into_keeper(),
+            Origin::Pool(_) | Origin::Managed | Origin::Module => None,
         }
     }
 

@@ -1,6 +1,6 @@
 //! `Buffer<T>`: an array on the device.
 
-use std::{fmt, marker::PhantomData, ops::RangeBounds, panic::Location, sync::Arc};
+use std::{any::Any, fmt, marker::PhantomData, ops::RangeBounds, panic::Location, sync::Arc};
 
 use millstream_driver::DevicePtr;
 
@@ -108,6 +108,22 @@ impl<T: bytemuck::Pod> Buffer<T> {
 array!(Buffer);
 
 impl<T> Buffer<T> {
+    /// Returns whether this is memory of another library.
+    pub(crate) fn is_adopted(&self) -> bool {
+        self.allocation.is_adopted()
+    }
+
+    /// Returns the keeper of an [adopted](crate::Device::adopt_buffer) array, a value of its owner,
+    /// if it has this type.
+    pub fn keeper_mut<K: Any>(&mut self) -> Option<&mut K> {
+        self.allocation.keeper_mut()
+    }
+
+    /// Returns the keeper of memory of another library, which is then not given back on drop.
+    pub(crate) fn take_keeper(&mut self) -> Option<Box<dyn Any + Send>> {
+        self.allocation.take_keeper()
+    }
+
     /// Returns the address on the device, for calls to other libraries. The library does not track
     /// their accesses.
     #[must_use]

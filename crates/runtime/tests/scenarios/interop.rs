@@ -101,20 +101,29 @@ fn i01_nothing_waits_for_what_the_owner_enqueues_later() {
     everywhere(|harness| {
         let outsider = Outsider::new(harness.if_simulated(), 0);
         let (theirs, ours) = (outsider.adopt(&harness.device), harness.stream());
+        let second = Outsider::new(harness.if_simulated(), 0);
+        let other = second.adopt(&harness.device);
         let mut array = ours.zeros::<u8>(N).unwrap();
         let mut lent = ours.zeros::<u8>(N).unwrap();
         theirs.fill(&mut array, 1).unwrap();
+        let found = theirs.download(&array).unwrap();
         let lease = lent.lend_mut(&theirs).unwrap();
         outsider.fill(lease.as_raw(), N, 2);
         drop(lease);
-        let found = theirs.download(array.slice(..10)).unwrap();
-        // None of the waits below ends if it includes the owner's work behind its gate.
-        let gate = outsider.gate(harness.if_simulated(), harness.gates_hold());
-        outsider.work();
-        assert_eq!(found.wait().unwrap(), [1; 10]);
+        // Last, so that no other sync point is behind it. No other stream has used this array.
+        let mut alone = other.zeros::<u8>(N).unwrap();
+        other.fill(&mut alone, 3).unwrap();
+        // None of the waits below ends if it includes an owner's work behind its gate.
+        let outsiders = [&outsider, &second];
+        let gates = outsiders.map(|owner| owner.gate(harness.if_simulated(), harness.gates_hold()));
+        for owner in outsiders {
+            owner.work();
+        }
+        assert_eq!(ours.download(&alone).unwrap().wait().unwrap(), [3; N]);
+        assert_eq!(found.wait().unwrap(), [1; N]);
         assert_eq!(ours.download(&array).unwrap().wait().unwrap(), [1; N]);
         assert_eq!(ours.download(&lent).unwrap().wait().unwrap(), [2; N]);
-        drop(gate);
+        drop(gates);
     });
 }
 

@@ -124,6 +124,45 @@ fn i04_memory_that_is_released_when_done_returns_after_its_uses() {
 }
 
 #[test]
+fn i04_an_owner_takes_its_memory_back_in_the_order_of_its_stream() {
+    everywhere(|harness| {
+        let outsider = Outsider::new(harness.if_simulated(), 0);
+        let (theirs, ours) = (outsider.adopt(&harness.device), harness.stream());
+        let drops = Drops::default();
+        let make = || {
+            let tensor = outsider.allocate(N);
+            adopted(
+                &harness.device,
+                &theirs,
+                (tensor, &drops),
+                Release::when_done,
+            )
+        };
+        let mut array = make();
+        let mut copy = ours.zeros::<u8>(N).unwrap();
+        let gate = harness.gate(&ours);
+        ours.fill(&mut array, 1).unwrap();
+        let keeper = array.return_to_owner(&theirs).unwrap();
+        let keeper = keeper.downcast::<Keeper>().unwrap();
+        assert_eq!(drops.count(), 0, "the keeper is the owner's again");
+        // The owner's copy is behind our fill.
+        let lease = copy.lend_mut(&theirs).unwrap();
+        outsider.copy(keeper.tensor.pointer, lease.as_raw(), N);
+        drop((lease, keeper));
+        let found = ours.download(&copy).unwrap();
+        harness.assert_pending(&found);
+        gate.open();
+        assert_eq!(found.wait().unwrap(), [1; N]);
+        let own = ours.zeros::<u8>(N).unwrap();
+        let rejected = own.return_to_owner(&theirs).unwrap_err();
+        assert_eq!(rejected.source.len(), N);
+        assert_problem(Err::<(), _>(rejected.error), |problem| {
+            *problem == UsageErrorKind::NotAdopted
+        });
+    });
+}
+
+#[test]
 fn i07_streams_that_cannot_be_adopted_are_refused() {
     everywhere(|harness| {
         let device = &harness.device;
@@ -165,7 +204,7 @@ fn i07_memory_that_cannot_be_adopted_is_refused_and_its_keeper_dropped() {
         let drops = Drops::default();
         let keeper = Keeper {
             drops: drops.clone(),
-            _tensor: here.allocate(1),
+            tensor: here.allocate(1),
         };
         let release = Release::when_done(keeper);
         // SAFETY: the memory is refused.

@@ -280,7 +280,7 @@ impl Drops {
 /// A keeper of adopted memory, which frees it.
 pub(crate) struct Keeper {
     pub(crate) drops: Drops,
-    pub(crate) _tensor: Tensor,
+    pub(crate) tensor: Tensor,
 }
 
 impl Drop for Keeper {
@@ -308,7 +308,7 @@ pub(crate) fn adopted(
     let pointer = tensor.pointer;
     let keeper = Keeper {
         drops: drops.clone(),
-        _tensor: tensor,
+        tensor,
     };
     let (after, release) = (After::Stream(theirs), release(keeper));
     // SAFETY: the memory has this size, and the keeper frees it.

@@ -1,0 +1,51 @@
+//! Hand-overs between Millstream and the published crate cudarc, in one process.
+//!
+//! With `MILLSTREAM_DEVICE=cuda:0` both use the GPU. Elsewhere on Linux each test runs this program
+//! again with the drop-in driver of `crates/libcuda` in the place of the GPU's, and fails if that
+//! reports a race.
+
+mod dropin;
+mod scenarios;
+
+use std::process::ExitCode;
+
+use libtest_mimic::{Arguments, Trial};
+
+use scenarios::{SCENARIOS, Scenario};
+
+/// Runs a scenario on the driver that the loader finds.
+fn run(scenario: &Scenario) -> Result<(), String> {
+    (scenario.run)().map_err(|error| error.to_string())
+}
+
+fn trials() -> Vec<Trial> {
+    let on_gpu = std::env::var("MILLSTREAM_DEVICE").is_ok_and(|name| name.starts_with("cuda"));
+    let trial = |scenario: &'static Scenario| {
+        let run_here = move || match on_gpu {
+            true => Ok(run(scenario)?),
+            false => Ok(dropin::run(scenario.name)?),
+        };
+        Trial::test(scenario.name, run_here)
+            .with_ignored_flag(!on_gpu && !cfg!(target_os = "linux"))
+    };
+    SCENARIOS.iter().map(trial).collect()
+}
+
+fn main() -> ExitCode {
+    let mut arguments = std::env::args().skip(1);
+    if arguments.next().as_deref() != Some("client") {
+        return libtest_mimic::run(&Arguments::from_args(), trials()).exit_code();
+    }
+    let name = arguments.next().unwrap_or_default();
+    let found = SCENARIOS.iter().find(|scenario| scenario.name == name);
+    match found
+        .ok_or_else(|| format!("there is no scenario `{name}`"))
+        .and_then(run)
+    {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("{error}");
+            ExitCode::FAILURE
+        }
+    }
+}
