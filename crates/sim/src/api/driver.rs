@@ -9,11 +9,13 @@
 use std::{ffi::c_void, ptr::NonNull, sync::Arc, time::Duration};
 
 use millstream_driver::{
-    BlockSize, Completion, ContextHandle, Copy2d, DeviceAttribute, DeviceOrdinal, DevicePtr,
-    Driver, DriverError, EventHandle, EventKind, FillPattern, FloatOperand, FunctionAttribute,
-    FunctionHandle, HostAccess, HostFunction, LaunchAttributes, LaunchDims, ManagedAdvice,
-    ManagedLocation, Memory2d, MemoryReuse, ModuleHandle, P2pAttribute, PeerCopy, PeerCopy2d,
-    PointerInfo, PoolHandle, PoolUsage, PriorityRange, ResultCode, Side2d, StreamHandle,
+    BlockSize, CaptureInfo, CaptureMode, Completion, ConditionHandle, ConditionalKind,
+    ConditionalNode, ContextHandle, Copy2d, DeviceAttribute, DeviceOrdinal, DevicePtr, Driver,
+    DriverError, EventHandle, EventKind, FillPattern, FloatOperand, FunctionAttribute,
+    FunctionHandle, GraphExecHandle, GraphHandle, GraphNode, GraphNodeHandle, HostAccess,
+    HostFunction, LaunchAttributes, LaunchDims, ManagedAdvice, ManagedLocation, Memory2d,
+    MemoryReuse, ModuleHandle, P2pAttribute, PeerCopy, PeerCopy2d, PointerInfo, PoolHandle,
+    PoolUsage, PriorityRange, ResultCode, Side2d, StreamHandle,
 };
 
 use super::{
@@ -913,5 +915,186 @@ impl Driver for Gpu {
             |cost| cost.host_function_call_ns,
             |state| state.launch_host_function(context, stream, &mut function),
         )
+    }
+
+    unsafe fn graph_create(&self, _context: ContextHandle) -> Result<GraphHandle> {
+        Err(DriverError::new("cuGraphCreate", ResultCode::NOT_SUPPORTED))
+    }
+
+    unsafe fn graph_destroy(&self, _context: ContextHandle, _graph: GraphHandle) -> Result<()> {
+        Err(DriverError::new(
+            "cuGraphDestroy",
+            ResultCode::NOT_SUPPORTED,
+        ))
+    }
+
+    unsafe fn graph_clone(
+        &self,
+        _context: ContextHandle,
+        _graph: GraphHandle,
+    ) -> Result<GraphHandle> {
+        Err(DriverError::new("cuGraphClone", ResultCode::NOT_SUPPORTED))
+    }
+
+    unsafe fn graph_add_node(
+        &self,
+        _context: ContextHandle,
+        _graph: GraphHandle,
+        _dependencies: &[GraphNodeHandle],
+        _node: &GraphNode<'_>,
+    ) -> Result<GraphNodeHandle> {
+        Err(DriverError::new(
+            "cuGraphAddNode",
+            ResultCode::NOT_SUPPORTED,
+        ))
+    }
+
+    unsafe fn graph_add_dependencies(
+        &self,
+        _context: ContextHandle,
+        _graph: GraphHandle,
+        _pairs: &[(GraphNodeHandle, GraphNodeHandle)],
+    ) -> Result<()> {
+        Err(DriverError::new(
+            "cuGraphAddDependencies",
+            ResultCode::NOT_SUPPORTED,
+        ))
+    }
+
+    unsafe fn graph_condition(
+        &self,
+        _context: ContextHandle,
+        _graph: GraphHandle,
+        _initial: u32,
+    ) -> Result<ConditionHandle> {
+        Err(DriverError::new(
+            "cuGraphConditionalHandleCreate",
+            ResultCode::NOT_SUPPORTED,
+        ))
+    }
+
+    unsafe fn graph_add_conditional(
+        &self,
+        _context: ContextHandle,
+        _graph: GraphHandle,
+        _dependencies: &[GraphNodeHandle],
+        _condition: ConditionHandle,
+        _kind: ConditionalKind,
+    ) -> Result<ConditionalNode> {
+        Err(DriverError::new(
+            "cuGraphAddNode",
+            ResultCode::NOT_SUPPORTED,
+        ))
+    }
+
+    unsafe fn graph_instantiate(
+        &self,
+        _context: ContextHandle,
+        _graph: GraphHandle,
+    ) -> Result<GraphExecHandle> {
+        Err(DriverError::new(
+            "cuGraphInstantiateWithParams",
+            ResultCode::NOT_SUPPORTED,
+        ))
+    }
+
+    unsafe fn graph_exec_destroy(
+        &self,
+        _context: ContextHandle,
+        _exec: GraphExecHandle,
+    ) -> Result<()> {
+        Err(DriverError::new(
+            "cuGraphExecDestroy",
+            ResultCode::NOT_SUPPORTED,
+        ))
+    }
+
+    unsafe fn graph_upload(
+        &self,
+        _context: ContextHandle,
+        _exec: GraphExecHandle,
+        _stream: StreamHandle,
+    ) -> Result<()> {
+        Err(DriverError::new("cuGraphUpload", ResultCode::NOT_SUPPORTED))
+    }
+
+    unsafe fn graph_launch(
+        &self,
+        _context: ContextHandle,
+        _exec: GraphExecHandle,
+        _stream: StreamHandle,
+    ) -> Result<()> {
+        Err(DriverError::new("cuGraphLaunch", ResultCode::NOT_SUPPORTED))
+    }
+
+    unsafe fn graph_exec_set_node(
+        &self,
+        _context: ContextHandle,
+        _exec: GraphExecHandle,
+        _node: GraphNodeHandle,
+        _operation: &GraphNode<'_>,
+    ) -> Result<()> {
+        Err(DriverError::new(
+            "cuGraphExecNodeSetParams",
+            ResultCode::NOT_SUPPORTED,
+        ))
+    }
+
+    unsafe fn graph_exec_update(
+        &self,
+        _context: ContextHandle,
+        _exec: GraphExecHandle,
+        _graph: GraphHandle,
+    ) -> Result<()> {
+        Err(DriverError::new(
+            "cuGraphExecUpdate",
+            ResultCode::NOT_SUPPORTED,
+        ))
+    }
+
+    unsafe fn stream_begin_capture(
+        &self,
+        _context: ContextHandle,
+        _stream: StreamHandle,
+        _mode: CaptureMode,
+    ) -> Result<()> {
+        Err(DriverError::new(
+            "cuStreamBeginCapture",
+            ResultCode::NOT_SUPPORTED,
+        ))
+    }
+
+    unsafe fn stream_end_capture(
+        &self,
+        _context: ContextHandle,
+        _stream: StreamHandle,
+    ) -> Result<GraphHandle> {
+        Err(DriverError::new(
+            "cuStreamEndCapture",
+            ResultCode::NOT_SUPPORTED,
+        ))
+    }
+
+    unsafe fn stream_capture_info(
+        &self,
+        _context: ContextHandle,
+        _stream: StreamHandle,
+    ) -> Result<CaptureInfo> {
+        Err(DriverError::new(
+            "cuStreamGetCaptureInfo",
+            ResultCode::NOT_SUPPORTED,
+        ))
+    }
+
+    unsafe fn stream_set_capture_dependencies(
+        &self,
+        _context: ContextHandle,
+        _stream: StreamHandle,
+        _dependencies: &[GraphNodeHandle],
+    ) -> Result<()> {
+        Err(DriverError::new(
+            "cuStreamUpdateCaptureDependencies",
+            ResultCode::NOT_SUPPORTED,
+        ))
     }
 }
