@@ -129,6 +129,10 @@ impl StateGuard<'_> {
         state.streams.retain(|_, stream| stream.context != context);
         state.race_checker.context_destroyed(context);
         state.events.retain(|_, event| event.context != context);
+        state.graphs.retain(|_, graph| graph.context != context);
+        state
+            .executables
+            .retain(|_, executable| executable.context != context);
         state
             .functions
             .retain(|_, function| function.context != context);

@@ -21,6 +21,7 @@ use millstream_driver::{
 use super::{
     attributes,
     copy::{CopyForm, CopyOperand},
+    graph::GivenNode,
     stream::PRIORITIES,
 };
 use crate::{
@@ -88,6 +89,30 @@ pub(super) unsafe fn side(side: &Side2d, copy: &Copy2d) -> CopyOperand {
             // accessed.
             unsafe { host(first, span.unwrap_or(0)) }
         }
+    }
+}
+
+/// Converts the operation of a graph node.
+///
+/// # Safety
+///
+/// Each pointer to an argument of a kernel points to a readable value of the parameter's size. For
+/// a copy of host memory the contract of [`HostRange::new`] applies.
+unsafe fn given<'a>(node: &'a GraphNode<'a>) -> GivenNode<'a> {
+    match node {
+        GraphNode::Kernel(kernel) => {
+            // SAFETY: the caller promises readable values.
+            let params = unsafe { HostParams::new(kernel.params) };
+            GivenNode::Kernel(kernel, params)
+        }
+        GraphNode::Copy(copy) => {
+            // SAFETY: the caller upholds the contract of `HostRange::new`.
+            let target = unsafe { side(&copy.target, copy) };
+            // SAFETY: the caller upholds the contract of `HostRange::new`.
+            let source = unsafe { side(&copy.source, copy) };
+            GivenNode::Copy((target, source), copy)
+        }
+        other => GivenNode::Other(other),
     }
 }
 
@@ -917,139 +942,164 @@ impl Driver for Gpu {
         )
     }
 
-    unsafe fn graph_create(&self, _context: ContextHandle) -> Result<GraphHandle> {
-        Err(DriverError::new("cuGraphCreate", ResultCode::NOT_SUPPORTED))
+    unsafe fn graph_create(&self, context: ContextHandle) -> Result<GraphHandle> {
+        self.call("cuGraphCreate", other, |state| state.graph_create(context))
     }
 
-    unsafe fn graph_destroy(&self, _context: ContextHandle, _graph: GraphHandle) -> Result<()> {
-        Err(DriverError::new(
-            "cuGraphDestroy",
-            ResultCode::NOT_SUPPORTED,
-        ))
+    unsafe fn graph_destroy(&self, context: ContextHandle, graph: GraphHandle) -> Result<()> {
+        self.call("cuGraphDestroy", other, |state| {
+            state.graph_destroy(context, graph)
+        })
     }
 
     unsafe fn graph_clone(
         &self,
-        _context: ContextHandle,
-        _graph: GraphHandle,
+        context: ContextHandle,
+        graph: GraphHandle,
     ) -> Result<GraphHandle> {
-        Err(DriverError::new("cuGraphClone", ResultCode::NOT_SUPPORTED))
+        self.call("cuGraphClone", other, |state| {
+            state.graph_clone(context, graph)
+        })
     }
 
     unsafe fn graph_add_node(
         &self,
-        _context: ContextHandle,
-        _graph: GraphHandle,
-        _dependencies: &[GraphNodeHandle],
-        _node: &GraphNode<'_>,
+        context: ContextHandle,
+        graph: GraphHandle,
+        dependencies: &[GraphNodeHandle],
+        node: &GraphNode<'_>,
     ) -> Result<GraphNodeHandle> {
-        Err(DriverError::new(
-            "cuGraphAddNode",
-            ResultCode::NOT_SUPPORTED,
-        ))
+        let name = match node {
+            GraphNode::Kernel(_) => "cuGraphAddKernelNode",
+            GraphNode::Copy(_) => "cuGraphAddMemcpyNode",
+            GraphNode::Fill { .. } => "cuGraphAddMemsetNode",
+            GraphNode::Empty => "cuGraphAddEmptyNode",
+            GraphNode::Child(_) => "cuGraphAddChildGraphNode",
+        };
+        // SAFETY: the caller promises what the node's operation requires, in every launch.
+        let node = unsafe { given(node) };
+        self.call(
+            name,
+            |cost| cost.graph_node_call_ns,
+            |state| state.graph_add_node(context, graph, dependencies, &node),
+        )
     }
 
     unsafe fn graph_add_dependencies(
         &self,
-        _context: ContextHandle,
-        _graph: GraphHandle,
-        _pairs: &[(GraphNodeHandle, GraphNodeHandle)],
+        context: ContextHandle,
+        graph: GraphHandle,
+        pairs: &[(GraphNodeHandle, GraphNodeHandle)],
     ) -> Result<()> {
-        Err(DriverError::new(
-            "cuGraphAddDependencies",
-            ResultCode::NOT_SUPPORTED,
-        ))
+        self.call("cuGraphAddDependencies", other, |state| {
+            state.graph_add_dependencies(context, graph, pairs)
+        })
     }
 
     unsafe fn graph_condition(
         &self,
-        _context: ContextHandle,
-        _graph: GraphHandle,
-        _initial: u32,
+        context: ContextHandle,
+        graph: GraphHandle,
+        initial: u32,
     ) -> Result<ConditionHandle> {
-        Err(DriverError::new(
-            "cuGraphConditionalHandleCreate",
-            ResultCode::NOT_SUPPORTED,
-        ))
+        self.call("cuGraphConditionalHandleCreate", other, |state| {
+            state.graph_condition(context, graph, initial)
+        })
     }
 
     unsafe fn graph_add_conditional(
         &self,
-        _context: ContextHandle,
-        _graph: GraphHandle,
-        _dependencies: &[GraphNodeHandle],
-        _condition: ConditionHandle,
-        _kind: ConditionalKind,
+        context: ContextHandle,
+        graph: GraphHandle,
+        dependencies: &[GraphNodeHandle],
+        condition: ConditionHandle,
+        kind: ConditionalKind,
     ) -> Result<ConditionalNode> {
-        Err(DriverError::new(
+        self.call(
             "cuGraphAddNode",
-            ResultCode::NOT_SUPPORTED,
-        ))
+            |cost| cost.graph_node_call_ns,
+            |state| state.graph_add_conditional(context, graph, dependencies, condition, kind),
+        )
     }
 
     unsafe fn graph_instantiate(
         &self,
-        _context: ContextHandle,
-        _graph: GraphHandle,
+        context: ContextHandle,
+        graph: GraphHandle,
     ) -> Result<GraphExecHandle> {
-        Err(DriverError::new(
+        self.call(
             "cuGraphInstantiateWithParams",
-            ResultCode::NOT_SUPPORTED,
-        ))
+            |cost| cost.graph_instantiate_call_ns,
+            |state| state.graph_instantiate(context, graph),
+        )
     }
 
     unsafe fn graph_exec_destroy(
         &self,
-        _context: ContextHandle,
-        _exec: GraphExecHandle,
+        context: ContextHandle,
+        exec: GraphExecHandle,
     ) -> Result<()> {
-        Err(DriverError::new(
-            "cuGraphExecDestroy",
-            ResultCode::NOT_SUPPORTED,
-        ))
+        self.call("cuGraphExecDestroy", other, |state| {
+            state.graph_exec_destroy(context, exec)
+        })
     }
 
     unsafe fn graph_upload(
         &self,
-        _context: ContextHandle,
-        _exec: GraphExecHandle,
-        _stream: StreamHandle,
+        context: ContextHandle,
+        exec: GraphExecHandle,
+        stream: StreamHandle,
     ) -> Result<()> {
-        Err(DriverError::new("cuGraphUpload", ResultCode::NOT_SUPPORTED))
+        self.call(
+            "cuGraphUpload",
+            |cost| cost.graph_upload_call_ns,
+            |state| state.graph_upload(context, exec, stream),
+        )
     }
 
     unsafe fn graph_launch(
         &self,
-        _context: ContextHandle,
-        _exec: GraphExecHandle,
-        _stream: StreamHandle,
+        context: ContextHandle,
+        exec: GraphExecHandle,
+        stream: StreamHandle,
     ) -> Result<()> {
-        Err(DriverError::new("cuGraphLaunch", ResultCode::NOT_SUPPORTED))
+        self.call("cuGraphLaunch", counted_inside, |state| {
+            state.graph_launch(context, exec, stream)
+        })
     }
 
     unsafe fn graph_exec_set_node(
         &self,
-        _context: ContextHandle,
-        _exec: GraphExecHandle,
-        _node: GraphNodeHandle,
-        _operation: &GraphNode<'_>,
+        context: ContextHandle,
+        exec: GraphExecHandle,
+        node: GraphNodeHandle,
+        operation: &GraphNode<'_>,
     ) -> Result<()> {
-        Err(DriverError::new(
-            "cuGraphExecNodeSetParams",
-            ResultCode::NOT_SUPPORTED,
-        ))
+        let name = match operation {
+            GraphNode::Kernel(_) => "cuGraphExecKernelNodeSetParams",
+            GraphNode::Copy(_) => "cuGraphExecMemcpyNodeSetParams",
+            GraphNode::Fill { .. } => "cuGraphExecMemsetNodeSetParams",
+            GraphNode::Empty => "cuGraphExecNodeSetParams",
+            GraphNode::Child(_) => "cuGraphExecChildGraphNodeSetParams",
+        };
+        // SAFETY: the caller promises what the node's operation requires, in every launch.
+        let operation = unsafe { given(operation) };
+        self.call(
+            name,
+            |cost| cost.graph_set_node_call_ns,
+            |state| state.graph_exec_set_node(context, exec, node, &operation),
+        )
     }
 
     unsafe fn graph_exec_update(
         &self,
-        _context: ContextHandle,
-        _exec: GraphExecHandle,
-        _graph: GraphHandle,
+        context: ContextHandle,
+        exec: GraphExecHandle,
+        graph: GraphHandle,
     ) -> Result<()> {
-        Err(DriverError::new(
-            "cuGraphExecUpdate",
-            ResultCode::NOT_SUPPORTED,
-        ))
+        self.call("cuGraphExecUpdate", other, |state| {
+            state.graph_exec_update(context, exec, graph)
+        })
     }
 
     unsafe fn stream_begin_capture(

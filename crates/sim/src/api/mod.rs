@@ -4,9 +4,12 @@
 mod attributes;
 mod context;
 mod copy;
+mod copy_location;
 mod device_memory;
 mod driver;
 mod event;
+mod graph;
+mod graph_exec;
 mod host_access;
 mod host_memory;
 mod launch;

@@ -119,7 +119,10 @@ impl Gpu {
         }
         drop(state);
         answer.map_err(|call_error| {
-            let error = DriverError::new(name, call_error.code);
+            let mut error = DriverError::new(name, call_error.code);
+            if let Some(node) = call_error.graph_node {
+                error = error.with_graph_node(node);
+            }
             match (call_error.detail, device_if_several) {
                 (Some(detail), Some(device)) => {
                     error.with_detail(format!("{detail} (on device {device})"))

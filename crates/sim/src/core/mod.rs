@@ -8,6 +8,7 @@
 pub(crate) mod context;
 pub(crate) mod fault_injection;
 pub(crate) mod gpu;
+pub(crate) mod graph;
 pub(crate) mod host_functions;
 pub(crate) mod module;
 pub(crate) mod op;
@@ -17,9 +18,11 @@ pub(crate) mod state;
 pub(crate) mod wait_set;
 
 mod allocate;
+mod conditional;
 mod engine;
 mod enqueue;
 mod execute;
+mod graph_launch;
 mod kernel_pool;
 mod kernel_view;
 mod queue_limit;

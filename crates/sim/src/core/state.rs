@@ -9,8 +9,8 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use millstream_driver::{
-    ContextHandle, EventHandle, EventKind, FunctionHandle, ModuleHandle, PoolHandle, ResultCode,
-    StreamHandle,
+    ContextHandle, EventHandle, EventKind, FunctionHandle, GraphExecHandle, GraphHandle,
+    GraphNodeHandle, ModuleHandle, PoolHandle, ResultCode, StreamHandle,
 };
 use millstream_ptx::Site;
 
@@ -18,6 +18,7 @@ use super::{
     context::{Context, Device},
     engine::Engines,
     fault_injection::ActiveFault,
+    graph::{Executable, Graph},
     host_functions::HostFunctions,
     kernel_view::PrintfOutput,
     module::{Function, LoadedModule},
@@ -88,6 +89,8 @@ pub(crate) struct Waiter {
 pub(crate) struct CallError {
     pub(crate) code: ResultCode,
     pub(crate) detail: Option<String>,
+    /// The node of a graph that the call failed at.
+    pub(crate) graph_node: Option<GraphNodeHandle>,
 }
 
 impl CallError {
@@ -95,6 +98,15 @@ impl CallError {
         Self {
             code,
             detail: Some(detail.into()),
+            graph_node: None,
+        }
+    }
+
+    /// Adds the node of a graph that the call failed at.
+    pub(crate) fn at_node(self, node: GraphNodeHandle) -> Self {
+        Self {
+            graph_node: Some(node),
+            ..self
         }
     }
 }
@@ -122,6 +134,10 @@ pub(crate) struct SimState {
     pub(crate) events: BTreeMap<EventHandle, Event>,
     pub(crate) modules: BTreeMap<ModuleHandle, std::sync::Arc<LoadedModule>>,
     pub(crate) functions: BTreeMap<FunctionHandle, Function>,
+    pub(crate) graphs: BTreeMap<GraphHandle, Graph>,
+    pub(crate) executables: BTreeMap<GraphExecHandle, Executable>,
+    /// The number of conditions created for graphs so far.
+    pub(crate) conditions_made: u64,
     pub(crate) memory: MemoryMap,
     pub(crate) ops: BTreeMap<OpId, StreamOp>,
     pub(crate) ops_enqueued: u64,
@@ -175,6 +191,9 @@ impl SimState {
             events: BTreeMap::new(),
             modules: BTreeMap::new(),
             functions: BTreeMap::new(),
+            graphs: BTreeMap::new(),
+            executables: BTreeMap::new(),
+            conditions_made: 0,
             memory: MemoryMap::new(config.devices, config.poison_max_bytes),
             ops: BTreeMap::new(),
             ops_enqueued: 0,

@@ -3,9 +3,12 @@
 
 mod attacks;
 mod chaos;
+mod conditionals;
 mod cooperative;
 mod copies;
 mod events;
+mod graph_harness;
+mod graphs;
 #[path = "../harness/mod.rs"]
 #[allow(dead_code, reason = "these tests use a part of it")]
 mod harness;
