@@ -11,6 +11,7 @@ use crate::{
     CostModel, ReportKind,
     core::{
         gpu::StateGuard,
+        graph::NodeOperation,
         op::{CopyOp, CopySource, CopyTarget, FillOp, OpKind},
         state::{CallError, CallResult},
         wait_set::WaitSet,
@@ -56,7 +57,12 @@ impl StateGuard<'_> {
 
     /// Resolves `end` for rows a pitch apart. Every row must be in bounds, and all rows must be in
     /// the same allocation or in pageable memory.
-    fn locate(&mut self, end: CopyOperand, pitch: u64, rows: &Rows) -> CallResult<CopyLocation> {
+    pub(super) fn locate(
+        &mut self,
+        end: CopyOperand,
+        pitch: u64,
+        rows: &Rows,
+    ) -> CallResult<CopyLocation> {
         let mut first = None;
         for row in 0..rows.height {
             let found = self.locate_row(end.address() + row * pitch, end, rows.width);
@@ -152,7 +158,11 @@ impl StateGuard<'_> {
     }
 
     /// Validates the geometry of a 2-D copy.
-    fn check_rows(&mut self, ends: (CopyOperand, CopyOperand), copy: &Copy2d) -> CallResult<Rows> {
+    pub(super) fn check_rows(
+        &mut self,
+        ends: (CopyOperand, CopyOperand),
+        copy: &Copy2d,
+    ) -> CallResult<Rows> {
         let (width, height) = (copy.width_bytes, copy.height);
         for (side, end) in [(&copy.source, ends.1), (&copy.target, ends.0)] {
             let pitch = side.pitch_bytes;
@@ -176,37 +186,6 @@ impl StateGuard<'_> {
         })
     }
 
-    /// Validates a copy as the node of a graph, which reads its source when it runs.
-    pub(crate) fn prepare_copy(
-        &mut self,
-        ends: (CopyOperand, CopyOperand),
-        copy: &Copy2d,
-    ) -> CallResult<CopyOp> {
-        if copy.is_empty() {
-            let text = "a copy of no bytes as a node of a graph".to_owned();
-            return Err(self.violation(ReportKind::BadArgument, ResultCode::INVALID_VALUE, text));
-        }
-        let rows = match copy.height {
-            1 => Rows::one(copy.width_bytes as u64),
-            _ => self.check_rows(ends, copy)?,
-        };
-        let target = self.locate(ends.0, rows.target_pitch, &rows)?;
-        let source = self.locate(ends.1, rows.source_pitch, &rows)?;
-        self.check_overlap(target, source, &rows);
-        Ok(CopyOp {
-            direction: direction(target, source),
-            source: match source {
-                CopyLocation::Pageable(range) => CopySource::Host(range),
-                mapped => CopySource::Mapped(mapped.address()),
-            },
-            target: match target {
-                CopyLocation::Pageable(range) => CopyTarget::Host(range),
-                mapped => CopyTarget::Mapped(mapped.address()),
-            },
-            rows,
-        })
-    }
-
     /// Validates, captures and enqueues a copy, and blocks as its form requires.
     fn copy_rows(
         &mut self,
@@ -216,6 +195,9 @@ impl StateGuard<'_> {
         stream: StreamHandle,
         form: CopyForm,
     ) -> CallResult<()> {
+        if self.captures(stream)? {
+            return self.capture_copy(stream, (target, source), &rows, form);
+        }
         self.wait_for_queue_space(context, stream)?;
         let bytes = rows.bytes();
         let target = self.locate(target, rows.target_pitch, &rows)?;
@@ -306,7 +288,12 @@ impl StateGuard<'_> {
     }
 
     /// Reports a copy whose source and destination overlap.
-    fn check_overlap(&mut self, target: CopyLocation, source: CopyLocation, rows: &Rows) {
+    pub(super) fn check_overlap(
+        &mut self,
+        target: CopyLocation,
+        source: CopyLocation,
+        rows: &Rows,
+    ) {
         let (to, from) = (target.address(), source.address());
         // The rows ascend on both sides, so one merge pass finds any overlapping pair.
         let (mut reads, mut writes) = (rows.offsets().peekable(), rows.offsets().peekable());
@@ -412,6 +399,10 @@ impl StateGuard<'_> {
         let Some((fill, location)) = self.locate_fill(target, pattern, count)? else {
             return Ok(());
         };
+        if self.captures(stream)? {
+            self.capture_node(stream, NodeOperation::Fill(fill));
+            return Ok(());
+        }
         self.wait_for_queue_space(context, stream)?;
         let wait_set = self.enqueue_fenced(context, stream, OpKind::Fill(fill));
         // Rule 12: a fill of page-locked or managed memory is synchronous.
@@ -426,24 +417,8 @@ impl StateGuard<'_> {
         }
     }
 
-    /// Validates a fill as the node of a graph.
-    pub(crate) fn prepare_fill(
-        &mut self,
-        target: DevicePtr,
-        pattern: FillPattern,
-        count: usize,
-    ) -> CallResult<FillOp> {
-        match self.locate_fill(target, pattern, count)? {
-            Some((fill, _)) => Ok(fill),
-            None => {
-                let text = "a fill of no elements as a node of a graph".to_owned();
-                Err(self.violation(ReportKind::BadArgument, ResultCode::INVALID_VALUE, text))
-            }
-        }
-    }
-
     /// Validates a fill, and resolves its target. Returns `None` for a fill of no elements.
-    fn locate_fill(
+    pub(super) fn locate_fill(
         &mut self,
         target: DevicePtr,
         pattern: FillPattern,

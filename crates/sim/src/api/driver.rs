@@ -1104,47 +1104,43 @@ impl Driver for Gpu {
 
     unsafe fn stream_begin_capture(
         &self,
-        _context: ContextHandle,
-        _stream: StreamHandle,
-        _mode: CaptureMode,
+        context: ContextHandle,
+        stream: StreamHandle,
+        mode: CaptureMode,
     ) -> Result<()> {
-        Err(DriverError::new(
-            "cuStreamBeginCapture",
-            ResultCode::NOT_SUPPORTED,
-        ))
+        self.call("cuStreamBeginCapture", other, |state| {
+            state.stream_begin_capture(context, stream, mode)
+        })
     }
 
     unsafe fn stream_end_capture(
         &self,
-        _context: ContextHandle,
-        _stream: StreamHandle,
+        context: ContextHandle,
+        stream: StreamHandle,
     ) -> Result<GraphHandle> {
-        Err(DriverError::new(
-            "cuStreamEndCapture",
-            ResultCode::NOT_SUPPORTED,
-        ))
+        self.call("cuStreamEndCapture", other, |state| {
+            state.stream_end_capture(context, stream)
+        })
     }
 
     unsafe fn stream_capture_info(
         &self,
-        _context: ContextHandle,
-        _stream: StreamHandle,
+        context: ContextHandle,
+        stream: StreamHandle,
     ) -> Result<CaptureInfo> {
-        Err(DriverError::new(
-            "cuStreamGetCaptureInfo",
-            ResultCode::NOT_SUPPORTED,
-        ))
+        self.call("cuStreamGetCaptureInfo", other, |state| {
+            state.stream_capture_info(context, stream)
+        })
     }
 
     unsafe fn stream_set_capture_dependencies(
         &self,
-        _context: ContextHandle,
-        _stream: StreamHandle,
-        _dependencies: &[GraphNodeHandle],
+        context: ContextHandle,
+        stream: StreamHandle,
+        dependencies: &[GraphNodeHandle],
     ) -> Result<()> {
-        Err(DriverError::new(
-            "cuStreamUpdateCaptureDependencies",
-            ResultCode::NOT_SUPPORTED,
-        ))
+        self.call("cuStreamUpdateCaptureDependencies", other, |state| {
+            state.stream_set_capture_dependencies(context, stream, dependencies)
+        })
     }
 }

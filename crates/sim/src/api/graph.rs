@@ -93,6 +93,7 @@ impl StateGuard<'_> {
             return Err(self.violation(ReportKind::BadArgument, ResultCode::INVALID_VALUE, text));
         }
         self.remove_graph(graph);
+        self.free_graph_memory();
         lost
     }
 
@@ -112,7 +113,7 @@ impl StateGuard<'_> {
         graph: GraphHandle,
     ) -> CallResult<GraphHandle> {
         self.graph(context, graph)?;
-        self.refuse_conditionals(graph, "a clone")?;
+        self.refuse_to_copy(graph, "a clone")?;
         let copy = self.add_graph(context, GraphOwner::Caller);
         let mut handles: BTreeMap<GraphNodeHandle, GraphNodeHandle> = BTreeMap::new();
         for (handle, node) in self.graphs[&graph].nodes.clone() {
@@ -134,15 +135,23 @@ impl StateGuard<'_> {
             .expect("the graph was looked up by the caller")
     }
 
-    /// Rejects a graph with conditional nodes for `what`.
-    fn refuse_conditionals(&self, graph: GraphHandle, what: &str) -> CallResult<()> {
-        if self.graphs[&graph].bodies().next().is_none() {
-            return Ok(());
+    /// Rejects a graph with conditional nodes or allocations for `what`.
+    fn refuse_to_copy(&self, graph: GraphHandle, what: &str) -> CallResult<()> {
+        let problem = self.graphs[&graph]
+            .nodes
+            .values()
+            .find_map(|node| match node.operation {
+                NodeOperation::Conditional { .. } => Some("conditional nodes"),
+                NodeOperation::Allocation(_) => Some("allocations"),
+                _ => None,
+            });
+        match problem {
+            None => Ok(()),
+            Some(problem) => Err(CallError::new(
+                ResultCode::NOT_SUPPORTED,
+                format!("{what} of {}, which has {problem}", name(graph)),
+            )),
         }
-        Err(CallError::new(
-            ResultCode::NOT_SUPPORTED,
-            format!("{what} of {}, which has conditional nodes", name(graph)),
-        ))
     }
 
     /// Adds a node to a graph.
@@ -246,7 +255,7 @@ impl StateGuard<'_> {
             }) => NodeOperation::Fill(self.prepare_fill(*target, *pattern, *count)?),
             GivenNode::Other(GraphNode::Child(child)) => {
                 self.graph(context, *child)?;
-                self.refuse_conditionals(*child, "a child")?;
+                self.refuse_to_copy(*child, "a child")?;
                 NodeOperation::Child(Arc::new(self.template(*child)?))
             }
             GivenNode::Other(_) => NodeOperation::Empty,

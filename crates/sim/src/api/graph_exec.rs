@@ -88,6 +88,7 @@ impl StateGuard<'_> {
                 self.race_checker.stream_destroyed(branch, context, false);
             }
         }
+        self.free_graph_memory();
         lost
     }
 
@@ -98,7 +99,8 @@ impl StateGuard<'_> {
         exec: GraphExecHandle,
         stream: StreamHandle,
     ) -> CallResult<()> {
-        self.stream(context, stream)?;
+        let stream = self.stream(context, stream)?;
+        self.refuse_in_capture(stream, "an upload of a graph")?;
         let nodes = self.executable(context, exec)?.template.count();
         self.now_ns += self.config.cost.graph_upload_node_ns * nodes;
         Ok(())
@@ -112,6 +114,9 @@ impl StateGuard<'_> {
         stream: StreamHandle,
     ) -> CallResult<()> {
         let stream = self.stream(context, stream)?;
+        if self.captures(stream)? {
+            return self.capture_launch(context, exec, stream);
+        }
         let template = &self.executable(context, exec)?.template;
         let (nodes, is_line) = (template.count(), template.is_line());
         let unloaded = template
@@ -137,6 +142,27 @@ impl StateGuard<'_> {
         Ok(())
     }
 
+    /// Adds a launch of an executable graph to the capture of a stream, as a child.
+    fn capture_launch(
+        &mut self,
+        context: ContextHandle,
+        exec: GraphExecHandle,
+        stream: StreamHandle,
+    ) -> CallResult<()> {
+        let template = self.executable(context, exec)?.template.clone();
+        let plain = template.nodes.iter().all(|node| {
+            !matches!(
+                node.operation,
+                NodeOperation::Conditional { .. } | NodeOperation::Allocation(_)
+            )
+        });
+        if !plain {
+            self.refuse_in_capture(stream, "a graph with conditional nodes or allocations")?;
+        }
+        self.capture_node(stream, NodeOperation::Child(Arc::new(template)));
+        Ok(())
+    }
+
     /// Changes the operation of a node in later launches.
     pub(crate) fn graph_exec_set_node(
         &mut self,
@@ -156,7 +182,10 @@ impl StateGuard<'_> {
             NodeOperation::Copy(copy) => NodeOperation::Copy(copy),
             NodeOperation::Fill(fill) => NodeOperation::Fill(fill),
             NodeOperation::Child(child) => NodeOperation::Child(child),
-            NodeOperation::Empty | NodeOperation::Conditional { .. } => NodeOperation::Empty,
+            NodeOperation::Empty
+            | NodeOperation::Allocation(_)
+            | NodeOperation::Free(_)
+            | NodeOperation::Conditional { .. } => NodeOperation::Empty,
         };
         let nodes = &mut self.executable(context, exec)?.template.nodes;
         let changed = match nodes.iter_mut().find(|found| found.handle == node) {

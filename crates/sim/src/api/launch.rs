@@ -15,6 +15,7 @@ use crate::{
     ReportKind,
     core::{
         gpu::StateGuard,
+        graph::NodeOperation,
         op::{KernelLaunch, OpKind},
         state::CallResult,
         wait_set::WaitSet,
@@ -123,6 +124,9 @@ impl StateGuard<'_> {
         function: &mut Option<HostFunction>,
     ) -> CallResult<()> {
         let stream = self.stream(context, stream)?;
+        if self.captures(stream)? {
+            self.refuse_in_capture(stream, "a host function")?;
+        }
         let id = self.enqueue(
             stream,
             OpKind::HostFunction(function.take()),
@@ -144,6 +148,10 @@ impl StateGuard<'_> {
     ) -> CallResult<()> {
         let stream = self.stream(context, stream)?;
         let launch = self.prepare_launch(context, function, (dims, cooperative), params)?;
+        if self.captures(stream)? {
+            self.capture_node(stream, NodeOperation::Kernel(Arc::new(launch)));
+            return Ok(());
+        }
         self.wait_for_queue_space(context, stream)?;
         self.enqueue(
             stream,

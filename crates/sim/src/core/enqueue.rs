@@ -162,6 +162,9 @@ impl SimState {
         {
             executable.last_finish_ns = executable.last_finish_ns.max(finish_ns);
         }
+        if matches!(op.kind, OpKind::GraphEnd(_)) {
+            self.free_graph_memory();
+        }
         if let OpKind::Record(event) = op.kind
             && let Some(event) = self.events.get_mut(&event)
             && let Some(capture) = &mut event.capture

@@ -105,7 +105,10 @@ impl Gpu {
         } else {
             let answer = match state.injected_error(name) {
                 Some(error) => Err(error),
-                None => body(&mut state),
+                None => match state.check_captures() {
+                    Ok(()) => body(&mut state),
+                    Err(error) => Err(error),
+                },
             };
             device_if_several = state
                 .call_device

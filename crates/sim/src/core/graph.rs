@@ -24,6 +24,8 @@ pub(crate) enum GraphOwner {
     Caller,
     /// A conditional node, of which the graph is the body.
     Node,
+    /// A capture that builds the graph.
+    Capture,
 }
 
 /// A graph.
@@ -55,6 +57,11 @@ pub(crate) enum NodeOperation<B> {
     Copy(CopyOp),
     Fill(FillOp),
     Empty,
+    /// An allocation of the graph, by base address (rule 45). Its memory lives as long as the
+    /// graph.
+    Allocation(u64),
+    /// The end of an allocation of the graph.
+    Free(u64),
     Child(Arc<Template>),
     Conditional {
         condition: ConditionHandle,
@@ -151,6 +158,13 @@ impl Graph {
         }
     }
 
+    /// Returns whether a node allocates this memory.
+    pub(crate) fn allocates(&self, base: u64) -> bool {
+        self.nodes
+            .values()
+            .any(|node| matches!(node.operation, NodeOperation::Allocation(own) if own == base))
+    }
+
     /// Returns the bodies of the graph's conditional nodes.
     pub(crate) fn bodies(&self) -> impl Iterator<Item = GraphHandle> {
         self.nodes.values().filter_map(|node| match node.operation {
@@ -200,6 +214,13 @@ impl Template {
             }
         }
         Ok(template)
+    }
+
+    /// Returns whether a node allocates this memory.
+    pub(crate) fn allocates(&self, base: u64) -> bool {
+        self.nodes
+            .iter()
+            .any(|node| matches!(node.operation, NodeOperation::Allocation(own) if own == base))
     }
 
     /// Returns the number of nodes, with those of children and bodies.
@@ -291,6 +312,8 @@ impl<B: Copy> NodeOperation<B> {
             Self::Copy(copy) => NodeOperation::Copy(copy.clone()),
             Self::Fill(fill) => NodeOperation::Fill(*fill),
             Self::Empty => NodeOperation::Empty,
+            Self::Allocation(base) => NodeOperation::Allocation(*base),
+            Self::Free(base) => NodeOperation::Free(*base),
             Self::Child(child) => NodeOperation::Child(Arc::clone(child)),
             Self::Conditional {
                 condition,
@@ -312,7 +335,11 @@ impl NodeOperation<Arc<Template>> {
             Self::Kernel(launch) => OpKind::Kernel(Box::new((**launch).clone())),
             Self::Copy(copy) => OpKind::Copy(copy.clone()),
             Self::Fill(fill) => OpKind::Fill(*fill),
-            Self::Empty | Self::Child(_) | Self::Conditional { .. } => OpKind::Marker,
+            Self::Empty
+            | Self::Allocation(_)
+            | Self::Free(_)
+            | Self::Child(_)
+            | Self::Conditional { .. } => OpKind::Marker,
         }
     }
 
@@ -336,6 +363,8 @@ impl NodeOperation<Arc<Template>> {
                 }
             }
             (Self::Fill(_), Self::Fill(_)) | (Self::Empty, Self::Empty) => {}
+            (Self::Allocation(own), Self::Allocation(new)) | (Self::Free(own), Self::Free(new))
+                if own == new => {}
             (Self::Child(own), Self::Child(new)) => {
                 return Arc::make_mut(own)
                     .change_to(new)

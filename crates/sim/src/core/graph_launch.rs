@@ -110,6 +110,31 @@ impl SimState {
         executable.last_clock = clock;
     }
 
+    /// Frees the memory of graphs that are gone, once no launch of any graph is pending.
+    pub(crate) fn free_graph_memory(&mut self) {
+        if self.graph_allocations.is_empty() || self.ops.values().any(|op| op.node.is_some()) {
+            return;
+        }
+        let (graphs, executables) = (&self.graphs, &self.executables);
+        let in_use = |base: &u64| {
+            graphs.values().any(|graph| graph.allocates(*base))
+                || executables
+                    .values()
+                    .any(|executable| executable.template.allocates(*base))
+        };
+        let gone: Vec<u64> = self
+            .graph_allocations
+            .iter()
+            .copied()
+            .filter(|base| !in_use(base))
+            .collect();
+        for base in gone {
+            self.graph_allocations.remove(&base);
+            // Not a free that the host makes: nothing is left that could use the memory.
+            self.end_allocation(base, Some(OpId(self.ops_enqueued)));
+        }
+    }
+
     /// Enqueues the nodes of a template behind the operations `entry`, and returns the operations
     /// that it ends with.
     fn enqueue_template(

@@ -5,6 +5,7 @@
 //! picked by the [`schedule`], and runs as a whole ([`execute`]). A driver call holds the state as
 //! a [`StateGuard`](gpu::StateGuard).
 
+pub(crate) mod capture;
 pub(crate) mod context;
 pub(crate) mod fault_injection;
 pub(crate) mod gpu;

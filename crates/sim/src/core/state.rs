@@ -15,6 +15,7 @@ use millstream_driver::{
 use millstream_ptx::Site;
 
 use super::{
+    capture::{CapturedPoint, Captures},
     context::{Context, Device},
     engine::Engines,
     fault_injection::ActiveFault,
@@ -50,6 +51,8 @@ pub(crate) struct Stream {
     /// The pending operations that count towards the queue limit, oldest first (rule 54: enqueueing
     /// into a full queue blocks the host).
     pub(crate) queued: VecDeque<OpId>,
+    /// The stream's part in a capture.
+    pub(crate) capture: Option<CapturedPoint>,
 }
 
 /// An event.
@@ -61,6 +64,8 @@ pub(crate) struct Event {
     pub(crate) site: Option<Site>,
     /// The last record, if the event was recorded.
     pub(crate) capture: Option<Capture>,
+    /// The point of a capture that the last record captured, if it was on a capturing stream.
+    pub(crate) captured: Option<CapturedPoint>,
 }
 
 /// A recorded point of a stream (rule 22: a record captures the stream's work at the time of the
@@ -136,6 +141,9 @@ pub(crate) struct SimState {
     pub(crate) functions: BTreeMap<FunctionHandle, Function>,
     pub(crate) graphs: BTreeMap<GraphHandle, Graph>,
     pub(crate) executables: BTreeMap<GraphExecHandle, Executable>,
+    /// The memory that graphs allocate (rule 45), by base address.
+    pub(crate) graph_allocations: BTreeSet<u64>,
+    pub(crate) captures: Captures,
     /// The number of conditions created for graphs so far.
     pub(crate) conditions_made: u64,
     pub(crate) memory: MemoryMap,
@@ -193,6 +201,8 @@ impl SimState {
             functions: BTreeMap::new(),
             graphs: BTreeMap::new(),
             executables: BTreeMap::new(),
+            graph_allocations: BTreeSet::new(),
+            captures: Captures::default(),
             conditions_made: 0,
             memory: MemoryMap::new(config.devices, config.poison_max_bytes),
             ops: BTreeMap::new(),

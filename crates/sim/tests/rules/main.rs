@@ -2,6 +2,7 @@
 //! Each test is named after its rule's number.
 
 mod attacks;
+mod captures;
 mod chaos;
 mod conditionals;
 mod cooperative;
