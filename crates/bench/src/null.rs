@@ -19,10 +19,11 @@ use std::{
 };
 
 use millstream_driver::{
-    Completion, ContextHandle, DeviceAttribute, DeviceOrdinal, DevicePtr, Driver, DriverError,
-    EventHandle, EventKind, FillPattern, FunctionAttribute, FunctionHandle, HostFunction,
-    ModuleHandle, P2pAttribute, PeerCopy, PointerInfo, PoolHandle, PoolUsage, PriorityRange,
-    ResultCode, StreamHandle, driver_methods,
+    CaptureInfo, CaptureMode, CaptureStatus, Completion, ConditionHandle, ConditionalKind,
+    ConditionalNode, ContextHandle, DeviceAttribute, DeviceOrdinal, DevicePtr, Driver, DriverError,
+    EventHandle, EventKind, FillPattern, FunctionAttribute, FunctionHandle, GraphExecHandle,
+    GraphHandle, GraphNode, GraphNodeHandle, HostFunction, ModuleHandle, P2pAttribute, PeerCopy,
+    PointerInfo, PoolHandle, PoolUsage, PriorityRange, ResultCode, StreamHandle, driver_methods,
 };
 
 type Result<T> = std::result::Result<T, DriverError>;
@@ -423,6 +424,93 @@ impl Driver for NullDriver {
         }
         drop(filled);
         self.enqueue(stream)
+    }
+
+    unsafe fn graph_create(&self, _: ContextHandle) -> Result<GraphHandle> {
+        Ok(GraphHandle::from_raw(SOLE_HANDLE))
+    }
+
+    unsafe fn graph_clone(&self, _: ContextHandle, _: GraphHandle) -> Result<GraphHandle> {
+        Ok(GraphHandle::from_raw(SOLE_HANDLE))
+    }
+
+    unsafe fn graph_add_node(
+        &self,
+        _: ContextHandle,
+        _: GraphHandle,
+        _: &[GraphNodeHandle],
+        _: &GraphNode<'_>,
+    ) -> Result<GraphNodeHandle> {
+        Ok(GraphNodeHandle::from_raw(SOLE_HANDLE))
+    }
+
+    unsafe fn graph_condition(
+        &self,
+        _: ContextHandle,
+        _: GraphHandle,
+        _: u32,
+    ) -> Result<ConditionHandle> {
+        Ok(ConditionHandle::from_raw(SOLE_HANDLE as u64))
+    }
+
+    unsafe fn graph_add_conditional(
+        &self,
+        _: ContextHandle,
+        _: GraphHandle,
+        _: &[GraphNodeHandle],
+        _: ConditionHandle,
+        _: ConditionalKind,
+    ) -> Result<ConditionalNode> {
+        Ok(ConditionalNode {
+            node: GraphNodeHandle::from_raw(SOLE_HANDLE),
+            body: GraphHandle::from_raw(SOLE_HANDLE),
+        })
+    }
+
+    unsafe fn graph_instantiate(
+        &self,
+        _: ContextHandle,
+        _: GraphHandle,
+    ) -> Result<GraphExecHandle> {
+        Ok(GraphExecHandle::from_raw(SOLE_HANDLE))
+    }
+
+    unsafe fn stream_begin_capture(
+        &self,
+        _: ContextHandle,
+        _: StreamHandle,
+        _: CaptureMode,
+    ) -> Result<()> {
+        Err(DriverError::new(
+            "stream_begin_capture",
+            ResultCode::NOT_SUPPORTED,
+        ))
+    }
+
+    unsafe fn stream_end_capture(&self, _: ContextHandle, _: StreamHandle) -> Result<GraphHandle> {
+        Err(DriverError::new(
+            "stream_end_capture",
+            ResultCode::ILLEGAL_STATE,
+        ))
+    }
+
+    unsafe fn stream_capture_info(&self, _: ContextHandle, _: StreamHandle) -> Result<CaptureInfo> {
+        Ok(CaptureInfo {
+            status: CaptureStatus::None,
+            active: None,
+        })
+    }
+
+    unsafe fn stream_set_capture_dependencies(
+        &self,
+        _: ContextHandle,
+        _: StreamHandle,
+        _: &[GraphNodeHandle],
+    ) -> Result<()> {
+        Err(DriverError::new(
+            "stream_set_capture_dependencies",
+            ResultCode::ILLEGAL_STATE,
+        ))
     }
 
     driver_methods!(noop);

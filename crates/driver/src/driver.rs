@@ -8,10 +8,12 @@
 use std::{ffi::c_void, fmt, ptr::NonNull, time::Duration};
 
 use crate::{
-    BlockSize, ContextHandle, Copy2d, DeviceAttribute, DeviceOrdinal, DevicePtr, DriverError,
-    EventHandle, FloatOperand, FunctionAttribute, FunctionHandle, HostAccess, LaunchAttributes,
-    ManagedAdvice, ManagedLocation, MemoryReuse, ModuleHandle, P2pAttribute, PeerCopy, PeerCopy2d,
-    PointerInfo, PoolHandle, ResultCode, StreamHandle,
+    BlockSize, CaptureInfo, CaptureMode, ConditionHandle, ConditionalKind, ConditionalNode,
+    ContextHandle, Copy2d, DeviceAttribute, DeviceOrdinal, DevicePtr, DriverError, EventHandle,
+    FillPattern, FloatOperand, FunctionAttribute, FunctionHandle, GraphExecHandle, GraphHandle,
+    GraphNode, GraphNodeHandle, HostAccess, LaunchAttributes, LaunchDims, ManagedAdvice,
+    ManagedLocation, MemoryReuse, ModuleHandle, P2pAttribute, PeerCopy, PeerCopy2d, PointerInfo,
+    PoolHandle, ResultCode, StreamHandle,
 };
 
 type Result<T> = std::result::Result<T, DriverError>;
@@ -60,61 +62,6 @@ pub enum EventKind {
     Ordering,
     /// An event that also records a time stamp, for [`Driver::event_elapsed_ms`].
     Timing,
-}
-
-/// The value that a fill repeats.
-///
-/// ```
-/// assert_eq!(millstream_driver::FillPattern::U16(7).size(), 2);
-/// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum FillPattern {
-    /// One byte (`cuMemsetD8Async`).
-    U8(u8),
-    /// Two bytes; the target must be 2-byte aligned (`cuMemsetD16Async`).
-    U16(u16),
-    /// Four bytes; the target must be 4-byte aligned (`cuMemsetD32Async`).
-    U32(u32),
-}
-
-impl FillPattern {
-    /// Returns the size of one element in bytes.
-    #[must_use]
-    pub fn size(self) -> usize {
-        match self {
-            Self::U8(_) => 1,
-            Self::U16(_) => 2,
-            Self::U32(_) => 4,
-        }
-    }
-}
-
-/// The launch dimensions of a kernel: its grid, its blocks and their dynamic shared memory.
-///
-/// ```
-/// use millstream_driver::LaunchDims;
-/// let dims = LaunchDims { grid: [4, 1, 1], block: [256, 1, 1], shared_bytes: 0 };
-/// assert_eq!(dims.threads(), 1024);
-/// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct LaunchDims {
-    /// The number of blocks in x, y and z.
-    pub grid: [u32; 3],
-    /// The number of threads of a block in x, y and z.
-    pub block: [u32; 3],
-    /// The dynamic shared memory of each block, in bytes.
-    pub shared_bytes: u32,
-}
-
-impl LaunchDims {
-    /// Returns the number of threads in the grid, saturated at [`u64::MAX`].
-    #[must_use]
-    pub fn threads(&self) -> u64 {
-        self.grid
-            .iter()
-            .chain(&self.block)
-            .fold(1, |n: u64, &d| n.saturating_mul(u64::from(d)))
-    }
 }
 
 /// The range of stream priorities of a device; lower numbers run first
@@ -1119,5 +1066,312 @@ pub trait Driver: Send + Sync + fmt::Debug {
         context: ContextHandle,
         stream: StreamHandle,
         function: HostFunction,
+    ) -> Result<()>;
+
+    /// Creates an empty graph (`cuGraphCreate`).
+    ///
+    /// The driver does not synchronise calls that concern one graph or one executable graph: no two
+    /// of them may run at the same time, from whatever threads. The methods below require it.
+    ///
+    /// # Safety
+    ///
+    /// `context` is alive.
+    unsafe fn graph_create(&self, context: ContextHandle) -> Result<GraphHandle>;
+
+    /// Destroys a graph and its nodes (`cuGraphDestroy`). Executable graphs made from it, and other
+    /// graphs that have a copy of it as a child, remain.
+    ///
+    /// # Safety
+    ///
+    /// `graph` is alive, is no body of a conditional node, no stream captures into it, and neither
+    /// it nor its nodes are used again.
+    unsafe fn graph_destroy(&self, context: ContextHandle, graph: GraphHandle) -> Result<()>;
+
+    /// Creates a copy of a graph as it is now, with its child graphs (`cuGraphClone`).
+    ///
+    /// # Errors
+    ///
+    /// [`ResultCode::NOT_SUPPORTED`](crate::ResultCode::NOT_SUPPORTED) for a graph with conditional
+    /// nodes.
+    ///
+    /// # Safety
+    ///
+    /// `graph` is alive.
+    unsafe fn graph_clone(&self, context: ContextHandle, graph: GraphHandle)
+    -> Result<GraphHandle>;
+
+    /// Adds a node that runs after `dependencies`, nodes of the same graph, none named twice. The
+    /// memory that the node names is a plain address to the driver: nothing keeps it alive (rule
+    /// 48).
+    ///
+    /// The body of a conditional node takes kernels, fills, copies between device memory, empty
+    /// nodes, and children made of these.
+    ///
+    /// # Errors
+    ///
+    /// [`ResultCode::INVALID_VALUE`](crate::ResultCode::INVALID_VALUE) for a dependency that is no
+    /// node of this graph or is named twice, a kernel with dimensions that the device does not
+    /// have, or a copy or a fill whose parameters are out of range.
+    ///
+    /// # Safety
+    ///
+    /// `graph` and the dependencies are alive. What the method that enqueues the node's operation
+    /// requires holds from each launch of an executable graph with this node until that launch has
+    /// completed. A child graph is alive.
+    unsafe fn graph_add_node(
+        &self,
+        context: ContextHandle,
+        graph: GraphHandle,
+        dependencies: &[GraphNodeHandle],
+        node: &GraphNode<'_>,
+    ) -> Result<GraphNodeHandle>;
+
+    /// Adds dependencies between nodes of a graph (`cuGraphAddDependencies`): each pair's second
+    /// node runs after its first.
+    ///
+    /// # Errors
+    ///
+    /// [`ResultCode::INVALID_VALUE`](crate::ResultCode::INVALID_VALUE) for a node of another graph,
+    /// a node that would run after itself, or a pair that exists already. A longer cycle is an
+    /// error of instantiation.
+    ///
+    /// # Safety
+    ///
+    /// `graph` and the nodes are alive.
+    unsafe fn graph_add_dependencies(
+        &self,
+        context: ContextHandle,
+        graph: GraphHandle,
+        pairs: &[(GraphNodeHandle, GraphNodeHandle)],
+    ) -> Result<()>;
+
+    /// Creates a condition for one conditional node of the graph
+    /// (`cuGraphConditionalHandleCreate`). Each launch of the graph begins with `initial` as its
+    /// value.
+    ///
+    /// A kernel of the graph, or of the conditional node's body, sets it. Its PTX, of at least ISA
+    /// version 8.0, declares
+    /// `.extern .func cudaGraphSetConditional(.param .b64, .param .b32)` and calls it with the
+    /// number of the handle and the value; the driver provides the function.
+    ///
+    /// # Errors
+    ///
+    /// [`ResultCode::NOT_SUPPORTED`](crate::ResultCode::NOT_SUPPORTED) with a driver older than
+    /// CUDA 12.4.
+    ///
+    /// # Safety
+    ///
+    /// `graph` is alive. The condition is the condition of exactly one conditional node by the time
+    /// the graph is instantiated.
+    unsafe fn graph_condition(
+        &self,
+        context: ContextHandle,
+        graph: GraphHandle,
+        initial: u32,
+    ) -> Result<ConditionHandle>;
+
+    /// Adds a conditional node with an empty body (`cuGraphAddNode`). The body sees the writes of
+    /// the nodes in front of the conditional node.
+    ///
+    /// # Errors
+    ///
+    /// [`ResultCode::NOT_SUPPORTED`](crate::ResultCode::NOT_SUPPORTED) with a driver older than
+    /// CUDA 12.4.
+    ///
+    /// # Safety
+    ///
+    /// `graph` and the dependencies are alive. `condition` was created for this graph, or for the
+    /// graph around this body, and no other node has it.
+    unsafe fn graph_add_conditional(
+        &self,
+        context: ContextHandle,
+        graph: GraphHandle,
+        dependencies: &[GraphNodeHandle],
+        condition: ConditionHandle,
+        kind: ConditionalKind,
+    ) -> Result<ConditionalNode>;
+
+    /// Makes an executable graph from the graph as it is now (`cuGraphInstantiateWithParams`).
+    ///
+    /// # Errors
+    ///
+    /// [`ResultCode::INVALID_VALUE`](crate::ResultCode::INVALID_VALUE) for a graph with a cycle.
+    /// The error may name a [node](DriverError::graph_node).
+    ///
+    /// # Safety
+    ///
+    /// `graph` is alive, and so is every kernel in it until the executable graph is destroyed.
+    unsafe fn graph_instantiate(
+        &self,
+        context: ContextHandle,
+        graph: GraphHandle,
+    ) -> Result<GraphExecHandle>;
+
+    /// Destroys an executable graph (`cuGraphExecDestroy`). Returns at once; launches already
+    /// enqueued complete (rule 47).
+    ///
+    /// # Safety
+    ///
+    /// `exec` is alive and is not used again.
+    unsafe fn graph_exec_destroy(
+        &self,
+        context: ContextHandle,
+        exec: GraphExecHandle,
+    ) -> Result<()>;
+
+    /// Prepares an executable graph on the device (`cuGraphUpload`), as its first launch does
+    /// otherwise.
+    ///
+    /// # Safety
+    ///
+    /// `exec` and `stream` are alive and belong to `context`.
+    unsafe fn graph_upload(
+        &self,
+        context: ContextHandle,
+        exec: GraphExecHandle,
+        stream: StreamHandle,
+    ) -> Result<()>;
+
+    /// Enqueues the executable graph as one operation of the stream (`cuGraphLaunch`). Its launches
+    /// run one after the other, on any streams (rule 46).
+    ///
+    /// # Safety
+    ///
+    /// `exec` and `stream` are alive and belong to `context`. What
+    /// [`graph_add_node`](Self::graph_add_node) requires of the nodes' operands holds, and work
+    /// that accesses the same memory is ordered with the launch.
+    unsafe fn graph_launch(
+        &self,
+        context: ContextHandle,
+        exec: GraphExecHandle,
+        stream: StreamHandle,
+    ) -> Result<()>;
+
+    /// Changes the operation of a node in later launches of an executable graph
+    /// (`cuGraphExecKernelNodeSetParams` and its like). Launches already enqueued run as they were.
+    ///
+    /// `node` is a node of the graph that `exec` was made from, which keeps its own operation. A
+    /// kernel may change its dimensions, its arguments and its function, within the same context; a
+    /// copy its addresses and, with one row, its length, but not its kinds of memory; a fill of one
+    /// row everything; a child its nodes' parameters, for a graph of the same topology.
+    ///
+    /// # Errors
+    ///
+    /// [`ResultCode::INVALID_VALUE`](crate::ResultCode::INVALID_VALUE) for a node of another graph
+    /// or another kind, or a change that is not possible.
+    ///
+    /// # Safety
+    ///
+    /// `exec` is alive; the graph it was made from is too, and `node` with it. As for
+    /// [`graph_add_node`](Self::graph_add_node).
+    unsafe fn graph_exec_set_node(
+        &self,
+        context: ContextHandle,
+        exec: GraphExecHandle,
+        node: GraphNodeHandle,
+        operation: &GraphNode<'_>,
+    ) -> Result<()>;
+
+    /// Changes later launches of an executable graph to those of a graph with the same topology
+    /// (`cuGraphExecUpdate`): nodes and dependencies were added to `graph` in the same order as to
+    /// the graph that `exec` was made from. Launches already enqueued run as they were.
+    ///
+    /// # Errors
+    ///
+    /// [`ResultCode::GRAPH_EXEC_UPDATE_FAILURE`](crate::ResultCode::GRAPH_EXEC_UPDATE_FAILURE) if
+    /// the two differ in more than parameters. The error says in what, and may name a
+    /// [node](DriverError::graph_node) of `graph`; the executable graph is then unchanged, or, for
+    /// parameters that cannot change, changed in part: it is to be made again.
+    ///
+    /// # Safety
+    ///
+    /// `exec` and `graph` are alive. As for [`graph_add_node`](Self::graph_add_node).
+    unsafe fn graph_exec_update(
+        &self,
+        context: ContextHandle,
+        exec: GraphExecHandle,
+        graph: GraphHandle,
+    ) -> Result<()>;
+
+    /// Begins to capture a stream (`cuStreamBeginCapture`): until the capture ends, each operation
+    /// enqueued on the stream becomes a node of a new graph and does not run. A stream that waits
+    /// for an event recorded in a capturing stream joins the capture (rule 41). What may not be
+    /// called meanwhile: rules 40 to 44.
+    ///
+    /// # Errors
+    ///
+    /// [`ResultCode::STREAM_CAPTURE_UNSUPPORTED`](crate::ResultCode::STREAM_CAPTURE_UNSUPPORTED)
+    /// for the legacy default stream (rule 40),
+    /// [`ResultCode::ILLEGAL_STATE`](crate::ResultCode::ILLEGAL_STATE) for a stream that captures
+    /// already.
+    ///
+    /// # Safety
+    ///
+    /// `stream` is alive and belongs to `context`. Of the operations enqueued until the capture
+    /// ends, the requirements are those of [`graph_add_node`](Self::graph_add_node).
+    unsafe fn stream_begin_capture(
+        &self,
+        context: ContextHandle,
+        stream: StreamHandle,
+        mode: CaptureMode,
+    ) -> Result<()>;
+
+    /// Ends the capture of the stream in which it began, and returns its graph, which the caller
+    /// owns (`cuStreamEndCapture`).
+    ///
+    /// # Errors
+    ///
+    /// [`ResultCode::STREAM_CAPTURE_INVALIDATED`](crate::ResultCode::STREAM_CAPTURE_INVALIDATED) if
+    /// a violation made the capture invalid (rule 43),
+    /// [`STREAM_CAPTURE_UNJOINED`](crate::ResultCode::STREAM_CAPTURE_UNJOINED) for a branch that
+    /// was not joined (rule 41): the capture is over, without a graph.
+    /// [`STREAM_CAPTURE_WRONG_THREAD`](crate::ResultCode::STREAM_CAPTURE_WRONG_THREAD) on another
+    /// thread than the one that began it, unless in relaxed mode (rule 40),
+    /// [`STREAM_CAPTURE_UNMATCHED`](crate::ResultCode::STREAM_CAPTURE_UNMATCHED) for a stream in
+    /// which the capture did not begin, and
+    /// [`ILLEGAL_STATE`](crate::ResultCode::ILLEGAL_STATE) for a stream that does not capture.
+    ///
+    /// # Safety
+    ///
+    /// `stream` is alive and belongs to `context`.
+    unsafe fn stream_end_capture(
+        &self,
+        context: ContextHandle,
+        stream: StreamHandle,
+    ) -> Result<GraphHandle>;
+
+    /// Returns whether the stream captures, and what its next operation will depend on
+    /// (`cuStreamGetCaptureInfo`).
+    ///
+    /// # Errors
+    ///
+    /// [`ResultCode::STREAM_CAPTURE_IMPLICIT`](crate::ResultCode::STREAM_CAPTURE_IMPLICIT) for the
+    /// legacy default stream while a blocking stream of its context captures.
+    ///
+    /// # Safety
+    ///
+    /// `stream` is alive and belongs to `context`.
+    unsafe fn stream_capture_info(
+        &self,
+        context: ContextHandle,
+        stream: StreamHandle,
+    ) -> Result<CaptureInfo>;
+
+    /// Replaces the nodes on which the next operation of a capturing stream will depend
+    /// (`cuStreamUpdateCaptureDependencies`), after nodes were added to the captured graph.
+    ///
+    /// # Errors
+    ///
+    /// [`ResultCode::ILLEGAL_STATE`](crate::ResultCode::ILLEGAL_STATE) for a stream that does not
+    /// capture, [`INVALID_VALUE`](crate::ResultCode::INVALID_VALUE) for a node of another graph.
+    ///
+    /// # Safety
+    ///
+    /// `stream` is alive and belongs to `context`; the nodes are alive.
+    unsafe fn stream_set_capture_dependencies(
+        &self,
+        context: ContextHandle,
+        stream: StreamHandle,
+        dependencies: &[GraphNodeHandle],
     ) -> Result<()>;
 }

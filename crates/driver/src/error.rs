@@ -1,6 +1,8 @@
 //! Driver errors: the call that failed, its numeric result, and details.
 
-use std::{fmt, sync::Arc};
+use std::{fmt, num::NonZeroUsize, sync::Arc};
+
+use crate::GraphNodeHandle;
 
 /// A driver's numeric result (`CUresult`). A driver may return numbers beyond the constants
 /// declared here.
@@ -71,6 +73,8 @@ codes! {
     SHARED_OBJECT_SYMBOL_NOT_FOUND = 302;
     /// The handle is not valid.
     INVALID_HANDLE = 400;
+    /// The object is not in a state in which the call is allowed.
+    ILLEGAL_STATE = 401;
     /// A named symbol was not found.
     NOT_FOUND = 500;
     /// The work is not yet complete. Queries turn this into
@@ -122,6 +126,22 @@ codes! {
     STREAM_CAPTURE_UNSUPPORTED = 900;
     /// A previous error made the capture invalid.
     STREAM_CAPTURE_INVALIDATED = 901;
+    /// The call would merge two independent captures.
+    STREAM_CAPTURE_MERGE = 902;
+    /// The capture did not begin in this stream.
+    STREAM_CAPTURE_UNMATCHED = 903;
+    /// The capture has a branch that was not joined with the stream it began in (rule 41).
+    STREAM_CAPTURE_UNJOINED = 904;
+    /// The call would make the capture depend on work outside it (rule 41).
+    STREAM_CAPTURE_ISOLATION = 905;
+    /// The call would make the legacy default stream depend on a capture (rule 42).
+    STREAM_CAPTURE_IMPLICIT = 906;
+    /// The event was last recorded in a capturing stream (rule 42).
+    CAPTURED_EVENT = 907;
+    /// The capture was begun by another thread, and not in relaxed mode (rule 40).
+    STREAM_CAPTURE_WRONG_THREAD = 908;
+    /// The executable graph cannot be updated to the graph given, because they differ too much.
+    GRAPH_EXEC_UPDATE_FAILURE = 910;
     /// A device outside CUDA, which work waited for, failed. The context is lost.
     EXTERNAL_DEVICE = 911;
     /// An unknown internal error.
@@ -207,6 +227,7 @@ impl fmt::Debug for ResultCode {
 pub struct DriverError {
     call: &'static str,
     code: ResultCode,
+    graph_node: Option<NonZeroUsize>,
     detail: Option<Arc<str>>,
 }
 
@@ -217,8 +238,16 @@ impl DriverError {
         Self {
             call,
             code,
+            graph_node: None,
             detail: None,
         }
+    }
+
+    /// Adds the graph node at which the call failed; a null handle stands for none.
+    #[must_use]
+    pub fn with_graph_node(mut self, node: GraphNodeHandle) -> Self {
+        self.graph_node = NonZeroUsize::new(node.as_raw());
+        self
     }
 
     /// Adds details to the error: a compiler's log, the paths tried, the access that faulted.
@@ -238,6 +267,13 @@ impl DriverError {
     #[must_use]
     pub fn code(&self) -> ResultCode {
         self.code
+    }
+
+    /// Returns the graph node at which instantiation or an update failed, if the driver named one.
+    #[must_use]
+    pub fn graph_node(&self) -> Option<GraphNodeHandle> {
+        self.graph_node
+            .map(|raw| GraphNodeHandle::from_raw(raw.get()))
     }
 
     /// Returns the details, if any.

@@ -93,6 +93,40 @@ handle! {
     PoolHandle(usize)
 }
 handle! {
+    /// A graph (`CUgraph`): nodes and their dependencies, a template of executable graphs.
+    ///
+    /// ```
+    /// assert_eq!(millstream_driver::GraphHandle::from_raw(7).as_raw(), 7);
+    /// ```
+    GraphHandle(usize)
+}
+handle! {
+    /// A node of a graph (`CUgraphNode`), valid until its graph is destroyed.
+    ///
+    /// ```
+    /// assert_eq!(millstream_driver::GraphNodeHandle::from_raw(7).as_raw(), 7);
+    /// ```
+    GraphNodeHandle(usize)
+}
+handle! {
+    /// An executable graph (`CUgraphExec`). Its launches run one after the other, on any streams
+    /// (rule 46).
+    ///
+    /// ```
+    /// assert_eq!(millstream_driver::GraphExecHandle::from_raw(7).as_raw(), 7);
+    /// ```
+    GraphExecHandle(usize)
+}
+handle! {
+    /// The condition of a conditional node (`CUgraphConditionalHandle`), which a kernel of the same
+    /// graph sets by calling `cudaGraphSetConditional` with this number and a value.
+    ///
+    /// ```
+    /// assert_eq!(millstream_driver::ConditionHandle::from_raw(7).as_raw(), 7);
+    /// ```
+    ConditionHandle(u64)
+}
+handle! {
     /// An address in device memory (`CUdeviceptr`), which the host cannot dereference.
     ///
     /// ```

@@ -17,8 +17,11 @@ pub mod cuda;
 mod current;
 mod driver;
 mod error;
+mod fill_pattern;
+mod graph;
 mod handles;
 mod launch_attributes;
+mod launch_dims;
 pub mod libraries;
 mod managed;
 mod methods;
@@ -35,15 +38,21 @@ pub use annotations::{FloatOperand, HostAccess, MemoryReuse};
 pub use copy_2d::{Copy2d, Memory2d, Side2d};
 pub use current::CurrentContext;
 pub use driver::{
-    ALLOCATION_ALIGNMENT, Completion, Driver, EventKind, FillPattern, HostFunction, LaunchDims,
-    PoolUsage, PriorityRange,
+    ALLOCATION_ALIGNMENT, Completion, Driver, EventKind, HostFunction, PoolUsage, PriorityRange,
 };
 pub use error::{DriverError, ResultCode};
+pub use fill_pattern::FillPattern;
+pub use graph::{
+    ActiveCapture, CaptureInfo, CaptureMode, CaptureStatus, ConditionalKind, ConditionalNode,
+    GraphNode, KernelNode,
+};
 pub use handles::{
-    ContextHandle, DeviceAttribute, DeviceOrdinal, DevicePtr, EventHandle, FunctionAttribute,
-    FunctionHandle, ModuleHandle, P2pAttribute, PoolHandle, StreamHandle,
+    ConditionHandle, ContextHandle, DeviceAttribute, DeviceOrdinal, DevicePtr, EventHandle,
+    FunctionAttribute, FunctionHandle, GraphExecHandle, GraphHandle, GraphNodeHandle, ModuleHandle,
+    P2pAttribute, PoolHandle, StreamHandle,
 };
 pub use launch_attributes::{BlockSize, LaunchAttributes};
+pub use launch_dims::LaunchDims;
 pub use managed::{ManagedAdvice, ManagedLocation};
 pub use peer::{PeerCopy, PeerCopy2d};
 #[doc(hidden)]

@@ -327,6 +327,87 @@ macro_rules! driver_methods {
                 stream: $crate::StreamHandle,
                 function: $crate::HostFunction
             ) -> ();
+            [unsafe value] fn graph_create(
+                context: $crate::ContextHandle
+            ) -> $crate::GraphHandle;
+            [unsafe call] fn graph_destroy(
+                context: $crate::ContextHandle,
+                graph: $crate::GraphHandle
+            ) -> ();
+            [unsafe value] fn graph_clone(
+                context: $crate::ContextHandle,
+                graph: $crate::GraphHandle
+            ) -> $crate::GraphHandle;
+            [unsafe value] fn graph_add_node(
+                context: $crate::ContextHandle,
+                graph: $crate::GraphHandle,
+                dependencies: &[$crate::GraphNodeHandle],
+                node: &$crate::GraphNode<'_>
+            ) -> $crate::GraphNodeHandle;
+            [unsafe call] fn graph_add_dependencies(
+                context: $crate::ContextHandle,
+                graph: $crate::GraphHandle,
+                pairs: &[($crate::GraphNodeHandle, $crate::GraphNodeHandle)]
+            ) -> ();
+            [unsafe value] fn graph_condition(
+                context: $crate::ContextHandle,
+                graph: $crate::GraphHandle,
+                initial: u32
+            ) -> $crate::ConditionHandle;
+            [unsafe value] fn graph_add_conditional(
+                context: $crate::ContextHandle,
+                graph: $crate::GraphHandle,
+                dependencies: &[$crate::GraphNodeHandle],
+                condition: $crate::ConditionHandle,
+                kind: $crate::ConditionalKind
+            ) -> $crate::ConditionalNode;
+            [unsafe value] fn graph_instantiate(
+                context: $crate::ContextHandle,
+                graph: $crate::GraphHandle
+            ) -> $crate::GraphExecHandle;
+            [unsafe call] fn graph_exec_destroy(
+                context: $crate::ContextHandle,
+                exec: $crate::GraphExecHandle
+            ) -> ();
+            [unsafe enqueue(stream)] fn graph_upload(
+                context: $crate::ContextHandle,
+                exec: $crate::GraphExecHandle,
+                stream: $crate::StreamHandle
+            ) -> ();
+            [unsafe enqueue(stream)] fn graph_launch(
+                context: $crate::ContextHandle,
+                exec: $crate::GraphExecHandle,
+                stream: $crate::StreamHandle
+            ) -> ();
+            [unsafe call] fn graph_exec_set_node(
+                context: $crate::ContextHandle,
+                exec: $crate::GraphExecHandle,
+                node: $crate::GraphNodeHandle,
+                operation: &$crate::GraphNode<'_>
+            ) -> ();
+            [unsafe call] fn graph_exec_update(
+                context: $crate::ContextHandle,
+                exec: $crate::GraphExecHandle,
+                graph: $crate::GraphHandle
+            ) -> ();
+            [unsafe value] fn stream_begin_capture(
+                context: $crate::ContextHandle,
+                stream: $crate::StreamHandle,
+                mode: $crate::CaptureMode
+            ) -> ();
+            [unsafe value] fn stream_end_capture(
+                context: $crate::ContextHandle,
+                stream: $crate::StreamHandle
+            ) -> $crate::GraphHandle;
+            [unsafe value] fn stream_capture_info(
+                context: $crate::ContextHandle,
+                stream: $crate::StreamHandle
+            ) -> $crate::CaptureInfo;
+            [unsafe value] fn stream_set_capture_dependencies(
+                context: $crate::ContextHandle,
+                stream: $crate::StreamHandle,
+                dependencies: &[$crate::GraphNodeHandle]
+            ) -> ();
         }
     };
 }

@@ -3,7 +3,8 @@
 use std::fmt;
 
 use millstream_driver::{
-    ContextHandle, EventHandle, FunctionHandle, ModuleHandle, PoolHandle, StreamHandle,
+    ContextHandle, EventHandle, FunctionHandle, GraphExecHandle, GraphHandle, GraphNodeHandle,
+    ModuleHandle, PoolHandle, StreamHandle,
 };
 
 use crate::ReportKind;
@@ -84,6 +85,7 @@ handles! {
                     "the legacy default stream of own context {}",
                     number ^ OWN_LEGACY
                 ),
+                BRANCH.. => format!("branch {} of the graphs", number ^ BRANCH),
                 _ => format!("stream {number}"),
             };
             if self.number() & SEVERAL == 0 {
@@ -102,6 +104,8 @@ handles! {
                         let own = handles.contexts.get(device).map_or(0, |counts| counts.own);
                         (1..=own).contains(&(number ^ OWN_LEGACY))
                     }
+                    // No call returns the handle of a branch.
+                    BRANCH.. => false,
                     _ => (1..=allocated.created).contains(&number),
                 })
         }
@@ -110,6 +114,9 @@ handles! {
     ModuleHandle 4 "module";
     FunctionHandle 5 "function";
     PoolHandle 6 "pool";
+    GraphHandle 7 "graph";
+    GraphNodeHandle 8 "graph node";
+    GraphExecHandle 9 "executable graph";
 }
 
 /// The bit position of the tag.
@@ -131,6 +138,9 @@ const LEGACY: usize = 0;
 
 /// The first number of legacy default streams of own contexts, which have their context's number.
 const OWN_LEGACY: usize = 1 << 30;
+
+/// The first number of the branches of executable graphs.
+const BRANCH: usize = 1 << 29;
 
 /// The first number of per-thread default streams.
 const PER_THREAD: usize = 1 << 31;
@@ -157,6 +167,9 @@ pub(crate) enum StreamKind {
     PerThread,
     /// A stream created by the caller.
     Created,
+    /// A branch of an executable graph: nodes in a line, which the race checker orders like a
+    /// stream's operations.
+    Branch,
 }
 
 /// The numbers of contexts allocated on a device.
@@ -173,6 +186,7 @@ struct StreamCounts {
     legacy: bool,
     per_thread: usize,
     created: usize,
+    branches: usize,
 }
 
 /// The handle allocator. Handles are numbered for each kind of object; contexts and streams also
@@ -243,6 +257,10 @@ impl HandleAllocator {
                 allocated.created += 1;
                 allocated.created
             }
+            StreamKind::Branch => {
+                allocated.branches += 1;
+                BRANCH | allocated.branches
+            }
         };
         Handle::from_number(self.of_device::<StreamHandle>(device as usize, number))
     }
@@ -292,7 +310,7 @@ pub(crate) fn device_if_several(stream: StreamHandle) -> Option<u32> {
 pub(crate) fn stream_number(stream: StreamHandle) -> Option<u64> {
     let number = low(stream.as_raw());
     let created =
-        stream.as_raw() >> TAG_SHIFT == StreamHandle::TAG && (1..OWN_LEGACY).contains(&number);
+        stream.as_raw() >> TAG_SHIFT == StreamHandle::TAG && (1..BRANCH).contains(&number);
     created.then_some(number as u64)
 }
 

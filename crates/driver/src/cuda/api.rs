@@ -20,12 +20,13 @@ use libloading::Library;
 
 use super::LoadError;
 pub use super::structures::{
-    CopyAttributes, LaunchAttribute, LaunchConfig, Memcpy2d, Memcpy3dPeer, MemoryAccess,
-    MemoryLocation, Uuid,
+    ConditionalNodeParams, ConditionalParams, CopyAttributes, ExecUpdateResultInfo,
+    InstantiateParams, KernelNodeParams, LaunchAttribute, LaunchConfig, Memcpy2d, Memcpy3d,
+    Memcpy3dPeer, MemoryAccess, MemoryLocation, MemsetNodeParams, Uuid,
 };
 use crate::{
-    ContextHandle, DevicePtr, EventHandle, FunctionHandle, ModuleHandle, PoolHandle, ResultCode,
-    StreamHandle,
+    ConditionHandle, ContextHandle, DevicePtr, EventHandle, FunctionHandle, GraphExecHandle,
+    GraphHandle, GraphNodeHandle, ModuleHandle, PoolHandle, ResultCode, StreamHandle,
 };
 
 /// The CUDA version that the declarations follow, 1000 × major + 10 × minor.
@@ -106,6 +107,27 @@ pub const LAUNCH_ATTRIBUTE_COOPERATIVE: c_int = 2;
 pub const LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION: c_int = 4;
 /// `CU_LAUNCH_ATTRIBUTE_PRIORITY`: the priority of a launch.
 pub const LAUNCH_ATTRIBUTE_PRIORITY: c_int = 8;
+
+/// `CU_GRAPH_NODE_TYPE_CONDITIONAL`: a conditional node.
+pub const GRAPH_NODE_TYPE_CONDITIONAL: c_int = 13;
+/// `CU_GRAPH_COND_TYPE_IF`: a body that runs at most once.
+pub const GRAPH_COND_TYPE_IF: c_int = 0;
+/// `CU_GRAPH_COND_TYPE_WHILE`: a body that runs while its condition holds.
+pub const GRAPH_COND_TYPE_WHILE: c_int = 1;
+/// `CU_GRAPH_COND_ASSIGN_DEFAULT`: a condition with its initial value in each launch.
+pub const GRAPH_COND_ASSIGN_DEFAULT: c_uint = 1;
+/// `CU_STREAM_CAPTURE_MODE_GLOBAL`
+pub const STREAM_CAPTURE_MODE_GLOBAL: c_int = 0;
+/// `CU_STREAM_CAPTURE_MODE_THREAD_LOCAL`
+pub const STREAM_CAPTURE_MODE_THREAD_LOCAL: c_int = 1;
+/// `CU_STREAM_CAPTURE_MODE_RELAXED`
+pub const STREAM_CAPTURE_MODE_RELAXED: c_int = 2;
+/// `CU_STREAM_CAPTURE_STATUS_ACTIVE`
+pub const STREAM_CAPTURE_STATUS_ACTIVE: c_int = 1;
+/// `CU_STREAM_CAPTURE_STATUS_INVALIDATED`
+pub const STREAM_CAPTURE_STATUS_INVALIDATED: c_int = 2;
+/// `CU_STREAM_SET_CAPTURE_DEPENDENCIES`: replaces a capturing stream's dependencies.
+pub const STREAM_SET_CAPTURE_DEPENDENCIES: c_uint = 1;
 
 /// `CU_MEMCPY_SRC_ACCESS_ORDER_DURING_API_CALL`: the source is read before the call returns.
 pub const MEMCPY_SRC_ACCESS_ORDER_DURING_API_CALL: c_int = 2;
@@ -366,6 +388,108 @@ functions! {
             function: Option<unsafe extern "C" fn(*mut c_void)>,
             data: *mut c_void
         );
+        cuGraphCreate = cuGraphCreate(graph: *mut GraphHandle, flags: c_uint);
+        cuGraphDestroy = cuGraphDestroy(graph: GraphHandle);
+        cuGraphClone = cuGraphClone(copy: *mut GraphHandle, graph: GraphHandle);
+        cuGraphDestroyNode = cuGraphDestroyNode(node: GraphNodeHandle);
+        cuGraphAddKernelNode = cuGraphAddKernelNode_v2(
+            node: *mut GraphNodeHandle,
+            graph: GraphHandle,
+            dependencies: *const GraphNodeHandle,
+            count: usize,
+            params: *const KernelNodeParams
+        );
+        cuGraphKernelNodeSetAttribute = cuGraphKernelNodeSetAttribute(
+            node: GraphNodeHandle,
+            attribute: c_int,
+            value: *const c_void
+        );
+        cuGraphAddMemcpyNode = cuGraphAddMemcpyNode(
+            node: *mut GraphNodeHandle,
+            graph: GraphHandle,
+            dependencies: *const GraphNodeHandle,
+            count: usize,
+            params: *const Memcpy3d,
+            context: ContextHandle
+        );
+        cuGraphAddMemsetNode = cuGraphAddMemsetNode(
+            node: *mut GraphNodeHandle,
+            graph: GraphHandle,
+            dependencies: *const GraphNodeHandle,
+            count: usize,
+            params: *const MemsetNodeParams,
+            context: ContextHandle
+        );
+        cuGraphAddChildGraphNode = cuGraphAddChildGraphNode(
+            node: *mut GraphNodeHandle,
+            graph: GraphHandle,
+            dependencies: *const GraphNodeHandle,
+            count: usize,
+            child: GraphHandle
+        );
+        cuGraphAddEmptyNode = cuGraphAddEmptyNode(
+            node: *mut GraphNodeHandle,
+            graph: GraphHandle,
+            dependencies: *const GraphNodeHandle,
+            count: usize
+        );
+        cuGraphAddDependencies = cuGraphAddDependencies(
+            graph: GraphHandle,
+            from: *const GraphNodeHandle,
+            to: *const GraphNodeHandle,
+            count: usize
+        );
+        cuGraphInstantiateWithParams = cuGraphInstantiateWithParams(
+            exec: *mut GraphExecHandle,
+            graph: GraphHandle,
+            params: *mut InstantiateParams
+        );
+        cuGraphExecDestroy = cuGraphExecDestroy(exec: GraphExecHandle);
+        cuGraphUpload = cuGraphUpload(exec: GraphExecHandle, stream: StreamHandle);
+        cuGraphLaunch = cuGraphLaunch(exec: GraphExecHandle, stream: StreamHandle);
+        cuGraphExecKernelNodeSetParams = cuGraphExecKernelNodeSetParams_v2(
+            exec: GraphExecHandle,
+            node: GraphNodeHandle,
+            params: *const KernelNodeParams
+        );
+        cuGraphExecMemcpyNodeSetParams = cuGraphExecMemcpyNodeSetParams(
+            exec: GraphExecHandle,
+            node: GraphNodeHandle,
+            params: *const Memcpy3d,
+            context: ContextHandle
+        );
+        cuGraphExecMemsetNodeSetParams = cuGraphExecMemsetNodeSetParams(
+            exec: GraphExecHandle,
+            node: GraphNodeHandle,
+            params: *const MemsetNodeParams,
+            context: ContextHandle
+        );
+        cuGraphExecChildGraphNodeSetParams = cuGraphExecChildGraphNodeSetParams(
+            exec: GraphExecHandle,
+            node: GraphNodeHandle,
+            child: GraphHandle
+        );
+        cuGraphExecUpdate = cuGraphExecUpdate_v2(
+            exec: GraphExecHandle,
+            graph: GraphHandle,
+            result: *mut ExecUpdateResultInfo
+        );
+        cuStreamBeginCapture = cuStreamBeginCapture_v2(stream: StreamHandle, mode: c_int);
+        cuStreamEndCapture = cuStreamEndCapture(stream: StreamHandle, graph: *mut GraphHandle);
+        cuStreamGetCaptureInfo = cuStreamGetCaptureInfo_v2(
+            stream: StreamHandle,
+            status: *mut c_int,
+            id: *mut u64,
+            graph: *mut GraphHandle,
+            dependencies: *mut *const GraphNodeHandle,
+            count: *mut usize
+        );
+        cuStreamUpdateCaptureDependencies = cuStreamUpdateCaptureDependencies(
+            stream: StreamHandle,
+            dependencies: *mut GraphNodeHandle,
+            count: usize,
+            flags: c_uint
+        );
     }
     optional {
         cuMemPrefetchAsync = cuMemPrefetchAsync(
@@ -392,6 +516,21 @@ functions! {
             function: FunctionHandle,
             params: *mut *mut c_void,
             extra: *mut *mut c_void
+        );
+        cuGraphConditionalHandleCreate = cuGraphConditionalHandleCreate(
+            condition: *mut ConditionHandle,
+            graph: GraphHandle,
+            context: ContextHandle,
+            initial: c_uint,
+            flags: c_uint
+        );
+        cuGraphAddNode = cuGraphAddNode_v2(
+            node: *mut GraphNodeHandle,
+            graph: GraphHandle,
+            dependencies: *const GraphNodeHandle,
+            edge_data: *const c_void,
+            count: usize,
+            params: *mut ConditionalNodeParams
         );
         cuFuncGetParamInfo = cuFuncGetParamInfo(
             function: FunctionHandle,

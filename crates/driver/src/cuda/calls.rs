@@ -18,17 +18,19 @@ use std::{
 
 use super::{
     Cuda, api,
-    convert::{advice_number, launch_attributes, memcpy_2d, memcpy_3d_peer},
+    convert::{advice_number, capture_mode_number, launch_attributes, memcpy_2d, memcpy_3d_peer},
     fork, host_function,
     library::CudaVersion,
     module,
 };
 use crate::{
-    BlockSize, Completion, ContextHandle, Copy2d, CurrentContext, DeviceAttribute, DeviceOrdinal,
+    BlockSize, CaptureInfo, CaptureMode, Completion, ConditionHandle, ConditionalKind,
+    ConditionalNode, ContextHandle, Copy2d, CurrentContext, DeviceAttribute, DeviceOrdinal,
     DevicePtr, Driver, DriverError, EventHandle, EventKind, FillPattern, FunctionAttribute,
-    FunctionHandle, HostFunction, LaunchAttributes, LaunchDims, ManagedAdvice, ManagedLocation,
-    ModuleHandle, P2pAttribute, PeerCopy, PeerCopy2d, PointerInfo, PoolHandle, PoolUsage,
-    PriorityRange, ResultCode, StreamHandle,
+    FunctionHandle, GraphExecHandle, GraphHandle, GraphNode, GraphNodeHandle, HostFunction,
+    LaunchAttributes, LaunchDims, ManagedAdvice, ManagedLocation, ModuleHandle, P2pAttribute,
+    PeerCopy, PeerCopy2d, PointerInfo, PoolHandle, PoolUsage, PriorityRange, ResultCode,
+    StreamHandle,
 };
 
 type Result<T> = std::result::Result<T, DriverError>;
@@ -67,6 +69,8 @@ macro_rules! enter_for {
         };
     };
 }
+
+mod graph;
 
 impl Cuda {
     #[inline]
@@ -1268,5 +1272,207 @@ impl Driver for Cuda {
             drop(unsafe { host_function::from_raw(data) });
         }
         result
+    }
+
+    unsafe fn graph_create(&self, context: ContextHandle) -> Result<GraphHandle> {
+        enter!(self, context);
+        let mut graph = GraphHandle::from_raw(0);
+        // SAFETY: the result goes to a local, and 0 is the only valid value of the flags.
+        unsafe { call!(self, cuGraphCreate(&mut graph, 0)) }?;
+        Ok(graph)
+    }
+
+    unsafe fn graph_destroy(&self, context: ContextHandle, graph: GraphHandle) -> Result<()> {
+        enter!(self, context);
+        // SAFETY: the caller vouches for the graph, which is not used again.
+        unsafe { call!(self, cuGraphDestroy(graph)) }
+    }
+
+    unsafe fn graph_clone(
+        &self,
+        context: ContextHandle,
+        graph: GraphHandle,
+    ) -> Result<GraphHandle> {
+        enter!(self, context);
+        let mut copy = GraphHandle::from_raw(0);
+        // SAFETY: the caller vouches for the graph, and the result goes to a local.
+        unsafe { call!(self, cuGraphClone(&mut copy, graph)) }?;
+        Ok(copy)
+    }
+
+    unsafe fn graph_add_node(
+        &self,
+        context: ContextHandle,
+        graph: GraphHandle,
+        dependencies: &[GraphNodeHandle],
+        node: &GraphNode<'_>,
+    ) -> Result<GraphNodeHandle> {
+        enter!(self, context);
+        // SAFETY: the caller vouches for graph, dependencies and operation; the context is current.
+        unsafe { self.add_node(context, graph, dependencies, node) }
+    }
+
+    unsafe fn graph_add_dependencies(
+        &self,
+        context: ContextHandle,
+        graph: GraphHandle,
+        pairs: &[(GraphNodeHandle, GraphNodeHandle)],
+    ) -> Result<()> {
+        enter!(self, context);
+        let (from, to): (Vec<_>, Vec<_>) = pairs.iter().copied().unzip();
+        // SAFETY: the caller vouches for graph and nodes, and both lists have the stated length.
+        unsafe {
+            call!(
+                self,
+                cuGraphAddDependencies(graph, from.as_ptr(), to.as_ptr(), pairs.len())
+            )
+        }
+    }
+
+    unsafe fn graph_condition(
+        &self,
+        context: ContextHandle,
+        graph: GraphHandle,
+        initial: u32,
+    ) -> Result<ConditionHandle> {
+        enter!(self, context);
+        // SAFETY: the caller vouches for the graph, and the context is current.
+        unsafe { self.create_condition(context, graph, initial) }
+    }
+
+    unsafe fn graph_add_conditional(
+        &self,
+        context: ContextHandle,
+        graph: GraphHandle,
+        dependencies: &[GraphNodeHandle],
+        condition: ConditionHandle,
+        kind: ConditionalKind,
+    ) -> Result<ConditionalNode> {
+        enter!(self, context);
+        // SAFETY: the caller vouches for graph, dependencies and condition; the context is current.
+        unsafe { self.add_conditional(context, graph, dependencies, condition, kind) }
+    }
+
+    unsafe fn graph_instantiate(
+        &self,
+        context: ContextHandle,
+        graph: GraphHandle,
+    ) -> Result<GraphExecHandle> {
+        enter!(self, context);
+        // SAFETY: the caller vouches for the graph and its kernels; the context is current.
+        unsafe { self.instantiate(graph) }
+    }
+
+    unsafe fn graph_exec_destroy(
+        &self,
+        context: ContextHandle,
+        exec: GraphExecHandle,
+    ) -> Result<()> {
+        enter!(self, context);
+        // SAFETY: the caller vouches for the executable graph, which is not used again.
+        unsafe { call!(self, cuGraphExecDestroy(exec)) }
+    }
+
+    unsafe fn graph_upload(
+        &self,
+        context: ContextHandle,
+        exec: GraphExecHandle,
+        stream: StreamHandle,
+    ) -> Result<()> {
+        enter_for!(self, context, stream);
+        // SAFETY: the caller vouches for executable graph and stream.
+        unsafe { call!(self, cuGraphUpload(exec, stream)) }
+    }
+
+    unsafe fn graph_launch(
+        &self,
+        context: ContextHandle,
+        exec: GraphExecHandle,
+        stream: StreamHandle,
+    ) -> Result<()> {
+        enter_for!(self, context, stream);
+        // SAFETY: the caller vouches for executable graph, stream and all that the nodes touch.
+        unsafe { call!(self, cuGraphLaunch(exec, stream)) }
+    }
+
+    unsafe fn graph_exec_set_node(
+        &self,
+        context: ContextHandle,
+        exec: GraphExecHandle,
+        node: GraphNodeHandle,
+        operation: &GraphNode<'_>,
+    ) -> Result<()> {
+        enter!(self, context);
+        // SAFETY: the caller vouches for executable graph, node and operation; the context is
+        // current.
+        unsafe { self.set_node(context, exec, node, operation) }
+    }
+
+    unsafe fn graph_exec_update(
+        &self,
+        context: ContextHandle,
+        exec: GraphExecHandle,
+        graph: GraphHandle,
+    ) -> Result<()> {
+        enter!(self, context);
+        // SAFETY: the caller vouches for both graphs; the context is current.
+        unsafe { self.update_exec(exec, graph) }
+    }
+
+    unsafe fn stream_begin_capture(
+        &self,
+        context: ContextHandle,
+        stream: StreamHandle,
+        mode: CaptureMode,
+    ) -> Result<()> {
+        enter_for!(self, context, stream);
+        // SAFETY: the caller vouches for the stream, and for what it enqueues from here on.
+        unsafe {
+            call!(
+                self,
+                cuStreamBeginCapture(stream, capture_mode_number(mode))
+            )
+        }
+    }
+
+    unsafe fn stream_end_capture(
+        &self,
+        context: ContextHandle,
+        stream: StreamHandle,
+    ) -> Result<GraphHandle> {
+        enter_for!(self, context, stream);
+        let mut graph = GraphHandle::from_raw(0);
+        // SAFETY: the caller vouches for the stream, and the result goes to a local.
+        unsafe { call!(self, cuStreamEndCapture(stream, &mut graph)) }?;
+        Ok(graph)
+    }
+
+    unsafe fn stream_capture_info(
+        &self,
+        context: ContextHandle,
+        stream: StreamHandle,
+    ) -> Result<CaptureInfo> {
+        enter_for!(self, context, stream);
+        // SAFETY: the caller vouches for the stream.
+        unsafe { self.capture_info(stream) }
+    }
+
+    unsafe fn stream_set_capture_dependencies(
+        &self,
+        context: ContextHandle,
+        stream: StreamHandle,
+        dependencies: &[GraphNodeHandle],
+    ) -> Result<()> {
+        enter_for!(self, context, stream);
+        // The driver only reads the list, although the C declaration has no `const`.
+        let list = dependencies.as_ptr().cast_mut();
+        let flags = api::STREAM_SET_CAPTURE_DEPENDENCIES;
+        // SAFETY: the caller vouches for stream and nodes, and the list has the stated length.
+        unsafe {
+            call!(
+                self,
+                cuStreamUpdateCaptureDependencies(stream, list, dependencies.len(), flags)
+            )
+        }
     }
 }

@@ -5,8 +5,13 @@ use std::{
     ptr,
 };
 
-use super::api::{self, LaunchAttribute, Memcpy2d, Memcpy3dPeer};
-use crate::{Copy2d, DevicePtr, LaunchAttributes, ManagedAdvice, Memory2d, PeerCopy2d};
+use super::api::{
+    self, KernelNodeParams, LaunchAttribute, Memcpy2d, Memcpy3d, Memcpy3dPeer, MemsetNodeParams,
+};
+use crate::{
+    CaptureMode, ContextHandle, Copy2d, DevicePtr, FillPattern, KernelNode, LaunchAttributes,
+    ManagedAdvice, Memory2d, PeerCopy2d,
+};
 
 /// Returns the number of an advice in `CUmem_advise`.
 pub(super) fn advice_number(advice: ManagedAdvice) -> c_int {
@@ -112,6 +117,83 @@ pub(super) fn memcpy_3d_peer(copy: &PeerCopy2d) -> Memcpy3dPeer {
     }
 }
 
+/// Converts a copy to libcuda's parameters of a graph node: one plane. The pitches of one row are
+/// 0, because a contiguous copy may be longer than the maximum pitch.
+pub(super) fn memcpy_3d(copy: &Copy2d) -> Memcpy3d {
+    let (source_type, source_host, source_device) = address(copy.source.memory);
+    let (target_type, target_host, target_device) = address(copy.target.memory);
+    let one_row = copy.height == 1;
+    let pitch = |pitch| if one_row { 0 } else { pitch };
+    Memcpy3d {
+        source_x_bytes: 0,
+        source_y: 0,
+        source_z: 0,
+        source_lod: 0,
+        source_type,
+        source_host,
+        source_device,
+        source_array: 0,
+        reserved_0: 0,
+        source_pitch: pitch(copy.source.pitch_bytes),
+        source_height: copy.height,
+        target_x_bytes: 0,
+        target_y: 0,
+        target_z: 0,
+        target_lod: 0,
+        target_type,
+        target_host,
+        target_device,
+        target_array: 0,
+        reserved_1: 0,
+        target_pitch: pitch(copy.target.pitch_bytes),
+        target_height: copy.height,
+        width_bytes: copy.width_bytes,
+        height: copy.height,
+        depth: 1,
+    }
+}
+
+/// Converts a fill to libcuda's parameters of a graph node: one row.
+pub(super) fn memset(target: DevicePtr, pattern: FillPattern, count: usize) -> MemsetNodeParams {
+    let (value, element_bytes) = match pattern {
+        FillPattern::U8(value) => (u32::from(value), 1),
+        FillPattern::U16(value) => (u32::from(value), 2),
+        FillPattern::U32(value) => (value, 4),
+    };
+    MemsetNodeParams {
+        target,
+        pitch: 0,
+        value,
+        element_bytes,
+        width: count,
+        height: 1,
+    }
+}
+
+/// Converts a kernel to libcuda's parameters of a graph node, which borrow the list of arguments.
+/// The driver only reads that list and the arguments, although the C declaration has no `const`.
+pub(super) fn kernel_node(node: &KernelNode<'_>) -> KernelNodeParams {
+    KernelNodeParams {
+        function: node.function,
+        grid: node.dims.grid,
+        block: node.dims.block,
+        shared_bytes: node.dims.shared_bytes,
+        params: node.params.as_ptr().cast_mut().cast(),
+        extra: ptr::null_mut(),
+        kernel: 0,
+        context: ContextHandle::from_raw(0),
+    }
+}
+
+/// Returns the number of a capture mode in `CUstreamCaptureMode`.
+pub(super) fn capture_mode_number(mode: CaptureMode) -> c_int {
+    match mode {
+        CaptureMode::Global => api::STREAM_CAPTURE_MODE_GLOBAL,
+        CaptureMode::ThreadLocal => api::STREAM_CAPTURE_MODE_THREAD_LOCAL,
+        CaptureMode::Relaxed => api::STREAM_CAPTURE_MODE_RELAXED,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -136,6 +218,41 @@ mod tests {
         assert_eq!((given.source_pitch, given.target_pitch), (5, 7));
         assert_eq!((given.width_bytes, given.height), (3, 2));
     }
+
+    #[test]
+    fn a_copy_of_one_row_has_no_pitches_in_a_graph() {
+        let copy = |height| {
+            memcpy_3d(&Copy2d {
+                source: Side2d::device(DevicePtr::from_raw(0x500), 5),
+                target: Side2d::device(DevicePtr::from_raw(0x700), 7),
+                width_bytes: 3,
+                height,
+            })
+        };
+        let rows = copy(2);
+        assert_eq!((rows.source_pitch, rows.target_pitch), (5, 7));
+        assert_eq!((rows.source_height, rows.target_height), (2, 2));
+        assert_eq!((rows.width_bytes, rows.height, rows.depth), (3, 2, 1));
+        assert_eq!(rows.source_device, DevicePtr::from_raw(0x500));
+        assert_eq!(rows.target_device, DevicePtr::from_raw(0x700));
+        let row = copy(1);
+        assert_eq!((row.source_pitch, row.target_pitch, row.height), (0, 0, 1));
+    }
+
+    #[test]
+    fn a_fill_in_a_graph_keeps_its_element() {
+        let target = DevicePtr::from_raw(0x700);
+        for (pattern, element) in [
+            (FillPattern::U8(0xab), (0xab, 1)),
+            (FillPattern::U16(0xabcd), (0xabcd, 2)),
+            (FillPattern::U32(0xabcd_ef01), (0xabcd_ef01, 4)),
+        ] {
+            let given = memset(target, pattern, 9);
+            assert_eq!((given.value, given.element_bytes), element);
+            assert_eq!((given.target, given.width, given.height), (target, 9, 1));
+        }
+    }
+
     #[test]
     fn each_side_of_a_peer_copy_keeps_its_own_address_pitch_and_context() {
         let given = memcpy_3d_peer(&PeerCopy2d {

@@ -48,6 +48,13 @@ fn pointee(name: &str) -> Option<(bool, Option<usize>)> {
         "CUDA_MEMCPY3D_PEER_st",
         "CUuuid_st",
         "CUlaunchConfig_st",
+        "CUDA_MEMCPY3D_st",
+        "CUDA_KERNEL_NODE_PARAMS_v2_st",
+        "CUDA_MEMSET_NODE_PARAMS_st",
+        "CUDA_GRAPH_INSTANTIATE_PARAMS_st",
+        "CUgraphExecUpdateResultInfo_st",
+        "CUgraphNodeParams_st",
+        "CUgraphEdgeData_st",
     ]
     .iter()
     .any(|name| target.ends_with(name));
@@ -57,11 +64,28 @@ fn pointee(name: &str) -> Option<(bool, Option<usize>)> {
     }
     let size = match target.rsplit("::").next().expect("a split has a part") {
         "c_void" if !target.starts_with('*') => None,
+        // This crate passes the union of launch attributes without a type, and no edge data.
+        "CUlaunchAttributeValue_union" | "CUgraphEdgeData_st" => None,
         "i8" | "u8" => Some(1),
         "i32" | "u32" | "f32" => Some(4),
         _ if target.starts_with('*') => Some(8),
         "u64" | "usize" | "ContextHandle" | "StreamHandle" | "EventHandle" | "ModuleHandle"
-        | "FunctionHandle" | "PoolHandle" | "DevicePtr" => Some(8),
+        | "FunctionHandle" | "PoolHandle" | "DevicePtr" | "GraphHandle" | "GraphNodeHandle"
+        | "GraphExecHandle" | "ConditionHandle" => Some(8),
+        "Memcpy3d" => Some(size_of::<api::Memcpy3d>()),
+        "CUDA_MEMCPY3D_st" => Some(size_of::<sys::CUDA_MEMCPY3D_st>()),
+        "KernelNodeParams" => Some(size_of::<api::KernelNodeParams>()),
+        "CUDA_KERNEL_NODE_PARAMS_v2_st" => Some(size_of::<sys::CUDA_KERNEL_NODE_PARAMS_v2_st>()),
+        "MemsetNodeParams" => Some(size_of::<api::MemsetNodeParams>()),
+        "CUDA_MEMSET_NODE_PARAMS_st" => Some(size_of::<sys::CUDA_MEMSET_NODE_PARAMS_st>()),
+        "InstantiateParams" => Some(size_of::<api::InstantiateParams>()),
+        "CUDA_GRAPH_INSTANTIATE_PARAMS_st" => {
+            Some(size_of::<sys::CUDA_GRAPH_INSTANTIATE_PARAMS_st>())
+        }
+        "ExecUpdateResultInfo" => Some(size_of::<api::ExecUpdateResultInfo>()),
+        "CUgraphExecUpdateResultInfo_st" => Some(size_of::<sys::CUgraphExecUpdateResultInfo_st>()),
+        "ConditionalNodeParams" => Some(size_of::<api::ConditionalNodeParams>()),
+        "CUgraphNodeParams_st" => Some(size_of::<sys::CUgraphNodeParams_st>()),
         "CopyAttributes" => Some(size_of::<api::CopyAttributes>()),
         "CUmemcpyAttributes_st" => Some(size_of::<sys::CUmemcpyAttributes_st>()),
         "MemoryAccess" => Some(size_of::<api::MemoryAccess>()),
@@ -205,11 +229,37 @@ fn every_function_has_the_published_parameters() {
             cuOccupancyMaxActiveBlocksPerMultiprocessor(_, _, _, _);
         cuOccupancyMaxPotentialBlockSize = cuOccupancyMaxPotentialBlockSize(_, _, _, _, _, _);
         cuLaunchHostFunc = cuLaunchHostFunc(_, _, _);
+        cuGraphCreate = cuGraphCreate(_, _);
+        cuGraphDestroy = cuGraphDestroy(_);
+        cuGraphClone = cuGraphClone(_, _);
+        cuGraphDestroyNode = cuGraphDestroyNode(_);
+        cuGraphAddKernelNode = cuGraphAddKernelNode_v2(_, _, _, _, _);
+        cuGraphKernelNodeSetAttribute = cuGraphKernelNodeSetAttribute(_, _, _);
+        cuGraphAddMemcpyNode = cuGraphAddMemcpyNode(_, _, _, _, _, _);
+        cuGraphAddMemsetNode = cuGraphAddMemsetNode(_, _, _, _, _, _);
+        cuGraphAddChildGraphNode = cuGraphAddChildGraphNode(_, _, _, _, _);
+        cuGraphAddEmptyNode = cuGraphAddEmptyNode(_, _, _, _);
+        cuGraphAddDependencies = cuGraphAddDependencies(_, _, _, _);
+        cuGraphInstantiateWithParams = cuGraphInstantiateWithParams(_, _, _);
+        cuGraphExecDestroy = cuGraphExecDestroy(_);
+        cuGraphUpload = cuGraphUpload(_, _);
+        cuGraphLaunch = cuGraphLaunch(_, _);
+        cuGraphExecKernelNodeSetParams = cuGraphExecKernelNodeSetParams_v2(_, _, _);
+        cuGraphExecMemcpyNodeSetParams = cuGraphExecMemcpyNodeSetParams(_, _, _, _);
+        cuGraphExecMemsetNodeSetParams = cuGraphExecMemsetNodeSetParams(_, _, _, _);
+        cuGraphExecChildGraphNodeSetParams = cuGraphExecChildGraphNodeSetParams(_, _, _);
+        cuGraphExecUpdate = cuGraphExecUpdate_v2(_, _, _);
+        cuStreamBeginCapture = cuStreamBeginCapture_v2(_, _);
+        cuStreamEndCapture = cuStreamEndCapture(_, _);
+        cuStreamGetCaptureInfo = cuStreamGetCaptureInfo_v2(_, _, _, _, _, _);
+        cuStreamUpdateCaptureDependencies = cuStreamUpdateCaptureDependencies(_, _, _, _);
         cuMemPrefetchAsync = cuMemPrefetchAsync(_, _, _, _);
         cuMemAdvise = cuMemAdvise(_, _, _, _);
         cuMemcpyBatchAsync = cuMemcpyBatchAsync(_, _, _, _, _, _, _, _, _);
         cuFuncLoad = cuFuncLoad(_);
         cuLaunchKernelEx = cuLaunchKernelEx(_, _, _, _);
+        cuGraphConditionalHandleCreate = cuGraphConditionalHandleCreate(_, _, _, _, _);
+        cuGraphAddNode = cuGraphAddNode_v2(_, _, _, _, _, _);
         cuFuncGetParamInfo = cuFuncGetParamInfo(_, _, _, _);
     };
     assert_eq!(
@@ -310,6 +360,75 @@ fn structures_have_the_published_fields() {
         width_bytes = WidthInBytes;
         height = Height;
         depth = Depth;
+    }
+    fields! { api::Memcpy3d, sys::CUDA_MEMCPY3D_st:
+        source_x_bytes = srcXInBytes;
+        source_y = srcY;
+        source_z = srcZ;
+        source_lod = srcLOD;
+        source_type = srcMemoryType;
+        source_host = srcHost;
+        source_device = srcDevice;
+        source_array = srcArray;
+        reserved_0 = reserved0;
+        source_pitch = srcPitch;
+        source_height = srcHeight;
+        target_x_bytes = dstXInBytes;
+        target_y = dstY;
+        target_z = dstZ;
+        target_lod = dstLOD;
+        target_type = dstMemoryType;
+        target_host = dstHost;
+        target_device = dstDevice;
+        target_array = dstArray;
+        reserved_1 = reserved1;
+        target_pitch = dstPitch;
+        target_height = dstHeight;
+        width_bytes = WidthInBytes;
+        height = Height;
+        depth = Depth;
+    }
+    fields! { api::KernelNodeParams, sys::CUDA_KERNEL_NODE_PARAMS_v2_st:
+        function = func;
+        grid = gridDimX;
+        block = blockDimX;
+        shared_bytes = sharedMemBytes;
+        params = kernelParams;
+        extra = extra;
+        kernel = kern;
+        context = ctx;
+    }
+    fields! { api::MemsetNodeParams, sys::CUDA_MEMSET_NODE_PARAMS_st:
+        target = dst;
+        pitch = pitch;
+        value = value;
+        element_bytes = elementSize;
+        width = width;
+        height = height;
+    }
+    fields! { api::ConditionalNodeParams, sys::CUgraphNodeParams_st:
+        node_type = type_;
+        reserved_0 = reserved0;
+        conditional = __bindgen_anon_1;
+        reserved_2 = reserved2;
+    }
+    fields! { api::ConditionalParams, sys::CUDA_CONDITIONAL_NODE_PARAMS:
+        condition = handle;
+        kind = type_;
+        body_count = size;
+        bodies = phGraph_out;
+        context = ctx;
+    }
+    fields! { api::InstantiateParams, sys::CUDA_GRAPH_INSTANTIATE_PARAMS_st:
+        flags = flags;
+        upload_stream = hUploadStream;
+        error_node = hErrNode_out;
+        result = result_out;
+    }
+    fields! { api::ExecUpdateResultInfo, sys::CUgraphExecUpdateResultInfo_st:
+        result = result;
+        error_node = errorNode;
+        error_from_node = errorFromNode;
     }
     fields! { api::MemoryAccess, sys::CUmemAccessDesc_st:
         location = location;

@@ -34,6 +34,7 @@ fn results_have_the_published_numbers() {
         CONTAINED = CUDA_ERROR_CONTAINED;
         SHARED_OBJECT_SYMBOL_NOT_FOUND = CUDA_ERROR_SHARED_OBJECT_SYMBOL_NOT_FOUND;
         INVALID_HANDLE = CUDA_ERROR_INVALID_HANDLE;
+        ILLEGAL_STATE = CUDA_ERROR_ILLEGAL_STATE;
         NOT_FOUND = CUDA_ERROR_NOT_FOUND;
         NOT_READY = CUDA_ERROR_NOT_READY;
         ILLEGAL_ADDRESS = CUDA_ERROR_ILLEGAL_ADDRESS;
@@ -59,6 +60,14 @@ fn results_have_the_published_numbers() {
         MPS_CLIENT_TERMINATED = CUDA_ERROR_MPS_CLIENT_TERMINATED;
         STREAM_CAPTURE_UNSUPPORTED = CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
         STREAM_CAPTURE_INVALIDATED = CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
+        STREAM_CAPTURE_MERGE = CUDA_ERROR_STREAM_CAPTURE_MERGE;
+        STREAM_CAPTURE_UNMATCHED = CUDA_ERROR_STREAM_CAPTURE_UNMATCHED;
+        STREAM_CAPTURE_UNJOINED = CUDA_ERROR_STREAM_CAPTURE_UNJOINED;
+        STREAM_CAPTURE_ISOLATION = CUDA_ERROR_STREAM_CAPTURE_ISOLATION;
+        STREAM_CAPTURE_IMPLICIT = CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
+        CAPTURED_EVENT = CUDA_ERROR_CAPTURED_EVENT;
+        STREAM_CAPTURE_WRONG_THREAD = CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD;
+        GRAPH_EXEC_UPDATE_FAILURE = CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE;
         EXTERNAL_DEVICE = CUDA_ERROR_EXTERNAL_DEVICE;
         UNKNOWN = CUDA_ERROR_UNKNOWN;
     };
@@ -176,6 +185,7 @@ fn flags_have_the_published_numbers() {
         CUevent_wait_flags_enum as wait, CUjit_option_enum as jit,
         CUlaunchAttributeID_enum as launch, CUmem_advise_enum as advise,
         CUmemPool_attribute_enum as pool, CUstream_flags_enum as stream,
+        CUstreamCaptureMode_enum as capture_mode, CUstreamCaptureStatus_enum as capture_status,
     };
     for (name, ours, theirs) in [
         (
@@ -212,6 +222,17 @@ fn flags_have_the_published_numbers() {
             "managed, attached globally",
             api::MEM_ATTACH_GLOBAL,
             sys::CUmemAttach_flags_enum::CU_MEM_ATTACH_GLOBAL as u32,
+        ),
+        (
+            "condition with an initial value",
+            api::GRAPH_COND_ASSIGN_DEFAULT,
+            sys::CU_GRAPH_COND_ASSIGN_DEFAULT,
+        ),
+        (
+            "replace a capture's dependencies",
+            api::STREAM_SET_CAPTURE_DEPENDENCIES,
+            sys::CUstreamUpdateCaptureDependencies_flags_enum::CU_STREAM_SET_CAPTURE_DEPENDENCIES
+                as u32,
         ),
         (
             "host register portable",
@@ -306,6 +327,46 @@ fn flags_have_the_published_numbers() {
             "read during the call",
             api::MEMCPY_SRC_ACCESS_ORDER_DURING_API_CALL,
             sys::CUmemcpySrcAccessOrder::CU_MEMCPY_SRC_ACCESS_ORDER_DURING_API_CALL as i32,
+        ),
+        (
+            "conditional node",
+            api::GRAPH_NODE_TYPE_CONDITIONAL,
+            sys::CUgraphNodeType_enum::CU_GRAPH_NODE_TYPE_CONDITIONAL as i32,
+        ),
+        (
+            "if",
+            api::GRAPH_COND_TYPE_IF,
+            sys::CUgraphConditionalNodeType_enum::CU_GRAPH_COND_TYPE_IF as i32,
+        ),
+        (
+            "while",
+            api::GRAPH_COND_TYPE_WHILE,
+            sys::CUgraphConditionalNodeType_enum::CU_GRAPH_COND_TYPE_WHILE as i32,
+        ),
+        (
+            "global capture",
+            api::STREAM_CAPTURE_MODE_GLOBAL,
+            capture_mode::CU_STREAM_CAPTURE_MODE_GLOBAL as i32,
+        ),
+        (
+            "thread-local capture",
+            api::STREAM_CAPTURE_MODE_THREAD_LOCAL,
+            capture_mode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL as i32,
+        ),
+        (
+            "relaxed capture",
+            api::STREAM_CAPTURE_MODE_RELAXED,
+            capture_mode::CU_STREAM_CAPTURE_MODE_RELAXED as i32,
+        ),
+        (
+            "active capture",
+            api::STREAM_CAPTURE_STATUS_ACTIVE,
+            capture_status::CU_STREAM_CAPTURE_STATUS_ACTIVE as i32,
+        ),
+        (
+            "invalidated capture",
+            api::STREAM_CAPTURE_STATUS_INVALIDATED,
+            capture_status::CU_STREAM_CAPTURE_STATUS_INVALIDATED as i32,
         ),
         (
             "error log",

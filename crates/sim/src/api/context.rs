@@ -129,6 +129,11 @@ impl StateGuard<'_> {
         state.streams.retain(|_, stream| stream.context != context);
         state.race_checker.context_destroyed(context);
         state.events.retain(|_, event| event.context != context);
+        state.drop_captures(context);
+        state.graphs.retain(|_, graph| graph.context != context);
+        state
+            .executables
+            .retain(|_, executable| executable.context != context);
         state
             .functions
             .retain(|_, function| function.context != context);
@@ -138,6 +143,7 @@ impl StateGuard<'_> {
     /// Waits for all work of the context.
     pub(crate) fn context_synchronize(&mut self, context: ContextHandle) -> CallResult<()> {
         self.context(context)?;
+        self.refuse_in_capture_of(context)?;
         let wait_set = self.context_wait_set(context);
         let seen = self.context_snapshot(context);
         self.wait(&wait_set);

@@ -2,19 +2,21 @@
 
 use millstream_driver::{ContextHandle, Copy2d, DevicePtr, FillPattern, ResultCode, StreamHandle};
 
-use super::attributes::PITCH_MAX;
+pub(crate) use super::copy_location::CopyOperand;
+use super::{
+    attributes::PITCH_MAX,
+    copy_location::{CopyLocation, capture, direction},
+};
 use crate::{
     CostModel, ReportKind,
     core::{
         gpu::StateGuard,
+        graph::NodeOperation,
         op::{CopyOp, CopySource, CopyTarget, FillOp, OpKind},
         state::{CallError, CallResult},
         wait_set::WaitSet,
     },
-    memory::{
-        AccessError, AccessTime, Direction, HostMemoryKind, MemoryKind, MemoryMap, Rows,
-        host::HostRange,
-    },
+    memory::{AccessError, AccessTime, Direction, HostMemoryKind, MemoryKind, MemoryMap, Rows},
     race::ClockSnapshot,
 };
 
@@ -24,26 +26,6 @@ const SMALL_BYTES: u64 = 64 << 10;
 /// The largest pageable source that is staged without waiting for the stream (rule 8: pageable
 /// sources are staged).
 const STAGED_BYTES: u64 = 1 << 20;
-
-/// The source or destination of a copy, as given by the call.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum CopyOperand {
-    /// A device address, or the device-accessible address of page-locked or managed memory.
-    Device(DevicePtr),
-    /// Host memory.
-    Host(HostRange),
-    /// An address of the unified address space.
-    Unified(HostRange),
-}
-
-/// The resolved source or destination of a copy.
-#[derive(Clone, Copy, Debug)]
-enum CopyLocation {
-    Device { address: u64, device: u32 },
-    Managed { address: u64 },
-    Pinned { address: u64 },
-    Pageable(HostRange),
-}
 
 /// The synchronisation form of the call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -75,7 +57,12 @@ impl StateGuard<'_> {
 
     /// Resolves `end` for rows a pitch apart. Every row must be in bounds, and all rows must be in
     /// the same allocation or in pageable memory.
-    fn locate(&mut self, end: CopyOperand, pitch: u64, rows: &Rows) -> CallResult<CopyLocation> {
+    pub(super) fn locate(
+        &mut self,
+        end: CopyOperand,
+        pitch: u64,
+        rows: &Rows,
+    ) -> CallResult<CopyLocation> {
         let mut first = None;
         for row in 0..rows.height {
             let found = self.locate_row(end.address() + row * pitch, end, rows.width);
@@ -166,6 +153,16 @@ impl StateGuard<'_> {
         if copy.is_empty() {
             return Ok(());
         }
+        let rows = self.check_rows(ends, copy)?;
+        self.copy_rows(context, ends, rows, stream, form)
+    }
+
+    /// Validates the geometry of a 2-D copy.
+    pub(super) fn check_rows(
+        &mut self,
+        ends: (CopyOperand, CopyOperand),
+        copy: &Copy2d,
+    ) -> CallResult<Rows> {
         let (width, height) = (copy.width_bytes, copy.height);
         for (side, end) in [(&copy.source, ends.1), (&copy.target, ends.0)] {
             let pitch = side.pitch_bytes;
@@ -181,13 +178,12 @@ impl StateGuard<'_> {
             };
             return Err(self.violation(ReportKind::BadArgument, ResultCode::INVALID_VALUE, text));
         }
-        let rows = Rows {
+        Ok(Rows {
             width: width as u64,
             height: height as u64,
             source_pitch: copy.source.pitch_bytes as u64,
             target_pitch: copy.target.pitch_bytes as u64,
-        };
-        self.copy_rows(context, ends, rows, stream, form)
+        })
     }
 
     /// Validates, captures and enqueues a copy, and blocks as its form requires.
@@ -199,6 +195,9 @@ impl StateGuard<'_> {
         stream: StreamHandle,
         form: CopyForm,
     ) -> CallResult<()> {
+        if self.captures(stream)? {
+            return self.capture_copy(stream, (target, source), &rows, form);
+        }
         self.wait_for_queue_space(context, stream)?;
         let bytes = rows.bytes();
         let target = self.locate(target, rows.target_pitch, &rows)?;
@@ -289,7 +288,12 @@ impl StateGuard<'_> {
     }
 
     /// Reports a copy whose source and destination overlap.
-    fn check_overlap(&mut self, target: CopyLocation, source: CopyLocation, rows: &Rows) {
+    pub(super) fn check_overlap(
+        &mut self,
+        target: CopyLocation,
+        source: CopyLocation,
+        rows: &Rows,
+    ) {
         let (to, from) = (target.address(), source.address());
         // The rows ascend on both sides, so one merge pass finds any overlapping pair.
         let (mut reads, mut writes) = (rows.offsets().peekable(), rows.offsets().peekable());
@@ -392,6 +396,34 @@ impl StateGuard<'_> {
         stream: StreamHandle,
     ) -> CallResult<()> {
         let stream = self.stream(context, stream)?;
+        let Some((fill, location)) = self.locate_fill(target, pattern, count)? else {
+            return Ok(());
+        };
+        if self.captures(stream)? {
+            self.capture_node(stream, NodeOperation::Fill(fill));
+            return Ok(());
+        }
+        self.wait_for_queue_space(context, stream)?;
+        let wait_set = self.enqueue_fenced(context, stream, OpKind::Fill(fill));
+        // Rule 12: a fill of page-locked or managed memory is synchronous.
+        match location {
+            CopyLocation::Pinned { .. } | CopyLocation::Managed { .. } => self.block(
+                context,
+                HostWait::ForTheCopy,
+                HostWait::ForTheCopy,
+                wait_set,
+            ),
+            CopyLocation::Device { .. } | CopyLocation::Pageable(_) => Ok(()),
+        }
+    }
+
+    /// Validates a fill, and resolves its target. Returns `None` for a fill of no elements.
+    pub(super) fn locate_fill(
+        &mut self,
+        target: DevicePtr,
+        pattern: FillPattern,
+        count: usize,
+    ) -> CallResult<Option<(FillOp, CopyLocation)>> {
         let address = target.as_raw();
         if !address.is_multiple_of(pattern.size() as u64) {
             let size = pattern.size();
@@ -400,7 +432,7 @@ impl StateGuard<'_> {
             return Err(self.violation(ReportKind::Misaligned, ResultCode::INVALID_VALUE, text));
         }
         if count == 0 {
-            return Ok(());
+            return Ok(None);
         }
         let bytes = (count as u64).saturating_mul(pattern.size() as u64);
         let found = self.mapped(address, bytes);
@@ -413,88 +445,12 @@ impl StateGuard<'_> {
             }
             FillPattern::U32(value) => (value.to_le_bytes(), 4),
         };
-        self.wait_for_queue_space(context, stream)?;
-        let fill = OpKind::Fill(FillOp {
+        let fill = FillOp {
             target: address,
             bytes,
             pattern,
             pattern_bytes,
-        });
-        let wait_set = self.enqueue_fenced(context, stream, fill);
-        // Rule 12: a fill of page-locked or managed memory is synchronous.
-        match location {
-            CopyLocation::Pinned { .. } | CopyLocation::Managed { .. } => self.block(
-                context,
-                HostWait::ForTheCopy,
-                HostWait::ForTheCopy,
-                wait_set,
-            ),
-            CopyLocation::Device { .. } | CopyLocation::Pageable(_) => Ok(()),
-        }
-    }
-}
-
-impl CopyOperand {
-    /// Returns the first address.
-    fn address(self) -> u64 {
-        match self {
-            Self::Device(pointer) => pointer.as_raw(),
-            Self::Host(range) | Self::Unified(range) => range.address(),
-        }
-    }
-}
-
-impl CopyLocation {
-    /// Returns the first address.
-    fn address(self) -> u64 {
-        match self {
-            Self::Device { address, .. } | Self::Managed { address } | Self::Pinned { address } => {
-                address
-            }
-            Self::Pageable(range) => range.address(),
-        }
-    }
-}
-
-/// Captures the current content of a host source, and updates `rows`: captured rows are contiguous.
-fn capture(source: HostRange, rows: &mut Rows) -> CopySource {
-    let pitch = std::mem::replace(&mut rows.source_pitch, rows.width);
-    CopySource::Captured(source.read_rows(
-        rows.width as usize,
-        rows.height as usize,
-        pitch as usize,
-    ))
-}
-
-/// Returns the direction of a copy between two locations.
-fn direction(target: CopyLocation, source: CopyLocation) -> Direction {
-    match (source, target) {
-        (
-            CopyLocation::Pinned { .. },
-            CopyLocation::Device { .. } | CopyLocation::Managed { .. },
-        ) => Direction::PinnedToDevice,
-        (CopyLocation::Pageable(_), CopyLocation::Device { .. } | CopyLocation::Managed { .. }) => {
-            Direction::PageableToDevice
-        }
-        (
-            CopyLocation::Device { .. } | CopyLocation::Managed { .. },
-            CopyLocation::Pinned { .. },
-        ) => Direction::DeviceToPinned,
-        (CopyLocation::Device { .. } | CopyLocation::Managed { .. }, CopyLocation::Pageable(_)) => {
-            Direction::DeviceToPageable
-        }
-        (CopyLocation::Device { device: from, .. }, CopyLocation::Device { device: to, .. })
-            if from != to =>
-        {
-            Direction::BetweenDevices { from, to }
-        }
-        (
-            CopyLocation::Device { .. } | CopyLocation::Managed { .. },
-            CopyLocation::Device { .. } | CopyLocation::Managed { .. },
-        ) => Direction::WithinDevice,
-        (
-            CopyLocation::Pinned { .. } | CopyLocation::Pageable(_),
-            CopyLocation::Pinned { .. } | CopyLocation::Pageable(_),
-        ) => Direction::HostToHost,
+        };
+        Ok(Some((fill, location)))
     }
 }

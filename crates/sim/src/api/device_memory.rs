@@ -7,7 +7,12 @@ use millstream_driver::{
 use crate::{
     ReportKind,
     core::{
-        budgeted, gpu::StateGuard, host_out_of_memory, op::OpKind, state::CallResult,
+        budgeted,
+        gpu::StateGuard,
+        graph::NodeOperation,
+        host_out_of_memory,
+        op::OpKind,
+        state::{CallError, CallResult},
         wait_set::WaitSet,
     },
     ids::OpId,
@@ -111,6 +116,12 @@ impl StateGuard<'_> {
         self.refuse_empty(bytes)?;
         let device = self.context(context)?;
         self.check_pool_access(device)?;
+        if self.captures(stream)? {
+            let base = self.allocate_non_pool(MemoryKind::Device, context, device, bytes)?;
+            self.graph_allocations.insert(base);
+            self.capture_node(stream, NodeOperation::Allocation(base));
+            return Ok(DevicePtr::from_raw(base));
+        }
         let room = self.free_bytes(device);
         let across = !self.config.rules.cross_stream_reuse.is_strict();
         let pool = &mut self.devices[device as usize].pool;
@@ -149,6 +160,13 @@ impl StateGuard<'_> {
             self.end_allocation(base, None);
             return Err(error);
         }
+        if self.captures(stream)? {
+            return self.capture_free(stream, base);
+        }
+        if self.graph_allocations.contains(&base) {
+            let text = "memory of a graph is freed by the graph, or with it, in the simulator";
+            return Err(CallError::new(ResultCode::NOT_SUPPORTED, text));
+        }
         let id = self.enqueue(stream, OpKind::Free(base), &WaitSet::default());
         if let Some(allocation) = self.memory.at(base)
             && allocation.kind == MemoryKind::Pool
@@ -159,6 +177,15 @@ impl StateGuard<'_> {
                 .free_enqueued(id, stream, bytes);
         }
         self.memory.enqueue_free(base, id, stream);
+        Ok(())
+    }
+
+    /// Adds the free of memory that the graph allocated to the capture of a stream.
+    fn capture_free(&mut self, stream: StreamHandle, base: u64) -> CallResult<()> {
+        if !self.graph_allocations.contains(&base) {
+            self.refuse_in_capture(stream, "a free of memory that the graph did not allocate")?;
+        }
+        self.capture_node(stream, NodeOperation::Free(base));
         Ok(())
     }
 

@@ -9,16 +9,19 @@
 use std::{ffi::c_void, ptr::NonNull, sync::Arc, time::Duration};
 
 use millstream_driver::{
-    BlockSize, Completion, ContextHandle, Copy2d, DeviceAttribute, DeviceOrdinal, DevicePtr,
-    Driver, DriverError, EventHandle, EventKind, FillPattern, FloatOperand, FunctionAttribute,
-    FunctionHandle, HostAccess, HostFunction, LaunchAttributes, LaunchDims, ManagedAdvice,
-    ManagedLocation, Memory2d, MemoryReuse, ModuleHandle, P2pAttribute, PeerCopy, PeerCopy2d,
-    PointerInfo, PoolHandle, PoolUsage, PriorityRange, ResultCode, Side2d, StreamHandle,
+    BlockSize, CaptureInfo, CaptureMode, Completion, ConditionHandle, ConditionalKind,
+    ConditionalNode, ContextHandle, Copy2d, DeviceAttribute, DeviceOrdinal, DevicePtr, Driver,
+    DriverError, EventHandle, EventKind, FillPattern, FloatOperand, FunctionAttribute,
+    FunctionHandle, GraphExecHandle, GraphHandle, GraphNode, GraphNodeHandle, HostAccess,
+    HostFunction, LaunchAttributes, LaunchDims, ManagedAdvice, ManagedLocation, Memory2d,
+    MemoryReuse, ModuleHandle, P2pAttribute, PeerCopy, PeerCopy2d, PointerInfo, PoolHandle,
+    PoolUsage, PriorityRange, ResultCode, Side2d, StreamHandle,
 };
 
 use super::{
     attributes,
     copy::{CopyForm, CopyOperand},
+    graph::GivenNode,
     stream::PRIORITIES,
 };
 use crate::{
@@ -86,6 +89,30 @@ pub(super) unsafe fn side(side: &Side2d, copy: &Copy2d) -> CopyOperand {
             // accessed.
             unsafe { host(first, span.unwrap_or(0)) }
         }
+    }
+}
+
+/// Converts the operation of a graph node.
+///
+/// # Safety
+///
+/// Each pointer to an argument of a kernel points to a readable value of the parameter's size. For
+/// a copy of host memory the contract of [`HostRange::new`] applies.
+unsafe fn given<'a>(node: &'a GraphNode<'a>) -> GivenNode<'a> {
+    match node {
+        GraphNode::Kernel(kernel) => {
+            // SAFETY: the caller promises readable values.
+            let params = unsafe { HostParams::new(kernel.params) };
+            GivenNode::Kernel(kernel, params)
+        }
+        GraphNode::Copy(copy) => {
+            // SAFETY: the caller upholds the contract of `HostRange::new`.
+            let target = unsafe { side(&copy.target, copy) };
+            // SAFETY: the caller upholds the contract of `HostRange::new`.
+            let source = unsafe { side(&copy.source, copy) };
+            GivenNode::Copy((target, source), copy)
+        }
+        other => GivenNode::Other(other),
     }
 }
 
@@ -913,5 +940,207 @@ impl Driver for Gpu {
             |cost| cost.host_function_call_ns,
             |state| state.launch_host_function(context, stream, &mut function),
         )
+    }
+
+    unsafe fn graph_create(&self, context: ContextHandle) -> Result<GraphHandle> {
+        self.call("cuGraphCreate", other, |state| state.graph_create(context))
+    }
+
+    unsafe fn graph_destroy(&self, context: ContextHandle, graph: GraphHandle) -> Result<()> {
+        self.call("cuGraphDestroy", other, |state| {
+            state.graph_destroy(context, graph)
+        })
+    }
+
+    unsafe fn graph_clone(
+        &self,
+        context: ContextHandle,
+        graph: GraphHandle,
+    ) -> Result<GraphHandle> {
+        self.call("cuGraphClone", other, |state| {
+            state.graph_clone(context, graph)
+        })
+    }
+
+    unsafe fn graph_add_node(
+        &self,
+        context: ContextHandle,
+        graph: GraphHandle,
+        dependencies: &[GraphNodeHandle],
+        node: &GraphNode<'_>,
+    ) -> Result<GraphNodeHandle> {
+        let name = match node {
+            GraphNode::Kernel(_) => "cuGraphAddKernelNode",
+            GraphNode::Copy(_) => "cuGraphAddMemcpyNode",
+            GraphNode::Fill { .. } => "cuGraphAddMemsetNode",
+            GraphNode::Empty => "cuGraphAddEmptyNode",
+            GraphNode::Child(_) => "cuGraphAddChildGraphNode",
+        };
+        // SAFETY: the caller promises what the node's operation requires, in every launch.
+        let node = unsafe { given(node) };
+        self.call(
+            name,
+            |cost| cost.graph_node_call_ns,
+            |state| state.graph_add_node(context, graph, dependencies, &node),
+        )
+    }
+
+    unsafe fn graph_add_dependencies(
+        &self,
+        context: ContextHandle,
+        graph: GraphHandle,
+        pairs: &[(GraphNodeHandle, GraphNodeHandle)],
+    ) -> Result<()> {
+        self.call("cuGraphAddDependencies", other, |state| {
+            state.graph_add_dependencies(context, graph, pairs)
+        })
+    }
+
+    unsafe fn graph_condition(
+        &self,
+        context: ContextHandle,
+        graph: GraphHandle,
+        initial: u32,
+    ) -> Result<ConditionHandle> {
+        self.call("cuGraphConditionalHandleCreate", other, |state| {
+            state.graph_condition(context, graph, initial)
+        })
+    }
+
+    unsafe fn graph_add_conditional(
+        &self,
+        context: ContextHandle,
+        graph: GraphHandle,
+        dependencies: &[GraphNodeHandle],
+        condition: ConditionHandle,
+        kind: ConditionalKind,
+    ) -> Result<ConditionalNode> {
+        self.call(
+            "cuGraphAddNode",
+            |cost| cost.graph_node_call_ns,
+            |state| state.graph_add_conditional(context, graph, dependencies, condition, kind),
+        )
+    }
+
+    unsafe fn graph_instantiate(
+        &self,
+        context: ContextHandle,
+        graph: GraphHandle,
+    ) -> Result<GraphExecHandle> {
+        self.call(
+            "cuGraphInstantiateWithParams",
+            |cost| cost.graph_instantiate_call_ns,
+            |state| state.graph_instantiate(context, graph),
+        )
+    }
+
+    unsafe fn graph_exec_destroy(
+        &self,
+        context: ContextHandle,
+        exec: GraphExecHandle,
+    ) -> Result<()> {
+        self.call("cuGraphExecDestroy", other, |state| {
+            state.graph_exec_destroy(context, exec)
+        })
+    }
+
+    unsafe fn graph_upload(
+        &self,
+        context: ContextHandle,
+        exec: GraphExecHandle,
+        stream: StreamHandle,
+    ) -> Result<()> {
+        self.call(
+            "cuGraphUpload",
+            |cost| cost.graph_upload_call_ns,
+            |state| state.graph_upload(context, exec, stream),
+        )
+    }
+
+    unsafe fn graph_launch(
+        &self,
+        context: ContextHandle,
+        exec: GraphExecHandle,
+        stream: StreamHandle,
+    ) -> Result<()> {
+        self.call("cuGraphLaunch", counted_inside, |state| {
+            state.graph_launch(context, exec, stream)
+        })
+    }
+
+    unsafe fn graph_exec_set_node(
+        &self,
+        context: ContextHandle,
+        exec: GraphExecHandle,
+        node: GraphNodeHandle,
+        operation: &GraphNode<'_>,
+    ) -> Result<()> {
+        let name = match operation {
+            GraphNode::Kernel(_) => "cuGraphExecKernelNodeSetParams",
+            GraphNode::Copy(_) => "cuGraphExecMemcpyNodeSetParams",
+            GraphNode::Fill { .. } => "cuGraphExecMemsetNodeSetParams",
+            GraphNode::Empty => "cuGraphExecNodeSetParams",
+            GraphNode::Child(_) => "cuGraphExecChildGraphNodeSetParams",
+        };
+        // SAFETY: the caller promises what the node's operation requires, in every launch.
+        let operation = unsafe { given(operation) };
+        self.call(
+            name,
+            |cost| cost.graph_set_node_call_ns,
+            |state| state.graph_exec_set_node(context, exec, node, &operation),
+        )
+    }
+
+    unsafe fn graph_exec_update(
+        &self,
+        context: ContextHandle,
+        exec: GraphExecHandle,
+        graph: GraphHandle,
+    ) -> Result<()> {
+        self.call("cuGraphExecUpdate", other, |state| {
+            state.graph_exec_update(context, exec, graph)
+        })
+    }
+
+    unsafe fn stream_begin_capture(
+        &self,
+        context: ContextHandle,
+        stream: StreamHandle,
+        mode: CaptureMode,
+    ) -> Result<()> {
+        self.call("cuStreamBeginCapture", other, |state| {
+            state.stream_begin_capture(context, stream, mode)
+        })
+    }
+
+    unsafe fn stream_end_capture(
+        &self,
+        context: ContextHandle,
+        stream: StreamHandle,
+    ) -> Result<GraphHandle> {
+        self.call("cuStreamEndCapture", other, |state| {
+            state.stream_end_capture(context, stream)
+        })
+    }
+
+    unsafe fn stream_capture_info(
+        &self,
+        context: ContextHandle,
+        stream: StreamHandle,
+    ) -> Result<CaptureInfo> {
+        self.call("cuStreamGetCaptureInfo", other, |state| {
+            state.stream_capture_info(context, stream)
+        })
+    }
+
+    unsafe fn stream_set_capture_dependencies(
+        &self,
+        context: ContextHandle,
+        stream: StreamHandle,
+        dependencies: &[GraphNodeHandle],
+    ) -> Result<()> {
+        self.call("cuStreamUpdateCaptureDependencies", other, |state| {
+            state.stream_set_capture_dependencies(context, stream, dependencies)
+        })
     }
 }

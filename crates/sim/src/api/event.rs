@@ -42,6 +42,7 @@ impl StateGuard<'_> {
                 kind,
                 site: Site::current(),
                 capture: None,
+                captured: None,
             },
         );
         Ok(handle)
@@ -78,6 +79,13 @@ impl StateGuard<'_> {
             );
             return Err(self.violation(ReportKind::WrongContext, ResultCode::INVALID_HANDLE, text));
         }
+        if self.captures(stream)? {
+            let captured = self.streams[&stream].capture.clone();
+            if let Some(event) = self.events.get_mut(&handle) {
+                event.captured = captured;
+            }
+            return Ok(());
+        }
         let op = self.enqueue(stream, OpKind::Record(handle), &WaitSet::default());
         self.race_checker.recorded(handle, stream);
         if let Some(event) = self.events.get_mut(&handle) {
@@ -85,6 +93,7 @@ impl StateGuard<'_> {
                 op,
                 finish_ns: None,
             });
+            event.captured = None;
         }
         Ok(())
     }
@@ -99,6 +108,8 @@ impl StateGuard<'_> {
         self.context(current)?;
         let context = self.event(handle)?.context;
         self.context(context)?;
+        self.refuse_captured_event(handle)?;
+        self.refuse_if_unsafe()?;
         let done = self.query(|state| SimState::event_wait_set(&state.events[&handle]));
         if done {
             let seen = self.race_checker.event(handle);
@@ -118,6 +129,7 @@ impl StateGuard<'_> {
         let event = self.event(handle)?;
         let (context, wait_set) = (event.context, SimState::event_wait_set(event));
         self.context(context)?;
+        self.refuse_captured_event(handle)?;
         let seen = self.race_checker.event(handle);
         self.wait(&wait_set);
         self.race_checker.host_observed(&seen);
@@ -142,6 +154,7 @@ impl StateGuard<'_> {
         let event = self.event(handle)?;
         let (context, kind, capture) = (event.context, event.kind, event.capture);
         self.context(context)?;
+        self.refuse_captured_event(handle)?;
         let problem = match capture {
             _ if kind == EventKind::Ordering => "was created without a time stamp",
             None => "was never recorded",

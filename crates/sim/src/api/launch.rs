@@ -15,6 +15,7 @@ use crate::{
     ReportKind,
     core::{
         gpu::StateGuard,
+        graph::NodeOperation,
         op::{KernelLaunch, OpKind},
         state::CallResult,
         wait_set::WaitSet,
@@ -123,6 +124,9 @@ impl StateGuard<'_> {
         function: &mut Option<HostFunction>,
     ) -> CallResult<()> {
         let stream = self.stream(context, stream)?;
+        if self.captures(stream)? {
+            self.refuse_in_capture(stream, "a host function")?;
+        }
         let id = self.enqueue(
             stream,
             OpKind::HostFunction(function.take()),
@@ -142,8 +146,30 @@ impl StateGuard<'_> {
         stream: StreamHandle,
         params: HostParams<'_>,
     ) -> CallResult<()> {
-        let (module_handle, module, name) = self.function(context, function)?;
         let stream = self.stream(context, stream)?;
+        let launch = self.prepare_launch(context, function, (dims, cooperative), params)?;
+        if self.captures(stream)? {
+            self.capture_node(stream, NodeOperation::Kernel(Arc::new(launch)));
+            return Ok(());
+        }
+        self.wait_for_queue_space(context, stream)?;
+        self.enqueue(
+            stream,
+            OpKind::Kernel(Box::new(launch)),
+            &WaitSet::default(),
+        );
+        Ok(())
+    }
+
+    /// Validates a kernel launch, which may be cooperative, and copies its arguments.
+    pub(crate) fn prepare_launch(
+        &mut self,
+        context: ContextHandle,
+        function: FunctionHandle,
+        (dims, cooperative): (&LaunchDims, bool),
+        params: HostParams<'_>,
+    ) -> CallResult<KernelLaunch> {
+        let (module_handle, module, name) = self.function(context, function)?;
         let kernel = module
             .ptx
             .kernel(&name)
@@ -163,13 +189,12 @@ impl StateGuard<'_> {
             let text = format!("kernel `{name}`: {text}");
             self.violation(ReportKind::BadLaunch, ResultCode::INVALID_VALUE, text)
         })?;
-        self.wait_for_queue_space(context, stream)?;
         let mismatches = self
             .functions
             .get(&function)
             .map(|function| &function.mismatches);
         let mismatches = mismatches.map(Arc::clone).unwrap_or_default();
-        let launch = KernelLaunch {
+        Ok(KernelLaunch {
             threads: self.config.cost.kernel_threads(dims.grid, dims.block),
             module_handle,
             name,
@@ -178,13 +203,7 @@ impl StateGuard<'_> {
             params: bytes,
             module,
             mismatches,
-        };
-        self.enqueue(
-            stream,
-            OpKind::Kernel(Box::new(launch)),
-            &WaitSet::default(),
-        );
-        Ok(())
+        })
     }
 }
 

@@ -82,6 +82,9 @@ impl StateGuard<'_> {
     ) -> CallResult<()> {
         let stream = self.stream(context, stream)?;
         self.managed_range(pointer, bytes, location)?;
+        if self.captures(stream)? {
+            self.refuse_in_capture(stream, "a prefetch")?;
+        }
         let prefetch = PrefetchOp {
             start: pointer.as_raw(),
             bytes: bytes as u64,

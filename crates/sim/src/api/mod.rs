@@ -2,11 +2,16 @@
 //! simulator state, mostly by enqueueing an operation that runs when the schedule picks it.
 
 mod attributes;
+mod capture;
 mod context;
 mod copy;
+mod copy_location;
 mod device_memory;
 mod driver;
 mod event;
+mod graph;
+mod graph_copy;
+mod graph_exec;
 mod host_access;
 mod host_memory;
 mod launch;

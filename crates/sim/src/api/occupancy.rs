@@ -88,6 +88,18 @@ impl StateGuard<'_> {
         stream: StreamHandle,
         params: HostParams<'_>,
     ) -> CallResult<()> {
+        self.refuse_clusters(context, function, attributes)?;
+        let dims = (dims, attributes.cooperative);
+        self.launch_kernel(context, function, dims, stream, params)
+    }
+
+    /// Rejects a launch in clusters.
+    pub(crate) fn refuse_clusters(
+        &mut self,
+        context: ContextHandle,
+        function: FunctionHandle,
+        attributes: &LaunchAttributes,
+    ) -> CallResult<()> {
         let (_, _, name) = self.function(context, function)?;
         if let Some(cluster) = attributes.cluster {
             let text = format!(
@@ -96,7 +108,6 @@ impl StateGuard<'_> {
             );
             return Err(CallError::new(ResultCode::NOT_SUPPORTED, text));
         }
-        let dims = (dims, attributes.cooperative);
-        self.launch_kernel(context, function, dims, stream, params)
+        Ok(())
     }
 }

@@ -9,8 +9,8 @@
 use std::ops::Range;
 
 use millstream_driver::{
-    ContextHandle, Copy2d, DeviceOrdinal, DevicePtr, FunctionHandle, Memory2d, ModuleHandle,
-    Side2d, StreamHandle,
+    CaptureMode, ContextHandle, Copy2d, DeviceOrdinal, DevicePtr, FunctionHandle, Memory2d,
+    ModuleHandle, Side2d, StreamHandle,
 };
 
 use super::{
@@ -113,6 +113,21 @@ pub enum AllocationKind {
 }
 
 impl Gpu {
+    /// Replaces the calling thread's capture mode, which is global at first, and returns the one
+    /// before (`cuThreadExchangeStreamCaptureMode`). A thread in relaxed mode may make calls that
+    /// captures forbid otherwise (rule 44); one in thread-local mode is forbidden them by its own
+    /// captures only.
+    ///
+    /// ```
+    /// use millstream_driver::CaptureMode;
+    /// use millstream_sim::{Gpu, SimConfig};
+    /// let gpu = Gpu::new(SimConfig::new());
+    /// assert_eq!(gpu.exchange_capture_mode(CaptureMode::Relaxed), CaptureMode::Global);
+    /// ```
+    pub fn exchange_capture_mode(&self, mode: CaptureMode) -> CaptureMode {
+        self.enter().captures.exchange_mode(mode)
+    }
+
     /// Creates a context of a device beside its primary context (`cuCtxCreate`). It has a legacy
     /// default stream of its own.
     ///

@@ -50,6 +50,8 @@ impl StateGuard<'_> {
             let text = "a default stream cannot be destroyed".to_owned();
             return Err(self.violation(ReportKind::BadArgument, ResultCode::INVALID_HANDLE, text));
         }
+        // The capture loses the stream, and cannot end.
+        let _invalid = self.refuse_in_capture(stream, "destroying a stream");
         if let Some(found) = self.streams.get_mut(&stream) {
             found.destroyed = true;
             if found.last.is_none() {
@@ -66,6 +68,7 @@ impl StateGuard<'_> {
         stream: StreamHandle,
     ) -> CallResult<Completion> {
         let stream = self.stream(context, stream)?;
+        self.refuse_in_capture(stream, "a query")?;
         let done = self.query(|state| state.stream_wait_set(stream));
         if done {
             let seen = self.stream_snapshot(stream);
@@ -93,6 +96,7 @@ impl StateGuard<'_> {
         stream: StreamHandle,
     ) -> CallResult<()> {
         let stream = self.stream(context, stream)?;
+        self.refuse_in_capture(stream, "a wait of the host")?;
         let wait_set = self.stream_wait_set(stream);
         let seen = self.stream_snapshot(stream);
         self.wait(&wait_set);
@@ -110,6 +114,9 @@ impl StateGuard<'_> {
     ) -> CallResult<()> {
         let stream = self.stream(context, stream)?;
         let wait_set = SimState::event_wait_set(self.event(event)?);
+        if self.capture_wait(stream, event)? {
+            return Ok(());
+        }
         self.race_checker.waits(stream, event);
         self.enqueue(stream, OpKind::Marker, &wait_set);
         Ok(())

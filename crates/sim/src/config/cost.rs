@@ -57,12 +57,38 @@ pub struct CostModel {
     pub peer_access_call_ns: u64,
     /// Host: `cuMemPoolSetAccess`.
     pub pool_access_call_ns: u64,
+    /// Host: adding a node to a graph.
+    pub graph_node_call_ns: u64,
+    /// Host: setting a node of an executable graph.
+    pub graph_set_node_call_ns: u64,
+    /// Host: the fixed part of `cuGraphInstantiate`.
+    pub graph_instantiate_call_ns: u64,
+    /// Host: the part of `cuGraphInstantiate` for each node.
+    pub graph_instantiate_node_ns: u64,
+    /// Host: the fixed part of `cuGraphUpload`.
+    pub graph_upload_call_ns: u64,
+    /// Host: the part of `cuGraphUpload` for each node.
+    pub graph_upload_node_ns: u64,
+    /// Host: the part of `cuGraphExecUpdate` for each node.
+    pub graph_update_node_ns: u64,
+    /// Host: the fixed part of `cuGraphLaunch` of nodes in a line.
+    pub graph_launch_call_ns: u64,
+    /// Host: the fixed part of `cuGraphLaunch` of several branches.
+    pub graph_launch_branched_call_ns: u64,
+    /// Host: the part of `cuGraphLaunch` for each 100 nodes.
+    pub graph_launch_100_nodes_ns: u64,
     /// Host: any other call. Not measured.
     pub other_call_ns: u64,
     /// Host: copying memory to and from staging, one thread.
     pub host_memcpy_gb_s: f64,
     /// Device: the fixed part of a kernel.
     pub kernel_latency_ns: u64,
+    /// Device: the fixed part of a graph's launch.
+    pub graph_latency_ns: u64,
+    /// Device: the fixed part of a kernel in a graph.
+    pub graph_kernel_latency_ns: u64,
+    /// Device: the fixed part of an iteration of a conditional node.
+    pub graph_iteration_ns: u64,
     /// Device: thread instructions per nanosecond of all multiprocessors together. Not measured;
     /// computed from 132 multiprocessors, 128 lanes each, at 1.755 GHz.
     pub instructions_per_ns: f64,
@@ -117,9 +143,22 @@ impl Default for CostModel {
             module_call_ns: 100_000,
             peer_access_call_ns: 2_400_000,
             pool_access_call_ns: 18_000_000,
+            graph_node_call_ns: 450,
+            graph_set_node_call_ns: 300,
+            graph_instantiate_call_ns: 15_000,
+            graph_instantiate_node_ns: 3_100,
+            graph_upload_call_ns: 18_000,
+            graph_upload_node_ns: 1_100,
+            graph_update_node_ns: 60,
+            graph_launch_call_ns: 1_950,
+            graph_launch_branched_call_ns: 6_100,
+            graph_launch_100_nodes_ns: 160,
             other_call_ns: 50,
             host_memcpy_gb_s: 10.0,
             kernel_latency_ns: 3_480,
+            graph_latency_ns: 2_500,
+            graph_kernel_latency_ns: 940,
+            graph_iteration_ns: 3_600,
             instructions_per_ns: 29_650.0,
             memory_gb_s: 4_197.0,
             resident_threads: 132 * 2_048,
@@ -157,8 +196,9 @@ impl CostModel {
         blocks.saturating_mul(resident).min(self.resident_threads)
     }
 
-    /// Returns the duration of a kernel with these statistics on `threads` resident threads.
-    pub(crate) fn kernel_ns(&self, stats: &KernelStats, threads: u64) -> u64 {
+    /// Returns the duration of a kernel with these statistics on `threads` resident threads, in a
+    /// graph or not.
+    pub(crate) fn kernel_ns(&self, stats: &KernelStats, threads: u64, in_graph: bool) -> u64 {
         let share = threads as f64 / self.resident_threads as f64;
         let compute = stats.thread_instructions as f64 / (self.instructions_per_ns * share);
         let bytes = stats
@@ -166,7 +206,12 @@ impl CostModel {
             .saturating_add(stats.global_bytes_written);
         // A quarter of the device's threads saturates the memory bandwidth.
         let memory = bytes as f64 / (self.memory_gb_s * (share * 4.0).min(1.0));
-        self.kernel_latency_ns + compute.max(memory).ceil() as u64
+        let latency_ns = if in_graph {
+            self.graph_kernel_latency_ns
+        } else {
+            self.kernel_latency_ns
+        };
+        latency_ns + compute.max(memory).ceil() as u64
     }
 
     /// Returns the number of threads that a fill or copy of `bytes` occupies, at 16 bytes each.

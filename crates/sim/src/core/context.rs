@@ -133,6 +133,7 @@ impl SimState {
                 site: Site::current(),
                 destroyed: false,
                 queued: VecDeque::new(),
+                capture: None,
             },
         );
     }
@@ -191,14 +192,19 @@ impl SimState {
     }
 
     /// Resolves a stream handle, which must belong to `context` (rule 20: a stream belongs to the
-    /// context that created it). Fails with the sticky error if the context is lost.
+    /// context that created it). Fails with the sticky error if the context is lost, and for the
+    /// legacy default stream while a blocking stream captures (rule 42).
     pub(crate) fn stream(
         &mut self,
         context: ContextHandle,
         handle: StreamHandle,
     ) -> CallResult<StreamHandle> {
         self.context(context)?;
-        self.stream_even_lost(context, handle)
+        let stream = self.stream_even_lost(context, handle)?;
+        if stream == self.contexts[&context].legacy {
+            self.refuse_legacy_in_capture(context)?;
+        }
+        Ok(stream)
     }
 
     /// Resolves a stream handle like [`stream`](Self::stream), but also in a lost context.

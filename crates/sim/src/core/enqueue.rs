@@ -7,13 +7,14 @@ use millstream_driver::{ContextHandle, StreamHandle};
 use millstream_ptx::Site;
 
 use super::{
+    graph::NodePlace,
     op::{OpKind, StreamOp, Successor},
     state::{SimState, Waiter},
     wait_set::WaitSet,
 };
 use crate::{
     ids::OpId,
-    race::{DestroyedStreams, EnqueuedOp},
+    race::{DestroyedStreams, EnqueuedOp, OpClock},
 };
 
 impl SimState {
@@ -21,6 +22,18 @@ impl SimState {
     /// last operation, the context's fence, and the implicit barriers between blocking streams and
     /// the legacy default stream.
     pub(crate) fn enqueue(&mut self, stream: StreamHandle, kind: OpKind, after: &WaitSet) -> OpId {
+        self.enqueue_behind(stream, kind, after, &[]).0
+    }
+
+    /// Appends an operation to `stream` like [`enqueue`](Self::enqueue). For the race checker it
+    /// also comes after `clocks`. Returns its own clock too.
+    pub(super) fn enqueue_behind(
+        &mut self,
+        stream: StreamHandle,
+        kind: OpKind,
+        after: &WaitSet,
+        clocks: &[OpClock],
+    ) -> (OpId, OpClock) {
         self.ops_enqueued += 1;
         let id = OpId(self.ops_enqueued);
         let context_handle = self.streams[&stream].context;
@@ -52,20 +65,49 @@ impl SimState {
             vec![stream, context.legacy]
         };
         let summary = (self.race_checker.is_on() && kind.accesses_memory()).then(|| kind.summary());
-        self.race_checker.enqueued(EnqueuedOp {
+        let site = Site::current();
+        let clock = self.race_checker.enqueued(EnqueuedOp {
             id,
             stream,
+            branch: stream,
             queues: &queues,
             gone,
             after: &after.ops,
+            clocks,
             summary,
             call: self.call,
+            site: site.clone(),
+            launch: None,
         });
         for queue in queues {
             let queue = &self.streams[&queue];
             ready_ns = ready_ns.max(queue.last_finish_ns);
             predecessors.extend(queue.last);
         }
+        let bounded = kind.is_bounded();
+        let of = (stream, context_handle, device);
+        self.insert_op(id, of, kind, (None, site), predecessors, ready_ns);
+        let queue = self
+            .streams
+            .get_mut(&stream)
+            .expect("the stream was looked up above");
+        queue.last = Some(id);
+        if bounded {
+            queue.queued.push_back(id);
+        }
+        (id, clock)
+    }
+
+    /// Adds an operation behind its predecessors, and makes it eligible if all are complete.
+    pub(super) fn insert_op(
+        &mut self,
+        id: OpId,
+        (stream, context, device): (StreamHandle, ContextHandle, u32),
+        kind: OpKind,
+        (node, site): (Option<NodePlace>, Option<Site>),
+        predecessors: BTreeSet<OpId>,
+        ready_ns: u64,
+    ) {
         let mut unmet = 0;
         for predecessor in &predecessors {
             if let Some(op) = self.ops.get_mut(predecessor) {
@@ -74,15 +116,15 @@ impl SimState {
             }
         }
         let held = matches!(kind, OpKind::Hold(None));
-        let bounded = kind.is_bounded();
         self.ops.insert(
             id,
             StreamOp {
                 stream,
-                context: context_handle,
+                context,
                 device,
                 kind,
-                site: Site::current(),
+                node,
+                site,
                 predecessors: predecessors.into_iter().collect(),
                 unmet,
                 enqueued_ns: self.now_ns,
@@ -93,15 +135,6 @@ impl SimState {
         if unmet == 0 && !held {
             self.eligible.insert(id);
         }
-        let queue = self
-            .streams
-            .get_mut(&stream)
-            .expect("the stream was looked up above");
-        queue.last = Some(id);
-        if bounded {
-            queue.queued.push_back(id);
-        }
-        id
     }
 
     /// Removes a finished operation and updates its successors and waiters.
@@ -123,6 +156,14 @@ impl SimState {
         if let Some(context) = self.contexts.get_mut(&op.context) {
             context.busy_until_ns = context.busy_until_ns.max(finish_ns);
             context.fence.note(id, finish_ns);
+        }
+        if let OpKind::GraphEnd(exec) = op.kind
+            && let Some(executable) = self.executables.get_mut(&exec)
+        {
+            executable.last_finish_ns = executable.last_finish_ns.max(finish_ns);
+        }
+        if matches!(op.kind, OpKind::GraphEnd(_)) {
+            self.free_graph_memory();
         }
         if let OpKind::Record(event) = op.kind
             && let Some(event) = self.events.get_mut(&event)

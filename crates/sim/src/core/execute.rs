@@ -20,12 +20,12 @@ use crate::{
 };
 
 /// The failure of an operation; it loses the operation's context.
-struct OpFailure {
-    kind: ReportKind,
-    code: ResultCode,
-    text: String,
+pub(super) struct OpFailure {
+    pub(super) kind: ReportKind,
+    pub(super) code: ResultCode,
+    pub(super) text: String,
     /// The fault of a kernel.
-    fault: Option<Box<KernelFault>>,
+    pub(super) fault: Option<Box<KernelFault>>,
 }
 
 impl OpFailure {
@@ -77,7 +77,7 @@ impl SimState {
             return;
         }
         let mut effects = self.effects_of(&op.kind);
-        let outcome = self.effect(id, &mut op, &mut effects);
+        let outcome = self.effect(id, &op, &op.kind, &mut effects);
         self.race_done(id, effects);
         let duration_ns = *outcome.as_ref().unwrap_or(&0);
         self.finish(id, op, start_ns, duration_ns, outcome.err());
@@ -119,13 +119,12 @@ impl SimState {
                 operation: id.0,
                 stream: op.stream,
                 device: op.device,
-                what: op.kind.summary().to_string(),
+                what: op.summary().to_string(),
                 start_ns,
                 finish_ns,
             });
         }
-        let (context, stream, device, summary) =
-            (op.context, op.stream, op.device, op.kind.summary());
+        let (context, stream, device, summary) = (op.context, op.stream, op.device, op.summary());
         let site = op
             .site
             .as_ref()
@@ -142,14 +141,16 @@ impl SimState {
         }
     }
 
-    /// Executes the operation's effect and returns its duration on the device in nanoseconds.
-    fn effect(
+    /// Executes the effect of `kind`, which is the operation's own or a node in the operation's
+    /// body, and returns its duration on the device in nanoseconds.
+    pub(super) fn effect(
         &mut self,
         id: OpId,
-        op: &mut StreamOp,
+        op: &StreamOp,
+        kind: &OpKind,
         effects: &mut Vec<Effect>,
     ) -> Result<u64, OpFailure> {
-        match &op.kind {
+        match kind {
             OpKind::Kernel(launch) => {
                 let accessed = self.race_checker.is_on().then(Mutex::default);
                 let mut findings = CheckFindings::default();
@@ -159,7 +160,8 @@ impl SimState {
                 }
                 let outcome = outcome.map(|stats| {
                     self.kernel_stats += stats;
-                    self.config.cost.kernel_ns(&stats, launch.threads)
+                    let in_graph = op.node.is_some();
+                    self.config.cost.kernel_ns(&stats, launch.threads, in_graph)
                 });
                 let fault = outcome
                     .as_ref()
@@ -180,7 +182,16 @@ impl SimState {
                 self.end_allocation(*base, Some(id));
                 Ok(0)
             }
-            OpKind::Record(_) | OpKind::Marker | OpKind::Hold(_) | OpKind::HostFunction(_) => Ok(0),
+            OpKind::GraphStart(conditions) => {
+                conditions.reset();
+                Ok(self.config.cost.graph_latency_ns)
+            }
+            OpKind::Conditional(conditional) => self.run_conditional(id, op, conditional),
+            OpKind::Record(_)
+            | OpKind::Marker
+            | OpKind::Hold(_)
+            | OpKind::HostFunction(_)
+            | OpKind::GraphEnd(_) => Ok(0),
         }
     }
 
@@ -203,6 +214,7 @@ impl SimState {
             op: id,
             accessed,
             printf_output: &self.printf_output,
+            conditions: op.node.as_ref().map(|place| &*place.conditions),
         };
         let shape = exec::Launch {
             grid: launch.dims.grid,

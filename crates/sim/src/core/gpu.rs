@@ -105,7 +105,10 @@ impl Gpu {
         } else {
             let answer = match state.injected_error(name) {
                 Some(error) => Err(error),
-                None => body(&mut state),
+                None => match state.check_captures() {
+                    Ok(()) => body(&mut state),
+                    Err(error) => Err(error),
+                },
             };
             device_if_several = state
                 .call_device
@@ -119,7 +122,10 @@ impl Gpu {
         }
         drop(state);
         answer.map_err(|call_error| {
-            let error = DriverError::new(name, call_error.code);
+            let mut error = DriverError::new(name, call_error.code);
+            if let Some(node) = call_error.graph_node {
+                error = error.with_graph_node(node);
+            }
             match (call_error.detail, device_if_several) {
                 (Some(detail), Some(device)) => {
                     error.with_detail(format!("{detail} (on device {device})"))

@@ -2,9 +2,13 @@
 
 use std::io::Write;
 
+use millstream_driver::ConditionHandle;
 use parking_lot::Mutex;
 
-use super::peers::{PeerAccess, Reach};
+use super::{
+    graph::Conditions,
+    peers::{PeerAccess, Reach},
+};
 use crate::{
     exec::{GlobalMemory, Region, TracedRegion},
     ids::OpId,
@@ -23,6 +27,8 @@ pub(crate) struct KernelView<'a> {
     pub(crate) accessed: Option<&'a Mutex<Vec<u64>>>,
     /// The output of `printf`.
     pub(crate) printf_output: &'a PrintfOutput,
+    /// The conditions of the graph that the kernel runs in.
+    pub(crate) conditions: Option<&'a Conditions>,
 }
 
 impl KernelView<'_> {
@@ -60,6 +66,12 @@ impl GlobalMemory for KernelView<'_> {
 
     fn print(&self, text: &str) {
         self.printf_output.add(text);
+    }
+
+    fn set_condition(&self, condition: u64, value: u32) -> bool {
+        let condition = ConditionHandle::from_raw(condition);
+        self.conditions
+            .is_some_and(|conditions| conditions.set(condition, value))
     }
 }
 

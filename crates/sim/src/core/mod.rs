@@ -5,9 +5,11 @@
 //! picked by the [`schedule`], and runs as a whole ([`execute`]). A driver call holds the state as
 //! a [`StateGuard`](gpu::StateGuard).
 
+pub(crate) mod capture;
 pub(crate) mod context;
 pub(crate) mod fault_injection;
 pub(crate) mod gpu;
+pub(crate) mod graph;
 pub(crate) mod host_functions;
 pub(crate) mod module;
 pub(crate) mod op;
@@ -17,9 +19,11 @@ pub(crate) mod state;
 pub(crate) mod wait_set;
 
 mod allocate;
+mod conditional;
 mod engine;
 mod enqueue;
 mod execute;
+mod graph_launch;
 mod kernel_pool;
 mod kernel_view;
 mod queue_limit;

@@ -3,13 +3,17 @@
 use std::sync::Arc;
 
 use millstream_driver::{
-    ContextHandle, EventHandle, HostFunction, LaunchDims, ManagedLocation, ModuleHandle,
-    StreamHandle,
+    ContextHandle, EventHandle, GraphExecHandle, HostFunction, LaunchDims, ManagedLocation,
+    ModuleHandle, StreamHandle,
 };
 use millstream_ptx::Site;
 use smallvec::SmallVec;
 
-use super::{engine::Engine, module::LoadedModule};
+use super::{
+    engine::Engine,
+    graph::{ConditionalOp, Conditions, NodePlace},
+    module::LoadedModule,
+};
 use crate::{
     ids::OpId,
     memory::{Direction, Rows, host::HostRange},
@@ -22,6 +26,8 @@ pub(crate) struct StreamOp {
     pub(crate) context: ContextHandle,
     pub(crate) device: u32,
     pub(crate) kind: OpKind,
+    /// The place of the operation in a graph, for a node.
+    pub(crate) node: Option<NodePlace>,
     /// The label and source line of the enqueueing call, if recorded.
     pub(crate) site: Option<Site>,
     /// The operations that must complete first: the preceding one in the stream, and the ones from
@@ -55,6 +61,12 @@ pub(crate) enum OpKind {
     Record(EventHandle),
     /// A wait for an event, or another operation that only has predecessors.
     Marker,
+    /// The start of a graph's launch, which sets the conditions to their initial values.
+    GraphStart(Arc<Conditions>),
+    /// The end of a graph's launch.
+    GraphEnd(GraphExecHandle),
+    /// A conditional node with its body.
+    Conditional(Box<ConditionalOp>),
     /// A host function; `None` once it is handed to the callback thread.
     HostFunction(Option<HostFunction>),
     /// The start of a pool allocation's lifetime, by base address.
@@ -66,6 +78,7 @@ pub(crate) enum OpKind {
 }
 
 /// A kernel launch with its arguments.
+#[derive(Clone)]
 pub(crate) struct KernelLaunch {
     pub(crate) module: Arc<LoadedModule>,
     pub(crate) module_handle: ModuleHandle,
@@ -79,7 +92,7 @@ pub(crate) struct KernelLaunch {
 }
 
 /// The source of a copy.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) enum CopySource {
     /// An address in the memory map: device, page-locked or managed memory.
     Mapped(u64),
@@ -100,7 +113,7 @@ pub(crate) enum CopyTarget {
 }
 
 /// A copy of rows.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct CopyOp {
     pub(crate) source: CopySource,
     pub(crate) target: CopyTarget,
@@ -138,6 +151,8 @@ impl OpKind {
             }
             Self::Record(_) => OperationSummary::Plain("event record"),
             Self::Marker => OperationSummary::Plain("wait"),
+            Self::GraphStart(_) | Self::GraphEnd(_) => OperationSummary::Plain("graph"),
+            Self::Conditional(_) => OperationSummary::Plain("conditional node"),
             Self::HostFunction(_) => OperationSummary::Plain("host function"),
             Self::Allocation(_) => OperationSummary::Plain("allocation"),
             Self::Free(_) => OperationSummary::Plain("free"),
@@ -150,7 +165,13 @@ impl OpKind {
     pub(crate) fn accesses_memory(&self) -> bool {
         !matches!(
             self,
-            Self::Marker | Self::Record(_) | Self::Hold(_) | Self::Prefetch(_)
+            Self::Marker
+                | Self::Record(_)
+                | Self::Hold(_)
+                | Self::Prefetch(_)
+                | Self::GraphStart(_)
+                | Self::GraphEnd(_)
+                | Self::Conditional(_)
         )
     }
 
@@ -185,6 +206,15 @@ impl OpKind {
 }
 
 impl StreamOp {
+    /// Returns a short description of the operation for reports, with its place in a graph.
+    pub(crate) fn summary(&self) -> OperationSummary {
+        let summary = self.kind.summary();
+        match &self.node {
+            Some(place) => place.summary(summary),
+            None => summary,
+        }
+    }
+
     /// Returns the engines that the operation occupies, each with its device: one of the stream's
     /// device, and for a copy from another device that device's copy engine too. `bulk_threads`
     /// maps the bytes of a copy or fill to a thread count.

@@ -199,6 +199,11 @@ impl SimState {
         self.take_findings();
     }
 
+    /// Records effects of an operation that may have more.
+    pub(crate) fn race_did(&mut self, op: OpId, effects: Vec<Effect>) {
+        self.race_checker.did(op, effects, false);
+    }
+
     /// Records an operation that never runs because its context is lost. Lifetimes of memory still
     /// begin and end.
     pub(crate) fn race_cancelled(&mut self, op: OpId, kind: &OpKind) {
@@ -209,6 +214,11 @@ impl SimState {
             _ => None,
         });
         self.race_done(op, effects.collect());
+        if let OpKind::Conditional(conditional) = kind {
+            for op in conditional.race_ops() {
+                self.race_done(op, Vec::new());
+            }
+        }
     }
 
     /// Records that a call, which has waited for the device, frees an allocation.

@@ -9,15 +9,17 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use millstream_driver::{
-    ContextHandle, EventHandle, EventKind, FunctionHandle, ModuleHandle, PoolHandle, ResultCode,
-    StreamHandle,
+    ContextHandle, EventHandle, EventKind, FunctionHandle, GraphExecHandle, GraphHandle,
+    GraphNodeHandle, ModuleHandle, PoolHandle, ResultCode, StreamHandle,
 };
 use millstream_ptx::Site;
 
 use super::{
+    capture::{CapturedPoint, Captures},
     context::{Context, Device},
     engine::Engines,
     fault_injection::ActiveFault,
+    graph::{Executable, Graph},
     host_functions::HostFunctions,
     kernel_view::PrintfOutput,
     module::{Function, LoadedModule},
@@ -49,6 +51,8 @@ pub(crate) struct Stream {
     /// The pending operations that count towards the queue limit, oldest first (rule 54: enqueueing
     /// into a full queue blocks the host).
     pub(crate) queued: VecDeque<OpId>,
+    /// The stream's part in a capture.
+    pub(crate) capture: Option<CapturedPoint>,
 }
 
 /// An event.
@@ -60,6 +64,8 @@ pub(crate) struct Event {
     pub(crate) site: Option<Site>,
     /// The last record, if the event was recorded.
     pub(crate) capture: Option<Capture>,
+    /// The point of a capture that the last record captured, if it was on a capturing stream.
+    pub(crate) captured: Option<CapturedPoint>,
 }
 
 /// A recorded point of a stream (rule 22: a record captures the stream's work at the time of the
@@ -88,6 +94,8 @@ pub(crate) struct Waiter {
 pub(crate) struct CallError {
     pub(crate) code: ResultCode,
     pub(crate) detail: Option<String>,
+    /// The node of a graph that the call failed at.
+    pub(crate) graph_node: Option<GraphNodeHandle>,
 }
 
 impl CallError {
@@ -95,6 +103,15 @@ impl CallError {
         Self {
             code,
             detail: Some(detail.into()),
+            graph_node: None,
+        }
+    }
+
+    /// Adds the node of a graph that the call failed at.
+    pub(crate) fn at_node(self, node: GraphNodeHandle) -> Self {
+        Self {
+            graph_node: Some(node),
+            ..self
         }
     }
 }
@@ -122,6 +139,13 @@ pub(crate) struct SimState {
     pub(crate) events: BTreeMap<EventHandle, Event>,
     pub(crate) modules: BTreeMap<ModuleHandle, std::sync::Arc<LoadedModule>>,
     pub(crate) functions: BTreeMap<FunctionHandle, Function>,
+    pub(crate) graphs: BTreeMap<GraphHandle, Graph>,
+    pub(crate) executables: BTreeMap<GraphExecHandle, Executable>,
+    /// The memory that graphs allocate (rule 45), by base address.
+    pub(crate) graph_allocations: BTreeSet<u64>,
+    pub(crate) captures: Captures,
+    /// The number of conditions created for graphs so far.
+    pub(crate) conditions_made: u64,
     pub(crate) memory: MemoryMap,
     pub(crate) ops: BTreeMap<OpId, StreamOp>,
     pub(crate) ops_enqueued: u64,
@@ -175,6 +199,11 @@ impl SimState {
             events: BTreeMap::new(),
             modules: BTreeMap::new(),
             functions: BTreeMap::new(),
+            graphs: BTreeMap::new(),
+            executables: BTreeMap::new(),
+            graph_allocations: BTreeSet::new(),
+            captures: Captures::default(),
+            conditions_made: 0,
             memory: MemoryMap::new(config.devices, config.poison_max_bytes),
             ops: BTreeMap::new(),
             ops_enqueued: 0,

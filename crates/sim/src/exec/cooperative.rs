@@ -86,6 +86,10 @@ impl GlobalMemory for WithWorkspace<'_> {
     fn print(&self, text: &str) {
         self.memory.print(text);
     }
+
+    fn set_condition(&self, condition: u64, value: u32) -> bool {
+        self.memory.set_condition(condition, value)
+    }
 }
 
 #[cfg(test)]

@@ -124,6 +124,15 @@ pub enum KernelFaultKind {
         /// The pointer.
         address: u64,
     },
+    /// A call of `cudaGraphSetConditional` outside a graph, or with another graph's condition.
+    #[error(
+        "`cudaGraphSetConditional` with {condition:#x}, which is no condition of the graph that \
+         the kernel runs in"
+    )]
+    UnknownCondition {
+        /// The number of the condition.
+        condition: u64,
+    },
     /// `printf` or `assert` with a format string or arguments that cannot be read.
     #[error("a string or an argument of `printf` or `assert` at {address:#x} is not readable")]
     Unreadable {

@@ -24,6 +24,12 @@ pub trait GlobalMemory: Sync {
 
     /// Receives the text that a thread prints.
     fn print(&self, _text: &str) {}
+
+    /// Sets a condition of the graph that the kernel runs in (`cudaGraphSetConditional`). Returns
+    /// `false` if the graph has no such condition. The default accepts and ignores any.
+    fn set_condition(&self, _condition: u64, _value: u32) -> bool {
+        true
+    }
 }
 
 /// An allocation that a kernel can access, with its access bitmap.

@@ -1,4 +1,4 @@
-//! System calls of kernels: `vprintf`, `__assertfail` and `free`.
+//! System calls of kernels: `vprintf`, `__assertfail`, `free` and `cudaGraphSetConditional`.
 
 use super::block::WarpContext;
 use super::fault::{Assertion, KernelFaultKind};
@@ -45,6 +45,22 @@ pub(super) fn run(
                 Some(lane) => {
                     let address = pointers[lane];
                     Err((lane, KernelFaultKind::InvalidFree { address }))
+                }
+                None => Ok(()),
+            }
+        }
+        SystemCall::SetCondition { condition, value } => {
+            let conditions = warp.registers.double(condition);
+            let values = warp.registers.word(value);
+            let unknown = lanes(mask).find(|lane| {
+                !memory
+                    .global
+                    .set_condition(conditions[*lane], values[*lane])
+            });
+            match unknown {
+                Some(lane) => {
+                    let condition = conditions[lane];
+                    Err((lane, KernelFaultKind::UnknownCondition { condition }))
                 }
                 None => Ok(()),
             }

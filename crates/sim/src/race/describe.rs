@@ -64,6 +64,15 @@ pub(super) fn missing_edge(actor: &Actor, earlier: &OperationInfo) -> String {
         number(earlier),
         actor.last_of(earlier.slot),
     );
+    if let Some(operation) = actor.operation()
+        && earlier.launch.is_some()
+        && operation.launch == earlier.launch
+    {
+        return format!(
+            "missing: no path of dependencies in the graph leads from {number} to {}",
+            self::number(operation)
+        );
+    }
     match (actor.operation(), last) {
         (Some(operation), 0) => format!(
             "missing: {} never waits for anything recorded on {stream} behind {number}",
@@ -116,6 +125,12 @@ pub(crate) enum OperationSummary {
     Fill(u64),
     Prefetch(u64, ManagedLocation),
     Plain(&'static str),
+    /// A node of a graph.
+    Node {
+        operation: Box<OperationSummary>,
+        number: Arc<str>,
+        graph: Arc<str>,
+    },
 }
 
 impl fmt::Display for OperationSummary {
@@ -140,6 +155,11 @@ impl fmt::Display for OperationSummary {
                 write!(f, "prefetch ({bytes} bytes to device {})", device.as_raw())
             }
             Self::Plain(summary) => f.write_str(summary),
+            Self::Node {
+                operation,
+                number,
+                graph,
+            } => write!(f, "{operation} (node {number} of {graph})"),
         }
     }
 }

@@ -15,7 +15,7 @@ use super::{
     OperationSummary,
     vector_clock::{Timestamp, VectorClock},
 };
-use crate::memory::AccessFlags;
+use crate::{ids::OpId, memory::AccessFlags};
 
 /// A history's number.
 pub(super) type HistoryId = u32;
@@ -34,6 +34,8 @@ pub(super) struct OperationInfo {
     pub(super) summary: OperationSummary,
     pub(super) call: &'static str,
     pub(super) site: Option<Site>,
+    /// The start of the launch, for a node of a graph.
+    pub(super) launch: Option<OpId>,
 }
 
 /// The kind of an actor.

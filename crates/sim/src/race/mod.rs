@@ -27,6 +27,9 @@
 //! - A host function comes after the work before it, and the work behind it comes after the host
 //!   function (rule 27).
 //! - An allocation that waits for another stream's free comes after that free (rule 35).
+//! - A node of a graph comes after its dependencies and the work before the launch, and the work
+//!   behind the launch after all nodes. A launch comes after the earlier ones of the same
+//!   executable graph (rule 46).
 //!
 //! The host counts as one actor: its threads synchronise by means that no driver observes, so work
 //! that one has seen complete is complete for the calls of all. The compiler prevents races between
@@ -223,6 +226,7 @@ use check::AccessChecker;
 use happens_before::HappensBefore;
 use history::{Actor, ActorKind, OperationInfo};
 use pending::PendingChecks;
+use vector_clock::Timestamp;
 
 use crate::{SimConfig, ids::OpId};
 
@@ -243,16 +247,28 @@ struct CheckerParts {
 pub(crate) struct EnqueuedOp<'a> {
     pub(crate) id: OpId,
     pub(crate) stream: StreamHandle,
+    /// The stream, or for a node of a graph its branch.
+    pub(crate) branch: StreamHandle,
     /// The streams whose tails it is ordered after.
     pub(crate) queues: &'a [StreamHandle],
     /// The destroyed streams whose work it is ordered after.
     pub(crate) gone: DestroyedStreams,
     /// Further pending operations that it waits for.
     pub(crate) after: &'a [OpId],
+    /// The clocks of further operations that it is ordered after.
+    pub(crate) clocks: &'a [OpClock],
     /// The kind of the operation; `None` for one that accesses no memory.
     pub(crate) summary: Option<OperationSummary>,
     pub(crate) call: &'static str,
+    /// The label and source line of the operation, if recorded.
+    pub(crate) site: Option<Site>,
+    /// The start of the launch, for a node of a graph.
+    pub(crate) launch: Option<OpId>,
 }
+
+/// The clock of an enqueued operation; empty if the checker is off.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct OpClock(Option<Timestamp>);
 
 impl RaceChecker {
     pub(crate) fn new(config: &SimConfig) -> Self {
@@ -270,15 +286,15 @@ impl RaceChecker {
         self.on.is_some()
     }
 
-    /// Notes an enqueued operation.
-    pub(crate) fn enqueued(&mut self, op: EnqueuedOp<'_>) {
+    /// Notes an enqueued operation, and returns its clock.
+    pub(crate) fn enqueued(&mut self, op: EnqueuedOp<'_>) -> OpClock {
         let Some(CheckerParts {
             happens_before,
             pending,
             ..
         }) = self.on.as_deref_mut()
         else {
-            return;
+            return OpClock::default();
         };
         let after: Vec<_> = op
             .after
@@ -287,11 +303,13 @@ impl RaceChecker {
                 ActorKind::Operation(timestamp, _) => Some(timestamp.clone()),
                 ActorKind::Host(..) => None,
             })
+            .chain(op.clocks.iter().filter_map(|clock| clock.0.clone()))
             .collect();
         let timestamp =
-            happens_before.enqueue(op.stream, op.id.0, (op.queues, op.gone), after.into_iter());
+            happens_before.enqueue(op.branch, op.id.0, (op.queues, op.gone), after.into_iter());
+        let clock = OpClock(Some(timestamp.clone()));
         let Some(summary) = op.summary else {
-            return;
+            return clock;
         };
         let operation = OperationInfo {
             op: op.id.0,
@@ -299,13 +317,15 @@ impl RaceChecker {
             stream: op.stream,
             summary,
             call: op.call,
-            site: Site::current(),
+            site: op.site,
+            launch: op.launch,
         };
         let actor = Actor {
             kind: ActorKind::Operation(timestamp, Arc::new(operation)),
             host_clock: Arc::clone(happens_before.host_clock()),
         };
         pending.push_operation(op.id, actor);
+        clock
     }
 
     /// Notes the record of an event: the operation is the last of its stream.

@@ -89,6 +89,8 @@ impl Gpu {
                 .count(),
             events: state.events.len(),
             modules: state.modules.len(),
+            graphs: state.graphs_of_caller().count(),
+            executable_graphs: state.executables.len(),
             device_bytes: state
                 .devices
                 .iter()

@@ -2,10 +2,14 @@
 
 use std::fmt;
 
+use millstream_driver::GraphHandle;
 use millstream_ptx::Site;
 
 use crate::{
-    core::state::SimState,
+    core::{
+        graph::{Graph, GraphOwner},
+        state::SimState,
+    },
     ids::name,
     memory::{Allocation, MemoryKind},
 };
@@ -66,6 +70,10 @@ pub enum LiveKind {
     Event,
     /// A module with its variables.
     Module,
+    /// A graph, except one that a stream captures and the body of a conditional node.
+    Graph,
+    /// An executable graph.
+    ExecutableGraph,
 }
 
 impl fmt::Display for LiveKind {
@@ -78,6 +86,8 @@ impl fmt::Display for LiveKind {
             Self::Stream => "stream",
             Self::Event => "event",
             Self::Module => "module",
+            Self::Graph => "graph",
+            Self::ExecutableGraph => "executable graph",
         })
     }
 }
@@ -88,7 +98,11 @@ impl fmt::Display for LiveObject {
             kind, bytes, name, ..
         } = self;
         match kind {
-            LiveKind::Stream | LiveKind::Event | LiveKind::Module => {
+            LiveKind::Stream
+            | LiveKind::Event
+            | LiveKind::Module
+            | LiveKind::Graph
+            | LiveKind::ExecutableGraph => {
                 write!(f, "{name}")?;
                 let origin = [
                     self.origin.as_str(),
@@ -154,7 +168,28 @@ impl SimState {
             let site = module.site.as_ref();
             objects.push(made(LiveKind::Module, module.context, name(*handle), site));
         }
+        for (handle, graph) in self.graphs_of_caller() {
+            let site = graph.site.as_ref();
+            objects.push(made(LiveKind::Graph, graph.context, name(*handle), site));
+        }
+        for (handle, executable) in &self.executables {
+            objects.push(made(
+                LiveKind::ExecutableGraph,
+                executable.context,
+                name(*handle),
+                executable.site.as_ref(),
+            ));
+        }
         objects
+    }
+}
+
+impl SimState {
+    /// Returns the graphs that the caller must destroy.
+    pub(super) fn graphs_of_caller(&self) -> impl Iterator<Item = (&GraphHandle, &Graph)> {
+        self.graphs
+            .iter()
+            .filter(|(_, graph)| graph.owner == GraphOwner::Caller)
     }
 }
 
@@ -195,6 +230,10 @@ pub struct LiveObjectCounts {
     pub events: usize,
     /// The number of modules.
     pub modules: usize,
+    /// The number of graphs, except those that streams capture and bodies of conditional nodes.
+    pub graphs: usize,
+    /// The number of executable graphs.
+    pub executable_graphs: usize,
     /// Allocated device memory of all devices in bytes, including memory with a pending free.
     pub device_bytes: u64,
     /// Page-locked host memory, registered memory included, in bytes.

@@ -8,11 +8,13 @@
 mod allocations;
 mod apart;
 mod async_copies;
+mod captures;
 mod configurations;
 mod cooperative;
 mod device_harness;
 mod events;
 mod gate;
+mod graphs;
 #[path = "../harness/mod.rs"]
 #[allow(dead_code, reason = "these tests use a part of it")]
 mod harness;

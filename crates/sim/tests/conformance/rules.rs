@@ -1,11 +1,10 @@
-//! The list of tested rules with the observations that their documentation allows, and the rules
-//! that the driver seam cannot observe.
+//! The list of tested rules with the observations that their documentation allows.
 
 use crate::{
-    allocations, async_copies, cooperative,
+    allocations, async_copies, captures, cooperative,
     device_harness::{DeviceHarness, Observation},
-    events, host_functions, legacy, managed, modules, peers, pool, queues, rows, shared_memory,
-    streams, sync_copies, synchronisation, two_devices,
+    events, graphs, host_functions, legacy, managed, modules, peers, pool, queues, rows,
+    shared_memory, streams, sync_copies, synchronisation, two_devices,
 };
 
 /// A rule with its test.
@@ -27,9 +26,6 @@ impl Rule {
         format!("{devices}rule_{number:02}_{claim}")
     }
 }
-
-/// Rules without a test, with the reason.
-pub(crate) const OUT_OF_SIGHT: &[(&str, &str)] = &[("40–48", "no graph calls in the seam")];
 
 const fn rule(
     number: u32,
@@ -286,6 +282,60 @@ pub(crate) const RULES: &[Rule] = &[
         peers::r39,
     )),
     rule(
+        40,
+        "a_capture_ends_on_its_stream_and_its_thread",
+        "refused on the legacy stream, and on another thread unless relaxed",
+        captures::r40,
+    ),
+    rule(
+        41,
+        "waits_join_a_capture_and_branches_must_be_joined",
+        "joins; an open branch is 904, work outside 905",
+        captures::r41,
+    ),
+    rule(
+        42,
+        "a_capture_has_no_completion_to_ask_for",
+        "invalid: 900, of a captured event 907, of the legacy stream 906",
+        captures::r42,
+    ),
+    rule(
+        43,
+        "a_violation_makes_a_capture_invalid",
+        "ending it reports 901 and yields no graph",
+        captures::r43,
+    ),
+    rule(
+        44,
+        "the_mode_says_whose_unsafe_calls_are_refused",
+        "all threads', this thread's, or none",
+        captures::r44,
+    ),
+    rule(
+        45,
+        "memory_allocated_in_a_capture_belongs_to_the_graph",
+        "one address in every launch",
+        captures::r45,
+    ),
+    rule(
+        46,
+        "launches_of_one_executable_graph_run_one_after_the_other",
+        "returns; waits on the device",
+        graphs::r46,
+    ),
+    rule(
+        47,
+        "an_executable_graph_may_be_destroyed_in_flight",
+        "returns; the launch completes",
+        graphs::r47,
+    ),
+    rule(
+        48,
+        "a_graph_holds_addresses",
+        "a launch uses what the addresses hold then",
+        graphs::r48,
+    ),
+    rule(
         49,
         "managed_memory_has_one_address",
         "values go round; cuMemFree frees; cuMemFreeAsync is not documented",
@@ -344,5 +394,23 @@ pub(crate) const RULES: &[Rule] = &[
         "the_blocks_of_a_cooperative_launch_are_resident_together",
         "they wait for each other; more of them than the device holds are refused",
         cooperative::r58,
+    ),
+    rule(
+        59,
+        "a_change_of_an_executable_graph_concerns_later_launches",
+        "later launches only; another topology is refused with 910",
+        graphs::r59,
+    ),
+    rule(
+        60,
+        "a_kernel_sets_the_condition_of_a_conditional_node",
+        "the body sees the writes in front of it; each launch begins anew",
+        graphs::r60,
+    ),
+    rule(
+        61,
+        "nodes_run_after_their_dependencies",
+        "in order, around and in a child, which is a copy",
+        graphs::r61,
     ),
 ];

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Mutex;
 
-use crate::rules::{OUT_OF_SIGHT, RULES};
+use crate::rules::RULES;
 
 /// Distinct observations by rule and driver.
 static SEEN: Mutex<BTreeMap<(u32, String), Vec<String>>> = Mutex::new(BTreeMap::new());
@@ -47,8 +47,5 @@ pub(crate) fn print() {
             rule.allowed,
             columns.join(" | ")
         );
-    }
-    for (rules, why) in OUT_OF_SIGHT {
-        println!("| {rules} | {why} | {}", "— |".repeat(drivers.len()));
     }
 }

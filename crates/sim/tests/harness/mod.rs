@@ -116,6 +116,8 @@ macro_rules! calls {
     };
 }
 
+pub(crate) mod graphs;
+
 impl Harness {
     /// Retains the primary context of the device.
     pub(crate) fn open(driver: Arc<dyn Driver>, device: DeviceOrdinal) -> Result<Self> {

@@ -10,6 +10,7 @@ mod block_orders;
 mod device_libraries;
 mod elements;
 mod expect;
+mod graphs;
 mod grid_barrier;
 #[path = "../harness/mod.rs"]
 #[allow(dead_code, reason = "these tests use a part of it")]

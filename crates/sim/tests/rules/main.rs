@@ -2,10 +2,14 @@
 //! Each test is named after its rule's number.
 
 mod attacks;
+mod captures;
 mod chaos;
+mod conditionals;
 mod cooperative;
 mod copies;
 mod events;
+mod graph_harness;
+mod graphs;
 #[path = "../harness/mod.rs"]
 #[allow(dead_code, reason = "these tests use a part of it")]
 mod harness;

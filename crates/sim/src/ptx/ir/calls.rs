@@ -42,7 +42,8 @@ pub(crate) struct Call {
     pub(crate) actuals: (usize, usize),
 }
 
-/// A system call, served by the driver. The slots are 64-bit, except for the result and the line.
+/// A system call, served by the driver. The slots are 64-bit, except where noted
+/// and for the result and the line.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum SystemCall {
     /// `vprintf`, with the addresses of the format string and the arguments.
@@ -54,6 +55,12 @@ pub(crate) enum SystemCall {
     /// `free`. The pointer must be null, because there is no heap; destructors called through
     /// pointers contain such calls.
     Free { pointer: Slot },
+    /// `cudaGraphSetConditional`: sets a condition of the graph that the kernel runs in.
+    SetCondition {
+        condition: Slot,
+        /// 32-bit.
+        value: Slot,
+    },
     /// `__assertfail`, with the addresses of three strings.
     Assert {
         message: Slot,

@@ -144,18 +144,21 @@ impl<'a> Lowerer<'a> {
 /// Returns whether the result of a kernel can depend on the order of its blocks: see
 /// [`Code::ordered`].
 pub(super) fn is_ordered(code: &Code) -> bool {
-    // Output appears in the order of the blocks.
-    let prints = code
-        .system_calls
-        .iter()
-        .any(|system| matches!(system, SystemCall::Print { .. }));
+    // Output appears in the order of the blocks, and of several values of a condition the last one
+    // stays.
+    let calls_in_order = code.system_calls.iter().any(|system| {
+        matches!(
+            system,
+            SystemCall::Print { .. } | SystemCall::SetCondition { .. }
+        )
+    });
     let outside_block = |space| {
         matches!(
             space,
             AccessSpace::Generic | AccessSpace::Is(Window::Global)
         )
     };
-    prints || synchronises(code, outside_block)
+    calls_in_order || synchronises(code, outside_block)
 }
 
 /// Returns whether the values that atomics and strong loads return can depend on the order of the

@@ -1,4 +1,5 @@
-//! Lowering of calls to functions that the driver provides: `vprintf`, `__assertfail` and `free`.
+//! Lowering of calls to functions that the driver provides: `vprintf`, `__assertfail`,
+//! `free` and `cudaGraphSetConditional`.
 
 use super::mnemonic::Mnemonic;
 use super::{Lowerer, PtxError, PtxErrorKind};
@@ -29,6 +30,10 @@ impl<'a> Lowerer<'a> {
             },
             ("free", [pointer]) => SystemCall::Free {
                 pointer: self.argument(m, pointer, RegisterClass::Double)?,
+            },
+            ("cudaGraphSetConditional", [condition, value]) => SystemCall::SetCondition {
+                condition: self.argument(m, condition, RegisterClass::Double)?,
+                value: self.argument(m, value, RegisterClass::Word)?,
             },
             ("malloc" | "__nv_aligned_device_malloc", _) => {
                 let problem = format!(

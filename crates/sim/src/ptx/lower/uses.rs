@@ -68,6 +68,10 @@ fn sources(code: &Code, op: &Op, read: &mut dyn FnMut(RegisterClass, Slot)) {
                 format, arguments, ..
             } => each(Double, &[format, arguments]),
             SystemCall::Free { pointer } => each(Double, &[pointer]),
+            SystemCall::SetCondition { condition, value } => {
+                each(Double, &[condition]);
+                each(Word, &[value]);
+            }
             SystemCall::Assert {
                 message,
                 file,

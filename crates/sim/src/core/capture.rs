@@ -1,0 +1,373 @@
+//! Captures of streams into graphs (rules 40 to 44): the captures in progress, and the streams and
+//! events that take part in them.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    thread::{self, ThreadId},
+};
+
+use millstream_driver::{
+    CaptureMode, ContextHandle, GraphHandle, GraphNodeHandle, ResultCode, StreamHandle,
+};
+use millstream_ptx::Site;
+
+use super::{
+    graph::{Graph, GraphOwner, Node, NodeOperation},
+    state::{CallError, CallResult, SimState},
+};
+use crate::ids::name;
+
+/// The functions that may break a capture, so that a capture forbids them (rule 44). An event query
+/// is one more, which a captured event rejects for another reason.
+const UNSAFE_CALLS: &[&str] = &[
+    "cuMemAlloc",
+    "cuMemAllocManaged",
+    "cuMemFree",
+    "cuMemHostAlloc",
+    "cuMemFreeHost",
+    "cuMemHostRegister",
+    "cuMemHostUnregister",
+    "cuModuleLoadDataEx",
+    "cuModuleUnload",
+];
+
+/// The captures in progress, by number, and the capture modes of the threads.
+#[derive(Default)]
+pub(crate) struct Captures {
+    active: BTreeMap<u64, CaptureInProgress>,
+    /// The number of captures so far.
+    begun: u64,
+    /// The threads whose mode is not global.
+    modes: Vec<(ThreadId, CaptureMode)>,
+}
+
+/// A capture in progress.
+pub(crate) struct CaptureInProgress {
+    pub(crate) graph: GraphHandle,
+    /// The stream in which the capture began.
+    pub(crate) origin: StreamHandle,
+    mode: CaptureMode,
+    thread: ThreadId,
+    /// The violation that made the capture invalid.
+    violation: Option<String>,
+}
+
+/// The part of a stream or an event in a capture.
+#[derive(Clone, Debug)]
+pub(crate) struct CapturedPoint {
+    /// The number of the capture.
+    pub(crate) capture: u64,
+    /// The nodes that later nodes depend on.
+    pub(crate) nodes: BTreeSet<GraphNodeHandle>,
+}
+
+impl Captures {
+    /// Returns the capture with this number, if it is in progress.
+    pub(crate) fn get(&self, capture: u64) -> Option<&CaptureInProgress> {
+        self.active.get(&capture)
+    }
+
+    fn mode(&self, thread: ThreadId) -> CaptureMode {
+        self.modes
+            .iter()
+            .find(|(other, _)| *other == thread)
+            .map_or(CaptureMode::Global, |(_, mode)| *mode)
+    }
+
+    /// Replaces the mode of the calling thread, and returns the one before.
+    pub(crate) fn exchange_mode(&mut self, mode: CaptureMode) -> CaptureMode {
+        let thread = thread::current().id();
+        let before = self.mode(thread);
+        self.modes.retain(|(other, _)| *other != thread);
+        if mode != CaptureMode::Global {
+            self.modes.push((thread, mode));
+        }
+        before
+    }
+
+    /// Returns the captures that forbid unsafe calls to the calling thread (rule 44).
+    fn forbidding(&self) -> Vec<u64> {
+        let thread = thread::current().id();
+        let own_mode = self.mode(thread);
+        let forbids = |capture: &CaptureInProgress| {
+            if capture.thread == thread {
+                own_mode != CaptureMode::Relaxed && capture.mode != CaptureMode::Relaxed
+            } else {
+                own_mode == CaptureMode::Global && capture.mode == CaptureMode::Global
+            }
+        };
+        let active = self.active.iter();
+        active
+            .filter(|(_, capture)| forbids(capture))
+            .map(|(number, _)| *number)
+            .collect()
+    }
+}
+
+impl CaptureInProgress {
+    /// Returns whether a violation made the capture invalid.
+    pub(crate) fn is_invalid(&self) -> bool {
+        self.violation.is_some()
+    }
+}
+
+impl SimState {
+    /// Makes captures invalid (rule 43), and returns the error of the call that did.
+    pub(crate) fn invalidate(
+        &mut self,
+        captures: impl IntoIterator<Item = u64>,
+        code: ResultCode,
+        text: String,
+    ) -> CallError {
+        for capture in captures {
+            if let Some(capture) = self.captures.active.get_mut(&capture) {
+                let by = format!("{}: {text}", self.call);
+                capture.violation.get_or_insert(by);
+            }
+        }
+        CallError::new(code, text)
+    }
+
+    /// Rejects a call that a capture forbids to the calling thread (rule 44).
+    pub(crate) fn refuse_if_unsafe(&mut self) -> CallResult<()> {
+        let forbidding = self.captures.forbidding();
+        let Some(capture) = forbidding
+            .first()
+            .and_then(|number| self.captures.get(*number))
+        else {
+            return Ok(());
+        };
+        let text = format!(
+            "a capture, begun in {}, forbids this call (rule 44)",
+            name(capture.origin)
+        );
+        Err(self.invalidate(forbidding, ResultCode::STREAM_CAPTURE_UNSUPPORTED, text))
+    }
+
+    /// Rejects the call in progress if it is one that a capture forbids to the calling thread.
+    pub(crate) fn check_captures(&mut self) -> CallResult<()> {
+        if !self.captures.active.is_empty() && UNSAFE_CALLS.contains(&self.call) {
+            return self.refuse_if_unsafe();
+        }
+        Ok(())
+    }
+
+    /// Returns the captures in which blocking streams of a context take part.
+    pub(crate) fn blocking_captures(&self, context: ContextHandle) -> Vec<u64> {
+        let streams = self.blocking_streams(context);
+        streams
+            .filter_map(|stream| Some(self.streams[&stream].capture.as_ref()?.capture))
+            .collect()
+    }
+
+    /// Rejects the use of a context's legacy default stream while a blocking stream captures (rule
+    /// 42).
+    pub(crate) fn refuse_legacy_in_capture(&mut self, context: ContextHandle) -> CallResult<()> {
+        let captures = self.blocking_captures(context);
+        if captures.is_empty() {
+            return Ok(());
+        }
+        let text = "the legacy default stream waits for every blocking stream, and one of them \
+                    captures (rule 42)"
+            .to_owned();
+        Err(self.invalidate(captures, ResultCode::STREAM_CAPTURE_IMPLICIT, text))
+    }
+
+    /// Rejects a wait for work of the context, or a query of it, while a stream of it captures
+    /// (rule 42).
+    pub(crate) fn refuse_in_capture_of(&mut self, context: ContextHandle) -> CallResult<()> {
+        let streams = self.streams.values();
+        let captures: Vec<u64> = streams
+            .filter(|stream| stream.context == context)
+            .filter_map(|stream| Some(stream.capture.as_ref()?.capture))
+            .collect();
+        if captures.is_empty() {
+            return Ok(());
+        }
+        let text = "a stream of the context captures (rule 42)".to_owned();
+        Err(self.invalidate(captures, ResultCode::STREAM_CAPTURE_UNSUPPORTED, text))
+    }
+
+    /// Rejects a call that a capturing stream does not support, and makes its capture invalid.
+    pub(crate) fn refuse_in_capture(&mut self, stream: StreamHandle, what: &str) -> CallResult<()> {
+        let Some(point) = &self.streams[&stream].capture else {
+            return Ok(());
+        };
+        let capture = point.capture;
+        let text = format!("{what} on {}, which captures", name(stream));
+        Err(self.invalidate([capture], ResultCode::STREAM_CAPTURE_UNSUPPORTED, text))
+    }
+
+    /// Returns whether the stream captures. Fails if its capture is invalid (rule 43).
+    pub(crate) fn captures(&self, stream: StreamHandle) -> CallResult<bool> {
+        let Some(point) = &self.streams[&stream].capture else {
+            return Ok(false);
+        };
+        match self.captures.get(point.capture) {
+            Some(capture) => match &capture.violation {
+                None => Ok(true),
+                Some(by) => Err(invalidated(by)),
+            },
+            None => Ok(false),
+        }
+    }
+
+    /// Adds a node to the capture of a stream, behind the stream's last one.
+    pub(crate) fn capture_node(
+        &mut self,
+        stream: StreamHandle,
+        operation: NodeOperation<GraphHandle>,
+    ) {
+        let handle: GraphNodeHandle = self.handles.next();
+        let Some(point) = self
+            .streams
+            .get_mut(&stream)
+            .and_then(|found| found.capture.as_mut())
+        else {
+            return;
+        };
+        let dependencies = std::mem::replace(&mut point.nodes, BTreeSet::from([handle]));
+        let graph = self.captures.active[&point.capture].graph;
+        if let Some(graph) = self.graphs.get_mut(&graph) {
+            let node = Node {
+                operation,
+                dependencies,
+                site: Site::current(),
+            };
+            graph.nodes.insert(handle, node);
+        }
+    }
+
+    /// Begins a capture in a stream that does not capture.
+    pub(crate) fn begin_capture(&mut self, stream: StreamHandle, mode: CaptureMode) {
+        let graph: GraphHandle = self.handles.next();
+        let context = self.streams[&stream].context;
+        self.graphs
+            .insert(graph, Graph::new(context, GraphOwner::Capture));
+        self.captures.begun += 1;
+        let capture = self.captures.begun;
+        self.captures.active.insert(
+            capture,
+            CaptureInProgress {
+                graph,
+                origin: stream,
+                mode,
+                thread: thread::current().id(),
+                violation: None,
+            },
+        );
+        if let Some(found) = self.streams.get_mut(&stream) {
+            found.capture = Some(CapturedPoint {
+                capture,
+                nodes: BTreeSet::new(),
+            });
+        }
+    }
+
+    /// Ends the capture that began in a stream. The graph becomes the caller's.
+    pub(crate) fn end_capture(&mut self, stream: StreamHandle) -> CallResult<GraphHandle> {
+        let Some(point) = &self.streams[&stream].capture else {
+            return Err(CallError::new(
+                ResultCode::ILLEGAL_STATE,
+                format!("{} does not capture", name(stream)),
+            ));
+        };
+        let number = point.capture;
+        let capture = &self.captures.active[&number];
+        if capture.origin != stream {
+            let text = format!(
+                "the capture began in {}, not {} (rule 40)",
+                name(capture.origin),
+                name(stream)
+            );
+            return Err(self.invalidate([number], ResultCode::STREAM_CAPTURE_UNMATCHED, text));
+        }
+        if capture.mode != CaptureMode::Relaxed && capture.thread != thread::current().id() {
+            let text = "another thread began the capture (rule 40)".to_owned();
+            return Err(CallError::new(
+                ResultCode::STREAM_CAPTURE_WRONG_THREAD,
+                text,
+            ));
+        }
+        let unjoined = self.unjoined(number);
+        let capture = self.finish_capture(number);
+        let failed = match (capture.violation, unjoined) {
+            (Some(by), _) => Some(invalidated(&by)),
+            (None, Some(branch)) => Some(CallError::new(
+                ResultCode::STREAM_CAPTURE_UNJOINED,
+                format!(
+                    "the work of {} was not joined with {} (rule 41)",
+                    name(branch),
+                    name(stream)
+                ),
+            )),
+            (None, None) => None,
+        };
+        match failed {
+            Some(error) => {
+                self.graphs.remove(&capture.graph);
+                Err(error)
+            }
+            None => {
+                if let Some(graph) = self.graphs.get_mut(&capture.graph) {
+                    graph.owner = GraphOwner::Caller;
+                }
+                Ok(capture.graph)
+            }
+        }
+    }
+
+    /// Returns a stream whose nodes in the capture do not come before those of its origin.
+    fn unjoined(&self, number: u64) -> Option<StreamHandle> {
+        let capture = &self.captures.active[&number];
+        let nodes = &self.graphs[&capture.graph].nodes;
+        let mut joined = BTreeSet::new();
+        let origin = self.streams[&capture.origin].capture.as_ref();
+        let mut left: Vec<_> = origin.iter().flat_map(|point| &point.nodes).collect();
+        while let Some(node) = left.pop() {
+            if joined.insert(*node)
+                && let Some(node) = nodes.get(node)
+            {
+                left.extend(&node.dependencies);
+            }
+        }
+        let mut streams = self.streams.iter();
+        let outside =
+            |point: &CapturedPoint| point.capture == number && !point.nodes.is_subset(&joined);
+        streams
+            .find(|(_, stream)| stream.capture.as_ref().is_some_and(outside))
+            .map(|(handle, _)| *handle)
+    }
+
+    /// Removes a capture, and its streams from it.
+    fn finish_capture(&mut self, number: u64) -> CaptureInProgress {
+        for stream in self.streams.values_mut() {
+            stream.capture.take_if(|point| point.capture == number);
+        }
+        self.captures
+            .active
+            .remove(&number)
+            .expect("a stream takes part in captures in progress only")
+    }
+
+    /// Ends the captures of a context that is destroyed.
+    pub(crate) fn drop_captures(&mut self, context: ContextHandle) {
+        let graphs = &self.graphs;
+        let of_context = |capture: &CaptureInProgress| {
+            graphs
+                .get(&capture.graph)
+                .is_none_or(|graph| graph.context == context)
+        };
+        self.captures
+            .active
+            .retain(|_, capture| !of_context(capture));
+    }
+}
+
+/// Creates the error of a call that takes part in an invalid capture.
+fn invalidated(by: &str) -> CallError {
+    CallError::new(
+        ResultCode::STREAM_CAPTURE_INVALIDATED,
+        format!("the capture was made invalid by {by}"),
+    )
+}

@@ -1,0 +1,146 @@
+//! Graph calls of the harness.
+
+#![allow(unsafe_code, reason = "calls the seam's unsafe methods")]
+
+use std::ffi::c_void;
+
+use millstream_driver::{
+    CaptureInfo, CaptureMode, ConditionHandle, ConditionalKind, ConditionalNode, Copy2d, DevicePtr,
+    FillPattern, FunctionHandle, GraphExecHandle, GraphHandle, GraphNode, GraphNodeHandle,
+    KernelNode, LaunchAttributes, LaunchDims, Side2d, StreamHandle,
+};
+
+use super::{Harness, Result};
+
+impl Harness {
+    calls! {
+        graph_create() -> GraphHandle;
+        graph_destroy(graph: GraphHandle) -> ();
+        graph_clone(graph: GraphHandle) -> GraphHandle;
+        graph_add_dependencies(
+            graph: GraphHandle,
+            pairs: &[(GraphNodeHandle, GraphNodeHandle)],
+        ) -> ();
+        graph_condition(graph: GraphHandle, initial: u32) -> ConditionHandle;
+        graph_add_conditional(
+            graph: GraphHandle,
+            dependencies: &[GraphNodeHandle],
+            condition: ConditionHandle,
+            kind: ConditionalKind,
+        ) -> ConditionalNode;
+        graph_instantiate(graph: GraphHandle) -> GraphExecHandle;
+        graph_exec_destroy(exec: GraphExecHandle) -> ();
+        graph_upload(exec: GraphExecHandle, stream: StreamHandle) -> ();
+        graph_launch(exec: GraphExecHandle, stream: StreamHandle) -> ();
+        graph_exec_update(exec: GraphExecHandle, graph: GraphHandle) -> ();
+        stream_begin_capture(stream: StreamHandle, mode: CaptureMode) -> ();
+        stream_end_capture(stream: StreamHandle) -> GraphHandle;
+        stream_capture_info(stream: StreamHandle) -> CaptureInfo;
+        stream_set_capture_dependencies(
+            stream: StreamHandle,
+            dependencies: &[GraphNodeHandle],
+        ) -> ();
+    }
+
+    /// Adds a fill, a copy of device memory, a child or an empty node.
+    pub(crate) fn graph_add(
+        &self,
+        graph: GraphHandle,
+        dependencies: &[GraphNodeHandle],
+        node: &GraphNode<'_>,
+    ) -> Result<GraphNodeHandle> {
+        assert!(!matches!(node, GraphNode::Kernel(_)), "see `graph_kernel`");
+        // SAFETY: the simulator checks handles and device addresses; on a GPU they are alive.
+        unsafe {
+            self.driver
+                .graph_add_node(self.context, graph, dependencies, node)
+        }
+    }
+
+    /// Changes a fill, a copy of device memory or a child in an executable graph.
+    pub(crate) fn graph_set(
+        &self,
+        exec: GraphExecHandle,
+        node: GraphNodeHandle,
+        operation: &GraphNode<'_>,
+    ) -> Result<()> {
+        assert!(
+            !matches!(operation, GraphNode::Kernel(_)),
+            "see `graph_set_kernel`"
+        );
+        // SAFETY: the simulator checks handles and device addresses; on a GPU they are alive.
+        unsafe {
+            self.driver
+                .graph_exec_set_node(self.context, exec, node, operation)
+        }
+    }
+
+    /// Adds a kernel.
+    ///
+    /// # Safety
+    ///
+    /// Each of `params` points to a value of its parameter's type.
+    pub(crate) unsafe fn graph_kernel(
+        &self,
+        graph: GraphHandle,
+        dependencies: &[GraphNodeHandle],
+        (function, dims): (FunctionHandle, LaunchDims),
+        params: &[*const c_void],
+    ) -> Result<GraphNodeHandle> {
+        let node = GraphNode::Kernel(KernelNode {
+            function,
+            dims,
+            attributes: LaunchAttributes::default(),
+            params,
+        });
+        // SAFETY: the caller vouches for the parameters.
+        unsafe {
+            self.driver
+                .graph_add_node(self.context, graph, dependencies, &node)
+        }
+    }
+
+    /// Changes a kernel in an executable graph.
+    ///
+    /// # Safety
+    ///
+    /// As [`graph_kernel`](Self::graph_kernel).
+    pub(crate) unsafe fn graph_set_kernel(
+        &self,
+        exec: GraphExecHandle,
+        node: GraphNodeHandle,
+        (function, dims): (FunctionHandle, LaunchDims),
+        params: &[*const c_void],
+    ) -> Result<()> {
+        let operation = GraphNode::Kernel(KernelNode {
+            function,
+            dims,
+            attributes: LaunchAttributes::default(),
+            params,
+        });
+        // SAFETY: the caller vouches for the parameters.
+        unsafe {
+            self.driver
+                .graph_exec_set_node(self.context, exec, node, &operation)
+        }
+    }
+}
+
+/// Returns a node that fills bytes.
+pub(crate) fn fill(target: DevicePtr, value: u8, count: usize) -> GraphNode<'static> {
+    GraphNode::Fill {
+        target,
+        pattern: FillPattern::U8(value),
+        count,
+    }
+}
+
+/// Returns a node that copies bytes.
+pub(crate) fn copy(target: DevicePtr, source: DevicePtr, bytes: usize) -> GraphNode<'static> {
+    GraphNode::Copy(Copy2d {
+        source: Side2d::device(source, bytes),
+        target: Side2d::device(target, bytes),
+        width_bytes: bytes,
+        height: 1,
+    })
+}

@@ -1,0 +1,97 @@
+//! Races between the nodes of a graph, and between graphs and the work around them.
+
+use millstream_driver::{DevicePtr, GraphHandle, GraphNodeHandle, StreamHandle};
+use millstream_sim::race::Label;
+
+use crate::{
+    expect::{clean, expect},
+    harness::graphs::{copy, fill},
+    kernels::{BYTES, zeros},
+    sim_harness::SimHarness,
+};
+
+/// Makes a graph that fills an array and copies it, with or without the edge between the two.
+fn fill_and_copy(sim: &SimHarness, edge: bool) -> (GraphHandle, [DevicePtr; 2]) {
+    let (a, b) = (zeros(sim, BYTES), zeros(sim, BYTES));
+    let graph = {
+        let _label = Label::new("decode");
+        sim.graph_create().unwrap()
+    };
+    let label = Label::new("first");
+    let first = sim.graph_add(graph, &[], &fill(a, 1, BYTES)).unwrap();
+    drop(label);
+    let after: &[GraphNodeHandle] = if edge { &[first] } else { &[] };
+    let _label = Label::new("second");
+    sim.graph_add(graph, after, &copy(b, a, BYTES)).unwrap();
+    (graph, [a, b])
+}
+
+fn launch(sim: &SimHarness, graph: GraphHandle, stream: StreamHandle) {
+    let exec = sim.graph_instantiate(graph).unwrap();
+    sim.graph_launch(exec, stream).unwrap();
+}
+
+#[test]
+fn a_missing_edge_between_two_nodes_is_found_and_names_both() {
+    expect("graph_nodes", |sim| {
+        let (graph, _) = fill_and_copy(sim, false);
+        launch(sim, graph, sim.stream());
+    });
+    clean(|sim| {
+        let (graph, _) = fill_and_copy(sim, true);
+        launch(sim, graph, sim.stream());
+    });
+}
+
+#[test]
+fn a_graph_and_another_stream_need_an_event() {
+    let program = |sim: &SimHarness, edge: bool| {
+        let (one, other) = (sim.stream(), sim.stream());
+        let (graph, [a, _]) = fill_and_copy(sim, true);
+        launch(sim, graph, one);
+        if edge {
+            sim.stream_wait_event(other, sim.recorded(one)).unwrap();
+        }
+        sim.memset_async(a, millstream_driver::FillPattern::U8(2), BYTES, other)
+            .unwrap();
+    };
+    expect("graph_and_stream", |sim| program(sim, false));
+    clean(|sim| program(sim, true));
+}
+
+#[test]
+fn launches_of_one_executable_graph_are_ordered_and_those_of_two_are_not() {
+    clean(|sim| {
+        let (graph, _) = fill_and_copy(sim, true);
+        let exec = sim.graph_instantiate(graph).unwrap();
+        for _ in 0..3 {
+            sim.graph_launch(exec, sim.stream()).unwrap();
+        }
+    });
+    expect("two_executable_graphs", |sim| {
+        let (graph, _) = fill_and_copy(sim, true);
+        for _ in 0..2 {
+            launch(sim, graph, sim.stream());
+        }
+    });
+}
+
+#[test]
+fn nodes_of_a_diamond_are_ordered_across_its_branches() {
+    let program = |sim: &SimHarness, joined: bool| {
+        let (a, b, c) = (zeros(sim, BYTES), zeros(sim, BYTES), zeros(sim, BYTES));
+        let graph = sim.graph_create().unwrap();
+        let top = sim.graph_add(graph, &[], &fill(a, 1, BYTES)).unwrap();
+        let left = sim.graph_add(graph, &[top], &copy(b, a, BYTES)).unwrap();
+        let right = sim.graph_add(graph, &[top], &copy(c, a, BYTES)).unwrap();
+        let after = [left, right];
+        let after = if joined { &after[..] } else { &after[..1] };
+        sim.graph_add(graph, after, &fill(c, 2, BYTES)).unwrap();
+        let stream = sim.stream();
+        launch(sim, graph, stream);
+        sim.memset_async(b, millstream_driver::FillPattern::U8(2), BYTES, stream)
+            .unwrap();
+    };
+    clean(|sim| program(sim, true));
+    expect("graph_diamond", |sim| program(sim, false));
+}

@@ -1,0 +1,387 @@
+//! Captures of streams into graphs (rules 40 to 45).
+
+use std::thread;
+
+use millstream_driver::{
+    CaptureMode, CaptureStatus, FillPattern, GraphHandle, GraphNode, ResultCode, StreamHandle,
+};
+use millstream_sim::{SimConfig, race::Label};
+
+use crate::{
+    graph_harness::{Kernels, destroy, word, words},
+    sim_harness::{Arg, SimHarness, assert_code, each_schedule},
+};
+
+const LOCAL: CaptureMode = CaptureMode::ThreadLocal;
+
+fn capturing(sim: &SimHarness) -> StreamHandle {
+    let stream = sim.stream();
+    sim.stream_begin_capture(stream, LOCAL).unwrap();
+    stream
+}
+
+/// Asserts that the capture of a stream was made invalid, and that the stream works afterwards.
+fn assert_invalid(sim: &SimHarness, stream: StreamHandle) {
+    let info = sim.stream_capture_info(stream).unwrap();
+    assert_eq!(info.status, CaptureStatus::Invalidated);
+    let ended = sim.stream_end_capture(stream).unwrap_err();
+    assert_eq!(ended.code(), ResultCode::STREAM_CAPTURE_INVALIDATED);
+    assert!(ended.to_string().contains("made invalid by cu"), "{ended}");
+    assert_eq!(sim.gpu.live_object_counts().graphs, 0);
+    sim.stream_synchronize(stream).unwrap();
+    sim.assert_clean();
+}
+
+fn launch(sim: &SimHarness, graph: GraphHandle, stream: StreamHandle) {
+    let exec = sim.graph_instantiate(graph).unwrap();
+    sim.graph_launch(exec, stream).unwrap();
+    sim.stream_synchronize(stream).unwrap();
+    destroy(sim, graph, exec);
+}
+
+#[test]
+fn captured_operations_run_when_the_graph_is_launched_and_not_before() {
+    each_schedule(|sim| {
+        let kernels = Kernels::load(sim);
+        let (sum, copied) = (words(sim, &[0]), words(sim, &[9]));
+        let (stream, other) = (sim.stream(), sim.stream());
+        sim.stream_begin_capture(stream, LOCAL).unwrap();
+        let add = |stream, value| {
+            let args = [Arg::Pointer(sum), Arg::U32(value)];
+            sim.launch(kernels.add, (1, 1), stream, &args).unwrap();
+        };
+        sim.memset_async(sum, FillPattern::U32(1), 1, stream)
+            .unwrap();
+        add(stream, 10);
+        // A second stream joins the capture by an event and is joined by another.
+        let (fork, join) = (sim.event(), sim.event());
+        sim.event_record(fork, stream).unwrap();
+        sim.stream_wait_event(other, fork).unwrap();
+        add(other, 100);
+        sim.event_record(join, other).unwrap();
+        sim.stream_wait_event(stream, join).unwrap();
+        sim.copy_device_to_device_async(copied, sum, 4, stream)
+            .unwrap();
+        let graph = sim.stream_end_capture(stream).unwrap();
+        assert_eq!((word(sim, sum), word(sim, copied)), (0, 9));
+        launch(sim, graph, stream);
+        assert_eq!((word(sim, sum), word(sim, copied)), (111, 111));
+        sim.assert_clean();
+    });
+}
+
+#[test]
+fn a_launch_on_a_capturing_stream_becomes_a_child() {
+    let sim = SimHarness::new(SimConfig::new());
+    let kernels = Kernels::load(&sim);
+    let sum = words(&sim, &[0]);
+    let stream = capturing(&sim);
+    let args = [Arg::Pointer(sum), Arg::U32(1)];
+    sim.launch(kernels.add, (1, 1), stream, &args).unwrap();
+    let inner = sim.stream_end_capture(stream).unwrap();
+    let exec = sim.graph_instantiate(inner).unwrap();
+    sim.stream_begin_capture(stream, LOCAL).unwrap();
+    sim.graph_launch(exec, stream).unwrap();
+    sim.graph_launch(exec, stream).unwrap();
+    let outer = sim.stream_end_capture(stream).unwrap();
+    destroy(&sim, inner, exec);
+    launch(&sim, outer, stream);
+    assert_eq!(word(&sim, sum), 2);
+    sim.assert_clean();
+}
+
+#[test]
+fn nodes_can_be_added_to_a_capture_by_hand() {
+    let sim = SimHarness::new(SimConfig::new());
+    let memory = words(&sim, &[1, 1]);
+    let stream = capturing(&sim);
+    sim.memset_async(memory, FillPattern::U32(2), 1, stream)
+        .unwrap();
+    let active = sim.stream_capture_info(stream).unwrap().active.unwrap();
+    assert_eq!(active.dependencies.len(), 1);
+    let after = &active.dependencies;
+    let copy = crate::harness::graphs::copy(memory.offset(4), memory, 4);
+    let node = sim.graph_add(active.graph, after, &copy).unwrap();
+    sim.stream_set_capture_dependencies(stream, &[node])
+        .unwrap();
+    sim.memset_async(memory, FillPattern::U32(3), 1, stream)
+        .unwrap();
+    // The graph belongs to the capture until it ends.
+    assert_code(sim.graph_destroy(active.graph), ResultCode::INVALID_VALUE);
+    let graph = sim.stream_end_capture(stream).unwrap();
+    assert_eq!(graph, active.graph);
+    launch(&sim, graph, stream);
+    assert_eq!((word(&sim, memory), word(&sim, memory.offset(4))), (3, 2));
+    assert_code(
+        sim.stream_set_capture_dependencies(stream, &[]),
+        ResultCode::ILLEGAL_STATE,
+    );
+}
+
+#[test]
+fn r40_a_capture_ends_on_its_stream_and_its_thread() {
+    let sim = SimHarness::new(SimConfig::new());
+    assert_code(
+        sim.stream_begin_capture(StreamHandle::LEGACY, LOCAL),
+        ResultCode::STREAM_CAPTURE_UNSUPPORTED,
+    );
+    let (stream, other) = (sim.stream(), sim.stream());
+    assert_code(sim.stream_end_capture(stream), ResultCode::ILLEGAL_STATE);
+    for (mode, elsewhere) in [
+        (LOCAL, Some(ResultCode::STREAM_CAPTURE_WRONG_THREAD)),
+        (
+            CaptureMode::Global,
+            Some(ResultCode::STREAM_CAPTURE_WRONG_THREAD),
+        ),
+        (CaptureMode::Relaxed, None),
+    ] {
+        sim.stream_begin_capture(stream, mode).unwrap();
+        assert_code(
+            sim.stream_begin_capture(stream, mode),
+            ResultCode::ILLEGAL_STATE,
+        );
+        let ended = thread::scope(|scope| {
+            scope
+                .spawn(|| sim.stream_end_capture(stream))
+                .join()
+                .unwrap()
+        });
+        match elsewhere {
+            Some(code) => {
+                assert_code(ended, code);
+                sim.graph_destroy(sim.stream_end_capture(stream).unwrap())
+                    .unwrap();
+            }
+            None => sim.graph_destroy(ended.unwrap()).unwrap(),
+        }
+    }
+    sim.stream_begin_capture(stream, LOCAL).unwrap();
+    let fork = sim.recorded(stream);
+    sim.stream_wait_event(other, fork).unwrap();
+    assert_code(
+        sim.stream_end_capture(other),
+        ResultCode::STREAM_CAPTURE_UNMATCHED,
+    );
+    assert_invalid(&sim, stream);
+    assert_eq!(
+        sim.stream_capture_info(other).unwrap().status,
+        CaptureStatus::None
+    );
+}
+
+#[test]
+fn r41_a_branch_that_is_not_joined_fails_the_capture() {
+    let sim = SimHarness::new(SimConfig::new());
+    let memory = words(&sim, &[0]);
+    let (stream, other) = (capturing(&sim), sim.stream());
+    let fork = sim.recorded(stream);
+    sim.stream_wait_event(other, fork).unwrap();
+    sim.memset_async(memory, FillPattern::U32(1), 1, other)
+        .unwrap();
+    let error = sim.stream_end_capture(stream).unwrap_err();
+    assert_eq!(error.code(), ResultCode::STREAM_CAPTURE_UNJOINED);
+    assert!(error.to_string().contains("stream 2"), "{error}");
+    assert_eq!(sim.gpu.live_object_counts().graphs, 0);
+    sim.stream_synchronize(other).unwrap();
+    assert_eq!(word(&sim, memory), 0);
+}
+
+#[test]
+fn r41_a_capture_does_not_wait_for_work_outside_it() {
+    let sim = SimHarness::new(SimConfig::new());
+    let outside = sim.recorded(sim.stream());
+    let stream = capturing(&sim);
+    assert_code(
+        sim.stream_wait_event(stream, outside),
+        ResultCode::STREAM_CAPTURE_ISOLATION,
+    );
+    assert_invalid(&sim, stream);
+    let (one, other) = (capturing(&sim), capturing(&sim));
+    let event = sim.recorded(one);
+    assert_code(
+        sim.stream_wait_event(other, event),
+        ResultCode::STREAM_CAPTURE_MERGE,
+    );
+    assert_invalid(&sim, one);
+    assert_invalid(&sim, other);
+    // The capture of the event is over.
+    assert_code(
+        sim.stream_wait_event(one, event),
+        ResultCode::CAPTURED_EVENT,
+    );
+}
+
+#[test]
+fn r42_a_capturing_stream_its_context_and_its_events_have_no_completion() {
+    let sim = SimHarness::new(SimConfig::new());
+    let unsupported = ResultCode::STREAM_CAPTURE_UNSUPPORTED;
+    let stream = capturing(&sim);
+    assert_code(sim.stream_query(stream), unsupported);
+    assert_invalid(&sim, stream);
+    let stream = capturing(&sim);
+    assert_code(sim.stream_synchronize(stream), unsupported);
+    assert_invalid(&sim, stream);
+    let stream = capturing(&sim);
+    assert_code(sim.context_synchronize(), unsupported);
+    assert_invalid(&sim, stream);
+    let stream = capturing(&sim);
+    let event = sim.recorded(stream);
+    assert_code(sim.event_query(event), ResultCode::CAPTURED_EVENT);
+    assert_invalid(&sim, stream);
+    assert_code(sim.event_synchronize(event), ResultCode::CAPTURED_EVENT);
+    sim.event_record(event, stream).unwrap();
+    sim.event_synchronize(event).unwrap();
+}
+
+#[test]
+fn r42_the_legacy_stream_is_forbidden_while_a_blocking_stream_captures() {
+    let sim = SimHarness::new(SimConfig::new());
+    let memory = words(&sim, &[0, 0]);
+    let implicit = ResultCode::STREAM_CAPTURE_IMPLICIT;
+    let legacy = StreamHandle::LEGACY;
+    let fill = |stream| sim.memset_async(memory, FillPattern::U32(1), 1, stream);
+    let stream = sim.blocking_stream();
+    sim.stream_begin_capture(stream, LOCAL).unwrap();
+    // Asking about the capture does it no harm.
+    assert_code(sim.stream_capture_info(legacy), implicit);
+    let info = sim.stream_capture_info(stream).unwrap();
+    assert_eq!(info.status, CaptureStatus::Active);
+    assert_code(fill(legacy), implicit);
+    assert_invalid(&sim, stream);
+    sim.stream_begin_capture(stream, LOCAL).unwrap();
+    assert_code(
+        sim.copy_device_to_device(memory, memory.offset(4), 4),
+        implicit,
+    );
+    assert_invalid(&sim, stream);
+    // A non-blocking stream is exempt.
+    let stream = capturing(&sim);
+    fill(legacy).unwrap();
+    sim.graph_destroy(sim.stream_end_capture(stream).unwrap())
+        .unwrap();
+}
+
+#[test]
+fn r43_calls_on_an_invalid_capture_report_it() {
+    let sim = SimHarness::new(SimConfig::new());
+    let memory = words(&sim, &[0]);
+    let stream = capturing(&sim);
+    assert_code(
+        sim.stream_query(stream),
+        ResultCode::STREAM_CAPTURE_UNSUPPORTED,
+    );
+    let error = sim
+        .memset_async(memory, FillPattern::U32(1), 1, stream)
+        .unwrap_err();
+    assert_eq!(error.code(), ResultCode::STREAM_CAPTURE_INVALIDATED);
+    assert!(error.to_string().contains("cuStreamQuery"), "{error}");
+    assert_invalid(&sim, stream);
+}
+
+#[test]
+fn r44_the_mode_says_whose_unsafe_calls_are_forbidden() {
+    let sim = SimHarness::new(SimConfig::new());
+    let outside = sim.recorded(sim.stream());
+    let calls: [&(dyn Fn() -> Result<(), millstream_driver::DriverError> + Sync); 2] =
+        [&|| sim.mem_alloc(64).map(drop), &|| {
+            sim.event_query(outside).map(drop)
+        }];
+    for call in calls {
+        for (mode, here, elsewhere) in [
+            (CaptureMode::Global, false, false),
+            (CaptureMode::ThreadLocal, false, true),
+            (CaptureMode::Relaxed, true, true),
+        ] {
+            for (allowed, on_this_thread) in [(here, true), (elsewhere, false)] {
+                let stream = sim.stream();
+                sim.stream_begin_capture(stream, mode).unwrap();
+                let answer = if on_this_thread {
+                    call()
+                } else {
+                    thread::scope(|scope| scope.spawn(call).join().unwrap())
+                };
+                if allowed {
+                    answer.unwrap();
+                    sim.graph_destroy(sim.stream_end_capture(stream).unwrap())
+                        .unwrap();
+                } else {
+                    assert_code(answer, ResultCode::STREAM_CAPTURE_UNSUPPORTED);
+                    assert_invalid(&sim, stream);
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn r44_a_thread_in_relaxed_mode_makes_unsafe_calls() {
+    let sim = SimHarness::new(SimConfig::new());
+    let before = sim.gpu.exchange_capture_mode(CaptureMode::Relaxed);
+    let stream = capturing(&sim);
+    sim.mem_alloc(64).unwrap();
+    sim.graph_destroy(sim.stream_end_capture(stream).unwrap())
+        .unwrap();
+    // In thread-local mode the captures of other threads do not matter.
+    sim.stream_begin_capture(stream, CaptureMode::Global)
+        .unwrap();
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            sim.gpu.exchange_capture_mode(CaptureMode::ThreadLocal);
+            sim.mem_alloc(64).unwrap();
+        });
+    });
+    assert_eq!(sim.gpu.exchange_capture_mode(before), CaptureMode::Relaxed);
+    assert_code(sim.mem_alloc(64), ResultCode::STREAM_CAPTURE_UNSUPPORTED);
+    assert_invalid(&sim, stream);
+}
+
+#[test]
+fn r45_memory_allocated_in_a_capture_belongs_to_the_graph() {
+    each_schedule(|sim| {
+        let result = words(sim, &[0]);
+        let before = sim.gpu.live_object_counts().device_bytes;
+        let stream = capturing(sim);
+        let memory = {
+            let _label = Label::new("temporary");
+            sim.mem_alloc_async(64, stream).unwrap()
+        };
+        sim.memset_async(memory, FillPattern::U32(7), 16, stream)
+            .unwrap();
+        sim.copy_device_to_device_async(result, memory, 4, stream)
+            .unwrap();
+        sim.mem_free_async(memory, stream).unwrap();
+        let graph = sim.stream_end_capture(stream).unwrap();
+        let exec = sim.graph_instantiate(graph).unwrap();
+        assert_code(sim.graph_clone(graph), ResultCode::NOT_SUPPORTED);
+        sim.graph_launch(exec, stream).unwrap();
+        // The memory has one address, and lives until the launch is complete.
+        destroy(sim, graph, exec);
+        sim.stream_synchronize(stream).unwrap();
+        assert_eq!(word(sim, result), 7);
+        assert_eq!(sim.gpu.live_object_counts().device_bytes, before);
+        sim.assert_clean();
+    });
+}
+
+#[test]
+fn what_a_capture_cannot_hold_is_refused() {
+    let sim = SimHarness::new(SimConfig::new());
+    let memory = words(&sim, &[0]);
+    let graph = sim.graph_create().unwrap();
+    sim.graph_add(graph, &[], &GraphNode::Empty).unwrap();
+    let exec = sim.graph_instantiate(graph).unwrap();
+    let unsupported = ResultCode::STREAM_CAPTURE_UNSUPPORTED;
+    let stream = capturing(&sim);
+    assert_code(sim.try_host_function(stream, || ()), unsupported);
+    let _ = sim.stream_end_capture(stream);
+    sim.stream_begin_capture(stream, LOCAL).unwrap();
+    assert_code(sim.graph_upload(exec, stream), unsupported);
+    let _ = sim.stream_end_capture(stream);
+    sim.stream_begin_capture(stream, LOCAL).unwrap();
+    assert_code(sim.mem_free_async(memory, stream), unsupported);
+    let _ = sim.stream_end_capture(stream);
+    // Nothing was freed.
+    assert_eq!(word(&sim, memory), 0);
+    destroy(&sim, graph, exec);
+    sim.assert_clean();
+}

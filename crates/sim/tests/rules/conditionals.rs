@@ -1,0 +1,135 @@
+//! Conditional nodes of graphs.
+
+use millstream_driver::{ConditionalKind, ResultCode};
+use millstream_sim::{ReportKind, SimConfig};
+
+use crate::{
+    graph_harness::{Kernels, destroy, kernel, word, words},
+    sim_harness::{SimHarness, assert_code, each_schedule},
+};
+
+#[test]
+fn a_while_node_runs_its_body_until_a_kernel_clears_the_condition() {
+    each_schedule(|sim| {
+        let stream = sim.stream();
+        let kernels = Kernels::load(sim);
+        let (left, sum) = (words(sim, &[5]), words(sim, &[0]));
+        let graph = sim.graph_create().unwrap();
+        let condition = sim.graph_condition(graph, 1).unwrap();
+        let kind = ConditionalKind::While;
+        let node = sim
+            .graph_add_conditional(graph, &[], condition, kind)
+            .unwrap();
+        let (add, count) = (kernels.add, kernels.count);
+        let first = kernel(sim, node.body, &[], add, [sum.as_raw(), 3]);
+        kernel(
+            sim,
+            node.body,
+            &[first],
+            count,
+            [left.as_raw(), condition.as_raw()],
+        );
+        kernel(sim, graph, &[node.node], add, [sum.as_raw(), 100]);
+        let exec = sim.graph_instantiate(graph).unwrap();
+        sim.graph_launch(exec, stream).unwrap();
+        sim.stream_synchronize(stream).unwrap();
+        assert_eq!((word(sim, left), word(sim, sum)), (0, 115));
+        destroy(sim, graph, exec);
+        sim.assert_clean();
+    });
+}
+
+#[test]
+fn an_if_node_runs_its_body_once_if_the_condition_holds() {
+    each_schedule(|sim| {
+        let stream = sim.stream();
+        let kernels = Kernels::load(sim);
+        for (value, expected) in [(0, 0), (9, 1)] {
+            let sum = words(sim, &[0]);
+            let graph = sim.graph_create().unwrap();
+            let condition = sim
+                .graph_condition(graph, 1 - u32::from(value == 9))
+                .unwrap();
+            let set = kernel(sim, graph, &[], kernels.set, [condition.as_raw(), value]);
+            let kind = ConditionalKind::If;
+            let node = sim
+                .graph_add_conditional(graph, &[set], condition, kind)
+                .unwrap();
+            kernel(sim, node.body, &[], kernels.add, [sum.as_raw(), 1]);
+            let exec = sim.graph_instantiate(graph).unwrap();
+            // Each launch begins with the initial value.
+            sim.graph_launch(exec, stream).unwrap();
+            sim.graph_launch(exec, stream).unwrap();
+            sim.stream_synchronize(stream).unwrap();
+            assert_eq!(word(sim, sum), 2 * expected);
+        }
+        sim.assert_clean();
+    });
+}
+
+#[test]
+fn a_loop_in_a_loop_starts_anew_in_each_iteration() {
+    let sim = SimHarness::new(SimConfig::new());
+    let stream = sim.stream();
+    let kernels = Kernels::load(&sim);
+    let (outer_left, inner_left, sum) = (words(&sim, &[3]), words(&sim, &[0]), words(&sim, &[0]));
+    let graph = sim.graph_create().unwrap();
+    let (outer, inner) = (
+        sim.graph_condition(graph, 1).unwrap(),
+        sim.graph_condition(graph, 0).unwrap(),
+    );
+    let kind = ConditionalKind::While;
+    let around = sim.graph_add_conditional(graph, &[], outer, kind).unwrap();
+    let fresh = kernel(
+        &sim,
+        around.body,
+        &[],
+        kernels.add,
+        [inner_left.as_raw(), 2],
+    );
+    let ready = kernel(
+        &sim,
+        around.body,
+        &[fresh],
+        kernels.set,
+        [inner.as_raw(), 1],
+    );
+    let within = sim
+        .graph_add_conditional(around.body, &[ready], inner, kind)
+        .unwrap();
+    let added = kernel(&sim, within.body, &[], kernels.add, [sum.as_raw(), 1]);
+    kernel(
+        &sim,
+        within.body,
+        &[added],
+        kernels.count,
+        [inner_left.as_raw(), inner.as_raw()],
+    );
+    kernel(
+        &sim,
+        around.body,
+        &[within.node],
+        kernels.count,
+        [outer_left.as_raw(), outer.as_raw()],
+    );
+    let exec = sim.graph_instantiate(graph).unwrap();
+    sim.graph_launch(exec, stream).unwrap();
+    sim.stream_synchronize(stream).unwrap();
+    assert_eq!(word(&sim, sum), 6);
+    sim.assert_clean();
+}
+
+#[test]
+fn a_condition_set_outside_its_graph_is_a_fault_with_the_reason() {
+    let sim = SimHarness::new(SimConfig::new());
+    let stream = sim.stream();
+    let kernels = Kernels::load(&sim);
+    let (elsewhere, graph) = (sim.graph_create().unwrap(), sim.graph_create().unwrap());
+    let condition = sim.graph_condition(elsewhere, 1).unwrap();
+    kernel(&sim, graph, &[], kernels.set, [condition.as_raw(), 1]);
+    let exec = sim.graph_instantiate(graph).unwrap();
+    sim.graph_launch(exec, stream).unwrap();
+    assert_code(sim.stream_synchronize(stream), ResultCode::LAUNCH_FAILED);
+    let words = ["cudaGraphSetConditional", "no condition of the graph"];
+    sim.assert_reported(ReportKind::KernelFault, &words);
+}
