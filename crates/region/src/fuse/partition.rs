@@ -110,17 +110,21 @@ fn candidates_of(graph: &PlannedGraph) -> Vec<Candidate> {
     candidates
 }
 
+/// The maximum number of joined parts that another kernel computes.
+const PARTS_MAX: usize = 4;
+
 /// Returns whether an operation needs kernels of its own.
 pub(super) fn has_own_kernel(op: &Op) -> bool {
-    !matches!(
-        op,
+    match op {
         Op::Constant(_)
-            | Op::Iota
-            | Op::Apply(..)
-            | Op::View(..)
-            | Op::Reshape(_)
-            | Op::Gather { .. }
-    )
+        | Op::Iota
+        | Op::Apply(..)
+        | Op::View(..)
+        | Op::Reshape(_)
+        | Op::Gather { .. } => false,
+        Op::Concatenate { parts, .. } => parts.len() > PARTS_MAX,
+        _ => true,
+    }
 }
 
 /// Stores the operands that other nodes' kernels must find in memory.

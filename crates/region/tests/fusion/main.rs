@@ -8,6 +8,7 @@
 mod calls;
 mod elementwise;
 mod indices;
+mod joins;
 mod long_reductions;
 mod long_sessions;
 mod peak_memory;
