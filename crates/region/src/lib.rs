@@ -139,6 +139,7 @@ pub use array::{
 };
 pub use element::{Element, Float, Number};
 pub use error::{ArrayShape, Error, MeshErrorKind, Result, UsageError, UsageErrorKind};
+pub use fuse::{ExplainedKernel, Explanation, StoreReason, StoredArray};
 #[doc(hidden)]
 pub use host::{
     ArrayDownload, ArraySource, OutputNode, PendingStruct, PendingValue, PlainValue, ResidentArray,
