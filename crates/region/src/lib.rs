@@ -21,11 +21,11 @@
 //! # Evaluation
 //!
 //! - Operations are recorded in an expression graph and evaluated when the block ends. Chains of
-//!   element-wise operations, broadcasts and slices, with a reduction or a scan at their end, are
-//!   fused into one kernel, which is generated once and cached. So are reductions of contiguous
-//!   rows of 2 to 8,192 elements with what follows from them, for example a softmax. Equal
-//!   operations on the same operands are computed once, and unused results are not computed.
-//!   Independent parts of the graph run concurrently.
+//!   element-wise operations, broadcasts, slices and joins of up to four arrays, with a reduction
+//!   or a scan at their end, are fused into one kernel, which is generated once and cached. So are
+//!   reductions of contiguous rows of 2 to 8,192 elements with what follows from them, for example
+//!   a softmax. Equal operations on the same operands are computed once, and unused results are not
+//!   computed. Independent parts of the graph run concurrently.
 //! - Results over the same inputs are computed by one kernel, which reads these once: the three
 //!   results of an Adam step, or the minimum, the maximum and the sum of an array.
 //! - A part of an array is updated in its memory if nothing else needs the old elements.
@@ -139,6 +139,7 @@ pub use array::{
 };
 pub use element::{Element, Float, Number};
 pub use error::{ArrayShape, Error, MeshErrorKind, Result, UsageError, UsageErrorKind};
+pub use fuse::{ExplainedKernel, Explanation, StoreReason, StoredArray};
 #[doc(hidden)]
 pub use host::{
     ArrayDownload, ArraySource, OutputNode, PendingStruct, PendingValue, PlainValue, ResidentArray,

@@ -198,6 +198,8 @@ pub(crate) struct KernelBody {
     /// The called functions of the maths library.
     calls: BTreeSet<String>,
     name_parts: Vec<&'static str>,
+    /// The number of numbered labels.
+    labels: usize,
     pub(crate) wide: bool,
 }
 
@@ -219,6 +221,7 @@ impl KernelBody {
             registers: FxHashMap::default(),
             calls: BTreeSet::new(),
             name_parts: Vec::new(),
+            labels: 0,
             wide,
         }
     }
@@ -236,6 +239,12 @@ impl KernelBody {
     /// Appends a label.
     pub(super) fn label(&mut self, name: &str) {
         writeln!(self.text, "{name}:").expect(STRING);
+    }
+
+    /// Returns a number that no label has yet.
+    pub(super) fn label_number(&mut self) -> usize {
+        self.labels += 1;
+        self.labels - 1
     }
 
     /// Appends a word to the kernel's name.

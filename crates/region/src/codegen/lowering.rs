@@ -42,11 +42,20 @@ impl IndexAnalysis {
                     source.elements == 1
                         || preserves_linear_index(&fused.node.shape, map, &source.shape)
                 }
-                Op::Gather { .. } | Op::Update { .. } => false,
+                Op::Gather { .. } | Op::Update { .. } | Op::Concatenate { .. } => false,
                 _ => true,
             }),
         }
     }
+}
+
+/// The registers that a lowering has computed so far.
+#[derive(Clone)]
+pub(super) struct KnownRegisters {
+    positions: Vec<PositionInfo>,
+    views: FxHashMap<(u64, Position), Position>,
+    reshaped: FxHashMap<(u64, Position), Position>,
+    values: FxHashMap<(u64, Position), Reg>,
 }
 
 /// The lowering of one kernel's nodes.
@@ -103,6 +112,28 @@ impl<'a> Lowering<'a> {
         };
         self.values.insert((node.id, position), reg);
         reg
+    }
+
+    /// Returns the registers that are computed so far.
+    pub(super) fn known(&self) -> KnownRegisters {
+        KnownRegisters {
+            positions: self.positions.clone(),
+            views: self.views.clone(),
+            reshaped: self.reshaped.clone(),
+            values: self.values.clone(),
+        }
+    }
+
+    /// Forgets all registers but these.
+    pub(super) fn forget(&mut self, others: KnownRegisters) {
+        let KnownRegisters {
+            positions,
+            views,
+            reshaped,
+            values,
+        } = others;
+        (self.positions, self.views) = (positions, views);
+        (self.reshaped, self.values) = (reshaped, values);
     }
 
     /// Declares that a register holds a node's element at a position.
@@ -179,11 +210,10 @@ impl<'a> Lowering<'a> {
                 let values = [is_replaced, new, old];
                 elementwise::apply(self.body, Function::Select, node.dtype, node.dtype, &values)
             }
-            Op::Reduce { .. }
-            | Op::MatrixProduct(..)
-            | Op::Concatenate { .. }
-            | Op::Scatter { .. }
-            | Op::Scan { .. } => unreachable!("planning stores the results of these operations"),
+            Op::Concatenate { parts, axis } => self.joined(node, position, parts, *axis),
+            Op::Reduce { .. } | Op::MatrixProduct(..) | Op::Scatter { .. } | Op::Scan { .. } => {
+                unreachable!("planning stores the results of these operations")
+            }
         }
     }
 

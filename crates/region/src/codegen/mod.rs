@@ -23,6 +23,7 @@
 //! | `lowering.rs` | the lowering of graph nodes to registers |
 //! | `position.rs` | positions in arrays and the index maps of views |
 //! | `update.rs` | the positions of values that replace elements of a part |
+//! | `join.rs` | joined arrays, whose parts are computed under branches |
 //! | `elementwise.rs` | instruction selection for element-wise functions |
 //! | `cast.rs` | casts between element types |
 //! | `memory.rs` | loads and stores of elements |
@@ -33,6 +34,7 @@ mod body;
 mod cache;
 mod cast;
 mod elementwise;
+mod join;
 mod lowering;
 mod map;
 mod memory;

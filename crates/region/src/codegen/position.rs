@@ -14,6 +14,7 @@ use crate::shape::{AxisSource, RANK_MAX, Shape, preserves_linear_index};
 pub(super) struct Position(pub(super) usize);
 
 /// The known indices of a position. Others are computed at first use.
+#[derive(Clone)]
 pub(super) struct PositionInfo {
     /// The node by whose number the lengths are passed.
     owner: u64,
@@ -99,6 +100,14 @@ impl Lowering<'_> {
     /// Returns the positions of a group.
     pub(super) fn group_members(&self, first: Position) -> impl Iterator<Item = Position> + use<> {
         (first.0..first.0 + self.lanes).map(Position)
+    }
+
+    /// Returns the first position of a position's group, the axis along which its members lie, and
+    /// the first index along it modulo their number.
+    pub(super) fn group_of(&self, position: Position) -> Option<(Position, usize, usize)> {
+        let indices = &self.positions[position.0];
+        let ((first, _), (axis, residue)) = (indices.group?, indices.group_axis?);
+        Some((first, axis, residue))
     }
 
     /// Returns the length of an axis of the array.

@@ -19,6 +19,11 @@ use crate::{
 /// Returns the steps that materialise the targets of a graph, operands first, as far as the
 /// identifiers of their nodes are less than `end`.
 pub(super) fn steps(graph: &PlannedGraph, end: u64) -> Vec<Step> {
+    planned(graph, end).0
+}
+
+/// Returns these steps, and the decisions about all nodes.
+pub(super) fn planned(graph: &PlannedGraph, end: u64) -> (Vec<Step>, Vec<Candidate>) {
     let mut candidates = partition(graph);
     let order = group_siblings(&mut candidates, end);
     let mut builder = StepBuilder {
@@ -28,7 +33,8 @@ pub(super) fn steps(graph: &PlannedGraph, end: u64) -> Vec<Step> {
         group: None,
         stack: Vec::new(),
     };
-    order.into_iter().map(|at| builder.step(at)).collect()
+    let steps = order.into_iter().map(|at| builder.step(at)).collect();
+    (steps, candidates)
 }
 
 /// The number of nodes of a kernel for which memory is reserved.

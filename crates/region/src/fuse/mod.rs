@@ -17,8 +17,10 @@
 //! | `planned.rs` | the graph of planned nodes that an evaluation depends on |
 //! | `recall.rs` | plans of graphs that were met before |
 //! | `build.rs` | builds the kernels that follow from these decisions |
+//! | `explain.rs` | tells the kernels of a plan, and why arrays are stored |
 
 mod build;
+mod explain;
 mod kernel;
 mod partition;
 mod planned;
@@ -29,6 +31,8 @@ mod share;
 mod siblings;
 mod size;
 
+pub(crate) use explain::explain;
+pub use explain::{ExplainedKernel, Explanation, StoreReason, StoredArray};
 pub(crate) use kernel::{FusedKernel, FusedNode, Step, Work};
 pub(crate) use planned::NodeSignature;
 pub(crate) use recall::steps;

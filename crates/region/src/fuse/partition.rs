@@ -13,6 +13,7 @@ use rustc_hash::FxHashSet;
 use smallvec::SmallVec;
 
 use super::{
+    explain::StoreReason,
     kernel::FusedNode,
     planned::PlannedGraph,
     rows::{RowShape, fuse_rows},
@@ -35,6 +36,8 @@ pub(super) struct Candidate {
     pub(super) is_stored: bool,
     /// True if the caller requests the elements.
     pub(super) is_requested: bool,
+    /// The reason why the node is stored, or was before another kernel computed it after all.
+    pub(super) reason: Option<StoreReason>,
     /// The size of a kernel that computes the node.
     pub(super) size: Size,
     /// The reduction whose kernel computes this node in its epilogue.
@@ -69,12 +72,25 @@ impl Candidate {
 /// Decides about all nodes of a graph, operands first.
 pub(super) fn partition(graph: &PlannedGraph) -> Vec<Candidate> {
     let mut candidates = candidates_of(graph);
+    note_reason(&mut candidates, StoreReason::OwnKernel);
     store_kernel_operands(&mut candidates);
+    note_reason(&mut candidates, StoreReason::Operand);
     bound_sizes(&mut candidates);
+    note_reason(&mut candidates, StoreReason::Size);
     store_shared(&mut candidates);
+    note_reason(&mut candidates, StoreReason::Shared);
     fuse_rows(&mut candidates);
     fuse_epilogues(&mut candidates);
     candidates
+}
+
+/// Notes why nodes are stored since the last call.
+fn note_reason(candidates: &mut [Candidate], reason: StoreReason) {
+    for candidate in candidates {
+        if candidate.is_stored {
+            candidate.reason.get_or_insert(reason);
+        }
+    }
 }
 
 /// Returns the candidates of a graph, in the order of its nodes.
@@ -94,6 +110,7 @@ fn candidates_of(graph: &PlannedGraph) -> Vec<Candidate> {
             consumers: SmallVec::new(),
             is_stored: has_own_kernel(op),
             is_requested: false,
+            reason: None,
             size: Size::default(),
             epilogue_of: None,
             rows: None,
@@ -105,22 +122,27 @@ fn candidates_of(graph: &PlannedGraph) -> Vec<Candidate> {
         if let Some(candidate) = candidates.get_mut(target as usize) {
             candidate.is_stored = true;
             candidate.is_requested = true;
+            candidate.reason = Some(StoreReason::Requested);
         }
     }
     candidates
 }
 
+/// The maximum number of joined parts that another kernel computes.
+const PARTS_MAX: usize = 4;
+
 /// Returns whether an operation needs kernels of its own.
 pub(super) fn has_own_kernel(op: &Op) -> bool {
-    !matches!(
-        op,
+    match op {
         Op::Constant(_)
-            | Op::Iota
-            | Op::Apply(..)
-            | Op::View(..)
-            | Op::Reshape(_)
-            | Op::Gather { .. }
-    )
+        | Op::Iota
+        | Op::Apply(..)
+        | Op::View(..)
+        | Op::Reshape(_)
+        | Op::Gather { .. } => false,
+        Op::Concatenate { parts, .. } => parts.len() > PARTS_MAX,
+        _ => true,
+    }
 }
 
 /// Stores the operands that other nodes' kernels must find in memory.

@@ -16,6 +16,8 @@ use crate::{
 /// The cost of an operation that takes some tens of instructions, or of an element at an index that
 /// is read from memory, in simple operations.
 const COSTLY: f32 = 40.0;
+/// The cost of finding the part of an element of joined arrays, in simple operations: branches.
+const JOINED: f32 = 12.0;
 /// The cost of a write and a read of memory for each element, in simple operations.
 const STORING: f32 = 32.0;
 /// The maximum number of arrays that kernels read again to compute a value again. Storing it takes
@@ -104,7 +106,7 @@ impl Use {
                 ratio_to(source)
             }
             Op::Gather { source, .. } if number == 0 => ratio_to(source),
-            // Each part has a kernel of its own.
+            // Each element is in one part.
             Op::Concatenate { .. } => Use::Moved { ratio: 1.0 },
             Op::Update { .. } if number == 1 => Use::Moved { ratio: 1.0 },
             // The scan reads such a row once for the totals of its segments and once for the sums.
@@ -229,6 +231,7 @@ impl OwnWork {
             work.operations += match &*candidate.op {
                 Op::Constant(_) => 0.0,
                 Op::Gather { .. } => COSTLY,
+                Op::Concatenate { .. } => JOINED,
                 op if size::is_costly(op) => COSTLY,
                 _ => 1.0,
             };

@@ -163,9 +163,10 @@ pub(super) fn kernel_of_all(candidates: &[Candidate], roots: &[usize]) -> Option
 /// Returns the operands that one kernel of an operation computes or reads. The other operands have
 /// kernels of their own.
 fn kernel_operands(candidate: &Candidate) -> &[CandidateOperand] {
-    // The parts of a concatenation and the base of a scatter are computed by separate kernels.
+    // The parts of a stored concatenation and the base of a scatter are computed by separate
+    // kernels.
     match &*candidate.op {
-        Op::Concatenate { .. } => &[],
+        Op::Concatenate { .. } if candidate.is_stored => &[],
         Op::Scatter { .. } => &candidate.operands[1..],
         _ => &candidate.operands,
     }
@@ -318,6 +319,7 @@ impl Walk {
             Op::View(source, map) => !preserves_linear_index(&user.node.shape, map, &source.shape),
             Op::Gather { .. } => number == 0,
             Op::Update { .. } => number == 1,
+            Op::Concatenate { .. } => true,
             _ => false,
         };
         if !is_moved {

@@ -315,6 +315,25 @@ impl Node {
 }
 
 impl Op {
+    /// Returns the word for this operation in explanations.
+    pub(crate) fn name(&self) -> &'static str {
+        match self {
+            Op::Constant(_) => "constant",
+            Op::Iota => "iota",
+            Op::Apply(function, _) => function.name(),
+            Op::View(..) => "view",
+            Op::Reshape(_) => "reshape",
+            Op::Gather { .. } => "gather",
+            Op::Reduce { reduction, .. } => reduction.name(),
+            Op::MatrixProduct(..) => "matrix product",
+            Op::Concatenate { .. } => "concatenate",
+            Op::Update { .. } => "update",
+            Op::Scatter { adds: false, .. } => "scatter",
+            Op::Scatter { adds: true, .. } => "scatter_add",
+            Op::Scan { .. } => "scan",
+        }
+    }
+
     /// Calls `visit` with each operand.
     pub(crate) fn operands(&self, mut visit: impl FnMut(&NodeRef)) {
         match self {

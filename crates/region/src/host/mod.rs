@@ -1,5 +1,6 @@
 //! The boundary between host and device: parameters, results, write-backs and explicit transfers.
 
+mod explain;
 mod input;
 mod on_device;
 mod output;

@@ -7,7 +7,9 @@
 #[allow(dead_code, reason = "these tests use a part of it")]
 mod calls;
 mod elementwise;
+mod explanations;
 mod indices;
+mod joins;
 mod long_reductions;
 mod long_sessions;
 mod peak_memory;

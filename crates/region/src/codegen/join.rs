@@ -1,0 +1,151 @@
+//! Joined arrays within other kernels: each thread computes its element from the part that it lies
+//! in.
+//!
+//! Only one part has the element, and the others may not be read beyond their ends, so that each
+//! part is computed under a branch. A register that is first computed there has no value after it:
+//! what the lowering knows is restored behind each branch.
+
+use smallvec::SmallVec;
+
+use super::{
+    body::{ParameterKey, Reg, RegClass, line},
+    lowering::Lowering,
+    map::last_axis,
+    position::Position,
+};
+use crate::{element::DType, graph::NodeRef, shape::RANK_MAX};
+
+impl Lowering<'_> {
+    /// Returns the register that holds an element of parts that are joined along an axis. Computes
+    /// the elements of a group together if they are in one part.
+    pub(super) fn joined(
+        &mut self,
+        node: &NodeRef,
+        position: Position,
+        parts: &[NodeRef],
+        axis: usize,
+    ) -> Reg {
+        let members = self.in_one_part(position, parts, axis);
+        let long: SmallVec<[usize; RANK_MAX]> = (0..node.shape.len())
+            .filter(|&each| node.shape[each] != 1)
+            .collect();
+        let mut indices: Vec<SmallVec<[Option<Reg>; RANK_MAX]>> = Vec::new();
+        for &member in &members {
+            let mut of_member = SmallVec::from_elem(None, node.shape.len());
+            for &each in &long {
+                of_member[each] = Some(self.axis_index(member, each));
+            }
+            indices.push(of_member);
+        }
+        let class = match RegClass::of(node.dtype) {
+            RegClass::Predicate => RegClass::B32,
+            class => class,
+        };
+        let results: SmallVec<[Reg; 4]> = members.iter().map(|_| self.body.reg(class)).collect();
+        self.scalar_position();
+        let (label, words) = (self.body.label_number(), self.body.name_parts());
+        let known = self.known();
+        let (bits, mut start) = (self.body.bits(), 0);
+        let parts = parts.iter().filter(|part| part.shape[axis] > 0);
+        let last = parts.clone().count().saturating_sub(1);
+        for (number, part) in parts.enumerate() {
+            let key = ParameterKey::Start(node.id, number);
+            let first = (number > 0).then(|| self.body.index_parameter(key, start as i64));
+            start += part.shape[axis];
+            if number < last {
+                let key = ParameterKey::Start(node.id, number + 1);
+                let end = self.body.index_parameter(key, start as i64);
+                let beyond = self.body.reg(RegClass::Predicate);
+                let index = indices[0][axis].expect("an axis of several parts is long");
+                line!(self.body, "setp.ge.u{bits} {beyond}, {index}, {end};");
+                line!(self.body, "@{beyond} bra PART{label}_{};", number + 1);
+            }
+            let positions = self.positions_in_part(&indices, part, axis, first);
+            if positions.len() > 1 {
+                self.group_in_part(members[0], &positions, part);
+            }
+            for (&result, &position) in results.iter().zip(&positions) {
+                let element = self.lower(part, position);
+                let word = self.body.as_word(element);
+                line!(self.body, "mov.{} {result}, {word};", class.move_type());
+            }
+            self.forget(known.clone());
+            if number < last {
+                line!(self.body, "bra JOINED{label};");
+                self.body.label(&format!("PART{label}_{}", number + 1));
+            }
+        }
+        self.body.label(&format!("JOINED{label}"));
+        self.body.truncate_name(words);
+        self.body.name_part("concatenate");
+        let elements: SmallVec<[Reg; 4]> = results
+            .iter()
+            .map(|&result| match node.dtype {
+                DType::Bool => self.body.is_not_zero(result),
+                _ => result,
+            })
+            .collect();
+        let mut own = elements[0];
+        for (&member, &element) in members.iter().zip(&elements) {
+            self.define(node, member, element);
+            if member == position {
+                own = element;
+            }
+        }
+        own
+    }
+
+    /// Returns the members of a position's group if all of them are always in one part, else the
+    /// position alone.
+    fn in_one_part(
+        &self,
+        position: Position,
+        parts: &[NodeRef],
+        axis: usize,
+    ) -> SmallVec<[Position; 4]> {
+        let alone = SmallVec::from_elem(position, 1);
+        let Some((first, along, residue)) = self.group_of(position) else {
+            return alone;
+        };
+        let is_whole = |part: &NodeRef| part.shape[axis].is_multiple_of(self.lanes);
+        let (_, before_last) = parts.split_last().expect("there is a part");
+        if along == axis && (residue != 0 || !before_last.iter().all(is_whole)) {
+            return alone;
+        }
+        self.group_members(first).collect()
+    }
+
+    /// Makes a group of the positions in a part of which the others are one.
+    fn group_in_part(&mut self, of_all: Position, positions: &[Position], part: &NodeRef) {
+        if let Some((_, along, residue)) = self.group_of(of_all)
+            && last_axis(&part.shape) == Some(along)
+        {
+            self.group_along(positions, along, residue);
+        }
+    }
+
+    /// Returns the positions of elements in a part that begins at this index.
+    fn positions_in_part(
+        &mut self,
+        indices: &[SmallVec<[Option<Reg>; RANK_MAX]>],
+        part: &NodeRef,
+        axis: usize,
+        first: Option<Reg>,
+    ) -> SmallVec<[Position; 4]> {
+        let bits = self.body.bits();
+        let mut moved: SmallVec<[_; 4]> = indices.iter().cloned().collect();
+        for of_member in &mut moved {
+            if part.shape[axis] == 1 {
+                of_member[axis] = None;
+            } else if let (Some(index), Some(first)) = (of_member[axis], first) {
+                let within = self.body.index_reg();
+                line!(self.body, "sub.s{bits} {within}, {index}, {first};");
+                of_member[axis] = Some(within);
+            }
+        }
+        moved
+            .into_iter()
+            .map(|axes| self.at_indices(part.id, &part.shape, axes, None))
+            .collect()
+    }
+}

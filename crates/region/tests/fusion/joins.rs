@@ -1,0 +1,172 @@
+//! Joined arrays within the kernels that use them: no array is stored in between, and each element
+//! of a part is read once.
+
+use millstream_region::{Array, Keep, RegionExt, concatenate, stack};
+use ndarray::{Array1, Array2, Axis, Ix2, s};
+
+use crate::{Counted, Work};
+
+fn matrix((rows, columns): (usize, usize), first: usize) -> Array2<f32> {
+    Array2::from_shape_fn((rows, columns), |(row, column)| {
+        ((first + row * 37 + column * 61) % 101) as f32 / 16.0 - 3.0
+    })
+}
+
+fn upload(counted: &Counted, host: &Array2<f32>) -> Array<f32, Ix2> {
+    Array::from_host(&counted.device, host).unwrap()
+}
+
+/// Joins two matrices whose parts end within vectors of 16 bytes and at their ends.
+#[test]
+fn functions_of_joined_arrays_are_one_kernel_that_reads_each_part_once() {
+    for (axis, first, second) in [
+        (0, (3, 8), (5, 8)),
+        (0, (3, 7), (2, 7)),
+        (1, (4, 8), (4, 12)),
+        (1, (4, 6), (4, 10)),
+        (1, (4, 3), (4, 2)),
+        (1, (4, 8), (4, 0)),
+    ] {
+        let (x, y) = (matrix(first, 0), matrix(second, 50));
+        let joined = ndarray::concatenate(Axis(axis), &[x.view(), y.view()]).unwrap();
+        let z = matrix(joined.dim(), 7);
+        Counted::everywhere(|counted| {
+            let (x, y, z) = (
+                upload(counted, &x),
+                upload(counted, &y),
+                upload(counted, &z),
+            );
+            let (found, work) = counted.work(|_| {
+                let joined = concatenate(Axis(axis), &[&x, &(&y * 3.0)]).unwrap();
+                (joined * 2.0 + &z).to_host().unwrap()
+            });
+            let mut expected = joined.clone();
+            let end = joined.dim();
+            let mut part = match axis {
+                0 => expected.slice_mut(s![end.0 - second.0.., ..]),
+                _ => expected.slice_mut(s![.., end.1 - second.1..]),
+            };
+            part *= 3.0;
+            assert_eq!(found, expected * 2.0 + &z.to_host().unwrap());
+            let bytes = (4 * joined.len()) as u64;
+            let once = Work {
+                kernels: 1,
+                bytes_read: 2 * bytes,
+                bytes_written: bytes,
+            };
+            assert_eq!(work, once, "{axis}, {first:?}, {second:?}");
+        });
+    }
+}
+
+#[test]
+fn reductions_of_padded_arrays_store_nothing_else() {
+    let x = matrix((6, 8), 0);
+    let mut padded = Array2::from_elem((8, 16), 0.5_f32);
+    padded.slice_mut(s![1..7, 4..12]).assign(&(&x * 2.0));
+    Counted::everywhere(|counted| {
+        let on_x = upload(counted, &x);
+        let scale = Array::from_host(&counted.device, &ndarray::arr0(2.0_f32)).unwrap();
+        let (found, work) = counted.work(|device| {
+            let pending = device.region(|g| {
+                // All parts use the same element.
+                let scale = g.array(&scale);
+                let x = g.array(&on_x) * &scale;
+                let side = g.ones::<f32, _>((6, 4)) * 0.25 * &scale;
+                let end = g.ones::<f32, _>((1, 16)) * 0.25 * &scale;
+                let wide = concatenate(Axis(1), &[&side, &x, &side]).unwrap();
+                let all = concatenate(Axis(0), &[&end, &wide, &end]).unwrap();
+                (all.sum_axis(Axis(1)), all.max_axis(Axis(1)))
+            });
+            pending.unwrap().wait().unwrap()
+        });
+        assert_eq!(found.0, padded.sum_axis(Axis(1)));
+        let greatest = padded.map_axis(Axis(1), |row| row.fold(f32::MIN, |a, &b| a.max(b)));
+        assert_eq!(found.1, greatest);
+        assert_eq!(work.kernels, 2);
+    });
+}
+
+#[test]
+fn a_softmax_of_joined_rows_is_one_kernel() {
+    for columns in [(40, 60), (1000, 1000), (999, 1001)] {
+        let (x, y) = (matrix((3, columns.0), 0), matrix((3, columns.1), 9));
+        Counted::everywhere(|counted| {
+            let (x, y) = (upload(counted, &x), upload(counted, &y));
+            let softmax = |is_stored: bool| {
+                let joined = concatenate(Axis(1), &[&x, &y]).unwrap();
+                if is_stored {
+                    drop(joined.to_host().unwrap());
+                }
+                let powers = (&joined - &joined.max_keepdims(&[Axis(1)])).exp();
+                let rows = (&powers / &powers.sum_keepdims(&[Axis(1)]))
+                    .to_host()
+                    .unwrap();
+                rows.mapv(f32::to_bits)
+            };
+            let (stored, _) = counted.work(|_| softmax(true));
+            let (found, work) = counted.work(|_| softmax(false));
+            assert_eq!((found, work.kernels), (stored, 1), "{columns:?}");
+        });
+    }
+}
+
+#[test]
+fn parts_of_other_types_and_many_parts_are_joined() {
+    let truths = Array1::from_shape_fn(11, |at| at % 3 == 0);
+    let longs = Array1::from_shape_fn(11, |at| at as i64 * 7 - 30);
+    Counted::everywhere(|counted| {
+        let device = &counted.device;
+        let on_truths = Array::from_host(device, &truths).unwrap();
+        let on_longs = Array::from_host(device, &longs).unwrap();
+        let ((stacked, chosen, kept), work) = counted.work(|device| {
+            let pending = device.region(|g| {
+                let (truths, longs) = (g.array(&on_truths), g.array(&on_longs));
+                let stacked = stack(Axis(1), &[&longs, &(&longs * 2), &longs]).unwrap();
+                let both = concatenate(Axis(0), &[&truths, &!&truths]).unwrap();
+                let twice = concatenate(Axis(0), &[&longs, &longs]).unwrap();
+                let many: Vec<_> = (0..6).map(|at| &longs + at).collect();
+                let many = concatenate(Axis(0), &many).unwrap();
+                (
+                    stacked + 1,
+                    both.where_cond(&twice, -twice.clone()),
+                    many * 2,
+                )
+            });
+            pending.unwrap().wait().unwrap()
+        });
+        let expected = Array2::from_shape_fn((11, 3), |(at, part)| {
+            longs[at] * if part == 1 { 2 } else { 1 } + 1
+        });
+        assert_eq!(stacked, expected);
+        let expected = Array1::from_shape_fn(22, |at| {
+            let (sign, at) = (truths[at % 11] == (at < 11), at % 11);
+            if sign { longs[at] } else { -longs[at] }
+        });
+        assert_eq!(chosen, expected);
+        let expected = Array1::from_shape_fn(66, |at| 2 * (longs[at % 11] + at as i64 / 11));
+        assert_eq!(kept, expected);
+        // More than four parts are stored, each by a kernel.
+        assert_eq!(work.kernels, 1 + 1 + 6 + 1);
+    });
+}
+
+#[test]
+fn joined_arrays_that_are_results_are_written_part_by_part() {
+    let (x, y) = (matrix((3, 8), 0), matrix((5, 8), 50));
+    Counted::everywhere(|counted| {
+        let (on_x, on_y) = (upload(counted, &x), upload(counted, &y));
+        let ((kept, doubled), work) = counted.work(|device| {
+            let pending = device.region(|g| {
+                let joined =
+                    concatenate(Axis(0), &[&g.array(&on_x), &g.array(&on_y).exp()]).unwrap();
+                (Keep(joined.clone()), joined * 2.0)
+            });
+            let (kept, doubled) = pending.unwrap().wait().unwrap();
+            (kept.to_host().unwrap(), doubled)
+        });
+        assert_eq!(kept.slice(s![..3, ..]), x);
+        assert_eq!(kept * 2.0, doubled);
+        assert_eq!(work.kernels, 3);
+    });
+}
