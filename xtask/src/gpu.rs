@@ -21,12 +21,13 @@ const SCRIPT: &str = include_str!("../gpu-run.sh");
 const BYTES_MAX: u64 = 60 << 20;
 
 /// The packages whose tests and benchmarks use a device, with their folders.
-const PACKAGES: [(&str, &str); 5] = [
+const PACKAGES: [(&str, &str); 6] = [
     ("millstream-bench", BENCHMARKS),
     ("millstream", "crates/runtime"),
     ("millstream-driver", "crates/driver"),
     ("millstream-sim", "crates/sim"),
     ("millstream-region", "crates/region"),
+    ("millstream-cudarc", "crates/cudarc"),
 ];
 
 /// The folder of the benchmarks, which are a program and not a test.

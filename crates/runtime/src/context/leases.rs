@@ -42,7 +42,8 @@ pub(crate) struct GrantedLease {
     location: &'static Location<'static>,
     /// True once the borrower has returned the memory.
     returned: AtomicBool,
-    _examined: ExaminedOperands,
+    /// `None` if the array was moved to the borrower, so that no operation can conflict.
+    _examined: Option<ExaminedOperands>,
 }
 
 /// Enqueues a marker: an operation without work that is ordered by its access like any other.
@@ -96,7 +97,8 @@ fn marker<'a>(
 }
 
 impl GrantedLease {
-    /// Lends a part of an allocation to the work of another library on the stream.
+    /// Lends a part of an allocation to the work of another library on the stream. Operations are
+    /// not examined if it `is_moved`, so that there can be none.
     ///
     /// # Errors
     ///
@@ -104,13 +106,13 @@ impl GrantedLease {
     pub(crate) fn grant(
         stream: &Stream,
         history: &AccessHistory,
-        extent: Extent,
-        kind: AccessKind,
+        (extent, kind): (Extent, AccessKind),
+        is_moved: bool,
         location: &'static Location<'static>,
     ) -> Result<Arc<Self>> {
         // Before the marker: an operation that is submitted behind it is then examined. Others wait
         // for the marker at the end, so that no sync point is recorded behind this one.
-        let examined = ExaminedOperands::begin();
+        let examined = (!is_moved).then(ExaminedOperands::begin);
         submit_marker(
             stream,
             "lend",
@@ -129,14 +131,17 @@ impl GrantedLease {
         Ok(lease)
     }
 
-    /// Returns the memory. If another thread is just submitting to the stream, or if the end cannot
-    /// be submitted, the next operation that uses the memory ends the lease, so that this neither
-    /// waits nor fails.
-    pub(crate) fn give_back(&self, history: &AccessHistory) {
+    /// Returns the memory, and returns whether the lease has ended. Else, because another thread is
+    /// just submitting to the stream or because the end cannot be submitted, the next operation
+    /// that uses the memory ends it, so that this neither waits nor fails. It waits for the other
+    /// thread if `patient`.
+    pub(crate) fn give_back(&self, history: &AccessHistory, patient: bool) -> bool {
         self.returned.store(true, Ordering::Release);
-        if let Err(error) = self.end_if_returned(history, false) {
-            log!(warn, %error, "the end of a lease is put off");
-        }
+        self.end_if_returned(history, patient)
+            .unwrap_or_else(|error| {
+                log!(warn, %error, "the end of a lease is put off");
+                false
+            })
     }
 
     /// Ends the lease, unless another thread has.

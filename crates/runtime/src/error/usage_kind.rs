@@ -455,6 +455,12 @@ pub enum UsageErrorKind {
         "the array's memory was allocated by this library: it has no owner to return to; lend it"
     )]
     NotAdopted,
+    /// A tensor of DLPack cannot be an array, or an array cannot be the tensor asked for.
+    #[error("{reason}")]
+    Dlpack {
+        /// The difference.
+        reason: String,
+    },
     /// The driver knows of no device memory at an address.
     #[error(
         "{bytes} bytes at {address:#x} are not within one allocation of device memory: they may be \

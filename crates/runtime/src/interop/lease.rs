@@ -5,7 +5,8 @@ use std::{fmt, marker::PhantomData, panic::Location, sync::Arc};
 use millstream_driver::DevicePtr;
 
 use crate::{
-    Buffer, Result, Stream, View, ViewMut, context::GrantedLease, memory::Span, tracker::AccessKind,
+    Buffer, Rejected, Result, Stream, View, ViewMut, context::GrantedLease, disposal::dispose,
+    memory::Span, tracker::AccessKind,
 };
 
 /// An array that is lent to the work that another library enqueues on a stream.
@@ -64,7 +65,8 @@ impl<'a, T> Lease<'a, T> {
         same.map_err(|usage_error| usage_error.at(location))?;
         let access = span.access(kind);
         let history = &span.allocation.history;
-        let granted = GrantedLease::grant(stream, history, access.extent, kind, location)?;
+        let part = (access.extent, kind);
+        let granted = GrantedLease::grant(stream, history, part, false, location)?;
         Ok(Self {
             span,
             granted,
@@ -93,7 +95,7 @@ impl<'a, T> Lease<'a, T> {
 
 impl<T> Drop for Lease<'_, T> {
     fn drop(&mut self) {
-        self.granted.give_back(&self.span.allocation.history);
+        self.granted.give_back(&self.span.allocation.history, false);
     }
 }
 
@@ -165,5 +167,140 @@ impl<'a, T> ViewMut<'a, T> {
             AccessKind::Write,
             stream,
         )
+    }
+}
+
+/// An array that was moved to the work of another library on a stream, made by
+/// [`Buffer::into_lease`]. Its drop frees the memory behind that work.
+///
+/// ```
+/// let device = millstream::Device::simulated()?;
+/// let (ours, theirs) = (device.stream()?, device.stream()?);
+/// let lease = ours.upload(&[1_u8, 2, 3])?.into_lease(&theirs)?;
+/// // The other library uses lease.as_raw() on its stream.
+/// let array = lease.end();
+/// assert_eq!(ours.download(&array)?.wait()?, [1, 2, 3]);
+/// # Ok::<(), millstream::Error>(())
+/// ```
+#[must_use = "dropping the lease ends it, and frees the array"]
+pub struct OwnedLease<T: Send + 'static> {
+    /// `None` once the lease has ended.
+    lent: Option<Lent<T>>,
+}
+
+struct Lent<T> {
+    array: Buffer<T>,
+    granted: Arc<GrantedLease>,
+}
+
+impl<T: Send + 'static> OwnedLease<T> {
+    fn lent(&self) -> &Lent<T> {
+        self.lent
+            .as_ref()
+            .expect("the array is there until the lease ends")
+    }
+
+    /// Returns the address of the first element on the device.
+    #[must_use]
+    pub fn as_raw(&self) -> DevicePtr {
+        self.lent().array.as_raw()
+    }
+
+    /// Returns the number of elements.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.lent().array.len()
+    }
+
+    /// Returns whether there are no elements.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Returns the ordinal of the array's device.
+    pub(super) fn ordinal(&self) -> i32 {
+        let span = self.lent().array.span();
+        span.allocation.device.ordinal.as_raw()
+    }
+
+    /// Ends the lease: later operations on the array run after the work that is on the borrower's
+    /// stream now.
+    #[must_use]
+    pub fn end(mut self) -> Buffer<T> {
+        let Some(Lent { array, granted }) = self.lent.take() else {
+            unreachable!("the array is there until the lease ends")
+        };
+        granted.give_back(&array.span().allocation.history, false);
+        array
+    }
+}
+
+impl<T: Send + 'static> Drop for OwnedLease<T> {
+    fn drop(&mut self) {
+        let Some(lent) = self.lent.take() else {
+            return;
+        };
+        let ended = {
+            let span = lent.array.span();
+            lent.granted.give_back(&span.allocation.history, false)
+        };
+        if !ended {
+            // Another thread is just submitting to the stream.
+            dispose(Box::new(EndsPatiently(lent)));
+        }
+    }
+}
+
+/// A lease that is ended on the disposal thread, which may wait for a submission.
+struct EndsPatiently<T>(Lent<T>);
+
+impl<T> Drop for EndsPatiently<T> {
+    fn drop(&mut self) {
+        let Lent { array, granted } = &self.0;
+        granted.give_back(&array.span().allocation.history, true);
+    }
+}
+
+impl<T: Send + 'static> fmt::Debug for OwnedLease<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("OwnedLease")
+            .field(&self.lent().array)
+            .finish()
+    }
+}
+
+impl<T: Send + 'static> Buffer<T> {
+    /// Moves the array to the work that another library enqueues on `stream`, as
+    /// [`lend_mut`](Self::lend_mut), for as long as the lease lives.
+    ///
+    /// # Errors
+    ///
+    /// As [`lend_mut`](Self::lend_mut). The error returns the array.
+    #[allow(clippy::result_large_err, reason = "the error returns the array")]
+    #[track_caller]
+    pub fn into_lease(self, stream: &Stream) -> Result<OwnedLease<T>, Rejected<Self>> {
+        match self.grant_moved(stream, Location::caller()) {
+            Ok(granted) => Ok(OwnedLease {
+                lent: Some(Lent {
+                    array: self,
+                    granted,
+                }),
+            }),
+            Err(error) => Err(Rejected::new(error, self)),
+        }
+    }
+
+    fn grant_moved(
+        &self,
+        stream: &Stream,
+        location: &'static Location<'static>,
+    ) -> Result<Arc<GrantedLease>> {
+        let span = self.span();
+        let same = stream.same_device("into_lease", 0, &span.allocation.device);
+        same.map_err(|usage_error| usage_error.at(location))?;
+        let access = span.access(AccessKind::Write);
+        let part = (access.extent, AccessKind::Write);
+        GrantedLease::grant(stream, &span.allocation.history, part, true, location)
     }
 }

@@ -9,6 +9,7 @@
 //! | enqueues on a stream that it is given | [`Stream::foreign`]: its work is one tracked operation |
 //! | has a stream of its own | [`Device::adopt_stream`]: operations on it run in order with the owner's |
 //! | hands over an array | [`Device::adopt_buffer`]: a [`Buffer`] that returns to its owner, on drop or by [`Buffer::return_to_owner`] |
+//! | exchanges arrays by DLPack, as frameworks of Python do | [`Buffer::into_dlpack`], [`Device::adopt_dlpack`] |
 //! | borrows an array for its own stream | [`Buffer::lend`], [`Buffer::lend_mut`] |
 //!
 //! At every moment each byte is used by tracked operations, or lent to one outsider with an order
@@ -22,14 +23,17 @@
 //! [`Device::adopt_stream`]: crate::Device::adopt_stream
 //! [`Device::adopt_buffer`]: crate::Device::adopt_buffer
 //! [`Buffer`]: crate::Buffer
+//! [`Buffer::into_dlpack`]: crate::Buffer::into_dlpack
+//! [`Device::adopt_dlpack`]: crate::Device::adopt_dlpack
 //! [`Buffer::return_to_owner`]: crate::Buffer::return_to_owner
 //! [`Buffer::lend`]: crate::Buffer::lend
 //! [`Buffer::lend_mut`]: crate::Buffer::lend_mut
 
 mod adopt;
+pub mod dlpack;
 mod foreign;
 mod lease;
 
 pub use adopt::After;
 pub use foreign::{ForeignCall, ForeignOperand, read, write};
-pub use lease::Lease;
+pub use lease::{Lease, OwnedLease};

@@ -15,6 +15,7 @@ mod collective_ranks;
 mod collectives;
 mod configurations;
 mod counts;
+mod dlpack;
 mod events;
 mod every_call;
 mod executors;
