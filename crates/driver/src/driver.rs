@@ -1326,7 +1326,7 @@ pub trait Driver: Send + Sync + fmt::Debug {
     /// [`STREAM_CAPTURE_UNJOINED`](crate::ResultCode::STREAM_CAPTURE_UNJOINED) for a branch that
     /// was not joined (rule 41): the capture is over, without a graph.
     /// [`STREAM_CAPTURE_WRONG_THREAD`](crate::ResultCode::STREAM_CAPTURE_WRONG_THREAD) on another
-    /// thread than the one that began it, unless in relaxed mode (rule 40),
+    /// thread than the one that began it, unless in relaxed mode (rule 40; the capture ends),
     /// [`STREAM_CAPTURE_UNMATCHED`](crate::ResultCode::STREAM_CAPTURE_UNMATCHED) for a stream in
     /// which the capture did not begin, and
     /// [`ILLEGAL_STATE`](crate::ResultCode::ILLEGAL_STATE) for a stream that does not capture.

@@ -282,16 +282,15 @@ impl SimState {
             );
             return Err(self.invalidate([number], ResultCode::STREAM_CAPTURE_UNMATCHED, text));
         }
-        if capture.mode != CaptureMode::Relaxed && capture.thread != thread::current().id() {
-            let text = "another thread began the capture (rule 40)".to_owned();
-            return Err(CallError::new(
-                ResultCode::STREAM_CAPTURE_WRONG_THREAD,
-                text,
-            ));
-        }
+        let is_elsewhere =
+            capture.mode != CaptureMode::Relaxed && capture.thread != thread::current().id();
         let unjoined = self.unjoined(number);
         let capture = self.finish_capture(number);
         let failed = match (capture.violation, unjoined) {
+            _ if is_elsewhere => Some(CallError::new(
+                ResultCode::STREAM_CAPTURE_WRONG_THREAD,
+                "another thread began the capture, which ends without a graph (rule 40)".to_owned(),
+            )),
             (Some(by), _) => Some(invalidated(&by)),
             (None, Some(branch)) => Some(CallError::new(
                 ResultCode::STREAM_CAPTURE_UNJOINED,

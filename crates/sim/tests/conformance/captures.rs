@@ -62,6 +62,13 @@ pub(crate) fn r40(dev: &DeviceHarness) -> Observation {
         elsewhere == ResultCode::STREAM_CAPTURE_WRONG_THREAD,
         &format!("another thread: {elsewhere}"),
     )?;
+    let after = dev.refusal(dev.stream_end_capture(stream))?;
+    check(
+        after == ResultCode::ILLEGAL_STATE,
+        &format!("the attempt of another thread ends the capture: {after}"),
+    )?;
+    dev.stream_begin_capture(stream, LOCAL)?;
+    dev.store(memory, 7, stream)?;
     let graph = dev.stream_end_capture(stream)?;
     check(
         dev.holds(memory, 0, 4, stream)?,
