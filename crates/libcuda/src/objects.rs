@@ -9,7 +9,8 @@ use std::{
 };
 
 use millstream_driver::{
-    ContextHandle, EventHandle, FunctionHandle, ModuleHandle, PoolHandle, StreamHandle,
+    ContextHandle, EventHandle, FunctionHandle, GraphExecHandle, GraphHandle, ModuleHandle,
+    PoolHandle, StreamHandle,
 };
 use millstream_sim::FunctionDetails;
 use rustc_hash::FxHashMap;
@@ -36,6 +37,14 @@ pub(crate) struct Objects {
     pub(crate) libraries: FxHashMap<Handle, LibraryEntry>,
     pub(crate) kernels: FxHashMap<Handle, KernelEntry>,
     pub(crate) linkers: FxHashMap<Handle, LinkerEntry>,
+    /// The context of each graph: of the program, of a capture, or the body of a conditional node.
+    pub(crate) graphs: FxHashMap<GraphHandle, ContextHandle>,
+    /// The context of each executable graph.
+    pub(crate) executables: FxHashMap<GraphExecHandle, ContextHandle>,
+    /// The list of nodes that a capturing stream depends on, as last returned to the program.
+    pub(crate) captured_nodes: FxHashMap<StreamHandle, Box<[Handle]>>,
+    /// The list of bodies of each conditional node, which the program reads from its pointer.
+    pub(crate) bodies: FxHashMap<Handle, Box<[Handle; 1]>>,
     /// The state of each device's primary context, by ordinal.
     pub(crate) primaries: FxHashMap<Device, PrimaryEntry>,
     /// The flags of page-locked allocations, by first address.
@@ -187,6 +196,8 @@ impl Objects {
         self.events.retain(|_, entry| entry.context != context);
         self.modules.retain(|_, entry| entry.context != context);
         self.functions.retain(|_, entry| entry.context != context);
+        self.graphs.retain(|_, owner| *owner != context);
+        self.executables.retain(|_, owner| *owner != context);
         for library in self.libraries.values_mut() {
             library.modules.remove(&context);
         }

@@ -133,20 +133,6 @@ pub(crate) fn device(call: &Call, stream: Handle, device: Out<Device>) -> Answer
     device.set(call.context_entry(context)?.device)
 }
 
-/// `cuStreamIsCapturing`: never, because nothing begins a capture.
-pub(crate) fn is_capturing(call: &Call, stream: Handle, status: Out<i32>) -> Answer {
-    call.stream(stream)?;
-    status.set(0)
-}
-
-/// `cuStreamGetCaptureInfo`: no capture.
-pub(crate) fn capture_info(call: &Call, stream: Handle, status: Out<i32>, id: Out<u64>) -> Answer {
-    call.stream(stream)?;
-    status.set(0)?;
-    id.set_if_wanted(0);
-    Ok(())
-}
-
 /// `cuStreamAttachMemAsync`. The whole process may access managed memory at any time, so that the
 /// attachment has no effect beyond the checks of its arguments.
 pub(crate) fn attach_memory(
