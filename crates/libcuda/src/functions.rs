@@ -33,6 +33,7 @@ use crate::{
     api::{
         capture, context, copy, copy_3d, device, entry, event, fill, function, graph, graph_exec,
         launch, library, linker, memory, module, occupancy, pointer, pool, primary, stream,
+        user_object,
     },
     call::{self, Call},
     codes::Answer,
@@ -373,6 +374,18 @@ functions! {
         => graph_exec::update;
     [cuGraphExecUpdate_v2]
         (exec: Handle, graph: Handle, result: Out<UpdateFields>) => graph_exec::update_2;
+
+    [cuUserObjectCreate]
+        (
+            object: Out<Handle>, data: In<c_void>, destroy: HostFunctionPointer, count: u32,
+            flags: u32
+        ) => user_object::create;
+    [cuUserObjectRetain] (object: Handle, count: u32) => user_object::retain;
+    [cuUserObjectRelease] (object: Handle, count: u32) => user_object::release;
+    [cuGraphRetainUserObject]
+        (graph: Handle, object: Handle, count: u32, flags: u32) => user_object::retain_by_graph;
+    [cuGraphReleaseUserObject]
+        (graph: Handle, object: Handle, count: u32) => user_object::release_by_graph;
 
     [cuEventCreate] (event: Out<Handle>, flags: u32) => event::create;
     [cuEventDestroy, cuEventDestroy_v2]

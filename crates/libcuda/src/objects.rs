@@ -4,7 +4,7 @@
 //! kernels and linkers, which belong to no context, are numbered here, with tags of their own.
 
 use std::{
-    ffi::{CString, c_char},
+    ffi::{CString, c_char, c_void},
     sync::Arc,
 };
 
@@ -16,7 +16,7 @@ use millstream_sim::FunctionDetails;
 use rustc_hash::FxHashMap;
 
 use crate::{
-    abi::{Address, Device, Handle},
+    abi::{Address, Device, Handle, HostFunctionPointer, In},
     jit::JitOptions,
 };
 
@@ -41,6 +41,13 @@ pub(crate) struct Objects {
     pub(crate) graphs: FxHashMap<GraphHandle, ContextHandle>,
     /// The context of each executable graph.
     pub(crate) executables: FxHashMap<GraphExecHandle, ContextHandle>,
+    /// The objects of the program that graphs keep.
+    pub(crate) user_objects: FxHashMap<Handle, UserObjectEntry>,
+    /// The references to such objects that graphs and executable graphs hold, by the graph's
+    /// number.
+    pub(crate) graph_references: FxHashMap<Handle, Vec<UserReference>>,
+    /// References of graphs that are gone, to release when the device is idle.
+    pub(crate) released: Vec<UserReference>,
     /// The list of nodes that a capturing stream depends on, as last returned to the program.
     pub(crate) captured_nodes: FxHashMap<StreamHandle, Box<[Handle]>>,
     /// The list of bodies of each conditional node, which the program reads from its pointer.
@@ -136,6 +143,21 @@ pub(crate) struct KernelEntry {
     pub(crate) name: Arc<str>,
 }
 
+/// An object of the program, with a function that is called when the last reference is released.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct UserObjectEntry {
+    pub(crate) references: u64,
+    pub(crate) destroy: HostFunctionPointer,
+    pub(crate) data: In<c_void>,
+}
+
+/// A number of references to an object of the program.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct UserReference {
+    pub(crate) object: Handle,
+    pub(crate) count: u64,
+}
+
 /// A linker, with the PTX texts that were added.
 #[derive(Debug, Default)]
 pub(crate) struct LinkerEntry {
@@ -151,7 +173,8 @@ pub(crate) struct LinkerEntry {
 }
 
 impl Objects {
-    /// Allocates a handle for an object of this module: a library, a kernel, a linker.
+    /// Allocates a handle for an object of this module: a library, a kernel, a linker, an object of
+    /// the program.
     pub(crate) fn next_handle(&mut self, tag: Tag) -> Handle {
         self.allocated += 1;
         (FIRST_TAG + tag as usize) << TAG_SHIFT | self.allocated
@@ -216,4 +239,5 @@ pub(crate) enum Tag {
     Library,
     Kernel,
     Linker,
+    UserObject,
 }

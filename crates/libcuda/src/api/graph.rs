@@ -10,7 +10,7 @@ use crate::{
         Copy3dFields, FillNodeFields, Handle, In, KernelNodeFields, KernelNodeFields2, NodeFields,
         Out,
     },
-    api::{copy_3d, launch},
+    api::{copy_3d, launch, user_object},
     call::Call,
     codes::Answer,
 };
@@ -47,7 +47,7 @@ pub(crate) fn destroy(call: &Call, graph: Handle) -> Answer {
     let process = call.process()?;
     process.graph_destroy(context, graph)?;
     process.objects.lock().graphs.remove(&graph);
-    Ok(())
+    user_object::drop_references(call, graph.as_raw())
 }
 
 /// `cuGraphClone`
@@ -57,6 +57,7 @@ pub(crate) fn clone(call: &Call, copy: Out<Handle>, graph: Handle) -> Answer {
     let process = call.process()?;
     let cloned = process.graph_clone(context, graph)?;
     process.objects.lock().graphs.insert(cloned, context);
+    user_object::copy_references(call, graph.as_raw(), cloned.as_raw())?;
     copy.set(cloned.as_raw())
 }
 
@@ -80,7 +81,7 @@ pub(crate) struct Place {
     pub(crate) count: usize,
 }
 
-/// Adds a node that `describe` makes from the context of the graph.
+/// Adds a node.
 fn add(call: &Call, node: Out<Handle>, place: Place, operation: &GraphNode<'_>) -> Answer {
     node.check()?;
     let (context, graph) = graph_of(call, place.graph)?;
@@ -246,7 +247,8 @@ pub(crate) fn add_child(
         count,
     };
     let (_, child) = graph_of(call, child)?;
-    add(call, node, place, &GraphNode::Child(child))
+    add(call, node, place, &GraphNode::Child(child))?;
+    user_object::copy_references(call, child.as_raw(), graph)
 }
 
 /// `cuGraphAddEmptyNode`

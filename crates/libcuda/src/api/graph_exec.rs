@@ -11,7 +11,10 @@ use crate::{
         Copy3dFields, FillNodeFields, Handle, In, InstantiateFields, KernelNodeFields,
         KernelNodeFields2, Out, UpdateFields,
     },
-    api::graph::{copy_of, fill_of, first_version, graph_of, with_kernel},
+    api::{
+        graph::{copy_of, fill_of, first_version, graph_of, with_kernel},
+        user_object,
+    },
     call::Call,
     codes::Answer,
 };
@@ -64,6 +67,7 @@ fn make(
     let made = process.graph_instantiate(context, graph);
     if let Ok(made) = made {
         process.objects.lock().executables.insert(made, context);
+        user_object::copy_references(call, graph.as_raw(), made.as_raw())?;
         exec.set(made.as_raw())?;
     }
     Ok(made)
@@ -143,7 +147,8 @@ pub(crate) fn destroy(call: &Call, exec: Handle) -> Answer {
     let (context, exec) = exec_of(call, exec)?;
     let process = call.process()?;
     process.objects.lock().executables.remove(&exec);
-    process.graph_exec_destroy(context, exec)
+    process.graph_exec_destroy(context, exec)?;
+    user_object::drop_references(call, exec.as_raw())
 }
 
 /// `cuGraphLaunch`

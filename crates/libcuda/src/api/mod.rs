@@ -21,3 +21,4 @@ pub(crate) mod pointer;
 pub(crate) mod pool;
 pub(crate) mod primary;
 pub(crate) mod stream;
+pub(crate) mod user_object;

@@ -6,6 +6,7 @@ use millstream_driver::{Completion, ResultCode, StreamHandle};
 
 use crate::{
     abi::{Address, Device, Handle, HostFunctionPointer, In, Out, StreamCallbackPointer},
+    api::user_object,
     call::Call,
     codes::Answer,
     host_function,
@@ -68,7 +69,8 @@ pub(crate) fn query(call: &Call, stream: Handle) -> Answer {
 /// `cuStreamSynchronize`
 pub(crate) fn synchronize(call: &Call, stream: Handle) -> Answer {
     let (context, stream) = call.stream(stream)?;
-    call.process()?.stream_synchronize(context, stream)
+    call.process()?.stream_synchronize(context, stream)?;
+    user_object::release_if_idle(call)
 }
 
 /// `cuStreamWaitEvent`. The flag for external events of graphs is not supported.

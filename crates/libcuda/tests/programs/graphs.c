@@ -57,6 +57,10 @@ int cuStreamEndCapture(Handle, Handle *);
 int cuStreamGetCaptureInfo_v2(Handle, int *, uint64_t *, Handle *, const Handle **, size_t *);
 int cuStreamUpdateCaptureDependencies(Handle, Handle *, size_t, unsigned);
 int cuThreadExchangeStreamCaptureMode(int *);
+int cuUserObjectCreate(Handle *, void *, void (*)(void *), unsigned, unsigned);
+int cuUserObjectRetain(Handle, unsigned);
+int cuUserObjectRelease(Handle, unsigned);
+int cuGraphRetainUserObject(Handle, Handle, unsigned, unsigned);
 
 enum { GLOBAL, LOCAL, RELAXED };
 
@@ -210,6 +214,30 @@ static void captures(void) {
     OK(cuEventDestroy_v2(join));
 }
 
+static void destroyed(void *data) { ++*(int *)data; }
+
+// An object lives as long as the program, a graph or an executable graph refers to it.
+static void user_objects(void) {
+    Handle graph, exec, node, object;
+    int calls = 0;
+    FAILS(1, cuUserObjectCreate(&object, &calls, destroyed, 1, 0));
+    OK(cuUserObjectCreate(&object, &calls, destroyed, 1, 1));
+    OK(cuGraphCreate(&graph, 0));
+    OK(cuGraphAddEmptyNode(&node, graph, NULL, 0));
+    OK(cuGraphRetainUserObject(graph, object, 1, 0));
+    OK(cuUserObjectRetain(object, 2));
+    OK(cuUserObjectRelease(object, 2));
+    OK(cuGraphInstantiateWithFlags(&exec, graph, 0));
+    OK(cuGraphDestroy(graph));
+    OK(cuUserObjectRelease(object, 1));
+    OK(cuGraphLaunch(exec, stream));
+    HOLDS(calls == 0);
+    OK(cuGraphExecDestroy(exec));
+    OK(cuStreamSynchronize(stream));
+    HOLDS(calls == 1);
+    FAILS(1, cuUserObjectRelease(object, 1));
+}
+
 int main(void) {
     Handle context, module;
     OK(cuInit(0));
@@ -224,6 +252,7 @@ int main(void) {
     OK(cuMemAlloc_v2(&left, 4));
     explicit_nodes();
     captures();
+    user_objects();
     OK(cuMemFree_v2(word));
     OK(cuMemFree_v2(left));
     OK(cuStreamDestroy_v2(other));
