@@ -1252,8 +1252,8 @@ pub trait Driver: Send + Sync + fmt::Debug {
     ///
     /// `node` is a node of the graph that `exec` was made from, which keeps its own operation. A
     /// kernel may change its dimensions, its arguments and its function, within the same context; a
-    /// copy its addresses and, with one row, its length, but not its kinds of memory; a fill of one
-    /// row everything; a child its nodes' parameters, for a graph of the same topology.
+    /// copy of one row its addresses and its length, but not its kinds of memory; a fill
+    /// everything; a child its nodes' parameters, for a graph of the same topology.
     ///
     /// # Errors
     ///
@@ -1274,7 +1274,8 @@ pub trait Driver: Send + Sync + fmt::Debug {
 
     /// Changes later launches of an executable graph to those of a graph with the same topology
     /// (`cuGraphExecUpdate`): nodes and dependencies were added to `graph` in the same order as to
-    /// the graph that `exec` was made from. Launches already enqueued run as they were.
+    /// the graph that `exec` was made from. Neither has conditional nodes. Launches already
+    /// enqueued run as they were.
     ///
     /// # Errors
     ///

@@ -335,6 +335,68 @@ pub(crate) struct LaunchAttributeFields {
     pub(crate) value: [u32; 16],
 }
 
+/// `CUDA_KERNEL_NODE_PARAMS` in its first version.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct KernelNodeFields {
+    pub(crate) function: Handle,
+    pub(crate) grid: [u32; 3],
+    pub(crate) block: [u32; 3],
+    pub(crate) shared_bytes: u32,
+    pub(crate) pointers: In<*const c_void>,
+    pub(crate) extra: In<*const c_void>,
+}
+
+/// `CUDA_KERNEL_NODE_PARAMS_v2`, which may name a kernel of a library instead of a function.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct KernelNodeFields2 {
+    pub(crate) fields: KernelNodeFields,
+    pub(crate) kernel: Handle,
+    pub(crate) context: Handle,
+}
+
+/// `CUDA_MEMSET_NODE_PARAMS`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct FillNodeFields {
+    pub(crate) target: Address,
+    pub(crate) pitch: usize,
+    pub(crate) value: u32,
+    pub(crate) element_bytes: u32,
+    pub(crate) width: usize,
+    pub(crate) height: usize,
+}
+
+/// `CUgraphNodeParams`: a kind and a union of 232 bytes.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct NodeFields {
+    pub(crate) kind: i32,
+    pub(crate) reserved_0: [i32; 3],
+    pub(crate) parameters: [u64; 29],
+    pub(crate) reserved_2: u64,
+}
+
+/// `CUDA_GRAPH_INSTANTIATE_PARAMS`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct InstantiateFields {
+    pub(crate) flags: u64,
+    pub(crate) stream: Handle,
+    pub(crate) error_node: Handle,
+    pub(crate) result: i32,
+}
+
+/// `CUgraphExecUpdateResultInfo`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct UpdateFields {
+    pub(crate) result: i32,
+    pub(crate) error_node: Handle,
+    pub(crate) error_from_node: Handle,
+}
+
 /// `CUmemLocation`.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
@@ -355,5 +417,11 @@ const _: () = {
     assert!(size_of::<Copy2dFields>() == 128);
     assert!(size_of::<Copy3dFields>() == 200);
     assert!(size_of::<LaunchConfigFields>() == 56);
+    assert!(size_of::<KernelNodeFields>() == 56);
+    assert!(size_of::<KernelNodeFields2>() == 72);
+    assert!(size_of::<FillNodeFields>() == 40);
+    assert!(size_of::<NodeFields>() == 256);
+    assert!(size_of::<InstantiateFields>() == 32);
+    assert!(size_of::<UpdateFields>() == 24);
     assert!(size_of::<LaunchAttributeFields>() == 72);
 };

@@ -26,12 +26,14 @@ use millstream_driver::{ResultCode, StreamHandle};
 use crate::{
     abi::{
         AccessFields, Address, BlockToSharedPointer, Bytes, Copy2dFields, Copy3dFields, Device,
-        Handle, HostFunctionPointer, Image, In, LaunchConfigFields, LocationFields, Out,
-        StreamCallbackPointer, Text,
+        FillNodeFields, Handle, HostFunctionPointer, Image, In, InstantiateFields,
+        KernelNodeFields, KernelNodeFields2, LaunchConfigFields, LocationFields, NodeFields, Out,
+        StreamCallbackPointer, Text, UpdateFields,
     },
     api::{
-        context, copy, copy_3d, device, entry, event, fill, function, launch, library, linker,
-        memory, module, occupancy, pointer, pool, primary, stream,
+        capture, context, copy, copy_3d, device, entry, event, fill, function, graph, graph_exec,
+        launch, library, linker, memory, module, occupancy, pointer, pool, primary, stream,
+        user_object,
     },
     call::{self, Call},
     codes::Answer,
@@ -146,7 +148,7 @@ functions! {
     [cuProfilerStart] () => entry::profiler;
     [cuProfilerStop] () => entry::profiler;
     [cuThreadExchangeStreamCaptureMode]
-        (mode: Out<i32>) => entry::exchange_capture_mode;
+        (mode: Out<i32>) => capture::exchange_mode;
 
     [cuDeviceGet] (device: Out<Device>, ordinal: i32) => device::get;
     [cuDeviceGetCount] (count: Out<i32>) => device::count;
@@ -256,9 +258,31 @@ functions! {
     [cuStreamGetDevice, cuStreamGetDevice_ptsz per_thread]
         (stream: Handle, device: Out<Device>) => stream::device;
     [cuStreamIsCapturing, cuStreamIsCapturing_ptsz per_thread]
-        (stream: Handle, status: Out<i32>) => stream::is_capturing;
+        (stream: Handle, status: Out<i32>) => capture::is_capturing;
     [cuStreamGetCaptureInfo, cuStreamGetCaptureInfo_ptsz per_thread]
-        (stream: Handle, status: Out<i32>, id: Out<u64>) => stream::capture_info;
+        (stream: Handle, status: Out<i32>, id: Out<u64>) => capture::info;
+    [cuStreamGetCaptureInfo_v2, cuStreamGetCaptureInfo_v2_ptsz per_thread]
+        (
+            stream: Handle, status: Out<i32>, id: Out<u64>, graph: Out<Handle>,
+            nodes: Out<*const Handle>, count: Out<usize>
+        ) => capture::info_with_nodes;
+    [cuStreamGetCaptureInfo_v3, cuStreamGetCaptureInfo_v3_ptsz per_thread]
+        (
+            stream: Handle, status: Out<i32>, id: Out<u64>, graph: Out<Handle>,
+            nodes: Out<*const Handle>, edges: Out<*const c_void>, count: Out<usize>
+        ) => capture::info_with_edges;
+    [cuStreamBeginCapture, cuStreamBeginCapture_ptsz per_thread]
+        (stream: Handle) => capture::begin_global;
+    [cuStreamBeginCapture_v2, cuStreamBeginCapture_v2_ptsz per_thread]
+        (stream: Handle, mode: i32) => capture::begin;
+    [cuStreamEndCapture, cuStreamEndCapture_ptsz per_thread]
+        (stream: Handle, graph: Out<Handle>) => capture::end;
+    [cuStreamUpdateCaptureDependencies, cuStreamUpdateCaptureDependencies_ptsz per_thread]
+        (stream: Handle, nodes: In<Handle>, count: usize, flags: u32)
+        => capture::update_dependencies;
+    [cuStreamUpdateCaptureDependencies_v2, cuStreamUpdateCaptureDependencies_v2_ptsz per_thread]
+        (stream: Handle, nodes: In<Handle>, edges: In<u64>, count: usize, flags: u32)
+        => capture::update_dependencies_with_edges;
     [cuStreamAttachMemAsync, cuStreamAttachMemAsync_ptsz per_thread]
         (stream: Handle, pointer: Address, length: usize, flags: u32) => stream::attach_memory;
     [cuStreamAddCallback, cuStreamAddCallback_ptsz per_thread]
@@ -267,6 +291,101 @@ functions! {
     [cuLaunchHostFunc, cuLaunchHostFunc_ptsz per_thread]
         (stream: Handle, function: HostFunctionPointer, data: In<c_void>)
         => stream::launch_host_function;
+
+    [cuGraphCreate] (graph: Out<Handle>, flags: u32) => graph::create;
+    [cuGraphDestroy] (graph: Handle) => graph::destroy;
+    [cuGraphClone] (copy: Out<Handle>, graph: Handle) => graph::clone;
+    [cuGraphAddKernelNode]
+        (
+            node: Out<Handle>, graph: Handle, dependencies: In<Handle>, count: usize,
+            fields: In<KernelNodeFields>
+        ) => graph::add_kernel;
+    [cuGraphAddKernelNode_v2]
+        (
+            node: Out<Handle>, graph: Handle, dependencies: In<Handle>, count: usize,
+            fields: In<KernelNodeFields2>
+        ) => graph::add_kernel_2;
+    [cuGraphAddMemcpyNode]
+        (
+            node: Out<Handle>, graph: Handle, dependencies: In<Handle>, count: usize,
+            fields: In<Copy3dFields>, context: Handle
+        ) => graph::add_copy;
+    [cuGraphAddMemsetNode]
+        (
+            node: Out<Handle>, graph: Handle, dependencies: In<Handle>, count: usize,
+            fields: In<FillNodeFields>, context: Handle
+        ) => graph::add_fill;
+    [cuGraphAddChildGraphNode]
+        (
+            node: Out<Handle>, graph: Handle, dependencies: In<Handle>, count: usize,
+            child: Handle
+        ) => graph::add_child;
+    [cuGraphAddEmptyNode]
+        (node: Out<Handle>, graph: Handle, dependencies: In<Handle>, count: usize)
+        => graph::add_empty;
+    [cuGraphAddNode]
+        (
+            node: Out<Handle>, graph: Handle, dependencies: In<Handle>, count: usize,
+            fields: Out<NodeFields>
+        ) => graph::add_node;
+    [cuGraphAddNode_v2]
+        (
+            node: Out<Handle>, graph: Handle, dependencies: In<Handle>, edges: In<u64>,
+            count: usize, fields: Out<NodeFields>
+        ) => graph::add_node_with_edges;
+    [cuGraphAddDependencies]
+        (graph: Handle, from: In<Handle>, to: In<Handle>, count: usize)
+        => graph::add_dependencies;
+    [cuGraphAddDependencies_v2]
+        (graph: Handle, from: In<Handle>, to: In<Handle>, edges: In<u64>, count: usize)
+        => graph::add_dependencies_with_edges;
+    [cuGraphConditionalHandleCreate]
+        (condition: Out<u64>, graph: Handle, context: Handle, initial: u32, flags: u32)
+        => graph::create_condition;
+    [cuGraphInstantiate, cuGraphInstantiate_v2]
+        (
+            exec: Out<Handle>, graph: Handle, error_node: Out<Handle>, log: Out<c_char>,
+            log_bytes: usize
+        ) => graph_exec::instantiate;
+    [cuGraphInstantiateWithFlags]
+        (exec: Out<Handle>, graph: Handle, flags: u64) => graph_exec::instantiate_with_flags;
+    [cuGraphInstantiateWithParams, cuGraphInstantiateWithParams_ptsz per_thread]
+        (exec: Out<Handle>, graph: Handle, fields: Out<InstantiateFields>)
+        => graph_exec::instantiate_with_params;
+    [cuGraphExecDestroy] (exec: Handle) => graph_exec::destroy;
+    [cuGraphLaunch, cuGraphLaunch_ptsz per_thread]
+        (exec: Handle, stream: Handle) => graph_exec::launch;
+    [cuGraphUpload, cuGraphUpload_ptsz per_thread]
+        (exec: Handle, stream: Handle) => graph_exec::upload;
+    [cuGraphExecKernelNodeSetParams]
+        (exec: Handle, node: Handle, fields: In<KernelNodeFields>) => graph_exec::set_kernel;
+    [cuGraphExecKernelNodeSetParams_v2]
+        (exec: Handle, node: Handle, fields: In<KernelNodeFields2>) => graph_exec::set_kernel_2;
+    [cuGraphExecMemcpyNodeSetParams]
+        (exec: Handle, node: Handle, fields: In<Copy3dFields>, context: Handle)
+        => graph_exec::set_copy;
+    [cuGraphExecMemsetNodeSetParams]
+        (exec: Handle, node: Handle, fields: In<FillNodeFields>, context: Handle)
+        => graph_exec::set_fill;
+    [cuGraphExecChildGraphNodeSetParams]
+        (exec: Handle, node: Handle, child: Handle) => graph_exec::set_child;
+    [cuGraphExecUpdate]
+        (exec: Handle, graph: Handle, error_node: Out<Handle>, result: Out<i32>)
+        => graph_exec::update;
+    [cuGraphExecUpdate_v2]
+        (exec: Handle, graph: Handle, result: Out<UpdateFields>) => graph_exec::update_2;
+
+    [cuUserObjectCreate]
+        (
+            object: Out<Handle>, data: In<c_void>, destroy: HostFunctionPointer, count: u32,
+            flags: u32
+        ) => user_object::create;
+    [cuUserObjectRetain] (object: Handle, count: u32) => user_object::retain;
+    [cuUserObjectRelease] (object: Handle, count: u32) => user_object::release;
+    [cuGraphRetainUserObject]
+        (graph: Handle, object: Handle, count: u32, flags: u32) => user_object::retain_by_graph;
+    [cuGraphReleaseUserObject]
+        (graph: Handle, object: Handle, count: u32) => user_object::release_by_graph;
 
     [cuEventCreate] (event: Out<Handle>, flags: u32) => event::create;
     [cuEventDestroy, cuEventDestroy_v2]

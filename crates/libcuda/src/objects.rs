@@ -4,18 +4,19 @@
 //! kernels and linkers, which belong to no context, are numbered here, with tags of their own.
 
 use std::{
-    ffi::{CString, c_char},
+    ffi::{CString, c_char, c_void},
     sync::Arc,
 };
 
 use millstream_driver::{
-    ContextHandle, EventHandle, FunctionHandle, ModuleHandle, PoolHandle, StreamHandle,
+    ContextHandle, EventHandle, FunctionHandle, GraphExecHandle, GraphHandle, ModuleHandle,
+    PoolHandle, StreamHandle,
 };
 use millstream_sim::FunctionDetails;
 use rustc_hash::FxHashMap;
 
 use crate::{
-    abi::{Address, Device, Handle},
+    abi::{Address, Device, Handle, HostFunctionPointer, In},
     jit::JitOptions,
 };
 
@@ -36,6 +37,21 @@ pub(crate) struct Objects {
     pub(crate) libraries: FxHashMap<Handle, LibraryEntry>,
     pub(crate) kernels: FxHashMap<Handle, KernelEntry>,
     pub(crate) linkers: FxHashMap<Handle, LinkerEntry>,
+    /// The context of each graph: of the program, of a capture, or the body of a conditional node.
+    pub(crate) graphs: FxHashMap<GraphHandle, ContextHandle>,
+    /// The context of each executable graph.
+    pub(crate) executables: FxHashMap<GraphExecHandle, ContextHandle>,
+    /// The objects of the program that graphs keep.
+    pub(crate) user_objects: FxHashMap<Handle, UserObjectEntry>,
+    /// The references to such objects that graphs and executable graphs hold, by the graph's
+    /// number.
+    pub(crate) graph_references: FxHashMap<Handle, Vec<UserReference>>,
+    /// References of graphs that are gone, to release when the device is idle.
+    pub(crate) released: Vec<UserReference>,
+    /// The list of nodes that a capturing stream depends on, as last returned to the program.
+    pub(crate) captured_nodes: FxHashMap<StreamHandle, Box<[Handle]>>,
+    /// The list of bodies of each conditional node, which the program reads from its pointer.
+    pub(crate) bodies: FxHashMap<Handle, Box<[Handle; 1]>>,
     /// The state of each device's primary context, by ordinal.
     pub(crate) primaries: FxHashMap<Device, PrimaryEntry>,
     /// The flags of page-locked allocations, by first address.
@@ -127,6 +143,21 @@ pub(crate) struct KernelEntry {
     pub(crate) name: Arc<str>,
 }
 
+/// An object of the program, with a function that is called when the last reference is released.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct UserObjectEntry {
+    pub(crate) references: u64,
+    pub(crate) destroy: HostFunctionPointer,
+    pub(crate) data: In<c_void>,
+}
+
+/// A number of references to an object of the program.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct UserReference {
+    pub(crate) object: Handle,
+    pub(crate) count: u64,
+}
+
 /// A linker, with the PTX texts that were added.
 #[derive(Debug, Default)]
 pub(crate) struct LinkerEntry {
@@ -142,7 +173,8 @@ pub(crate) struct LinkerEntry {
 }
 
 impl Objects {
-    /// Allocates a handle for an object of this module: a library, a kernel, a linker.
+    /// Allocates a handle for an object of this module: a library, a kernel, a linker, an object of
+    /// the program.
     pub(crate) fn next_handle(&mut self, tag: Tag) -> Handle {
         self.allocated += 1;
         (FIRST_TAG + tag as usize) << TAG_SHIFT | self.allocated
@@ -187,6 +219,8 @@ impl Objects {
         self.events.retain(|_, entry| entry.context != context);
         self.modules.retain(|_, entry| entry.context != context);
         self.functions.retain(|_, entry| entry.context != context);
+        self.graphs.retain(|_, owner| *owner != context);
+        self.executables.retain(|_, owner| *owner != context);
         for library in self.libraries.values_mut() {
             library.modules.remove(&context);
         }
@@ -205,4 +239,5 @@ pub(crate) enum Tag {
     Library,
     Kernel,
     Linker,
+    UserObject,
 }

@@ -12,10 +12,11 @@
 use std::{ffi::c_void, ptr::NonNull};
 
 use millstream_driver::{
-    Completion, ContextHandle, Copy2d, DeviceOrdinal, DevicePtr, Driver, DriverError, EventHandle,
-    EventKind, FillPattern, FunctionAttribute, FunctionHandle, HostFunction, LaunchAttributes,
-    LaunchDims, ManagedAdvice, ManagedLocation, Memory2d, ModuleHandle, P2pAttribute, PoolHandle,
-    PoolUsage, PriorityRange, StreamHandle,
+    CaptureInfo, CaptureMode, Completion, ConditionHandle, ConditionalKind, ConditionalNode,
+    ContextHandle, Copy2d, DeviceOrdinal, DevicePtr, Driver, DriverError, EventHandle, EventKind,
+    FillPattern, FunctionAttribute, FunctionHandle, GraphExecHandle, GraphHandle, GraphNode,
+    GraphNodeHandle, HostFunction, LaunchAttributes, LaunchDims, ManagedAdvice, ManagedLocation,
+    Memory2d, ModuleHandle, P2pAttribute, PoolHandle, PoolUsage, PriorityRange, StreamHandle,
 };
 
 use crate::{codes::Answer, process::Process};
@@ -94,7 +95,53 @@ calls! { plain:
     );
 }
 
+calls! { plain:
+    fn stream_begin_capture(context: ContextHandle, stream: StreamHandle, mode: CaptureMode);
+    fn stream_end_capture(context: ContextHandle, stream: StreamHandle) -> GraphHandle;
+    fn stream_capture_info(context: ContextHandle, stream: StreamHandle) -> CaptureInfo;
+    fn stream_set_capture_dependencies(
+        context: ContextHandle,
+        stream: StreamHandle,
+        dependencies: &[GraphNodeHandle]
+    );
+    fn graph_destroy(context: ContextHandle, graph: GraphHandle);
+    fn graph_add_dependencies(
+        context: ContextHandle,
+        graph: GraphHandle,
+        pairs: &[(GraphNodeHandle, GraphNodeHandle)]
+    );
+    fn graph_condition(
+        context: ContextHandle,
+        graph: GraphHandle,
+        initial: u32
+    ) -> ConditionHandle;
+    fn graph_exec_destroy(context: ContextHandle, exec: GraphExecHandle);
+    fn graph_upload(context: ContextHandle, exec: GraphExecHandle, stream: StreamHandle);
+    fn graph_launch(context: ContextHandle, exec: GraphExecHandle, stream: StreamHandle);
+}
+
 calls! { labelled:
+    fn graph_create(context: ContextHandle) -> GraphHandle;
+    fn graph_clone(context: ContextHandle, graph: GraphHandle) -> GraphHandle;
+    fn graph_add_node(
+        context: ContextHandle,
+        graph: GraphHandle,
+        dependencies: &[GraphNodeHandle],
+        node: &GraphNode<'_>
+    ) -> GraphNodeHandle;
+    fn graph_add_conditional(
+        context: ContextHandle,
+        graph: GraphHandle,
+        dependencies: &[GraphNodeHandle],
+        condition: ConditionHandle,
+        kind: ConditionalKind
+    ) -> ConditionalNode;
+    fn graph_exec_set_node(
+        context: ContextHandle,
+        exec: GraphExecHandle,
+        node: GraphNodeHandle,
+        operation: &GraphNode<'_>
+    );
     fn stream_create(context: ContextHandle, non_blocking: bool, priority: i32) -> StreamHandle;
     fn event_create(context: ContextHandle, kind: EventKind) -> EventHandle;
     fn mem_alloc(context: ContextHandle, bytes: usize) -> DevicePtr;
@@ -198,6 +245,40 @@ safe_calls! {
 }
 
 impl Process {
+    /// Makes an executable graph. The error may name a node.
+    pub(crate) fn graph_instantiate(
+        &self,
+        context: ContextHandle,
+        graph: GraphHandle,
+    ) -> Result<GraphExecHandle, DriverError> {
+        label!(labelled, self);
+        // SAFETY: the simulator checks the handles.
+        let result = unsafe { self.gpu.graph_instantiate(context, graph) };
+        result.inspect_err(|error| {
+            self.failed(error);
+        })
+    }
+
+    /// Changes later launches of an executable graph to those of another graph. The error may name
+    /// a node.
+    pub(crate) fn graph_exec_update(
+        &self,
+        context: ContextHandle,
+        exec: GraphExecHandle,
+        graph: GraphHandle,
+    ) -> Result<(), DriverError> {
+        // SAFETY: the simulator checks the handles.
+        let result = unsafe { self.gpu.graph_exec_update(context, exec, graph) };
+        result.inspect_err(|error| {
+            self.failed(error);
+        })
+    }
+
+    /// Replaces the calling thread's capture mode, and returns the one before.
+    pub(crate) fn exchange_capture_mode(&self, mode: CaptureMode) -> CaptureMode {
+        self.gpu.exchange_capture_mode(mode)
+    }
+
     /// Loads a module. The error has the compiler's log.
     pub(crate) fn module_load(
         &self,

@@ -54,7 +54,7 @@ fn ordinary_calls_return_what_the_documentation_says() {
     let run = run("ordinary", &[]);
     assert_eq!(run.output, "all calls returned what they must\n");
     run.succeeded();
-    let refused = "cuGraphCreate is not supported by the simulated device\n";
+    let refused = "cuTexObjectCreate is not supported by the simulated device\n";
     assert_eq!(run.errors.matches(refused).count(), 1, "{}", run.errors);
     assert!(!run.errors.contains("Race"), "{}", run.errors);
 }
@@ -74,6 +74,22 @@ fn the_blocks_of_a_cooperative_launch_meet_at_the_barrier_of_the_grid() {
     assert_eq!(run.output, "all blocks met twice\n", "{}", run.errors);
     run.succeeded();
     assert!(!run.errors.contains("Race"), "{}", run.errors);
+}
+
+#[test]
+fn graphs_run_are_updated_and_are_captured_from_streams() {
+    let run = Program::compiled("graphs").run(&[], &[]);
+    println!("{}", run.errors);
+    assert_eq!(run.output, "all graphs ran\n");
+    run.succeeded();
+    // The one wrong call of the program.
+    let reported = "1. cuGraphDestroy: ";
+    assert!(
+        run.errors.starts_with("millstream: 1 problem\n"),
+        "{}",
+        run.errors
+    );
+    assert!(run.errors.contains(reported), "{}", run.errors);
 }
 
 #[test]

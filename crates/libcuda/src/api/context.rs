@@ -6,6 +6,7 @@ use millstream_driver::{ContextHandle, ResultCode};
 
 use crate::{
     abi::{Device, Handle, In, Out},
+    api::user_object,
     call::Call,
     codes::{Answer, UNSUPPORTED_LIMIT},
     current,
@@ -145,7 +146,8 @@ pub(crate) fn synchronize(call: &Call) -> Answer {
 /// `cuCtxSynchronize_v2`
 pub(crate) fn synchronize_given(call: &Call, context: Handle) -> Answer {
     let context = given_or_current(call, context)?;
-    call.process()?.context_synchronize(context)
+    call.process()?.context_synchronize(context)?;
+    user_object::release_if_idle(call)
 }
 
 /// Changes the entry of the current context.

@@ -38,7 +38,7 @@ impl Layout {
 }
 
 /// Returns the copies of rows that a copy consists of.
-fn copies(call: &Call, fields: &Copy3dFields) -> Answer<Vec<Copy2d>> {
+pub(crate) fn copies(call: &Call, fields: &Copy3dFields) -> Answer<Vec<Copy2d>> {
     let layout = |side| Layout::of(side, fields).ok_or(ResultCode::INVALID_VALUE);
     let (source, target) = (layout(&fields.source)?, layout(&fields.target)?);
     if fields.width_bytes == 0 || fields.height == 0 || fields.depth == 0 {

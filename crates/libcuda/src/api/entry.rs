@@ -1,9 +1,6 @@
 //! Initialisation, versions, results, and calls about the process.
 
-use std::{
-    cell::Cell,
-    ffi::{c_char, c_void},
-};
+use std::ffi::{c_char, c_void};
 
 use millstream_driver::ResultCode;
 
@@ -58,20 +55,4 @@ pub(crate) fn export_table(_: &Call, table: Out<*const c_void>, _id: In<[u8; 16]
 /// `cuProfilerStart`, `cuProfilerStop`: there is no profiler.
 pub(crate) fn profiler(call: &Call) -> Answer {
     call.context().map(drop)
-}
-
-thread_local! {
-    /// The thread's capture mode: global unless exchanged.
-    static CAPTURE_MODE: Cell<i32> = const { Cell::new(0) };
-}
-
-/// `cuThreadExchangeStreamCaptureMode`. No stream captures, so the mode has no effect.
-pub(crate) fn exchange_capture_mode(call: &Call, mode: Out<i32>) -> Answer {
-    call.process()?;
-    let given = mode.get_at(0)?;
-    if !(0..=2).contains(&given) {
-        return Err(ResultCode::INVALID_VALUE);
-    }
-    let before = CAPTURE_MODE.try_with(|current| current.replace(given));
-    mode.set(before.map_err(|_| ResultCode::DEINITIALIZED)?)
 }

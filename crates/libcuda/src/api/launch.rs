@@ -2,7 +2,7 @@
 
 use std::ffi::c_void;
 
-use millstream_driver::{LaunchAttributes, LaunchDims, ResultCode};
+use millstream_driver::{ContextHandle, FunctionHandle, LaunchAttributes, LaunchDims, ResultCode};
 
 use crate::{
     abi::{Handle, In, LaunchAttributeFields, LaunchConfigFields},
@@ -29,6 +29,26 @@ fn launch(
     arguments: Arguments,
 ) -> Answer {
     let (context, stream) = call.stream(stream)?;
+    let (function, pointers) = resolve(call, function, context, arguments)?;
+    let process = call.process()?;
+    if cooperative {
+        let attributes = LaunchAttributes {
+            cooperative,
+            ..LaunchAttributes::default()
+        };
+        process.launch_kernel_with(context, function, dims, &attributes, stream, &pointers)
+    } else {
+        process.launch_kernel(context, function, dims, stream, &pointers)
+    }
+}
+
+/// Returns the kernel of a function or of a library, and the pointers to its arguments.
+pub(crate) fn resolve(
+    call: &Call,
+    function: Handle,
+    context: ContextHandle,
+    arguments: Arguments,
+) -> Answer<(FunctionHandle, Vec<*const c_void>)> {
     let (function, entry) = if library::is_kernel(call, function)? {
         library::function_in(call, function, context)?
     } else {
@@ -47,16 +67,7 @@ fn launch(
         }
         None => arguments.pointers.all(params.len())?,
     };
-    let process = call.process()?;
-    if cooperative {
-        let attributes = LaunchAttributes {
-            cooperative,
-            ..LaunchAttributes::default()
-        };
-        process.launch_kernel_with(context, function, dims, &attributes, stream, &pointers)
-    } else {
-        process.launch_kernel(context, function, dims, stream, &pointers)
-    }
+    Ok((function, pointers))
 }
 
 /// Returns address and size of the buffer that `extra` describes, if the program passes one.

@@ -1,5 +1,6 @@
 //! The exported functions, by subject. `functions.rs` says which symbol each of them implements.
 
+pub(crate) mod capture;
 pub(crate) mod context;
 pub(crate) mod copy;
 pub(crate) mod copy_3d;
@@ -8,6 +9,8 @@ pub(crate) mod entry;
 pub(crate) mod event;
 pub(crate) mod fill;
 pub(crate) mod function;
+pub(crate) mod graph;
+pub(crate) mod graph_exec;
 pub(crate) mod launch;
 pub(crate) mod library;
 pub(crate) mod linker;
@@ -18,3 +21,4 @@ pub(crate) mod pointer;
 pub(crate) mod pool;
 pub(crate) mod primary;
 pub(crate) mod stream;
+pub(crate) mod user_object;

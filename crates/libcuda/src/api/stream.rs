@@ -6,6 +6,7 @@ use millstream_driver::{Completion, ResultCode, StreamHandle};
 
 use crate::{
     abi::{Address, Device, Handle, HostFunctionPointer, In, Out, StreamCallbackPointer},
+    api::user_object,
     call::Call,
     codes::Answer,
     host_function,
@@ -68,7 +69,8 @@ pub(crate) fn query(call: &Call, stream: Handle) -> Answer {
 /// `cuStreamSynchronize`
 pub(crate) fn synchronize(call: &Call, stream: Handle) -> Answer {
     let (context, stream) = call.stream(stream)?;
-    call.process()?.stream_synchronize(context, stream)
+    call.process()?.stream_synchronize(context, stream)?;
+    user_object::release_if_idle(call)
 }
 
 /// `cuStreamWaitEvent`. The flag for external events of graphs is not supported.
@@ -131,20 +133,6 @@ pub(crate) fn context_or_green(
 pub(crate) fn device(call: &Call, stream: Handle, device: Out<Device>) -> Answer {
     let context = entry(call, stream)?.1.context;
     device.set(call.context_entry(context)?.device)
-}
-
-/// `cuStreamIsCapturing`: never, because nothing begins a capture.
-pub(crate) fn is_capturing(call: &Call, stream: Handle, status: Out<i32>) -> Answer {
-    call.stream(stream)?;
-    status.set(0)
-}
-
-/// `cuStreamGetCaptureInfo`: no capture.
-pub(crate) fn capture_info(call: &Call, stream: Handle, status: Out<i32>, id: Out<u64>) -> Answer {
-    call.stream(stream)?;
-    status.set(0)?;
-    id.set_if_wanted(0);
-    Ok(())
 }
 
 /// `cuStreamAttachMemAsync`. The whole process may access managed memory at any time, so that the

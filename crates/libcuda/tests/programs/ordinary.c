@@ -325,7 +325,7 @@ static void resolution(void) {
     HOLDS(address == NULL);
     FAILS(1, cuGetProcAddress_v2("cuInit", &address, 99000, 0, &status));
     // Not implemented, and refused by name.
-    OK(cuGetProcAddress_v2("cuGraphCreate", &address, 12000, 0, &status));
+    OK(cuGetProcAddress_v2("cuTexObjectCreate", &address, 12000, 0, &status));
     int (*refused)(Handle *, unsigned);
     memcpy(&refused, &address, sizeof address);
     FAILS(801, refused(NULL, 0));

@@ -187,10 +187,19 @@ impl StateGuard<'_> {
             | NodeOperation::Free(_)
             | NodeOperation::Conditional { .. } => NodeOperation::Empty,
         };
+        let of_rows = |operation: &NodeOperation<_>| match operation {
+            NodeOperation::Copy(copy) => copy.rows.height != 1,
+            _ => false,
+        };
         let nodes = &mut self.executable(context, exec)?.template.nodes;
         let changed = match nodes.iter_mut().find(|found| found.handle == node) {
             None => Err(format!(
                 "{} is no node of the graph that {} was made from",
+                name(node),
+                name(exec)
+            )),
+            Some(found) if of_rows(&found.operation) || of_rows(&operation) => Err(format!(
+                "{} of {} is a copy of several rows, which cannot be changed by itself",
                 name(node),
                 name(exec)
             )),

@@ -6,8 +6,8 @@ use std::ffi::c_void;
 
 use libtest_mimic::Failed;
 use millstream_driver::{
-    ConditionalKind, DevicePtr, FillPattern, FunctionHandle, GraphHandle, GraphNode,
-    GraphNodeHandle, LaunchDims, ResultCode,
+    ConditionalKind, Copy2d, DevicePtr, FillPattern, FunctionHandle, GraphHandle, GraphNode,
+    GraphNodeHandle, LaunchDims, ResultCode, Side2d,
 };
 
 use crate::{
@@ -186,7 +186,23 @@ pub(crate) fn r59(dev: &DeviceHarness) -> Observation {
     dev.graph_exec_destroy(exec)?;
     dev.graph_destroy(graph)?;
     dev.graph_destroy(other)?;
-    Ok(format!("later launches only; another topology: {refused}"))
+    let rows = |target, source| {
+        GraphNode::Copy(Copy2d {
+            source: Side2d::device(source, BYTES / 2),
+            target: Side2d::device(target, BYTES / 2),
+            width_bytes: 8,
+            height: 2,
+        })
+    };
+    let graph = dev.graph_create()?;
+    let node = dev.graph_add(graph, &[], &rows(memory, seen))?;
+    let exec = dev.graph_instantiate(graph)?;
+    let set_rows = dev.taken_or_code(dev.graph_set(exec, node, &rows(seen, memory)));
+    dev.graph_exec_destroy(exec)?;
+    dev.graph_destroy(graph)?;
+    Ok(format!(
+        "later launches only; another topology: {refused}; setting a copy of two rows: {set_rows}"
+    ))
 }
 
 pub(crate) fn r60(dev: &DeviceHarness) -> Observation {

@@ -3,10 +3,16 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use millstream_driver::{EventHandle, FillPattern, StreamHandle};
+use millstream_driver::{
+    ConditionalKind, DevicePtr, EventHandle, FillPattern, GraphExecHandle, GraphHandle,
+    GraphNodeHandle, StreamHandle,
+};
 use millstream_sim::{ReportKind, Schedule, SimConfig};
 
-use crate::sim_harness::SimHarness;
+use crate::{
+    harness::graphs::{copy, fill},
+    sim_harness::SimHarness,
+};
 
 /// The array's size in bytes: a page and a part of the next.
 const BYTES: usize = 5000;
@@ -27,6 +33,16 @@ struct ModelOp {
     bytes: std::ops::Range<usize>,
     writes: bool,
     before: Before,
+}
+
+/// A node of a random graph.
+struct ModelNode {
+    bytes: std::ops::Range<usize>,
+    writes: bool,
+    /// The indices of the nodes that it depends on.
+    dependencies: Vec<usize>,
+    /// For an access in the body of a conditional node: whether the body runs.
+    runs_if: Option<bool>,
 }
 
 /// A random program under construction, both in the simulator and in the model.
@@ -63,14 +79,10 @@ impl Program<'_> {
         from..to.max(from + 1)
     }
 
-    fn step(
-        &mut self,
-        memory: millstream_driver::DevicePtr,
-        scratch: millstream_driver::DevicePtr,
-    ) {
+    fn step(&mut self, memory: DevicePtr, scratch: DevicePtr) {
         let (sim, at) = (self.sim, self.draw(STREAMS));
         let (stream, event) = (self.streams[at], self.draw(EVENTS));
-        match self.draw(8) {
+        match self.draw(9) {
             0..4 => {
                 let (bytes, writes) = (self.range(), self.draw(2) == 0);
                 let (place, count) = (memory.offset(bytes.start as u64), bytes.len());
@@ -104,6 +116,7 @@ impl Program<'_> {
                 self.enqueued += 1;
                 self.tails[at] = &self.tails[at] | &self.captures[event];
             }
+            7 => self.launch_graph(memory),
             _ if self.draw(3) == 0 => {
                 sim.stream_synchronize(stream).unwrap();
                 self.host = &self.host | &self.tails[at];
@@ -112,6 +125,92 @@ impl Program<'_> {
                 sim.event_synchronize(self.events[event]).unwrap();
                 self.host = &self.host | &self.captures[event];
             }
+        }
+    }
+
+    /// Adds an access to a graph, and returns the node.
+    fn add_access(
+        &self,
+        graph: GraphHandle,
+        dependencies: &[GraphNodeHandle],
+        memory: DevicePtr,
+        node: &ModelNode,
+    ) -> GraphNodeHandle {
+        let (place, count) = (memory.offset(node.bytes.start as u64), node.bytes.len());
+        let operation = if node.writes {
+            fill(place, 1, count)
+        } else {
+            copy(self.sim.mem_alloc(count).unwrap(), place, count)
+        };
+        self.sim.graph_add(graph, dependencies, &operation).unwrap()
+    }
+
+    /// Makes a graph of random nodes.
+    fn make_graph(&mut self, memory: DevicePtr) -> (GraphExecHandle, Vec<ModelNode>) {
+        let sim = self.sim;
+        let graph = sim.graph_create().unwrap();
+        let (mut handles, mut nodes) = (Vec::new(), Vec::<ModelNode>::new());
+        for index in 0..=self.draw(6) {
+            let node = ModelNode {
+                bytes: self.range(),
+                writes: self.draw(2) == 0,
+                dependencies: (0..index).filter(|_| self.draw(3) == 0).collect(),
+                runs_if: (self.draw(4) == 0).then(|| self.draw(2) == 0),
+            };
+            let before: Vec<_> = node
+                .dependencies
+                .iter()
+                .map(|index| handles[*index])
+                .collect();
+            handles.push(match node.runs_if {
+                None => self.add_access(graph, &before, memory, &node),
+                Some(runs) => {
+                    let condition = sim.graph_condition(graph, runs.into()).unwrap();
+                    let kind = ConditionalKind::If;
+                    let added = sim.graph_add_conditional(graph, &before, condition, kind);
+                    let added = added.unwrap();
+                    self.add_access(added.body, &[], memory, &node);
+                    added.node
+                }
+            });
+            nodes.push(node);
+        }
+        (sim.graph_instantiate(graph).unwrap(), nodes)
+    }
+
+    /// Launches a random graph once or more often, on random streams.
+    fn launch_graph(&mut self, memory: DevicePtr) {
+        let (exec, nodes) = self.make_graph(memory);
+        let mut earlier = Before::new();
+        for _ in 0..=self.draw(3) {
+            let at = self.draw(STREAMS);
+            self.sim.graph_launch(exec, self.streams[at]).unwrap();
+            self.enqueued += 1;
+            let start = &(&self.tails[at] | &self.host) | &earlier;
+            let mut done: Vec<Before> = Vec::new();
+            for node in &nodes {
+                let mut before = start.clone();
+                for dependency in &node.dependencies {
+                    before = &before | &done[*dependency];
+                }
+                // A conditional node is an operation in front of its body, and one behind it.
+                self.enqueued += 1 + u64::from(node.runs_if.is_some());
+                let number = self.enqueued;
+                self.enqueued += u64::from(node.runs_if.is_some());
+                done.push(before.clone());
+                if node.runs_if != Some(false) {
+                    done.last_mut().unwrap().insert(self.ops.len());
+                    self.ops.push(ModelOp {
+                        number,
+                        bytes: node.bytes.clone(),
+                        writes: node.writes,
+                        before,
+                    });
+                }
+            }
+            self.enqueued += 1;
+            earlier = done.iter().fold(start, |all, done| &all | done);
+            self.tails[at] = earlier.clone();
         }
     }
 

@@ -5,7 +5,8 @@
 use std::{collections::BTreeSet, ffi::c_void};
 
 use millstream_driver::{
-    ConditionalKind, DevicePtr, FillPattern, GraphHandle, GraphNode, GraphNodeHandle, ResultCode,
+    ConditionalKind, Copy2d, DevicePtr, FillPattern, GraphHandle, GraphNode, GraphNodeHandle,
+    ResultCode, Side2d,
 };
 use millstream_sim::{Fault, LiveKind, ReportKind, Schedule, SimConfig, race::Label};
 
@@ -173,6 +174,39 @@ fn a_changed_node_concerns_later_launches_only() {
         assert_eq!((word(sim, sum), sim.read(a, 64, stream)), (12, vec![1; 64]));
         sim.assert_clean();
     });
+}
+
+#[test]
+fn a_copy_of_rows_is_changed_by_an_update_only() {
+    let sim = SimHarness::new(SimConfig::new());
+    let stream = sim.stream();
+    let (a, b) = (sim.mem_alloc(64).unwrap(), sim.mem_alloc(64).unwrap());
+    let rows = |target, source| {
+        GraphNode::Copy(Copy2d {
+            source: Side2d::device(source, 16),
+            target: Side2d::device(target, 16),
+            width_bytes: 8,
+            height: 4,
+        })
+    };
+    let make = |target, source| {
+        let graph = sim.graph_create().unwrap();
+        let node = sim.graph_add(graph, &[], &rows(target, source)).unwrap();
+        (graph, node)
+    };
+    sim.memset_async(a, FillPattern::U8(1), 64, stream).unwrap();
+    sim.memset_async(b, FillPattern::U8(2), 64, stream).unwrap();
+    let ((graph, node), (back, _)) = (make(b, a), make(a, b));
+    let exec = sim.graph_instantiate(graph).unwrap();
+    assert_code(
+        sim.graph_set(exec, node, &rows(a, b)),
+        ResultCode::INVALID_VALUE,
+    );
+    sim.assert_reported(ReportKind::BadArgument, &["copy of several rows"]);
+    sim.graph_exec_update(exec, back).unwrap();
+    sim.graph_launch(exec, stream).unwrap();
+    let expected = [[2; 8], [1; 8]].concat().repeat(4);
+    assert_eq!(sim.read(a, 64, stream), expected);
 }
 
 #[test]
