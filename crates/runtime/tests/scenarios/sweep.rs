@@ -79,7 +79,10 @@ const FAULT_MODES: [FaultMode; 5] = [
 ];
 
 /// The calls that create an object.
-const MAKING: [&str; 7] = [
+const MAKING: [&str; 10] = [
+    "graph_create",
+    "graph_instantiate",
+    "stream_end_capture",
     "stream_create",
     "event_create",
     "mem_alloc_async",
@@ -249,6 +252,12 @@ fn check_what_is_left(gpu: &Gpu, failed: &BTreeSet<&'static str>, may_be_lost: b
         }
         if gave_up("mem_free_async") || may_be_lost {
             expected.device_bytes = left.device_bytes;
+        }
+        if gave_up("graph_destroy") || may_be_lost {
+            expected.graphs = left.graphs;
+        }
+        if gave_up("graph_exec_destroy") || may_be_lost {
+            expected.executable_graphs = left.executable_graphs;
         }
         if gave_up("mem_free") || may_be_lost {
             expected.managed_bytes = left.managed_bytes;
