@@ -134,9 +134,13 @@ impl Graph {
         }
         let changed =
             |(_, node): &(usize, &Node)| node.accesses.iter().any(|access| swapped(access.operand));
-        let numbered = self.nodes.iter().enumerate().filter(changed);
-        let changed: Vec<usize> = numbered.map(|(number, _)| number).collect();
-        self.exec.get_mut().changed.extend(changed);
+        let changed = || self.nodes.iter().enumerate().filter(changed);
+        let state = self.exec.get_mut();
+        if changed().any(|(_, node)| !node.work.can_be_set()) {
+            state.exec = None;
+        }
+        let numbers = changed().map(|(number, _)| number);
+        state.changed.extend(numbers);
         self.accesses = replay::union_of(&self.nodes, &self.operands);
         self.updates += 1;
         Ok(())

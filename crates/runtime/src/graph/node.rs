@@ -275,10 +275,16 @@ impl Work {
     fn is_like(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Kernel(one), Self::Kernel(other)) => one.attributes == other.attributes,
-            (Self::Copy(one), Self::Copy(other)) => one.height == 1 && other.height == 1,
+            (Self::Copy(_), Self::Copy(_)) if self.can_be_set() => other.can_be_set(),
             (Self::Fill { .. }, Self::Fill { .. }) => true,
             _ => self == other,
         }
+    }
+
+    /// Returns whether an executable graph can take other addresses for the operation: not for a
+    /// copy of several rows.
+    pub(super) fn can_be_set(&self) -> bool {
+        !matches!(self, Self::Copy(copy) if copy.height > 1) && !self.is_captured()
     }
 
     /// Returns whether the operation contains addresses that only a new capture can change.

@@ -2,7 +2,7 @@
 //! values, without hangs, panics, races or leaks.
 
 use std::{
-    panic::resume_unwind,
+    panic::{Location, resume_unwind},
     sync::{
         Arc,
         atomic::{AtomicU64, AtomicUsize, Ordering},
@@ -12,7 +12,8 @@ use std::{
 
 use millstream::{
     Buffer, Device, Error, GraphRecorder, Result, Stream, UsageErrorKind,
-    driver::DriverError,
+    driver::{DriverError, FillPattern},
+    kernel::{self, Argument, DriverStream},
     sim::{Link, Links, Schedule},
 };
 
@@ -119,6 +120,7 @@ fn d01_every_driver_call_of_a_large_upload_may_fail() {
 }
 
 /// Records, replays, changes and steps through graphs.
+#[allow(unsafe_code, reason = "makes a call that stays within its operand")]
 fn graphs(devices: &[Device]) -> Result<()> {
     let (device, stream) = (&devices[0], devices[0].stream()?);
     let (ones, twos) = (stream.upload(&[1_u32; N])?, stream.upload(&[2_u32; N])?);
@@ -127,7 +129,19 @@ fn graphs(devices: &[Device]) -> Result<()> {
         let (one, other) = (r.stream()?, r.stream()?);
         let mut inside = one.upload(&[0_u32; N])?;
         one.copy(&ones, &mut inside)?;
-        one.fill(inside.slice_mut(2..4), 4)?;
+        let target = inside.as_raw().offset(8);
+        let call = |to: DriverStream<'_>| {
+            let four = FillPattern::U32(4);
+            // SAFETY: the call fills two elements of the array, which is an operand.
+            unsafe {
+                to.driver
+                    .memset_async(to.context, target, four, 2, to.stream)
+            }
+        };
+        let mut part = inside.slice_mut(2..4);
+        let operands = [Argument::write(&mut part)];
+        // SAFETY: the call uses its operand alone, on the given stream.
+        unsafe { kernel::enqueue("library", &one, &operands, Location::caller(), call) }?;
         other.fill(inside.slice_mut(..1), first)?;
         other.copy(&inside, sum)
     };
@@ -156,17 +170,15 @@ fn graphs(devices: &[Device]) -> Result<()> {
 
 #[test]
 fn g09_every_driver_call_of_recording_replay_and_update_may_fail() {
-    for schedule in [Schedule::Timed, Schedule::Lazy] {
-        let subject = Subject {
-            name: String::from("graphs"),
-            schedule,
-            devices: 1,
-            links: Links::default(),
-            sizes: Sizes::Own,
-            run: &|_, devices| graphs(devices),
-        };
-        subject.sweep_with(&KINDS_OF_CODES);
-    }
+    let subject = Subject {
+        name: String::from("graphs"),
+        schedule: Schedule::Lazy,
+        devices: 1,
+        links: Links::default(),
+        sizes: Sizes::Own,
+        run: &|_, devices| graphs(devices),
+    };
+    subject.sweep_with(&KINDS_OF_CODES);
 }
 
 /// Copies to another device and back, on streams of both.

@@ -281,3 +281,25 @@ fn a_launch_config_of_a_recorded_kernel_is_checked() {
         Ok(())
     });
 }
+
+#[test]
+fn an_array_of_a_recorded_rectangle_can_be_swapped() {
+    scenario(|harness| {
+        let stream = harness.stream();
+        let (ones, twos) = (stream.upload(&[1_u8; 100])?, stream.upload(&[2_u8; 100])?);
+        let mut target = stream.zeros::<u8>(100)?;
+        let mut graph = harness.device.record("rows", |r| {
+            let (from, to) = (ones.view_2d(10, 10)?, target.view_2d_mut(10, 10)?);
+            r.stream()?
+                .copy_2d(from.rect(.., ..2)?, to.rect_mut(.., 1..3)?)
+        })?;
+        graph.replay(&stream)?;
+        let before = stream.download(&target)?;
+        graph.swap(&ones, &twos)?;
+        graph.replay(&stream)?;
+        let rows = |value| [0, value, value, 0, 0, 0, 0, 0, 0, 0].repeat(10);
+        assert_eq!(before.wait()?, rows(1));
+        assert_eq!(stream.download(&target)?.wait()?, rows(2));
+        Ok(())
+    });
+}

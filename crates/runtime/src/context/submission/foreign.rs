@@ -60,7 +60,10 @@ struct Capture<'a>(DriverStream<'a>);
 impl Capture<'_> {
     /// Ends the capture and returns its graph.
     fn end(self) -> Result<GraphHandle, DriverError> {
-        ManuallyDrop::new(self).end_once()
+        // After an error the drop makes sure that the stream does not capture.
+        let graph = self.end_once()?;
+        let _ended = ManuallyDrop::new(self);
+        Ok(graph)
     }
 
     fn end_once(&self) -> Result<GraphHandle, DriverError> {
@@ -76,7 +79,7 @@ impl Capture<'_> {
 
 impl Drop for Capture<'_> {
     fn drop(&mut self) {
-        // The call panicked, or the capture did not begin. Its nodes are forgotten.
+        // The call panicked, or the capture did not begin or end. Its nodes are forgotten.
         if let Ok(graph) = self.end_once() {
             // SAFETY: the capture just made the graph.
             let destroyed = unsafe { self.0.driver.graph_destroy(self.0.context, graph) };
