@@ -43,6 +43,10 @@ pub struct Event {
     location: &'static Location<'static>,
 }
 
+/// The advice for events in a recording.
+const NO_EVENTS: &str = "the recorder orders its operations by the bytes that they use, and a \
+                         replay is ordered like any operation: use events around the replay";
+
 impl Stream {
     /// Records an event after everything submitted to the stream so far ([rule 22]: a record
     /// captures the stream's work at the time of the call).
@@ -65,6 +69,8 @@ impl Stream {
     /// [rule 22]: crate::guide::semantics#rule-22
     #[track_caller]
     pub fn record(&self) -> Result<Event> {
+        self.device_state()
+            .refuse_recording(self.state(), "record", NO_EVENTS)?;
         let location = Location::caller();
         let device = Arc::clone(self.device_state());
         let name = device.named("record", location);
@@ -110,6 +116,8 @@ impl Stream {
     ///
     /// [rule 24]: crate::guide::semantics#rule-24
     pub fn wait_for(&self, event: &Event) -> Result<()> {
+        self.device_state()
+            .refuse_recording(self.state(), "wait_for", NO_EVENTS)?;
         let (device, owner) = (self.device_state(), &event.device);
         if !device.shares_driver(owner) {
             self.same_device("wait_for", 0, owner)?;

@@ -36,6 +36,7 @@ mod disposal;
 mod error;
 mod event;
 mod future;
+mod graph;
 pub mod guide;
 pub mod interop;
 #[doc(hidden)]
@@ -70,6 +71,7 @@ pub use error::{
 };
 pub use event::Event;
 pub use future::Pending;
+pub use graph::{Graph, GraphFigures, GraphNodeMut, GraphOptions, GraphRecorder, Order};
 pub use kernel::{Cuda, Dim3, Kernel, KernelSignature, LaunchArguments, LaunchConfig, Module, Ptx};
 #[doc(hidden)]
 pub use memory::StagingOptions;

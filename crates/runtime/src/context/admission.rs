@@ -11,6 +11,8 @@ use std::{
     sync::atomic::{AtomicU32, Ordering},
 };
 
+use parking_lot::Mutex;
+
 use super::DeviceState;
 use crate::{Result, UsageError, UsageErrorKind, spans::HostSpan};
 
@@ -22,6 +24,8 @@ const EXAMINE: u32 = 1 << 30;
 const SPANS: u32 = 1 << 29;
 /// The bit that is set once a stream was adopted.
 const ADOPTED: u32 = 1 << 28;
+/// The bit that is set while a stream of the device is [recording](super::recording).
+const RECORDS: u32 = 1 << 27;
 
 thread_local! {
     /// The number of foreign calls that this thread is inside. They nest if their devices differ.
@@ -32,8 +36,10 @@ thread_local! {
 #[derive(Debug, Default)]
 pub(crate) struct Admission {
     /// The number of foreign calls in progress on the device, and the bits [`LOST`], [`EXAMINE`],
-    /// [`SPANS`] and [`ADOPTED`].
+    /// [`SPANS`], [`ADOPTED`] and [`RECORDS`].
     reasons: AtomicU32,
+    /// The number of recording streams.
+    recordings: Mutex<usize>,
 }
 
 impl Admission {
@@ -61,6 +67,28 @@ impl Admission {
         self.reasons.fetch_or(ADOPTED, Ordering::Relaxed);
     }
 
+    /// Counts a stream that begins to record.
+    pub(super) fn begin_recording(&self) {
+        let mut recordings = self.recordings.lock();
+        *recordings += 1;
+        self.reasons.fetch_or(RECORDS, Ordering::AcqRel);
+    }
+
+    /// Reverses [`begin_recording`](Self::begin_recording).
+    pub(super) fn end_recording(&self) {
+        let mut recordings = self.recordings.lock();
+        *recordings -= 1;
+        if *recordings == 0 {
+            self.reasons.fetch_and(!RECORDS, Ordering::AcqRel);
+        }
+    }
+
+    /// Returns whether a stream of the device is recording.
+    #[inline]
+    pub(crate) fn has_recordings(&self) -> bool {
+        self.reasons.load(Ordering::Acquire) & RECORDS != 0
+    }
+
     /// Begins a span, if they are on.
     pub(crate) fn span(&self, begin: impl FnOnce() -> HostSpan) -> Option<HostSpan> {
         (self.reasons.load(Ordering::Relaxed) & SPANS != 0).then(begin)
@@ -71,8 +99,8 @@ impl Admission {
         self.reasons.load(Ordering::Acquire) & EXAMINE != 0
     }
 
-    /// Returns whether there is no reason to reject an operation, to examine its operands, to begin
-    /// a span, or to record behind it.
+    /// Returns whether there is no reason to reject or record an operation, to examine its
+    /// operands, to begin a span, or to record an event behind it.
     #[inline]
     pub(crate) fn is_none(&self) -> bool {
         // Acquire: a thread that sees the bit also sees the stored loss.
@@ -104,7 +132,8 @@ impl DeviceState {
     #[inline]
     pub(crate) fn check_alive(&self) -> Result<()> {
         // Acquire: as in `is_none`.
-        if self.admission.reasons.load(Ordering::Acquire) & !(EXAMINE | SPANS | ADOPTED) == 0 {
+        const HARMLESS: u32 = EXAMINE | SPANS | ADOPTED | RECORDS;
+        if self.admission.reasons.load(Ordering::Acquire) & !HARMLESS == 0 {
             return Ok(());
         }
         self.check_reasons()

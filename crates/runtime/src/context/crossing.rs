@@ -73,6 +73,8 @@ pub(crate) unsafe fn submit_crossing<C: Command>(
     for device in &crossing.devices {
         device.check_alive()?;
     }
+    let refused = "it uses memory of another device: enqueue it on an ordinary stream";
+    crossing.devices[0].refuse_recording(stream, crossing.operation.label, refused)?;
     let Operation {
         kind,
         label,

@@ -338,7 +338,10 @@ pub(crate) fn of_operands<'a, 'b: 'a>(
 /// may read what they write.
 fn reads(kind: OperationKind, access: &Access<'_>) -> bool {
     access.kind == AccessKind::Read
-        || matches!(kind, OperationKind::Kernel | OperationKind::Collective)
+        || matches!(
+            kind,
+            OperationKind::Kernel | OperationKind::Collective | OperationKind::Graph
+        )
 }
 
 /// Returns whether an operation of this kind replaces all contents of the allocation.

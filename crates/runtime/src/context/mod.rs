@@ -18,6 +18,7 @@ mod peers;
 mod polling;
 mod realm;
 mod recorder;
+mod recording;
 mod slots;
 mod state;
 mod stream;
@@ -41,6 +42,7 @@ pub(crate) use polling::{
     retain_until_complete, wait_until,
 };
 pub(crate) use recorder::{OperationRecord, Recorder};
+pub(crate) use recording::{HOST_MEMORY, Memory, NodeRecorder, NodeSink, RecordingStream};
 pub(crate) use slots::{CopyLayer, DeviceSlot, KernelLayer, MemoryLayer, StreamSlot};
 pub(crate) use state::{DeviceHooks, DeviceState, DeviceStream};
 pub use stream::Stream;

@@ -10,6 +10,7 @@ use super::{
     adoption::Adopted,
     events::PooledEvent,
     loss::RecentOperations,
+    recording::RecorderOfStream,
     slots::{MemoryLayer, StreamSlot},
 };
 use crate::{
@@ -112,6 +113,8 @@ pub(crate) struct StreamState {
     pub(crate) submitted: Condvar,
     /// Set for a stream of another library.
     pub(super) adopted: Option<Adopted>,
+    /// Set while the stream's operations become nodes of a graph.
+    pub(super) recorder: RecorderOfStream,
     /// The state that the `memory` layer keeps for the stream.
     pub(crate) memory_slot: <MemoryLayer as StreamSlot>::Value,
     done: AtomicU64,
@@ -137,6 +140,7 @@ impl StreamState {
             }),
             submitted: Condvar::new(),
             adopted: None,
+            recorder: RecorderOfStream::default(),
             memory_slot: Default::default(),
             done: AtomicU64::new(Sequence::START.get()),
         }

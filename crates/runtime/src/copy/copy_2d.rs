@@ -130,6 +130,10 @@ impl Stream {
         location: &'static Location<'static>,
     ) -> Result<()> {
         let device = self.device_state();
+        if device.recorder_of(self.state()).is_some() {
+            let bytes: Vec<u8> = rows.flatten().copied().collect();
+            return self.record_rows(&bytes, target, location);
+        }
         let mut staged =
             StagedBlock::of_rows(device, self.state(), target.bytes(), rows, location)?;
         let source = Side2d::host(staged.pointer(), target.row_bytes);
@@ -147,6 +151,27 @@ impl Stream {
         let (sequence, ()) = unsafe { submit(device, self.state(), operation, command) }?;
         staged.used_by(self.state().ticket(sequence));
         Ok(())
+    }
+
+    /// Records the upload of rows, which follow each other in `bytes`.
+    fn record_rows(
+        &self,
+        bytes: &[u8],
+        target: &Span2d<'_>,
+        location: &'static Location<'static>,
+    ) -> Result<()> {
+        let Some(snapshot) = self.recorded_snapshot(bytes, location)? else {
+            return self.device_state().check_alive();
+        };
+        let from = snapshot.view().span;
+        let source = Side2d::device(from.pointer(), target.row_bytes);
+        let command = copy_of_rows(self.device_state(), target, source, target.side());
+        let accesses = [
+            from.access(AccessKind::Read),
+            target.access(AccessKind::Write),
+        ];
+        let kind = OperationKind::DeviceToDevice;
+        self.submit_copy(kind, bytes.len(), accesses.into(), None, location, command)
     }
 
     /// Downloads the elements of a rectangle on the device, row after row without gaps. The future

@@ -47,7 +47,15 @@ impl Stream {
     /// If memory is exhausted, or the device is lost.
     #[track_caller]
     pub fn zeros<T: Pod>(&self, len: usize) -> Result<Buffer<T>> {
-        let location = Location::caller();
+        self.zeros_at(len, Location::caller())
+    }
+
+    /// Creates an array like [`zeros`](Self::zeros), with an explicit source line.
+    pub(crate) fn zeros_at<T: Pod>(
+        &self,
+        len: usize,
+        location: &'static Location<'static>,
+    ) -> Result<Buffer<T>> {
         let mut target = Buffer::new(self.device_state(), self.state(), len, "zeros", location)?;
         self.fill_span(&target.view_mut().span, &[0], location)?;
         Ok(target)

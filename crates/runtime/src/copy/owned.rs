@@ -257,11 +257,10 @@ impl Stream {
         };
         let bytes = target.bytes.len();
         let staging_options = device.staging_options();
-        if bytes
-            <= staging_options
-                .captured_bytes
-                .max(staging_options.small_bytes)
-        {
+        let captured_bytes_max = staging_options
+            .captured_bytes
+            .max(staging_options.small_bytes);
+        if bytes <= captured_bytes_max || device.recorder_of(stream).is_some() {
             let captured = self.upload_chunks(
                 bytemuck::cast_slice(source.elements()),
                 target,

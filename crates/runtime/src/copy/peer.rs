@@ -31,6 +31,9 @@ impl Stream {
             return to.device().check_alive();
         }
         if !copies_directly(from.device(), to.device())? {
+            let why = "it copies to another device: copy on an ordinary stream, around the replay";
+            self.device_state()
+                .refuse_recording(self.state(), "copy", why)?;
             return self.copy_peer_staged(from, to, location);
         }
         let command = CopyPeerRows {

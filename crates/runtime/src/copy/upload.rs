@@ -41,7 +41,15 @@ impl Stream {
     /// If memory is exhausted, or the device is lost.
     #[track_caller]
     pub fn upload<T: Pod>(&self, source: &[T]) -> Result<Buffer<T>> {
-        let location = Location::caller();
+        self.upload_at(source, Location::caller())
+    }
+
+    /// Uploads like [`upload`](Self::upload), with an explicit source line.
+    fn upload_at<T: Pod>(
+        &self,
+        source: &[T],
+        location: &'static Location<'static>,
+    ) -> Result<Buffer<T>> {
         let mut target = Buffer::new(
             self.device_state(),
             self.state(),
@@ -101,6 +109,21 @@ impl Stream {
         )
     }
 
+    /// Uploads bytes once, now, if the stream is recording: its graph copies them from this array
+    /// at each replay.
+    pub(super) fn recorded_snapshot(
+        &self,
+        source: &[u8],
+        location: &'static Location<'static>,
+    ) -> Result<Option<Buffer<u8>>> {
+        let Some(recorder) = self.device_state().recorder_of(self.state()) else {
+            return Ok(None);
+        };
+        let snapshot = recorder.eager().upload_at(source, location)?;
+        recorder.keep_constant(snapshot.shared_memory());
+        Ok(Some(snapshot))
+    }
+
     /// Captures and uploads chunk by chunk. Several threads capture the chunks; this one submits
     /// them in order.
     pub(super) fn upload_chunks(
@@ -115,6 +138,9 @@ impl Stream {
         let staging_options = device.staging_options();
         if source.is_empty() {
             return Ok(());
+        }
+        if let Some(snapshot) = self.recorded_snapshot(source, location)? {
+            return self.copy_spans(&snapshot.view().span, target, location);
         }
         if source.len() <= staging_options.small_bytes {
             return self

@@ -24,6 +24,8 @@ pub enum OperationKind {
     Allocation,
     /// A device's part of a collective of several devices or processes.
     Collective,
+    /// A replay of a [`Graph`](crate::Graph).
+    Graph,
 }
 
 impl fmt::Display for OperationKind {
@@ -36,6 +38,7 @@ impl fmt::Display for OperationKind {
             Self::Fill => "fills",
             Self::Allocation => "allocations",
             Self::Collective => "collectives",
+            Self::Graph => "graphs",
         })
     }
 }

@@ -86,6 +86,16 @@ impl UsageError {
     }
 }
 
+impl UsageErrorKind {
+    /// The source and the target of a copy overlap in memory.
+    pub(crate) const SOURCE_AND_TARGET: Self = Self::Overlap {
+        first: 0,
+        first_name: Some("source"),
+        second: 1,
+        second_name: Some("target"),
+    };
+}
+
 /// Formats the source line of a call, to end a sentence.
 fn at_line(location: Option<&Location<'_>>) -> String {
     location.map_or_else(String::new, |location| format!(" ({location})"))

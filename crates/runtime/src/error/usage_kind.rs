@@ -15,6 +15,18 @@ use super::phrases::{in_brackets, names_there_are, of_values};
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum UsageErrorKind {
+    /// The call cannot be part of a [recording](crate::Device::record).
+    #[error("this cannot be recorded in a graph: {why}")]
+    Recording {
+        /// The reason, and what to do instead.
+        why: &'static str,
+    },
+    /// A change or a replay of a graph is not possible.
+    #[error("{detail}")]
+    Graph {
+        /// The reason, and what to do instead.
+        detail: String,
+    },
     /// Two operands differ in length.
     #[error("the source has {source_len} elements and the target {target_len}; they must be equal")]
     Length {
@@ -484,14 +496,4 @@ pub enum UsageErrorKind {
         /// The dimension, the requested value, and the limit.
         detail: String,
     },
-}
-
-impl UsageErrorKind {
-    /// The source and the target of a copy overlap in memory.
-    pub(crate) const SOURCE_AND_TARGET: Self = Self::Overlap {
-        first: 0,
-        first_name: Some("source"),
-        second: 1,
-        second_name: Some("target"),
-    };
 }

@@ -7,6 +7,10 @@ use crate::{
     tracker::{Sequence, Ticket},
 };
 
+/// The advice for waits in a recording.
+const NO_WORK: &str =
+    "a recording stream has no work: wait on an ordinary stream, behind the replay";
+
 /// Blocks until the stream's ticket `sequence` is complete. Holds no lock while it waits.
 pub(crate) fn wait_ticket(
     device: &DeviceState,
@@ -66,6 +70,8 @@ impl Stream {
     ///
     /// If the device is lost.
     pub fn is_idle(&self) -> Result<bool> {
+        self.device_state()
+            .refuse_recording(self.state(), "is_idle", NO_WORK)?;
         query_stream(self.device_state(), self.state())
     }
 
@@ -76,6 +82,8 @@ impl Stream {
     ///
     /// If the device is lost.
     pub fn synchronize(&self) -> Result<()> {
+        self.device_state()
+            .refuse_recording(self.state(), "synchronize", NO_WORK)?;
         let submitted = self.state().shared.lock().points.submitted();
         wait_ticket(self.device_state(), self.state(), submitted)
     }

@@ -215,8 +215,8 @@ impl<T: Pod> Buffer<T> {
     ///
     /// # Errors
     ///
-    /// If the array's memory was not adopted, the stream is of another device, a part is lent, or
-    /// the device is lost. The error returns the array.
+    /// If the array's memory was not adopted, a graph uses it, the stream is of another device, a
+    /// part is lent, or the device is lost. The error returns the array.
     #[allow(clippy::result_large_err, reason = "the error returns the array")]
     #[track_caller]
     pub fn return_to_owner(
@@ -237,6 +237,12 @@ impl<T: Pod> Buffer<T> {
         const NAME: &str = "return_to_owner";
         if !self.is_adopted() {
             return Err(UsageError::new(NAME, UsageErrorKind::NotAdopted)
+                .at(location)
+                .into());
+        }
+        if self.is_shared() {
+            let detail = String::from("a graph uses the array: drop the graph first");
+            return Err(UsageError::new(NAME, UsageErrorKind::Graph { detail })
                 .at(location)
                 .into());
         }

@@ -2,12 +2,13 @@
 
 use std::sync::Arc;
 
-use millstream_driver::ModuleHandle;
+use millstream_driver::{FunctionHandle, ModuleHandle};
 use rustc_hash::FxHashMap;
 
 use super::{
     entry_point::{EntryPoint, Image, ModuleLabel, load_module},
     module::{Function, ModuleCache},
+    param_shapes::ParamShape,
 };
 use crate::{Device, Result, context::DeviceState};
 
@@ -84,6 +85,20 @@ impl GeneratedKernels {
     /// Returns the modules of all kernels.
     pub(super) fn into_modules(self) -> impl Iterator<Item = ModuleHandle> {
         self.by_text.into_values().map(|kernel| kernel.module)
+    }
+
+    /// Returns the shapes of a kernel's parameters.
+    pub(super) fn param_shapes(&self, function: FunctionHandle) -> Option<Arc<[ParamShape]>> {
+        let mut kernels = self.by_text.iter();
+        let (ptx, _) = kernels.find(|(_, kernel)| kernel.entry_point.handle == function)?;
+        // A generated module has one kernel.
+        let signatures = millstream_ptx::signatures(ptx).ok()?;
+        let params = signatures.first()?.params.iter();
+        let shapes = params.map(|param| ParamShape {
+            bytes: param.size,
+            may_be_array: param.size == size_of::<u64>(),
+        });
+        Some(shapes.collect())
     }
 
     /// Returns the kernel with this text, loading it if it is not loaded yet.

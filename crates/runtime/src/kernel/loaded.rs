@@ -248,6 +248,8 @@ impl Module {
             Err(error) => return Err(explain(label, Some(interned(name)), error)),
         };
         entry_point.slices = kernel.map_or(Slices::Apart, |(_, slices)| slices);
+        let shapes = &ModuleCache::of(&state.device).param_shapes;
+        shapes.note(entry_point.handle, &declared.kinds, entry_point.slices);
         let function = Function {
             device: Arc::clone(&state.device),
             name: interned(name),

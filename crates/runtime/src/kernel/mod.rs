@@ -18,6 +18,7 @@ mod matching;
 mod module;
 mod names;
 mod occupancy;
+mod param_shapes;
 mod sha256;
 mod source_hash;
 mod typed;
@@ -32,6 +33,7 @@ pub use launch_config::{Dim3, LaunchConfig};
 pub use loaded::Module;
 pub(crate) use module::ModuleCache;
 pub use module::{Function, ModuleSource, Param, ParamKind, Signature, load};
+pub(crate) use names::interned;
 
 pub use source_hash::{assert_compiled_from, compiled_from, header};
 pub use typed::{

@@ -14,6 +14,7 @@ use super::{
     entry_point::{EntryPoint, Image, ModuleLabel, load_module},
     generated::GeneratedKernels,
     matching::{Mismatch, Slices, compare},
+    param_shapes::ParamShapes,
 };
 use crate::{
     Device, Result, UsageError, UsageErrorKind,
@@ -182,6 +183,7 @@ pub(crate) struct ModuleCache {
     pub(super) generated: Mutex<GeneratedKernels>,
     /// Kernels that have opted in to more than the default limit of shared memory.
     opted_in: Mutex<FxHashSet<FunctionHandle>>,
+    pub(super) param_shapes: ParamShapes,
 }
 
 impl DeviceSlot for KernelLayer {
@@ -290,8 +292,12 @@ fn load_declared(
         .and_then(|compiled| compiled.cubin.as_deref());
     let image = cubin.map_or(Image::Ptx(ptx), Image::Binary);
     let (module, mut entry_points) = load_module(device, label, image, &names)?;
-    for (entry_point, slices) in entry_points.iter_mut().zip(slices) {
+    let declared = source.kernels.iter().zip(slices);
+    for (entry_point, (kernel, slices)) in entry_points.iter_mut().zip(declared) {
         entry_point.slices = slices;
+        let kinds: Vec<_> = kernel.params.iter().map(|param| param.kind).collect();
+        let shapes = &ModuleCache::of(device).param_shapes;
+        shapes.note(entry_point.handle, &kinds, slices);
     }
     Ok((module, entry_points))
 }

@@ -8,7 +8,7 @@ use rustc_hash::FxHashSet;
 const LISTED_MAX: usize = 12;
 
 /// Returns a name that lives as long as the process. Equal names are stored once.
-pub(super) fn interned(name: &str) -> &'static str {
+pub(crate) fn interned(name: &str) -> &'static str {
     static NAMES: Mutex<Option<FxHashSet<&'static str>>> = Mutex::new(None);
     let mut names = NAMES.lock();
     let names = names.get_or_insert_default();

@@ -79,7 +79,7 @@ fn find(
     match device.checked(found) {
         Ok((pointer, bytes)) => {
             let allocation = Allocation::of_module(device, pointer, bytes.min(declared.bytes));
-            Ok(Some(Arc::new(allocation)))
+            Ok(Some(allocation.shared()))
         }
         Err(Error::Driver(error)) if error.code() == ResultCode::NOT_FOUND => Ok(None),
         Err(error) => Err(error),

@@ -1,6 +1,9 @@
 //! Device allocations: an address, a size, and the access history of the operations that use it.
 
-#![allow(unsafe_code, reason = "submits the allocation")]
+#![allow(
+    unsafe_code,
+    reason = "submits the allocation, and finds an allocation by its access history"
+)]
 
 use std::{any::Any, fmt, panic::Location, sync::Arc};
 
@@ -9,7 +12,7 @@ use millstream_driver::DevicePtr;
 use super::{Release, budget::ReserveOutcome, cache::evict, free::DroppedBlock, out_of_memory};
 use crate::{
     Error, Result,
-    context::{Allocate, DeviceState, Operation, StreamState, submit},
+    context::{Allocate, DeviceState, Memory, Operation, StreamState, submit},
     disposal::log,
     error::OperationKind,
     tracker::{Access, AccessHistory, AccessKind, StreamId},
@@ -130,6 +133,34 @@ impl Allocation {
             history: AccessHistory::new(bytes as u64),
             origin: Origin::Module,
         }
+    }
+
+    /// Puts the allocation behind a reference count, for arrays that graphs may share.
+    pub(crate) fn shared(self) -> Arc<Self> {
+        let owner = Arc::into_raw(Arc::new(self));
+        // SAFETY: the pointer comes from `into_raw` and is used once.
+        let shared = unsafe { Arc::from_raw(owner) };
+        shared.history.set_owner(owner.cast());
+        shared
+    }
+
+    /// Returns the allocation that a recording has made for an array.
+    pub(crate) fn recorded(memory: Memory) -> Arc<Self> {
+        memory
+            .downcast()
+            .expect("a recording's memory is an allocation")
+    }
+
+    /// Returns the allocation that contains this history. `None` if it has no reference count:
+    /// page-locked and managed memory.
+    pub(crate) fn of(history: &AccessHistory) -> Option<Arc<Self>> {
+        let owner = history.owner()?.cast::<Self>();
+        // SAFETY: only `shared` sets an owner, and sets the allocation of which the history is a
+        // field, by a pointer from `into_raw`. The history is borrowed, so a reference to the
+        // allocation is alive.
+        unsafe { Arc::increment_strong_count(owner) };
+        // SAFETY: as above; the reference was counted for this.
+        Some(unsafe { Arc::from_raw(owner) })
     }
 
     /// Returns whether the host can access the memory as well.

@@ -7,7 +7,7 @@ use millstream_driver::DevicePtr;
 use super::{Allocation, Release, View, ViewMut, array::array, bytes_of, view::Span};
 use crate::{
     Result, UsageError, UsageErrorKind,
-    context::{DeviceState, StreamState},
+    context::{DeviceState, Memory, StreamState},
 };
 
 /// An array of `T` in the device's memory.
@@ -53,7 +53,8 @@ use crate::{
 /// # Ok::<(), millstream::Error>(())
 /// ```
 pub struct Buffer<T> {
-    pub(super) allocation: Allocation,
+    /// Shared with the graphs that use the array.
+    pub(super) allocation: Arc<Allocation>,
     pub(super) len: usize,
     pub(super) element: PhantomData<T>,
 }
@@ -70,7 +71,10 @@ impl<T: bytemuck::Pod> Buffer<T> {
     ) -> Result<Self> {
         let bytes =
             bytes_of::<T>(operation, len).map_err(|usage_error| usage_error.at(location))?;
-        let allocation = Allocation::new(device, stream, bytes, location)?;
+        let allocation = match device.recorder_of(stream) {
+            Some(recorder) => Allocation::recorded(recorder.allocate(stream, bytes, location)?),
+            None => Allocation::new(device, stream, bytes, location)?.shared(),
+        };
         Ok(Self {
             allocation,
             len,
@@ -98,7 +102,7 @@ impl<T: bytemuck::Pod> Buffer<T> {
             return Err(UsageError::new(NAME, problem));
         }
         Ok(Self {
-            allocation: Allocation::adopt(device, pointer, bytes, release),
+            allocation: Allocation::adopt(device, pointer, bytes, release).shared(),
             len,
             element: PhantomData,
         })
@@ -113,15 +117,26 @@ impl<T> Buffer<T> {
         self.allocation.is_adopted()
     }
 
+    /// Returns whether a graph uses the array.
+    pub(crate) fn is_shared(&self) -> bool {
+        Arc::strong_count(&self.allocation) > 1
+    }
+
     /// Returns the keeper of an [adopted](crate::Device::adopt_buffer) array, a value of its owner,
-    /// if it has this type.
+    /// if it has this type and no graph uses the array.
     pub fn keeper_mut<K: Any>(&mut self) -> Option<&mut K> {
-        self.allocation.keeper_mut()
+        Arc::get_mut(&mut self.allocation)?.keeper_mut()
     }
 
     /// Returns the keeper of memory of another library, which is then not given back on drop.
+    /// `None` if a graph uses the array.
     pub(crate) fn take_keeper(&mut self) -> Option<Box<dyn Any + Send>> {
-        self.allocation.take_keeper()
+        Arc::get_mut(&mut self.allocation)?.take_keeper()
+    }
+
+    /// Returns the memory, for a recording that keeps it.
+    pub(crate) fn shared_memory(&self) -> Memory {
+        Arc::clone(&self.allocation) as Memory
     }
 
     /// Returns the address on the device, for calls to other libraries. The library does not track

@@ -26,7 +26,8 @@ impl Engine {
             OperationKind::Kernel
             | OperationKind::Fill
             | OperationKind::DeviceToDevice
-            | OperationKind::Collective => Some(Self::Compute),
+            | OperationKind::Collective
+            | OperationKind::Graph => Some(Self::Compute),
             OperationKind::DeviceToHost => Some(Self::DeviceToHost),
             OperationKind::Allocation => None,
         }

@@ -3,7 +3,8 @@
 use std::{
     fmt,
     ops::Range,
-    sync::atomic::{AtomicU64, Ordering},
+    ptr,
+    sync::atomic::{AtomicPtr, AtomicU64, Ordering},
 };
 
 use parking_lot::{Mutex, MutexGuard};
@@ -147,11 +148,14 @@ impl HistoryState {
 pub(crate) struct AccessHistory {
     id: u64,
     bytes: u64,
-    state: Mutex<HistoryState>,
+    pub(super) state: Mutex<HistoryState>,
     /// The operations on several devices from which the contents come.
     pub(crate) provenance: Provenance,
     /// The parts that are lent to another library.
     pub(crate) leases: Leases,
+    /// The reference-counted allocation that contains this history, for the layer above; null if
+    /// there is none.
+    pub(super) owner: AtomicPtr<()>,
 }
 
 impl AccessHistory {
@@ -165,6 +169,7 @@ impl AccessHistory {
             state: Mutex::new(HistoryState::new(bytes)),
             provenance: Provenance::default(),
             leases: Leases::default(),
+            owner: AtomicPtr::new(ptr::null_mut()),
         }
     }
 
@@ -177,7 +182,7 @@ impl AccessHistory {
 
     /// Returns the id, which is the position in the lock order of access histories.
     #[inline]
-    pub(super) fn id(&self) -> u64 {
+    pub(crate) fn id(&self) -> u64 {
         self.id
     }
 
@@ -202,16 +207,6 @@ impl AccessHistory {
                 tickets.keep_highest(ticket)
             });
         tickets.iter().collect()
-    }
-
-    /// Enters the earlier uses of reused memory, so that the first operations on the new allocation
-    /// wait for them.
-    pub(crate) fn inherit(&mut self, uses: &[Ticket]) {
-        let whole = (0..self.bytes).into();
-        for &ticket in uses {
-            let state = self.state.get_mut();
-            state.enter_unordered(&whole, AccessKind::Write, ticket);
-        }
     }
 
     /// Returns the same as [`all_tickets`](Self::all_tickets) for an allocation with no other user,

@@ -51,6 +51,38 @@ impl Extent {
         self.as_range() == Some(&(0..bytes))
     }
 
+    /// Returns whether the extent contains no byte.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.first.is_empty()
+    }
+
+    /// Returns the number of bytes.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.rows * (self.first.end - self.first.start)
+    }
+
+    /// Returns the first byte.
+    pub(crate) fn start(&self) -> u64 {
+        self.first.start
+    }
+
+    /// Returns whether every byte of `other` is in this extent; perhaps `false` if it is, for two
+    /// that have several rows.
+    pub(super) fn covers(&self, other: &Self) -> bool {
+        let hull = other.hull();
+        match self.as_range() {
+            Some(range) => range.start <= hull.start && hull.end <= range.end,
+            None => self == other,
+        }
+    }
+
+    /// Returns the range of both, if they are ranges with no gap between them.
+    pub(super) fn joined(&self, other: &Self) -> Option<Self> {
+        let (one, two) = (self.as_range()?, other.as_range()?);
+        let touch = one.start.max(two.start) <= one.end.min(two.end);
+        touch.then(|| (one.start.min(two.start)..one.end.max(two.end)).into())
+    }
+
     /// Returns the smallest range that contains the extent.
     pub(super) fn hull(&self) -> Range<u64> {
         self.first.start..self.row(self.rows - 1).end

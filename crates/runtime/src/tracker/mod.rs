@@ -149,12 +149,14 @@ mod extent;
 mod layout;
 mod leases;
 mod linear_layout;
+mod ownership;
 mod pitched_layout;
 mod plan;
 mod provenance;
 mod sync_points;
 mod ticket;
 mod tickets;
+mod union;
 mod users;
 mod vector_clock;
 
@@ -173,4 +175,5 @@ pub(crate) use plan::{
 pub(crate) use provenance::{GroupNumber, Import, Imports, Provenance};
 pub(crate) use sync_points::{SyncPoint, SyncPoints, drop_implied};
 pub(crate) use ticket::{DeviceNumber, Sequence, StreamId, Ticket};
+pub(crate) use union::{AccessUnion, UnionEntry};
 pub(crate) use vector_clock::VectorClock;

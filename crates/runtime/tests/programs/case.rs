@@ -203,6 +203,8 @@ impl Case {
         let environment = Environment {
             reopen: Some(&open),
             gates: if gates_hold { Some(&close) } else { None },
+            // A recording needs more memory than its steps, and makes other calls.
+            records: !self.faults && !program.is_scarce(),
         };
         let interpreter =
             Interpreter::new(&devices, environment, program).map_err(|error| error.to_string())?;
@@ -263,6 +265,7 @@ fn drive(program: &Program) -> Result<(), String> {
     let environment = Environment {
         reopen: Some(&open),
         gates: None,
+        records: !program.is_scarce(),
     };
     let interpreter =
         Interpreter::new(&devices, environment, program).map_err(|error| error.to_string())?;

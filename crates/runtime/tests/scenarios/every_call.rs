@@ -2,7 +2,7 @@
 //! values, without hangs, panics, races or leaks.
 
 use std::{
-    panic::resume_unwind,
+    panic::{Location, resume_unwind},
     sync::{
         Arc,
         atomic::{AtomicU64, AtomicUsize, Ordering},
@@ -11,8 +11,9 @@ use std::{
 };
 
 use millstream::{
-    Buffer, Device, Error, Result, Stream, UsageErrorKind,
-    driver::DriverError,
+    Buffer, Device, Error, GraphRecorder, Result, Stream, UsageErrorKind,
+    driver::{DriverError, FillPattern},
+    kernel::{self, Argument, DriverStream},
     sim::{Link, Links, Schedule},
 };
 
@@ -116,6 +117,68 @@ fn d01_every_driver_call_of_a_large_upload_may_fail() {
             subject.sweep();
         }
     }
+}
+
+/// Records, replays, changes and steps through graphs.
+#[allow(unsafe_code, reason = "makes a call that stays within its operand")]
+fn graphs(devices: &[Device]) -> Result<()> {
+    let (device, stream) = (&devices[0], devices[0].stream()?);
+    let (ones, twos) = (stream.upload(&[1_u32; N])?, stream.upload(&[2_u32; N])?);
+    let mut sum = stream.zeros::<u32>(N)?;
+    let record = |sum: &mut Buffer<u32>, r: &GraphRecorder, first: u32| -> Result<()> {
+        let (one, other) = (r.stream()?, r.stream()?);
+        let mut inside = one.upload(&[0_u32; N])?;
+        one.copy(&ones, &mut inside)?;
+        let target = inside.as_raw().offset(8);
+        let call = |to: DriverStream<'_>| {
+            let four = FillPattern::U32(4);
+            // SAFETY: the call fills two elements of the array, which is an operand.
+            unsafe {
+                to.driver
+                    .memset_async(to.context, target, four, 2, to.stream)
+            }
+        };
+        let mut part = inside.slice_mut(2..4);
+        let operands = [Argument::write(&mut part)];
+        // SAFETY: the call uses its operand alone, on the given stream.
+        unsafe { kernel::enqueue("library", &one, &operands, Location::caller(), call) }?;
+        other.fill(inside.slice_mut(..1), first)?;
+        other.copy(&inside, sum)
+    };
+    let mut graph = device.record("graph", |r| record(&mut sum, r, 7))?;
+    drop(stream.upload(&[9_u32; N])?);
+    graph.replay(&stream)?;
+    assert_eq!(stream.download(sum.slice(..5))?.wait()?, [7, 1, 4, 4, 1]);
+    graph.swap(&ones, &twos)?;
+    device.stream()?.fill(&mut sum, 0)?;
+    graph.replay_times(&stream, 2)?;
+    assert_eq!(stream.download(sum.slice(..5))?.wait()?, [7, 2, 4, 4, 2]);
+    graph.update(|r| record(&mut sum, r, 8))?;
+    graph.replay(&stream)?;
+    let updated = stream.download(sum.slice(..2))?;
+    graph.replay_stepwise(&stream)?;
+    let mut plain = device.record("plain", |r| r.stream()?.fill(&mut sum, 3))?;
+    let instance = plain.instance()?;
+    plain.update(|r| r.stream()?.fill(sum.slice_mut(1..), 4))?;
+    instance.replay(&stream)?;
+    plain.replay(&stream)?;
+    drop((plain, instance, graph));
+    assert_eq!(updated.wait()?, [8, 1]);
+    assert_eq!(stream.download(sum.slice(..2))?.wait()?, [3, 4]);
+    Ok(())
+}
+
+#[test]
+fn g09_every_driver_call_of_recording_replay_and_update_may_fail() {
+    let subject = Subject {
+        name: String::from("graphs"),
+        schedule: Schedule::Lazy,
+        devices: 1,
+        links: Links::default(),
+        sizes: Sizes::Own,
+        run: &|_, devices| graphs(devices),
+    };
+    subject.sweep_with(&KINDS_OF_CODES);
 }
 
 /// Copies to another device and back, on streams of both.

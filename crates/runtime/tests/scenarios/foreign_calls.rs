@@ -1,11 +1,18 @@
-//! Foreign calls whose closure calls Millstream.
+//! Foreign calls whose closure calls Millstream, and foreign calls in graphs.
 
 use millstream::{
     Error, Result, UsageErrorKind,
+    driver::FillPattern,
+    interop::write,
     kernel::{self, Argument, DriverStream},
 };
 
-use crate::{harness::once, user_code::call_back};
+use crate::{
+    graphs::{N, scenario},
+    harness::once,
+    shapes::problem,
+    user_code::call_back,
+};
 
 #[test]
 fn calls_into_the_library_from_a_foreign_call_are_rejected_without_hanging() {
@@ -57,6 +64,80 @@ fn calls_into_the_library_from_a_foreign_call_are_rejected_without_hanging() {
             [0; 64],
             "the array is unchanged after the foreign call"
         );
+        Ok(())
+    });
+}
+
+#[test]
+#[allow(unsafe_code, reason = "makes calls that stay within their operands")]
+fn g14_a_call_of_another_library_is_captured_with_its_workspace() {
+    scenario(|harness| {
+        let [stream, other] = harness.streams();
+        let mut x = stream.zeros::<u32>(N)?;
+        let mut y = stream.zeros::<u32>(N)?;
+        let mut graph = harness.device.record("library", |r| {
+            let recorded = r.stream()?;
+            recorded.fill(&mut x, 1)?;
+            let mut workspace = recorded.zeros::<u32>(9)?;
+            let operands = [write(x.slice_mut(..9)), write(&mut workspace)];
+            // SAFETY: the call fills its second operand and copies it to the first, both of 36
+            // bytes, on the given stream.
+            unsafe {
+                recorded.foreign("library", operands, |call| {
+                    let (driver, context, stream) = (call.driver(), call.context(), call.stream());
+                    let (target, workspace) = (call.address(0), call.address(1));
+                    let five = FillPattern::U32(5);
+                    driver.memset_async(context, workspace, five, 9, stream)?;
+                    driver.copy_device_to_device_async(context, target, workspace, 36, stream)
+                })
+            }?;
+            recorded.copy(&x, &mut y)
+        })?;
+        let mut expected = vec![1; N];
+        expected[..9].fill(5);
+        for stepwise in [false, false, true] {
+            other.fill(&mut y, 0)?;
+            if stepwise {
+                graph.replay_stepwise(&stream)?;
+            } else {
+                graph.replay(&stream)?;
+            }
+            assert_eq!(other.download(&y)?.wait()?, expected);
+        }
+        let z = stream.zeros::<u32>(N)?;
+        let fixed = problem(graph.swap(&x, &z));
+        assert!(fixed.to_string().contains("`update` records"), "{fixed}");
+        assert!(
+            graph.instance().is_err(),
+            "the address of the workspace is fixed"
+        );
+        graph.swap(&y, &z)?;
+        graph.replay(&stream)?;
+        assert_eq!(stream.download(&z)?.wait()?, expected);
+        Ok(())
+    });
+}
+
+#[test]
+#[allow(unsafe_code, reason = "makes calls that enqueue nothing")]
+fn g14_a_call_that_fails_in_a_recording_is_none_of_its_operations() {
+    scenario(|harness| {
+        let stream = harness.stream();
+        let mut x = stream.zeros::<u32>(N)?;
+        let graph = harness.device.record("failing", |r| {
+            let recorded = r.stream()?;
+            // SAFETY: the call enqueues nothing.
+            let failed =
+                unsafe { recorded.foreign("failing", [write(&mut x)], |_| Err(std::fmt::Error)) };
+            assert!(
+                matches!(failed, Err(Error::ForeignCall { .. })),
+                "{failed:?}"
+            );
+            recorded.fill(&mut x, 3)
+        })?;
+        assert_eq!(graph.figures().nodes, 1);
+        graph.replay(&stream)?;
+        assert_eq!(stream.download(&x)?.wait()?, [3; N]);
         Ok(())
     });
 }

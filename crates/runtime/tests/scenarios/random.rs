@@ -43,6 +43,7 @@ pub(crate) fn run(devices: &[Device], gates: Option<&Harness>, program: &Program
     let environment = Environment {
         reopen: None,
         gates: if gates.is_some() { Some(&close) } else { None },
+        records: gates.is_some(),
     };
     let log = Interpreter::new(devices, environment, program)?
         .run(&program.steps)
@@ -61,7 +62,7 @@ pub(crate) fn run(devices: &[Device], gates: Option<&Harness>, program: &Program
 }
 
 #[test]
-fn random_programs_behind_gates_agree_with_plain_vectors() {
+fn g08_random_programs_behind_gates_and_in_graphs_agree_with_plain_vectors() {
     let programs = if on_gpu() { 2000 } else { 40 };
     everywhere(|harness| {
         let devices = [harness.device.clone()];

@@ -79,7 +79,9 @@ const FAULT_MODES: [FaultMode; 5] = [
 ];
 
 /// The calls that create an object.
-const MAKING: [&str; 7] = [
+const MAKING: [&str; 9] = [
+    "graph_create",
+    "graph_instantiate",
     "stream_create",
     "event_create",
     "mem_alloc_async",
@@ -108,7 +110,9 @@ fn arm(calls: &Calls, number: u64, mode: FaultMode, code: ResultCode) -> Failed 
         hit.then(|| {
             failed.insert(call);
             let error = DriverError::new(call, code);
-            if mode.afterwards && !MAKING.contains(&call) {
+            // A capture is over even if ending it reports an error.
+            let is_done = call == "stream_end_capture";
+            if is_done || mode.afterwards && !MAKING.contains(&call) {
                 Failure::Afterwards(error)
             } else {
                 Failure::Instead(error)
@@ -249,6 +253,12 @@ fn check_what_is_left(gpu: &Gpu, failed: &BTreeSet<&'static str>, may_be_lost: b
         }
         if gave_up("mem_free_async") || may_be_lost {
             expected.device_bytes = left.device_bytes;
+        }
+        if gave_up("graph_destroy") || gave_up("stream_end_capture") || may_be_lost {
+            expected.graphs = left.graphs;
+        }
+        if gave_up("graph_exec_destroy") || may_be_lost {
+            expected.executable_graphs = left.executable_graphs;
         }
         if gave_up("mem_free") || may_be_lost {
             expected.managed_bytes = left.managed_bytes;

@@ -5,10 +5,13 @@
 use std::ffi::c_void;
 
 use millstream_driver::{
-    ContextHandle, DevicePtr, Driver, DriverError, FillPattern, FunctionHandle, HostFunction,
-    LaunchAttributes, LaunchDims, ManagedLocation, PeerCopy, StreamHandle,
+    ContextHandle, Copy2d, DevicePtr, Driver, DriverError, FillPattern, FunctionHandle, GraphNode,
+    HostFunction, KernelNode, LaunchAttributes, LaunchDims, ManagedLocation, PeerCopy, Side2d,
+    StreamHandle,
 };
 use smallvec::SmallVec;
+
+use crate::context::recording::{DOWNLOAD, HOST_MEMORY, NodeSink, NotRecorded};
 
 /// The driver's handles of the stream to which a command is enqueued.
 #[doc(hidden)]
@@ -39,6 +42,36 @@ pub(crate) trait Command {
     /// large as the command says until the command has run, and every other access to it is ordered
     /// with the command.
     unsafe fn enqueue(self, driver_stream: DriverStream<'_>) -> Result<Self::Output, DriverError>;
+
+    /// Passes the nodes that stand for the command in a graph to the sink, each behind the one
+    /// before. `driver_stream` is the recording stream, which has no work.
+    ///
+    /// # Errors
+    ///
+    /// If a graph cannot contain the command.
+    fn record(
+        self,
+        _driver_stream: DriverStream<'_>,
+        _sink: &mut dyn NodeSink,
+    ) -> Result<Self::Output, NotRecorded>
+    where
+        Self: Sized,
+    {
+        Err(NotRecorded::Refused(
+            "a graph has no such operation: enqueue it on another stream, before or behind the \
+             replay",
+        ))
+    }
+}
+
+/// Returns the node of a copy of contiguous bytes within the device.
+fn copy_node(target: DevicePtr, source: DevicePtr, bytes: usize) -> GraphNode<'static> {
+    GraphNode::Copy(Copy2d {
+        source: Side2d::device(source, bytes),
+        target: Side2d::device(target, bytes),
+        width_bytes: bytes,
+        height: 1,
+    })
 }
 
 /// An allocation from the device's pool (rules 31 and 32: it is placed on the stream's device, and
@@ -113,6 +146,10 @@ impl Command for CopyToDevice {
             )
         }
     }
+
+    fn record(self, _: DriverStream<'_>, _: &mut dyn NodeSink) -> Result<(), NotRecorded> {
+        Err(NotRecorded::Refused(HOST_MEMORY))
+    }
 }
 
 /// A copy of device memory to page-locked host memory (rule 7).
@@ -141,6 +178,10 @@ impl Command for CopyToHost {
                 driver_stream.stream,
             )
         }
+    }
+
+    fn record(self, _: DriverStream<'_>, _: &mut dyn NodeSink) -> Result<(), NotRecorded> {
+        Err(NotRecorded::Refused(DOWNLOAD))
     }
 }
 
@@ -188,6 +229,11 @@ impl Command for CopyOnDevice {
                 driver_stream.stream,
             )
         }
+    }
+
+    fn record(self, _: DriverStream<'_>, sink: &mut dyn NodeSink) -> Result<(), NotRecorded> {
+        sink.add(&copy_node(self.target, self.source, self.bytes));
+        Ok(())
     }
 }
 
@@ -290,6 +336,20 @@ impl Command for Fill {
             )
         }
     }
+
+    fn record(self, _: DriverStream<'_>, sink: &mut dyn NodeSink) -> Result<(), NotRecorded> {
+        let Self {
+            target,
+            pattern,
+            count,
+        } = self;
+        sink.add(&GraphNode::Fill {
+            target,
+            pattern,
+            count,
+        });
+        Ok(())
+    }
 }
 
 /// A fill of `bytes` bytes at `target` with the contents of its first `ready_bytes` bytes, by
@@ -300,24 +360,40 @@ pub(crate) struct Repeat {
     pub(crate) bytes: usize,
 }
 
+impl Repeat {
+    /// Returns the copies, each of which is to run after the one before.
+    fn copies(&self) -> impl Iterator<Item = CopyOnDevice> {
+        let (target, end) = (self.target, self.bytes);
+        let starts = std::iter::successors(Some(self.ready_bytes), |ready| ready.checked_mul(2));
+        let starts = starts.take_while(move |&ready| ready < end);
+        starts.map(move |ready| CopyOnDevice {
+            target: target.offset(ready as u64),
+            source: target,
+            bytes: ready.min(end - ready),
+        })
+    }
+}
+
 impl Command for Repeat {
     type Output = ();
 
     unsafe fn enqueue(self, driver_stream: DriverStream<'_>) -> Result<(), DriverError> {
-        let mut ready = self.ready_bytes;
-        while ready < self.bytes {
-            let bytes = ready.min(self.bytes - ready);
-            let copy = CopyOnDevice {
-                target: self.target.offset(ready as u64),
-                source: self.target,
-                bytes,
-            };
-            // SAFETY: by this function's contract; source and target do not overlap, for `bytes` is
-            // at most `ready`, and the copies of one stream run one after the other (rule 16).
+        for copy in self.copies() {
+            // SAFETY: by this function's contract; source and target do not overlap, for a copy is
+            // at most as long as the bytes before its target, and the copies of one stream run one
+            // after the other (rule 16).
             unsafe { copy.enqueue(driver_stream) }?;
-            ready += bytes;
         }
         Ok(())
+    }
+
+    fn record(
+        self,
+        driver_stream: DriverStream<'_>,
+        sink: &mut dyn NodeSink,
+    ) -> Result<(), NotRecorded> {
+        self.copies()
+            .try_for_each(|copy| copy.record(driver_stream, sink))
     }
 }
 
@@ -357,6 +433,16 @@ impl Command for Launch<'_> {
             )
         }
     }
+
+    fn record(self, _: DriverStream<'_>, sink: &mut dyn NodeSink) -> Result<(), NotRecorded> {
+        sink.add(&GraphNode::Kernel(KernelNode {
+            function: self.function,
+            dims: *self.dims,
+            attributes: self.attributes.copied().unwrap_or_default(),
+            params: self.params,
+        }));
+        Ok(())
+    }
 }
 
 /// No work: an operation that only takes a place in the order. Its caller records a sync point
@@ -370,18 +456,5 @@ impl Command for Marker {
 
     unsafe fn enqueue(self, _: DriverStream<'_>) -> Result<(), DriverError> {
         Ok(())
-    }
-}
-
-/// A call of another library, which enqueues its own work.
-pub(crate) struct Foreign<F> {
-    pub(crate) call: F,
-}
-
-impl<F: FnOnce(DriverStream<'_>) -> Result<(), DriverError>> Command for Foreign<F> {
-    type Output = ();
-
-    unsafe fn enqueue(self, driver_stream: DriverStream<'_>) -> Result<(), DriverError> {
-        (self.call)(driver_stream)
     }
 }

@@ -2,9 +2,12 @@
 
 #![allow(unsafe_code, reason = "makes the driver calls that enqueue work")]
 
-use millstream_driver::{Copy2d, DevicePtr, DriverError, Memory2d, PeerCopy, PeerCopy2d, Side2d};
+use millstream_driver::{
+    Copy2d, DevicePtr, DriverError, GraphNode, Memory2d, PeerCopy, PeerCopy2d, Side2d,
+};
 
 use super::commands::{Command, CopyOnDevice, CopyPeer, CopyToDevice, CopyToHost, DriverStream};
+use crate::context::recording::{DOWNLOAD, HOST_MEMORY, NodeSink, NotRecorded};
 
 /// A pitched copy (rule 52: one operation that leaves the bytes between rows untouched). It is not
 /// empty, and at least one side is on the device.
@@ -51,6 +54,34 @@ impl Command for CopyRows {
             let (from, to) = (row_of(source, row), row_of(target, row));
             // SAFETY: by this function's contract.
             unsafe { enqueue_range(driver_stream, from, to, width_bytes) }?;
+        }
+        Ok(())
+    }
+
+    fn record(self, _: DriverStream<'_>, sink: &mut dyn NodeSink) -> Result<(), NotRecorded> {
+        let Copy2d { source, target, .. } = self.copy;
+        match (source.memory, target.memory) {
+            (Memory2d::Device(_), Memory2d::Device(_)) => {}
+            (Memory2d::Device(_), Memory2d::Host(_)) => {
+                return Err(NotRecorded::Refused(DOWNLOAD));
+            }
+            (Memory2d::Host(_), _) => return Err(NotRecorded::Refused(HOST_MEMORY)),
+        }
+        if source.pitch_bytes.max(target.pitch_bytes) <= self.pitch_bytes_max {
+            sink.add(&GraphNode::Copy(self.copy));
+            return Ok(());
+        }
+        for row in 0..self.copy.height {
+            let row = |side: Side2d| Side2d {
+                memory: row_of(side, row),
+                pitch_bytes: self.copy.width_bytes,
+            };
+            sink.add(&GraphNode::Copy(Copy2d {
+                source: row(source),
+                target: row(target),
+                height: 1,
+                ..self.copy
+            }));
         }
         Ok(())
     }
@@ -172,31 +203,50 @@ pub(crate) struct RepeatRows {
     pub(crate) pitch_bytes_max: usize,
 }
 
+impl RepeatRows {
+    /// Returns the copies, each of which is to run after the one before.
+    fn copies(&self) -> impl Iterator<Item = CopyRows> {
+        let (rows, pitch_bytes) = (self.rows, self.pitch_bytes);
+        let (first, width_bytes) = (self.first, self.row_bytes);
+        let pitch_bytes_max = self.pitch_bytes_max;
+        let starts = std::iter::successors(Some(1_usize), |ready| ready.checked_mul(2));
+        let starts = starts.take_while(move |&ready| ready < rows);
+        starts.map(move |ready| {
+            let offset = (ready * pitch_bytes) as u64;
+            let copy = Copy2d {
+                source: Side2d::device(first, pitch_bytes),
+                target: Side2d::device(first.offset(offset), pitch_bytes),
+                width_bytes,
+                height: ready.min(rows - ready),
+            };
+            CopyRows {
+                copy,
+                pitch_bytes_max,
+            }
+        })
+    }
+}
+
 impl Command for RepeatRows {
     type Output = ();
 
     unsafe fn enqueue(self, driver_stream: DriverStream<'_>) -> Result<(), DriverError> {
-        let mut ready = 1;
-        while ready < self.rows {
-            let height = ready.min(self.rows - ready);
-            let offset = ready * self.pitch_bytes;
-            let copy = Copy2d {
-                source: Side2d::device(self.first, self.pitch_bytes),
-                target: Side2d::device(self.first.offset(offset as u64), self.pitch_bytes),
-                width_bytes: self.row_bytes,
-                height,
-            };
-            let rows = CopyRows {
-                copy,
-                pitch_bytes_max: self.pitch_bytes_max,
-            };
+        for rows in self.copies() {
             // SAFETY: by this function's contract; the source rows precede the target rows, and the
             // copies of one stream run one after the other (rule 16: a stream is first in, first
             // out).
             unsafe { rows.enqueue(driver_stream) }?;
-            ready += height;
         }
         Ok(())
+    }
+
+    fn record(
+        self,
+        driver_stream: DriverStream<'_>,
+        sink: &mut dyn NodeSink,
+    ) -> Result<(), NotRecorded> {
+        self.copies()
+            .try_for_each(|rows| rows.record(driver_stream, sink))
     }
 }
 
@@ -221,27 +271,43 @@ impl OverlappingCopy {
     pub(crate) fn chunks(&self) -> usize {
         self.bytes.div_ceil(self.distance().max(1))
     }
+
+    /// Returns the copies, each of which is to run after the one before.
+    fn copies(&self) -> impl Iterator<Item = CopyOnDevice> {
+        let (chunks, chunk_bytes) = (self.chunks(), self.distance());
+        let (target, source, bytes) = (self.target, self.source, self.bytes);
+        let forward = target.as_raw() < source.as_raw();
+        (0..chunks).map(move |number| {
+            let chunk = if forward { number } else { chunks - 1 - number };
+            let offset = chunk * chunk_bytes;
+            CopyOnDevice {
+                target: target.offset(offset as u64),
+                source: source.offset(offset as u64),
+                bytes: chunk_bytes.min(bytes - offset),
+            }
+        })
+    }
 }
 
 impl Command for OverlappingCopy {
     type Output = ();
 
     unsafe fn enqueue(self, driver_stream: DriverStream<'_>) -> Result<(), DriverError> {
-        let (chunks, chunk_bytes) = (self.chunks(), self.distance());
-        let forward = self.target.as_raw() < self.source.as_raw();
-        for number in 0..chunks {
-            let chunk = if forward { number } else { chunks - 1 - number };
-            let offset = chunk * chunk_bytes;
-            let copy = CopyOnDevice {
-                target: self.target.offset(offset as u64),
-                source: self.source.offset(offset as u64),
-                bytes: chunk_bytes.min(self.bytes - offset),
-            };
+        for copy in self.copies() {
             // SAFETY: by this function's contract; a chunk is no longer than the distance to its
             // target, the target was read by the copies before, and the copies of one stream run
             // one after the other (rule 16).
             unsafe { copy.enqueue(driver_stream) }?;
         }
         Ok(())
+    }
+
+    fn record(
+        self,
+        driver_stream: DriverStream<'_>,
+        sink: &mut dyn NodeSink,
+    ) -> Result<(), NotRecorded> {
+        self.copies()
+            .try_for_each(|copy| copy.record(driver_stream, sink))
     }
 }

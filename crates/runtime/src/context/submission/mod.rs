@@ -11,9 +11,11 @@
 
 mod commands;
 mod commands_2d;
+mod foreign;
 mod group;
 #[cfg(all(test, shuttle))]
 mod interleavings;
+mod node;
 mod sync_points;
 
 use std::panic::Location;
@@ -22,10 +24,11 @@ use millstream_ptx::Label;
 
 pub use commands::DriverStream;
 pub(crate) use commands::{
-    Allocate, Command, CopyOnDevice, CopyPeer, CopyToDevice, CopyToHost, Fill, Foreign, Free,
-    Launch, Marker, Prefetch, Repeat, StagedUpload,
+    Allocate, Command, CopyOnDevice, CopyPeer, CopyToDevice, CopyToHost, Fill, Free, Launch,
+    Marker, Prefetch, Repeat, StagedUpload,
 };
 pub(crate) use commands_2d::{CopyPeerRows, CopyRows, OverlappingCopy, RepeatRows};
+pub(crate) use foreign::Foreign;
 pub(crate) use group::{GroupOperation, submit_group};
 pub(crate) use sync_points::{
     follow, order_after, record_at_tail, record_event, record_sync_point, record_with_clock,
@@ -40,6 +43,7 @@ use sync_points::{
 use super::{
     DeviceState, HostWaiter, StreamState, SubmitQueue, imports,
     recorder::{OperationRecord, Trace},
+    recording,
 };
 use crate::{
     Result,
@@ -128,6 +132,9 @@ unsafe fn submit_examined<C: Command>(
     command: C,
 ) -> Result<(Sequence, C::Output)> {
     device.check_alive()?;
+    if let Some(recorder) = device.recorder_of(stream) {
+        return recording::record(device, stream, &*recorder, operation, command);
+    }
     // Ended after the submit queue is unlocked.
     let label = operation.label;
     let _span = device.admission.span(|| spans::enqueue(label));

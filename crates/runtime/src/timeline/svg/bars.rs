@@ -137,5 +137,6 @@ fn singular(kind: OperationKind) -> &'static str {
         OperationKind::Fill => "fill",
         OperationKind::Allocation => "allocation",
         OperationKind::Collective => "collective",
+        OperationKind::Graph => "graph",
     }
 }

@@ -294,7 +294,7 @@ impl Display for Count {
 }
 
 /// All kinds of operations, in the order of the legend.
-const KINDS: [OperationKind; 7] = [
+const KINDS: [OperationKind; 8] = [
     OperationKind::HostToDevice,
     OperationKind::Kernel,
     OperationKind::DeviceToHost,
@@ -302,6 +302,7 @@ const KINDS: [OperationKind; 7] = [
     OperationKind::Fill,
     OperationKind::Allocation,
     OperationKind::Collective,
+    OperationKind::Graph,
 ];
 
 /// Returns the colour of a kind: dark enough for white text, and distinguishable with colour vision
@@ -315,6 +316,7 @@ fn colour(kind: OperationKind) -> &'static str {
         OperationKind::Fill => "#8a7215",
         OperationKind::Allocation => "#6b7785",
         OperationKind::Collective => "#a3324f",
+        OperationKind::Graph => "#3b6e8f",
     }
 }
 

@@ -31,6 +31,8 @@ pub(crate) type CloseGate<'a> = dyn Fn(&Stream) -> Box<dyn Any + Send> + Sync + 
 pub(crate) struct Environment<'a> {
     pub(crate) reopen: Option<&'a Reopen<'a>>,
     pub(crate) gates: Option<&'a CloseGate<'a>>,
+    /// Set if parts of the program are recorded in graphs and replayed.
+    pub(crate) records: bool,
 }
 
 /// An array of bytes of any kind.
@@ -91,13 +93,15 @@ pub(crate) struct Interpreter<'a> {
     pub(super) environment: Environment<'a>,
     pub(super) devices: Vec<Device>,
     kernels: Vec<Arc<Kernels>>,
-    streams: Vec<Option<(usize, Stream)>>,
+    pub(super) streams: Vec<Option<(usize, Stream)>>,
     pub(super) arrays: Vec<Option<(usize, Array)>>,
     pub(super) pendings: Vec<Option<Box<dyn AnyPending>>>,
     pub(super) events: Vec<Option<Event>>,
     pub(super) timeline: Option<Timeline>,
     pub(super) gate: Option<Box<dyn Any + Send>>,
     pub(super) log: Vec<LogEntry>,
+    /// The number of parts that could have been recorded.
+    pub(super) segments: usize,
 }
 
 fn slots<T>(count: usize) -> Vec<Option<T>> {
@@ -130,6 +134,7 @@ impl<'a> Interpreter<'a> {
             timeline: None,
             gate: None,
             log: Vec::new(),
+            segments: 0,
         })
     }
 
@@ -153,6 +158,7 @@ impl<'a> Interpreter<'a> {
             timeline: None,
             gate: None,
             log: Vec::new(),
+            segments: 0,
         }
     }
 
@@ -178,7 +184,7 @@ impl<'a> Interpreter<'a> {
             let mut interpreter = self;
             for run in steps.chunk_by(|one, next| one.thread == next.thread) {
                 if run[0].thread == 0 {
-                    interpreter.steps(run);
+                    interpreter.steps_with_graphs(run);
                     continue;
                 }
                 let hand = hands[run[0].thread].get_or_insert_with(|| {
@@ -186,7 +192,7 @@ impl<'a> Interpreter<'a> {
                     let back = back.clone();
                     scope.spawn(move || {
                         for (mut interpreter, run) in given {
-                            interpreter.steps(run);
+                            interpreter.steps_with_graphs(run);
                             back.send(interpreter)
                                 .expect("the first thread receives the interpreter");
                         }
@@ -199,12 +205,6 @@ impl<'a> Interpreter<'a> {
             }
             interpreter
         })
-    }
-
-    fn steps(&mut self, steps: &[Placed]) {
-        for Placed { step, .. } in steps {
-            self.enter(step);
-        }
     }
 
     /// Executes one step and logs its outcome. A step that may block opens a closed gate first.

@@ -10,6 +10,7 @@ mod interpreter;
 mod kernels;
 mod oracle;
 pub(crate) mod outcome;
+mod recorded;
 pub(crate) mod step;
 mod together;
 

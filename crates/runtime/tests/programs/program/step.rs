@@ -418,6 +418,12 @@ impl Step {
 }
 
 impl Program {
+    /// Returns whether the memory of a device is limited.
+    pub(crate) fn is_scarce(&self) -> bool {
+        let limits = |step: &Step| matches!(step, Step::Limit { bytes: Some(_), .. });
+        self.memory_bytes.is_some() || self.steps.iter().any(|placed| limits(&placed.step))
+    }
+
     pub(crate) fn leaks(&self) -> bool {
         self.steps.iter().any(|placed| placed.step.leaks())
     }

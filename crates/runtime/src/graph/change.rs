@@ -1,0 +1,362 @@
+//! Changes between replays: other arrays, other arguments, another recording, another instance.
+//!
+//! A change replaces nodes and operands of the graph at once and notes which nodes of the
+//! executable graph differ; the next replay sets them. Replays that are enqueued keep the old ones:
+//! the driver applies a change to later launches only, and the memory of the old ones is freed
+//! behind them.
+
+#![allow(unsafe_code, reason = "copies between blocks that it holds")]
+
+use std::{
+    panic::Location,
+    sync::{Arc, atomic::AtomicU64},
+};
+
+use bytemuck::Pod;
+use parking_lot::Mutex;
+
+use super::{
+    Graph, GraphRecorder,
+    body::Body,
+    node::{Node, OperandMemory, Param, Work},
+    recorder,
+    recording::RecordedGraph,
+    replay,
+};
+use crate::{
+    ReadOperand, Result, Stream, UsageError, UsageErrorKind,
+    context::DeviceState,
+    memory::{Allocation, Span},
+};
+
+/// A kernel of a graph that is about to be changed: see [`Graph::node`].
+#[derive(Debug)]
+pub struct GraphNodeMut<'a> {
+    graph: &'a mut Graph,
+    number: usize,
+}
+
+/// Creates the error for a change that is not possible.
+fn refused(operation: &'static str, detail: impl Into<String>) -> UsageError {
+    let detail = detail.into();
+    UsageError::new(operation, UsageErrorKind::Graph { detail })
+}
+
+impl Graph {
+    /// Exchanges two arrays of equal length in later replays: every operation that used `old` uses
+    /// `new`, and every one that used `new` uses `old`. Replays that are enqueued keep the arrays
+    /// that they have.
+    ///
+    /// ```
+    /// let device = millstream::Device::simulated()?;
+    /// let stream = device.stream()?;
+    /// let (ones, twos) = (stream.upload(&[1_u8; 9])?, stream.upload(&[2_u8; 9])?);
+    /// let mut target = stream.zeros::<u8>(9)?;
+    /// let mut graph = device.record("copy", |r| r.stream()?.copy(&ones, &mut target))?;
+    /// graph.swap(&ones, &twos)?;
+    /// graph.replay(&stream)?;
+    /// assert_eq!(stream.download(&target)?.wait()?, [2; 9]);
+    /// # Ok::<(), millstream::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// If the lengths differ, one is only a part of an array, `new` is on another device or in
+    /// memory that the host can use, the graph does not use `old`, or an operation contains
+    /// addresses that cannot be changed, such as the call of another library:
+    /// [`update`](Self::update) records it again. The graph is then as before.
+    #[track_caller]
+    pub fn swap<T: Pod>(
+        &mut self,
+        old: impl ReadOperand<T>,
+        new: impl ReadOperand<T>,
+    ) -> Result<()> {
+        let location = Location::caller();
+        let (old, new) = (old.operand().0, new.operand().0);
+        self.exchange(&old, &new)
+            .map_err(|usage_error| usage_error.at(location).into())
+    }
+
+    fn exchange(&mut self, old: &Span<'_>, new: &Span<'_>) -> Result<(), UsageError> {
+        const NAME: &str = "swap";
+        if old.bytes.len() != new.bytes.len() {
+            let problem = UsageErrorKind::Length {
+                source_len: old.bytes.len(),
+                target_len: new.bytes.len(),
+            };
+            return Err(UsageError::new(NAME, problem));
+        }
+        let is_whole = |span: &Span<'_>| span.bytes.len() as u64 == span.allocation.history.bytes();
+        if !is_whole(old) || !is_whole(new) {
+            return Err(refused(
+                NAME,
+                "only whole arrays can be swapped: `update` records again",
+            ));
+        }
+        if !Arc::ptr_eq(&new.allocation.device, &self.device) {
+            let (operand_device, stream_device) = new.allocation.device.told_apart(&self.device);
+            return Err(UsageError::new(
+                NAME,
+                UsageErrorKind::OtherDevice {
+                    operand: 1,
+                    name: Some("new"),
+                    operand_device,
+                    stream_device,
+                    advice: "",
+                },
+            ));
+        }
+        let Some(new_memory) = Allocation::of(&new.allocation.history) else {
+            return Err(refused(
+                NAME,
+                "the host can use `new`, which a replay cannot respect",
+            ));
+        };
+        let Some(at) = self.operand_of(old) else {
+            return Err(refused(NAME, "the graph does not use `old`"));
+        };
+        let other = self.operand_of(new);
+        let swapped = |number| number == at || Some(number) == other;
+        if let Some(node) = self.nodes.iter().find(|node| node.is_fixed_to(&swapped)) {
+            let detail = format!(
+                "{node} contains the address of an array: `update` records it again with another"
+            );
+            return Err(refused(NAME, detail));
+        }
+        match other {
+            Some(other) if other == at => return Ok(()),
+            Some(other) => self.operands.swap(at, other),
+            None => {
+                let operand = &mut self.operands[at];
+                operand.pointer = new_memory.pointer;
+                operand.memory = OperandMemory::Outside(new_memory);
+            }
+        }
+        let changed =
+            |(_, node): &(usize, &Node)| node.accesses.iter().any(|access| swapped(access.operand));
+        let changed = || self.nodes.iter().enumerate().filter(changed);
+        let state = self.exec.get_mut();
+        if changed().any(|(_, node)| !node.work.can_be_set()) {
+            state.exec = None;
+        }
+        let numbers = changed().map(|(number, _)| number);
+        state.changed.extend(numbers);
+        self.accesses = replay::union_of(&self.nodes, &self.operands);
+        self.updates += 1;
+        Ok(())
+    }
+
+    /// Returns the number of the operand that is this array.
+    fn operand_of(&self, span: &Span<'_>) -> Option<usize> {
+        let is_it = |allocation: &Arc<Allocation>| std::ptr::eq(&**allocation, span.allocation);
+        let mut operands = self.operands.iter();
+        operands.position(|operand| operand.outside().is_some_and(is_it))
+    }
+
+    /// Returns the kernel of this name, to change it.
+    ///
+    /// # Errors
+    ///
+    /// If the graph has no kernel of this name, or several.
+    pub fn node(&mut self, label: &str) -> Result<GraphNodeMut<'_>> {
+        let is_named = |(_, node): &(usize, &Node)| {
+            node.label == label && matches!(node.work, Work::Kernel(_))
+        };
+        let mut named = self.nodes.iter().enumerate().filter(is_named);
+        let found = (named.next().map(|(number, _)| number), named.count());
+        match found {
+            (Some(number), 0) => Ok(GraphNodeMut {
+                graph: self,
+                number,
+            }),
+            (None, _) => {
+                let detail = format!("graph `{}` has no kernel `{label}`", self.name);
+                Err(refused("node", detail).into())
+            }
+            (Some(_), more) => {
+                let detail = format!(
+                    "graph `{}` has {} kernels `{label}`: `update` records again",
+                    self.name,
+                    more + 1
+                );
+                Err(refused("node", detail).into())
+            }
+        }
+    }
+
+    /// Records the graph again. Later replays run the new operations, in the same memory as far as
+    /// possible; replays that are enqueued run the old ones. If only arguments, dimensions and
+    /// arrays differ, the driver's graph is changed and not made again.
+    ///
+    /// ```
+    /// let device = millstream::Device::simulated()?;
+    /// let stream = device.stream()?;
+    /// let mut x = stream.zeros::<u8>(4)?;
+    /// let mut graph = device.record("fill", |r| r.stream()?.fill(&mut x, 1))?;
+    /// graph.update(|r| r.stream()?.fill(x.slice_mut(..2), 2))?;
+    /// graph.replay(&stream)?;
+    /// assert_eq!(stream.download(&x)?.wait()?, [2, 2, 0, 0]);
+    /// # Ok::<(), millstream::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As [`Device::record`](crate::Device::record). The graph is then as before.
+    pub fn update(&mut self, body: impl FnOnce(&GraphRecorder) -> Result<()>) -> Result<()> {
+        let RecordedGraph {
+            nodes,
+            mut operands,
+            blocks,
+        } = recorder::record(&self.device, self.options, body)?;
+        let alike = self.nodes.len() == nodes.len()
+            && self
+                .nodes
+                .iter()
+                .zip(&nodes)
+                .all(|(old, new)| old.is_like(new));
+        self.body.adopt(&mut operands, &nodes, blocks);
+        let fresh = match alike {
+            true => None,
+            false => Some(self.built(&nodes, &operands)?),
+        };
+        let pairs = self.nodes.iter().zip(&nodes).enumerate();
+        let differs = |(_, (old, new)): &(usize, (&Node, &Node))| {
+            !old.work.equals(&self.operands, &new.work, &operands)
+        };
+        let changed: Vec<usize> = match alike {
+            true => pairs.filter(differs).map(|(number, _)| number).collect(),
+            false => Vec::new(),
+        };
+        let state = self.exec.get_mut();
+        if let Some(exec) = fresh {
+            state.exec = Some(exec);
+            state.changed.clear();
+        }
+        state.changed.extend(changed);
+        self.set_nodes(nodes, operands);
+        self.updates += 1;
+        Ok(())
+    }
+
+    /// Returns another graph of the same operations on the same arrays, with memory of its own for
+    /// what was made in the recording. After [`swap`](Self::swap) has given it arrays of its own
+    /// as well, the two can run at the same time; an executable graph never runs twice at a time.
+    ///
+    /// # Errors
+    ///
+    /// If the graph contains the call of another library, memory is exhausted, the driver cannot
+    /// make the graph, or the device is lost.
+    #[track_caller]
+    pub fn instance(&self) -> Result<Self> {
+        let location = Location::caller();
+        if let Some(node) = self.nodes.iter().find(|node| node.work.is_captured()) {
+            let detail = format!("{node} contains addresses of its memory: record the graph again");
+            return Err(refused("instance", detail).at(location).into());
+        }
+        let stream = Stream::new(&self.device, 0)?;
+        let body = Arc::new(Body::new());
+        let mut operands = self.operands.clone();
+        self.body
+            .duplicate(&stream, &body, &mut operands, location)?;
+        let nodes = self.nodes.clone();
+        let instance = Self {
+            name: self.name,
+            location,
+            device: Arc::clone(&self.device),
+            options: self.options,
+            accesses: self.accesses.clone(),
+            uses_body: self.uses_body,
+            accessed_bytes: self.accessed_bytes,
+            nodes,
+            operands,
+            exec: Mutex::default(),
+            body,
+            launches: AtomicU64::new(0),
+            updates: 0,
+        };
+        instance.build()?;
+        Ok(instance)
+    }
+
+    /// Returns an error unless the device is the graph's.
+    pub(super) fn check_device(
+        &self,
+        device: &Arc<DeviceState>,
+        operation: &'static str,
+        location: &'static Location<'static>,
+    ) -> Result<()> {
+        if Arc::ptr_eq(device, &self.device) {
+            return Ok(());
+        }
+        let (own, other) = self.device.told_apart(device);
+        let detail = format!("graph `{}` is on {own}, and not on {other}", self.name);
+        Err(refused(operation, detail).at(location).into())
+    }
+}
+
+impl GraphNodeMut<'_> {
+    /// Sets a parameter that is passed by value, in later replays.
+    ///
+    /// ```
+    /// use millstream::{Device, LaunchConfig};
+    ///
+    /// millstream::kernels! {
+    ///     // SAFETY: the signature is that of vecadd.cu; its threads access `n` elements of each
+    ///     // array and no others.
+    ///     unsafe mod sums from include_str!("../../kernels/vecadd.ptx") {
+    ///         safe fn vecadd(a: &[f32], b: &[f32], c: &mut [f32], n: u64)
+    ///             requires a.len() >= n, b.len() >= n, c.len() >= n;
+    ///     }
+    /// }
+    ///
+    /// let device = Device::simulated()?;
+    /// let (kernels, stream) = (sums::load(&device)?, device.stream()?);
+    /// let a = stream.upload(&[1.0_f32; 3])?;
+    /// let mut c = stream.zeros::<f32>(3)?;
+    /// let mut graph = device.record("sum", |r| {
+    ///     kernels.vecadd(&r.stream()?, LaunchConfig::linear(3), &a, &a, &mut c, 3)
+    /// })?;
+    /// // SAFETY: the arrays have more than two elements.
+    /// unsafe { graph.node("vecadd")?.set_scalar(3, 2_u64) }?;
+    /// graph.replay(&stream)?;
+    /// assert_eq!(stream.download(&c)?.wait()?, [2.0, 2.0, 0.0]);
+    /// # Ok::<(), millstream::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// If there is no such parameter, it is an array, or the value has another size.
+    ///
+    /// # Safety
+    ///
+    /// With this value, the kernel accesses only its array operands within their lengths. The
+    /// `requires` clauses of a kernel are not checked.
+    #[track_caller]
+    pub unsafe fn set_scalar<T: Pod>(&mut self, param: usize, value: T) -> Result<()> {
+        let location = Location::caller();
+        let node = &mut self.graph.nodes[self.number];
+        let label = node.label;
+        let Work::Kernel(kernel) = &mut node.work else {
+            unreachable!("`node` returns kernels");
+        };
+        let count = kernel.params.len();
+        let problem = match kernel.params.get_mut(param) {
+            None => format!("parameter {param} of `{label}`: it has {count}"),
+            Some(found) if found.address.is_some() => {
+                format!("parameter {param} of `{label}` is an array: use `swap`")
+            }
+            Some(found) if found.bytes() != size_of::<T>() => format!(
+                "parameter {param} of `{label}` has {} bytes, and the value has {}",
+                found.bytes(),
+                size_of::<T>()
+            ),
+            Some(found) => {
+                *found = Param::new(bytemuck::bytes_of(&value), None);
+                self.graph.exec.get_mut().changed.insert(self.number);
+                self.graph.updates += 1;
+                return Ok(());
+            }
+        };
+        Err(refused("set_scalar", problem).at(location).into())
+    }
+}

@@ -1,0 +1,314 @@
+//! The nodes of a graph: what the recording knows of each, with operands by number, so that their
+//! memory can change.
+
+use std::{ffi::c_void, fmt, panic::Location, sync::Arc};
+
+use millstream_driver::{
+    Copy2d, DevicePtr, FillPattern, FunctionHandle, GraphNode, KernelNode, LaunchAttributes,
+    LaunchDims, Side2d,
+};
+use smallvec::SmallVec;
+
+use super::exec::OwnedGraph;
+use crate::{
+    error::OperationKind,
+    memory::Allocation,
+    tracker::{AccessKind, Extent},
+};
+
+/// The memory of an operand.
+#[derive(Clone, Debug)]
+pub(super) struct Operand {
+    pub(super) pointer: DevicePtr,
+    pub(super) bytes: u64,
+    pub(super) memory: OperandMemory,
+}
+
+/// The owner of an operand's memory.
+#[derive(Clone, Debug)]
+pub(super) enum OperandMemory {
+    /// An array that the program may use too.
+    Outside(Arc<Allocation>),
+    /// Memory of the graph's [`Body`](super::body::Body).
+    Body {
+        /// True if replays only read it.
+        constant: bool,
+    },
+}
+
+impl Operand {
+    /// Returns the array, if the program may use it too.
+    pub(super) fn outside(&self) -> Option<&Arc<Allocation>> {
+        match &self.memory {
+            OperandMemory::Outside(allocation) => Some(allocation),
+            OperandMemory::Body { .. } => None,
+        }
+    }
+}
+
+/// A position in an operand.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Address {
+    pub(super) operand: usize,
+    pub(super) offset: u64,
+}
+
+impl Address {
+    fn resolve(self, operands: &[Operand]) -> DevicePtr {
+        operands[self.operand].pointer.offset(self.offset)
+    }
+}
+
+/// An access of a node to an operand.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct NodeAccess {
+    pub(super) operand: usize,
+    pub(super) extent: Extent,
+    pub(super) kind: AccessKind,
+    pub(super) ordered: bool,
+}
+
+/// A node of a graph.
+#[derive(Clone, Debug)]
+pub(super) struct Node {
+    pub(super) kind: OperationKind,
+    pub(super) label: &'static str,
+    pub(super) location: &'static Location<'static>,
+    pub(super) work: Work,
+    pub(super) accesses: SmallVec<[NodeAccess; 3]>,
+    /// The nodes that run before, by number, in ascending order.
+    pub(super) dependencies: Vec<usize>,
+}
+
+impl Node {
+    /// Gives each operand a new number, found at its old one.
+    pub(super) fn renumber(&mut self, numbers: &[usize]) {
+        for access in &mut self.accesses {
+            access.operand = numbers[access.operand];
+        }
+        for address in self.work.addresses_mut() {
+            address.operand = numbers[address.operand];
+        }
+    }
+
+    /// Returns whether the node contains the address of one of these operands elsewhere than in a
+    /// place that can be changed.
+    pub(super) fn is_fixed_to(&self, swapped: &impl Fn(usize) -> bool) -> bool {
+        let mut accesses = self.accesses.iter();
+        accesses.any(|access| {
+            let number = access.operand;
+            swapped(number)
+                && !self
+                    .work
+                    .addresses()
+                    .any(|address| address.operand == number)
+        })
+    }
+
+    /// Returns whether both stand for the same operation at the same place of a graph, apart from
+    /// parameters that an executable graph can change.
+    pub(super) fn is_like(&self, other: &Self) -> bool {
+        self.dependencies == other.dependencies && self.work.is_like(&other.work)
+    }
+}
+
+/// The operation of a node.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Work {
+    Kernel(Kernel),
+    Copy(Copy),
+    Fill {
+        target: Address,
+        pattern: FillPattern,
+        count: usize,
+    },
+    /// The captured call of another library.
+    Child(Arc<OwnedGraph>),
+}
+
+/// A copy within the device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Copy {
+    pub(super) source: Address,
+    pub(super) source_pitch_bytes: usize,
+    pub(super) target: Address,
+    pub(super) target_pitch_bytes: usize,
+    pub(super) width_bytes: usize,
+    pub(super) height: usize,
+}
+
+/// A kernel launch.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Kernel {
+    pub(super) function: FunctionHandle,
+    pub(super) dims: LaunchDims,
+    pub(super) attributes: LaunchAttributes,
+    pub(super) params: Vec<Param>,
+}
+
+/// A parameter of a kernel.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Param {
+    /// The value, in as many words as it needs.
+    words: SmallVec<[u64; 2]>,
+    bytes: usize,
+    /// Set if the first word is the address of an operand.
+    pub(super) address: Option<Address>,
+}
+
+impl Param {
+    /// Creates a parameter from its bytes.
+    pub(super) fn new(value: &[u8], address: Option<Address>) -> Self {
+        let mut param = Self {
+            words: SmallVec::from_elem(0, value.len().div_ceil(size_of::<u64>())),
+            bytes: value.len(),
+            address,
+        };
+        bytemuck::cast_slice_mut(&mut param.words)[..value.len()].copy_from_slice(value);
+        param
+    }
+
+    /// Returns the value, with the address of an operand.
+    fn value(&self, operands: &[Operand]) -> SmallVec<[u64; 2]> {
+        let mut words = self.words.clone();
+        if let Some(address) = self.address {
+            words[0] = address.resolve(operands).as_raw();
+        }
+        words
+    }
+
+    /// Returns the size in bytes.
+    pub(super) fn bytes(&self) -> usize {
+        self.bytes
+    }
+}
+
+impl Work {
+    /// Returns the positions in operands.
+    fn addresses_mut(&mut self) -> SmallVec<[&mut Address; 4]> {
+        match self {
+            Self::Kernel(kernel) => {
+                let params = kernel.params.iter_mut();
+                params.filter_map(|param| param.address.as_mut()).collect()
+            }
+            Self::Copy(copy) => SmallVec::from_iter([&mut copy.source, &mut copy.target]),
+            Self::Fill { target, .. } => SmallVec::from_iter([target]),
+            Self::Child(_) => SmallVec::new(),
+        }
+    }
+
+    /// Returns the positions in operands.
+    fn addresses(&self) -> impl Iterator<Item = Address> + '_ {
+        let (params, others) = match self {
+            Self::Kernel(kernel) => (&kernel.params[..], [None, None]),
+            Self::Copy(copy) => (&[][..], [Some(copy.source), Some(copy.target)]),
+            Self::Fill { target, .. } => (&[][..], [Some(*target), None]),
+            Self::Child(_) => (&[][..], [None, None]),
+        };
+        let params = params.iter().filter_map(|param| param.address);
+        params.chain(others.into_iter().flatten())
+    }
+
+    /// Returns whether both are the same operation of the driver.
+    pub(super) fn equals(&self, operands: &[Operand], other: &Self, others: &[Operand]) -> bool {
+        self.with_node(operands, |one| {
+            other.with_node(others, |two| match (one, two) {
+                (GraphNode::Kernel(one), GraphNode::Kernel(two)) => {
+                    let same = (one.function, one.dims, one.attributes)
+                        == (two.function, two.dims, two.attributes);
+                    same && self.same_values(operands, other, others)
+                }
+                _ => one == two,
+            })
+        })
+    }
+
+    /// Returns whether two kernels have the same arguments.
+    fn same_values(&self, operands: &[Operand], other: &Self, others: &[Operand]) -> bool {
+        let (Self::Kernel(one), Self::Kernel(two)) = (self, other) else {
+            return false;
+        };
+        let values = one.params.iter().zip(&two.params);
+        one.params.len() == two.params.len()
+            && values.clone().all(|(one, two)| {
+                one.bytes == two.bytes && one.value(operands) == two.value(others)
+            })
+    }
+
+    /// Calls `body` with the operation for the driver.
+    pub(super) fn with_node<R>(
+        &self,
+        operands: &[Operand],
+        body: impl FnOnce(&GraphNode<'_>) -> R,
+    ) -> R {
+        match self {
+            Self::Kernel(kernel) => {
+                let values: Vec<SmallVec<[u64; 2]>> = kernel
+                    .params
+                    .iter()
+                    .map(|param| param.value(operands))
+                    .collect();
+                let params: Vec<*const c_void> =
+                    values.iter().map(|words| words.as_ptr().cast()).collect();
+                body(&GraphNode::Kernel(KernelNode {
+                    function: kernel.function,
+                    dims: kernel.dims,
+                    attributes: kernel.attributes,
+                    params: &params,
+                }))
+            }
+            Self::Copy(copy) => body(&GraphNode::Copy(copy.resolve(operands))),
+            &Self::Fill {
+                target,
+                pattern,
+                count,
+            } => body(&GraphNode::Fill {
+                target: target.resolve(operands),
+                pattern,
+                count,
+            }),
+            Self::Child(graph) => body(&GraphNode::Child(graph.handle())),
+        }
+    }
+
+    /// Returns whether an executable graph can change one to the other.
+    fn is_like(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Kernel(one), Self::Kernel(other)) => one.attributes == other.attributes,
+            (Self::Copy(_), Self::Copy(_)) if self.can_be_set() => other.can_be_set(),
+            (Self::Fill { .. }, Self::Fill { .. }) => true,
+            _ => self == other,
+        }
+    }
+
+    /// Returns whether an executable graph can take other addresses for the operation: not for a
+    /// copy of several rows.
+    pub(super) fn can_be_set(&self) -> bool {
+        !matches!(self, Self::Copy(copy) if copy.height > 1) && !self.is_captured()
+    }
+
+    /// Returns whether the operation contains addresses that only a new capture can change.
+    pub(super) fn is_captured(&self) -> bool {
+        matches!(self, Self::Child(_))
+    }
+}
+
+impl Copy {
+    /// Returns the copy with addresses.
+    pub(super) fn resolve(&self, operands: &[Operand]) -> Copy2d {
+        let side =
+            |address: Address, pitch_bytes| Side2d::device(address.resolve(operands), pitch_bytes);
+        Copy2d {
+            source: side(self.source, self.source_pitch_bytes),
+            target: side(self.target, self.target_pitch_bytes),
+            width_bytes: self.width_bytes,
+            height: self.height,
+        }
+    }
+}
+
+impl fmt::Display for Node {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "`{}` at {}", self.label, self.location)
+    }
+}

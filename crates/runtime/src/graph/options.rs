@@ -1,0 +1,71 @@
+//! Options of a recording.
+
+/// The order between the operations of one recorded stream.
+///
+/// ```
+/// assert_eq!(millstream::Order::default(), millstream::Order::Stream);
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Order {
+    /// The order of the calls, as on an ordinary stream.
+    #[default]
+    Stream,
+    /// None: an operation runs after those alone that it conflicts with. An access that opts out of
+    /// ordering is then ordered with nothing.
+    Data,
+}
+
+/// Options of a recording: see [`Device::record_with`](crate::Device::record_with).
+///
+/// ```
+/// use millstream::{Device, GraphOptions, Order};
+///
+/// let device = Device::simulated()?;
+/// let stream = device.stream()?;
+/// let (mut x, mut y) = (stream.zeros::<u8>(9)?, stream.zeros::<u8>(9)?);
+/// let options = GraphOptions::new().order(Order::Data);
+/// let graph = device.record_with("fills", options, |r| {
+///     let recorded = r.stream()?;
+///     recorded.fill(&mut x, 1)?; // neither waits for the other
+///     recorded.fill(&mut y, 2)
+/// })?;
+/// assert_eq!(graph.figures().edges, 0);
+/// # Ok::<(), millstream::Error>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GraphOptions {
+    pub(super) order: Order,
+    pub(super) reuse: bool,
+}
+
+impl GraphOptions {
+    /// Returns the default options.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self {
+            order: Order::Stream,
+            reuse: true,
+        }
+    }
+
+    /// Sets the order between the operations of one stream.
+    #[must_use]
+    pub const fn order(self, order: Order) -> Self {
+        Self { order, ..self }
+    }
+
+    /// Sets whether the memory of an array that is dropped in the recording serves later arrays of
+    /// the recording. Without it, no two arrays share memory, which helps in the search for an
+    /// array that is used after it was dropped. Arrays do not share memory with [`Order::Data`].
+    #[must_use]
+    pub const fn reuse(self, reuse: bool) -> Self {
+        Self { reuse, ..self }
+    }
+}
+
+impl Default for GraphOptions {
+    fn default() -> Self {
+        Self::new()
+    }
+}

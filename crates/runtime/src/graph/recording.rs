@@ -1,0 +1,413 @@
+//! A recording: the operations of recording streams, and a tracker of its own that finds the
+//! dependencies between them.
+//!
+//! The recording has an access history for each allocation that it meets, and a vector clock for
+//! each of its streams. An operation is planned as by an ordinary submission; its dependencies
+//! become edges. The program's own access histories are not touched, so that a recording that fails
+//! leaves no trace.
+
+#[cfg(all(test, feature = "sim", not(shuttle)))]
+mod tests;
+
+use std::{panic::Location, sync::Arc};
+
+use parking_lot::Mutex;
+use rustc_hash::FxHashMap;
+use smallvec::SmallVec;
+
+use super::{
+    node::{Node, NodeAccess, Operand, OperandMemory, Work},
+    options::{GraphOptions, Order},
+    sink::{Collector, OperandRange},
+};
+use crate::{
+    Result, Stream, UsageError, UsageErrorKind,
+    context::{DeviceState, HOST_MEMORY, Memory, NodeRecorder, NodeSink, Operation, StreamState},
+    memory::Allocation,
+    tracker::{
+        Access, AccessHistory, Accesses, DeviceNumber, Plan, Sequence, StreamId, Ticket,
+        VectorClock, plan_and_publish,
+    },
+};
+
+/// A recording in progress.
+#[derive(Debug)]
+pub(super) struct Recording {
+    device: Arc<DeviceState>,
+    /// The stream on which memory is allocated, and uploads are made, at once.
+    eager: Stream,
+    options: GraphOptions,
+    state: Mutex<State>,
+}
+
+/// The part of a recording that its operations change.
+#[derive(Debug)]
+struct State {
+    over: bool,
+    /// The number of a device that does not exist, for the tickets of this recording.
+    number: DeviceNumber,
+    /// The recording streams, by their ids as ordinary streams.
+    queues: FxHashMap<StreamId, Queue>,
+    /// The number of stream ids given out.
+    indices: u32,
+    operations: FxHashMap<Ticket, Recorded>,
+    operands: Vec<RecordedOperand>,
+    /// The operands' numbers by the ids of their access histories.
+    numbers: FxHashMap<u64, usize>,
+    nodes: Vec<Node>,
+}
+
+/// A recording stream.
+#[derive(Debug)]
+struct Queue {
+    id: StreamId,
+    next: Sequence,
+    /// Everything ordered before the next operation.
+    clock: VectorClock,
+    last: Option<Ticket>,
+}
+
+/// A recorded operation.
+#[derive(Debug)]
+struct Recorded {
+    /// The number of its last node.
+    node: usize,
+    /// Everything ordered before the end of the operation, the operation included.
+    clock: VectorClock,
+}
+
+/// An allocation that a recording uses.
+#[derive(Debug)]
+struct RecordedOperand {
+    allocation: Arc<Allocation>,
+    /// The accesses of the recording.
+    history: AccessHistory,
+    role: Role,
+}
+
+/// The origin of an operand.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Role {
+    /// Existed before.
+    Outside,
+    /// Made in the recording.
+    Inside,
+    /// Holds data that were uploaded in the recording.
+    Constant,
+}
+
+/// The result of a recording.
+#[derive(Debug, Default)]
+pub(super) struct RecordedGraph {
+    pub(super) nodes: Vec<Node>,
+    pub(super) operands: Vec<Operand>,
+    /// The memory that only the graph uses, by the numbers of its operands.
+    pub(super) blocks: Vec<(usize, Arc<Allocation>)>,
+}
+
+/// The refusal of a call after the end of the closure.
+const OVER: &str = "the recording is over: record again, or use an ordinary stream";
+
+impl Recording {
+    /// Creates a recording without operations.
+    pub(super) fn new(device: &Arc<DeviceState>, options: GraphOptions) -> Result<Self> {
+        Ok(Self {
+            device: Arc::clone(device),
+            eager: Stream::new(device, 0)?,
+            options,
+            state: Mutex::new(State {
+                over: false,
+                number: DeviceNumber::next(),
+                queues: FxHashMap::default(),
+                indices: 0,
+                operations: FxHashMap::default(),
+                operands: Vec::new(),
+                numbers: FxHashMap::default(),
+                nodes: Vec::new(),
+            }),
+        })
+    }
+
+    /// Adds a stream, before it begins to record.
+    pub(super) fn add_stream(&self, stream: &StreamState) -> Result<()> {
+        let mut state = self.state.lock();
+        let id = state.next_id()?;
+        let queue = Queue {
+            id,
+            next: Sequence::FIRST,
+            clock: VectorClock::default(),
+            last: None,
+        };
+        state.queues.insert(stream.id, queue);
+        Ok(())
+    }
+
+    /// Ends the recording and returns the graph. Arrays that were made inside and are still in use
+    /// count as arrays of the program.
+    pub(super) fn finish(&self) -> RecordedGraph {
+        let mut state = self.state.lock();
+        state.over = true;
+        let nodes = std::mem::take(&mut state.nodes);
+        let operands = std::mem::take(&mut state.operands);
+        state.numbers.clear();
+        drop(state);
+        let mut graph = RecordedGraph {
+            nodes,
+            ..RecordedGraph::default()
+        };
+        for operand in operands {
+            let RecordedOperand {
+                allocation, role, ..
+            } = operand;
+            let is_held = Arc::strong_count(&allocation) > 1;
+            let (pointer, bytes) = (allocation.pointer, allocation.history.bytes());
+            let memory = if role == Role::Outside || (role == Role::Inside && is_held) {
+                OperandMemory::Outside(allocation)
+            } else {
+                graph.blocks.push((graph.operands.len(), allocation));
+                OperandMemory::Body {
+                    constant: role == Role::Constant,
+                }
+            };
+            graph.operands.push(Operand {
+                pointer,
+                bytes,
+                memory,
+            });
+        }
+        graph.keep_used();
+        graph
+    }
+
+    /// Returns the operands of an operation by number, and the memory of each.
+    fn operands_of(&self, operation: &Operation<'_>) -> Result<(Vec<usize>, Vec<OperandRange>)> {
+        let refused = |why| {
+            let problem = UsageErrorKind::Recording { why };
+            UsageError::new(operation.label, problem).at(operation.location)
+        };
+        let mut found = Vec::new();
+        for access in operation.accesses.iter() {
+            let allocation = Allocation::of(access.history);
+            found.push(allocation.ok_or_else(|| refused(HOST_MEMORY))?);
+        }
+        let mut state = self.state.lock();
+        if state.over {
+            return Err(refused(OVER).into());
+        }
+        let mut numbers = Vec::new();
+        let mut ranges = Vec::new();
+        for (allocation, access) in found.into_iter().zip(operation.accesses.iter()) {
+            let pointer = allocation.pointer;
+            let bytes = allocation.history.bytes();
+            let operand = state.operand(allocation, Role::Outside);
+            numbers.push(operand);
+            ranges.push(OperandRange {
+                operand,
+                pointer,
+                bytes,
+                start: pointer.offset(access.extent.start()),
+            });
+        }
+        Ok((numbers, ranges))
+    }
+}
+
+impl State {
+    /// Returns an id for a stream of this recording.
+    fn next_id(&mut self) -> Result<StreamId> {
+        let id = StreamId::new(self.number, self.indices);
+        self.indices += 1;
+        id.ok_or_else(|| {
+            let why = "it has too many operations";
+            UsageError::new("record", UsageErrorKind::Recording { why }).into()
+        })
+    }
+
+    /// Returns the number of an operand. One that is new gets this role.
+    fn operand(&mut self, allocation: Arc<Allocation>, role: Role) -> usize {
+        let next = self.operands.len();
+        let number = *self.numbers.entry(allocation.history.id()).or_insert(next);
+        if number == next {
+            let history = AccessHistory::new(allocation.history.bytes());
+            self.operands.push(RecordedOperand {
+                allocation,
+                history,
+                role,
+            });
+        }
+        number
+    }
+
+    /// Adds the nodes of an operation of a stream, in the order that the tracker finds.
+    fn add(
+        &mut self,
+        stream: StreamId,
+        operation: &Operation<'_>,
+        numbers: &[usize],
+        works: Vec<Work>,
+        order: Order,
+    ) -> Result<()> {
+        if works.is_empty() {
+            return Ok(());
+        }
+        let (ticket, clock, last) = match order {
+            Order::Stream => {
+                let Some(queue) = self.queues.get(&stream) else {
+                    let problem = UsageErrorKind::Recording { why: OVER };
+                    return Err(UsageError::new(operation.label, problem).into());
+                };
+                let ticket = Ticket::new(queue.id, queue.next);
+                (ticket, queue.clock.clone(), queue.last)
+            }
+            Order::Data => {
+                let ticket = Ticket::new(self.next_id()?, Sequence::FIRST);
+                (ticket, VectorClock::default(), None)
+            }
+        };
+        let mut plan = Plan::default();
+        let accesses = operation.accesses.iter().zip(numbers);
+        let mut own: Accesses<'_> = accesses
+            .map(|(access, &operand)| Access {
+                history: &self.operands[operand].history,
+                ..access.clone()
+            })
+            .collect();
+        plan_and_publish(ticket, &clock, &mut own, &|_| false, &mut plan);
+        let mut before = plan.dependencies;
+        before.extend(last);
+        let mut after = clock;
+        for earlier in &before {
+            after.join(&self.operations[earlier].clock);
+        }
+        after.advance(ticket);
+        let implied = |ticket: &Ticket| {
+            let mut others = before.iter().filter(|other| *other != ticket);
+            others.any(|other| self.operations[other].clock.covers(*ticket))
+        };
+        let direct = before.iter().filter(|ticket| !implied(ticket));
+        let mut dependencies: Vec<usize> =
+            direct.map(|ticket| self.operations[ticket].node).collect();
+        dependencies.sort_unstable();
+        let accesses: SmallVec<[NodeAccess; 3]> = operation
+            .accesses
+            .iter()
+            .zip(numbers)
+            .map(|(access, &operand)| NodeAccess {
+                operand,
+                extent: access.extent.clone(),
+                kind: access.kind,
+                ordered: access.ordered,
+            })
+            .collect();
+        for work in works {
+            let next = vec![self.nodes.len()];
+            self.nodes.push(Node {
+                kind: operation.kind,
+                label: operation.label,
+                location: operation.location,
+                work,
+                accesses: accesses.clone(),
+                dependencies: std::mem::replace(&mut dependencies, next),
+            });
+        }
+        let recorded = Recorded {
+            node: self.nodes.len() - 1,
+            clock: after.clone(),
+        };
+        self.operations.insert(ticket, recorded);
+        if let (Order::Stream, Some(queue)) = (order, self.queues.get_mut(&stream)) {
+            queue.next = queue.next.next();
+            queue.clock = after;
+            queue.last = Some(ticket);
+        }
+        Ok(())
+    }
+
+    /// Returns memory of a dropped array of this size, if everything that used it is ordered before
+    /// the next operation of the stream.
+    fn reusable(&self, stream: StreamId, bytes: u64) -> Option<Memory> {
+        let queue = self.queues.get(&stream)?;
+        let is_free = |operand: &&RecordedOperand| {
+            let uses = || operand.history.all_tickets();
+            operand.role == Role::Inside
+                && operand.history.bytes() == bytes
+                && Arc::strong_count(&operand.allocation) == 1
+                && uses().iter().all(|&ticket| queue.clock.covers(ticket))
+        };
+        // The newest, because its contents are the likeliest to be in a cache.
+        let found = self.operands.iter().rev().find(is_free)?;
+        Some(Arc::clone(&found.allocation) as Memory)
+    }
+}
+
+impl NodeRecorder for Recording {
+    fn eager(&self) -> &Stream {
+        &self.eager
+    }
+
+    fn allocate(
+        &self,
+        stream: &StreamState,
+        bytes: usize,
+        location: &'static Location<'static>,
+    ) -> Result<Memory> {
+        let reuses = self.options.reuse && self.options.order == Order::Stream;
+        if reuses && let Some(memory) = self.state.lock().reusable(stream.id, bytes as u64) {
+            return Ok(memory);
+        }
+        // Zeros, so that an array that is read before the first replay has defined contents.
+        let memory = self.eager.zeros_at::<u8>(bytes, location)?.shared_memory();
+        let allocation = Allocation::recorded(Arc::clone(&memory));
+        self.state.lock().operand(allocation, Role::Inside);
+        Ok(memory)
+    }
+
+    fn keep_constant(&self, memory: Memory) {
+        let allocation = Allocation::recorded(memory);
+        self.state.lock().operand(allocation, Role::Constant);
+    }
+
+    fn record(
+        &self,
+        stream: &StreamState,
+        operation: &Operation<'_>,
+        nodes: &mut dyn FnMut(&mut dyn NodeSink) -> Result<()>,
+    ) -> Result<()> {
+        let (numbers, ranges) = self.operands_of(operation)?;
+        // Without the lock, because the call of another library runs in here.
+        let mut collector = Collector::new(&self.device, &ranges);
+        nodes(&mut collector)?;
+        let works = collector.finish(operation)?;
+        let mut state = self.state.lock();
+        if state.over {
+            let problem = UsageErrorKind::Recording { why: OVER };
+            return Err(UsageError::new(operation.label, problem).into());
+        }
+        let order = self.options.order;
+        state.add(stream.id, operation, &numbers, works, order)
+    }
+}
+
+impl RecordedGraph {
+    /// Removes the operands that no node uses.
+    fn keep_used(&mut self) {
+        let mut used = vec![false; self.operands.len()];
+        let accesses = self.nodes.iter().flat_map(|node| &node.accesses);
+        accesses.for_each(|access| used[access.operand] = true);
+        let mut numbers = Vec::with_capacity(used.len());
+        let mut next = 0;
+        for &is_used in &used {
+            numbers.push(next);
+            next += usize::from(is_used);
+        }
+        let mut at = used.iter();
+        self.operands.retain(|_| at.next() == Some(&true));
+        self.blocks.retain(|&(number, _)| used[number]);
+        for (number, _) in &mut self.blocks {
+            *number = numbers[*number];
+        }
+        for node in &mut self.nodes {
+            node.renumber(&numbers);
+        }
+    }
+}

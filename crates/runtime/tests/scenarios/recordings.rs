@@ -1,0 +1,305 @@
+//! Recordings of graphs: the edges that are found, the memory of arrays that are made inside, the
+//! operations that can be recorded, and those that are refused.
+
+use std::{
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::Arc,
+    thread,
+};
+
+use millstream::{GraphOptions, GraphRecorder, LaunchConfig, Order, Result, UsageErrorKind};
+
+use crate::{
+    arrays::sums,
+    graphs::{N, increment, scenario},
+    shapes::problem,
+};
+
+#[test]
+fn operations_of_two_recorded_streams_are_ordered_by_their_bytes() {
+    scenario(|harness| {
+        let stream = harness.stream();
+        let (mut x, mut y) = (stream.zeros::<u32>(N)?, stream.zeros::<u32>(N)?);
+        let mut z = stream.zeros::<u32>(N)?;
+        let graph = harness.device.record("diamond", |r| {
+            let (a, b) = (r.stream()?, r.stream()?);
+            a.fill(&mut x, 1)?;
+            a.copy(&x, &mut y)?; // edge from the fill
+            b.copy(&x, &mut z)?; // edge from the fill, none from the copy
+            b.copy(y.slice(..9), z.slice_mut(..9)) // edges from both copies
+        })?;
+        let figures = graph.figures();
+        assert_eq!((figures.nodes, figures.edges), (4, 4), "{}", graph.to_dot());
+        for edge in ["0 -> 1", "0 -> 2", "1 -> 3", "2 -> 3"] {
+            assert!(graph.to_dot().contains(edge), "{}", graph.to_dot());
+        }
+        graph.replay(&stream)?;
+        assert_eq!(stream.download(&z)?.wait()?, [1; N]);
+        Ok(())
+    });
+}
+
+#[test]
+fn arrays_of_a_recording_share_memory_once_they_are_dropped() {
+    scenario(|harness| {
+        let stream = harness.stream();
+        let ones = stream.upload(&vec![1.0_f32; N])?;
+        let kernels = sums::load(&harness.device)?;
+        let bytes = 4 * N as u64;
+        let mut found = Vec::new();
+        for options in [GraphOptions::new(), GraphOptions::new().reuse(false)] {
+            let mut x = stream.zeros::<f32>(N)?;
+            let graph = harness.device.record_with("three", options, |r| {
+                let recorded = r.stream()?;
+                (0..3).try_for_each(|_| increment(&kernels, &recorded, &mut x, &ones))
+            })?;
+            graph.replay(&stream)?;
+            graph.replay(&stream)?;
+            assert_eq!(stream.download(&x)?.wait()?, [6.0; N]);
+            found.push(graph.figures().body_bytes);
+        }
+        assert_eq!(found, [bytes, 3 * bytes]);
+        // Without an order by streams, arrays of their own.
+        let mut x = stream.zeros::<f32>(N)?;
+        let options = GraphOptions::new().order(Order::Data);
+        let graph = harness.device.record_with("data", options, |r| {
+            let recorded = r.stream()?;
+            (0..3).try_for_each(|_| increment(&kernels, &recorded, &mut x, &ones))
+        })?;
+        graph.replay(&stream)?;
+        assert_eq!(stream.download(&x)?.wait()?, [3.0; N]);
+        assert_eq!(graph.figures().body_bytes, 3 * bytes);
+        Ok(())
+    });
+}
+
+#[test]
+fn arrays_that_leave_a_recording_are_zeros_before_the_first_replay() {
+    scenario(|harness| {
+        let [s1, s2] = harness.streams();
+        let mut kept = None;
+        let graph = harness.device.record("leaving", |r| {
+            let stream = r.stream()?;
+            let mut array = stream.upload(&vec![3_u32; N])?;
+            stream.fill(array.slice_mut(..1), 4)?;
+            kept = Some(array);
+            Ok(())
+        })?;
+        let mut kept = kept.expect("the closure ran");
+        assert_eq!(s1.download(&kept)?.wait()?, [0; N]);
+        graph.replay(&s1)?;
+        let first = s2.download(&kept)?;
+        s2.fill(&mut kept, 9)?;
+        graph.replay(&s1)?;
+        let second = s2.download(&kept)?;
+        for value in [first.wait()?, second.wait()?] {
+            assert_eq!((value[0], &value[1..]), (4, &[3; N - 1][..]));
+        }
+        drop(graph);
+        assert_eq!(s1.download(&kept)?.wait()?[1], 3);
+        Ok(())
+    });
+}
+
+/// Asserts that a call is refused in a recording.
+#[track_caller]
+fn assert_refused<T>(what: &str, result: Result<T>) {
+    let refused = problem(result);
+    assert!(
+        matches!(refused, UsageErrorKind::Recording { .. }),
+        "{what}: {refused}"
+    );
+}
+
+#[test]
+fn a_recording_refuses_what_a_graph_cannot_contain_and_loses_nothing() {
+    scenario(|harness| {
+        let device = &harness.device;
+        let stream = device.stream()?;
+        let mut x = stream.upload(&vec![1_u32; N])?;
+        let mut pinned = device.pinned::<u32>(N)?;
+        let mut managed = device.managed::<u32>(N)?;
+        let event = stream.record()?;
+        let mut left = None;
+        let graph = device.record("refusals", |r| {
+            let recorded = r.stream()?;
+            recorded.fill(x.slice_mut(..1), 5)?;
+            assert_refused("a download", recorded.download(&x));
+            assert_refused("a copy to the host", recorded.copy(&x, &mut pinned));
+            assert_refused("a copy from the host", recorded.copy(&pinned, &mut x));
+            assert_refused("managed memory", recorded.fill(&mut managed, 3));
+            assert_refused("an event", recorded.record());
+            assert_refused("a wait", recorded.wait_for(&event));
+            assert_refused("a wait of the host", recorded.synchronize());
+            assert_refused("a question", recorded.is_idle());
+            recorded.fill(x.slice_mut(1..2), 6)?;
+            left = Some(recorded);
+            Ok(())
+        })?;
+        graph.replay(&stream)?;
+        let value = stream.download(&x)?.wait()?;
+        assert_eq!((&value[..2], &value[2..]), (&[5, 6][..], &[1; N - 2][..]));
+        assert_eq!(graph.figures().nodes, 2);
+        // A stream that outlives its recording is an ordinary one.
+        let left = left.expect("the closure ran");
+        left.fill(&mut x, 7)?;
+        assert_eq!(left.download(&x)?.wait()?, [7; N]);
+        let nested = device.record("nested", |r| graph.replay(&r.stream()?));
+        assert_refused("a replay", nested);
+        Ok(())
+    });
+}
+
+#[test]
+fn an_error_or_a_panic_in_a_recording_leaves_everything_as_it_was() {
+    scenario(|harness| {
+        let device = &harness.device;
+        let stream = device.stream()?;
+        let mut x = stream.upload(&vec![1_u32; N])?;
+        let mut graph = device.record("fill", |r| r.stream()?.fill(&mut x, 2))?;
+        let failing = |r: &GraphRecorder| {
+            let recorded = r.stream()?;
+            let inside = recorded.zeros::<u32>(N)?;
+            recorded.copy(&inside, &mut x)?;
+            recorded.download(&inside).map(drop)
+        };
+        assert_refused("the recording", device.record("failing", failing));
+        let failing = |r: &GraphRecorder| r.stream()?.synchronize();
+        assert_refused("the update", graph.update(failing));
+        let panicking = catch_unwind(AssertUnwindSafe(|| {
+            device.record("panicking", |r| {
+                r.stream()?.fill(&mut x, 3)?;
+                panic!("in a recording")
+            })
+        }));
+        assert!(panicking.is_err());
+        assert_eq!(stream.download(&x)?.wait()?, [1; N]);
+        graph.replay(&stream)?;
+        assert_eq!(stream.download(&x)?.wait()?, [2; N]);
+        Ok(())
+    });
+}
+
+#[test]
+fn threads_record_on_streams_of_one_recording() {
+    scenario(|harness| {
+        let device = &harness.device;
+        let stream = device.stream()?;
+        let mut x = stream.zeros::<u32>(4 * N)?;
+        let graph = device.record("threads", |r| {
+            thread::scope(|scope| {
+                let parts: Vec<_> = x.chunks_mut(N).zip(1..).collect();
+                let threads: Vec<_> = parts
+                    .into_iter()
+                    .map(|(part, value)| {
+                        let recorded = r.stream()?;
+                        Ok(scope.spawn(move || recorded.fill(part, value)))
+                    })
+                    .collect::<Result<_>>()?;
+                threads
+                    .into_iter()
+                    .try_for_each(|thread| thread.join().expect("the thread does not panic"))
+            })
+        })?;
+        assert_eq!(graph.figures().edges, 0);
+        graph.replay(&stream)?;
+        let found = stream.download(&x)?.wait()?;
+        let expected: Vec<u32> = (1..=4).flat_map(|value| vec![value; N]).collect();
+        assert_eq!(found, expected);
+        Ok(())
+    });
+}
+
+#[test]
+fn every_kind_of_operation_can_be_recorded() {
+    scenario(|harness| {
+        let device = &harness.device;
+        let stream = device.stream()?;
+        let mut table = stream.zeros::<u16>(20 * 10)?;
+        let mut numbers = stream.upload(&(0..100).collect::<Vec<u64>>())?;
+        let graph = device.record("kinds", |r| {
+            let recorded = r.stream()?;
+            recorded.fill(&mut numbers, 0x0102_0304_0506_0708)?;
+            recorded.upload_into(&[1_u64, 2, 3, 4, 5], numbers.slice_mut(..5))?;
+            recorded.copy_within(&mut numbers, ..50, 1)?;
+            recorded.copy_within(&mut numbers, 60..70, 80)?;
+            recorded.fill_2d(table.view_2d_mut(20, 10)?.rect_mut(3..17, 2..5)?, 9_u16)?;
+            recorded.upload_2d(
+                &[1, 2, 3, 4],
+                2,
+                table.view_2d_mut(20, 10)?.rect_mut(..2, ..2)?,
+            )?;
+            let owned = recorded.upload_owned(Arc::<[u16]>::from([7, 8]))?;
+            recorded.copy(&owned, table.slice_mut(198..))
+        })?;
+        for _ in 0..2 {
+            graph.replay(&stream)?;
+            stream.fill(numbers.slice_mut(50..), 1)?;
+        }
+        graph.replay(&stream)?;
+        let found = stream.download(&numbers)?.wait()?;
+        assert_eq!(found[..7], [1, 1, 2, 3, 4, 5, 0x0102_0304_0506_0708]);
+        assert!(
+            found[6..]
+                .iter()
+                .all(|&value| value == 0x0102_0304_0506_0708)
+        );
+        let found = stream.download(&table)?.wait()?;
+        for (at, &value) in found.iter().enumerate() {
+            let expected = match (at / 10, at % 10) {
+                (0, 0) => 1,
+                (0, 1) => 2,
+                (1, 0) => 3,
+                (1, 1) => 4,
+                (3..17, 2..5) => 9,
+                (19, 8) => 7,
+                (19, 9) => 8,
+                _ => 0,
+            };
+            assert_eq!(value, expected, "element {at}");
+        }
+        Ok(())
+    });
+}
+
+#[test]
+fn a_launch_config_of_a_recorded_kernel_is_checked() {
+    scenario(|harness| {
+        let stream = harness.stream();
+        let kernels = sums::load(&harness.device)?;
+        let mut x = stream.zeros::<f32>(N)?;
+        let ones = stream.upload(&vec![1.0_f32; N])?;
+        let config = LaunchConfig::new([1, 1, 1], [2048, 1, 1]);
+        let refused = harness.device.record("too large", |r| {
+            kernels.vecadd(&r.stream()?, config, &ones, &ones, &mut x, N as u64)
+        });
+        let refused = problem(refused);
+        assert!(
+            matches!(refused, UsageErrorKind::LaunchConfig { .. }),
+            "{refused}"
+        );
+        Ok(())
+    });
+}
+
+#[test]
+fn an_array_of_a_recorded_rectangle_can_be_swapped() {
+    scenario(|harness| {
+        let stream = harness.stream();
+        let (ones, twos) = (stream.upload(&[1_u8; 100])?, stream.upload(&[2_u8; 100])?);
+        let mut target = stream.zeros::<u8>(100)?;
+        let mut graph = harness.device.record("rows", |r| {
+            let (from, to) = (ones.view_2d(10, 10)?, target.view_2d_mut(10, 10)?);
+            r.stream()?
+                .copy_2d(from.rect(.., ..2)?, to.rect_mut(.., 1..3)?)
+        })?;
+        graph.replay(&stream)?;
+        let before = stream.download(&target)?;
+        graph.swap(&ones, &twos)?;
+        graph.replay(&stream)?;
+        let rows = |value| [0, value, value, 0, 0, 0, 0, 0, 0, 0].repeat(10);
+        assert_eq!(before.wait()?, rows(1));
+        assert_eq!(stream.download(&target)?.wait()?, rows(2));
+        Ok(())
+    });
+}
