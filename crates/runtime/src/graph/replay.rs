@@ -109,7 +109,7 @@ impl Graph {
             kind: OperationKind::Graph,
             label: self.name,
             location,
-            bytes: self.accessed_bytes * times as u64,
+            bytes: self.accessed_bytes.saturating_mul(times as u64),
             accesses,
             host_waiter: None,
         };
