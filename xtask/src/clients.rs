@@ -7,7 +7,7 @@
 //! is not listed is an error, and so is a listed test that passes.
 
 mod cudarc;
-mod install;
+pub(crate) mod install;
 mod list;
 mod outcome;
 mod programs;
@@ -21,6 +21,9 @@ use clap::ValueEnum;
 use crate::process;
 use list::List;
 use outcome::Outcomes;
+
+/// The packages of the Python projects, with their versions.
+const REQUIREMENTS: &str = "xtask/clients/requirements.txt";
 
 /// The arguments of `cargo xtask clients`.
 #[derive(clap::Args)]

@@ -16,6 +16,7 @@ mod nvrtc;
 mod package;
 mod process;
 mod programs;
+mod python;
 mod shuttle;
 mod targets;
 mod tidy;
@@ -64,6 +65,8 @@ enum Task {
     Shuttle,
     /// Check that the crates compile for Windows, macOS and Linux on aarch64.
     Targets,
+    /// Build the package for Python and run its tests.
+    Python,
     /// Run random programs for a given time.
     Programs(programs::Options),
     /// Bundle the programs that use a GPU in gpu-bundle/, a folder that needs only a driver.
@@ -86,6 +89,7 @@ fn main() -> ExitCode {
         Task::Package => package::run(),
         Task::Shuttle => shuttle::run(),
         Task::Targets => targets::run(),
+        Task::Python => python::run(),
         Task::Programs(options) => programs::run(&options),
         Task::Gpu(options) => gpu::run(&options),
     };

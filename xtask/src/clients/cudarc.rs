@@ -16,7 +16,7 @@ const FEATURES: &str = "std,driver,nvrtc,f16,cuda-13000,dynamic-loading";
 /// Runs the tests, one after the other, because some of them measure times.
 pub(super) fn run(setup: &Setup) -> Result<Outcomes> {
     let sources = install::crate_sources(&setup.folder, "cudarc", VERSION)?;
-    let python = install::python(&setup.folder)?;
+    let python = install::python(&setup.folder, super::REQUIREMENTS)?;
     let nvrtc = python.parent().and_then(std::path::Path::parent);
     let nvrtc = nvrtc.context("the interpreter has a folder")?;
     let nvrtc = nvrtc.join("lib/python3.11/site-packages/nvidia/cu13/lib");

@@ -11,12 +11,9 @@ use crate::process;
 /// The names under which programs look for the driver.
 const DRIVER_NAMES: [&str; 2] = ["libcuda.so.1", "libcuda.so"];
 
-/// The packages of the Python projects, with their versions.
-const REQUIREMENTS: &str = "xtask/clients/requirements.txt";
-
 /// Links the library into a folder under the driver's names, and returns the folder. Without a
 /// library, builds it first.
-pub(super) fn driver(folder: &Path, library: Option<&Path>) -> Result<PathBuf> {
+pub(crate) fn driver(folder: &Path, library: Option<&Path>) -> Result<PathBuf> {
     let library = match library {
         Some(given) => given.to_owned(),
         None => {
@@ -57,10 +54,11 @@ fn link_to(_target: &Path, _link: &Path) -> std::io::Result<()> {
     ))
 }
 
-/// Creates a virtual environment with the Python projects, unless it is there in these versions,
-/// and returns its interpreter.
-pub(super) fn python(folder: &Path) -> Result<PathBuf> {
-    let requirements = process::read(REQUIREMENTS)?;
+/// Creates a virtual environment with the packages that the file `requirements` lists, unless it is
+/// there in these versions, and returns its interpreter.
+pub(crate) fn python(folder: &Path, requirements: &str) -> Result<PathBuf> {
+    let file = requirements;
+    let requirements = process::read(file)?;
     let environment = folder.join("python");
     let python = environment.join("bin/python");
     let stamp = environment.join("installed.txt");
@@ -81,7 +79,7 @@ pub(super) fn python(folder: &Path) -> Result<PathBuf> {
         "--quiet",
         "--disable-pip-version-check",
     ]);
-    pip.args(["--requirement", REQUIREMENTS]);
+    pip.args(["--requirement", file]);
     process::run(&mut pip)?;
     std::fs::write(&stamp, requirements).context("cannot write the list of packages")?;
     Ok(python)

@@ -27,7 +27,7 @@ const DEVICE: &str = "sim:devices=2";
 
 /// Runs the tests.
 pub(super) fn run(setup: &Setup) -> Result<Outcomes> {
-    let python = install::python(&setup.folder)?;
+    let python = install::python(&setup.folder, super::REQUIREMENTS)?;
     let modules = modules(&python, &setup.filter)?;
     let next = AtomicUsize::new(0);
     let outcomes = Mutex::new(Outcomes::default());
@@ -101,7 +101,7 @@ impl Tests {
     /// Runs the tests, in as many processes as it takes, and returns the lines that the plugin
     /// wrote.
     pub(super) fn run(&self, setup: &Setup) -> Result<String> {
-        let python = install::python(&setup.folder)?;
+        let python = install::python(&setup.folder, super::REQUIREMENTS)?;
         let folder = setup.folder.join("outcomes");
         std::fs::create_dir_all(&folder).context("cannot create the folder of outcomes")?;
         let outcomes = folder.join(format!("{}.tsv", self.name));

@@ -73,6 +73,12 @@ impl Device {
         self.state().checked(entered)
     }
 
+    /// Returns the device's ordinal among those of its driver.
+    #[must_use]
+    pub fn ordinal(&self) -> i32 {
+        self.state().ordinal.as_raw()
+    }
+
     /// Returns the driver's context, for calls to other libraries.
     #[must_use]
     pub fn as_raw(&self) -> ContextHandle {

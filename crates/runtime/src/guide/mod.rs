@@ -26,6 +26,7 @@ pages! {
     futures: include_str!("futures.md");
     several_devices: include_str!("several_devices.md");
     other_libraries: include_str!("other_libraries.md");
+    with_pytorch: include_str!("with_pytorch.md");
     with_cudarc: include_str!("with_cudarc.md");
     regions: include_str!("regions.md");
     simulator: include_str!("simulator.md"), "```text", include_str!("reverse.ptx"), "```";

@@ -10,6 +10,8 @@ pub const MAJOR_VERSION: u32 = 1;
 pub const MINOR_VERSION: u32 = 1;
 /// The flag of a tensor that its consumer must not write.
 pub const READ_ONLY: u64 = 1;
+/// The device type of the host's memory.
+pub const DEVICE_CPU: i32 = 1;
 /// The device type of CUDA's device memory.
 pub const DEVICE_CUDA: i32 = 2;
 
