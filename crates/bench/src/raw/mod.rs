@@ -9,6 +9,7 @@
     reason = "calls the driver with its own handles and memory"
 )]
 
+mod graph;
 mod nccl;
 mod stream;
 
@@ -26,6 +27,7 @@ use millstream_driver::{
     FunctionHandle,
 };
 
+pub(crate) use graph::RawGraph;
 pub(crate) use nccl::RawComms;
 pub(crate) use stream::RawStream;
 

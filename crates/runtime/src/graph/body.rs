@@ -16,7 +16,7 @@ use crate::{
     context::{CopyOnDevice, Operation, submit},
     error::OperationKind,
     memory::Allocation,
-    tracker::{Access, AccessHistory, AccessKind},
+    tracker::{Access, AccessHistory, AccessKind, Ticket},
 };
 
 /// Memory that only replays use.
@@ -77,7 +77,8 @@ impl Body {
         nodes: &[Node],
         mut blocks: Vec<(usize, Arc<Allocation>)>,
     ) {
-        let mut free: Vec<(u64, DevicePtr)> = self.blocks.lock().iter().filter_map(free).collect();
+        let mut free: Vec<(u64, DevicePtr)> =
+            self.blocks.lock().iter().filter_map(usable).collect();
         free.sort_unstable_by_key(|&(bytes, _)| bytes);
         // The largest first, each in the smallest block that is large enough.
         blocks.sort_by_key(|&(number, _)| Reverse(operands[number].bytes));
@@ -168,7 +169,7 @@ impl Body {
 }
 
 /// Returns the size and the address of a block that another graph may write.
-fn free(block: &Block) -> Option<(u64, DevicePtr)> {
+fn usable(block: &Block) -> Option<(u64, DevicePtr)> {
     let Block {
         allocation,
         constant,
@@ -176,14 +177,36 @@ fn free(block: &Block) -> Option<(u64, DevicePtr)> {
     (!constant).then(|| (allocation.history.bytes(), allocation.pointer))
 }
 
+impl Body {
+    /// Frees the blocks that no operand uses, behind the replays that are enqueued.
+    pub(super) fn free_unused(&mut self, operands: &[Operand]) {
+        let in_body = |operand: &&Operand| operand.outside().is_none();
+        let used: Vec<DevicePtr> = operands
+            .iter()
+            .filter(in_body)
+            .map(|operand| operand.pointer)
+            .collect();
+        let is_unused = |block: &mut Block| !used.contains(&block.allocation.pointer);
+        let unused: Vec<Block> = self.blocks.get_mut().extract_if(.., is_unused).collect();
+        free(&self.history.all_tickets(), unused);
+    }
+}
+
 impl Drop for Body {
     fn drop(&mut self) {
-        let uses = self.history.last_tickets();
-        for mut block in self.blocks.get_mut().drain(..) {
-            // It is the only reference: the memory is freed behind the last replay.
-            if let Some(allocation) = Arc::get_mut(&mut block.allocation) {
-                allocation.history.inherit(&uses);
-            }
+        free(
+            &self.history.all_tickets(),
+            std::mem::take(self.blocks.get_mut()),
+        );
+    }
+}
+
+/// Frees blocks behind these uses.
+fn free(uses: &[Ticket], blocks: Vec<Block>) {
+    for mut block in blocks {
+        // It is the only reference.
+        if let Some(allocation) = Arc::get_mut(&mut block.allocation) {
+            allocation.history.inherit(uses);
         }
     }
 }

@@ -234,6 +234,10 @@ impl Graph {
         }
         state.changed.extend(changed);
         self.set_nodes(nodes, operands);
+        // Not if another graph shares the memory.
+        if let Some(body) = Arc::get_mut(&mut self.body) {
+            body.free_unused(&self.operands);
+        }
         self.updates += 1;
         Ok(())
     }

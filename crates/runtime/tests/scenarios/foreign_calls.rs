@@ -3,7 +3,7 @@
 use millstream::{
     Error, Result, UsageErrorKind,
     driver::FillPattern,
-    interop::write,
+    interop::{ForeignCall, write},
     kernel::{self, Argument, DriverStream},
 };
 
@@ -80,17 +80,19 @@ fn g14_a_call_of_another_library_is_captured_with_its_workspace() {
             recorded.fill(&mut x, 1)?;
             let mut workspace = recorded.zeros::<u32>(9)?;
             let operands = [write(x.slice_mut(..9)), write(&mut workspace)];
-            // SAFETY: the call fills its second operand and copies it to the first, both of 36
-            // bytes, on the given stream.
-            unsafe {
-                recorded.foreign("library", operands, |call| {
-                    let (driver, context, stream) = (call.driver(), call.context(), call.stream());
-                    let (target, workspace) = (call.address(0), call.address(1));
-                    let five = FillPattern::U32(5);
-                    driver.memset_async(context, workspace, five, 9, stream)?;
+            let library = |call: ForeignCall<'_>| {
+                let (driver, context, stream) = (call.driver(), call.context(), call.stream());
+                let (target, workspace) = (call.address(0), call.address(1));
+                let five = FillPattern::U32(5);
+                // SAFETY: the second operand has nine elements.
+                unsafe { driver.memset_async(context, workspace, five, 9, stream) }?;
+                // SAFETY: both operands have 36 bytes.
+                unsafe {
                     driver.copy_device_to_device_async(context, target, workspace, 36, stream)
-                })
-            }?;
+                }
+            };
+            // SAFETY: the call uses its operands alone, on the given stream.
+            unsafe { recorded.foreign("library", operands, library) }?;
             recorded.copy(&x, &mut y)
         })?;
         let mut expected = vec![1; N];

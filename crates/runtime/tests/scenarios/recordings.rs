@@ -303,3 +303,26 @@ fn an_array_of_a_recorded_rectangle_can_be_swapped() {
         Ok(())
     });
 }
+
+#[test]
+fn an_updated_graph_keeps_no_memory_that_it_does_not_use() {
+    scenario(|harness| {
+        let stream = harness.stream();
+        let mut x = stream.zeros::<u32>(N)?;
+        let mut graph = harness
+            .device
+            .record("upload", |r| r.stream()?.upload_into(&[0; N], &mut x))?;
+        let bytes = graph.figures().body_bytes;
+        let mut values = Vec::new();
+        for value in 1..5 {
+            graph.update(|r| r.stream()?.upload_into(&[value; N], &mut x))?;
+            graph.replay(&stream)?;
+            values.push(stream.download(&x)?);
+        }
+        assert_eq!(graph.figures().body_bytes, bytes);
+        for (found, value) in values.into_iter().zip(1..) {
+            assert_eq!(found.wait()?, [value; N]);
+        }
+        Ok(())
+    });
+}

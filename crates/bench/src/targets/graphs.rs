@@ -1,0 +1,115 @@
+//! T11: the replay of a graph of kernels in a line.
+
+#![allow(unsafe_code, reason = "sets the length of a kernel within its arrays")]
+
+use std::cell::RefCell;
+
+use anyhow::Result;
+use millstream::LaunchConfig;
+
+use crate::{
+    harness::Harness,
+    kernels::sums,
+    raw::RawGraph,
+    report::{Goal, Row},
+    timing::{SampleSize, Variant, medians},
+};
+
+const ELEMENTS: usize = 1024;
+const NODES: usize = 100;
+/// The number of replays of one batch, few enough for a stream's queue (rule 54).
+const SAMPLE_SIZE: SampleSize = SampleSize {
+    rounds: 160,
+    batch: 10,
+};
+
+/// Measures replays, and changes of one kernel between them, against the driver's own calls.
+pub(crate) fn measure(harness: &Harness) -> Result<Vec<Row>> {
+    let raw = &harness.raw;
+    let bytes = ELEMENTS * size_of::<f32>();
+    let operands = [raw.memory(bytes)?, raw.memory(bytes)?, raw.memory(bytes)?];
+    let their_stream = raw.stream()?;
+    let theirs = RawGraph::new(raw, raw.vecadd()?, operands.each_ref(), NODES)?;
+    // Of two kernels, so that the one that is changed has a name of its own.
+    let changed = RawGraph::new(raw, raw.vecadd()?, operands.each_ref(), 1)?;
+
+    let kernels = sums::load(&harness.device)?;
+    let stream = harness.device.stream()?;
+    let (a, b) = (stream.zeros(ELEMENTS)?, stream.zeros(ELEMENTS)?);
+    let mut c = stream.zeros(ELEMENTS)?;
+    let mut record = |count: usize| {
+        harness.device.record("launches", |r| {
+            let recorded = r.stream()?;
+            let config = LaunchConfig::linear(ELEMENTS);
+            (0..count).try_for_each(|_| {
+                kernels.vecadd(&recorded, config, &a, &b, &mut c, ELEMENTS as u64)
+            })
+        })
+    };
+    let ours = record(NODES)?;
+    let single = RefCell::new(record(1)?);
+    let their_drain = || their_stream.synchronize();
+    let our_drain = || Ok(stream.synchronize()?);
+    let row = |what: &str, times: [f64; 2], most: f64| {
+        Row::times("T11", what, "ns", times[0], times[1], Goal::AtMost(most))
+    };
+
+    let once = SampleSize {
+        batch: 1,
+        ..SAMPLE_SIZE
+    };
+    let complete = [
+        Variant::complete(|| {
+            ours.replay(&stream)?;
+            our_drain()
+        }),
+        Variant::complete(|| {
+            theirs.launch(&their_stream)?;
+            their_drain()
+        }),
+    ];
+    let complete = medians(harness, once, complete)?;
+    let replays = [
+        Variant::new(|| Ok(ours.replay(&stream)?), our_drain),
+        Variant::new(|| theirs.launch(&their_stream), their_drain),
+    ];
+    let replays = medians(harness, SAMPLE_SIZE, replays)?;
+    let several = [
+        Variant::new(
+            || Ok(ours.replay_times(&stream, SAMPLE_SIZE.batch)?),
+            our_drain,
+        ),
+        Variant::new(
+            || (0..SAMPLE_SIZE.batch).try_for_each(|_| theirs.launch(&their_stream)),
+            their_drain,
+        ),
+    ];
+    let several = medians(harness, once, several)?;
+    let several = several.map(|ns| ns / SAMPLE_SIZE.batch as f64);
+    let n = ELEMENTS as u64;
+    let changes = [
+        Variant::new(
+            || {
+                let mut graph = single.borrow_mut();
+                // SAFETY: the arrays have this length.
+                unsafe { graph.node("vecadd")?.set_scalar(3, n) }?;
+                Ok(graph.replay(&stream)?)
+            },
+            our_drain,
+        ),
+        Variant::new(
+            || {
+                changed.set_first(n)?;
+                changed.launch(&their_stream)
+            },
+            their_drain,
+        ),
+    ];
+    let changes = medians(harness, SAMPLE_SIZE, changes)?;
+    Ok(vec![
+        row("graph of 100 kernels, launch to completion", complete, 1.01),
+        row("graph of 100 kernels, host time of a replay", replays, 1.15),
+        row("the same, of one of ten replays at once", several, 1.02),
+        row("change of a kernel's argument, and a replay", changes, 1.1),
+    ])
+}
