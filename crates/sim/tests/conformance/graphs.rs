@@ -1,69 +1,21 @@
 //! Rules 46 to 48 and 59 to 61: graphs of explicit nodes.
 
-#![allow(unsafe_code, reason = "passes the arguments of kernels")]
-
-use std::ffi::c_void;
-
 use libtest_mimic::Failed;
 use millstream_driver::{
     ConditionalKind, Copy2d, DevicePtr, FillPattern, FunctionHandle, GraphHandle, GraphNode,
-    GraphNodeHandle, LaunchDims, ResultCode, Side2d,
+    GraphNodeHandle, ResultCode, Side2d,
 };
 
 use crate::{
     captures::launch_once,
     device_harness::{DeviceHarness, Observation, check},
-    harness::graphs::{copy, fill},
-};
-
-/// `add(u32* word, u32 value)` adds to a word. `count(u32* word, u64 condition)` decrements a word
-/// and sets the condition to the new value.
-const PTX: &str = "
-.version 8.0
-.target sm_75
-.address_size 64
-.extern .func cudaGraphSetConditional(.param .b64 handle, .param .b32 value);
-.visible .entry add(.param .u64 add_0, .param .u32 add_1)
-{
-    .reg .b32 %r<4>;
-    .reg .b64 %rd<2>;
-    ld.param.u64 %rd1, [add_0];
-    ld.param.u32 %r1, [add_1];
-    ld.global.u32 %r2, [%rd1];
-    add.u32 %r3, %r2, %r1;
-    st.global.u32 [%rd1], %r3;
-    ret;
-}
-.visible .entry count(.param .u64 count_0, .param .u64 count_1)
-{
-    .reg .b32 %r<3>;
-    .reg .b64 %rd<3>;
-    ld.param.u64 %rd1, [count_0];
-    ld.param.u64 %rd2, [count_1];
-    ld.global.u32 %r1, [%rd1];
-    sub.u32 %r2, %r1, 1;
-    st.global.u32 [%rd1], %r2;
-    {
-    .param .b64 handle;
-    .param .b32 value;
-    st.param.b64 [handle], %rd2;
-    st.param.b32 [value], %r2;
-    call.uni cudaGraphSetConditional, (handle, value);
-    }
-    ret;
-}
-";
-
-const ONE_THREAD: LaunchDims = LaunchDims {
-    grid: [1; 3],
-    block: [1; 3],
-    shared_bytes: 0,
+    harness::graphs::{GRAPH_PTX, copy, fill},
 };
 
 /// The bytes of the arrays.
 const BYTES: usize = 64;
 
-/// Adds a kernel of [`PTX`], of whose 64-bit arguments a 32-bit parameter takes the lower half.
+/// Adds a kernel of [`GRAPH_PTX`], of whose 64-bit arguments a 32-bit parameter takes the lower half.
 fn kernel(
     dev: &DeviceHarness,
     graph: GraphHandle,
@@ -71,11 +23,7 @@ fn kernel(
     function: FunctionHandle,
     args: [u64; 2],
 ) -> Result<GraphNodeHandle, Failed> {
-    let params = args
-        .each_ref()
-        .map(|arg| std::ptr::from_ref(arg).cast::<c_void>());
-    // SAFETY: each parameter has at most 8 bytes.
-    Ok(unsafe { dev.graph_kernel(graph, after, (function, ONE_THREAD), &params) }?)
+    Ok(dev.graph_one_thread(graph, after, function, &args)?)
 }
 
 fn word(dev: &DeviceHarness, memory: DevicePtr) -> Result<u32, Failed> {
@@ -207,7 +155,7 @@ pub(crate) fn r59(dev: &DeviceHarness) -> Observation {
 
 pub(crate) fn r60(dev: &DeviceHarness) -> Observation {
     let (stream, left, sum) = (dev.stream()?, dev.memory(4)?, dev.memory(4)?);
-    let module = dev.module_load(PTX.as_bytes())?;
+    let module = dev.module_load(GRAPH_PTX.as_bytes())?;
     let (add, count) = (
         dev.module_function(module, "add")?,
         dev.module_function(module, "count")?,

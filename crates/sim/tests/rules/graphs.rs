@@ -11,8 +11,8 @@ use millstream_driver::{
 use millstream_sim::{Fault, LiveKind, ReportKind, Schedule, SimConfig, race::Label};
 
 use crate::{
-    graph_harness::{Kernels, ONE_THREAD, destroy, kernel, word, words},
-    harness::graphs::{copy, fill},
+    graph_harness::{Kernels, destroy, kernel, word, words},
+    harness::graphs::{ONE_THREAD, copy, fill},
     sim_harness::{Arg, SimHarness, assert_code, each_schedule},
 };
 
