@@ -1,11 +1,11 @@
 //! Scan kernels: inclusive prefix sums, products, minima and maxima along the last axis.
 //!
 //! The parallelism follows from the shape alone, so that every device adds in the same order. A
-//! thread scans a short row. A block scans a longer one in tiles of 1,024 elements: each thread
-//! scans four neighbours, and the block scans the totals of its threads. Where there are few rows
-//! that are longer still, several blocks share each row, and three kernels run: the first computes
-//! the total of each block's segment, the second scans these totals, and the third scans the
-//! elements of each segment, starting from the total of all segments before it.
+//! thread scans a short row. A block scans a longer one in tiles: each thread scans four neighbours
+//! (eight where blocks share a row), and the block scans the totals of its threads. Where there are
+//! few rows that are longer still, several blocks share each row, and three kernels run: the first
+//! computes the total of each block's segment, the second scans these totals, and the third scans
+//! the elements of each segment, starting from the total of all segments before it.
 
 use smallvec::{SmallVec, smallvec};
 
@@ -16,7 +16,7 @@ use super::{
     position::Position,
     reduce::block_and_thread,
     reducer::{Accumulator, Reducer, assign},
-    warp::{WARP, WARPS, WarpTotals, shuffle},
+    warp::{WarpTotals, copy},
 };
 use crate::{
     element::DType,
@@ -30,10 +30,10 @@ const PER_THREAD_MAX: usize = 64;
 const PER_THREAD_MANY_ROWS_MAX: usize = 512;
 /// The number of rows that counts as many.
 const ROWS_MANY: usize = 1 << 14;
-/// The number of neighbours per thread.
-const ITEMS: usize = 4;
-/// The number of elements that a block scans at a time.
-const TILE: usize = BLOCK * ITEMS;
+/// The number of neighbours that a thread loads at once.
+const LANES: usize = 4;
+/// The number of neighbours per thread where several blocks share a row.
+const ITEMS_SHARED_ROW: usize = 8;
 /// The approximate number of blocks of a grid where several blocks share a row.
 const BLOCKS_MAX: usize = 1 << 10;
 
@@ -65,6 +65,15 @@ struct Segmentation {
     segment: usize,
     /// The number of segments of a row.
     segments: usize,
+    /// The number of neighbours per thread.
+    items: usize,
+}
+
+impl Segmentation {
+    /// Returns the number of elements that a block scans at a time.
+    fn tile(self) -> usize {
+        BLOCK * self.items
+    }
 }
 
 /// Neighbouring elements of a thread.
@@ -113,12 +122,18 @@ pub(super) fn scan(kernel: &FusedKernel) -> GeneratedPasses {
         return GeneratedPasses::one(generator.thread_per_row(count), rows);
     }
     let segments = count.div_ceil(SCAN_SEGMENT).min(BLOCKS_MAX.div_ceil(rows));
-    let segment = count.div_ceil(segments).next_multiple_of(TILE);
+    let items = if segments > 1 {
+        ITEMS_SHARED_ROW
+    } else {
+        LANES
+    };
+    let segment = count.div_ceil(segments).next_multiple_of(BLOCK * items);
     let segments = count.div_ceil(segment);
     let whole = |count| Segmentation {
         count,
         segment: count,
         segments: 1,
+        items: LANES,
     };
     if segments == 1 {
         let kernel =
@@ -129,6 +144,7 @@ pub(super) fn scan(kernel: &FusedKernel) -> GeneratedPasses {
         count,
         segment,
         segments,
+        items,
     };
     let partials = rows * segments;
     // The total of each segment, and that of each segment with all before it.
@@ -247,7 +263,8 @@ impl ScanGenerator<'_> {
             assign(&mut body, &running, &identity);
         }
         let first = body.index_reg();
-        line!(body, "mad.lo.s{bits} {first}, {thread}, {ITEMS}, {tile};");
+        let items = segmentation.items;
+        line!(body, "mad.lo.s{bits} {first}, {thread}, {items}, {tile};");
         let neighbours = self.neighbours(&mut body, input, (first, end, base), segmentation);
         let mut steps = Vec::new();
         for Neighbours {
@@ -284,7 +301,7 @@ impl ScanGenerator<'_> {
             }
             self.reducer.combine(&mut body, &carry, &all);
         }
-        line!(body, "add.s{bits} {tile}, {tile}, {TILE};");
+        line!(body, "add.s{bits} {tile}, {tile}, {};", segmentation.tile());
         line!(body, "bra LOOP;");
         body.label("LEFT");
         if output == ScanOutput::Totals {
@@ -307,8 +324,8 @@ impl ScanGenerator<'_> {
         segmentation: Segmentation,
     ) -> Vec<Neighbours> {
         let bits = body.bits();
-        let is_whole = input == ScanInput::Elements && segmentation.count.is_multiple_of(ITEMS);
-        let lanes = if is_whole { ITEMS } else { 1 };
+        let is_whole = input == ScanInput::Elements && segmentation.count.is_multiple_of(LANES);
+        let lanes = if is_whole { LANES } else { 1 };
         let last = body.index_reg();
         line!(body, "sub.s{bits} {last}, {end}, {lanes};");
         let at_turn = |turn: usize| {
@@ -329,14 +346,14 @@ impl ScanGenerator<'_> {
                 inside,
             }
         };
-        (0..ITEMS / lanes).map(at_turn).collect()
+        (0..segmentation.items / lanes).map(at_turn).collect()
     }
 
     /// Returns the accumulators of neighbouring elements.
     fn elements(&self, body: &mut KernelBody, first: Reg, lanes: usize) -> Vec<Accumulator> {
         let bits = body.bits();
         let mut lowering = Lowering::new(body, self.kernel, self.analysis.flat);
-        let mut positions: SmallVec<[(Reg, Position); ITEMS]> = SmallVec::new();
+        let mut positions: SmallVec<[(Reg, Position); LANES]> = SmallVec::new();
         for lane in 0..lanes {
             let at = lowering.body.index_reg();
             line!(lowering.body, "add.s{bits} {at}, {first}, {lane};");
@@ -344,7 +361,7 @@ impl ScanGenerator<'_> {
             positions.push((at, position));
         }
         if lanes > 1 {
-            let group: SmallVec<[Position; ITEMS]> =
+            let group: SmallVec<[Position; LANES]> =
                 positions.iter().map(|&(_, position)| position).collect();
             lowering.group(&group);
         }
@@ -393,7 +410,7 @@ impl ScanGenerator<'_> {
     /// Stores neighbouring results.
     fn store_results(&self, body: &mut KernelBody, accumulators: &[Accumulator], at: Reg) {
         let finish = |of_one| self.reducer.finish(body, of_one, self.node.dtype);
-        let values: SmallVec<[Reg; ITEMS]> = accumulators.iter().map(finish).collect();
+        let values: SmallVec<[Reg; LANES]> = accumulators.iter().map(finish).collect();
         let base = body.address(ParameterKey::Output(0), || KernelParameter::Output(0));
         let address = body.element(base, at, self.node.dtype.bytes());
         body.store(self.node.dtype, address, &values);
@@ -424,74 +441,4 @@ impl ScanGenerator<'_> {
         body.name_part("scan");
         body.finish(shared)
     }
-}
-
-impl WarpTotals {
-    /// Scans the accumulators of a block: those of each warp by shuffles (Hillis and Steele's
-    /// algorithm), and those of the warps in their order. Returns the combination of those before
-    /// this thread, and that of all threads. All threads must reach it.
-    fn scan(
-        &self,
-        body: &mut KernelBody,
-        reducer: Reducer,
-        accumulator: &Accumulator,
-        identity: &Accumulator,
-    ) -> (Accumulator, Accumulator) {
-        let with_front = copy(body, accumulator);
-        let mut distance = 1;
-        while distance < WARP {
-            let front = self.before_in_warp(body, &with_front, identity, distance);
-            reducer.combine(body, &with_front, &front);
-            distance *= 2;
-        }
-        self.store(body, &with_front, WARP - 1);
-        line!(body, "bar.sync 0;");
-        let (before, all) = (copy(body, identity), copy(body, identity));
-        let (bits, is_own) = (body.bits(), body.reg(RegClass::Predicate));
-        for warp in 0..WARPS {
-            line!(body, "setp.eq.u{bits} {is_own}, {}, {warp};", self.warp);
-            for (own, all) in before.iter().zip(&all) {
-                let kind = own.class.move_type();
-                line!(body, "selp.{kind} {own}, {all}, {own}, {is_own};");
-            }
-            let total = self.load(body, warp);
-            reducer.combine(body, &all, &total);
-        }
-        let front = self.before_in_warp(body, &with_front, identity, 1);
-        reducer.combine(body, &before, &front);
-        // All threads have read before any of them writes for the next tile.
-        line!(body, "bar.sync 0;");
-        (before, all)
-    }
-
-    /// Returns the accumulator of the thread at this distance before this one in its warp, or the
-    /// identity if there is none.
-    fn before_in_warp(
-        &self,
-        body: &mut KernelBody,
-        accumulator: &Accumulator,
-        identity: &Accumulator,
-        distance: usize,
-    ) -> Accumulator {
-        let (bits, is_there) = (body.bits(), body.reg(RegClass::Predicate));
-        line!(
-            body,
-            "setp.ge.u{bits} {is_there}, {}, {distance};",
-            self.lane
-        );
-        let moved = |(&reg, none): (&Reg, &Reg)| {
-            let front = shuffle(body, reg, ("up", distance), WARP);
-            let kind = reg.class.move_type();
-            line!(body, "selp.{kind} {front}, {front}, {none}, {is_there};");
-            front
-        };
-        accumulator.iter().zip(identity).map(moved).collect()
-    }
-}
-
-/// Copies an accumulator to new registers.
-fn copy(body: &mut KernelBody, accumulator: &Accumulator) -> Accumulator {
-    let new: Accumulator = accumulator.iter().map(|reg| body.reg(reg.class)).collect();
-    assign(body, &new, accumulator);
-    new
 }

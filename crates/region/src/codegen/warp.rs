@@ -10,7 +10,7 @@ use smallvec::SmallVec;
 use super::{
     body::{BLOCK, KernelBody, ParameterKey, Reg, RegClass, line},
     reduce::block_and_thread,
-    reducer::{Accumulator, Reducer},
+    reducer::{Accumulator, Reducer, assign},
 };
 use crate::element::DType;
 
@@ -247,4 +247,74 @@ pub(super) fn shuffle(
         }
         class => word(body, value, class),
     }
+}
+
+impl WarpTotals {
+    /// Scans the accumulators of a block: those of each warp by shuffles (Hillis and Steele's
+    /// algorithm), and those of the warps in their order. Returns the combination of those before
+    /// this thread, and that of all threads. All threads must reach it.
+    pub(super) fn scan(
+        &self,
+        body: &mut KernelBody,
+        reducer: Reducer,
+        accumulator: &Accumulator,
+        identity: &Accumulator,
+    ) -> (Accumulator, Accumulator) {
+        let with_front = copy(body, accumulator);
+        let mut distance = 1;
+        while distance < WARP {
+            let front = self.before_in_warp(body, &with_front, identity, distance);
+            reducer.combine(body, &with_front, &front);
+            distance *= 2;
+        }
+        self.store(body, &with_front, WARP - 1);
+        line!(body, "bar.sync 0;");
+        let (before, all) = (copy(body, identity), copy(body, identity));
+        let (bits, is_own) = (body.bits(), body.reg(RegClass::Predicate));
+        for warp in 0..WARPS {
+            line!(body, "setp.eq.u{bits} {is_own}, {}, {warp};", self.warp);
+            for (own, all) in before.iter().zip(&all) {
+                let kind = own.class.move_type();
+                line!(body, "selp.{kind} {own}, {all}, {own}, {is_own};");
+            }
+            let total = self.load(body, warp);
+            reducer.combine(body, &all, &total);
+        }
+        let front = self.before_in_warp(body, &with_front, identity, 1);
+        reducer.combine(body, &before, &front);
+        // All threads have read before any of them writes for the next tile.
+        line!(body, "bar.sync 0;");
+        (before, all)
+    }
+
+    /// Returns the accumulator of the thread at this distance before this one in its warp, or the
+    /// identity if there is none.
+    fn before_in_warp(
+        &self,
+        body: &mut KernelBody,
+        accumulator: &Accumulator,
+        identity: &Accumulator,
+        distance: usize,
+    ) -> Accumulator {
+        let (bits, is_there) = (body.bits(), body.reg(RegClass::Predicate));
+        line!(
+            body,
+            "setp.ge.u{bits} {is_there}, {}, {distance};",
+            self.lane
+        );
+        let moved = |(&reg, none): (&Reg, &Reg)| {
+            let front = shuffle(body, reg, ("up", distance), WARP);
+            let kind = reg.class.move_type();
+            line!(body, "selp.{kind} {front}, {front}, {none}, {is_there};");
+            front
+        };
+        accumulator.iter().zip(identity).map(moved).collect()
+    }
+}
+
+/// Copies an accumulator to new registers.
+pub(super) fn copy(body: &mut KernelBody, accumulator: &Accumulator) -> Accumulator {
+    let new: Accumulator = accumulator.iter().map(|reg| body.reg(reg.class)).collect();
+    assign(body, &new, accumulator);
+    new
 }
