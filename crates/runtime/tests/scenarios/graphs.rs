@@ -62,6 +62,8 @@ fn a13_a_recording_and_a_replay_are_ordered_with_pending_work() {
         let [s1, s2, s3] = harness.streams();
         let mut a = s1.upload(&vec![1.0_f32; N])?;
         let mut b = s1.zeros::<f32>(N)?;
+        // Before any gate is closed, because loading waits for running kernels on a GPU.
+        sums::load(&harness.device)?;
         let gate = harness.gate(&s2);
         s2.fill(&mut a, 7.0)?;
         let graph = doubling(harness, &a, &mut b)?;
