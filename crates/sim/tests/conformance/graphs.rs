@@ -15,7 +15,7 @@ use crate::{
 /// The bytes of the arrays.
 const BYTES: usize = 64;
 
-/// Adds a kernel of [`GRAPH_PTX`], of whose 64-bit arguments a 32-bit parameter takes the lower half.
+/// Adds a kernel of [`GRAPH_PTX`] with one thread.
 fn kernel(
     dev: &DeviceHarness,
     graph: GraphHandle,

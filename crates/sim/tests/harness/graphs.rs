@@ -12,8 +12,8 @@ use millstream_driver::{
 
 use super::{Harness, Result};
 
-/// Kernels for graphs. `add(word, value)` adds to a word. `count(word, condition)` decrements a word and sets the
-/// condition to the new value. `set(condition, value)` sets a condition.
+/// Kernels for graphs. `add(word, value)` adds to a word. `count(word, condition)` decrements a
+/// word and sets the condition to the new value. `set(condition, value)` sets a condition.
 pub(crate) const GRAPH_PTX: &str = "
 .version 8.0
 .target sm_75
