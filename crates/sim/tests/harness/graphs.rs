@@ -146,12 +146,7 @@ impl Harness {
         (function, dims): (FunctionHandle, LaunchDims),
         params: &[*const c_void],
     ) -> Result<GraphNodeHandle> {
-        let node = GraphNode::Kernel(KernelNode {
-            function,
-            dims,
-            attributes: LaunchAttributes::default(),
-            params,
-        });
+        let node = kernel_node(function, dims, params);
         // SAFETY: the caller vouches for the parameters.
         unsafe {
             self.driver
@@ -187,18 +182,26 @@ impl Harness {
         (function, dims): (FunctionHandle, LaunchDims),
         params: &[*const c_void],
     ) -> Result<()> {
-        let operation = GraphNode::Kernel(KernelNode {
-            function,
-            dims,
-            attributes: LaunchAttributes::default(),
-            params,
-        });
+        let operation = kernel_node(function, dims, params);
         // SAFETY: the caller vouches for the parameters.
         unsafe {
             self.driver
                 .graph_exec_set_node(self.context, exec, node, &operation)
         }
     }
+}
+
+fn kernel_node<'a>(
+    function: FunctionHandle,
+    dims: LaunchDims,
+    params: &'a [*const c_void],
+) -> GraphNode<'a> {
+    GraphNode::Kernel(KernelNode {
+        function,
+        dims,
+        attributes: LaunchAttributes::default(),
+        params,
+    })
 }
 
 /// Returns a node that fills bytes.
