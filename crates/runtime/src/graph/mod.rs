@@ -241,21 +241,22 @@ impl Graph {
             blocks,
         } = recorded;
         memory.adopt(&mut operands, &nodes, blocks);
-        let graph = Self {
+        let mut graph = Self {
             name,
             location,
             device: Arc::clone(device),
             options,
-            accesses: replay::union_of(&nodes, &operands),
-            uses_body: operands.iter().any(|operand| operand.outside().is_none()),
-            accessed_bytes: replay::accessed_bytes(&nodes),
-            nodes,
-            operands,
+            accesses: Vec::new(),
+            uses_body: false,
+            accessed_bytes: 0,
+            nodes: Vec::new(),
+            operands: Vec::new(),
             exec: Mutex::default(),
             body: memory,
             launches: AtomicU64::new(0),
             updates: 0,
         };
+        graph.set_nodes(nodes, operands);
         graph.build()?;
         Ok(graph)
     }

@@ -57,7 +57,7 @@ pub(super) fn union_of(nodes: &[Node], operands: &[Operand]) -> Vec<GraphAccess>
 }
 
 /// Returns the number of bytes that the nodes access.
-pub(super) fn accessed_bytes(nodes: &[Node]) -> u64 {
+fn accessed_bytes(nodes: &[Node]) -> u64 {
     let accesses = nodes.iter().flat_map(|node| &node.accesses);
     accesses.map(|access| access.extent.bytes()).sum()
 }
