@@ -73,14 +73,26 @@ impl Limits {
     /// checked.
     #[inline]
     pub(crate) fn check(&self, dims: &LaunchDims, threads_max: u32) -> Option<UsageErrorKind> {
-        if let Some(axis) = first_outside(&dims.grid, &self.grid) {
-            return Some(outside("grid", axis, &dims.grid, &self.grid));
-        }
-        if let Some(axis) = first_outside(&dims.block, &self.block) {
-            return Some(outside("block", axis, &dims.block, &self.block));
-        }
         let threads: u64 = dims.block.iter().map(|&d| u64::from(d)).product();
-        (threads > u64::from(threads_max)).then(|| too_many_threads(threads, threads_max))
+        let within = are_within(&dims.grid, &self.grid) & are_within(&dims.block, &self.block);
+        if within & (threads <= u64::from(threads_max)) {
+            return None;
+        }
+        Some(self.violation(dims, threads, threads_max))
+    }
+
+    /// Returns the first violation of a launch of these dimensions, which has one.
+    #[cold]
+    fn violation(&self, dims: &LaunchDims, threads: u64, threads_max: u32) -> UsageErrorKind {
+        let both = [
+            ("grid", &dims.grid, &self.grid),
+            ("block", &dims.block, &self.block),
+        ];
+        let outside = both.into_iter().find_map(|(what, asked, limits)| {
+            let axis = (0..3).find(|&axis| !is_within(asked[axis], limits[axis]))?;
+            Some(outside(what, axis, asked, limits))
+        });
+        outside.unwrap_or_else(|| too_many_threads(threads, threads_max))
     }
 }
 
@@ -89,21 +101,25 @@ fn unsigned(limit: i32) -> u32 {
     u32::try_from(limit).unwrap_or(0)
 }
 
-/// Returns the first axis whose extent is zero or exceeds the limit.
+/// Returns whether each extent is at least 1 and within its limit. Without a branch, because every
+/// launch asks.
 #[inline]
-fn first_outside(asked: &[u32; 3], limits: &[u32; 3]) -> Option<usize> {
-    // 0 wraps to `u32::MAX`, which exceeds every limit.
-    (0..3).find(|&axis| asked[axis].wrapping_sub(1) >= limits[axis])
+fn are_within(asked: &[u32; 3], limits: &[u32; 3]) -> bool {
+    is_within(asked[0], limits[0]) & is_within(asked[1], limits[1]) & is_within(asked[2], limits[2])
 }
 
-#[cold]
+#[inline]
+fn is_within(asked: u32, limit: u32) -> bool {
+    // 0 wraps to `u32::MAX`, which exceeds every limit.
+    asked.wrapping_sub(1) < limit
+}
+
 fn outside(what: &str, axis: usize, asked: &[u32; 3], limits: &[u32; 3]) -> UsageErrorKind {
     let (name, asked, limit) = (["x", "y", "z"][axis], asked[axis], limits[axis]);
     let detail = format!("{what}.{name} is {asked}; it must be 1 to {limit}");
     UsageErrorKind::LaunchConfig { detail }
 }
 
-#[cold]
 fn too_many_threads(threads: u64, limit: u32) -> UsageErrorKind {
     let detail = format!(
         "a block of {threads} threads exceeds this kernel's limit of {limit} on this device"

@@ -1,11 +1,11 @@
 //! Planning: finds the earlier operations that an operation must wait for. It takes only the locks
 //! of access histories.
 
+use arrayvec::ArrayVec;
+use parking_lot::MutexGuard;
 use smallvec::SmallVec;
 
-use super::{
-    Access, AccessHistory, AccessKind, Accesses, Ticket, VectorClock, access_history::HistoryState,
-};
+use super::{Access, AccessKind, Accesses, Ticket, VectorClock, access_history::HistoryState};
 
 /// The tickets to wait for: at most one per stream, the highest.
 pub(crate) type Dependencies = SmallVec<[Ticket; 4]>;
@@ -38,7 +38,7 @@ pub(crate) fn plan_and_publish(
     is_done: &dyn Fn(Ticket) -> bool,
     plan: &mut Plan,
 ) {
-    with_histories_locked(accesses.sorted(), None, &mut |state, access| {
+    with_histories_locked(accesses.sorted(), &mut |state, access| {
         let sole_stream =
             access.ordered && state.access_exclusive(&access.extent, access.kind, ticket);
         if !sole_stream {
@@ -77,7 +77,7 @@ pub(crate) fn plan_and_publish_group(
     );
     let all = members.iter().flat_map(|member| member.accesses.iter());
     let mut all: Accesses<'_> = all.cloned().collect();
-    with_histories_locked(all.sorted(), None, &mut |state, access| {
+    with_histories_locked(all.sorted(), &mut |state, access| {
         let id = access.history.id();
         let at = owners.partition_point(|&(listed, _)| listed < id);
         let member = &mut members[owners[at].1];
@@ -118,7 +118,7 @@ fn plan_access(
 /// waited for. They are entered again beside it, so that later operations wait for them directly.
 /// The failed ticket itself stays, because a call may fail after part of its work is enqueued.
 pub(crate) fn restore_displaced(accesses: &mut Accesses<'_>, displaced: &[Ticket]) {
-    with_histories_locked(accesses.sorted(), None, &mut |state, access| {
+    with_histories_locked(accesses.sorted(), &mut |state, access| {
         for &ticket in displaced {
             state.enter_unordered(&access.extent, AccessKind::Write, ticket);
         }
@@ -142,47 +142,46 @@ const LOCKED_AT_ONCE: usize = 4;
 
 /// Calls `each` for every access with its access history locked. All histories stay locked until
 /// the last access was visited, so that two operations with several common histories are ordered
-/// the same way in each. `locked` is the history that was locked last.
+/// the same way in each. `accesses` are in the order of their histories' ids.
 #[inline(always)]
-fn with_histories_locked<'a>(
-    accesses: &[Access<'a>],
-    locked: Option<(&'a AccessHistory, &mut HistoryState)>,
+fn with_histories_locked(
+    mut accesses: &[Access<'_>],
     each: &mut impl FnMut(&mut HistoryState, &Access<'_>),
 ) {
-    let mut guards = [const { None }; LOCKED_AT_ONCE];
-    let mut locked = locked;
-    let (now, later) = accesses.split_at(accesses.len().min(LOCKED_AT_ONCE));
-    for (access, guard) in now.iter().zip(&mut guards) {
-        let state = match locked {
-            // The same allocation as the previous access.
-            Some((same, state)) if std::ptr::eq(same, access.history) => state,
-            _ => guard.insert(access.history.lock()),
-        };
-        each(state, access);
-        locked = Some((access.history, state));
-    }
-    if !later.is_empty() {
-        with_more_locked(later, locked, each);
+    let mut locked = ArrayVec::<MutexGuard<'_, HistoryState>, LOCKED_AT_ONCE>::new();
+    while let [first, later @ ..] = accesses {
+        if locked.is_full() {
+            with_more_locked(accesses, each);
+            break;
+        }
+        let mut state = first.history.lock();
+        each(&mut state, first);
+        accesses = later;
+        // The same allocation as the access before.
+        while let [next, later @ ..] = accesses
+            && std::ptr::eq(first.history, next.history)
+        {
+            each(&mut state, next);
+            accesses = later;
+        }
+        locked.push(state);
     }
     // Unlocked in reverse order: other threads wait for the first, and waking one of them takes
     // time. By then no other history is locked for which it would have to wait again.
-    for guard in guards.iter_mut().rev() {
-        *guard = None;
-    }
+    while locked.pop().is_some() {}
 }
 
 #[inline(never)]
-fn with_more_locked<'a>(
-    accesses: &[Access<'a>],
-    locked: Option<(&'a AccessHistory, &mut HistoryState)>,
+fn with_more_locked(
+    accesses: &[Access<'_>],
     each: &mut impl FnMut(&mut HistoryState, &Access<'_>),
 ) {
-    with_histories_locked(accesses, locked, each);
+    with_histories_locked(accesses, each);
 }
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::{super::AccessHistory, *};
     use AccessKind::{Read, Write};
 
     fn ticket(stream: u64, sequence: u64) -> Ticket {

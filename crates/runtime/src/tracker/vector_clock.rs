@@ -39,16 +39,15 @@ impl Clone for VectorClock {
 impl VectorClock {
     /// Returns whether the ticket is ordered before this point.
     pub(crate) fn covers(&self, ticket: Ticket) -> bool {
-        match self.find(ticket.stream) {
-            Ok(at) => self.entries[at].1 >= ticket.sequence,
-            Err(_) => false,
-        }
+        let entries = &self.entries[..];
+        find(entries, ticket.stream).is_ok_and(|at| entries[at].1 >= ticket.sequence)
     }
 
     /// Adds the ticket, and thereby all earlier ones of its stream.
     pub(crate) fn advance(&mut self, ticket: Ticket) {
-        match self.find(ticket.stream) {
-            Ok(at) => self.entries[at].1 = self.entries[at].1.max(ticket.sequence),
+        let entries = &mut self.entries[..];
+        match find(entries, ticket.stream) {
+            Ok(at) => entries[at].1 = entries[at].1.max(ticket.sequence),
             Err(at) => self.entries.insert(at, (ticket.stream, ticket.sequence)),
         }
     }
@@ -117,23 +116,20 @@ impl VectorClock {
     pub(crate) fn len(&self) -> usize {
         self.entries.len()
     }
+}
 
-    fn find(&self, stream: StreamId) -> Result<usize, usize> {
-        if self.entries.len() > FEW {
-            return self
-                .entries
-                .binary_search_by_key(&stream, |&(listed, _)| listed);
-        }
-        let at = self
-            .entries
-            .iter()
-            .take_while(|&&(listed, _)| listed < stream)
-            .count();
-        match self.entries.get(at) {
-            Some(&(listed, _)) if listed == stream => Ok(at),
-            _ => Err(at),
+/// Returns the index of the stream's entry, or the index at which it is to be inserted.
+#[inline]
+fn find(entries: &[(StreamId, Sequence)], stream: StreamId) -> Result<usize, usize> {
+    if entries.len() > FEW {
+        return entries.binary_search_by_key(&stream, |&(listed, _)| listed);
+    }
+    for (at, &(listed, _)) in entries.iter().enumerate() {
+        if listed >= stream {
+            return if listed == stream { Ok(at) } else { Err(at) };
         }
     }
+    Err(entries.len())
 }
 
 #[cfg(test)]
