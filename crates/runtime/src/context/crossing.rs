@@ -26,7 +26,9 @@ use super::{
 use crate::{
     Error, Result,
     error::OperationKind,
-    tracker::{Access, AccessKind, DeviceNumber, GroupNumber, Import, Imports, Sequence},
+    tracker::{
+        Access, AccessKind, DeviceNumber, GroupNumber, Import, Imports, LaterOperation, Sequence,
+    },
 };
 
 /// An operation that uses memory of several devices, besides its command.
@@ -122,9 +124,22 @@ impl Drop for Settling<'_, '_> {
         let sequence = self.sequence.unwrap_or_else(submitted);
         // The data of a crossing that only writes memory of its own device cannot be told from
         // those of one that reads another's, so any write depends on all devices.
-        let mut accesses = operation.accesses.iter();
-        if !accesses.any(|access| access.kind == AccessKind::Write) {
+        let written = |access: &&Access<'_>| access.kind == AccessKind::Write;
+        let mut written = operation.accesses.iter().filter(written);
+        let Some(first) = written.next() else {
             return watch(devices, place(devices, stream), sequence, None);
+        };
+        if self.sequence.is_some() && self.carried.is_empty() && written.next().is_none() {
+            let later = LaterOperation {
+                ticket: stream.ticket(sequence),
+                label: operation.label,
+                location: operation.location,
+                is_on: &|numbers| imports::are_of(numbers, devices),
+            };
+            // The watch has the other reference, and goes on with the later operation.
+            if first.history.provenance.repeat(&later, 1) {
+                return;
+            }
         }
         Arrival {
             kind: operation.kind,
@@ -209,6 +224,7 @@ impl Arrival<'_> {
 /// A crossing that may not be complete yet.
 struct Watched {
     place: Arc<Place>,
+    /// The operation's ticket, if it has no import that knows it.
     sequence: Sequence,
     import: Option<Arc<CrossDeviceImport>>,
     /// The other devices, which stay open.
@@ -216,13 +232,26 @@ struct Watched {
 }
 
 impl Watched {
+    /// Returns the ticket of the last operation for which this stands.
+    fn sequence(&self) -> Sequence {
+        let import = self.import.as_ref();
+        import.map_or(self.sequence, |import| import.sequence())
+    }
+
+    /// Ends the watch of the operation `sequence`. Returns `false` if this stands for a later one
+    /// by now.
+    fn end(&self, sequence: Sequence) -> bool {
+        let import = self.import.as_ref();
+        import.is_none_or(|import| import.end_watch(sequence))
+    }
+
     /// Returns whether the crossing `sequence` at this place makes it unnecessary to watch this
     /// one: it is later, and nothing else asks for this one's verdict. Threads may note crossings
     /// of a stream in another order than that of their submission.
     fn is_replaced_at(&self, place: &Arc<Place>, sequence: Sequence) -> bool {
         let import = self.import.as_ref();
         Arc::ptr_eq(&self.place, place)
-            && self.sequence <= sequence
+            && self.sequence() <= sequence
             && import.is_none_or(|import| Arc::strong_count(import) == 1)
     }
 }
@@ -306,15 +335,26 @@ impl Drop for SettleOnDrop {
 fn settle_completed(device: &Arc<DeviceState>) {
     let watched = std::mem::take(&mut device.crossings.0.lock().watched);
     let is_lost = device.lost().is_some();
-    let is_over = |watched: &Watched| is_lost || watched.place.stream.is_done(watched.sequence);
-    let (over, pending): (Vec<_>, Vec<_>) = watched.into_iter().partition(is_over);
+    let (mut over, mut pending) = (Vec::new(), Vec::new());
+    for watched in watched {
+        let sequence = watched.sequence();
+        if is_lost || watched.place.stream.is_done(sequence) {
+            over.push((watched, sequence));
+        } else {
+            pending.push(watched);
+        }
+    }
     settle(device, &over);
+    let (over, later): (Vec<_>, Vec<_>) = over
+        .into_iter()
+        .partition(|(watched, sequence)| watched.end(*sequence));
+    pending.extend(later.into_iter().map(|(watched, _)| watched));
     let mut state = device.crossings.0.lock();
     state.watched.extend(pending);
     let next = state
         .watched
         .first()
-        .map(|next| (Arc::clone(&next.place), next.sequence));
+        .map(|next| (Arc::clone(&next.place), next.sequence()));
     state.registered = next.is_some();
     drop(state);
     if let Some((place, sequence)) = next {
@@ -325,24 +365,23 @@ fn settle_completed(device: &Arc<DeviceState>) {
 }
 
 /// Settles the imports of completed crossings, with one query of each device for all of them.
-fn settle(device: &Arc<DeviceState>, over: &[Watched]) {
-    let undecided = |watched: &&Watched| {
+fn settle(device: &Arc<DeviceState>, over: &[(Watched, Sequence)]) {
+    let undecided = |(watched, _): &&(Watched, Sequence)| {
         let import = watched.import.as_ref();
         import.is_some_and(|import| !import.is_decided())
     };
-    let undecided: Vec<&Watched> = over.iter().filter(undecided).collect();
+    let undecided: Vec<&(Watched, Sequence)> = over.iter().filter(undecided).collect();
     let mut outlived: Vec<DeviceNumber> = Vec::new();
-    for watched in &undecided {
+    for (watched, _) in &undecided {
         for other in std::iter::once(device).chain(&watched.others) {
             if !outlived.contains(&other.number()) && imports::answers(other) {
                 outlived.push(other.number());
             }
         }
     }
-    for import in undecided
-        .iter()
-        .filter_map(|watched| watched.import.as_ref())
-    {
-        import.decide_after(&outlived);
+    for (watched, sequence) in undecided {
+        if let Some(import) = &watched.import {
+            import.decide_after(*sequence, &outlived);
+        }
     }
 }

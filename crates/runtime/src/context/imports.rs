@@ -15,7 +15,7 @@ use std::{
     panic::Location,
     sync::{
         Arc, Weak,
-        atomic::{AtomicU8, Ordering},
+        atomic::{AtomicU64, Ordering},
     },
 };
 
@@ -32,12 +32,66 @@ use super::{
 use crate::{
     Error, Result,
     error::OperationKind,
-    tracker::{Access, AccessKind, DeviceNumber, GroupNumber, Import, Imports, Sequence, Ticket},
+    tracker::{
+        Access, AccessKind, DeviceNumber, GroupNumber, Import, Imports, LaterOperation, Sequence,
+        Ticket,
+    },
 };
 
-const UNKNOWN: u8 = 0;
-const VALID: u8 = 1;
-const INVALID: u8 = 2;
+/// Whether the results of an operation are valid, as far as it is known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Verdict {
+    Unknown,
+    Valid,
+    Invalid,
+}
+
+/// The state of an import in one word: the operation's sequence number, the verdict, and whether
+/// the device still watches it. An import that is decided or not watched no longer changes its
+/// operation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct State(u64);
+
+impl State {
+    const VALID: u64 = 1;
+    const INVALID: u64 = 2;
+    const WATCHED: u64 = 4;
+    const FLAG_BITS: u32 = 3;
+
+    /// Returns the state of a watched import that is not decided.
+    fn new(sequence: Sequence) -> Self {
+        Self(sequence.get() << Self::FLAG_BITS | Self::WATCHED)
+    }
+
+    fn sequence(self) -> Sequence {
+        Sequence::of(self.0 >> Self::FLAG_BITS)
+    }
+
+    fn verdict(self) -> Verdict {
+        match self.0 & (Self::VALID | Self::INVALID) {
+            0 => Verdict::Unknown,
+            Self::VALID => Verdict::Valid,
+            _ => Verdict::Invalid,
+        }
+    }
+
+    /// Returns whether the operation may be replaced by a later one.
+    fn may_change(self) -> bool {
+        self.verdict() == Verdict::Unknown && self.0 & Self::WATCHED != 0
+    }
+
+    /// Returns the state with this verdict, which is not `Unknown`.
+    fn decided(self, verdict: Verdict) -> Self {
+        match verdict {
+            Verdict::Valid => Self(self.0 | Self::VALID),
+            Verdict::Unknown | Verdict::Invalid => Self(self.0 | Self::INVALID),
+        }
+    }
+
+    fn unwatched(self) -> Self {
+        Self(self.0 & !Self::WATCHED)
+    }
+}
 
 /// An operation on several devices, or through the host from one device to another.
 #[derive(Debug)]
@@ -45,10 +99,10 @@ pub(crate) struct CrossDeviceImport {
     label: &'static str,
     location: &'static Location<'static>,
     place: Arc<Place>,
-    sequence: Sequence,
     /// Set if the operation may end without its results.
     failure: Option<Failure>,
-    verdict: AtomicU8,
+    /// A [`State`].
+    state: AtomicU64,
 }
 
 /// The stream on which an operation of several devices runs, and these devices. Consecutive
@@ -76,14 +130,14 @@ impl Place {
 
     /// Returns whether this is the place of operations on the stream with these devices.
     pub(super) fn is_of(&self, stream: &Arc<StreamState>, devices: &[&Arc<DeviceState>]) -> bool {
-        Arc::ptr_eq(&self.stream, stream)
-            && self.numbers.len() == devices.len()
-            && self
-                .numbers
-                .iter()
-                .zip(devices)
-                .all(|(&number, device)| number == device.number())
+        Arc::ptr_eq(&self.stream, stream) && are_of(&self.numbers, devices)
     }
+}
+
+/// Returns whether these are the numbers of the devices.
+pub(super) fn are_of(numbers: &[DeviceNumber], devices: &[&Arc<DeviceState>]) -> bool {
+    let each = devices.iter().map(|device| device.number());
+    numbers.len() == devices.len() && numbers.iter().copied().eq(each)
 }
 
 /// The number of unsettled imports of the process, and of leases.
@@ -143,7 +197,8 @@ pub(crate) fn enter_realm(device: &Arc<DeviceState>) {
 }
 
 impl CrossDeviceImport {
-    /// Creates the import of the submitted ticket `sequence` of the place's stream.
+    /// Creates the import of the submitted ticket `sequence` of the place's stream. The caller
+    /// watches it.
     pub(super) fn new(
         (label, location): (&'static str, &'static Location<'static>),
         place: &Arc<Place>,
@@ -155,17 +210,25 @@ impl CrossDeviceImport {
             label,
             location,
             place: Arc::clone(place),
-            sequence,
             failure: failure.cloned(),
-            verdict: AtomicU8::new(UNKNOWN),
+            state: AtomicU64::new(State::new(sequence).0),
         })
     }
 
+    fn state(&self) -> State {
+        State(self.state.load(Ordering::Acquire))
+    }
+
+    /// Returns the operation's sequence number.
+    pub(super) fn sequence(&self) -> Sequence {
+        self.state().sequence()
+    }
+
     /// Decides, if possible, whether the results are valid.
-    pub(super) fn decide(&self) -> u8 {
-        let known = self.verdict.load(Ordering::Acquire);
-        if known != UNKNOWN {
-            return known;
+    fn decide(&self) -> Verdict {
+        let state = self.state();
+        if state.verdict() != Verdict::Unknown {
+            return state.verdict();
         }
         let devices: SmallVec<[Arc<DeviceState>; 2]> = self
             .place
@@ -175,75 +238,94 @@ impl CrossDeviceImport {
             .collect();
         let is_lost = || devices.iter().any(|device| device.lost().is_some());
         if devices.len() < self.place.devices.len() || is_lost() || self.failed().is_some() {
-            return self.settle(INVALID);
+            return self.invalidate();
         }
-        match poll_ticket(&devices[0], &self.place.stream, self.sequence) {
+        match poll_ticket(&devices[0], &self.place.stream, state.sequence()) {
             Ok(true) => {}
-            Err(_) if is_lost() => return self.settle(INVALID),
+            Err(_) if is_lost() => return self.invalidate(),
             // Another error than the loss says nothing about the device.
-            Ok(false) | Err(_) => return UNKNOWN,
+            Ok(false) | Err(_) => return Verdict::Unknown,
         }
         if !devices.iter().all(|device| answers(device)) {
             return if is_lost() {
-                self.settle(INVALID)
+                self.invalidate()
             } else {
-                UNKNOWN
+                Verdict::Unknown
             };
         }
-        self.settle_completed()
+        self.settle_completed(state.sequence())
     }
 
     /// Returns whether it is known whether the results are valid.
     pub(super) fn is_decided(&self) -> bool {
-        self.verdict.load(Ordering::Acquire) != UNKNOWN
+        self.state().verdict() != Verdict::Unknown
     }
 
-    /// Decides whether the results of the completed operation are valid, with the devices that have
-    /// answered since without an error.
-    pub(super) fn decide_after(&self, answered: &[DeviceNumber]) {
-        if !self.is_decided()
-            && self
-                .place
-                .numbers
-                .iter()
-                .all(|number| answered.contains(number))
-        {
-            self.settle_completed();
+    /// Decides whether the results of the completed operation `sequence` are valid, with the
+    /// devices that have answered since without an error.
+    pub(super) fn decide_after(&self, sequence: Sequence, answered: &[DeviceNumber]) {
+        let numbers = &self.place.numbers;
+        if numbers.iter().all(|number| answered.contains(number)) {
+            self.settle_completed(sequence);
         } else {
             self.decide();
         }
     }
 
-    /// Sets the verdict of an operation that is complete on devices that outlived it.
-    fn settle_completed(&self) -> u8 {
+    /// Ends the watch of the operation `sequence`. Returns `false` if the import stands for a later
+    /// one by now, which must be watched.
+    pub(super) fn end_watch(&self, sequence: Sequence) -> bool {
+        let ended = self.change(|state| {
+            let is_over = state.verdict() != Verdict::Unknown || state.sequence() == sequence;
+            is_over.then(|| state.unwatched())
+        });
+        ended.is_ok()
+    }
+
+    /// Sets the verdict of the operation `sequence`, which is complete on devices that outlived it,
+    /// unless the import stands for a later one by now.
+    fn settle_completed(&self, sequence: Sequence) -> Verdict {
         // Looked at after the operation was seen complete, because it is set before the operation
         // is ended.
-        let verdict = match self.failed() {
-            Some(_) => INVALID,
-            None => VALID,
-        };
-        self.settle(verdict)
+        if self.failed().is_some() {
+            return self.invalidate();
+        }
+        let settled = self.change(|state| {
+            let is_due = state.verdict() == Verdict::Unknown && state.sequence() == sequence;
+            is_due.then(|| state.decided(Verdict::Valid))
+        });
+        match settled {
+            Ok(_) => {
+                uncount();
+                Verdict::Valid
+            }
+            Err(other) => other.verdict(),
+        }
+    }
+
+    /// Sets the verdict that the results are invalid, unless there is one, and returns the verdict.
+    fn invalidate(&self) -> Verdict {
+        let settled = self.change(|state| {
+            let is_due = state.verdict() == Verdict::Unknown;
+            is_due.then(|| state.decided(Verdict::Invalid))
+        });
+        settled.map_or_else(State::verdict, |_| Verdict::Invalid)
+    }
+
+    /// Changes the state as long as `change` returns another. Returns the earlier state, as an
+    /// error if it was not changed.
+    fn change(&self, change: impl Fn(State) -> Option<State>) -> Result<State, State> {
+        let changed = self
+            .state
+            .fetch_update(Ordering::AcqRel, Ordering::Acquire, |state| {
+                change(State(state)).map(|state| state.0)
+            });
+        changed.map(State).map_err(State)
     }
 
     /// Returns the failure of the operation, if it has failed.
     fn failed(&self) -> Option<&Error> {
         self.failure.as_ref()?.cause()
-    }
-
-    /// Sets the verdict, unless another thread did, and returns it.
-    fn settle(&self, verdict: u8) -> u8 {
-        let settled =
-            self.verdict
-                .compare_exchange(UNKNOWN, verdict, Ordering::AcqRel, Ordering::Acquire);
-        match settled {
-            Ok(_) => {
-                if verdict == VALID {
-                    uncount();
-                }
-                verdict
-            }
-            Err(known) => known,
-        }
     }
 
     /// Returns the error of every use of the results.
@@ -271,7 +353,7 @@ impl CrossDeviceImport {
 
 impl Drop for CrossDeviceImport {
     fn drop(&mut self) {
-        if *self.verdict.get_mut() != VALID {
+        if State(*self.state.get_mut()).verdict() != Verdict::Valid {
             uncount();
         }
     }
@@ -279,7 +361,7 @@ impl Drop for CrossDeviceImport {
 
 impl Import for CrossDeviceImport {
     fn ticket(&self) -> Ticket {
-        self.place.stream.ticket(self.sequence)
+        self.place.stream.ticket(self.sequence())
     }
 
     fn devices(&self) -> &[DeviceNumber] {
@@ -290,14 +372,30 @@ impl Import for CrossDeviceImport {
         self.failure.as_ref().map(Failure::group)
     }
 
+    fn repeat(&self, later: &LaterOperation<'_>) -> bool {
+        let ticket = later.ticket;
+        let is_same = self.place.stream.id == ticket.stream
+            && self.failure.is_none()
+            && std::ptr::eq(self.location, later.location)
+            && self.label == later.label
+            && (later.is_on)(&self.place.numbers);
+        is_same
+            && self
+                .change(|state| {
+                    let repeats = state.may_change() && state.sequence() < ticket.sequence;
+                    repeats.then(|| State::new(ticket.sequence))
+                })
+                .is_ok()
+    }
+
     fn is_valid(&self) -> bool {
-        self.verdict.load(Ordering::Acquire) == VALID
+        self.state().verdict() == Verdict::Valid
     }
 
     fn check(&self) -> Result<bool> {
         match self.decide() {
-            INVALID => Err(self.error()),
-            verdict => Ok(verdict == VALID),
+            Verdict::Invalid => Err(self.error()),
+            verdict => Ok(verdict == Verdict::Valid),
         }
     }
 }
@@ -358,6 +456,9 @@ pub(super) fn note<'a, 'b: 'a>(
     accesses: impl IntoIterator<Item = &'a Access<'b>>,
     submitted: bool,
 ) {
+    if imports.is_empty() && !submitted {
+        return;
+    }
     for access in accesses {
         if submitted && overwrites(kind, access) {
             access.history.provenance.replace(imports);

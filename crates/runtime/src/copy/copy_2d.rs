@@ -10,7 +10,9 @@ use millstream_driver::{Copy2d, Side2d};
 use super::{PendingDownload, staged_block::StagedBlock};
 use crate::{
     CopySource2d, CopyTarget2d, Pending, Result, Stream, UsageError, UsageErrorKind,
-    context::{CopyRows, DeviceState, HostWaiter, Operation, RepeatRows, note_overwritten, submit},
+    context::{
+        CopyRows, DeviceState, HostWaiter, Operation, RepeatedRows, note_overwritten, submit,
+    },
     error::OperationKind,
     memory::{Span2d, check_rows},
     tracker::AccessKind,
@@ -44,8 +46,9 @@ impl Stream {
         let location = Location::caller();
         let (from, to) = (source.operand_2d().0, target.operand_2d().0);
         same_shape::<T>(&from, &to)?;
-        if from.pinned().is_none() && to.pinned().is_none() && self.crosses(&from, &to) {
-            return self.copy_peer(&from, &to, location);
+        let on_host = from.pinned().is_some() || to.pinned().is_some();
+        if !on_host && self.crosses(from.device(), to.device()) {
+            return self.copy_peer_rows(&from, &to, location);
         }
         self.same_device("copy_2d", 0, from.device())?;
         self.same_device("copy_2d", 1, to.device())?;
@@ -244,13 +247,14 @@ impl Stream {
         if let Some(row) = row.as_span() {
             self.fill_span(&row, value, location)?;
         }
-        let command = RepeatRows {
+        let command = RepeatedRows {
             first,
             row_bytes: to.row_bytes,
             pitch_bytes: to.pitch_bytes,
             rows: to.rows,
             pitch_bytes_max: self.device_state().limits.pitch_bytes,
-        };
+        }
+        .fill();
         let operation = Operation {
             kind: OperationKind::Fill,
             label: "fill",

@@ -9,7 +9,7 @@ use millstream_driver::{DevicePtr, FillPattern};
 
 use crate::{
     Buffer, Result, Stream, WriteOperand,
-    context::{Command, Fill, Operation, Repeat, submit},
+    context::{Command, Fill, Operation, repeat, submit},
     error::OperationKind,
     memory::Span,
     tracker::AccessKind,
@@ -93,7 +93,7 @@ impl Stream {
         )
     }
 
-    /// Repeats `value` over the span, whose length is a multiple of the value's.
+    /// repeats `value` over the span, whose length is a multiple of the value's.
     pub(super) fn fill_span(
         &self,
         target: &Span<'_>,
@@ -129,11 +129,7 @@ impl Stream {
         if first_bytes.len() == bytes {
             return Ok(());
         }
-        let command = Repeat {
-            target: target.pointer(),
-            ready_bytes: first_bytes.len(),
-            bytes,
-        };
+        let command = repeat(target.pointer(), first_bytes.len(), bytes);
         self.submit_fill(target, location, command)
     }
 

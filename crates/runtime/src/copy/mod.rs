@@ -30,7 +30,7 @@ use crate::{
         Command, CopyOnDevice, CopyToDevice, CopyToHost, DeviceState, HostWaiter, Operation, submit,
     },
     error::OperationKind,
-    memory::{CopyOperand, PinnedSpan, Span, Span2d},
+    memory::{CopyOperand, PinnedSpan, Span},
     tracker::{AccessKind, Accesses},
 };
 
@@ -130,11 +130,8 @@ impl Stream {
         location: &'static Location<'static>,
     ) -> Result<()> {
         let (source, target) = (&from.allocation.device, &to.allocation.device);
-        if !Arc::ptr_eq(source, target) {
-            let (from, to) = (Span2d::from(from.clone()), Span2d::from(to.clone()));
-            if self.crosses(&from, &to) {
-                return self.copy_peer(&from, &to, location);
-            }
+        if self.crosses(source, target) {
+            return self.copy_peer(from, to, location);
         }
         self.same_device("copy", 0, source)?;
         self.same_device("copy", 1, target)?;

@@ -72,19 +72,19 @@ impl Stream {
                 command,
             );
         }
-        let command = OverlappingCopy {
+        let copy = OverlappingCopy {
             target,
             source,
             bytes,
         };
-        if command.chunks() <= OVERLAP_CHUNKS_MAX {
+        if copy.chunks() <= OVERLAP_CHUNKS_MAX {
             return self.submit_copy(
                 OperationKind::DeviceToDevice,
                 bytes,
                 accesses,
                 None,
                 location,
-                command,
+                copy.copies(),
             );
         }
         let between = Buffer::<u8>::new(

@@ -70,6 +70,9 @@ impl Stream {
         to: &Span2d<'_>,
         location: &'static Location<'static>,
     ) -> Result<()> {
+        let why = "it copies to another device: copy on an ordinary stream, around the replay";
+        self.device_state()
+            .refuse_recording(self.state(), "copy", why)?;
         let carried = of_operands(
             OperationKind::DeviceToDevice,
             [

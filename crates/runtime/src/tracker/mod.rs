@@ -172,7 +172,7 @@ pub(crate) use leases::{Lease, Leases};
 pub(crate) use plan::{
     Dependencies, GroupMember, Plan, plan_and_publish, plan_and_publish_group, restore_displaced,
 };
-pub(crate) use provenance::{GroupNumber, Import, Imports, Provenance};
+pub(crate) use provenance::{GroupNumber, Import, Imports, LaterOperation, Provenance};
 pub(crate) use sync_points::{SyncPoint, SyncPoints, drop_implied};
 pub(crate) use ticket::{DeviceNumber, Sequence, StreamId, Ticket};
 pub(crate) use union::{AccessUnion, UnionEntry};

@@ -10,9 +10,10 @@
 
 use std::{
     fmt,
+    panic::Location,
     sync::{
         Arc,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
 };
 
@@ -34,6 +35,12 @@ pub(crate) trait Import: fmt::Debug + Send + Sync {
     /// device is lost.
     fn group(&self) -> Option<GroupNumber>;
 
+    /// Makes this import stand for a later operation of the same place instead: it has the same
+    /// stream, devices, label and source line. Returns `false` and does nothing if it has not, or
+    /// if it is already known whether the results are valid. Only the memory that the operation has
+    /// written may hold this import.
+    fn repeat(&self, later: &LaterOperation<'_>) -> bool;
+
     /// Returns whether the results are known to be valid, without a driver call.
     fn is_valid(&self) -> bool;
 
@@ -44,6 +51,15 @@ pub(crate) trait Import: fmt::Debug + Send + Sync {
     ///
     /// If the results are invalid.
     fn check(&self) -> Result<bool>;
+}
+
+/// An operation on several devices that may [repeat](Import::repeat) an earlier one.
+pub(crate) struct LaterOperation<'a> {
+    pub(crate) ticket: Ticket,
+    pub(crate) label: &'static str,
+    pub(crate) location: &'static Location<'static>,
+    /// Returns whether these are the operation's devices, in the same order.
+    pub(crate) is_on: &'a dyn Fn(&[DeviceNumber]) -> bool,
 }
 
 /// The number of a group of collectives, unique in the process.
@@ -63,7 +79,12 @@ pub(crate) type Imports = SmallVec<[Arc<dyn Import>; 1]>;
 
 /// The imports of one allocation.
 #[derive(Default)]
-pub(crate) struct Provenance(Mutex<Vec<Arc<dyn Import>>>);
+pub(crate) struct Provenance {
+    known: Mutex<Vec<Arc<dyn Import>>>,
+    /// True if the list may have an entry: spares memory that never had one the lock. It is set for
+    /// good with the list locked.
+    is_used: AtomicBool,
+}
 
 impl Provenance {
     /// Returns the imports whose validity is unknown, and forgets the valid ones.
@@ -71,8 +92,17 @@ impl Provenance {
     /// # Errors
     ///
     /// If the contents are invalid.
+    #[inline]
     pub(crate) fn unsettled(&self) -> Result<Imports> {
-        let known = self.0.lock();
+        if !self.is_used.load(Ordering::Acquire) {
+            return Ok(Imports::new());
+        }
+        self.find_unsettled()
+    }
+
+    #[inline(never)]
+    fn find_unsettled(&self) -> Result<Imports> {
+        let known = self.known.lock();
         if known.is_empty() {
             return Ok(Imports::new());
         }
@@ -90,7 +120,7 @@ impl Provenance {
         }
         if has_valid {
             // The clones in `known` are dropped later, without the lock.
-            self.0.lock().retain(|import| !import.is_valid());
+            self.known.lock().retain(|import| !import.is_valid());
         }
         Ok(unsettled)
     }
@@ -104,7 +134,8 @@ impl Provenance {
             return;
         }
         let mut replaced = Imports::new();
-        let mut known = self.0.lock();
+        let mut known = self.known.lock();
+        self.is_used.store(true, Ordering::Release);
         for import in imports {
             let includes = |earlier: &Arc<dyn Import>| {
                 let (earlier_ticket, ticket) = (earlier.ticket(), import.ticket());
@@ -132,12 +163,13 @@ impl Provenance {
 
     /// Removes and returns all imports, before the contents are overwritten as a whole.
     pub(crate) fn take(&self) -> Imports {
-        std::mem::take(&mut *self.0.lock()).into()
+        std::mem::take(&mut *self.known.lock()).into()
     }
 
     /// Replaces all imports, after the contents were overwritten as a whole.
     pub(crate) fn replace(&self, imports: &[Arc<dyn Import>]) {
-        let mut known = self.0.lock();
+        let mut known = self.known.lock();
+        self.is_used.store(true, Ordering::Release);
         // Dropped without the lock, as above.
         let (replaced, others): (_, Imports);
         if let ([earlier], [import]) = (&mut known[..], imports) {
@@ -152,12 +184,22 @@ impl Provenance {
         drop(known);
         drop((replaced, others));
     }
+
+    /// Makes the only import stand for a later operation that has written this memory and depends
+    /// on no other import, if that is possible: the usual case of an array that is written by the
+    /// same copy again and again. `owners` is the number of references to the import besides this
+    /// one, of which none belongs to other memory.
+    pub(crate) fn repeat(&self, later: &LaterOperation<'_>, owners: usize) -> bool {
+        let known = self.known.lock();
+        match &known[..] {
+            [only] => Arc::strong_count(only) == 1 + owners && only.repeat(later),
+            _ => false,
+        }
+    }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::AtomicBool;
-
     use super::*;
     use crate::Error;
 
@@ -181,6 +223,10 @@ mod tests {
 
         fn group(&self) -> Option<GroupNumber> {
             self.group
+        }
+
+        fn repeat(&self, _: &LaterOperation<'_>) -> bool {
+            !self.is_valid()
         }
 
         fn is_valid(&self) -> bool {
@@ -259,6 +305,26 @@ mod tests {
         older.valid.store(true, Ordering::Relaxed);
         newer.invalid.store(true, Ordering::Relaxed);
         assert!(provenance.unsettled().is_err());
+    }
+
+    #[test]
+    fn only_an_import_of_this_memory_alone_stands_for_a_later_operation() {
+        let later = LaterOperation {
+            ticket: Ticket::of(1, 2),
+            label: "copy",
+            location: Location::caller(),
+            is_on: &|_| true,
+        };
+        let [one, other] = [(); 2].map(|()| Provenance::default());
+        assert!(!one.repeat(&later, 0), "there is none");
+        let import = operation(1, 1, &[1, 2]);
+        add(&one, &import);
+        assert!(one.repeat(&later, 1));
+        add(&other, &import);
+        assert!(!one.repeat(&later, 1), "other memory has it too");
+        other.replace(&[]);
+        add(&one, &operation(2, 1, &[1, 2]));
+        assert!(!one.repeat(&later, 1), "there is another");
     }
 
     #[test]

@@ -19,7 +19,7 @@ impl DeviceNumber {
 
     /// Returns the number, at least 1 and less than that of any later device.
     #[inline]
-    pub(super) fn get(self) -> u64 {
+    pub(crate) fn get(self) -> u64 {
         self.0
     }
 

@@ -213,6 +213,40 @@ fn p03_a_completed_copy_survives_the_loss_of_its_source() {
 }
 
 #[test]
+fn p03_a_copy_that_is_made_again_spoils_nothing_computed_from_the_first() {
+    each_route(|gpu, _, on_target| {
+        let [lost, device] = open(gpu);
+        let [s] = streams(&lost);
+        let [t1, t2] = streams(&device);
+        let mut source = s.upload(&[1.0_f32; N]).unwrap();
+        let mut target = t1.zeros::<f32>(N).unwrap();
+        let copying = if on_target { &t1 } else { &s };
+        let (mut before, mut hold) = (None, None);
+        for faults in [false, false, true] {
+            if faults {
+                hold = Some(gpu.hold(s.as_raw()));
+                fault(&s);
+                // Orders the copy after the fault.
+                s.fill(source.slice_mut(..1), 1.0).unwrap();
+            }
+            copying.copy(&source, &mut target).unwrap();
+            if !faults {
+                before = Some(copied(&t1, &target).unwrap());
+                s.synchronize().unwrap();
+                t1.synchronize().unwrap();
+            }
+        }
+        // Does not wait for the last copy.
+        let before = before.unwrap();
+        let begun = t2.download(&before).unwrap();
+        assert_eq!(begun.wait().unwrap(), [1.0; N]);
+        drop(hold);
+        let last = t1.download(&target).and_then(|last| last.wait());
+        assert_poisoned(last, "copy", &lost);
+    });
+}
+
+#[test]
 fn p03_the_loss_of_the_device_that_writes_another_devices_memory_makes_it_invalid() {
     for schedule in SCHEDULES {
         let _watch = Watch::over(format!("{schedule:?}"));

@@ -14,7 +14,10 @@ mod probe;
 
 use std::{
     collections::BTreeMap,
-    sync::{Arc, OnceLock},
+    sync::{
+        Arc, OnceLock,
+        atomic::{AtomicU64, Ordering},
+    },
 };
 
 use millstream_driver::{DriverError, ModuleHandle, ResultCode};
@@ -64,6 +67,9 @@ impl PeerStatus {
 pub(crate) struct Peers {
     /// The status of each pair, kept at the device with the lower number.
     pairs: Mutex<BTreeMap<DeviceNumber, Arc<Pair>>>,
+    /// The number of the device to which copies were last found to be direct, or 0: an answer
+    /// without the lock. Written with `pairs` locked.
+    last_direct: AtomicU64,
     module: Mutex<Option<ModuleHandle>>,
 }
 
@@ -102,12 +108,20 @@ impl Peers {
 /// If a device is lost.
 pub(crate) fn copies_directly(one: &DeviceState, other: &DeviceState) -> Result<bool> {
     let (first, second) = in_order(one, other);
+    // The submission of a direct copy checks that the devices are alive.
+    if first.peers.last_direct.load(Ordering::Acquire) == second.number().get() {
+        return Ok(true);
+    }
     let known = {
         let pairs = first.peers.pairs.lock();
         let pair = pairs.get(&second.number());
-        pair.and_then(|pair| pair.known().map(PeerStatus::is_direct))
+        let known = pair.and_then(|pair| pair.known().map(PeerStatus::is_direct));
+        if known == Some(true) {
+            let number = second.number().get();
+            first.peers.last_direct.store(number, Ordering::Release);
+        }
+        known
     };
-    // The submission of a direct copy checks that the devices are alive.
     if known == Some(true) {
         return Ok(true);
     }
@@ -138,6 +152,11 @@ pub(crate) fn peer_status(one: &DeviceState, other: &DeviceState) -> Result<Peer
     if pair.copies.get().is_some_and(PeerStatus::is_direct) {
         pair.kernels
             .get_or_init(|| status(first, second, probe::kernels));
+        {
+            // Copies are staged too if the probe of kernels failed.
+            let _pairs = first.peers.pairs.lock();
+            first.peers.last_direct.store(0, Ordering::Release);
+        }
         one.check_alive()?;
         other.check_alive()?;
     }

@@ -352,51 +352,6 @@ impl Command for Fill {
     }
 }
 
-/// A fill of `bytes` bytes at `target` with the contents of its first `ready_bytes` bytes, by
-/// copies of the filled part that double its size.
-pub(crate) struct Repeat {
-    pub(crate) target: DevicePtr,
-    pub(crate) ready_bytes: usize,
-    pub(crate) bytes: usize,
-}
-
-impl Repeat {
-    /// Returns the copies, each of which is to run after the one before.
-    fn copies(&self) -> impl Iterator<Item = CopyOnDevice> {
-        let (target, end) = (self.target, self.bytes);
-        let starts = std::iter::successors(Some(self.ready_bytes), |ready| ready.checked_mul(2));
-        let starts = starts.take_while(move |&ready| ready < end);
-        starts.map(move |ready| CopyOnDevice {
-            target: target.offset(ready as u64),
-            source: target,
-            bytes: ready.min(end - ready),
-        })
-    }
-}
-
-impl Command for Repeat {
-    type Output = ();
-
-    unsafe fn enqueue(self, driver_stream: DriverStream<'_>) -> Result<(), DriverError> {
-        for copy in self.copies() {
-            // SAFETY: by this function's contract; source and target do not overlap, for a copy is
-            // at most as long as the bytes before its target, and the copies of one stream run one
-            // after the other (rule 16).
-            unsafe { copy.enqueue(driver_stream) }?;
-        }
-        Ok(())
-    }
-
-    fn record(
-        self,
-        driver_stream: DriverStream<'_>,
-        sink: &mut dyn NodeSink,
-    ) -> Result<(), NotRecorded> {
-        self.copies()
-            .try_for_each(|copy| copy.record(driver_stream, sink))
-    }
-}
-
 /// A kernel launch (rule 13: asynchronous).
 pub(crate) struct Launch<'a> {
     pub(crate) function: FunctionHandle,

@@ -1,10 +1,8 @@
-//! Commands for pitched copies and for overlapping copies.
+//! Commands for pitched copies.
 
 #![allow(unsafe_code, reason = "makes the driver calls that enqueue work")]
 
-use millstream_driver::{
-    Copy2d, DevicePtr, DriverError, GraphNode, Memory2d, PeerCopy, PeerCopy2d, Side2d,
-};
+use millstream_driver::{Copy2d, DriverError, GraphNode, Memory2d, PeerCopy, PeerCopy2d, Side2d};
 
 use super::commands::{Command, CopyOnDevice, CopyPeer, CopyToDevice, CopyToHost, DriverStream};
 use crate::context::recording::{DOWNLOAD, HOST_MEMORY, NodeSink, NotRecorded};
@@ -190,124 +188,5 @@ unsafe fn enqueue_range(
         (Memory2d::Host(_), Memory2d::Host(_)) => {
             unreachable!("at least one side of the copy is on the device")
         }
-    }
-}
-
-/// A fill of the `rows` rows of a rectangle with the row at `first`, by copies of 1, 2, 4, … filled
-/// rows.
-pub(crate) struct RepeatRows {
-    pub(crate) first: DevicePtr,
-    pub(crate) row_bytes: usize,
-    pub(crate) pitch_bytes: usize,
-    pub(crate) rows: usize,
-    pub(crate) pitch_bytes_max: usize,
-}
-
-impl RepeatRows {
-    /// Returns the copies, each of which is to run after the one before.
-    fn copies(&self) -> impl Iterator<Item = CopyRows> {
-        let (rows, pitch_bytes) = (self.rows, self.pitch_bytes);
-        let (first, width_bytes) = (self.first, self.row_bytes);
-        let pitch_bytes_max = self.pitch_bytes_max;
-        let starts = std::iter::successors(Some(1_usize), |ready| ready.checked_mul(2));
-        let starts = starts.take_while(move |&ready| ready < rows);
-        starts.map(move |ready| {
-            let offset = (ready * pitch_bytes) as u64;
-            let copy = Copy2d {
-                source: Side2d::device(first, pitch_bytes),
-                target: Side2d::device(first.offset(offset), pitch_bytes),
-                width_bytes,
-                height: ready.min(rows - ready),
-            };
-            CopyRows {
-                copy,
-                pitch_bytes_max,
-            }
-        })
-    }
-}
-
-impl Command for RepeatRows {
-    type Output = ();
-
-    unsafe fn enqueue(self, driver_stream: DriverStream<'_>) -> Result<(), DriverError> {
-        for rows in self.copies() {
-            // SAFETY: by this function's contract; the source rows precede the target rows, and the
-            // copies of one stream run one after the other (rule 16: a stream is first in, first
-            // out).
-            unsafe { rows.enqueue(driver_stream) }?;
-        }
-        Ok(())
-    }
-
-    fn record(
-        self,
-        driver_stream: DriverStream<'_>,
-        sink: &mut dyn NodeSink,
-    ) -> Result<(), NotRecorded> {
-        self.copies()
-            .try_for_each(|rows| rows.record(driver_stream, sink))
-    }
-}
-
-/// A copy within the device between overlapping ranges. It is split into chunks that do not overlap
-/// their own targets, which are copied in the order in which no chunk is overwritten before it is
-/// read.
-pub(crate) struct OverlappingCopy {
-    pub(crate) target: DevicePtr,
-    pub(crate) source: DevicePtr,
-    pub(crate) bytes: usize,
-}
-
-impl OverlappingCopy {
-    /// Returns the distance between source and target in bytes, which is the maximum length of a
-    /// chunk.
-    fn distance(&self) -> usize {
-        let distance = self.target.as_raw().abs_diff(self.source.as_raw());
-        usize::try_from(distance).unwrap_or(usize::MAX)
-    }
-
-    /// Returns the number of copies.
-    pub(crate) fn chunks(&self) -> usize {
-        self.bytes.div_ceil(self.distance().max(1))
-    }
-
-    /// Returns the copies, each of which is to run after the one before.
-    fn copies(&self) -> impl Iterator<Item = CopyOnDevice> {
-        let (chunks, chunk_bytes) = (self.chunks(), self.distance());
-        let (target, source, bytes) = (self.target, self.source, self.bytes);
-        let forward = target.as_raw() < source.as_raw();
-        (0..chunks).map(move |number| {
-            let chunk = if forward { number } else { chunks - 1 - number };
-            let offset = chunk * chunk_bytes;
-            CopyOnDevice {
-                target: target.offset(offset as u64),
-                source: source.offset(offset as u64),
-                bytes: chunk_bytes.min(bytes - offset),
-            }
-        })
-    }
-}
-
-impl Command for OverlappingCopy {
-    type Output = ();
-
-    unsafe fn enqueue(self, driver_stream: DriverStream<'_>) -> Result<(), DriverError> {
-        for copy in self.copies() {
-            // SAFETY: by this function's contract; a chunk is no longer than the distance to its
-            // target, the target was read by the copies before, and the copies of one stream run
-            // one after the other (rule 16).
-            unsafe { copy.enqueue(driver_stream) }?;
-        }
-        Ok(())
-    }
-
-    fn record(
-        self,
-        driver_stream: DriverStream<'_>,
-        sink: &mut dyn NodeSink,
-    ) -> Result<(), NotRecorded> {
-        self.copies()
-            .try_for_each(|copy| copy.record(driver_stream, sink))
     }
 }

@@ -13,6 +13,7 @@ mod commands;
 mod commands_2d;
 mod foreign;
 mod group;
+mod in_turn;
 #[cfg(all(test, shuttle))]
 mod interleavings;
 mod node;
@@ -25,11 +26,12 @@ use millstream_ptx::Label;
 pub use commands::DriverStream;
 pub(crate) use commands::{
     Allocate, Command, CopyOnDevice, CopyPeer, CopyToDevice, CopyToHost, Fill, Free, Launch,
-    Marker, Prefetch, Repeat, StagedUpload,
+    Marker, Prefetch, StagedUpload,
 };
-pub(crate) use commands_2d::{CopyPeerRows, CopyRows, OverlappingCopy, RepeatRows};
+pub(crate) use commands_2d::{CopyPeerRows, CopyRows};
 pub(crate) use foreign::Foreign;
 pub(crate) use group::{GroupOperation, submit_group};
+pub(crate) use in_turn::{OverlappingCopy, RepeatedRows, repeat};
 pub(crate) use sync_points::{
     follow, order_after, record_at_tail, record_event, record_sync_point, record_with_clock,
     sync_point_after, wait_with_clock,
@@ -244,9 +246,10 @@ unsafe fn submit_locked<C: Command>(
     };
     guard.publish();
     guard.plan.records_event &= C::HAS_WORK;
-    let mut waited_for = Dependencies::new();
+    let mut waited_for = None;
     if guard.has_to_wait() {
-        guard.wait(&mut waited_for, others.insert(OtherDevices::new()))?;
+        let waited_for = waited_for.insert(Dependencies::new());
+        guard.wait(waited_for, others.insert(OtherDevices::new()))?;
     }
     let trace = device.recorder.begin(device, stream);
     let driver_stream = device.driver_stream(stream);
@@ -260,7 +263,7 @@ unsafe fn submit_locked<C: Command>(
     drop(name);
     guard.settle();
     if let Some(trace) = trace {
-        guard.note(trace, &waited_for);
+        guard.note(trace, waited_for.as_deref().unwrap_or_default());
     }
     Ok((ticket.sequence, output))
 }
