@@ -44,6 +44,20 @@ pub(crate) trait Import: fmt::Debug + Send + Sync {
     ///
     /// If the results are invalid.
     fn check(&self) -> Result<bool>;
+
+    /// Does the same as [`check`](Self::check) for a host read of the results, which have arrived.
+    ///
+    /// # Errors
+    ///
+    /// If the results are invalid, or the import has a note for the reader.
+    fn read(&self) -> Result<bool> {
+        self.check()
+    }
+
+    /// Returns whether the import is only a note for host reads, and its results are always valid.
+    fn is_note(&self) -> bool {
+        false
+    }
 }
 
 /// The number of a group of collectives, unique in the process.
@@ -72,6 +86,19 @@ impl Provenance {
     ///
     /// If the contents are invalid.
     pub(crate) fn unsettled(&self) -> Result<Imports> {
+        self.unsettled_by(|import| import.check())
+    }
+
+    /// Checks the contents for a host read, which sees the results of all imports.
+    ///
+    /// # Errors
+    ///
+    /// If the contents are invalid, or an import has a note for the reader.
+    pub(crate) fn read(&self) -> Result<()> {
+        self.unsettled_by(|import| import.read()).map(drop)
+    }
+
+    fn unsettled_by(&self, check: impl Fn(&dyn Import) -> Result<bool>) -> Result<Imports> {
         let known = self.0.lock();
         if known.is_empty() {
             return Ok(Imports::new());
@@ -82,7 +109,7 @@ impl Provenance {
         let mut unsettled = Imports::new();
         let mut has_valid = false;
         for import in &known {
-            if import.check()? {
+            if check(&**import)? {
                 has_valid = true;
             } else {
                 unsettled.push(Arc::clone(import));
@@ -128,6 +155,17 @@ impl Provenance {
         // Dropped without the lock, because the last reference to an import takes other locks.
         drop(known);
         drop(replaced);
+    }
+
+    /// Removes the notes for host reads.
+    pub(crate) fn forget_notes(&self) {
+        let notes: Imports = self
+            .0
+            .lock()
+            .extract_if(.., |import| import.is_note())
+            .collect();
+        // Dropped without the lock, as above.
+        drop(notes);
     }
 
     /// Removes and returns all imports, before the contents are overwritten as a whole.
