@@ -163,10 +163,10 @@ fn uncount() {
 
 /// Makes all devices examine their operands as long as it lives.
 #[derive(Debug)]
-pub(super) struct ExaminedOperands(());
+pub(crate) struct ExaminedOperands(());
 
 impl ExaminedOperands {
-    pub(super) fn begin() -> Self {
+    pub(crate) fn begin() -> Self {
         count();
         Self(())
     }

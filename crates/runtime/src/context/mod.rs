@@ -31,7 +31,7 @@ pub(crate) use adoption::Keeper;
 pub(crate) use crossing::{Arrival, Crossing, Failure, submit_crossing};
 pub use device::Device;
 pub(crate) use events::{EventPool, PooledEvent};
-pub(crate) use imports::{enter_realm, note_overwritten, of_operands};
+pub(crate) use imports::{ExaminedOperands, enter_realm, note_overwritten, of_operands};
 pub(crate) use leases::{GrantedLease, submit_end_of_foreign_work, submit_marker};
 pub use peers::PeerStatus;
 pub(crate) use peers::{copies_directly, known_peer_status, peer_status};
@@ -39,7 +39,7 @@ pub(crate) use peers::{copies_directly, known_peer_status, peer_status};
 pub(crate) use polling::LocalReactor;
 pub(crate) use polling::{
     Action, Registration, SLEEP_NS_MIN, note_done, poll_ticket, query_stream, register,
-    retain_until_complete, wait_until,
+    retain_patiently, retain_until_complete, wait_until,
 };
 pub(crate) use recorder::{OperationRecord, Recorder};
 pub(crate) use recording::{HOST_MEMORY, Memory, NodeRecorder, NodeSink, RecordingStream};

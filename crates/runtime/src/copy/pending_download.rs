@@ -41,7 +41,7 @@ pub(crate) struct PendingDownload {
     last: Option<Sequence>,
     /// The source line of the download.
     location: &'static Location<'static>,
-    /// The operations on several devices from which the source's contents come.
+    /// The imports from which the source's contents come.
     imports: Imports,
 }
 
@@ -69,12 +69,13 @@ impl PendingDownload {
         self.imports = imports;
     }
 
-    /// Returns an error if the loss of a device has spoiled the source's contents. The device has
-    /// completed the copy of the next chunk.
+    /// Returns an error if the loss of a device has spoiled the source's contents, or a loop of a
+    /// graph that wrote them ended at its limit. The device has completed the copy of the next
+    /// chunk.
     fn check_contents(&self) -> Result<()> {
         self.imports
             .iter()
-            .try_for_each(|import| import.check().map(drop))
+            .try_for_each(|import| import.read().map(drop))
     }
 
     /// Adds the next chunk, whose copy to the block was submitted with this sequence number.

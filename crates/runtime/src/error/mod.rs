@@ -76,6 +76,21 @@ pub enum Error {
         /// The failure of the lost device.
         cause: String,
     },
+    /// A loop of a graph ended at its limit with its flag set. The values that the graph has
+    /// written are those after so many iterations; the next read returns them.
+    #[error(
+        "the loop at {location} in graph `{graph}` ended at its limit of {iterations_max} \
+         iterations, with its flag set"
+    )]
+    #[non_exhaustive]
+    LoopLimit {
+        /// The name of the graph.
+        graph: &'static str,
+        /// The source line of the loop.
+        location: &'static Location<'static>,
+        /// The limit.
+        iterations_max: u32,
+    },
     /// A collective cannot be completed: another rank is gone, or made other calls. The arrays that
     /// it was to write are unusable until they are overwritten as a whole, and so is the group.
     #[error("`{operation}` at {location} is lost on rank {rank}: {reason}")]

@@ -18,6 +18,7 @@ use parking_lot::Mutex;
 use super::{
     Graph, GraphRecorder,
     body::Body,
+    conditional::Conditions,
     node::{Node, OperandMemory, Param, Work},
     recorder,
     recording::RecordedGraph,
@@ -139,8 +140,7 @@ impl Graph {
         if changed().any(|(_, node)| !node.work.can_be_set()) {
             state.exec = None;
         }
-        let numbers = changed().map(|(number, _)| number);
-        state.changed.extend(numbers);
+        changed().for_each(|(number, _)| state.changed.insert(number));
         self.accesses = replay::union_of(&self.nodes, &self.operands);
         self.updates += 1;
         Ok(())
@@ -170,7 +170,15 @@ impl Graph {
                 number,
             }),
             (None, _) => {
-                let detail = format!("graph `{}` has no kernel `{label}`", self.name);
+                let named = |node: &Node| usize::from(node.label == label);
+                let detail = match super::count(&self.nodes, &named) {
+                    0 => format!("graph `{}` has no kernel `{label}`", self.name),
+                    _ => format!(
+                        "graph `{}` has `{label}` only in the body of a loop or a condition, or \
+                         not as a kernel: `update` records again",
+                        self.name
+                    ),
+                };
                 Err(refused("node", detail).into())
             }
             (Some(_), more) => {
@@ -186,7 +194,8 @@ impl Graph {
 
     /// Records the graph again. Later replays run the new operations, in the same memory as far as
     /// possible; replays that are enqueued run the old ones. If only arguments, dimensions and
-    /// arrays differ, the driver's graph is changed and not made again.
+    /// arrays differ, the driver's graph is changed and not made again. With loops or conditions it
+    /// is always made again.
     ///
     /// ```
     /// let device = millstream::Device::simulated()?;
@@ -207,7 +216,9 @@ impl Graph {
             nodes,
             mut operands,
             blocks,
+            loops,
         } = recorder::record(&self.device, self.options, body)?;
+        let conditions = Conditions::of(&self.device, self.name, &nodes, loops)?;
         let alike = self.nodes.len() == nodes.len()
             && self
                 .nodes
@@ -217,7 +228,7 @@ impl Graph {
         self.body.adopt(&mut operands, &nodes, blocks);
         let fresh = match alike {
             true => None,
-            false => Some(self.built(&nodes, &operands)?),
+            false => Some(self.built(&nodes, &operands, conditions.as_ref())?),
         };
         let pairs = self.nodes.iter().zip(&nodes).enumerate();
         let differs = |(_, (old, new)): &(usize, (&Node, &Node))| {
@@ -229,10 +240,13 @@ impl Graph {
         };
         let state = self.exec.get_mut();
         if let Some(exec) = fresh {
-            state.exec = Some(exec);
+            state.exec = exec;
             state.changed.clear();
         }
-        state.changed.extend(changed);
+        changed
+            .into_iter()
+            .for_each(|number| state.changed.insert(number));
+        self.conditions = conditions;
         self.set_nodes(nodes, operands);
         // Not if another graph shares the memory.
         if let Some(body) = Arc::get_mut(&mut self.body) {
@@ -263,6 +277,8 @@ impl Graph {
         self.body
             .duplicate(&stream, &body, &mut operands, location)?;
         let nodes = self.nodes.clone();
+        let conditions = self.conditions.as_ref();
+        let conditions = conditions.map(|shared| shared.again(&self.device, self.name));
         let instance = Self {
             name: self.name,
             location,
@@ -274,6 +290,7 @@ impl Graph {
             nodes,
             operands,
             exec: Mutex::default(),
+            conditions: conditions.transpose()?,
             body,
             launches: AtomicU64::new(0),
             updates: 0,

@@ -7,9 +7,15 @@
 
 use std::sync::Arc;
 
-use millstream_driver::{DriverError, GraphExecHandle, GraphHandle, GraphNodeHandle};
+use millstream_driver::{
+    ConditionHandle, ConditionalNode, DriverError, GraphExecHandle, GraphHandle, GraphNode,
+    GraphNodeHandle,
+};
 
-use super::node::{Node, Operand};
+use super::{
+    conditional::{Conditional, Conditions, SetterPlace},
+    node::{Node, Operand, Work},
+};
 use crate::{context::DeviceState, disposal::log};
 
 /// A graph of the driver, destroyed on drop.
@@ -35,7 +41,7 @@ impl OwnedGraph {
     }
 
     /// Creates an empty graph.
-    fn create(device: &Arc<DeviceState>) -> Result<Self, DriverError> {
+    pub(super) fn create(device: &Arc<DeviceState>) -> Result<Self, DriverError> {
         // SAFETY: the device keeps its context alive.
         let handle = unsafe { device.driver.graph_create(device.context) }?;
         Ok(Self::new(device, handle))
@@ -44,6 +50,14 @@ impl OwnedGraph {
     /// Returns the driver's handle.
     pub(super) fn handle(&self) -> GraphHandle {
         self.handle
+    }
+
+    /// Creates a condition for a conditional node of the graph, or of a body in it.
+    pub(super) fn condition(&self) -> Result<ConditionHandle, DriverError> {
+        let Self { device, handle } = self;
+        // SAFETY: the graph is alive. A condition without a node is only made to see whether the
+        // driver has conditions, and that graph is not instantiated.
+        unsafe { device.driver.graph_condition(device.context, *handle, 0) }
     }
 
     /// Makes an executable graph.
@@ -101,14 +115,148 @@ pub(super) struct Exec {
     exec: OwnedExec,
     /// Kept, because nodes of an executable graph are named by those of its template.
     _template: OwnedGraph,
-    nodes: Vec<GraphNodeHandle>,
+    nodes: Vec<BuiltNode>,
 }
 
-/// The failure to build an executable graph, with the number of the node, if the driver names one.
+/// The driver's nodes for one node.
+#[derive(Debug)]
+struct BuiltNode {
+    handle: GraphNodeHandle,
+    /// The kernels that set the condition of a conditional node.
+    setters: Vec<GraphNodeHandle>,
+    /// The body of a conditional node.
+    body: Vec<Self>,
+}
+
+impl BuiltNode {
+    /// Returns the numbers that lead to a node of the driver, through the bodies.
+    fn path_to(nodes: &[Self], named: GraphNodeHandle) -> Option<Vec<usize>> {
+        let in_node = |(number, node): (usize, &Self)| {
+            if node.handle == named || node.setters.contains(&named) {
+                return Some(vec![number]);
+            }
+            let mut path = Self::path_to(&node.body, named)?;
+            path.insert(0, number);
+            Some(path)
+        };
+        nodes.iter().enumerate().find_map(in_node)
+    }
+}
+
+/// The failure to build an executable graph, with the numbers that lead to the node through the
+/// bodies around it, if it concerns one.
 #[derive(Debug)]
 pub(super) struct BuildError {
     pub(super) error: DriverError,
-    pub(super) node: Option<usize>,
+    pub(super) path: Vec<usize>,
+}
+
+impl From<DriverError> for BuildError {
+    fn from(error: DriverError) -> Self {
+        let path = Vec::new();
+        Self { error, path }
+    }
+}
+
+/// The parts that all nodes of a graph need to be built.
+struct Builder<'a> {
+    device: &'a Arc<DeviceState>,
+    template: &'a OwnedGraph,
+    operands: &'a [Operand],
+    conditions: Option<&'a Conditions>,
+}
+
+impl Builder<'_> {
+    /// Adds nodes to the template, or to a body in it.
+    fn add(&self, graph: GraphHandle, nodes: &[Node]) -> Result<Vec<BuiltNode>, BuildError> {
+        let mut built: Vec<BuiltNode> = Vec::with_capacity(nodes.len());
+        for (number, node) in nodes.iter().enumerate() {
+            let before: Vec<_> = node
+                .dependencies
+                .iter()
+                .map(|&at| built[at].handle)
+                .collect();
+            let _name = self.device.named(node.label, node.location);
+            let added = match &node.work {
+                Work::Conditional(conditional) => self.add_conditional(graph, &before, conditional),
+                work => work
+                    .with_node(self.operands, |operation| {
+                        self.add_node(graph, &before, operation)
+                    })
+                    .map(|handle| BuiltNode {
+                        handle,
+                        setters: Vec::new(),
+                        body: Vec::new(),
+                    })
+                    .map_err(BuildError::from),
+            };
+            built.push(added.map_err(|mut error| {
+                error.path.insert(0, number);
+                error
+            })?);
+        }
+        Ok(built)
+    }
+
+    fn add_node(
+        &self,
+        graph: GraphHandle,
+        before: &[GraphNodeHandle],
+        operation: &GraphNode<'_>,
+    ) -> Result<GraphNodeHandle, DriverError> {
+        let device = self.device;
+        // SAFETY: the graph and its nodes are alive. The graph's operands live as long as it, and
+        // each launch names them as its accesses.
+        unsafe {
+            device
+                .driver
+                .graph_add_node(device.context, graph, before, operation)
+        }
+    }
+
+    /// Adds the kernel that sets a condition, the conditional node, and its body, for a loop with
+    /// another such kernel at its end.
+    fn add_conditional(
+        &self,
+        graph: GraphHandle,
+        before: &[GraphNodeHandle],
+        conditional: &Conditional,
+    ) -> Result<BuiltNode, BuildError> {
+        let device = self.device;
+        let (function, limit) = self
+            .conditions
+            .and_then(|conditions| Some((conditions.setter?, conditions.limit.pointer())))
+            .expect("a graph with conditional nodes is built only where the driver has them");
+        let condition = self.template.condition()?;
+        let set = |graph, place, before: &[GraphNodeHandle]| {
+            let setter = (function, place);
+            conditional.with_setter(setter, condition, limit, self.operands, |operation| {
+                self.add_node(graph, before, operation)
+            })
+        };
+        let front = set(graph, SetterPlace::Front, before)?;
+        let kind = conditional.kind();
+        // SAFETY: the graph and the node are alive, and the condition was made for this node, in
+        // this graph or one around it.
+        let ConditionalNode { node, body } = unsafe {
+            let (driver, context) = (&device.driver, device.context);
+            driver.graph_add_conditional(context, graph, &[front], condition, kind)
+        }?;
+        let nodes = self.add(body, &conditional.body)?;
+        let mut setters = vec![front];
+        if conditional.repeat.is_some() {
+            let inner = || conditional.body.iter();
+            let is_last = |number: &usize| !inner().any(|node| node.dependencies.contains(number));
+            let last = (0..nodes.len()).filter(is_last);
+            let last: Vec<_> = last.map(|number| nodes[number].handle).collect();
+            setters.push(set(body, SetterPlace::End, &last)?);
+        }
+        Ok(BuiltNode {
+            handle: node,
+            setters,
+            body: nodes,
+        })
+    }
 }
 
 impl Exec {
@@ -117,34 +265,28 @@ impl Exec {
         device: &Arc<DeviceState>,
         nodes: &[Node],
         operands: &[Operand],
+        conditions: Option<&Conditions>,
     ) -> Result<Self, BuildError> {
-        let unknown = |error| BuildError { error, node: None };
-        let template = OwnedGraph::create(device).map_err(unknown)?;
-        let mut handles: Vec<GraphNodeHandle> = Vec::with_capacity(nodes.len());
-        for (number, node) in nodes.iter().enumerate() {
-            let before: Vec<_> = node.dependencies.iter().map(|&at| handles[at]).collect();
-            let _name = device.named(node.label, node.location);
-            let added = node.work.with_node(operands, |operation| {
-                let (driver, graph) = (&device.driver, template.handle());
-                // SAFETY: the graph and its nodes are alive. The graph's operands live as long as
-                // it, and each launch names them as its accesses.
-                unsafe { driver.graph_add_node(device.context, graph, &before, operation) }
-            });
-            handles.push(added.map_err(|error| BuildError {
+        let template = OwnedGraph::create(device)?;
+        let builder = Builder {
+            device,
+            template: &template,
+            operands,
+            conditions,
+        };
+        let built = builder.add(template.handle(), nodes)?;
+        let exec = template.instantiate().map_err(|error| {
+            let named = error.graph_node();
+            let path = named.and_then(|named| BuiltNode::path_to(&built, named));
+            BuildError {
+                path: path.unwrap_or_default(),
                 error,
-                node: Some(number),
-            })?);
-        }
-        let exec = template.instantiate().map_err(|error| BuildError {
-            node: error
-                .graph_node()
-                .and_then(|named| handles.iter().position(|&handle| handle == named)),
-            error,
+            }
         })?;
         Ok(Self {
             exec,
             _template: template,
-            nodes: handles,
+            nodes: built,
         })
     }
 
@@ -169,7 +311,7 @@ impl Exec {
                 device.driver.graph_exec_set_node(
                     device.context,
                     self.exec.handle(),
-                    self.nodes[number],
+                    self.nodes[number].handle,
                     operation,
                 )
             }

@@ -4,18 +4,22 @@
 //! tracker of its own finds. The nodes are the truth about a graph; the driver's executable graph
 //! ([`exec`]) is made from them, and made again if it cannot be changed. The graph owns its
 //! operands and the memory of arrays that do not leave the recording ([`body`]). A replay is one
-//! operation, whose accesses are the union of those of the nodes ([`replay`]).
+//! operation, whose accesses are the union of those of the nodes ([`replay`]). A conditional node
+//! has a body of nodes that runs as often as a flag says ([`conditional`]).
 
 mod body;
 mod change;
+mod conditional;
 mod dot;
 mod exec;
+mod limit;
 mod node;
 mod options;
 mod recorder;
 mod recording;
 mod replay;
 mod sink;
+mod steps;
 #[cfg(all(test, feature = "sim", not(shuttle)))]
 mod tests;
 
@@ -35,6 +39,7 @@ pub use options::{GraphOptions, Order};
 pub use recorder::GraphRecorder;
 
 use body::Body;
+use conditional::Conditions;
 use node::{Node, Operand};
 use recording::RecordedGraph;
 use replay::{ExecState, GraphAccess};
@@ -87,6 +92,8 @@ pub struct Graph {
     /// The number of bytes that the nodes access, for timelines.
     accessed_bytes: u64,
     exec: Mutex<ExecState>,
+    /// Set if there are conditional nodes.
+    conditions: Option<Conditions>,
     /// Declared behind the executable graph, which uses the memory.
     body: Arc<Body>,
     launches: AtomicU64,
@@ -111,9 +118,9 @@ pub struct Graph {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct GraphFigures {
-    /// The number of nodes.
+    /// The number of nodes, with those in the bodies of conditional nodes.
     pub nodes: usize,
-    /// The number of edges between the nodes.
+    /// The number of edges between the nodes, with those in bodies.
     pub edges: usize,
     /// The size of the arrays that the graph keeps and the program may use too.
     pub operand_bytes: u64,
@@ -239,7 +246,9 @@ impl Graph {
             nodes,
             mut operands,
             blocks,
+            loops,
         } = recorded;
+        let conditions = Conditions::of(device, name, &nodes, loops)?;
         memory.adopt(&mut operands, &nodes, blocks);
         let mut graph = Self {
             name,
@@ -252,6 +261,7 @@ impl Graph {
             nodes: Vec::new(),
             operands: Vec::new(),
             exec: Mutex::default(),
+            conditions,
             body: memory,
             launches: AtomicU64::new(0),
             updates: 0,
@@ -281,14 +291,20 @@ impl Graph {
             .iter()
             .filter(|operand| operand.outside().is_some());
         GraphFigures {
-            nodes: self.nodes.len(),
-            edges: self.nodes.iter().map(|node| node.dependencies.len()).sum(),
+            nodes: count(&self.nodes, &|_| 1),
+            edges: count(&self.nodes, &|node| node.dependencies.len()),
             operand_bytes: outside.map(|operand| operand.bytes).sum(),
             body_bytes: self.body.bytes(),
             launches: self.launches.load(Ordering::Relaxed),
             updates: self.updates,
         }
     }
+}
+
+/// Returns the sum of `number` over the nodes, also those in bodies.
+fn count(nodes: &[Node], number: &impl Fn(&Node) -> usize) -> usize {
+    let with_body = |node: &Node| number(node) + count(node.work.body(), number);
+    nodes.iter().map(with_body).sum()
 }
 
 impl fmt::Debug for Graph {

@@ -9,12 +9,15 @@ use millstream_driver::{
 };
 use smallvec::SmallVec;
 
-use super::exec::OwnedGraph;
+use super::{conditional::Conditional, exec::OwnedGraph};
 use crate::{
     error::OperationKind,
     memory::Allocation,
     tracker::{AccessKind, Extent},
 };
+
+/// The number of parameters up to which a kernel is passed to the driver without an allocation.
+const INLINE_PARAMS: usize = 8;
 
 /// The memory of an operand.
 #[derive(Clone, Debug)]
@@ -54,7 +57,7 @@ pub(super) struct Address {
 }
 
 impl Address {
-    fn resolve(self, operands: &[Operand]) -> DevicePtr {
+    pub(super) fn resolve(self, operands: &[Operand]) -> DevicePtr {
         operands[self.operand].pointer.offset(self.offset)
     }
 }
@@ -89,19 +92,25 @@ impl Node {
         for address in self.work.addresses_mut() {
             address.operand = numbers[address.operand];
         }
+        for node in self.work.body_mut() {
+            node.renumber(numbers);
+        }
     }
 
     /// Returns whether the node contains the address of one of these operands elsewhere than in a
     /// place that can be changed.
     pub(super) fn is_fixed_to(&self, swapped: &impl Fn(usize) -> bool) -> bool {
+        if let Work::Conditional(conditional) = &self.work {
+            return conditional
+                .body
+                .iter()
+                .any(|node| node.is_fixed_to(swapped));
+        }
         let mut accesses = self.accesses.iter();
         accesses.any(|access| {
             let number = access.operand;
-            swapped(number)
-                && !self
-                    .work
-                    .addresses()
-                    .any(|address| address.operand == number)
+            let mut addresses = self.work.addresses();
+            swapped(number) && !addresses.any(|address| address.operand == number)
         })
     }
 
@@ -113,7 +122,7 @@ impl Node {
 }
 
 /// The operation of a node.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug)]
 pub(super) enum Work {
     Kernel(Kernel),
     Copy(Copy),
@@ -124,6 +133,8 @@ pub(super) enum Work {
     },
     /// The captured call of another library.
     Child(Arc<OwnedGraph>),
+    /// Nodes that run as often as a flag says.
+    Conditional(Conditional),
 }
 
 /// A copy within the device.
@@ -194,16 +205,33 @@ impl Work {
             Self::Copy(copy) => SmallVec::from_iter([&mut copy.source, &mut copy.target]),
             Self::Fill { target, .. } => SmallVec::from_iter([target]),
             Self::Child(_) => SmallVec::new(),
+            Self::Conditional(conditional) => conditional.addresses_mut().collect(),
         }
     }
 
-    /// Returns the positions in operands.
+    /// Returns the nodes of a conditional node's body.
+    pub(super) fn body(&self) -> &[Node] {
+        match self {
+            Self::Conditional(conditional) => &conditional.body,
+            _ => &[],
+        }
+    }
+
+    fn body_mut(&mut self) -> &mut [Node] {
+        match self {
+            Self::Conditional(conditional) => &mut conditional.body,
+            _ => &mut [],
+        }
+    }
+
+    /// Returns the positions in operands, without those of a conditional node's body.
     fn addresses(&self) -> impl Iterator<Item = Address> + '_ {
         let (params, others) = match self {
             Self::Kernel(kernel) => (&kernel.params[..], [None, None]),
             Self::Copy(copy) => (&[][..], [Some(copy.source), Some(copy.target)]),
             Self::Fill { target, .. } => (&[][..], [Some(*target), None]),
             Self::Child(_) => (&[][..], [None, None]),
+            Self::Conditional(conditional) => (&[][..], conditional.addresses()),
         };
         let params = params.iter().filter_map(|param| param.address);
         params.chain(others.into_iter().flatten())
@@ -243,12 +271,10 @@ impl Work {
     ) -> R {
         match self {
             Self::Kernel(kernel) => {
-                let values: Vec<SmallVec<[u64; 2]>> = kernel
-                    .params
-                    .iter()
-                    .map(|param| param.value(operands))
-                    .collect();
-                let params: Vec<*const c_void> =
+                let params = kernel.params.iter();
+                let values: SmallVec<[SmallVec<[u64; 2]>; INLINE_PARAMS]> =
+                    params.map(|param| param.value(operands)).collect();
+                let params: SmallVec<[*const c_void; INLINE_PARAMS]> =
                     values.iter().map(|words| words.as_ptr().cast()).collect();
                 body(&GraphNode::Kernel(KernelNode {
                     function: kernel.function,
@@ -268,6 +294,7 @@ impl Work {
                 count,
             }),
             Self::Child(graph) => body(&GraphNode::Child(graph.handle())),
+            Self::Conditional(_) => unreachable!("a conditional node is several operations"),
         }
     }
 
@@ -276,20 +303,29 @@ impl Work {
         match (self, other) {
             (Self::Kernel(one), Self::Kernel(other)) => one.attributes == other.attributes,
             (Self::Copy(_), Self::Copy(_)) if self.can_be_set() => other.can_be_set(),
+            (Self::Copy(one), Self::Copy(other)) => one == other,
             (Self::Fill { .. }, Self::Fill { .. }) => true,
-            _ => self == other,
+            (Self::Child(one), Self::Child(other)) => one == other,
+            _ => false,
         }
     }
 
     /// Returns whether an executable graph can take other addresses for the operation: not for a
-    /// copy of several rows.
+    /// copy of several rows, nor for the body of a conditional node.
     pub(super) fn can_be_set(&self) -> bool {
-        !matches!(self, Self::Copy(copy) if copy.height > 1) && !self.is_captured()
+        match self {
+            Self::Kernel(_) | Self::Fill { .. } => true,
+            Self::Copy(copy) => copy.height <= 1,
+            Self::Child(_) | Self::Conditional(_) => false,
+        }
     }
 
     /// Returns whether the operation contains addresses that only a new capture can change.
     pub(super) fn is_captured(&self) -> bool {
-        matches!(self, Self::Child(_))
+        match self {
+            Self::Child(_) => true,
+            _ => self.body().iter().any(|node| node.work.is_captured()),
+        }
     }
 }
 

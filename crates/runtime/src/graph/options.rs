@@ -37,6 +37,7 @@ pub enum Order {
 pub struct GraphOptions {
     pub(super) order: Order,
     pub(super) reuse: bool,
+    pub(super) iterations_per_look: u32,
 }
 
 impl GraphOptions {
@@ -46,6 +47,7 @@ impl GraphOptions {
         Self {
             order: Order::Stream,
             reuse: true,
+            iterations_per_look: 1,
         }
     }
 
@@ -61,6 +63,19 @@ impl GraphOptions {
     #[must_use]
     pub const fn reuse(self, reuse: bool) -> Self {
         Self { reuse, ..self }
+    }
+
+    /// Sets how many iterations of a loop the host enqueues between two looks at its flag, where
+    /// the host runs loops: see [`GraphRecorder::while_loop`](crate::GraphRecorder::while_loop).
+    /// With more than one, which is the default, the device has work while the host looks; but the
+    /// iterations that follow the clearing of the flag then run too, and must not change results.
+    #[must_use]
+    pub const fn iterations_per_look(self, iterations: u32) -> Self {
+        let iterations_per_look = if iterations == 0 { 1 } else { iterations };
+        Self {
+            iterations_per_look,
+            ..self
+        }
     }
 }
 

@@ -15,14 +15,23 @@ use crate::{
 
 /// Gives out the streams of a recording: see [`Device::record`].
 pub struct GraphRecorder {
-    device: Arc<DeviceState>,
-    recording: Arc<Recording>,
+    pub(super) device: Arc<DeviceState>,
+    pub(super) recording: Arc<Recording>,
     /// The streams given out. They stop recording before their handles here are dropped, so that
     /// no other user gets a stream that records.
     streams: Mutex<Vec<(RecordingStream, Stream)>>,
 }
 
 impl GraphRecorder {
+    /// Creates the recorder of a recording.
+    pub(super) fn of(device: &Arc<DeviceState>, recording: Arc<Recording>) -> Self {
+        Self {
+            device: Arc::clone(device),
+            recording,
+            streams: Mutex::default(),
+        }
+    }
+
     /// Returns a new stream whose operations become nodes of the graph. After the recording it is
     /// an ordinary stream.
     ///
@@ -63,11 +72,7 @@ pub(super) fn record(
     body: impl FnOnce(&GraphRecorder) -> Result<()>,
 ) -> Result<RecordedGraph> {
     device.check_alive()?;
-    let recorder = GraphRecorder {
-        device: Arc::clone(device),
-        recording: Arc::new(Recording::new(device, options)?),
-        streams: Mutex::default(),
-    };
+    let recorder = GraphRecorder::of(device, Arc::new(Recording::new(device, options)?));
     body(&recorder)?;
     // The streams stop recording here, or when an error or a panic drops the recorder.
     drop(recorder.streams);

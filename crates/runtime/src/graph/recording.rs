@@ -6,6 +6,7 @@
 //! become edges. The program's own access histories are not touched, so that a recording that fails
 //! leaves no trace.
 
+mod nested;
 #[cfg(all(test, feature = "sim", not(shuttle)))]
 mod tests;
 
@@ -15,8 +16,11 @@ use parking_lot::Mutex;
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
+use nested::INSIDE;
+
 use super::{
-    node::{Node, NodeAccess, Operand, OperandMemory, Work},
+    limit::LoopSite,
+    node::{Node, NodeAccess, Operand, OperandMemory},
     options::{GraphOptions, Order},
     sink::{Collector, OperandRange},
 };
@@ -37,6 +41,8 @@ pub(super) struct Recording {
     /// The stream on which memory is allocated, and uploads are made, at once.
     eager: Stream,
     options: GraphOptions,
+    /// The loops of the graph, also those in bodies.
+    loops: Arc<Mutex<Vec<LoopSite>>>,
     state: Mutex<State>,
 }
 
@@ -44,6 +50,8 @@ pub(super) struct Recording {
 #[derive(Debug)]
 struct State {
     over: bool,
+    /// True while the body of a conditional node is being recorded.
+    has_open_body: bool,
     /// The number of a device that does not exist, for the tickets of this recording.
     number: DeviceNumber,
     /// The recording streams, by their ids as ordinary streams.
@@ -103,6 +111,7 @@ pub(super) struct RecordedGraph {
     pub(super) operands: Vec<Operand>,
     /// The memory that only the graph uses, by the numbers of its operands.
     pub(super) blocks: Vec<(usize, Arc<Allocation>)>,
+    pub(super) loops: Vec<LoopSite>,
 }
 
 /// The refusal of a call after the end of the closure.
@@ -115,16 +124,8 @@ impl Recording {
             device: Arc::clone(device),
             eager: Stream::new(device, 0)?,
             options,
-            state: Mutex::new(State {
-                over: false,
-                number: DeviceNumber::next(),
-                queues: FxHashMap::default(),
-                indices: 0,
-                operations: FxHashMap::default(),
-                operands: Vec::new(),
-                numbers: FxHashMap::default(),
-                nodes: Vec::new(),
-            }),
+            loops: Arc::default(),
+            state: Mutex::new(State::new()),
         })
     }
 
@@ -153,6 +154,7 @@ impl Recording {
         drop(state);
         let mut graph = RecordedGraph {
             nodes,
+            loops: std::mem::take(&mut *self.loops.lock()),
             ..RecordedGraph::default()
         };
         for operand in operands {
@@ -191,8 +193,8 @@ impl Recording {
             found.push(allocation.ok_or_else(|| refused(HOST_MEMORY))?);
         }
         let mut state = self.state.lock();
-        if state.over {
-            return Err(refused(OVER).into());
+        if let Some(why) = state.refusal() {
+            return Err(refused(why).into());
         }
         let mut numbers = Vec::new();
         let mut ranges = Vec::new();
@@ -213,6 +215,30 @@ impl Recording {
 }
 
 impl State {
+    /// Creates the state of a recording without operations.
+    fn new() -> Self {
+        Self {
+            over: false,
+            has_open_body: false,
+            number: DeviceNumber::next(),
+            queues: FxHashMap::default(),
+            indices: 0,
+            operations: FxHashMap::default(),
+            operands: Vec::new(),
+            numbers: FxHashMap::default(),
+            nodes: Vec::new(),
+        }
+    }
+
+    /// Returns the reason why nothing can be recorded at the moment, if there is one.
+    fn refusal(&self) -> Option<&'static str> {
+        match (self.over, self.has_open_body) {
+            (true, _) => Some(OVER),
+            (false, true) => Some(INSIDE),
+            (false, false) => None,
+        }
+    }
+
     /// Returns an id for a stream of this recording.
     fn next_id(&mut self) -> Result<StreamId> {
         let id = StreamId::new(self.number, self.indices);
@@ -238,41 +264,38 @@ impl State {
         number
     }
 
-    /// Adds the nodes of an operation of a stream, in the order that the tracker finds.
-    fn add(
-        &mut self,
-        stream: StreamId,
-        operation: &Operation<'_>,
-        numbers: &[usize],
-        works: Vec<Work>,
-        order: Order,
-    ) -> Result<()> {
-        if works.is_empty() {
+    /// Adds the nodes of an operation, with equal accesses, each behind the one before and all
+    /// behind the operations that the tracker finds: on a stream behind the earlier ones of the
+    /// stream, too.
+    fn add(&mut self, stream: Option<StreamId>, nodes: Vec<Node>) -> Result<()> {
+        let Some(first) = nodes.first() else {
             return Ok(());
-        }
-        let (ticket, clock, last) = match order {
-            Order::Stream => {
+        };
+        let (ticket, clock, last) = match stream {
+            Some(stream) => {
                 let Some(queue) = self.queues.get(&stream) else {
                     let problem = UsageErrorKind::Recording { why: OVER };
-                    return Err(UsageError::new(operation.label, problem).into());
+                    return Err(UsageError::new(first.label, problem).into());
                 };
                 let ticket = Ticket::new(queue.id, queue.next);
                 (ticket, queue.clock.clone(), queue.last)
             }
-            Order::Data => {
+            None => {
                 let ticket = Ticket::new(self.next_id()?, Sequence::FIRST);
                 (ticket, VectorClock::default(), None)
             }
         };
         let mut plan = Plan::default();
-        let accesses = operation.accesses.iter().zip(numbers);
-        let mut own: Accesses<'_> = accesses
-            .map(|(access, &operand)| Access {
-                history: &self.operands[operand].history,
-                ..access.clone()
-            })
-            .collect();
-        plan_and_publish(ticket, &clock, &mut own, &|_| false, &mut plan);
+        let accesses = first.accesses.iter().map(|access| Access {
+            ordered: access.ordered,
+            ..Access::new(
+                &self.operands[access.operand].history,
+                access.extent.clone(),
+                access.kind,
+            )
+        });
+        let mut accesses: Accesses<'_> = accesses.collect();
+        plan_and_publish(ticket, &clock, &mut accesses, &|_| false, &mut plan);
         let mut before = plan.dependencies;
         before.extend(last);
         let mut after = clock;
@@ -288,26 +311,11 @@ impl State {
         let mut dependencies: Vec<usize> =
             direct.map(|ticket| self.operations[ticket].node).collect();
         dependencies.sort_unstable();
-        let accesses: SmallVec<[NodeAccess; 3]> = operation
-            .accesses
-            .iter()
-            .zip(numbers)
-            .map(|(access, &operand)| NodeAccess {
-                operand,
-                extent: access.extent.clone(),
-                kind: access.kind,
-                ordered: access.ordered,
-            })
-            .collect();
-        for work in works {
+        for node in nodes {
             let next = vec![self.nodes.len()];
             self.nodes.push(Node {
-                kind: operation.kind,
-                label: operation.label,
-                location: operation.location,
-                work,
-                accesses: accesses.clone(),
                 dependencies: std::mem::replace(&mut dependencies, next),
+                ..node
             });
         }
         let recorded = Recorded {
@@ -315,7 +323,7 @@ impl State {
             clock: after.clone(),
         };
         self.operations.insert(ticket, recorded);
-        if let (Order::Stream, Some(queue)) = (order, self.queues.get_mut(&stream)) {
+        if let Some(queue) = stream.and_then(|stream| self.queues.get_mut(&stream)) {
             queue.next = queue.next.next();
             queue.clock = after;
             queue.last = Some(ticket);
@@ -378,13 +386,33 @@ impl NodeRecorder for Recording {
         let mut collector = Collector::new(&self.device, &ranges);
         nodes(&mut collector)?;
         let works = collector.finish(operation)?;
+        let accesses = operation.accesses.iter().zip(&numbers);
+        let accesses: SmallVec<[NodeAccess; 3]> = accesses
+            .map(|(access, &operand)| NodeAccess {
+                operand,
+                extent: access.extent.clone(),
+                kind: access.kind,
+                ordered: access.ordered,
+            })
+            .collect();
+        let nodes = works.into_iter().map(|work| Node {
+            kind: operation.kind,
+            label: operation.label,
+            location: operation.location,
+            work,
+            accesses: accesses.clone(),
+            dependencies: Vec::new(),
+        });
         let mut state = self.state.lock();
-        if state.over {
-            let problem = UsageErrorKind::Recording { why: OVER };
+        if let Some(why) = state.refusal() {
+            let problem = UsageErrorKind::Recording { why };
             return Err(UsageError::new(operation.label, problem).into());
         }
-        let order = self.options.order;
-        state.add(stream.id, operation, &numbers, works, order)
+        let stream = match self.options.order {
+            Order::Stream => Some(stream.id),
+            Order::Data => None,
+        };
+        state.add(stream, nodes.collect())
     }
 }
 

@@ -1,21 +1,26 @@
-//! Replays: one operation for all nodes, or one for each.
+//! Replays: one operation for all nodes.
 
 #![allow(unsafe_code, reason = "submits replays")]
 
-use std::{collections::BTreeSet, panic::Location, sync::atomic::Ordering};
+use std::{
+    panic::Location,
+    sync::{Arc, atomic::Ordering},
+};
 
 use millstream_driver::DriverError;
 
 use super::{
     Graph,
+    conditional::Conditions,
     exec::{BuildError, Exec},
-    node::{Node, Operand, OperandMemory, Work},
+    limit::LoopLimit,
+    node::{Node, Operand, OperandMemory},
 };
 use crate::{
     Result, Stream,
     context::{Command, DriverStream, Operation, submit},
     error::OperationKind,
-    tracker::{Access, AccessUnion, Accesses, UnionEntry},
+    tracker::{AccessKind, AccessUnion, Accesses, Import, UnionEntry},
 };
 
 /// An access of a replay to an operand.
@@ -30,8 +35,38 @@ pub(super) struct GraphAccess {
 pub(super) struct ExecState {
     /// `None` if it must be made again.
     pub(super) exec: Option<Exec>,
-    /// The numbers of the nodes that must be set before the next launch.
-    pub(super) changed: BTreeSet<usize>,
+    pub(super) changed: ChangedNodes,
+}
+
+/// The numbers of the nodes that must be set before the next launch, some of them repeatedly. Keeps
+/// its memory, because a change and a replay often alternate.
+#[derive(Debug, Default)]
+pub(super) struct ChangedNodes(Vec<usize>);
+
+impl ChangedNodes {
+    /// The length from which on repetitions are removed.
+    const LENGTH_MAX: usize = 1024;
+
+    pub(super) fn insert(&mut self, number: usize) {
+        if self.0.last() == Some(&number) {
+            return;
+        }
+        self.0.push(number);
+        if self.0.len().is_multiple_of(Self::LENGTH_MAX) {
+            self.distinct();
+        }
+    }
+
+    pub(super) fn clear(&mut self) {
+        self.0.clear();
+    }
+
+    /// Returns each number once.
+    fn distinct(&mut self) -> &[usize] {
+        self.0.sort_unstable();
+        self.0.dedup();
+        &self.0
+    }
 }
 
 /// Returns the union of the nodes' accesses to memory that the program may use too.
@@ -95,6 +130,9 @@ impl Graph {
         if times == 0 || self.nodes.is_empty() {
             return self.device.check_alive();
         }
+        if self.is_run_by_host() {
+            return (0..times).try_for_each(|_| self.run_steps(stream));
+        }
         let accesses = self.accesses.iter().map(|access| {
             let OperandMemory::Outside(allocation) = &self.operands[access.operand].memory else {
                 unreachable!("the union has no memory of the body");
@@ -116,71 +154,62 @@ impl Graph {
         let command = Replay { graph: self, times };
         // SAFETY: the accesses name the memory of all nodes, which the graph keeps allocated; a
         // dropped graph frees it behind the replays.
-        unsafe { submit(&self.device, stream.state(), operation, command) }?;
+        let submitted = unsafe { submit(&self.device, stream.state(), operation, command) };
+        if let Some(conditions) = &self.conditions {
+            // Also after an error, because the graph may have been launched.
+            self.note_loops(&conditions.limit, stream);
+        }
+        submitted?;
         self.launches.fetch_add(times as u64, Ordering::Relaxed);
         Ok(())
     }
 
-    /// Enqueues the graph's operations one by one, in the order in which they were recorded, as
-    /// ordinary operations of the stream. The results equal those of [`replay`](Self::replay). If
-    /// the device is lost, its error names the operation and not only the graph.
-    ///
-    /// # Errors
-    ///
-    /// As [`replay`](Self::replay); the operations before the one that failed are then enqueued.
-    #[track_caller]
-    pub fn replay_stepwise(&self, stream: &Stream) -> Result<()> {
-        self.check_stream(stream, "replay_stepwise", Location::caller())?;
-        for node in &self.nodes {
-            let mut accesses = Accesses::default();
-            let mut uses_body = false;
-            for access in &node.accesses {
-                match &self.operands[access.operand].memory {
-                    OperandMemory::Outside(allocation) => accesses.push(Access {
-                        ordered: access.ordered,
-                        ..Access::new(&allocation.history, access.extent.clone(), access.kind)
-                    }),
-                    OperandMemory::Body { .. } => uses_body = true,
-                }
-            }
-            if uses_body {
-                accesses.push(self.body.access());
-            }
-            let operation = Operation {
-                kind: node.kind,
-                label: node.label,
-                location: node.location,
-                bytes: node
-                    .accesses
-                    .iter()
-                    .map(|access| access.extent.bytes())
-                    .sum(),
-                accesses,
-                host_waiter: None,
-            };
-            let command = Step {
-                node,
-                operands: &self.operands,
-            };
-            // SAFETY: as for a replay.
-            unsafe { submit(&self.device, stream.state(), operation, command) }?;
+    /// Notes for everything that the replay just submitted to the stream writes that a loop may end
+    /// at its limit.
+    #[cold]
+    pub(super) fn note_loops(&self, limit: &Arc<LoopLimit>, stream: &Stream) {
+        if limit.loops().is_empty() {
+            return;
         }
-        Ok(())
+        let sequence = stream.state().shared.lock().points.submitted();
+        limit.note_replay(stream.state(), sequence);
+        let written = self.accesses.iter();
+        let written = written.filter(|access| access.entry.kind == AccessKind::Write);
+        for allocation in written.filter_map(|access| self.operands[access.operand].outside()) {
+            let import = Arc::clone(limit) as Arc<dyn Import>;
+            allocation.history.provenance.add(&[import]);
+        }
+    }
+
+    /// Returns whether the host runs the graph, because the driver has no conditional nodes.
+    fn is_run_by_host(&self) -> bool {
+        self.conditions
+            .as_ref()
+            .is_some_and(|conditions| conditions.setter.is_none())
     }
 
     /// Makes the executable graph.
     pub(super) fn build(&self) -> Result<()> {
-        let exec = self.built(&self.nodes, &self.operands)?;
+        let exec = self.built(&self.nodes, &self.operands, self.conditions.as_ref())?;
         let mut state = self.exec.lock();
         state.changed.clear();
-        state.exec = Some(exec);
+        state.exec = exec;
         Ok(())
     }
 
-    /// Returns an executable graph of these nodes.
-    pub(super) fn built(&self, nodes: &[Node], operands: &[Operand]) -> Result<Exec> {
-        let built = Exec::build(&self.device, nodes, operands);
-        built.map_err(|error| self.device.record_failure(self.explain(error, nodes)))
+    /// Returns an executable graph of these nodes, unless the host runs the graph.
+    pub(super) fn built(
+        &self,
+        nodes: &[Node],
+        operands: &[Operand],
+        conditions: Option<&Conditions>,
+    ) -> Result<Option<Exec>> {
+        if conditions.is_some_and(|conditions| conditions.setter.is_none()) {
+            return Ok(None);
+        }
+        let built = Exec::build(&self.device, nodes, operands, conditions);
+        let built = built.map_err(|error| self.device.record_failure(self.explain(error, nodes)));
+        built.map(Some)
     }
 
     /// Replaces nodes and operands.
@@ -192,12 +221,14 @@ impl Graph {
     }
 
     /// Adds the graph and the node to an error.
-    fn explain(&self, BuildError { error, node }: BuildError, nodes: &[Node]) -> DriverError {
-        let of_graph = format!("graph `{}`, recorded at {}", self.name, self.location);
-        let place = match node {
-            Some(number) => format!("node {number} ({}) of {of_graph}", nodes[number]),
-            None => of_graph,
-        };
+    fn explain(&self, BuildError { error, path }: BuildError, nodes: &[Node]) -> DriverError {
+        let mut place = format!("graph `{}`, recorded at {}", self.name, self.location);
+        let mut nodes = nodes;
+        for number in path {
+            let node = &nodes[number];
+            place = format!("node {number} ({node}) of {place}");
+            nodes = node.work.body();
+        }
         let detail = match error.detail() {
             Some(detail) => format!("{detail}; {place}"),
             None => place,
@@ -206,7 +237,7 @@ impl Graph {
     }
 
     /// Returns an error unless the stream is an ordinary stream of the graph's device.
-    fn check_stream(
+    pub(super) fn check_stream(
         &self,
         stream: &Stream,
         operation: &'static str,
@@ -249,7 +280,7 @@ impl ExecState {
     /// Returns the executable graph with all changes made.
     #[inline]
     fn prepare(&mut self, graph: &Graph) -> Result<&Exec, DriverError> {
-        if self.exec.is_none() || !self.changed.is_empty() {
+        if self.exec.is_none() || !self.changed.0.is_empty() {
             self.bring_up_to_date(graph)?;
         }
         Ok(self.exec.as_ref().expect("it was just made"))
@@ -262,49 +293,22 @@ impl ExecState {
             device,
             nodes,
             operands,
+            conditions,
             ..
         } = graph;
-        let changed = std::mem::take(&mut self.changed);
         if let Some(exec) = &self.exec {
             let set = |&number: &usize| exec.set(number, &nodes[number], operands);
-            if let Err(error) = changed.iter().try_for_each(set) {
+            let outcome = self.changed.distinct().iter().try_for_each(set);
+            self.changed.clear();
+            if outcome.is_err() {
                 // Some nodes may be set and others not: the next replay makes the graph again.
                 self.exec = None;
-                return Err(error);
             }
-            return Ok(());
+            return outcome;
         }
-        let built = Exec::build(device, nodes, operands);
+        self.changed.clear();
+        let built = Exec::build(device, nodes, operands, conditions.as_ref());
         self.exec = Some(built.map_err(|error| graph.explain(error, nodes))?);
         Ok(())
-    }
-}
-
-/// A node as an ordinary operation.
-struct Step<'a> {
-    node: &'a Node,
-    operands: &'a [Operand],
-}
-
-impl Command for Step<'_> {
-    type Output = ();
-
-    unsafe fn enqueue(self, driver_stream: DriverStream<'_>) -> Result<(), DriverError> {
-        let Self { node, operands } = self;
-        let DriverStream {
-            driver,
-            context,
-            stream,
-        } = driver_stream;
-        if let Work::Child(graph) = &node.work {
-            let exec = graph.instantiate()?;
-            // SAFETY: the executable graph is alive, and may be destroyed while it runs (rule 47);
-            // the rest is this function's contract.
-            return unsafe { driver.graph_launch(context, exec.handle(), stream) };
-        }
-        node.work.with_node(operands, |operation| {
-            // SAFETY: this function's contract.
-            unsafe { driver_stream.enqueue_node(operation) }
-        })
     }
 }

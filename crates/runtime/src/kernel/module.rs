@@ -115,6 +115,11 @@ impl fmt::Debug for Function {
 }
 
 impl Function {
+    /// Returns the driver's handle.
+    pub(crate) fn handle(&self) -> FunctionHandle {
+        self.entry_point.handle
+    }
+
     /// Adds the names of the kernel's parameters to an error.
     #[cold]
     pub(super) fn naming_operands(&self, usage_error: UsageError) -> UsageError {

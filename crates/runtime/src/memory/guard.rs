@@ -31,13 +31,7 @@ pub(super) fn wait_for_access(
             })
             .unwrap_or(Ok(()))?;
     }
-    check_contents(history)
-}
-
-/// Returns an error if the loss of a device has spoiled the contents. The operations that wrote
-/// them are complete.
-fn check_contents(history: &AccessHistory) -> Result<()> {
-    history.provenance.unsettled().map(drop)
+    history.provenance.read()
 }
 
 /// Completes when the host may access these bytes.
@@ -51,7 +45,7 @@ pub(super) async fn access(
     for completion in completions(device, conflicts) {
         completion.await?;
     }
-    check_contents(history)
+    history.provenance.read()
 }
 
 /// A guard for reading elements of [`Pinned`](crate::Pinned) or [`Managed`](crate::Managed) memory.

@@ -18,7 +18,7 @@ use super::{
 use crate::{
     Device, Rejected, Result, UsageError,
     context::DeviceState,
-    tracker::{Access, AccessHistory, AccessKind},
+    tracker::{Access, AccessHistory, AccessKind, Ticket},
 };
 
 /// An array of `T` in page-locked host memory.
@@ -314,6 +314,11 @@ impl<T: Pod> Pinned<T> {
         }
     }
 
+    /// Adds an operation that may use the memory when the array is dropped.
+    pub(crate) fn inherit(&mut self, ticket: Ticket) {
+        self.history.inherit(&[ticket]);
+    }
+
     fn elements(&self) -> *mut T {
         self.memory
             .as_ref()
@@ -347,7 +352,7 @@ impl<T> Pinned<T> {
         self.len == 0
     }
 
-    pub(super) fn span(&self) -> PinnedSpan<'_> {
+    pub(crate) fn span(&self) -> PinnedSpan<'_> {
         let pointer = self
             .memory
             .as_ref()

@@ -39,7 +39,9 @@ pub(crate) trait Import: fmt::Debug + Send + Sync {
     /// stream, devices, label and source line. Returns `false` and does nothing if it has not, or
     /// if it is already known whether the results are valid. Only the memory that the operation has
     /// written may hold this import.
-    fn repeat(&self, later: &LaterOperation<'_>) -> bool;
+    fn repeat(&self, _later: &LaterOperation<'_>) -> bool {
+        false
+    }
 
     /// Returns whether the results are known to be valid, without a driver call.
     fn is_valid(&self) -> bool;
@@ -51,6 +53,20 @@ pub(crate) trait Import: fmt::Debug + Send + Sync {
     ///
     /// If the results are invalid.
     fn check(&self) -> Result<bool>;
+
+    /// Does the same as [`check`](Self::check) for a host read of the results, which have arrived.
+    ///
+    /// # Errors
+    ///
+    /// If the results are invalid, or the import has a note for the reader.
+    fn read(&self) -> Result<bool> {
+        self.check()
+    }
+
+    /// Returns whether the import is only a note for host reads, and its results are always valid.
+    fn is_note(&self) -> bool {
+        false
+    }
 }
 
 /// An operation on several devices that may [repeat](Import::repeat) an earlier one.
@@ -94,14 +110,28 @@ impl Provenance {
     /// If the contents are invalid.
     #[inline]
     pub(crate) fn unsettled(&self) -> Result<Imports> {
+        self.unsettled_by(|import| import.check())
+    }
+
+    /// Checks the contents for a host read, which sees the results of all imports.
+    ///
+    /// # Errors
+    ///
+    /// If the contents are invalid, or an import has a note for the reader.
+    pub(crate) fn read(&self) -> Result<()> {
+        self.unsettled_by(|import| import.read()).map(drop)
+    }
+
+    #[inline]
+    fn unsettled_by(&self, check: impl Fn(&dyn Import) -> Result<bool>) -> Result<Imports> {
         if !self.is_used.load(Ordering::Acquire) {
             return Ok(Imports::new());
         }
-        self.find_unsettled()
+        self.find_unsettled(check)
     }
 
     #[inline(never)]
-    fn find_unsettled(&self) -> Result<Imports> {
+    fn find_unsettled(&self, check: impl Fn(&dyn Import) -> Result<bool>) -> Result<Imports> {
         let known = self.known.lock();
         if known.is_empty() {
             return Ok(Imports::new());
@@ -112,7 +142,7 @@ impl Provenance {
         let mut unsettled = Imports::new();
         let mut has_valid = false;
         for import in &known {
-            if import.check()? {
+            if check(&**import)? {
                 has_valid = true;
             } else {
                 unsettled.push(Arc::clone(import));
@@ -159,6 +189,17 @@ impl Provenance {
         // Dropped without the lock, because the last reference to an import takes other locks.
         drop(known);
         drop(replaced);
+    }
+
+    /// Removes the notes for host reads.
+    pub(crate) fn forget_notes(&self) {
+        let notes: Imports = self
+            .known
+            .lock()
+            .extract_if(.., |import| import.is_note())
+            .collect();
+        // Dropped without the lock, as above.
+        drop(notes);
     }
 
     /// Removes and returns all imports, before the contents are overwritten as a whole.

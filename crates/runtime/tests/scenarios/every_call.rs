@@ -22,6 +22,7 @@ use crate::{
     configurations::Sizes,
     harness::assert_nothing_left,
     instrumented::{instrumented_gpu, open},
+    loops::{one_thread, words},
     random::{program, run},
     sweep::{CODES, KINDS_OF_CODES, Subject},
 };
@@ -185,6 +186,45 @@ fn g09_every_driver_call_of_recording_replay_and_update_may_fail() {
             });
         }
     });
+}
+
+/// Records and replays a loop, with conditional nodes and by the host.
+fn loops(devices: &[Device]) -> Result<()> {
+    let (device, stream) = (&devices[0], devices[0].stream()?);
+    let kernels = words::load(device)?;
+    let mut left = stream.upload(&[2_u32])?;
+    let mut sum = stream.zeros::<u32>(1)?;
+    let mut graph = device.record("loop", |r| {
+        r.while_loop(&mut left, 3, |body, left| {
+            kernels.count(&body.stream()?, one_thread(), left, &mut sum)
+        })
+    })?;
+    graph.replay(&stream)?;
+    stream.fill(&mut left, 9)?;
+    graph.replay_stepwise(&stream)?;
+    let reported = stream.download(&sum)?.wait();
+    let is_limit = matches!(reported, Err(Error::LoopLimit { .. }));
+    if !is_limit {
+        reported?;
+        panic!("the limit is not reported");
+    }
+    graph.update(|r| r.stream()?.fill(&mut left, 0))?;
+    graph.replay(&stream)?;
+    assert_eq!(stream.download(&sum)?.wait()?, [5]);
+    Ok(())
+}
+
+#[test]
+fn g09_every_driver_call_of_a_loop_may_fail() {
+    let subject = Subject {
+        name: String::from("loops"),
+        schedule: Schedule::Lazy,
+        devices: 1,
+        links: Links::default(),
+        sizes: Sizes::Own,
+        run: &|_, devices| loops(devices),
+    };
+    subject.sweep_with(&KINDS_OF_CODES);
 }
 
 /// Copies to another device and back, on streams of both.

@@ -17,7 +17,7 @@ pub(crate) fn scenario(run: impl Fn(&Harness) -> Result<()>) {
     everywhere(|harness| run(harness).unwrap());
 }
 
-fn counted_scenario(run: impl Fn(&Harness, &Calls) -> Result<()>) {
+pub(crate) fn counted_scenario(run: impl Fn(&Harness, &Calls) -> Result<()>) {
     everywhere_counted(|harness, calls| run(harness, calls).unwrap());
 }
 

@@ -34,6 +34,7 @@ mod interop;
 mod interop_failures;
 mod interop_hand_overs;
 mod interop_memory;
+mod loops;
 mod lost;
 mod managed;
 mod memory;

@@ -52,6 +52,17 @@ pub(crate) fn poll_backoff(waited_ns: u64) -> Option<Duration> {
         .then(|| Duration::from_nanos((waited_ns / 100).clamp(SLEEP_NS_MIN, SLEEP_NS_MAX)))
 }
 
+/// Returns the pause before the next poll of a blocking wait; `None` means to poll again at once. A
+/// GPU's driver keeps short pauses exactly, so that the latency is one per cent of the time waited
+/// from the start.
+fn wait_backoff(waited_ns: u64, is_simulated: bool) -> Option<Duration> {
+    let backoff = poll_backoff(waited_ns)?;
+    match is_simulated {
+        true => Some(backoff),
+        false => Some(backoff.min(Duration::from_nanos(waited_ns / 100))),
+    }
+}
+
 /// Returns whether the stream's submitted ticket `sequence` is complete. Never blocks.
 pub(crate) fn poll_ticket(
     device: &DeviceState,
@@ -127,8 +138,10 @@ pub(crate) fn wait_until(
     mut is_done: impl FnMut() -> Result<bool>,
 ) -> Result<()> {
     let started_ns = driver.now_ns();
+    let is_simulated = driver.is_simulated();
     while !is_done()? {
-        match poll_backoff(driver.now_ns().saturating_sub(started_ns)) {
+        let waited_ns = driver.now_ns().saturating_sub(started_ns);
+        match wait_backoff(waited_ns, is_simulated) {
             None => spin_loop(),
             Some(sleep) => driver.pause(sleep),
         }
@@ -205,5 +218,9 @@ mod tests {
         let expected =
             [SLEEP_NS_MIN, 100_000, SLEEP_NS_MAX].map(|ns| Some(Duration::from_nanos(ns)));
         assert_eq!(sleeps, expected);
+        let pauses = [SPIN_NS - 1, 100_000, 10_000_000].map(|waited| wait_backoff(waited, false));
+        let expected = [1_000, 100_000].map(|ns| Some(Duration::from_nanos(ns)));
+        assert_eq!(pauses, [None, expected[0], expected[1]]);
+        assert_eq!(wait_backoff(100_000, true), poll_backoff(100_000));
     }
 }

@@ -1,0 +1,325 @@
+//! G12: loops and conditions in graphs.
+
+use millstream::{
+    Buffer, Error, GraphOptions, GraphRecorder, LaunchConfig, Result, Stream, UsageErrorKind,
+    driver::{DriverError, ResultCode},
+};
+
+use crate::{
+    calls::Calls,
+    graphs::{counted_scenario, scenario},
+    harness::{Harness, once},
+    shapes::problem,
+};
+
+millstream::kernels! {
+    // SAFETY: the kernels run in one thread, by their clauses, and access the first word of each
+    // array.
+    pub(crate) unsafe mod words from PTX {
+        /// Decrements `left` and increments `sum`.
+        pub(crate) safe fn count(left: &mut [u32], sum: &mut [u32])
+            requires left.len() >= 1, sum.len() >= 1,
+                grid.blocks.x * grid.blocks.y * grid.blocks.z == 1,
+                grid.block.x * grid.block.y * grid.block.z == 1;
+        /// Sets `sum` to `2 * sum + 1`.
+        pub(crate) safe fn grow(sum: &mut [u32])
+            requires sum.len() >= 1, grid.blocks.x * grid.blocks.y * grid.blocks.z == 1,
+                grid.block.x * grid.block.y * grid.block.z == 1;
+    }
+}
+
+const PTX: &str = "\
+.version 6.4
+.target sm_50
+.address_size 64
+.visible .entry count(.param .u64 left, .param .u64 sum)
+{
+    .reg .b32 %r<5>;
+    .reg .b64 %d<3>;
+    ld.param.u64 %d1, [left];
+    ld.param.u64 %d2, [sum];
+    ld.global.u32 %r1, [%d1];
+    sub.u32 %r2, %r1, 1;
+    st.global.u32 [%d1], %r2;
+    ld.global.u32 %r3, [%d2];
+    add.u32 %r4, %r3, 1;
+    st.global.u32 [%d2], %r4;
+    ret;
+}
+.visible .entry grow(.param .u64 sum)
+{
+    .reg .b32 %r<4>;
+    .reg .b64 %d<2>;
+    ld.param.u64 %d1, [sum];
+    ld.global.u32 %r1, [%d1];
+    shl.b32 %r2, %r1, 1;
+    add.u32 %r3, %r2, 1;
+    st.global.u32 [%d1], %r3;
+    ret;
+}
+";
+
+pub(crate) fn one_thread() -> LaunchConfig {
+    LaunchConfig::new([1, 1, 1], [1, 1, 1])
+}
+
+/// Records a loop that counts `left` down, in at most `most` iterations.
+fn counting(
+    kernels: &words::Kernels,
+    r: &GraphRecorder,
+    most: u32,
+    left: &mut Buffer<u32>,
+    sum: &mut Buffer<u32>,
+) -> Result<()> {
+    r.while_loop(left, most, |body, left| {
+        kernels.count(&body.stream()?, one_thread(), left, sum)
+    })
+}
+
+/// Makes the driver say that it has no conditional nodes.
+fn without_conditional_nodes(calls: &Calls) {
+    calls.fail(|call| {
+        (call == "graph_condition").then(|| DriverError::new(call, ResultCode::NOT_SUPPORTED))
+    });
+}
+
+/// Runs a scenario with conditional nodes and without.
+fn on_both(run: impl Fn(&Harness) -> Result<()>) {
+    counted_scenario(|harness, _| run(harness));
+    counted_scenario(|harness, calls| {
+        without_conditional_nodes(calls);
+        let outcome = run(harness);
+        calls.fail_no_more();
+        outcome
+    });
+}
+
+fn read(stream: &Stream, word: &Buffer<u32>) -> Result<u32> {
+    Ok(stream.download(word)?.wait()?[0])
+}
+
+#[test]
+fn g12_a_loop_ends_by_its_flag_in_each_replay() {
+    on_both(|harness| {
+        let [stream, other] = harness.streams();
+        let kernels = words::load(&harness.device)?;
+        let mut left = stream.upload(&[5_u32])?;
+        let mut sum = stream.zeros::<u32>(1)?;
+        let mut copy = stream.zeros::<u32>(1)?;
+        let graph = harness.device.record("loop", |r| {
+            let recorded = r.stream()?;
+            recorded.fill(&mut sum, 100)?;
+            counting(&kernels, r, 50, &mut left, &mut sum)?;
+            recorded.copy(&sum, &mut copy)
+        })?;
+        assert_eq!(graph.figures().nodes, 4);
+        graph.replay(&stream)?;
+        let first = other.download(&copy)?;
+        other.fill(&mut left, 7)?;
+        graph.replay(&other)?;
+        assert_eq!(first.wait()?, [105]);
+        assert_eq!(read(&stream, &copy)?, 107);
+        // A flag that is not set.
+        graph.replay(&stream)?;
+        assert_eq!((read(&stream, &copy)?, read(&stream, &left)?), (100, 0));
+        other.fill(&mut left, 3)?;
+        graph.replay_stepwise(&stream)?;
+        assert_eq!(read(&other, &copy)?, 103);
+        Ok(())
+    });
+}
+
+#[test]
+fn g12_a_loop_that_ends_by_its_limit_is_reported_by_the_next_host_read() {
+    on_both(|harness| {
+        let [stream, other] = harness.streams();
+        let kernels = words::load(&harness.device)?;
+        let mut left = stream.upload(&[9_u32])?;
+        let mut sum = stream.zeros::<u32>(1)?;
+        let graph = harness
+            .device
+            .record("limited", |r| counting(&kernels, r, 4, &mut left, &mut sum))?;
+        graph.replay(&stream)?;
+        let mut derived = other.zeros::<u32>(1)?;
+        other.copy(&sum, &mut derived)?;
+        let limit = read(&other, &derived);
+        let Err(Error::LoopLimit {
+            graph: name,
+            iterations_max,
+            ..
+        }) = limit
+        else {
+            panic!("the limit is reported: {limit:?}");
+        };
+        assert_eq!((name, iterations_max), ("limited", 4));
+        // It is reported once, and the values are those after four iterations.
+        assert_eq!(read(&other, &derived)?, 4);
+        assert_eq!((read(&stream, &left)?, read(&stream, &sum)?), (5, 4));
+        // The second replay ends at its limit, too, and the third by its flag, in its first
+        // iteration: the note is not lost.
+        graph.replay(&stream)?;
+        graph.replay(&other)?;
+        assert!(matches!(read(&stream, &sum), Err(Error::LoopLimit { .. })));
+        assert_eq!((read(&stream, &left)?, read(&stream, &sum)?), (0, 9));
+        // A limit equal to the number of iterations is none that is reached.
+        other.fill(&mut left, 4)?;
+        graph.replay_times(&stream, 2)?;
+        graph.replay_stepwise(&stream)?;
+        assert_eq!((read(&stream, &left)?, read(&stream, &sum)?), (0, 13));
+        Ok(())
+    });
+}
+
+#[test]
+fn g12_bodies_contain_loops_conditions_and_memory_of_the_graph() {
+    on_both(|harness| {
+        let stream = harness.stream();
+        let kernels = words::load(&harness.device)?;
+        let mut outer = stream.upload(&[3_u32])?;
+        let twos = stream.upload(&[2_u32])?;
+        let mut rounds = stream.zeros::<u32>(1)?;
+        let mut sum = stream.zeros::<u32>(1)?;
+        let (mut never, zero) = (stream.zeros::<u32>(1)?, stream.zeros::<u32>(1)?);
+        let graph = harness.device.record("nested", |r| {
+            r.while_loop(&mut outer, 10, |r, outer| {
+                let recorded = r.stream()?;
+                let mut inner = recorded.zeros::<u32>(1)?;
+                recorded.copy(&twos, &mut inner)?;
+                counting(&kernels, r, 10, &mut inner, &mut sum)?;
+                r.if_(&*outer, |r| {
+                    kernels.grow(&r.stream()?, one_thread(), &mut sum)
+                })?;
+                r.if_(&zero, |r| r.stream()?.fill(&mut never, 1))?;
+                kernels.count(&recorded, one_thread(), outer, &mut rounds)
+            })
+        })?;
+        let instance = graph.instance()?;
+        // Each round: add 2, then double and add 1. From 0: 5, 15, 35; from 35: 75, 155, 315.
+        graph.replay(&stream)?;
+        assert_eq!((read(&stream, &sum)?, read(&stream, &rounds)?), (35, 3));
+        stream.fill(&mut outer, 3)?;
+        instance.replay(&stream)?;
+        assert_eq!((read(&stream, &sum)?, read(&stream, &rounds)?), (315, 6));
+        assert_eq!(read(&stream, &never)?, 0);
+        assert!(graph.figures().body_bytes > 0);
+        let dot = graph.to_dot();
+        for part in ["at most 10 iterations", "once or never", "cluster_0."] {
+            assert!(dot.contains(part), "{part}: {dot}");
+        }
+        Ok(())
+    });
+}
+
+#[test]
+fn g12_changes_reach_into_bodies() {
+    on_both(|harness| {
+        let stream = harness.stream();
+        let kernels = words::load(&harness.device)?;
+        let mut left = stream.upload(&[2_u32])?;
+        let (mut sum, other_sum) = (stream.zeros::<u32>(1)?, stream.zeros::<u32>(1)?);
+        let other_left = stream.upload(&[3_u32])?;
+        let mut graph = harness
+            .device
+            .record("changed", |r| counting(&kernels, r, 9, &mut left, &mut sum))?;
+        graph.replay(&stream)?;
+        graph.swap(&left, &other_left)?;
+        graph.swap(&sum, &other_sum)?;
+        graph.replay(&stream)?;
+        assert_eq!((read(&stream, &sum)?, read(&stream, &other_sum)?), (2, 3));
+        let node = problem(graph.node("count"));
+        assert!(node.to_string().contains("in the body"), "{node}");
+        stream.fill(&mut left, 8)?;
+        graph.update(|r| counting(&kernels, r, 5, &mut left, &mut sum))?;
+        graph.replay(&stream)?;
+        assert!(matches!(read(&stream, &sum), Err(Error::LoopLimit { .. })));
+        assert_eq!((read(&stream, &left)?, read(&stream, &sum)?), (3, 7));
+        graph.update(|r| r.stream()?.fill(&mut sum, 1))?;
+        graph.replay(&stream)?;
+        assert_eq!(read(&stream, &sum)?, 1);
+        Ok(())
+    });
+}
+
+#[test]
+fn g12_the_host_may_enqueue_several_iterations_between_two_looks() {
+    counted_scenario(|harness, calls| {
+        let stream = harness.stream();
+        let kernels = words::load(&harness.device)?;
+        let mut left = stream.upload(&[4_u32])?;
+        let mut sum = stream.zeros::<u32>(1)?;
+        let mut looks = Vec::new();
+        for iterations in [0, 2] {
+            stream.fill(&mut left, 4)?;
+            without_conditional_nodes(calls);
+            let options = GraphOptions::new().iterations_per_look(iterations);
+            let graph = harness.device.record_with("looks", options, |r| {
+                counting(&kernels, r, 100, &mut left, &mut sum)
+            });
+            calls.fail_no_more();
+            calls.forget();
+            graph?.replay(&stream)?;
+            looks.push(calls.count("copy_device_to_host_async"));
+            assert_eq!(read(&stream, &left)?, 0);
+        }
+        assert_eq!(looks, [5, 3]);
+        assert_eq!(read(&stream, &sum)?, 8);
+        Ok(())
+    });
+}
+
+#[test]
+fn g12_a_body_that_fails_is_no_part_of_the_graph() {
+    scenario(|harness| {
+        let stream = harness.stream();
+        let mut flag = stream.upload(&[1_u32])?;
+        let (mut x, short) = (stream.zeros::<u32>(4)?, stream.zeros::<u32>(3)?);
+        let graph = harness.device.record("failing", |r| {
+            let outside = r.stream()?;
+            let failed = r.while_loop(&mut flag, 3, |body, flag| {
+                let inside = body.stream()?;
+                inside.fill(flag, 0)?;
+                let outer = problem(outside.fill(&mut x, 8));
+                assert!(outer.to_string().contains("body's recorder"), "{outer}");
+                assert!(r.if_(&short, |_| Ok(())).is_err());
+                inside.copy(&short, &mut x)
+            });
+            assert!(matches!(problem(failed), UsageErrorKind::Length { .. }));
+            outside.fill(&mut x, 7)
+        })?;
+        assert_eq!(graph.figures().nodes, 1);
+        graph.replay(&stream)?;
+        assert_eq!(stream.download(&x)?.wait()?, [7; 4]);
+        assert_eq!(read(&stream, &flag)?, 1);
+        Ok(())
+    });
+}
+
+#[test]
+fn loops_that_cannot_be_recorded_are_refused() {
+    once(|harness| {
+        let stream = harness.stream();
+        let mut flag = stream.upload(&[1_u32])?;
+        let mut empty = stream.zeros::<u32>(0)?;
+        let managed = harness.device.managed::<u32>(1)?;
+        let elsewhere = millstream::Device::simulated()?;
+        let mut far = elsewhere.stream()?.zeros::<u32>(1)?;
+        let refused = |attempt: &mut dyn FnMut(&GraphRecorder) -> Result<()>| {
+            problem(harness.device.record("refused", |r| attempt(r))).to_string()
+        };
+        let zero = refused(&mut |r| r.while_loop(&mut flag, 0, |_, _| Ok(())));
+        assert!(zero.contains("at most 0 iterations"), "{zero}");
+        let none = refused(&mut |r| r.while_loop(&mut empty, 1, |_, _| Ok(())));
+        assert!(none.contains("has no element"), "{none}");
+        let shared = refused(&mut |r| r.if_(&managed, |_| Ok(())));
+        assert!(shared.contains("the host can use"), "{shared}");
+        let other = refused(&mut |r| r.while_loop(&mut far, 1, |_, _| Ok(())));
+        assert!(other.contains("flag"), "{other}");
+        let download = refused(&mut |r| {
+            r.while_loop(&mut flag, 1, |body, flag| {
+                body.stream()?.download(&*flag)?.wait().map(drop)
+            })
+        });
+        assert!(download.contains("behind the replay"), "{download}");
+        Ok(())
+    });
+}
