@@ -34,7 +34,14 @@ const PACKAGES: [(&str, &str); 6] = [
 const BENCHMARKS: &str = "crates/bench";
 
 /// The examples that run on a GPU, each a package in a folder of its name.
-const EXAMPLES: [&str; 5] = ["decode", "digits", "heat", "options", "photos"];
+const EXAMPLES: [&str; 6] = [
+    "decode",
+    "digits",
+    "heat",
+    "options",
+    "photos",
+    "rust_kernels",
+];
 
 /// The simulator's tests that also run on a GPU.
 const SIMULATOR_TESTS: [&str; 2] = ["conformance", "ptx"];

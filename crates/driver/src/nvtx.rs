@@ -2,12 +2,14 @@
 
 #![allow(unsafe_code, reason = "calls NVTX, which trusts its caller")]
 
+mod injection;
+
 use std::{
     ffi::{CString, c_char, c_int},
     fmt,
 };
 
-use crate::libraries::{LibraryNotFound, LibrarySpec, LoadedLibrary};
+use crate::libraries::{LibraryNotFound, LibrarySpec};
 
 const NVTX: LibrarySpec = LibrarySpec {
     name: "NVTX",
@@ -15,7 +17,7 @@ const NVTX: LibrarySpec = LibrarySpec {
     files: if cfg!(windows) {
         &[("nvToolsExt64_1.dll", "")]
     } else {
-        &[("libnvToolsExt.so.1", "")]
+        &[("libnvtx3interop.so.1", ""), ("libnvToolsExt.so.1", "")]
     },
     wheel_folders: &["nvidia/nvtx/lib"],
 };
@@ -36,17 +38,22 @@ type RangePop = unsafe extern "C" fn() -> c_int;
 pub struct Nvtx {
     push: RangePush,
     pop: RangePop,
-    library: LoadedLibrary,
+    origin: String,
 }
 
 impl Nvtx {
-    /// Loads NVTX: from the path in `MILLSTREAM_NVTX`, or where
+    /// Loads NVTX: the functions of the profiler that runs the program, which names its library in
+    /// `NVTX_INJECTION64_PATH`; without one, the library at the path in `MILLSTREAM_NVTX`, or where
     /// [`libraries`](crate::libraries) searches, such as the wheel `nvidia-nvtx-cu12`.
     ///
     /// # Errors
     ///
     /// [`LibraryNotFound`] if no location has a library with its functions.
     pub fn load() -> Result<Self, LibraryNotFound> {
+        if std::env::var_os(NVTX.path_variable).is_none() && injection::is_named() {
+            let injection::Injected { push, pop, origin } = injection::attach()?;
+            return Ok(Self { push, pop, origin });
+        }
         // SAFETY: the initialisers of NVIDIA's libraries of this name require nothing of their
         // loader.
         let library = unsafe { NVTX.find() }?;
@@ -55,7 +62,10 @@ impl Nvtx {
         // SAFETY: the function of this name has this type since NVTX 1.
         let pop = unsafe { library.function::<RangePop>("nvtxRangePop") };
         match (push, pop) {
-            (Some(push), Some(pop)) => Ok(Self { push, pop, library }),
+            (Some(push), Some(pop)) => {
+                let origin = library.origin().to_owned();
+                Ok(Self { push, pop, origin })
+            }
             _ => Err(NVTX.lacking(library.origin(), "nvtxRangePushA and nvtxRangePop")),
         }
     }
@@ -78,6 +88,6 @@ impl Nvtx {
 
 impl fmt::Debug for Nvtx {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "NVTX from {}", self.library.origin())
+        write!(f, "NVTX from {}", self.origin)
     }
 }

@@ -1,7 +1,7 @@
 //! Code generation for `kernels!`: the module, its loader, and a method for each kernel.
 
 use proc_macro2::{Span, TokenStream};
-use quote::{quote, quote_spanned};
+use quote::{format_ident, quote, quote_spanned};
 use syn::{Attribute, Ident, spanned::Spanned};
 
 use crate::{
@@ -9,6 +9,7 @@ use crate::{
     kernel::{Abi, Kernel, Param, ParamKind, Safety},
     module::{Module, Modules, Source},
     text::one_line,
+    variable::Variable,
 };
 
 /// Expands one invocation of the macro.
@@ -24,6 +25,7 @@ fn module(module: &Module) -> syn::Result<TokenStream> {
         name,
         source,
         kernels,
+        variables,
     } = module;
     let module_name = name.to_string();
     let no_cuda = quote! { ::core::option::Option::None };
@@ -56,6 +58,16 @@ fn module(module: &Module) -> syn::Result<TokenStream> {
     let signatures = kernels.iter().map(signature);
     let arrays = kernels.iter().map(arrays);
     let params = kernels.iter().flat_map(|kernel| &kernel.params);
+    let declared_variables = variables.iter().map(variable_source);
+    let has_variables = !variables.is_empty();
+    let variables_field = has_variables.then(|| {
+        quote! { pub(super) variables: ::millstream::kernel::Variables, }
+    });
+    let variables_value = has_variables.then(|| {
+        quote! { variables: ::millstream::kernel::load_variables(device, &SOURCE)?, }
+    });
+    let variable_methods = variables.iter().enumerate().map(variable_method);
+    let occupancy_methods = kernels.iter().enumerate().map(occupancy_method);
     let alignments = params.filter_map(|Param { kind, .. }| match kind {
         ParamKind::Read(ty) | ParamKind::Write(ty) => Some(quote_spanned! { ty.span()=>
             const _: () = ::millstream::kernel::assert_device_alignment::<#ty>();
@@ -75,6 +87,7 @@ fn module(module: &Module) -> syn::Result<TokenStream> {
             #[derive(Clone, Debug)]
             pub struct Kernels {
                 pub(super) functions: ::std::sync::Arc<[::millstream::kernel::Function]>,
+                #variables_field
             }
 
             /// Loads the kernels on `device`, or returns them if they are loaded already.
@@ -101,13 +114,16 @@ fn module(module: &Module) -> syn::Result<TokenStream> {
                     ptx: #ptx,
                     cuda: #cuda,
                     kernels: &[#(#signatures),*],
+                    variables: &[#(#declared_variables),*],
                 };
                 let functions = ::millstream::kernel::load(device, &SOURCE)?;
                 ::millstream::kernel::declare_arrays(&functions, &[#(#arrays),*]);
-                ::core::result::Result::Ok(Self { functions })
+                ::core::result::Result::Ok(Self { #variables_value functions })
             }
 
             #(#methods)*
+            #(#occupancy_methods)*
+            #(#variable_methods)*
         }
     })
 }
@@ -178,6 +194,66 @@ fn arrays(kernel: &Kernel) -> TokenStream {
             })
         });
     quote! { &[#(#arrays),*] }
+}
+
+/// Returns the description of a variable, which loading compares with the PTX.
+fn variable_source(variable: &Variable) -> TokenStream {
+    let Variable {
+        name,
+        ptx_name,
+        element,
+        is_single,
+        ..
+    } = variable;
+    let name = ptx_name
+        .as_ref()
+        .map_or_else(|| name.to_string(), syn::LitStr::value);
+    quote! {
+        ::millstream::kernel::Variable {
+            name: #name,
+            element: ::millstream::kernel::ElementLayout::of::<#element>(),
+            is_single: #is_single
+        }
+    }
+}
+
+/// Returns the method that returns a variable.
+fn variable_method((index, variable): (usize, &Variable)) -> TokenStream {
+    let Variable {
+        attributes,
+        visibility,
+        name,
+        element,
+        ..
+    } = variable;
+    let docs = (!has_docs(attributes)).then(|| doc(&format!("Returns the variable `{name}`.")));
+    quote! {
+        #docs
+        #(#attributes)*
+        #[must_use]
+        #visibility fn #name(&self) -> ::millstream::Global<#element> {
+            self.variables.array(#index)
+        }
+    }
+}
+
+/// Returns the method that returns the kernel's occupancy.
+fn occupancy_method((index, kernel): (usize, &Kernel)) -> TokenStream {
+    let Kernel {
+        visibility, name, ..
+    } = kernel;
+    let method = format_ident!("{name}_occupancy");
+    let docs = doc(&format!(
+        "Returns how many blocks of [`{name}`](Self::{name}) run at once."
+    ));
+    quote! {
+        #docs
+        #[allow(dead_code, reason = "every kernel has this method")]
+        #[must_use]
+        #visibility fn #method(&self) -> ::millstream::Occupancy<'_> {
+            ::millstream::kernel::occupancy(&self.functions[#index])
+        }
+    }
 }
 
 /// Returns the method that launches the kernel.

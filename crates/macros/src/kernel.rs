@@ -83,13 +83,7 @@ impl Parse for Kernel {
         let safety = parse_safety(input)?;
         input.parse::<Token![fn]>()?;
         let name: Ident = input.parse()?;
-        if name == "load" {
-            return Err(syn::Error::new(
-                name.span(),
-                "`load` is the function that loads the module; declare this kernel under another \
-                 name and add `#[kernel(name = \"load\")]`",
-            ));
-        }
+        check_name(&name)?;
         if input.peek(Token![<]) {
             return Err(input
                 .error("a kernel has no generic parameters, because its PTX is already compiled"));
@@ -143,6 +137,18 @@ impl Parse for Kernel {
     }
 }
 
+/// Returns an error if the name of a kernel or a variable is taken by the module's loader.
+pub(crate) fn check_name(name: &Ident) -> syn::Result<()> {
+    if name == "load" {
+        return Err(syn::Error::new(
+            name.span(),
+            "`load` is the function that loads the module; choose another name for the declaration \
+             and add `#[kernel(name = \"load\")]`",
+        ));
+    }
+    Ok(())
+}
+
 fn parse_safety(input: ParseStream<'_>) -> syn::Result<Safety> {
     if input.peek(keyword::safe) {
         input.parse::<keyword::safe>()?;
@@ -155,7 +161,7 @@ fn parse_safety(input: ParseStream<'_>) -> syn::Result<Safety> {
              `unsafe fn`, whose callers guarantee that their calls are valid",
         ))
     } else {
-        Err(input.error("expected `safe fn` or `unsafe fn`"))
+        Err(input.error("expected `safe fn` or `unsafe fn`, or `static` for a variable"))
     }
 }
 

@@ -9,6 +9,7 @@ mod module;
 mod on_device;
 mod region;
 mod text;
+mod variable;
 
 use proc_macro::TokenStream;
 
@@ -66,6 +67,19 @@ use proc_macro::TokenStream;
 /// Loading compares the number of parameters and the size and alignment of each with the PTX. The
 /// elements of slices must have an alignment of at most 256 bytes, the alignment of device memory;
 /// others do not compile.
+///
+/// # Variables
+///
+/// `static NAME: [T];` among the kernels declares a `__device__` or `__constant__` variable of the
+/// module. A method of that name returns it as a `Global<T>`, an array. `static NAME: T;` declares
+/// one with a single element. Loading compares the size and the alignment with the PTX. Launches of
+/// kernels that use a variable are ordered with each other and with operations on its array,
+/// whether it is declared or not.
+///
+/// # Occupancy
+///
+/// Beside the method `NAME` of each kernel there is `NAME_occupancy`, which returns the kernel's
+/// `Occupancy`: how many of its blocks run at once, and a suggested block size.
 ///
 /// # Clauses
 ///

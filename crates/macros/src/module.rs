@@ -1,11 +1,14 @@
-//! The syntax of a module of kernels: `pub unsafe mod NAME from PTX { … }`.
+//! The syntax of a module of kernels and variables: `pub unsafe mod NAME from PTX { … }`.
 
 use syn::{
     Attribute, Expr, Ident, Token, Visibility, braced,
     parse::{Parse, ParseStream},
 };
 
-use crate::kernel::{Kernel, KernelAttributes};
+use crate::{
+    kernel::{Kernel, KernelAttributes},
+    variable::Variable,
+};
 
 /// The keyword between a module's name and its PTX.
 mod keyword {
@@ -24,6 +27,7 @@ pub(crate) struct Module {
     pub(crate) name: Ident,
     pub(crate) source: Source,
     pub(crate) kernels: Vec<Kernel>,
+    pub(crate) variables: Vec<Variable>,
 }
 
 /// The source of a module: expressions of type `&'static str`.
@@ -110,16 +114,25 @@ impl Parse for Module {
         let content;
         braced!(content in input);
         let mut kernels: Vec<Kernel> = Vec::new();
+        let mut variables: Vec<Variable> = Vec::new();
         while !content.is_empty() {
-            let mut kernel: Kernel = content.parse()?;
-            kernel.abi = kernel.abi.or(own.abi);
-            if kernels.iter().any(|other| other.name == kernel.name) {
-                return Err(syn::Error::new(
-                    kernel.name.span(),
-                    format!("kernel `{}` is declared twice", kernel.name),
-                ));
+            let is_variable = Variable::follows(&content);
+            let name = if is_variable {
+                let variable: Variable = content.parse()?;
+                variables.push(variable);
+                &variables[variables.len() - 1].name
+            } else {
+                let mut kernel: Kernel = content.parse()?;
+                kernel.abi = kernel.abi.or(own.abi);
+                kernels.push(kernel);
+                &kernels[kernels.len() - 1].name
+            };
+            let declared = kernels.iter().map(|kernel| &kernel.name);
+            let declared = declared.chain(variables.iter().map(|variable| &variable.name));
+            if declared.filter(|&other| other == name).count() > 1 {
+                let message = format!("`{name}` is declared twice");
+                return Err(syn::Error::new(name.span(), message));
             }
-            kernels.push(kernel);
         }
         Ok(Self {
             attributes,
@@ -127,6 +140,7 @@ impl Parse for Module {
             name,
             source,
             kernels,
+            variables,
         })
     }
 }

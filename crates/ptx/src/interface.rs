@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use super::ast::{ModuleAst, Space};
 use super::error::PtxError;
-use super::lexer::{Lexer, Token, TokenKind};
+use super::mentions::{Mentions, mentions};
 use super::parser::{self, Bodies};
 use super::signature::Signature;
 
@@ -51,8 +51,8 @@ pub struct KernelInterface {
 pub struct VariableUse {
     /// The index in [`Interface::variables`].
     pub variable: usize,
-    /// False if the kernel only reads the variable: it lies in constant memory, or every use is a
-    /// load from its name. True if that is not certain.
+    /// False if the kernel only reads the variable: it lies in constant memory, or all that the
+    /// kernel does with its address is to compute addresses of loads. True if that is not certain.
     pub writes: bool,
 }
 
@@ -110,83 +110,6 @@ pub fn interface(source: &str) -> Result<Interface, PtxError> {
     });
     let kernels = kernels.collect::<Result<_, PtxError>>()?;
     Ok(Interface { kernels, variables })
-}
-
-/// The names that a function's body mentions.
-#[derive(Default)]
-struct Mentions<'a> {
-    /// The variables by index, and whether one of the mentions may be no plain load.
-    variables: BTreeMap<usize, bool>,
-    functions: Vec<&'a str>,
-    /// The first source location: the number of the file, and the line.
-    location: Option<(u32, u32)>,
-}
-
-/// Scans the bodies of all functions.
-fn mentions<'a>(
-    source: &'a str,
-    module: &ModuleAst<'a>,
-    variables: &BTreeMap<&str, usize>,
-) -> BTreeMap<&'a str, Mentions<'a>> {
-    let mut functions = module.functions.iter();
-    let mut found = BTreeMap::new();
-    let mut lexer = Lexer::new(source);
-    let is_function = |name: &str| module.function(name).is_some();
-    loop {
-        let token = lexer.next();
-        if token.kind == TokenKind::End {
-            return found;
-        }
-        if !matches!(token.text, ".entry" | ".func") {
-            continue;
-        }
-        let Some(function) = functions.next() else {
-            return found;
-        };
-        // A declaration without a body ends in `;`, a body begins with `{`.
-        let opening = std::iter::repeat_with(|| lexer.next())
-            .find(|token| matches!(token.text, "{" | ";") || token.kind == TokenKind::End);
-        if opening.is_some_and(|token| token.text == "{") {
-            found.insert(function.name, body(&mut lexer, variables, &is_function));
-        }
-    }
-}
-
-/// Scans a body, up to its closing brace.
-fn body<'a>(
-    lexer: &mut Lexer<'a>,
-    variables: &BTreeMap<&str, usize>,
-    is_function: &dyn Fn(&str) -> bool,
-) -> Mentions<'a> {
-    let mut mentions = Mentions::default();
-    let mut depth = 1_usize;
-    let mut opcode: Option<&str> = None;
-    while depth > 0 {
-        let token: Token<'a> = lexer.next();
-        match (token.kind, token.text) {
-            (TokenKind::End, _) => break,
-            (TokenKind::Punctuation, "{") => depth += 1,
-            (TokenKind::Punctuation, "}") => depth -= 1,
-            (TokenKind::Punctuation, ";" | ":") => opcode = None,
-            (TokenKind::Word, ".loc") => {
-                let mut number = || lexer.next().text.parse().ok();
-                let location = number().zip(number());
-                mentions.location = mentions.location.or(location);
-            }
-            (TokenKind::Word, text) => {
-                if let Some(&variable) = variables.get(text) {
-                    let is_load = opcode.is_some_and(|opcode| opcode.starts_with("ld."));
-                    *mentions.variables.entry(variable).or_default() |= !is_load;
-                } else if is_function(text) {
-                    mentions.functions.push(text);
-                } else if opcode.is_none() && !text.starts_with(['%', '.']) {
-                    opcode = Some(text);
-                }
-            }
-            _ => {}
-        }
-    }
-    mentions
 }
 
 /// Returns the variables that a function, those that it mentions, and the initial values of these
@@ -279,6 +202,36 @@ L0: ld.global.f32 %f, [table];
     call helper, (%rd1);
     ret;
 }
+.visible .entry looks_up(.param .u64 x)
+{
+    .reg .b64 %rd<6>;
+    .reg .pred p;
+    bra L1;
+L0: ld.global.nc.f32 %f, [%rd4+4];
+    setp.eq.u64 p, %rd4, %rd1;
+L1: .loc 1 5 0, function_name $L__info_string0, inlined_at 1 14 3
+    mov.u64 %rd1, table;
+    @p add.s64 %rd4, %rd1, %rd5;
+    @!p bra L0;
+    ret;
+}
+.visible .entry stores(.param .u64 x)
+{
+    .reg .b64 %rd<6>;
+    bra L1;
+L0: { st.global.u64 [%rd3], %rd5; }
+L1: mov.u64 %rd1, table;
+    cvta.global.u64 %rd2, %rd1;
+    mov.b128 {%rd4, %rd3}, %rd2;
+    bra L0;
+}
+.visible .entry passes(.param .u64 x)
+{
+    .reg .b64 %rd<6>;
+    mov.u64 %rd1, own;
+    st.local.u64 [%rd2], %rd1;
+    ret;
+}
 .visible .entry indirect()
 {
     .reg .b64 %rd;
@@ -315,6 +268,13 @@ L0: ld.global.f32 %f, [table];
             uses("writes"),
             [use_of("table", true), use_of("own", false)]
         );
+    }
+
+    #[test]
+    fn an_indexed_table_is_read_if_only_loads_use_its_address() {
+        assert_eq!(uses("looks_up"), [use_of("table", false)]);
+        assert_eq!(uses("stores"), [use_of("table", true)]);
+        assert_eq!(uses("passes"), [use_of("own", true)]);
     }
 
     #[test]

@@ -23,6 +23,7 @@ mod error;
 mod interface;
 mod label;
 mod lexer;
+mod mentions;
 mod number;
 mod operands;
 mod signature;

@@ -72,7 +72,9 @@ pub use error::{
 pub use event::Event;
 pub use future::Pending;
 pub use graph::{Graph, GraphFigures, GraphNodeMut, GraphOptions, GraphRecorder, Order};
-pub use kernel::{Cuda, Dim3, Kernel, KernelSignature, LaunchArguments, LaunchConfig, Module, Ptx};
+pub use kernel::{
+    Cuda, Dim3, Kernel, KernelSignature, LaunchArguments, LaunchConfig, Module, Occupancy, Ptx,
+};
 #[doc(hidden)]
 pub use memory::StagingOptions;
 pub use memory::{

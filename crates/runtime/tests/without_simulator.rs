@@ -51,6 +51,7 @@ fn load(kind: ParamKind) -> Result<(), Error> {
         ptx: PTX,
         cuda: None,
         kernels: Vec::leak(kernels),
+        variables: &[],
     }));
     kernel::load(&device, source).map(drop)
 }

@@ -31,6 +31,9 @@ struct Options {
     /// Stop after this many pictures.
     #[arg(long)]
     frames: Option<u64>,
+    /// The time for which a message about the file stays, in seconds.
+    #[arg(long, default_value_t = 2.0)]
+    pause: f32,
     /// The characters of a line, and the number of lines.
     #[arg(long, num_args = 2, value_names = ["WIDTH", "HEIGHT"], default_values_t = [72, 24])]
     size: Vec<u16>,
@@ -41,6 +44,7 @@ fn main() -> Result<()> {
     let (width, height) = (options.size[0], options.size[1]);
     let device = Device::open(Select::Auto)?;
     let stream = device.stream()?;
+    let pause = Duration::try_from_secs_f32(options.pause)?;
     let mut shader = Shader::new(&device, &options.file)?;
     let start = Instant::now();
     let mut frame = 0;
@@ -57,7 +61,7 @@ fn main() -> Result<()> {
         if let Some(note) = note {
             writeln!(out, "{note}")?;
             out.flush()?;
-            thread::sleep(Duration::from_secs(2));
+            thread::sleep(pause);
         }
         out.flush()?;
         thread::sleep(Duration::from_millis(50));

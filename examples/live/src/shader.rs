@@ -5,7 +5,6 @@
 use std::{
     fs,
     path::{Path, PathBuf},
-    time::SystemTime,
 };
 
 use millstream::{Cuda, Device, Kernel, Ptx, Result, Stream, signature};
@@ -38,8 +37,9 @@ pub(crate) enum Change {
 /// The kernel that draws: that of the file, or the one that is a part of this program.
 pub(crate) struct Shader {
     file: PathBuf,
-    /// The time of the file when it was last compiled, or tried.
-    seen: Option<SystemTime>,
+    /// The contents of the file when it was last compiled, or tried. Its time would be the same for
+    /// two changes within a few milliseconds.
+    seen: Option<Vec<u8>>,
     built_in: built_in::Kernels,
     edited: Option<Shade>,
 }
@@ -49,7 +49,7 @@ impl Shader {
     pub(crate) fn new(device: &Device, file: &Path) -> Result<Self> {
         Ok(Self {
             file: file.to_path_buf(),
-            seen: modified(file),
+            seen: fs::read(file).ok(),
             built_in: built_in::load(device)?,
             edited: None,
         })
@@ -57,11 +57,11 @@ impl Shader {
 
     /// Compiles the file if it has changed.
     pub(crate) fn update(&mut self, device: &Device) -> Change {
-        let modified = modified(&self.file);
-        if modified.is_none() || modified == self.seen {
+        let contents = fs::read(&self.file).ok();
+        if contents.is_none() || contents == self.seen {
             return Change::None;
         }
-        self.seen = modified;
+        self.seen = contents;
         match load(device, &self.file) {
             Ok(kernel) => {
                 self.edited = Some(kernel);
@@ -96,13 +96,6 @@ impl Shader {
     }
 }
 
-/// Returns the time of the file's last change.
-fn modified(file: &Path) -> Option<SystemTime> {
-    fs::metadata(file)
-        .and_then(|metadata| metadata.modified())
-        .ok()
-}
-
 /// Loads the kernel of a file of CUDA C++, or of PTX.
 fn load(device: &Device, file: &Path) -> Result<Shade> {
     let module = if file.extension().is_some_and(|extension| extension == "ptx") {
@@ -115,19 +108,10 @@ fn load(device: &Device, file: &Path) -> Result<Shade> {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
 
-    /// Writes a file with another time than before.
-    fn write(file: &Path, text: &str, seconds: u64) {
+    fn write(file: &Path, text: &str) {
         fs::write(file, text).expect("a file is written");
-        let opened = fs::File::options()
-            .append(true)
-            .open(file)
-            .expect("it opens");
-        let time = SystemTime::UNIX_EPOCH + Duration::from_secs(seconds);
-        opened.set_modified(time).expect("its time is set");
     }
 
     #[test]
@@ -148,7 +132,7 @@ mod tests {
         let name = format!("millstream-live-{}.ptx", std::process::id());
         let file = std::env::temp_dir().join(name);
         let ptx = include_str!("../kernels/shade.ptx");
-        write(&file, ptx, 1);
+        write(&file, ptx);
         let mut shader = Shader::new(&device, &file).expect("it loads");
         assert!(matches!(shader.update(&device), Change::None));
         let before = shader.draw(&stream, 4, 4, 1.0).expect("it draws");
@@ -156,13 +140,13 @@ mod tests {
         // 12 waves, in the hexadecimal form of PTX, become 6.
         let slower = ptx.replace("0f41400000", "0f40C00000");
         assert_ne!(slower, ptx);
-        write(&file, &slower, 2);
+        write(&file, &slower);
         assert!(matches!(shader.update(&device), Change::Compiled));
         assert!(matches!(shader.update(&device), Change::None));
         let after = shader.draw(&stream, 4, 4, 1.0).expect("it draws");
         assert_ne!(before, after);
 
-        write(&file, "no PTX", 3);
+        write(&file, "no PTX");
         let Change::Refused(error) = shader.update(&device) else {
             panic!("it is no PTX");
         };

@@ -87,6 +87,7 @@ fn a_module_expands_to_a_loader_and_a_method_for_each_kernel() {
                             }
                         ]
                     }],
+                    variables: &[],
                 };
                 let functions = ::millstream::kernel::load(device, &SOURCE)?;
                 ::millstream::kernel::declare_arrays(
@@ -125,9 +126,60 @@ fn a_module_expands_to_a_loader_and_a_method_for_each_kernel() {
                     )
                 }
             }
+
+            #[doc = "Returns how many blocks of [`saxpy`](Self::saxpy) run at once."]
+            #[allow(dead_code, reason = "every kernel has this method")]
+            #[must_use]
+            pub fn saxpy_occupancy(&self) -> ::millstream::Occupancy<'_> {
+                ::millstream::kernel::occupancy(&self.functions[0usize])
+            }
         }
     };
     assert_eq!(expansion.to_string(), expected.to_string());
+}
+
+#[test]
+fn a_variable_expands_to_a_method() {
+    let expansion = expand(quote! {
+        unsafe mod m from PTX {
+            /// The weights.
+            #[kernel(name = "_Z7weights")]
+            pub(crate) static weights: [f32];
+            static hits: Count;
+        }
+    })
+    .expect("a right declaration")
+    .to_string();
+    let variables = quote! {
+        variables: &[
+            ::millstream::kernel::Variable {
+                name: "_Z7weights",
+                element: ::millstream::kernel::ElementLayout::of::<f32>(),
+                is_single: false
+            },
+            ::millstream::kernel::Variable {
+                name: "hits",
+                element: ::millstream::kernel::ElementLayout::of::<Count>(),
+                is_single: true
+            }
+        ],
+    };
+    let methods = quote! {
+        /// The weights.
+        #[must_use]
+        pub(crate) fn weights(&self) -> ::millstream::Global<f32> {
+            self.variables.array(0usize)
+        }
+
+        #[doc = "Returns the variable `hits`."]
+        #[must_use]
+        fn hits(&self) -> ::millstream::Global<Count> {
+            self.variables.array(1usize)
+        }
+    };
+    for expected in [variables, methods] {
+        assert!(expansion.contains(&expected.to_string()), "{expansion}");
+    }
 }
 
 #[test]
@@ -401,11 +453,17 @@ fn an_invalid_kernel_declaration_is_rejected_at_the_invalid_part() {
             "`load` is the function that loads the module",
             "load",
         ),
+        ("safe fn k(); safe fn k();", "`k` is declared twice", "k"),
+        ("safe fn k(); static k: u32;", "`k` is declared twice", "k"),
         (
-            "safe fn k(); safe fn k();",
-            "kernel `k` is declared twice",
-            "k",
+            "static load: u32;",
+            "`load` is the function that loads the module",
+            "load",
         ),
+        ("static mut n: u32;", "a variable has no `mut`", "mut"),
+        ("static n: u32 = 3;", "the initial value", "="),
+        ("static n: [u32; 4];", "a variable is `[T]`", "[u32; 4]"),
+        ("static n: [&u8];", "a variable is `[T]`", "&u8"),
         (
             "#[kernel(nom = \"x\")] safe fn k();",
             "expected `name = \"…\"`",

@@ -9,7 +9,7 @@ extern crate self as millstream;
 mod clauses;
 mod stub;
 
-pub use stub::{Device, Error, LaunchConfig, Result, Stream, kernel};
+pub use stub::{Device, Error, Global, LaunchConfig, Occupancy, Result, Stream, kernel};
 
 const PTX: &str = "<ptx>";
 const CHANNELS: usize = 3;
@@ -55,7 +55,25 @@ millstream_macros::kernels! {
 
     unsafe mod later from cuda "<source>" {
         safe fn nothing();
+        static hits: u64;
+        #[kernel(name = "_Z5table")]
+        static table: [Index];
     }
+}
+
+#[test]
+fn variables_and_occupancies_are_those_of_the_declarations() {
+    let kernels = later::load(&Device::default()).expect("it loads");
+    let (hits, table): (Global<u64>, Global<Index>) = (kernels.hits(), kernels.table());
+    assert_eq!(
+        [hits.0, table.0],
+        [
+            "hits: 8 bytes, single true",
+            "_Z5table: 4 bytes, single false"
+        ]
+    );
+    let Occupancy(name) = kernels.nothing_occupancy();
+    assert_eq!(name, "<source> later nothing()");
 }
 
 /// Runs `launch` and returns the calls that the stub recorded.

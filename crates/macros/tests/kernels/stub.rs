@@ -42,6 +42,14 @@ impl Error {
 
 pub type Result<T> = std::result::Result<T, Error>;
 
+/// A variable as text.
+#[derive(Debug)]
+pub struct Global<T>(pub String, std::marker::PhantomData<T>);
+
+/// The name of a kernel.
+#[derive(Debug)]
+pub struct Occupancy<'a>(pub &'a str);
+
 pub mod kernel {
     use super::*;
 
@@ -65,6 +73,50 @@ pub mod kernel {
         pub ptx: &'static str,
         pub cuda: Option<&'static str>,
         pub kernels: &'static [Signature],
+        pub variables: &'static [Variable],
+    }
+
+    #[derive(Debug)]
+    pub struct Variable {
+        pub name: &'static str,
+        pub element: ElementLayout,
+        pub is_single: bool,
+    }
+
+    /// The size of a type.
+    #[derive(Debug)]
+    pub struct ElementLayout(pub usize);
+
+    impl ElementLayout {
+        pub const fn of<T>() -> Self {
+            Self(size_of::<T>())
+        }
+    }
+
+    /// The declared variables as text.
+    #[derive(Clone, Debug)]
+    pub struct Variables(Vec<String>);
+
+    impl Variables {
+        pub fn array<T>(&self, index: usize) -> Global<T> {
+            Global(self.0[index].clone(), Default::default())
+        }
+    }
+
+    pub fn load_variables(_: &Device, source: &'static ModuleSource) -> Result<Variables> {
+        let variables = source.variables.iter().map(|variable| {
+            let Variable {
+                name,
+                element: ElementLayout(bytes),
+                is_single,
+            } = variable;
+            format!("{name}: {bytes} bytes, single {is_single}")
+        });
+        Ok(Variables(variables.collect()))
+    }
+
+    pub fn occupancy(function: &Function) -> Occupancy<'_> {
+        Occupancy(&function.name)
     }
 
     #[derive(Debug)]

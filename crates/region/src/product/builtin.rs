@@ -120,6 +120,7 @@ macro_rules! sources {
                         ptx: include_str!($ptx),
                         cuda: None,
                         kernels: KERNELS,
+                        variables: &[],
                     };
                     &SOURCE
                 })*

@@ -169,6 +169,7 @@ macro_rules! modules {
                     name: concat!("fold_", $element, "_", $reduction),
                     params: &PARAMS,
                 }),*],
+                variables: &[],
             };
         )*
     };

@@ -8,7 +8,6 @@ use std::{panic::Location, sync::Arc};
 use super::{
     Function, LaunchConfig,
     launch::{Argument, addresses, admits, operation, params, refuse_overlap},
-    variables::UsedVariable,
 };
 use crate::{
     Result, Stream, UsageError,
@@ -37,7 +36,6 @@ pub(super) unsafe fn launch_across(
     stream: &Stream,
     config: &LaunchConfig,
     arguments: &[Argument<'_>],
-    variables: &[UsedVariable],
     location: &'static Location<'static>,
     refused: UsageError,
 ) -> Result<()> {
@@ -57,7 +55,7 @@ pub(super) unsafe fn launch_across(
     for (span, kind) in spans() {
         crossing.push(span.access(kind), &span.allocation.device);
     }
-    for variable in variables {
+    for variable in function.variables() {
         crossing.push(variable.access(), device);
     }
     let addresses = addresses(arguments);

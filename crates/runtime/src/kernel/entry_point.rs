@@ -15,6 +15,9 @@ pub(super) struct EntryPoint {
     pub(super) handle: FunctionHandle,
     /// The maximum number of threads per block.
     pub(super) threads_max: u32,
+    /// The maximum number of threads per block of a launch on the fast path: `threads_max`, or 0
+    /// for a kernel that uses variables, which therefore cost the launches of others nothing.
+    pub(super) fast_threads_max: u32,
     /// The maximum dynamic shared memory of a launch without opting in, in bytes.
     pub(super) dynamic_shared_bytes: u32,
     /// The maximum dynamic shared memory of a launch once the kernel has opted in, in bytes.
@@ -149,9 +152,11 @@ pub(super) fn find_entry_point(
         Err(error) if error.code() == ResultCode::NOT_SUPPORTED => {}
         loaded => device.checked(loaded)?,
     }
+    let threads_max = device.limits.threads_per_block(threads_max);
     Ok(EntryPoint {
         handle,
-        threads_max: device.limits.threads_per_block(threads_max),
+        threads_max,
+        fast_threads_max: threads_max,
         dynamic_shared_bytes: usual,
         dynamic_shared_bytes_max: most,
         own_shared_bytes,

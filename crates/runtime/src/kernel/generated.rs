@@ -133,12 +133,12 @@ impl GeneratedKernels {
 
 impl GeneratedKernel {
     fn function(self, device: &Arc<DeviceState>) -> Function {
-        Function {
-            device: Arc::clone(device),
-            name: self.name,
-            params: &[],
-            argument_count: self.argument_count,
-            entry_point: self.entry_point,
-        }
+        Function::new(
+            device,
+            self.name,
+            &[],
+            self.argument_count,
+            self.entry_point,
+        )
     }
 }

@@ -9,7 +9,7 @@ use smallvec::SmallVec;
 
 use super::{
     Function, LaunchConfig, ReadOperand, WriteOperand, across::launch_across, matching::Slices,
-    occupancy::check_attributes, variables::UsedVariable,
+    occupancy::check_attributes,
 };
 use crate::{
     Error, Result, Stream, UsageError, UsageErrorKind,
@@ -151,15 +151,7 @@ pub unsafe fn launch<const N: usize>(
         let arguments = arguments.clone();
         // SAFETY: by this function's contract.
         return unsafe {
-            launch_across(
-                function,
-                stream,
-                &config,
-                &arguments,
-                &[],
-                location,
-                usage_error,
-            )
+            launch_across(function, stream, &config, &arguments, location, usage_error)
         };
     }
     if operation.accesses.repeat() {
@@ -189,8 +181,22 @@ pub unsafe fn launch_at(
     arguments: &[Argument<'_>],
     location: &'static Location<'static>,
 ) -> Result<()> {
+    let refused = |usage_error: UsageError| function.naming_operands(usage_error).at(location);
+    check_function(function, stream, arguments.len()).map_err(refused)?;
+    let mut operation = operation(function.name, location);
+    if let Err(usage_error) = gather(function.name, stream, arguments, &mut operation) {
+        // SAFETY: by this function's contract.
+        return unsafe {
+            launch_across(function, stream, &config, arguments, location, usage_error)
+        };
+    }
+    if operation.accesses.repeat() {
+        refuse_overlap(function.name, arguments).map_err(refused)?;
+    }
+    let addresses = addresses(arguments);
+    let params = params(function, arguments, &addresses);
     // SAFETY: by this function's contract.
-    unsafe { launch_using(function, stream, config, arguments, &[], location) }
+    unsafe { launch_checked(function, stream, &config, &mut operation, &params) }
 }
 
 /// Launches a kernel in Rust like [`launch`]: with the length behind each array.
@@ -212,52 +218,6 @@ pub unsafe fn launch_slices(
 ) -> Result<()> {
     // SAFETY: by this function's contract.
     unsafe { launch_at(function, stream, config, arguments, Location::caller()) }
-}
-
-/// Launches a kernel like [`launch_at`], which also uses variables of its module.
-///
-/// # Errors
-///
-/// As [`launch`].
-///
-/// # Safety
-///
-/// As [`launch`], but the kernel may also access these variables.
-pub(super) unsafe fn launch_using(
-    function: &Function,
-    stream: &Stream,
-    config: LaunchConfig,
-    arguments: &[Argument<'_>],
-    variables: &[UsedVariable],
-    location: &'static Location<'static>,
-) -> Result<()> {
-    let refused = |usage_error: UsageError| function.naming_operands(usage_error).at(location);
-    check_function(function, stream, arguments.len()).map_err(refused)?;
-    let mut operation = operation(function.name, location);
-    if let Err(usage_error) = gather(function.name, stream, arguments, &mut operation) {
-        // SAFETY: by this function's contract.
-        return unsafe {
-            launch_across(
-                function,
-                stream,
-                &config,
-                arguments,
-                variables,
-                location,
-                usage_error,
-            )
-        };
-    }
-    if operation.accesses.repeat() {
-        refuse_overlap(function.name, arguments).map_err(refused)?;
-    }
-    for variable in variables {
-        operation.accesses.push(variable.access());
-    }
-    let addresses = addresses(arguments);
-    let params = params(function, arguments, &addresses);
-    // SAFETY: by this function's contract.
-    unsafe { launch_checked(function, stream, &config, &mut operation, &params) }
 }
 
 /// Returns the [address](Argument::address) of each argument, and the length behind it if it is
@@ -353,7 +313,6 @@ pub(super) fn gather<'a>(
 
 /// Checks the launch configuration. Returns `false` if it has no threads, so that there is nothing
 /// to launch.
-#[inline(always)]
 pub(super) fn admits(
     function: &Function,
     device: &DeviceState,
@@ -369,13 +328,24 @@ pub(super) fn admits(
         }
         return Err(UsageError::new(function.name, problem).at(location).into());
     }
+    check_extras(function, config, location)?;
+    Ok(true)
+}
+
+/// Checks the shared memory and the attributes of a launch.
+#[inline(always)]
+fn check_extras(
+    function: &Function,
+    config: &LaunchConfig,
+    location: &'static Location<'static>,
+) -> Result<()> {
     if config.dims.shared_bytes > function.entry_point.dynamic_shared_bytes {
         function.opt_in(config.dims.shared_bytes, location)?;
     }
     if config.has_attributes() {
         check_attributes(function, config).map_err(|error| at(error, location))?;
     }
-    Ok(true)
+    Ok(())
 }
 
 /// Adds the source line of a launch to a usage error.
@@ -393,7 +363,56 @@ fn at(error: Error, location: &'static Location<'static>) -> Error {
 ///
 /// As for [`launch`]. `params` are pointers to the arguments, and the operation's accesses name
 /// those that are arrays.
-unsafe fn launch_checked(
+unsafe fn launch_checked<'a>(
+    function: &'a Function,
+    stream: &Stream,
+    config: &LaunchConfig,
+    operation: &mut Operation<'a>,
+    params: &[*const c_void],
+) -> Result<()> {
+    let limits = &stream.device_state().limits;
+    let fast_threads_max = function.entry_point.fast_threads_max;
+    if limits.check(&config.dims, fast_threads_max).is_some() {
+        // SAFETY: by this function's contract.
+        return unsafe { launch_slowly(function, stream, config, operation, params) };
+    }
+    check_extras(function, config, operation.location)?;
+    // SAFETY: by this function's contract.
+    unsafe { submit_launch(function, stream, config, operation, params) }
+}
+
+/// Does the same as [`launch_checked`] for a launch that is refused, launches nothing, or uses
+/// variables of the kernel's module.
+///
+/// # Safety
+///
+/// As for [`launch_checked`].
+#[cold]
+#[inline(never)]
+unsafe fn launch_slowly<'a>(
+    function: &'a Function,
+    stream: &Stream,
+    config: &LaunchConfig,
+    operation: &mut Operation<'a>,
+    params: &[*const c_void],
+) -> Result<()> {
+    if !admits(function, stream.device_state(), config, operation.location)? {
+        return Ok(());
+    }
+    for variable in function.variables() {
+        operation.accesses.push(variable.access());
+    }
+    // SAFETY: by this function's contract.
+    unsafe { submit_launch(function, stream, config, operation, params) }
+}
+
+/// Submits a launch whose configuration and operands are checked.
+///
+/// # Safety
+///
+/// As for [`launch_checked`].
+#[inline(always)]
+unsafe fn submit_launch(
     function: &Function,
     stream: &Stream,
     config: &LaunchConfig,
@@ -401,9 +420,6 @@ unsafe fn launch_checked(
     params: &[*const c_void],
 ) -> Result<()> {
     let device = stream.device_state();
-    if !admits(function, device, config, operation.location)? {
-        return Ok(());
-    }
     let command = context::Launch {
         function: function.entry_point.handle,
         dims: &config.dims,

@@ -16,7 +16,7 @@ use super::{
     entry_point::{Image, ModuleLabel, explain, find_entry_point, load_image, unload},
     matching::{Mismatch, Slices, compare},
     names::{interned, is_mangled, nearest},
-    variables::{self, LoadedVariable},
+    variables::{self, ElementLayout, LoadedVariable},
 };
 use crate::{
     Device, Diagnostic, Error, Global, Result, UsageError, UsageErrorKind, context::DeviceState,
@@ -156,8 +156,8 @@ impl Module {
             (None, ptx) => Image::Ptx(ptx.as_deref().unwrap_or_default()),
         };
         let handle = load_image(device, label, image)?;
-        let known = interface.unwrap_or_default();
-        let variables = match variables::look_up(device, handle, &known) {
+        let Interface { kernels, variables } = interface.unwrap_or_default();
+        let variables = match variables::look_up(device, handle, variables, |_| true) {
             Ok(variables) => variables,
             Err(error) => {
                 unload(device, handle);
@@ -165,7 +165,6 @@ impl Module {
             }
         };
         ModuleCache::keep(device, handle);
-        let Interface { kernels, .. } = known;
         Ok(Self {
             state: Arc::new(ModuleState {
                 device: Arc::clone(device),
@@ -198,11 +197,7 @@ impl Module {
     /// Returns the names of the variables that [`global`](Self::global) finds.
     #[must_use]
     pub fn variables(&self) -> Vec<&str> {
-        let variables = self.state.variables.iter();
-        let variables = variables.filter(|variable| variable.allocation.is_some());
-        variables
-            .map(|variable| variable.declared.name.as_str())
-            .collect()
+        variables::names(&self.state.variables).collect()
     }
 
     /// Returns the warnings of the compiler. Empty for modules that were not compiled.
@@ -250,19 +245,12 @@ impl Module {
         entry_point.slices = kernel.map_or(Slices::Apart, |(_, slices)| slices);
         let shapes = &ModuleCache::of(&state.device).param_shapes;
         shapes.note(entry_point.handle, &declared.kinds, entry_point.slices);
-        let function = Function {
-            device: Arc::clone(&state.device),
-            name: interned(name),
-            params: &[],
-            argument_count: declared.kinds.iter().filter(|kind| !kind.is_len()).count(),
-            entry_point,
-        };
+        let arguments = declared.kinds.iter().filter(|kind| !kind.is_len()).count();
+        let function = Function::new(&state.device, interned(name), &[], arguments, entry_point);
         declare_arrays(std::slice::from_ref(&function), &[&declared.arrays]);
         let uses = kernel.map_or(&[][..], |(kernel, _)| &kernel.uses);
-        Ok(Kernel::new(
-            function,
-            variables::used(&state.variables, uses),
-        ))
+        let used = variables::used(&state.device, &state.variables, uses);
+        Ok(Kernel::new(function.using(used)))
     }
 
     /// Returns a variable in global or constant memory, as an array of `T`.
@@ -273,31 +261,9 @@ impl Module {
     /// if its size is not a multiple of the element's, or its alignment is smaller.
     pub fn global<T: Pod>(&self, name: &str) -> Result<Global<T>> {
         let state = &*self.state;
-        let found = state.variables.iter().find_map(|variable| {
-            let is_named = variable.declared.name == name;
-            is_named.then_some((&variable.declared, variable.allocation.as_ref()?))
-        });
-        let refuse = |problem| Err(UsageError::new("global", problem).into());
-        let Some((declared, allocation)) = found else {
-            return refuse(UsageErrorKind::NoVariable {
-                variable: name.to_owned(),
-                variables: nearest(name, self.variables()),
-            });
-        };
-        let (element_bytes, element_alignment) = (size_of::<T>(), align_of::<T>());
-        let is_multiple = declared.bytes.checked_rem(element_bytes) == Some(0);
-        if !is_multiple || declared.align < element_alignment {
-            return refuse(UsageErrorKind::Variable {
-                variable: name.to_owned(),
-                bytes: declared.bytes,
-                alignment: declared.align,
-                element: std::any::type_name::<T>(),
-                element_bytes,
-                element_alignment,
-            });
-        }
-        let len = declared.bytes / element_bytes;
-        Ok(Global::new(Arc::clone(allocation), len))
+        let found = variables::find_array(&state.variables, name, ElementLayout::of::<T>());
+        let found = found.map_err(|problem| UsageError::new("global", problem))?;
+        Ok(found.array(&state.device))
     }
 
     /// Finds a kernel by its name in the PTX, by the name for which the compiler was asked, or by

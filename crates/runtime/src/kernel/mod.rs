@@ -5,6 +5,7 @@ mod across;
 pub mod clause;
 mod compile;
 mod cuda_source;
+mod declared;
 mod disk_cache;
 mod element;
 mod entry_point;
@@ -25,6 +26,7 @@ mod typed;
 mod variables;
 
 pub use cuda_source::{Cuda, Ptx};
+pub use declared::{Variables, load, load_variables};
 pub use element::{Array, Element, declare_arrays, element};
 pub use foreign::enqueue;
 pub use generated::{load_generated, load_generated_again};
@@ -32,8 +34,10 @@ pub use launch::{Argument, launch, launch_at, launch_slices};
 pub use launch_config::{Dim3, LaunchConfig};
 pub use loaded::Module;
 pub(crate) use module::ModuleCache;
-pub use module::{Function, ModuleSource, Param, ParamKind, Signature, load};
+pub use module::{Function, ModuleSource, Param, ParamKind, Signature, Variable};
 pub(crate) use names::interned;
+pub use occupancy::{Occupancy, occupancy};
+pub use variables::ElementLayout;
 
 pub use source_hash::{assert_compiled_from, compiled_from, header};
 pub use typed::{

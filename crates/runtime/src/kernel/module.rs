@@ -1,6 +1,6 @@
-//! Module loading: loads PTX on a device once, and checks the declared kernels against it.
+//! Declarations of modules, the functions of loaded kernels, and the modules of a device.
 
-#![allow(unsafe_code, reason = "loads and unloads modules")]
+#![allow(unsafe_code, reason = "sets attributes of loaded kernels")]
 
 use std::{fmt, panic::Location, sync::Arc};
 
@@ -9,15 +9,14 @@ use parking_lot::Mutex;
 use rustc_hash::FxHashSet;
 
 use super::{
-    Cuda,
-    compile::compile_for,
-    entry_point::{EntryPoint, Image, ModuleLabel, load_module},
+    declared::DeclaredModule,
+    entry_point::EntryPoint,
     generated::GeneratedKernels,
-    matching::{Mismatch, Slices, compare},
     param_shapes::ParamShapes,
+    variables::{ElementLayout, UsedVariable},
 };
 use crate::{
-    Device, Result, UsageError, UsageErrorKind,
+    Result, UsageError, UsageErrorKind,
     context::{DeviceSlot, DeviceState, KernelLayer},
 };
 
@@ -38,6 +37,8 @@ pub struct ModuleSource {
     pub cuda: Option<&'static str>,
     /// The kernels, in the order of their functions.
     pub kernels: &'static [Signature],
+    /// The variables, in the order of their methods.
+    pub variables: &'static [Variable],
 }
 
 /// A declared kernel.
@@ -48,6 +49,18 @@ pub struct Signature {
     pub name: &'static str,
     /// The kernel's parameters.
     pub params: &'static [Param],
+}
+
+/// A declared variable of the module.
+#[doc(hidden)]
+#[derive(Debug)]
+pub struct Variable {
+    /// The variable's name in the PTX.
+    pub name: &'static str,
+    /// The type of its elements.
+    pub element: ElementLayout,
+    /// True if it is declared as one element, not as an array.
+    pub is_single: bool,
 }
 
 /// A declared parameter.
@@ -106,6 +119,9 @@ pub struct Function {
     /// The number of arguments of a launch: of the parameters without lengths.
     pub(super) argument_count: usize,
     pub(super) entry_point: EntryPoint,
+    /// The variables of the module that the kernel uses; set by
+    /// [`using`](Self::using), which also turns its launches from the fast path.
+    variables: Option<Arc<[UsedVariable]>>,
 }
 
 impl fmt::Debug for Function {
@@ -115,9 +131,43 @@ impl fmt::Debug for Function {
 }
 
 impl Function {
+<<<<<<< HEAD
     /// Returns the driver's handle.
     pub(crate) fn handle(&self) -> FunctionHandle {
         self.entry_point.handle
+=======
+    /// Creates a function for a kernel that uses no variables.
+    #[inline]
+    pub(super) fn new(
+        device: &Arc<DeviceState>,
+        name: &'static str,
+        params: &'static [Param],
+        argument_count: usize,
+        entry_point: EntryPoint,
+    ) -> Self {
+        Self {
+            device: Arc::clone(device),
+            name,
+            params,
+            argument_count,
+            entry_point,
+            variables: None,
+        }
+    }
+
+    /// Adds the variables of the module that the kernel uses.
+    pub(super) fn using(mut self, variables: Option<Arc<[UsedVariable]>>) -> Self {
+        if variables.is_some() {
+            self.entry_point.fast_threads_max = 0;
+        }
+        self.variables = variables;
+        self
+    }
+
+    /// Returns the variables of the module that the kernel uses.
+    pub(super) fn variables(&self) -> &[UsedVariable] {
+        self.variables.as_deref().unwrap_or_default()
+>>>>>>> compile
     }
 
     /// Adds the names of the kernel's parameters to an error.
@@ -182,7 +232,7 @@ impl Function {
 /// module, and unloading a module may wait for the device.
 #[derive(Debug, Default)]
 pub(crate) struct ModuleCache {
-    loaded: Mutex<Vec<LoadedModule>>,
+    pub(super) declared: Mutex<Vec<DeclaredModule>>,
     /// Modules that were loaded or compiled at run time.
     given: Mutex<Vec<ModuleHandle>>,
     pub(super) generated: Mutex<GeneratedKernels>,
@@ -199,14 +249,6 @@ impl DeviceSlot for KernelLayer {
     }
 }
 
-#[derive(Debug)]
-struct LoadedModule {
-    /// The address of the [`ModuleSource`] that declares the module.
-    source: usize,
-    module: ModuleHandle,
-    entry_points: Vec<EntryPoint>,
-}
-
 impl ModuleCache {
     /// Returns the module cache of a device.
     pub(super) fn of(device: &DeviceState) -> &Self {
@@ -220,139 +262,10 @@ impl ModuleCache {
 
     /// Removes all modules, to be unloaded when the device is idle.
     pub(crate) fn take_all(&self) -> impl Iterator<Item = ModuleHandle> {
-        let declared = std::mem::take(&mut *self.loaded.lock());
+        let declared = std::mem::take(&mut *self.declared.lock());
         let generated = std::mem::take(&mut *self.generated.lock());
         let given = std::mem::take(&mut *self.given.lock());
-        let declared = declared.into_iter().map(|loaded| loaded.module);
+        let declared = declared.into_iter().map(|declared| declared.module);
         declared.chain(generated.into_modules()).chain(given)
-    }
-}
-
-/// Loads a module on the device, unless it is already loaded, and checks the number, size and
-/// alignment of the parameters of every declared kernel. The kernels' code is loaded eagerly, so
-/// that launches of kernels that were loaded while the device was idle do not wait for running
-/// kernels (rule 53: kernels are loaded on first use, which may wait for running kernels).
-///
-/// # Errors
-///
-/// If the PTX cannot be loaded on this device, or a declaration does not match it; the error names
-/// the line, opcode or parameter.
-#[doc(hidden)]
-#[track_caller]
-pub fn load(device: &Device, source: &'static ModuleSource) -> Result<Arc<[Function]>> {
-    let device = device.state();
-    device.check_alive()?;
-    let address = std::ptr::from_ref(source).addr();
-    let mut loaded = ModuleCache::of(device).loaded.lock();
-    let known = loaded.iter().position(|known| known.source == address);
-    let at = match known {
-        Some(at) => at,
-        None => {
-            let (module, entry_points) = load_declared(device, source)?;
-            loaded.push(LoadedModule {
-                source: address,
-                module,
-                entry_points,
-            });
-            loaded.len() - 1
-        }
-    };
-    let functions =
-        source
-            .kernels
-            .iter()
-            .zip(&loaded[at].entry_points)
-            .map(|(kernel, &entry_point)| Function {
-                device: Arc::clone(device),
-                name: kernel.name,
-                params: kernel.params,
-                argument_count: kernel
-                    .params
-                    .iter()
-                    .filter(|param| !param.kind.is_len())
-                    .count(),
-                entry_point,
-            });
-    Ok(functions.collect())
-}
-
-/// Loads the module of a declaration, which is compiled first if it has no PTX.
-#[track_caller]
-fn load_declared(
-    device: &DeviceState,
-    source: &'static ModuleSource,
-) -> Result<(ModuleHandle, Vec<EntryPoint>)> {
-    let label = ModuleLabel::Declared(source);
-    let names: Vec<_> = source.kernels.iter().map(|kernel| kernel.name).collect();
-    let compiled = match source.cuda {
-        Some(text) => Some(compile_for(device, &Cuda::source(source.module, text))?.0),
-        None => None,
-    };
-    let ptx = compiled
-        .as_ref()
-        .map_or(source.ptx, |compiled| &compiled.ptx);
-    let slices = check_signatures(source, ptx)?;
-    let cubin = compiled
-        .as_ref()
-        .and_then(|compiled| compiled.cubin.as_deref());
-    let image = cubin.map_or(Image::Ptx(ptx), Image::Binary);
-    let (module, mut entry_points) = load_module(device, label, image, &names)?;
-    let declared = source.kernels.iter().zip(slices);
-    for (entry_point, (kernel, slices)) in entry_points.iter_mut().zip(declared) {
-        entry_point.slices = slices;
-        let kinds: Vec<_> = kernel.params.iter().map(|param| param.kind).collect();
-        let shapes = &ModuleCache::of(device).param_shapes;
-        shapes.note(entry_point.handle, &kinds, slices);
-    }
-    Ok((module, entry_points))
-}
-
-/// Compares the declared kernels with those of the PTX. Returns how each takes its slices.
-fn check_signatures(source: &'static ModuleSource, ptx: &str) -> Result<Vec<Slices>, UsageError> {
-    let module = ModuleLabel::Declared(source);
-    let entry_points = millstream_ptx::signatures(ptx).map_err(|error| {
-        let detail = format!("{error} ({module})");
-        UsageError::new(source.module, UsageErrorKind::Ptx { detail })
-    })?;
-    let check = |kernel: &'static Signature| {
-        let found = entry_points.iter().find(|found| found.name == kernel.name);
-        let problem = match found {
-            None => {
-                let names: Vec<_> = entry_points
-                    .iter()
-                    .map(|entry_point| entry_point.name.as_str())
-                    .collect();
-                format!("the PTX has no such entry; there are {}", names.join(", "))
-            }
-            Some(found) => {
-                let kinds: Vec<_> = kernel.params.iter().map(|param| param.kind).collect();
-                match compare(&kinds, &found.params) {
-                    Ok(slices) => return Ok(slices),
-                    Err(mismatch) => describe(kernel, mismatch),
-                }
-            }
-        };
-        let detail = format!("{problem} (kernel `{}` of {module})", kernel.name);
-        let problem = UsageErrorKind::Signature { detail };
-        Err(UsageError::new(kernel.name, problem))
-    };
-    source.kernels.iter().map(check).collect()
-}
-
-/// Says how a declaration differs from the PTX.
-fn describe(kernel: &Signature, mismatch: Mismatch<'_>) -> String {
-    match mismatch {
-        Mismatch::Count { declared, there } => {
-            format!("{declared} parameters are declared, but the entry has {there}")
-        }
-        Mismatch::Layout {
-            index,
-            declared: (size, align),
-            there,
-        } => format!(
-            "parameter `{}` is declared with {size} bytes aligned to {align}, but `{}` has {} \
-             aligned to {}",
-            kernel.params[index].name, there.name, there.size, there.align
-        ),
     }
 }

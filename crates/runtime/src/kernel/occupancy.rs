@@ -8,12 +8,64 @@ use millstream_driver::BlockSize;
 use super::{Function, LaunchConfig};
 use crate::{Result, UsageError, UsageErrorKind};
 
-impl Function {
-    /// Returns the number of blocks of `threads` threads and this much dynamic shared memory that
-    /// can be resident on the whole device at once.
-    pub(super) fn resident_blocks(&self, threads: u32, shared_bytes: u32) -> Result<u64> {
-        let device = &self.device;
-        let handle = self.entry_point.handle;
+/// The occupancy of a kernel on its device: how many of its blocks run at once.
+///
+/// For a kernel `NAME` that [`kernels!`](crate::kernels) declares, the method `NAME_occupancy` of
+/// the loaded kernels returns it. A [`Kernel`](crate::Kernel) has these methods itself.
+///
+/// ```
+/// use millstream::Device;
+///
+/// millstream::kernels! {
+///     // SAFETY: the signature is that of the kernel, which accesses the first n elements.
+///     unsafe mod vectors from include_str!("../../kernels/vecadd.ptx") {
+///         safe fn vecadd(a: &[f32], b: &[f32], c: &mut [f32], n: u64)
+///             requires a.len() >= n, b.len() >= n, c.len() >= n,
+///                 grid.blocks.y * grid.blocks.z * grid.block.y * grid.block.z == 1;
+///     }
+/// }
+///
+/// # fn main() -> millstream::Result<()> {
+/// let device = Device::simulated()?;
+/// let kernels = vectors::load(&device)?;
+/// let suggested = kernels.vecadd_occupancy().suggested_block(0)?;
+///
+/// let stream = device.stream()?;
+/// let a = stream.upload(&vec![1.0_f32; 1000])?;
+/// let mut c = stream.zeros::<f32>(1000)?;
+/// let blocks = 1000_u32.div_ceil(suggested.threads);
+/// kernels.vecadd(&stream, (blocks, suggested.threads), &a, &a, &mut c, 1000)?;
+/// assert_eq!(stream.download(&c)?.wait()?, [2.0; 1000]);
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Copy, Debug)]
+pub struct Occupancy<'a>(&'a Function);
+
+/// Returns the occupancy of a kernel.
+#[doc(hidden)]
+#[must_use]
+pub fn occupancy(function: &Function) -> Occupancy<'_> {
+    Occupancy(function)
+}
+
+impl Occupancy<'_> {
+    /// Returns the maximum number of threads per block.
+    #[must_use]
+    pub fn threads_max(&self) -> u32 {
+        self.0.entry_point.threads_max
+    }
+
+    /// Returns the number of blocks of `threads` threads and `shared_bytes` bytes of dynamic shared
+    /// memory that the whole device can run at once: the most of a
+    /// [cooperative](LaunchConfig::cooperative) grid.
+    ///
+    /// # Errors
+    ///
+    /// If `threads` is 0, or the device is lost.
+    pub fn resident_blocks(&self, threads: u32, shared_bytes: u32) -> Result<u64> {
+        let device = &self.0.device;
+        let handle = self.0.entry_point.handle;
         // SAFETY: the context is alive while the device is open, and the function's module stays
         // loaded.
         let blocks = device.checked(unsafe {
@@ -25,10 +77,16 @@ impl Function {
         Ok(number(blocks) * number(device.limits.multiprocessors))
     }
 
-    /// Returns the suggested number of threads per block.
-    pub(super) fn suggested_block(&self, shared_bytes: u32) -> Result<BlockSize> {
-        let device = &self.device;
-        let handle = self.entry_point.handle;
+    /// Returns a number of threads per block with which most threads of the kernel run at once, if
+    /// each block has `shared_bytes` bytes of dynamic shared memory, and the number of such blocks
+    /// that fill the device.
+    ///
+    /// # Errors
+    ///
+    /// If the device is lost.
+    pub fn suggested_block(&self, shared_bytes: u32) -> Result<BlockSize> {
+        let device = &self.0.device;
+        let handle = self.0.entry_point.handle;
         // SAFETY: as above.
         device.checked(unsafe {
             device
@@ -65,7 +123,7 @@ pub(super) fn check_attributes(function: &Function, config: &LaunchConfig) -> Re
     }
     if attributes.cooperative {
         let threads = dims.block.iter().product();
-        let most = function.resident_blocks(threads, dims.shared_bytes)?;
+        let most = occupancy(function).resident_blocks(threads, dims.shared_bytes)?;
         let blocks: u64 = dims.grid.iter().map(|&blocks| u64::from(blocks)).product();
         if blocks > most {
             let detail = format!(

@@ -3,15 +3,15 @@
 
 #![allow(unsafe_code, reason = "submits launches")]
 
-use std::{fmt, marker::PhantomData, panic::Location, sync::Arc};
+use std::{fmt, marker::PhantomData, panic::Location};
 
 use bytemuck::Pod;
 use millstream_driver::BlockSize;
 use smallvec::SmallVec;
 
 use super::{
-    Argument, Array, Element, Function, LaunchConfig, ParamKind, ReadOperand, WriteOperand,
-    element, launch::launch_using, variables::UsedVariable,
+    Argument, Array, Element, Function, LaunchConfig, Occupancy, ParamKind, ReadOperand,
+    WriteOperand, element, launch::launch_at, occupancy,
 };
 use crate::{Result, Stream, memory::assert_device_alignment};
 
@@ -39,7 +39,6 @@ use crate::{Result, Stream, memory::assert_device_alignment};
 /// ```
 pub struct Kernel<S> {
     function: Function,
-    variables: Arc<[UsedVariable]>,
     signature: PhantomData<fn(S)>,
 }
 
@@ -47,7 +46,6 @@ impl<S> Clone for Kernel<S> {
     fn clone(&self) -> Self {
         Self {
             function: self.function.clone(),
-            variables: Arc::clone(&self.variables),
             signature: PhantomData,
         }
     }
@@ -60,10 +58,9 @@ impl<S> fmt::Debug for Kernel<S> {
 }
 
 impl<S: KernelSignature> Kernel<S> {
-    pub(super) fn new(function: Function, variables: Arc<[UsedVariable]>) -> Self {
+    pub(super) fn new(function: Function) -> Self {
         Self {
             function,
-            variables,
             signature: PhantomData,
         }
     }
@@ -97,16 +94,7 @@ impl<S: KernelSignature> Kernel<S> {
         arguments.push_to(&mut list);
         // SAFETY: the types say that the arguments match the signature, which was compared with the
         // kernel's; the rest is the caller's promise.
-        unsafe {
-            launch_using(
-                &self.function,
-                stream,
-                config.into(),
-                &list,
-                &self.variables,
-                location,
-            )
-        }
+        unsafe { launch_at(&self.function, stream, config.into(), &list, location) }
     }
 
     /// Returns the number of blocks of `threads` threads and `shared_bytes` bytes of dynamic shared
@@ -117,7 +105,7 @@ impl<S: KernelSignature> Kernel<S> {
     ///
     /// If `threads` is 0, or the device is lost.
     pub fn resident_blocks(&self, threads: u32, shared_bytes: u32) -> Result<u64> {
-        self.function.resident_blocks(threads, shared_bytes)
+        self.occupancy().resident_blocks(threads, shared_bytes)
     }
 
     /// Returns a number of threads per block with which most threads of the kernel run at once, if
@@ -128,13 +116,18 @@ impl<S: KernelSignature> Kernel<S> {
     ///
     /// If the device is lost.
     pub fn suggested_block(&self, shared_bytes: u32) -> Result<BlockSize> {
-        self.function.suggested_block(shared_bytes)
+        self.occupancy().suggested_block(shared_bytes)
     }
 
     /// Returns the maximum number of threads per block.
     #[must_use]
     pub fn threads_max(&self) -> u32 {
-        self.function.entry_point.threads_max
+        self.occupancy().threads_max()
+    }
+
+    /// Returns the limits of the kernel on its device.
+    fn occupancy(&self) -> Occupancy<'_> {
+        occupancy(&self.function)
     }
 }
 

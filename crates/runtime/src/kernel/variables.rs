@@ -4,11 +4,13 @@
 
 use std::sync::Arc;
 
-use millstream_driver::{ModuleHandle, ResultCode};
-use millstream_ptx::{DeviceVariable, Interface, VariableUse};
+use bytemuck::Pod;
+use millstream_driver::{DevicePtr, ModuleHandle, ResultCode};
+use millstream_ptx::{DeviceVariable, VariableUse};
 
+use super::names::nearest;
 use crate::{
-    Error, Result,
+    Error, Global, Result, UsageErrorKind,
     context::DeviceState,
     memory::{Allocation, Span},
     tracker::{Access, AccessKind},
@@ -38,60 +40,81 @@ impl UsedVariable {
 /// A variable of a loaded module.
 #[derive(Debug)]
 pub(super) struct LoadedVariable {
-    pub(super) declared: DeviceVariable,
-    /// The memory; `None` if the module has none for it, because no kernel uses the variable or the
+    declared: DeviceVariable,
+    /// `None` if the module has no memory for the variable, because no kernel uses it or the
     /// compiler has replaced it by its value.
-    pub(super) allocation: Option<Arc<Allocation>>,
+    memory: Option<VariableMemory>,
 }
 
-/// Looks up the variables of a loaded module. Those that only a compiler names have no memory here:
-/// formats of `printf` (`$str`), and variables of headers with internal linkage.
+/// The memory of a variable.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct VariableMemory {
+    pointer: DevicePtr,
+    pub(super) bytes: usize,
+}
+
+impl VariableMemory {
+    /// Returns the memory as an array, with which kernels that use it are ordered.
+    pub(super) fn array<T: Pod>(self, device: &Arc<DeviceState>) -> Global<T> {
+        let len = self.bytes.checked_div(size_of::<T>()).unwrap_or(0);
+        Global::new(self.allocation(device), len)
+    }
+
+    fn allocation(self, device: &Arc<DeviceState>) -> Arc<Allocation> {
+        Allocation::of_module(device, self.pointer, self.bytes)
+    }
+}
+
+/// Looks up those variables of a loaded module for which `is_wanted` returns true. Those that only
+/// a compiler names have no memory here: formats of `printf` (`$str`), and variables of headers
+/// with internal linkage.
 pub(super) fn look_up(
-    device: &Arc<DeviceState>,
+    device: &DeviceState,
     module: ModuleHandle,
-    interface: &Interface,
+    variables: Vec<DeviceVariable>,
+    is_wanted: impl Fn(usize) -> bool,
 ) -> Result<Vec<LoadedVariable>> {
-    let variables = interface.variables.iter();
-    let loaded = variables.map(|declared| {
+    let variables = variables.into_iter().enumerate();
+    let loaded = variables.map(|(index, declared)| {
         let is_named = !declared.name.starts_with('$') && !declared.name.contains("_INTERNAL_");
-        let allocation = if is_named && declared.bytes > 0 {
-            find(device, module, declared)?
+        let memory = if is_named && declared.bytes > 0 && is_wanted(index) {
+            find(device, module, &declared)?
         } else {
             None
         };
-        Ok(LoadedVariable {
-            declared: declared.clone(),
-            allocation,
-        })
+        Ok(LoadedVariable { declared, memory })
     });
     loaded.collect()
 }
 
 /// Returns the memory of a variable, if the module has it.
 fn find(
-    device: &Arc<DeviceState>,
+    device: &DeviceState,
     module: ModuleHandle,
     declared: &DeviceVariable,
-) -> Result<Option<Arc<Allocation>>> {
+) -> Result<Option<VariableMemory>> {
     let (driver, context) = (&*device.driver, device.context);
     // SAFETY: the module is loaded.
     let found = unsafe { driver.module_global(context, module, &declared.name) };
     match device.checked(found) {
-        Ok((pointer, bytes)) => {
-            let allocation = Allocation::of_module(device, pointer, bytes.min(declared.bytes));
-            Ok(Some(allocation.shared()))
-        }
+        Ok((pointer, bytes)) => Ok(Some(VariableMemory {
+            pointer,
+            bytes: bytes.min(declared.bytes),
+        })),
         Err(Error::Driver(error)) if error.code() == ResultCode::NOT_FOUND => Ok(None),
         Err(error) => Err(error),
     }
 }
 
-/// Returns the accesses of a kernel with these uses.
-pub(super) fn used(variables: &[LoadedVariable], uses: &[VariableUse]) -> Arc<[UsedVariable]> {
+/// Returns the accesses of a kernel with these uses; `None` if it accesses no variable.
+pub(super) fn used(
+    device: &Arc<DeviceState>,
+    variables: &[LoadedVariable],
+    uses: &[VariableUse],
+) -> Option<Arc<[UsedVariable]>> {
     let uses = uses.iter().filter_map(|found| {
-        let allocation = variables[found.variable].allocation.as_ref()?;
         Some(UsedVariable {
-            allocation: Arc::clone(allocation),
+            allocation: variables[found.variable].memory?.allocation(device),
             kind: if found.writes {
                 AccessKind::Write
             } else {
@@ -99,5 +122,62 @@ pub(super) fn used(variables: &[LoadedVariable], uses: &[VariableUse]) -> Arc<[U
             },
         })
     });
-    uses.collect()
+    let uses: Arc<[_]> = uses.collect();
+    (!uses.is_empty()).then_some(uses)
+}
+
+/// Returns the names of the variables that have memory.
+pub(super) fn names(variables: &[LoadedVariable]) -> impl Iterator<Item = &str> {
+    let known = variables.iter().filter(|known| known.memory.is_some());
+    known.map(|known| known.declared.name.as_str())
+}
+
+/// The type of a variable's elements.
+#[doc(hidden)]
+#[derive(Clone, Copy, Debug)]
+pub struct ElementLayout {
+    /// The name of the type, for errors.
+    name: fn() -> &'static str,
+    pub(super) bytes: usize,
+    pub(super) align: usize,
+}
+
+impl ElementLayout {
+    /// Returns the layout of a type.
+    #[must_use]
+    pub const fn of<T: Pod>() -> Self {
+        Self {
+            name: std::any::type_name::<T>,
+            bytes: size_of::<T>(),
+            align: align_of::<T>(),
+        }
+    }
+}
+
+/// Returns the variable of this name if it can be an array of these elements.
+pub(super) fn find_array(
+    variables: &[LoadedVariable],
+    name: &str,
+    element: ElementLayout,
+) -> Result<VariableMemory, UsageErrorKind> {
+    let mut known = variables.iter();
+    let found = known.find(|known| known.declared.name == name);
+    let found = found.and_then(|known| Some((&known.declared, known.memory?)));
+    let Some((&DeviceVariable { bytes, align, .. }, memory)) = found else {
+        return Err(UsageErrorKind::NoVariable {
+            variable: name.to_owned(),
+            variables: nearest(name, names(variables)),
+        });
+    };
+    if bytes.checked_rem(element.bytes) != Some(0) || align < element.align {
+        return Err(UsageErrorKind::Variable {
+            variable: name.to_owned(),
+            bytes,
+            alignment: align,
+            element: (element.name)(),
+            element_bytes: element.bytes,
+            element_alignment: element.align,
+        });
+    }
+    Ok(memory)
 }

@@ -125,12 +125,16 @@ impl Allocation {
         }
     }
 
-    /// Wraps the memory of a module's variable, which the module frees when it is unloaded.
-    pub(crate) fn of_module(device: &Arc<DeviceState>, pointer: DevicePtr, bytes: usize) -> Self {
+    /// Wraps the memory of a module's variable, with the history of its operations.
+    pub(super) fn variable(
+        device: &Arc<DeviceState>,
+        pointer: DevicePtr,
+        history: AccessHistory,
+    ) -> Self {
         Self {
             device: Arc::clone(device),
             pointer,
-            history: AccessHistory::new(bytes as u64),
+            history,
             origin: Origin::Module,
         }
     }
@@ -260,6 +264,11 @@ fn allocate(
 
 impl Drop for Allocation {
     fn drop(&mut self) {
+        if matches!(self.origin, Origin::Module) {
+            let history = std::mem::replace(&mut self.history, AccessHistory::new(0));
+            let variables = &self.device.memory().module_variables;
+            return variables.put_back(self.pointer, history);
+        }
         let (pointer, bytes) = (self.pointer, self.history.bytes());
         let is_lent = self.history.is_lent();
         if let Origin::Adopted(release) = &mut self.origin
@@ -285,7 +294,7 @@ impl Drop for Allocation {
         let uses = self.history.last_tickets();
         let device = &self.device;
         match self.origin {
-            Origin::Adopted(_) => {}
+            Origin::Adopted(_) | Origin::Module => {}
             Origin::Pool(origin) => {
                 let block = DroppedBlock {
                     pointer,
@@ -302,7 +311,6 @@ impl Drop for Allocation {
                     .idle_frees
                     .defer_managed(pointer, size, uses);
             }
-            Origin::Module => {}
         }
     }
 }

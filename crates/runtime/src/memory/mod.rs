@@ -15,6 +15,7 @@ mod guard;
 mod host_access;
 mod idle_frees;
 mod managed;
+mod module_variables;
 mod operand;
 mod operand_2d;
 mod out_of_memory;

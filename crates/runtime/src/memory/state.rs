@@ -8,6 +8,7 @@ use super::{
     IdleFrees, SharedContext, StagingOptions, StagingPool,
     budget::{Budget, Frees},
     deferred::DeferredFrees,
+    module_variables::ModuleVariables,
     staging_arena::CurrentArena,
 };
 use crate::context::{DeviceSlot, DeviceState, MemoryLayer, StreamSlot, StreamState};
@@ -21,6 +22,7 @@ pub(crate) struct DeviceMemory {
     pub(crate) staging: StagingPool,
     pub(crate) deferred: DeferredFrees,
     pub(crate) idle_frees: IdleFrees,
+    pub(super) module_variables: ModuleVariables,
     staging_options: OnceLock<StagingOptions>,
 }
 
@@ -34,6 +36,7 @@ impl DeviceSlot for MemoryLayer {
             staging: StagingPool::default(),
             deferred: DeferredFrees::default(),
             idle_frees: IdleFrees::default(),
+            module_variables: ModuleVariables::default(),
             staging_options: OnceLock::new(),
         }
     }

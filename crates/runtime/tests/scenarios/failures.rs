@@ -104,6 +104,7 @@ fn declare(ptx: &str, name: &'static str, params: &[ParamKind]) -> &'static Modu
         ptx,
         cuda: None,
         kernels: Vec::leak(kernels),
+        variables: &[],
     }))
 }
 

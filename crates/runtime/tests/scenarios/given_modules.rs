@@ -12,7 +12,7 @@ use crate::{
 
 /// Two kernels that use variables. `scale(x, n)`: multiplies by the constant `factor` and adds
 /// `offsets[i % 4]`. `tally(x, n)`: adds the numbers below `n` to the variable `total`.
-const VARIABLES: &str = "
+pub(crate) const VARIABLES: &str = "
 .version 7.0
 .target sm_75
 .address_size 64

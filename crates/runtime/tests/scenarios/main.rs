@@ -15,6 +15,7 @@ mod collective_ranks;
 mod collectives;
 mod configurations;
 mod counts;
+mod declared_modules;
 mod dlpack;
 mod events;
 mod every_call;

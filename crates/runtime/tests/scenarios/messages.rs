@@ -334,5 +334,6 @@ fn declare(ptx: &'static str) -> &'static ModuleSource {
             name: "vecadd",
             params: PARAMS,
         }],
+        variables: &[],
     }))
 }

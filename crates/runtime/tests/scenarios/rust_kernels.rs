@@ -93,3 +93,39 @@ fn k09_kernels_in_rust_are_declared_like_others() {
         run().unwrap();
     });
 }
+
+/// The kernels of the example `rust_kernels`: slices of one parameter, and of two.
+const EXAMPLE: &str = include_str!("../../../../examples/rust_kernels/kernels.ptx");
+
+millstream::kernels! {
+    // SAFETY: the kernels are those of the example, which access what their slices have.
+    #[kernel(abi = "rust")]
+    unsafe mod example from EXAMPLE {
+        safe fn escape_times(
+            times: &mut [u32], width: u32, left: f32, top: f32, step: f32, most: u32
+        ) requires grid.blocks.y * grid.blocks.z * grid.block.y * grid.block.z == 1;
+
+        safe fn histogram(times: &[u32], bins: &mut [u32])
+            requires grid.blocks.y * grid.blocks.z * grid.block.y * grid.block.z == 1;
+    }
+}
+
+#[test]
+fn k09_kernels_of_one_module_may_take_their_slices_in_either_form() {
+    everywhere(|harness| {
+        let run = || -> Result<()> {
+            let kernels = example::load(&harness.device)?;
+            let [stream, other] = harness.streams();
+            // The points -3, -2, …, 2 of the real axis: those beyond -2 and 1/4 escape.
+            let mut times = stream.zeros::<u32>(6)?;
+            kernels.escape_times(&stream, 6, &mut times, 6, -3.0, 0.0, 1.0, 9)?;
+            let mut bins = other.zeros::<u32>(4)?;
+            // More threads than elements, and numbers beyond the last bin.
+            kernels.histogram(&other, 100, &times, &mut bins)?;
+            assert_eq!(stream.download(&times)?.wait()?, [1, 9, 9, 9, 3, 2]);
+            assert_eq!(stream.download(&bins)?.wait()?, [0, 1, 1, 4]);
+            Ok(())
+        };
+        run().unwrap();
+    });
+}

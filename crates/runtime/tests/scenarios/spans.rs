@@ -81,17 +81,42 @@ fn inner_ranges() {
     work().expect("nothing fails");
 }
 
-/// A library in the place of NVTX that prints its calls.
+/// A library in the place of NVTX, or of a profiler for NVTX 3, that prints its calls.
 #[cfg(target_os = "linux")]
 const STAND_IN: &str = r#"
+#include <stddef.h>
+#include <stdint.h>
 #include <stdio.h>
 int nvtxRangePushA(const char* name) { printf("push %s\n", name); fflush(stdout); return 0; }
 int nvtxRangePop(void) { puts("pop"); fflush(stdout); return 0; }
+
+typedef void (*function)(void);
+struct callbacks { size_t bytes; int (*table)(int number, function*** table, unsigned* size); };
+struct version_info { size_t bytes; uint32_t version, reserved; void (*set)(uint32_t version); };
+int InitializeInjectionNvtx2(const void* (*export_table)(uint32_t number)) {
+  const struct callbacks* callbacks = export_table(1);
+  const struct version_info* info = export_table(3);
+  function** table;
+  unsigned size;
+  if (!callbacks || callbacks->bytes < sizeof *callbacks) return 0;
+  if (!info || info->bytes < sizeof *info || info->version != 3 || export_table(7)) return 0;
+  info->set(3);
+  const unsigned sizes[] = {16, 9, 15, 7, 16, 7};
+  for (int number = 1; number <= 6; number++) {
+    if (!callbacks->table(number, &table, &size) || size != sizes[number - 1]) return 0;
+    for (unsigned at = 1; at < size; at++)
+      if (!table[at]) return 0;
+  }
+  if (callbacks->table(7, &table, &size) || !callbacks->table(1, &table, &size)) return 0;
+  *table[9] = (function)nvtxRangePushA;
+  *table[11] = (function)nvtxRangePop;
+  return 1;
+}
 "#;
 
 #[test]
 #[cfg(target_os = "linux")]
-fn ranges_of_nvtx_are_pushed_if_they_are_on() {
+fn ranges_of_nvtx_are_pushed_to_a_library_and_to_a_profiler_if_they_are_on() {
     use std::{fs, process::Command};
 
     use crate::child::in_process;
@@ -108,9 +133,9 @@ fn ranges_of_nvtx_are_pushed_if_they_are_on() {
         .expect("gcc is installed");
     assert!(compiler.status.success(), "{compiler:?}");
     let path = library.display().to_string();
-    let lines = |ranges: &str| {
+    let lines = |variable: &str, ranges: &str| {
         let variables = [
-            ("MILLSTREAM_NVTX", path.as_str()),
+            (variable, path.as_str()),
             ("MILLSTREAM_NVTX_RANGES", ranges),
         ];
         let text = in_process("spans::inner_ranges", &variables).text();
@@ -121,7 +146,9 @@ fn ranges_of_nvtx_are_pushed_if_they_are_on() {
         lines.collect::<Vec<_>>().join(" ")
     };
     let expected = "push allocate pop push fill pop push fill pop push wait pop";
-    assert_eq!(lines("on"), expected);
-    assert_eq!(lines(""), "");
+    for variable in ["MILLSTREAM_NVTX", "NVTX_INJECTION64_PATH"] {
+        assert_eq!(lines(variable, "on"), expected, "{variable}");
+        assert_eq!(lines(variable, ""), "", "{variable}");
+    }
     fs::remove_dir_all(&folder).expect("a folder is removed");
 }

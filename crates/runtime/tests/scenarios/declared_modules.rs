@@ -1,0 +1,221 @@
+//! Scenarios K7 to K9 with modules that are declared by `kernels!`: their variables, the occupancy
+//! of their kernels, and the kernels of the example in Rust.
+
+#![allow(unsafe_code, reason = "declares kernels")]
+
+use millstream::{Result, UsageErrorKind};
+
+use crate::{
+    given_modules::VARIABLES,
+    harness::{everywhere, once},
+    shapes::problem,
+};
+
+/// Two kernels of one thread. `bump()` adds 1 to the variable `count`, with a load and a store.
+/// `look_up(out, i)` stores element `i` of the variable `squares`.
+const COUNTER: &str = "
+.version 7.0
+.target sm_75
+.address_size 64
+.global .align 4 .u32 count;
+.global .align 4 .b8 squares[16] = {0, 0, 0, 0, 1, 0, 0, 0, 4, 0, 0, 0, 9, 0, 0, 0};
+.visible .entry bump()
+{
+    .reg .b32 %r<2>;
+    ld.global.u32 %r1, [count];
+    add.u32 %r1, %r1, 1;
+    st.global.u32 [count], %r1;
+    ret;
+}
+.visible .entry look_up(.param .u64 out, .param .u32 i)
+{
+    .reg .b32 %r<3>;
+    .reg .b64 %rd<4>;
+    ld.param.u64 %rd1, [out];
+    ld.param.u32 %r1, [i];
+    cvta.to.global.u64 %rd1, %rd1;
+    mov.u64 %rd2, squares;
+    mul.wide.u32 %rd3, %r1, 4;
+    add.u64 %rd2, %rd2, %rd3;
+    ld.global.u32 %r2, [%rd2];
+    st.global.u32 [%rd1], %r2;
+    ret;
+}
+";
+
+millstream::kernels! {
+    // SAFETY: the signatures are those of the kernels. The threads of a block in one dimension
+    // access their own element, and the variables as the text says.
+    unsafe mod variables from VARIABLES {
+        static factor: f32;
+        static offsets: [f32];
+        static total: u32;
+
+        safe fn scale(x: &mut [f32], n: u32)
+            requires x.len() >= n, grid.blocks.x * grid.blocks.y * grid.blocks.z == 1,
+                grid.block.y * grid.block.z == 1;
+        safe fn tally(n: u32)
+            requires grid.blocks.x * grid.blocks.y * grid.blocks.z == 1,
+                grid.block.y * grid.block.z == 1;
+    }
+
+    // SAFETY: as above, for one thread.
+    unsafe mod counter from COUNTER {
+        /// The number of calls of `bump`.
+        static count: u32;
+        #[kernel(name = "squares")]
+        static table: [u32];
+
+        safe fn bump() requires grid.blocks.x * grid.block.x == 1;
+        safe fn look_up(out: &mut [u32], i: u32)
+            requires !out.is_empty(), i < 4, grid.blocks.x * grid.block.x == 1;
+    }
+
+    // SAFETY: nothing is launched.
+    unsafe mod misnamed from COUNTER {
+        static counts: u32;
+    }
+
+    // SAFETY: nothing is launched.
+    unsafe mod single from COUNTER {
+        static squares: u32;
+    }
+
+    // SAFETY: nothing is launched.
+    unsafe mod too_wide from COUNTER {
+        static count: [u64];
+    }
+}
+
+#[test]
+fn k07_variables_of_declared_modules_are_read_and_written_in_the_order_of_conflicts() {
+    everywhere(|harness| {
+        let run = || -> Result<()> {
+            let kernels = variables::load(&harness.device)?;
+            let again = variables::load(&harness.device)?;
+            let [host, first, second, reader] = harness.streams();
+            let (mut factor, mut offsets) = (kernels.factor(), kernels.offsets());
+            let total = again.total();
+            assert_eq!((factor.len(), offsets.len(), total.len()), (1, 4, 1));
+            assert_eq!(host.download(&factor)?.wait()?, [1.0], "the initial value");
+            let mut x = first.upload(&[1.0_f32, 2.0, 3.0, 4.0, 5.0])?;
+            let before = reader.download(&total)?.wait()?[0];
+
+            let gate = harness.gate(&host);
+            host.fill(&mut factor, 10.0)?;
+            host.copy(&host.upload(&[0.5_f32, 0.25, 0.0, 0.0])?, &mut offsets)?;
+            kernels.scale(&first, (1, 32), &mut x, 5)?;
+            let scaled = first.download(&x)?;
+            harness.assert_pending(&scaled);
+            // A later write of the host waits for the kernel that reads.
+            reader.fill(&mut factor, 1.0)?;
+            gate.open();
+            assert_eq!(scaled.wait()?, [10.5, 20.25, 30.0, 40.0, 50.5]);
+            kernels.tally(&first, (1, 32), 5)?;
+            again.tally(&second, (1, 32), 3)?;
+            assert_eq!(reader.download(&total)?.wait()?, [before + 13]);
+            Ok(())
+        };
+        run().unwrap();
+    });
+}
+
+#[test]
+fn k07_a_variable_keeps_its_order_when_all_its_handles_were_dropped() {
+    everywhere(|harness| {
+        let run = || -> Result<()> {
+            let [first, second] = harness.streams();
+            let kernels = counter::load(&harness.device)?;
+            let before = first.download(kernels.count())?.wait()?[0];
+            let gate = harness.gate(&first);
+            kernels.bump(&first, (1, 1))?;
+            drop(kernels);
+            let kernels = counter::load(&harness.device)?;
+            kernels.bump(&second, (1, 1))?;
+            let count = second.download(kernels.count())?;
+            harness.assert_pending(&count);
+            gate.open();
+            assert_eq!(count.wait()?, [before + 2]);
+            Ok(())
+        };
+        run().unwrap();
+    });
+}
+
+#[test]
+fn k07_kernels_that_only_look_up_in_a_table_run_at_the_same_time() {
+    once(|harness| {
+        let kernels = counter::load(&harness.device)?;
+        let [first, second] = harness.streams();
+        let (mut x, mut y) = (first.zeros::<u32>(1)?, second.zeros::<u32>(1)?);
+        let gate = harness.gate(&first);
+        kernels.look_up(&first, (1, 1), &mut x, 2)?;
+        kernels.look_up(&second, (1, 1), &mut y, 3)?;
+        assert_eq!(
+            second.download(&y)?.wait()?,
+            [9],
+            "beside the waiting kernel"
+        );
+        let looked_up = first.download(&x)?;
+        harness.assert_pending(&looked_up);
+        gate.open();
+        assert_eq!(looked_up.wait()?, [4]);
+        assert_eq!(first.download(kernels.table())?.wait()?, [0, 1, 4, 9]);
+        Ok(())
+    });
+}
+
+#[test]
+fn k07_a_declared_variable_that_is_not_the_modules_is_a_typed_error() {
+    once(|harness| {
+        let refused = problem(misnamed::load(&harness.device));
+        let UsageErrorKind::NoVariable {
+            variable,
+            variables,
+        } = refused
+        else {
+            panic!("another error: {refused}");
+        };
+        assert_eq!(
+            (variable.as_str(), &variables[..]),
+            ("counts", &["count".to_owned(), "squares".to_owned()][..])
+        );
+        let UsageErrorKind::Signature { detail } = problem(single::load(&harness.device)) else {
+            panic!("another error");
+        };
+        let expected = "the variable `squares` is declared as one element of 4 bytes, and has 16";
+        assert!(detail.starts_with(expected), "{detail}");
+        let refused = problem(too_wide::load(&harness.device));
+        assert!(
+            matches!(refused, UsageErrorKind::Variable { bytes: 4, .. }),
+            "{refused}"
+        );
+        Ok(())
+    });
+}
+
+#[test]
+fn k08_declared_kernels_have_an_occupancy() {
+    once(|harness| {
+        let kernels = variables::load(&harness.device)?;
+        let occupancy = kernels.scale_occupancy();
+        let multiprocessors = u64::from(harness.device.properties()?.multiprocessors);
+        let full = occupancy.resident_blocks(occupancy.threads_max(), 0)?;
+        assert!(full >= multiprocessors, "{full}");
+        assert!(occupancy.resident_blocks(32, 0)? > full);
+        let suggested = occupancy.suggested_block(0)?;
+        assert!(
+            suggested.threads >= 32 && suggested.threads <= occupancy.threads_max(),
+            "{suggested:?}"
+        );
+        // A kernel that uses variables has the limits of any other.
+        let mut x = harness.stream().zeros::<f32>(1)?;
+        let too_many = occupancy.threads_max() + 1;
+        let refused = kernels.scale(&harness.stream(), (1, too_many), &mut x, 1);
+        let UsageErrorKind::LaunchConfig { detail } = problem(refused) else {
+            panic!("another error");
+        };
+        assert!(detail.contains(&too_many.to_string()), "{detail}");
+        kernels.scale(&harness.stream(), (1, occupancy.threads_max()), &mut x, 1)
+    });
+}
