@@ -91,11 +91,11 @@ impl Gpu {
             modules: state.modules.len(),
             graphs: state.graphs_of_caller().count(),
             executable_graphs: state.executables.len(),
-            device_bytes: state
-                .devices
-                .iter()
-                .map(|device| device.non_pool_bytes + device.pool.usage().used_bytes)
-                .sum(),
+            device_bytes: {
+                let outside = state.devices.iter().map(|device| device.non_pool_bytes);
+                let pools = state.pools.values();
+                outside.sum::<u64>() + pools.map(|pool| pool.bytes.usage().used_bytes).sum::<u64>()
+            },
             pinned_bytes: state.memory.live_bytes(MemoryKind::is_host),
             managed_bytes: state.memory.live_bytes(|kind| kind == MemoryKind::Managed),
             pending_operations: state.ops.len(),
