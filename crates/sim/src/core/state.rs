@@ -166,6 +166,8 @@ pub(crate) struct SimState {
     pub(crate) printf_output: PrintfOutput,
     /// The number of the race checker's findings that are already among the reports.
     pub(crate) findings_reported: usize,
+    /// Set once a report says that some findings are only counted.
+    pub(crate) omission_reported: bool,
     pub(crate) kernel_stats: KernelStats,
     pub(crate) reports: Vec<Report>,
     /// The notes about loaded modules, without duplicates.
@@ -228,6 +230,7 @@ impl SimState {
             race_checker: RaceChecker::new(&config),
             printf_output: PrintfOutput::default(),
             findings_reported: 0,
+            omission_reported: false,
             kernel_stats: KernelStats::default(),
             reports: Vec::new(),
             notes: Vec::new(),
