@@ -405,6 +405,19 @@ pub(crate) struct LocationFields {
     pub(crate) id: i32,
 }
 
+/// `CUmemPoolProps`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct PoolFields {
+    pub(crate) kind: i32,
+    pub(crate) handle_types: i32,
+    pub(crate) location: LocationFields,
+    pub(crate) security_attributes: usize,
+    pub(crate) bytes_max: usize,
+    pub(crate) usage: u16,
+    pub(crate) reserved: [u8; 54],
+}
+
 /// `CUmemAccessDesc`.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
@@ -422,6 +435,7 @@ const _: () = {
     assert!(size_of::<FillNodeFields>() == 40);
     assert!(size_of::<NodeFields>() == 256);
     assert!(size_of::<InstantiateFields>() == 32);
+    assert!(size_of::<PoolFields>() == 88);
     assert!(size_of::<UpdateFields>() == 24);
     assert!(size_of::<LaunchAttributeFields>() == 72);
 };

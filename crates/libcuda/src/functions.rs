@@ -28,7 +28,7 @@ use crate::{
         AccessFields, Address, BlockToSharedPointer, Bytes, Copy2dFields, Copy3dFields, Device,
         FillNodeFields, Handle, HostFunctionPointer, Image, In, InstantiateFields,
         KernelNodeFields, KernelNodeFields2, LaunchConfigFields, LocationFields, NodeFields, Out,
-        StreamCallbackPointer, Text, UpdateFields,
+        PoolFields, StreamCallbackPointer, Text, UpdateFields,
     },
     api::{
         capture, context, copy, copy_3d, device, entry, event, fill, function, graph, graph_exec,
@@ -171,11 +171,11 @@ functions! {
     [cuDeviceGetP2PAttribute]
         (value: Out<i32>, attribute: i32, from: Device, to: Device) => device::p2p_attribute;
     [cuDeviceGetDefaultMemPool]
-        (pool: Out<Handle>, device: Device) => device::pool;
+        (pool: Out<Handle>, device: Device) => pool::default_of;
     [cuDeviceGetMemPool]
-        (pool: Out<Handle>, device: Device) => device::pool;
+        (pool: Out<Handle>, device: Device) => pool::current_of;
     [cuDeviceSetMemPool]
-        (device: Device, pool: Handle) => device::set_pool;
+        (device: Device, pool: Handle) => pool::set_current;
     [cuDeviceGetExecAffinitySupport]
         (supported: Out<i32>, kind: i32, device: Device) => device::exec_affinity;
 
@@ -440,6 +440,15 @@ functions! {
 
     [cuMemAllocFromPoolAsync, cuMemAllocFromPoolAsync_ptsz per_thread]
         (pointer: Out<Address>, bytes: usize, pool: Handle, stream: Handle) => pool::allocate;
+    [cuMemPoolCreate]
+        (pool: Out<Handle>, fields: In<PoolFields>) => pool::create;
+    [cuMemPoolDestroy] (pool: Handle) => pool::destroy;
+    [cuMemGetDefaultMemPool]
+        (pool: Out<Handle>, location: In<LocationFields>, kind: i32) => pool::default_at;
+    [cuMemGetMemPool]
+        (pool: Out<Handle>, location: In<LocationFields>, kind: i32) => pool::current_at;
+    [cuMemSetMemPool]
+        (location: In<LocationFields>, kind: i32, pool: Handle) => pool::set_current_at;
     [cuMemPoolSetAttribute]
         (pool: Handle, attribute: i32, value: In<c_void>) => pool::set_attribute;
     [cuMemPoolGetAttribute]

@@ -13,7 +13,7 @@ use millstream_driver::{
     PoolHandle, StreamHandle,
 };
 use millstream_sim::FunctionDetails;
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::{
     abi::{Address, Device, Handle, HostFunctionPointer, In},
@@ -56,10 +56,8 @@ pub(crate) struct Objects {
     pub(crate) primaries: FxHashMap<Device, PrimaryEntry>,
     /// The flags of page-locked allocations, by first address.
     pub(crate) host_flags: FxHashMap<Address, u32>,
-    /// The values that the program has set of the attributes of pools.
-    pub(crate) pool_settings: FxHashMap<(PoolHandle, i32), u64>,
-    /// True if the program gave a device access to a pool.
-    pub(crate) pool_access: FxHashMap<(PoolHandle, Device), bool>,
+    /// The pools that the program forbade reuse along event dependencies.
+    pub(crate) pools_without_events: FxHashSet<PoolHandle>,
     /// Names that were returned to the program, which may keep the pointers.
     names: FxHashMap<String, CString>,
     /// The number of handles that this module has allocated.

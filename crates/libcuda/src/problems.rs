@@ -32,15 +32,25 @@ impl Problems {
     /// Adds a problem, or counts it if one is known that differs only in its numbers: the numbers
     /// of operations, addresses and sizes.
     pub(crate) fn add(&mut self, text: String) {
+        self.add_several(text, 1);
+    }
+
+    /// Adds a problem that happened `count` times.
+    pub(crate) fn add_several(&mut self, text: String, count: u64) {
         let key = without_numbers(&text);
         if let Some(&index) = self.known.get(&key) {
-            self.list[index].count += 1;
+            self.list[index].count += count;
         } else if self.list.len() == KEPT_MAX {
-            self.dropped += 1;
+            self.dropped += count;
         } else {
             self.known.insert(key, self.list.len());
-            self.list.push(Problem { text, count: 1 });
+            self.list.push(Problem { text, count });
         }
+    }
+
+    /// Counts problems that cannot be listed.
+    pub(crate) fn drop_several(&mut self, count: u64) {
+        self.dropped += count;
     }
 
     /// Rewrites the text of each problem.

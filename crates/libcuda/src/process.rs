@@ -3,7 +3,7 @@
 use std::{fs::OpenOptions, io::Write as _, path::Path, sync::OnceLock};
 
 use millstream_driver::{Driver as _, DriverError, ResultCode};
-use millstream_sim::{Gpu, LiveKind, race::Label};
+use millstream_sim::{Gpu, LiveKind, ReportKind, race::Label};
 use parking_lot::Mutex;
 
 use crate::{
@@ -115,15 +115,30 @@ impl Process {
         }
     }
 
-    /// Moves the simulator's reports to the list of problems, which is bounded.
+    /// Moves the simulator's reports to the list of problems, which is bounded. Findings that the
+    /// simulator only counted are added at the end, so that its report of that is left out.
     fn collect(&self) {
-        let reports = self.gpu.take_reports();
+        let reports = self.gpu.take_reports().into_iter();
         let mut problems = self.problems.lock();
-        for report in reports {
-            let text = demangle::text(&report.text);
-            problems.add(format!("{:?}: {text}", report.kind));
+        for report in reports.filter(|report| report.kind != ReportKind::FindingsOmitted) {
+            problems.add(problem_text(report.kind, &report.text));
         }
     }
+
+    /// Adds the findings that the simulator only counted.
+    fn add_unlisted(&self) {
+        let unlisted = self.gpu.unlisted_findings();
+        let mut problems = self.problems.lock();
+        for (first, count) in unlisted.repeated {
+            problems.add_several(problem_text(first.kind, &first.to_string()), count);
+        }
+        problems.drop_several(unlisted.elsewhere);
+    }
+}
+
+/// Returns the text of a problem that the simulator reports.
+fn problem_text(kind: ReportKind, text: &str) -> String {
+    format!("{kind:?}: {}", demangle::text(text))
 }
 
 /// Prints the problems of the program to standard error, and appends them to the file that
@@ -135,6 +150,7 @@ extern "C" fn report_at_exit() {
             return;
         };
         process.collect();
+        process.add_unlisted();
         let Ok(options) = options() else {
             return;
         };

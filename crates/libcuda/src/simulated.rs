@@ -67,6 +67,7 @@ calls! { plain:
         advice: ManagedAdvice,
         location: ManagedLocation
     );
+    fn pool_destroy(pool: PoolHandle);
     fn pool_set_release_threshold(pool: PoolHandle, bytes: u64);
     fn pool_set_access(pool: PoolHandle, device: DeviceOrdinal, accessible: bool);
     fn pool_trim(pool: PoolHandle, keep_bytes: usize);
@@ -147,6 +148,12 @@ calls! { labelled:
     fn mem_alloc(context: ContextHandle, bytes: usize) -> DevicePtr;
     fn mem_alloc_managed(context: ContextHandle, bytes: usize) -> DevicePtr;
     fn mem_alloc_async(context: ContextHandle, bytes: usize, stream: StreamHandle) -> DevicePtr;
+    fn mem_alloc_from_pool_async(
+        context: ContextHandle,
+        bytes: usize,
+        pool: PoolHandle,
+        stream: StreamHandle
+    ) -> DevicePtr;
     fn mem_free(context: ContextHandle, pointer: DevicePtr);
     fn mem_free_async(context: ContextHandle, pointer: DevicePtr, stream: StreamHandle);
     fn mem_prefetch_async(
@@ -242,6 +249,10 @@ safe_calls! {
     fn primary_context_retain(device: DeviceOrdinal) -> ContextHandle;
     fn context_create(device: DeviceOrdinal) -> ContextHandle;
     fn default_pool(device: DeviceOrdinal) -> PoolHandle;
+    fn device_pool(device: DeviceOrdinal) -> PoolHandle;
+    fn device_set_pool(device: DeviceOrdinal, pool: PoolHandle) -> ();
+    fn pool_set_reuse(pool: PoolHandle, reuses_idle: bool, reuses_behind_frees: bool) -> ();
+    fn pool_reset_peak(pool: PoolHandle, of_reserved: bool) -> ();
 }
 
 impl Process {
@@ -277,6 +288,13 @@ impl Process {
     /// Replaces the calling thread's capture mode, and returns the one before.
     pub(crate) fn exchange_capture_mode(&self, mode: CaptureMode) -> CaptureMode {
         self.gpu.exchange_capture_mode(mode)
+    }
+
+    /// Creates a memory pool.
+    pub(crate) fn pool_create(&self, device: DeviceOrdinal, bytes_max: u64) -> Answer<PoolHandle> {
+        label!(labelled, self);
+        let result = self.gpu.pool_create(device, bytes_max);
+        result.map_err(|error| self.failed(&error))
     }
 
     /// Loads a module. The error has the compiler's log.

@@ -77,6 +77,23 @@ fn the_blocks_of_a_cooperative_launch_meet_at_the_barrier_of_the_grid() {
 }
 
 #[test]
+fn own_pools_follow_their_attributes_and_end_with_their_last_allocation() {
+    let variables = [("MILLSTREAM_DEVICE", "sim:devices=2,schedule=lazy")];
+    let run = Program::compiled("pools").run(&[], &variables);
+    assert_eq!(run.output, "all pools did\n", "{}", run.errors);
+    run.succeeded();
+    assert!(!run.errors.contains("Race"), "{}", run.errors);
+}
+
+#[test]
+fn a_pool_that_the_program_leaves_alive_is_a_leak() {
+    let variables = [("MILLSTREAM_LEAKS", "on")];
+    let run = Program::compiled("pools").run(&["leak"], &variables);
+    run.succeeded();
+    assert!(run.errors.contains("Leak: pool 2"), "{}", run.errors);
+}
+
+#[test]
 fn graphs_run_are_updated_and_are_captured_from_streams() {
     let run = Program::compiled("graphs").run(&[], &[]);
     println!("{}", run.errors);

@@ -42,7 +42,10 @@ mod memory;
 mod report;
 mod testing;
 
-pub use api::programs::{AllocationDetails, AllocationKind, FunctionDetails};
+pub use api::{
+    pools::PoolSettings,
+    programs::{AllocationDetails, AllocationKind, FunctionDetails},
+};
 pub use config::{
     ConfigParseError, CostModel, Fault, Link, Links, PeerPool, Reading, ReplayToken,
     ReplayTokenError, Rules, Schedule, SimConfig,

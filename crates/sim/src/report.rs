@@ -67,6 +67,9 @@ pub enum ReportKind {
     UninitialisedRead,
     /// A floating-point access in a kernel whose size differs from the array's declared elements.
     ElementType,
+    /// The list of the race checker's findings is full: from here on, findings at the places of
+    /// listed ones are only [counted](crate::Gpu::unlisted_findings).
+    FindingsOmitted,
     /// A full stream queue without progress: on a GPU the program would hang (rule 54: enqueueing
     /// into a full queue blocks the host).
     QueueFull,

@@ -5,7 +5,7 @@ use std::ffi::c_char;
 use millstream_driver::{DeviceAttribute, DeviceOrdinal, P2pAttribute, ResultCode};
 
 use crate::{
-    abi::{Device, Handle, Out, Text},
+    abi::{Device, Out, Text},
     call::Call,
     codes::Answer,
     process,
@@ -114,23 +114,6 @@ pub(crate) fn p2p_attribute(
     let (from, to) = (call.device(from)?, call.device(to)?);
     let attribute = P2pAttribute::from_raw(attribute);
     value.set(call.process()?.device_p2p_attribute(attribute, from, to)?)
-}
-
-/// `cuDeviceGetDefaultMemPool`, `cuDeviceGetMemPool`: the default pool is always the current one.
-pub(crate) fn pool(call: &Call, pool: Out<Handle>, device: Device) -> Answer {
-    let device = call.device(device)?;
-    pool.set(call.process()?.default_pool(device)?.as_raw())
-}
-
-/// `cuDeviceSetMemPool`. A device's default pool is the only one that it can have.
-pub(crate) fn set_pool(call: &Call, device: Device, pool: Handle) -> Answer {
-    let device = call.device(device)?;
-    let own = call.process()?.default_pool(device)?;
-    if own.as_raw() == pool {
-        Ok(())
-    } else {
-        Err(ResultCode::INVALID_VALUE)
-    }
 }
 
 /// `cuDeviceGetExecAffinitySupport`: no device of this library supports it.

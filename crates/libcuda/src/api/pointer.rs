@@ -2,7 +2,7 @@
 
 use std::ffi::c_void;
 
-use millstream_driver::{DevicePtr, ResultCode};
+use millstream_driver::{DevicePtr, PoolHandle, ResultCode};
 use millstream_sim::{AllocationDetails, AllocationKind};
 
 use crate::{
@@ -23,7 +23,6 @@ const DEVICE: u32 = 2;
 
 /// Writes an attribute of an address, with the values of no allocation if there is none.
 fn write(
-    call: &Call,
     data: Out<c_void>,
     attribute: i32,
     pointer: Address,
@@ -72,14 +71,8 @@ fn write(
         16 => data.to().set(if found.is_some() { 3_u32 } else { 0 }),
         // MEMPOOL_HANDLE
         17 => {
-            let in_pool = found.filter(|it| it.kind == AllocationKind::Pool);
-            data.to().set(match in_pool {
-                None => 0,
-                Some(it) => {
-                    let device = call.device(it.device as i32)?;
-                    call.process()?.default_pool(device)?.as_raw()
-                }
-            })
+            let pool = found.and_then(|it| it.pool);
+            data.to().set(pool.map_or(0, PoolHandle::as_raw))
         }
         _ => Err(ResultCode::INVALID_VALUE),
     }
@@ -94,7 +87,7 @@ pub(crate) fn attribute(
 ) -> Answer {
     data.check()?;
     let found = allocation(call, pointer)?.ok_or(ResultCode::INVALID_VALUE)?;
-    write(call, data, attribute, pointer, Some(&found))
+    write(data, attribute, pointer, Some(&found))
 }
 
 /// `cuPointerGetAttributes`: an address without an allocation has the values of none.
@@ -111,7 +104,7 @@ pub(crate) fn attributes(
     let found = allocation(call, pointer)?;
     let attributes = attributes.all(count as usize)?;
     for (attribute, data) in attributes.into_iter().zip(data.all(count as usize)?) {
-        write(call, data, attribute, pointer, found.as_ref())?;
+        write(data, attribute, pointer, found.as_ref())?;
     }
     Ok(())
 }

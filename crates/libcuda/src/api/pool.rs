@@ -1,31 +1,125 @@
-//! Pools of the stream-ordered allocator: each device has its default pool and no other.
+//! Pools of the stream-ordered allocator: the default pool of each device, and own pools.
 
 use std::ffi::c_void;
 
 use millstream_driver::{DeviceOrdinal, PoolHandle, ResultCode};
+use millstream_sim::PoolSettings;
 
 use crate::{
-    abi::{AccessFields, Address, Handle, In, LocationFields, Out},
-    api::memory,
+    abi::{AccessFields, Address, Device, Handle, In, LocationFields, Out, PoolFields},
     call::Call,
     codes::Answer,
 };
 
-/// Returns the pool of a handle, and its device.
-fn pool_of(call: &Call, raw: Handle) -> Answer<(PoolHandle, DeviceOrdinal)> {
-    let process = call.process()?;
-    for ordinal in 0..process.device_count() {
-        let device = DeviceOrdinal::from_raw(ordinal);
-        let pool = process.default_pool(device)?;
-        if pool.as_raw() == raw {
-            return Ok((pool, device));
+/// `CU_MEM_LOCATION_TYPE_DEVICE`
+const DEVICE_LOCATION: i32 = 1;
+/// `CU_MEM_LOCATION_TYPE_HOST_NUMA_CURRENT`, the last kind of location.
+const LAST_LOCATION: i32 = 4;
+/// `CU_MEM_ALLOCATION_TYPE_PINNED`: memory of one device, or of the host.
+const PINNED: i32 = 1;
+/// `CU_MEM_ALLOCATION_TYPE_MANAGED`
+const MANAGED: i32 = 2;
+
+/// Resolves a pool handle.
+fn pool_of(call: &Call, raw: Handle) -> Answer<(PoolHandle, PoolSettings)> {
+    let pool = PoolHandle::from_raw(raw);
+    match call.process()?.gpu.pool_settings(pool) {
+        Some(settings) => Ok((pool, settings)),
+        None => {
+            call.wrong_handle("memory pool", raw);
+            Err(ResultCode::INVALID_VALUE)
         }
     }
-    call.wrong_handle("memory pool", raw);
-    Err(ResultCode::INVALID_VALUE)
 }
 
-/// `cuMemAllocFromPoolAsync`. The memory is on the pool's device, which must be the stream's.
+/// Returns the device of a location for pools of this kind of memory. Pools of the host's memory
+/// and of managed memory are not supported.
+fn device_of(call: &Call, location: LocationFields, kind: i32) -> Answer<DeviceOrdinal> {
+    match (kind, location.kind) {
+        (PINNED, DEVICE_LOCATION) => call.device(location.id),
+        (PINNED, 2..LAST_LOCATION) | (MANAGED, 0..LAST_LOCATION) => Err(ResultCode::NOT_SUPPORTED),
+        _ => Err(ResultCode::INVALID_VALUE),
+    }
+}
+
+/// `cuMemPoolCreate`. Pools whose memory other processes can open are not supported.
+pub(crate) fn create(call: &Call, pool: Out<Handle>, fields: In<PoolFields>) -> Answer {
+    pool.check()?;
+    let fields = fields.get()?;
+    if fields.reserved.iter().any(|byte| *byte != 0) {
+        return Err(ResultCode::INVALID_VALUE);
+    }
+    let device = device_of(call, fields.location, fields.kind)?;
+    if fields.handle_types != 0 || fields.usage != 0 {
+        return Err(ResultCode::NOT_SUPPORTED);
+    }
+    let bytes_max = fields.bytes_max as u64;
+    let created = call.process()?.pool_create(device, bytes_max)?;
+    pool.set(created.as_raw())
+}
+
+/// `cuMemPoolDestroy`
+pub(crate) fn destroy(call: &Call, pool: Handle) -> Answer {
+    let (pool, _) = pool_of(call, pool)?;
+    let process = call.process()?;
+    process.pool_destroy(pool)?;
+    process.objects.lock().pools_without_events.remove(&pool);
+    Ok(())
+}
+
+/// `cuDeviceGetDefaultMemPool`
+pub(crate) fn default_of(call: &Call, pool: Out<Handle>, device: Device) -> Answer {
+    let device = call.device(device)?;
+    pool.set(call.process()?.default_pool(device)?.as_raw())
+}
+
+/// `cuDeviceGetMemPool`
+pub(crate) fn current_of(call: &Call, pool: Out<Handle>, device: Device) -> Answer {
+    let device = call.device(device)?;
+    pool.set(call.process()?.device_pool(device)?.as_raw())
+}
+
+/// `cuDeviceSetMemPool`
+pub(crate) fn set_current(call: &Call, device: Device, pool: Handle) -> Answer {
+    let device = call.device(device)?;
+    let (pool, _) = pool_of(call, pool)?;
+    call.process()?.device_set_pool(device, pool)
+}
+
+/// `cuMemGetDefaultMemPool`
+pub(crate) fn default_at(
+    call: &Call,
+    pool: Out<Handle>,
+    location: In<LocationFields>,
+    kind: i32,
+) -> Answer {
+    let device = device_of(call, location.get()?, kind)?;
+    default_of(call, pool, device.as_raw())
+}
+
+/// `cuMemGetMemPool`
+pub(crate) fn current_at(
+    call: &Call,
+    pool: Out<Handle>,
+    location: In<LocationFields>,
+    kind: i32,
+) -> Answer {
+    let device = device_of(call, location.get()?, kind)?;
+    current_of(call, pool, device.as_raw())
+}
+
+/// `cuMemSetMemPool`
+pub(crate) fn set_current_at(
+    call: &Call,
+    location: In<LocationFields>,
+    kind: i32,
+    pool: Handle,
+) -> Answer {
+    let device = device_of(call, location.get()?, kind)?;
+    set_current(call, device.as_raw(), pool)
+}
+
+/// `cuMemAllocFromPoolAsync`. The memory is on the pool's device.
 pub(crate) fn allocate(
     call: &Call,
     pointer: Out<Address>,
@@ -33,67 +127,92 @@ pub(crate) fn allocate(
     pool: Handle,
     stream: Handle,
 ) -> Answer {
-    let (_, device) = pool_of(call, pool)?;
-    let (context, _) = call.stream(stream)?;
-    if call.context_entry(context)?.device != device.as_raw() {
-        return Err(ResultCode::NOT_SUPPORTED);
+    pointer.check()?;
+    let (pool, _) = pool_of(call, pool)?;
+    let (context, stream) = call.stream(stream)?;
+    if bytes == 0 {
+        return Err(ResultCode::INVALID_VALUE);
     }
-    memory::allocate_async(call, pointer, bytes, stream)
+    let process = call.process()?;
+    let allocated = process.mem_alloc_from_pool_async(context, bytes, pool, stream)?;
+    pointer.set(allocated.as_raw())
 }
 
+/// `CU_MEMPOOL_ATTR_REUSE_FOLLOW_EVENT_DEPENDENCIES`
+const FOLLOW_EVENTS: i32 = 1;
+/// `CU_MEMPOOL_ATTR_REUSE_ALLOW_OPPORTUNISTIC`
+const OPPORTUNISTIC: i32 = 2;
+/// `CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES`
+const INTERNAL_DEPENDENCIES: i32 = 3;
 /// `CU_MEMPOOL_ATTR_RELEASE_THRESHOLD`
 const RELEASE_THRESHOLD: i32 = 4;
+/// `CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT`, `..._HIGH`
+const RESERVED: i32 = 5;
+const RESERVED_PEAK: i32 = 6;
+/// `CU_MEMPOOL_ATTR_USED_MEM_CURRENT`, `..._HIGH`
+const USED: i32 = 7;
+const USED_PEAK: i32 = 8;
 
-/// `cuMemPoolSetAttribute`. The three settings of reuse are kept and have no effect; the peaks
-/// cannot be reset.
+/// `cuMemPoolSetAttribute`. Whether event dependencies allow reuse is kept and has no effect.
 pub(crate) fn set_attribute(
     call: &Call,
     pool: Handle,
     attribute: i32,
     value: In<c_void>,
 ) -> Answer {
-    let (pool, _) = pool_of(call, pool)?;
+    let (pool, settings) = pool_of(call, pool)?;
     let process = call.process()?;
-    let value = match attribute {
-        1..=3 => u64::from(value.to::<u32>().get()? != 0),
+    match attribute {
+        FOLLOW_EVENTS | OPPORTUNISTIC | INTERNAL_DEPENDENCIES => {
+            let on = value.to::<i32>().get()? != 0;
+            match attribute {
+                FOLLOW_EVENTS => {
+                    let without = &mut process.objects.lock().pools_without_events;
+                    if on {
+                        without.remove(&pool);
+                    } else {
+                        without.insert(pool);
+                    }
+                    Ok(())
+                }
+                OPPORTUNISTIC => process.pool_set_reuse(pool, on, settings.reuses_behind_frees),
+                _ => process.pool_set_reuse(pool, settings.reuses_idle, on),
+            }
+        }
         RELEASE_THRESHOLD => {
             let bytes = value.to::<u64>().get()?;
-            process.pool_set_release_threshold(pool, bytes)?;
-            bytes
+            process.pool_set_release_threshold(pool, bytes)
         }
-        6 | 8 => return Err(ResultCode::NOT_SUPPORTED),
-        _ => return Err(ResultCode::INVALID_VALUE),
-    };
-    let mut objects = process.objects.lock();
-    let settings = &mut objects.pool_settings;
-    settings.insert((pool, attribute), value);
-    Ok(())
+        RESERVED_PEAK | USED_PEAK => match value.to::<u64>().get()? {
+            0 => process.pool_reset_peak(pool, attribute == RESERVED_PEAK),
+            _ => Err(ResultCode::INVALID_VALUE),
+        },
+        _ => Err(ResultCode::INVALID_VALUE),
+    }
 }
 
 /// `cuMemPoolGetAttribute`
 pub(crate) fn attribute(call: &Call, pool: Handle, attribute: i32, value: Out<c_void>) -> Answer {
-    let (pool, _) = pool_of(call, pool)?;
+    let (pool, settings) = pool_of(call, pool)?;
     let process = call.process()?;
-    let setting = |default| {
-        let objects = process.objects.lock();
-        let known = objects.pool_settings.get(&(pool, attribute)).copied();
-        known.unwrap_or(default)
-    };
-    if (1..=4).contains(&attribute) {
-        return if attribute == RELEASE_THRESHOLD {
-            value.to().set(setting(0))
-        } else {
-            value.to().set(setting(1) as i32)
-        };
-    }
     let usage = process.pool_usage(pool)?;
-    value.to().set(match attribute {
-        5 => usage.reserved_bytes,
-        6 => usage.reserved_peak_bytes,
-        7 => usage.used_bytes,
-        8 => usage.used_peak_bytes,
+    let bytes = match attribute {
+        FOLLOW_EVENTS | OPPORTUNISTIC | INTERNAL_DEPENDENCIES => {
+            let on = match attribute {
+                FOLLOW_EVENTS => !process.objects.lock().pools_without_events.contains(&pool),
+                OPPORTUNISTIC => settings.reuses_idle,
+                _ => settings.reuses_behind_frees,
+            };
+            return value.to().set(i32::from(on));
+        }
+        RELEASE_THRESHOLD => settings.release_threshold,
+        RESERVED => usage.reserved_bytes,
+        RESERVED_PEAK => usage.reserved_peak_bytes,
+        USED => usage.used_bytes,
+        USED_PEAK => usage.used_peak_bytes,
         _ => return Err(ResultCode::INVALID_VALUE),
-    })
+    };
+    value.to().set(bytes)
 }
 
 /// `cuMemPoolTrimTo`
@@ -102,8 +221,6 @@ pub(crate) fn trim(call: &Call, pool: Handle, keep_bytes: usize) -> Answer {
     call.process()?.pool_trim(pool, keep_bytes)
 }
 
-/// `CU_MEM_LOCATION_TYPE_DEVICE`
-const DEVICE_LOCATION: i32 = 1;
 /// `CU_MEM_ACCESS_FLAGS_PROT_READWRITE`
 const READ_AND_WRITE: i32 = 3;
 
@@ -116,21 +233,13 @@ pub(crate) fn set_access(
 ) -> Answer {
     let (pool, _) = pool_of(call, pool)?;
     for description in descriptions.all(count)? {
-        if description.location.kind != DEVICE_LOCATION {
-            return Err(ResultCode::INVALID_VALUE);
-        }
-        let device = call.device(description.location.id)?;
+        let device = device_of(call, description.location, PINNED)?;
         let accessible = match description.flags {
             0 => false,
             READ_AND_WRITE => true,
             _ => return Err(ResultCode::INVALID_VALUE),
         };
-        let process = call.process()?;
-        process.pool_set_access(pool, device, accessible)?;
-        let mut objects = process.objects.lock();
-        objects
-            .pool_access
-            .insert((pool, device.as_raw()), accessible);
+        call.process()?.pool_set_access(pool, device, accessible)?;
     }
     Ok(())
 }
@@ -143,14 +252,8 @@ pub(crate) fn access(
     location: In<LocationFields>,
 ) -> Answer {
     flags.check()?;
-    let (pool, own) = pool_of(call, pool)?;
-    let location = location.get()?;
-    if location.kind != DEVICE_LOCATION {
-        return Err(ResultCode::INVALID_VALUE);
-    }
-    let device = call.device(location.id)?;
-    let objects = call.process()?.objects.lock();
-    let given = objects.pool_access.get(&(pool, device.as_raw()));
-    let accessible = device == own || given.copied().unwrap_or(false);
+    let (_, settings) = pool_of(call, pool)?;
+    let device = device_of(call, location.get()?, PINNED)?;
+    let accessible = device == settings.device || settings.accessible_to.contains(&device);
     flags.set(if accessible { READ_AND_WRITE } else { 0 })
 }

@@ -115,12 +115,14 @@ impl StateGuard<'_> {
         }
         let state = &mut **self;
         if let Some(gone) = state.contexts.remove(&context) {
-            // All memory of the device is idle now, if this was its last context. The pool releases
+            // All memory of the device is idle now, if this was its last context. Its pools release
             // everything, since there may never be another context.
             if !state.contexts.values().any(|it| it.device == gone.device) {
-                let pool = &mut state.devices[gone.device as usize].pool;
-                pool.synchronised();
-                pool.trim(0);
+                let pools = state.pools.values_mut();
+                for pool in pools.filter(|pool| pool.device == gone.device) {
+                    pool.bytes.synchronised();
+                    pool.bytes.trim(0);
+                }
             }
         }
         for other in state.contexts.values_mut() {

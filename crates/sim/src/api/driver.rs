@@ -467,7 +467,7 @@ impl Driver for Gpu {
         self.call(
             "cuMemAllocAsync",
             |cost| cost.pool_call_ns,
-            |state| state.mem_alloc_async(context, bytes, stream),
+            |state| state.mem_alloc_async(context, bytes, None, stream),
         )
     }
 
@@ -487,7 +487,7 @@ impl Driver for Gpu {
     fn default_pool(&self, device: DeviceOrdinal) -> Result<PoolHandle> {
         self.call("cuDeviceGetDefaultMemPool", other, |state| {
             let index = state.device_index(device)?;
-            Ok(state.devices[index].pool_handle)
+            Ok(state.devices[index].default_pool)
         })
     }
 

@@ -19,5 +19,7 @@ mod managed_memory;
 mod module;
 mod occupancy;
 mod peers;
+mod pool_memory;
+pub(crate) mod pools;
 pub(crate) mod programs;
 mod stream;

@@ -10,6 +10,7 @@ use crate::{
     Link, ReportKind,
     core::{
         gpu::StateGuard,
+        pools::MemoryPool,
         state::{CallError, CallResult},
     },
     ids::name,
@@ -121,7 +122,7 @@ impl StateGuard<'_> {
         device: DeviceOrdinal,
         accessible: bool,
     ) -> CallResult<()> {
-        let owner = self.pool_device(pool)?;
+        let owner = self.pool(pool)?.device as usize;
         let device = self.device_index(device)?;
         if device == owner {
             if accessible {
@@ -135,11 +136,11 @@ impl StateGuard<'_> {
             .links
             .between(device as u32, owner as u32)
             .is_peer();
-        let unused = self.devices[owner].pool.usage().reserved_bytes == 0;
+        let unused = self.known_pool(pool).bytes.usage().reserved_bytes == 0;
         if !can_access && accessible && unused && self.config.rules.peer_access.is_strict() {
             // Documented: the call may succeed while the pool has no memory; then the next
             // allocation fails.
-            self.devices[owner].pool_access_fails = Some(device as u32);
+            self.known_pool(pool).access_fails = Some(device as u32);
             return Ok(());
         }
         if !can_access {
@@ -149,7 +150,7 @@ impl StateGuard<'_> {
             ));
         }
         let enqueued = self.ops_enqueued;
-        let access = &mut self.devices[owner].pool_access;
+        let access = &mut self.known_pool(pool).access;
         if accessible {
             access.entry(device as u32).or_insert(enqueued);
         } else {
@@ -159,14 +160,15 @@ impl StateGuard<'_> {
     }
 
     /// Rejects an allocation from a pool that gave access to a device without peer access.
-    pub(crate) fn check_pool_access(&self, owner: u32) -> CallResult<()> {
-        match self.devices[owner as usize].pool_access_fails {
+    pub(crate) fn check_pool_access(&self, pool: &MemoryPool) -> CallResult<()> {
+        match pool.access_fails {
             None => Ok(()),
             Some(device) => Err(CallError::new(
                 ResultCode::INVALID_DEVICE,
                 format!(
                     "the pool gave access to device {device}, which cannot access memory of \
-                     device {owner} (rule 38)"
+                     device {} (rule 38)",
+                    pool.device
                 ),
             )),
         }

@@ -10,7 +10,7 @@ use std::ops::Range;
 
 use millstream_driver::{
     CaptureMode, ContextHandle, Copy2d, DeviceOrdinal, DevicePtr, FunctionHandle, Memory2d,
-    ModuleHandle, Side2d, StreamHandle,
+    ModuleHandle, PoolHandle, Side2d, StreamHandle,
 };
 
 use super::{
@@ -85,6 +85,8 @@ pub struct AllocationDetails {
     pub context: ContextHandle,
     /// The device.
     pub device: u32,
+    /// The pool of the allocation.
+    pub pool: Option<PoolHandle>,
     /// The number of the allocation, from 1 in the order of creation.
     pub number: u64,
 }
@@ -312,6 +314,7 @@ impl Gpu {
             },
             context: found.context,
             device: found.device,
+            pool: found.pool,
             number: found.info.number,
         })
     }

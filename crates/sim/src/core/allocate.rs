@@ -25,30 +25,40 @@ impl SimState {
             return;
         };
         let (kind, bytes) = (allocation.kind, budgeted(allocation.bytes));
-        let device = &mut self.devices[allocation.device as usize];
-        match (kind, op) {
-            (MemoryKind::Device | MemoryKind::Variable | MemoryKind::Constant, _) => {
-                device.non_pool_bytes -= bytes
-            }
-            (MemoryKind::Pool, Some(op)) => device.pool.free_ran(op),
-            (MemoryKind::Pool, None) => device.pool.freed_synchronously(bytes),
-            (MemoryKind::Pinned | MemoryKind::Registered | MemoryKind::Managed, _) => {}
-        }
+        let (device, pool) = (allocation.device as usize, allocation.pool);
         self.memory.end(base);
+        match kind {
+            MemoryKind::Device | MemoryKind::Variable | MemoryKind::Constant => {
+                self.devices[device].non_pool_bytes -= bytes;
+            }
+            MemoryKind::Pool
+            | MemoryKind::Pinned
+            | MemoryKind::Registered
+            | MemoryKind::Managed => {}
+        }
+        if let Some(handle) = pool {
+            let pool = &mut self.known_pool(handle).bytes;
+            match op {
+                Some(op) => pool.free_ran(op),
+                None => pool.freed_synchronously(bytes),
+            }
+            self.drop_unused_pool(handle);
+        }
     }
 
     /// Creates the call error for an allocation that exceeds the device's free memory.
     pub(crate) fn out_of_memory(&self, bytes: u64, device: u32) -> CallError {
-        let usage = self.devices[device as usize].pool.usage();
+        let pools = self.pools_of(device).map(|pool| pool.bytes.usage());
+        let (reserved, used) = pools.fold((0, 0), |(reserved, used), usage| {
+            (reserved + usage.reserved_bytes, used + usage.used_bytes)
+        });
         CallError::new(
             ResultCode::OUT_OF_MEMORY,
             format!(
-                "cannot allocate {bytes} bytes: {} of {} bytes are free, the pool reserves {} \
-                 and uses {}",
+                "cannot allocate {bytes} bytes: {} of {} bytes are free, the pool reserves \
+                 {reserved} and uses {used}",
                 self.free_bytes(device),
                 self.config.memory_bytes,
-                usage.reserved_bytes,
-                usage.used_bytes
             ),
         )
     }

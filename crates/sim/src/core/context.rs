@@ -9,28 +9,24 @@ use super::{
     engine::Engines,
     op::OpKind,
     peers::Grants,
+    pools::MemoryPool,
     state::{CallError, CallResult, SimState, Stream},
     wait_set::WaitSet,
 };
 use crate::{
     ReportKind,
     ids::{OpId, StreamKind, name},
-    memory::pool::Pool,
 };
 
 /// A simulated device.
 #[derive(Debug)]
 pub(crate) struct Device {
-    /// The handle of the device's default memory pool.
-    pub(crate) pool_handle: PoolHandle,
-    /// The state of the default memory pool.
-    pub(crate) pool: Pool,
-    /// The number of bytes allocated outside the pool.
+    /// The device's default memory pool.
+    pub(crate) default_pool: PoolHandle,
+    /// The pool of allocations that name none.
+    pub(crate) current_pool: PoolHandle,
+    /// The number of bytes allocated outside of pools.
     pub(crate) non_pool_bytes: u64,
-    /// The other devices that can access the pool's memory (rule 38).
-    pub(crate) pool_access: Grants<u32>,
-    /// The device without peer access that the pool gave access to: every allocation fails.
-    pub(crate) pool_access_fails: Option<u32>,
     /// The primary context, while it is retained.
     pub(crate) context: Option<ContextHandle>,
     /// The reference count of the primary context.
@@ -108,10 +104,11 @@ impl SimState {
 
     /// Returns the free memory of a device in bytes.
     pub(crate) fn free_bytes(&self, device: u32) -> u64 {
-        let device = &self.devices[device as usize];
-        self.config
-            .memory_bytes
-            .saturating_sub(device.non_pool_bytes + device.pool.usage().reserved_bytes)
+        let reserved = |pool: &MemoryPool| pool.bytes.usage().reserved_bytes;
+        let reserved_bytes = self.pools_of(device).map(reserved).sum::<u64>();
+        let outside_bytes = self.devices[device as usize].non_pool_bytes;
+        let memory_bytes = self.config.memory_bytes;
+        memory_bytes.saturating_sub(outside_bytes + reserved_bytes)
     }
 
     /// Registers a stream under a new handle.
@@ -183,11 +180,14 @@ impl SimState {
 }
 
 impl SimState {
-    /// Tells the context's pool that the host has synchronised with the context, so that it may
-    /// reuse and release memory. Fails with the sticky error if the context is lost.
+    /// Tells the pools of the context's device that the host has synchronised with the context, so
+    /// that they may reuse and release memory. Fails with the sticky error if the context is lost.
     pub(crate) fn synchronised(&mut self, context: ContextHandle) -> CallResult<()> {
         let device = self.context(context)?;
-        self.devices[device as usize].pool.synchronised();
+        let pools = self.pools.values_mut();
+        for pool in pools.filter(|pool| pool.device == device) {
+            pool.bytes.synchronised();
+        }
         Ok(())
     }
 

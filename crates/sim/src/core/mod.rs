@@ -14,6 +14,7 @@ pub(crate) mod host_functions;
 pub(crate) mod module;
 pub(crate) mod op;
 pub(crate) mod peers;
+pub(crate) mod pools;
 pub(crate) mod schedule;
 pub(crate) mod state;
 pub(crate) mod wait_set;

@@ -6,10 +6,11 @@
 
 use std::collections::BTreeMap;
 
-use millstream_driver::ContextHandle;
+use millstream_driver::{ContextHandle, PoolHandle};
 
 use super::{
     op::{CopyOp, CopySource, CopyTarget, StreamOp},
+    pools::MemoryPool,
     state::SimState,
 };
 use crate::{
@@ -34,13 +35,13 @@ pub(crate) enum Reach {
 }
 
 /// The memory of other devices that one operation can access.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct PeerAccess {
     /// The device that runs the operation.
     device: u32,
-    /// The devices whose pools are accessible, one bit each.
-    pools: u64,
-    /// The devices whose memory outside the pool is accessible, one bit each.
+    /// The pools of other devices that are accessible.
+    pools: Vec<PoolHandle>,
+    /// The devices whose memory outside of pools is accessible, one bit each.
     contexts: u64,
     peer_pool: PeerPool,
 }
@@ -51,12 +52,14 @@ impl PeerAccess {
         if allocation.kind.is_everyones() || allocation.device == self.device {
             return Reach::Works;
         }
-        let is_pool = allocation.kind == MemoryKind::Pool;
-        let granted = if is_pool { self.pools } else { self.contexts };
-        match (granted >> allocation.device & 1, self.peer_pool) {
-            (0, _) => Reach::None,
-            (_, PeerPool::Zeros) if is_pool => Reach::Zeros,
-            _ => Reach::Works,
+        let granted = match allocation.pool {
+            Some(pool) => self.pools.contains(&pool),
+            None => self.contexts >> allocation.device & 1 == 1,
+        };
+        match (granted, self.peer_pool) {
+            (false, _) => Reach::None,
+            (true, PeerPool::Zeros) if allocation.pool.is_some() => Reach::Zeros,
+            (true, _) => Reach::Works,
         }
     }
 }
@@ -68,13 +71,13 @@ impl SimState {
         // The documentation does not say that a grant concerns operations enqueued before it.
         let strict = self.config.rules.peer_access.is_strict();
         let in_force = |enqueued_before: u64| !strict || id.0 > enqueued_before;
-        let (mut pools, mut contexts) = (0, 0);
-        for (index, owner) in self.devices.iter().enumerate() {
-            let granted = owner.pool_access.get(&device);
-            if granted.is_some_and(|before| in_force(*before)) {
-                pools |= 1 << index;
-            }
-        }
+        let is_open = |pool: &MemoryPool| {
+            let granted = pool.access.get(&device);
+            granted.is_some_and(|before| in_force(*before))
+        };
+        let open = self.pools.iter().filter(|(_, pool)| is_open(pool));
+        let pools = open.map(|(handle, _)| *handle).collect();
+        let mut contexts = 0;
         for (peer, before) in &self.contexts[&context].peers {
             if let Some(peer) = self.contexts.get(peer)
                 && in_force(*before)

@@ -254,6 +254,11 @@ impl SimState {
                     time_ns: self.now_ns,
                 }),
         );
+        if !self.omission_reported && self.race_checker.omits_findings() {
+            self.omission_reported = true;
+            let text = "findings at the places of earlier ones are only counted from now on";
+            self.report(ReportKind::FindingsOmitted, text.to_owned());
+        }
     }
 }
 

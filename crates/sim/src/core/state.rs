@@ -24,13 +24,14 @@ use super::{
     kernel_view::PrintfOutput,
     module::{Function, LoadedModule},
     op::StreamOp,
+    pools::MemoryPool,
     schedule::Scheduler,
 };
 use crate::{
     Report, ReportKind, Severity, SimConfig, Span,
     exec::KernelStats,
     ids::{HandleAllocator, OpId},
-    memory::{MemoryMap, pool::Pool},
+    memory::MemoryMap,
     race::RaceChecker,
 };
 
@@ -134,6 +135,7 @@ pub(crate) struct SimState {
     pub(crate) calls: u64,
     pub(crate) handles: HandleAllocator,
     pub(crate) devices: Vec<Device>,
+    pub(crate) pools: BTreeMap<PoolHandle, MemoryPool>,
     pub(crate) contexts: BTreeMap<ContextHandle, Context>,
     pub(crate) streams: BTreeMap<StreamHandle, Stream>,
     pub(crate) events: BTreeMap<EventHandle, Event>,
@@ -164,6 +166,8 @@ pub(crate) struct SimState {
     pub(crate) printf_output: PrintfOutput,
     /// The number of the race checker's findings that are already among the reports.
     pub(crate) findings_reported: usize,
+    /// Set once a report says that some findings are only counted.
+    pub(crate) omission_reported: bool,
     pub(crate) kernel_stats: KernelStats,
     pub(crate) reports: Vec<Report>,
     /// The notes about loaded modules, without duplicates.
@@ -174,16 +178,19 @@ pub(crate) struct SimState {
 impl SimState {
     pub(crate) fn new(config: SimConfig, scheduler: Scheduler) -> Self {
         let mut handles = HandleAllocator::new(config.devices);
+        let mut pools = BTreeMap::new();
         let devices = (0..config.devices)
-            .map(|_| Device {
-                pool_handle: handles.next::<PoolHandle>(),
-                pool: Pool::default(),
-                non_pool_bytes: 0,
-                pool_access: Default::default(),
-                pool_access_fails: None,
-                context: None,
-                references: 0,
-                engines: Engines::new(config.cost.resident_threads),
+            .map(|device| {
+                let pool = handles.next::<PoolHandle>();
+                pools.insert(pool, MemoryPool::new(device, 0));
+                Device {
+                    default_pool: pool,
+                    current_pool: pool,
+                    non_pool_bytes: 0,
+                    context: None,
+                    references: 0,
+                    engines: Engines::new(config.cost.resident_threads),
+                }
             })
             .collect();
         Self {
@@ -194,6 +201,7 @@ impl SimState {
             calls: 0,
             handles,
             devices,
+            pools,
             contexts: BTreeMap::new(),
             streams: BTreeMap::new(),
             events: BTreeMap::new(),
@@ -222,6 +230,7 @@ impl SimState {
             race_checker: RaceChecker::new(&config),
             printf_output: PrintfOutput::default(),
             findings_reported: 0,
+            omission_reported: false,
             kernel_stats: KernelStats::default(),
             reports: Vec::new(),
             notes: Vec::new(),

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, OnceLock};
 
-use millstream_driver::{ContextHandle, StreamHandle};
+use millstream_driver::{ContextHandle, PoolHandle, StreamHandle};
 use millstream_ptx::Site;
 
 use super::{AccessBitmap, MemoryMap, SharedBytes, backing::Backing, host::HostRange};
@@ -49,6 +49,14 @@ impl MemoryKind {
             Self::Variable | Self::Constant => "a module's variable",
         }
     }
+}
+
+/// The origin of a pool's memory.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct FromPool {
+    pub(crate) pool: PoolHandle,
+    /// The allocating operation and its stream.
+    pub(crate) allocated_by: (OpId, StreamHandle),
 }
 
 /// The description of an allocation for the race checker's findings.
@@ -128,6 +136,8 @@ pub(crate) struct Allocation {
     pub(crate) context: ContextHandle,
     /// The device of the memory, for device memory.
     pub(crate) device: u32,
+    /// The pool that the memory is from.
+    pub(crate) pool: Option<PoolHandle>,
     /// Set once the allocating operation has run; always set for memory outside a pool.
     pub(super) alive: bool,
     /// The freeing operation and its stream, once a free is enqueued.

@@ -28,7 +28,7 @@ pub(crate) use backing::Backing;
 
 pub use self::access_bitmap::{AccessBitmap, AccessFlags};
 pub(crate) use self::{
-    allocation::{Allocation, AllocationInfo, MemoryKind},
+    allocation::{Allocation, AllocationInfo, FromPool, MemoryKind},
     rows::{Direction, Rows},
     shared_bytes::SharedBytes,
 };
@@ -141,20 +141,21 @@ impl MemoryMap {
         }
     }
 
-    /// Maps `bytes` (not 0) of device memory. With `allocated_by`, its lifetime begins when that
-    /// operation runs. Returns `None` if the host is out of memory.
+    /// Maps `bytes` (not 0) of device memory. The lifetime of a pool's memory begins when the
+    /// allocating operation runs. Returns `None` if the host is out of memory.
     pub(crate) fn add_device(
         &mut self,
         kind: MemoryKind,
         context: ContextHandle,
         device: u32,
         bytes: usize,
-        allocated_by: Option<(OpId, StreamHandle)>,
+        from_pool: Option<FromPool>,
     ) -> Option<u64> {
         let backing = self.fresh(bytes, 16)?;
         let next = &mut self.next_address[device as usize];
         let base = *next;
         *next = (base + bytes as u64 + GAP).next_multiple_of(ALIGN);
+        let allocated_by = from_pool.map(|from| from.allocated_by);
         let info = self.info(kind, device, bytes, allocated_by);
         self.insert(Allocation {
             base,
@@ -162,6 +163,7 @@ impl MemoryMap {
             kind,
             context,
             device,
+            pool: from_pool.map(|from| from.pool),
             alive: allocated_by.is_none(),
             free: None,
             freed: false,
@@ -247,6 +249,7 @@ impl MemoryMap {
             kind,
             context,
             device,
+            pool: None,
             alive: true,
             free: None,
             freed: false,

@@ -1,5 +1,5 @@
-//! The memory pool of the stream-ordered allocator: bytes used, reserved and released (rules 31 to
-//! 36).
+//! The accounting of a memory pool of the stream-ordered allocator: bytes used, reserved and
+//! released (rules 31 to 36).
 //!
 //! Addresses are never reused, so a pool is pure accounting: it decides which bytes an allocation
 //! may count against. A freed block counts as used until its free has run. Then it is idle: first
@@ -24,10 +24,39 @@ struct PendingFree {
     bytes: u64,
 }
 
-/// The default memory pool of one device.
+/// The kinds of reuse of memory that another stream freed, which may be turned off for a pool.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Reuse {
+    /// Reuse of memory whose free has run (`CU_MEMPOOL_ATTR_REUSE_ALLOW_OPPORTUNISTIC`).
+    pub(crate) opportunistic: bool,
+    /// Reuse of memory whose free is pending, behind that free
+    /// (`CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES`).
+    pub(crate) internal_dependencies: bool,
+}
+
+impl Reuse {
+    /// No reuse across streams before the host has synchronised.
+    pub(crate) const NONE: Self = Self {
+        opportunistic: false,
+        internal_dependencies: false,
+    };
+}
+
+impl Default for Reuse {
+    /// Both kinds, as for a new pool.
+    fn default() -> Self {
+        Self {
+            opportunistic: true,
+            internal_dependencies: true,
+        }
+    }
+}
+
+/// The accounting of a memory pool.
 #[derive(Debug, Default)]
 pub(crate) struct Pool {
     usage: PoolUsage,
+    reuse: Reuse,
     /// The number of reserved bytes kept at a synchronisation.
     release_threshold: u64,
     /// The frees that have not run, in the order of enqueueing.
@@ -47,7 +76,7 @@ impl Pool {
         bytes: u64,
         stream: StreamHandle,
         room: u64,
-        across_streams: bool,
+        reuse: Reuse,
     ) -> Option<Vec<OpId>> {
         let pending = |own: bool| {
             self.pending
@@ -57,7 +86,7 @@ impl Pool {
                 .sum::<u64>()
         };
         let own_pending = pending(true).min(bytes);
-        let idle = if across_streams {
+        let idle = if reuse.opportunistic {
             self.idle_anywhere + self.idle_of.values().sum::<u64>()
         } else {
             self.idle_anywhere + self.idle_of.get(&stream).copied().unwrap_or(0)
@@ -66,7 +95,7 @@ impl Pool {
         let missing = bytes - own_pending - from_idle;
         let grown = missing.next_multiple_of(STEP_BYTES).min(room);
         let from_others = missing.saturating_sub(grown);
-        if from_others > 0 && (!across_streams || pending(false) < from_others) {
+        if from_others > 0 && (!reuse.internal_dependencies || pending(false) < from_others) {
             return None;
         }
         self.consume_pending(own_pending, |free| free.stream == stream);
@@ -159,6 +188,31 @@ impl Pool {
         self.usage.reserved_bytes -= back;
     }
 
+    /// Sets the kinds of reuse across streams.
+    pub(crate) fn set_reuse(&mut self, reuse: Reuse) {
+        self.reuse = reuse;
+    }
+
+    /// Returns the kinds of reuse across streams.
+    pub(crate) fn reuse(&self) -> Reuse {
+        self.reuse
+    }
+
+    /// Returns the number of reserved bytes kept at a synchronisation.
+    pub(crate) fn release_threshold(&self) -> u64 {
+        self.release_threshold
+    }
+
+    /// Makes the current number of reserved bytes the peak.
+    pub(crate) fn reset_reserved_peak(&mut self) {
+        self.usage.reserved_peak_bytes = self.usage.reserved_bytes;
+    }
+
+    /// Makes the current number of used bytes the peak.
+    pub(crate) fn reset_used_peak(&mut self) {
+        self.usage.used_peak_bytes = self.usage.used_bytes;
+    }
+
     /// Sets the number of reserved bytes kept at a synchronisation.
     pub(crate) fn set_release_threshold(&mut self, bytes: u64) {
         self.release_threshold = bytes;
@@ -183,12 +237,21 @@ mod tests {
     #[test]
     fn a_pending_free_serves_its_stream_at_once_and_others_after_a_wait() {
         let mut pool = Pool::default();
-        assert_eq!(pool.take(2 * MIB, stream(1), 2 * MIB, true), Some(vec![]));
+        assert_eq!(
+            pool.take(2 * MIB, stream(1), 2 * MIB, Reuse::default()),
+            Some(vec![])
+        );
         pool.free_enqueued(OpId(5), stream(1), 2 * MIB);
-        assert_eq!(pool.take(2 * MIB, stream(1), 0, true), Some(vec![]));
+        assert_eq!(
+            pool.take(2 * MIB, stream(1), 0, Reuse::default()),
+            Some(vec![])
+        );
         pool.free_enqueued(OpId(6), stream(1), 2 * MIB);
-        assert_eq!(pool.take(MIB, stream(2), 0, false), None);
-        assert_eq!(pool.take(MIB, stream(2), 0, true), Some(vec![OpId(6)]));
+        assert_eq!(pool.take(MIB, stream(2), 0, Reuse::NONE), None);
+        assert_eq!(
+            pool.take(MIB, stream(2), 0, Reuse::default()),
+            Some(vec![OpId(6)])
+        );
         assert_eq!(pool.usage().used_bytes, 2 * MIB);
         pool.free_ran(OpId(5));
         pool.free_ran(OpId(6));
@@ -197,10 +260,33 @@ mod tests {
     }
 
     #[test]
+    fn each_kind_of_reuse_across_streams_can_be_turned_off() {
+        let only_behind_frees = Reuse {
+            opportunistic: false,
+            ..Reuse::default()
+        };
+        let only_idle = Reuse {
+            internal_dependencies: false,
+            ..Reuse::default()
+        };
+        let mut pool = Pool::default();
+        pool.take(MIB, stream(1), MIB, Reuse::default()).unwrap();
+        pool.free_enqueued(OpId(1), stream(1), MIB);
+        assert_eq!(pool.take(MIB, stream(2), 0, only_idle), None);
+        let behind = pool.take(MIB, stream(2), 0, only_behind_frees);
+        assert_eq!(behind, Some(vec![OpId(1)]));
+        pool.free_enqueued(OpId(2), stream(2), MIB);
+        pool.free_ran(OpId(2));
+        assert_eq!(pool.take(MIB, stream(3), 0, only_behind_frees), None);
+        assert_eq!(pool.take(MIB, stream(3), 0, only_idle), Some(vec![]));
+    }
+
+    #[test]
     fn idle_bytes_above_the_threshold_are_released_at_a_synchronisation() {
         let mut pool = Pool::default();
         pool.set_release_threshold(4 * MIB);
-        pool.take(10 * MIB, stream(1), 100 * MIB, true).unwrap();
+        pool.take(10 * MIB, stream(1), 100 * MIB, Reuse::default())
+            .unwrap();
         pool.free_enqueued(OpId(1), stream(1), 10 * MIB);
         pool.free_ran(OpId(1));
         pool.trim(0);
@@ -214,15 +300,22 @@ mod tests {
         assert_eq!(pool.usage().reserved_peak_bytes, 10 * MIB);
         pool.trim(MIB);
         assert_eq!(pool.usage().reserved_bytes, MIB);
+        pool.reset_reserved_peak();
+        pool.reset_used_peak();
+        assert_eq!(pool.usage().reserved_peak_bytes, MIB);
+        assert_eq!(pool.usage().used_peak_bytes, 0);
         assert_eq!(pool.usage().used_bytes, 0);
     }
 
     #[test]
     fn a_failed_allocation_takes_nothing() {
         let mut pool = Pool::default();
-        assert_eq!(pool.take(MIB, stream(1), MIB - 1, true), None);
+        assert_eq!(pool.take(MIB, stream(1), MIB - 1, Reuse::default()), None);
         assert_eq!(pool.usage(), PoolUsage::default());
-        assert_eq!(pool.take(MIB, stream(1), MIB, true), Some(vec![]));
+        assert_eq!(
+            pool.take(MIB, stream(1), MIB, Reuse::default()),
+            Some(vec![])
+        );
         assert_eq!(pool.usage().reserved_bytes, MIB);
     }
 }

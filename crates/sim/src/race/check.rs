@@ -11,6 +11,7 @@ use super::{
     describe::{missing_edge, noun, verb},
     effect::{ByteRanges, Effect},
     finding::{Finding, FindingMemory, Party},
+    findings::Findings,
     history::{
         Actor, ActorKind, Histories, INITIALISED, MemoryAccess, OperationInfo, PriorAccess,
         TransitionCache, UNINITIALISED,
@@ -24,8 +25,6 @@ use crate::{
 
 /// The number of freed allocations that are remembered.
 const FREED_MAX: usize = 1 << 12;
-/// The maximal number of findings.
-const FINDINGS_MAX: usize = 1 << 10;
 
 /// The shadow memory of one allocation.
 #[derive(Debug)]
@@ -46,7 +45,7 @@ pub(super) struct AccessChecker {
     uninitialised_reads: bool,
     /// Set if notes about races within kernels are findings.
     pub(super) notes: bool,
-    pub(super) findings: Vec<Finding>,
+    pub(super) findings: Findings,
 }
 
 /// The conflicts of one actor with bytes of one allocation, by the other operation.
@@ -64,7 +63,7 @@ impl AccessChecker {
             histories: Histories::default(),
             uninitialised_reads: config.uninitialised_reads,
             notes: config.kernel_race_notes,
-            findings: Vec::new(),
+            findings: Findings::default(),
         }
     }
 
@@ -389,17 +388,11 @@ impl AccessChecker {
         let is_told = actor.operation().is_none()
             && self
                 .findings
+                .listed()
                 .iter()
                 .any(|reported| reported.is_the_race_of(&finding));
         if !is_told {
-            self.add(finding);
-        }
-    }
-
-    /// Adds a finding, unless there are too many.
-    pub(super) fn add(&mut self, finding: Finding) {
-        if self.findings.len() < FINDINGS_MAX {
-            self.findings.push(finding);
+            self.findings.add(finding);
         }
     }
 }

@@ -125,6 +125,21 @@ impl Finding {
         .to_string()
     }
 
+    /// Returns the kind of the finding and the places of its actors: findings of a loop differ in
+    /// other respects only.
+    pub(super) fn places(&self) -> String {
+        let place = |party: &Party| {
+            let thread = party.thread.as_ref();
+            let line = thread.map(|access| (access.ptx_line, &access.source));
+            format!(
+                "{:?}",
+                (&party.what, party.does, party.call, &party.site, line)
+            )
+        };
+        let earlier = self.earlier.as_ref().map(place);
+        format!("{:?}", (self.kind, place(&self.later), earlier))
+    }
+
     /// Returns whether both describe the same accesses. The missing edges may differ, because the
     /// host may have seen more work complete.
     pub(super) fn is_the_race_of(&self, other: &Self) -> bool {

@@ -26,7 +26,7 @@ impl AccessChecker {
             true => (ReportKind::Misaligned, "misaligned"),
             false => (ReportKind::OutOfBounds, "out of bounds"),
         };
-        self.add(super::Finding {
+        self.findings.add(super::Finding {
             kind,
             severity: Severity::Error,
             problem: format!("{summary}: {}", invalid_access.problem),
@@ -69,7 +69,7 @@ impl AccessChecker {
         if found.order != KernelOrder::Index {
             missing += &format!("\n  found as here with order={}", found.order);
         }
-        self.add(super::Finding {
+        self.findings.add(super::Finding {
             kind: ReportKind::DivergentBarrier,
             severity: Severity::Error,
             problem: format!(
@@ -124,12 +124,12 @@ impl AccessChecker {
             missing: None,
             class: None,
         };
-        let is_told = self
-            .findings
-            .iter()
-            .any(|reported| (reported.kind, &reported.problem) == (finding.kind, &finding.problem));
+        let is_told =
+            self.findings.listed().iter().any(|reported| {
+                (reported.kind, &reported.problem) == (finding.kind, &finding.problem)
+            });
         if !is_told {
-            self.add(finding);
+            self.findings.add(finding);
         }
     }
 
@@ -190,7 +190,7 @@ impl AccessChecker {
                         threads elsewhere, only because the threads come to it in that order";
         }
         let (earlier, later) = (race.earlier.noun(), race.later.noun());
-        self.add(super::Finding {
+        self.findings.add(super::Finding {
             kind,
             severity: race.class.severity(),
             problem: format!("{earlier}/{later} race within a kernel, in {place} memory, on"),

@@ -193,7 +193,7 @@
 //! | `pending` | operations that are not checked yet |
 //! | `history`, `pages` | shadow memory: histories, and the history of each byte |
 //! | `check` | the checks |
-//! | `finding`, `describe` | findings and their texts |
+//! | `finding`, `findings`, `describe` | findings, their list and their texts |
 //! | `intra_kernel` | findings within one kernel: races, invalid accesses, element types |
 //!
 //! The simulator state reports the effects of operations (`core/race_hooks.rs`), the host its own
@@ -203,6 +203,7 @@ mod check;
 mod describe;
 mod effect;
 mod finding;
+mod findings;
 mod happens_before;
 mod history;
 mod intra_kernel;
@@ -216,6 +217,7 @@ use millstream_driver::{ContextHandle, EventHandle, StreamHandle};
 use millstream_ptx::Site;
 
 pub use finding::{Finding, FindingMemory, Party};
+pub use findings::UnlistedFindings;
 pub use millstream_ptx::Label;
 
 pub(crate) use describe::OperationSummary;
@@ -438,11 +440,25 @@ impl RaceChecker {
         }
     }
 
-    /// Returns the findings so far.
+    /// Returns the listed findings so far.
     pub(crate) fn findings(&self) -> &[Finding] {
         self.on
             .as_deref()
-            .map_or(&[], |parts| &parts.checker.findings)
+            .map_or(&[], |parts| parts.checker.findings.listed())
+    }
+
+    /// Returns whether there are findings that are not listed.
+    pub(crate) fn omits_findings(&self) -> bool {
+        let parts = self.on.as_deref();
+        parts.is_some_and(|parts| parts.checker.findings.omits_some())
+    }
+
+    /// Returns the findings that are not listed.
+    pub(crate) fn unlisted_findings(&self) -> UnlistedFindings {
+        let parts = self.on.as_deref();
+        parts.map_or_else(UnlistedFindings::default, |parts| {
+            parts.checker.findings.unlisted()
+        })
     }
 }
 

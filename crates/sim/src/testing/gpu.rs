@@ -10,7 +10,7 @@ use crate::{
     core::{fault_injection::ActiveFault, schedule::Scheduler},
     exec::KernelStats,
     memory::MemoryKind,
-    race::Finding,
+    race::{Finding, UnlistedFindings},
 };
 
 impl Gpu {
@@ -46,7 +46,8 @@ impl Gpu {
         self.inner.state.lock().reports.clone()
     }
 
-    /// Returns the race checker's findings so far, in order; at most 1024 are kept. Each is a
+    /// Returns the race checker's findings so far, in order: the first 1,024, and after these the
+    /// first at each further pair of places, up to 4,096 together. Each is a
     /// [`Report`](crate::Report) too, except an access that made its kernel fail, which is part of
     /// the report of the [fault](crate::ReportKind::KernelFault).
     ///
@@ -55,6 +56,14 @@ impl Gpu {
     #[must_use]
     pub fn findings(&self) -> Vec<Finding> {
         self.inner.state.lock().race_checker.findings().to_vec()
+    }
+
+    /// Returns the numbers of findings beyond the bounds of [`findings`](Self::findings). A report
+    /// of the kind [`FindingsOmitted`](crate::ReportKind::FindingsOmitted) says that there are
+    /// some.
+    #[must_use]
+    pub fn unlisted_findings(&self) -> UnlistedFindings {
+        self.inner.state.lock().race_checker.unlisted_findings()
     }
 
     /// Returns the notes about loaded modules, without duplicates. A note is not an error; it
@@ -91,11 +100,11 @@ impl Gpu {
             modules: state.modules.len(),
             graphs: state.graphs_of_caller().count(),
             executable_graphs: state.executables.len(),
-            device_bytes: state
-                .devices
-                .iter()
-                .map(|device| device.non_pool_bytes + device.pool.usage().used_bytes)
-                .sum(),
+            device_bytes: {
+                let outside = state.devices.iter().map(|device| device.non_pool_bytes);
+                let pools = state.pools.values();
+                outside.sum::<u64>() + pools.map(|pool| pool.bytes.usage().used_bytes).sum::<u64>()
+            },
             pinned_bytes: state.memory.live_bytes(MemoryKind::is_host),
             managed_bytes: state.memory.live_bytes(|kind| kind == MemoryKind::Managed),
             pending_operations: state.ops.len(),

@@ -74,6 +74,8 @@ pub enum LiveKind {
     Graph,
     /// An executable graph.
     ExecutableGraph,
+    /// A memory pool, except a default pool.
+    MemoryPool,
 }
 
 impl fmt::Display for LiveKind {
@@ -88,6 +90,7 @@ impl fmt::Display for LiveKind {
             Self::Module => "module",
             Self::Graph => "graph",
             Self::ExecutableGraph => "executable graph",
+            Self::MemoryPool => "memory pool",
         })
     }
 }
@@ -102,7 +105,8 @@ impl fmt::Display for LiveObject {
             | LiveKind::Event
             | LiveKind::Module
             | LiveKind::Graph
-            | LiveKind::ExecutableGraph => {
+            | LiveKind::ExecutableGraph
+            | LiveKind::MemoryPool => {
                 write!(f, "{name}")?;
                 let origin = [
                     self.origin.as_str(),
@@ -131,11 +135,11 @@ impl SimState {
                 context.legacy == handle || context.per_thread.iter().any(|(_, own)| *own == handle)
             })
         };
-        let made = |kind, context, name, site: Option<&Site>| {
-            let device = self
-                .contexts
-                .get(&context)
-                .map_or(0, |context| context.device);
+        let device_of = |context| {
+            let found = self.contexts.get(&context);
+            found.map_or(0, |context| context.device)
+        };
+        let made = |kind, device, name, site: Option<&Site>| {
             let told = self.handles.has_several_devices() && kind != LiveKind::Stream;
             LiveObject {
                 kind,
@@ -152,33 +156,43 @@ impl SimState {
         };
         for (handle, stream) in &self.streams {
             if !stream.destroyed && !is_default(*handle) {
-                let site = stream.site.as_ref();
-                objects.push(made(LiveKind::Stream, stream.context, name(*handle), site));
+                let (device, site) = (device_of(stream.context), stream.site.as_ref());
+                objects.push(made(LiveKind::Stream, device, name(*handle), site));
             }
         }
         for (handle, event) in &self.events {
             objects.push(made(
                 LiveKind::Event,
-                event.context,
+                device_of(event.context),
                 name(*handle),
                 event.site.as_ref(),
             ));
         }
         for (handle, module) in &self.modules {
-            let site = module.site.as_ref();
-            objects.push(made(LiveKind::Module, module.context, name(*handle), site));
+            let (device, site) = (device_of(module.context), module.site.as_ref());
+            objects.push(made(LiveKind::Module, device, name(*handle), site));
         }
         for (handle, graph) in self.graphs_of_caller() {
-            let site = graph.site.as_ref();
-            objects.push(made(LiveKind::Graph, graph.context, name(*handle), site));
+            let (device, site) = (device_of(graph.context), graph.site.as_ref());
+            objects.push(made(LiveKind::Graph, device, name(*handle), site));
         }
         for (handle, executable) in &self.executables {
             objects.push(made(
                 LiveKind::ExecutableGraph,
-                executable.context,
+                device_of(executable.context),
                 name(*handle),
                 executable.site.as_ref(),
             ));
+        }
+        let is_default = |handle| {
+            let mut devices = self.devices.iter();
+            devices.any(|device| device.default_pool == handle)
+        };
+        for (handle, pool) in &self.pools {
+            if !pool.destroyed && !is_default(*handle) {
+                let (device, site) = (pool.device, pool.site.as_ref());
+                objects.push(made(LiveKind::MemoryPool, device, name(*handle), site));
+            }
         }
         objects
     }

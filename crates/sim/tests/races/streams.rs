@@ -1,7 +1,7 @@
 //! Races between streams, and the events and synchronisations that prevent them.
 
 use millstream_driver::{DevicePtr, FillPattern, StreamHandle};
-use millstream_sim::{Schedule, SimConfig};
+use millstream_sim::{ReportKind, Schedule, SimConfig};
 
 use crate::{
     expect::{clean, expect},
@@ -37,6 +37,33 @@ fn a_missing_wait_is_found_whatever_the_two_do() {
         });
         clean(|sim| two(sim, first, second, true));
     }
+}
+
+#[test]
+fn a_race_at_new_places_is_listed_behind_a_thousand_at_the_same_places() {
+    let sim = SimHarness::new(SimConfig::new());
+    let (one, other) = (sim.stream(), sim.stream());
+    let memory = zeros(&sim, BYTES);
+    for _ in 0..600 {
+        fill(&sim, memory, one);
+        fill(&sim, memory, other);
+    }
+    launch(&sim, "write", one, &[memory]);
+    sim.context_synchronize().unwrap();
+    let findings = sim.gpu.findings();
+    assert_eq!(findings.len(), 1025);
+    assert!(
+        findings[1024].later.what.contains("write"),
+        "{}",
+        findings[1024]
+    );
+    let unlisted = sim.gpu.unlisted_findings();
+    assert_eq!(unlisted.elsewhere, 0);
+    let repeated: u64 = unlisted.repeated.iter().map(|(_, count)| count).sum();
+    assert_eq!(repeated, 1199 - 1024);
+    let said = sim.gpu.reports().into_iter();
+    let said = said.filter(|report| report.kind == ReportKind::FindingsOmitted);
+    assert_eq!(said.count(), 1);
 }
 
 #[test]

@@ -20,6 +20,7 @@ mod lost;
 mod managed;
 mod memory;
 mod own_contexts;
+mod own_pools;
 mod peer_copies;
 mod peers;
 mod replays;
