@@ -131,11 +131,6 @@ impl fmt::Debug for Function {
 }
 
 impl Function {
-<<<<<<< HEAD
-    /// Returns the driver's handle.
-    pub(crate) fn handle(&self) -> FunctionHandle {
-        self.entry_point.handle
-=======
     /// Creates a function for a kernel that uses no variables.
     #[inline]
     pub(super) fn new(
@@ -167,7 +162,11 @@ impl Function {
     /// Returns the variables of the module that the kernel uses.
     pub(super) fn variables(&self) -> &[UsedVariable] {
         self.variables.as_deref().unwrap_or_default()
->>>>>>> compile
+    }
+
+    /// Returns the driver's handle.
+    pub(crate) fn handle(&self) -> FunctionHandle {
+        self.entry_point.handle
     }
 
     /// Adds the names of the kernel's parameters to an error.
