@@ -3,7 +3,7 @@
 #![allow(unsafe_code, reason = "launches kernels")]
 
 use millstream::{
-    Cuda, Device, Error, Module, Result, UsageErrorKind, driver::nvrtc, kernel, signature,
+    Cuda, Device, Error, Module, Ptx, Result, UsageErrorKind, driver::nvrtc, kernel, signature,
 };
 
 use crate::Outcome;
@@ -185,7 +185,19 @@ pub(crate) fn k05_machine_code_is_loaded_and_launched(device: &Device) -> Outcom
 }
 
 pub(crate) fn k02_an_nvrtc_newer_than_the_driver_compiles_for_it(device: &Device) -> Outcome {
-    let module = compile(device, Cuda::source("scale.cu", SCALE).define("FACTOR", 5))?;
+    let source = || Cuda::source("scale.cu", SCALE).define("FACTOR", 5);
+    let module = compile(device, source())?;
     assert_eq!(scaled(device, &module)?, [5.0, 10.0, 15.0]);
+    let (ptx, _) = source().option("--gpu-architecture=compute_90").to_ptx()?;
+    let given = device.module(Ptx::text("scale.ptx", ptx));
+    if crate::on_gpu() {
+        let UsageErrorKind::PtxVersion { detail } = problem(given) else {
+            return Err("another problem".into());
+        };
+        assert!(detail.contains("`Device::compile`"), "{detail}");
+    } else {
+        // The simulated device has no driver that is older: it runs every version before 10.
+        assert_eq!(scaled(device, &given?)?, [5.0, 10.0, 15.0]);
+    }
     Ok(())
 }
