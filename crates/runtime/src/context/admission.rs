@@ -38,8 +38,18 @@ pub(crate) struct Admission {
     /// The number of foreign calls in progress on the device, and the bits [`LOST`], [`EXAMINE`],
     /// [`SPANS`], [`ADOPTED`] and [`RECORDS`].
     reasons: AtomicU32,
+    examinations: Mutex<Examinations>,
     /// The number of recording streams.
     recordings: Mutex<usize>,
+}
+
+/// The reasons to examine operands.
+#[derive(Debug, Default)]
+struct Examinations {
+    /// True while all devices examine theirs.
+    everywhere: bool,
+    /// The number of reasons that concern this device alone.
+    own: usize,
 }
 
 impl Admission {
@@ -48,9 +58,25 @@ impl Admission {
         self.reasons.fetch_or(LOST, Ordering::Release);
     }
 
-    /// Sets whether the operands of each operation are examined before it is submitted.
+    /// Sets whether all devices examine the operands of each operation before it is submitted.
     pub(super) fn examine_operands(&self, examine: bool) {
-        if examine {
+        self.change_examinations(|examinations| examinations.everywhere = examine);
+    }
+
+    /// Counts a reason for this device to examine its operands.
+    pub(super) fn begin_examination(&self) {
+        self.change_examinations(|examinations| examinations.own += 1);
+    }
+
+    /// Reverses [`begin_examination`](Self::begin_examination).
+    pub(super) fn end_examination(&self) {
+        self.change_examinations(|examinations| examinations.own -= 1);
+    }
+
+    fn change_examinations(&self, change: impl FnOnce(&mut Examinations)) {
+        let mut examinations = self.examinations.lock();
+        change(&mut examinations);
+        if examinations.everywhere || examinations.own > 0 {
             self.reasons.fetch_or(EXAMINE, Ordering::AcqRel);
         } else {
             self.reasons.fetch_and(!EXAMINE, Ordering::AcqRel);

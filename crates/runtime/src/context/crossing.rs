@@ -86,6 +86,10 @@ pub(crate) unsafe fn submit_crossing<C: Command>(
     } = crossing.operation;
     leases::check(label, location, accesses.iter())?;
     let carried = imports::of_operands(kind, accesses.iter())?;
+    imports::reach(
+        &carried,
+        crossing.devices.iter().map(|device| device.number()),
+    );
     imports::note(kind, &carried, accesses.iter(), false);
     let mut settling = Settling {
         crossing,

@@ -8,8 +8,9 @@
 //! them complete with unknown values.
 //!
 //! While any import of the process is unsettled, or memory is [lent](super::leases), every device
-//! examines the operands of each operation before it is submitted ([`examine`]). Otherwise nothing
-//! is examined.
+//! examines the operands of each operation before it is submitted ([`examine`]). Notes for host
+//! reads make only those devices do so whose memory they have reached. Otherwise nothing is
+//! examined.
 
 use std::{
     panic::Location,
@@ -19,15 +20,14 @@ use std::{
     },
 };
 
-use parking_lot::{Mutex, MutexGuard};
 use smallvec::SmallVec;
 
 use super::{
     DeviceState, Operation, StreamState,
     crossing::Failure,
+    examinations::{count, uncount},
     leases,
     polling::{poll_ticket, query_stream},
-    realm,
 };
 use crate::{
     Error, Result,
@@ -138,62 +138,6 @@ impl Place {
 pub(super) fn are_of(numbers: &[DeviceNumber], devices: &[&Arc<DeviceState>]) -> bool {
     let each = devices.iter().map(|device| device.number());
     numbers.len() == devices.len() && numbers.iter().copied().eq(each)
-}
-
-/// The number of unsettled imports of the process, and of leases.
-static UNSETTLED: Mutex<u64> = Mutex::new(0);
-
-/// Counts an import, and makes all devices examine their operands if it is the only one.
-fn count() {
-    let mut unsettled = UNSETTLED.lock();
-    *unsettled += 1;
-    if *unsettled == 1 {
-        examine_operands(true, unsettled);
-    }
-}
-
-/// Reverses [`count`].
-fn uncount() {
-    let mut unsettled = UNSETTLED.lock();
-    *unsettled -= 1;
-    if *unsettled == 0 {
-        examine_operands(false, unsettled);
-    }
-}
-
-/// Makes all devices examine their operands as long as it lives.
-#[derive(Debug)]
-pub(crate) struct ExaminedOperands(());
-
-impl ExaminedOperands {
-    pub(crate) fn begin() -> Self {
-        count();
-        Self(())
-    }
-}
-
-impl Drop for ExaminedOperands {
-    fn drop(&mut self) {
-        uncount();
-    }
-}
-
-/// Sets for all devices whether they examine their operands. `unsettled` is locked meanwhile.
-fn examine_operands(examine: bool, unsettled: MutexGuard<'_, u64>) {
-    let devices = realm::all();
-    for device in &devices {
-        device.admission.examine_operands(examine);
-    }
-    // In this order: the last reference to a device closes it, which may end imports.
-    drop(unsettled);
-    drop(devices);
-}
-
-/// Adds a device to the realm. It examines its operands if there are unsettled imports.
-pub(crate) fn enter_realm(device: &Arc<DeviceState>) {
-    let unsettled = UNSETTLED.lock();
-    device.admission.examine_operands(*unsettled > 0);
-    realm::enter(device);
 }
 
 impl CrossDeviceImport {
@@ -430,6 +374,13 @@ pub(crate) fn of_operands<'a, 'b: 'a>(
         }
     }
     Ok(found)
+}
+
+/// Notes that an operation which passes these imports on writes memory of these devices.
+pub(crate) fn reach(imports: &Imports, devices: impl Iterator<Item = DeviceNumber>) {
+    for device in devices {
+        imports.iter().for_each(|import| import.reaches(device));
+    }
 }
 
 /// Returns whether an operation of this kind may read what it accesses. A kernel and a collective

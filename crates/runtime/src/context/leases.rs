@@ -22,7 +22,7 @@ use std::{
 
 use super::{
     Operation, Stream, SubmitQueue,
-    imports::ExaminedOperands,
+    examinations::ExaminedOperands,
     submission::{Marker, record_behind, submit, submit_locked_marker},
 };
 use crate::{
@@ -112,7 +112,7 @@ impl GrantedLease {
     ) -> Result<Arc<Self>> {
         // Before the marker: an operation that is submitted behind it is then examined. Others wait
         // for the marker at the end, so that no sync point is recorded behind this one.
-        let examined = (!is_moved).then(ExaminedOperands::begin);
+        let examined = (!is_moved).then(ExaminedOperands::everywhere);
         submit_marker(
             stream,
             "lend",

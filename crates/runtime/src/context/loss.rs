@@ -24,6 +24,7 @@ const OTHERS_MAX: usize = 8;
 #[derive(Debug, Default)]
 pub(crate) struct RecentOperations {
     kernels: Ring<KERNELS_MAX>,
+    graphs: Ring<OTHERS_MAX>,
     others: Ring<OTHERS_MAX>,
 }
 
@@ -84,18 +85,34 @@ impl RecentOperations {
         };
         match kind {
             OperationKind::Kernel => self.kernels.push(operation),
+            OperationKind::Graph => self.graphs.push(operation),
             _ => self.others.push(operation),
         }
     }
 
-    /// Returns the earliest remembered kernel and the earliest remembered other operation after
-    /// ticket `done`.
-    fn first_behind(&self, done: Sequence) -> (Option<Submitted>, Option<Submitted>) {
+    /// Returns the earliest remembered kernel or graph and the earliest remembered other operation
+    /// after ticket `done`.
+    fn first_behind(&self, done: Sequence) -> (Option<Candidate>, Option<Candidate>) {
+        let candidate = |is_graph| {
+            move |operation| Candidate {
+                operation,
+                is_graph,
+            }
+        };
+        let kernel = self.kernels.first_behind(done).map(candidate(false));
+        let graph = self.graphs.first_behind(done).map(candidate(true));
+        let first = kernel.into_iter().chain(graph);
         (
-            self.kernels.first_behind(done),
-            self.others.first_behind(done),
+            first.min_by_key(|first| first.operation.ticket),
+            self.others.first_behind(done).map(candidate(false)),
         )
     }
+}
+
+/// An operation that may become a suspect.
+struct Candidate {
+    operation: Submitted,
+    is_graph: bool,
 }
 
 /// The cause and the suspects of the loss of a device, or of a device that it depends on.
@@ -106,8 +123,8 @@ pub(crate) struct Loss {
 }
 
 impl Loss {
-    /// Collects the suspects from the device's streams: their first kernels that are not known to
-    /// be complete, or, if there are none, their first other operations.
+    /// Collects the suspects from the device's streams: their first kernels or graphs that are not
+    /// known to be complete, or, if there are none, their first other operations.
     pub(crate) fn notice(
         cause: DriverError,
         device: DeviceOrdinal,
@@ -115,9 +132,13 @@ impl Loss {
     ) -> Self {
         let first = streams.iter().map(|stream| {
             let (kernel, other) = stream.shared.lock().recent.first_behind(stream.done());
-            let suspect = |operation: Submitted| Suspect {
+            let suspect = |Candidate {
+                               operation,
+                               is_graph,
+                           }| Suspect {
                 label: operation.label,
                 location: operation.location,
+                is_graph,
                 device: device.as_raw(),
                 stream: stream.number,
                 ticket: operation.ticket.get(),

@@ -10,6 +10,7 @@ mod adoption;
 mod crossing;
 mod device;
 mod events;
+mod examinations;
 mod imports;
 mod leases;
 mod limits;
@@ -31,14 +32,15 @@ pub(crate) use adoption::Keeper;
 pub(crate) use crossing::{Arrival, Crossing, Failure, submit_crossing};
 pub use device::Device;
 pub(crate) use events::{EventPool, PooledEvent};
-pub(crate) use imports::{ExaminedOperands, enter_realm, note_overwritten, of_operands};
+pub(crate) use examinations::{ExaminedOperands, enter_realm};
+pub(crate) use imports::{note_overwritten, of_operands, reach};
 pub(crate) use leases::{GrantedLease, submit_end_of_foreign_work, submit_marker};
 pub use peers::PeerStatus;
 pub(crate) use peers::{copies_directly, known_peer_status, peer_status};
 #[cfg(feature = "sim")]
 pub(crate) use polling::LocalReactor;
 pub(crate) use polling::{
-    Action, Registration, SLEEP_NS_MIN, note_done, poll_ticket, query_stream, register,
+    Action, Registration, SLEEP_NS_MIN, note_done, poll_ticket, poll_until, query_stream, register,
     retain_patiently, retain_until_complete, wait_until,
 };
 pub(crate) use recorder::{OperationRecord, Recorder};

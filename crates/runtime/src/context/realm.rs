@@ -41,7 +41,7 @@ pub(super) fn leave(number: DeviceNumber) {
 }
 
 /// Returns the open device with this number.
-fn device(number: DeviceNumber) -> Option<Arc<DeviceState>> {
+pub(super) fn device(number: DeviceNumber) -> Option<Arc<DeviceState>> {
     REALM.read().get(&number)?.device.upgrade()
 }
 

@@ -23,7 +23,7 @@ pub(crate) const HOST_MEMORY: &str = "the host can use page-locked and managed m
                                       `Buffer` on an ordinary stream, around the replay";
 
 /// Takes the operations of recording streams.
-pub(crate) trait NodeRecorder: fmt::Debug + Send + Sync {
+pub(crate) trait NodeRecorder: Any + fmt::Debug + Send + Sync {
     /// Returns a stream for what a recording does at once.
     fn eager(&self) -> &Stream;
 

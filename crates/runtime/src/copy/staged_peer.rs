@@ -14,8 +14,8 @@ use super::{copy_2d::copy_of_rows, staged_block::StagedBlock};
 use crate::{
     Result, Stream,
     context::{
-        Arrival, DeviceState, Operation, StreamState, follow, of_operands, retain_until_complete,
-        submit, sync_point_after, wait_with_clock,
+        Arrival, DeviceState, Operation, StreamState, follow, of_operands, reach,
+        retain_until_complete, submit, sync_point_after, wait_with_clock,
     },
     error::OperationKind,
     memory::Span2d,
@@ -80,6 +80,7 @@ impl Stream {
                 &to.access(AccessKind::Write),
             ],
         )?;
+        reach(&carried, [to.device().number()].into_iter());
         let source = Leg::on(from.device(), self)?;
         let target = Leg::on(to.device(), self)?;
         if source.taken {

@@ -23,10 +23,10 @@ pub enum Health {
     Lost {
         /// The first failure that was observed.
         cause: DriverError,
-        /// The operations that may have caused the loss: for each stream, the first kernel that was
-        /// not known to be complete. Copies and fills of this library access only valid memory, so
-        /// they are suspects only if no stream has such a kernel: then each stream's first
-        /// incomplete operation is listed.
+        /// The operations that may have caused the loss: for each stream, the first kernel or graph
+        /// that was not known to be complete. Copies and fills of this library access only valid
+        /// memory, so they are suspects only if no stream has such a kernel: then each stream's
+        /// first incomplete operation is listed.
         suspects: Arc<[Suspect]>,
     },
 }

@@ -79,13 +79,17 @@ pub enum Error {
     /// A loop of a graph ended at its limit with its flag set. The values that the graph has
     /// written are those after so many iterations; the next read returns them.
     #[error(
-        "the loop at {location} in graph `{graph}` ended at its limit of {iterations_max} \
-         iterations, with its flag set"
+        "the loop at {location} in replay {replay} of graph `{graph}` ended at its limit of \
+         {iterations_max} iterations, with its flag set"
     )]
     #[non_exhaustive]
     LoopLimit {
         /// The name of the graph.
         graph: &'static str,
+        /// The number of the replay, from 1: the first after the recording, or after an
+        /// [update](crate::Graph::update). Replays that are enqueued as one operation have one
+        /// number, and so do the last of more than 1,023 that are in flight.
+        replay: u64,
         /// The source line of the loop.
         location: &'static Location<'static>,
         /// The limit.

@@ -56,6 +56,9 @@ impl fmt::Display for OperationKind {
 pub struct Suspect {
     /// The name of the kernel or method.
     pub label: &'static str,
+    /// True for a replay of a [`Graph`](crate::Graph), one of whose operations is to blame:
+    /// [`Graph::replay_stepwise`](crate::Graph::replay_stepwise) finds out which.
+    pub is_graph: bool,
     /// The source line of the call.
     pub location: &'static Location<'static>,
     /// The ordinal of the operation's device, which may be another device on whose work the lost
@@ -70,9 +73,14 @@ pub struct Suspect {
 impl fmt::Display for Suspect {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self {
-            label, location, ..
+            label,
+            location,
+            is_graph,
+            ..
         } = self;
-        write!(f, "`{label}` at {}:{}", location.file(), location.line())
+        let graph = if *is_graph { "graph " } else { "" };
+        let (file, line) = (location.file(), location.line());
+        write!(f, "{graph}`{label}` at {file}:{line}")
     }
 }
 
@@ -80,6 +88,9 @@ impl fmt::Display for Suspect {
 /// [`Device::health`](crate::Device::health).
 pub(super) fn probably(suspects: &[Suspect]) -> String {
     match suspects {
+        [only] if only.is_graph => {
+            format!("; probably by {only}: `Graph::replay_stepwise` names the operation")
+        }
         [only] => format!("; probably by {only}"),
         _ => String::new(),
     }

@@ -77,8 +77,16 @@ impl Body {
         nodes: &[Node],
         mut blocks: Vec<(usize, Arc<Allocation>)>,
     ) {
+        // A recorded replay of another graph that shares this body uses it in between.
+        let is_called = |pointer: DevicePtr| {
+            operands.iter().any(|operand| match &operand.memory {
+                OperandMemory::Called { .. } => operand.pointer == pointer,
+                _ => false,
+            })
+        };
         let mut free: Vec<(u64, DevicePtr)> =
             self.blocks.lock().iter().filter_map(usable).collect();
+        free.retain(|&(_, pointer)| !is_called(pointer));
         free.sort_unstable_by_key(|&(bytes, _)| bytes);
         // The largest first, each in the smallest block that is large enough.
         blocks.sort_by_key(|&(number, _)| Reverse(operands[number].bytes));
@@ -98,8 +106,9 @@ impl Body {
         }
     }
 
-    /// Gives the operands that are in this body memory of another, which is allocated. Constants
-    /// are copied. The copies run on the stream.
+    /// Gives the operands that are in this body, or in that of another graph whose replay was
+    /// recorded, memory of the body `other`, which is allocated. Constants are copied. The copies
+    /// run on the stream.
     pub(super) fn duplicate(
         &self,
         stream: &Stream,
@@ -109,8 +118,10 @@ impl Body {
     ) -> Result<()> {
         let mut made: Vec<(DevicePtr, DevicePtr)> = Vec::new();
         for operand in operands {
-            let OperandMemory::Body { constant } = operand.memory else {
-                continue;
+            let (body, constant) = match &operand.memory {
+                OperandMemory::Outside(_) => continue,
+                OperandMemory::Body { constant } => (self, *constant),
+                OperandMemory::Called { body, constant } => (&**body, *constant),
             };
             // Operands that were never alive together share a block.
             if let Some(&(_, copy)) = made
@@ -118,23 +129,25 @@ impl Body {
                 .find(|(original, _)| *original == operand.pointer)
             {
                 operand.pointer = copy;
+                operand.memory = OperandMemory::Body { constant };
                 continue;
             }
-            let block = self.block_at(operand.pointer);
+            let block = body.block_at(operand.pointer);
             let bytes = usize::try_from(block.history.bytes()).unwrap_or(usize::MAX);
             let copy = stream.zeros_at::<u8>(bytes, location)?;
             if constant {
-                self.copy_block(stream, &block, &copy, location)?;
+                body.copy_block(stream, &block, &copy, location)?;
             }
             made.push((operand.pointer, copy.as_raw()));
             operand.pointer = copy.as_raw();
+            operand.memory = OperandMemory::Body { constant };
             other.add(Allocation::recorded(copy.shared_memory()), constant);
         }
         Ok(())
     }
 
     /// Returns the block at this address.
-    fn block_at(&self, pointer: DevicePtr) -> Arc<Allocation> {
+    pub(super) fn block_at(&self, pointer: DevicePtr) -> Arc<Allocation> {
         let blocks = self.blocks.lock();
         let mut blocks = blocks.iter().map(|block| &block.allocation);
         let found = blocks.find(|allocation| allocation.pointer == pointer);

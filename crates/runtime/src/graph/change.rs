@@ -212,13 +212,14 @@ impl Graph {
     ///
     /// As [`Device::record`](crate::Device::record). The graph is then as before.
     pub fn update(&mut self, body: impl FnOnce(&GraphRecorder) -> Result<()>) -> Result<()> {
+        let mut recorded = recorder::record(&self.device, self.options, body)?;
+        let conditions = Conditions::of(&self.device, self.name, &mut recorded)?;
         let RecordedGraph {
             nodes,
             mut operands,
             blocks,
-            loops,
-        } = recorder::record(&self.device, self.options, body)?;
-        let conditions = Conditions::of(&self.device, self.name, &nodes, loops)?;
+            ..
+        } = recorded;
         let alike = self.nodes.len() == nodes.len()
             && self
                 .nodes
@@ -248,7 +249,7 @@ impl Graph {
             .for_each(|number| state.changed.insert(number));
         self.conditions = conditions;
         self.set_nodes(nodes, operands);
-        // Not if another graph shares the memory.
+        // Not if another graph uses the memory.
         if let Some(body) = Arc::get_mut(&mut self.body) {
             body.free_unused(&self.operands);
         }
@@ -279,22 +280,24 @@ impl Graph {
         let nodes = self.nodes.clone();
         let conditions = self.conditions.as_ref();
         let conditions = conditions.map(|shared| shared.again(&self.device, self.name));
-        let instance = Self {
+        let mut instance = Self {
             name: self.name,
             location,
             device: Arc::clone(&self.device),
             options: self.options,
-            accesses: self.accesses.clone(),
-            uses_body: self.uses_body,
+            accesses: Vec::new(),
+            uses_body: false,
+            called: Vec::new(),
             accessed_bytes: self.accessed_bytes,
-            nodes,
-            operands,
+            nodes: Vec::new(),
+            operands: Vec::new(),
             exec: Mutex::default(),
             conditions: conditions.transpose()?,
             body,
             launches: AtomicU64::new(0),
             updates: 0,
         };
+        instance.set_nodes(nodes, operands);
         instance.build()?;
         Ok(instance)
     }

@@ -3,7 +3,8 @@
 //! A conditional node of the driver looks at a condition, a number in the driver's own memory, that
 //! only a kernel can set. The kernel is ours: one launch in front of the node, and in a loop one at
 //! the end of the body, copy the flag to the condition. The second also counts the iterations, so
-//! that the limit ends every loop, and notes in host memory that it did ([`super::limit`]).
+//! that the limit ends every loop, and notes in host memory that it did ([`super::limit`]): in the
+//! word of the replay, whose index a fill in front of the replay has written to the graph's memory.
 //!
 //! Without conditional nodes (a driver older than CUDA 12.4) the host looks at the flag between
 //! iterations ([`super::steps`]).
@@ -20,11 +21,12 @@ use smallvec::SmallVec;
 use super::{
     GraphRecorder,
     exec::OwnedGraph,
-    limit::{LoopLimit, LoopSite},
-    node::{Address, Node, NodeAccess, Operand},
+    limit::{LoopNotes, LoopSite},
+    node::{Address, Node, NodeAccess, Operand, OperandMemory},
+    recording::RecordedGraph,
 };
 use crate::{
-    Buffer, Device, ReadOperand, Result, UsageError, UsageErrorKind,
+    Buffer, Device, ReadOperand, Result, Stream, UsageError, UsageErrorKind,
     context::{DeviceState, HOST_MEMORY},
     kernel::load_generated,
     memory::{Allocation, Span},
@@ -36,8 +38,10 @@ const CAPABILITY_MIN: (i32, i32) = (7, 5);
 
 /// A kernel of one thread that copies a flag to a condition, as 0 or 1. With the address of a
 /// counter it belongs to a loop: if `max` is 0, it sets the counter to 0; otherwise it counts an
-/// iteration, and if the flag is set in iteration `max`, the condition becomes 0 and the word at
-/// `limit` the loop's number. The driver provides the function that it calls.
+/// iteration, and if the flag is set in iteration `max`, the condition becomes 0, and the loop's
+/// number is noted in that of the words at `limit` whose index is at `slot`: atomically, because
+/// another loop of the graph may do so at the same time. The driver provides the function that it
+/// calls.
 const PTX: &str = "\
 .version 8.0
 .target sm_75
@@ -48,12 +52,13 @@ const PTX: &str = "\
     .param .u64 flag,
     .param .u64 counter,
     .param .u64 limit,
+    .param .u64 slot,
     .param .u32 max,
     .param .u32 number)
 {
     .reg .pred %p<5>;
-    .reg .b32 %r<6>;
-    .reg .b64 %d<5>;
+    .reg .b32 %r<7>;
+    .reg .b64 %d<7>;
     ld.param.u64 %d1, [condition];
     ld.param.u64 %d2, [flag];
     ld.param.u64 %d3, [counter];
@@ -73,8 +78,12 @@ const PTX: &str = "\
     @!%p1 bra COUNTED;
     mov.u32 %r3, 0;
     ld.param.u64 %d4, [limit];
+    ld.param.u64 %d5, [slot];
     ld.param.u32 %r5, [number];
-    st.global.u32 [%d4], %r5;
+    ld.global.u32 %r6, [%d5];
+    mul.wide.u32 %d6, %r6, 4;
+    add.u64 %d4, %d4, %d6;
+    red.global.max.u32 [%d4], %r5;
 COUNTED:
     st.global.u32 [%d3], %r4;
 SET:
@@ -118,6 +127,15 @@ pub(super) enum SetterPlace {
     End,
 }
 
+/// The memory by which the device notes that a loop ended at its limit.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct NotingPlace {
+    /// An array of words in host memory.
+    words: DevicePtr,
+    /// The index of the replay's word, in device memory.
+    slot: DevicePtr,
+}
+
 impl Conditional {
     pub(super) fn kind(&self) -> ConditionalKind {
         match self.repeat {
@@ -152,16 +170,7 @@ impl Conditional {
             let union = unions.entry(access.operand).or_default();
             union.add(&access.extent, access.kind, access.ordered);
         }
-        let of_operand = |(operand, union): (usize, AccessUnion)| {
-            let entries = union.into_entries().into_iter();
-            entries.map(move |entry| NodeAccess {
-                operand,
-                extent: entry.extent,
-                kind: entry.kind,
-                ordered: entry.ordered,
-            })
-        };
-        unions.into_iter().flat_map(of_operand).collect()
+        NodeAccess::of_unions(unions).collect()
     }
 
     /// Calls `make` with the kernel that sets the condition.
@@ -169,12 +178,13 @@ impl Conditional {
         &self,
         (function, place): (FunctionHandle, SetterPlace),
         condition: ConditionHandle,
-        limit: DevicePtr,
+        noting: NotingPlace,
         operands: &[Operand],
         make: impl FnOnce(&GraphNode<'_>) -> R,
     ) -> R {
         let flag = self.flag.resolve(operands).as_raw();
-        let (condition, limit) = (condition.as_raw(), limit.as_raw());
+        let condition = condition.as_raw();
+        let (limit, slot) = (noting.words.as_raw(), noting.slot.as_raw());
         let (counter, max, number) = match self.repeat {
             None => (0, 0, 0),
             Some(repeat) => {
@@ -186,11 +196,12 @@ impl Conditional {
                 (counter, max, repeat.number)
             }
         };
-        let params: [*const c_void; 6] = [
+        let params: [*const c_void; 7] = [
             ptr::from_ref(&condition).cast(),
             ptr::from_ref(&flag).cast(),
             ptr::from_ref(&counter).cast(),
             ptr::from_ref(&limit).cast(),
+            ptr::from_ref(&slot).cast(),
             ptr::from_ref(&max).cast(),
             ptr::from_ref(&number).cast(),
         ];
@@ -222,31 +233,64 @@ fn word(address: Address, kind: AccessKind) -> NodeAccess {
 pub(super) struct Conditions {
     /// The kernel that sets conditions. `None` if the host runs loops.
     pub(super) setter: Option<FunctionHandle>,
-    pub(super) limit: Arc<LoopLimit>,
+    pub(super) notes: Arc<LoopNotes>,
+    /// The number of the operand that holds the index of a replay's word, if there are loops.
+    slot: Option<usize>,
 }
 
 impl Conditions {
-    /// Creates the shared parts, if a node is conditional.
+    /// Creates the shared parts, if a node is conditional. Adds an operand for loops.
     pub(super) fn of(
         device: &Arc<DeviceState>,
         name: &'static str,
-        nodes: &[Node],
-        loops: Vec<LoopSite>,
+        graph: &mut RecordedGraph,
     ) -> Result<Option<Self>> {
-        if nodes.iter().all(|node| node.work.body().is_empty()) {
+        if graph.nodes.iter().all(|node| node.work.body().is_empty()) {
             return Ok(None);
         }
+        let loops = std::mem::take(&mut graph.loops);
+        let slot = match loops.is_empty() {
+            true => None,
+            false => {
+                let word = Stream::new(device, 0)?.zeros_at::<u32>(1, Location::caller())?;
+                let allocation = Allocation::recorded(word.shared_memory());
+                let number = graph.operands.len();
+                graph.operands.push(Operand {
+                    pointer: allocation.pointer,
+                    bytes: allocation.history.bytes(),
+                    memory: OperandMemory::Body { constant: false },
+                });
+                graph.blocks.push((number, allocation));
+                Some(number)
+            }
+        };
         Ok(Some(Self {
             setter: setter(device)?,
-            limit: LoopLimit::new(device, name, loops)?,
+            notes: LoopNotes::new(device, name, loops)?,
+            slot,
         }))
+    }
+
+    /// Returns the address of the index of a replay's word, if there are loops.
+    pub(super) fn slot(&self, operands: &[Operand]) -> Option<DevicePtr> {
+        self.slot.map(|number| operands[number].pointer)
+    }
+
+    /// Returns the memory by which the device notes that a loop ended at its limit.
+    pub(super) fn noting_place(&self, operands: &[Operand]) -> NotingPlace {
+        NotingPlace {
+            words: self.notes.pointer(),
+            // No kernel uses it without loops.
+            slot: self.slot(operands).unwrap_or(DevicePtr::from_raw(0)),
+        }
     }
 
     /// Creates the parts of another graph with the same nodes.
     pub(super) fn again(&self, device: &Arc<DeviceState>, name: &'static str) -> Result<Self> {
         Ok(Self {
             setter: self.setter,
-            limit: LoopLimit::new(device, name, self.limit.loops().to_vec())?,
+            notes: LoopNotes::new(device, name, self.notes.loops().to_vec())?,
+            slot: self.slot,
         })
     }
 }
@@ -268,7 +312,7 @@ fn setter(device: &Arc<DeviceState>) -> Result<Option<FunctionHandle>> {
     let found = match is_capable && has_conditional_nodes(device)? {
         true => {
             let name = "set_condition";
-            let loaded = load_generated(&user, PTX, "millstream_set_condition", || name, 6)?;
+            let loaded = load_generated(&user, PTX, "millstream_set_condition", || name, 7)?;
             Some(loaded.handle())
         }
         false => None,
@@ -361,7 +405,9 @@ impl GraphRecorder {
     /// ```
     ///
     /// With a driver older than CUDA 12.4, or a GPU of compute capability below 7.5, the host runs
-    /// the loop: a replay then enqueues operation by operation and blocks to look at the flag.
+    /// the loop: a replay then enqueues operation by operation and blocks to look at the flag. It
+    /// is one operation nevertheless: another thread that submits to the stream, or an operation
+    /// that conflicts with the replay, waits until the loop is over.
     ///
     /// # Errors
     ///

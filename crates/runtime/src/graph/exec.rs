@@ -223,14 +223,16 @@ impl Builder<'_> {
         conditional: &Conditional,
     ) -> Result<BuiltNode, BuildError> {
         let device = self.device;
-        let (function, limit) = self
+        let (function, noting) = self
             .conditions
-            .and_then(|conditions| Some((conditions.setter?, conditions.limit.pointer())))
+            .and_then(|conditions| {
+                Some((conditions.setter?, conditions.noting_place(self.operands)))
+            })
             .expect("a graph with conditional nodes is built only where the driver has them");
         let condition = self.template.condition()?;
         let set = |graph, place, before: &[GraphNodeHandle]| {
             let setter = (function, place);
-            conditional.with_setter(setter, condition, limit, self.operands, |operation| {
+            conditional.with_setter(setter, condition, noting, self.operands, |operation| {
                 self.add_node(graph, before, operation)
             })
         };

@@ -96,6 +96,9 @@ pub struct Graph {
     conditions: Option<Conditions>,
     /// Declared behind the executable graph, which uses the memory.
     body: Arc<Body>,
+    /// The other bodies that operands are in, each once: those of graphs whose replays were
+    /// recorded.
+    called: Vec<Arc<Body>>,
     launches: AtomicU64,
     updates: u64,
 }
@@ -241,14 +244,14 @@ impl Graph {
         body: impl FnOnce(&GraphRecorder) -> Result<()>,
     ) -> Result<Self> {
         let name = interned(name);
-        let recorded = recorder::record(device, options, body)?;
+        let mut recorded = recorder::record(device, options, body)?;
+        let conditions = Conditions::of(device, name, &mut recorded)?;
         let RecordedGraph {
             nodes,
             mut operands,
             blocks,
-            loops,
+            ..
         } = recorded;
-        let conditions = Conditions::of(device, name, &nodes, loops)?;
         memory.adopt(&mut operands, &nodes, blocks);
         let mut graph = Self {
             name,
@@ -257,6 +260,7 @@ impl Graph {
             options,
             accesses: Vec::new(),
             uses_body: false,
+            called: Vec::new(),
             accessed_bytes: 0,
             nodes: Vec::new(),
             operands: Vec::new(),

@@ -1,7 +1,7 @@
 //! The nodes of a graph: what the recording knows of each, with operands by number, so that their
 //! memory can change.
 
-use std::{ffi::c_void, fmt, panic::Location, sync::Arc};
+use std::{collections::BTreeMap, ffi::c_void, fmt, panic::Location, sync::Arc};
 
 use millstream_driver::{
     Copy2d, DevicePtr, FillPattern, FunctionHandle, GraphNode, KernelNode, LaunchAttributes,
@@ -9,11 +9,11 @@ use millstream_driver::{
 };
 use smallvec::SmallVec;
 
-use super::{conditional::Conditional, exec::OwnedGraph};
+use super::{body::Body, conditional::Conditional, exec::OwnedGraph};
 use crate::{
     error::OperationKind,
     memory::Allocation,
-    tracker::{AccessKind, Extent},
+    tracker::{AccessKind, AccessUnion, Extent},
 };
 
 /// The number of parameters up to which a kernel is passed to the driver without an allocation.
@@ -32,11 +32,13 @@ pub(super) struct Operand {
 pub(super) enum OperandMemory {
     /// An array that the program may use too.
     Outside(Arc<Allocation>),
-    /// Memory of the graph's [`Body`](super::body::Body).
+    /// Memory of the graph's [`Body`].
     Body {
         /// True if replays only read it.
         constant: bool,
     },
+    /// Memory of another graph, whose replay was recorded.
+    Called { body: Arc<Body>, constant: bool },
 }
 
 impl Operand {
@@ -44,7 +46,7 @@ impl Operand {
     pub(super) fn outside(&self) -> Option<&Arc<Allocation>> {
         match &self.memory {
             OperandMemory::Outside(allocation) => Some(allocation),
-            OperandMemory::Body { .. } => None,
+            OperandMemory::Body { .. } | OperandMemory::Called { .. } => None,
         }
     }
 }
@@ -71,6 +73,21 @@ pub(super) struct NodeAccess {
     pub(super) ordered: bool,
 }
 
+impl NodeAccess {
+    /// Returns the accesses of unions, by the numbers of their operands.
+    pub(super) fn of_unions(unions: BTreeMap<usize, AccessUnion>) -> impl Iterator<Item = Self> {
+        unions.into_iter().flat_map(|(operand, union)| {
+            let entries = union.into_entries().into_iter();
+            entries.map(move |entry| Self {
+                operand,
+                extent: entry.extent,
+                kind: entry.kind,
+                ordered: entry.ordered,
+            })
+        })
+    }
+}
+
 /// A node of a graph.
 #[derive(Clone, Debug)]
 pub(super) struct Node {
@@ -94,6 +111,18 @@ impl Node {
         }
         for node in self.work.body_mut() {
             node.renumber(numbers);
+        }
+    }
+
+    /// Adds `first` to the number of each loop.
+    pub(super) fn renumber_loops(&mut self, first: u32) {
+        if let Work::Conditional(conditional) = &mut self.work {
+            if let Some(repeat) = &mut conditional.repeat {
+                repeat.number = repeat.number.saturating_add(first);
+            }
+            for node in &mut conditional.body {
+                node.renumber_loops(first);
+            }
         }
     }
 

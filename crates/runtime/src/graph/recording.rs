@@ -6,6 +6,7 @@
 //! become edges. The program's own access histories are not touched, so that a recording that fails
 //! leaves no trace.
 
+mod called;
 mod nested;
 #[cfg(all(test, feature = "sim", not(shuttle)))]
 mod tests;
@@ -19,6 +20,7 @@ use smallvec::SmallVec;
 use nested::INSIDE;
 
 use super::{
+    body::Body,
     limit::LoopSite,
     node::{Node, NodeAccess, Operand, OperandMemory},
     options::{GraphOptions, Order},
@@ -78,8 +80,8 @@ struct Queue {
 /// A recorded operation.
 #[derive(Debug)]
 struct Recorded {
-    /// The number of its last node.
-    node: usize,
+    /// The numbers of the nodes with which it ends.
+    ends: SmallVec<[usize; 1]>,
     /// Everything ordered before the end of the operation, the operation included.
     clock: VectorClock,
 }
@@ -94,7 +96,7 @@ struct RecordedOperand {
 }
 
 /// The origin of an operand.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 enum Role {
     /// Existed before.
     Outside,
@@ -102,6 +104,8 @@ enum Role {
     Inside,
     /// Holds data that were uploaded in the recording.
     Constant,
+    /// Memory of another graph, whose replay was recorded.
+    Called { body: Arc<Body>, constant: bool },
 }
 
 /// The result of a recording.
@@ -163,13 +167,15 @@ impl Recording {
             } = operand;
             let is_held = Arc::strong_count(&allocation) > 1;
             let (pointer, bytes) = (allocation.pointer, allocation.history.bytes());
-            let memory = if role == Role::Outside || (role == Role::Inside && is_held) {
-                OperandMemory::Outside(allocation)
-            } else {
-                graph.blocks.push((graph.operands.len(), allocation));
-                OperandMemory::Body {
-                    constant: role == Role::Constant,
+            let constant = matches!(role, Role::Constant);
+            let memory = match role {
+                Role::Outside => OperandMemory::Outside(allocation),
+                Role::Inside if is_held => OperandMemory::Outside(allocation),
+                Role::Inside | Role::Constant => {
+                    graph.blocks.push((graph.operands.len(), allocation));
+                    OperandMemory::Body { constant }
                 }
+                Role::Called { body, constant } => OperandMemory::Called { body, constant },
             };
             graph.operands.push(Operand {
                 pointer,
@@ -264,10 +270,15 @@ impl State {
         number
     }
 
-    /// Adds the nodes of an operation, with equal accesses, each behind the one before and all
-    /// behind the operations that the tracker finds: on a stream behind the earlier ones of the
-    /// stream, too.
-    fn add(&mut self, stream: Option<StreamId>, nodes: Vec<Node>) -> Result<()> {
+    /// Adds the nodes of an operation with these accesses, all behind the operations that the
+    /// tracker finds: on a stream behind the earlier ones of the stream, too. The dependencies of
+    /// the nodes are those on each other, by their positions among them.
+    fn add(
+        &mut self,
+        stream: Option<StreamId>,
+        accesses: &[NodeAccess],
+        nodes: Vec<Node>,
+    ) -> Result<()> {
         let Some(first) = nodes.first() else {
             return Ok(());
         };
@@ -286,7 +297,7 @@ impl State {
             }
         };
         let mut plan = Plan::default();
-        let accesses = first.accesses.iter().map(|access| Access {
+        let accesses = accesses.iter().map(|access| Access {
             ordered: access.ordered,
             ..Access::new(
                 &self.operands[access.operand].history,
@@ -308,20 +319,24 @@ impl State {
             others.any(|other| self.operations[other].clock.covers(*ticket))
         };
         let direct = before.iter().filter(|ticket| !implied(ticket));
-        let mut dependencies: Vec<usize> =
-            direct.map(|ticket| self.operations[ticket].node).collect();
-        dependencies.sort_unstable();
-        for node in nodes {
-            let next = vec![self.nodes.len()];
-            self.nodes.push(Node {
-                dependencies: std::mem::replace(&mut dependencies, next),
-                ..node
-            });
-        }
+        let mut before: Vec<usize> = direct
+            .flat_map(|ticket| self.operations[ticket].ends.iter().copied())
+            .collect();
+        before.sort_unstable();
+        let first = self.nodes.len();
+        let is_end = |at: &usize| !nodes.iter().any(|node| node.dependencies.contains(at));
+        let ends = (0..nodes.len()).filter(is_end).map(|at| first + at);
         let recorded = Recorded {
-            node: self.nodes.len() - 1,
+            ends: ends.collect(),
             clock: after.clone(),
         };
+        self.nodes.extend(nodes.into_iter().map(|mut node| {
+            match &mut node.dependencies {
+                none if none.is_empty() => none.clone_from(&before),
+                inner => inner.iter_mut().for_each(|at| *at += first),
+            }
+            node
+        }));
         self.operations.insert(ticket, recorded);
         if let Some(queue) = stream.and_then(|stream| self.queues.get_mut(&stream)) {
             queue.next = queue.next.next();
@@ -337,7 +352,7 @@ impl State {
         let queue = self.queues.get(&stream)?;
         let is_free = |operand: &&RecordedOperand| {
             let uses = || operand.history.all_tickets();
-            operand.role == Role::Inside
+            matches!(operand.role, Role::Inside)
                 && operand.history.bytes() == bytes
                 && Arc::strong_count(&operand.allocation) == 1
                 && uses().iter().all(|&ticket| queue.clock.covers(ticket))
@@ -395,13 +410,14 @@ impl NodeRecorder for Recording {
                 ordered: access.ordered,
             })
             .collect();
-        let nodes = works.into_iter().map(|work| Node {
+        // Each behind the one before.
+        let nodes = works.into_iter().enumerate().map(|(at, work)| Node {
             kind: operation.kind,
             label: operation.label,
             location: operation.location,
             work,
             accesses: accesses.clone(),
-            dependencies: Vec::new(),
+            dependencies: at.checked_sub(1).into_iter().collect(),
         });
         let mut state = self.state.lock();
         if let Some(why) = state.refusal() {
@@ -412,7 +428,7 @@ impl NodeRecorder for Recording {
             Order::Stream => Some(stream.id),
             Order::Data => None,
         };
-        state.add(stream, nodes.collect())
+        state.add(stream, &accesses, nodes.collect())
     }
 }
 

@@ -3,22 +3,25 @@
 #![allow(unsafe_code, reason = "submits replays")]
 
 use std::{
+    any::Any,
     panic::Location,
     sync::{Arc, atomic::Ordering},
 };
 
-use millstream_driver::DriverError;
+use millstream_driver::{DriverError, FillPattern};
 
 use super::{
     Graph,
     conditional::Conditions,
     exec::{BuildError, Exec},
-    limit::LoopLimit,
+    limit::{BegunReplay, LoopNotes},
     node::{Node, Operand, OperandMemory},
+    recording::Recording,
+    steps::HostReplay,
 };
 use crate::{
     Result, Stream,
-    context::{Command, DriverStream, Operation, submit},
+    context::{Command, DriverStream, Fill, Operation, submit},
     error::OperationKind,
     tracker::{AccessKind, AccessUnion, Accesses, Import, UnionEntry},
 };
@@ -86,7 +89,7 @@ pub(super) fn union_of(nodes: &[Node], operands: &[Operand]) -> Vec<GraphAccess>
     // In the lock order, so that no replay has to sort them.
     accesses.sort_by_key(|access| match &operands[access.operand].memory {
         OperandMemory::Outside(allocation) => allocation.history.id(),
-        OperandMemory::Body { .. } => 0,
+        OperandMemory::Body { .. } | OperandMemory::Called { .. } => 0,
     });
     accesses
 }
@@ -100,11 +103,30 @@ fn accessed_bytes(nodes: &[Node]) -> u64 {
 impl Graph {
     /// Enqueues all operations of the graph as one operation of the stream.
     ///
+    /// On a stream that is recording, the operations become operations of the other graph, as they
+    /// are now: later changes of this graph do not change the other. They use the memory of this
+    /// graph, so that replays of the two exclude each other.
+    ///
+    /// ```
+    /// let device = millstream::Device::simulated()?;
+    /// let stream = device.stream()?;
+    /// let mut x = stream.zeros::<u8>(3)?;
+    /// let inner = device.record("inner", |r| r.stream()?.fill(&mut x, 1))?;
+    /// let outer = device.record("outer", |r| {
+    ///     let recorded = r.stream()?;
+    ///     inner.replay(&recorded)?;
+    ///     recorded.fill(x.slice_mut(..1), 2)
+    /// })?;
+    /// outer.replay(&stream)?;
+    /// assert_eq!(stream.download(&x)?.wait()?, [2, 1, 1]);
+    /// # Ok::<(), millstream::Error>(())
+    /// ```
+    ///
     /// # Errors
     ///
-    /// If the stream is on another device or is recording, an operand is lent, the driver cannot
-    /// make or launch the graph, or the device is lost. After a driver error the next replay makes
-    /// the driver's graph anew.
+    /// If the stream is on another device, an operand is lent, the driver cannot make or launch the
+    /// graph, or the device is lost. After a driver error the next replay makes the driver's graph
+    /// anew.
     #[track_caller]
     pub fn replay(&self, stream: &Stream) -> Result<()> {
         self.submit_replays(stream, 1, Location::caller())
@@ -126,12 +148,13 @@ impl Graph {
         times: usize,
         location: &'static Location<'static>,
     ) -> Result<()> {
-        self.check_stream(stream, "replay", location)?;
+        const NAME: &str = "replay";
+        self.check_device(stream.device_state(), NAME, location)?;
+        if self.record_replays(stream, (NAME, location), times)? {
+            return Ok(());
+        }
         if times == 0 || self.nodes.is_empty() {
             return self.device.check_alive();
-        }
-        if self.is_run_by_host() {
-            return (0..times).try_for_each(|_| self.run_steps(stream));
         }
         let accesses = self.accesses.iter().map(|access| {
             let OperandMemory::Outside(allocation) = &self.operands[access.operand].memory else {
@@ -143,6 +166,9 @@ impl Graph {
         if self.uses_body {
             accesses.push(self.body.access());
         }
+        for body in &self.called {
+            accesses.push(body.access());
+        }
         let operation = Operation {
             kind: OperationKind::Graph,
             label: self.name,
@@ -151,41 +177,67 @@ impl Graph {
             accesses,
             host_waiter: None,
         };
-        let command = Replay { graph: self, times };
         // SAFETY: the accesses name the memory of all nodes, which the graph keeps allocated; a
         // dropped graph frees it behind the replays.
-        let submitted = unsafe { submit(&self.device, stream.state(), operation, command) };
-        if let Some(conditions) = &self.conditions {
-            // Also after an error, because the graph may have been launched.
-            self.note_loops(&conditions.limit, stream);
-        }
-        submitted?;
+        unsafe { self.submit_launches(stream, operation, times) }?;
         self.launches.fetch_add(times as u64, Ordering::Relaxed);
         Ok(())
     }
 
-    /// Notes for everything that the replay just submitted to the stream writes that a loop may end
-    /// at its limit.
-    #[cold]
-    pub(super) fn note_loops(&self, limit: &Arc<LoopLimit>, stream: &Stream) {
-        if limit.loops().is_empty() {
-            return;
+    /// Submits the launches of the graph, or what the host does instead.
+    ///
+    /// # Safety
+    ///
+    /// As for [`submit`].
+    unsafe fn submit_launches(
+        &self,
+        stream: &Stream,
+        operation: Operation<'_>,
+        times: usize,
+    ) -> Result<()> {
+        let graph = self;
+        let Some(conditions) = &self.conditions else {
+            let word = None;
+            let command = Replay { graph, times, word };
+            // SAFETY: this function's contract.
+            return unsafe { submit(&self.device, stream.state(), operation, command) }.map(drop);
+        };
+        let begun = self.begin_note(&conditions.notes, stream);
+        let word = begun.as_ref().map(|begun| begun.note().word());
+        if conditions.setter.is_some() {
+            let command = Replay { graph, times, word };
+            // SAFETY: this function's contract.
+            return unsafe { submit(&self.device, stream.state(), operation, command) }.map(drop);
         }
-        let sequence = stream.state().shared.lock().points.submitted();
-        limit.note_replay(stream.state(), sequence);
+        let command = HostReplay {
+            graph,
+            notes: &conditions.notes,
+            note: begun.as_ref().map(BegunReplay::note),
+            times,
+        };
+        // SAFETY: this function's contract.
+        let submitted = unsafe { submit(&self.device, stream.state(), operation, command) };
+        conditions.notes.keep_behind(stream.state());
+        submitted.map(drop)
+    }
+
+    /// Begins the note of a replay with loops: everything that the replay writes remembers it.
+    pub(super) fn begin_note(
+        &self,
+        notes: &Arc<LoopNotes>,
+        stream: &Stream,
+    ) -> Option<BegunReplay> {
+        if notes.loops().is_empty() {
+            return None;
+        }
+        let begun = notes.begin(stream.state());
         let written = self.accesses.iter();
         let written = written.filter(|access| access.entry.kind == AccessKind::Write);
         for allocation in written.filter_map(|access| self.operands[access.operand].outside()) {
-            let import = Arc::clone(limit) as Arc<dyn Import>;
+            let import = Arc::clone(begun.note()) as Arc<dyn Import>;
             allocation.history.provenance.add(&[import]);
         }
-    }
-
-    /// Returns whether the host runs the graph, because the driver has no conditional nodes.
-    fn is_run_by_host(&self) -> bool {
-        self.conditions
-            .as_ref()
-            .is_some_and(|conditions| conditions.setter.is_none())
+        Some(begun)
     }
 
     /// Makes the executable graph.
@@ -215,7 +267,22 @@ impl Graph {
     /// Replaces nodes and operands.
     pub(super) fn set_nodes(&mut self, nodes: Vec<Node>, operands: Vec<Operand>) {
         self.accesses = union_of(&nodes, &operands);
-        self.uses_body = operands.iter().any(|operand| operand.outside().is_none());
+        self.uses_body = false;
+        self.called.clear();
+        for operand in &operands {
+            match &operand.memory {
+                OperandMemory::Outside(_) => {}
+                OperandMemory::Body { .. } => self.uses_body = true,
+                OperandMemory::Called { body, .. } if Arc::ptr_eq(body, &self.body) => {
+                    self.uses_body = true;
+                }
+                OperandMemory::Called { body, .. } => {
+                    if !self.called.iter().any(|known| Arc::ptr_eq(known, body)) {
+                        self.called.push(Arc::clone(body));
+                    }
+                }
+            }
+        }
         self.accessed_bytes = accessed_bytes(&nodes);
         (self.nodes, self.operands) = (nodes, operands);
     }
@@ -236,16 +303,23 @@ impl Graph {
         error.with_detail(detail)
     }
 
-    /// Returns an error unless the stream is an ordinary stream of the graph's device.
-    pub(super) fn check_stream(
+    /// Records replays, if the stream is recording. Returns whether it is.
+    pub(super) fn record_replays(
         &self,
         stream: &Stream,
-        operation: &'static str,
-        location: &'static Location<'static>,
-    ) -> Result<()> {
-        self.check_device(stream.device_state(), operation, location)?;
-        let why = "a graph is no operation of another: record the operations of both";
-        self.device.refuse_recording(stream.state(), operation, why)
+        call: (&'static str, &'static Location<'static>),
+        times: usize,
+    ) -> Result<bool> {
+        let Some(recorder) = self.device.recorder_of(stream.state()) else {
+            return Ok(false);
+        };
+        self.device.check_alive()?;
+        let recorder: &dyn Any = &*recorder;
+        let recording: &Recording = recorder
+            .downcast_ref()
+            .expect("graphs have the only recorder");
+        recording.add_replays(stream.state(), self, call, times)?;
+        Ok(true)
     }
 }
 
@@ -253,18 +327,36 @@ impl Graph {
 struct Replay<'a> {
     graph: &'a Graph,
     times: usize,
+    /// The index of the word in which the device notes that a loop ended at its limit.
+    word: Option<u32>,
 }
 
 impl Command for Replay<'_> {
     type Output = ();
 
     unsafe fn enqueue(self, driver_stream: DriverStream<'_>) -> Result<(), DriverError> {
-        let Self { graph, times } = self;
+        let Self { graph, times, word } = self;
         let DriverStream {
             driver,
             context,
             stream,
         } = driver_stream;
+        let slot = graph
+            .conditions
+            .as_ref()
+            .and_then(|conditions| conditions.slot(&graph.operands));
+        if let (Some(target), Some(word)) = (slot, word) {
+            let pattern = FillPattern::U32(word);
+            let count = 1;
+            let fill = Fill {
+                target,
+                pattern,
+                count,
+            };
+            // SAFETY: the operand is a word of the graph's memory; the rest is this function's
+            // contract.
+            unsafe { fill.enqueue(driver_stream) }?;
+        }
         // The driver does not synchronise calls that concern one executable graph.
         let mut state = graph.exec.lock();
         let exec = state.prepare(graph)?;

@@ -63,6 +63,10 @@ pub(crate) trait Import: fmt::Debug + Send + Sync {
         self.check()
     }
 
+    /// Notes that an operation which passes the import on writes memory of this device. Called
+    /// before the operation is submitted.
+    fn reaches(&self, _device: DeviceNumber) {}
+
     /// Returns whether the import is only a note for host reads, and its results are always valid.
     fn is_note(&self) -> bool {
         false

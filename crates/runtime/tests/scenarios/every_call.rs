@@ -12,7 +12,7 @@ use std::{
 
 use millstream::{
     Buffer, Device, Error, GraphRecorder, Result, Stream, UsageErrorKind,
-    driver::{DriverError, FillPattern},
+    driver::{DriverError, FillPattern, ResultCode},
     kernel::{self, Argument, DriverStream},
     sim::{Link, Links, Schedule},
 };
@@ -167,6 +167,62 @@ fn graphs(devices: &[Device]) -> Result<()> {
     assert_eq!(updated.wait()?, [8, 1]);
     assert_eq!(stream.download(sum.slice(..2))?.wait()?, [3, 4]);
     Ok(())
+}
+
+/// Makes a call, and once more if it has failed.
+fn twice<T>(mut call: impl FnMut() -> Result<T>) -> Result<T> {
+    match call() {
+        Err(Error::Driver(_) | Error::OutOfMemory(_)) => call(),
+        outcome => outcome,
+    }
+}
+
+/// Repeats each call that fails: a graph is as before then, so the same call works.
+fn repeated_graphs(devices: &[Device]) -> Result<()> {
+    let (device, stream) = (&devices[0], twice(|| devices[0].stream())?);
+    let (ones, twos) = (
+        twice(|| stream.upload(&[1_u32; N]))?,
+        twice(|| stream.upload(&[2_u32; N]))?,
+    );
+    let mut sum = twice(|| stream.zeros::<u32>(N))?;
+    let step = |sum: &mut Buffer<u32>, r: &GraphRecorder, first: u32| -> Result<()> {
+        let recorded = r.stream()?;
+        let mut inside = recorded.zeros::<u32>(N)?;
+        recorded.copy(&ones, &mut inside)?;
+        recorded.fill(inside.slice_mut(..1), first)?;
+        recorded.copy(&inside, sum)
+    };
+    let read = |sum: &Buffer<u32>| twice(|| stream.download(sum.slice(..2))?.wait());
+    let mut graph = twice(|| device.record("graph", |r| step(&mut sum, r, 7)))?;
+    twice(|| graph.replay(&stream))?;
+    assert_eq!(read(&sum)?, [7, 1]);
+    twice(|| graph.swap(&ones, &twos))?;
+    twice(|| graph.replay(&stream))?;
+    assert_eq!(read(&sum)?, [7, 2]);
+    // The same nodes with another argument and another array, and then other nodes.
+    twice(|| graph.update(|r| step(&mut sum, r, 8)))?;
+    twice(|| graph.replay(&stream))?;
+    assert_eq!(read(&sum)?, [8, 1]);
+    twice(|| graph.update(|r| r.stream()?.fill(&mut sum, 3)))?;
+    let outer = twice(|| device.record("outer", |r| graph.replay(&r.stream()?)))?;
+    twice(|| outer.replay(&stream))?;
+    assert_eq!(read(&sum)?, [3, 3]);
+    Ok(())
+}
+
+#[test]
+fn g09_a_call_of_a_graph_works_when_it_is_repeated_after_a_failure() {
+    let subject = Subject {
+        name: String::from("repeated graphs"),
+        schedule: Schedule::Lazy,
+        devices: 1,
+        links: Links::default(),
+        sizes: Sizes::Own,
+        run: &|_, devices| repeated_graphs(devices),
+    };
+    for code in [ResultCode::OUT_OF_MEMORY, ResultCode::UNKNOWN] {
+        subject.sweep_once_with(code);
+    }
 }
 
 #[test]

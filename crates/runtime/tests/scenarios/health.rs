@@ -5,7 +5,7 @@
 use std::{sync::Arc, thread};
 
 use millstream::{
-    Device, Error, Health, LaunchConfig, Stream, Suspect,
+    Device, Error, Graph, Health, LaunchConfig, Stream, Suspect,
     driver::{Driver, DriverError, ResultCode},
     sim::{Gpu, Schedule, SimConfig},
 };
@@ -101,6 +101,49 @@ fn d03_the_only_kernel_that_was_not_done_is_named_to_everyone() {
         let elsewhere = other.stream().unwrap();
         let array = elsewhere.upload(&[5_u8]).unwrap();
         assert_eq!(elsewhere.download(&array).unwrap().wait().unwrap(), [5]);
+    });
+}
+
+/// Records a fill, a kernel that faults, and a copy. Returns the graph and the line of the launch.
+fn faulting_graph(device: &Device) -> (Graph, u32) {
+    let (stream, mut line) = (device.stream().unwrap(), 0);
+    let mut x = stream.zeros::<u8>(100).unwrap();
+    let mut y = stream.zeros::<u8>(100).unwrap();
+    let graph = device.record("faulting", |r| {
+        let recorded = r.stream()?;
+        recorded.fill(&mut x, 1)?;
+        line = fault(&recorded);
+        recorded.copy(&x, &mut y)
+    });
+    (graph.unwrap(), line)
+}
+
+#[test]
+fn g13_a_stepwise_replay_names_the_kernel_that_faults_and_a_replay_the_graph() {
+    everywhere(|_, device, other| {
+        let (graph, _) = faulting_graph(device);
+        let stream = device.stream().unwrap();
+        let (replay_line, replayed) = (line!(), graph.replay(&stream));
+        replayed.unwrap();
+        let text = stream.synchronize().unwrap_err().to_string();
+        let named = format!(
+            "; probably by graph `faulting` at {}:{replay_line}: `Graph::replay_stepwise` names \
+             the operation",
+            file!()
+        );
+        assert!(text.ends_with(&named), "{text}");
+        let [suspect] = suspects(device)[..] else {
+            panic!("only the graph was enqueued: {:?}", device.health());
+        };
+        assert_eq!((suspect.label, suspect.is_graph), ("faulting", true));
+
+        let (graph, line) = faulting_graph(other);
+        let stream = other.stream().unwrap();
+        // It may fail already while its steps are enqueued.
+        graph.replay_stepwise(&stream).ok();
+        let text = stream.synchronize().unwrap_err().to_string();
+        let named = format!("; probably by `gate` at {}:{line}", file!());
+        assert!(text.ends_with(&named), "{text}");
     });
 }
 

@@ -1,5 +1,15 @@
 //! G12: loops and conditions in graphs.
 
+use std::{
+    sync::{
+        Mutex,
+        atomic::{AtomicU32, Ordering},
+        mpsc,
+    },
+    thread,
+    time::Duration,
+};
+
 use millstream::{
     Buffer, Error, GraphOptions, GraphRecorder, LaunchConfig, Result, Stream, UsageErrorKind,
     driver::{DriverError, ResultCode},
@@ -58,6 +68,9 @@ const PTX: &str = "\
     ret;
 }
 ";
+
+/// The time in which another thread's work would come between the steps of a replay.
+const GRACE: Duration = Duration::from_millis(10);
 
 pub(crate) fn one_thread() -> LaunchConfig {
     LaunchConfig::new([1, 1, 1], [1, 1, 1])
@@ -145,13 +158,14 @@ fn g12_a_loop_that_ends_by_its_limit_is_reported_by_the_next_host_read() {
         let limit = read(&other, &derived);
         let Err(Error::LoopLimit {
             graph: name,
+            replay,
             iterations_max,
             ..
         }) = limit
         else {
             panic!("the limit is reported: {limit:?}");
         };
-        assert_eq!((name, iterations_max), ("limited", 4));
+        assert_eq!((name, replay, iterations_max), ("limited", 1, 4));
         // It is reported once, and the values are those after four iterations.
         assert_eq!(read(&other, &derived)?, 4);
         assert_eq!((read(&stream, &left)?, read(&stream, &sum)?), (5, 4));
@@ -166,6 +180,106 @@ fn g12_a_loop_that_ends_by_its_limit_is_reported_by_the_next_host_read() {
         graph.replay_times(&stream, 2)?;
         graph.replay_stepwise(&stream)?;
         assert_eq!((read(&stream, &left)?, read(&stream, &sum)?), (0, 13));
+        Ok(())
+    });
+}
+
+/// Checks that a replay's limit is reported.
+fn assert_limit<T: std::fmt::Debug>(read: Result<T>, expected: u64) {
+    match read {
+        Err(Error::LoopLimit { replay, .. }) => assert_eq!(replay, expected),
+        other => panic!("the limit of replay {expected} is reported: {other:?}"),
+    }
+}
+
+#[test]
+fn g12_a_limit_is_reported_by_reads_of_the_replay_that_reached_it() {
+    on_both(|harness| {
+        let [stream, other] = harness.streams();
+        let kernels = words::load(&harness.device)?;
+        let mut left = stream.upload(&[2_u32])?;
+        let mut sum = stream.zeros::<u32>(1)?;
+        let graph = harness
+            .device
+            .record("limited", |r| counting(&kernels, r, 4, &mut left, &mut sum))?;
+        graph.replay(&stream)?;
+        let by_flag = stream.download(&sum)?;
+        stream.fill(&mut left, 9)?;
+        graph.replay(&stream)?;
+        let by_limit = other.download(&sum)?;
+        // Read when both are complete, the second first.
+        assert_limit(by_limit.wait(), 2);
+        assert_eq!(by_flag.wait()?, [2]);
+        // Two limits are two notes, and a read finds one after the other.
+        stream.fill(&mut left, 9)?;
+        graph.replay(&other)?;
+        graph.replay(&stream)?;
+        let both = stream.download(&sum)?;
+        assert_limit(both.wait(), 3);
+        assert_limit(read(&stream, &sum), 4);
+        assert_eq!((read(&stream, &left)?, read(&other, &sum)?), (1, 14));
+        Ok(())
+    });
+}
+
+#[test]
+fn g12_work_of_other_threads_runs_before_or_behind_a_loop_that_the_host_runs() {
+    counted_scenario(|harness, calls| {
+        let [stream, other] = harness.streams();
+        let kernels = words::load(&harness.device)?;
+        let mut left = stream.upload(&[6_u32])?;
+        let mut sum = stream.zeros::<u32>(1)?;
+        without_conditional_nodes(calls);
+        let graph = harness
+            .device
+            .record("host", |r| counting(&kernels, r, 50, &mut left, &mut sum));
+        calls.fail_no_more();
+        let graph = graph?;
+        // At the third look the other thread begins, and gets some time.
+        let (begin, begun) = mpsc::channel();
+        let (end, ended) = mpsc::channel::<()>();
+        let (ended, looks) = (Mutex::new(ended), AtomicU32::new(0));
+        calls.fail(move |call| {
+            if call == "copy_device_to_host_async" && looks.fetch_add(1, Ordering::Relaxed) == 2 {
+                begin.send(()).ok();
+                ended.lock().unwrap().recv_timeout(GRACE).ok();
+            }
+            None
+        });
+        let target = &mut sum;
+        let outcome = thread::scope(|scope| {
+            let filling = scope.spawn(move || {
+                begun.recv().expect("there are three looks");
+                let filled = other.fill(target, 100);
+                end.send(()).ok();
+                filled
+            });
+            graph.replay(&stream)?;
+            filling.join().expect("the thread does not panic")
+        });
+        calls.fail_no_more();
+        outcome?;
+        assert_eq!((read(&stream, &left)?, read(&stream, &sum)?), (0, 100));
+        Ok(())
+    });
+}
+
+#[test]
+fn g12_loops_that_reach_their_limits_at_the_same_time_do_not_race() {
+    on_both(|harness| {
+        let stream = harness.stream();
+        let mut flags = stream.upload(&[1_u32])?;
+        let mut other_flag = stream.upload(&[1_u32])?;
+        let (mut x, mut y) = (stream.zeros::<u32>(4)?, stream.zeros::<u32>(4)?);
+        let graph = harness.device.record("two loops", |r| {
+            r.while_loop(&mut flags, 2, |body, _| body.stream()?.fill(&mut x, 1))?;
+            r.while_loop(&mut other_flag, 3, |body, _| body.stream()?.fill(&mut y, 2))
+        })?;
+        assert_eq!(graph.figures().edges, 0);
+        graph.replay(&stream)?;
+        assert_limit(stream.download(&x)?.wait(), 1);
+        assert_eq!(stream.download(&x)?.wait()?, [1; 4]);
+        assert_eq!(stream.download(&y)?.wait()?, [2; 4]);
         Ok(())
     });
 }
@@ -206,6 +320,43 @@ fn g12_bodies_contain_loops_conditions_and_memory_of_the_graph() {
         for part in ["at most 10 iterations", "once or never", "cluster_0."] {
             assert!(dot.contains(part), "{part}: {dot}");
         }
+        Ok(())
+    });
+}
+
+#[test]
+fn g12_a_graph_with_a_loop_is_replayed_in_the_body_of_another_loop() {
+    on_both(|harness| {
+        let stream = harness.stream();
+        let kernels = words::load(&harness.device)?;
+        let mut outer = stream.upload(&[3_u32])?;
+        let mut rounds = stream.zeros::<u32>(1)?;
+        let mut left = stream.upload(&[2_u32])?;
+        let (twos, mut sum) = (stream.upload(&[2_u32])?, stream.zeros::<u32>(1)?);
+        let inner = harness.device.record("inner", |r| {
+            r.stream()?.copy(&twos, &mut left)?;
+            counting(&kernels, r, 2, &mut left, &mut sum)
+        })?;
+        let graph = harness.device.record("outer", |r| {
+            r.while_loop(&mut outer, 2, |r, outer| {
+                let recorded = r.stream()?;
+                inner.replay(&recorded)?;
+                kernels.count(&recorded, one_thread(), outer, &mut rounds)
+            })
+        })?;
+        graph.replay(&stream)?;
+        // The limit is that of the outer loop, whose number follows that of the inner one.
+        let limit = read(&stream, &sum);
+        let Err(Error::LoopLimit {
+            iterations_max,
+            graph: name,
+            ..
+        }) = limit
+        else {
+            panic!("the limit is reported: {limit:?}");
+        };
+        assert_eq!((name, iterations_max), ("outer", 2));
+        assert_eq!((read(&stream, &sum)?, read(&stream, &rounds)?), (4, 2));
         Ok(())
     });
 }

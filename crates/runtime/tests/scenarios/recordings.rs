@@ -144,8 +144,116 @@ fn a_recording_refuses_what_a_graph_cannot_contain_and_loses_nothing() {
         let left = left.expect("the closure ran");
         left.fill(&mut x, 7)?;
         assert_eq!(left.download(&x)?.wait()?, [7; N]);
-        let nested = device.record("nested", |r| graph.replay(&r.stream()?));
-        assert_refused("a replay", nested);
+        Ok(())
+    });
+}
+
+#[test]
+fn a_recorded_replay_becomes_nodes_in_the_memory_of_its_graph() {
+    scenario(|harness| {
+        let [s1, s2] = harness.streams();
+        let device = &harness.device;
+        let kernels = sums::load(device)?;
+        let ones = s1.upload(&vec![1.0_f32; N])?;
+        let mut x = s1.zeros::<f32>(N)?;
+        let mut y = s1.zeros::<f32>(N)?;
+        let mut twos = s1.upload(&vec![2.0_f32; N])?;
+        let mut inner = device.record("inner", |r| {
+            let recorded = r.stream()?;
+            let data = recorded.upload(&vec![0.5_f32; N])?; // a constant of the graph
+            increment(&kernels, &recorded, &mut x, &ones)?;
+            increment(&kernels, &recorded, &mut x, &data)
+        })?;
+        let mut outer = device.record("outer", |r| {
+            let (one, other) = (r.stream()?, r.stream()?);
+            one.fill(&mut x, 10.0)?;
+            inner.replay(&other)?; // edge from the fill
+            inner.replay_times(&one, 2)?;
+            other.copy(&x, &mut y)?; // edge from the last
+            inner.replay_stepwise(&other)
+        })?;
+        assert_eq!(outer.figures().nodes, 2 + 4 * inner.figures().nodes);
+        assert_eq!(outer.figures().body_bytes, 0, "it has no memory of its own");
+        let second = outer.instance()?;
+        assert!(second.figures().body_bytes > 0);
+        // Changes of the inner graph, and its end, leave the outer one as it is.
+        inner.swap(&ones, &twos)?;
+        let gate = harness.gate(&s1);
+        outer.replay(&s1)?;
+        inner.replay(&s2)?;
+        let after = s2.download(&x)?;
+        gate.open();
+        assert_eq!(after.wait()?, [10.0 + 4.0 * 1.5 + 2.5; N]);
+        assert_eq!(s1.download(&y)?.wait()?, [14.5; N]);
+        inner.update(|r| r.stream()?.fill(&mut x, 3.0))?;
+        drop(inner);
+        let strangers = [(); 3].map(|()| s2.upload(&vec![9.0_f32; N]));
+        s2.fill(&mut twos, 0.0)?;
+        for graph in [&outer, &second] {
+            graph.replay(&s2)?;
+            assert_eq!(s1.download(&x)?.wait()?, [16.0; N]);
+        }
+        outer.update(|r| second.replay(&r.stream()?))?;
+        drop(second);
+        outer.replay_stepwise(&s1)?;
+        assert_eq!(s2.download(&y)?.wait()?, [14.5; N]);
+        for stranger in strangers {
+            assert_eq!(s2.download(&stranger?)?.wait()?, [9.0; N]);
+        }
+        Ok(())
+    });
+}
+
+#[test]
+fn a_graph_and_a_recorded_replay_of_it_exclude_each_other() {
+    scenario(|harness| {
+        let [s1, s2] = harness.streams();
+        let device = &harness.device;
+        let (mut x, y) = (s1.zeros::<u32>(N)?, s1.zeros::<u32>(N)?);
+        let mut inner = device.record("inner", |r| {
+            let recorded = r.stream()?;
+            let mut temporary = recorded.zeros::<u32>(N)?;
+            recorded.fill(&mut temporary, 5)?;
+            recorded.copy(&temporary, &mut x)
+        })?;
+        let outer = device.record("outer", |r| inner.replay(&r.stream()?))?;
+        // From here on they have nothing but the temporary array in common.
+        inner.swap(&x, &y)?;
+        let gate = harness.gate(&s1);
+        outer.replay(&s1)?;
+        inner.replay(&s2)?;
+        let found = s2.download(&y)?;
+        harness.assert_pending(&found);
+        gate.open();
+        assert_eq!(found.wait()?, [5; N]);
+        assert_eq!(s1.download(&x)?.wait()?, [5; N]);
+        Ok(())
+    });
+}
+
+#[test]
+fn graphs_that_share_memory_keep_their_temporaries_apart_in_a_recorded_replay() {
+    scenario(|harness| {
+        let stream = harness.stream();
+        let device = &harness.device;
+        let mut x = stream.zeros::<u32>(N)?;
+        let mut y = stream.zeros::<u32>(N)?;
+        let inner = device.record("inner", |r| {
+            let recorded = r.stream()?;
+            let mut temporary = recorded.zeros::<u32>(N)?;
+            recorded.fill(&mut temporary, 5)?;
+            recorded.copy(&temporary, &mut x)
+        })?;
+        let outer = device.record_sharing(&inner, "outer", |r| {
+            let recorded = r.stream()?;
+            let mut temporary = recorded.zeros::<u32>(N)?;
+            recorded.fill(&mut temporary, 8)?;
+            inner.replay(&recorded)?;
+            recorded.copy(&temporary, &mut y)
+        })?;
+        outer.replay(&stream)?;
+        assert_eq!(stream.download(&x)?.wait()?, [5; N]);
+        assert_eq!(stream.download(&y)?.wait()?, [8; N]);
         Ok(())
     });
 }

@@ -160,6 +160,30 @@ impl Subject<'_> {
         runs
     }
 
+    /// Makes every call fail once, in a program that repeats what has failed: it must succeed.
+    pub(crate) fn sweep_once_with(&self, code: ResultCode) {
+        let once = [false, true].map(|afterwards| FaultMode::new(FaultTarget::NthCall, afterwards));
+        for mode in once {
+            for number in 1.. {
+                let name = format!("{}, call {number}, {mode:?}, {code}", self.name);
+                let _watch = Watch::over(name.clone());
+                let (gpu, calls, devices) =
+                    instrumented_devices(self.schedule, self.devices, self.links.clone());
+                let failed = arm(&calls, number, mode, code);
+                (self.run)(&gpu, &devices)
+                    .unwrap_or_else(|error| panic!("{name}, {failed:?}: {error}"));
+                calls.fail_no_more();
+                let failed = std::mem::take(&mut *failed.lock().unwrap());
+                drop(devices);
+                check_what_is_left(&gpu, &failed, false);
+                check_reports(&gpu, &[]);
+                if failed.is_empty() {
+                    break;
+                }
+            }
+        }
+    }
+
     /// Runs once; returns whether the program reached the fault.
     fn attempt(&self, number: u64, mode: FaultMode, code: ResultCode) -> bool {
         let (gpu, calls, devices) =

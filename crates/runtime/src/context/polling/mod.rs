@@ -133,10 +133,15 @@ pub(crate) fn query_stream(device: &DeviceState, stream: &StreamState) -> Result
 }
 
 /// Polls with growing backoff until `is_done` returns `true`.
-pub(crate) fn wait_until(
+pub(crate) fn wait_until(driver: &dyn Driver, is_done: impl FnMut() -> Result<bool>) -> Result<()> {
+    poll_until(driver, is_done)
+}
+
+/// Does the same as [`wait_until`], with errors of any type.
+pub(crate) fn poll_until<E>(
     driver: &dyn Driver,
-    mut is_done: impl FnMut() -> Result<bool>,
-) -> Result<()> {
+    mut is_done: impl FnMut() -> Result<bool, E>,
+) -> Result<(), E> {
     let started_ns = driver.now_ns();
     let is_simulated = driver.is_simulated();
     while !is_done()? {

@@ -77,6 +77,10 @@ pub(crate) unsafe fn submit_group<'a>(
             operation.accesses.iter(),
         )?);
     }
+    imports::reach(
+        &carried,
+        members.iter().map(|member| member.device.number()),
+    );
     for GroupOperation {
         device, operation, ..
     } in &*members

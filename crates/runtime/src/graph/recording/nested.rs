@@ -111,16 +111,17 @@ impl BodyRecording<'_> {
             }
         });
         let conditional = Conditional { flag, repeat, body };
+        let accesses = conditional.accesses();
         let node = Node {
             kind: OperationKind::Graph,
             label,
             location,
-            accesses: conditional.accesses(),
+            accesses: accesses.clone(),
             work: Work::Conditional(conditional),
             dependencies: Vec::new(),
         };
         // Ordered by its bytes alone, because it is an operation of no stream.
-        state.add(None, vec![node])
+        state.add(None, &accesses, vec![node])
     }
 }
 

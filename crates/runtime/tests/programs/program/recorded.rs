@@ -137,10 +137,14 @@ impl Interpreter<'_> {
         });
         self.streams = replaced;
         let graph = recorded.expect("the graph is made");
-        let replayed = if number % 4 == 1 {
-            graph.replay_stepwise(&stream)
-        } else {
-            graph.replay(&stream)
+        let replayed = match number % 4 {
+            1 => graph.replay_stepwise(&stream),
+            2 => {
+                let nested = from.record("a graph around it", |r| graph.replay(&r.stream()?));
+                drop(graph);
+                nested.and_then(|nested| nested.replay(&stream))
+            }
+            _ => graph.replay(&stream),
         };
         replayed.expect("the graph is replayed");
     }

@@ -1,0 +1,87 @@
+//! Which devices examine the operands of each operation before they submit it: all, while the
+//! contents of any memory may be invalid or memory is lent, and those that a note for host reads
+//! has reached. At other times a submission examines nothing.
+
+use std::sync::Arc;
+
+use parking_lot::{Mutex, MutexGuard};
+
+use super::{DeviceState, realm};
+use crate::tracker::DeviceNumber;
+
+/// The number of unsettled imports of the process, and of leases.
+static UNSETTLED: Mutex<u64> = Mutex::new(0);
+
+/// Counts an import, and makes all devices examine their operands if it is the only one.
+pub(super) fn count() {
+    let mut unsettled = UNSETTLED.lock();
+    *unsettled += 1;
+    if *unsettled == 1 {
+        examine_operands(true, unsettled);
+    }
+}
+
+/// Reverses [`count`].
+pub(super) fn uncount() {
+    let mut unsettled = UNSETTLED.lock();
+    *unsettled -= 1;
+    if *unsettled == 0 {
+        examine_operands(false, unsettled);
+    }
+}
+
+/// Makes all devices, or one, examine their operands as long as it lives.
+#[derive(Debug)]
+pub(crate) struct ExaminedOperands(Option<DeviceNumber>);
+
+impl ExaminedOperands {
+    /// Begins to examine the operands of all devices.
+    pub(crate) fn everywhere() -> Self {
+        count();
+        Self(None)
+    }
+
+    /// Begins to examine the operands of one device.
+    pub(crate) fn on(device: DeviceNumber) -> Self {
+        if let Some(device) = realm::device(device) {
+            device.admission.begin_examination();
+        }
+        Self(Some(device))
+    }
+
+    /// Returns whether this is for one device, which has this number.
+    pub(crate) fn is_on(&self, device: DeviceNumber) -> bool {
+        self.0 == Some(device)
+    }
+}
+
+impl Drop for ExaminedOperands {
+    fn drop(&mut self) {
+        match self.0 {
+            None => uncount(),
+            Some(number) => {
+                if let Some(device) = realm::device(number) {
+                    device.admission.end_examination();
+                }
+            }
+        }
+    }
+}
+
+/// Sets for all devices whether they examine their operands. `unsettled` is locked meanwhile.
+fn examine_operands(examine: bool, unsettled: MutexGuard<'_, u64>) {
+    let devices = realm::all();
+    for device in &devices {
+        device.admission.examine_operands(examine);
+    }
+    // In this order: the last reference to a device closes it, which may end imports.
+    drop(unsettled);
+    drop(devices);
+}
+
+/// Adds a device to the realm. It examines its operands if there are unsettled imports.
+pub(crate) fn enter_realm(device: &Arc<DeviceState>) {
+    let unsettled = UNSETTLED.lock();
+    device.admission.examine_operands(*unsettled > 0);
+    realm::enter(device);
+}
