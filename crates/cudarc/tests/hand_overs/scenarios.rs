@@ -30,6 +30,8 @@ use millstream_cudarc::{
     Error as HandOverError, SharedStream, adopt_slice, device_of, foreign, lend, lend_mut,
     return_slice, with_slice, with_slice_mut,
 };
+use rand_core::{RngCore, SeedableRng};
+use rand_pcg::Pcg64Mcg;
 
 type Outcome<T = ()> = Result<T, Box<dyn Error>>;
 
@@ -163,16 +165,16 @@ fn there_and_back() -> Outcome {
     Ok(())
 }
 
-/// A linear congruential generator, which is random enough.
-struct Random(u64);
+/// A seeded random number generator.
+struct Random(Pcg64Mcg);
 
 impl Random {
+    fn new(seed: u64) -> Self {
+        Self(Pcg64Mcg::seed_from_u64(seed))
+    }
+
     fn below(&mut self, limit: usize) -> usize {
-        let Self(state) = self;
-        *state = state
-            .wrapping_mul(6_364_136_223_846_793_005)
-            .wrapping_add(1);
-        (*state >> 33) as usize % limit
+        (self.0.next_u64() % limit as u64) as usize
     }
 }
 
@@ -197,7 +199,7 @@ impl Play {
             ours,
             setup,
             expected: [0.0; 3],
-            random: Random(3),
+            random: Random::new(3),
             hand_overs: 0,
         })
     }

@@ -4,6 +4,8 @@
 use std::sync::Arc;
 
 use millstream::{Buffer, Device, Release, Stream, sim::Gpu};
+use rand_core::{RngCore, SeedableRng};
+use rand_pcg::Pcg64Mcg;
 
 use crate::{
     calls::Calls,
@@ -16,16 +18,16 @@ const N: usize = BYTES;
 const ARRAYS: usize = 4;
 const OUTSIDERS: usize = 3;
 
-/// A linear congruential generator, which is random enough.
-struct Random(u64);
+/// A seeded random number generator.
+struct Random(Pcg64Mcg);
 
 impl Random {
+    fn new(seed: u64) -> Self {
+        Self(Pcg64Mcg::seed_from_u64(seed))
+    }
+
     fn below(&mut self, limit: usize) -> usize {
-        let Self(state) = self;
-        *state = state
-            .wrapping_mul(6_364_136_223_846_793_005)
-            .wrapping_add(1);
-        (*state >> 33) as usize % limit
+        (self.0.next_u64() % limit as u64) as usize
     }
 }
 
@@ -129,7 +131,7 @@ impl Play {
 fn i05_random_hand_overs_between_streams_give_the_right_values() {
     everywhere(|harness| {
         let mut play = Play::new(harness.if_simulated(), &harness.device);
-        let mut random = Random(7);
+        let mut random = Random::new(7);
         for step in 0..80 {
             play.step(&mut random, &harness.device, step + 1);
         }
@@ -154,7 +156,7 @@ const BLOCKING: [&str; 9] = [
 fn i05_ten_thousand_hand_overs_never_synchronise_the_host() {
     once_counted(|harness, calls: &Calls| {
         let mut play = Play::new(harness.if_simulated(), &harness.device);
-        let mut random = Random(11);
+        let mut random = Random::new(11);
         calls.forget();
         let mut value = 0_u8;
         while play.hand_overs < 10_000 {

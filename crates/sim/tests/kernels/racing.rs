@@ -5,13 +5,15 @@
 
 mod model;
 mod steps;
+mod wide;
 
+use millstream_sim::Severity;
 use millstream_sim::exec::{Launch, RaceModel, RacedMemory, run_checked_by};
 use millstream_sim::ptx;
 
 use crate::memory::{DeviceMemory, Value, params};
-use model::{Model, ModelReading, RaceSeverities};
-use steps::{KernelGenerator, Step, text};
+use model::{Model, ModelReading};
+use steps::{KernelGenerator, text};
 
 const KERNELS: u64 = 2000;
 const STEPS_MAX: usize = 14;
@@ -21,42 +23,37 @@ const THREADS: [u32; 4] = [0, 1, 32, 33];
 /// The size of each memory: two words.
 const BYTES: usize = 8;
 
-/// Asserts that the race check reports races for exactly the bytes in `expected`: of each byte, one
-/// as severe as expected, and none more severe than its bytes.
-fn assert_found(steps: &[Step], by: ModelReading, expected: &RaceSeverities) {
-    let text = text(steps);
-    let module = ptx::parse(&text).unwrap_or_else(|error| panic!("{error}\n{text}"));
+/// Asserts that the race check reports races for exactly the bytes in `expected`, those of global
+/// and of shared memory: of each byte, one as severe as expected, and none more severe than its
+/// bytes.
+fn assert_found(text: &str, model: RaceModel, expected: [&[Option<Severity>]; 2]) {
+    let module = ptx::parse(text).unwrap_or_else(|error| panic!("{error}\n{text}"));
     let kernel = module.kernel("k").unwrap();
     let mut memory = DeviceMemory::default();
-    let array = memory.put(&[0u8; BYTES]);
+    let array = memory.put(&vec![0u8; expected[0].len()]);
     let params = params(kernel, &[array.bytes()]);
     let launch = Launch {
         params: &params,
         ..Launch::new([BLOCKS as u32, 1, 1], [64, 1, 1])
     };
-    let model = RaceModel::new()
-        .lenient_acquire(by.lenient)
-        .strong_volatile(by.strong_volatile);
     let (ran, races) = run_checked_by(kernel, &launch, &memory, model);
     ran.unwrap_or_else(|fault| panic!("{fault}\n{text}"));
-    let mut found = RaceSeverities::default();
+    let mut found = expected.map(|bytes| vec![None; bytes.len()]);
     for race in races {
         let shared = usize::from(matches!(race.memory, RacedMemory::Shared { .. }));
         let bytes = race.ranges.iter().cloned().flatten();
-        let of_bytes: Vec<_> = bytes
-            .map(|byte| expected.0[shared][byte as usize])
-            .collect();
+        let of_bytes: Vec<_> = bytes.map(|byte| expected[shared][byte as usize]).collect();
         let severity = Some(race.class.severity());
         let worst = of_bytes.iter().copied().max().flatten();
         assert!(severity <= worst, "{race:#?}\n{expected:?}\n{text}");
         for byte in race.ranges.iter().cloned().flatten() {
-            let known = &mut found.0[shared][byte as usize];
+            let known = &mut found[shared][byte as usize];
             // The severity of the race is that of its worst byte.
-            *known = (*known).max(severity.min(expected.0[shared][byte as usize]));
+            *known = (*known).max(severity.min(expected[shared][byte as usize]));
             assert!(known.is_some(), "{race:#?}\n{expected:?}\n{text}");
         }
     }
-    assert_eq!(found, *expected, "{steps:#?}\n{text}");
+    assert_eq!(found, expected, "{text}");
 }
 
 /// Compares kernels with the model; counts those without races, with notes, with warnings, and with
@@ -74,7 +71,14 @@ fn compare(by: ModelReading, generator: KernelGenerator) -> [u64; 4] {
             model.run(block, &steps);
         }
         let expected = model.races();
-        assert_found(&steps, by, &expected);
+        let model = RaceModel::new()
+            .lenient_acquire(by.lenient)
+            .strong_volatile(by.strong_volatile);
+        assert_found(
+            &text(&steps),
+            model,
+            expected.0.each_ref().map(|of| &of[..]),
+        );
         let worst = expected.0.iter().flatten().max().copied().flatten();
         counts[worst.map_or(0, |severity| severity as usize + 1)] += 1;
     }

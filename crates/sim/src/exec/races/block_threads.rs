@@ -4,11 +4,12 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 
+use super::access_record::AccessRecord;
 use super::barrier_clocks::BarrierClocks;
 use super::code_summary::CodeSummary;
 use super::race_model::RaceModel;
 use super::release::{ReleasedMemory, ThreadPatterns};
-use super::shadow::{AccessRecord, ShadowMemory};
+use super::shadow::ShadowMemory;
 use super::thread_clock::{Epochs, ThreadClock};
 use crate::exec::barrier::{BARRIERS, Barriers};
 use crate::exec::observer::BarrierArrivalEvent;
@@ -34,6 +35,52 @@ struct PendingBarrier {
     waiting: Vec<usize>,
 }
 
+/// The accesses of a block that happen before every later access of its live threads.
+#[derive(Debug)]
+pub(super) struct KnownToAll {
+    /// For each thread, the last epoch of such accesses.
+    epochs: Epochs,
+    /// For each warp, the lowest of these epochs of its lanes.
+    of_warps: Vec<u32>,
+    /// A number that increases whenever the epochs do.
+    phase: u32,
+}
+
+impl KnownToAll {
+    fn new(epochs: Epochs) -> Self {
+        Self {
+            of_warps: vec![0; epochs.len().div_ceil(32)],
+            epochs,
+            phase: 0,
+        }
+    }
+
+    /// Sets the epochs, and begins a phase.
+    pub(super) fn advance(&mut self, epochs: &Epochs) {
+        self.epochs = Arc::clone(epochs);
+        let warps = epochs.chunks(32);
+        let lowest = warps.map(|epochs| epochs.iter().copied().min().unwrap_or(0));
+        self.of_warps.clear();
+        self.of_warps.extend(lowest);
+        self.phase += 1;
+    }
+
+    pub(super) fn phase(&self) -> u32 {
+        self.phase
+    }
+
+    /// Returns whether the access of a lane is among these.
+    pub(super) fn includes_lane(&self, record: &AccessRecord, lane: usize) -> bool {
+        self.epochs[record.warp as usize * 32 + lane] >= record.epoch
+    }
+
+    /// Returns whether the accesses of all lanes of a record are among these.
+    pub(super) fn includes(&self, record: &AccessRecord) -> bool {
+        self.of_warps[record.warp as usize] >= record.epoch
+            || lanes(record.lanes).all(|lane| self.includes_lane(record, lane))
+    }
+}
+
 /// The threads of a block, and the state of their shared memory.
 #[derive(Debug)]
 pub(super) struct BlockThreads {
@@ -51,8 +98,7 @@ pub(super) struct BlockThreads {
     exited: Option<ThreadClock>,
     /// The number of exited threads.
     exited_count: usize,
-    /// The epochs of the block's threads that happen before every later access of its live threads.
-    known_to_all: Epochs,
+    pub(super) known_to_all: KnownToAll,
     pub(super) shared: ShadowMemory,
     /// The clocks released in shared memory.
     pub(super) released: ReleasedMemory,
@@ -69,7 +115,7 @@ impl BlockThreads {
             clock,
             patterns: None,
         };
-        let known_to_all = Arc::clone(&thread.clock.own);
+        let known_to_all = KnownToAll::new(Arc::clone(&thread.clock.own));
         Self {
             block,
             summary,
@@ -166,12 +212,6 @@ impl BlockThreads {
         (first, rest)
     }
 
-    /// Returns whether the access of a lane of this block happens before every later access of the
-    /// block.
-    pub(super) fn is_known_to_all(&self, record: &AccessRecord, lane: usize) -> bool {
-        self.known_to_all[record.warp as usize * 32 + lane] >= record.epoch
-    }
-
     /// Returns the joined clock of lanes of a warp, including their own accesses.
     fn joined_clock(&self, warp: u32, mask: u32) -> Option<ThreadClock> {
         let first = warp as usize * 32;
@@ -252,7 +292,7 @@ impl BlockThreads {
                 pending.clock.join(exited);
             }
             if pending.waiting.len() + self.exited_count == self.threads.len() {
-                self.known_to_all = Arc::clone(&pending.clock.own);
+                self.known_to_all.advance(&pending.clock.own);
             }
             for thread in pending.waiting {
                 self.threads[thread].clock = pending.clock.clone();

@@ -3,10 +3,8 @@
 use std::{collections::BTreeMap, fmt, ops::Range};
 
 use super::{
-    block_threads::BlockThreads,
-    race_class::RaceClass,
-    shadow::{AccessRecord, RacingPair},
-    union::RaceOrders,
+    access_record::AccessRecord, block_threads::BlockThreads, race_class::RaceClass,
+    shadow::RacingPair, union::RaceOrders,
 };
 use crate::exec::block::coordinates;
 use crate::exec::cooperative::is_workspace;

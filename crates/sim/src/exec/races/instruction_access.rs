@@ -1,8 +1,8 @@
 //! The memory accesses of instructions, as the check records them.
 
+use super::access_record::AccessKind;
 use super::race_model::RaceModel;
 use super::release::StrongAccess;
-use super::shadow::AccessKind;
 use crate::exec::memory::in_window;
 use crate::exec::observer::AtomicOperands;
 use crate::exec::registers::{Registers, lanes};

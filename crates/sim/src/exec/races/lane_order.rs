@@ -2,8 +2,8 @@
 
 use smallvec::SmallVec;
 
+use super::access_record::AccessRecord;
 use super::block_threads::BlockThreads;
-use super::shadow::AccessRecord;
 
 /// The lanes of an access that is being recorded, grouped by their clocks.
 pub(super) struct LaterLanes<'a> {

@@ -10,13 +10,17 @@
 //! memory has a record of the accesses that a later one could race with (`shadow`). All lanes of a
 //! warp share one epoch, which increases whenever one of them releases its clock, so that an access
 //! of many lanes is one record. Threads that have synchronised share one allocation for their
-//! clocks.
+//! clocks. A barrier for all threads of a block begins a phase, in which the records of shared
+//! memory from before it are dropped, and reads of a word that no record writes are not compared
+//! with each other.
 
+mod access_record;
 mod barrier_clocks;
 mod block_threads;
 mod code_summary;
 mod collector;
 mod instruction_access;
+mod lane_groups;
 mod lane_order;
 mod race_class;
 mod race_model;
@@ -48,12 +52,14 @@ pub use union::RaceOrders;
 
 pub(super) use union::RaceUnion;
 
+use access_record::{AccessKind, AccessRecord, Sharing};
 use block_threads::BlockThreads;
 use code_summary::CodeSummary;
 use collector::RaceCollector;
 use instruction_access::{each_window, kind, strong_access, wrote};
+use lane_groups::LaneGroups;
 use release::{ReleasedMemory, StrongAccess};
-use shadow::{AccessKind, AccessRecord, ShadowMemory, Sharing};
+use shadow::ShadowMemory;
 use word_recorder::WordRecorder;
 
 /// The race detector of one launch.
@@ -147,27 +153,17 @@ impl<'a> RaceDetector<'a> {
             strict: [0; 4],
             strict_for_others: 0,
         };
-        let mut rest = warp_access.mask;
-        while rest != 0 {
-            let first = rest.trailing_zeros() as usize;
-            let address = warp_access.addresses[first];
-            // Adjacent lanes with equal accesses to the same bytes share a record, unless they race
-            // with each other.
-            let alone = kind.write && (!kind.strong || kind.volatile);
-            let mut mask = 1 << first;
-            let mut next = first + 1;
-            while !alone
-                && rest >> (next & 31) & 1 == 1
-                && next < 32
-                && warp_access.addresses[next] == address
-                && of_lane(next) == of_lane(first)
-            {
-                mask |= 1 << next;
-                next += 1;
-            }
-            rest &= !mask;
-            by.lanes = mask;
-            let range = (address, warp_access.bytes as u64);
+        // Lanes with equal accesses to the same bytes share a record, unless they race with each
+        // other.
+        let alone = kind.write && (!kind.strong || kind.volatile);
+        let groups = if alone {
+            LaneGroups::single(warp_access)
+        } else {
+            LaneGroups::by_address(warp_access, |one, other| of_lane(one) == of_lane(other))
+        };
+        for (first, group) in groups.iter() {
+            by.lanes = group;
+            let range = (warp_access.addresses[first], warp_access.bytes as u64);
             recorder.record(&mut by, range, of_lane(first));
         }
         let shared = recorder.shared;

@@ -19,9 +19,9 @@
 use std::collections::BTreeMap;
 use std::mem;
 
+use super::access_record::AccessRecord;
 use super::block_threads::BlockThreads;
 use super::release_chain::{Acquired, Observed, ReleaseChain, ReleasedClock};
-use super::shadow::AccessRecord;
 
 /// The number of locations for which a thread remembers its release operations and reads.
 const LOCATIONS_MAX: usize = 8;

@@ -18,7 +18,7 @@ use std::rc::Rc;
 
 use smallvec::SmallVec;
 
-use super::shadow::AccessRecord;
+use super::access_record::AccessRecord;
 use super::thread_clock::{BlockClocks, ThreadClock};
 
 /// The number of releases of a link.

@@ -1,20 +1,21 @@
-//! Shadow memory: for each four-byte word, a record of the accesses that a later one could race
+//! Shadow memory: for each four-byte word, records of the accesses that a later one could race
 //! with.
 //!
-//! # Severities
+//! # Words that are only read
 //!
-//! Two racing writes of the same bytes are a note, races of volatile accesses with each other and
-//! with atomics are a warning, and every other race is an error. A record may
-//! replace an earlier access that it hides only if a later access gets the same severity with
-//! either. Therefore a write keeps, for each byte, the epoch of its thread's last access that was
-//! not a write of the same value ([`AccessRecord::strict`]). The hidden access of another thread is
-//! kept, unless it wrote the same value or no thread can race with it any more. After the first
-//! error at a byte, values are no longer compared there.
+//! Many threads may read a word between two barriers, at many lines, and reads do not race with
+//! each other. Therefore the first reads of a word are appended without a comparison with the
+//! records of the others ([`ShadowWord::append_read`]); only a write is compared with each of them.
+//!
+//! Every record of shared memory that happens before all later accesses of the block is dropped at
+//! the first access of the word after a barrier for all threads of the block (`KnownToAll`). A word
+//! that is written in one phase and read in the next has no record of the write any more.
 
 use std::collections::BTreeMap;
 
 use smallvec::SmallVec;
 
+use super::access_record::{AccessRecord, Sharing, each};
 use super::block_threads::BlockThreads;
 use super::lane_order::{LaneOrder, LaterLanes};
 use crate::exec::registers::lanes;
@@ -25,224 +26,17 @@ const PAGE_WORDS: u64 = 64;
 /// The number of records of a word that need no allocation.
 const RECORDS_INLINE: usize = 2;
 
-/// The maximum number of access records of a word.
-const RECORDS_MAX: usize = 64;
+/// The number of records of a word of shared memory up to which a read is appended without being
+/// compared with them.
+const APPENDED_MAX: usize = 48;
 
-/// The number of records of a word above which records of other blocks are thinned out.
+/// The maximum number of access records of a word: 64 of which none replaces another, besides
+/// appended ones.
+const RECORDS_MAX: usize = 64 + APPENDED_MAX;
+
+/// The number of records of a word of global memory above which reads are compared with them, and
+/// records of other blocks are thinned out.
 const RECORDS_FEW: usize = 8;
-
-/// The kind of an access: read or write, plain or strong.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct AccessKind {
-    pub(super) write: bool,
-    pub(super) read: bool,
-    /// True for an atomic, volatile, relaxed, acquire or release access.
-    pub(super) strong: bool,
-    /// True for a volatile access, unless the model takes volatile accesses for relaxed ones.
-    pub(super) volatile: bool,
-    /// True if the access is strong only among threads of its block.
-    pub(super) block_only: bool,
-}
-
-impl AccessKind {
-    /// Returns whether two accesses race unless one happens before the other.
-    fn conflicts(self, other: Self, same_block: bool) -> bool {
-        (self.write || other.write)
-            && (self.volatile || other.volatile || !self.is_morally_strong(other, same_block))
-    }
-
-    /// Returns whether two accesses are strong, and the scope of each includes the thread of the
-    /// other.
-    fn is_morally_strong(self, other: Self, same_block: bool) -> bool {
-        self.strong && other.strong && (same_block || !(self.block_only || other.block_only))
-    }
-
-    /// Returns whether every later access that races with `earlier`, which happens before this
-    /// access, also races with this access, and not less severely.
-    ///
-    /// An exception: a `.cta` access of this access's block may race with a strong access of
-    /// another block, but not with this one.
-    fn hides(self, earlier: Self, same_block: bool) -> bool {
-        let reaches_less = same_block && (self.block_only || !earlier.block_only);
-        let weaker = self.weakness() >= earlier.weakness();
-        (self.write || !earlier.write) && weaker && (!self.strong || reaches_less)
-    }
-
-    /// Returns the rank of the access among those that race with more accesses, or more severely.
-    fn weakness(self) -> u8 {
-        match (self.strong, self.volatile) {
-            (true, false) => 0,
-            (true, true) => 1,
-            (false, _) => 2,
-        }
-    }
-
-    /// Returns whether the same writes race with either access.
-    fn races_like(self, other: Self) -> bool {
-        (self.weakness(), self.strong && self.block_only)
-            == (other.weakness(), other.strong && other.block_only)
-    }
-
-    /// Returns whether the access writes without reading.
-    fn only_writes(self) -> bool {
-        self.write && !self.read
-    }
-}
-
-/// The sharing of a memory among the blocks of a launch.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Sharing {
-    /// Each block has its own memory.
-    Block,
-    /// The blocks share the memory, and the kernel has no means of ordering them.
-    Unordered,
-    /// The blocks share the memory, and the kernel may order them.
-    Ordered,
-}
-
-/// A recorded access of lanes of a warp to bytes of one word.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct AccessRecord {
-    pub(super) block: u64,
-    pub(super) warp: u32,
-    pub(super) lanes: u32,
-    pub(super) epoch: u32,
-    pub(super) pc: u32,
-    pub(super) kind: AccessKind,
-    /// The accessed bytes of the word, one bit for each.
-    pub(super) bytes: u8,
-    /// The values written to the bytes; 0 for bytes not accessed, and for reads.
-    pub(super) value: [u8; 4],
-    /// For each byte, the epoch of the same thread's last earlier access other than a write of the
-    /// same value; 0 for none.
-    pub(super) strict: [u32; 4],
-    /// The bytes with such an earlier access that only threads of other blocks can still race with.
-    pub(super) strict_for_others: u8,
-}
-
-impl AccessRecord {
-    /// Returns whether this record includes `other`: the same access of the same lanes, with no
-    /// release between the two. Values are compared at the bytes of `care`.
-    fn covers(&self, other: &Self, care: u8) -> bool {
-        let lanes = self.lanes & other.lanes == other.lanes;
-        let bytes = self.bytes & other.bytes == other.bytes;
-        lanes && bytes && self.is_like(other) && self.differing(other) & care == 0
-    }
-
-    /// Returns whether both are accesses of one lane to the same bytes.
-    fn is_of_same_lane(&self, other: &Self) -> bool {
-        (self.block, self.warp, self.lanes, self.bytes)
-            == (other.block, other.warp, other.lanes, other.bytes)
-            && self.lanes.is_power_of_two()
-    }
-
-    fn is_like(&self, other: &Self) -> bool {
-        (self.warp, self.epoch, self.block, self.kind)
-            == (other.warp, other.epoch, other.block, other.kind)
-    }
-
-    /// Returns whether the records differ only in their lanes. Values are compared at the bytes of
-    /// `care`.
-    fn is_same(&self, other: &Self, care: u8) -> bool {
-        let alike = self.is_like(other) && (self.pc, self.bytes) == (other.pc, other.bytes);
-        let strict = |record: &Self| {
-            (
-                record.strict_bytes() & care,
-                record.strict_for_others & care,
-            )
-        };
-        alike
-            && self.differing(other) & care == 0
-            && strict(self) == strict(other)
-            && each(care).all(|byte| self.strict[byte] == other.strict[byte])
-    }
-
-    /// Returns the bytes common to both records whose values differ.
-    fn differing(&self, other: &Self) -> u8 {
-        let differ = |byte: &usize| self.value[*byte] != other.value[*byte];
-        let common = each(self.bytes & other.bytes);
-        common
-            .filter(differ)
-            .fold(0, |bytes, byte| bytes | 1 << byte)
-    }
-
-    /// Returns the bytes at which the record replaces an access other than a write of its value.
-    fn strict_bytes(&self) -> u8 {
-        let strict = each(self.bytes).filter(|byte| self.strict[*byte] > 0);
-        strict.fold(self.strict_for_others, |bytes, byte| bytes | 1 << byte)
-    }
-
-    /// Clears the values of bytes that already have an error.
-    fn forget(&mut self, errors: u8) {
-        for byte in each(errors) {
-            (self.value[byte], self.strict[byte]) = (0, 0);
-        }
-        self.strict_for_others &= !errors;
-    }
-
-    /// Returns the bytes of `common` at which a race between the two accesses is an error.
-    fn errors_with(&self, other: &Self, common: u8) -> u8 {
-        if self.kind.only_writes() && other.kind.only_writes() {
-            self.differing(other) & common
-        } else {
-            common
-        }
-    }
-
-    /// Returns whether this record may replace `lane` of `hidden`, an access that happens before
-    /// it.
-    ///
-    /// If so, this record inherits the epochs that decide the severity of a later race.
-    fn takes_over(
-        &mut self,
-        hidden: &Self,
-        lane: usize,
-        care: u8,
-        (threads, sharing): (&BlockThreads, Sharing),
-    ) -> bool {
-        let care = care & hidden.bytes & self.bytes;
-        // Each race with this access is an error.
-        if !self.kind.only_writes() {
-            return true;
-        }
-        let other = hidden.errors_with(self, care);
-        let worse = (other | hidden.strict_bytes()) & care;
-        if worse == 0 {
-            return true;
-        }
-        // A later access may race with this access and not with the hidden one.
-        if !self.kind.races_like(hidden.kind) {
-            return false;
-        }
-        let same_warp = (hidden.block, hidden.warp) == (self.block, self.warp);
-        if same_warp && self.lanes == 1 << lane {
-            for byte in each(worse) {
-                let epoch = if other >> byte & 1 == 1 {
-                    hidden.epoch
-                } else {
-                    hidden.strict[byte]
-                };
-                self.strict[byte] = self.strict[byte].max(epoch);
-            }
-            self.strict_for_others |= hidden.strict_for_others & care;
-            return true;
-        }
-        let own_block = hidden.block == self.block && threads.is_known_to_all(hidden, lane);
-        match sharing {
-            Sharing::Block => own_block,
-            Sharing::Unordered if own_block => {
-                self.strict_for_others |= worse;
-                true
-            }
-            Sharing::Unordered | Sharing::Ordered => false,
-        }
-    }
-}
-
-/// Iterates over the byte indices of a mask.
-fn each(bytes: u8) -> impl Iterator<Item = usize> {
-    (0..4).filter(move |byte| bytes >> byte & 1 == 1)
-}
 
 /// A pair of racing accesses: a record and one of its lanes, and a lane of the later access.
 pub(super) struct RacingPair<'a> {
@@ -263,6 +57,10 @@ pub(super) struct RacingPair<'a> {
 #[derive(Debug, Default)]
 pub(super) struct ShadowWord {
     records: SmallVec<[AccessRecord; RECORDS_INLINE]>,
+    /// The block's phase at the last access; always 0 in global memory.
+    phase: u32,
+    /// False if no record writes.
+    writes: bool,
     /// The bytes at which an error has been found.
     errors: u8,
 }
@@ -276,12 +74,24 @@ impl ShadowWord {
         sharing: Sharing,
         mut pair: impl FnMut(&RacingPair<'_>),
     ) {
-        let Self { records, errors } = self;
+        if sharing == Sharing::Block && self.phase != threads.known_to_all.phase() {
+            self.begin_phase(threads);
+        }
+        if !by.kind.write && !self.writes && self.append_read(by, sharing) {
+            return;
+        }
+        let Self {
+            records,
+            writes,
+            errors,
+            ..
+        } = self;
         let mut entered = *by;
         match &mut records[..] {
             [] => {
                 entered.forget(*errors);
                 records.push(entered);
+                *writes = by.kind.write;
                 return;
             }
             // Most words are used by one thread only.
@@ -294,6 +104,7 @@ impl ShadowWord {
                 if hides && entered.takes_over(only, lane, !*errors, (threads, sharing)) {
                     entered.forget(*errors);
                     *only = entered;
+                    *writes = by.kind.write;
                     return;
                 }
                 entered = *by;
@@ -348,6 +159,7 @@ impl ShadowWord {
             record.lanes |= by.lanes;
             return;
         }
+        *writes = by.kind.write || records.iter().any(|record| record.kind.write);
         if records.len() >= RECORDS_FEW && sharing == Sharing::Unordered {
             self.thin_out(by.block);
         }
@@ -355,6 +167,53 @@ impl ShadowWord {
             self.records.remove(0);
         }
         self.records.push(entered);
+    }
+
+    /// Drops the records that happen before every later access of the block.
+    #[inline]
+    fn begin_phase(&mut self, threads: &BlockThreads) {
+        self.phase = threads.known_to_all.phase();
+        if self.records.is_empty() {
+            return;
+        }
+        let mut writes = false;
+        self.records.retain(|record| {
+            let stays = !threads.known_to_all.includes(record);
+            writes |= stays && record.kind.write;
+            stays
+        });
+        self.writes = writes;
+    }
+
+    /// Records a read of a word that no record writes, or returns `false` if the word has too many
+    /// records to append one.
+    ///
+    /// The last record is compared, because a warp often reads a word repeatedly before another
+    /// one does.
+    #[inline]
+    fn append_read(&mut self, by: &AccessRecord, sharing: Sharing) -> bool {
+        if let Some(last) = self.records.last_mut() {
+            if last.covers(by, 0) {
+                return true;
+            }
+            if last.is_same(by, 0) {
+                last.lanes |= by.lanes;
+                return true;
+            }
+            if by.follows(last) && by.kind.hides(last.kind, true) {
+                *last = *by;
+                return true;
+            }
+        }
+        let max = match sharing {
+            Sharing::Block => APPENDED_MAX,
+            Sharing::Unordered | Sharing::Ordered => RECORDS_FEW,
+        };
+        if self.records.len() >= max {
+            return false;
+        }
+        self.records.push(*by);
+        true
     }
 
     /// Drops records of other blocks, except two of each kind of access.
@@ -466,5 +325,100 @@ impl ShadowMemory {
             }
         };
         &mut self.words[index][at]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::super::access_record::AccessKind;
+    use super::super::code_summary::CodeSummary;
+    use super::super::race_model::RaceModel;
+    use super::*;
+
+    const THREADS: u32 = 96;
+
+    fn block(releases: bool) -> BlockThreads {
+        let summary = CodeSummary {
+            releases,
+            scoped: false,
+            patterns: false,
+        };
+        BlockThreads::new(0, THREADS, summary, RaceModel::new())
+    }
+
+    /// An access of one thread to the whole word at the line of its number.
+    fn access(thread: u32, write: bool) -> AccessRecord {
+        AccessRecord {
+            block: 0,
+            warp: thread / 32,
+            lanes: 1 << (thread % 32),
+            epoch: 1,
+            pc: thread,
+            kind: AccessKind {
+                write,
+                read: !write,
+                strong: false,
+                volatile: false,
+                block_only: false,
+            },
+            bytes: 0b1111,
+            value: [0; 4],
+            strict: [0; 4],
+            strict_for_others: 0,
+        }
+    }
+
+    /// Records an access, and returns the lines of the accesses that it races with.
+    fn racing(
+        word: &mut ShadowWord,
+        by: &AccessRecord,
+        threads: &BlockThreads,
+        sharing: Sharing,
+    ) -> Vec<u32> {
+        let mut lines = Vec::new();
+        word.record_access(by, threads, sharing, |pair| lines.push(pair.earlier.pc));
+        lines
+    }
+
+    #[test]
+    fn a_write_is_compared_with_each_of_many_readers() {
+        for (sharing, releases) in [
+            (Sharing::Block, false),
+            (Sharing::Unordered, false),
+            (Sharing::Ordered, true),
+        ] {
+            let threads = block(releases);
+            let mut word = ShadowWord::default();
+            for reader in 0..64 {
+                let lines = racing(&mut word, &access(reader, false), &threads, sharing);
+                assert!(lines.is_empty());
+            }
+            let lines = racing(&mut word, &access(95, true), &threads, sharing);
+            assert!(lines.into_iter().eq(0..64), "{sharing:?}");
+        }
+    }
+
+    #[test]
+    fn a_barrier_drops_the_records_of_the_threads_that_it_orders() {
+        let mut threads = block(false);
+        let mut word = ShadowWord::default();
+        for reader in 0..64 {
+            racing(&mut word, &access(reader, false), &threads, Sharing::Block);
+        }
+        // A thread that does not take part.
+        let mut known = vec![1; THREADS as usize];
+        known[40] = 0;
+        threads.known_to_all.advance(&Arc::new(known));
+        racing(&mut word, &access(95, false), &threads, Sharing::Block);
+        assert_eq!(word.records.len(), 2);
+        let lines = racing(&mut word, &access(94, true), &threads, Sharing::Block);
+        assert_eq!(lines, [40, 95]);
+        threads
+            .known_to_all
+            .advance(&Arc::new(vec![1; THREADS as usize]));
+        racing(&mut word, &access(0, false), &threads, Sharing::Block);
+        assert_eq!(word.records.len(), 1);
     }
 }

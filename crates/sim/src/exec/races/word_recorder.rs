@@ -1,8 +1,9 @@
 //! The recording of accesses word by word.
 
+use super::access_record::{AccessRecord, Sharing};
 use super::block_threads::BlockThreads;
 use super::collector::RaceCollector;
-use super::shadow::{AccessRecord, ShadowMemory, Sharing};
+use super::shadow::ShadowMemory;
 
 /// Records accesses in one memory window.
 pub(super) struct WordRecorder<'d, 'a> {

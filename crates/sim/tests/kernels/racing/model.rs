@@ -294,16 +294,7 @@ impl Model {
                 let same_block = later.block == earlier.block;
                 let same_memory = one.shared == other.shared && (!one.shared || same_block);
                 let same_thread = same_block && later.thread == earlier.thread;
-                let strong =
-                    one.what.strong() && other.what.strong() && later.morally_strong(earlier);
-                let volatile = one.what.volatile() || other.what.volatile();
-                let volatile = volatile && !self.by.strong_volatile;
-                let conflict = (one.what.writes() || other.what.writes()) && (volatile || !strong);
-                if !same_memory
-                    || !conflict
-                    || same_thread
-                    || later.before.contains(&earlier_number)
-                {
+                if !same_memory || same_thread || later.before.contains(&earlier_number) {
                     continue;
                 }
                 let value = |event: &ModelEvent, accessed: ThreadAccess, byte: usize| {
@@ -312,19 +303,36 @@ impl Model {
                 };
                 let end = (one.at + one.width).min(other.at + other.width);
                 for byte in one.at.max(other.at)..end {
-                    let values = (value(later, one, byte), value(earlier, other, byte));
-                    let severity = match values {
-                        (Some(one), Some(other)) if one == other => Severity::Note,
-                        _ if strong => Severity::Warning,
-                        _ => Severity::Error,
-                    };
+                    let values = [value(later, one, byte), value(earlier, other, byte)];
+                    let severity = severity([one.what, other.what], values, same_block, self.by);
                     let known = &mut races.0[usize::from(one.shared)][byte];
-                    *known = (*known).max(Some(severity));
+                    *known = (*known).max(severity);
                 }
             }
         }
         races
     }
+}
+
+/// Returns the severity of a race between two accesses to a byte, to which they write `values`;
+/// `None` if they do not conflict.
+pub(super) fn severity(
+    accesses: [StepAccess; 2],
+    values: [Option<u8>; 2],
+    same_block: bool,
+    by: ModelReading,
+) -> Option<Severity> {
+    let strong = accesses.iter().all(|access| access.strong())
+        && (same_block || !accesses.iter().any(|access| access.block_only()));
+    let volatile = !by.strong_volatile && accesses.iter().any(|access| access.volatile());
+    let writes = accesses.iter().any(|access| access.writes());
+    let conflict = writes && (volatile || !strong);
+    let severity = match values {
+        [Some(one), Some(other)] if one == other => Severity::Note,
+        _ if strong => Severity::Warning,
+        _ => Severity::Error,
+    };
+    conflict.then_some(severity)
 }
 
 /// The worst severity of the races for each byte of global and of shared memory.

@@ -298,6 +298,43 @@ impl KernelGenerator {
     }
 }
 
+impl StepAccess {
+    /// Returns the PTX of the access: it loads to `to`, or stores `from`.
+    pub(super) fn instruction(
+        self,
+        (space, ty): (&str, &str),
+        address: &str,
+        (to, from): (&str, &str),
+    ) -> String {
+        let scope = scope(self.block_only());
+        match self {
+            Self::Load => format!("ld.{space}.{ty} {to}, {address};"),
+            Self::Store(_) => format!("st.{space}.{ty} {address}, {from};"),
+            Self::LoadVolatile => format!("ld.volatile.{space}.{ty} {to}, {address};"),
+            Self::StoreVolatile(_) => format!("st.volatile.{space}.{ty} {address}, {from};"),
+            Self::LoadStrong { acquire, .. } => {
+                let order = if acquire { "acquire" } else { "relaxed" };
+                format!("ld.{order}.{scope}.{space}.{ty} {to}, {address};")
+            }
+            Self::StoreStrong { release, .. } => {
+                let order = if release { "release" } else { "relaxed" };
+                format!("st.{order}.{scope}.{space}.{ty} {address}, {from};")
+            }
+            Self::Add {
+                acquire, release, ..
+            } => {
+                let order = match (acquire, release) {
+                    (true, true) => ".acq_rel",
+                    (true, false) => ".acquire",
+                    (false, true) => ".release",
+                    (false, false) => "",
+                };
+                format!("atom{order}.{scope}.{space}.add.{ty} {to}, {address}, 1;")
+            }
+        }
+    }
+}
+
 fn scope(block_only: bool) -> &'static str {
     if block_only { "cta" } else { "gpu" }
 }
@@ -343,40 +380,8 @@ pub(super) fn text(steps: &[Step]) -> String {
                 } else {
                     ("global", format!("[%rd1+{at}]"))
                 };
-                body += guard;
-                let scope = scope(what.block_only());
-                match what {
-                    StepAccess::Load => writeln!(body, "ld.{space}.{ty} %r3, {address};"),
-                    StepAccess::Store(_) => writeln!(body, "st.{space}.{ty} {address}, %r8;"),
-                    StepAccess::LoadVolatile => {
-                        writeln!(body, "ld.volatile.{space}.u32 %r3, {address};")
-                    }
-                    StepAccess::StoreVolatile(_) => {
-                        writeln!(body, "st.volatile.{space}.u32 {address}, %r8;")
-                    }
-                    StepAccess::LoadStrong { acquire, .. } => {
-                        let order = if acquire { "acquire" } else { "relaxed" };
-                        writeln!(body, "ld.{order}.{scope}.{space}.u32 %r3, {address};")
-                    }
-                    StepAccess::StoreStrong { release, .. } => {
-                        let order = if release { "release" } else { "relaxed" };
-                        writeln!(body, "st.{order}.{scope}.{space}.u32 {address}, %r8;")
-                    }
-                    StepAccess::Add {
-                        acquire, release, ..
-                    } => {
-                        let order = match (acquire, release) {
-                            (true, true) => ".acq_rel",
-                            (true, false) => ".acquire",
-                            (false, true) => ".release",
-                            (false, false) => "",
-                        };
-                        writeln!(
-                            body,
-                            "atom{order}.{scope}.{space}.add.u32 %r3, {address}, %r4;"
-                        )
-                    }
-                }
+                let instruction = what.instruction((space, ty), &address, ("%r3", "%r8"));
+                writeln!(body, "{guard}{instruction}")
             }
             Step::Fence { fence, by } => {
                 only(&mut body, by);
@@ -411,7 +416,6 @@ mov.u32 %r7, %ctaid.x;
 mad.lo.u32 %r1, %r7, 64, %r6;
 and.b32 %r2, %r6, 31;
 shr.u32 %r5, %r6, 5;
-mov.u32 %r4, 1;
 setp.gt.u32 %p2, %r2, 1;
 @%p2 exit;
 {body}ret;
