@@ -31,6 +31,15 @@ mod linux {
         "Max retries",
     ];
 
+    /// The variable with the folder of the packages, if it is not the usual one.
+    const FOLDER: &str = "MILLSTREAM_NUMBA_FOLDER";
+
+    /// The reason for which tests are ignored.
+    const IGNORED: &str = "the package registry is not reachable";
+
+    /// The test of the other tests without the registry.
+    const WITHOUT_REGISTRY: &str = "without_the_registry_every_test_says_that_it_is_ignored";
+
     /// An interpreter with the packages.
     #[derive(Clone)]
     struct Python(PathBuf);
@@ -39,7 +48,8 @@ mod linux {
         /// Installs the packages, unless an earlier run did. `None` if the registry is not
         /// reachable.
         fn install() -> Option<Self> {
-            let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("numba");
+            let usual = || Path::new(env!("CARGO_TARGET_TMPDIR")).join("numba");
+            let folder = std::env::var_os(FOLDER).map_or_else(usual, PathBuf::from);
             let python = folder.join("bin/python");
             let stamp = folder.join("packages.txt");
             let packages = PACKAGES.join("\n");
@@ -120,8 +130,37 @@ mod linux {
         found.unwrap_or_else(|| panic!("no program has `{start}`"))
     }
 
+    /// Runs these tests with a registry that refuses every connection, and requires that each says
+    /// why it is ignored.
+    fn run_without_registry() {
+        let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("no-registry");
+        // Left over by an earlier run.
+        let _ = fs::remove_dir_all(&folder);
+        let run = Command::new(std::env::current_exe().unwrap())
+            .args(["--skip", WITHOUT_REGISTRY])
+            .env(FOLDER, &folder)
+            .env("PIP_INDEX_URL", "http://127.0.0.1:9/simple")
+            .env("PIP_EXTRA_INDEX_URL", "")
+            .output()
+            .unwrap();
+        let output = String::from_utf8_lossy(&run.stdout);
+        let tests = output.lines().filter(|line| line.starts_with("test ["));
+        let tests: Vec<_> = tests.collect();
+        assert_eq!((tests.len(), run.status.code()), (4, Some(0)), "{output}");
+        for test in tests {
+            assert!(test.starts_with(&format!("test [{IGNORED}] ")), "{test}");
+            assert!(test.ends_with(" ... ignored"), "{test}");
+        }
+        let errors = String::from_utf8_lossy(&run.stderr);
+        assert!(errors.contains(IGNORED), "{errors}");
+        fs::remove_dir_all(&folder).unwrap();
+    }
+
     pub(super) fn trials() -> Vec<Trial> {
         let python = Python::install();
+        if python.is_none() {
+            eprintln!("numba-cuda was not tested: {IGNORED}");
+        }
         let trial = |name: &str, body: fn(&Python)| {
             let python = python.clone();
             let ignored = python.is_none();
@@ -129,11 +168,7 @@ mod linux {
                 body(&python.expect("the test is ignored without the registry"));
                 Ok(())
             };
-            let kind = if ignored {
-                "the package registry is not reachable"
-            } else {
-                ""
-            };
+            let kind = if ignored { IGNORED } else { "" };
             Trial::test(name, run)
                 .with_ignored_flag(ignored)
                 .with_kind(kind)
@@ -173,6 +208,10 @@ mod linux {
                     python.run("pointers.py", &["mended"]).is_clean();
                 },
             ),
+            Trial::test(WITHOUT_REGISTRY, || {
+                run_without_registry();
+                Ok(())
+            }),
         ]
     }
 }

@@ -41,6 +41,11 @@ impl<T> Out<T> {
         Self(std::ptr::null_mut())
     }
 
+    /// Returns whether the caller wants no value.
+    pub(crate) fn is_null(self) -> bool {
+        self.0.is_null()
+    }
+
     /// Fails with `INVALID_VALUE` for a null pointer. Functions that create an object call this
     /// first.
     pub(crate) fn check(self) -> Answer {
@@ -98,6 +103,20 @@ impl Out<c_void> {
     }
 }
 
+impl Out<NodeFields> {
+    /// Returns the pointer to the parameters of the node's kind.
+    pub(crate) fn parameters(self) -> Out<c_void> {
+        Out(self.0.wrapping_byte_add(16).cast())
+    }
+}
+
+impl Out<KernelNodeFields2> {
+    /// Returns the pointer to the fields that the first version has, too.
+    pub(crate) fn first_version(self) -> Out<KernelNodeFields> {
+        Out(self.0.cast())
+    }
+}
+
 impl Out<c_char> {
     /// Writes as much of the text as fits into `length` bytes, with a zero byte behind it.
     pub(crate) fn set_text(self, text: &str, length: usize) -> Answer {
@@ -130,6 +149,11 @@ impl<T> Clone for In<T> {
 impl<T> Copy for In<T> {}
 
 impl<T> In<T> {
+    /// Returns a pointer that passes nothing.
+    pub(crate) fn null() -> Self {
+        Self(std::ptr::null())
+    }
+
     /// Returns whether the caller passes nothing.
     pub(crate) fn is_null(self) -> bool {
         self.0.is_null()
@@ -368,6 +392,25 @@ pub(crate) struct FillNodeFields {
     pub(crate) height: usize,
 }
 
+/// `CUDA_HOST_NODE_PARAMS`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct HostNodeFields {
+    pub(crate) function: HostFunctionPointer,
+    pub(crate) data: In<c_void>,
+}
+
+/// `CUDA_MEM_ALLOC_NODE_PARAMS`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct AllocationFields {
+    pub(crate) pool: PoolFields,
+    pub(crate) access: In<AccessFields>,
+    pub(crate) access_count: usize,
+    pub(crate) bytes: usize,
+    pub(crate) pointer: Address,
+}
+
 /// `CUgraphNodeParams`: a kind and a union of 232 bytes.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
@@ -436,6 +479,8 @@ const _: () = {
     assert!(size_of::<NodeFields>() == 256);
     assert!(size_of::<InstantiateFields>() == 32);
     assert!(size_of::<PoolFields>() == 88);
+    assert!(size_of::<AllocationFields>() == 120);
+    assert!(std::mem::offset_of!(NodeFields, parameters) == 16);
     assert!(size_of::<UpdateFields>() == 24);
     assert!(size_of::<LaunchAttributeFields>() == 72);
 };

@@ -13,7 +13,8 @@
 #![allow(
     non_snake_case,
     clippy::too_many_arguments,
-    reason = "the names and parameters of CUDA's functions"
+    clippy::redundant_closure_call,
+    reason = "the names and parameters of CUDA's functions, and other forms of some of them"
 )]
 
 use std::{
@@ -25,13 +26,18 @@ use millstream_driver::{ResultCode, StreamHandle};
 
 use crate::{
     abi::{
-        AccessFields, Address, BlockToSharedPointer, Bytes, Copy2dFields, Copy3dFields, Device,
-        FillNodeFields, Handle, HostFunctionPointer, Image, In, InstantiateFields,
-        KernelNodeFields, KernelNodeFields2, LaunchConfigFields, LocationFields, NodeFields, Out,
-        PoolFields, StreamCallbackPointer, Text, UpdateFields,
+        AccessFields, Address, AllocationFields, BlockToSharedPointer, Bytes, Copy2dFields,
+        Copy3dFields, Device, FillNodeFields, Handle, HostFunctionPointer, HostNodeFields, Image,
+        In, InstantiateFields, KernelNodeFields, KernelNodeFields2, LaunchConfigFields,
+        LocationFields, NodeFields, Out, PoolFields, StreamCallbackPointer, Text, UpdateFields,
     },
     api::{
-        capture, context, copy, copy_3d, device, entry, event, fill, function, graph, graph_exec,
+        capture::{self, InfoFields},
+        context, copy, copy_3d, device, entry, event, fill, function,
+        graph::{self, Edges},
+        graph_exec,
+        graph_node::{self, Fields, Place},
+        graph_questions::{self, List},
         launch, library, linker, memory, module, occupancy, pointer, pool, primary, stream,
         user_object,
     },
@@ -71,18 +77,18 @@ macro_rules! count {
 
 /// Exports one symbol.
 macro_rules! export {
-    ($symbol:ident [$($mode:ident)?] ($($argument:ident: $ty:ty),*) $implementation:path) => {
+    ($symbol:ident [$($mode:ident)?] ($($argument:ident: $ty:ty),*) $implementation:expr) => {
         #[unsafe(no_mangle)]
         extern "C" fn $symbol($($argument: $ty),*) -> i32 {
             call::run(stringify!($symbol), default_stream!($($mode)?), |call| {
-                $implementation(call, $($argument),*)
+                ($implementation)(call, $($argument),*)
             })
         }
     };
 }
 
 macro_rules! functions {
-    ($([$($symbol:ident $($mode:ident)?),+] $arguments:tt => $implementation:path;)*) => {
+    ($([$($symbol:ident $($mode:ident)?),+] $arguments:tt => $implementation:expr;)*) => {
         $($(export! { $symbol [$($mode)?] $arguments $implementation })+)*
 
         /// Every exported symbol that is implemented.
@@ -260,29 +266,47 @@ functions! {
     [cuStreamIsCapturing, cuStreamIsCapturing_ptsz per_thread]
         (stream: Handle, status: Out<i32>) => capture::is_capturing;
     [cuStreamGetCaptureInfo, cuStreamGetCaptureInfo_ptsz per_thread]
-        (stream: Handle, status: Out<i32>, id: Out<u64>) => capture::info;
+        (stream: Handle, status: Out<i32>, id: Out<u64>) => |call, stream, status, id| {
+            let (graph, nodes, edges, count) = (Out::null(), Out::null(), Out::null(), Out::null());
+            capture::info(call, stream, status, InfoFields { id, graph, nodes, edges, count })
+        };
     [cuStreamGetCaptureInfo_v2, cuStreamGetCaptureInfo_v2_ptsz per_thread]
         (
             stream: Handle, status: Out<i32>, id: Out<u64>, graph: Out<Handle>,
             nodes: Out<*const Handle>, count: Out<usize>
-        ) => capture::info_with_nodes;
+        ) => |call, stream, status, id, graph, nodes, count| {
+            let edges = Out::null();
+            capture::info(call, stream, status, InfoFields { id, graph, nodes, edges, count })
+        };
     [cuStreamGetCaptureInfo_v3, cuStreamGetCaptureInfo_v3_ptsz per_thread]
         (
             stream: Handle, status: Out<i32>, id: Out<u64>, graph: Out<Handle>,
             nodes: Out<*const Handle>, edges: Out<*const c_void>, count: Out<usize>
-        ) => capture::info_with_edges;
+        ) => |call, stream, status, id, graph, nodes, edges, count| {
+            capture::info(call, stream, status, InfoFields { id, graph, nodes, edges, count })
+        };
     [cuStreamBeginCapture, cuStreamBeginCapture_ptsz per_thread]
-        (stream: Handle) => capture::begin_global;
+        (stream: Handle) => |call, stream| capture::begin(call, stream, capture::GLOBAL);
     [cuStreamBeginCapture_v2, cuStreamBeginCapture_v2_ptsz per_thread]
         (stream: Handle, mode: i32) => capture::begin;
+    [cuStreamBeginCaptureToGraph, cuStreamBeginCaptureToGraph_ptsz per_thread]
+        (
+            stream: Handle, graph: Handle, dependencies: In<Handle>, edges: In<u64>, count: usize,
+            mode: i32
+        ) => |call, stream, graph, dependencies, edges, count, mode| {
+            let place = Place { graph, dependencies, count };
+            capture::begin_in_graph(call, stream, place, edges, mode)
+        };
     [cuStreamEndCapture, cuStreamEndCapture_ptsz per_thread]
         (stream: Handle, graph: Out<Handle>) => capture::end;
     [cuStreamUpdateCaptureDependencies, cuStreamUpdateCaptureDependencies_ptsz per_thread]
         (stream: Handle, nodes: In<Handle>, count: usize, flags: u32)
-        => capture::update_dependencies;
+        => |call, stream, nodes, count, flags| {
+            capture::update_dependencies(call, stream, nodes, In::null(), count, flags)
+        };
     [cuStreamUpdateCaptureDependencies_v2, cuStreamUpdateCaptureDependencies_v2_ptsz per_thread]
         (stream: Handle, nodes: In<Handle>, edges: In<u64>, count: usize, flags: u32)
-        => capture::update_dependencies_with_edges;
+        => capture::update_dependencies;
     [cuStreamAttachMemAsync, cuStreamAttachMemAsync_ptsz per_thread]
         (stream: Handle, pointer: Address, length: usize, flags: u32) => stream::attach_memory;
     [cuStreamAddCallback, cuStreamAddCallback_ptsz per_thread]
@@ -295,53 +319,215 @@ functions! {
     [cuGraphCreate] (graph: Out<Handle>, flags: u32) => graph::create;
     [cuGraphDestroy] (graph: Handle) => graph::destroy;
     [cuGraphClone] (copy: Out<Handle>, graph: Handle) => graph::clone;
+    [cuGraphDebugDotPrint] (graph: Handle, path: Text, flags: u32) => graph::print;
     [cuGraphAddKernelNode]
         (
             node: Out<Handle>, graph: Handle, dependencies: In<Handle>, count: usize,
             fields: In<KernelNodeFields>
-        ) => graph::add_kernel;
+        )
+        => |call, node, graph, dependencies, count, fields| {
+            let place = Place { graph, dependencies, count };
+            graph_node::add(call, node, place, Fields::Kernel(fields))
+        };
     [cuGraphAddKernelNode_v2]
         (
             node: Out<Handle>, graph: Handle, dependencies: In<Handle>, count: usize,
             fields: In<KernelNodeFields2>
-        ) => graph::add_kernel_2;
+        )
+        => |call, node, graph, dependencies, count, fields| {
+            let place = Place { graph, dependencies, count };
+            graph_node::add(call, node, place, Fields::Kernel2(fields))
+        };
     [cuGraphAddMemcpyNode]
         (
             node: Out<Handle>, graph: Handle, dependencies: In<Handle>, count: usize,
             fields: In<Copy3dFields>, context: Handle
-        ) => graph::add_copy;
+        )
+        => |call, node, graph, dependencies, count, fields, _context| {
+            let place = Place { graph, dependencies, count };
+            graph_node::add(call, node, place, Fields::Copy(fields))
+        };
     [cuGraphAddMemsetNode]
         (
             node: Out<Handle>, graph: Handle, dependencies: In<Handle>, count: usize,
             fields: In<FillNodeFields>, context: Handle
-        ) => graph::add_fill;
-    [cuGraphAddChildGraphNode]
+        )
+        => |call, node, graph, dependencies, count, fields, _context| {
+            let place = Place { graph, dependencies, count };
+            graph_node::add(call, node, place, Fields::Fill(fields))
+        };
+    [cuGraphAddHostNode]
         (
             node: Out<Handle>, graph: Handle, dependencies: In<Handle>, count: usize,
-            child: Handle
-        ) => graph::add_child;
+            fields: In<HostNodeFields>
+        )
+        => |call, node, graph, dependencies, count, fields| {
+            let place = Place { graph, dependencies, count };
+            graph_node::add(call, node, place, Fields::Host(fields))
+        };
+    [cuGraphAddChildGraphNode]
+        (node: Out<Handle>, graph: Handle, dependencies: In<Handle>, count: usize, child: Handle)
+        => |call, node, graph, dependencies, count, child| {
+            let place = Place { graph, dependencies, count };
+            graph_node::add(call, node, place, Fields::Child(child))
+        };
     [cuGraphAddEmptyNode]
         (node: Out<Handle>, graph: Handle, dependencies: In<Handle>, count: usize)
-        => graph::add_empty;
+        => |call, node, graph, dependencies, count| {
+            let place = Place { graph, dependencies, count };
+            graph_node::add(call, node, place, Fields::Empty)
+        };
+    [cuGraphAddEventRecordNode]
+        (node: Out<Handle>, graph: Handle, dependencies: In<Handle>, count: usize, event: Handle)
+        => |call, node, graph, dependencies, count, event| {
+            let place = Place { graph, dependencies, count };
+            graph_node::add(call, node, place, Fields::Record(event))
+        };
+    [cuGraphAddEventWaitNode]
+        (node: Out<Handle>, graph: Handle, dependencies: In<Handle>, count: usize, event: Handle)
+        => |call, node, graph, dependencies, count, event| {
+            let place = Place { graph, dependencies, count };
+            graph_node::add(call, node, place, Fields::Wait(event))
+        };
+    [cuGraphAddMemFreeNode]
+        (node: Out<Handle>, graph: Handle, dependencies: In<Handle>, count: usize, pointer: Address)
+        => |call, node, graph, dependencies, count, pointer| {
+            let place = Place { graph, dependencies, count };
+            graph_node::add(call, node, place, Fields::Free(pointer))
+        };
+    [cuGraphAddMemAllocNode]
+        (
+            node: Out<Handle>, graph: Handle, dependencies: In<Handle>, count: usize,
+            fields: Out<AllocationFields>
+        ) => |call, node, graph, dependencies, count, fields| {
+            let place = Place { graph, dependencies, count };
+            graph_node::add_allocation(call, node, place, fields)
+        };
     [cuGraphAddNode]
         (
             node: Out<Handle>, graph: Handle, dependencies: In<Handle>, count: usize,
             fields: Out<NodeFields>
-        ) => graph::add_node;
+        ) => |call, node, graph, dependencies, count, fields| {
+            let place = Place { graph, dependencies, count };
+            graph_node::add_any(call, node, place, In::null(), fields)
+        };
     [cuGraphAddNode_v2]
         (
             node: Out<Handle>, graph: Handle, dependencies: In<Handle>, edges: In<u64>,
             count: usize, fields: Out<NodeFields>
-        ) => graph::add_node_with_edges;
+        ) => |call, node, graph, dependencies, edges, count, fields| {
+            let place = Place { graph, dependencies, count };
+            graph_node::add_any(call, node, place, edges, fields)
+        };
     [cuGraphAddDependencies]
         (graph: Handle, from: In<Handle>, to: In<Handle>, count: usize)
-        => graph::add_dependencies;
+        => |call, graph, from, to, count| {
+            graph::add_dependencies(call, graph, Edges { from, to, data: In::null(), count })
+        };
     [cuGraphAddDependencies_v2]
         (graph: Handle, from: In<Handle>, to: In<Handle>, edges: In<u64>, count: usize)
-        => graph::add_dependencies_with_edges;
+        => |call, graph, from, to, edges, count| {
+            graph::add_dependencies(call, graph, Edges { from, to, data: edges, count })
+        };
+    [cuGraphRemoveDependencies]
+        (graph: Handle, from: In<Handle>, to: In<Handle>, count: usize)
+        => |call, graph, from, to, count| {
+            graph::remove_dependencies(call, graph, Edges { from, to, data: In::null(), count })
+        };
+    [cuGraphRemoveDependencies_v2]
+        (graph: Handle, from: In<Handle>, to: In<Handle>, edges: In<u64>, count: usize)
+        => |call, graph, from, to, edges, count| {
+            graph::remove_dependencies(call, graph, Edges { from, to, data: edges, count })
+        };
+    [cuGraphDestroyNode] (node: Handle) => graph_node::destroy;
     [cuGraphConditionalHandleCreate]
         (condition: Out<u64>, graph: Handle, context: Handle, initial: u32, flags: u32)
         => graph::create_condition;
+
+    [cuGraphGetNodes]
+        (graph: Handle, values: Out<Handle>, count: Out<usize>)
+        => |call, graph, values, count| graph_questions::all(call, graph, List { values, count });
+    [cuGraphGetRootNodes]
+        (graph: Handle, values: Out<Handle>, count: Out<usize>)
+        => |call, graph, values, count| graph_questions::roots(call, graph, List { values, count });
+    [cuGraphGetEdges]
+        (graph: Handle, from: Out<Handle>, to: Out<Handle>, count: Out<usize>)
+        => |call, graph, from, to, count| {
+            graph_questions::edges(call, graph, from, to, Out::null(), count)
+        };
+    [cuGraphGetEdges_v2]
+        (
+            graph: Handle, from: Out<Handle>, to: Out<Handle>, edges: Out<u64>, count: Out<usize>
+        ) => graph_questions::edges;
+    [cuGraphNodeGetDependencies]
+        (node: Handle, values: Out<Handle>, count: Out<usize>)
+        => |call, node, values, count| {
+            graph_questions::dependencies(call, node, Out::null(), List { values, count })
+        };
+    [cuGraphNodeGetDependencies_v2]
+        (node: Handle, values: Out<Handle>, edges: Out<u64>, count: Out<usize>)
+        => |call, node, values, edges, count| {
+            graph_questions::dependencies(call, node, edges, List { values, count })
+        };
+    [cuGraphNodeGetDependentNodes]
+        (node: Handle, values: Out<Handle>, count: Out<usize>)
+        => |call, node, values, count| {
+            graph_questions::dependents(call, node, Out::null(), List { values, count })
+        };
+    [cuGraphNodeGetDependentNodes_v2]
+        (node: Handle, values: Out<Handle>, edges: Out<u64>, count: Out<usize>)
+        => |call, node, values, edges, count| {
+            graph_questions::dependents(call, node, edges, List { values, count })
+        };
+    [cuGraphNodeGetType] (node: Handle, kind: Out<i32>) => graph_questions::kind;
+    [cuGraphNodeFindInClone]
+        (found: Out<Handle>, node: Handle, clone: Handle) => graph_questions::in_clone;
+    [cuGraphKernelNodeGetParams]
+        (node: Handle, fields: Out<KernelNodeFields>) => graph_questions::kernel;
+    [cuGraphKernelNodeGetParams_v2]
+        (node: Handle, fields: Out<KernelNodeFields2>) => graph_questions::kernel_2;
+    [cuGraphMemcpyNodeGetParams]
+        (node: Handle, fields: Out<Copy3dFields>) => graph_questions::copy;
+    [cuGraphMemsetNodeGetParams]
+        (node: Handle, fields: Out<FillNodeFields>) => graph_questions::fill;
+    [cuGraphHostNodeGetParams]
+        (node: Handle, fields: Out<[usize; 2]>) => graph_questions::host;
+    [cuGraphEventRecordNodeGetEvent]
+        (node: Handle, event: Out<Handle>) => graph_questions::record;
+    [cuGraphEventWaitNodeGetEvent]
+        (node: Handle, event: Out<Handle>) => graph_questions::wait;
+    [cuGraphMemAllocNodeGetParams]
+        (node: Handle, fields: Out<AllocationFields>) => graph_questions::allocation;
+    [cuGraphMemFreeNodeGetParams]
+        (node: Handle, pointer: Out<Address>) => graph_questions::free;
+    [cuDeviceGetGraphMemAttribute]
+        (device: Device, attribute: i32, value: Out<c_void>) => graph_questions::memory;
+    [cuDeviceGraphMemTrim] (device: Device) => graph_questions::trim;
+
+    [cuGraphKernelNodeSetParams]
+        (node: Handle, fields: In<KernelNodeFields>)
+        => |call, node, fields| graph_node::set(call, node, Fields::Kernel(fields));
+    [cuGraphKernelNodeSetParams_v2]
+        (node: Handle, fields: In<KernelNodeFields2>)
+        => |call, node, fields| graph_node::set(call, node, Fields::Kernel2(fields));
+    [cuGraphMemcpyNodeSetParams]
+        (node: Handle, fields: In<Copy3dFields>)
+        => |call, node, fields| graph_node::set(call, node, Fields::Copy(fields));
+    [cuGraphMemsetNodeSetParams]
+        (node: Handle, fields: In<FillNodeFields>)
+        => |call, node, fields| graph_node::set(call, node, Fields::Fill(fields));
+    [cuGraphHostNodeSetParams]
+        (node: Handle, fields: In<HostNodeFields>)
+        => |call, node, fields| graph_node::set(call, node, Fields::Host(fields));
+    [cuGraphEventRecordNodeSetEvent]
+        (node: Handle, event: Handle)
+        => |call, node, event| graph_node::set(call, node, Fields::Record(event));
+    [cuGraphEventWaitNodeSetEvent]
+        (node: Handle, event: Handle)
+        => |call, node, event| graph_node::set(call, node, Fields::Wait(event));
+    [cuGraphNodeSetParams]
+        (node: Handle, fields: In<NodeFields>) => graph_node::set_any;
+
     [cuGraphInstantiate, cuGraphInstantiate_v2]
         (
             exec: Out<Handle>, graph: Handle, error_node: Out<Handle>, log: Out<c_char>,
@@ -353,27 +539,58 @@ functions! {
         (exec: Out<Handle>, graph: Handle, fields: Out<InstantiateFields>)
         => graph_exec::instantiate_with_params;
     [cuGraphExecDestroy] (exec: Handle) => graph_exec::destroy;
+    [cuGraphExecGetFlags] (exec: Handle, flags: Out<u64>) => graph_exec::flags;
     [cuGraphLaunch, cuGraphLaunch_ptsz per_thread]
         (exec: Handle, stream: Handle) => graph_exec::launch;
     [cuGraphUpload, cuGraphUpload_ptsz per_thread]
         (exec: Handle, stream: Handle) => graph_exec::upload;
     [cuGraphExecKernelNodeSetParams]
-        (exec: Handle, node: Handle, fields: In<KernelNodeFields>) => graph_exec::set_kernel;
+        (exec: Handle, node: Handle, fields: In<KernelNodeFields>)
+        => |call, exec, node, fields| graph_exec::set(call, exec, node, Fields::Kernel(fields));
     [cuGraphExecKernelNodeSetParams_v2]
-        (exec: Handle, node: Handle, fields: In<KernelNodeFields2>) => graph_exec::set_kernel_2;
+        (exec: Handle, node: Handle, fields: In<KernelNodeFields2>)
+        => |call, exec, node, fields| graph_exec::set(call, exec, node, Fields::Kernel2(fields));
     [cuGraphExecMemcpyNodeSetParams]
         (exec: Handle, node: Handle, fields: In<Copy3dFields>, context: Handle)
-        => graph_exec::set_copy;
+        => |call, exec, node, fields, _context| {
+            graph_exec::set(call, exec, node, Fields::Copy(fields))
+        };
     [cuGraphExecMemsetNodeSetParams]
         (exec: Handle, node: Handle, fields: In<FillNodeFields>, context: Handle)
-        => graph_exec::set_fill;
+        => |call, exec, node, fields, _context| {
+            graph_exec::set(call, exec, node, Fields::Fill(fields))
+        };
+    [cuGraphExecHostNodeSetParams]
+        (exec: Handle, node: Handle, fields: In<HostNodeFields>)
+        => |call, exec, node, fields| graph_exec::set(call, exec, node, Fields::Host(fields));
+    [cuGraphExecEventRecordNodeSetEvent]
+        (exec: Handle, node: Handle, event: Handle)
+        => |call, exec, node, event| graph_exec::set(call, exec, node, Fields::Record(event));
+    [cuGraphExecEventWaitNodeSetEvent]
+        (exec: Handle, node: Handle, event: Handle)
+        => |call, exec, node, event| graph_exec::set(call, exec, node, Fields::Wait(event));
     [cuGraphExecChildGraphNodeSetParams]
-        (exec: Handle, node: Handle, child: Handle) => graph_exec::set_child;
+        (exec: Handle, node: Handle, child: Handle)
+        => |call, exec, node, child| graph_exec::set(call, exec, node, Fields::Child(child));
+    [cuGraphExecNodeSetParams]
+        (exec: Handle, node: Handle, fields: In<NodeFields>) => graph_exec::set_any;
+    [cuGraphNodeSetEnabled]
+        (exec: Handle, node: Handle, enabled: u32) => graph_exec::set_enabled;
+    [cuGraphNodeGetEnabled]
+        (exec: Handle, node: Handle, enabled: Out<u32>) => graph_exec::enabled;
     [cuGraphExecUpdate]
         (exec: Handle, graph: Handle, error_node: Out<Handle>, result: Out<i32>)
-        => graph_exec::update;
+        => |call, exec, graph, error_node: Out<Handle>, result: Out<i32>| {
+            graph_exec::update(call, exec, graph, |fields| {
+                error_node.set_if_wanted(fields.error_node);
+                result.set_if_wanted(fields.result);
+            })
+        };
     [cuGraphExecUpdate_v2]
-        (exec: Handle, graph: Handle, result: Out<UpdateFields>) => graph_exec::update_2;
+        (exec: Handle, graph: Handle, result: Out<UpdateFields>)
+        => |call, exec, graph, result: Out<UpdateFields>| {
+            graph_exec::update(call, exec, graph, |fields| result.set_if_wanted(fields))
+        };
 
     [cuUserObjectCreate]
         (

@@ -5,9 +5,10 @@
     reason = "calls functions of the program with the pointers that it gave for them"
 )]
 
-use std::ffi::c_void;
+use std::{ffi::c_void, sync::Arc};
 
 use millstream_driver::HostFunction;
+use millstream_sim::RepeatedFunction;
 
 use crate::abi::{Handle, In};
 
@@ -17,6 +18,8 @@ struct Data(*mut c_void);
 // SAFETY: the pointer is only handed back to the program, which asked for a call on a thread of the
 // driver.
 unsafe impl Send for Data {}
+// SAFETY: as for `Send`; the pointer itself never changes.
+unsafe impl Sync for Data {}
 
 impl Data {
     fn of(pointer: In<c_void>) -> Self {
@@ -39,6 +42,24 @@ pub(crate) fn of_function(
         // SAFETY: the program gave the function and the pointer for exactly this call.
         unsafe { function(data.pointer()) }
     })
+}
+
+/// Returns the host function that calls a function of the program each time that it runs. Its tag
+/// has the addresses of the function and of the data.
+pub(crate) fn repeated(
+    function: unsafe extern "C" fn(*mut c_void),
+    data: In<c_void>,
+) -> RepeatedFunction {
+    let tag = [function as usize, data.as_ptr().expose_provenance()];
+    let data = Data::of(data);
+    RepeatedFunction {
+        function: Arc::new(move || {
+            // SAFETY: the program gave the function and the pointer for calls of this graph, or for
+            // one call on a stream.
+            unsafe { function(data.pointer()) }
+        }),
+        tag,
+    }
 }
 
 /// Returns the host function that calls a callback of the program, with the result of the work

@@ -5,12 +5,13 @@
 
 use std::{
     ffi::{CString, c_char, c_void},
+    ops::Range,
     sync::Arc,
 };
 
 use millstream_driver::{
-    ContextHandle, EventHandle, FunctionHandle, GraphExecHandle, GraphHandle, ModuleHandle,
-    PoolHandle, StreamHandle,
+    ContextHandle, EventHandle, FunctionHandle, GraphExecHandle, GraphHandle, GraphNodeHandle,
+    ModuleHandle, PoolHandle, StreamHandle,
 };
 use millstream_sim::FunctionDetails;
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -37,10 +38,7 @@ pub(crate) struct Objects {
     pub(crate) libraries: FxHashMap<Handle, LibraryEntry>,
     pub(crate) kernels: FxHashMap<Handle, KernelEntry>,
     pub(crate) linkers: FxHashMap<Handle, LinkerEntry>,
-    /// The context of each graph: of the program, of a capture, or the body of a conditional node.
-    pub(crate) graphs: FxHashMap<GraphHandle, ContextHandle>,
-    /// The context of each executable graph.
-    pub(crate) executables: FxHashMap<GraphExecHandle, ContextHandle>,
+    pub(crate) executables: FxHashMap<GraphExecHandle, ExecutableEntry>,
     /// The objects of the program that graphs keep.
     pub(crate) user_objects: FxHashMap<Handle, UserObjectEntry>,
     /// The references to such objects that graphs and executable graphs hold, by the graph's
@@ -50,8 +48,8 @@ pub(crate) struct Objects {
     pub(crate) released: Vec<UserReference>,
     /// The list of nodes that a capturing stream depends on, as last returned to the program.
     pub(crate) captured_nodes: FxHashMap<StreamHandle, Box<[Handle]>>,
-    /// The list of bodies of each conditional node, which the program reads from its pointer.
-    pub(crate) bodies: FxHashMap<Handle, Box<[Handle; 1]>>,
+    /// The lists of nodes that the program reads through pointers.
+    pub(crate) node_lists: FxHashMap<GraphNodeHandle, NodeList>,
     /// The state of each device's primary context, by ordinal.
     pub(crate) primaries: FxHashMap<Device, PrimaryEntry>,
     /// The flags of page-locked allocations, by first address.
@@ -141,6 +139,54 @@ pub(crate) struct KernelEntry {
     pub(crate) name: Arc<str>,
 }
 
+/// An executable graph.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ExecutableEntry {
+    pub(crate) context: ContextHandle,
+    /// The flags of its instantiation.
+    pub(crate) flags: u64,
+}
+
+/// The list of a node that the program reads through a pointer: the bodies of a conditional node,
+/// or the addresses of the arguments of a kernel.
+#[derive(Debug)]
+pub(crate) struct NodeList {
+    pub(crate) context: ContextHandle,
+    values: Box<[usize]>,
+    /// The block of arguments.
+    _block: Box<[u8]>,
+}
+
+impl NodeList {
+    /// Makes the list of these bodies.
+    pub(crate) fn of_bodies(context: ContextHandle, bodies: &[GraphHandle]) -> Self {
+        Self {
+            context,
+            values: bodies.iter().map(|body| body.as_raw()).collect(),
+            _block: Box::default(),
+        }
+    }
+
+    /// Makes the list of the arguments with these ranges in a block.
+    pub(crate) fn of_arguments(
+        context: ContextHandle,
+        block: Box<[u8]>,
+        params: &[Range<usize>],
+    ) -> Self {
+        let start = block.as_ptr().expose_provenance();
+        Self {
+            context,
+            values: params.iter().map(|param| start + param.start).collect(),
+            _block: block,
+        }
+    }
+
+    /// Returns the pointer to the list.
+    pub(crate) fn pointer(&self) -> *const usize {
+        self.values.as_ptr()
+    }
+}
+
 /// An object of the program, with a function that is called when the last reference is released.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct UserObjectEntry {
@@ -217,8 +263,8 @@ impl Objects {
         self.events.retain(|_, entry| entry.context != context);
         self.modules.retain(|_, entry| entry.context != context);
         self.functions.retain(|_, entry| entry.context != context);
-        self.graphs.retain(|_, owner| *owner != context);
-        self.executables.retain(|_, owner| *owner != context);
+        self.node_lists.retain(|_, list| list.context != context);
+        self.executables.retain(|_, entry| entry.context != context);
         for library in self.libraries.values_mut() {
             library.modules.remove(&context);
         }

@@ -14,10 +14,12 @@ use std::{ffi::c_void, ptr::NonNull};
 use millstream_driver::{
     CaptureInfo, CaptureMode, Completion, ConditionHandle, ConditionalKind, ConditionalNode,
     ContextHandle, Copy2d, DeviceOrdinal, DevicePtr, Driver, DriverError, EventHandle, EventKind,
-    FillPattern, FunctionAttribute, FunctionHandle, GraphExecHandle, GraphHandle, GraphNode,
-    GraphNodeHandle, HostFunction, LaunchAttributes, LaunchDims, ManagedAdvice, ManagedLocation,
-    Memory2d, ModuleHandle, P2pAttribute, PoolHandle, PoolUsage, PriorityRange, StreamHandle,
+    FillPattern, FunctionAttribute, FunctionHandle, GraphExecHandle, GraphHandle, GraphNodeHandle,
+    HostFunction, LaunchAttributes, LaunchDims, ManagedAdvice, ManagedLocation, Memory2d,
+    ModuleHandle, P2pAttribute, PoolHandle, PoolUsage, PriorityRange, StreamHandle,
 };
+
+use millstream_sim::{BranchKind, ProgramNode, RepeatedFunction};
 
 use crate::{codes::Answer, process::Process};
 
@@ -111,6 +113,30 @@ calls! { plain:
         graph: GraphHandle,
         pairs: &[(GraphNodeHandle, GraphNodeHandle)]
     );
+    fn stream_begin_capture_into(
+        context: ContextHandle,
+        stream: StreamHandle,
+        graph: GraphHandle,
+        dependencies: &[GraphNodeHandle],
+        mode: CaptureMode
+    );
+    fn graph_remove_dependencies(
+        context: ContextHandle,
+        graph: GraphHandle,
+        pairs: &[(GraphNodeHandle, GraphNodeHandle)]
+    );
+    fn graph_remove_node(context: ContextHandle, node: GraphNodeHandle);
+    fn graph_exec_set_enabled(
+        context: ContextHandle,
+        exec: GraphExecHandle,
+        node: GraphNodeHandle,
+        enabled: bool
+    );
+    fn graph_exec_enabled(
+        context: ContextHandle,
+        exec: GraphExecHandle,
+        node: GraphNodeHandle
+    ) -> bool;
     fn graph_condition(
         context: ContextHandle,
         graph: GraphHandle,
@@ -124,12 +150,26 @@ calls! { plain:
 calls! { labelled:
     fn graph_create(context: ContextHandle) -> GraphHandle;
     fn graph_clone(context: ContextHandle, graph: GraphHandle) -> GraphHandle;
-    fn graph_add_node(
+    fn graph_add_program_node(
         context: ContextHandle,
         graph: GraphHandle,
         dependencies: &[GraphNodeHandle],
-        node: &GraphNode<'_>
+        node: &ProgramNode<'_>
     ) -> GraphNodeHandle;
+    fn graph_add_allocation(
+        context: ContextHandle,
+        graph: GraphHandle,
+        dependencies: &[GraphNodeHandle],
+        device: DeviceOrdinal,
+        bytes: usize
+    ) -> (GraphNodeHandle, DevicePtr);
+    fn graph_add_branches(
+        context: ContextHandle,
+        graph: GraphHandle,
+        dependencies: &[GraphNodeHandle],
+        condition: ConditionHandle,
+        of: (BranchKind, u32)
+    ) -> (GraphNodeHandle, Vec<GraphHandle>);
     fn graph_add_conditional(
         context: ContextHandle,
         graph: GraphHandle,
@@ -137,11 +177,21 @@ calls! { labelled:
         condition: ConditionHandle,
         kind: ConditionalKind
     ) -> ConditionalNode;
-    fn graph_exec_set_node(
+    fn graph_set_node(
+        context: ContextHandle,
+        node: GraphNodeHandle,
+        operation: &ProgramNode<'_>
+    );
+    fn graph_exec_set_program_node(
         context: ContextHandle,
         exec: GraphExecHandle,
         node: GraphNodeHandle,
-        operation: &GraphNode<'_>
+        operation: &ProgramNode<'_>
+    );
+    fn launch_repeated_function(
+        context: ContextHandle,
+        stream: StreamHandle,
+        function: &RepeatedFunction
     );
     fn stream_create(context: ContextHandle, non_blocking: bool, priority: i32) -> StreamHandle;
     fn event_create(context: ContextHandle, kind: EventKind) -> EventHandle;

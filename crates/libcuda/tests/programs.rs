@@ -110,6 +110,16 @@ fn graphs_run_are_updated_and_are_captured_from_streams() {
 }
 
 #[test]
+fn graphs_have_every_kind_of_node_and_can_be_read_and_changed() {
+    for device in ["sim", "sim:schedule=lazy", "sim:seed=5"] {
+        let run = Program::compiled("graph_nodes").run(&[], &[("MILLSTREAM_DEVICE", device)]);
+        assert_eq!(run.output, "all nodes did\n", "{}", run.errors);
+        run.succeeded();
+        assert!(!run.errors.contains("Race"), "{}", run.errors);
+    }
+}
+
+#[test]
 fn random_and_stale_handles_return_errors() {
     for seed in ["1", "2", "3"] {
         let run = run("handles", &[seed, "20000"]);

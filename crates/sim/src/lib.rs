@@ -43,6 +43,8 @@ mod report;
 mod testing;
 
 pub use api::{
+    graph_programs::{BranchKind, ProgramNode},
+    graph_questions::{NodeDetails, NodeEntry},
     pools::PoolSettings,
     programs::{AllocationDetails, AllocationKind, FunctionDetails},
 };
@@ -50,7 +52,7 @@ pub use config::{
     ConfigParseError, CostModel, Fault, Link, Links, PeerPool, Reading, ReplayToken,
     ReplayTokenError, Rules, Schedule, SimConfig,
 };
-pub use core::{gpu::Gpu, op::Span, schedule::ReplayStatus};
+pub use core::{gpu::Gpu, host_functions::RepeatedFunction, op::Span, schedule::ReplayStatus};
 pub use memory::{POISON, shared_bytes};
 pub use report::{Report, ReportKind, Severity};
 pub use testing::{Hold, LiveKind, LiveObject, LiveObjectCounts, Search};

@@ -2,20 +2,25 @@
 
 use std::ffi::c_void;
 
-use millstream_driver::{
-    CaptureInfo, CaptureMode, CaptureStatus, GraphNodeHandle, ResultCode, StreamHandle,
-};
+use millstream_driver::{CaptureInfo, CaptureMode, CaptureStatus, ResultCode, StreamHandle};
 
 use crate::{
     abi::{Handle, In, Out},
+    api::{
+        graph::{graph_of, nodes, refuse_edge_data},
+        graph_node::Place,
+    },
     call::Call,
     codes::Answer,
 };
 
+/// The number of the mode that captures have if a call names none.
+pub(crate) const GLOBAL: i32 = 0;
+
 /// Returns the capture mode with a number of `CUstreamCaptureMode`.
 fn mode_of(number: i32) -> Answer<CaptureMode> {
     match number {
-        0 => Ok(CaptureMode::Global),
+        GLOBAL => Ok(CaptureMode::Global),
         1 => Ok(CaptureMode::ThreadLocal),
         2 => Ok(CaptureMode::Relaxed),
         _ => Err(ResultCode::INVALID_VALUE),
@@ -26,16 +31,11 @@ fn mode_of(number: i32) -> Answer<CaptureMode> {
 pub(crate) fn exchange_mode(call: &Call, mode: Out<i32>) -> Answer {
     let given = mode_of(mode.get_at(0)?)?;
     let before = match call.process()?.exchange_capture_mode(given) {
-        CaptureMode::Global => 0,
+        CaptureMode::Global => GLOBAL,
         CaptureMode::ThreadLocal => 1,
         CaptureMode::Relaxed => 2,
     };
     mode.set(before)
-}
-
-/// `cuStreamBeginCapture`, in its first version, which has no mode.
-pub(crate) fn begin_global(call: &Call, stream: Handle) -> Answer {
-    begin(call, stream, 0)
 }
 
 /// `cuStreamBeginCapture`
@@ -45,16 +45,30 @@ pub(crate) fn begin(call: &Call, stream: Handle, mode: i32) -> Answer {
     call.process()?.stream_begin_capture(context, stream, mode)
 }
 
+/// `cuStreamBeginCaptureToGraph`. Edges with data are not supported.
+pub(crate) fn begin_in_graph(
+    call: &Call,
+    stream: Handle,
+    place: Place,
+    edges: In<u64>,
+    mode: i32,
+) -> Answer {
+    refuse_edge_data(edges, place.count)?;
+    let (context, stream) = call.stream(stream)?;
+    let (_, graph) = graph_of(call, place.graph)?;
+    let dependencies = nodes(place.dependencies, place.count)?;
+    let mode = mode_of(mode)?;
+    call.process()?
+        .stream_begin_capture_into(context, stream, graph, &dependencies, mode)
+}
+
 /// `cuStreamEndCapture`. A capture that is invalid yields a null graph.
 pub(crate) fn end(call: &Call, stream: Handle, graph: Out<Handle>) -> Answer {
     graph.check()?;
     let (context, stream) = call.stream(stream)?;
     let process = call.process()?;
     match process.stream_end_capture(context, stream) {
-        Ok(captured) => {
-            process.objects.lock().graphs.insert(captured, context);
-            graph.set(captured.as_raw())
-        }
+        Ok(captured) => graph.set(captured.as_raw()),
         Err(code) => {
             graph.set(0)?;
             Err(code)
@@ -65,12 +79,7 @@ pub(crate) fn end(call: &Call, stream: Handle, graph: Out<Handle>) -> Answer {
 /// Returns a stream with the state of its capture.
 fn info_of(call: &Call, stream: Handle) -> Answer<(StreamHandle, CaptureInfo)> {
     let (context, stream) = call.stream(stream)?;
-    let process = call.process()?;
-    let info = process.stream_capture_info(context, stream)?;
-    if let Some(active) = &info.active {
-        // The program may add nodes to the graph before the capture ends.
-        process.objects.lock().graphs.insert(active.graph, context);
-    }
+    let info = call.process()?.stream_capture_info(context, stream)?;
     Ok((stream, info))
 }
 
@@ -88,72 +97,51 @@ pub(crate) fn is_capturing(call: &Call, stream: Handle, status: Out<i32>) -> Ans
     status.set(number(info_of(call, stream)?.1.status))
 }
 
-/// `cuStreamGetCaptureInfo`, in its first version.
-pub(crate) fn info(call: &Call, stream: Handle, status: Out<i32>, id: Out<u64>) -> Answer {
-    let (_, info) = info_of(call, stream)?;
-    status.set(number(info.status))?;
-    id.set_if_wanted(info.active.map_or(0, |active| active.id));
-    Ok(())
+/// The results of `cuStreamGetCaptureInfo` beside the status, null for those that a version does
+/// not have.
+#[derive(Clone, Copy)]
+pub(crate) struct InfoFields {
+    pub(crate) id: Out<u64>,
+    pub(crate) graph: Out<Handle>,
+    pub(crate) nodes: Out<*const Handle>,
+    /// The data of edges: no edge has any.
+    pub(crate) edges: Out<*const c_void>,
+    pub(crate) count: Out<usize>,
 }
 
-/// `cuStreamGetCaptureInfo_v2`. The list of nodes is valid until the next such call for the stream.
-pub(crate) fn info_with_nodes(
-    call: &Call,
-    stream: Handle,
-    status: Out<i32>,
-    id: Out<u64>,
-    graph: Out<Handle>,
-    nodes: Out<*const Handle>,
-    count: Out<usize>,
-) -> Answer {
+/// `cuStreamGetCaptureInfo`. The list of nodes is valid until the next such call for the stream.
+pub(crate) fn info(call: &Call, stream: Handle, status: Out<i32>, fields: InfoFields) -> Answer {
     let (stream, info) = info_of(call, stream)?;
     status.set(number(info.status))?;
     let Some(active) = info.active else {
         return Ok(());
     };
-    id.set_if_wanted(active.id);
-    graph.set_if_wanted(active.graph.as_raw());
+    fields.id.set_if_wanted(active.id);
+    fields.graph.set_if_wanted(active.graph.as_raw());
+    fields.edges.set_if_wanted(std::ptr::null());
     let list: Box<[Handle]> = active
         .dependencies
         .iter()
         .map(|node| node.as_raw())
         .collect();
-    count.set_if_wanted(list.len());
-    nodes.set_if_wanted(list.as_ptr());
+    fields.count.set_if_wanted(list.len());
+    fields.nodes.set_if_wanted(list.as_ptr());
     let mut objects = call.process()?.objects.lock();
     objects.captured_nodes.insert(stream, list);
     Ok(())
 }
 
-/// `cuStreamGetCaptureInfo_v3`. No edge has data.
-#[expect(
-    clippy::too_many_arguments,
-    reason = "the parameters of cuStreamGetCaptureInfo"
-)]
-pub(crate) fn info_with_edges(
-    call: &Call,
-    stream: Handle,
-    status: Out<i32>,
-    id: Out<u64>,
-    graph: Out<Handle>,
-    nodes: Out<*const Handle>,
-    edges: Out<*const c_void>,
-    count: Out<usize>,
-) -> Answer {
-    edges.set_if_wanted(std::ptr::null());
-    info_with_nodes(call, stream, status, id, graph, nodes, count)
-}
-
-/// `cuStreamUpdateCaptureDependencies`
+/// `cuStreamUpdateCaptureDependencies`. Edges with data are not supported.
 pub(crate) fn update_dependencies(
     call: &Call,
     stream: Handle,
-    nodes: In<Handle>,
+    list: In<Handle>,
+    edges: In<u64>,
     count: usize,
     flags: u32,
 ) -> Answer {
-    let given = nodes.all(count)?.into_iter().map(GraphNodeHandle::from_raw);
-    let mut nodes: Vec<_> = given.collect();
+    refuse_edge_data(edges, count)?;
+    let mut nodes = nodes(list, count)?;
     match flags {
         // CU_STREAM_ADD_CAPTURE_DEPENDENCIES
         0 => {
@@ -167,17 +155,4 @@ pub(crate) fn update_dependencies(
     let (context, stream) = call.stream(stream)?;
     call.process()?
         .stream_set_capture_dependencies(context, stream, &nodes)
-}
-
-/// `cuStreamUpdateCaptureDependencies_v2`. Edges with data are not supported.
-pub(crate) fn update_dependencies_with_edges(
-    call: &Call,
-    stream: Handle,
-    nodes: In<Handle>,
-    edges: In<u64>,
-    count: usize,
-    flags: u32,
-) -> Answer {
-    super::graph::refuse_edge_data(edges, count)?;
-    update_dependencies(call, stream, nodes, count, flags)
 }

@@ -2,21 +2,14 @@
 
 use std::ffi::c_char;
 
-use millstream_driver::{
-    ContextHandle, DriverError, GraphExecHandle, GraphNode, GraphNodeHandle, ResultCode,
-};
+use millstream_driver::{ContextHandle, DriverError, GraphExecHandle, GraphNodeHandle, ResultCode};
 
 use crate::{
-    abi::{
-        Copy3dFields, FillNodeFields, Handle, In, InstantiateFields, KernelNodeFields,
-        KernelNodeFields2, Out, UpdateFields,
-    },
-    api::{
-        graph::{copy_of, fill_of, first_version, graph_of, with_kernel},
-        user_object,
-    },
+    abi::{Handle, In, InstantiateFields, NodeFields, Out, UpdateFields},
+    api::{graph::graph_of, graph_node::Fields, user_object},
     call::Call,
     codes::Answer,
+    objects::ExecutableEntry,
 };
 
 /// `CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH`: the simulator frees a graph's memory with the
@@ -33,7 +26,7 @@ const NODE_PRIORITY: u64 = 8;
 fn exec_of(call: &Call, raw: Handle) -> Answer<(ContextHandle, GraphExecHandle)> {
     let exec = GraphExecHandle::from_raw(raw);
     let objects = call.process()?.objects.lock();
-    let found = objects.executables.get(&exec).copied();
+    let found = objects.executables.get(&exec).map(|it| it.context);
     drop(objects);
     match found {
         Some(context) => Ok((context, exec)),
@@ -60,13 +53,15 @@ fn make(
     call: &Call,
     exec: Out<Handle>,
     graph: Handle,
+    flags: u64,
 ) -> Answer<Result<GraphExecHandle, DriverError>> {
     exec.check()?;
     let (context, graph) = graph_of(call, graph)?;
     let process = call.process()?;
     let made = process.graph_instantiate(context, graph);
     if let Ok(made) = made {
-        process.objects.lock().executables.insert(made, context);
+        let entry = ExecutableEntry { context, flags };
+        process.objects.lock().executables.insert(made, entry);
         user_object::copy_references(call, graph.as_raw(), made.as_raw())?;
         exec.set(made.as_raw())?;
     }
@@ -90,7 +85,7 @@ pub(crate) fn instantiate(
     if log_bytes > 0 {
         log.set_text("", log_bytes)?;
     }
-    match make(call, exec, graph)? {
+    match make(call, exec, graph, 0)? {
         Ok(_) => Ok(()),
         Err(error) => {
             error_node.set_if_wanted(node_of(&error));
@@ -107,7 +102,7 @@ pub(crate) fn instantiate_with_flags(
     flags: u64,
 ) -> Answer {
     check_flags(flags, AUTO_FREE | DEVICE_LAUNCH | NODE_PRIORITY)?;
-    let made = make(call, exec, graph)?;
+    let made = make(call, exec, graph, flags)?;
     made.map(drop).map_err(|error| error.code())
 }
 
@@ -123,7 +118,7 @@ pub(crate) fn instantiate_with_params(
         given.flags,
         AUTO_FREE | UPLOAD | DEVICE_LAUNCH | NODE_PRIORITY,
     )?;
-    let made = make(call, exec, graph)?;
+    let made = make(call, exec, graph, given.flags)?;
     let failed_at = made.as_ref().map_or_else(node_of, |_| 0);
     fields.set(InstantiateFields {
         error_node: failed_at,
@@ -165,116 +160,71 @@ pub(crate) fn upload(call: &Call, exec: Handle, stream: Handle) -> Answer {
     call.process()?.graph_upload(context, exec, stream)
 }
 
-/// Changes a node of an executable graph.
-fn set(call: &Call, exec: Handle, node: Handle, operation: &GraphNode<'_>) -> Answer {
+/// `cuGraphExecKernelNodeSetParams` and the like: changes a node of an executable graph.
+pub(crate) fn set(call: &Call, exec: Handle, node: Handle, fields: Fields) -> Answer {
+    let (context, exec) = exec_of(call, exec)?;
+    let node = GraphNodeHandle::from_raw(node);
+    fields.with(call, context, |operation| {
+        call.process()?
+            .graph_exec_set_program_node(context, exec, node, operation)
+    })
+}
+
+/// `cuGraphExecNodeSetParams`
+pub(crate) fn set_any(call: &Call, exec: Handle, node: Handle, fields: In<NodeFields>) -> Answer {
+    set(call, exec, node, Fields::of_node(&fields.get()?)?)
+}
+
+/// `cuGraphNodeSetEnabled`
+pub(crate) fn set_enabled(call: &Call, exec: Handle, node: Handle, enabled: u32) -> Answer {
     let (context, exec) = exec_of(call, exec)?;
     let node = GraphNodeHandle::from_raw(node);
     call.process()?
-        .graph_exec_set_node(context, exec, node, operation)
+        .graph_exec_set_enabled(context, exec, node, enabled != 0)
 }
 
-/// `cuGraphExecKernelNodeSetParams`, in its first version.
-pub(crate) fn set_kernel(
+/// `cuGraphNodeGetEnabled`
+pub(crate) fn enabled(call: &Call, exec: Handle, node: Handle, enabled: Out<u32>) -> Answer {
+    enabled.check()?;
+    let (context, exec) = exec_of(call, exec)?;
+    let node = GraphNodeHandle::from_raw(node);
+    let process = call.process()?;
+    enabled.set(process.graph_exec_enabled(context, exec, node)?.into())
+}
+
+/// `cuGraphExecGetFlags`
+pub(crate) fn flags(call: &Call, exec: Handle, flags: Out<u64>) -> Answer {
+    let (_, exec) = exec_of(call, exec)?;
+    let objects = call.process()?.objects.lock();
+    let entry = objects.executables.get(&exec);
+    flags.set(entry.ok_or(ResultCode::INVALID_VALUE)?.flags)
+}
+
+/// `cuGraphExecUpdate`. Passes the result for the program to `write`.
+pub(crate) fn update(
     call: &Call,
     exec: Handle,
-    node: Handle,
-    fields: In<KernelNodeFields>,
+    graph: Handle,
+    write: impl FnOnce(UpdateFields),
 ) -> Answer {
-    let (context, _) = exec_of(call, exec)?;
-    with_kernel(call, context, &fields.get()?, |kernel| {
-        set(call, exec, node, kernel)
-    })
-}
-
-/// `cuGraphExecKernelNodeSetParams_v2`
-pub(crate) fn set_kernel_2(
-    call: &Call,
-    exec: Handle,
-    node: Handle,
-    fields: In<KernelNodeFields2>,
-) -> Answer {
-    let (context, _) = exec_of(call, exec)?;
-    with_kernel(call, context, &first_version(&fields.get()?), |kernel| {
-        set(call, exec, node, kernel)
-    })
-}
-
-/// `cuGraphExecMemcpyNodeSetParams`
-pub(crate) fn set_copy(
-    call: &Call,
-    exec: Handle,
-    node: Handle,
-    fields: In<Copy3dFields>,
-    _context: Handle,
-) -> Answer {
-    set(call, exec, node, &copy_of(call, fields)?)
-}
-
-/// `cuGraphExecMemsetNodeSetParams`
-pub(crate) fn set_fill(
-    call: &Call,
-    exec: Handle,
-    node: Handle,
-    fields: In<FillNodeFields>,
-    _context: Handle,
-) -> Answer {
-    set(call, exec, node, &fill_of(fields)?)
-}
-
-/// `cuGraphExecChildGraphNodeSetParams`
-pub(crate) fn set_child(call: &Call, exec: Handle, node: Handle, child: Handle) -> Answer {
-    let (_, child) = graph_of(call, child)?;
-    set(call, exec, node, &GraphNode::Child(child))
-}
-
-/// Updates an executable graph, and returns the result for the program.
-fn update_to(call: &Call, exec: Handle, graph: Handle) -> Answer<(Answer, UpdateFields)> {
     let (context, exec) = exec_of(call, exec)?;
     let (_, graph) = graph_of(call, graph)?;
     let updated = call.process()?.graph_exec_update(context, exec, graph);
-    let fields = |result, error_node| UpdateFields {
-        result,
-        error_node,
-        error_from_node: 0,
-    };
-    Ok(match updated {
-        Ok(()) => (Ok(()), fields(0, 0)),
-        Err(error) => {
-            let result = match (error.code(), node_of(&error)) {
+    let error_node = updated.as_ref().map_or_else(node_of, |()| 0);
+    write(UpdateFields {
+        result: match &updated {
+            Ok(()) => 0,
+            Err(error) => match (error.code(), error_node) {
                 // CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED
                 (ResultCode::GRAPH_EXEC_UPDATE_FAILURE, 0) => 2,
                 // CU_GRAPH_EXEC_UPDATE_ERROR_PARAMETERS_CHANGED
                 (ResultCode::GRAPH_EXEC_UPDATE_FAILURE, _) => 5,
                 // CU_GRAPH_EXEC_UPDATE_ERROR
                 _ => 1,
-            };
-            (Err(error.code()), fields(result, node_of(&error)))
-        }
-    })
-}
-
-/// `cuGraphExecUpdate`, in its first version.
-pub(crate) fn update(
-    call: &Call,
-    exec: Handle,
-    graph: Handle,
-    error_node: Out<Handle>,
-    result: Out<i32>,
-) -> Answer {
-    let (answer, fields) = update_to(call, exec, graph)?;
-    error_node.set_if_wanted(fields.error_node);
-    result.set_if_wanted(fields.result);
-    answer
-}
-
-/// `cuGraphExecUpdate_v2`
-pub(crate) fn update_2(
-    call: &Call,
-    exec: Handle,
-    graph: Handle,
-    result: Out<UpdateFields>,
-) -> Answer {
-    let (answer, fields) = update_to(call, exec, graph)?;
-    result.set_if_wanted(fields);
-    answer
+            },
+        },
+        error_node,
+        error_from_node: 0,
+    });
+    updated.map_err(|error| error.code())
 }

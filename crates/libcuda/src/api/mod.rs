@@ -11,6 +11,8 @@ pub(crate) mod fill;
 pub(crate) mod function;
 pub(crate) mod graph;
 pub(crate) mod graph_exec;
+pub(crate) mod graph_node;
+pub(crate) mod graph_questions;
 pub(crate) mod launch;
 pub(crate) mod library;
 pub(crate) mod linker;

@@ -34,11 +34,27 @@ fn pool_of(call: &Call, raw: Handle) -> Answer<(PoolHandle, PoolSettings)> {
 
 /// Returns the device of a location for pools of this kind of memory. Pools of the host's memory
 /// and of managed memory are not supported.
-fn device_of(call: &Call, location: LocationFields, kind: i32) -> Answer<DeviceOrdinal> {
+pub(super) fn device_of(call: &Call, location: LocationFields, kind: i32) -> Answer<DeviceOrdinal> {
     match (kind, location.kind) {
         (PINNED, DEVICE_LOCATION) => call.device(location.id),
         (PINNED, 2..LAST_LOCATION) | (MANAGED, 0..LAST_LOCATION) => Err(ResultCode::NOT_SUPPORTED),
         _ => Err(ResultCode::INVALID_VALUE),
+    }
+}
+
+/// Returns the properties of a pool of a device.
+pub(super) fn fields_of(device: Device) -> PoolFields {
+    PoolFields {
+        kind: PINNED,
+        handle_types: 0,
+        location: LocationFields {
+            kind: DEVICE_LOCATION,
+            id: device,
+        },
+        security_attributes: 0,
+        bytes_max: 0,
+        usage: 0,
+        reserved: [0; 54],
     }
 }
 

@@ -50,7 +50,10 @@ pub(crate) fn create_with_priority(
 pub(crate) fn destroy(call: &Call, stream: Handle) -> Answer {
     let handle = StreamHandle::from_raw(stream);
     let process = call.process()?;
-    let removed = process.objects.lock().streams.remove(&handle);
+    let mut objects = process.objects.lock();
+    objects.captured_nodes.remove(&handle);
+    let removed = objects.streams.remove(&handle);
+    drop(objects);
     match removed {
         Some(entry) => process.stream_destroy(entry.context, handle),
         None => Err(call.wrong_handle("stream", stream)),
@@ -162,9 +165,9 @@ pub(crate) fn launch_host_function(
 ) -> Answer {
     let (context, stream) = call.stream(stream)?;
     let function = function.ok_or(ResultCode::INVALID_VALUE)?;
-    let function = host_function::of_function(function, data);
+    let function = host_function::repeated(function, data);
     call.process()?
-        .launch_host_function(context, stream, function)
+        .launch_repeated_function(context, stream, &function)
 }
 
 /// `cuStreamAddCallback`. It is not called after an error of the context.

@@ -1,6 +1,6 @@
 // Calls functions with random, stale and wild handles. Each must return, whatever it returns, and
 // the memory of the process must not grow: what the program no longer keeps, it destroys.
-#include "driver.h"
+#include "graphs.h"
 
 enum { KEPT = 64 };
 
@@ -28,7 +28,8 @@ static Handle any(void) {
 
 // Destroys the object of a handle, of whichever kind it is.
 static void destroy(Handle handle) {
-    if (cuStreamDestroy_v2(handle) == 0 || cuEventDestroy_v2(handle) == 0)
+    if (cuStreamDestroy_v2(handle) == 0 || cuEventDestroy_v2(handle) == 0 ||
+        cuGraphDestroy(handle) == 0 || cuGraphExecDestroy(handle) == 0)
         return;
     if (cuModuleUnload(handle) != 0)
         cuCtxDestroy_v2(handle);
@@ -48,6 +49,107 @@ static void keep_memory(Address address) {
     Address *place = &allocated[random_number() % KEPT];
     cuMemFree_v2(*place);
     *place = address;
+}
+
+// Nodes of graphs, in graphs that are alive or not.
+static Handle nodes[KEPT];
+
+static Handle any_node(void) {
+    return random_number() % 8 ? nodes[random_number() % KEPT] : any();
+}
+
+static int added(int result, Handle node) {
+    if (result == 0)
+        nodes[random_number() % KEPT] = node;
+    return result;
+}
+
+static void do_nothing(void *data) { (void)data; }
+
+// Memory that stays: a launch of a graph that misses freed memory would end the context.
+static Address permanent;
+
+// Calls a function of graphs. Children are added to new graphs only, so that graphs stay small.
+static int graph_call(void) {
+    static Handle list[8], ends[8];
+    Handle made = NULL, before[2] = {any_node(), any_node()}, function = any();
+    Address target = random_number() % 4 ? permanent + random_number() % 64 : permanent | 1ull << 63;
+    Address arguments[4] = {target, target, target, 0};
+    void *params[] = {&arguments[0], &arguments[1], &arguments[2], &arguments[3]};
+    struct KernelNode kernel = {.function = function, .grid = {random_number() % 3, 1, 1},
+                                .block = {random_number() % 64, 1, 1}, .params = params};
+    struct FillNode fill = {.target = target, .value = 1, .element_bytes = random_number() % 5,
+                            .width = random_number() % 128, .height = random_number() % 3};
+    struct Box box = {.source = {.type = 2, .device = target}, .target = {.type = 2, .device = permanent + 256},
+                      .width_bytes = random_number() % 64, .height = 1, .depth = 1};
+    struct HostNode host = {random_number() % 4 ? do_nothing : NULL, NULL};
+    struct AllocationNode allocation = {.type = random_number() % 3, .location = {1, 0},
+                                        .bytes = random_number() % 4096};
+    struct AnyNode other = {.type = (int)(random_number() % 15)};
+    struct ConditionalNode branch = {.type = 13, .kind = random_number() % 2 * 2,
+                                     .bodies_count = random_number() % 4};
+    struct Update update;
+    const Handle *found;
+    uint64_t number;
+    size_t count = random_number() % 2, room = random_number() % 8;
+    int value;
+    int capture_mode = (int)(random_number() % 16);
+    capture_mode = capture_mode > 3 ? RELAXED : capture_mode;
+    switch (random_number() % 44) {
+    case 0: value = cuGraphCreate(&made, random_number() % 16 == 0); if (value == 0) keep(made); return value;
+    case 1: return cuGraphDestroy(any());
+    case 2: value = cuGraphClone(&made, any()); if (value == 0) keep(made); return value;
+    case 3: return added(cuGraphAddEmptyNode(&made, any(), before, count), made);
+    case 4: return added(cuGraphAddKernelNode_v2(&made, any(), before, count, &kernel), made);
+    case 5: return added(cuGraphAddMemsetNode(&made, any(), before, count, &fill, NULL), made);
+    case 6: return added(cuGraphAddMemcpyNode(&made, any(), before, count, &box, NULL), made);
+    case 7: return added(cuGraphAddHostNode(&made, any(), before, count, &host), made);
+    case 8: return added(cuGraphAddEventRecordNode(&made, any(), before, count, any()), made);
+    case 9: return added(cuGraphAddEventWaitNode(&made, any(), before, count, any()), made);
+    case 10: return added(cuGraphAddMemAllocNode(&made, any(), before, count, &allocation), made);
+    case 11: return added(cuGraphAddMemFreeNode(&made, any(), before, count, target), made);
+    case 12:
+        if (cuGraphCreate(&made, 0) != 0)
+            return 1;
+        keep(made);
+        return cuGraphAddChildGraphNode(&before[0], made, NULL, 0, any());
+    case 13: return cuGraphAddDependencies(any(), before, before + 1, 1);
+    case 14: return cuGraphRemoveDependencies(any(), before, before + 1, 1);
+    case 15: return cuGraphDestroyNode(any_node());
+    case 16: return cuGraphGetNodes(any(), list, &room);
+    case 17: return cuGraphGetRootNodes(any(), NULL, &room);
+    case 18: return cuGraphGetEdges(any(), list, ends, &room);
+    case 19: return cuGraphNodeGetDependencies(any_node(), list, &room);
+    case 20: return cuGraphNodeGetDependentNodes(any_node(), list, &room);
+    case 21: return cuGraphNodeGetType(any_node(), &value);
+    case 22: return cuGraphNodeFindInClone(&made, any_node(), any());
+    case 23: return cuGraphKernelNodeGetParams_v2(any_node(), &kernel);
+    case 24: return cuGraphKernelNodeSetParams_v2(any_node(), &kernel);
+    case 25: return cuGraphMemcpyNodeGetParams(any_node(), &box);
+    case 26: return cuGraphMemsetNodeSetParams(any_node(), &fill);
+    case 27: return cuGraphHostNodeSetParams(any_node(), &host);
+    case 28: return cuGraphEventWaitNodeSetEvent(any_node(), any());
+    case 29: return cuGraphMemAllocNodeGetParams(any_node(), &allocation);
+    case 30: value = cuGraphInstantiateWithFlags(&made, any(), random_number() % 16); if (value == 0) keep(made); return value;
+    case 31: return cuGraphExecDestroy(any());
+    case 32: return cuGraphLaunch(any(), any());
+    case 33: return cuGraphUpload(any(), any());
+    case 34: return cuGraphExecKernelNodeSetParams_v2(any(), any_node(), &kernel);
+    case 35: return cuGraphExecUpdate_v2(any(), any(), &update);
+    case 36: return cuGraphNodeSetEnabled(any(), any_node(), random_number() % 2);
+    case 37: return cuGraphNodeSetParams(any_node(), &other);
+    case 38: return cuStreamBeginCapture_v2(any(), capture_mode);
+    case 39: return cuStreamBeginCaptureToGraph(any(), any(), before, NULL, count, capture_mode);
+    case 40: case 41: value = cuStreamEndCapture(any(), &made); if (value == 0) keep(made); return value;
+    case 42: return cuStreamGetCaptureInfo_v2(any(), &value, &number, &made, &found, &room);
+    default:
+        if (cuGraphConditionalHandleCreate(&branch.condition, made = any(), NULL, random_number() % 4, 1) != 0)
+            return cuGraphExecGetFlags(any(), &number);
+        value = added(cuGraphAddNode(&before[1], made, before, count, &branch), before[1]);
+        if (value == 0)
+            keep(branch.bodies[0]);
+        return value;
+    }
 }
 
 // Returns the resident memory of the process in KiB.
@@ -79,6 +181,7 @@ int main(int argc, char **arguments) {
     OK(cuInit(0));
     OK(cuDevicePrimaryCtxRetain(&context, 0));
     OK(cuCtxSetCurrent(context));
+    OK(cuMemAlloc_v2(&permanent, 4096));
     for (long i = 0; i < calls; i++) {
         int result = 0;
         if (i == calls / 2)
@@ -88,7 +191,7 @@ int main(int argc, char **arguments) {
             wild = address + random_number() % 8192;
         // A device address, or one that no host memory has.
         wild |= (Address)1 << 48;
-        switch (random_number() % 40) {
+        switch (random_number() % 48) {
         case 0: result = cuStreamCreate(&made, random_number() % 3); keep(made); break;
         case 1: result = cuEventCreate(&made, random_number() % 5); keep(made); break;
         case 2: result = cuMemAlloc_v2(&address, random_number() % 8192); if (result == 0) keep_memory(address); break;
@@ -136,6 +239,7 @@ int main(int argc, char **arguments) {
             break;
         }
         case 39: result = cuCtxSetCurrent(context); break;
+        default: result = graph_call(); break;
         }
         HOLDS(result >= 0 && result < 1000 && result != 999);
         HOLDS(cuGetErrorName(result, &name) == 0);

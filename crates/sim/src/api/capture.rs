@@ -8,6 +8,7 @@ use millstream_driver::{
 use crate::{
     core::{
         gpu::StateGuard,
+        graph::GraphOwner,
         state::{CallError, CallResult},
     },
     ids::name,
@@ -21,6 +22,17 @@ impl StateGuard<'_> {
         stream: StreamHandle,
         mode: CaptureMode,
     ) -> CallResult<()> {
+        let stream = self.capturable(context, stream)?;
+        self.begin_capture(stream, mode);
+        Ok(())
+    }
+
+    /// Resolves a stream in which a capture can begin.
+    pub(super) fn capturable(
+        &mut self,
+        context: ContextHandle,
+        stream: StreamHandle,
+    ) -> CallResult<StreamHandle> {
         self.context(context)?;
         let stream = self.stream_even_lost(context, stream)?;
         if stream == self.contexts[&context].legacy {
@@ -31,7 +43,22 @@ impl StateGuard<'_> {
             let text = format!("{} captures already", name(stream));
             return Err(CallError::new(ResultCode::ILLEGAL_STATE, text));
         }
-        self.begin_capture(stream, mode);
+        Ok(stream)
+    }
+
+    /// Rejects work for the host or memory in a capture into the body of a conditional node.
+    pub(super) fn refuse_in_body_capture(
+        &mut self,
+        stream: StreamHandle,
+        what: &str,
+    ) -> CallResult<()> {
+        let point = self.streams[&stream].capture.as_ref();
+        let capture = point.and_then(|point| self.captures.get(point.capture));
+        let graph = capture.and_then(|capture| self.graphs.get(&capture.graph));
+        if graph.is_some_and(|graph| graph.owner == GraphOwner::Node) {
+            let text = format!("{what} in the body of a conditional node");
+            self.refuse_in_capture(stream, &text)?;
+        }
         Ok(())
     }
 

@@ -26,7 +26,7 @@ use super::{
 };
 use crate::{
     CostModel, Gpu,
-    core::state::CallError,
+    core::{graph::ConditionalForm, state::CallError},
     ids,
     memory::host::{HostParams, HostRange},
 };
@@ -98,7 +98,7 @@ pub(super) unsafe fn side(side: &Side2d, copy: &Copy2d) -> CopyOperand {
 ///
 /// Each pointer to an argument of a kernel points to a readable value of the parameter's size. For
 /// a copy of host memory the contract of [`HostRange::new`] applies.
-unsafe fn given<'a>(node: &'a GraphNode<'a>) -> GivenNode<'a> {
+pub(super) unsafe fn given<'a>(node: &'a GraphNode<'a>) -> GivenNode<'a> {
     match node {
         GraphNode::Kernel(kernel) => {
             // SAFETY: the caller promises readable values.
@@ -1018,7 +1018,23 @@ impl Driver for Gpu {
         self.call(
             "cuGraphAddNode",
             |cost| cost.graph_node_call_ns,
-            |state| state.graph_add_conditional(context, graph, dependencies, condition, kind),
+            |state| {
+                let form = match kind {
+                    ConditionalKind::If => ConditionalForm::If,
+                    ConditionalKind::While => ConditionalForm::While,
+                };
+                let (node, bodies) = state.graph_add_conditional(
+                    context,
+                    graph,
+                    dependencies,
+                    condition,
+                    (form, 1),
+                )?;
+                Ok(ConditionalNode {
+                    node,
+                    body: bodies[0],
+                })
+            },
         )
     }
 

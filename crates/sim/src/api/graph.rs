@@ -6,17 +6,17 @@ use std::{
 };
 
 use millstream_driver::{
-    ConditionHandle, ConditionalKind, ConditionalNode, ContextHandle, Copy2d, GraphHandle,
-    GraphNode, GraphNodeHandle, KernelNode, ResultCode,
+    ConditionHandle, ContextHandle, Copy2d, GraphHandle, GraphNode, GraphNodeHandle, KernelNode,
+    ResultCode,
 };
-use millstream_ptx::Site;
 
 use super::copy::CopyOperand;
 use crate::{
     ReportKind,
     core::{
         gpu::StateGuard,
-        graph::{Graph, GraphOwner, Node, NodeOperation, Template},
+        graph::{ConditionalForm, GraphOwner, Node, NodeOperation},
+        graph_template::Template,
         state::{CallError, CallResult},
     },
     ids::{Handle, name},
@@ -28,6 +28,8 @@ pub(crate) enum GivenNode<'a> {
     Kernel(&'a KernelNode<'a>, HostParams<'a>),
     /// The ends of the copy are in host memory that the caller keeps valid, or device addresses.
     Copy((CopyOperand, CopyOperand), &'a Copy2d),
+    /// An operation that the driver interface does not have.
+    Own(NodeOperation<GraphHandle>),
     Other(&'a GraphNode<'a>),
 }
 
@@ -38,18 +40,16 @@ impl StateGuard<'_> {
         Ok(self.add_graph(context, GraphOwner::Caller))
     }
 
-    /// Adds an empty graph.
-    pub(crate) fn add_graph(&mut self, context: ContextHandle, owner: GraphOwner) -> GraphHandle {
-        let handle = self.handles.next();
-        self.graphs.insert(handle, Graph::new(context, owner));
-        handle
-    }
-
     /// Resolves a graph handle, which must belong to `context`.
     pub(crate) fn graph(&mut self, context: ContextHandle, graph: GraphHandle) -> CallResult<()> {
         self.context(context)?;
         let owner = self.graphs.get(&graph).map(|found| found.context);
         self.check_owner(context, graph, owner)
+    }
+
+    /// Rejects an argument of a graph call.
+    pub(super) fn refuse_argument<T>(&mut self, text: String) -> CallResult<T> {
+        Err(self.violation(ReportKind::BadArgument, ResultCode::INVALID_VALUE, text))
     }
 
     /// Checks the context of a graph or an executable graph; `None` if the handle is invalid.
@@ -84,26 +84,16 @@ impl StateGuard<'_> {
         let lost = self.context_even_lost(context)?;
         let owner = self.graphs.get(&graph).map(|found| found.context);
         self.check_owner(context, graph, owner)?;
-        if self.graphs[&graph].owner != GraphOwner::Caller {
-            let text = format!(
-                "{} is the body of a conditional node, or a stream captures into it: it cannot be \
-                 destroyed",
-                name(graph)
-            );
-            return Err(self.violation(ReportKind::BadArgument, ResultCode::INVALID_VALUE, text));
+        if self.graphs[&graph].owner == GraphOwner::Node {
+            let text = format!("{} is the body of a conditional node", name(graph));
+            return self.refuse_argument(text);
+        }
+        if let Some(captured) = self.captured_within(graph) {
+            return self.refuse_argument(format!("a stream captures into {}", name(captured)));
         }
         self.remove_graph(graph);
         self.free_graph_memory();
         lost
-    }
-
-    /// Removes a graph with the bodies in it.
-    pub(crate) fn remove_graph(&mut self, graph: GraphHandle) {
-        if let Some(gone) = self.graphs.remove(&graph) {
-            for body in gone.bodies().collect::<Vec<_>>() {
-                self.remove_graph(body);
-            }
-        }
     }
 
     /// Copies a graph without conditional nodes.
@@ -118,21 +108,19 @@ impl StateGuard<'_> {
         let mut handles: BTreeMap<GraphNodeHandle, GraphNodeHandle> = BTreeMap::new();
         for (handle, node) in self.graphs[&graph].nodes.clone() {
             handles.insert(handle, self.handles.next());
+            let node = Node {
+                original: Some(handle),
+                ..node
+            };
             // A dependency on a later node, which `graph_add_dependencies` can make, has a handle
             // only once that node is copied.
-            self.graph_mut(copy).nodes.insert(handles[&handle], node);
+            self.known_graph(copy).nodes.insert(handles[&handle], node);
         }
-        for node in self.graph_mut(copy).nodes.values_mut() {
+        for node in self.known_graph(copy).nodes.values_mut() {
             let old = std::mem::take(&mut node.dependencies);
             node.dependencies = old.iter().map(|old| handles[old]).collect();
         }
         Ok(copy)
-    }
-
-    fn graph_mut(&mut self, graph: GraphHandle) -> &mut Graph {
-        self.graphs
-            .get_mut(&graph)
-            .expect("the graph was looked up by the caller")
     }
 
     /// Rejects a graph with conditional nodes or allocations for `what`.
@@ -165,28 +153,18 @@ impl StateGuard<'_> {
         self.graph(context, graph)?;
         let dependencies = self.check_dependencies(graph, dependencies)?;
         let operation = self.operation(context, node)?;
+        let is_outside_work = match &operation {
+            NodeOperation::Child(child) => child.has_outside_work(),
+            operation => operation.is_outside_work(),
+        };
+        if is_outside_work {
+            self.refuse_outside_work(graph)?;
+        }
         Ok(self.insert_node(graph, dependencies, operation))
     }
 
-    /// Adds a validated node to a graph.
-    pub(crate) fn insert_node(
-        &mut self,
-        graph: GraphHandle,
-        dependencies: BTreeSet<GraphNodeHandle>,
-        operation: NodeOperation<GraphHandle>,
-    ) -> GraphNodeHandle {
-        let handle = self.handles.next();
-        let node = Node {
-            operation,
-            dependencies,
-            site: Site::current(),
-        };
-        self.graph_mut(graph).nodes.insert(handle, node);
-        handle
-    }
-
     /// Checks that each dependency is a node of the graph, and that none is named twice.
-    fn check_dependencies(
+    pub(super) fn check_dependencies(
         &mut self,
         graph: GraphHandle,
         dependencies: &[GraphNodeHandle],
@@ -258,6 +236,10 @@ impl StateGuard<'_> {
                 self.refuse_to_copy(*child, "a child")?;
                 NodeOperation::Child(Arc::new(self.template(*child)?))
             }
+            GivenNode::Own(operation) => {
+                self.check_own_node(context, operation)?;
+                operation.clone()
+            }
             GivenNode::Other(_) => NodeOperation::Empty,
         })
     }
@@ -292,9 +274,9 @@ impl StateGuard<'_> {
                 continue;
             };
             let text = format!("{} after {}: {problem}", name(to), name(from));
-            return Err(self.violation(ReportKind::BadArgument, ResultCode::INVALID_VALUE, text));
+            return self.refuse_argument(text);
         }
-        let nodes = &mut self.graph_mut(graph).nodes;
+        let nodes = &mut self.known_graph(graph).nodes;
         for (from, to) in known {
             if let Some(node) = nodes.get_mut(&to) {
                 node.dependencies.insert(from);
@@ -313,19 +295,21 @@ impl StateGuard<'_> {
         self.graph(context, graph)?;
         self.conditions_made += 1;
         let condition = ConditionHandle::from_raw(self.conditions_made);
-        self.graph_mut(graph).conditions.insert(condition, initial);
+        self.known_graph(graph)
+            .conditions
+            .insert(condition, initial);
         Ok(condition)
     }
 
-    /// Adds a conditional node with an empty body.
+    /// Adds a conditional node with empty bodies.
     pub(crate) fn graph_add_conditional(
         &mut self,
         context: ContextHandle,
         graph: GraphHandle,
         dependencies: &[GraphNodeHandle],
         condition: ConditionHandle,
-        kind: ConditionalKind,
-    ) -> CallResult<ConditionalNode> {
+        (form, bodies): (ConditionalForm, u32),
+    ) -> CallResult<(GraphNodeHandle, Vec<GraphHandle>)> {
         self.graph(context, graph)?;
         let dependencies = self.check_dependencies(graph, dependencies)?;
         let known = self
@@ -345,15 +329,28 @@ impl StateGuard<'_> {
                 "no graph has it"
             };
             let text = format!("condition {:#x}: {problem}", condition.as_raw());
-            return Err(self.violation(ReportKind::BadArgument, ResultCode::INVALID_VALUE, text));
+            return self.refuse_argument(text);
         }
-        let body = self.add_graph(context, GraphOwner::Node);
+        let bodies: Vec<_> = (0..bodies)
+            .map(|_| self.add_graph(context, GraphOwner::Node))
+            .collect();
         let operation = NodeOperation::Conditional {
             condition,
-            kind,
-            body,
+            form,
+            bodies: bodies.clone(),
         };
-        let node = self.insert_node(graph, dependencies, operation);
-        Ok(ConditionalNode { node, body })
+        Ok((self.insert_node(graph, dependencies, operation), bodies))
+    }
+
+    /// Rejects work for the host, events or memory in the body of a conditional node.
+    pub(super) fn refuse_outside_work(&mut self, graph: GraphHandle) -> CallResult<()> {
+        if self.graphs[&graph].owner != GraphOwner::Node {
+            return Ok(());
+        }
+        self.refuse_argument(format!(
+            "{} is the body of a conditional node, which has no nodes for the host, events or \
+             memory",
+            name(graph)
+        ))
     }
 }

@@ -1,13 +1,12 @@
 //! Copies and fills as nodes of graphs, of which a host source is read when the node runs.
 
-use millstream_driver::{Copy2d, DevicePtr, FillPattern, ResultCode, StreamHandle};
+use millstream_driver::{Copy2d, DevicePtr, FillPattern, StreamHandle};
 
 use super::{
     copy::CopyForm,
     copy_location::{CopyLocation, CopyOperand, direction},
 };
 use crate::{
-    ReportKind,
     core::{
         gpu::StateGuard,
         graph::NodeOperation,
@@ -26,7 +25,7 @@ impl StateGuard<'_> {
     ) -> CallResult<CopyOp> {
         if copy.is_empty() {
             let text = "a copy of no bytes as a node of a graph".to_owned();
-            return Err(self.violation(ReportKind::BadArgument, ResultCode::INVALID_VALUE, text));
+            return self.refuse_argument(text);
         }
         let rows = match copy.height {
             1 => Rows::one(copy.width_bytes as u64),
@@ -81,7 +80,7 @@ impl StateGuard<'_> {
             Some((fill, _)) => Ok(fill),
             None => {
                 let text = "a fill of no elements as a node of a graph".to_owned();
-                Err(self.violation(ReportKind::BadArgument, ResultCode::INVALID_VALUE, text))
+                self.refuse_argument(text)
             }
         }
     }

@@ -10,10 +10,10 @@ use millstream_ptx::Site;
 
 use super::graph::GivenNode;
 use crate::{
-    ReportKind,
     core::{
         gpu::StateGuard,
         graph::{Conditions, Executable, NodeOperation},
+        graph_template::Template,
         state::{CallError, CallResult},
     },
     ids::name,
@@ -62,7 +62,7 @@ impl StateGuard<'_> {
     }
 
     /// Resolves the handle of an executable graph, which must belong to `context`.
-    fn executable(
+    pub(super) fn executable(
         &mut self,
         context: ContextHandle,
         exec: GraphExecHandle,
@@ -119,6 +119,7 @@ impl StateGuard<'_> {
         }
         let template = &self.executable(context, exec)?.template;
         let (nodes, is_line) = (template.count(), template.is_line());
+        let calls_host = template.calls_host();
         let unloaded = template
             .kernels()
             .into_iter()
@@ -139,6 +140,9 @@ impl StateGuard<'_> {
         };
         self.now_ns += fixed_ns + cost.graph_launch_100_nodes_ns * nodes / 100;
         self.launch_executable(exec, stream);
+        if calls_host {
+            self.wake_callback_thread();
+        }
         Ok(())
     }
 
@@ -159,6 +163,9 @@ impl StateGuard<'_> {
         if !plain {
             self.refuse_in_capture(stream, "a graph with conditional nodes or allocations")?;
         }
+        if template.has_outside_work() {
+            self.refuse_in_body_capture(stream, "a graph with nodes for the host or events")?;
+        }
         self.capture_node(stream, NodeOperation::Child(Arc::new(template)));
         Ok(())
     }
@@ -174,19 +181,11 @@ impl StateGuard<'_> {
         self.context(context)?;
         self.executable(context, exec)?;
         if matches!(operation, GivenNode::Other(GraphNode::Empty)) {
-            let text = "an empty node has no parameters".to_owned();
-            return Err(self.violation(ReportKind::BadArgument, ResultCode::INVALID_VALUE, text));
+            return self.refuse_argument("an empty node has no parameters".to_owned());
         }
-        let operation = match self.operation(context, operation)? {
-            NodeOperation::Kernel(launch) => NodeOperation::Kernel(launch),
-            NodeOperation::Copy(copy) => NodeOperation::Copy(copy),
-            NodeOperation::Fill(fill) => NodeOperation::Fill(fill),
-            NodeOperation::Child(child) => NodeOperation::Child(child),
-            NodeOperation::Empty
-            | NodeOperation::Allocation(_)
-            | NodeOperation::Free(_)
-            | NodeOperation::Conditional { .. } => NodeOperation::Empty,
-        };
+        let operation = self.operation(context, operation)?;
+        let operation = operation.with_bodies(|body| Template::of(body, &self.graphs));
+        let operation = operation.expect("a node that is set has no bodies");
         let of_rows = |operation: &NodeOperation<_>| match operation {
             NodeOperation::Copy(copy) => copy.rows.height != 1,
             _ => false,
@@ -211,9 +210,7 @@ impl StateGuard<'_> {
                     .map_err(|problem| format!("{} of {}: {problem}", name(node), name(exec)))
             }
         };
-        changed.map_err(|text| {
-            self.violation(ReportKind::BadArgument, ResultCode::INVALID_VALUE, text)
-        })
+        changed.or_else(|text| self.refuse_argument(text))
     }
 
     /// Changes later launches of an executable graph to those of another graph.

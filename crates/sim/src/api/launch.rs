@@ -67,6 +67,8 @@ fn wrong_shape(
             "a block of {block:?} threads; the kernel's `.reqntid` requires {required:?}"
         ));
     }
+    // PTX's documentation says that such a launch fails, and not how; the test `TestLaunchBounds`
+    // of NVIDIA's numba-cuda expects this code of a GPU.
     if let Some(max) = kernel.max_threads()
         && threads > max
     {

@@ -35,6 +35,7 @@ impl StateGuard<'_> {
         let device = self.pool(handle)?.device;
         self.check_pool_access(&self.pools[&handle])?;
         if self.captures(stream)? {
+            self.refuse_in_body_capture(stream, "an allocation")?;
             let base = self.allocate_of_graph(context, device, bytes)?;
             self.capture_node(stream, NodeOperation::Allocation(base));
             return Ok(DevicePtr::from_raw(base));
@@ -120,6 +121,7 @@ impl StateGuard<'_> {
         if !self.graph_allocations.contains(&base) {
             self.refuse_in_capture(stream, "a free of memory that the graph did not allocate")?;
         }
+        self.refuse_in_body_capture(stream, "a free")?;
         self.capture_node(stream, NodeOperation::Free(base));
         Ok(())
     }

@@ -50,8 +50,10 @@ impl StateGuard<'_> {
             let text = "a default stream cannot be destroyed".to_owned();
             return Err(self.violation(ReportKind::BadArgument, ResultCode::INVALID_HANDLE, text));
         }
-        // The capture loses the stream, and cannot end.
-        let _invalid = self.refuse_in_capture(stream, "destroying a stream");
+        // A capture ends with its origin, and becomes invalid if it loses another stream.
+        if !self.abandon_capture(stream) {
+            let _invalid = self.refuse_in_capture(stream, "destroying a stream");
+        }
         if let Some(found) = self.streams.get_mut(&stream) {
             found.destroyed = true;
             if found.last.is_none() {

@@ -9,10 +9,9 @@ use std::{
 use millstream_driver::{
     CaptureMode, ContextHandle, GraphHandle, GraphNodeHandle, ResultCode, StreamHandle,
 };
-use millstream_ptx::Site;
 
 use super::{
-    graph::{Graph, GraphOwner, Node, NodeOperation},
+    graph::{GraphOwner, NodeOperation},
     state::{CallError, CallResult, SimState},
 };
 use crate::ids::name;
@@ -44,6 +43,8 @@ pub(crate) struct Captures {
 /// A capture in progress.
 pub(crate) struct CaptureInProgress {
     pub(crate) graph: GraphHandle,
+    /// Set if the capture created the graph.
+    created: bool,
     /// The stream in which the capture began.
     pub(crate) origin: StreamHandle,
     mode: CaptureMode,
@@ -218,38 +219,45 @@ impl SimState {
         stream: StreamHandle,
         operation: NodeOperation<GraphHandle>,
     ) {
-        let handle: GraphNodeHandle = self.handles.next();
-        let Some(point) = self
-            .streams
-            .get_mut(&stream)
-            .and_then(|found| found.capture.as_mut())
-        else {
+        let Some(point) = &self.streams[&stream].capture else {
             return;
         };
-        let dependencies = std::mem::replace(&mut point.nodes, BTreeSet::from([handle]));
         let graph = self.captures.active[&point.capture].graph;
-        if let Some(graph) = self.graphs.get_mut(&graph) {
-            let node = Node {
-                operation,
-                dependencies,
-                site: Site::current(),
-            };
-            graph.nodes.insert(handle, node);
+        let dependencies = point.nodes.clone();
+        let added = self.insert_node(graph, dependencies, operation);
+        if let Some(stream) = self.streams.get_mut(&stream)
+            && let Some(point) = &mut stream.capture
+        {
+            point.nodes = BTreeSet::from([added]);
         }
     }
 
-    /// Begins a capture in a stream that does not capture.
+    /// Begins a capture in a stream that does not capture, into a new graph.
     pub(crate) fn begin_capture(&mut self, stream: StreamHandle, mode: CaptureMode) {
-        let graph: GraphHandle = self.handles.next();
-        let context = self.streams[&stream].context;
-        self.graphs
-            .insert(graph, Graph::new(context, GraphOwner::Capture));
+        let graph = self.add_graph(self.streams[&stream].context, GraphOwner::Caller);
+        self.begin_capture_into(graph, BTreeSet::new(), stream, mode);
+        if let Some(capture) = self.captures.active.get_mut(&self.captures.begun) {
+            capture.created = true;
+        }
+    }
+
+    /// Begins a capture in a stream that does not capture. Its nodes are added to `graph`, which no
+    /// stream captures into, the first ones behind `nodes`.
+    pub(crate) fn begin_capture_into(
+        &mut self,
+        graph: GraphHandle,
+        nodes: BTreeSet<GraphNodeHandle>,
+        stream: StreamHandle,
+        mode: CaptureMode,
+    ) {
+        self.known_graph(graph).is_captured_into = true;
         self.captures.begun += 1;
         let capture = self.captures.begun;
         self.captures.active.insert(
             capture,
             CaptureInProgress {
                 graph,
+                created: false,
                 origin: stream,
                 mode,
                 thread: thread::current().id(),
@@ -257,14 +265,12 @@ impl SimState {
             },
         );
         if let Some(found) = self.streams.get_mut(&stream) {
-            found.capture = Some(CapturedPoint {
-                capture,
-                nodes: BTreeSet::new(),
-            });
+            found.capture = Some(CapturedPoint { capture, nodes });
         }
     }
 
-    /// Ends the capture that began in a stream. The graph becomes the caller's.
+    /// Ends the capture that began in a stream. A graph that the capture created becomes the
+    /// caller's, or ends if the capture fails; another one keeps its nodes.
     pub(crate) fn end_capture(&mut self, stream: StreamHandle) -> CallResult<GraphHandle> {
         let Some(point) = &self.streams[&stream].capture else {
             return Err(CallError::new(
@@ -286,12 +292,12 @@ impl SimState {
             capture.mode != CaptureMode::Relaxed && capture.thread != thread::current().id();
         let unjoined = self.unjoined(number);
         let capture = self.finish_capture(number);
-        let failed = match (capture.violation, unjoined) {
+        let failed = match (&capture.violation, unjoined) {
             _ if is_elsewhere => Some(CallError::new(
                 ResultCode::STREAM_CAPTURE_WRONG_THREAD,
                 "another thread began the capture, which ends without a graph (rule 40)".to_owned(),
             )),
-            (Some(by), _) => Some(invalidated(&by)),
+            (Some(by), _) => Some(invalidated(by)),
             (None, Some(branch)) => Some(CallError::new(
                 ResultCode::STREAM_CAPTURE_UNJOINED,
                 format!(
@@ -304,15 +310,31 @@ impl SimState {
         };
         match failed {
             Some(error) => {
-                self.graphs.remove(&capture.graph);
+                self.drop_captured(&capture);
                 Err(error)
             }
-            None => {
-                if let Some(graph) = self.graphs.get_mut(&capture.graph) {
-                    graph.owner = GraphOwner::Caller;
-                }
-                Ok(capture.graph)
-            }
+            None => Ok(capture.graph),
+        }
+    }
+
+    /// Ends the capture that began in a stream without a graph. Returns whether there is one.
+    pub(crate) fn abandon_capture(&mut self, stream: StreamHandle) -> bool {
+        let Some(point) = &self.streams[&stream].capture else {
+            return false;
+        };
+        let number = point.capture;
+        if self.captures.active[&number].origin != stream {
+            return false;
+        }
+        let capture = self.finish_capture(number);
+        self.drop_captured(&capture);
+        true
+    }
+
+    /// Removes the graph of a capture that failed, if the capture created it.
+    fn drop_captured(&mut self, capture: &CaptureInProgress) {
+        if capture.created {
+            self.remove_graph(capture.graph);
         }
     }
 
@@ -343,10 +365,10 @@ impl SimState {
         for stream in self.streams.values_mut() {
             stream.capture.take_if(|point| point.capture == number);
         }
-        self.captures
-            .active
-            .remove(&number)
-            .expect("a stream takes part in captures in progress only")
+        let capture = self.captures.active.remove(&number);
+        let capture = capture.expect("a stream takes part in captures in progress only");
+        self.known_graph(capture.graph).is_captured_into = false;
+        capture
     }
 
     /// Ends the captures of a context that is destroyed.

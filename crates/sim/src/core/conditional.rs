@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 
-use millstream_driver::{ConditionalKind, ResultCode};
+use millstream_driver::ResultCode;
 
 use super::{
     execute::OpFailure,
-    graph::{BodyPlace, ConditionalOp, Conditions, NodeOperation, Template},
+    graph::{BodyPlace, ConditionalOp, Conditions, NodeOperation},
+    graph_template::Template,
     op::StreamOp,
     state::SimState,
 };
@@ -54,10 +55,12 @@ impl SimState {
     ) -> Result<u64, OpFailure> {
         let mut duration_ns: u64 = 0;
         let mut iterations = 0;
-        while conditions.holds(conditional.condition) {
-            if conditional.kind == ConditionalKind::If && iterations == 1 {
+        loop {
+            let value = conditions.value(conditional.condition);
+            let index = conditional.form.body(value, iterations == 0);
+            let Some(body) = index.and_then(|index| conditional.bodies.get(index)) else {
                 break;
-            }
+            };
             if iterations == ITERATIONS_MAX {
                 return Err(OpFailure {
                     kind: ReportKind::KernelFault,
@@ -71,7 +74,7 @@ impl SimState {
                 repeats: outer.repeats.or(own),
                 reversed: outer.reversed ^ (iterations % 2 == 1),
             };
-            let body = (&*conditional.body, &conditional.places[..]);
+            let body = (&*body.template, &body.places[..]);
             let body_ns = self.run_body(of, body, conditions, iteration)?;
             duration_ns = duration_ns
                 .saturating_add(self.config.cost.graph_iteration_ns)

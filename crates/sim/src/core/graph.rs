@@ -6,12 +6,16 @@ use std::{
 };
 
 use millstream_driver::{
-    ConditionHandle, ConditionalKind, ContextHandle, GraphHandle, GraphNodeHandle, StreamHandle,
+    ConditionHandle, ContextHandle, EventHandle, GraphHandle, GraphNodeHandle, StreamHandle,
 };
 use millstream_ptx::Site;
 use parking_lot::Mutex;
 
-use super::op::{CopyOp, FillOp, KernelLaunch, OpKind};
+use super::{
+    graph_template::Template,
+    host_functions::RepeatedFunction,
+    op::{CopyOp, FillOp, KernelLaunch},
+};
 use crate::{
     ids::OpId,
     race::{OpClock, OperationSummary},
@@ -24,14 +28,14 @@ pub(crate) enum GraphOwner {
     Caller,
     /// A conditional node, of which the graph is the body.
     Node,
-    /// A capture that builds the graph.
-    Capture,
 }
 
 /// A graph.
 pub(crate) struct Graph {
     pub(crate) context: ContextHandle,
     pub(crate) owner: GraphOwner,
+    /// Set while a stream captures into the graph.
+    pub(crate) is_captured_into: bool,
     /// The nodes; their handles rise in the order of addition.
     pub(crate) nodes: BTreeMap<GraphNodeHandle, Node<GraphHandle>>,
     /// The conditions that were created for the graph, with their initial values.
@@ -40,12 +44,14 @@ pub(crate) struct Graph {
     pub(crate) site: Option<Site>,
 }
 
-/// A node. `B` is the body of a conditional node: a graph, or a template in an executable graph.
+/// A node. `B` is a body of a conditional node: a graph, or a template in an executable graph.
 #[derive(Clone)]
 pub(crate) struct Node<B> {
     pub(crate) operation: NodeOperation<B>,
     /// The nodes that run before it.
     pub(crate) dependencies: BTreeSet<GraphNodeHandle>,
+    /// The node that it was copied from with its graph.
+    pub(crate) original: Option<GraphNodeHandle>,
     /// The label and source line of the call that added it, if recorded.
     pub(crate) site: Option<Site>,
 }
@@ -56,6 +62,11 @@ pub(crate) enum NodeOperation<B> {
     Kernel(Arc<KernelLaunch>),
     Copy(CopyOp),
     Fill(FillOp),
+    Host(RepeatedFunction),
+    /// The record of an event, as on a stream at the launch.
+    Record(EventHandle),
+    /// A wait for the event's last record before the launch.
+    Wait(EventHandle),
     Empty,
     /// An allocation of the graph, by base address (rule 45). Its memory lives as long as the
     /// graph.
@@ -65,29 +76,32 @@ pub(crate) enum NodeOperation<B> {
     Child(Arc<Template>),
     Conditional {
         condition: ConditionHandle,
-        kind: ConditionalKind,
-        body: B,
+        form: ConditionalForm,
+        bodies: Vec<B>,
     },
 }
 
-/// The nodes of an executable graph, or of a child or body in it, in an order in which each node
-/// comes after its dependencies.
-#[derive(Clone, Default)]
-pub(crate) struct Template {
-    pub(crate) nodes: Vec<TemplateNode>,
+/// The use that a conditional node makes of its condition.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ConditionalForm {
+    /// The first body runs once if the value is not 0, else the second one, if there is one.
+    If,
+    /// The body runs while the value is not 0.
+    While,
+    /// The body with the value as its index runs once, if there is one.
+    Switch,
 }
 
-/// A node of a [`Template`].
-#[derive(Clone)]
-pub(crate) struct TemplateNode {
-    /// The node of the graph that the template was made from.
-    pub(crate) handle: GraphNodeHandle,
-    /// The position among the nodes of that graph, from 1, in the order of addition.
-    pub(crate) number: usize,
-    pub(crate) operation: NodeOperation<Arc<Template>>,
-    /// The indices of its dependencies in the template.
-    pub(crate) dependencies: Vec<usize>,
-    pub(crate) site: Option<Site>,
+impl ConditionalForm {
+    /// Returns the index of the body to run for a value of the condition, before the first
+    /// iteration or a later one.
+    pub(crate) fn body(self, value: u32, is_first: bool) -> Option<usize> {
+        match self {
+            Self::If => is_first.then_some(usize::from(value == 0)),
+            Self::While => (value != 0).then_some(0),
+            Self::Switch => is_first.then_some(value as usize),
+        }
+    }
 }
 
 /// An executable graph.
@@ -132,12 +146,17 @@ pub(crate) struct NodePlace {
 /// A launched conditional node.
 pub(crate) struct ConditionalOp {
     pub(crate) condition: ConditionHandle,
-    pub(crate) kind: ConditionalKind,
-    pub(crate) body: Arc<Template>,
-    /// The nodes of the body in the race checker, as in the template.
-    pub(crate) places: Vec<BodyPlace>,
+    pub(crate) form: ConditionalForm,
+    pub(crate) bodies: Vec<LaunchedBody>,
     /// All iterations but the first in the race checker, where they are one operation.
     pub(crate) repeats: OpId,
+}
+
+/// A body of a launched conditional node.
+pub(crate) struct LaunchedBody {
+    pub(crate) template: Arc<Template>,
+    /// The nodes in the race checker, as in the template.
+    pub(crate) places: Vec<BodyPlace>,
 }
 
 /// A node of a launched body.
@@ -152,6 +171,7 @@ impl Graph {
         Self {
             context,
             owner,
+            is_captured_into: false,
             nodes: BTreeMap::new(),
             conditions: BTreeMap::new(),
             site: Site::current(),
@@ -167,242 +187,22 @@ impl Graph {
 
     /// Returns the bodies of the graph's conditional nodes.
     pub(crate) fn bodies(&self) -> impl Iterator<Item = GraphHandle> {
-        self.nodes.values().filter_map(|node| match node.operation {
-            NodeOperation::Conditional { body, .. } => Some(body),
-            _ => None,
-        })
-    }
-}
-
-impl Template {
-    /// Makes a template of a graph among `graphs`. Fails with a node of a cycle, if there is one.
-    pub(crate) fn of(
-        graph: GraphHandle,
-        graphs: &BTreeMap<GraphHandle, Graph>,
-    ) -> Result<Self, GraphNodeHandle> {
-        let nodes = &graphs[&graph].nodes;
-        let mut indices: BTreeMap<GraphNodeHandle, usize> = BTreeMap::new();
-        let mut template = Self::default();
-        let mut left: Vec<_> = nodes.iter().enumerate().collect();
-        while !left.is_empty() {
-            let before = left.len();
-            let mut waiting = Vec::new();
-            for (index, (handle, node)) in left {
-                let found = |dependency| indices.get(dependency).copied();
-                let Some(mut dependencies) = node
-                    .dependencies
-                    .iter()
-                    .map(found)
-                    .collect::<Option<Vec<_>>>()
-                else {
-                    waiting.push((index, (handle, node)));
-                    continue;
-                };
-                dependencies.sort_unstable();
-                indices.insert(*handle, template.nodes.len());
-                template.nodes.push(TemplateNode {
-                    handle: *handle,
-                    number: index + 1,
-                    operation: node.operation.with_body(|body| Self::of(body, graphs))?,
-                    dependencies,
-                    site: node.site.clone(),
-                });
-            }
-            left = waiting;
-            if left.len() == before {
-                return Err(*left[0].1.0);
-            }
-        }
-        Ok(template)
-    }
-
-    /// Returns whether a node allocates this memory.
-    pub(crate) fn allocates(&self, base: u64) -> bool {
-        self.nodes
-            .iter()
-            .any(|node| matches!(node.operation, NodeOperation::Allocation(own) if own == base))
-    }
-
-    /// Returns the number of nodes, with those of children and bodies.
-    pub(crate) fn count(&self) -> u64 {
-        let inner = self.nodes.iter().map(|node| match &node.operation {
-            NodeOperation::Child(inner) | NodeOperation::Conditional { body: inner, .. } => {
-                inner.count()
-            }
-            _ => 0,
+        let lists = self.nodes.values().map(|node| match &node.operation {
+            NodeOperation::Conditional { bodies, .. } => bodies.as_slice(),
+            _ => &[],
         });
-        self.nodes.len() as u64 + inner.sum::<u64>()
-    }
-
-    /// Returns whether the nodes form a line.
-    pub(crate) fn is_line(&self) -> bool {
-        self.nodes.iter().enumerate().all(|(index, node)| {
-            let in_line = match index.checked_sub(1) {
-                None => node.dependencies.is_empty(),
-                Some(previous) => node.dependencies.last() == Some(&previous),
-            };
-            in_line
-                && match &node.operation {
-                    NodeOperation::Child(child) => child.is_line(),
-                    _ => true,
-                }
-        })
-    }
-
-    /// Returns the kernels of the template, with those of children and bodies.
-    pub(crate) fn kernels(&self) -> Vec<&Arc<KernelLaunch>> {
-        let mut kernels = Vec::new();
-        for node in &self.nodes {
-            match &node.operation {
-                NodeOperation::Kernel(launch) => kernels.push(launch),
-                NodeOperation::Child(inner) | NodeOperation::Conditional { body: inner, .. } => {
-                    kernels.extend(inner.kernels());
-                }
-                _ => {}
-            }
-        }
-        kernels
-    }
-
-    /// Returns the indices of the nodes in an order in which each comes after its dependencies: of
-    /// two nodes that do not depend on each other, the later one first if `reversed`.
-    pub(crate) fn order(&self, reversed: bool) -> Vec<usize> {
-        if !reversed {
-            return (0..self.nodes.len()).collect();
-        }
-        let mut order = Vec::with_capacity(self.nodes.len());
-        let mut left: Vec<usize> = (0..self.nodes.len()).collect();
-        while !left.is_empty() {
-            let ready = |index: &usize| {
-                let dependencies = &self.nodes[*index].dependencies;
-                dependencies
-                    .iter()
-                    .all(|dependency| !left.contains(dependency))
-            };
-            let next = left
-                .iter()
-                .rposition(ready)
-                .expect("a template has no cycle");
-            order.push(left.remove(next));
-        }
-        order
-    }
-
-    /// Returns the indices of the nodes that no other node depends on.
-    pub(crate) fn leaves(&self) -> Vec<usize> {
-        let inner: BTreeSet<usize> = self
-            .nodes
-            .iter()
-            .flat_map(|node| node.dependencies.iter().copied())
-            .collect();
-        (0..self.nodes.len())
-            .filter(|index| !inner.contains(index))
-            .collect()
+        lists.flatten().copied()
     }
 }
 
-impl<B: Copy> NodeOperation<B> {
-    /// Returns the operation with a template for its body.
-    fn with_body(
-        &self,
-        template: impl Fn(B) -> Result<Template, GraphNodeHandle>,
-    ) -> Result<NodeOperation<Arc<Template>>, GraphNodeHandle> {
-        Ok(match self {
-            Self::Kernel(launch) => NodeOperation::Kernel(Arc::clone(launch)),
-            Self::Copy(copy) => NodeOperation::Copy(copy.clone()),
-            Self::Fill(fill) => NodeOperation::Fill(*fill),
-            Self::Empty => NodeOperation::Empty,
-            Self::Allocation(base) => NodeOperation::Allocation(*base),
-            Self::Free(base) => NodeOperation::Free(*base),
-            Self::Child(child) => NodeOperation::Child(Arc::clone(child)),
-            Self::Conditional {
-                condition,
-                kind,
-                body,
-            } => NodeOperation::Conditional {
-                condition: *condition,
-                kind: *kind,
-                body: Arc::new(template(*body)?),
-            },
-        })
-    }
-}
-
-impl NodeOperation<Arc<Template>> {
-    /// Returns the operation to enqueue for a node without nodes of its own.
-    pub(crate) fn kind(&self) -> OpKind {
-        match self {
-            Self::Kernel(launch) => OpKind::Kernel(Box::new((**launch).clone())),
-            Self::Copy(copy) => OpKind::Copy(copy.clone()),
-            Self::Fill(fill) => OpKind::Fill(*fill),
-            Self::Empty
-            | Self::Allocation(_)
-            | Self::Free(_)
-            | Self::Child(_)
-            | Self::Conditional { .. } => OpKind::Marker,
-        }
-    }
-
-    /// Makes this operation `other` in an executable graph. Fails with the reason if an executable
-    /// graph cannot change so.
-    pub(crate) fn change_to(&mut self, other: &Self) -> Result<(), String> {
-        match (&mut *self, other) {
-            (Self::Kernel(own), Self::Kernel(new)) => {
-                if own.cooperative != new.cooperative {
-                    return Err("the launch attributes of a kernel changed".into());
-                }
-            }
-            (Self::Copy(own), Self::Copy(new)) => {
-                if own.direction != new.direction {
-                    return Err("the kinds of memory of a copy changed".into());
-                }
-                if (own.rows.height, new.rows.height) != (1, 1)
-                    && (own.rows.width, own.rows.height) != (new.rows.width, new.rows.height)
-                {
-                    return Err("the shape of a copy of rows changed".into());
-                }
-            }
-            (Self::Fill(_), Self::Fill(_)) | (Self::Empty, Self::Empty) => {}
-            (Self::Allocation(own), Self::Allocation(new)) | (Self::Free(own), Self::Free(new))
-                if own == new => {}
-            (Self::Child(own), Self::Child(new)) => {
-                return Arc::make_mut(own)
-                    .change_to(new)
-                    .map_err(|(_, problem)| problem);
-            }
-            (Self::Conditional { .. }, Self::Conditional { .. }) => {
-                return Err("a conditional node does not support updates".into());
-            }
-            _ => return Err("the kind of a node changed".into()),
-        }
-        *self = other.clone();
-        Ok(())
-    }
-}
-
-impl Template {
-    /// Makes the operations of this template those of `other`. Fails with a node of `other`, and
-    /// the reason, if an executable graph cannot change so.
-    pub(crate) fn change_to(
-        &mut self,
-        other: &Self,
-    ) -> Result<(), (Option<GraphNodeHandle>, String)> {
-        let same = self.nodes.len() == other.nodes.len()
-            && self
-                .nodes
-                .iter()
-                .zip(&other.nodes)
-                .all(|(own, new)| own.dependencies == new.dependencies);
-        if !same {
-            return Err((None, "the topology changed".into()));
-        }
-        for (own, new) in self.nodes.iter_mut().zip(&other.nodes) {
-            own.operation
-                .change_to(&new.operation)
-                .map_err(|problem| (Some(new.handle), problem))?;
-            own.site.clone_from(&new.site);
-        }
-        Ok(())
+impl<B> NodeOperation<B> {
+    /// Returns whether the body of a conditional node cannot have the operation: it concerns the
+    /// host, events or memory.
+    pub(crate) fn is_outside_work(&self) -> bool {
+        matches!(
+            self,
+            Self::Host(_) | Self::Record(_) | Self::Wait(_) | Self::Allocation(_) | Self::Free(_)
+        )
     }
 }
 
@@ -434,12 +234,9 @@ impl Conditions {
         }
     }
 
-    /// Returns whether a condition holds.
-    pub(crate) fn holds(&self, condition: ConditionHandle) -> bool {
-        self.0
-            .lock()
-            .get(&condition)
-            .is_some_and(|found| found.value != 0)
+    /// Returns the value of a condition.
+    pub(crate) fn value(&self, condition: ConditionHandle) -> u32 {
+        self.0.lock().get(&condition).map_or(0, |found| found.value)
     }
 }
 
@@ -467,7 +264,9 @@ impl ConditionalOp {
             }
         }
         let mut ops = Vec::new();
-        add(&self.places, &mut ops);
+        for body in &self.bodies {
+            add(&body.places, &mut ops);
+        }
         ops.push(self.repeats);
         ops
     }

@@ -12,14 +12,18 @@
 use std::sync::Arc;
 
 use millstream_driver::{
-    ConditionHandle, ConditionalKind, ContextHandle, GraphExecHandle, StreamHandle,
+    ConditionHandle, ContextHandle, EventHandle, GraphExecHandle, StreamHandle,
 };
 use millstream_ptx::Site;
 
 use super::{
-    graph::{BodyPlace, ConditionalOp, Conditions, NodeOperation, NodePlace, Template},
+    graph::{
+        BodyPlace, ConditionalForm, ConditionalOp, Conditions, LaunchedBody, NodeOperation,
+        NodePlace,
+    },
+    graph_template::{Template, TemplateNode},
     op::OpKind,
-    state::SimState,
+    state::{Capture, SimState},
     wait_set::WaitSet,
 };
 use crate::{
@@ -51,6 +55,12 @@ struct Launch {
 }
 
 impl Launch {
+    /// Returns the branch of an operation that [`clock_node`](SimState::clock_node) numbered.
+    fn branch_of(&self, done: &Enqueued) -> StreamHandle {
+        let branch = done.branch;
+        self.branches[branch.expect("only the start of a launch has no branch")]
+    }
+
     fn place(&self, number: &str) -> NodePlace {
         NodePlace {
             graph: Arc::clone(&self.graph),
@@ -93,7 +103,7 @@ impl SimState {
             clock,
             branch: None,
         }];
-        let ends = self.enqueue_template(&mut launch, &template, "", &entry);
+        let ends = self.add_template(&mut launch, &template, "", &entry, None);
         let ends_set = WaitSet {
             ops: ends.iter().map(|end| end.id).collect(),
             finish_ns: 0,
@@ -135,70 +145,166 @@ impl SimState {
         }
     }
 
-    /// Enqueues the nodes of a template behind the operations `entry`, and returns the operations
-    /// that it ends with.
-    fn enqueue_template(
+    /// Adds the nodes of a template behind the operations `entry`, and returns the operations that
+    /// it ends with. The nodes of a body are operations of the race checker alone: `body` receives
+    /// their places.
+    fn add_template(
         &mut self,
         launch: &mut Launch,
         template: &Template,
         prefix: &str,
         entry: &[Enqueued],
+        mut body: Option<&mut Vec<BodyPlace>>,
     ) -> Vec<Enqueued> {
-        let mut enqueued: Vec<Enqueued> = Vec::with_capacity(template.nodes.len());
+        let mut added: Vec<Enqueued> = Vec::with_capacity(template.nodes.len());
         for node in &template.nodes {
-            let number = format!("{prefix}{}", node.number);
-            let before = dependencies(&node.dependencies, &enqueued, entry);
-            let done = match &node.operation {
-                NodeOperation::Child(child) => {
-                    let ends = self.enqueue_template(launch, child, &format!("{number}."), &before);
-                    self.enqueue_node(launch, &number, node.site.as_ref(), OpKind::Marker, &ends)
-                }
+            let place = launch.place(&format!("{prefix}{}", node.number));
+            let before = dependencies(&node.dependencies, &added, entry);
+            let done = self.add_template_node(launch, node, place, &before, body.as_deref_mut());
+            added.push(done);
+        }
+        if template.nodes.is_empty() {
+            return entry.to_vec();
+        }
+        dependencies(&template.leaves(), &added, entry)
+    }
+
+    /// Adds a node of a template.
+    fn add_template_node(
+        &mut self,
+        launch: &mut Launch,
+        node: &TemplateNode,
+        place: NodePlace,
+        before: &[Enqueued],
+        body: Option<&mut Vec<BodyPlace>>,
+    ) -> Enqueued {
+        let site = node.site.as_ref();
+        match (&node.operation, body) {
+            _ if node.disabled => self.enqueue_node(launch, place, site, OpKind::Marker, before),
+            (NodeOperation::Child(child), None) => {
+                let prefix = format!("{}.", place.number);
+                let ends = self.add_template(launch, child, &prefix, before, None);
+                self.enqueue_node(launch, place, site, OpKind::Marker, &ends)
+            }
+            (NodeOperation::Child(child), Some(body)) => {
+                let prefix = format!("{}.", place.number);
+                let mut places = Vec::with_capacity(child.nodes.len());
+                let ends = self.add_template(launch, child, &prefix, before, Some(&mut places));
+                body.push(BodyPlace::Child(places));
+                self.clock_node(launch, &place, site, None, &ends)
+            }
+            (
                 NodeOperation::Conditional {
                     condition,
-                    kind,
-                    body,
-                } => {
-                    let conditional = (*condition, *kind, body);
-                    self.enqueue_conditional(
-                        launch,
-                        &number,
-                        node.site.as_ref(),
-                        conditional,
-                        &before,
-                    )
+                    form,
+                    bodies,
+                },
+                body,
+            ) => {
+                let conditional = (*condition, *form, &bodies[..]);
+                match body {
+                    None => self.enqueue_conditional(launch, place, site, conditional, before),
+                    Some(body) => {
+                        let (op, end) =
+                            self.clock_bodies(launch, &place, site, conditional, before);
+                        body.push(BodyPlace::Conditional(Box::new(op)));
+                        end
+                    }
                 }
-                operation => {
-                    let kind = operation.kind();
-                    self.enqueue_node(launch, &number, node.site.as_ref(), kind, &before)
-                }
-            };
-            enqueued.push(done);
+            }
+            (NodeOperation::Wait(event), None) => {
+                self.enqueue_wait(launch, place, site, *event, before)
+            }
+            (operation, None) => {
+                let done = self.enqueue_node(launch, place, site, operation.kind(), before);
+                self.enqueued_outside_work(launch, operation, &done);
+                done
+            }
+            (operation, Some(body)) => {
+                let summary = summary_of(&operation.kind());
+                let done = self.clock_node(launch, &place, site, summary, before);
+                body.push(BodyPlace::Node(done.id, place));
+                done
+            }
         }
-        ends(template, &enqueued, entry)
     }
 
     /// Enqueues the operation of one node.
     fn enqueue_node(
         &mut self,
         launch: &mut Launch,
-        number: &str,
+        place: NodePlace,
         site: Option<&Site>,
         kind: OpKind,
         before: &[Enqueued],
     ) -> Enqueued {
-        let place = launch.place(number);
-        let summary = kind.accesses_memory().then(|| kind.summary());
-        let enqueued = self.clock_node(launch, &place, site, summary, before);
-        let predecessors = before.iter().map(|done| done.id).collect();
+        let enqueued = self.clock_node(launch, &place, site, summary_of(&kind), before);
+        let after = WaitSet::default();
+        self.insert_node_op(launch, enqueued.id, kind, (place, site), before, &after);
+        enqueued
+    }
+
+    /// Adds the operation of a node behind those that it depends on, and the wait set `after`.
+    fn insert_node_op(
+        &mut self,
+        launch: &Launch,
+        id: OpId,
+        kind: OpKind,
+        (place, site): (NodePlace, Option<&Site>),
+        before: &[Enqueued],
+        after: &WaitSet,
+    ) {
+        let before = before.iter().map(|done| done.id);
         self.insert_op(
-            enqueued.id,
+            id,
             (launch.stream, launch.context, launch.device),
             kind,
             (Some(place), site.cloned()),
-            predecessors,
-            self.now_ns,
+            before.chain(after.ops.iter().copied()).collect(),
+            self.now_ns.max(after.finish_ns),
         );
-        enqueued
+    }
+
+    /// Notes a host function or the record of an event that a node is.
+    fn enqueued_outside_work(
+        &mut self,
+        launch: &Launch,
+        operation: &NodeOperation<Arc<Template>>,
+        done: &Enqueued,
+    ) {
+        match operation {
+            NodeOperation::Host(_) => self.host_functions.enqueued(done.id),
+            NodeOperation::Record(event) => {
+                if let Some(event) = self.events.get_mut(event) {
+                    event.capture = Some(Capture {
+                        op: done.id,
+                        finish_ns: None,
+                    });
+                    event.captured = None;
+                }
+                self.race_checker.recorded(*event, launch.branch_of(done));
+            }
+            _ => {}
+        }
+    }
+
+    /// Enqueues a wait for the last record of an event.
+    fn enqueue_wait(
+        &mut self,
+        launch: &mut Launch,
+        place: NodePlace,
+        site: Option<&Site>,
+        event: EventHandle,
+        before: &[Enqueued],
+    ) -> Enqueued {
+        let start = self.clock_node(launch, &place, site, None, before);
+        self.race_checker.waits(launch.branch_of(&start), event);
+        let done = self.clock_node(launch, &place, site, None, std::slice::from_ref(&start));
+        let recorded = self.events.get(&event).map(Self::event_wait_set);
+        let recorded = recorded.unwrap_or_default();
+        let kind = OpKind::Marker;
+        self.insert_node_op(launch, done.id, kind, (place, site), before, &recorded);
+        done
     }
 
     /// Numbers an operation of a launch, puts it into a branch and notes it in the race checker.
@@ -251,29 +357,17 @@ impl SimState {
     fn enqueue_conditional(
         &mut self,
         launch: &mut Launch,
-        number: &str,
+        place: NodePlace,
         site: Option<&Site>,
-        (condition, kind, body): (ConditionHandle, ConditionalKind, &Arc<Template>),
+        conditional: (ConditionHandle, ConditionalForm, &[Arc<Template>]),
         before: &[Enqueued],
     ) -> Enqueued {
-        let place = launch.place(number);
         let start = self.clock_node(launch, &place, site, None, before);
-        let (op, end) = self.clock_body(
-            launch,
-            &place,
-            site,
-            (condition, kind, body),
-            std::slice::from_ref(&start),
-        );
-        let predecessors = before.iter().map(|done| done.id).collect();
-        self.insert_op(
-            start.id,
-            (launch.stream, launch.context, launch.device),
-            OpKind::Conditional(Box::new(op)),
-            (Some(place), site.cloned()),
-            predecessors,
-            self.now_ns,
-        );
+        let entry = std::slice::from_ref(&start);
+        let (op, end) = self.clock_bodies(launch, &place, site, conditional, entry);
+        let kind = OpKind::Conditional(Box::new(op));
+        let after = WaitSet::default();
+        self.insert_node_op(launch, start.id, kind, (place, site), before, &after);
         // Later operations wait for the node as a whole, and their clocks come after its body.
         let branch = end
             .branch
@@ -285,73 +379,39 @@ impl SimState {
         }
     }
 
-    /// Notes the body of a conditional node in the race checker. Returns the operation of the node,
-    /// and the end of its iterations.
-    fn clock_body(
+    /// Notes the bodies of a conditional node in the race checker. Returns the operation of the
+    /// node, and the end of its iterations.
+    fn clock_bodies(
         &mut self,
         launch: &mut Launch,
         place: &NodePlace,
         site: Option<&Site>,
-        (condition, kind, body): (ConditionHandle, ConditionalKind, &Arc<Template>),
+        (condition, form, templates): (ConditionHandle, ConditionalForm, &[Arc<Template>]),
         entry: &[Enqueued],
     ) -> (ConditionalOp, Enqueued) {
-        let prefix = format!("{}.", place.number);
-        let (places, ends) = self.clock_template(launch, body, &prefix, entry);
+        let (mut bodies, mut all_ends) = (Vec::new(), Vec::new());
+        for (index, template) in templates.iter().enumerate() {
+            let prefix = match index {
+                0 => format!("{}.", place.number),
+                _ => format!("{}:{index}.", place.number),
+            };
+            let mut places = Vec::with_capacity(template.nodes.len());
+            let ends = self.add_template(launch, template, &prefix, entry, Some(&mut places));
+            bodies.push(LaunchedBody {
+                template: Arc::clone(template),
+                places,
+            });
+            all_ends.extend(ends);
+        }
         let iterations = OperationSummary::Plain("iterations after the first");
-        let end = self.clock_node(launch, place, site, Some(iterations), &ends);
+        let end = self.clock_node(launch, place, site, Some(iterations), &all_ends);
         let op = ConditionalOp {
             condition,
-            kind,
-            body: Arc::clone(body),
-            places,
+            form,
+            bodies,
             repeats: end.id,
         };
         (op, end)
-    }
-
-    /// Notes the nodes of a template in the race checker, as
-    /// [`enqueue_template`](Self::enqueue_template) enqueues them.
-    fn clock_template(
-        &mut self,
-        launch: &mut Launch,
-        template: &Template,
-        prefix: &str,
-        entry: &[Enqueued],
-    ) -> (Vec<BodyPlace>, Vec<Enqueued>) {
-        let mut places = Vec::with_capacity(template.nodes.len());
-        let mut enqueued: Vec<Enqueued> = Vec::with_capacity(template.nodes.len());
-        for node in &template.nodes {
-            let site = node.site.as_ref();
-            let place = launch.place(&format!("{prefix}{}", node.number));
-            let before = dependencies(&node.dependencies, &enqueued, entry);
-            let (body_place, done) = match &node.operation {
-                NodeOperation::Child(child) => {
-                    let prefix = format!("{}.", place.number);
-                    let (places, ends) = self.clock_template(launch, child, &prefix, &before);
-                    let join = self.clock_node(launch, &place, site, None, &ends);
-                    (BodyPlace::Child(places), join)
-                }
-                NodeOperation::Conditional {
-                    condition,
-                    kind,
-                    body,
-                } => {
-                    let conditional = (*condition, *kind, body);
-                    let (op, end) = self.clock_body(launch, &place, site, conditional, &before);
-                    (BodyPlace::Conditional(Box::new(op)), end)
-                }
-                operation => {
-                    let kind = operation.kind();
-                    let summary = kind.accesses_memory().then(|| kind.summary());
-                    let done = self.clock_node(launch, &place, site, summary, &before);
-                    (BodyPlace::Node(done.id, place), done)
-                }
-            };
-            places.push(body_place);
-            enqueued.push(done);
-        }
-        let ends = ends(template, &enqueued, entry);
-        (places, ends)
     }
 }
 
@@ -366,10 +426,7 @@ fn dependencies(indices: &[usize], enqueued: &[Enqueued], entry: &[Enqueued]) ->
         .collect()
 }
 
-/// Returns the operations that a template ends with.
-fn ends(template: &Template, enqueued: &[Enqueued], entry: &[Enqueued]) -> Vec<Enqueued> {
-    if template.nodes.is_empty() {
-        return entry.to_vec();
-    }
-    dependencies(&template.leaves(), enqueued, entry)
+/// Returns the description of an operation for the race checker, if it accesses memory.
+fn summary_of(kind: &OpKind) -> Option<OperationSummary> {
+    kind.accesses_memory().then(|| kind.summary())
 }

@@ -26,6 +26,30 @@ use crate::{Gpu, ids::OpId};
 /// The real time without a driver call after which a pending host function is forced to run.
 const QUIET: Duration = Duration::from_millis(2);
 
+/// A host function that may run several times, as the node of a graph does.
+///
+/// ```
+/// use std::sync::Arc;
+/// use millstream_sim::RepeatedFunction;
+/// let function = RepeatedFunction { function: Arc::new(|| println!("called")), tag: [1, 2] };
+/// (function.function)();
+/// ```
+#[derive(Clone)]
+pub struct RepeatedFunction {
+    /// The function.
+    pub function: Arc<dyn Fn() + Send + Sync>,
+    /// Two numbers of the caller, which [`Gpu::graph_nodes`](crate::Gpu::graph_nodes) returns.
+    pub tag: [usize; 2],
+}
+
+impl std::fmt::Debug for RepeatedFunction {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("RepeatedFunction")
+            .field("tag", &self.tag)
+            .finish_non_exhaustive()
+    }
+}
+
 /// The part of the simulator state that the callback thread uses.
 #[derive(Default)]
 pub(crate) struct HostFunctions {

@@ -203,7 +203,7 @@ impl SimState {
     pub(super) fn graphs_of_caller(&self) -> impl Iterator<Item = (&GraphHandle, &Graph)> {
         self.graphs
             .iter()
-            .filter(|(_, graph)| graph.owner == GraphOwner::Caller)
+            .filter(|(_, graph)| graph.owner == GraphOwner::Caller && !graph.is_captured_into)
     }
 }
 

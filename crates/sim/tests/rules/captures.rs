@@ -384,3 +384,25 @@ fn what_a_capture_cannot_hold_is_refused() {
     destroy(&sim, graph, exec);
     sim.assert_clean();
 }
+
+#[test]
+fn a_capture_ends_without_a_graph_when_its_origin_is_destroyed() {
+    let sim = SimHarness::new(SimConfig::new());
+    let (origin, other) = (sim.stream(), sim.stream());
+    sim.stream_begin_capture(origin, CaptureMode::Global)
+        .unwrap();
+    let event = sim.event();
+    sim.event_record(event, origin).unwrap();
+    sim.stream_wait_event(other, event).unwrap();
+    sim.stream_destroy(origin).unwrap();
+    let info = sim.stream_capture_info(other).unwrap();
+    assert_eq!(info.status, CaptureStatus::None);
+    // The mode of the capture forbids this while the capture lasts.
+    let memory = sim.mem_alloc(4).unwrap();
+    sim.memset_async(memory, FillPattern::U32(0), 1, other)
+        .unwrap();
+    sim.stream_synchronize(other).unwrap();
+    assert_eq!(word(&sim, memory), 0);
+    assert_eq!(sim.gpu.live_object_counts().graphs, 0);
+    sim.assert_clean();
+}
