@@ -119,6 +119,7 @@ mod codegen;
 mod element;
 mod error;
 mod evaluate;
+mod exchange;
 mod fuse;
 mod graph;
 mod host;
@@ -139,6 +140,9 @@ pub use array::{
 };
 pub use element::{Element, Float, Number};
 pub use error::{ArrayShape, Error, MeshErrorKind, Result, UsageError, UsageErrorKind};
+pub use exchange::DlpackElement;
+#[doc(hidden)]
+pub use exchange::Truth;
 pub use fuse::{ExplainedKernel, Explanation, StoreReason, StoredArray};
 #[doc(hidden)]
 pub use host::{

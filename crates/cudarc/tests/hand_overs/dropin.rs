@@ -21,6 +21,22 @@ fn shim(name: &str) -> io::Result<PathBuf> {
     Ok(folder)
 }
 
+/// Compiles the library that counts waits on the host.
+fn interposed(folder: &Path) -> Result<PathBuf, String> {
+    let library = folder.join("interposed.so");
+    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/hand_overs/interposed.c");
+    let compiler = Command::new("gcc")
+        .args(["-std=c11", "-O1", "-Wall", "-Wextra", "-Werror"])
+        .args(["-shared", "-fPIC", source, "-o"])
+        .arg(&library)
+        .output()
+        .map_err(|error| format!("gcc is needed: {error}"))?;
+    match compiler.status.success() {
+        true => Ok(library),
+        false => Err(String::from_utf8_lossy(&compiler.stderr).into_owned()),
+    }
+}
+
 /// Runs the scenario in a process of its own.
 ///
 /// # Errors
@@ -28,10 +44,12 @@ fn shim(name: &str) -> io::Result<PathBuf> {
 /// If it fails, or if the driver reports a problem.
 pub(crate) fn run(name: &str) -> Result<(), String> {
     let driver = shim(name).map_err(|error| format!("cannot prepare the driver: {error}"))?;
+    let interposed = interposed(&driver)?;
     let output = env::current_exe().and_then(|executable| {
         Command::new(executable)
             .args(["client", name])
             .env("LD_LIBRARY_PATH", &driver)
+            .env("LD_PRELOAD", &interposed)
             .env_remove("MILLSTREAM_DEVICE")
             .env_remove("MILLSTREAM_CUDA")
             .env_remove("MILLSTREAM_KIND")

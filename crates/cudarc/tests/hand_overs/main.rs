@@ -2,9 +2,11 @@
 //!
 //! With `MILLSTREAM_DEVICE=cuda:0` both use the GPU. Elsewhere on Linux each test runs this program
 //! again with the drop-in driver of `crates/libcuda` in the place of the GPU's, and fails if that
-//! reports a race.
+//! reports a race. There the calls with which the process waits on the host are counted too; on a
+//! GPU they are with `LD_PRELOAD` (`interposed.c`).
 
 mod dropin;
+mod interposed;
 mod scenarios;
 
 use std::process::ExitCode;

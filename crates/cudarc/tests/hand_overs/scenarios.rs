@@ -24,6 +24,7 @@ use cudarc::{
 };
 use millstream::{
     Buffer, Device, Stream, UsageErrorKind,
+    driver::{ContextHandle, Driver as _, StreamHandle, cuda::Cuda},
     interop::{ForeignCall, read, write},
 };
 use millstream_cudarc::{
@@ -32,6 +33,8 @@ use millstream_cudarc::{
 };
 use rand_core::{RngCore, SeedableRng};
 use rand_pcg::Pcg64Mcg;
+
+use crate::interposed::waits;
 
 type Outcome<T = ()> = Result<T, Box<dyn Error>>;
 
@@ -275,19 +278,37 @@ impl Play {
     }
 }
 
+/// Shows that waits of both libraries are counted, if they are.
+fn assert_counted(stream: &CudaStream) -> Outcome {
+    let Some(before) = waits() else {
+        return Ok(());
+    };
+    stream.synchronize()?;
+    assert_eq!(waits(), Some(before + 1), "a wait of cudarc");
+    let context = ContextHandle::from_raw(stream.context().cu_ctx().expose_provenance());
+    let raw = StreamHandle::from_raw(stream.cu_stream().expose_provenance());
+    // SAFETY: context and stream are alive.
+    unsafe { Cuda::load()?.stream_synchronize(context, raw) }?;
+    assert_eq!(waits(), Some(before + 2), "a wait of Millstream's driver");
+    Ok(())
+}
+
 /// Hand-overs in bursts behind a gate: one that waited for the device would never end. A burst fits
-/// into the queues of a GPU.
+/// into the queues of a GPU. Where waits are counted, there is none either.
 fn random_hand_overs() -> Outcome {
     const STEPS: usize = 16;
     let mut play = Play::new()?;
+    assert_counted(play.theirs[0].cudarc())?;
     let mut burst = 0;
     while play.hand_overs < 10_000 {
         let closed = play.theirs[burst % 2].cudarc();
         let gate = Gate::close(closed)?;
         let behind = closed.record_event(None)?;
+        let before = waits();
         for step in 0..STEPS {
             play.step((step + 1) as f32)?;
         }
+        assert_eq!(waits(), before, "a hand-over waited on the host");
         assert!(!behind.try_is_complete()?, "the gate was not closed");
         drop(gate);
         if burst % 64 == 0 {

@@ -6,7 +6,7 @@ use super::body::{KernelBody, Reg, RegClass, line};
 use crate::element::DType;
 
 /// The maximum size of a vector load or store in bytes.
-pub(super) const VECTOR_BYTES: usize = 16;
+pub(crate) const VECTOR_BYTES: usize = 16;
 
 /// The registers of neighbouring elements.
 pub(super) type Registers = SmallVec<[Reg; 4]>;

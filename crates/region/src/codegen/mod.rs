@@ -52,4 +52,5 @@ mod warp;
 
 pub(crate) use body::{BLOCK, ENTRY_BYTES, Kernel, KernelParameter, PARAMETER_BYTES_MAX};
 pub(crate) use cache::generate;
+pub(crate) use memory::VECTOR_BYTES;
 pub(crate) use passes::PassOutput;

@@ -71,6 +71,13 @@ pub(crate) struct Storage {
     pub(crate) checks: DeferredChecks,
 }
 
+impl Storage {
+    /// Returns whether the memory has no other reference, and was not adopted.
+    fn is_only_here(self: &Arc<Self>) -> bool {
+        Arc::strong_count(self) == 1 && !self.buffer.is_adopted()
+    }
+}
+
 /// An operation that computes the elements of a node.
 #[derive(Clone)]
 pub(crate) enum Op {
@@ -233,13 +240,13 @@ impl Node {
     }
 
     /// Takes the memory of a stored node if there are only this many references to the node and one
-    /// to the memory.
+    /// to the memory, and the memory is not another library's, which may use its elements.
     pub(crate) fn take_storage(self: &Arc<Self>, references: usize) -> Option<Storage> {
         let mut state = self.state.lock();
         // A session that finds the node among its interned ones gets a reference before it looks at
         // the state, so that either is seen here or there.
         if Arc::strong_count(self) != references
-            || !matches!(&*state, State::Stored(storage) if Arc::strong_count(storage) == 1)
+            || !matches!(&*state, State::Stored(storage) if storage.is_only_here())
         {
             return None;
         }

@@ -262,7 +262,7 @@ pub(crate) struct Overdue {
 }
 
 /// Returns an error if no array can have this shape.
-fn shape_error(dtype: DType, shape: &[usize]) -> Option<UsageErrorKind> {
+pub(crate) fn shape_error(dtype: DType, shape: &[usize]) -> Option<UsageErrorKind> {
     let lengths = || shape.into();
     if shape.len() > RANK_MAX {
         return Some(UsageErrorKind::TooManyAxes { shape: lengths() });

@@ -44,8 +44,9 @@ fn intern(name: &str) -> &'static str {
 
 /// Allocates an uninitialised array, which the caller's next operation on this stream fills.
 pub(crate) fn allocate(stream: &Stream, bytes: usize) -> Result<Buffer<u8>> {
-    // SAFETY: every caller, here and in `evaluate`, launches kernels on this stream that write all
-    // of it before a node makes it readable by others; if a launch fails, the array is dropped.
+    // SAFETY: every caller, here, in `evaluate` and in `exchange`, enqueues kernels or a copy on
+    // this stream that write all of it before it is readable by others; if that fails, the array
+    // is dropped.
     Ok(unsafe { stream.uninit::<u8>(bytes) }?)
 }
 

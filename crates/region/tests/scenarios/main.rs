@@ -9,6 +9,7 @@ mod calls;
 #[allow(dead_code, reason = "these tests use a part of it")]
 mod configurations;
 mod crossing;
+mod exchange;
 mod failures;
 #[path = "../../../runtime/tests/scenarios/harness.rs"]
 #[allow(dead_code, reason = "these tests use a part of it")]
@@ -23,3 +24,5 @@ mod structs;
 #[path = "../../../runtime/tests/scenarios/sweep.rs"]
 #[allow(dead_code, reason = "the runtime's scenarios use the remaining items")]
 mod sweep;
+#[path = "../../../runtime/tests/scenarios/tensors.rs"]
+mod tensors;

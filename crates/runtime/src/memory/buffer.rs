@@ -6,7 +6,7 @@ use millstream_driver::DevicePtr;
 
 use super::{Allocation, Release, View, ViewMut, array::array, bytes_of, view::Span};
 use crate::{
-    Result, UsageError, UsageErrorKind,
+    Device, Result, UsageError, UsageErrorKind,
     context::{DeviceState, Memory, StreamState},
 };
 
@@ -112,9 +112,17 @@ impl<T: bytemuck::Pod> Buffer<T> {
 array!(Buffer);
 
 impl<T> Buffer<T> {
-    /// Returns whether this is memory of another library.
-    pub(crate) fn is_adopted(&self) -> bool {
+    /// Returns whether this is memory that was [adopted](crate::Device::adopt_buffer) from another
+    /// library.
+    #[must_use]
+    pub fn is_adopted(&self) -> bool {
         self.allocation.is_adopted()
+    }
+
+    /// Returns the device that has the memory.
+    #[must_use]
+    pub fn device(&self) -> Device {
+        Device::from_state(Arc::clone(&self.allocation.device))
     }
 
     /// Returns whether a graph uses the array.

@@ -3,7 +3,7 @@
 
 #![allow(unsafe_code, reason = "makes and consumes structures of DLPack")]
 
-use std::{ffi::c_void, mem, ptr::NonNull, thread, time::Duration};
+use std::{mem, thread, time::Duration};
 
 use millstream::{
     Buffer, Error, UsageErrorKind,
@@ -11,77 +11,20 @@ use millstream::{
     interop::{
         After,
         dlpack::{
-            DEVICE_CUDA, DlDataType, DlDevice, DlManagedTensor, DlManagedTensorVersioned, DlTensor,
-            DlVersion, Element, MAJOR_VERSION, ManagedTensor, READ_ONLY,
+            DEVICE_CUDA, DlDataType, DlManagedTensor, DlManagedTensorVersioned, DlTensor, Element,
+            ManagedTensor, READ_ONLY,
         },
     },
 };
 
 use crate::{
     harness::{Harness, everywhere, once},
-    outsiders::{BYTES, Drops, Keeper, Outsider, Tensor},
+    outsiders::{BYTES, Drops, Outsider},
+    tensors::produce,
 };
 
 /// The bytes of the arrays.
 const N: usize = BYTES;
-
-/// A tensor of a producer, behind `manager_ctx`.
-struct Produced {
-    _keeper: Keeper,
-    shape: Box<[i64]>,
-    strides: Box<[i64]>,
-}
-
-unsafe extern "C" fn delete(tensor: *mut DlManagedTensorVersioned) {
-    // SAFETY: the consumer calls this once, with the structure of `produce`.
-    let tensor = unsafe { Box::from_raw(tensor) };
-    // SAFETY: as above.
-    drop(unsafe { Box::from_raw(tensor.manager_ctx.cast::<Produced>()) });
-}
-
-/// Makes a tensor of bytes as a producer would; `change` changes its structure.
-fn produce(
-    (tensor, drops): (Tensor, &Drops),
-    shape: &[i64],
-    strides: &[i64],
-    change: impl FnOnce(&mut DlManagedTensorVersioned),
-) -> ManagedTensor {
-    let data = tensor.pointer.as_raw() as *mut c_void;
-    let mut produced = Box::new(Produced {
-        _keeper: Keeper {
-            drops: drops.clone(),
-            tensor,
-        },
-        shape: shape.into(),
-        strides: strides.into(),
-    });
-    let dl_tensor = DlTensor {
-        data,
-        device: DlDevice {
-            device_type: DEVICE_CUDA,
-            device_id: 0,
-        },
-        ndim: shape.len() as i32,
-        dtype: u8::TYPE,
-        shape: produced.shape.as_mut_ptr(),
-        strides: produced.strides.as_mut_ptr(),
-        byte_offset: 0,
-    };
-    let mut managed = DlManagedTensorVersioned {
-        version: DlVersion {
-            major: MAJOR_VERSION,
-            minor: 0,
-        },
-        manager_ctx: Box::into_raw(produced).cast(),
-        deleter: Some(delete),
-        flags: 0,
-        dl_tensor,
-    };
-    change(&mut managed);
-    let raw = NonNull::from(Box::leak(Box::new(managed)));
-    // SAFETY: the structure is new, and its deleter frees it.
-    unsafe { ManagedTensor::from_versioned(raw) }
-}
 
 /// Exports an array, and returns the structure that a consumer gets, in either form.
 fn export(array: Buffer<u8>, theirs: &millstream::Stream, versioned: bool) -> ManagedTensor {

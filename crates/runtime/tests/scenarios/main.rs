@@ -62,6 +62,7 @@ mod shared_memory;
 mod spans;
 mod subscribers;
 mod sweep;
+mod tensors;
 mod threads;
 mod transfers;
 mod two_devices;

@@ -32,6 +32,9 @@ use super::After;
 use crate::{Buffer, Device, Release, Result};
 use tensor::refused;
 
+/// The name of imports in errors.
+const NAME: &str = "adopt_dlpack";
+
 /// A type of elements that DLPack can name.
 ///
 /// ```
@@ -119,17 +122,38 @@ impl Device {
         after: After<'_>,
         keep: impl FnOnce(ManagedTensor) -> K,
     ) -> Result<Buffer<T>> {
-        const NAME: &str = "adopt_dlpack";
+        if tensor.is_read_only() {
+            let reason = String::from("the tensor is read-only: copy it");
+            return Err(refused(NAME, reason, Location::caller()));
+        }
+        // SAFETY: this function's contract.
+        unsafe { self.adopt_dlpack_to_read(tensor, after, keep) }
+    }
+
+    /// Takes over a tensor like [`adopt_dlpack_with`](Self::adopt_dlpack_with), also a read-only
+    /// one.
+    ///
+    /// # Errors
+    ///
+    /// As [`adopt_dlpack`](Self::adopt_dlpack), except that the tensor may be read-only.
+    ///
+    /// # Safety
+    ///
+    /// As for [`adopt_dlpack_with`](Self::adopt_dlpack_with). If the tensor is read-only, no
+    /// operation writes the array.
+    #[track_caller]
+    pub unsafe fn adopt_dlpack_to_read<T: Element, K: Any + Send>(
+        &self,
+        tensor: ManagedTensor,
+        after: After<'_>,
+        keep: impl FnOnce(ManagedTensor) -> K,
+    ) -> Result<Buffer<T>> {
         let ours = DlDevice {
             device_type: DEVICE_CUDA,
             device_id: self.state().ordinal.as_raw(),
         };
         let elsewhere = |theirs| (theirs != ours).then(|| self.to_string());
         let (len, address) = tensor.check::<T>(NAME, elsewhere)?;
-        if tensor.is_read_only() {
-            let reason = String::from("the tensor is read-only: copy it");
-            return Err(refused(NAME, reason, Location::caller()));
-        }
         let pointer = DevicePtr::from_raw(address);
         // SAFETY: this function's contract; the tensor has this many elements.
         unsafe { self.adopt_buffer(pointer, len, after, Release::when_done(keep(tensor))) }

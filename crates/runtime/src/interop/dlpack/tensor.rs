@@ -4,6 +4,8 @@
 
 use std::{fmt, panic::Location, ptr::NonNull, slice};
 
+use millstream_driver::DevicePtr;
+
 use super::{
     DEVICE_CPU, DlDevice, DlManagedTensor, DlManagedTensorVersioned, DlTensor, DlVersion, Element,
     MAJOR_VERSION, MINOR_VERSION, READ_ONLY,
@@ -187,9 +189,12 @@ impl ManagedTensor {
     #[must_use]
     pub fn is_read_only(&self) -> bool {
         match self.0 {
-            // SAFETY: the structure is valid.
-            Raw::Versioned(raw) => unsafe { raw.as_ref() }.flags & READ_ONLY != 0,
-            Raw::Unversioned(_) => false,
+            // SAFETY: the structure is valid, and the version comes first in every version.
+            Raw::Versioned(raw) if unsafe { raw.as_ref() }.version.major == MAJOR_VERSION => {
+                // SAFETY: the structure is valid, and of this version.
+                unsafe { raw.as_ref() }.flags & READ_ONLY != 0
+            }
+            Raw::Versioned(_) | Raw::Unversioned(_) => false,
         }
     }
 
@@ -253,8 +258,8 @@ impl ManagedTensor {
                 "the tensor's elements are {theirs:?}, not {ours:?}"
             ));
         }
-        match self.contiguous_len() {
-            Some(len) => Ok((len, tensor.data as u64 + tensor.byte_offset)),
+        match self.contiguous_len().zip(self.address()) {
+            Some((len, address)) => Ok((len, address.as_raw())),
             None => refused(format!(
                 "the tensor of shape {:?} is not contiguous in row-major order: copy it",
                 self.shape()
@@ -266,6 +271,14 @@ impl ManagedTensor {
     #[must_use]
     pub fn device(&self) -> Option<DlDevice> {
         Some(self.tensor()?.device)
+    }
+
+    /// Returns the address of the first element, or `None` for another major version.
+    #[must_use]
+    pub fn address(&self) -> Option<DevicePtr> {
+        let tensor = self.tensor()?;
+        let address = (tensor.data as u64).wrapping_add(tensor.byte_offset);
+        Some(DevicePtr::from_raw(address))
     }
 
     /// Returns the number of elements of a contiguous tensor in row-major order.

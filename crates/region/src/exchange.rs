@@ -1,0 +1,315 @@
+//! Arrays that other code made or takes over, without a copy: buffers of the runtime and tensors of
+//! DLPack.
+
+#![allow(unsafe_code, reason = "adopts tensors that their producer describes")]
+
+use std::{panic::Location, slice, sync::Arc};
+
+use bytemuck::Pod;
+use millstream::{
+    Buffer, Device, Stream,
+    interop::{
+        After,
+        dlpack::{self, DlDataType, Exported, ManagedTensor},
+    },
+};
+use ndarray::{Dimension, IntoDimension};
+
+use crate::{
+    Array, Element,
+    checks::DeferredChecks,
+    codegen::VECTOR_BYTES,
+    element::sealed::Sealed,
+    error::{Result, UsageError, UsageErrorKind},
+    evaluate::evaluate,
+    graph::{Node, Session, State, Storage, shape_error},
+    launch::allocate,
+    shape::{Shape, element_count},
+};
+
+/// An element type that DLPack has, which is every [`Element`]. DLPack's 16-bit floats are no
+/// element types: convert such a tensor before.
+///
+/// ```
+/// fn bytes_of<T: millstream_region::DlpackElement>(elements: &[T]) -> usize {
+///     size_of_val(elements)
+/// }
+/// assert_eq!(bytes_of(&[true, false]), 2);
+/// ```
+pub trait DlpackElement: Element {
+    /// The element in a device's memory.
+    #[doc(hidden)]
+    type InMemory: dlpack::Element;
+}
+
+macro_rules! elements {
+    ($($element:ty => $in_memory:ty),+) => {$(
+        impl DlpackElement for $element {
+            type InMemory = $in_memory;
+        }
+    )+};
+}
+
+elements! {
+    f32 => f32,
+    f64 => f64,
+    i32 => i32,
+    i64 => i64,
+    u8 => u8,
+    bool => Truth
+}
+
+/// A byte that holds 0 or 1, DLPack's boolean.
+#[doc(hidden)]
+#[derive(Clone, Copy, Debug)]
+#[repr(transparent)]
+pub struct Truth(u8);
+
+// SAFETY: a transparent wrapper of a byte, for which every value is valid.
+unsafe impl bytemuck::Zeroable for Truth {}
+// SAFETY: as above.
+unsafe impl Pod for Truth {}
+
+impl dlpack::Element for Truth {
+    const TYPE: DlDataType = DlDataType {
+        code: 6,
+        bits: 8,
+        lanes: 1,
+    };
+}
+
+impl<T: Element, D: Dimension> Array<T, D> {
+    /// Makes a buffer's elements, in row-major order, an array of this shape. Nothing is copied,
+    /// unless an adopted buffer's address is no multiple of 16 bytes: then it is, on the device.
+    ///
+    /// Buffers that were adopted from another library are never written: an update of the array
+    /// copies it.
+    ///
+    /// ```
+    /// use millstream_region::Array;
+    /// use ndarray::{Array2, array};
+    ///
+    /// let stream = millstream::Device::simulated()?.stream()?;
+    /// let buffer = stream.upload(&[1.0_f32, 2.0, 3.0, 4.0])?;
+    /// let x = Array::from_buffer(buffer, (2, 2))?;
+    /// assert_eq!(x.t().to_host()?, array![[1.0, 3.0], [2.0, 4.0]]);
+    /// # Ok::<(), millstream_region::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// If the shape has another number of elements than the buffer, or more than 6 axes. The buffer
+    /// is then dropped.
+    #[track_caller]
+    pub fn from_buffer(buffer: Buffer<T>, shape: impl IntoDimension<Dim = D>) -> Result<Self>
+    where
+        T: Pod,
+    {
+        let (device, len) = (buffer.device(), buffer.len());
+        let shape = Shape::from_slice(shape.into_dimension().slice());
+        let bytes = buffer.cast::<u8>().map_err(millstream::Error::from)?;
+        Self::adopt(
+            &device,
+            (bytes, len),
+            shape,
+            "from_buffer",
+            Location::caller(),
+        )
+    }
+
+    /// Makes memory an array. The caller vouches for the bytes.
+    fn adopt(
+        device: &Device,
+        (buffer, len): (Buffer<u8>, usize),
+        shape: Shape,
+        operation: &'static str,
+        location: &'static Location<'static>,
+    ) -> Result<Self> {
+        let dtype = <T as Sealed>::DTYPE;
+        let refused = |problem| UsageError::new(operation, problem, location);
+        if let Some(problem) = shape_error(dtype, &shape) {
+            return Err(refused(problem).into());
+        }
+        if let Some(axes) = D::NDIM
+            && axes != shape.len()
+        {
+            let shape = (&shape[..]).into();
+            return Err(refused(UsageErrorKind::AxisCount { shape, axes }).into());
+        }
+        if element_count(&shape) != Some(len) {
+            let detail = format!("shape {shape:?} is not that of {len} elements");
+            return Err(refused(UsageErrorKind::Argument { detail }).into());
+        }
+        let session = Session::new(device.clone());
+        let is_aligned = (buffer.as_raw().as_raw()).is_multiple_of(VECTOR_BYTES as u64);
+        let buffer = match is_aligned || buffer.is_empty() {
+            true => buffer,
+            // Kernels load vectors. A part of another library's array may begin between two.
+            false => copy(&session.streams().first(device)?, &buffer)?,
+        };
+        let state = State::Stored(Arc::new(Storage {
+            buffer,
+            checks: DeferredChecks::default(),
+        }));
+        let node = Node::new(device.clone(), dtype, shape, state, location);
+        Ok(Self::of(&session, Arc::new(node)))
+    }
+
+    /// Enqueues the work that the elements depend on, and returns the memory that they will be in,
+    /// in row-major order. They are copied, on the device, if another array or a view needs them
+    /// too, or if their memory was adopted from another library.
+    ///
+    /// Waits for nothing, unless the elements depend on indices that are checked on the device:
+    /// then it waits for the check.
+    ///
+    /// ```
+    /// use millstream_region::Array;
+    /// use ndarray::array;
+    ///
+    /// let device = millstream::Device::simulated()?;
+    /// let x = Array::from_host(&device, &array![[1.0_f32, 2.0], [3.0, 4.0]])?;
+    /// let buffer = (x.t() * 10.0).into_buffer()?;
+    /// let stream = device.stream()?;
+    /// assert_eq!(stream.download(&buffer)?.wait()?, [10.0, 30.0, 20.0, 40.0]);
+    /// # Ok::<(), millstream_region::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// The errors of [`to_host`](Array::to_host). The array is then dropped: a clone of it, another
+    /// handle of the same elements, keeps them.
+    pub fn into_buffer(self) -> Result<Buffer<T>>
+    where
+        T: Pod,
+    {
+        let bytes = self.into_bytes()?;
+        Ok(bytes.cast().map_err(millstream::Error::from)?)
+    }
+
+    fn into_bytes(self) -> Result<Buffer<u8>> {
+        let (session, node) = (self.session(), self.node());
+        evaluate(session, slice::from_ref(node))?;
+        session.check_result(slice::from_ref(node))?.wait()?;
+        if let Some(storage) = node.take_storage(1) {
+            return Ok(storage.buffer);
+        }
+        let storage = node.storage().expect("the node is evaluated");
+        let stream = session.streams().stream_of(&session.device, node.id)?;
+        copy(&stream, &storage.buffer)
+    }
+}
+
+/// Copies the bytes to memory of their own, on the device.
+fn copy(stream: &Stream, source: &Buffer<u8>) -> Result<Buffer<u8>> {
+    let mut copy = allocate(stream, source.len())?;
+    stream.copy(source, &mut copy)?;
+    Ok(copy)
+}
+
+impl<T: DlpackElement, D: Dimension> Array<T, D> {
+    /// Takes over a tensor of another library as an array, without a copy, unless its address is no
+    /// multiple of 16 bytes. Its deleter is called on a thread of the library once nothing needs
+    /// the elements and all operations that read them are complete.
+    ///
+    /// The tensor is never written: an update of the array copies it. Its producer may mark it as
+    /// read-only, as JAX does.
+    ///
+    /// ```
+    /// use millstream::interop::After;
+    /// use millstream_region::Array;
+    /// use ndarray::{Ix2, array};
+    ///
+    /// let device = millstream::Device::simulated()?;
+    /// let stream = device.stream()?;
+    /// // The other library is this one.
+    /// let x = Array::from_host(&device, &array![[1.0_f32, 2.0, 3.0]])?;
+    /// let tensor = x.into_dlpack(&stream)?;
+    /// // SAFETY: the tensor's work is on this stream.
+    /// let y = unsafe { Array::<f32, Ix2>::from_dlpack(&device, tensor, After::Stream(&stream)) }?;
+    /// assert_eq!((&y + &y).to_host()?, array![[2.0, 4.0, 6.0]]);
+    /// # Ok::<(), millstream_region::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// If the tensor has another type of elements, another number of axes or more than 6, is not on
+    /// this device, not contiguous in row-major order, or of another major version of DLPack; and
+    /// as [`Device::adopt_buffer`]. The deleter is then called.
+    ///
+    /// # Safety
+    ///
+    /// As for [`Device::adopt_dlpack`]: the tensor's memory is allocated until its deleter is
+    /// called, and its producer's work on it is ordered before `after`. The bytes of a tensor of
+    /// booleans are 0 or 1. Until the deleter is called, nothing writes the tensor, except behind a
+    /// later operation that waits for the array's.
+    #[track_caller]
+    pub unsafe fn from_dlpack(
+        device: &Device,
+        tensor: ManagedTensor,
+        after: After<'_>,
+    ) -> Result<Self> {
+        let lengths = tensor.shape().iter().map(|&length| length as usize);
+        let shape: Shape = lengths.collect();
+        // SAFETY: this function's contract; arrays in adopted memory are not updated there.
+        let adopted = unsafe {
+            device.adopt_dlpack_to_read::<T::InMemory, _>(tensor, after, |tensor| tensor)
+        }?;
+        let len = adopted.len();
+        let bytes = adopted.cast::<u8>().map_err(millstream::Error::from)?;
+        Self::adopt(
+            device,
+            (bytes, len),
+            shape,
+            "from_dlpack",
+            Location::caller(),
+        )
+    }
+
+    /// Hands the array to a consumer that uses it on `stream`, as a tensor of DLPack 1.x. The
+    /// elements are copied where [`into_buffer`](Self::into_buffer) copies, and it waits only where
+    /// that does. The order is that of [`Buffer::into_dlpack`].
+    ///
+    /// ```
+    /// use millstream_region::Array;
+    /// use ndarray::array;
+    ///
+    /// let device = millstream::Device::simulated()?;
+    /// let x = Array::from_host(&device, &array![[true, false]])?;
+    /// let tensor = x.into_dlpack(&device.stream()?)?;
+    /// assert_eq!(tensor.shape(), [1, 2]);
+    /// # Ok::<(), millstream_region::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As [`into_buffer`](Self::into_buffer), and if the stream is of another device. The array is
+    /// then dropped: a clone of it, another handle of the same elements, keeps them.
+    #[track_caller]
+    pub fn into_dlpack(self, stream: &Stream) -> Result<ManagedTensor> {
+        let (exported, shape) = self.export(stream)?;
+        Ok(ManagedTensor::versioned(exported, &shape)?)
+    }
+
+    /// Hands the array to a consumer like [`into_dlpack`](Self::into_dlpack), as a tensor without a
+    /// version, for consumers of before DLPack 1.0.
+    ///
+    /// # Errors
+    ///
+    /// As [`into_dlpack`](Self::into_dlpack).
+    #[track_caller]
+    pub fn into_unversioned_dlpack(self, stream: &Stream) -> Result<ManagedTensor> {
+        let (exported, shape) = self.export(stream)?;
+        Ok(ManagedTensor::unversioned(exported, &shape)?)
+    }
+
+    #[track_caller]
+    fn export(self, stream: &Stream) -> Result<(Exported<T::InMemory>, Vec<i64>)> {
+        let shape = self.shape().iter().map(|&length| length as i64).collect();
+        let bytes = self.into_bytes()?;
+        let elements = bytes
+            .cast::<T::InMemory>()
+            .map_err(millstream::Error::from)?;
+        let exported = elements.into_dlpack(stream);
+        Ok((exported.map_err(millstream::Error::from)?, shape))
+    }
+}
