@@ -185,6 +185,41 @@ impl StateGuard<'_> {
         handle
     }
 
+    /// Changes the operation of a node to another of the same kind.
+    pub(crate) fn graph_set_node(
+        &mut self,
+        context: ContextHandle,
+        graph: GraphHandle,
+        node: GraphNodeHandle,
+        operation: &GivenNode<'_>,
+    ) -> CallResult<()> {
+        self.graph(context, graph)?;
+        self.check_node(graph, node)?;
+        let operation = self.operation(context, operation)?;
+        let found = self
+            .graph_mut(graph)
+            .nodes
+            .get_mut(&node)
+            .expect("the node was looked up");
+        let is_plain = matches!(
+            operation,
+            NodeOperation::Kernel(_) | NodeOperation::Copy(_) | NodeOperation::Fill(_)
+        );
+        let is_same_kind =
+            std::mem::discriminant(&found.operation) == std::mem::discriminant(&operation);
+        if is_plain && is_same_kind {
+            found.site = Site::current().or(found.site.take());
+            found.operation = operation;
+            return Ok(());
+        }
+        let text = format!(
+            "{} of {} cannot become an operation of another kind",
+            name(node),
+            name(graph)
+        );
+        Err(self.violation(ReportKind::BadArgument, ResultCode::INVALID_VALUE, text))
+    }
+
     /// Checks that each dependency is a node of the graph, and that none is named twice.
     fn check_dependencies(
         &mut self,
