@@ -1272,6 +1272,30 @@ pub trait Driver: Send + Sync + fmt::Debug {
         operation: &GraphNode<'_>,
     ) -> Result<()>;
 
+    /// Changes the operation of a node of a graph (`cuGraphKernelNodeSetParams` and its like).
+    /// Executable graphs made from it are unchanged: [`graph_exec_update`](Self::graph_exec_update)
+    /// with the graph changes them, for one call instead of one for each node.
+    ///
+    /// A kernel may change its dimensions, its arguments and its function, and keeps its
+    /// attributes; a copy and a fill may change everything but the context that runs them.
+    ///
+    /// # Errors
+    ///
+    /// [`ResultCode::INVALID_VALUE`](crate::ResultCode::INVALID_VALUE) for an operation of another
+    /// kind, and for an empty node or a child.
+    ///
+    /// # Safety
+    ///
+    /// `graph` is alive, and `node` is a node of it. As for
+    /// [`graph_add_node`](Self::graph_add_node).
+    unsafe fn graph_set_node(
+        &self,
+        context: ContextHandle,
+        graph: GraphHandle,
+        node: GraphNodeHandle,
+        operation: &GraphNode<'_>,
+    ) -> Result<()>;
+
     /// Changes later launches of an executable graph to those of a graph with the same topology
     /// (`cuGraphExecUpdate`): nodes and dependencies were added to `graph` in the same order as to
     /// the graph that `exec` was made from. Neither has conditional nodes. Launches already

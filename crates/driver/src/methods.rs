@@ -385,6 +385,12 @@ macro_rules! driver_methods {
                 node: $crate::GraphNodeHandle,
                 operation: &$crate::GraphNode<'_>
             ) -> ();
+            [unsafe call] fn graph_set_node(
+                context: $crate::ContextHandle,
+                graph: $crate::GraphHandle,
+                node: $crate::GraphNodeHandle,
+                operation: &$crate::GraphNode<'_>
+            ) -> ();
             [unsafe call] fn graph_exec_update(
                 context: $crate::ContextHandle,
                 exec: $crate::GraphExecHandle,

@@ -177,7 +177,7 @@ calls! { labelled:
         condition: ConditionHandle,
         kind: ConditionalKind
     ) -> ConditionalNode;
-    fn graph_set_node(
+    fn graph_set_program_node(
         context: ContextHandle,
         node: GraphNodeHandle,
         operation: &ProgramNode<'_>

@@ -8,7 +8,7 @@ use crate::Way;
 
 const WIDTH: usize = 640;
 const BAR: usize = 28;
-const LEFT: usize = 170;
+const LEFT: usize = 190;
 /// The space to the right of the longest bar, for its number.
 const RIGHT: usize = 120;
 

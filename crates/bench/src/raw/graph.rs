@@ -104,12 +104,22 @@ impl RawGraph {
     /// Changes the first launch to one for the first `n` numbers.
     #[inline]
     pub(crate) fn set_first(&self, n: u64) -> Result<()> {
+        self.set(self.nodes[0], n)
+    }
+
+    /// Changes all launches to ones for the first `n` numbers, one by one.
+    pub(crate) fn set_all(&self, n: u64) -> Result<()> {
+        self.nodes.iter().try_for_each(|&node| self.set(node, n))
+    }
+
+    #[inline]
+    fn set(&self, node: GraphNodeHandle, n: u64) -> Result<()> {
         let raw = &self.raw;
-        let set = self.launch.with_node(n, |node| {
+        let set = self.launch.with_node(n, |operation| {
             // SAFETY: the graph and its template are alive.
             unsafe {
                 raw.driver
-                    .graph_exec_set_node(raw.context, self.exec, self.nodes[0], node)
+                    .graph_exec_set_node(raw.context, self.exec, node, operation)
             }
         });
         Ok(set??)

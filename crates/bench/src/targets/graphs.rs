@@ -5,7 +5,7 @@
 use std::cell::RefCell;
 
 use anyhow::Result;
-use millstream::LaunchConfig;
+use millstream::{LaunchConfig, Stream};
 
 use crate::{
     harness::Harness,
@@ -106,10 +106,78 @@ pub(crate) fn measure(harness: &Harness) -> Result<Vec<Row>> {
         ),
     ];
     let changes = medians(harness, SAMPLE_SIZE, changes)?;
+    let all = RefCell::new(ours);
+    let (spare, n) = (stream.zeros(ELEMENTS)?, ELEMENTS as u64);
+    let swaps = [
+        Variant::new(
+            || {
+                let mut graph = all.borrow_mut();
+                graph.swap(&a, &spare)?;
+                graph.swap(&spare, &a)?;
+                Ok(graph.replay(&stream)?)
+            },
+            our_drain,
+        ),
+        Variant::new(
+            || {
+                theirs.set_all(n)?;
+                theirs.launch(&their_stream)
+            },
+            their_drain,
+        ),
+    ];
+    let swaps = medians(harness, SAMPLE_SIZE, swaps)?;
+    let bytes = bytes_held(harness)?;
     Ok(vec![
         row("graph of 100 kernels, launch to completion", complete, 1.01),
         row("graph of 100 kernels, host time of a replay", replays, 1.15),
         row("the same, of one of ten replays at once", several, 1.02),
         row("change of a kernel's argument, and a replay", changes, 1.1),
+        row("change of all 100 kernels, and a replay", swaps, 1.1),
+        Row::times(
+            "T11",
+            "memory of a graph, against the most that the same run takes eagerly",
+            "bytes",
+            bytes[0] as f64,
+            bytes[1] as f64,
+            Goal::AtMost(1.1),
+        ),
     ])
+}
+
+/// The number of layers of the program whose memory is compared.
+const LAYERS: usize = 8;
+/// The size of a temporary array, in bytes.
+const TEMPORARY_BYTES: usize = 1 << 20;
+
+/// Returns the bytes that a graph of layers with temporary arrays holds, and the most that are
+/// allocated when the layers run eagerly.
+fn bytes_held(harness: &Harness) -> Result<[u64; 2]> {
+    let stream = harness.device.stream()?;
+    let before = harness.device.memory_stats()?.allocated_bytes;
+    let mut most = 0;
+    layers(&stream, || {
+        let now = harness.device.memory_stats()?.allocated_bytes;
+        most = most.max(now - before);
+        Ok(())
+    })?;
+    let graph = harness
+        .device
+        .record("layers", |r| layers(&r.stream()?, || Ok(())))?;
+    Ok([graph.figures().body_bytes, most])
+}
+
+/// Runs layers, each from one temporary array to another, and calls `look` when both exist.
+fn layers(
+    stream: &Stream,
+    mut look: impl FnMut() -> millstream::Result<()>,
+) -> millstream::Result<()> {
+    let mut input = stream.zeros::<u8>(TEMPORARY_BYTES)?;
+    for _ in 0..LAYERS {
+        let mut output = stream.zeros::<u8>(TEMPORARY_BYTES)?;
+        stream.copy(&input, &mut output)?;
+        look()?;
+        input = output;
+    }
+    Ok(())
 }

@@ -464,6 +464,18 @@ functions! {
             params: *const MemsetNodeParams,
             context: ContextHandle
         );
+        cuGraphKernelNodeSetParams = cuGraphKernelNodeSetParams_v2(
+            node: GraphNodeHandle,
+            params: *const KernelNodeParams
+        );
+        cuGraphMemcpyNodeSetParams = cuGraphMemcpyNodeSetParams(
+            node: GraphNodeHandle,
+            params: *const Memcpy3d
+        );
+        cuGraphMemsetNodeSetParams = cuGraphMemsetNodeSetParams(
+            node: GraphNodeHandle,
+            params: *const MemsetNodeParams
+        );
         cuGraphExecChildGraphNodeSetParams = cuGraphExecChildGraphNodeSetParams(
             exec: GraphExecHandle,
             node: GraphNodeHandle,

@@ -1423,6 +1423,18 @@ impl Driver for Cuda {
         unsafe { self.set_node(context, exec, node, operation) }
     }
 
+    unsafe fn graph_set_node(
+        &self,
+        context: ContextHandle,
+        _: GraphHandle,
+        node: GraphNodeHandle,
+        operation: &GraphNode<'_>,
+    ) -> Result<()> {
+        enter!(self, context);
+        // SAFETY: the caller vouches for node and operation; the context is current.
+        unsafe { self.set_template_node(node, operation) }
+    }
+
     unsafe fn graph_exec_update(
         &self,
         context: ContextHandle,

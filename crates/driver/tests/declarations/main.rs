@@ -247,6 +247,9 @@ fn every_function_has_the_published_parameters() {
         cuGraphExecKernelNodeSetParams = cuGraphExecKernelNodeSetParams_v2(_, _, _);
         cuGraphExecMemcpyNodeSetParams = cuGraphExecMemcpyNodeSetParams(_, _, _, _);
         cuGraphExecMemsetNodeSetParams = cuGraphExecMemsetNodeSetParams(_, _, _, _);
+        cuGraphKernelNodeSetParams = cuGraphKernelNodeSetParams_v2(_, _);
+        cuGraphMemcpyNodeSetParams = cuGraphMemcpyNodeSetParams(_, _);
+        cuGraphMemsetNodeSetParams = cuGraphMemsetNodeSetParams(_, _);
         cuGraphExecChildGraphNodeSetParams = cuGraphExecChildGraphNodeSetParams(_, _, _);
         cuGraphExecUpdate = cuGraphExecUpdate_v2(_, _, _);
         cuStreamBeginCapture = cuStreamBeginCapture_v2(_, _);

@@ -113,9 +113,12 @@ impl Drop for OwnedExec {
 #[derive(Debug)]
 pub(super) struct Exec {
     exec: OwnedExec,
-    /// Kept, because nodes of an executable graph are named by those of its template.
-    _template: OwnedGraph,
+    /// Kept, because nodes of an executable graph are named by those of its template, and because
+    /// changes of many nodes are made there first.
+    template: OwnedGraph,
     nodes: Vec<BuiltNode>,
+    /// The nodes that were changed in the executable graph and not in the template.
+    ahead: Vec<usize>,
 }
 
 /// The driver's nodes for one node.
@@ -261,6 +264,27 @@ impl Builder<'_> {
     }
 }
 
+/// The cost of a change of one node in an executable graph, in nanoseconds, as measured on an H200.
+const SET_NS: usize = 300;
+/// What each node that is changed so adds to the next launch. Measured: 30 µs after a change of one
+/// of 1,000 nodes, and 130 µs after one of all.
+const LAUNCH_NS: usize = 100;
+/// The cost of a change of one node in a template. Not measured: taken to be that of the same
+/// change in an executable graph.
+const TEMPLATE_SET_NS: usize = 300;
+/// The cost of an update for each node of the graph, changed or not, as measured on an H200.
+const UPDATE_NS: usize = 60;
+/// The fixed cost of an update.
+const UPDATE_CALL_NS: usize = 300;
+
+/// Returns whether one update of a graph of `nodes` nodes, of which `ahead` are to be changed in
+/// the template first, is cheaper than to set `changed` nodes one by one; the next launch included.
+fn is_update_cheaper(nodes: usize, changed: usize, ahead: usize) -> bool {
+    let one_by_one = changed * (SET_NS + LAUNCH_NS);
+    let at_once = ahead * TEMPLATE_SET_NS + nodes * UPDATE_NS + UPDATE_CALL_NS;
+    at_once < one_by_one
+}
+
 impl Exec {
     /// Builds an executable graph of these nodes.
     pub(super) fn build(
@@ -287,8 +311,9 @@ impl Exec {
         })?;
         Ok(Self {
             exec,
-            _template: template,
+            template,
             nodes: built,
+            ahead: Vec::new(),
         })
     }
 
@@ -297,13 +322,35 @@ impl Exec {
         self.exec.handle()
     }
 
-    /// Changes a node in later launches.
-    pub(super) fn set(
-        &self,
-        number: usize,
-        node: &Node,
+    /// Changes nodes in later launches, in the cheaper of two ways: one by one, or in the template,
+    /// with which the executable graph is then updated at once.
+    pub(super) fn change(
+        &mut self,
+        changed: &[usize],
+        nodes: &[Node],
         operands: &[Operand],
     ) -> Result<(), DriverError> {
+        if let &[only] = changed
+            && self.ahead.last() == Some(&only)
+        {
+            return self.set(only, &nodes[only], operands);
+        }
+        let mut ahead = std::mem::take(&mut self.ahead);
+        ahead.extend(changed);
+        ahead.sort_unstable();
+        ahead.dedup();
+        let is_plain = || nodes.iter().all(|node| node.work.body().is_empty());
+        if is_update_cheaper(nodes.len(), changed.len(), ahead.len()) && is_plain() {
+            return self.update(&ahead, nodes, operands);
+        }
+        self.ahead = ahead;
+        changed
+            .iter()
+            .try_for_each(|&number| self.set(number, &nodes[number], operands))
+    }
+
+    /// Changes a node of the executable graph.
+    fn set(&self, number: usize, node: &Node, operands: &[Operand]) -> Result<(), DriverError> {
         let device = &self.exec.device;
         let _name = device.named(node.label, node.location);
         node.work.with_node(operands, |operation| {
@@ -318,5 +365,52 @@ impl Exec {
                 )
             }
         })
+    }
+
+    /// Changes nodes of the template, and then the executable graph.
+    fn update(
+        &self,
+        changed: &[usize],
+        nodes: &[Node],
+        operands: &[Operand],
+    ) -> Result<(), DriverError> {
+        let device = &self.exec.device;
+        let (context, template) = (device.context, self.template.handle());
+        for &number in changed {
+            let node = &nodes[number];
+            let _name = device.named(node.label, node.location);
+            let handle = self.nodes[number].handle;
+            node.work.with_node(operands, |operation| {
+                // SAFETY: the template is alive, and the operands live as long as the graph.
+                unsafe {
+                    device
+                        .driver
+                        .graph_set_node(context, template, handle, operation)
+                }
+            })?;
+        }
+        // SAFETY: the executable graph and its template are alive.
+        unsafe {
+            device
+                .driver
+                .graph_exec_update(context, self.exec.handle(), template)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_update_cheaper;
+
+    #[test]
+    fn an_update_pays_once_most_nodes_have_changed() {
+        let fewest =
+            |nodes| (1..=nodes).find(|&changed| is_update_cheaper(nodes, changed, changed));
+        assert_eq!(
+            [1, 5, 10, 100, 1000].map(fewest),
+            [None, None, Some(10), Some(64), Some(604)]
+        );
+        // Not if many others must be brought up to date in the template.
+        assert!(!is_update_cheaper(100, 64, 100));
     }
 }

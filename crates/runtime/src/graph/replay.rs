@@ -388,9 +388,8 @@ impl ExecState {
             conditions,
             ..
         } = graph;
-        if let Some(exec) = &self.exec {
-            let set = |&number: &usize| exec.set(number, &nodes[number], operands);
-            let outcome = self.changed.distinct().iter().try_for_each(set);
+        if let Some(exec) = &mut self.exec {
+            let outcome = exec.change(self.changed.distinct(), nodes, operands);
             self.changed.clear();
             if outcome.is_err() {
                 // Some nodes may be set and others not: the next replay makes the graph again.

@@ -316,6 +316,51 @@ fn g07_an_update_with_equal_nodes_changes_the_graph_and_another_makes_it_again()
 }
 
 #[test]
+fn g07_an_update_of_most_nodes_is_made_at_once_and_keeps_earlier_changes() {
+    const ARRAYS: usize = 20;
+    counted_scenario(|harness, calls| {
+        let stream = harness.stream();
+        let mut arrays: [Buffer<u32>; ARRAYS] =
+            std::array::from_fn(|_| stream.zeros(N).expect("an array"));
+        let fill = |stream: &Stream, arrays: &mut [Buffer<u32>], value: &dyn Fn(usize) -> u32| {
+            let mut numbered = arrays.iter_mut().enumerate();
+            numbered.try_for_each(|(at, array)| stream.fill(array, value(at)))
+        };
+        let mut graph = harness
+            .device
+            .record("fills", |r| fill(&r.stream()?, &mut arrays, &|_| 1))?;
+        let mut expect = |value: &dyn Fn(usize) -> u32, counts: [usize; 3]| -> Result<()> {
+            calls.forget();
+            graph.update(|r| fill(&r.stream()?, &mut arrays, value))?;
+            graph.replay(&stream)?;
+            let names = ["graph_exec_set_node", "graph_set_node", "graph_exec_update"];
+            assert_eq!(names.map(|name| calls.count(name)), counts);
+            for (at, array) in arrays.iter().enumerate() {
+                let found = stream.download(array.slice(..1))?.wait()?;
+                assert_eq!(found, [value(at)], "array {at}");
+            }
+            Ok(())
+        };
+        expect(&|at| if at < 2 { 2 } else { 1 }, [2, 0, 0])?;
+        // All but one, which was set before: the template gets that one, too.
+        expect(&|at| if at == 0 { 2 } else { 3 }, [0, 20, 1])?;
+        expect(
+            &|at| {
+                if at == 7 {
+                    4
+                } else if at == 0 {
+                    2
+                } else {
+                    3
+                }
+            },
+            [1, 0, 0],
+        )?;
+        expect(&|at| at as u32 + 10, [0, 20, 1])
+    });
+}
+
+#[test]
 fn g07_a_swap_that_is_not_possible_leaves_the_graph_as_it_was() {
     scenario(|harness| {
         let stream = harness.stream();

@@ -1107,6 +1107,32 @@ impl Driver for Gpu {
         )
     }
 
+    unsafe fn graph_set_node(
+        &self,
+        context: ContextHandle,
+        graph: GraphHandle,
+        node: GraphNodeHandle,
+        operation: &GraphNode<'_>,
+    ) -> Result<()> {
+        let name = match operation {
+            GraphNode::Kernel(_) => "cuGraphKernelNodeSetParams",
+            GraphNode::Copy(_) => "cuGraphMemcpyNodeSetParams",
+            GraphNode::Fill { .. } => "cuGraphMemsetNodeSetParams",
+            GraphNode::Empty | GraphNode::Child(_) => "cuGraphNodeSetParams",
+        };
+        // SAFETY: the caller promises what the node's operation requires, in every launch.
+        let operation = unsafe { given(operation) };
+        self.call(
+            name,
+            |cost| cost.graph_set_node_call_ns,
+            |state| {
+                state.graph(context, graph)?;
+                state.check_node(graph, node)?;
+                state.graph_set_node(context, node, &operation)
+            },
+        )
+    }
+
     unsafe fn graph_exec_update(
         &self,
         context: ContextHandle,

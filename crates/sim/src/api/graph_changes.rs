@@ -6,6 +6,7 @@ use millstream_driver::{
     CaptureMode, ContextHandle, DeviceOrdinal, DevicePtr, GraphExecHandle, GraphHandle,
     GraphNodeHandle, ResultCode, StreamHandle,
 };
+use millstream_ptx::Site;
 
 use super::graph::GivenNode;
 use crate::{
@@ -91,11 +92,12 @@ impl StateGuard<'_> {
         let graph = self.graph_of(context, node)?;
         let operation = self.operation(context, operation)?;
         let found = self.known_graph(graph).nodes.get_mut(&node);
-        let own = &mut found.expect("the node was looked up").operation;
-        if std::mem::discriminant(own) != std::mem::discriminant(&operation) {
+        let found = found.expect("the node was looked up");
+        if std::mem::discriminant(&found.operation) != std::mem::discriminant(&operation) {
             return self.refuse_argument(format!("{} is a node of another kind", name(node)));
         }
-        *own = operation;
+        found.site = Site::current().or(found.site.take());
+        found.operation = operation;
         Ok(())
     }
 

@@ -170,7 +170,7 @@ impl Gpu {
     /// # Safety
     ///
     /// As [`graph_add_node`](millstream_driver::Driver::graph_add_node).
-    pub unsafe fn graph_set_node(
+    pub unsafe fn graph_set_program_node(
         &self,
         context: ContextHandle,
         node: GraphNodeHandle,

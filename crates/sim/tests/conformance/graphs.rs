@@ -125,6 +125,18 @@ pub(crate) fn r59(dev: &DeviceHarness) -> Observation {
             && dev.holds(memory, 3, BYTES, stream)?,
         "a launch keeps what it was enqueued with",
     )?;
+    dev.graph_set_own(graph, node, &fill(memory, 4, BYTES))?;
+    dev.graph_launch(exec, stream)?;
+    check(
+        dev.holds(memory, 3, BYTES, stream)?,
+        "a change of the graph itself changes no executable graph",
+    )?;
+    dev.graph_exec_update(exec, graph)?;
+    dev.graph_launch(exec, stream)?;
+    check(
+        dev.holds(memory, 4, BYTES, stream)?,
+        "until that is updated",
+    )?;
     dev.graph_add(other, &[], &fill(seen, 1, BYTES))?;
     let refused = dev.refusal(dev.graph_exec_update(exec, other))?;
     check(

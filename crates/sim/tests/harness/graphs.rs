@@ -116,6 +116,24 @@ impl Harness {
         }
     }
 
+    /// Changes a fill or a copy of device memory in a graph.
+    pub(crate) fn graph_set_own(
+        &self,
+        graph: GraphHandle,
+        node: GraphNodeHandle,
+        operation: &GraphNode<'_>,
+    ) -> Result<()> {
+        assert!(
+            !matches!(operation, GraphNode::Kernel(_)),
+            "its parameters would be pointers"
+        );
+        // SAFETY: the simulator checks handles and device addresses; on a GPU they are alive.
+        unsafe {
+            self.driver
+                .graph_set_node(self.context, graph, node, operation)
+        }
+    }
+
     /// Changes a fill, a copy of device memory or a child in an executable graph.
     pub(crate) fn graph_set(
         &self,

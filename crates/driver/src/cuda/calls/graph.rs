@@ -179,6 +179,46 @@ impl Cuda {
         }
     }
 
+    /// Implements [`Driver::graph_set_node`](crate::Driver::graph_set_node).
+    ///
+    /// # Safety
+    ///
+    /// As there; the node's context is current.
+    pub(super) unsafe fn set_template_node(
+        &self,
+        node: GraphNodeHandle,
+        operation: &GraphNode<'_>,
+    ) -> Result<()> {
+        match operation {
+            GraphNode::Kernel(kernel) => {
+                let params = kernel_node(kernel);
+                // SAFETY: the caller vouches for node, kernel and arguments, and the parameters
+                // live until the call has returned.
+                unsafe { call!(self, cuGraphKernelNodeSetParams(node, &params)) }
+            }
+            GraphNode::Copy(copy) => {
+                let params = memcpy_3d(copy);
+                // SAFETY: the caller vouches for node and memory, and the parameters live until the
+                // call has returned.
+                unsafe { call!(self, cuGraphMemcpyNodeSetParams(node, &params)) }
+            }
+            &GraphNode::Fill {
+                target,
+                pattern,
+                count,
+            } => {
+                let params = memset(target, pattern, count);
+                // SAFETY: as for a copy.
+                unsafe { call!(self, cuGraphMemsetNodeSetParams(node, &params)) }
+            }
+            GraphNode::Empty | GraphNode::Child(_) => Err(DriverError::new(
+                "cuGraphNodeSetParams",
+                ResultCode::INVALID_VALUE,
+            )
+            .with_detail("an empty node and a child cannot be changed")),
+        }
+    }
+
     /// Implements [`Driver::graph_condition`](crate::Driver::graph_condition).
     ///
     /// # Safety
