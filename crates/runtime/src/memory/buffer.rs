@@ -6,7 +6,7 @@ use millstream_driver::DevicePtr;
 
 use super::{Allocation, Release, View, ViewMut, array::array, bytes_of, view::Span};
 use crate::{
-    Result, UsageError, UsageErrorKind,
+    Device, Result, UsageError, UsageErrorKind,
     context::{DeviceState, Memory, StreamState},
 };
 
@@ -112,6 +112,18 @@ impl<T: bytemuck::Pod> Buffer<T> {
 array!(Buffer);
 
 impl<T> Buffer<T> {
+    /// Returns the device of the array.
+    ///
+    /// ```
+    /// let device = millstream::Device::simulated()?;
+    /// assert_eq!(device.stream()?.zeros::<u8>(9)?.device(), device);
+    /// # Ok::<(), millstream::Error>(())
+    /// ```
+    #[must_use]
+    pub fn device(&self) -> Device {
+        Device::from_state(Arc::clone(&self.allocation.device))
+    }
+
     /// Returns whether this is memory of another library.
     pub(crate) fn is_adopted(&self) -> bool {
         self.allocation.is_adopted()
