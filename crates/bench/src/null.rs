@@ -55,6 +55,8 @@ pub(crate) struct NullDriver {
     /// The number of operations enqueued on each stream.
     enqueued: Vec<AtomicU64>,
     streams: AtomicU64,
+    /// The number of kernels that were found in modules.
+    functions: AtomicU64,
     /// The stream and the position of each event's last record: the number of operations before it.
     events: Vec<AtomicU64>,
     free_events: Mutex<Vec<usize>>,
@@ -73,6 +75,7 @@ impl NullDriver {
             started: Instant::now(),
             enqueued: zeros(STREAMS_MAX),
             streams: AtomicU64::new(0),
+            functions: AtomicU64::new(0),
             events: zeros(EVENTS_MAX),
             free_events: Mutex::new((0..EVENTS_MAX).rev().collect()),
             next_address: AtomicU64::new(FIRST_ADDRESS),
@@ -347,7 +350,9 @@ impl Driver for NullDriver {
         _: ModuleHandle,
         _: &str,
     ) -> Result<FunctionHandle> {
-        Ok(FunctionHandle::from_raw(SOLE_HANDLE))
+        // Graphs find the parameters of a kernel by its handle.
+        let handle = self.functions.fetch_add(1, Relaxed) as usize;
+        Ok(FunctionHandle::from_raw(SOLE_HANDLE + handle))
     }
 
     unsafe fn module_global(

@@ -69,6 +69,11 @@ impl IndexChecks {
         Ok(flag)
     }
 
+    /// Returns the flag word, if there is one.
+    pub(crate) fn known_flag(&self) -> Option<Arc<Mutex<Buffer<u32>>>> {
+        self.flag.clone()
+    }
+
     /// Returns the code of a check of indices along an axis in an operation at this line. Checks of
     /// the same line, axis and length share a code, so that a long loop needs no more codes than
     /// its body.

@@ -8,9 +8,10 @@ use smallvec::SmallVec;
 
 use crate::{
     error::{Error, MeshErrorKind, Result, UsageError, UsageErrorKind},
-    fuse::{FusedKernel, Replacement, Step, Work, steps},
+    fuse::{FusedKernel, Replacement, Step, Work, recall},
     graph::{NodeRef, Overdue, Session, State, Storage},
     launch::{allocate, enqueue},
+    replay,
 };
 
 /// Enqueues all work that these nodes depend on, without waiting for any of it.
@@ -65,14 +66,25 @@ pub(crate) fn evaluate_overdue(session: &Session, overdue: &Overdue) {
 /// Enqueues the work of nodes with identifiers less than `end` that the targets depend on.
 fn materialise_all(session: &Session, targets: &[NodeRef], end: u64) -> Result<()> {
     loop {
-        let outcome = steps(targets, end).try_for_each(|step| materialise(session, &step));
-        match outcome {
+        let recalled = recall(targets, end);
+        if let Some(plan) = &recalled.plan
+            && replay::replay(session, plan, &recalled.graph, &enqueue_step)
+        {
+            return Ok(());
+        }
+        let mut steps = recalled.into_steps();
+        match steps.try_for_each(|step| materialise(session, &step)) {
             Ok(()) => return Ok(()),
             Err(Interruption::Failure(error)) => return Err(error),
             // The other thread is between taking the memory and storing the update.
             Err(Interruption::Outdated) => std::thread::yield_now(),
         }
     }
+}
+
+/// Enqueues the work of one step. Returns whether that succeeded.
+pub(crate) fn enqueue_step(session: &Session, step: &Step) -> bool {
+    materialise(session, step).is_ok()
 }
 
 /// The reason why a step was not executed.

@@ -21,7 +21,7 @@
 //! # Evaluation
 //!
 //! - Operations are recorded in an expression graph and evaluated when the block ends. Chains of
-//!   element-wise operations, broadcasts, slices and joins of up to four arrays, with a reduction
+//!   element-wise operations, broadcasts, slices and joins of up to 16 arrays, with a reduction
 //!   or a scan at their end, are fused into one kernel, which is generated once and cached. So are
 //!   reductions of contiguous rows of 2 to 8,192 elements with what follows from them, for example
 //!   a softmax. Equal operations on the same operands are computed once, and unused results are not
@@ -36,6 +36,19 @@
 //! - Apart from that, only waiting for the [`Pending`] blocks. Two regions overlap
 //!   unless one uses a result of the other.
 //! - After an error, a panic or a dropped [`Pending`], all host data is unchanged.
+//!
+//! # Graphs
+//!
+//! The body of a region runs at each call. From its third call on, a region of three kernels or
+//! more is one launch of a CUDA graph: the addresses of its arrays and its numbers are set, and all
+//! kernels are enqueued at once. This happens by itself if the operations, the shapes and the
+//! results are those of earlier calls. Results have memory of their own at each call, and graphs
+//! hold no arrays. A device keeps at most 64 kinds of regions, drops their graphs when memory is
+//! short, and launches the kernels one by one where a graph is still running elsewhere, or cannot
+//! be made: with updates in place, calls of cuBLAS, and in regions of a mesh.
+//! [`set_region_graphs`](RegionExt::set_region_graphs) switches graphs off.
+//!
+//! [`prepare`](RegionExt::prepare) goes further: the body of a prepared region never runs again.
 //!
 //! # Several devices
 //!
@@ -131,6 +144,7 @@ mod mesh;
 pub mod product;
 mod recent;
 mod region;
+mod replay;
 mod shape;
 mod streams;
 
@@ -150,8 +164,8 @@ pub use host::{
     ScalarDownload, VecDownload, WriteBack, WriteBacks,
 };
 pub use host::{
-    DeviceValue, Input, InputMut, Keep, OnDevice, Output, Parameter, Pending, RegionExt,
-    RegionTarget,
+    Arrays, DeviceValue, Input, InputMut, Keep, OnDevice, Output, Parameter, Pending, Prepared,
+    RegionExt, RegionTarget, Resident,
 };
 pub use mesh::{
     Border, Mesh, MeshArray, MeshOutput, MeshParameter, MeshRegion, Partial, Replicated, Sharded,

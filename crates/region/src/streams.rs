@@ -54,6 +54,28 @@ impl StreamState {
 }
 
 impl Streams {
+    /// Returns recording streams as the only streams, with common counters. Memory is allocated in
+    /// the order of the stream `eager`, which does not record.
+    pub(crate) fn recording(
+        eager: &Stream,
+        mut record: impl FnMut() -> millstream::Result<Stream>,
+    ) -> Result<Self> {
+        let counters = Arc::new(Mutex::new(eager.zeros(COUNTERS)?));
+        let mut streams = Vec::with_capacity(STREAMS_MAX);
+        for _ in 0..STREAMS_MAX {
+            streams.push(StreamState {
+                stream: record()?,
+                last_nodes: SmallVec::new(),
+                enqueued: 0,
+                counters: Some(Arc::clone(&counters)),
+            });
+        }
+        Ok(Self {
+            streams,
+            node_streams: FxHashMap::default(),
+        })
+    }
+
     /// Returns the stream for the nodes of a step that reads `operands`: the stream of an operand
     /// that is still a last node of that stream, else a new stream while there are fewer than the
     /// maximum, else the stream with the fewest steps.

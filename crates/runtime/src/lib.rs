@@ -72,6 +72,8 @@ pub use error::{
 pub use event::Event;
 pub use future::Pending;
 pub use graph::{Graph, GraphFigures, GraphNodeMut, GraphOptions, GraphRecorder, Order};
+#[doc(hidden)]
+pub use graph::{RecordedKernels, UnboundGraph};
 pub use kernel::{
     Cuda, Dim3, Kernel, KernelSignature, LaunchArguments, LaunchConfig, Module, Occupancy, Ptx,
 };

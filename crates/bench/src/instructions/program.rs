@@ -18,14 +18,24 @@ use millstream_driver::{
     ContextHandle, DeviceOrdinal, DevicePtr, Driver, FunctionHandle, LaunchDims, ModuleHandle,
     PeerCopy, StreamHandle,
 };
-use millstream_region::Array;
-use ndarray::Array1;
+use millstream_region::{Array, RegionExt, region};
+use ndarray::{Array1, Axis, Ix1};
 
-use super::cases::{Case, Pattern};
+use super::cases::{Case, Pattern, RegionKind};
 use crate::{kernels::sums, null::NullDriver, targets::ten_operations};
 
 const STREAMS: usize = 8;
 const ELEMENTS: usize = 64;
+
+/// Applies ten scans, each of which takes a kernel.
+#[region]
+fn ten_scans(x: &Array<f32, Ix1>) -> Array<f32, Ix1> {
+    let mut y = x.clone();
+    for _ in 0..10 {
+        y = y.cumsum(Axis(0));
+    }
+    y
+}
 
 /// Runs a case with `launches` counted launches or regions.
 pub(crate) fn run(case: &Case, launches: usize) -> Result<()> {
@@ -45,10 +55,24 @@ pub(crate) fn run(case: &Case, launches: usize) -> Result<()> {
         (0..warm_up).for_each(&mut *launch);
         counted_launches(warm_up..warm_up + launches, launch);
     };
-    if case.pattern == Pattern::Region {
+    if let Pattern::Region(kind) = case.pattern {
         let few = Array::from_host(&device, &Array1::<f32>::zeros(ELEMENTS))?;
         null.lag.store(case.lag, Relaxed);
-        run(&mut |_| drop(ten_operations(&device, &few).expect("the driver never fails")));
+        device.set_region_graphs(kind != RegionKind::Launches);
+        const NEVER: &str = "the driver never fails";
+        match kind {
+            RegionKind::Fused => run(&mut |_| drop(ten_operations(&device, &few).expect(NEVER))),
+            RegionKind::Launches | RegionKind::Graph => {
+                run(&mut |_| drop(ten_scans(&device, &few).expect(NEVER)));
+            }
+            RegionKind::PreparedFused | RegionKind::PreparedScans => {
+                let prepared = device.prepare(&few, |g, x| match kind {
+                    RegionKind::PreparedFused => ten_operations(g, x),
+                    _ => ten_scans(g, x),
+                })?;
+                run(&mut |_| drop(prepared.call(&few).expect(NEVER)));
+            }
+        }
     } else if case.pattern == Pattern::PeerCopy {
         // SAFETY: as above.
         let other = unsafe { Device::with_driver(driver, 1) }?;
@@ -124,7 +148,7 @@ impl Work {
             }
             Pattern::Chain => (turn, 0, 1, 0),
             Pattern::Readers | Pattern::FanInAndOut => (turn, 0, 1, turn),
-            Pattern::Raw | Pattern::Region | Pattern::RawPeerCopy | Pattern::PeerCopy => {
+            Pattern::Raw | Pattern::Region(_) | Pattern::RawPeerCopy | Pattern::PeerCopy => {
                 unreachable!("it has no work of this kind")
             }
         };

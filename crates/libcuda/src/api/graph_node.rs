@@ -304,7 +304,8 @@ pub(super) fn node_of(call: &Call, raw: Handle) -> Answer<(ContextHandle, GraphN
 pub(crate) fn set(call: &Call, node: Handle, fields: Fields) -> Answer {
     let (context, node) = node_of(call, node)?;
     fields.with(call, context, |operation| {
-        call.process()?.graph_set_program_node(context, node, operation)
+        call.process()?
+            .graph_set_program_node(context, node, operation)
     })
 }
 

@@ -15,6 +15,7 @@
 //! | `siblings.rs` | computes several stored nodes over the same inputs in one kernel |
 //! | `replace.rs` | updates of parts, in place where nothing else needs the old elements |
 //! | `planned.rs` | the graph of planned nodes that an evaluation depends on |
+//! | `numbers.rs` | the numbers of its nodes by their identifiers |
 //! | `recall.rs` | plans of graphs that were met before |
 //! | `build.rs` | builds the kernels that follow from these decisions |
 //! | `explain.rs` | tells the kernels of a plan, and why arrays are stored |
@@ -22,6 +23,7 @@
 mod build;
 mod explain;
 mod kernel;
+mod numbers;
 mod partition;
 mod planned;
 mod recall;
@@ -34,8 +36,10 @@ mod size;
 pub(crate) use explain::explain;
 pub use explain::{ExplainedKernel, Explanation, StoreReason, StoredArray};
 pub(crate) use kernel::{FusedKernel, FusedNode, Step, Work};
-pub(crate) use planned::NodeSignature;
+pub(crate) use planned::{NodeSignature, PlannedGraph};
+#[cfg(test)]
 pub(crate) use recall::steps;
+pub(crate) use recall::{Plan, recall};
 pub(crate) use replace::Replacement;
 pub(crate) use rows::{ROW_THREADS, RowClass, RowShape, neighbours_of_row, threads_of_row};
 pub(crate) use share::SCAN_SEGMENT;

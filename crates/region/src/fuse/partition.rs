@@ -18,7 +18,7 @@ use super::{
     planned::PlannedGraph,
     rows::{RowShape, fuse_rows},
     share::{Consumer, store_shared},
-    size::{Size, bound_sizes, storable},
+    size::{INPUTS_MAX, Size, bound_sizes, storable},
 };
 use crate::{
     graph::{NodeRef, Op},
@@ -128,8 +128,9 @@ fn candidates_of(graph: &PlannedGraph) -> Vec<Candidate> {
     candidates
 }
 
-/// The maximum number of joined parts that another kernel computes.
-const PARTS_MAX: usize = 4;
+/// The maximum number of joined parts that another kernel computes, each under a branch: as many
+/// as it can read arrays.
+const PARTS_MAX: usize = INPUTS_MAX;
 
 /// Returns whether an operation needs kernels of its own.
 pub(super) fn has_own_kernel(op: &Op) -> bool {

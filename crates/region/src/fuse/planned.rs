@@ -2,13 +2,12 @@
 
 use std::sync::Arc;
 
-use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
-use super::kernel::FusedNode;
+use super::{kernel::FusedNode, numbers::Numbers};
 use crate::{
     element::DType,
-    graph::{NodeRef, Op, OpKey, State},
+    graph::{Node, NodeRef, Op, OpKey, State},
     shape::Shape,
 };
 
@@ -16,22 +15,23 @@ use crate::{
 const NODES_USUAL: usize = 28;
 
 /// The planned nodes that targets depend on, and the nodes in memory that they read.
-pub(super) struct PlannedGraph {
+pub(crate) struct PlannedGraph {
     /// The planned nodes in the order in which they were recorded, which is independent of the
     /// targets and has operands first.
-    pub(super) nodes: Vec<FusedNode>,
+    pub(crate) nodes: Vec<FusedNode>,
     /// The nodes in memory.
-    pub(super) inputs: Vec<NodeRef>,
+    pub(crate) inputs: Vec<NodeRef>,
     /// The numbers of the requested nodes.
-    pub(super) targets: SmallVec<[u32; 2]>,
+    pub(crate) targets: SmallVec<[u32; 2]>,
     /// The number of each node by its identifier: first the planned nodes, then the inputs.
-    numbers: FxHashMap<u64, u32>,
+    numbers: Numbers,
 }
 
 /// The properties of a node that affect plans and code.
 #[derive(PartialEq, Eq, Hash)]
 pub(crate) struct NodeSignature {
     dtype: DType,
+    /// The shape, unless that of the operands determines it.
     shape: Shape,
     /// The operation, without the value of a constant; `None` for an input.
     op: Option<OpKey>,
@@ -62,9 +62,15 @@ impl NodeSignature {
             Op::Constant(value) => OpKey::Constant(value.dtype(), 0),
             op => OpKey::of(op, number),
         };
+        let is_implied = matches!(op, OpKey::Apply(..));
         Self {
+            dtype: fused.node.dtype,
+            shape: if is_implied {
+                Shape::new()
+            } else {
+                Shape::from_slice(&fused.node.shape)
+            },
             op: Some(op),
-            ..Self::of_input(&fused.node)
         }
     }
 }
@@ -74,10 +80,10 @@ impl PlannedGraph {
     pub(super) fn of(targets: &[NodeRef]) -> Self {
         let mut nodes: Vec<FusedNode> = Vec::with_capacity(NODES_USUAL);
         let mut inputs: Vec<NodeRef> = Vec::new();
-        let mut numbers: FxHashMap<u64, u32> = FxHashMap::default();
-        numbers.reserve(NODES_USUAL);
+        let last = targets.iter().map(|node| node.id).max();
+        let mut numbers = Numbers::up_to(last.unwrap_or(0));
         let mut visit = |node: &NodeRef, nodes: &mut Vec<FusedNode>| {
-            if numbers.insert(node.id, 0).is_none() {
+            if numbers.insert(node.id, 0) {
                 let node = NodeRef::clone(node);
                 match node.state() {
                     State::Planned(op) => nodes.push(FusedNode { node, op }),
@@ -92,22 +98,60 @@ impl PlannedGraph {
             op.operands(|operand| visit(operand, &mut nodes));
             visited += 1;
         }
+        // The traversal finds the youngest first.
+        nodes.reverse();
         nodes.sort_unstable_by_key(|fused| fused.node.id);
         let all = nodes.iter().map(|fused| &fused.node).chain(&inputs);
         for (number, node) in (0..).zip(all) {
             numbers.insert(node.id, number);
         }
+        let number = |target: &NodeRef| numbers.get(target.id).expect("every target has a number");
         Self {
-            targets: targets.iter().map(|target| numbers[&target.id]).collect(),
+            targets: targets.iter().map(number).collect(),
             nodes,
             inputs,
             numbers,
         }
     }
 
+    /// Returns a graph with the same inputs and copies of the planned nodes, which are not stored
+    /// when those are.
+    pub(crate) fn copied(&self) -> Self {
+        let mut nodes: Vec<FusedNode> = Vec::with_capacity(self.nodes.len());
+        for FusedNode { node, op } in &self.nodes {
+            let copied = |operand: &NodeRef| match self.planned_number(operand) {
+                Some(number) => NodeRef::clone(&nodes[number].node),
+                None => NodeRef::clone(operand),
+            };
+            let op = Arc::new(op.with_operands(copied));
+            let node = Arc::new(Node::new(
+                node.device.clone(),
+                node.dtype,
+                node.shape.clone(),
+                State::Planned(Arc::clone(&op)),
+                node.location,
+            ));
+            nodes.push(FusedNode { node, op });
+        }
+        let inputs = self.inputs.clone();
+        let all = nodes.iter().map(|fused| &fused.node).chain(&inputs);
+        let last = nodes.last().map_or(0, |fused| fused.node.id);
+        let mut numbers = Numbers::up_to(last);
+        for (node, number) in all.zip(0..) {
+            numbers.insert(node.id, number);
+        }
+        Self {
+            nodes,
+            inputs,
+            targets: self.targets.clone(),
+            numbers,
+        }
+    }
+
     /// Returns the number of a node of the graph.
     pub(super) fn number(&self, node: &NodeRef) -> u32 {
-        self.numbers[&node.id]
+        let number = self.numbers.get(node.id);
+        number.expect("the node is in the graph")
     }
 
     /// Returns the number of a node among the planned nodes; `None` for a node in memory.
@@ -116,7 +160,7 @@ impl PlannedGraph {
     }
 
     /// Returns the node with a number.
-    pub(super) fn node(&self, number: u32) -> &NodeRef {
+    pub(crate) fn node(&self, number: u32) -> &NodeRef {
         let number = number as usize;
         match number.checked_sub(self.nodes.len()) {
             None => &self.nodes[number].node,

@@ -5,7 +5,10 @@
 //! same signature gets the same steps without being analysed. Its kernels also share the slot for
 //! generated code.
 
-use std::sync::{Arc, LazyLock};
+use std::sync::{
+    Arc, LazyLock,
+    atomic::{AtomicU64, Ordering},
+};
 
 use parking_lot::Mutex;
 use smallvec::SmallVec;
@@ -23,8 +26,31 @@ const PLANS_MAX: usize = 1024;
 /// The maximum number of nodes of a graph whose plan is kept.
 const NODES_MAX: usize = 256;
 
-static PLANS: LazyLock<Mutex<RecentMap<GraphSignature, Arc<[StepPlan]>>>> =
+static PLANS: LazyLock<Mutex<RecentMap<GraphSignature, Arc<Plan>>>> =
     LazyLock::new(|| Mutex::new(RecentMap::new(PLANS_MAX)));
+
+/// The identifier of the next plan.
+static NEXT_ID: AtomicU64 = AtomicU64::new(0);
+
+/// The plan of all graphs with one signature.
+pub(crate) struct Plan {
+    /// An identifier that is unique in the process.
+    pub(crate) id: u64,
+    steps: Vec<StepPlan>,
+    /// The numbers of the nodes that are stored.
+    pub(crate) stored: Vec<u32>,
+    /// The number of fused kernels.
+    pub(crate) kernels: usize,
+}
+
+/// A graph, with its plan if it was met before.
+pub(crate) struct Recalled {
+    pub(crate) graph: PlannedGraph,
+    end: u64,
+    /// The signature, if its plan is kept.
+    signature: Option<GraphSignature>,
+    pub(crate) plan: Option<Arc<Plan>>,
+}
 
 /// A step in terms of node numbers.
 struct StepPlan {
@@ -54,28 +80,77 @@ struct OutputPlan {
     target_map: Option<AxisMap>,
 }
 
-/// Returns the steps that materialise these nodes, operands first, as far as the identifiers of
-/// their nodes are less than `end`. A finished step can be dropped to release the inputs that only
-/// it reads.
-pub(crate) fn steps(targets: &[NodeRef], end: u64) -> impl Iterator<Item = Step> + use<> {
+/// Returns the graph of these nodes, of which the nodes with identifiers less than `end` are to be
+/// materialised.
+pub(crate) fn recall(targets: &[NodeRef], end: u64) -> Recalled {
     let graph = PlannedGraph::of(targets);
-    if end != u64::MAX || graph.nodes.len() > NODES_MAX {
-        return build::steps(&graph, end).into_iter();
+    let is_kept = end == u64::MAX && graph.nodes.len() <= NODES_MAX;
+    let signature = is_kept.then(|| graph.signature());
+    let plan = signature
+        .as_ref()
+        .and_then(|signature| PLANS.lock().get(signature));
+    Recalled {
+        graph,
+        end,
+        signature,
+        plan,
     }
-    let signature = graph.signature();
-    let known = PLANS.lock().get(&signature);
-    let steps = match known {
-        Some(plans) => plans.iter().map(|plan| plan.step(&graph)).collect(),
-        None => {
-            let mut steps = build::steps(&graph, end);
-            let plans = steps.iter_mut().map(|step| StepPlan::of(step, &graph));
-            if let Some(plans) = plans.collect::<Option<Vec<_>>>() {
-                PLANS.lock().insert(signature, plans.into());
+}
+
+impl Recalled {
+    /// Returns the steps that materialise the nodes, operands first. A finished step can be dropped
+    /// to release the inputs that only it reads.
+    pub(crate) fn into_steps(self) -> impl Iterator<Item = Step> {
+        let Self {
+            graph,
+            end,
+            signature,
+            plan,
+        } = self;
+        let steps = match plan {
+            Some(plan) => plan.steps(&graph),
+            None => {
+                let mut steps = build::steps(&graph, end);
+                if let Some(signature) = signature
+                    && let Some(plan) = Plan::of(&mut steps, &graph)
+                {
+                    PLANS.lock().insert(signature, Arc::new(plan));
+                }
+                steps
             }
-            steps
-        }
-    };
-    steps.into_iter()
+        };
+        steps.into_iter()
+    }
+}
+
+/// Returns the steps that materialise these nodes, operands first, as far as the identifiers of
+/// their nodes are less than `end`.
+#[cfg(test)]
+pub(crate) fn steps(targets: &[NodeRef], end: u64) -> impl Iterator<Item = Step> + use<> {
+    recall(targets, end).into_steps()
+}
+
+impl Plan {
+    /// Returns the plan of these steps, or `None` if they depend on more than the signature.
+    fn of(steps: &mut [Step], graph: &PlannedGraph) -> Option<Self> {
+        let steps = steps.iter_mut().map(|step| StepPlan::of(step, graph));
+        let steps = steps.collect::<Option<Vec<_>>>()?;
+        let kernels = |step: &StepPlan| match &step.work {
+            WorkPlan::Alias(_) => 0,
+            WorkPlan::Kernels(kernels) => kernels.len(),
+        };
+        Some(Self {
+            id: NEXT_ID.fetch_add(1, Ordering::Relaxed),
+            stored: steps.iter().flat_map(|step| step.nodes.clone()).collect(),
+            kernels: steps.iter().map(kernels).sum(),
+            steps,
+        })
+    }
+
+    /// Returns the steps for a graph with the signature of this plan.
+    pub(crate) fn steps(&self, graph: &PlannedGraph) -> Vec<Step> {
+        self.steps.iter().map(|plan| plan.step(graph)).collect()
+    }
 }
 
 impl StepPlan {

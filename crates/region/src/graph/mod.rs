@@ -20,4 +20,4 @@ pub(crate) use collective::{AxisSet, Collective, CollectiveKind, MeshMember, Mes
 pub(crate) use function::{Comparison, Function, Rounding};
 pub(crate) use key::OpKey;
 pub(crate) use node::{Node, NodeRef, Op, Reduction, State, Storage};
-pub(crate) use session::{Overdue, Session, shape_error};
+pub(crate) use session::{LaunchLog, LoggedLaunch, LoggedParameter, Overdue, Session, shape_error};

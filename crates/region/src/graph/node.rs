@@ -341,6 +341,37 @@ impl Op {
         }
     }
 
+    /// Returns the operation with other operands.
+    pub(crate) fn with_operands(&self, mut other: impl FnMut(&NodeRef) -> NodeRef) -> Self {
+        let mut op = self.clone();
+        match &mut op {
+            Op::Constant(_) | Op::Iota => {}
+            Op::Apply(_, operands) => operands.iter_mut().for_each(|node| *node = other(node)),
+            Op::View(source, _)
+            | Op::Reshape(source)
+            | Op::Scan { source, .. }
+            | Op::Reduce { source, .. } => *source = other(source),
+            Op::MatrixProduct(one, two)
+            | Op::Gather {
+                source: one,
+                index: two,
+                ..
+            }
+            | Op::Update {
+                base: one,
+                value: two,
+                ..
+            } => [one, two].into_iter().for_each(|node| *node = other(node)),
+            Op::Concatenate { parts, .. } => parts.iter_mut().for_each(|node| *node = other(node)),
+            Op::Scatter {
+                base, index, value, ..
+            } => [base, index, value]
+                .into_iter()
+                .for_each(|node| *node = other(node)),
+        }
+        op
+    }
+
     /// Calls `visit` with each operand.
     pub(crate) fn operands(&self, mut visit: impl FnMut(&NodeRef)) {
         match self {

@@ -6,7 +6,7 @@ use std::{
     sync::{Arc, Weak},
 };
 
-use millstream::Device;
+use millstream::{Buffer, Device};
 use parking_lot::{Mutex, MutexGuard};
 
 use rustc_hash::FxHashMap;
@@ -16,7 +16,7 @@ use crate::{
     checks::{CheckResult, DeferredChecks, IndexChecks},
     element::DType,
     error::{Error, MeshErrorKind, Result, UsageError, UsageErrorKind},
-    shape::{RANK_MAX, Shape, element_count},
+    shape::{RANK_MAX, Shape},
     streams::Streams,
 };
 
@@ -36,6 +36,44 @@ pub(crate) struct Session {
     inner: Mutex<Inner>,
     streams: Mutex<Streams>,
     checks: Arc<Mutex<IndexChecks>>,
+    /// Set if the kernels are recorded.
+    pub(crate) log: Option<LaunchLog>,
+}
+
+/// The generated kernels that a session launches, for a graph of them.
+#[derive(Default)]
+pub(crate) struct LaunchLog(Mutex<Vec<LoggedLaunch>>);
+
+/// The launch of a generated kernel.
+pub(crate) struct LoggedLaunch {
+    pub(crate) name: &'static str,
+    /// The parameters that differ from launch to launch, by number.
+    pub(crate) parameters: Vec<(usize, LoggedParameter)>,
+}
+
+/// A parameter that differs between launches of a plan.
+pub(crate) enum LoggedParameter {
+    /// The value of the constant with this identifier.
+    Constant(u64),
+    /// The code of an index check of the node with this identifier.
+    CheckCode {
+        node: u64,
+        axis: usize,
+        length: usize,
+    },
+    Flag,
+    Counters,
+}
+
+impl LaunchLog {
+    pub(crate) fn push(&self, launch: LoggedLaunch) {
+        self.0.lock().push(launch);
+    }
+
+    /// Returns the launches, and forgets them.
+    pub(crate) fn take(&self) -> Vec<LoggedLaunch> {
+        std::mem::take(&mut *self.0.lock())
+    }
 }
 
 struct Inner {
@@ -67,6 +105,18 @@ impl Session {
         Self::of(device, None)
     }
 
+    /// Creates a session that logs its launches. The streams are its only ones.
+    pub(crate) fn logging(device: Device, streams: Streams, checks: IndexChecks) -> Self {
+        Self {
+            device,
+            member: None,
+            inner: Mutex::new(Inner::new()),
+            streams: Mutex::new(streams),
+            checks: Arc::new(Mutex::new(checks)),
+            log: Some(LaunchLog::default()),
+        }
+    }
+
     /// Creates the session of one device of a mesh region.
     pub(crate) fn in_mesh(device: Device, member: MeshMember) -> Arc<Self> {
         Self::of(device, Some(member))
@@ -79,6 +129,7 @@ impl Session {
             inner: Mutex::new(Inner::new()),
             streams: Mutex::default(),
             checks: Arc::default(),
+            log: None,
         })
     }
 
@@ -105,6 +156,10 @@ impl Session {
         inputs: impl IntoIterator<Item = &'a Storage>,
     ) -> Result<DeferredChecks> {
         let mut checks = DeferredChecks::default();
+        if self.log.is_some() {
+            // Only a replay computes elements.
+            return Ok(checks);
+        }
         checks.add(&self.checks);
         for storage in inputs {
             checks.join(&storage.checks);
@@ -202,6 +257,27 @@ impl Session {
         }
     }
 
+    /// Returns a node whose elements are in this memory.
+    pub(crate) fn adopt(
+        &self,
+        dtype: DType,
+        shape: Shape,
+        buffer: Buffer<u8>,
+        location: &'static Location<'static>,
+    ) -> NodeRef {
+        if let Some(problem) = shape_error(dtype, &shape) {
+            let usage_error = UsageError::new("from_buffer", problem, location);
+            return self.fail(dtype, &shape, usage_error, location);
+        }
+        let storage = Storage {
+            buffer,
+            checks: DeferredChecks::default(),
+        };
+        let state = State::Stored(Arc::new(storage));
+        let device = self.device.clone();
+        Arc::new(Node::new(device, dtype, shape, state, location))
+    }
+
     /// Returns a failed node and records its error.
     pub(crate) fn fail(
         &self,
@@ -268,12 +344,8 @@ pub(crate) fn shape_error(dtype: DType, shape: &[usize]) -> Option<UsageErrorKin
         return Some(UsageErrorKind::TooManyAxes { shape: lengths() });
     }
     // Axes of length 0 are left out: ndarray limits the product of the other lengths, too.
-    let long: Shape = shape
-        .iter()
-        .copied()
-        .filter(|&length| length != 0)
-        .collect();
-    let bytes = element_count(&long).and_then(|elements| elements.checked_mul(dtype.bytes()));
+    let mut long = shape.iter().filter(|&&length| length != 0);
+    let bytes = long.try_fold(dtype.bytes(), |bytes, &length| bytes.checked_mul(length));
     let is_countable = bytes.is_some_and(|bytes| isize::try_from(bytes).is_ok());
     (!is_countable).then(|| UsageErrorKind::TooLarge { shape: lengths() })
 }

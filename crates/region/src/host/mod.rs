@@ -1,15 +1,18 @@
 //! The boundary between host and device: parameters, results, write-backs and explicit transfers.
 
+mod buffer;
 mod explain;
 mod input;
 mod on_device;
 mod output;
 mod pending;
+mod prepared;
 mod region;
 mod target;
 mod transfer;
 mod write_back;
 
+pub use buffer::Resident;
 pub use input::{ArraySource, Input, Parameter};
 pub use on_device::{OnDevice, PendingStruct, PlainValue};
 pub use output::{
@@ -17,6 +20,7 @@ pub use output::{
     ScalarDownload, VecDownload,
 };
 pub use pending::Pending;
+pub use prepared::{Arrays, Prepared};
 pub use region::RegionExt;
 pub use target::RegionTarget;
 pub use write_back::{InputMut, WriteBack, WriteBacks};

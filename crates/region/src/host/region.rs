@@ -6,8 +6,8 @@ use bytemuck::cast_slice;
 use millstream::Device;
 use ndarray::{ArrayView, Dimension};
 
-use super::{DeviceValue, Input, Pending, RegionTarget};
-use crate::{Array, Region, element::Element, error::Result, shape::Shape};
+use super::{Arrays, DeviceValue, Input, Pending, Prepared, RegionTarget};
+use crate::{Array, Region, element::Element, error::Result, replay, shape::Shape};
 
 impl Region {
     /// Returns an array for use in the region. Host elements are copied before this returns; a
@@ -64,6 +64,47 @@ pub trait RegionExt {
         &self,
         body: impl FnOnce(&Region) -> R,
     ) -> Result<Pending<'static, R::Host>>;
+
+    /// Prepares a region: runs the body once, with these arguments, and never again. Numbers and
+    /// arrays that are no arguments are frozen, and so is everything that the body decides on the
+    /// host. A [call](crate::Prepared::call) enqueues the kernels with other arguments of the same
+    /// shapes, as one launch of a CUDA graph.
+    ///
+    /// ```
+    /// use millstream_region::{Array, RegionExt};
+    /// use ndarray::array;
+    ///
+    /// let device = millstream::Device::simulated()?;
+    /// let [x, y] = [array![1.0_f32, 2.0], array![3.0, 4.0]];
+    /// let [x, y] = [Array::from_host(&device, &x)?, Array::from_host(&device, &y)?];
+    /// let scaled = device.prepare(&x, |_, x| x * 2.0 / x.sum())?;
+    /// assert_eq!(scaled.call(&x)?.to_host()?, array![2.0 / 3.0, 4.0 / 3.0]);
+    /// assert_eq!(scaled.call(&y)?.to_host()?, array![6.0 / 7.0, 8.0 / 7.0]);
+    /// # Ok::<(), millstream_region::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// If an operation of the body is wrong, a result is an argument, the body updates arrays in
+    /// place or calls another library, there is not enough memory, or the device is lost.
+    fn prepare<A: Arrays, R: Arrays>(
+        &self,
+        arguments: &A,
+        body: impl FnOnce(&Region, &A) -> R,
+    ) -> Result<Prepared<A, R>>;
+
+    /// Sets whether regions of several kernels are replayed as [graphs](crate#graphs), which is the
+    /// default. Without graphs each kernel is launched by itself, so that the error of a lost
+    /// device names it.
+    ///
+    /// ```
+    /// use millstream_region::RegionExt;
+    ///
+    /// let device = millstream::Device::simulated()?;
+    /// device.set_region_graphs(false);
+    /// # Ok::<(), millstream_region::Error>(())
+    /// ```
+    fn set_region_graphs(&self, are_used: bool);
 }
 
 impl RegionExt for Device {
@@ -74,5 +115,18 @@ impl RegionExt for Device {
         let region = RegionTarget::enter(&self);
         let result = body(&region);
         <&Device as RegionTarget>::leave::<R::Host>(self, region, result, Vec::new())
+    }
+
+    #[track_caller]
+    fn prepare<A: Arrays, R: Arrays>(
+        &self,
+        arguments: &A,
+        body: impl FnOnce(&Region, &A) -> R,
+    ) -> Result<Prepared<A, R>> {
+        Prepared::of(self, arguments, body, Location::caller())
+    }
+
+    fn set_region_graphs(&self, are_used: bool) {
+        replay::set_graphs(self, are_used);
     }
 }

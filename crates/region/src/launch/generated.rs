@@ -25,7 +25,7 @@ use crate::{
     element::Scalar,
     error::Result,
     fuse::FusedKernel,
-    graph::{Session, Storage},
+    graph::{LaunchLog, LoggedLaunch, LoggedParameter, Session, Storage},
 };
 
 /// The interned names of kernels, which are never freed; there is one for each kind of kernel.
@@ -79,6 +79,18 @@ enum ScalarBits {
 }
 
 impl ScalarBits {
+    /// Returns the bits of a constant.
+    fn of_scalar(value: Scalar) -> Self {
+        match value {
+            Scalar::F32(value) => Self::Bits32(value.to_bits()),
+            Scalar::F64(value) => Self::Bits64(value.to_bits()),
+            Scalar::I32(value) => Self::Bits32(value as u32),
+            Scalar::I64(value) => Self::Bits64(value as u64),
+            Scalar::U8(value) => Self::Bits32(value.into()),
+            Scalar::Bool(value) => Self::Bits32(value.into()),
+        }
+    }
+
     /// Returns the bits of a parameter that is not an address.
     fn of(session: &Session, is_wide: bool, parameter: &KernelParameter) -> Self {
         match parameter {
@@ -86,14 +98,7 @@ impl ScalarBits {
             // Lengths, starts and steps of a narrow kernel fit 32 bits, negative steps included.
             KernelParameter::Index(value) => ScalarBits::Bits32(*value as u32),
             KernelParameter::Scalar(value) | KernelParameter::Constant { value, .. } => {
-                match *value {
-                    Scalar::F32(value) => ScalarBits::Bits32(value.to_bits()),
-                    Scalar::F64(value) => ScalarBits::Bits64(value.to_bits()),
-                    Scalar::I32(value) => ScalarBits::Bits32(value as u32),
-                    Scalar::I64(value) => ScalarBits::Bits64(value as u64),
-                    Scalar::U8(value) => ScalarBits::Bits32(value.into()),
-                    Scalar::Bool(value) => ScalarBits::Bits32(value.into()),
-                }
+                Self::of_scalar(*value)
             }
             KernelParameter::CheckCode { node, axis, length } => {
                 ScalarBits::Bits32(session.checks().number(node.location, *axis, *length))
@@ -106,6 +111,14 @@ impl ScalarBits {
                 unreachable!("an address has no scalar value")
             }
         }
+    }
+}
+
+/// Returns the parameter of a constant, in the low bytes of a word.
+pub(crate) fn constant_word(value: Scalar) -> u64 {
+    match ScalarBits::of_scalar(value) {
+        ScalarBits::Bits32(bits) => bits.into(),
+        ScalarBits::Bits64(bits) => bits,
     }
 }
 
@@ -175,6 +188,29 @@ pub(super) fn enqueue(
     Ok(())
 }
 
+/// Adds the launch of a kernel to the log.
+fn note(log: &LaunchLog, kernel: &Kernel) {
+    let differing = |(number, parameter): (usize, &KernelParameter)| {
+        let parameter = match parameter {
+            KernelParameter::Constant { node, .. } => LoggedParameter::Constant(*node),
+            KernelParameter::CheckCode { node, axis, length } => LoggedParameter::CheckCode {
+                node: node.id,
+                axis: *axis,
+                length: *length,
+            },
+            KernelParameter::Flag => LoggedParameter::Flag,
+            KernelParameter::Counters => LoggedParameter::Counters,
+            _ => return None,
+        };
+        Some((number, parameter))
+    };
+    let parameters = kernel.parameters.iter().enumerate();
+    log.push(LoggedLaunch {
+        name: intern(&kernel.name),
+        parameters: parameters.filter_map(differing).collect(),
+    });
+}
+
 /// Launches a kernel with at least this many threads, for the operation at `location`. It writes
 /// `targets`, and reads `read_temporaries` and the input arrays of its parameters.
 fn launch(
@@ -222,6 +258,9 @@ fn launch(
                 ScalarBits::Bits64(value) => LaunchArgument::Bits64(value),
             },
         });
+    }
+    if let Some(log) = &session.log {
+        note(log, kernel);
     }
     debug_assert!(
         values.iter().map(LaunchArgument::bytes).sum::<usize>() + 8 * usize::from(table.is_some())

@@ -10,7 +10,7 @@ mod product;
 
 use millstream::{Buffer, Stream};
 
-pub(crate) use generated::allocate;
+pub(crate) use generated::{allocate, constant_word};
 
 use crate::{
     error::Result,

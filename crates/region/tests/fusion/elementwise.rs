@@ -1,7 +1,7 @@
 //! Chains of element-wise operations with shared operands.
 
 use millstream_region::{Array, RegionExt};
-use ndarray::{Array1, Array2, Ix1};
+use ndarray::{Array1, Array2, Axis, Ix1, Ix2};
 
 use crate::Counted;
 
@@ -154,5 +154,42 @@ fn a_function_of_a_row_is_stored_as_a_row() {
             (work.kernels, work.bytes_written),
             (3, 4 * (32 + 2 * 64 * 32))
         );
+    });
+}
+
+/// A kernel's text contains no lengths. It only depends on how many threads share a result or a
+/// tile, so that the texts for arrays of some heights serve all other widths of these heights.
+#[test]
+fn other_shapes_take_no_further_compilation() {
+    type Compute = fn(&Array<f32, Ix2>) -> Array<f32, Ix2>;
+    let kinds: [(&str, Compute); 5] = [
+        ("element-wise", |x| (x * 2.0 + 1.0).abs()),
+        ("transposed", |x| x.t() + &x.t() * 2.0),
+        ("sum of columns", |x| {
+            x.sum_axis(Axis(0)).insert_axis(Axis(0))
+        }),
+        ("softmax", |x| {
+            let e = x.exp();
+            &e / &e.sum_axis(Axis(1)).insert_axis(Axis(1))
+        }),
+        ("scan", |x| (x * 0.5).cumsum(Axis(1))),
+    ];
+    Counted::everywhere(|counted| {
+        for (kind, compute) in kinds {
+            let compilations = |columns: &[usize]| {
+                counted.calls.forget();
+                for &columns in columns {
+                    for rows in [4, 8, 12, 20, 40] {
+                        let host = Array2::<f32>::ones((rows, columns));
+                        let x = Array::from_host(&counted.device, &host).unwrap();
+                        drop(compute(&x).to_host().unwrap());
+                    }
+                }
+                counted.calls.count("module_load")
+            };
+            let first = compilations(&[36]);
+            assert!((1..=3).contains(&first), "{kind}: {first} compilations");
+            assert_eq!(compilations(&[44, 52, 60]), 0, "{kind}");
+        }
     });
 }

@@ -119,18 +119,20 @@ fn parts_of_other_types_and_many_parts_are_joined() {
         let device = &counted.device;
         let on_truths = Array::from_host(device, &truths).unwrap();
         let on_longs = Array::from_host(device, &longs).unwrap();
-        let ((stacked, chosen, kept), work) = counted.work(|device| {
+        let ((stacked, chosen, sixteen, seventeen), work) = counted.work(|device| {
             let pending = device.region(|g| {
                 let (truths, longs) = (g.array(&on_truths), g.array(&on_longs));
                 let stacked = stack(Axis(1), &[&longs, &(&longs * 2), &longs]).unwrap();
                 let both = concatenate(Axis(0), &[&truths, &!&truths]).unwrap();
                 let twice = concatenate(Axis(0), &[&longs, &longs]).unwrap();
-                let many: Vec<_> = (0..6).map(|at| &longs + at).collect();
-                let many = concatenate(Axis(0), &many).unwrap();
+                let shifted: Vec<_> = (0..17).map(|at| &longs + at).collect();
+                let sixteen = concatenate(Axis(0), &shifted[..16]).unwrap();
+                let seventeen = concatenate(Axis(0), &shifted).unwrap();
                 (
                     stacked + 1,
                     both.where_cond(&twice, -twice.clone()),
-                    many * 2,
+                    sixteen * 2,
+                    seventeen * 2,
                 )
             });
             pending.unwrap().wait().unwrap()
@@ -144,10 +146,12 @@ fn parts_of_other_types_and_many_parts_are_joined() {
             if sign { longs[at] } else { -longs[at] }
         });
         assert_eq!(chosen, expected);
-        let expected = Array1::from_shape_fn(66, |at| 2 * (longs[at % 11] + at as i64 / 11));
-        assert_eq!(kept, expected);
-        // More than four parts are stored, each by a kernel.
-        assert_eq!(work.kernels, 1 + 1 + 6 + 1);
+        let expected = |parts: usize| {
+            Array1::from_shape_fn(11 * parts, |at| 2 * (longs[at % 11] + at as i64 / 11))
+        };
+        assert_eq!((sixteen, seventeen), (expected(16), expected(17)));
+        // More than 16 parts are stored, each by a kernel.
+        assert_eq!(work.kernels, 1 + 1 + 1 + 17 + 1);
     });
 }
 

@@ -2,6 +2,7 @@
 //! simulated device or, with `MILLSTREAM_DEVICE=cuda:0`, on a GPU.
 
 mod agreement;
+mod buffers;
 #[path = "../../../runtime/tests/scenarios/calls.rs"]
 #[allow(dead_code, reason = "these tests use a part of it")]
 mod calls;
@@ -11,6 +12,7 @@ mod configurations;
 mod crossing;
 mod exchange;
 mod failures;
+mod graphs;
 #[path = "../../../runtime/tests/scenarios/harness.rs"]
 #[allow(dead_code, reason = "these tests use a part of it")]
 mod harness;

@@ -52,6 +52,17 @@ impl Device {
         self.state.slots.get_or_make(make)
     }
 
+    /// Calls this function whenever an allocation of the device fails, before its error is
+    /// returned: to release what can be made again. It returns whether it has released anything;
+    /// then the allocation is tried once more.
+    ///
+    /// It is kept until the device is closed, so what holds for the values of [`slot`](Self::slot)
+    /// holds for what it captures.
+    #[doc(hidden)]
+    pub fn on_memory_shortage(&self, release: impl Fn() -> bool + Send + Sync + 'static) {
+        self.state.slots.add_release(Arc::new(release));
+    }
+
     pub(crate) fn from_state(state: Arc<DeviceState>) -> Self {
         Self { state }
     }

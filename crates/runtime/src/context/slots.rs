@@ -43,7 +43,11 @@ pub(crate) enum KernelLayer {}
 #[derive(Default)]
 pub(crate) struct Slots {
     values: Mutex<BTreeMap<TypeId, Arc<dyn Any + Send + Sync>>>,
+    releases: Mutex<Vec<Arc<Release>>>,
 }
+
+/// Releases what a crate above this one could make again. Returns whether there was anything.
+type Release = dyn Fn() -> bool + Send + Sync;
 
 impl Slots {
     /// Returns the value of this type, created by `make` on first use. No lock is held while `make`
@@ -68,6 +72,19 @@ impl Slots {
         value
             .downcast()
             .expect("a value is kept under its own type")
+    }
+
+    /// Adds a function that is called when memory is short.
+    pub(crate) fn add_release(&self, release: Arc<Release>) {
+        self.releases.lock().push(release);
+    }
+
+    /// Calls all functions for a shortage of memory, without a lock. Returns whether one of them
+    /// has released something.
+    pub(crate) fn release_memory(&self) -> bool {
+        let releases = self.releases.lock().clone();
+        let released = releases.iter().map(|release| release());
+        released.fold(false, |any, released| any | released)
     }
 }
 

@@ -22,6 +22,7 @@ mod sink;
 mod steps;
 #[cfg(all(test, feature = "sim", not(shuttle)))]
 mod tests;
+mod unbound;
 
 use std::{
     fmt,
@@ -37,6 +38,8 @@ use parking_lot::Mutex;
 pub use change::GraphNodeMut;
 pub use options::{GraphOptions, Order};
 pub use recorder::GraphRecorder;
+#[doc(hidden)]
+pub use unbound::{RecordedKernels, UnboundGraph};
 
 use body::Body;
 use conditional::Conditions;

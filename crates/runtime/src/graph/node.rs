@@ -217,6 +217,11 @@ impl Param {
         words
     }
 
+    /// Returns the value, which for an array is the address in the recording.
+    pub(super) fn words(&self) -> &[u64] {
+        &self.words
+    }
+
     /// Returns the size in bytes.
     pub(super) fn bytes(&self) -> usize {
         self.bytes

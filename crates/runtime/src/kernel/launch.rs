@@ -111,7 +111,7 @@ impl<'a> Argument<'a> {
 
     /// Returns the array and the kind of access, if the argument is an array.
     #[inline(always)]
-    pub(super) fn as_slice(&self) -> Option<(&Span<'a>, AccessKind)> {
+    pub(crate) fn as_slice(&self) -> Option<(&Span<'a>, AccessKind)> {
         match &self.value {
             ArgumentValue::Slice { span, kind } => Some((span, *kind)),
             ArgumentValue::Scalar { .. } => None,

@@ -112,6 +112,18 @@ impl<T: bytemuck::Pod> Buffer<T> {
 array!(Buffer);
 
 impl<T> Buffer<T> {
+    /// Returns the device of the array.
+    ///
+    /// ```
+    /// let device = millstream::Device::simulated()?;
+    /// assert_eq!(device.stream()?.zeros::<u8>(9)?.device(), device);
+    /// # Ok::<(), millstream::Error>(())
+    /// ```
+    #[must_use]
+    pub fn device(&self) -> Device {
+        Device::from_state(Arc::clone(&self.allocation.device))
+    }
+
     /// Returns whether this is memory that was [adopted](crate::Device::adopt_buffer) from another
     /// library.
     #[must_use]

@@ -132,6 +132,7 @@ pub(super) fn retry_until_freed<T>(
     }
     cache::empty(device);
     let mut reclaim = ReclaimWait::new(device);
+    let mut has_released = false;
     loop {
         let coming_bytes = reclaim.poll()?;
         trim_pool(device)?;
@@ -139,6 +140,10 @@ pub(super) fn retry_until_freed<T>(
             return Ok(found);
         }
         if coming_bytes == 0 || !could_fit(device, bytes) {
+            if !has_released && device.slots.release_memory() {
+                has_released = true;
+                continue;
+            }
             return Err(out_of_memory(device, bytes));
         }
         wait_until(&*device.driver, || Ok(reclaim.poll()? != coming_bytes))?;

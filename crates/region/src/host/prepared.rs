@@ -1,0 +1,307 @@
+//! Prepared regions, whose body never runs again.
+
+use std::{fmt, marker::PhantomData, panic::Location, sync::Arc};
+
+use millstream::Device;
+use parking_lot::Mutex;
+use smallvec::SmallVec;
+
+use crate::{
+    Array, Region,
+    element::DType,
+    error::{Error, Result, UsageError, UsageErrorKind},
+    evaluate,
+    fuse::recall,
+    graph::{Node, NodeRef, Session, State, Storage},
+    replay::{RegionGraph, Results},
+    shape::Shape,
+};
+
+/// Arguments and results of prepared regions: an array on the device, or a tuple of up to four.
+///
+/// ```
+/// use millstream_region::{Array, Arrays};
+/// use ndarray::Ix1;
+///
+/// fn accepts<A: Arrays>() {}
+/// accepts::<Array<f32, Ix1>>();
+/// accepts::<(Array<f32, Ix1>, Array<i64, Ix1>)>();
+/// ```
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot be an argument or a result of a prepared region",
+    note = "these are arrays on the device, and tuples of up to four of them"
+)]
+pub trait Arrays: private::Sealed + Sized {
+    /// Calls `visit` with the node of each array.
+    #[doc(hidden)]
+    fn visit(&self, visit: &mut dyn FnMut(ArrayNode<'_>));
+
+    /// Returns arrays of these nodes.
+    #[doc(hidden)]
+    fn of_nodes(session: &SessionOfArrays, next: &mut dyn FnMut() -> OwnedNode) -> Self;
+}
+
+/// The node of an array.
+#[doc(hidden)]
+pub struct ArrayNode<'a>(&'a NodeRef);
+
+/// The node of an array that is made.
+#[doc(hidden)]
+pub struct OwnedNode(NodeRef);
+
+/// The session of arrays that are made.
+#[doc(hidden)]
+pub struct SessionOfArrays(Arc<Session>);
+
+mod private {
+    pub trait Sealed {}
+    impl<T, D> Sealed for crate::Array<T, D> {}
+}
+
+impl<T, D> Arrays for Array<T, D> {
+    fn visit(&self, visit: &mut dyn FnMut(ArrayNode<'_>)) {
+        visit(ArrayNode(self.node()));
+    }
+
+    fn of_nodes(session: &SessionOfArrays, next: &mut dyn FnMut() -> OwnedNode) -> Self {
+        Self::of(&session.0, next().0)
+    }
+}
+
+macro_rules! tuples {
+    ($($($name:ident)*;)*) => {$(
+        impl<$($name: Arrays),*> private::Sealed for ($($name,)*) {}
+
+        impl<$($name: Arrays),*> Arrays for ($($name,)*) {
+            #[allow(non_snake_case, reason = "the names of the types serve for the fields")]
+            fn visit(&self, visit: &mut dyn FnMut(ArrayNode<'_>)) {
+                let ($($name,)*) = self;
+                $($name.visit(visit);)*
+            }
+
+            fn of_nodes(session: &SessionOfArrays, next: &mut dyn FnMut() -> OwnedNode) -> Self {
+                ($($name::of_nodes(session, next),)*)
+            }
+        }
+    )*};
+}
+
+tuples! {
+    A;
+    A B;
+    A B C;
+    A B C E;
+}
+
+/// A region whose body does not run again: see [`RegionExt::prepare`](crate::RegionExt::prepare).
+pub struct Prepared<A, R> {
+    session: SessionOfArrays,
+    /// The shape of each argument.
+    arguments: Vec<Shape>,
+    inputs: Vec<PreparedInput>,
+    results: Vec<PreparedResult>,
+    scalars: SmallVec<[u64; 16]>,
+    /// `None` after a failure.
+    graph: Mutex<Option<Box<RegionGraph>>>,
+    location: &'static Location<'static>,
+    kind: PhantomData<fn(&A) -> R>,
+}
+
+/// An array that the kernels of a prepared region read.
+enum PreparedInput {
+    /// The argument with this number.
+    Argument(usize),
+    /// An array of the first run.
+    Fixed(NodeRef),
+}
+
+/// A result of a prepared region.
+struct PreparedResult {
+    dtype: DType,
+    shape: Shape,
+    bytes: usize,
+    /// The number among the arrays that the graph stores.
+    stored: usize,
+    location: &'static Location<'static>,
+}
+
+impl<A: Arrays, R: Arrays> Prepared<A, R> {
+    /// Runs the body once, and makes the graph of its kernels.
+    pub(super) fn of(
+        device: &Device,
+        arguments: &A,
+        body: impl FnOnce(&Region, &A) -> R,
+        location: &'static Location<'static>,
+    ) -> Result<Self> {
+        let session = Session::new(device.clone());
+        let refused = |detail: &str| -> Error {
+            let detail = String::from(detail);
+            let problem = UsageErrorKind::Argument { detail };
+            UsageError::new("prepare", problem, location).into()
+        };
+        let mut given: Vec<NodeRef> = Vec::new();
+        arguments.visit(&mut |node| given.push(NodeRef::clone(node.0)));
+        evaluate::evaluate(&session, &given)?;
+        let region = Region::of(&session);
+        let session = SessionOfArrays(session);
+        let mut nodes = given.iter();
+        let within = A::of_nodes(&session, &mut || {
+            OwnedNode(NodeRef::clone(nodes.next().expect("a node for each array")))
+        });
+        let body_results = body(&region, &within);
+        drop(within);
+        if let Some(failure) = session.0.failure() {
+            return Err(failure);
+        }
+        let mut targets: Vec<NodeRef> = Vec::new();
+        body_results.visit(&mut |node| targets.push(NodeRef::clone(node.0)));
+        if let Some(failure) = targets.iter().find_map(|node| node.failure()) {
+            return Err(failure);
+        }
+        let unplanned = "a result is an argument, or was computed while the body ran";
+        if targets.iter().any(|target| !target.is_planned()) {
+            return Err(refused(unplanned));
+        }
+        // The first recall makes the plan, and the second finds it.
+        drop(recall(&targets, u64::MAX).into_steps());
+        let recalled = recall(&targets, u64::MAX);
+        let plan = recalled.plan.as_ref().ok_or_else(|| {
+            refused("it updates arrays in place, or has more than 256 operations")
+        })?;
+        let graph = &recalled.graph;
+        let mut numbers: Results = graph.targets.clone().into_iter().collect();
+        numbers.sort_unstable();
+        numbers.dedup();
+        let made = RegionGraph::make(device, plan, graph, &numbers, &evaluate::enqueue_step);
+        let made = made.ok_or_else(|| {
+            refused(
+                "its kernels cannot be a graph: it calls another library, passes more numbers than \
+                 a launch has parameters, has an array without elements, or an argument twice",
+            )
+        })?;
+        let position = |node: &NodeRef| given.iter().position(|known| known.id == node.id);
+        let inputs = graph.inputs.iter().map(|node| match position(node) {
+            Some(argument) => PreparedInput::Argument(argument),
+            None => PreparedInput::Fixed(NodeRef::clone(node)),
+        });
+        let result = |number: &u32| {
+            let node = graph.node(*number);
+            PreparedResult {
+                dtype: node.dtype,
+                shape: node.shape.clone(),
+                bytes: node.bytes(),
+                stored: numbers.partition_point(|before| before < number),
+                location: node.location,
+            }
+        };
+        Ok(Self {
+            arguments: given.iter().map(|node| node.shape.clone()).collect(),
+            inputs: inputs.collect(),
+            results: graph.targets.iter().map(result).collect(),
+            scalars: made.scalars(&session.0, graph),
+            graph: Mutex::new(Some(made)),
+            session,
+            location,
+            kind: PhantomData,
+        })
+    }
+
+    /// Enqueues the kernels with other arguments, as one launch, and returns the results, which
+    /// stay on the device. Calls run one after the other on the device.
+    ///
+    /// # Errors
+    ///
+    /// If the shape of an argument differs, an argument has failed, there is not enough memory, or
+    /// the device is lost. After an error of the driver the region must be prepared again.
+    pub fn call(&self, arguments: &A) -> Result<R> {
+        let session = &self.session.0;
+        let mut given: SmallVec<[NodeRef; 4]> = SmallVec::new();
+        arguments.visit(&mut |node| given.push(NodeRef::clone(node.0)));
+        let memory = |node: &NodeRef| -> Result<Arc<Storage>> {
+            if let Some(storage) = node.storage() {
+                return Ok(storage);
+            }
+            evaluate::evaluate(session, std::slice::from_ref(node))?;
+            node.storage()
+                .ok_or_else(|| self.refused("an argument was changed meanwhile"))
+        };
+        for (node, shape) in given.iter().zip(&self.arguments) {
+            if node.shape != *shape || node.device != session.device {
+                return Err(self.differs(node, shape));
+            }
+        }
+        let mut inputs: SmallVec<[Arc<Storage>; 8]> = SmallVec::new();
+        for input in &self.inputs {
+            inputs.push(match input {
+                PreparedInput::Argument(number) => memory(&given[*number])?,
+                PreparedInput::Fixed(node) => memory(node)?,
+            });
+        }
+        let stream = session.streams().first(&session.device)?;
+        let mut graph = self.graph.lock();
+        let Some(launched) = &mut *graph else {
+            return Err(self.refused("an earlier call has failed"));
+        };
+        let mut sizes: SmallVec<[usize; 4]> = SmallVec::new();
+        for result in &self.results {
+            if sizes.len() <= result.stored {
+                sizes.resize(result.stored + 1, 0);
+            }
+            sizes[result.stored] = result.bytes;
+        }
+        let sizes = sizes.into_iter();
+        let stored = match launched.launch(session, &stream, &inputs, sizes, &self.scalars) {
+            Ok(stored) => stored,
+            Err(error) => {
+                *graph = None;
+                return Err(error);
+            }
+        };
+        drop(graph);
+        let mut results = self.results.iter();
+        Ok(R::of_nodes(&self.session, &mut || {
+            let result = results.next().expect("a result for each array");
+            let storage = Arc::clone(&stored[result.stored]);
+            OwnedNode(Arc::new(Node::new(
+                session.device.clone(),
+                result.dtype,
+                result.shape.clone(),
+                State::Stored(storage),
+                result.location,
+            )))
+        }))
+    }
+
+    #[cold]
+    fn refused(&self, detail: &str) -> Error {
+        let detail = String::from(detail);
+        let problem = UsageErrorKind::Argument { detail };
+        UsageError::new("call of a prepared region", problem, self.location).into()
+    }
+
+    #[cold]
+    fn differs(&self, node: &NodeRef, shape: &Shape) -> Error {
+        let session = &self.session.0;
+        let problem = if node.device == session.device {
+            UsageErrorKind::Shapes {
+                left: (&**shape).into(),
+                right: (&*node.shape).into(),
+            }
+        } else {
+            let (left, right) = session.device.told_apart(&node.device);
+            UsageErrorKind::OtherDevice { left, right }
+        };
+        UsageError::new("call of a prepared region", problem, self.location).into()
+    }
+}
+
+impl<A, R> fmt::Debug for Prepared<A, R> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (arguments, results) = (self.arguments.len(), self.results.len());
+        write!(
+            f,
+            "Prepared({arguments} arguments, {results} results, at {})",
+            self.location
+        )
+    }
+}

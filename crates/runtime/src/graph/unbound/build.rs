@@ -1,0 +1,233 @@
+//! Making graphs whose arrays are arguments: the recording, and the driver's objects.
+
+#![allow(unsafe_code, reason = "makes driver graphs")]
+
+use std::{panic::Location, sync::Arc};
+
+use smallvec::SmallVec;
+
+use super::{
+    super::{
+        GraphOptions, GraphRecorder,
+        node::{Address, Operand, OperandMemory, Work},
+        recorder,
+        recording::RecordedGraph,
+    },
+    ArrayPlace, GraphObjects, UnboundGraph, UnboundNode, UnboundWork, ValuePlace,
+};
+use crate::{Device, Result, context::DeviceState, kernel::Argument};
+
+/// The alignment of temporaries in the memory that a replay gives them.
+const ALIGNMENT: u64 = 256;
+
+/// The kernels of a recording whose arrays are not yet arguments.
+#[doc(hidden)]
+#[derive(Debug)]
+pub struct RecordedKernels {
+    device: Arc<DeviceState>,
+    location: &'static Location<'static>,
+    graph: RecordedGraph,
+}
+
+impl Device {
+    /// Records kernels and fills of generated code. The arrays that they use can be made arguments
+    /// with [`RecordedKernels::unbind`].
+    ///
+    /// # Errors
+    ///
+    /// As [`record`](Self::record).
+    #[doc(hidden)]
+    #[track_caller]
+    pub fn record_kernels(
+        &self,
+        body: impl FnOnce(&GraphRecorder) -> Result<()>,
+    ) -> Result<RecordedKernels> {
+        Ok(RecordedKernels {
+            device: Arc::clone(self.state()),
+            location: Location::caller(),
+            graph: recorder::record(self.state(), GraphOptions::new(), body)?,
+        })
+    }
+}
+
+impl RecordedKernels {
+    /// Returns the names of the kernels, in the order of their recording.
+    pub fn names(&self) -> impl Iterator<Item = &'static str> + '_ {
+        let kernels = self.graph.nodes.iter();
+        let kernels = kernels.filter(|node| matches!(node.work, Work::Kernel(_)));
+        kernels.map(|node| node.label)
+    }
+
+    /// Makes a graph with arguments in place of these arrays, and in place of the scalar parameters
+    /// at `scalars`, each the number of a kernel and of its parameter. All other arrays are
+    /// temporaries. Returns `None` if there is anything else than kernels and fills, or an array
+    /// that is neither.
+    ///
+    /// # Errors
+    ///
+    /// If the driver cannot make the graph, or the device is lost.
+    pub fn unbind(
+        self,
+        name: &'static str,
+        arrays: &[Argument<'_>],
+        scalars: &[(usize, usize)],
+    ) -> Result<Option<UnboundGraph>> {
+        let Self {
+            device,
+            location,
+            graph,
+        } = self;
+        let Some(slots) = Slots::of(&graph.operands, arrays) else {
+            return Ok(None);
+        };
+        // SAFETY: the device keeps its context alive.
+        let made = unsafe { device.driver.graph_create(device.context) };
+        let mut unbound = UnboundGraph {
+            objects: GraphObjects {
+                driver: Arc::clone(&device.driver),
+                context: device.context,
+                template: device.checked(made)?,
+                exec: None,
+            },
+            name,
+            location,
+            nodes: Vec::with_capacity(graph.nodes.len()),
+            values: Vec::new(),
+            arrays: Vec::new(),
+            scalars: Vec::new(),
+            array_count: arrays.len() + usize::from(slots.temporary_bytes > 0),
+            temporary_bytes: slots.temporary_bytes,
+            last: None,
+        };
+        let mut kernels: Vec<usize> = Vec::new();
+        for (number, node) in graph.nodes.iter().enumerate() {
+            let first = unbound.values.len();
+            let mut addresses: SmallVec<[(usize, Address); 8]> = SmallVec::new();
+            let work = match &node.work {
+                Work::Kernel(kernel) => {
+                    kernels.push(number);
+                    let mut params = Vec::with_capacity(kernel.params.len());
+                    for param in &kernel.params {
+                        let value = unbound.values.len();
+                        params.push(value);
+                        unbound.values.extend_from_slice(param.words());
+                        addresses.extend(param.address.map(|address| (value, address)));
+                    }
+                    UnboundWork::Kernel {
+                        function: kernel.function,
+                        dims: kernel.dims,
+                        attributes: kernel.attributes,
+                        params,
+                    }
+                }
+                &Work::Fill {
+                    target,
+                    pattern,
+                    count,
+                } => {
+                    unbound.values.push(0);
+                    addresses.push((first, target));
+                    UnboundWork::Fill {
+                        target: first,
+                        pattern,
+                        count,
+                    }
+                }
+                Work::Copy(_) | Work::Child(_) | Work::Conditional(_) => return Ok(None),
+            };
+            for (value, address) in addresses {
+                // The driver's node gets the address of the recording, which no launch uses.
+                unbound.values[value] = address.resolve(&graph.operands).as_raw();
+                let (array, offset) = slots.of_operands[address.operand];
+                unbound.arrays.push(ArrayPlace {
+                    place: ValuePlace {
+                        node: number,
+                        value,
+                    },
+                    array,
+                    offset: offset + address.offset,
+                });
+            }
+            let before = node.dependencies.iter();
+            let before: Vec<_> = before.map(|&at| unbound.nodes[at].handle).collect();
+            let _name = device.named(node.label, node.location);
+            let handle = work.with_node(&unbound.values, |operation| {
+                let objects = &unbound.objects;
+                // SAFETY: the graph and its nodes are alive. Each launch names the arrays to which
+                // it has set the addresses.
+                unsafe {
+                    device.driver.graph_add_node(
+                        objects.context,
+                        objects.template,
+                        &before,
+                        operation,
+                    )
+                }
+            });
+            unbound.nodes.push(UnboundNode {
+                label: node.label,
+                location: node.location,
+                work,
+                handle: device.checked(handle)?,
+                is_changed: true,
+            });
+        }
+        for &(kernel, param) in scalars {
+            let node = kernels[kernel];
+            let UnboundWork::Kernel { params, .. } = &unbound.nodes[node].work else {
+                unreachable!("the node is a kernel");
+            };
+            let value = params[param];
+            // A number may happen to equal an address.
+            unbound.arrays.retain(|array| array.place.value != value);
+            unbound.scalars.push(ValuePlace { node, value });
+        }
+        let objects = &unbound.objects;
+        // SAFETY: the graph is alive. Kernels stay loaded while the device is open.
+        let exec = unsafe {
+            device
+                .driver
+                .graph_instantiate(objects.context, objects.template)
+        };
+        unbound.objects.exec = Some(device.checked(exec)?);
+        Ok(Some(unbound))
+    }
+}
+
+/// The places of operands among the arrays of a replay.
+struct Slots {
+    /// The array of each operand, and the position in it.
+    of_operands: Vec<(usize, u64)>,
+    temporary_bytes: u64,
+}
+
+impl Slots {
+    /// Returns `None` if an operand is neither a temporary nor one of the arrays.
+    fn of(operands: &[Operand], arrays: &[Argument<'_>]) -> Option<Self> {
+        let mut temporary_bytes: u64 = 0;
+        let mut of_operands = Vec::with_capacity(operands.len());
+        for operand in operands {
+            of_operands.push(match &operand.memory {
+                OperandMemory::Outside(allocation) => {
+                    let is_it = |array: &Argument<'_>| {
+                        let slice = array.as_slice();
+                        slice.is_some_and(|(span, _)| {
+                            std::ptr::eq(span.allocation, Arc::as_ptr(allocation))
+                        })
+                    };
+                    (arrays.iter().position(is_it)?, 0)
+                }
+                OperandMemory::Body { constant: false } => {
+                    let start = temporary_bytes;
+                    temporary_bytes += operand.bytes.next_multiple_of(ALIGNMENT);
+                    (arrays.len(), start)
+                }
+                OperandMemory::Body { constant: true } => return None,
+            });
+        }
+        Some(Self {
+            of_operands,
+            temporary_bytes,
+        })
+    }
+}
