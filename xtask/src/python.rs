@@ -3,7 +3,7 @@
 //!
 //! `crates/python` is a workspace of its own, because PyO3 needs Python to build.
 
-use std::path::Path;
+use std::{path::Path, process::Command};
 
 use anyhow::{Context, Result};
 
@@ -15,6 +15,10 @@ const MANIFEST: &str = "crates/python/Cargo.toml";
 const REQUIREMENTS: &str = "crates/python/example/requirements.txt";
 /// The folder of the tests.
 const TESTS: &str = "crates/python/example/tests";
+/// The package's part that is written in Python.
+const PACKAGE: &str = "crates/python/example/python/millstream_example";
+/// The library that counts the waits of a process.
+const INTERPOSED: &str = "crates/cudarc/tests/hand_overs/interposed.c";
 
 /// Builds the package and runs its tests.
 pub(crate) fn run() -> Result<()> {
@@ -26,15 +30,43 @@ pub(crate) fn run() -> Result<()> {
     )?;
     cargo(&python, &["build"])?;
     let package = folder.join("package");
-    std::fs::create_dir_all(&package).context("cannot create the package's folder")?;
-    let built = process::target_folder().join("debug/libmillstream_example.so");
-    std::fs::copy(&built, package.join("millstream_example.abi3.so"))
-        .with_context(|| format!("cannot copy {}", built.display()))?;
+    assemble(&package.join("millstream_example"))?;
     process::run(process::command("cargo").args(["build", "--package", "millstream-libcuda"]))?;
     let library = process::target_folder().join("debug/libmillstream_libcuda.so");
     let driver = install::driver(&folder, Some(&library))?;
-    test(&python, &package, ("MILLSTREAM_DEVICE", Path::new("sim")))?;
-    test(&python, &package, ("LD_LIBRARY_PATH", &driver))
+    test(
+        &python,
+        &package,
+        &[("MILLSTREAM_DEVICE", Path::new("sim"))],
+    )?;
+    let interposed = folder.join("interposed.so");
+    process::run(
+        Command::new("gcc")
+            .args(["-std=c11", "-O1", "-shared", "-fPIC", INTERPOSED, "-o"])
+            .arg(&interposed)
+            .current_dir(process::root()),
+    )?;
+    let variables = [("LD_LIBRARY_PATH", &*driver), ("LD_PRELOAD", &*interposed)];
+    test(&python, &package, &variables)
+}
+
+/// Puts the package's parts into a folder, as maturin does.
+fn assemble(package: &Path) -> Result<()> {
+    std::fs::create_dir_all(package).context("cannot create the package's folder")?;
+    let sources = process::root().join(PACKAGE);
+    let built = process::target_folder().join("debug/libmillstream_example.so");
+    let mut parts = vec![(built, "_native.abi3.so".into())];
+    for entry in sources.read_dir().context("cannot list the package")? {
+        let entry = entry?;
+        parts.push((entry.path(), entry.file_name()));
+    }
+    for (from, name) in parts {
+        if from.is_file() {
+            std::fs::copy(&from, package.join(name))
+                .with_context(|| format!("cannot copy {}", from.display()))?;
+        }
+    }
+    Ok(())
 }
 
 /// Runs cargo on the workspace. All output goes to the folder of the main workspace.
@@ -49,14 +81,15 @@ fn cargo(python: &Path, arguments: &[&str]) -> Result<()> {
     )
 }
 
-/// Runs the tests with this environment variable.
-fn test(python: &Path, package: &Path, (name, value): (&str, &Path)) -> Result<()> {
+/// Runs the tests with these environment variables. Those of a framework that is not installed, or
+/// that need a GPU, are listed as skipped.
+fn test(python: &Path, package: &Path, variables: &[(&str, &Path)]) -> Result<()> {
     process::run(
         process::command(&python.to_string_lossy())
-            .args(["-m", "pytest", "-q", "-p", "no:cacheprovider", TESTS])
+            .args(["-m", "pytest", "-q", "-rs", "-p", "no:cacheprovider", TESTS])
             .env("PYTHONPATH", package)
             .env("PYTHONDONTWRITEBYTECODE", "1")
             .env_remove("MILLSTREAM_DEVICE")
-            .env(name, value),
+            .envs(variables.iter().copied()),
     )
 }

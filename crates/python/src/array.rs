@@ -1,17 +1,21 @@
-//! `Array`: a result, which its consumer takes over by DLPack.
+//! `Array`: a result, which its consumer takes over by DLPack or `__cuda_array_interface__`.
 
 #![allow(unsafe_code, reason = "adopts the streams of consumers")]
 
-use std::sync::{Mutex, PoisonError};
+use std::{
+    any::Any,
+    sync::{Mutex, PoisonError},
+};
 
 use millstream::{
     Buffer, Device, Error, Stream,
     driver::StreamHandle,
-    interop::dlpack::{DEVICE_CPU, DEVICE_CUDA, Element, ManagedTensor},
+    interop::dlpack::{DEVICE_CPU, DEVICE_CUDA, DlDataType, Element, ManagedTensor},
 };
-use pyo3::{exceptions::PyBufferError, prelude::*};
+use ndarray::Dimension;
+use pyo3::{exceptions::PyBufferError, prelude::*, types::PyDict};
 
-use crate::{capsule, python_error};
+use crate::{capsule, import_stream, interface, python_error, region_error};
 
 /// An element type of [`Array`]s.
 pub trait PythonElement: Element {
@@ -57,6 +61,20 @@ macro_rules! elements {
                 )+}
             }
 
+            /// Moves the array to a consumer that works on this stream.
+            fn lend(self, theirs: &Stream) -> Result<Moved, Error> {
+                match self {$(
+                    Self::$variant(array) => {
+                        let lease = array.into_lease(theirs)?;
+                        Ok(Moved {
+                            pointer: lease.as_raw().as_raw(),
+                            kind: <$element as Element>::TYPE,
+                            _lease: Mutex::new(Box::new(lease)),
+                        })
+                    }
+                )+}
+            }
+
             /// Makes a tensor for a consumer that works on this stream.
             fn into_tensor(
                 self,
@@ -80,14 +98,25 @@ macro_rules! elements {
 elements! {
     I32: i32;
     I64: i64;
+    U8: u8;
     F32: f32;
     F64: f64;
 }
 
+/// An array that was moved to a consumer's stream. Its drop frees the memory behind what the stream
+/// holds then.
+#[derive(Debug)]
+struct Moved {
+    pointer: u64,
+    kind: DlDataType,
+    _lease: Mutex<Box<dyn Any + Send>>,
+}
+
 /// A result of a function, which its consumer takes over, once: `torch.from_dlpack(array)`.
 ///
-/// On a simulated device `numpy.from_dlpack(array)` copies it to the host's memory, any number of
-/// times.
+/// A consumer without DLPack takes it by `__cuda_array_interface__`, on a stream that it names:
+/// `array.on(stream)`. On a simulated device `numpy.from_dlpack(array)` copies it to the host's
+/// memory, any number of times.
 #[pyclass(frozen, module = "millstream")]
 #[derive(Debug)]
 pub struct Array {
@@ -106,6 +135,22 @@ impl Array {
             shape,
             device: device.clone(),
         }
+    }
+
+    /// Wraps an array of a region.
+    ///
+    /// # Errors
+    ///
+    /// As [`millstream_region::Array::into_buffer`].
+    pub fn of_region<T, D>(array: millstream_region::Array<T, D>) -> PyResult<Self>
+    where
+        T: PythonElement + millstream_region::Element,
+        D: Dimension,
+    {
+        let device = array.device().clone();
+        let shape = array.shape().iter().map(|&length| length as i64).collect();
+        let buffer = array.into_buffer().map_err(region_error)?;
+        Ok(Self::new(&device, buffer, shape))
     }
 }
 
@@ -153,6 +198,38 @@ impl Array {
         })?;
         capsule::wrap(py, tensor)
     }
+
+    /// Hands the array over to the later work of `stream`, an object with `__cuda_stream__`. The
+    /// result has `__cuda_array_interface__`, as in `cupy.asarray(array.on(stream))`. When its
+    /// consumer lets it go, the memory is reused behind what the stream holds then.
+    fn on(&self, py: Python<'_>, stream: &Bound<'_, PyAny>) -> PyResult<LentArray> {
+        let theirs = import_stream(stream, &self.device)?;
+        let moved = py.detach(|| self.take()?.lend(&theirs).map_err(python_error))?;
+        Ok(LentArray {
+            moved,
+            shape: self.shape.clone(),
+            stream: theirs,
+        })
+    }
+}
+
+/// An array that was handed over to a stream, for consumers that know `__cuda_array_interface__`.
+#[pyclass(frozen, module = "millstream")]
+#[derive(Debug)]
+pub struct LentArray {
+    moved: Moved,
+    shape: Vec<i64>,
+    stream: Stream,
+}
+
+#[pymethods]
+impl LentArray {
+    /// The memory, and the stream that the array was handed over to.
+    #[getter]
+    fn __cuda_array_interface__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let memory = (self.moved.pointer, self.moved.kind);
+        interface::describe(py, memory, &self.shape, &self.stream)
+    }
 }
 
 impl Array {
@@ -177,13 +254,14 @@ impl Array {
         // outlive the arrays that are used on them.
         let theirs = unsafe { self.device.adopt_stream(StreamHandle::from_raw(raw), ()) };
         let theirs = theirs.map_err(python_error)?;
-        let array = self
-            .array
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .take();
-        let array = array.ok_or_else(used_up)?;
-        array.into_tensor(&theirs, form).map_err(python_error)
+        self.take()?
+            .into_tensor(&theirs, form)
+            .map_err(python_error)
+    }
+
+    fn take(&self) -> PyResult<AnyBuffer> {
+        let mut array = self.array.lock().unwrap_or_else(PoisonError::into_inner);
+        array.take().ok_or_else(used_up)
     }
 }
 

@@ -14,3 +14,15 @@ pub fn python_error(error: Error) -> PyErr {
         error => PyRuntimeError::new_err(error.to_string()),
     }
 }
+
+/// Converts an error of a region like [`python_error`].
+#[must_use]
+pub fn region_error(error: millstream_region::Error) -> PyErr {
+    match error {
+        millstream_region::Error::Device(error) => python_error(error),
+        millstream_region::Error::Usage(usage_error) => {
+            PyValueError::new_err(usage_error.to_string())
+        }
+        error => PyRuntimeError::new_err(error.to_string()),
+    }
+}

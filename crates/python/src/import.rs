@@ -2,6 +2,8 @@
 
 #![allow(unsafe_code, reason = "adopts tensors that their producer describes")]
 
+use std::ops::Deref;
+
 use millstream::{
     Buffer, Device, Select, Stream,
     interop::{
@@ -9,24 +11,33 @@ use millstream::{
         dlpack::{DEVICE_CPU, DEVICE_CUDA, ManagedTensor},
     },
 };
+use millstream_region::{Array, Element};
+use ndarray::{Dimension, IxDyn};
 use pyo3::{
     exceptions::{PyBufferError, PyTypeError},
     prelude::*,
     types::PyDict,
 };
 
-use crate::{PythonElement, capsule, python_error};
+use crate::{
+    PythonElement, capsule,
+    interface::Interface,
+    kept::{Kept, abandon_at_exit},
+    python_error, region_error,
+};
 
 /// Opens the device for a function with this argument: the argument's own GPU, or for one in the
 /// host's memory the device that `MILLSTREAM_DEVICE` names, which without a GPU is a simulated one.
 ///
 /// # Errors
 ///
-/// If the object does not speak DLPack, or the device cannot be opened.
+/// If the object speaks neither DLPack nor `__cuda_array_interface__`, or the device cannot be
+/// opened.
 pub fn open(argument: &Bound<'_, PyAny>) -> PyResult<Device> {
     let select = match device_of(argument)? {
-        (DEVICE_CUDA, ordinal) => Select::Cuda(ordinal),
-        _ => Select::Auto,
+        Some((DEVICE_CUDA, ordinal)) => Select::Cuda(ordinal),
+        Some(_) => Select::Auto,
+        None => Select::Cuda(interface(argument)?.ordinal()?),
     };
     argument
         .py()
@@ -34,12 +45,21 @@ pub fn open(argument: &Bound<'_, PyAny>) -> PyResult<Device> {
         .map_err(python_error)
 }
 
-/// Returns the device type and the ordinal of an array.
-fn device_of(array: &Bound<'_, PyAny>) -> PyResult<(i32, i32)> {
-    let device = array.call_method0("__dlpack_device__").map_err(|_| {
-        PyTypeError::new_err("an array is wanted that has the methods of DLPack, as NumPy's have")
-    })?;
-    device.extract()
+/// Returns DLPack's device type and ordinal of an array, or `None` without DLPack.
+fn device_of(array: &Bound<'_, PyAny>) -> PyResult<Option<(i32, i32)>> {
+    match array.getattr_opt("__dlpack_device__")? {
+        Some(method) => Ok(Some(method.call0()?.extract()?)),
+        None => Ok(None),
+    }
+}
+
+fn interface<'py>(array: &Bound<'py, PyAny>) -> PyResult<Interface<'py>> {
+    Interface::of(array)?.ok_or_else(|| {
+        PyTypeError::new_err(
+            "an array is wanted that has the methods of DLPack, as NumPy's have, or \
+             __cuda_array_interface__",
+        )
+    })
 }
 
 /// Calls `__dlpack__`, of DLPack 1.x where the producer knows it.
@@ -61,33 +81,73 @@ fn tensor_of(array: &Bound<'_, PyAny>, stream: Option<usize>) -> PyResult<Manage
     capsule::unwrap(&capsule)
 }
 
-/// A tensor of a producer. Its deleter may be code of Python's, so that it is called attached to
-/// the interpreter, and not at all once the interpreter ends.
-struct Kept(Option<ManagedTensor>);
-
-impl Drop for Kept {
-    fn drop(&mut self) {
-        let tensor = self.0.take();
-        let mut left = Some(tensor);
-        Python::try_attach(|_| drop(left.take()));
-        std::mem::forget(left);
-    }
-}
-
 /// Takes an argument as an array and its shape. Operations on the array run after the work that the
-/// argument's framework has on its current stream, on the device; memory of the host is uploaded.
+/// argument's framework has on its current stream, or on the stream that its
+/// `__cuda_array_interface__` names, on the device; memory of the host is uploaded.
 ///
 /// # Errors
 ///
-/// If the object does not speak DLPack, has another type of elements, is not contiguous, or is on
-/// another device than the stream; if it is read-only and on a GPU; or if the device is lost.
+/// If the object speaks neither DLPack nor `__cuda_array_interface__`, has another type of
+/// elements, is not contiguous, or is on another device than the stream; if it is read-only and on
+/// a GPU; if it names a default stream of CUDA; or if the device is lost.
 pub fn import<T: PythonElement>(
     argument: &Bound<'_, PyAny>,
     stream: &Stream,
 ) -> PyResult<(Buffer<T>, Vec<i64>)> {
+    adopt(argument, stream, false)
+}
+
+/// An argument that is only read.
+#[derive(Debug)]
+pub struct ReadOnly<T>(Buffer<T>);
+
+impl<T> Deref for ReadOnly<T> {
+    type Target = Buffer<T>;
+
+    fn deref(&self) -> &Buffer<T> {
+        &self.0
+    }
+}
+
+/// Takes an argument like [`import`], also a read-only one, such as an array of JAX.
+///
+/// # Errors
+///
+/// As [`import`], except that the argument may be read-only.
+pub fn import_to_read<T: PythonElement>(
+    argument: &Bound<'_, PyAny>,
+    stream: &Stream,
+) -> PyResult<(ReadOnly<T>, Vec<i64>)> {
+    let (array, shape) = adopt(argument, stream, true)?;
+    Ok((ReadOnly(array), shape))
+}
+
+/// Takes an argument like [`import_to_read`], as an array for regions, which never write it.
+///
+/// # Errors
+///
+/// As [`import_to_read`], and if it has another number of axes than `D`.
+pub fn import_array<T: PythonElement + Element, D: Dimension>(
+    argument: &Bound<'_, PyAny>,
+    stream: &Stream,
+) -> PyResult<Array<T, D>> {
+    let (array, shape) = adopt::<T>(argument, stream, true)?;
+    let lengths: Vec<usize> = shape.iter().map(|&length| length as usize).collect();
+    let array = Array::from_buffer(array, IxDyn(&lengths)).map_err(region_error)?;
+    array.into_dimensionality().map_err(region_error)
+}
+
+/// Takes an argument, which is not written if it is taken `to_read`.
+fn adopt<T: PythonElement>(
+    argument: &Bound<'_, PyAny>,
+    stream: &Stream,
+    to_read: bool,
+) -> PyResult<(Buffer<T>, Vec<i64>)> {
+    abandon_at_exit(argument.py())?;
     let device = stream.device();
     match device_of(argument)? {
-        (DEVICE_CPU, _) => {
+        None => interface(argument)?.import(&device, to_read),
+        Some((DEVICE_CPU, _)) => {
             let tensor = tensor_of(argument, None)?;
             let shape = tensor.shape().to_vec();
             // SAFETY: the producer vouches for the memory, and this thread stays attached to the
@@ -97,17 +157,21 @@ pub fn import<T: PythonElement>(
             drop(tensor);
             Ok((array, shape))
         }
-        (DEVICE_CUDA, _) => {
+        Some((DEVICE_CUDA, _)) => {
             // The producer makes our stream wait for its current one.
             let tensor = tensor_of(argument, Some(stream.as_raw().as_raw()))?;
             let shape = tensor.shape().to_vec();
-            let (after, keep) = (After::Stream(stream), |tensor| Kept(Some(tensor)));
-            // SAFETY: the producer vouches for the memory until the deleter is called, and has
-            // ordered its work before our stream.
-            let array = unsafe { device.adopt_dlpack_with::<T, _>(tensor, after, keep) };
+            let (after, keep) = (After::Stream(stream), Kept::new);
+            let array = match to_read {
+                // SAFETY: the producer vouches for the memory until the deleter is called, and has
+                // ordered its work before our stream. No operation writes the array.
+                true => unsafe { device.adopt_dlpack_to_read::<T, _>(tensor, after, keep) },
+                // SAFETY: as above.
+                false => unsafe { device.adopt_dlpack_with::<T, _>(tensor, after, keep) },
+            };
             Ok((array.map_err(python_error)?, shape))
         }
-        other => Err(PyBufferError::new_err(format!(
+        Some(other) => Err(PyBufferError::new_err(format!(
             "the array is on a device of DLPack's type {}, which is neither the host nor CUDA",
             other.0
         ))),

@@ -1,15 +1,23 @@
-//! Arrays of Python's frameworks for functions of Millstream, and back, by DLPack.
+//! Arrays of Python's frameworks for functions of Millstream, and back, by DLPack or
+//! `__cuda_array_interface__`.
 //!
-//! A crate with a PyO3 module takes arguments by [`import`] and returns an [`Array`]:
+//! A crate with a PyO3 module takes arguments by [`import`], by [`import_to_read`] or, for a
+//! region, by [`import_array`], and returns an [`Array`]:
 //!
 //! | the argument is | what happens |
 //! |---|---|
-//! | on a GPU: PyTorch, CuPy, JAX, an [`Array`] | used where it is; its framework makes our stream wait for the caller's current stream |
-//! | in the host's memory: NumPy, PyTorch | uploaded |
+//! | on a GPU, with DLPack: PyTorch, CuPy, JAX, an [`Array`] | used where it is; its framework makes our stream wait for the caller's current stream |
+//! | on a GPU, with `__cuda_array_interface__` only: Numba, a [`LentArray`] | used where it is, behind the stream that it names |
+//! | in the host's memory: NumPy, PyTorch, JAX | uploaded |
 //!
 //! The consumer of an [`Array`] (`torch.from_dlpack`, `numpy.from_dlpack`) names its stream, which
 //! then waits for our work; on a simulated device the array is copied to the host's memory. No call
-//! waits for a GPU.
+//! waits for a GPU. [`import_stream`] takes a stream of a framework by `__cuda_stream__`, and
+//! [`Stream`] is one for a framework.
+//!
+//! Objects of Python that Millstream keeps are let go on a thread of Millstream, attached to the
+//! interpreter, once all operations that need them are complete. Those that are left when the
+//! interpreter ends are abandoned.
 //!
 //! ```no_run
 //! use millstream_python::{Array, import, open, python_error};
@@ -34,7 +42,11 @@ mod array;
 mod capsule;
 mod error;
 mod import;
+mod interface;
+mod kept;
+mod stream;
 
-pub use array::{Array, PythonElement};
-pub use error::python_error;
-pub use import::{import, open};
+pub use array::{Array, LentArray, PythonElement};
+pub use error::{python_error, region_error};
+pub use import::{ReadOnly, import, import_array, import_to_read, open};
+pub use stream::{Stream, import_stream};

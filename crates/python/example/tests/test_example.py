@@ -66,3 +66,43 @@ def test_read_only_arrays_of_the_host_are_copied():
     ones = numpy.ones(4, numpy.float32)
     ones.flags.writeable = False
     numpy.testing.assert_array_equal(sum_of(ones, ones), numpy.full(4, 2, numpy.float32))
+
+
+def softmax(x, weights, bias):
+    odds = numpy.exp((x @ weights + bias).astype(numpy.float64))
+    return odds / odds.sum(1, keepdims=True)
+
+
+def test_regions_compute_what_numpy_computes():
+    generator = numpy.random.default_rng(2)
+    x, weights, bias, gradient = (
+        generator.standard_normal(shape).astype(numpy.float32)
+        for shape in [(40, 7), (7, 5), (5,), (40, 5)]
+    )
+    result = millstream_example.probabilities(x, weights, bias)
+    assert result.shape == [40, 5]
+    found = numpy.from_dlpack(result)
+    numpy.testing.assert_allclose(found, softmax(x, weights, bias), rtol=1e-5)
+    odds = numpy.from_dlpack(millstream_example.odds_gradient(found, gradient))
+    weighted = found * gradient
+    expected = weighted - found * weighted.sum(1, keepdims=True)
+    numpy.testing.assert_allclose(odds, expected, rtol=1e-4, atol=1e-6)
+
+
+def test_errors_of_regions_name_the_difference():
+    x = numpy.ones((4, 3), numpy.float32)
+    with pytest.raises(ValueError, match="axes"):
+        millstream_example.probabilities(x[0], x, x[0])
+    with pytest.raises(ValueError, match=r"\[4, 3\]"):
+        millstream_example.probabilities(x, x, x[0])
+    with pytest.raises(ValueError, match="elements are"):
+        millstream_example.odds_gradient(x, x.astype(numpy.float16))
+
+
+def test_a_simulated_device_has_no_streams_of_frameworks():
+    ones = numpy.ones(3, numpy.float32)
+    stream = type("Stream", (), {"__cuda_stream__": lambda self: (0, 77)})()
+    with pytest.raises(BufferError, match="simulated"):
+        millstream_example.add(ones, ones, stream=stream)
+    with pytest.raises(BufferError, match="simulated"):
+        millstream_example.add(ones, ones).on(stream)

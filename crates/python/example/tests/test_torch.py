@@ -1,20 +1,74 @@
-"""The example package with PyTorch on a GPU, in one process."""
+"""The example package with PyTorch in one process: on a GPU, else with its arrays of the host and a
+simulated device.
+"""
 
 import random
 
 import pytest
 
-import millstream_example
-
 torch = pytest.importorskip("torch")
-if not torch.cuda.is_available():
-    pytest.skip("PyTorch has no GPU", allow_module_level=True)
 
+from millstream_example import add as package_add
+from millstream_example import pytorch
+
+DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 N = 10_000
+
+on_a_gpu = pytest.mark.skipif(DEVICE == "cpu", reason="PyTorch has no GPU")
 
 
 def add(a, b):
-    return torch.from_dlpack(millstream_example.add(a, b))
+    return torch.from_dlpack(package_add(a, b))
+
+
+def parameters():
+    generator = torch.Generator().manual_seed(4)
+    shapes = [(40, 7), (7, 5), (5,)]
+    made = [torch.randn(shape, generator=generator).to(DEVICE) for shape in shapes]
+    return [tensor.requires_grad_() for tensor in made]
+
+
+def reference(x, weights, bias):
+    return torch.softmax(x @ weights + bias, 1)
+
+
+def test_the_operation_computes_the_softmax():
+    found = pytorch.probabilities(*parameters())
+    assert found.device.type == DEVICE
+    torch.testing.assert_close(found, reference(*parameters()))
+    by_name = torch.ops.millstream_example.probabilities(*parameters())
+    torch.testing.assert_close(by_name, found)
+
+
+def test_its_gradients_are_those_of_pytorch():
+    ours, theirs = parameters(), parameters()
+    factors = torch.linspace(-1, 1, 200, device=DEVICE).reshape(40, 5)
+    (pytorch.probabilities(*ours) * factors).sum().backward()
+    (reference(*theirs) * factors).sum().backward()
+    for our, their in zip(ours, theirs):
+        torch.testing.assert_close(our.grad, their.grad)
+
+
+def test_the_operation_is_registered_as_pytorch_demands():
+    checks = ("test_schema", "test_autograd_registration", "test_faketensor")
+    torch.library.opcheck(pytorch.probabilities, parameters(), test_utils=checks)
+    with torch.no_grad():
+        gradient = [reference(*parameters()), torch.ones(40, 5, device=DEVICE)]
+    torch.library.opcheck(pytorch.odds_gradient, gradient, test_utils=checks)
+
+
+def test_the_fake_operation_has_the_shape_and_runs_nothing():
+    with torch.device("meta"):
+        arguments = [torch.empty(40, 7), torch.empty(7, 5), torch.empty(5)]
+    found = pytorch.probabilities(*arguments)
+    assert (found.shape, found.device.type) == ((40, 5), "meta")
+
+
+def test_views_are_copied_where_they_must_be():
+    x, weights, bias = parameters()
+    with torch.no_grad():
+        found = pytorch.probabilities(x[::2], weights.T.contiguous().T, bias)
+        torch.testing.assert_close(found, reference(x[::2], weights, bias))
 
 
 @pytest.fixture(params=range(2))
@@ -26,6 +80,7 @@ def busy_stream(request):
         yield stream
 
 
+@on_a_gpu
 def test_the_kernel_waits_for_the_current_stream_and_it_for_the_kernel(busy_stream):
     a = torch.full((N,), 1.0, device="cuda")
     a.fill_(2.0)
@@ -36,6 +91,7 @@ def test_the_kernel_waits_for_the_current_stream_and_it_for_the_kernel(busy_stre
     assert torch.equal(found, torch.full((N,), 40.0, device="cuda"))
 
 
+@on_a_gpu
 def test_memory_is_not_reused_while_the_kernel_reads_it(busy_stream):
     for step in range(100):
         a = torch.full((N,), float(step), device="cuda")
@@ -47,6 +103,7 @@ def test_memory_is_not_reused_while_the_kernel_reads_it(busy_stream):
         del other
 
 
+@on_a_gpu
 def test_ten_thousand_random_hand_overs_are_right():
     generator = random.Random(5)
     streams = [torch.cuda.Stream() for _ in range(3)]
@@ -73,7 +130,19 @@ def test_ten_thousand_random_hand_overs_are_right():
         assert torch.equal(tensor, torch.full((N,), expected, device="cuda"))
 
 
+@on_a_gpu
 def test_the_default_stream_is_refused_with_advice():
     a = torch.ones(N, device="cuda")
     with pytest.raises(BufferError, match="stream of its own"):
         add(a, a)
+
+
+@on_a_gpu
+def test_the_operation_works_beside_the_default_stream():
+    torch.cuda._sleep(20_000_000)
+    x, weights, bias = parameters()
+    for _ in range(50):
+        found = pytorch.probabilities(x, weights, bias)
+        doubled = found * 2.0
+        del found
+        torch.testing.assert_close(doubled, reference(x, weights, bias) * 2.0)
