@@ -114,6 +114,9 @@ fn g12_only_devices_that_a_note_has_reached_examine_their_operands() {
         let (mut copy, mut derived) = (there.zeros::<u32>(4)?, there.zeros::<u32>(4)?);
         there.copy(&x, &mut copy)?;
         there.synchronize()?;
+        let imports = copy.view().span.allocation.history.provenance.unsettled()?;
+        assert!(imports.iter().all(|import| import.is_note()), "{imports:?}");
+        drop(imports);
         assert_eq!(examine(both), [true, true]);
         there.copy(&copy, &mut derived)?;
         let read = there.download(&derived)?.wait();
