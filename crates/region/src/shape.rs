@@ -16,13 +16,15 @@ pub(crate) type Axes = SmallVec<[usize; RANK_USUAL]>;
 
 /// Returns the number of elements of a shape, or `None` if it exceeds `usize::MAX`.
 pub(crate) fn element_count(shape: &[usize]) -> Option<usize> {
-    // One axis of length 0 makes the array empty, however long the other axes are.
-    if shape.contains(&0) {
-        return Some(0);
+    let mut product = Some(1_usize);
+    for &length in shape {
+        // One axis of length 0 makes the array empty, however long the other axes are.
+        if length == 0 {
+            return Some(0);
+        }
+        product = product.and_then(|product| product.checked_mul(length));
     }
-    shape
-        .iter()
-        .try_fold(1_usize, |product, &length| product.checked_mul(length))
+    product
 }
 
 /// Returns the shape to which two shapes broadcast, or `None` if they are incompatible. The shapes

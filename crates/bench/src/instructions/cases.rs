@@ -22,27 +22,20 @@ pub(crate) enum Pattern {
     /// Eight streams in turn; seven read the array that the eighth writes, so one launch waits for
     /// seven and seven wait for one.
     FanInAndOut,
-    /// A region.
-    Region(RegionKind),
+    /// A region of ten operations, which is fused into one launch.
+    Region,
+    /// A region of ten scans, launched one by one.
+    RegionLaunches,
+    /// A region of ten scans, replayed as a graph.
+    RegionGraph,
+    /// A prepared region of ten operations.
+    PreparedRegion,
+    /// A prepared region of ten scans.
+    PreparedScans,
     /// Copies from a device to another, with raw driver calls.
     RawPeerCopy,
     /// Copies from a device to another on one stream, each of the same array to the same array.
     PeerCopy,
-}
-
-/// The regions that are counted.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum RegionKind {
-    /// Ten operations, which are fused into one launch.
-    Fused,
-    /// Ten scans, launched one by one.
-    Launches,
-    /// Ten scans, replayed as a graph.
-    Graph,
-    /// Ten operations, prepared.
-    PreparedFused,
-    /// Ten scans, prepared.
-    PreparedScans,
 }
 
 /// One counted case.
@@ -58,15 +51,27 @@ pub(crate) struct Case {
     pub(crate) goal: Goal,
 }
 
+impl Pattern {
+    /// Returns whether a region is counted.
+    pub(crate) fn is_region(self) -> bool {
+        matches!(
+            self,
+            Self::Region
+                | Self::RegionLaunches
+                | Self::RegionGraph
+                | Self::PreparedRegion
+                | Self::PreparedScans
+        )
+    }
+}
+
 impl Case {
     const fn new(name: &'static str, pattern: Pattern, live: usize, lag: u64) -> Self {
         let goal = match pattern {
             Pattern::Raw | Pattern::RawPeerCopy | Pattern::PeerCopy => Goal::None,
-            Pattern::Region(RegionKind::Fused) => Goal::AtMost(60_000.0),
-            Pattern::Region(RegionKind::PreparedFused | RegionKind::PreparedScans) => {
-                Goal::AtMost(2_500.0)
-            }
-            Pattern::Region(RegionKind::Launches | RegionKind::Graph) => Goal::None,
+            Pattern::Region => Goal::AtMost(60_000.0),
+            Pattern::PreparedRegion | Pattern::PreparedScans => Goal::AtMost(2_500.0),
+            Pattern::RegionLaunches | Pattern::RegionGraph => Goal::None,
             Pattern::OneStream => Goal::AtMost(400.0),
             Pattern::Chain | Pattern::Readers | Pattern::FanInAndOut => Goal::AtMost(1_200.0),
         };
@@ -82,18 +87,16 @@ impl Case {
     /// Returns the number of launches or regions that are counted, a multiple of the number of
     /// streams.
     pub(crate) fn counted(&self) -> usize {
-        match self.pattern {
-            Pattern::Region(_) => 80,
-            _ => 8_000,
-        }
+        if self.pattern.is_region() { 80 } else { 8_000 }
     }
 
     /// Returns the number of launches or regions before counting begins, enough to fill the queues
     /// of all streams several times over.
     pub(crate) fn warm_up(&self) -> usize {
-        match self.pattern {
-            Pattern::Region(_) => 200,
-            _ => 20_000,
+        if self.pattern.is_region() {
+            200
+        } else {
+            20_000
         }
     }
 
@@ -104,16 +107,13 @@ impl Case {
             Pattern::Chain => "8 streams in a chain",
             Pattern::Readers => "8 streams read two operands",
             Pattern::FanInAndOut => "8 streams, 7 read what 1 writes",
-            Pattern::Region(kind) => {
-                let what = match kind {
-                    RegionKind::Fused => "region of ten operations",
-                    RegionKind::Launches => "region of ten scans, launched one by one",
-                    RegionKind::Graph => "region of ten scans, as a graph",
-                    RegionKind::PreparedFused => "prepared region of ten operations",
-                    RegionKind::PreparedScans => "prepared region of ten scans",
-                };
-                return String::from(what);
+            Pattern::Region => return String::from("region of ten operations"),
+            Pattern::RegionLaunches => {
+                return String::from("region of ten scans, launched one by one");
             }
+            Pattern::RegionGraph => return String::from("region of ten scans, as a graph"),
+            Pattern::PreparedRegion => return String::from("prepared region of ten operations"),
+            Pattern::PreparedScans => return String::from("prepared region of ten scans"),
             Pattern::RawPeerCopy | Pattern::PeerCopy => {
                 return String::from("copy to another device, queue full");
             }
@@ -142,25 +142,10 @@ pub(crate) const CASES: [Case; 19] = [
     Case::new("readers-done", Pattern::Readers, 10, 0),
     Case::new("fan", Pattern::FanInAndOut, 10, QUEUE_DEPTH),
     Case::new("fan-done", Pattern::FanInAndOut, 10, 0),
-    Case::new("region", Pattern::Region(RegionKind::Fused), 1, 0),
-    Case::new(
-        "region-launches",
-        Pattern::Region(RegionKind::Launches),
-        1,
-        0,
-    ),
-    Case::new("region-graph", Pattern::Region(RegionKind::Graph), 1, 0),
-    Case::new(
-        "region-prepared",
-        Pattern::Region(RegionKind::PreparedFused),
-        1,
-        0,
-    ),
-    Case::new(
-        "region-prepared-scans",
-        Pattern::Region(RegionKind::PreparedScans),
-        1,
-        0,
-    ),
+    Case::new("region", Pattern::Region, 1, 0),
+    Case::new("region-launches", Pattern::RegionLaunches, 1, 0),
+    Case::new("region-graph", Pattern::RegionGraph, 1, 0),
+    Case::new("region-prepared", Pattern::PreparedRegion, 1, 0),
+    Case::new("region-prepared-scans", Pattern::PreparedScans, 1, 0),
     Case::new("peer-copy", Pattern::PeerCopy, 2, QUEUE_DEPTH),
 ];

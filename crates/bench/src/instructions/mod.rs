@@ -46,7 +46,9 @@ pub(crate) fn measure(profiles: Option<&Path>) -> Result<Vec<Row>> {
         }
         rows.push(match case.pattern {
             // A region does more work than the raw launch, so there is no raw figure.
-            Pattern::Region(_) => Row::judged("T4", case.what(), "instructions", figure, case.goal),
+            pattern if pattern.is_region() => {
+                Row::judged("T4", case.what(), "instructions", figure, case.goal)
+            }
             Pattern::PeerCopy => Row::count(
                 "T4",
                 case.what(),

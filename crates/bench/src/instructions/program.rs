@@ -21,7 +21,7 @@ use millstream_driver::{
 use millstream_region::{Array, RegionExt, region};
 use ndarray::{Array1, Axis, Ix1};
 
-use super::cases::{Case, Pattern, RegionKind};
+use super::cases::{Case, Pattern};
 use crate::{kernels::sums, null::NullDriver, targets::ten_operations};
 
 const STREAMS: usize = 8;
@@ -55,24 +55,10 @@ pub(crate) fn run(case: &Case, launches: usize) -> Result<()> {
         (0..warm_up).for_each(&mut *launch);
         counted_launches(warm_up..warm_up + launches, launch);
     };
-    if let Pattern::Region(kind) = case.pattern {
+    if case.pattern.is_region() {
         let few = Array::from_host(&device, &Array1::<f32>::zeros(ELEMENTS))?;
         null.lag.store(case.lag, Relaxed);
-        device.set_region_graphs(kind != RegionKind::Launches);
-        const NEVER: &str = "the driver never fails";
-        match kind {
-            RegionKind::Fused => run(&mut |_| drop(ten_operations(&device, &few).expect(NEVER))),
-            RegionKind::Launches | RegionKind::Graph => {
-                run(&mut |_| drop(ten_scans(&device, &few).expect(NEVER)));
-            }
-            RegionKind::PreparedFused | RegionKind::PreparedScans => {
-                let prepared = device.prepare(&few, |g, x| match kind {
-                    RegionKind::PreparedFused => ten_operations(g, x),
-                    _ => ten_scans(g, x),
-                })?;
-                run(&mut |_| drop(prepared.call(&few).expect(NEVER)));
-            }
-        }
+        run_regions(&device, case.pattern, &few, run)?;
     } else if case.pattern == Pattern::PeerCopy {
         // SAFETY: as above.
         let other = unsafe { Device::with_driver(driver, 1) }?;
@@ -95,6 +81,29 @@ pub(crate) fn run(case: &Case, launches: usize) -> Result<()> {
         let mut work = Work::new(&device, case)?;
         null.lag.store(case.lag, Relaxed);
         run(&mut |number| work.launch(number).expect("the driver never fails"));
+    }
+    Ok(())
+}
+
+/// Runs the regions of a case, called by `run`.
+fn run_regions(
+    device: &Device,
+    pattern: Pattern,
+    few: &Array<f32, Ix1>,
+    run: impl Fn(&mut dyn FnMut(usize)),
+) -> Result<()> {
+    const NEVER: &str = "the driver never fails";
+    device.set_region_graphs(pattern != Pattern::RegionLaunches);
+    match pattern {
+        Pattern::PreparedRegion | Pattern::PreparedScans => {
+            let prepared = device.prepare(few, |g, x| match pattern {
+                Pattern::PreparedRegion => ten_operations(g, x),
+                _ => ten_scans(g, x),
+            })?;
+            run(&mut |_| drop(prepared.call(few).expect(NEVER)));
+        }
+        Pattern::Region => run(&mut |_| drop(ten_operations(device, few).expect(NEVER))),
+        _ => run(&mut |_| drop(ten_scans(device, few).expect(NEVER))),
     }
     Ok(())
 }
@@ -148,7 +157,7 @@ impl Work {
             }
             Pattern::Chain => (turn, 0, 1, 0),
             Pattern::Readers | Pattern::FanInAndOut => (turn, 0, 1, turn),
-            Pattern::Raw | Pattern::Region(_) | Pattern::RawPeerCopy | Pattern::PeerCopy => {
+            _ => {
                 unreachable!("it has no work of this kind")
             }
         };

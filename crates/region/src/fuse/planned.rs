@@ -20,7 +20,7 @@ pub(crate) struct PlannedGraph {
     /// targets and has operands first.
     pub(crate) nodes: Vec<FusedNode>,
     /// The nodes in memory.
-    pub(crate) inputs: Vec<NodeRef>,
+    pub(crate) inputs: SmallVec<[NodeRef; 4]>,
     /// The numbers of the requested nodes.
     pub(crate) targets: SmallVec<[u32; 2]>,
     /// The number of each node by its identifier: first the planned nodes, then the inputs.
@@ -79,7 +79,7 @@ impl PlannedGraph {
     /// Returns the graph of all planned nodes that the targets depend on.
     pub(super) fn of(targets: &[NodeRef]) -> Self {
         let mut nodes: Vec<FusedNode> = Vec::with_capacity(NODES_USUAL);
-        let mut inputs: Vec<NodeRef> = Vec::new();
+        let mut inputs: SmallVec<[NodeRef; 4]> = SmallVec::new();
         let last = targets.iter().map(|node| node.id).max();
         let mut numbers = Numbers::up_to(last.unwrap_or(0));
         let mut visit = |node: &NodeRef, nodes: &mut Vec<FusedNode>| {

@@ -1,6 +1,7 @@
 //! The state that the nodes of one region share.
 
 use std::{
+    cell::Cell,
     collections::hash_map::Entry,
     panic::Location,
     sync::{Arc, Weak},
@@ -88,14 +89,38 @@ struct Inner {
 /// The number of nodes for which memory is reserved.
 const NODES_USUAL: usize = 28;
 
+/// The maximum capacity of an interning table that is kept for the thread's next session.
+const SPARE_MAX: usize = 128;
+
+thread_local! {
+    /// An empty interning table of an earlier session. A table is large for an allocator, and most
+    /// sessions are short.
+    static SPARE: Cell<Option<FxHashMap<NodeKey, Weak<Node>>>> = const { Cell::new(None) };
+}
+
 impl Inner {
     fn new() -> Self {
-        let mut interned = FxHashMap::default();
-        interned.reserve(NODES_USUAL);
+        let spare = SPARE.try_with(Cell::take).ok().flatten();
+        let interned = spare.unwrap_or_else(|| {
+            let mut interned = FxHashMap::default();
+            interned.reserve(NODES_USUAL);
+            interned
+        });
         Self {
             interned,
             planned: Vec::with_capacity(NODES_USUAL),
             failure: None,
+        }
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        if self.interned.capacity() <= SPARE_MAX {
+            self.interned.clear();
+            let interned = std::mem::take(&mut self.interned);
+            // At the end of a thread there is no next session.
+            let _ = SPARE.try_with(|spare| spare.set(Some(interned)));
         }
     }
 }
