@@ -122,7 +122,7 @@ fn graphs_have_every_kind_of_node_and_can_be_read_and_changed() {
 #[test]
 fn random_and_stale_handles_return_errors() {
     for seed in ["1", "2", "3"] {
-        let run = run("handles", &[seed, "20000"]);
+        let run = run("handles", &[seed, "100000"]);
         println!("seed {seed}: {}{}", run.output, run.errors);
         run.succeeded();
     }
