@@ -22,6 +22,8 @@ pub(crate) enum Pattern {
     /// Eight streams in turn; seven read the array that the eighth writes, so one launch waits for
     /// seven and seven wait for one.
     FanInAndOut,
+    /// Two streams; each launch is on the first, and its result is lent to the second and returned.
+    HandOver,
     /// A region of ten operations, which is fused into one launch.
     Region,
     /// Copies from a device to another, with raw driver calls.
@@ -46,7 +48,11 @@ pub(crate) struct Case {
 impl Case {
     const fn new(name: &'static str, pattern: Pattern, live: usize, lag: u64) -> Self {
         let goal = match pattern {
-            Pattern::Raw | Pattern::Region | Pattern::RawPeerCopy | Pattern::PeerCopy => Goal::None,
+            Pattern::Raw
+            | Pattern::HandOver
+            | Pattern::Region
+            | Pattern::RawPeerCopy
+            | Pattern::PeerCopy => Goal::None,
             Pattern::OneStream => Goal::AtMost(400.0),
             Pattern::Chain | Pattern::Readers | Pattern::FanInAndOut => Goal::AtMost(1_200.0),
         };
@@ -84,6 +90,11 @@ impl Case {
             Pattern::Chain => "8 streams in a chain",
             Pattern::Readers => "8 streams read two operands",
             Pattern::FanInAndOut => "8 streams, 7 read what 1 writes",
+            Pattern::HandOver => {
+                return String::from(
+                    "launch, its result lent to another library's stream and back",
+                );
+            }
             Pattern::Region => return String::from("region of ten operations"),
             Pattern::RawPeerCopy | Pattern::PeerCopy => {
                 return String::from("copy to another device, queue full");
@@ -99,7 +110,7 @@ impl Case {
 }
 
 /// All cases. The first two, without Millstream, are the baselines of the others.
-pub(crate) const CASES: [Case; 15] = [
+pub(crate) const CASES: [Case; 16] = [
     Case::new("raw", Pattern::Raw, 0, QUEUE_DEPTH),
     Case::new("raw-peer-copy", Pattern::RawPeerCopy, 0, QUEUE_DEPTH),
     Case::new("one-10", Pattern::OneStream, 10, QUEUE_DEPTH),
@@ -113,6 +124,7 @@ pub(crate) const CASES: [Case; 15] = [
     Case::new("readers-done", Pattern::Readers, 10, 0),
     Case::new("fan", Pattern::FanInAndOut, 10, QUEUE_DEPTH),
     Case::new("fan-done", Pattern::FanInAndOut, 10, 0),
+    Case::new("hand-over", Pattern::HandOver, 10, QUEUE_DEPTH),
     Case::new("region", Pattern::Region, 1, 0),
     Case::new("peer-copy", Pattern::PeerCopy, 2, QUEUE_DEPTH),
 ];

@@ -8,8 +8,8 @@
 //! them complete with unknown values.
 //!
 //! While any import of the process is unsettled, or memory is [lent](super::leases), every device
-//! examines the operands of each operation before it is submitted ([`examine`]). Otherwise nothing
-//! is examined.
+//! examines the operands of each operation before it is submitted ([`examine`]); so do a few
+//! operations after a lease. Otherwise nothing is examined.
 
 use std::{
     panic::Location,
@@ -19,15 +19,14 @@ use std::{
     },
 };
 
-use parking_lot::{Mutex, MutexGuard};
 use smallvec::SmallVec;
 
 use super::{
     DeviceState, Operation, StreamState,
     crossing::Failure,
+    examination::{count, end_if_idle, uncount},
     leases,
     polling::{poll_ticket, query_stream},
-    realm,
 };
 use crate::{
     Error, Result,
@@ -140,62 +139,6 @@ pub(super) fn are_of(numbers: &[DeviceNumber], devices: &[&Arc<DeviceState>]) ->
     numbers.len() == devices.len() && numbers.iter().copied().eq(each)
 }
 
-/// The number of unsettled imports of the process, and of leases.
-static UNSETTLED: Mutex<u64> = Mutex::new(0);
-
-/// Counts an import, and makes all devices examine their operands if it is the only one.
-fn count() {
-    let mut unsettled = UNSETTLED.lock();
-    *unsettled += 1;
-    if *unsettled == 1 {
-        examine_operands(true, unsettled);
-    }
-}
-
-/// Reverses [`count`].
-fn uncount() {
-    let mut unsettled = UNSETTLED.lock();
-    *unsettled -= 1;
-    if *unsettled == 0 {
-        examine_operands(false, unsettled);
-    }
-}
-
-/// Makes all devices examine their operands as long as it lives.
-#[derive(Debug)]
-pub(crate) struct ExaminedOperands(());
-
-impl ExaminedOperands {
-    pub(crate) fn begin() -> Self {
-        count();
-        Self(())
-    }
-}
-
-impl Drop for ExaminedOperands {
-    fn drop(&mut self) {
-        uncount();
-    }
-}
-
-/// Sets for all devices whether they examine their operands. `unsettled` is locked meanwhile.
-fn examine_operands(examine: bool, unsettled: MutexGuard<'_, u64>) {
-    let devices = realm::all();
-    for device in &devices {
-        device.admission.examine_operands(examine);
-    }
-    // In this order: the last reference to a device closes it, which may end imports.
-    drop(unsettled);
-    drop(devices);
-}
-
-/// Adds a device to the realm. It examines its operands if there are unsettled imports.
-pub(crate) fn enter_realm(device: &Arc<DeviceState>) {
-    let unsettled = UNSETTLED.lock();
-    device.admission.examine_operands(*unsettled > 0);
-    realm::enter(device);
-}
-
 impl CrossDeviceImport {
     /// Creates the import of the submitted ticket `sequence` of the place's stream. The caller
     /// watches it.
@@ -296,7 +239,7 @@ impl CrossDeviceImport {
         });
         match settled {
             Ok(_) => {
-                uncount();
+                uncount(false);
                 Verdict::Valid
             }
             Err(other) => other.verdict(),
@@ -354,7 +297,7 @@ impl CrossDeviceImport {
 impl Drop for CrossDeviceImport {
     fn drop(&mut self) {
         if State(*self.state.get_mut()).verdict() != Verdict::Valid {
-            uncount();
+            uncount(false);
         }
     }
 }
@@ -483,6 +426,7 @@ pub(crate) fn note_overwritten(device: &DeviceState, access: &Access<'_>) {
 ///
 /// If an operand is invalid or lent to another library.
 pub(super) fn examine(operation: &mut Operation<'_>) -> Result<Imports> {
+    end_if_idle();
     leases::check(
         operation.label,
         operation.location,
