@@ -22,6 +22,8 @@ pub(crate) enum Pattern {
     /// Eight streams in turn; seven read the array that the eighth writes, so one launch waits for
     /// seven and seven wait for one.
     FanInAndOut,
+    /// Two streams; each launch is on the first, and its result is lent to the second and returned.
+    HandOver,
     /// A region of ten operations, which is fused into one launch.
     Region,
     /// A region of ten scans, launched one by one.
@@ -68,7 +70,9 @@ impl Pattern {
 impl Case {
     const fn new(name: &'static str, pattern: Pattern, live: usize, lag: u64) -> Self {
         let goal = match pattern {
-            Pattern::Raw | Pattern::RawPeerCopy | Pattern::PeerCopy => Goal::None,
+            Pattern::Raw | Pattern::HandOver | Pattern::RawPeerCopy | Pattern::PeerCopy => {
+                Goal::None
+            }
             Pattern::Region => Goal::AtMost(60_000.0),
             Pattern::PreparedRegion | Pattern::PreparedScans => Goal::AtMost(2_500.0),
             Pattern::RegionLaunches | Pattern::RegionGraph => Goal::None,
@@ -107,6 +111,11 @@ impl Case {
             Pattern::Chain => "8 streams in a chain",
             Pattern::Readers => "8 streams read two operands",
             Pattern::FanInAndOut => "8 streams, 7 read what 1 writes",
+            Pattern::HandOver => {
+                return String::from(
+                    "launch, its result lent to another library's stream and back",
+                );
+            }
             Pattern::Region => return String::from("region of ten operations"),
             Pattern::RegionLaunches => {
                 return String::from("region of ten scans, launched one by one");
@@ -128,7 +137,7 @@ impl Case {
 }
 
 /// All cases. The first two, without Millstream, are the baselines of the others.
-pub(crate) const CASES: [Case; 19] = [
+pub(crate) const CASES: [Case; 20] = [
     Case::new("raw", Pattern::Raw, 0, QUEUE_DEPTH),
     Case::new("raw-peer-copy", Pattern::RawPeerCopy, 0, QUEUE_DEPTH),
     Case::new("one-10", Pattern::OneStream, 10, QUEUE_DEPTH),
@@ -142,6 +151,7 @@ pub(crate) const CASES: [Case; 19] = [
     Case::new("readers-done", Pattern::Readers, 10, 0),
     Case::new("fan", Pattern::FanInAndOut, 10, QUEUE_DEPTH),
     Case::new("fan-done", Pattern::FanInAndOut, 10, 0),
+    Case::new("hand-over", Pattern::HandOver, 10, QUEUE_DEPTH),
     Case::new("region", Pattern::Region, 1, 0),
     Case::new("region-launches", Pattern::RegionLaunches, 1, 0),
     Case::new("region-graph", Pattern::RegionGraph, 1, 0),

@@ -156,6 +156,7 @@ impl Work {
                 (0, 2 * number % reads, (2 * number + 1) % reads, target)
             }
             Pattern::Chain => (turn, 0, 1, 0),
+            Pattern::HandOver => (0, 0, 1, 0),
             Pattern::Readers | Pattern::FanInAndOut => (turn, 0, 1, turn),
             _ => {
                 unreachable!("it has no work of this kind")
@@ -177,7 +178,11 @@ impl Work {
         }
         let (first, second) = (&self.read[first], &self.read[second]);
         self.kernels
-            .vecadd(stream, grid, first, second, target, ELEMENTS as u64)
+            .vecadd(stream, grid, first, second, &mut *target, ELEMENTS as u64)?;
+        if self.pattern == Pattern::HandOver {
+            drop(target.lend_mut(&self.streams[1])?);
+        }
+        Ok(())
     }
 }
 

@@ -8,9 +8,9 @@
 //! them complete with unknown values.
 //!
 //! While any import of the process is unsettled, or memory is [lent](super::leases), every device
-//! examines the operands of each operation before it is submitted ([`examine`]). Notes for host
-//! reads make only those devices do so whose memory they have reached. Otherwise nothing is
-//! examined.
+//! examines the operands of each operation before it is submitted ([`examine`]); so do a few
+//! operations after a lease. Notes for host reads make only those devices do so whose memory they
+//! have reached. Otherwise nothing is examined.
 
 use std::{
     panic::Location,
@@ -25,7 +25,7 @@ use smallvec::SmallVec;
 use super::{
     DeviceState, Operation, StreamState,
     crossing::Failure,
-    examinations::{count, uncount},
+    examinations::{count, end_if_idle, uncount},
     leases,
     polling::{poll_ticket, query_stream},
 };
@@ -240,7 +240,7 @@ impl CrossDeviceImport {
         });
         match settled {
             Ok(_) => {
-                uncount();
+                uncount(false);
                 Verdict::Valid
             }
             Err(other) => other.verdict(),
@@ -298,7 +298,7 @@ impl CrossDeviceImport {
 impl Drop for CrossDeviceImport {
     fn drop(&mut self) {
         if State(*self.state.get_mut()).verdict() != Verdict::Valid {
-            uncount();
+            uncount(false);
         }
     }
 }
@@ -434,6 +434,7 @@ pub(crate) fn note_overwritten(device: &DeviceState, access: &Access<'_>) {
 ///
 /// If an operand is invalid or lent to another library.
 pub(super) fn examine(operation: &mut Operation<'_>) -> Result<Imports> {
+    end_if_idle();
     leases::check(
         operation.label,
         operation.location,

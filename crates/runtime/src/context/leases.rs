@@ -3,8 +3,8 @@
 //! A lease begins with a marker, an operation without work, on the borrower's stream: it waits for
 //! everything that conflicts with the borrower's use. The lease ends with a second marker, for
 //! which later operations wait. In between, a conflicting operation is an error, because nothing
-//! could order it: a wait for the end may last for ever. While there is a lease in the process,
-//! operands are examined before each submission.
+//! could order it: a wait for the end may last for ever. While there is a lease in the process, and
+//! for a few operations after it, operands are examined before each submission.
 //!
 //! A lease is entered in the access history from its begin until its end is submitted. If the end
 //! cannot be submitted, because a driver call fails or because the thread is inside a foreign call,
@@ -23,7 +23,7 @@ use std::{
 use super::{
     Operation, Stream, SubmitQueue,
     examinations::ExaminedOperands,
-    submission::{Marker, record_behind, submit, submit_locked_marker},
+    submission::{EndOfForeignWork, Marker, submit, submit_locked_end},
 };
 use crate::{
     Error, Result, UsageError, UsageErrorKind,
@@ -76,9 +76,10 @@ pub(crate) fn submit_end_of_foreign_work(
     location: &'static Location<'static>,
     access: Access<'_>,
 ) -> Result<()> {
-    let sequence = submit_marker(stream, label, location, access)?;
-    record_behind(stream.device_state(), stream.state(), sequence);
-    Ok(())
+    let operation = marker(label, location, access);
+    let (device, stream) = (stream.device_state(), stream.state());
+    // SAFETY: the command enqueues nothing.
+    unsafe { submit(device, stream, operation, EndOfForeignWork) }.map(drop)
 }
 
 fn marker<'a>(
@@ -157,7 +158,7 @@ impl GrantedLease {
         let access = Access::new(history, self.extent.clone(), self.kind);
         let mut operation = marker("end of a lease", self.location, access);
         let (device, stream) = (self.stream.device_state(), self.stream.state());
-        let submitted = submit_locked_marker(device, stream, submit_queue, &mut operation);
+        let submitted = submit_locked_end(device, stream, submit_queue, &mut operation);
         // Nothing waits for the work of a lost device.
         if device.lost().is_none() {
             submitted?;

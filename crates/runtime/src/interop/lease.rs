@@ -23,8 +23,8 @@ use crate::{
 /// is dropped before is leaked.
 ///
 /// Neither call waits for the device. Each costs at most one wait and one record of an event. While
-/// there is a lease, every submission of the process examines its operands, which costs some ten
-/// nanoseconds.
+/// there is a lease, and for a few submissions after it, every submission of the process examines
+/// its operands, which costs some ten nanoseconds.
 ///
 /// ```
 /// use millstream::{Device, driver::{DeviceOrdinal, Driver, FillPattern}, sim::{Gpu, SimConfig}};

@@ -31,6 +31,9 @@ pub(crate) trait Command {
     /// is of use.
     const HAS_WORK: bool = true;
 
+    /// Whether a sync point is recorded behind the operation in any case.
+    const ALWAYS_RECORDS: bool = false;
+
     /// The result of the driver calls.
     type Output;
 
@@ -406,6 +409,21 @@ pub(crate) struct Marker;
 
 impl Command for Marker {
     const HAS_WORK: bool = false;
+
+    type Output = ();
+
+    unsafe fn enqueue(self, _: DriverStream<'_>) -> Result<(), DriverError> {
+        Ok(())
+    }
+}
+
+/// A marker behind work that another library has enqueued, with a sync point behind it.
+pub(crate) struct EndOfForeignWork;
+
+impl Command for EndOfForeignWork {
+    const HAS_WORK: bool = false;
+
+    const ALWAYS_RECORDS: bool = true;
 
     type Output = ();
 

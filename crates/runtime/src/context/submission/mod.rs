@@ -25,8 +25,8 @@ use millstream_ptx::Label;
 
 pub use commands::DriverStream;
 pub(crate) use commands::{
-    Allocate, Command, CopyOnDevice, CopyPeer, CopyToDevice, CopyToHost, Fill, Free, Launch,
-    Marker, Prefetch, StagedUpload,
+    Allocate, Command, CopyOnDevice, CopyPeer, CopyToDevice, CopyToHost, EndOfForeignWork, Fill,
+    Free, Launch, Marker, Prefetch, StagedUpload,
 };
 pub(crate) use commands_2d::{CopyPeerRows, CopyRows};
 pub(crate) use foreign::Foreign;
@@ -184,9 +184,8 @@ pub(super) unsafe fn submit_admitted<C: Command>(
     }
 }
 
-/// Submits an operation without work, with the stream's submit queue locked by the caller, and
-/// records a sync point behind it.
-pub(super) fn submit_locked_marker(
+/// Submits the end of another library's work, with the stream's submit queue locked by the caller.
+pub(super) fn submit_locked_end(
     device: &DeviceState,
     stream: &StreamState,
     submit_queue: &mut SubmitQueue,
@@ -195,11 +194,11 @@ pub(super) fn submit_locked_marker(
     device.check_alive()?;
     let mut others = None;
     // SAFETY: the command enqueues nothing.
-    let submitted =
-        unsafe { submit_locked(device, stream, submit_queue, operation, Marker, &mut others) };
-    let (sequence, ()) = submitted?;
-    record_behind(device, stream, sequence);
-    Ok(())
+    let submitted = unsafe {
+        let end = EndOfForeignWork;
+        submit_locked(device, stream, submit_queue, operation, end, &mut others)
+    };
+    submitted.map(drop)
 }
 
 /// Records a sync point behind an operation on an adopted stream: its owner enqueues there too, and
@@ -245,7 +244,7 @@ unsafe fn submit_locked<C: Command>(
         settled: false,
     };
     guard.publish();
-    guard.plan.records_event &= C::HAS_WORK;
+    guard.plan.records_event = guard.plan.records_event & C::HAS_WORK | C::ALWAYS_RECORDS;
     let mut waited_for = None;
     if guard.has_to_wait() {
         let waited_for = waited_for.insert(Dependencies::new());
