@@ -131,12 +131,6 @@ impl<T> Buffer<T> {
         self.allocation.is_adopted()
     }
 
-    /// Returns the device that has the memory.
-    #[must_use]
-    pub fn device(&self) -> Device {
-        Device::from_state(Arc::clone(&self.allocation.device))
-    }
-
     /// Returns whether a graph uses the array.
     pub(crate) fn is_shared(&self) -> bool {
         Arc::strong_count(&self.allocation) > 1

@@ -222,7 +222,9 @@ impl Slots {
                     temporary_bytes += operand.bytes.next_multiple_of(ALIGNMENT);
                     (arrays.len(), start)
                 }
-                OperandMemory::Body { constant: true } => return None,
+                OperandMemory::Body { constant: true } | OperandMemory::Called { .. } => {
+                    return None;
+                }
             });
         }
         Some(Self {
