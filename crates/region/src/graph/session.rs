@@ -7,7 +7,7 @@ use std::{
     sync::{Arc, Weak},
 };
 
-use millstream::{Buffer, Device};
+use millstream::Device;
 use parking_lot::{Mutex, MutexGuard};
 
 use rustc_hash::FxHashMap;
@@ -280,27 +280,6 @@ impl Session {
             }
             Err(error) => self.fail(dtype, &shape, error, location),
         }
-    }
-
-    /// Returns a node whose elements are in this memory.
-    pub(crate) fn adopt(
-        &self,
-        dtype: DType,
-        shape: Shape,
-        buffer: Buffer<u8>,
-        location: &'static Location<'static>,
-    ) -> NodeRef {
-        if let Some(problem) = shape_error(dtype, &shape) {
-            let usage_error = UsageError::new("from_buffer", problem, location);
-            return self.fail(dtype, &shape, usage_error, location);
-        }
-        let storage = Storage {
-            buffer,
-            checks: DeferredChecks::default(),
-        };
-        let state = State::Stored(Arc::new(storage));
-        let device = self.device.clone();
-        Arc::new(Node::new(device, dtype, shape, state, location))
     }
 
     /// Returns a failed node and records its error.
