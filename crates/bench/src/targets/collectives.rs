@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use anyhow::{Context, Result};
-use millstream::{Buffer, Collectives, Device, Reduce, Select, Stream};
+use millstream::{Buffer, Collectives, Device, Reduce, Select};
 use millstream_driver::nccl;
 
 use crate::{
@@ -25,31 +25,18 @@ const SMALL_SAMPLE: SampleSize = SampleSize {
     batch: 20,
 };
 
-/// The arrays and streams of the library's variants.
-struct Arrays {
-    streams: [Stream; 2],
-    arrays: [Buffer<f32>; 2],
-}
+/// The arrays of the library's variants.
+struct Arrays([Buffer<f32>; 2]);
 
 impl Arrays {
     fn new(devices: &[Device; 2], len: usize) -> Result<Self> {
         let streams = [devices[0].stream()?, devices[1].stream()?];
-        let arrays = [streams[0].zeros(len)?, streams[1].zeros(len)?];
-        Ok(Self { streams, arrays })
+        Ok(Self([streams[0].zeros(len)?, streams[1].zeros(len)?]))
     }
 
     fn all_reduce(&mut self, collectives: &Collectives) -> Result<()> {
-        let [one, two] = &mut self.arrays;
+        let [one, two] = &mut self.0;
         Ok(collectives.all_reduce(&mut [one, two], Reduce::Sum)?)
-    }
-
-    /// Waits until the collectives on both arrays are complete.
-    fn finish(&mut self) -> Result<()> {
-        for (stream, array) in self.streams.iter().zip(&mut self.arrays) {
-            stream.fill(array.slice_mut(..1), 0.0)?;
-            stream.synchronize()?;
-        }
-        Ok(())
     }
 }
 
@@ -92,7 +79,13 @@ pub(crate) fn measure(harness: &Harness) -> Result<Vec<Row>> {
     ])
 }
 
-/// Compares the time to completion with that of NCCL alone.
+/// Waits until both devices are idle.
+fn wait(harness: &Harness, other: &Raw) -> Result<()> {
+    harness.raw.synchronize()?;
+    other.synchronize()
+}
+
+/// Compares the time to completion with that of NCCL alone. Both wait until the devices are idle.
 fn compare(
     harness: &Harness,
     other: &Arc<Raw>,
@@ -104,14 +97,13 @@ fn compare(
     let mut arrays = Arrays::new(devices, len)?;
     let ours = Variant::complete(|| {
         arrays.all_reduce(collectives)?;
-        arrays.finish()
+        wait(harness, other)
     });
     let (one, two) = (harness.raw.stream()?, other.stream()?);
     let memory = [harness.raw.memory(4 * len)?, other.memory(4 * len)?];
     let baseline = Variant::complete(|| {
         comms.all_reduce([(&memory[0], &one), (&memory[1], &two)], len)?;
-        one.synchronize()?;
-        two.synchronize()
+        wait(harness, other)
     });
     let [ours, raw] = medians(harness, LARGE_SAMPLE, [ours, baseline])?;
     Ok(Row::times("T16", what, "ns", ours, raw, goal))
@@ -125,19 +117,13 @@ fn small(
     devices: &[Device; 2],
     collectives: &Collectives,
 ) -> Result<Row> {
-    let arrays = std::cell::RefCell::new(Arrays::new(devices, SMALL)?);
-    let ours = Variant::new(
-        || arrays.borrow_mut().all_reduce(collectives),
-        || arrays.borrow_mut().finish(),
-    );
+    let mut arrays = Arrays::new(devices, SMALL)?;
+    let ours = Variant::new(|| arrays.all_reduce(collectives), || wait(harness, other));
     let (one, two) = (harness.raw.stream()?, other.stream()?);
     let memory = [harness.raw.memory(4 * SMALL)?, other.memory(4 * SMALL)?];
     let baseline = Variant::new(
         || comms.all_reduce([(&memory[0], &one), (&memory[1], &two)], SMALL),
-        || {
-            one.synchronize()?;
-            two.synchronize()
-        },
+        || wait(harness, other),
     );
     let [ours, raw] = medians(harness, SMALL_SAMPLE, [ours, baseline])?;
     let what = "all-reduce, 8 KiB, host";

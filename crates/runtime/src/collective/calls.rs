@@ -1,6 +1,6 @@
 //! The collectives.
 
-use std::panic::Location;
+use std::{ops::Range, panic::Location};
 
 use super::{
     CollectiveElement, CollectiveKind, CollectiveOp, Collectives, Group, Part, Reduce,
@@ -126,6 +126,50 @@ impl Collectives {
             let needed_len = checks.len(&sources[0]).saturating_mul(self.ranks);
             checks.targets(&sources, &targets, needed_len)?;
             Ok(from_to(&sources, &targets))
+        })
+    }
+
+    /// Concatenates the sources of all ranks in the order of the ranks, which may differ in length:
+    /// `lengths` has the length of each rank's source, and is the same for all ranks. Every target
+    /// gets the result.
+    ///
+    /// ```
+    /// use millstream::{Collectives, Device, sim::{Gpu, SimConfig}};
+    ///
+    /// let gpu = Gpu::new(SimConfig::new().devices(2));
+    /// let devices = [Device::open_simulated(&gpu, 0)?, Device::open_simulated(&gpu, 1)?];
+    /// let collectives = Collectives::new(&devices)?;
+    /// let (s0, s1) = (devices[0].stream()?, devices[1].stream()?);
+    /// let (a, b) = (s0.upload(&[1_i32])?, s1.upload(&[2_i32, 3])?);
+    /// let (mut x, mut y) = (s0.zeros::<i32>(3)?, s1.zeros::<i32>(3)?);
+    /// collectives.all_gather_uneven(&[1, 2], &[&a, &b], &mut [&mut x, &mut y])?;
+    /// assert_eq!(s0.download(&x)?.wait()?, [1, 2, 3]);
+    /// assert_eq!(s1.download(&y)?.wait()?, [1, 2, 3]);
+    /// # Ok::<(), millstream::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// If there is not one length for each rank, there is not one source and one target for each
+    /// local rank, an array is not on its rank's device, a source does not have its rank's length,
+    /// a target does not have the length of all sources together, memory is exhausted, or a device
+    /// is lost. Lengths that differ between processes are found as differing calls are: by the
+    /// deadline or when the group is closed.
+    #[track_caller]
+    pub fn all_gather_uneven<T: CollectiveElement, R: ReadOperand<T>, W: WriteOperand<T>>(
+        &self,
+        lengths: &[usize],
+        sources: &[R],
+        targets: &mut [W],
+    ) -> Result<()> {
+        let (sources, targets) = (spans(sources), spans(targets));
+        self.call_in_parts::<T>(CollectiveKind::AllGatherUneven, None, |checks| {
+            checks.arrays(&sources)?;
+            checks.arrays(&targets)?;
+            let ranges = checks.uneven(&sources, lengths)?;
+            let needed_bytes = ranges.last().map_or(0, |last| last.end);
+            checks.targets(&sources, &targets, needed_bytes / T::TYPE.bytes())?;
+            Ok((from_to(&sources, &targets), ranges))
         })
     }
 
@@ -292,6 +336,18 @@ impl Collectives {
         reduce: Option<Reduce>,
         parts: impl FnOnce(&Checks<'_>) -> Checked<Vec<Part<'a>>>,
     ) -> Result<()> {
+        self.call_in_parts::<T>(kind, reduce, |checks| Ok((parts(checks)?, Vec::new())))
+    }
+
+    /// Checks and enqueues one collective. `operands` checks the operands, and returns them and the
+    /// ranges of uneven parts.
+    #[track_caller]
+    fn call_in_parts<'a, T: CollectiveElement>(
+        &self,
+        kind: CollectiveKind,
+        reduce: Option<Reduce>,
+        operands: impl FnOnce(&Checks<'_>) -> Checked<(Vec<Part<'a>>, Vec<Range<usize>>)>,
+    ) -> Result<()> {
         let location = Location::caller();
         let element = T::TYPE;
         let checks = Checks {
@@ -301,12 +357,14 @@ impl Collectives {
         };
         let checked = || -> Checked<CollectiveOp<'a>> {
             check_reduction(kind, reduce, element)?;
+            let (parts, ranges) = operands(&checks)?;
             Ok(CollectiveOp {
                 kind,
                 element,
                 reduce,
                 location,
-                parts: parts(&checks)?,
+                ranges,
+                parts,
             })
         };
         let operation = checked().map_err(|usage_error| usage_error.at(location))?;

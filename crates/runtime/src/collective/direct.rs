@@ -125,7 +125,7 @@ impl DirectBackend {
             let rank = folder.rank;
             let parts = operation.parts.iter();
             let chunks: Vec<_> = parts
-                .map(|part| sub(source(part), &(rank * bytes..(rank + 1) * bytes)))
+                .map(|part| sub(source(part), &equal(bytes)(rank)))
                 .collect();
             let target = target(&operation.parts[rank]);
             // The target has the place of the rank's own chunk.
@@ -162,21 +162,21 @@ impl DirectBackend {
         Ok(())
     }
 
-    /// Copies to each rank's target, of `bytes` bytes for each rank, the spans that `from` returns
-    /// for a source and a target rank.
+    /// Copies to each rank's target, at the place of each source rank, the spans that `from`
+    /// returns for a source and a target rank.
     fn gather<'a>(
         &self,
         operation: &CollectiveOp<'a>,
-        bytes: usize,
+        place: impl Fn(usize) -> Range<usize>,
         from: impl Fn(usize, usize) -> Span<'a>,
     ) -> Result<()> {
         for (rank, part) in operation.parts.iter().enumerate() {
             let target = target(part);
             let overwriting = Overwriting::new(target);
             for from_rank in [rank].into_iter().chain(self.others(rank)) {
-                let range = from_rank * bytes..(from_rank + 1) * bytes;
                 let source = from(from_rank, rank);
-                self.copy(rank, &source, &sub(target, &range), operation.location)?;
+                let target = sub(target, &place(from_rank));
+                self.copy(rank, &source, &target, operation.location)?;
             }
             overwriting.complete();
         }
@@ -222,17 +222,19 @@ impl Backend for DirectBackend {
             CollectiveKind::Broadcast { root } => self.broadcast(operation, root),
             CollectiveKind::AllGather => {
                 let bytes = source(&operation.parts[0]).bytes.len();
-                self.gather(operation, bytes, |from, _| {
+                self.gather(operation, equal(bytes), |from, _| {
                     source(&operation.parts[from]).clone()
                 })
             }
+            CollectiveKind::AllGatherUneven => self.gather(
+                operation,
+                |from| operation.ranges[from].clone(),
+                |from, _| source(&operation.parts[from]).clone(),
+            ),
             CollectiveKind::AllToAll => {
                 let bytes = source(&operation.parts[0]).bytes.len() / self.ranks();
-                self.gather(operation, bytes, |from, to| {
-                    sub(
-                        source(&operation.parts[from]),
-                        &(to * bytes..(to + 1) * bytes),
-                    )
+                self.gather(operation, equal(bytes), |from, to| {
+                    sub(source(&operation.parts[from]), &equal(bytes)(to))
                 })
             }
             CollectiveKind::Send { .. } | CollectiveKind::Recv { .. } => self.messages(group),
@@ -385,6 +387,11 @@ fn chunk_of(bytes: usize, element_bytes: usize, rank: usize, ranks: usize) -> Ra
     let chunk_bytes = bytes.div_ceil(ranks).next_multiple_of(unit);
     let start = (rank * chunk_bytes).min(bytes);
     start..(start + chunk_bytes).min(bytes)
+}
+
+/// Returns the ranges of parts of `bytes` bytes each, by their numbers.
+fn equal(bytes: usize) -> impl Fn(usize) -> Range<usize> {
+    move |part| part * bytes..(part + 1) * bytes
 }
 
 /// Returns the bytes of a span at `range`.

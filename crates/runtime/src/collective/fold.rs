@@ -124,6 +124,8 @@ fn source(element: ElementType) -> &'static ModuleSource {
         ElementType::I64 => &I64,
         ElementType::U32 => &U32,
         ElementType::U64 => &U64,
+        ElementType::F16 => &F16,
+        ElementType::Bf16 => &BF16,
     }
 }
 
@@ -182,4 +184,6 @@ modules! {
     I64: "i64", ["sum", "prod", "min", "max"];
     U32: "u32", ["sum", "prod", "min", "max"];
     U64: "u64", ["sum", "prod", "min", "max"];
+    F16: "f16", ["sum", "prod", "min", "max", "avg"];
+    BF16: "bf16", ["sum", "prod", "min", "max", "avg"];
 }

@@ -240,6 +240,7 @@ impl Message<'_> {
             element: self.element,
             reduce: None,
             location: self.location,
+            ranges: Vec::new(),
             parts: vec![Part {
                 local: self.local,
                 source,

@@ -1,6 +1,6 @@
 //! The checks of operands, before anything is enqueued.
 
-use std::sync::Arc;
+use std::{ops::Range, sync::Arc};
 
 use super::{Collectives, element::ElementType};
 use crate::{UsageError, UsageErrorKind, context::DeviceState, memory::Span};
@@ -90,6 +90,41 @@ impl Checks<'_> {
             }
         }
         Ok(())
+    }
+
+    /// Checks that there is one length for each rank, and that each local rank's source has the
+    /// length of its rank. Returns the range of bytes of each rank's part in all parts together.
+    pub(super) fn uneven(
+        &self,
+        sources: &[Span<'_>],
+        lengths: &[usize],
+    ) -> Checked<Vec<Range<usize>>> {
+        let ranks = self.collectives.ranks;
+        if lengths.len() != ranks {
+            return self.refuse(UsageErrorKind::LengthCount {
+                lengths: lengths.len(),
+                ranks,
+            });
+        }
+        for (local, source) in sources.iter().enumerate() {
+            let (rank, len) = (self.rank(local), self.len(source));
+            let passed_len = lengths[rank];
+            if len != passed_len {
+                return self.refuse(UsageErrorKind::PassedLength {
+                    rank,
+                    len,
+                    passed_len,
+                });
+            }
+        }
+        let mut end = 0_usize;
+        let range = |&len: &usize| {
+            let start = end;
+            // Saturated, it is the end of no array.
+            end = end.saturating_add(len.saturating_mul(self.element.bytes()));
+            start..end
+        };
+        Ok(lengths.iter().map(range).collect())
     }
 
     /// Returns the index of a rank among the local ranks.

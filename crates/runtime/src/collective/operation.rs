@@ -1,6 +1,6 @@
 //! Collective operations as values, and the trait of what enqueues them.
 
-use std::{fmt, panic::Location, time::Duration};
+use std::{fmt, ops::Range, panic::Location, time::Duration};
 
 use super::{Reduce, element::ElementType};
 use crate::{Result, memory::Span};
@@ -11,6 +11,7 @@ pub(super) enum CollectiveKind {
     AllReduce,
     ReduceScatter,
     AllGather,
+    AllGatherUneven,
     Broadcast { root: usize },
     Reduce { root: usize },
     AllToAll,
@@ -25,6 +26,7 @@ impl CollectiveKind {
             Self::AllReduce => "all_reduce",
             Self::ReduceScatter => "reduce_scatter",
             Self::AllGather => "all_gather",
+            Self::AllGatherUneven => "all_gather_uneven",
             Self::Broadcast { .. } => "broadcast",
             Self::Reduce { .. } => "reduce",
             Self::AllToAll => "all_to_all",
@@ -54,6 +56,8 @@ pub(super) struct CollectiveOp<'a> {
     /// The reduction. `None` for kinds without one.
     pub(super) reduce: Option<Reduce>,
     pub(super) location: &'static Location<'static>,
+    /// For uneven parts, the range of bytes of each rank's part; empty for other kinds.
+    pub(super) ranges: Vec<Range<usize>>,
     /// The operands of all local ranks in their order, or of the one local rank of a message.
     pub(super) parts: Vec<Part<'a>>,
 }

@@ -107,6 +107,38 @@ fn lengths_follow_from_the_ranks_of_all_processes() {
 }
 
 #[test]
+fn uneven_lengths_include_those_of_other_processes() {
+    let half = Half::new();
+    let (sources, mut targets) = (half.arrays(3), half.arrays(9));
+    let [x, y] = &mut targets;
+    let mut gather = |lengths: &[usize]| {
+        let sources = [sources[0].slice(..1), sources[1].slice(..)];
+        half.collectives
+            .all_gather_uneven(lengths, &sources, &mut [&mut *x, &mut *y])
+    };
+    gather(&[5, 1, 0, 3]).unwrap();
+    assert_eq!(
+        half.recorded(),
+        ["AllGatherUneven f64 [(0, Some(8), Some(72)), (1, Some(24), Some(72))]"]
+    );
+    let other = UsageErrorKind::PassedLength {
+        rank: 3,
+        len: 3,
+        passed_len: 5,
+    };
+    assert_eq!(problem(gather(&[3, 1, 0, 5])), other);
+    let needed_len = usize::MAX / 8;
+    let huge = UsageErrorKind::TargetLength {
+        rank: 1,
+        source_len: 1,
+        target_len: 9,
+        needed_len,
+    };
+    assert_eq!(problem(gather(&[usize::MAX, 1, 0, 3])), huge);
+    assert_eq!(half.recorded(), [""; 0]);
+}
+
+#[test]
 fn messages_to_other_processes_need_no_match_and_those_of_others_are_refused() {
     let half = Half::new();
     let all = &half.collectives;

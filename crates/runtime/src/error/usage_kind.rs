@@ -251,6 +251,24 @@ pub enum UsageErrorKind {
         /// The number of elements that the target must have.
         needed_len: usize,
     },
+    /// A collective of uneven parts did not get one length for each rank.
+    #[error("{lengths} lengths were passed for {ranks} ranks")]
+    LengthCount {
+        /// The number of lengths.
+        lengths: usize,
+        /// The number of ranks.
+        ranks: usize,
+    },
+    /// An array does not have the length that a collective of uneven parts got for its rank.
+    #[error("the array of rank {rank} has {len} elements; its length was passed as {passed_len}")]
+    PassedLength {
+        /// The rank.
+        rank: usize,
+        /// The number of elements of the array.
+        len: usize,
+        /// The length that was passed.
+        passed_len: usize,
+    },
     /// An array cannot be divided in as many equal parts as there are ranks.
     #[error(
         "the array of rank {rank} has {len} elements, which is not a multiple of {ranks} ranks"

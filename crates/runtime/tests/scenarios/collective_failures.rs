@@ -109,6 +109,22 @@ fn p07_each_misuse_is_a_typed_error_and_enqueues_nothing() {
         "the source of rank 0 has 4 elements and the target 4; the target must have 8",
     );
     refused(
+        all.all_gather_uneven(&[4, 4, 4], &[&*a, &*b], &mut [&mut *x, &mut *y]),
+        "all_gather_uneven: 3 lengths were passed for 2 ranks",
+    );
+    refused(
+        all.all_gather_uneven(&[4, 3], &[&*a, &*b], &mut [&mut *x, &mut *y]),
+        "the array of rank 1 has 4 elements; its length was passed as 3",
+    );
+    refused(
+        all.all_gather_uneven(
+            &[1, 2],
+            &[a.slice(..1), b.slice(..2)],
+            &mut [&mut *x, &mut *y],
+        ),
+        "the source of rank 0 has 1 elements and the target 4; the target must have 3",
+    );
+    refused(
         all.all_to_all(&[&*a, &*b], &mut [x.slice_mut(..), y.slice_mut(1..)]),
         "the source of rank 1 has 4 elements and the target 3; the target must have 4",
     );

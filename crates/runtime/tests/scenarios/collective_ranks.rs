@@ -3,6 +3,7 @@
 
 use std::{fmt::Debug, ops::Range, sync::Arc};
 
+use half::{bf16, f16};
 use millstream::{Buffer, CollectiveElement, Collectives, Device, Reduce, Stream, sim::Gpu};
 
 /// An element type with the arithmetic of plain Rust.
@@ -94,8 +95,39 @@ macro_rules! integers {
     };
 }
 
+/// Types of 16 bits, whose operations are those of `f32`, rounded.
+macro_rules! halves {
+    ($($type:ty),*) => {
+        $(
+            impl Element for $type {
+                const REDUCTIONS: &'static [Reduce] = f32::REDUCTIONS;
+
+                fn value(rank: usize, index: usize, reduce: Option<Reduce>) -> Self {
+                    Self::from_f32(f32::value(rank, index, reduce))
+                }
+
+                fn combine(self, other: Self, reduce: Reduce) -> Self {
+                    Self::from_f32(self.to_f32().combine(other.to_f32(), reduce))
+                }
+
+                fn divided(self, by: usize) -> Self {
+                    Self::from_f32(self.to_f32().divided(by))
+                }
+
+                fn is_same(self, other: Self) -> bool {
+                    self.to_bits() == other.to_bits() || self.is_nan() && other.is_nan()
+                }
+            }
+        )*
+    };
+}
+
 floats!(f32, f64);
 integers!(i32, i64, u32, u64);
+halves!(f16, bf16);
+
+/// The number of element types.
+pub(crate) const TYPES: usize = 8;
 
 /// A group of devices with a stream of each.
 pub(crate) struct Ranks {
@@ -226,6 +258,22 @@ impl Ranks {
         self.collectives.all_gather(&sources, &mut views).unwrap();
         self.assert_equal("all_gather", &targets, &vec![values.concat(); ranks]);
 
+        // The first rank has no elements.
+        let lengths: Vec<_> = (0..ranks).map(|rank| len * rank / 2).collect();
+        let uneven: Vec<_> = lengths
+            .iter()
+            .zip(&longer)
+            .map(|(&length, array)| array[..length].to_vec())
+            .collect();
+        let joined = uneven.concat();
+        let sources = self.upload(&uneven);
+        let mut gathered = self.upload(&self.values::<T>(joined.len(), None));
+        let mut views: Vec<_> = gathered.iter_mut().collect();
+        self.collectives
+            .all_gather_uneven(&lengths, &sources, &mut views)
+            .unwrap();
+        self.assert_equal("all_gather_uneven", &gathered, &vec![joined; ranks]);
+
         let sources = self.upload(&longer);
         let mut views: Vec<_> = targets.iter_mut().collect();
         self.collectives.all_to_all(&sources, &mut views).unwrap();
@@ -279,12 +327,14 @@ impl Ranks {
 
     pub(crate) fn check_types(&self, types: Range<usize>, len: usize, offset: usize) {
         for number in types {
-            match number % 6 {
+            match number % TYPES {
                 0 => self.check_all::<f32>(len, offset),
                 1 => self.check_all::<i64>(len, offset),
                 2 => self.check_all::<f64>(len, offset),
                 3 => self.check_all::<u32>(len, offset),
                 4 => self.check_all::<u64>(len, offset),
+                5 => self.check_all::<f16>(len, offset),
+                6 => self.check_all::<bf16>(len, offset),
                 _ => self.check_all::<i32>(len, offset),
             }
         }

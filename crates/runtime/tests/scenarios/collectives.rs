@@ -13,7 +13,7 @@ use millstream::{
 };
 
 use crate::{
-    collective_ranks::{Element, Ranks, devices, reduced},
+    collective_ranks::{Element, Ranks, TYPES, devices, reduced},
     configurations::on_gpu,
     harness::{Watch, assert_nothing_left, everywhere},
 };
@@ -35,7 +35,7 @@ fn p07_collectives_of_two_devices_equal_plain_rust() {
         let len = [67, 300, 1][number % 3];
         ranks.check_types(number..number + 1, len, number / 3 % 2);
         if harness.if_simulated().is_none() {
-            ranks.check_types(0..6, 100_003, 0);
+            ranks.check_types(0..TYPES, 100_003, 0);
         }
     });
 }
@@ -71,9 +71,9 @@ fn p07_collectives_of_one_to_four_devices_equal_plain_rust_under_every_schedule(
 fn p07_every_type_of_four_devices_equals_plain_rust() {
     on_machine(SimConfig::new().devices(4), |gpu| {
         let ranks = Ranks::simulated(gpu, 4);
-        ranks.check_types(0..6, 515, 0);
-        ranks.check_types(0..6, 2, 1);
-        ranks.check_types(0..6, 0, 0);
+        ranks.check_types(0..TYPES, 515, 0);
+        ranks.check_types(0..TYPES, 2, 1);
+        ranks.check_types(0..TYPES, 0, 0);
     });
 }
 

@@ -5,6 +5,7 @@ use std::{
     hash::{DefaultHasher, Hash, Hasher},
 };
 
+use half::{bf16, f16};
 use millstream::{
     Buffer, CollectiveElement, Collectives, Device, Reduce, Result, Stream,
     sim::{Gpu, SimConfig},
@@ -21,15 +22,22 @@ trait Element: CollectiveElement + Debug {
 }
 
 const INTEGERS: [Reduce; 4] = [Reduce::Sum, Reduce::Prod, Reduce::Min, Reduce::Max];
+const FLOATS: [Reduce; 5] = [
+    Reduce::Sum,
+    Reduce::Prod,
+    Reduce::Min,
+    Reduce::Max,
+    Reduce::Avg,
+];
 
 macro_rules! elements {
-    ($($type:ty, $reductions:expr;)*) => {
+    ($($type:ty, $reductions:expr, $from_f64:expr;)*) => {
         $(
             impl Element for $type {
                 const REDUCTIONS: &'static [Reduce] = &$reductions;
 
                 fn value(rank: usize, index: usize) -> Self {
-                    (((index * 37 + rank * 101) % 1009) as f64 * 0.37) as $type
+                    $from_f64(((index * 37 + rank * 101) % 1009) as f64 * 0.37)
                 }
             }
         )*
@@ -37,12 +45,14 @@ macro_rules! elements {
 }
 
 elements! {
-    f32, [Reduce::Sum, Reduce::Prod, Reduce::Min, Reduce::Max, Reduce::Avg];
-    f64, [Reduce::Sum, Reduce::Prod, Reduce::Min, Reduce::Max, Reduce::Avg];
-    i32, INTEGERS;
-    i64, INTEGERS;
-    u32, INTEGERS;
-    u64, INTEGERS;
+    f32, FLOATS, |value| value as f32;
+    f64, FLOATS, |value| value;
+    i32, INTEGERS, |value| value as i32;
+    i64, INTEGERS, |value| value as i64;
+    u32, INTEGERS, |value| value as u32;
+    u64, INTEGERS, |value| value as u64;
+    f16, FLOATS, f16::from_f64;
+    bf16, FLOATS, bf16::from_f64;
 }
 
 /// The local ranks of a group, with a stream of each.
@@ -101,6 +111,20 @@ impl Ranks<'_> {
         let references: Vec<_> = sources.iter().collect();
         collectives.all_gather(&references, &mut targets.iter_mut().collect::<Vec<_>>())?;
         self.note(&format!("all_gather {name}"), &targets)?;
+        // The rank 0 has no elements.
+        let lengths: Vec<usize> = (0..size).map(|rank| 3 * rank).collect();
+        let (sources, mut targets) = (
+            self.arrays::<T>(3 * size)?,
+            self.arrays::<T>(lengths.iter().sum())?,
+        );
+        let ranks = collectives.local_ranks().into_iter();
+        let parts: Vec<_> = ranks
+            .zip(&sources)
+            .map(|(rank, source)| source.slice(..lengths[rank]))
+            .collect();
+        let mut written: Vec<_> = targets.iter_mut().collect();
+        collectives.all_gather_uneven(&lengths, &parts, &mut written)?;
+        self.note(&format!("all_gather_uneven {name}"), &targets)?;
         let (sources, mut targets) = (self.arrays::<T>(3 * size)?, self.arrays::<T>(3 * size)?);
         let references: Vec<_> = sources.iter().collect();
         collectives.all_to_all(&references, &mut targets.iter_mut().collect::<Vec<_>>())?;
@@ -174,6 +198,8 @@ fn everything(collectives: &Collectives, streams: &[Stream]) -> Result<Vec<Vec<S
     ranks.run::<i64>()?;
     ranks.run::<u32>()?;
     ranks.run::<u64>()?;
+    ranks.run::<f16>()?;
+    ranks.run::<bf16>()?;
     ranks.train()?;
     Ok(ranks.results)
 }

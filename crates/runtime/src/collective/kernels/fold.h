@@ -1,10 +1,15 @@
 // Reductions of the arrays of several ranks in the order of the ranks. The including file defines
 // T, the element type; VECTOR, a vector type of 16 bytes; PER_VECTOR, its number of elements;
-// ENTRY(reduction), the name of an entry; and the functions `smaller` and `larger`.
+// ENTRY(reduction), the name of an entry; the functions `smaller` and `larger`; and, unless a cast
+// serves, FROM_COUNT(count), an integer as an element.
 //
 // Every entry sets each of the `n` elements of acc to x0 + x1 + ... (or another reduction) of the
 // first `count` arrays, evaluated from left to right. A null pointer stands for acc itself. The
 // entry `avg` divides the sum by `divisor`.
+
+#ifndef FROM_COUNT
+#define FROM_COUNT(count) (T)(count)
+#endif
 
 typedef unsigned long long u64;
 
@@ -85,7 +90,7 @@ static __device__ __forceinline__ void run(const Fold& fold, u64 n) {
                                   u64 divisor, u64 n) {                                            \
     Fold fold = {acc,                                                                              \
                  {OWN(x0), OWN(x1), OWN(x2), OWN(x3), OWN(x4), OWN(x5), OWN(x6), OWN(x7)},         \
-                 (int)count, (T)divisor};                                                          \
+                 (int)count, FROM_COUNT(divisor)};                                                     \
     if (count == 2) run<reduction, 2, 4>(fold, n);                                                 \
     else run<reduction, 8, 1>(fold, n);                                                            \
   }

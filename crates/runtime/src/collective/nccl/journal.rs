@@ -68,7 +68,11 @@ impl Journal {
                 CollectiveKind::Recv { from } => Sequence::Messages { from, to: own },
                 _ => Sequence::Collectives,
             };
-            let span = part.source.as_ref().or(part.target.as_ref());
+            // The length is the same on all ranks.
+            let span = match operation.kind {
+                CollectiveKind::AllGatherUneven => part.target.as_ref(),
+                _ => part.source.as_ref().or(part.target.as_ref()),
+            };
             let bytes = span.map_or(0, |span| span.bytes.len());
             let calls = self.sequences.entry(sequence).or_default();
             calls.push_back(Call {

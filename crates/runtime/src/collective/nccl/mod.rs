@@ -320,6 +320,22 @@ impl CommGroup {
                 // SAFETY: as above.
                 unsafe { nccl.all_gather(from, to, count, data_type, comm, stream) }
             }
+            CollectiveKind::AllGatherUneven => {
+                let sent = count(send);
+                for (rank, range) in operation.ranges.iter().enumerate() {
+                    let to = to.offset(range.start as u64);
+                    let received = range.len() / operation.element.bytes();
+                    if sent > 0 {
+                        // SAFETY: as above.
+                        let _ = unsafe { nccl.send(from, sent, data_type, rank, comm, stream) }?;
+                    }
+                    if received > 0 {
+                        // SAFETY: as above; the ranges lie within the target.
+                        let _ = unsafe { nccl.recv(to, received, data_type, rank, comm, stream) }?;
+                    }
+                }
+                return Ok(());
+            }
             CollectiveKind::Broadcast { root } => {
                 let count = count(recv);
                 // SAFETY: as above.
@@ -383,6 +399,8 @@ fn data_type(element: ElementType) -> DataType {
         ElementType::I64 => DataType::I64,
         ElementType::U32 => DataType::U32,
         ElementType::U64 => DataType::U64,
+        ElementType::F16 => DataType::F16,
+        ElementType::Bf16 => DataType::Bf16,
     }
 }
 
