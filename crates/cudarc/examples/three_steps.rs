@@ -2,7 +2,8 @@
 //! Millstream in three steps. Each version gives the same result: `relu(x · w) + bias`.
 //!
 //! It needs a GPU, NVRTC and cuBLAS: `cargo run --release -p millstream-cudarc --example
-//! three_steps`.
+//! three_steps`. Without cuBLAS a kernel takes its place, so that the program also runs on a
+//! simulated device (`millstream run`), for which there is none.
 
 #![allow(
     unsafe_code,
@@ -12,15 +13,15 @@
 use std::{error::Error, sync::Arc};
 
 use cudarc::{
-    cublas::{self, CudaBlas, Gemm as _, GemmConfig, sys::cublasOperation_t::CUBLAS_OP_N},
+    cublas::{self, CudaBlas, result::CublasError, sys::cublasOperation_t::CUBLAS_OP_N},
     driver::{
-        CudaContext, CudaFunction, CudaSlice, CudaStream, DevicePtr, DevicePtrMut, LaunchConfig,
-        PushKernelArg as _,
+        CudaContext, CudaFunction, CudaModule, CudaSlice, CudaStream, DevicePtr, DevicePtrMut,
+        DriverError, LaunchConfig, PushKernelArg as _,
     },
     nvrtc,
 };
 use millstream::{
-    Buffer, Cuda, Device, Kernel,
+    Buffer, Device, Kernel, Ptx,
     interop::{ForeignCall, read, write},
     signature,
 };
@@ -28,15 +29,24 @@ use millstream_cudarc::{
     SharedStream, adopt_slice, device_of, foreign, lend, lend_mut, return_slice,
 };
 
-type Result<T = ()> = std::result::Result<T, Box<dyn Error>>;
+type Result<T = (), E = Box<dyn Error>> = std::result::Result<T, E>;
 
 /// The number of rows and columns.
-const N: usize = 256;
+const N: usize = 128;
 
 const SOURCE: &str = r#"
 extern "C" __global__ void relu_bias(float *values, const float *bias, unsigned long long n) {
     unsigned long long i = blockIdx.x * (unsigned long long)blockDim.x + threadIdx.x;
     if (i < n * n) values[i] = fmaxf(values[i], 0.0f) + bias[i % n];
+}
+
+// The product of matrices whose columns are contiguous, as cuBLAS has them.
+extern "C" __global__ void product(const float *a, const float *b, float *c, unsigned long long n) {
+    unsigned long long i = blockIdx.x * (unsigned long long)blockDim.x + threadIdx.x;
+    if (i >= n * n) return;
+    float sum = 0.0f;
+    for (unsigned long long k = 0; k < n; k++) sum += a[k * n + i % n] * b[i / n * n + k];
+    c[i] = sum;
 }
 "#;
 
@@ -57,19 +67,80 @@ fn relu_bias(
     Ok(())
 }
 
-fn gemm_config() -> GemmConfig<f32> {
-    let n = N as i32;
-    GemmConfig {
-        transa: CUBLAS_OP_N,
-        transb: CUBLAS_OP_N,
-        m: n,
-        n,
-        k: n,
-        alpha: 1.0,
-        lda: n,
-        ldb: n,
-        beta: 0.0,
-        ldc: n,
+/// The matrix product.
+enum Product {
+    Blas(CudaBlas),
+    /// Where there is no cuBLAS.
+    Kernel(CudaFunction),
+}
+
+/// A product that was not enqueued.
+#[derive(Debug, thiserror::Error)]
+enum ProductError {
+    #[error("cuBLAS: {0:?}")]
+    Blas(#[from] CublasError),
+    #[error("the kernel: {0:?}")]
+    Kernel(#[from] DriverError),
+}
+
+impl Product {
+    fn new(stream: &Arc<CudaStream>, module: &Arc<CudaModule>) -> Result<Self> {
+        // SAFETY: this looks for the library, and does not call it.
+        if unsafe { cublas::sys::is_culib_present() } {
+            return Ok(Self::Blas(CudaBlas::new(Arc::clone(stream))?));
+        }
+        println!("cuBLAS is not there: a kernel multiplies");
+        Ok(Self::Kernel(module.load_function("product")?))
+    }
+
+    /// Multiplies slices of cudarc.
+    fn multiply(
+        &self,
+        stream: &Arc<CudaStream>,
+        a: &impl DevicePtr<f32>,
+        b: &impl DevicePtr<f32>,
+        c: &mut impl DevicePtrMut<f32>,
+    ) -> Result {
+        let (a, _read) = a.device_ptr(stream);
+        let (b, _read) = b.device_ptr(stream);
+        let (c, _wrote) = c.device_ptr_mut(stream);
+        // SAFETY: the matrices have this shape.
+        Ok(unsafe { self.enqueue(stream, [a, b, c]) }?)
+    }
+
+    /// Multiplies on this stream.
+    ///
+    /// # Safety
+    ///
+    /// The addresses are those of three matrices, of which the last is written.
+    unsafe fn enqueue(
+        &self,
+        stream: &Arc<CudaStream>,
+        [a, b, c]: [u64; 3],
+    ) -> Result<(), ProductError> {
+        match self {
+            Self::Blas(blas) => {
+                let n = N as i32;
+                let (a, b, c) = (a as *const f32, b as *const f32, c as *mut f32);
+                let (one, zero) = (1.0, 0.0);
+                let (alpha, beta) = (&raw const one, &raw const zero);
+                let (handle, no) = (*blas.handle(), CUBLAS_OP_N);
+                // SAFETY: the stream is alive during the call, and no other call uses the handle.
+                unsafe { cublas::result::set_stream(handle, stream.cu_stream().cast()) }?;
+                // SAFETY: this function's contract.
+                unsafe {
+                    cublas::result::sgemm(handle, no, no, n, n, n, alpha, a, n, b, n, beta, c, n)
+                }?;
+            }
+            Self::Kernel(product) => {
+                let n = N as u64;
+                let mut launch = stream.launch_builder(product);
+                launch.arg(&a).arg(&b).arg(&c).arg(&n);
+                // SAFETY: the kernel has these parameters; the rest is this function's contract.
+                unsafe { launch.launch(LaunchConfig::for_num_elems((N * N) as u32)) }?;
+            }
+        }
+        Ok(())
     }
 }
 
@@ -77,7 +148,10 @@ fn gemm_config() -> GemmConfig<f32> {
 struct Before {
     context: Arc<CudaContext>,
     stream: Arc<CudaStream>,
-    blas: CudaBlas,
+    /// The kernels as NVRTC compiled them, for both libraries.
+    ptx: String,
+    module: Arc<CudaModule>,
+    product: Product,
     kernel: CudaFunction,
     x: Vec<f32>,
     w: Vec<f32>,
@@ -88,28 +162,30 @@ impl Before {
     fn new() -> Result<Self> {
         let context = CudaContext::new(0)?;
         let stream = context.new_stream()?;
-        let module = context.load_module(nvrtc::compile_ptx(SOURCE)?)?;
+        let ptx = nvrtc::compile_ptx(SOURCE)?;
+        let (ptx, module) = (ptx.to_src(), context.load_module(ptx)?);
         let value = |i: usize| (i % 13) as f32 - 6.0;
         Ok(Self {
-            blas: CudaBlas::new(Arc::clone(&stream))?,
+            product: Product::new(&stream, &module)?,
             kernel: module.load_function("relu_bias")?,
             x: (0..N * N).map(value).collect(),
             w: (0..N * N).map(|i| value(i * 7)).collect(),
             bias: (0..N).map(value).collect(),
             stream,
+            ptx,
+            module,
             context,
         })
     }
 
-    /// The product by cuBLAS.
+    /// The product of both inputs.
     fn product(&self) -> Result<CudaSlice<f32>> {
         let (x, w) = (
             self.stream.clone_htod(&self.x)?,
             self.stream.clone_htod(&self.w)?,
         );
         let mut product = self.stream.alloc_zeros::<f32>(N * N)?;
-        // SAFETY: the matrices have these shapes.
-        unsafe { self.blas.gemm(gemm_config(), &x, &w, &mut product) }?;
+        self.product.multiply(&self.stream, &x, &w, &mut product)?;
         Ok(product)
     }
 
@@ -122,7 +198,7 @@ impl Before {
     }
 }
 
-/// The kernel of Millstream: compiled by NVRTC too, with a signature that is compared with it.
+/// The kernel in Millstream, with a signature that is compared with the PTX.
 type ReluBias = Kernel<signature!(&mut [f32], &[f32], u64)>;
 
 fn launch_relu_bias(
@@ -158,12 +234,8 @@ fn arrays(before: &Before, device: &Device) -> Result<Vec<f32>> {
         lend(&bias, &theirs)?,
     );
     let mut lent = lend_mut(&mut values, &theirs)?;
-    // SAFETY: the matrices have these shapes.
-    unsafe {
-        before
-            .blas
-            .gemm(gemm_config(), &x.view(), &w.view(), &mut lent.view_mut())
-    }?;
+    let product = &before.product;
+    product.multiply(theirs.cudarc(), &x.view(), &w.view(), &mut lent.view_mut())?;
     relu_bias(
         theirs.cudarc(),
         &before.kernel,
@@ -180,24 +252,17 @@ fn foreign_call(before: &Before, device: &Device, kernel: &ReluBias) -> Result<V
     let (x, w) = (ours.upload(&before.x)?, ours.upload(&before.w)?);
     let bias = ours.upload(&before.bias)?;
     let mut values = ours.zeros::<f32>(N * N)?;
-    // Not in the call: making and dropping a handle waits for the device.
-    let blas = CudaBlas::new(Arc::clone(&before.stream))?;
-    let product = |stream: &Arc<CudaStream>, call: ForeignCall<'_>| {
-        let [x, w, values] = [0, 1, 2].map(|operand| call.address(operand).as_raw());
-        let (n, one, zero) = (N as i32, 1.0, 0.0);
-        let (x, w, values) = (x as *const f32, w as *const f32, values as *mut f32);
-        let (alpha, beta) = (&raw const one, &raw const zero);
-        let (handle, no) = (*blas.handle(), CUBLAS_OP_N);
-        // SAFETY: the stream is alive during the call, and no other call uses the handle.
-        unsafe { cublas::result::set_stream(handle, stream.cu_stream().cast()) }?;
+    // Not in the call: making and dropping a handle of cuBLAS waits for the device.
+    let product = Product::new(&before.stream, &before.module)?;
+    let call = |stream: &Arc<CudaStream>, call: ForeignCall<'_>| {
+        let matrices = [0, 1, 2].map(|operand| call.address(operand).as_raw());
         // SAFETY: the operands are matrices of this shape.
-        unsafe {
-            cublas::result::sgemm(handle, no, no, n, n, n, alpha, x, n, w, n, beta, values, n)
-        }
+        unsafe { product.enqueue(stream, matrices) }
     };
     let operands = [read(&x), read(&w), write(&mut values)];
-    // SAFETY: cuBLAS enqueues on the given stream, and accesses the operands and its own memory.
-    unsafe { foreign("gemm", (&ours, &before.context), operands, product) }?;
+    // SAFETY: the product is enqueued on the given stream, and accesses the operands and memory of
+    // cuBLAS.
+    unsafe { foreign("gemm", (&ours, &before.context), operands, call) }?;
     launch_relu_bias(&ours, kernel, &mut values, &bias)?;
     Ok(ours.download(&values)?.wait()?)
 }
@@ -207,7 +272,7 @@ fn main() -> Result {
     let expected = before.cudarc_alone()?;
     let device = device_of(&before.context)?;
     let kernel: ReluBias = device
-        .compile(Cuda::source("relu_bias.cu", SOURCE))?
+        .module(Ptx::text("relu_bias", before.ptx.as_str()))?
         .function("relu_bias")?;
     let steps = [
         ("one function", one_function(&before, &device, &kernel)?),
