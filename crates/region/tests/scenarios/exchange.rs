@@ -100,7 +100,7 @@ fn i06_the_consumer_of_an_exported_array_waits_for_the_region() {
             drop(exported);
             let mut next = ours.zeros::<u8>(BYTES).unwrap();
             ours.fill(&mut next, 9).unwrap();
-            let found = ours.download(&copy.cast::<f32>().unwrap()).unwrap();
+            let found = ours.download(copy.cast::<f32>().unwrap()).unwrap();
             drop(gate);
             assert_eq!(found.wait().unwrap(), [4.0 * NUMBER; BYTES / 4]);
         }
