@@ -27,7 +27,7 @@ use crate::{
     sweep::{CODES, KINDS_OF_CODES, Subject},
 };
 
-const PROGRAMS: u64 = 40;
+const PROGRAMS: u64 = 20;
 const STEPS: usize = 16;
 /// The number of threads, more than one for each core: a run sleeps while the reactor still holds
 /// its device.
@@ -56,13 +56,23 @@ fn sizes_of(seed: usize) -> Sizes {
 
 #[test]
 fn d01_every_driver_call_of_a_program_may_fail() {
+    sweep_programs(PROGRAMS);
+}
+
+#[test]
+#[ignore = "minutes; cargo test -- --ignored d01"]
+fn d01_every_driver_call_of_many_programs_may_fail() {
+    sweep_programs(10 * PROGRAMS);
+}
+
+fn sweep_programs(programs: u64) {
     let next = AtomicU64::new(0);
     let runs = AtomicUsize::new(0);
     thread::scope(|scope| {
         let work = || {
             loop {
                 let seed = next.fetch_add(1, Ordering::Relaxed);
-                if seed >= PROGRAMS {
+                if seed >= programs {
                     break;
                 }
                 let drawn = program(seed, STEPS, false);
