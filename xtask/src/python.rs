@@ -77,7 +77,9 @@ fn cargo(python: &Path, arguments: &[&str]) -> Result<()> {
             .args([command, "--manifest-path", MANIFEST, "--workspace"])
             .args(rest)
             .env("CARGO_TARGET_DIR", process::target_folder())
-            .env("PYO3_PYTHON", python),
+            .env("PYO3_PYTHON", python)
+            // Without a dependency on this interpreter's library, as maturin builds it.
+            .env("PYO3_BUILD_EXTENSION_MODULE", "1"),
     )
 }
 

@@ -22,8 +22,9 @@ use millstream_driver::{
     CaptureInfo, CaptureMode, CaptureStatus, Completion, ConditionHandle, ConditionalKind,
     ConditionalNode, ContextHandle, DeviceAttribute, DeviceOrdinal, DevicePtr, Driver, DriverError,
     EventHandle, EventKind, FillPattern, FunctionAttribute, FunctionHandle, GraphExecHandle,
-    GraphHandle, GraphNode, GraphNodeHandle, HostFunction, ModuleHandle, P2pAttribute, PeerCopy,
-    PointerInfo, PoolHandle, PoolUsage, PriorityRange, ResultCode, StreamHandle, driver_methods,
+    GraphHandle, GraphKernel, GraphNode, GraphNodeHandle, HostFunction, ModuleHandle, P2pAttribute,
+    PeerCopy, PointerInfo, PoolHandle, PoolUsage, PriorityRange, ResultCode, StreamHandle,
+    driver_methods,
 };
 
 type Result<T> = std::result::Result<T, DriverError>;
@@ -437,6 +438,14 @@ impl Driver for NullDriver {
 
     unsafe fn graph_clone(&self, _: ContextHandle, _: GraphHandle) -> Result<GraphHandle> {
         Ok(GraphHandle::from_raw(SOLE_HANDLE))
+    }
+
+    unsafe fn graph_kernels(
+        &self,
+        _: ContextHandle,
+        _: GraphHandle,
+    ) -> Result<Option<Vec<GraphKernel>>> {
+        Ok(None)
     }
 
     unsafe fn graph_add_node(

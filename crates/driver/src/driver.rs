@@ -11,9 +11,9 @@ use crate::{
     BlockSize, CaptureInfo, CaptureMode, ConditionHandle, ConditionalKind, ConditionalNode,
     ContextHandle, Copy2d, DeviceAttribute, DeviceOrdinal, DevicePtr, DriverError, EventHandle,
     FillPattern, FloatOperand, FunctionAttribute, FunctionHandle, GraphExecHandle, GraphHandle,
-    GraphNode, GraphNodeHandle, HostAccess, LaunchAttributes, LaunchDims, ManagedAdvice,
-    ManagedLocation, MemoryReuse, ModuleHandle, P2pAttribute, PeerCopy, PeerCopy2d, PointerInfo,
-    PoolHandle, ResultCode, StreamHandle,
+    GraphKernel, GraphNode, GraphNodeHandle, HostAccess, LaunchAttributes, LaunchDims,
+    ManagedAdvice, ManagedLocation, MemoryReuse, ModuleHandle, P2pAttribute, PeerCopy, PeerCopy2d,
+    PointerInfo, PoolHandle, ResultCode, StreamHandle,
 };
 
 type Result<T> = std::result::Result<T, DriverError>;
@@ -1295,6 +1295,24 @@ pub trait Driver: Send + Sync + fmt::Debug {
         node: GraphNodeHandle,
         operation: &GraphNode<'_>,
     ) -> Result<()>;
+
+    /// Returns the kernels of a graph, each behind those that it depends on (`cuGraphGetNodes`,
+    /// `cuGraphKernelNodeGetParams`). Kernel nodes made of them, one after the other, do what the
+    /// graph does. `None` if the graph has another node, if a dependency is not the ordinary one,
+    /// or if the driver does not tell the sizes of a kernel's arguments (older than CUDA 12.4).
+    ///
+    /// # Errors
+    ///
+    /// An error of the driver, as after a device failure.
+    ///
+    /// # Safety
+    ///
+    /// `graph` is alive.
+    unsafe fn graph_kernels(
+        &self,
+        context: ContextHandle,
+        graph: GraphHandle,
+    ) -> Result<Option<Vec<GraphKernel>>>;
 
     /// Changes later launches of an executable graph to those of a graph with the same topology
     /// (`cuGraphExecUpdate`): nodes and dependencies were added to `graph` in the same order as to

@@ -75,6 +75,8 @@ codes! {
     INVALID_HANDLE = 400;
     /// The object is not in a state in which the call is allowed.
     ILLEGAL_STATE = 401;
+    /// The answer would leave out a part of what was asked for.
+    LOSSY_QUERY = 402;
     /// A named symbol was not found.
     NOT_FOUND = 500;
     /// The work is not yet complete. Queries turn this into

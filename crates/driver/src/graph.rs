@@ -65,6 +65,30 @@ pub struct KernelNode<'a> {
     pub params: &'a [*const c_void],
 }
 
+/// A kernel of a graph that exists; see [`Driver::graph_kernels`](crate::Driver::graph_kernels).
+///
+/// ```
+/// use millstream_driver::{FunctionHandle, GraphKernel, LaunchAttributes, LaunchDims};
+/// let kernel = GraphKernel {
+///     function: FunctionHandle::from_raw(7),
+///     dims: LaunchDims { grid: [4, 1, 1], block: [256, 1, 1], shared_bytes: 0 },
+///     attributes: LaunchAttributes::default(),
+///     params: vec![Box::new(0x1000_u64.to_ne_bytes())],
+/// };
+/// assert_eq!(kernel.params[0].len(), 8);
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GraphKernel {
+    /// The kernel.
+    pub function: FunctionHandle,
+    /// The launch dimensions.
+    pub dims: LaunchDims,
+    /// The attributes.
+    pub attributes: LaunchAttributes,
+    /// The bytes of each argument.
+    pub params: Vec<Box<[u8]>>,
+}
+
 /// The kind of a conditional node, which decides how often its body runs
 /// (`CUgraphConditionalNodeType`).
 ///

@@ -44,7 +44,7 @@ pub use error::{DriverError, ResultCode};
 pub use fill_pattern::FillPattern;
 pub use graph::{
     ActiveCapture, CaptureInfo, CaptureMode, CaptureStatus, ConditionalKind, ConditionalNode,
-    GraphNode, KernelNode,
+    GraphKernel, GraphNode, KernelNode,
 };
 pub use handles::{
     ConditionHandle, ContextHandle, DeviceAttribute, DeviceOrdinal, DevicePtr, EventHandle,

@@ -391,6 +391,10 @@ macro_rules! driver_methods {
                 node: $crate::GraphNodeHandle,
                 operation: &$crate::GraphNode<'_>
             ) -> ();
+            [unsafe value] fn graph_kernels(
+                context: $crate::ContextHandle,
+                graph: $crate::GraphHandle
+            ) -> Option<Vec<$crate::GraphKernel>>;
             [unsafe call] fn graph_exec_update(
                 context: $crate::ContextHandle,
                 exec: $crate::GraphExecHandle,

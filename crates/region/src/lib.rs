@@ -45,7 +45,8 @@
 //! results are those of earlier calls. Results have memory of their own at each call, and graphs
 //! hold no arrays. A device keeps at most 64 kinds of regions, drops their graphs when memory is
 //! short, and launches the kernels one by one where a graph is still running elsewhere, or cannot
-//! be made: with updates in place, calls of cuBLAS, and in regions of a mesh.
+//! be made: with updates in place, and in regions of a mesh. Matrix products by cuBLAS are part of
+//! a graph if they are kernels that take addresses as arguments, which a recording finds out.
 //! [`set_region_graphs`](RegionExt::set_region_graphs) switches graphs off.
 //!
 //! [`prepare`](RegionExt::prepare) goes further: the body of a prepared region never runs again.

@@ -26,7 +26,7 @@ use std::{
 
 use millstream_driver::PerProcess;
 use parking_lot::Mutex;
-use tracing::Dispatch;
+use tracing::{Dispatch, subscriber::NoSubscriber};
 
 use crate::sync::IdleCondvar;
 
@@ -88,6 +88,11 @@ pub fn log_later(emit: impl FnOnce() + Send + 'static) {
     }
     // Clones a reference without calling the subscriber.
     let dispatch = tracing::dispatcher::get_default(Dispatch::clone);
+    // No subscriber would see the event. Emitted nevertheless, while another thread's subscriber is
+    // the only one, it would make `tracing` discard later events for that subscriber too.
+    if dispatch.is::<NoSubscriber>() {
+        return;
+    }
     if let Err(Task::Log(dispatch, _)) = push(Task::Log(dispatch, Box::new(emit))) {
         // Dropping the last reference here would run the subscriber's destructor.
         mem::forget(dispatch);

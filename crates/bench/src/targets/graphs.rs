@@ -2,7 +2,7 @@
 
 #![allow(unsafe_code, reason = "sets the length of a kernel within its arrays")]
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 
 use anyhow::Result;
 use millstream::{LaunchConfig, Stream};
@@ -108,25 +108,35 @@ pub(crate) fn measure(harness: &Harness) -> Result<Vec<Row>> {
     let changes = medians(harness, SAMPLE_SIZE, changes)?;
     let all = RefCell::new(ours);
     let (spare, n) = (stream.zeros(ELEMENTS)?, ELEMENTS as u64);
+    let is_swapped = Cell::new(false);
+    let our_swap = || {
+        let mut graph = all.borrow_mut();
+        match is_swapped.replace(!is_swapped.get()) {
+            false => graph.swap(&a, &spare)?,
+            true => graph.swap(&spare, &a)?,
+        }
+        Ok(graph.replay(&stream)?)
+    };
+    let their_swap = || {
+        theirs.set_all(n)?;
+        theirs.launch(&their_stream)
+    };
     let swaps = [
-        Variant::new(
-            || {
-                let mut graph = all.borrow_mut();
-                graph.swap(&a, &spare)?;
-                graph.swap(&spare, &a)?;
-                Ok(graph.replay(&stream)?)
-            },
-            our_drain,
-        ),
-        Variant::new(
-            || {
-                theirs.set_all(n)?;
-                theirs.launch(&their_stream)
-            },
-            their_drain,
-        ),
+        Variant::new(our_swap, our_drain),
+        Variant::new(their_swap, their_drain),
     ];
     let swaps = medians(harness, SAMPLE_SIZE, swaps)?;
+    let complete_swaps = [
+        Variant::complete(|| {
+            our_swap()?;
+            our_drain()
+        }),
+        Variant::complete(|| {
+            their_swap()?;
+            their_drain()
+        }),
+    ];
+    let complete_swaps = medians(harness, once, complete_swaps)?;
     let bytes = bytes_held(harness)?;
     Ok(vec![
         row("graph of 100 kernels, launch to completion", complete, 1.01),
@@ -134,6 +144,11 @@ pub(crate) fn measure(harness: &Harness) -> Result<Vec<Row>> {
         row("the same, of one of ten replays at once", several, 1.02),
         row("change of a kernel's argument, and a replay", changes, 1.1),
         row("change of all 100 kernels, and a replay", swaps, 1.1),
+        row(
+            "change of all 100 kernels to the replay's completion",
+            complete_swaps,
+            1.1,
+        ),
         Row::times(
             "T11",
             "memory of a graph, against the most that the same run takes eagerly",

@@ -108,6 +108,8 @@ pub const LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION: c_int = 4;
 /// `CU_LAUNCH_ATTRIBUTE_PRIORITY`: the priority of a launch.
 pub const LAUNCH_ATTRIBUTE_PRIORITY: c_int = 8;
 
+/// `CU_GRAPH_NODE_TYPE_KERNEL`: a kernel.
+pub const GRAPH_NODE_TYPE_KERNEL: c_int = 0;
 /// `CU_GRAPH_NODE_TYPE_CONDITIONAL`: a conditional node.
 pub const GRAPH_NODE_TYPE_CONDITIONAL: c_int = 13;
 /// `CU_GRAPH_COND_TYPE_IF`: a body that runs at most once.
@@ -398,6 +400,26 @@ functions! {
             dependencies: *const GraphNodeHandle,
             count: usize,
             params: *const KernelNodeParams
+        );
+        cuGraphGetNodes = cuGraphGetNodes(
+            graph: GraphHandle,
+            nodes: *mut GraphNodeHandle,
+            count: *mut usize
+        );
+        cuGraphNodeGetType = cuGraphNodeGetType(node: GraphNodeHandle, node_type: *mut c_int);
+        cuGraphNodeGetDependencies = cuGraphNodeGetDependencies(
+            node: GraphNodeHandle,
+            dependencies: *mut GraphNodeHandle,
+            count: *mut usize
+        );
+        cuGraphKernelNodeGetParams = cuGraphKernelNodeGetParams_v2(
+            node: GraphNodeHandle,
+            params: *mut KernelNodeParams
+        );
+        cuGraphKernelNodeGetAttribute = cuGraphKernelNodeGetAttribute(
+            node: GraphNodeHandle,
+            attribute: c_int,
+            value: *mut c_void
         );
         cuGraphKernelNodeSetAttribute = cuGraphKernelNodeSetAttribute(
             node: GraphNodeHandle,

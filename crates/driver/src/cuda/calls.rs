@@ -27,10 +27,10 @@ use crate::{
     BlockSize, CaptureInfo, CaptureMode, Completion, ConditionHandle, ConditionalKind,
     ConditionalNode, ContextHandle, Copy2d, CurrentContext, DeviceAttribute, DeviceOrdinal,
     DevicePtr, Driver, DriverError, EventHandle, EventKind, FillPattern, FunctionAttribute,
-    FunctionHandle, GraphExecHandle, GraphHandle, GraphNode, GraphNodeHandle, HostFunction,
-    LaunchAttributes, LaunchDims, ManagedAdvice, ManagedLocation, ModuleHandle, P2pAttribute,
-    PeerCopy, PeerCopy2d, PointerInfo, PoolHandle, PoolUsage, PriorityRange, ResultCode,
-    StreamHandle,
+    FunctionHandle, GraphExecHandle, GraphHandle, GraphKernel, GraphNode, GraphNodeHandle,
+    HostFunction, LaunchAttributes, LaunchDims, ManagedAdvice, ManagedLocation, ModuleHandle,
+    P2pAttribute, PeerCopy, PeerCopy2d, PointerInfo, PoolHandle, PoolUsage, PriorityRange,
+    ResultCode, StreamHandle,
 };
 
 type Result<T> = std::result::Result<T, DriverError>;
@@ -86,6 +86,7 @@ macro_rules! enter_for {
 }
 
 mod graph;
+mod graph_kernels;
 
 impl Cuda {
     #[inline]
@@ -1433,6 +1434,16 @@ impl Driver for Cuda {
         enter!(self, context);
         // SAFETY: the caller vouches for node and operation; the context is current.
         unsafe { self.set_template_node(node, operation) }
+    }
+
+    unsafe fn graph_kernels(
+        &self,
+        context: ContextHandle,
+        graph: GraphHandle,
+    ) -> Result<Option<Vec<GraphKernel>>> {
+        enter!(self, context);
+        // SAFETY: the caller vouches for the graph; the context is current.
+        unsafe { self.kernels_of(context, graph) }
     }
 
     unsafe fn graph_exec_update(

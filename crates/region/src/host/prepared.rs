@@ -175,8 +175,9 @@ impl<A: Arrays, R: Arrays> Prepared<A, R> {
         let made = RegionGraph::make(device, plan, graph, &numbers, &evaluate::enqueue_step);
         let made = made.ok_or_else(|| {
             refused(
-                "its kernels cannot be a graph: it calls another library, passes more numbers than \
-                 a launch has parameters, has an array without elements, or an argument twice",
+                "its kernels cannot be a graph: it calls another library in a way that fixes the \
+                 addresses of arrays, passes more numbers than a launch has parameters, has an \
+                 array without elements, or an argument twice",
             )
         })?;
         let position = |node: &NodeRef| given.iter().position(|known| known.id == node.id);

@@ -86,7 +86,8 @@ pub trait RegionExt {
     /// # Errors
     ///
     /// If an operation of the body is wrong, a result is an argument, the body updates arrays in
-    /// place or calls another library, there is not enough memory, or the device is lost.
+    /// place or calls another library in a way that fixes the addresses of arrays, there is not
+    /// enough memory, or the device is lost.
     fn prepare<A: Arrays, R: Arrays>(
         &self,
         arguments: &A,

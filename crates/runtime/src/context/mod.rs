@@ -52,8 +52,8 @@ pub(crate) use stream_state::{HostWaiter, StreamState, SubmitQueue};
 pub use submission::DriverStream;
 pub(crate) use submission::{
     Allocate, Command, CopyOnDevice, CopyPeer, CopyPeerRows, CopyRows, CopyToDevice, CopyToHost,
-    Fill, Foreign, Free, GroupOperation, Launch, Operation, OverlappingCopy, Prefetch,
-    RepeatedRows, StagedUpload, follow, order_after, record_at_tail, record_event,
-    record_sync_point, record_with_clock, repeat, submit, submit_group, submit_in_place,
-    sync_point_after, wait_with_clock,
+    Fill, Foreign, Free, GroupOperation, Launch, Operation, OverlappingCopy, Prefetch, Relocatable,
+    RelocatableKernel, RepeatedRows, StagedUpload, follow, order_after, record_at_tail,
+    record_event, record_sync_point, record_with_clock, repeat, submit, submit_group,
+    submit_in_place, sync_point_after, wait_with_clock,
 };

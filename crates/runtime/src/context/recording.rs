@@ -11,7 +11,7 @@ use std::{any::Any, fmt, panic::Location, sync::Arc};
 use millstream_driver::{DriverError, GraphNode};
 use parking_lot::Mutex;
 
-use super::{Command, DeviceState, Operation, Stream, StreamState};
+use super::{Command, DeviceState, Operation, RelocatableKernel, Stream, StreamState};
 use crate::{Error, Result, UsageError, UsageErrorKind, tracker::Sequence};
 
 /// The advice for downloads in a recording.
@@ -55,6 +55,10 @@ pub(crate) type Memory = Arc<dyn Any + Send + Sync>;
 pub(crate) trait NodeSink {
     /// Adds a node. The recording becomes the owner of a child graph.
     fn add(&mut self, node: &GraphNode<'_>);
+
+    /// Adds the kernels of one call, which run one after the other. Returns `false`, and adds
+    /// nothing, if an address lies in none of the operation's operands.
+    fn add_kernels(&mut self, kernels: &[RelocatableKernel]) -> bool;
 }
 
 /// The reason why a command has no nodes.

@@ -14,6 +14,7 @@ use std::{
 
 use bytemuck::Pod;
 use parking_lot::Mutex;
+use smallvec::SmallVec;
 
 use super::{
     Graph, GraphRecorder,
@@ -366,7 +367,7 @@ impl GraphNodeMut<'_> {
         let count = kernel.params.len();
         let problem = match kernel.params.get_mut(param) {
             None => format!("parameter {param} of `{label}`: it has {count}"),
-            Some(found) if found.address.is_some() => {
+            Some(found) if !found.addresses.is_empty() => {
                 format!("parameter {param} of `{label}` is an array: use `swap`")
             }
             Some(found) if found.bytes() != size_of::<T>() => format!(
@@ -375,7 +376,7 @@ impl GraphNodeMut<'_> {
                 size_of::<T>()
             ),
             Some(found) => {
-                *found = Param::new(bytemuck::bytes_of(&value), None);
+                *found = Param::new(bytemuck::bytes_of(&value), SmallVec::new());
                 self.graph.exec.get_mut().changed.insert(self.number);
                 self.graph.updates += 1;
                 return Ok(());

@@ -135,6 +135,9 @@ impl Node {
                 .iter()
                 .any(|node| node.is_fixed_to(swapped));
         }
+        if matches!(&self.work, Work::Kernel(kernel) if kernel.is_part) {
+            return false;
+        }
         let mut accesses = self.accesses.iter();
         accesses.any(|access| {
             let number = access.operand;
@@ -184,6 +187,8 @@ pub(super) struct Kernel {
     pub(super) dims: LaunchDims,
     pub(super) attributes: LaunchAttributes,
     pub(super) params: Vec<Param>,
+    /// True if it is one of several kernels of an operation, which need not use all its operands.
+    pub(super) is_part: bool,
 }
 
 /// A parameter of a kernel.
@@ -192,27 +197,27 @@ pub(super) struct Param {
     /// The value, in as many words as it needs.
     words: SmallVec<[u64; 2]>,
     bytes: usize,
-    /// Set if the first word is the address of an operand.
-    pub(super) address: Option<Address>,
+    /// The addresses of operands, each behind the number of its word.
+    pub(super) addresses: SmallVec<[(usize, Address); 1]>,
 }
 
 impl Param {
-    /// Creates a parameter from its bytes.
-    pub(super) fn new(value: &[u8], address: Option<Address>) -> Self {
+    /// Creates a parameter from its bytes, in which these words are addresses.
+    pub(super) fn new(value: &[u8], addresses: SmallVec<[(usize, Address); 1]>) -> Self {
         let mut param = Self {
             words: SmallVec::from_elem(0, value.len().div_ceil(size_of::<u64>())),
             bytes: value.len(),
-            address,
+            addresses,
         };
         bytemuck::cast_slice_mut(&mut param.words)[..value.len()].copy_from_slice(value);
         param
     }
 
-    /// Returns the value, with the address of an operand.
+    /// Returns the value, with the addresses of operands.
     fn value(&self, operands: &[Operand]) -> SmallVec<[u64; 2]> {
         let mut words = self.words.clone();
-        if let Some(address) = self.address {
-            words[0] = address.resolve(operands).as_raw();
+        for &(word, address) in &self.addresses {
+            words[word] = address.resolve(operands).as_raw();
         }
         words
     }
@@ -234,7 +239,8 @@ impl Work {
         match self {
             Self::Kernel(kernel) => {
                 let params = kernel.params.iter_mut();
-                params.filter_map(|param| param.address.as_mut()).collect()
+                let addresses = params.flat_map(|param| &mut param.addresses);
+                addresses.map(|(_, address)| address).collect()
             }
             Self::Copy(copy) => SmallVec::from_iter([&mut copy.source, &mut copy.target]),
             Self::Fill { target, .. } => SmallVec::from_iter([target]),
@@ -267,7 +273,8 @@ impl Work {
             Self::Child(_) => (&[][..], [None, None]),
             Self::Conditional(conditional) => (&[][..], conditional.addresses()),
         };
-        let params = params.iter().filter_map(|param| param.address);
+        let params = params.iter().flat_map(|param| &param.addresses);
+        let params = params.map(|&(_, address)| address);
         params.chain(others.into_iter().flatten())
     }
 

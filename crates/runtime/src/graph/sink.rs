@@ -5,6 +5,7 @@
 use std::{slice, sync::Arc};
 
 use millstream_driver::{Copy2d, DevicePtr, GraphNode, KernelNode, Memory2d, Side2d};
+use smallvec::SmallVec;
 
 use super::{
     exec::OwnedGraph,
@@ -12,7 +13,7 @@ use super::{
 };
 use crate::{
     Result, UsageError, UsageErrorKind,
-    context::{DeviceState, NodeSink, Operation},
+    context::{DeviceState, NodeSink, Operation, RelocatableKernel},
     kernel::ModuleCache,
 };
 
@@ -100,13 +101,41 @@ impl<'a> Collector<'a> {
                 _ => None,
             };
             let address = raw.and_then(|raw| self.start(DevicePtr::from_raw(raw)));
-            Param::new(value, address)
+            Param::new(
+                value,
+                address.map(|address| (0, address)).into_iter().collect(),
+            )
         });
         Some(Work::Kernel(Kernel {
             function: node.function,
             dims: node.dims,
             attributes: node.attributes,
             params: params.collect(),
+            is_part: false,
+        }))
+    }
+
+    /// Returns one of the kernels of another library's call.
+    fn relocatable_kernel(&self, moved: &RelocatableKernel) -> Option<Work> {
+        let mut places: Vec<SmallVec<[(usize, Address); 1]>> = Vec::new();
+        places.resize(moved.kernel.params.len(), SmallVec::new());
+        for place in &moved.addresses {
+            let operand = self.address(place.operand)?.operand;
+            let address = self.address(place.address)?;
+            if address.operand != operand {
+                return None;
+            }
+            places[place.param].push((place.word, address));
+        }
+        let params = moved.kernel.params.iter().zip(places);
+        Some(Work::Kernel(Kernel {
+            function: moved.kernel.function,
+            dims: moved.kernel.dims,
+            attributes: moved.kernel.attributes,
+            params: params
+                .map(|(value, places)| Param::new(value, places))
+                .collect(),
+            is_part: true,
         }))
     }
 }
@@ -160,5 +189,14 @@ impl NodeSink for Collector<'_> {
             GraphNode::Empty => return,
         };
         self.push(work);
+    }
+
+    fn add_kernels(&mut self, kernels: &[RelocatableKernel]) -> bool {
+        let works = kernels.iter().map(|moved| self.relocatable_kernel(moved));
+        let Some(works) = works.collect::<Option<Vec<Work>>>() else {
+            return false;
+        };
+        self.works.extend(works);
+        true
     }
 }

@@ -2,7 +2,7 @@
 
 #![allow(unsafe_code, reason = "submits calls of other libraries")]
 
-use std::{fmt, marker::PhantomData, panic::Location, sync::Arc};
+use std::{cell::Cell, fmt, marker::PhantomData, panic::Location, sync::Arc};
 
 use millstream_driver::{
     ContextHandle, CurrentContext, DevicePtr, Driver, DriverError, ResultCode, StreamHandle,
@@ -11,7 +11,7 @@ use millstream_driver::{
 use crate::{
     Error, ReadOperand, Result, Stream, WriteOperand,
     context::DriverStream,
-    kernel::{Argument, enqueue},
+    kernel::{Argument, enqueue, enqueue_relocatable},
     tracker::AccessKind,
 };
 
@@ -76,6 +76,8 @@ pub fn write<'a, T: 'a>(array: impl WriteOperand<T> + 'a) -> ForeignOperand<'a> 
 pub struct ForeignCall<'a> {
     stream: DriverStream<'a>,
     operands: &'a [ForeignOperand<'a>],
+    /// Added to the address of each operand; empty if they are as they are.
+    displacements: &'a [u64],
 }
 
 impl<'a> ForeignCall<'a> {
@@ -105,7 +107,9 @@ impl<'a> ForeignCall<'a> {
     #[must_use]
     #[track_caller]
     pub fn address(&self, operand: usize) -> DevicePtr {
-        DevicePtr::from_raw(self.operands[operand].0.argument().address())
+        let address = DevicePtr::from_raw(self.operands[operand].0.argument().address());
+        let displacement = self.displacements.get(operand);
+        address.offset(displacement.copied().unwrap_or(0))
     }
 }
 
@@ -168,32 +172,137 @@ impl Stream {
     {
         let location = Location::caller();
         let operands = operands.as_ref();
-        let arguments: Vec<Argument<'_>> = operands
-            .iter()
-            .map(|operand| operand.0.argument())
-            .collect();
-        let is_simulated = self.device_state().is_simulated;
-        let mut failure: Option<E> = None;
+        let mut failure = None;
         let inner = |stream: DriverStream<'_>| {
-            let _current = match is_simulated {
-                true => None,
-                // SAFETY: the stream keeps its device open, and so its context alive.
-                false => Some(unsafe { CurrentContext::enter(stream.driver, stream.context) }?),
-            };
-            call(ForeignCall { stream, operands }).map_err(|error| {
-                failure = Some(error);
-                DriverError::new(name, ResultCode::UNKNOWN)
-            })
+            let _current = current(self, stream)?;
+            let result = call(ForeignCall {
+                stream,
+                operands,
+                displacements: &[],
+            });
+            result.map_err(|error| failed(name, &mut failure, error))
         };
         // SAFETY: this function's contract.
-        let enqueued = unsafe { enqueue(name, self, &arguments, location, inner) };
-        match failure {
-            Some(cause) => Err(Error::ForeignCall {
-                operation: name,
-                location,
-                cause: Arc::new(cause),
-            }),
-            None => enqueued,
-        }
+        let enqueued = unsafe { enqueue(name, self, &arguments(operands), location, inner) };
+        outcome(name, location, enqueued, failure)
+    }
+
+    /// Runs `call` as [`foreign`](Self::foreign) does, with the promise that it does the same for
+    /// arrays elsewhere in memory. In a recording its work then becomes kernels of the graph, whose
+    /// operands can be [swapped](crate::Graph::swap) and which [`instance`](crate::Graph::instance)
+    /// can copy, instead of a child graph with fixed addresses.
+    ///
+    /// A recording captures `call` twice, the second time with other addresses
+    /// ([`ForeignCall::address`]) at which there is no memory; only what it enqueues the first time
+    /// is ever run. Where it enqueues something else than kernels, or its kernels do not receive
+    /// the addresses as they are, the call becomes a child graph, as with
+    /// [`foreign`](Self::foreign).
+    ///
+    /// ```
+    /// use millstream::{Device, driver::{Driver, FillPattern}, interop::write};
+    ///
+    /// let device = Device::simulated()?;
+    /// let stream = device.stream()?;
+    /// let mut numbers = stream.zeros::<u32>(100)?;
+    /// // SAFETY: the call enqueues one fill of the operand, wherever it is.
+    /// unsafe {
+    ///     stream.foreign_relocatable("library_fill", [write(&mut numbers)], |call| {
+    ///         let (pattern, target) = (FillPattern::U32(5), call.address(0));
+    ///         call.driver().memset_async(call.context(), target, pattern, 100, call.stream())
+    ///     })
+    /// }?;
+    /// assert_eq!(stream.download(&numbers)?.wait()?, [5; 100]);
+    /// # Ok::<(), millstream::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As [`foreign`](Self::foreign).
+    ///
+    /// # Safety
+    ///
+    /// As [`foreign`](Self::foreign), for operands at the addresses that the call is given. The
+    /// work depends on the addresses of the operands alone: what it does with the same bytes at
+    /// other addresses, of the same alignment up to 4 GiB, is the same. Each address is an argument
+    /// of a kernel, or part of one, in eight aligned bytes.
+    #[track_caller]
+    pub unsafe fn foreign_relocatable<'o, E>(
+        &self,
+        name: &'static str,
+        operands: impl AsRef<[ForeignOperand<'o>]>,
+        call: impl Fn(ForeignCall<'_>) -> Result<(), E>,
+    ) -> Result<()>
+    where
+        E: std::error::Error + Send + Sync + 'static,
+    {
+        let location = Location::caller();
+        let operands = operands.as_ref();
+        let failure = Cell::new(None);
+        let inner = |stream: DriverStream<'_>, displacements: &[u64]| {
+            let _current = current(self, stream)?;
+            let result = call(ForeignCall {
+                stream,
+                operands,
+                displacements,
+            });
+            result.map_err(|error| {
+                let mut kept = None;
+                let failed = failed(name, &mut kept, error);
+                failure.set(kept);
+                failed
+            })
+        };
+        let arguments = arguments(operands);
+        // SAFETY: this function's contract.
+        let enqueued = unsafe { enqueue_relocatable(name, self, &arguments, location, inner) };
+        outcome(name, location, enqueued, failure.into_inner())
+    }
+}
+
+/// Returns the operands as arguments.
+fn arguments<'a>(operands: &'a [ForeignOperand<'_>]) -> Vec<Argument<'a>> {
+    let operands = operands.iter();
+    operands.map(|operand| operand.0.argument()).collect()
+}
+
+/// Makes the context of a stream current, unless the device is simulated.
+fn current<'a>(
+    stream: &Stream,
+    driver_stream: DriverStream<'a>,
+) -> Result<Option<CurrentContext<'a, dyn Driver + 'a>>, DriverError> {
+    let DriverStream {
+        driver, context, ..
+    } = driver_stream;
+    match stream.device_state().is_simulated {
+        true => Ok(None),
+        // SAFETY: the stream keeps its device open, and so its context alive.
+        false => unsafe { CurrentContext::enter(driver, context) }.map(Some),
+    }
+}
+
+/// Keeps the error of a call, and returns one that stands for it.
+fn failed<E>(name: &'static str, failure: &mut Option<E>, error: E) -> DriverError {
+    *failure = Some(error);
+    DriverError::new(name, ResultCode::UNKNOWN)
+}
+
+/// Returns the result of a call that may have failed.
+fn outcome<E>(
+    name: &'static str,
+    location: &'static Location<'static>,
+    enqueued: Result<()>,
+    failure: Option<E>,
+) -> Result<()>
+where
+    E: std::error::Error + Send + Sync + 'static,
+{
+    match (enqueued, failure) {
+        (Err(_), Some(cause)) => Err(Error::ForeignCall {
+            operation: name,
+            location,
+            cause: Arc::new(cause),
+        }),
+        // A call that fails for other addresses does not fail.
+        (enqueued, _) => enqueued,
     }
 }

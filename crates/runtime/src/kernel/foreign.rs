@@ -4,7 +4,7 @@
 
 use std::panic::Location;
 
-use millstream_driver::DriverError;
+use millstream_driver::{DevicePtr, DriverError};
 
 use super::{
     Argument,
@@ -14,7 +14,7 @@ use super::{
 use crate::UsageErrorKind;
 use crate::{
     Result, Stream,
-    context::{DriverStream, Foreign, ForeignCallGuard, submit},
+    context::{Command, DriverStream, Foreign, ForeignCallGuard, Relocatable, submit},
 };
 
 /// Submits the work that `call` enqueues as an operation with the given operands: it runs after
@@ -43,19 +43,73 @@ pub unsafe fn enqueue(
     location: &'static Location<'static>,
     call: impl FnOnce(DriverStream<'_>) -> Result<(), DriverError>,
 ) -> Result<()> {
+    let device = stream.device_state();
+    let call = |driver_stream: DriverStream<'_>| {
+        let _inside = ForeignCallGuard::enter(device);
+        call(driver_stream)
+    };
+    // SAFETY: the caller guarantees that the enqueued work accesses only its operands.
+    unsafe { submit_call(name, stream, operands, location, Foreign { call }) }
+}
+
+/// Submits a call, as [`enqueue`] does, that can be made for other addresses: it passes the sum of
+/// the address and of the operand's displacement, the element of `call`'s second argument at the
+/// operand's place, in place of each address of an operand. Recorded in a graph, it can so be given
+/// other operands later. A recording calls it twice; with displacements that are not 0, nothing of
+/// what it enqueues runs.
+///
+/// # Errors
+///
+/// As [`enqueue`].
+///
+/// # Safety
+///
+/// As [`enqueue`], where the operands are at the sums of address and displacement. All operands are
+/// arrays. Every address of an operand which the work uses is an argument of a kernel, within eight
+/// aligned bytes.
+#[doc(hidden)]
+pub unsafe fn enqueue_relocatable(
+    name: &'static str,
+    stream: &Stream,
+    operands: &[Argument<'_>],
+    location: &'static Location<'static>,
+    call: impl Fn(DriverStream<'_>, &[u64]) -> Result<(), DriverError>,
+) -> Result<()> {
+    let device = stream.device_state();
+    let call = |driver_stream: DriverStream<'_>, displacements: &[u64]| {
+        let _inside = ForeignCallGuard::enter(device);
+        call(driver_stream, displacements)
+    };
+    let addresses = operands.iter().map(Argument::address);
+    let relocatable = Relocatable {
+        call,
+        operands: addresses.map(DevicePtr::from_raw).collect(),
+    };
+    // SAFETY: the caller guarantees that the enqueued work accesses only its operands.
+    unsafe { submit_call(name, stream, operands, location, relocatable) }
+}
+
+/// Submits the command of a call.
+///
+/// # Safety
+///
+/// The enqueued work accesses only the operands and memory owned by the call, and writes only
+/// operands that are passed for writing.
+unsafe fn submit_call(
+    name: &'static str,
+    stream: &Stream,
+    operands: &[Argument<'_>],
+    location: &'static Location<'static>,
+    command: impl Command<Output = ()>,
+) -> Result<()> {
     let mut operation = operation(name, location);
     gather(name, stream, operands, &mut operation)?;
     if operation.accesses.repeat() {
         refuse_overlap(name, operands)?;
     }
     let device = stream.device_state();
-    let call = |driver_stream: DriverStream<'_>| {
-        let _inside = ForeignCallGuard::enter(device);
-        call(driver_stream)
-    };
-    // SAFETY: the caller guarantees that the enqueued work accesses only its operands, by which it
-    // is ordered.
-    let submitted = unsafe { submit(device, stream.state(), operation, Foreign { call }) };
+    // SAFETY: the operation names all operands, by which the work is ordered.
+    let submitted = unsafe { submit(device, stream.state(), operation, command) };
     submitted.map(drop)
 }
 

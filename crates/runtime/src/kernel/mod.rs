@@ -28,7 +28,7 @@ mod variables;
 pub use cuda_source::{Cuda, Ptx};
 pub use declared::{Variables, load, load_variables};
 pub use element::{Array, Element, declare_arrays, element};
-pub use foreign::enqueue;
+pub use foreign::{enqueue, enqueue_relocatable};
 pub use generated::{load_generated, load_generated_again};
 pub use launch::{Argument, launch, launch_at, launch_slices};
 pub use launch_config::{Dim3, LaunchConfig};

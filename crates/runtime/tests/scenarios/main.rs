@@ -54,6 +54,7 @@ mod properties;
 mod random;
 mod recordings;
 mod rectangles;
+mod relocatable;
 mod reopening;
 mod rust_kernels;
 mod scopes;

@@ -12,10 +12,10 @@ use millstream_driver::{
     BlockSize, CaptureInfo, CaptureMode, Completion, ConditionHandle, ConditionalKind,
     ConditionalNode, ContextHandle, Copy2d, DeviceAttribute, DeviceOrdinal, DevicePtr, Driver,
     DriverError, EventHandle, EventKind, FillPattern, FloatOperand, FunctionAttribute,
-    FunctionHandle, GraphExecHandle, GraphHandle, GraphNode, GraphNodeHandle, HostAccess,
-    HostFunction, LaunchAttributes, LaunchDims, ManagedAdvice, ManagedLocation, Memory2d,
-    MemoryReuse, ModuleHandle, P2pAttribute, PeerCopy, PeerCopy2d, PointerInfo, PoolHandle,
-    PoolUsage, PriorityRange, ResultCode, Side2d, StreamHandle,
+    FunctionHandle, GraphExecHandle, GraphHandle, GraphKernel, GraphNode, GraphNodeHandle,
+    HostAccess, HostFunction, LaunchAttributes, LaunchDims, ManagedAdvice, ManagedLocation,
+    Memory2d, MemoryReuse, ModuleHandle, P2pAttribute, PeerCopy, PeerCopy2d, PointerInfo,
+    PoolHandle, PoolUsage, PriorityRange, ResultCode, Side2d, StreamHandle,
 };
 
 use super::{
@@ -1131,6 +1131,17 @@ impl Driver for Gpu {
                 state.graph_set_node(context, node, &operation)
             },
         )
+    }
+
+    unsafe fn graph_kernels(
+        &self,
+        context: ContextHandle,
+        graph: GraphHandle,
+    ) -> Result<Option<Vec<GraphKernel>>> {
+        self.call("cuGraphGetNodes", other, |state| {
+            state.graph(context, graph)?;
+            Ok(state.graph_kernels(graph))
+        })
     }
 
     unsafe fn graph_exec_update(

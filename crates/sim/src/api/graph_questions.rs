@@ -2,7 +2,7 @@
 
 use millstream_driver::{
     ConditionHandle, ContextHandle, Copy2d, DevicePtr, EventHandle, FillPattern, FunctionHandle,
-    GraphHandle, GraphNodeHandle, LaunchDims, Memory2d, Side2d,
+    GraphHandle, GraphKernel, GraphNodeHandle, LaunchAttributes, LaunchDims, Memory2d, Side2d,
 };
 
 use crate::{
@@ -148,6 +148,36 @@ fn fill_details(fill: &FillOp) -> NodeDetails {
 }
 
 impl SimState {
+    /// Returns the kernels of a graph, each behind those that it depends on; `None` if there is
+    /// another node, or a kernel whose handle is not alive.
+    pub(super) fn graph_kernels(&self, graph: GraphHandle) -> Option<Vec<GraphKernel>> {
+        let nodes = &self.graphs[&graph].nodes;
+        let kernel = |(handle, node): (&GraphNodeHandle, &Node<GraphHandle>)| {
+            let NodeOperation::Kernel(launch) = &node.operation else {
+                return None;
+            };
+            let kernel = launch.module.ptx.kernel(&launch.name)?;
+            let params = kernel.signature().params.iter();
+            // An edge may have been added from a later node to an earlier one.
+            let mut earlier = node.dependencies.iter();
+            if !earlier.all(|before| before < handle) {
+                return None;
+            }
+            Some(GraphKernel {
+                function: self.function_of(launch)?,
+                dims: launch.dims,
+                attributes: LaunchAttributes {
+                    cooperative: launch.cooperative,
+                    ..LaunchAttributes::default()
+                },
+                params: params
+                    .map(|param| launch.params[param.offset..][..param.size].into())
+                    .collect(),
+            })
+        };
+        nodes.iter().map(kernel).collect()
+    }
+
     /// Returns the graph of a node.
     pub(super) fn graph_of_node(&self, node: GraphNodeHandle) -> Option<GraphHandle> {
         let mut graphs = self.graphs.iter();
@@ -155,13 +185,18 @@ impl SimState {
         Some(*found.0)
     }
 
-    fn kernel_details(&self, launch: &KernelLaunch) -> NodeDetails {
+    /// Returns the handle of a kernel, if it is alive.
+    fn function_of(&self, launch: &KernelLaunch) -> Option<FunctionHandle> {
         let mut functions = self.functions.iter();
-        let function = functions.find(|(_, function)| {
+        let found = functions.find(|(_, function)| {
             function.module == launch.module_handle && *function.name == *launch.name
         });
+        found.map(|(handle, _)| *handle)
+    }
+
+    fn kernel_details(&self, launch: &KernelLaunch) -> NodeDetails {
         NodeDetails::Kernel {
-            function: function.map(|(handle, _)| *handle),
+            function: self.function_of(launch),
             dims: launch.dims,
             params: launch.params.clone(),
         }

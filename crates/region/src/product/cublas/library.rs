@@ -103,6 +103,13 @@ pub(super) struct GemmFactor {
     pub(super) stride: c_longlong,
 }
 
+impl GemmFactor {
+    /// Returns the factor at another address.
+    pub(super) fn at(self, address: DevicePtr) -> Self {
+        Self { address, ..self }
+    }
+}
+
 pub(super) type GemmStridedBatched<T> = unsafe extern "C" fn(
     handle: RawHandle,
     a_transpose: Transpose,

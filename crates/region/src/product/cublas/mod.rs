@@ -89,21 +89,34 @@ fn enqueue_of<T: GemmElement>(
         Err(error) => return Some(Err(error)),
     };
     let (address, bytes) = (workspace.as_raw(), workspace.len());
-    let call = |driver_stream: DriverStream<'_>| -> Result<(), DriverError> {
-        let handle = cublas.handle.lock();
-        // SAFETY: the device keeps its context alive.
-        let _entered =
-            unsafe { CurrentContext::enter(driver_stream.driver, driver_stream.context) }?;
-        // SAFETY: the stream is the device's, and the handle is locked.
-        unsafe {
-            cublas
-                .library
-                .set_stream_and_workspace(*handle, driver_stream.stream, address, bytes)
-        }?;
-        // SAFETY: the context is current and the handle locked; the operands were checked to lie in
-        // their arrays.
-        unsafe { library::gemm::<T>(cublas.library, *handle, &gemm) }
-    };
+    let call =
+        |driver_stream: DriverStream<'_>, displacements: &[u64]| -> Result<(), DriverError> {
+            let moved = |address: DevicePtr, operand: usize| address.offset(displacements[operand]);
+            // The order of the arguments below.
+            let [first, second, product, work] = [0, 1, 2, 3];
+            let gemm = Gemm {
+                a: gemm.a.at(moved(gemm.a.address, second)),
+                b: gemm.b.at(moved(gemm.b.address, first)),
+                c: moved(gemm.c, product),
+                ..gemm
+            };
+            let handle = cublas.handle.lock();
+            // SAFETY: the device keeps its context alive.
+            let _entered =
+                unsafe { CurrentContext::enter(driver_stream.driver, driver_stream.context) }?;
+            // SAFETY: the stream is the device's, and the handle is locked.
+            unsafe {
+                cublas.library.set_stream_and_workspace(
+                    *handle,
+                    driver_stream.stream,
+                    moved(address, work),
+                    bytes,
+                )
+            }?;
+            // SAFETY: the context is current and the handle locked; the operands were checked to
+            // lie in their arrays.
+            unsafe { library::gemm::<T>(cublas.library, *handle, &gemm) }
+        };
     let (mut whole, mut work) = (out.slice_mut(..), workspace.slice_mut(..));
     let arguments = [
         Argument::read(&operands.a.view),
@@ -112,8 +125,8 @@ fn enqueue_of<T: GemmElement>(
         Argument::write(&mut work),
     ];
     // SAFETY: the product is enqueued on the queue's stream; it reads the factors, and writes `out`
-    // and the workspace.
-    Some(unsafe { kernel::enqueue(T::CALL, stream, &arguments, location, call) })
+    // and the workspace, at the addresses given. cuBLAS passes these to its kernels as they are.
+    Some(unsafe { kernel::enqueue_relocatable(T::CALL, stream, &arguments, location, call) })
 }
 
 impl Cublas {

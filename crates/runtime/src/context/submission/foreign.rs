@@ -4,7 +4,7 @@
 
 use std::mem::ManuallyDrop;
 
-use millstream_driver::{CaptureMode, DriverError, GraphHandle, GraphNode};
+use millstream_driver::{CaptureMode, DriverError, GraphHandle, GraphKernel, GraphNode};
 
 use super::commands::{Command, DriverStream};
 use crate::{
@@ -29,6 +29,24 @@ impl<F: FnOnce(DriverStream<'_>) -> Result<(), DriverError>> Command for Foreign
         driver_stream: DriverStream<'_>,
         sink: &mut dyn NodeSink,
     ) -> Result<(), NotRecorded> {
+        let graph = CapturedGraph::of(driver_stream, self.call)?;
+        sink.add(&GraphNode::Child(graph.into_handle()));
+        Ok(())
+    }
+}
+
+/// The graph of a captured call, destroyed when it is dropped.
+pub(super) struct CapturedGraph<'a> {
+    driver_stream: DriverStream<'a>,
+    graph: GraphHandle,
+}
+
+impl<'a> CapturedGraph<'a> {
+    /// Captures a call.
+    pub(super) fn of(
+        driver_stream: DriverStream<'a>,
+        call: impl FnOnce(DriverStream<'_>) -> Result<(), DriverError>,
+    ) -> Result<Self, DriverError> {
         let DriverStream {
             driver,
             context,
@@ -39,18 +57,41 @@ impl<F: FnOnce(DriverStream<'_>) -> Result<(), DriverError>> Command for Foreign
         let capture = Capture(driver_stream);
         // SAFETY: the stream is alive, and the recording keeps the operands of the call alive.
         unsafe { driver.stream_begin_capture(context, stream, mode) }?;
-        let called = (self.call)(driver_stream);
-        let graph = capture.end();
+        let called = call(driver_stream);
+        let graph = capture.end().map(|graph| Self {
+            driver_stream,
+            graph,
+        });
         // An error of the call tells more than that of the capture which it spoiled.
-        if let Err(error) = called {
-            if let Ok(graph) = graph {
-                // SAFETY: the capture just made the graph.
-                unsafe { driver.graph_destroy(context, graph) }?;
-            }
-            return Err(error.into());
+        called?;
+        graph
+    }
+
+    /// Returns the kernels of the call, or `None` if it has others.
+    pub(super) fn kernels(&self) -> Option<Vec<GraphKernel>> {
+        let DriverStream {
+            driver, context, ..
+        } = self.driver_stream;
+        // SAFETY: the graph is alive.
+        let kernels = unsafe { driver.graph_kernels(context, self.graph) };
+        kernels.ok().flatten()
+    }
+
+    /// Returns the graph, which is the caller's to destroy.
+    pub(super) fn into_handle(self) -> GraphHandle {
+        ManuallyDrop::new(self).graph
+    }
+}
+
+impl Drop for CapturedGraph<'_> {
+    fn drop(&mut self) {
+        let DriverStream {
+            driver, context, ..
+        } = self.driver_stream;
+        // SAFETY: the capture made the graph, which nothing else uses.
+        if let Err(error) = unsafe { driver.graph_destroy(context, self.graph) } {
+            log!(debug, %error, "cannot destroy a graph");
         }
-        sink.add(&GraphNode::Child(graph?));
-        Ok(())
     }
 }
 
@@ -81,11 +122,10 @@ impl Drop for Capture<'_> {
     fn drop(&mut self) {
         // The call panicked, or the capture did not begin or end. Its nodes are forgotten.
         if let Ok(graph) = self.end_once() {
-            // SAFETY: the capture just made the graph.
-            let destroyed = unsafe { self.0.driver.graph_destroy(self.0.context, graph) };
-            if let Err(error) = destroyed {
-                log!(debug, %error, "cannot destroy a graph");
-            }
+            drop(CapturedGraph {
+                driver_stream: self.0,
+                graph,
+            });
         }
     }
 }

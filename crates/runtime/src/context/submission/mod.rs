@@ -17,6 +17,7 @@ mod in_turn;
 #[cfg(all(test, shuttle))]
 mod interleavings;
 mod node;
+mod relocatable;
 mod sync_points;
 
 use std::panic::Location;
@@ -32,6 +33,7 @@ pub(crate) use commands_2d::{CopyPeerRows, CopyRows};
 pub(crate) use foreign::Foreign;
 pub(crate) use group::{GroupOperation, submit_group};
 pub(crate) use in_turn::{OverlappingCopy, RepeatedRows, repeat};
+pub(crate) use relocatable::{Relocatable, RelocatableKernel};
 pub(crate) use sync_points::{
     follow, order_after, record_at_tail, record_event, record_sync_point, record_with_clock,
     sync_point_after, wait_with_clock,

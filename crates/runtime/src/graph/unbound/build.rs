@@ -111,7 +111,8 @@ impl RecordedKernels {
                         let value = unbound.values.len();
                         params.push(value);
                         unbound.values.extend_from_slice(param.words());
-                        addresses.extend(param.address.map(|address| (value, address)));
+                        let places = param.addresses.iter();
+                        addresses.extend(places.map(|&(word, address)| (value + word, address)));
                     }
                     UnboundWork::Kernel {
                         function: kernel.function,

@@ -1,0 +1,247 @@
+//! Foreign calls that are recorded so that they can be given other addresses.
+
+#![allow(
+    unsafe_code,
+    reason = "plays a library that launches kernels of its own"
+)]
+
+use std::ffi::c_void;
+
+use millstream::{
+    Buffer, Result, Stream,
+    driver::{DriverError, FunctionHandle, LaunchDims, ModuleHandle, ResultCode},
+    interop::{ForeignCall, read, write},
+};
+
+use crate::{
+    graphs::{N, scenario},
+    harness::Harness,
+    shapes::problem,
+};
+
+/// The library's kernels: the first writes twice the source to the target, whose addresses are
+/// fields of a structure, and the second adds the source to the target. The fourth field is no
+/// address, and not used.
+const KERNELS: &str = "
+.version 8.0
+.target sm_75
+.address_size 64
+.visible .entry twice(.param .align 8 .b8 fields[32]) {
+    .reg .pred %p<2>;
+    .reg .b32 %r<6>;
+    .reg .b64 %rd<8>;
+    ld.param.u64 %rd1, [fields+8];
+    ld.param.u64 %rd2, [fields+16];
+    ld.param.u32 %r1, [fields];
+    mov.u32 %r2, %ctaid.x;
+    mov.u32 %r3, %ntid.x;
+    mov.u32 %r4, %tid.x;
+    mad.lo.s32 %r5, %r2, %r3, %r4;
+    setp.ge.u32 %p1, %r5, %r1;
+    @%p1 bra done;
+    mul.wide.u32 %rd3, %r5, 4;
+    add.s64 %rd4, %rd1, %rd3;
+    ld.global.u32 %r4, [%rd4];
+    add.s32 %r4, %r4, %r4;
+    add.s64 %rd5, %rd2, %rd3;
+    st.global.u32 [%rd5], %r4;
+done:
+    ret;
+}
+.visible .entry add(.param .u64 target, .param .u64 source, .param .u32 length) {
+    .reg .pred %p<2>;
+    .reg .b32 %r<7>;
+    .reg .b64 %rd<8>;
+    ld.param.u64 %rd1, [target];
+    ld.param.u64 %rd2, [source];
+    ld.param.u32 %r1, [length];
+    mov.u32 %r2, %ctaid.x;
+    mov.u32 %r3, %ntid.x;
+    mov.u32 %r4, %tid.x;
+    mad.lo.s32 %r5, %r2, %r3, %r4;
+    setp.ge.u32 %p1, %r5, %r1;
+    @%p1 bra done;
+    mul.wide.u32 %rd3, %r5, 4;
+    add.s64 %rd4, %rd1, %rd3;
+    add.s64 %rd5, %rd2, %rd3;
+    ld.global.u32 %r4, [%rd4];
+    ld.global.u32 %r6, [%rd5];
+    add.s32 %r4, %r4, %r6;
+    st.global.u32 [%rd4], %r4;
+done:
+    ret;
+}
+";
+
+/// A library with two kernels.
+struct Library {
+    module: ModuleHandle,
+    twice: FunctionHandle,
+    add: FunctionHandle,
+}
+
+impl Library {
+    fn load(harness: &Harness) -> Result<Self> {
+        let stream = harness.stream();
+        let mut word = stream.zeros::<u32>(1)?;
+        let mut loaded = None;
+        let load = |call: ForeignCall<'_>| {
+            let (driver, context) = (call.driver(), call.context());
+            // SAFETY: the context is alive.
+            let module = unsafe { driver.module_load(context, KERNELS.as_bytes()) }?;
+            // SAFETY: the module was just loaded.
+            let function = |name| unsafe { driver.module_function(context, module, name) };
+            loaded = Some(Self {
+                module,
+                twice: function("twice")?,
+                add: function("add")?,
+            });
+            Ok::<(), DriverError>(())
+        };
+        // SAFETY: the call enqueues nothing.
+        unsafe { stream.foreign("load", [write(&mut word)], load) }?;
+        Ok(loaded.expect("the call was made"))
+    }
+
+    /// Unloads the kernels, once all that uses them is complete.
+    fn unload(self, stream: &Stream, mut word: Buffer<u32>) -> Result<()> {
+        stream.synchronize()?;
+        let unload = |call: ForeignCall<'_>| {
+            // SAFETY: the module was loaded in this context, and nothing uses it any more.
+            unsafe { call.driver().module_unload(call.context(), self.module) }
+        };
+        // SAFETY: the call enqueues nothing.
+        unsafe { stream.foreign("unload", [write(&mut word)], unload) }
+    }
+
+    /// Adds twice the first operand to the second by way of the third, the workspace. `number`
+    /// makes a number, which no kernel uses, of the first operand's address.
+    fn run(&self, call: ForeignCall<'_>, number: impl Fn(u64) -> u64) -> Result<(), DriverError> {
+        let [source, target, workspace] = [0, 1, 2].map(|operand| call.address(operand).as_raw());
+        let fields = [N as u64, source, workspace, number(source)];
+        launch(&call, self.twice, &[(&raw const fields).cast()])?;
+        let length = N as u32;
+        let params = [
+            (&raw const target).cast(),
+            (&raw const workspace).cast(),
+            (&raw const length).cast(),
+        ];
+        launch(&call, self.add, &params)
+    }
+}
+
+fn launch(
+    call: &ForeignCall<'_>,
+    function: FunctionHandle,
+    params: &[*const c_void],
+) -> Result<(), DriverError> {
+    let dims = LaunchDims {
+        grid: [N.div_ceil(256) as u32, 1, 1],
+        block: [256, 1, 1],
+        shared_bytes: 0,
+    };
+    let (driver, context, stream) = (call.driver(), call.context(), call.stream());
+    // SAFETY: the kernels access N elements of their operands, which have as many.
+    unsafe { driver.launch_kernel(context, function, &dims, stream, params) }
+}
+
+fn upload(stream: &Stream, factor: u32) -> Result<Buffer<u32>> {
+    let values: Vec<u32> = (0..N as u32).map(|number| number * factor).collect();
+    stream.upload(&values)
+}
+
+#[test]
+fn g14_a_relocatable_call_takes_other_operands() {
+    scenario(|harness| {
+        let library = Library::load(harness)?;
+        let [stream, other] = harness.streams();
+        let (x, mut y) = (upload(&stream, 1)?, upload(&stream, 0)?);
+        let mut graph = harness.device.record("library", |r| {
+            let recorded = r.stream()?;
+            let mut workspace = recorded.zeros::<u32>(N)?;
+            let operands = [read(&x), write(&mut y), write(&mut workspace)];
+            // SAFETY: the call uses its operands alone, on the given stream, wherever they are.
+            unsafe {
+                recorded.foreign_relocatable("library", operands, |call| library.run(call, |_| 7))
+            }
+        })?;
+        assert_eq!(graph.figures().nodes, 3, "the workspace is cleared first");
+        graph.replay(&stream)?;
+        graph.replay(&other)?;
+        let values = |factor: u32| -> Vec<u32> { (0..N as u32).map(|n| n * factor).collect() };
+        assert_eq!(stream.download(&y)?.wait()?, values(4));
+
+        let (large, target) = (upload(&other, 100)?, upload(&other, 1)?);
+        graph.swap(&x, &large)?;
+        graph.swap(&y, &target)?;
+        graph.replay(&stream)?;
+        assert_eq!(other.download(&target)?.wait()?, values(201));
+        assert_eq!(other.download(&y)?.wait()?, values(4));
+
+        let mut second = graph.instance()?;
+        second.swap(&target, &y)?;
+        graph.replay(&stream)?;
+        second.replay(&other)?;
+        assert_eq!(stream.download(&target)?.wait()?, values(401));
+        assert_eq!(stream.download(&y)?.wait()?, values(204));
+        drop((graph, second));
+        library.unload(&stream, y)
+    });
+}
+
+#[test]
+fn g14_a_call_that_depends_on_its_addresses_keeps_them() {
+    scenario(|harness| {
+        let library = Library::load(harness)?;
+        let stream = harness.stream();
+        let (x, mut y) = (upload(&stream, 1)?, upload(&stream, 0)?);
+        let mut workspace = stream.zeros::<u32>(N)?;
+        let mut graph = harness.device.record("library", |r| {
+            let operands = [read(&x), write(&mut y), write(&mut workspace)];
+            // SAFETY: as in the test above; no kernel uses the number.
+            unsafe {
+                r.stream()?
+                    .foreign_relocatable("library", operands, |call| {
+                        library.run(call, |address| address * 3)
+                    })
+            }
+        })?;
+        graph.replay(&stream)?;
+        let twice: Vec<u32> = (0..N as u32).map(|number| number * 2).collect();
+        assert_eq!(stream.download(&y)?.wait()?, twice);
+        let other = upload(&stream, 5)?;
+        let fixed = problem(graph.swap(&x, &other));
+        assert!(fixed.to_string().contains("`update` records"), "{fixed}");
+        drop(graph);
+        library.unload(&stream, y)
+    });
+}
+
+#[test]
+fn g14_a_call_that_fails_for_other_addresses_is_recorded() {
+    scenario(|harness| {
+        let library = Library::load(harness)?;
+        let stream = harness.stream();
+        let (x, mut y) = (upload(&stream, 1)?, upload(&stream, 0)?);
+        let mut workspace = stream.zeros::<u32>(N)?;
+        let here = x.as_raw();
+        let graph = harness.device.record("library", |r| {
+            let operands = [read(&x), write(&mut y), write(&mut workspace)];
+            // SAFETY: as in the test above.
+            unsafe {
+                r.stream()?
+                    .foreign_relocatable("library", operands, |call| {
+                        if call.address(0) != here {
+                            return Err(DriverError::new("library", ResultCode::INVALID_VALUE));
+                        }
+                        library.run(call, |_| 7)
+                    })
+            }
+        })?;
+        graph.replay(&stream)?;
+        let twice: Vec<u32> = (0..N as u32).map(|number| number * 2).collect();
+        assert_eq!(stream.download(&y)?.wait()?, twice);
+        drop(graph);
+        library.unload(&stream, y)
+    });
+}
