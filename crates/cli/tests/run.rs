@@ -83,6 +83,8 @@ fn a_clean_program_ends_with_its_own_status_under_every_schedule() {
         ["--schedule", "lazy"],
         ["--seed", "7"],
         ["--memory", "1G"],
+        ["--devices", "2"],
+        ["--race", "kernels"],
         ["--device", "a100"],
         ["--cuda", "12.9"],
     ] {

@@ -359,6 +359,11 @@ pub(crate) struct LaunchAttributeFields {
     pub(crate) value: [u32; 16],
 }
 
+/// `CUlaunchAttributeValue`: a union of 64 bytes.
+#[repr(C, align(8))]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct AttributeValue(pub(crate) [u32; 16]);
+
 /// `CUDA_KERNEL_NODE_PARAMS` in its first version.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
@@ -483,4 +488,5 @@ const _: () = {
     assert!(std::mem::offset_of!(NodeFields, parameters) == 16);
     assert!(size_of::<UpdateFields>() == 24);
     assert!(size_of::<LaunchAttributeFields>() == 72);
+    assert!(size_of::<AttributeValue>() == 64);
 };

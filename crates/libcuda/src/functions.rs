@@ -26,14 +26,17 @@ use millstream_driver::{ResultCode, StreamHandle};
 
 use crate::{
     abi::{
-        AccessFields, Address, AllocationFields, BlockToSharedPointer, Bytes, Copy2dFields,
-        Copy3dFields, Device, FillNodeFields, Handle, HostFunctionPointer, HostNodeFields, Image,
-        In, InstantiateFields, KernelNodeFields, KernelNodeFields2, LaunchConfigFields,
-        LocationFields, NodeFields, Out, PoolFields, StreamCallbackPointer, Text, UpdateFields,
+        AccessFields, Address, AllocationFields, AttributeValue, BlockToSharedPointer, Bytes,
+        Copy2dFields, Copy3dFields, Device, FillNodeFields, Handle, HostFunctionPointer,
+        HostNodeFields, Image, In, InstantiateFields, KernelNodeFields, KernelNodeFields2,
+        LaunchConfigFields, LocationFields, NodeFields, Out, PoolFields, StreamCallbackPointer,
+        Text, UpdateFields,
     },
     api::{
         capture::{self, InfoFields},
-        context, copy, copy_3d, device, entry, event, fill, function,
+        context,
+        copy::{self, Batch, CopyAttributeFields},
+        copy_3d, device, entry, event, fill, function,
         graph::{self, Edges},
         graph_exec,
         graph_node::{self, Fields, Place},
@@ -263,6 +266,12 @@ functions! {
         (stream: Handle, context: Out<Handle>, green: Out<Handle>) => stream::context_or_green;
     [cuStreamGetDevice, cuStreamGetDevice_ptsz per_thread]
         (stream: Handle, device: Out<Device>) => stream::device;
+    [cuStreamGetAttribute, cuStreamGetAttribute_ptsz per_thread]
+        (stream: Handle, attribute: u32, value: Out<AttributeValue>) => stream::attribute;
+    [cuStreamSetAttribute, cuStreamSetAttribute_ptsz per_thread]
+        (stream: Handle, attribute: u32, value: In<AttributeValue>) => stream::set_attribute;
+    [cuStreamCopyAttributes, cuStreamCopyAttributes_ptsz per_thread]
+        (target: Handle, source: Handle) => stream::copy_attributes;
     [cuStreamIsCapturing, cuStreamIsCapturing_ptsz per_thread]
         (stream: Handle, status: Out<i32>) => capture::is_capturing;
     [cuStreamGetCaptureInfo, cuStreamGetCaptureInfo_ptsz per_thread]
@@ -688,6 +697,25 @@ functions! {
         (target: Address, source: Address, bytes: usize) => copy::any;
     [cuMemcpyAsync, cuMemcpyAsync_ptsz per_thread]
         (target: Address, source: Address, bytes: usize, stream: Handle) => copy::any_async;
+    [cuMemcpyBatchAsync, cuMemcpyBatchAsync_ptsz per_thread]
+        (targets: In<Address>, sources: In<Address>, sizes: In<usize>, count: usize,
+        attributes: In<CopyAttributeFields>, starts: In<usize>, attributes_count: usize,
+        failed: Out<usize>, stream: Handle)
+        => |call, targets, sources, sizes, count, attributes, starts, attributes_count, failed,
+            stream| {
+            let batch =
+                Batch { targets, sources, sizes, count, attributes, starts, attributes_count };
+            copy::batch(call, &batch, failed, stream)
+        };
+    [cuMemcpyBatchAsync_v2, cuMemcpyBatchAsync_v2_ptsz per_thread]
+        (targets: In<Address>, sources: In<Address>, sizes: In<usize>, count: usize,
+        attributes: In<CopyAttributeFields>, starts: In<usize>, attributes_count: usize,
+        stream: Handle)
+        => |call, targets, sources, sizes, count, attributes, starts, attributes_count, stream| {
+            let batch =
+                Batch { targets, sources, sizes, count, attributes, starts, attributes_count };
+            copy::batch(call, &batch, Out::null(), stream)
+        };
     [cuMemcpyHtoD_v2, cuMemcpyHtoD_v2_ptds per_thread]
         (target: Address, source: *mut u8, bytes: usize) => copy::host_to_device;
     [cuMemcpyHtoDAsync_v2, cuMemcpyHtoDAsync_v2_ptsz per_thread]

@@ -17,7 +17,7 @@ use millstream_sim::FunctionDetails;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::{
-    abi::{Address, Device, Handle, HostFunctionPointer, In},
+    abi::{Address, AttributeValue, Device, Handle, HostFunctionPointer, In},
     jit::JitOptions,
 };
 
@@ -48,6 +48,8 @@ pub(crate) struct Objects {
     pub(crate) released: Vec<UserReference>,
     /// The list of nodes that a capturing stream depends on, as last returned to the program.
     pub(crate) captured_nodes: FxHashMap<StreamHandle, Box<[Handle]>>,
+    /// The attributes that the program has set, by the number of the attribute.
+    pub(crate) stream_attributes: FxHashMap<(StreamHandle, u32), AttributeValue>,
     /// The lists of nodes that the program reads through pointers.
     pub(crate) node_lists: FxHashMap<GraphNodeHandle, NodeList>,
     /// The state of each device's primary context, by ordinal.
@@ -260,6 +262,9 @@ impl Objects {
     pub(crate) fn remove_context(&mut self, context: ContextHandle) {
         self.contexts.remove(&context);
         self.streams.retain(|_, entry| entry.context != context);
+        let streams = &self.streams;
+        self.stream_attributes
+            .retain(|(stream, _), _| streams.contains_key(stream));
         self.events.retain(|_, entry| entry.context != context);
         self.modules.retain(|_, entry| entry.context != context);
         self.functions.retain(|_, entry| entry.context != context);

@@ -97,7 +97,8 @@ impl Options {
                 .map_err(|error| format!("MILLSTREAM_SUPPRESS=`{path}`: {error}"))?,
         };
         let timeline = variable("MILLSTREAM_TIMELINE").map(PathBuf::from);
-        let config = config.timeline(timeline.is_some());
+        // The program cannot read the record of choices, which would grow with the run.
+        let config = config.timeline(timeline.is_some()).record_choices(false);
         Ok(Self {
             config,
             kind,
@@ -155,7 +156,10 @@ mod tests {
     fn without_variables_a_device_advertises_two_gibibytes_and_cuda_13_0() {
         let options = read(&[]).unwrap();
         let expected = SimConfig::parse("sim:memory=2G").unwrap();
-        assert_eq!(options.config, expected.rely_on_blocking(true));
+        assert_eq!(
+            options.config,
+            expected.rely_on_blocking(true).record_choices(false)
+        );
         assert_eq!(options.kind.name, "h200");
         assert_eq!(options.cuda_version, 13_000);
         assert!(options.sites);
@@ -171,7 +175,10 @@ mod tests {
         ];
         let options = read(&given).unwrap();
         let expected = SimConfig::parse("sim:memory=2G,devices=2,schedule=lazy").unwrap();
-        assert_eq!(options.config, expected.rely_on_blocking(true));
+        assert_eq!(
+            options.config,
+            expected.rely_on_blocking(true).record_choices(false)
+        );
         assert_eq!(options.cuda_version, 12_080);
         assert_eq!(options.kind.compute_capability(), (8, 0));
         assert!(!options.sites);

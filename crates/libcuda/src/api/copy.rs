@@ -1,9 +1,9 @@
 //! Copies of bytes and of rows, synchronous and asynchronous.
 
-use millstream_driver::{Copy2d, DevicePtr, Memory2d, ResultCode, Side2d};
+use millstream_driver::{Copy2d, DevicePtr, Memory2d, ResultCode, Side2d, StreamHandle};
 
 use crate::{
-    abi::{Address, Copy2dFields, Handle, In, Side2dFields},
+    abi::{Address, Copy2dFields, Handle, In, Out, Side2dFields},
     api::pointer::allocation,
     call::Call,
     codes::Answer,
@@ -169,6 +169,76 @@ pub(crate) fn peer_async(
     call.context_of_handle(target_context)?;
     call.context_of_handle(source_context)?;
     device_to_device_async(call, target, source, bytes, stream)
+}
+
+/// `CUmemcpyAttributes`: an order of access, two hints of locations, and flags.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct CopyAttributeFields {
+    access_order: i32,
+    _location_hints: [i32; 4],
+    flags: u32,
+}
+
+const _: () = assert!(size_of::<CopyAttributeFields>() == 24);
+
+/// The copies of a batch: their operands, and the attributes with the first copy of each.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Batch {
+    pub(crate) targets: In<Address>,
+    pub(crate) sources: In<Address>,
+    pub(crate) sizes: In<usize>,
+    pub(crate) count: usize,
+    pub(crate) attributes: In<CopyAttributeFields>,
+    pub(crate) starts: In<usize>,
+    pub(crate) attributes_count: usize,
+}
+
+impl Batch {
+    /// Checks the attributes, which are hints on the simulated device: pageable sources are read
+    /// within the call, others in the order of the stream, and every order of access allows that.
+    fn check(&self) -> Answer {
+        if self.attributes_count > self.count {
+            return Err(ResultCode::INVALID_VALUE);
+        }
+        let starts = self.starts.all(self.attributes_count)?;
+        let rising = starts.first() == Some(&0) && starts.is_sorted_by(|one, next| one < next);
+        if !rising || starts.last().is_none_or(|last| *last >= self.count) {
+            return Err(ResultCode::INVALID_VALUE);
+        }
+        let attributes = self.attributes.all(self.attributes_count)?;
+        let valid = |it: &CopyAttributeFields| (1..=3).contains(&it.access_order) && it.flags <= 1;
+        if attributes.iter().all(valid) {
+            Ok(())
+        } else {
+            Err(ResultCode::INVALID_VALUE)
+        }
+    }
+}
+
+/// `cuMemcpyBatchAsync`. The copies run in their order, as CUDA allows them to. `failed` receives
+/// the index of a copy that fails.
+pub(crate) fn batch(call: &Call, batch: &Batch, failed: Out<usize>, stream: Handle) -> Answer {
+    failed.set_if_wanted(usize::MAX);
+    let (_, resolved) = call.stream(stream)?;
+    if resolved == StreamHandle::LEGACY {
+        return Err(ResultCode::INVALID_VALUE);
+    }
+    batch.check()?;
+    for index in 0..batch.count {
+        let enqueued = any_async(
+            call,
+            batch.targets.at(index)?,
+            batch.sources.at(index)?,
+            batch.sizes.at(index)?,
+            stream,
+        );
+        if enqueued.is_err() {
+            failed.set_if_wanted(index);
+            return enqueued;
+        }
+    }
+    Ok(())
 }
 
 /// Returns the memory of one side of a copy of rows, `offset` bytes behind its address. Arrays are

@@ -110,23 +110,26 @@ fn load(call: &Call, library: Out<Handle>, image: Vec<u8>, options: &JitOptions)
 
 /// `cuLibraryUnload`
 pub(crate) fn unload(call: &Call, library: Handle) -> Answer {
-    let process = call.process()?;
-    let mut objects = process.objects.lock();
-    let Some(entry) = objects.libraries.remove(&library) else {
-        drop(objects);
-        return Err(call.wrong_handle("library", library));
-    };
+    let modules = with_library(call, library, |entry| entry.modules.clone())?;
+    let mut outcome = Ok(());
+    for (context, module) in modules {
+        match module::unload_from(call, context, module) {
+            // A capture forbids the call, and the library stays with this module.
+            Err(ResultCode::STREAM_CAPTURE_UNSUPPORTED) => {
+                return Err(ResultCode::STREAM_CAPTURE_UNSUPPORTED);
+            }
+            unloaded => outcome = outcome.and(unloaded),
+        }
+        if let Some(entry) = call.process()?.objects.lock().libraries.get_mut(&library) {
+            entry.modules.remove(&context);
+        }
+    }
+    let mut objects = call.process()?.objects.lock();
+    objects.libraries.remove(&library);
     objects
         .kernels
         .retain(|_, kernel| kernel.library != library);
-    for module in entry.modules.values() {
-        objects.remove_module(*module);
-    }
-    drop(objects);
-    for (context, module) in entry.modules {
-        process.module_unload(context, module)?;
-    }
-    Ok(())
+    outcome
 }
 
 /// Reads the entry of a library.

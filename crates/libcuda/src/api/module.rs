@@ -107,9 +107,17 @@ pub(crate) fn unload(call: &Call, module: Handle) -> Answer {
     if entry.of_library {
         return Err(ResultCode::NOT_PERMITTED);
     }
+    unload_from(call, entry.context, handle)
+}
+
+/// Unloads a module from its context. A module that a capture forbids to unload stays.
+pub(super) fn unload_from(call: &Call, context: ContextHandle, module: ModuleHandle) -> Answer {
     let process = call.process()?;
-    process.objects.lock().remove_module(handle);
-    process.module_unload(entry.context, handle)
+    let unloaded = process.module_unload(context, module);
+    if unloaded != Err(ResultCode::STREAM_CAPTURE_UNSUPPORTED) {
+        process.objects.lock().remove_module(module);
+    }
+    unloaded
 }
 
 /// `cuModuleGetFunction`

@@ -5,7 +5,10 @@ use std::ffi::c_void;
 use millstream_driver::{Completion, ResultCode, StreamHandle};
 
 use crate::{
-    abi::{Address, Device, Handle, HostFunctionPointer, In, Out, StreamCallbackPointer},
+    abi::{
+        Address, AttributeValue, Device, Handle, HostFunctionPointer, In, Out,
+        StreamCallbackPointer,
+    },
     api::user_object,
     call::Call,
     codes::Answer,
@@ -53,6 +56,10 @@ pub(crate) fn destroy(call: &Call, stream: Handle) -> Answer {
     let mut objects = process.objects.lock();
     objects.captured_nodes.remove(&handle);
     let removed = objects.streams.remove(&handle);
+    if removed.is_some() {
+        let attributes = &mut objects.stream_attributes;
+        attributes.retain(|(stream, _), _| *stream != handle);
+    }
     drop(objects);
     match removed {
         Some(entry) => process.stream_destroy(entry.context, handle),
@@ -136,6 +143,91 @@ pub(crate) fn context_or_green(
 pub(crate) fn device(call: &Call, stream: Handle, device: Out<Device>) -> Answer {
     let context = entry(call, stream)?.1.context;
     device.set(call.context_entry(context)?.device)
+}
+
+/// `CU_STREAM_ATTRIBUTE_SYNCHRONIZATION_POLICY`
+const SYNCHRONISATION_POLICY: u32 = 3;
+/// `CU_STREAM_ATTRIBUTE_PRIORITY`
+const PRIORITY: u32 = 8;
+/// `CU_STREAM_ATTRIBUTE_MEM_SYNC_DOMAIN_MAP`
+const SYNCHRONISATION_DOMAINS: u32 = 9;
+/// The attributes of streams besides: the window of the access policy, and the domain for the
+/// synchronisation of memory.
+const WITHOUT_DEFAULT: [u32; 2] = [1, 10];
+
+/// Returns the value of an attribute that no program has set.
+fn attribute_default(attribute: u32, entry: &StreamEntry) -> Answer<AttributeValue> {
+    let mut value = [0; 16];
+    value[0] = match attribute {
+        // CU_SYNC_POLICY_AUTO
+        SYNCHRONISATION_POLICY => 1,
+        PRIORITY => entry.priority.cast_unsigned(),
+        // The domain 0 by default, the domain 1 for remote memory: two bytes.
+        SYNCHRONISATION_DOMAINS => 1 << 8,
+        other if WITHOUT_DEFAULT.contains(&other) => 0,
+        _ => return Err(ResultCode::INVALID_VALUE),
+    };
+    Ok(AttributeValue(value))
+}
+
+/// `cuStreamGetAttribute`
+pub(crate) fn attribute(
+    call: &Call,
+    stream: Handle,
+    attribute: u32,
+    value: Out<AttributeValue>,
+) -> Answer {
+    let (stream, entry) = entry(call, stream)?;
+    let default = attribute_default(attribute, &entry)?;
+    let objects = call.process()?.objects.lock();
+    let set = objects.stream_attributes.get(&(stream, attribute)).copied();
+    drop(objects);
+    value.set(set.unwrap_or(default))
+}
+
+/// `cuStreamSetAttribute`. The attributes are hints, which change nothing on the simulated device.
+pub(crate) fn set_attribute(
+    call: &Call,
+    stream: Handle,
+    attribute: u32,
+    value: In<AttributeValue>,
+) -> Answer {
+    let (stream, entry) = entry(call, stream)?;
+    attribute_default(attribute, &entry)?;
+    let value = value.get()?;
+    if attribute == SYNCHRONISATION_POLICY && !(1..=4).contains(&value.0[0]) {
+        return Err(ResultCode::INVALID_VALUE);
+    }
+    let mut objects = call.process()?.objects.lock();
+    if attribute == PRIORITY {
+        // `cuStreamGetPriority` returns it too.
+        let Some(entry) = objects.streams.get_mut(&stream) else {
+            return Err(ResultCode::INVALID_VALUE);
+        };
+        entry.priority = value.0[0].cast_signed();
+    } else {
+        objects.stream_attributes.insert((stream, attribute), value);
+    }
+    Ok(())
+}
+
+/// `cuStreamCopyAttributes`
+pub(crate) fn copy_attributes(call: &Call, target: Handle, source: Handle) -> Answer {
+    let (target, _) = entry(call, target)?;
+    let (source, of_source) = entry(call, source)?;
+    let mut objects = call.process()?.objects.lock();
+    let set = &mut objects.stream_attributes;
+    let copied: Vec<_> = set
+        .iter()
+        .filter(|((stream, _), _)| *stream == source)
+        .map(|((_, attribute), value)| ((target, *attribute), *value))
+        .collect();
+    set.retain(|(stream, _), _| *stream != target);
+    set.extend(copied);
+    if let Some(entry) = objects.streams.get_mut(&target) {
+        entry.priority = of_source.priority;
+    }
+    Ok(())
 }
 
 /// `cuStreamAttachMemAsync`. The whole process may access managed memory at any time, so that the

@@ -121,6 +121,23 @@ static void captures(void) {
     HOLDS(status == 2);
     FAILS(901, cuStreamEndCapture(stream, &graph));
     HOLDS(graph == NULL);
+
+    // Modules and libraries stay if a capture forbids to unload them.
+    Handle module, library, in_context, function;
+    OK(cuModuleLoadDataEx(&module, ptx, 0, NULL, NULL));
+    OK(cuLibraryLoadData(&library, ptx, NULL, NULL, 0, NULL, NULL, 0));
+    OK(cuLibraryGetModule(&in_context, library));
+    OK(cuStreamBeginCapture_v2(stream, LOCAL));
+    FAILS(900, cuModuleUnload(module));
+    FAILS(901, cuStreamEndCapture(stream, &graph));
+    OK(cuStreamBeginCapture_v2(stream, LOCAL));
+    FAILS(900, cuLibraryUnload(library));
+    FAILS(901, cuStreamEndCapture(stream, &graph));
+    OK(cuModuleGetFunction(&function, module, "add"));
+    OK(cuModuleGetFunction(&function, in_context, "add"));
+    OK(cuModuleUnload(module));
+    OK(cuLibraryUnload(library));
+
     int mode = RELAXED;
     OK(cuThreadExchangeStreamCaptureMode(&mode));
     HOLDS(mode == GLOBAL);

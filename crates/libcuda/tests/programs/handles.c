@@ -26,13 +26,28 @@ static Handle any(void) {
     }
 }
 
+static Handle primary;
+
+// Makes the primary context current and exchanges the capture mode. Between two calls, neither a
+// destroyed context nor a capture forbids to destroy objects.
+static void exchange_circumstances(int *mode) {
+    static Handle ignored;
+    if (*mode == RELAXED)
+        cuCtxPushCurrent_v2(primary);
+    else
+        cuCtxPopCurrent_v2(&ignored);
+    cuThreadExchangeStreamCaptureMode(mode);
+}
+
 // Destroys the object of a handle, of whichever kind it is.
 static void destroy(Handle handle) {
-    if (cuStreamDestroy_v2(handle) == 0 || cuEventDestroy_v2(handle) == 0 ||
-        cuGraphDestroy(handle) == 0 || cuGraphExecDestroy(handle) == 0)
-        return;
-    if (cuModuleUnload(handle) != 0)
+    int mode = RELAXED;
+    exchange_circumstances(&mode);
+    if (cuStreamDestroy_v2(handle) != 0 && cuEventDestroy_v2(handle) != 0 &&
+        cuGraphDestroy(handle) != 0 && cuGraphExecDestroy(handle) != 0 &&
+        cuModuleUnload(handle) != 0)
         cuCtxDestroy_v2(handle);
+    exchange_circumstances(&mode);
 }
 
 static void keep(Handle handle) {
@@ -47,7 +62,10 @@ static Address allocated[KEPT];
 
 static void keep_memory(Address address) {
     Address *place = &allocated[random_number() % KEPT];
+    int mode = RELAXED;
+    exchange_circumstances(&mode);
     cuMemFree_v2(*place);
+    exchange_circumstances(&mode);
     *place = address;
 }
 
@@ -167,7 +185,7 @@ static long resident(void) {
 
 int main(int argc, char **arguments) {
     static unsigned char host[4096];
-    Handle context, made = NULL;
+    Handle made = NULL;
     Address address = 0;
     size_t size;
     int value, succeeded = 0;
@@ -179,8 +197,8 @@ int main(int argc, char **arguments) {
     long calls = strtol(arguments[3], NULL, 10), early = 0;
 
     OK(cuInit(0));
-    OK(cuDevicePrimaryCtxRetain(&context, 0));
-    OK(cuCtxSetCurrent(context));
+    OK(cuDevicePrimaryCtxRetain(&primary, 0));
+    OK(cuCtxSetCurrent(primary));
     OK(cuMemAlloc_v2(&permanent, 4096));
     for (long i = 0; i < calls; i++) {
         int result = 0;
@@ -238,7 +256,7 @@ int main(int argc, char **arguments) {
             result = cuLaunchKernel(any(), random_number() % 3, 1, 1, random_number() % 64, 1, 1, 0, any(), params, NULL);
             break;
         }
-        case 39: result = cuCtxSetCurrent(context); break;
+        case 39: result = cuCtxSetCurrent(primary); break;
         default: result = graph_call(); break;
         }
         HOLDS(result >= 0 && result < 1000 && result != 999);
@@ -249,12 +267,13 @@ int main(int argc, char **arguments) {
     for (int i = 0; i < KEPT; i++)
         destroy(kept[i]);
     flags = 0;
-    OK(cuCtxSetCurrent(context));
+    OK(cuCtxSetCurrent(primary));
     cuStreamEndCapture((Handle)2, &made);
     OK(cuCtxGetFlags(&flags));
     OK(cuCtxSynchronize());
     long late = resident();
-    printf("%d calls succeeded; %ld KiB after half of them, %ld KiB at the end\n", succeeded, early, late);
+    printf("seed %s: %d of %ld calls succeeded; %ld KiB after half of them, %ld KiB at the end\n",
+           arguments[2], succeeded, calls, early, late);
     // Descriptions of the last 65,536 freed allocations are kept, for reports of later uses.
     HOLDS(late < 128 << 10);
     HOLDS(calls < 8000000 || late < early + early / 20 + 4096);

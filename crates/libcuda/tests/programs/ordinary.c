@@ -73,6 +73,25 @@ static void streams_and_events(void) {
     OK(cuStreamIsCapturing(stream, &capturing));
     HOLDS(capturing == 0);
 
+    // Attributes: the synchronisation policy, the priority, the domain of memory, no cluster.
+    int value[16] = {4}, got[16];
+    OK(cuStreamGetAttribute(stream, 3, got));
+    HOLDS(got[0] == 1);
+    OK(cuStreamSetAttribute(stream, 3, value));
+    value[0] = 9;
+    FAILS(1, cuStreamSetAttribute(stream, 3, value));
+    FAILS(1, cuStreamSetAttribute(stream, 4, value));
+    FAILS(1, cuStreamGetAttribute(stream, 3, NULL));
+    OK(cuStreamGetAttribute(stream, 8, got));
+    HOLDS(got[0] == greatest);
+    OK(cuStreamCopyAttributes(lower, stream));
+    OK(cuStreamGetAttribute(lower, 3, got));
+    HOLDS(got[0] == 4);
+    OK(cuStreamGetPriority(lower, &priority));
+    HOLDS(priority == greatest);
+    OK(cuStreamGetAttribute(PER_THREAD, 9, got));
+    HOLDS(got[0] == 0x100);
+
     OK(cuEventCreate(&event, 2));
     OK(cuEventCreate(&timed, 0));
     OK(cuEventQuery(event));
@@ -172,6 +191,31 @@ static void memory(void) {
     OK(cuMemcpyDtoH_v2(back, plain + 8192, 4096));
     HOLDS(back[100] == 3);
     OK(cuMemFree_v2(managed));
+
+    // A batch of copies between two halves and the host.
+    Address targets[] = {plain, (Address)(uintptr_t)back}, sources[] = {plain + 512, plain + 1024};
+    size_t sizes[] = {256, 256}, starts[] = {0, 1}, failed = 5;
+    struct CopyAttributes attributes[] = {{.order = 1}, {.order = 3, .flags = 1}};
+    OK(cuMemsetD8Async(plain, 1, 1024, PER_THREAD));
+    OK(cuMemsetD8Async(plain + 512, 2, 512, PER_THREAD));
+    OK(cuMemsetD8Async(plain + 1024, 6, 512, PER_THREAD));
+    OK(cuMemcpyBatchAsync(targets, sources, sizes, 2, attributes, starts, 2, &failed, PER_THREAD));
+    HOLDS(failed == SIZE_MAX);
+    OK(cuStreamSynchronize(PER_THREAD));
+    HOLDS(back[0] == 6 && back[255] == 6);
+    targets[1] = plain + 2048;
+    OK(cuMemcpyBatchAsync_v2(targets, sources, sizes, 2, attributes, starts, 1, PER_THREAD));
+    OK(cuStreamSynchronize(PER_THREAD));
+    OK(cuMemcpyDtoH_v2(back, plain, 4096));
+    HOLDS(back[255] == 2 && back[256] == 1 && back[2048] == 6);
+    FAILS(1, cuMemcpyBatchAsync_v2(targets, sources, sizes, 2, attributes, starts, 2, NULL));
+    FAILS(1, cuMemcpyBatchAsync_v2(targets, sources, sizes, 1, attributes, starts, 2, PER_THREAD));
+    attributes[0].order = 0;
+    FAILS(1, cuMemcpyBatchAsync_v2(targets, sources, sizes, 2, attributes, starts, 2, PER_THREAD));
+    attributes[0].order = 1;
+    sources[1] = (Address)1 << 50;
+    FAILS(1, cuMemcpyBatchAsync(targets, sources, sizes, 2, attributes, starts, 2, &failed, PER_THREAD));
+    HOLDS(failed == 1);
 
     // Memory in stream order.
     OK(cuMemAllocAsync(&pooled, 256, NULL));

@@ -4,7 +4,7 @@ use millstream_driver::{ContextHandle, DevicePtr, ResultCode};
 
 use crate::{
     ReportKind,
-    core::{gpu::StateGuard, state::CallResult, wait_set::WaitSet},
+    core::{gpu::StateGuard, op::OpKind, state::CallResult, wait_set::WaitSet},
     memory::MemoryKind,
 };
 
@@ -67,7 +67,15 @@ impl StateGuard<'_> {
         self.wait_for_devices();
         // Another thread may have freed the memory during the wait, which is a double free.
         self.freeable(pointer, &FREEABLE)?;
-        self.end_allocation(base, None);
+        if self.graph_allocations.contains(&base) {
+            // The address stays the graph's, whose next launch allocates the memory again.
+            self.context(context)?;
+            let legacy = self.contexts[&context].legacy;
+            self.enqueue(legacy, OpKind::GraphFree(base), &WaitSet::default());
+            self.wait_for_devices();
+        } else {
+            self.end_allocation(base, None);
+        }
         self.synchronised(context)
     }
 

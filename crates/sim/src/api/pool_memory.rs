@@ -7,13 +7,8 @@ use millstream_driver::{
 use crate::{
     ReportKind,
     core::{
-        budgeted,
-        gpu::StateGuard,
-        graph::NodeOperation,
-        host_out_of_memory,
-        op::OpKind,
-        state::{CallError, CallResult},
-        wait_set::WaitSet,
+        budgeted, gpu::StateGuard, graph::NodeOperation, host_out_of_memory, op::OpKind,
+        state::CallResult, wait_set::WaitSet,
     },
     ids::{OpId, name},
     memory::{FromPool, MemoryKind},
@@ -102,8 +97,8 @@ impl StateGuard<'_> {
             return self.capture_free(stream, base);
         }
         if self.graph_allocations.contains(&base) {
-            let text = "memory of a graph is freed by the graph, or with it, in the simulator";
-            return Err(CallError::new(ResultCode::NOT_SUPPORTED, text));
+            self.enqueue(stream, OpKind::GraphFree(base), &WaitSet::default());
+            return Ok(());
         }
         let id = self.enqueue(stream, OpKind::Free(base), &WaitSet::default());
         if let Some(allocation) = self.memory.at(base)

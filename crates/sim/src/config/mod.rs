@@ -81,6 +81,7 @@ pub struct SimConfig {
     pub(crate) queue_operations_max: Option<usize>,
     pub(crate) schedule: Schedule,
     pub(crate) replay: Option<ReplayToken>,
+    pub(crate) record_choices: bool,
     pub(crate) rules: Rules,
     pub(crate) cost: CostModel,
     pub(crate) poison_max_bytes: usize,
@@ -106,6 +107,7 @@ impl Default for SimConfig {
             queue_operations_max: None,
             schedule: Schedule::default(),
             replay: None,
+            record_choices: true,
             rules: Rules::default(),
             cost: CostModel::default(),
             poison_max_bytes: 16 << 20,
@@ -217,6 +219,31 @@ impl SimConfig {
     #[must_use]
     pub fn replay(mut self, token: ReplayToken) -> Self {
         self.replay = Some(token);
+        self
+    }
+
+    /// Enables or disables the record of the schedule's choices, whose size grows with the run.
+    /// Enabled by default; without it [`Gpu::replay_token`](crate::Gpu::replay_token) returns the
+    /// token of a run that made no choices. A [`replay`](Self::replay) records in any case.
+    ///
+    /// ```
+    /// use millstream_driver::{DeviceOrdinal, Driver, FillPattern};
+    /// use millstream_sim::{Gpu, SimConfig};
+    /// for (records, choices) in [(true, 1), (false, 0)] {
+    ///     let gpu = Gpu::new(SimConfig::new().record_choices(records));
+    ///     let context = gpu.primary_context_retain(DeviceOrdinal::from_raw(0)).unwrap();
+    ///     // SAFETY: context, stream and memory are alive.
+    ///     unsafe {
+    ///         let stream = gpu.stream_create(context, true, 0).unwrap();
+    ///         let memory = gpu.mem_alloc(context, 64).unwrap();
+    ///         gpu.memset_async(context, memory, FillPattern::U8(1), 64, stream).unwrap();
+    ///     }
+    ///     assert_eq!(gpu.replay_token().choices(), choices);
+    /// }
+    /// ```
+    #[must_use]
+    pub fn record_choices(mut self, record: bool) -> Self {
+        self.record_choices = record;
         self
     }
 

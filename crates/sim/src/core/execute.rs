@@ -187,7 +187,11 @@ impl SimState {
                 Ok(self.config.cost.graph_latency_ns)
             }
             OpKind::Conditional(conditional) => self.run_conditional(id, op, conditional),
-            OpKind::Record(_)
+            // The memory is there from the capture to the end of the graph; its lifetimes concern
+            // the race checker alone.
+            OpKind::GraphAllocation(_)
+            | OpKind::GraphFree(_)
+            | OpKind::Record(_)
             | OpKind::Marker
             | OpKind::Hold(_)
             | OpKind::HostFunction(_)

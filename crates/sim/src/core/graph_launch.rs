@@ -141,6 +141,7 @@ impl SimState {
         for base in gone {
             self.graph_allocations.remove(&base);
             // Not a free that the host makes: nothing is left that could use the memory.
+            self.race_discarded(base);
             self.end_allocation(base, Some(OpId(self.ops_enqueued)));
         }
     }

@@ -226,12 +226,11 @@ impl NodeOperation<Arc<Template>> {
                 OpKind::HostFunction(Some(Box::new(move || function())))
             }
             Self::Record(event) => OpKind::Record(*event),
-            Self::Empty
-            | Self::Wait(_)
-            | Self::Allocation(_)
-            | Self::Free(_)
-            | Self::Child(_)
-            | Self::Conditional { .. } => OpKind::Marker,
+            Self::Allocation(base) => OpKind::GraphAllocation(*base),
+            Self::Free(base) => OpKind::GraphFree(*base),
+            Self::Empty | Self::Wait(_) | Self::Child(_) | Self::Conditional { .. } => {
+                OpKind::Marker
+            }
         }
     }
 

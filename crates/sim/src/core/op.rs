@@ -73,6 +73,10 @@ pub(crate) enum OpKind {
     Allocation(u64),
     /// The end of an allocation's lifetime, by base address.
     Free(u64),
+    /// The start of the lifetime of a graph's memory in one launch, by base address.
+    GraphAllocation(u64),
+    /// The end of the lifetime of a graph's memory until the next launch, by base address.
+    GraphFree(u64),
     /// A hold of a test; the release time once released.
     Hold(Option<u64>),
 }
@@ -154,8 +158,8 @@ impl OpKind {
             Self::GraphStart(_) | Self::GraphEnd(_) => OperationSummary::Plain("graph"),
             Self::Conditional(_) => OperationSummary::Plain("conditional node"),
             Self::HostFunction(_) => OperationSummary::Plain("host function"),
-            Self::Allocation(_) => OperationSummary::Plain("allocation"),
-            Self::Free(_) => OperationSummary::Plain("free"),
+            Self::Allocation(_) | Self::GraphAllocation(_) => OperationSummary::Plain("allocation"),
+            Self::Free(_) | Self::GraphFree(_) => OperationSummary::Plain("free"),
             Self::Hold(_) => OperationSummary::Plain("hold"),
         }
     }

@@ -32,7 +32,12 @@ impl SimState {
                 }
             }
             OpKind::Allocation(base) => info(*base).map(Effect::Allocate).into_iter().collect(),
-            OpKind::Free(base) => info(*base).map(Effect::Free).into_iter().collect(),
+            OpKind::GraphAllocation(base) => {
+                info(*base).map(Effect::AllocateAgain).into_iter().collect()
+            }
+            OpKind::Free(base) | OpKind::GraphFree(base) => {
+                info(*base).map(Effect::Free).into_iter().collect()
+            }
             _ => Vec::new(),
         }
     }
@@ -228,6 +233,14 @@ impl SimState {
             self.race_checker
                 .host_did(vec![end], self.call, Site::current());
             self.take_findings();
+        }
+    }
+
+    /// Records the end of a graph's memory, which no operation can use any more.
+    pub(crate) fn race_discarded(&mut self, base: u64) {
+        if let Some(found) = self.memory.at(base) {
+            let end = Effect::Discard(Arc::clone(&found.info));
+            self.race_checker.host_did(vec![end], self.call, None);
         }
     }
 

@@ -85,6 +85,15 @@ impl AccessChecker {
                 Effect::Allocate(info) => {
                     self.shadow(info).allocated_by = actor.operation().cloned();
                 }
+                Effect::AllocateAgain(info) => {
+                    if self.shadow(info).freed_by.take().is_some() {
+                        self.freed.retain(|number| *number != info.number);
+                        self.shadow(info).pages = Pages::new(UNINITIALISED, info.bytes);
+                    } else {
+                        self.empty(&mut cache, info);
+                    }
+                    self.shadow(info).allocated_by = actor.operation().cloned();
+                }
                 Effect::Reuse(info) => self.empty(&mut cache, info),
                 Effect::Free(info) => self.end(actor, info),
                 Effect::Discard(info) => {
@@ -138,7 +147,12 @@ impl AccessChecker {
     fn lives(&mut self, actor: &Actor, info: &Arc<AllocationInfo>, does: &'static str) -> bool {
         let shadow = self.shadow(info);
         if let Some(end) = shadow.freed_by.clone() {
-            let missing = "it was enqueued after the free".to_owned();
+            let missing = match end.launch {
+                None => "it was enqueued after the free",
+                Some(_) if actor.is_after(&end) => "it runs after the free",
+                Some(_) => "nothing orders it before the free",
+            };
+            let missing = missing.to_owned();
             let problem = "use after free of".to_owned();
             self.find(
                 ReportKind::UseAfterFree,

@@ -37,6 +37,8 @@ pub(crate) enum Effect {
     },
     /// The beginning of an allocation's lifetime.
     Allocate(Arc<AllocationInfo>),
+    /// The beginning of another lifetime of a graph's memory, without contents.
+    AllocateAgain(Arc<AllocationInfo>),
     /// The reuse of an allocation, which keeps its uses and loses its contents.
     Reuse(Arc<AllocationInfo>),
     /// The end of an allocation's lifetime.

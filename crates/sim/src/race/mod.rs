@@ -54,7 +54,9 @@
 //! misaligned ones; and reads of uninitialised bytes, by kernels and by copies to the host. A copy
 //! within device memory copies uninitialised bytes without a finding, so that padding may be
 //! copied. Page-locked memory counts as initialised, because the host may have written it; so do a
-//! module's variables.
+//! module's variables. The lifetime of a graph's memory begins anew at its allocation node in every
+//! launch, and ends at its free (rule 45), so that a node or a later operation behind the free is a
+//! use after free.
 //!
 //! An access that makes its kernel fail is a finding as well, without a separate report: the report
 //! of the fault describes it.

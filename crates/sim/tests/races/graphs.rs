@@ -1,6 +1,8 @@
 //! Races between the nodes of a graph, and between graphs and the work around them.
 
-use millstream_driver::{DevicePtr, GraphHandle, GraphNodeHandle, StreamHandle};
+use millstream_driver::{
+    CaptureMode, DevicePtr, FillPattern, GraphHandle, GraphNodeHandle, StreamHandle,
+};
 use millstream_sim::race::Label;
 
 use crate::{
@@ -52,7 +54,7 @@ fn a_graph_and_another_stream_need_an_event() {
         if edge {
             sim.stream_wait_event(other, sim.recorded(one)).unwrap();
         }
-        sim.memset_async(a, millstream_driver::FillPattern::U8(2), BYTES, other)
+        sim.memset_async(a, FillPattern::U8(2), BYTES, other)
             .unwrap();
     };
     expect("graph_and_stream", |sim| program(sim, false));
@@ -89,9 +91,104 @@ fn nodes_of_a_diamond_are_ordered_across_its_branches() {
         sim.graph_add(graph, after, &fill(c, 2, BYTES)).unwrap();
         let stream = sim.stream();
         launch(sim, graph, stream);
-        sim.memset_async(b, millstream_driver::FillPattern::U8(2), BYTES, stream)
+        sim.memset_async(b, FillPattern::U8(2), BYTES, stream)
             .unwrap();
     };
     clean(|sim| program(sim, true));
     expect("graph_diamond", |sim| program(sim, false));
+}
+
+/// A use of a graph's memory that its free does not allow.
+#[derive(Clone, Copy, PartialEq)]
+enum LateUse {
+    /// A node behind the free.
+    Behind,
+    /// A node without order to the free, which runs first.
+    Before,
+    /// A node without order to the free, which runs last.
+    Beside,
+    /// An operation in the stream of the launch, behind it.
+    Outside,
+}
+
+/// Captures the allocation, a fill and the free of memory, and launches the graph twice.
+fn fill_of_graph_memory(sim: &SimHarness, late: Option<LateUse>) {
+    let (stream, branch) = (sim.stream(), sim.stream());
+    let _label = Label::new("temporary");
+    sim.stream_begin_capture(stream, CaptureMode::Relaxed)
+        .unwrap();
+    let memory = sim.mem_alloc_async(BYTES, stream).unwrap();
+    let fill = |stream| {
+        let pattern = FillPattern::U8(1);
+        sim.memset_async(memory, pattern, BYTES, stream).unwrap();
+    };
+    fill(stream);
+    sim.stream_wait_event(branch, sim.recorded(stream)).unwrap();
+    if late == Some(LateUse::Before) {
+        fill(branch);
+    }
+    sim.mem_free_async(memory, stream).unwrap();
+    match late {
+        Some(LateUse::Behind) => fill(stream),
+        Some(LateUse::Beside) => fill(branch),
+        _ => {}
+    }
+    sim.stream_wait_event(stream, sim.recorded(branch)).unwrap();
+    let graph = sim.stream_end_capture(stream).unwrap();
+    let exec = sim.graph_instantiate(graph).unwrap();
+    for _ in 0..2 {
+        sim.graph_launch(exec, stream).unwrap();
+        if late == Some(LateUse::Outside) {
+            fill(stream);
+        }
+    }
+}
+
+#[test]
+fn a_use_of_a_graphs_memory_behind_its_free_is_found_and_names_both_nodes() {
+    clean(|sim| fill_of_graph_memory(sim, None));
+    for (late, name) in [
+        (LateUse::Behind, "graph_memory_behind_free"),
+        (LateUse::Before, "graph_memory_before_free"),
+        (LateUse::Beside, "graph_memory_beside_free"),
+        (LateUse::Outside, "graph_memory_outside"),
+    ] {
+        expect(name, |sim| fill_of_graph_memory(sim, Some(late)));
+    }
+}
+
+#[test]
+fn memory_that_a_graph_leaves_allocated_is_freed_by_a_stream_or_by_the_host() {
+    let program = |sim: &SimHarness, by_host: bool, late: bool| {
+        let stream = sim.stream();
+        let _label = Label::new("left");
+        sim.stream_begin_capture(stream, CaptureMode::Relaxed)
+            .unwrap();
+        let memory = sim.mem_alloc_async(BYTES, stream).unwrap();
+        let graph = sim.stream_end_capture(stream).unwrap();
+        let exec = sim.graph_instantiate(graph).unwrap();
+        let fill = || {
+            let pattern = FillPattern::U8(1);
+            sim.memset_async(memory, pattern, BYTES, stream).unwrap();
+        };
+        for _ in 0..2 {
+            sim.graph_launch(exec, stream).unwrap();
+            fill();
+            match by_host {
+                true => sim.mem_free(memory).unwrap(),
+                false => sim.mem_free_async(memory, stream).unwrap(),
+            }
+        }
+        if late {
+            fill();
+        }
+    };
+    clean(|sim| program(sim, false, false));
+    clean(|sim| program(sim, true, false));
+    expect("graph_memory_freed_by_stream", |sim| {
+        program(sim, false, true);
+    });
+    expect("graph_memory_freed_by_host", |sim| {
+        program(sim, true, true);
+    });
 }

@@ -84,10 +84,15 @@ pub(crate) struct Scheduler {
 impl Scheduler {
     /// Creates the scheduler of a configuration: a replay if it has a token, else its schedule.
     pub(crate) fn new(config: &SimConfig) -> Self {
-        Self::of(match &config.replay {
+        let scheduler = Self::of(match &config.replay {
             Some(token) => Box::new(replay::Replay::new(token.clone())),
             None => policy(config.schedule),
-        })
+        });
+        Self {
+            // A replay compares its choices with the record.
+            choice_log: ChoiceLog::new(config.record_choices || config.replay.is_some()),
+            ..scheduler
+        }
     }
 
     /// Creates a scheduler with this policy.

@@ -10,6 +10,8 @@ use crate::{ReplayToken, core::state::SimState, ids::OpId};
 /// The recorded choices of a run, run-length encoded.
 #[derive(Debug)]
 pub(crate) struct ChoiceLog {
+    /// False if nothing is recorded.
+    records: bool,
     /// The choices, each with its number of consecutive repetitions.
     pub(super) choices: Vec<(u32, u32)>,
     /// The total number of choices.
@@ -20,18 +22,27 @@ pub(crate) struct ChoiceLog {
 
 impl Default for ChoiceLog {
     fn default() -> Self {
+        Self::new(true)
+    }
+}
+
+impl ChoiceLog {
+    /// Creates an empty log. Without `records` it stays empty.
+    pub(super) fn new(records: bool) -> Self {
         Self {
+            records,
             choices: Vec::new(),
             count: 0,
             checksum: 0x811c_9dc5,
         }
     }
-}
 
-impl ChoiceLog {
     /// Appends a choice. The checksum covers it together with `numbers` and `call`, which must be
     /// equal in a replay.
     pub(super) fn note(&mut self, choice: u32, numbers: [u64; 2], call: &str) {
+        if !self.records {
+            return;
+        }
         self.count += 1;
         match self.choices.last_mut() {
             Some((last, times)) if *last == choice && *times < u32::MAX => *times += 1,
