@@ -3,6 +3,7 @@
 
 mod bench;
 mod breakages;
+mod candle;
 mod ci;
 mod clients;
 mod cuda_table;
@@ -67,6 +68,8 @@ enum Task {
     Targets,
     /// Build the package for Python and run its tests.
     Python,
+    /// Test and run the example with layers of candle.
+    Candle,
     /// Run random programs for a given time.
     Programs(programs::Options),
     /// Bundle the programs that use a GPU in gpu-bundle/, a folder that needs only a driver.
@@ -90,6 +93,7 @@ fn main() -> ExitCode {
         Task::Shuttle => shuttle::run(),
         Task::Targets => targets::run(),
         Task::Python => python::run(),
+        Task::Candle => candle::run(),
         Task::Programs(options) => programs::run(&options),
         Task::Gpu(options) => gpu::run(&options),
     };

@@ -84,7 +84,7 @@ pub(crate) unsafe fn submit_crossing<C: Command>(
         ref accesses,
         ..
     } = crossing.operation;
-    leases::check(label, location, accesses.iter())?;
+    leases::end_returned((label, location), accesses.iter())?;
     let carried = imports::of_operands(kind, accesses.iter())?;
     imports::reach(
         &carried,

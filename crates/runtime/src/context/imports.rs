@@ -7,10 +7,10 @@
 //! loss cannot pass. The order matters: the waits for a lost device end, and the operations behind
 //! them complete with unknown values.
 //!
-//! While any import of the process is unsettled, or memory is [lent](super::leases), every device
-//! examines the operands of each operation before it is submitted ([`examine`]); so do a few
-//! operations after a lease. Notes for host reads make only those devices do so whose memory they
-//! have reached. Otherwise nothing is examined.
+//! While any import of the process is unsettled, or the end of a [lease](super::leases) is put off,
+//! every device examines the operands of each operation before it is submitted ([`examine`]). Notes
+//! for host reads make only those devices do so whose memory they have reached. Otherwise nothing
+//! is examined.
 
 use std::{
     panic::Location,
@@ -25,7 +25,7 @@ use smallvec::SmallVec;
 use super::{
     DeviceState, Operation, StreamState,
     crossing::Failure,
-    examinations::{count, end_if_idle, uncount},
+    examinations::{count, uncount},
     leases,
     polling::{poll_ticket, query_stream},
 };
@@ -33,8 +33,8 @@ use crate::{
     Error, Result,
     error::OperationKind,
     tracker::{
-        Access, AccessKind, DeviceNumber, GroupNumber, Import, Imports, LaterOperation, Sequence,
-        Ticket,
+        Access, AccessHistory, AccessKind, DeviceNumber, GroupNumber, Import, Imports,
+        LaterOperation, Sequence, Ticket,
     },
 };
 
@@ -240,7 +240,7 @@ impl CrossDeviceImport {
         });
         match settled {
             Ok(_) => {
-                uncount(false);
+                uncount();
                 Verdict::Valid
             }
             Err(other) => other.verdict(),
@@ -298,7 +298,7 @@ impl CrossDeviceImport {
 impl Drop for CrossDeviceImport {
     fn drop(&mut self) {
         if State(*self.state.get_mut()).verdict() != Verdict::Valid {
-            uncount(false);
+            uncount();
         }
     }
 }
@@ -364,16 +364,22 @@ pub(crate) fn of_operands<'a, 'b: 'a>(
 ) -> Result<Imports> {
     let mut found = Imports::new();
     for access in accesses {
-        if reads(kind, access) {
-            let unsettled = access.history.provenance.unsettled()?;
-            for import in unsettled {
-                if !found.iter().any(|known| Arc::ptr_eq(known, &import)) {
-                    found.push(import);
-                }
-            }
+        if access.history.provenance.is_used() && reads(kind, access) {
+            add_unsettled(access.history, &mut found)?;
         }
     }
     Ok(found)
+}
+
+/// Adds the unsettled imports of an allocation that are not listed yet.
+#[inline(never)]
+fn add_unsettled(history: &AccessHistory, found: &mut Imports) -> Result<()> {
+    for import in history.provenance.unsettled()? {
+        if !found.iter().any(|known| Arc::ptr_eq(known, &import)) {
+            found.push(import);
+        }
+    }
+    Ok(())
 }
 
 /// Notes that an operation which passes these imports on writes memory of these devices.
@@ -383,14 +389,18 @@ pub(crate) fn reach(imports: &Imports, devices: impl Iterator<Item = DeviceNumbe
     }
 }
 
-/// Returns whether an operation of this kind may read what it accesses. A kernel and a collective
-/// may read what they write.
+/// Returns whether an operation of this kind may read what it accesses.
 fn reads(kind: OperationKind, access: &Access<'_>) -> bool {
-    access.kind == AccessKind::Read
-        || matches!(
-            kind,
-            OperationKind::Kernel | OperationKind::Collective | OperationKind::Graph
-        )
+    access.kind == AccessKind::Read || !may_overwrite(kind)
+}
+
+/// Returns whether an operation of this kind does not read what it writes. A kernel and a
+/// collective may read it.
+fn may_overwrite(kind: OperationKind) -> bool {
+    !matches!(
+        kind,
+        OperationKind::Kernel | OperationKind::Collective | OperationKind::Graph
+    )
 }
 
 /// Returns whether an operation of this kind replaces all contents of the allocation.
@@ -407,7 +417,7 @@ pub(super) fn note<'a, 'b: 'a>(
     accesses: impl IntoIterator<Item = &'a Access<'b>>,
     submitted: bool,
 ) {
-    if imports.is_empty() && !submitted {
+    if imports.is_empty() && !(submitted && may_overwrite(kind)) {
         return;
     }
     for access in accesses {
@@ -434,12 +444,8 @@ pub(crate) fn note_overwritten(device: &DeviceState, access: &Access<'_>) {
 ///
 /// If an operand is invalid or lent to another library.
 pub(super) fn examine(operation: &mut Operation<'_>) -> Result<Imports> {
-    end_if_idle();
-    leases::check(
-        operation.label,
-        operation.location,
-        operation.accesses.iter(),
-    )?;
+    let label = (operation.label, operation.location);
+    leases::end_returned(label, operation.accesses.iter())?;
     let imports = of_operands(operation.kind, operation.accesses.iter())?;
     note(operation.kind, &imports, operation.accesses.iter(), false);
     Ok(imports)

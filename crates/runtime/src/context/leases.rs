@@ -1,29 +1,31 @@
 //! The leases of memory to other libraries: an order before the borrower's work and one behind it.
 //!
-//! A lease begins with a marker, an operation without work, on the borrower's stream: it waits for
-//! everything that conflicts with the borrower's use. The lease ends with a second marker, for
-//! which later operations wait. In between, a conflicting operation is an error, because nothing
-//! could order it: a wait for the end may last for ever. While there is a lease in the process, and
-//! for a few operations after it, operands are examined before each submission.
+//! A lease begins with the borrower's stream waiting for everything that conflicts with the
+//! borrower's use. It ends with a marker there, an operation without work, for which later
+//! operations wait. In between, a conflicting operation is an error, because nothing could order
+//! it: a wait for the end may last for ever.
 //!
-//! A lease is entered in the access history from its begin until its end is submitted. If the end
-//! cannot be submitted, because a driver call fails or because the thread is inside a foreign call,
-//! the memory stays lent, and the next operation that conflicts tries again.
+//! A lease is a part of the access history from before its begin until its end is submitted, so
+//! that planning a conflicting operation finds it. If the end cannot be submitted, because a driver
+//! call fails or because the thread is inside a foreign call, the memory stays lent, and operands
+//! are examined before each submission of the process, so that the next operation that conflicts
+//! ends the lease before it takes a lock.
 
 #![allow(unsafe_code, reason = "submits operations without work")]
 
 use std::{
     panic::Location,
     sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
+        Arc, OnceLock,
+        atomic::{AtomicBool, AtomicUsize, Ordering},
     },
 };
 
 use super::{
     Operation, Stream, SubmitQueue,
     examinations::ExaminedOperands,
-    submission::{EndOfForeignWork, Marker, submit, submit_locked_end},
+    imports,
+    submission::{EndOfForeignWork, Marker, begin_lease, submit, submit_locked_end},
 };
 use crate::{
     Error, Result, UsageError, UsageErrorKind,
@@ -31,6 +33,9 @@ use crate::{
     error::OperationKind,
     tracker::{Access, AccessHistory, AccessKind, Extent, Lease, Sequence},
 };
+
+/// The label of leases in errors.
+const LEND: &str = "lend";
 
 /// Memory that is lent to the work of another library on a stream.
 #[derive(Debug)]
@@ -42,8 +47,34 @@ pub(crate) struct GrantedLease {
     location: &'static Location<'static>,
     /// True once the borrower has returned the memory.
     returned: AtomicBool,
-    /// `None` if the array was moved to the borrower, so that no operation can conflict.
-    _examined: Option<ExaminedOperands>,
+    /// True once the end is submitted. Changed with the stream's submit queue locked.
+    ended: AtomicBool,
+    /// Set if the memory was returned but the end of the lease was put off.
+    put_off: OnceLock<PutOff>,
+}
+
+/// The number of leases whose end was put off.
+static PUT_OFF: AtomicUsize = AtomicUsize::new(0);
+
+/// Makes all devices look for a lease whose end was put off.
+#[derive(Debug)]
+struct PutOff {
+    _examined: ExaminedOperands,
+}
+
+impl PutOff {
+    fn new() -> Self {
+        PUT_OFF.fetch_add(1, Ordering::Release);
+        Self {
+            _examined: ExaminedOperands::everywhere(),
+        }
+    }
+}
+
+impl Drop for PutOff {
+    fn drop(&mut self) {
+        PUT_OFF.fetch_sub(1, Ordering::Release);
+    }
 }
 
 /// Enqueues a marker: an operation without work that is ordered by its access like any other.
@@ -98,8 +129,7 @@ fn marker<'a>(
 }
 
 impl GrantedLease {
-    /// Lends a part of an allocation to the work of another library on the stream. Operations are
-    /// not examined if it `is_moved`, so that there can be none.
+    /// Lends a part of an allocation to the work of another library on the stream.
     ///
     /// # Errors
     ///
@@ -108,28 +138,34 @@ impl GrantedLease {
         stream: &Stream,
         history: &AccessHistory,
         (extent, kind): (Extent, AccessKind),
-        is_moved: bool,
         location: &'static Location<'static>,
     ) -> Result<Arc<Self>> {
-        // Before the marker: an operation that is submitted behind it is then examined. Others wait
-        // for the marker at the end, so that no sync point is recorded behind this one.
-        let examined = (!is_moved).then(ExaminedOperands::everywhere);
-        submit_marker(
-            stream,
-            "lend",
-            location,
-            Access::new(history, extent.clone(), kind),
-        )?;
+        let device = stream.device_state();
+        device.check_alive()?;
+        if device.recorder_of(stream.state()).is_some() {
+            let why = "a graph has no leases: lend on another stream, before or behind the replay";
+            let problem = UsageErrorKind::Recording { why };
+            return Err(UsageError::new(LEND, problem).at(location).into());
+        }
+        let access = Access::new(history, extent.clone(), kind);
+        imports::of_operands(OperationKind::Kernel, [&access])?;
         let lease = Arc::new(Self {
             stream: stream.clone(),
             extent,
             kind,
             location,
             returned: AtomicBool::new(false),
-            _examined: examined,
+            ended: AtomicBool::new(false),
+            put_off: OnceLock::new(),
         });
-        history.leases.add(Arc::clone(&lease) as Arc<dyn Lease>);
-        Ok(lease)
+        loop {
+            let listed = Arc::clone(&lease) as Arc<dyn Lease>;
+            let begun = begin_lease(device, stream.state(), &access, listed);
+            match begun.inspect_err(|_| history.end_lease(&*lease))? {
+                Some(conflict) => end_or_refuse(&*conflict, history, LEND, location)?,
+                None => return Ok(lease),
+            }
+        }
     }
 
     /// Returns the memory, and returns whether the lease has ended. Else, because another thread is
@@ -138,11 +174,16 @@ impl GrantedLease {
     /// thread if `patient`.
     pub(crate) fn give_back(&self, history: &AccessHistory, patient: bool) -> bool {
         self.returned.store(true, Ordering::Release);
-        self.end_if_returned(history, patient)
-            .unwrap_or_else(|error| {
-                log!(warn, %error, "the end of a lease is put off");
-                false
-            })
+        let ended = self.end_if_returned(history, patient);
+        let ended = ended.unwrap_or_else(|error| {
+            log!(warn, %error, "the end of a lease is put off");
+            false
+        });
+        if !ended {
+            // Before this returns: an operation that conflicts happens later, and is examined.
+            self.put_off.get_or_init(PutOff::new);
+        }
+        ended
     }
 
     /// Ends the lease, unless another thread has.
@@ -151,8 +192,7 @@ impl GrantedLease {
     ///
     /// If the end cannot be submitted although the device works: the memory is then still lent.
     fn end(&self, history: &AccessHistory, submit_queue: &mut SubmitQueue) -> Result<()> {
-        // The submit queue is locked, so that no other thread ends the lease between these steps.
-        if !history.leases.contain(self) {
+        if self.ended.load(Ordering::Relaxed) {
             return Ok(());
         }
         let access = Access::new(history, self.extent.clone(), self.kind);
@@ -163,7 +203,8 @@ impl GrantedLease {
         if device.lost().is_none() {
             submitted?;
         }
-        history.leases.remove(self);
+        self.ended.store(true, Ordering::Relaxed);
+        history.end_lease(self);
         Ok(())
     }
 }
@@ -181,8 +222,12 @@ impl Lease for GrantedLease {
         self.location
     }
 
+    fn is_returned(&self) -> bool {
+        self.returned.load(Ordering::Acquire)
+    }
+
     fn end_if_returned(&self, history: &AccessHistory, patient: bool) -> Result<bool> {
-        if !self.returned.load(Ordering::Acquire) {
+        if !self.is_returned() {
             return Ok(false);
         }
         let submit_queue = &self.stream.state().submit_queue;
@@ -198,29 +243,49 @@ impl Lease for GrantedLease {
     }
 }
 
-/// Checks that an operation conflicts with no lease.
+/// Ends the leases with which an operation conflicts and whose end was put off. Planning refuses
+/// conflicts with other leases.
 ///
 /// # Errors
 ///
-/// If it does, or if the end of a returned lease cannot be submitted.
+/// If the end of a lease cannot be submitted, or the operation conflicts with another lease.
 #[inline]
-pub(super) fn check<'a, 'b: 'a>(
-    label: &'static str,
-    location: &'static Location<'static>,
+pub(super) fn end_returned<'a, 'b: 'a>(
+    (label, location): (&'static str, &'static Location<'static>),
     accesses: impl IntoIterator<Item = &'a Access<'b>>,
 ) -> Result<()> {
+    if PUT_OFF.load(Ordering::Acquire) == 0 {
+        return Ok(());
+    }
     for access in accesses {
-        while let Some(lease) = access.history.leases.conflict(access) {
-            if !lease.end_if_returned(access.history, true)? {
-                return Err(is_lent(label, location, lease.location()));
-            }
+        while let Some(lease) = access.history.conflicting_lease(access) {
+            end_or_refuse(&*lease, access.history, label, location)?;
         }
     }
     Ok(())
 }
 
+/// Ends a lease with which an operation conflicts if the borrower has returned the memory.
+///
+/// # Errors
+///
+/// If it has not, or if the end cannot be submitted.
 #[cold]
-fn is_lent(
+fn end_or_refuse(
+    lease: &dyn Lease,
+    history: &AccessHistory,
+    label: &'static str,
+    location: &'static Location<'static>,
+) -> Result<()> {
+    match lease.end_if_returned(history, true)? {
+        true => Ok(()),
+        false => Err(is_lent(label, location, lease.location())),
+    }
+}
+
+/// Creates the error of an operation on memory that was lent at `since`.
+#[cold]
+pub(super) fn is_lent(
     label: &'static str,
     location: &'static Location<'static>,
     since: &'static Location<'static>,

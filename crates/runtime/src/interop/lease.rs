@@ -22,9 +22,9 @@ use crate::{
 /// conflicts, which ends the lease first or returns the driver's error. The memory of an array that
 /// is dropped before is leaked.
 ///
-/// Neither call waits for the device. Each costs at most one wait and one record of an event. While
-/// there is a lease, and for a few submissions after it, every submission of the process examines
-/// its operands, which costs some ten nanoseconds.
+/// Neither call waits for the device. Together they cost at most one wait and one record of an
+/// event, besides a record behind the operations for which the borrower waits, and the wait of the
+/// next operation.
 ///
 /// ```
 /// use millstream::{Device, driver::{DeviceOrdinal, Driver, FillPattern}, sim::{Gpu, SimConfig}};
@@ -66,7 +66,7 @@ impl<'a, T> Lease<'a, T> {
         let access = span.access(kind);
         let history = &span.allocation.history;
         let part = (access.extent, kind);
-        let granted = GrantedLease::grant(stream, history, part, false, location)?;
+        let granted = GrantedLease::grant(stream, history, part, location)?;
         Ok(Self {
             span,
             granted,
@@ -301,6 +301,6 @@ impl<T: Send + 'static> Buffer<T> {
         same.map_err(|usage_error| usage_error.at(location))?;
         let access = span.access(AccessKind::Write);
         let part = (access.extent, AccessKind::Write);
-        GrantedLease::grant(stream, &span.allocation.history, part, true, location)
+        GrantedLease::grant(stream, &span.allocation.history, part, location)
     }
 }

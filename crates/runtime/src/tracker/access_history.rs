@@ -11,8 +11,8 @@ use parking_lot::{Mutex, MutexGuard};
 use smallvec::SmallVec;
 
 use super::{
-    Leases, Provenance, StreamId, Ticket, event_policy::EventPolicy, extent::Extent,
-    layout::HistoryLayout, tickets::Tickets, users::Users,
+    Provenance, StreamId, Ticket, event_policy::EventPolicy, extent::Extent, layout::HistoryLayout,
+    leases::Leases, tickets::Tickets, users::Users,
 };
 
 /// The kind of an access.
@@ -31,6 +31,8 @@ pub(crate) struct HistoryState {
     /// nothing (rule 16: a stream is first in, first out).
     sole_stream: Option<StreamId>,
     users: Users,
+    /// The parts that are lent to another library. While there are any, there is no sole stream.
+    pub(super) leases: Leases,
 }
 
 impl HistoryState {
@@ -40,6 +42,7 @@ impl HistoryState {
             event_policy: EventPolicy::default(),
             sole_stream: None,
             users: Users::default(),
+            leases: Leases::default(),
         }
     }
 
@@ -96,7 +99,8 @@ impl HistoryState {
     pub(super) fn record_access(&mut self, stream: StreamId, waits: bool) -> bool {
         let records_event = self.event_policy.record_access(stream, waits);
         let is_sole_user = || self.layout.segment().is_some_and(|only| only.is_of(stream));
-        self.sole_stream = (!records_event && is_sole_user()).then_some(stream);
+        let is_sole = !records_event && self.leases.are_none() && is_sole_user();
+        self.sole_stream = is_sole.then_some(stream);
         records_event
     }
 
@@ -108,6 +112,9 @@ impl HistoryState {
         kind: AccessKind,
         mut found: impl FnMut(Ticket),
     ) {
+        if let Some(only) = self.layout.only(extent) {
+            return only.conflicts(kind, &mut found);
+        }
         self.layout
             .for_each_touched(extent, |segment| segment.conflicts(kind, &mut found));
     }
@@ -151,8 +158,6 @@ pub(crate) struct AccessHistory {
     pub(super) state: Mutex<HistoryState>,
     /// The operations on several devices from which the contents come.
     pub(crate) provenance: Provenance,
-    /// The parts that are lent to another library.
-    pub(crate) leases: Leases,
     /// The reference-counted allocation that contains this history, for the layer above; null if
     /// there is none.
     pub(super) owner: AtomicPtr<()>,
@@ -168,7 +173,6 @@ impl AccessHistory {
             bytes,
             state: Mutex::new(HistoryState::new(bytes)),
             provenance: Provenance::default(),
-            leases: Leases::default(),
             owner: AtomicPtr::new(ptr::null_mut()),
         }
     }

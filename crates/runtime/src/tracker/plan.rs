@@ -1,11 +1,16 @@
 //! Planning: finds the earlier operations that an operation must wait for. It takes only the locks
 //! of access histories.
 
+use std::{panic::Location, sync::Arc};
+
 use arrayvec::ArrayVec;
 use parking_lot::MutexGuard;
 use smallvec::SmallVec;
 
-use super::{Access, AccessKind, Accesses, Ticket, VectorClock, access_history::HistoryState};
+use super::{
+    Access, AccessKind, Accesses, Lease, StreamId, Ticket, VectorClock,
+    access_history::HistoryState,
+};
 
 /// The tickets to wait for: at most one per stream, the highest.
 pub(crate) type Dependencies = SmallVec<[Ticket; 4]>;
@@ -20,6 +25,9 @@ pub(crate) struct Plan {
     /// True if an operand is shared between streams, so that a sync point is to be recorded right
     /// behind the operation.
     pub(crate) records_event: bool,
+    /// The source line that lent an operand to another library, if the operation conflicts with a
+    /// lease: it must not be enqueued.
+    pub(crate) lent: Option<&'static Location<'static>>,
 }
 
 /// Plans the operation `ticket` and publishes it: later operations will find it. The dependencies
@@ -86,6 +94,31 @@ pub(crate) fn plan_and_publish_group(
     });
 }
 
+/// Enters a lease, and returns the tickets for which the borrower's stream must wait. Publishes no
+/// ticket: the lease stands for the borrower's work until that is [published](plan_and_publish) at
+/// its end.
+///
+/// # Errors
+///
+/// Returns a lease with which this one conflicts.
+pub(crate) fn plan_lease(
+    stream: StreamId,
+    clock: &VectorClock,
+    access: &Access<'_>,
+    lease: Arc<dyn Lease>,
+) -> Result<Dependencies, Arc<dyn Lease>> {
+    let mut dependencies = Dependencies::new();
+    let mut state = access.history.lock();
+    state.lend(access, lease)?;
+    state.conflicts(&access.extent, access.kind, |found| {
+        if found.stream != stream && !clock.covers(found) {
+            depend_on(&mut dependencies, found);
+        }
+    });
+    state.record_access(stream, !dependencies.is_empty());
+    Ok(dependencies)
+}
+
 /// Plans one access to an allocation that other streams may have used.
 #[inline(never)]
 fn plan_access(
@@ -96,6 +129,9 @@ fn plan_access(
     is_done: &dyn Fn(Ticket) -> bool,
     plan: &mut Plan,
 ) {
+    if !state.leases.are_none() {
+        plan.lent = plan.lent.or_else(|| state.leases.refusal(access));
+    }
     let mut waits = false;
     if access.ordered {
         let found = |found: Ticket| {
@@ -181,7 +217,10 @@ fn with_more_locked(
 
 #[cfg(test)]
 mod tests {
-    use super::{super::AccessHistory, *};
+    use super::{
+        super::{AccessHistory, Extent},
+        *,
+    };
     use AccessKind::{Read, Write};
 
     fn ticket(stream: u64, sequence: u64) -> Ticket {
@@ -270,6 +309,51 @@ mod tests {
         let mut found = plan(ticket(3, 1), &VectorClock::default(), [whole(&a, Read)]).dependencies;
         found.sort();
         assert_eq!(found.as_slice(), [ticket(1, 1), ticket(2, 1)]);
+    }
+
+    #[derive(Debug)]
+    struct Lent(Extent, bool);
+
+    impl Lease for Lent {
+        fn extent(&self) -> &Extent {
+            &self.0
+        }
+
+        fn kind(&self) -> AccessKind {
+            Write
+        }
+
+        fn location(&self) -> &'static Location<'static> {
+            Location::caller()
+        }
+
+        fn is_returned(&self) -> bool {
+            self.1
+        }
+
+        fn end_if_returned(&self, _: &AccessHistory, _: bool) -> crate::Result<bool> {
+            Ok(false)
+        }
+    }
+
+    #[test]
+    fn a_lease_finds_its_conflicts_and_is_found_by_those_behind_it_until_it_is_returned() {
+        for (returned, stream) in [(false, 1), (true, 1), (false, 2), (false, 3)] {
+            let a = AccessHistory::new(8);
+            let clock = VectorClock::default();
+            let _ = plan(ticket(1, 1), &clock, [whole(&a, Write)]);
+            let lease = || Arc::new(Lent((0..4).into(), returned)) as Arc<dyn Lease>;
+            let half = Access::new(&a, 0..4, Write);
+            let planned = plan_lease(StreamId::of(2), &clock, &half, lease());
+            assert_eq!(planned.expect("no other lease").as_slice(), [ticket(1, 1)]);
+            assert!(plan_lease(StreamId::of(2), &clock, &half, lease()).is_err());
+            for sequence in 2..4 {
+                let found = plan(ticket(stream, sequence), &clock, [whole(&a, Read)]);
+                assert_eq!(found.lent.is_none(), returned);
+            }
+            let rest = plan(ticket(stream, 4), &clock, [Access::new(&a, 4..8, Write)]);
+            assert!(rest.lent.is_none(), "these bytes are not lent");
+        }
     }
 
     #[test]

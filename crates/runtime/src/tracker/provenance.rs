@@ -126,9 +126,15 @@ impl Provenance {
         self.unsettled_by(|import| import.read()).map(drop)
     }
 
+    /// Returns whether there may be imports.
+    #[inline]
+    pub(crate) fn is_used(&self) -> bool {
+        self.is_used.load(Ordering::Acquire)
+    }
+
     #[inline]
     fn unsettled_by(&self, check: impl Fn(&dyn Import) -> Result<bool>) -> Result<Imports> {
-        if !self.is_used.load(Ordering::Acquire) {
+        if !self.is_used() {
             return Ok(Imports::new());
         }
         self.find_unsettled(check)
@@ -213,6 +219,9 @@ impl Provenance {
 
     /// Replaces all imports, after the contents were overwritten as a whole.
     pub(crate) fn replace(&self, imports: &[Arc<dyn Import>]) {
+        if imports.is_empty() && !self.is_used() {
+            return;
+        }
         let mut known = self.known.lock();
         self.is_used.store(true, Ordering::Release);
         // Dropped without the lock, as above.

@@ -269,7 +269,7 @@ pub(crate) fn a12_the_same_array_twice_in_one_launch() {
 }
 
 #[test]
-fn a20_the_same_device_opened_twice_is_one() {
+pub(crate) fn a20_the_same_device_opened_twice_is_one() {
     scenario(|harness| {
         let again: Device = harness.open_again();
         assert_eq!(again, harness.device);

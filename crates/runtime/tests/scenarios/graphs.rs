@@ -57,7 +57,7 @@ pub(crate) fn increment(
 }
 
 #[test]
-fn a13_a_recording_and_a_replay_are_ordered_with_pending_work() {
+pub(crate) fn a13_a_recording_and_a_replay_are_ordered_with_pending_work() {
     scenario(|harness| {
         let [s1, s2, s3] = harness.streams();
         let mut a = s1.upload(&vec![1.0_f32; N])?;

@@ -5,6 +5,8 @@
 use std::{
     mem,
     sync::{Arc, atomic::Ordering},
+    thread,
+    time::Duration,
 };
 
 use millstream::{
@@ -14,10 +16,11 @@ use millstream::{
 };
 
 use crate::{
-    arrays,
+    arrays, graphs,
     harness::everywhere,
+    managed, opting_out,
     outsiders::{BYTES, Drops, Outsider, adopted, wait_until, with_adopted_streams},
-    rectangles,
+    rectangles, within,
 };
 
 /// The bytes of the arrays.
@@ -57,8 +60,16 @@ fn i01_arrays_are_ordered_with_a_stream_adopted_from_outside() {
         arrays::a08_dropping_an_array_in_use_does_not_block_and_frees_after_its_uses();
         arrays::a09_dropping_the_stream_before_the_array_keeps_the_free_ordered();
         arrays::a12_the_same_array_twice_in_one_launch();
+        arrays::a20_the_same_device_opened_twice_is_one();
         arrays::a21_an_array_outlives_the_other_stream_that_uses_it();
+        graphs::a13_a_recording_and_a_replay_are_ordered_with_pending_work();
+        managed::a04_managed_ranges_are_ordered_exactly_on_the_overlap();
+        opting_out::a14_later_accesses_wait_for_one_that_opted_out();
+        opting_out::a14_the_memory_is_freed_after_an_access_that_opted_out();
+        rectangles::a03_left_and_right_of_an_image_are_used_side_by_side();
         rectangles::a04_rectangles_are_ordered_exactly_where_they_overlap();
+        rectangles::a12_tiles_are_written_on_many_streams_and_read_as_one();
+        within::a04_a_copy_within_an_array_is_ordered_with_its_own_bytes();
     });
 }
 
@@ -195,6 +206,24 @@ fn i02_a_conflicting_use_of_a_lent_array_is_an_error_at_once() {
 }
 
 #[test]
+fn i02_a_stream_that_alone_uses_an_array_finds_its_leases() {
+    everywhere(|harness| {
+        harness.leaks();
+        let stream = harness.stream();
+        let mut array = stream.zeros::<u8>(N).unwrap();
+        stream.fill(&mut array, 1).unwrap();
+        mem::forget(array.lend_mut(&stream).unwrap());
+        for _ in 0..3 {
+            assert_problem(stream.fill(&mut array, 2), is_lent);
+        }
+        let mut other = stream.zeros::<u8>(N).unwrap();
+        drop(other.lend_mut(&stream).unwrap());
+        stream.fill(&mut other, 3).unwrap();
+        assert_eq!(stream.download(&other).unwrap().wait().unwrap(), [3; N]);
+    });
+}
+
+#[test]
 fn i02_the_borrower_waits_for_conflicts_and_is_waited_for() {
     everywhere(|harness| {
         let outsider = Outsider::new(harness.if_simulated(), 0);
@@ -225,6 +254,25 @@ fn i02_the_borrower_waits_for_conflicts_and_is_waited_for() {
         gate.open();
         assert_eq!(reader.download(&copy).unwrap().wait().unwrap(), [1; N]);
         assert_eq!(reader.download(&array).unwrap().wait().unwrap(), [9; N]);
+    });
+}
+
+#[test]
+fn i02_a_lease_keeps_the_borrowers_stream() {
+    everywhere(|harness| {
+        let outsider = Outsider::new(harness.if_simulated(), 0);
+        let (drops, ours) = (outsider.drops(), harness.stream());
+        let theirs = outsider.adopt(&harness.device);
+        let mut array = ours.zeros::<u8>(N).unwrap();
+        let lease = array.lend_mut(&theirs).unwrap();
+        outsider.fill(lease.as_raw(), N, 5);
+        drop((theirs, outsider));
+        ours.synchronize().unwrap();
+        thread::sleep(Duration::from_millis(1));
+        assert_eq!(drops.load(Ordering::SeqCst), 0, "the end is recorded there");
+        drop(lease);
+        assert_eq!(ours.download(&array).unwrap().wait().unwrap(), [5; N]);
+        wait_until(|| drops.load(Ordering::SeqCst) == 1);
     });
 }
 

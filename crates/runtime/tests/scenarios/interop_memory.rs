@@ -139,7 +139,8 @@ fn i04_an_owner_takes_its_memory_back_in_the_order_of_its_stream() {
             )
         };
         let mut array = make();
-        let mut copy = ours.zeros::<u8>(N).unwrap();
+        // Of the owner's stream: its lease orders nothing.
+        let mut copy = theirs.zeros::<u8>(N).unwrap();
         let gate = harness.gate(&ours);
         ours.fill(&mut array, 1).unwrap();
         let keeper = array.return_to_owner(&theirs).unwrap();

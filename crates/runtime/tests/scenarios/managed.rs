@@ -68,7 +68,7 @@ fn a07_the_host_waits_for_the_bytes_it_wants_and_not_for_what_comes_later() {
 }
 
 #[test]
-fn a04_managed_ranges_are_ordered_exactly_on_the_overlap() {
+pub(crate) fn a04_managed_ranges_are_ordered_exactly_on_the_overlap() {
     scenario(|harness| {
         let [s1, s2, s3] = harness.streams();
         let mut table = harness.device.managed::<u32>(N)?;

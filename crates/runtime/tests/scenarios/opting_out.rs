@@ -75,7 +75,7 @@ fn a14_an_access_that_opts_out_waits_for_nothing() {
 }
 
 #[test]
-fn a14_later_accesses_wait_for_one_that_opted_out() {
+pub(crate) fn a14_later_accesses_wait_for_one_that_opted_out() {
     scenario(|harness, calls| {
         let [s1, s2, s3] = harness.streams();
         let mut array = shared_zeros(&s1, &s2)?;
@@ -103,7 +103,7 @@ fn a14_later_accesses_wait_for_one_that_opted_out() {
 }
 
 #[test]
-fn a14_the_memory_is_freed_after_an_access_that_opted_out() {
+pub(crate) fn a14_the_memory_is_freed_after_an_access_that_opted_out() {
     scenario(|harness, _| {
         let [s1, s2, s3] = harness.streams();
         let array = shared_zeros(&s1, &s2)?;

@@ -75,7 +75,7 @@ fn a_copy_within_an_array_makes_the_minimal_driver_calls() {
 }
 
 #[test]
-fn a04_a_copy_within_an_array_is_ordered_with_its_own_bytes() {
+pub(crate) fn a04_a_copy_within_an_array_is_ordered_with_its_own_bytes() {
     scenario(|harness, calls| {
         let [s1, s2] = harness.streams();
         let mut array = s1.upload(&[1_u8; 900])?;

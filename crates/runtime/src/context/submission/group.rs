@@ -67,11 +67,8 @@ pub(crate) unsafe fn submit_group<'a>(
     } in &*members
     {
         device.check_alive()?;
-        leases::check(
-            operation.label,
-            operation.location,
-            operation.accesses.iter(),
-        )?;
+        let label = (operation.label, operation.location);
+        leases::end_returned(label, operation.accesses.iter())?;
         carried.extend(imports::of_operands(
             operation.kind,
             operation.accesses.iter(),

@@ -20,7 +20,7 @@ mod node;
 mod relocatable;
 mod sync_points;
 
-use std::panic::Location;
+use std::{panic::Location, sync::Arc};
 
 use millstream_ptx::Label;
 
@@ -45,7 +45,7 @@ use sync_points::{
 };
 
 use super::{
-    DeviceState, HostWaiter, StreamState, SubmitQueue, imports,
+    DeviceState, HostWaiter, StreamState, SubmitQueue, imports, leases,
     recorder::{OperationRecord, Trace},
     recording,
 };
@@ -55,7 +55,8 @@ use crate::{
     error::OperationKind,
     spans,
     tracker::{
-        Accesses, Dependencies, Plan, Sequence, Ticket, plan_and_publish, restore_displaced,
+        Access, Accesses, Dependencies, Lease, Plan, Sequence, Ticket, plan_and_publish,
+        plan_lease, restore_displaced,
     },
 };
 
@@ -186,6 +187,40 @@ pub(super) unsafe fn submit_admitted<C: Command>(
     }
 }
 
+/// Enters a lease that permits this access, and orders the work that the borrower is about to
+/// enqueue on the stream after everything that conflicts with it. The work gets no ticket until
+/// [its end](submit_locked_end) is submitted. Returns a lease with which this one conflicts, if
+/// there is one; then nothing has changed.
+///
+/// # Errors
+///
+/// If the device is lost, or the driver refuses a call. The lease may be entered.
+pub(super) fn begin_lease(
+    device: &DeviceState,
+    stream: &StreamState,
+    access: &Access<'_>,
+    lease: Arc<dyn Lease>,
+) -> Result<Option<Arc<dyn Lease>>> {
+    // Dropped after the submit queue is unlocked.
+    let mut others = OtherDevices::new();
+    let mut submit_queue = stream.submit_queue.lock();
+    let mut dependencies = match plan_lease(stream.id, &submit_queue.clock, access, lease) {
+        Ok(dependencies) => dependencies,
+        Err(conflict) => return Ok(Some(conflict)),
+    };
+    if !submit_queue.host_waiters.is_empty() {
+        record_for_host_waiters(device, stream, &mut submit_queue, None)?;
+    }
+    if !dependencies.is_empty() {
+        let mut waits = Waits::new();
+        find_sync_points(device, stream, &mut dependencies, &mut waits, &mut others)?;
+        for point in &waits {
+            wait_for_point(device, stream, &mut submit_queue, point, &others)?;
+        }
+    }
+    Ok(None)
+}
+
 /// Submits the end of another library's work, with the stream's submit queue locked by the caller.
 pub(super) fn submit_locked_end(
     device: &DeviceState,
@@ -308,18 +343,30 @@ impl SubmitGuard<'_, '_> {
         );
     }
 
-    /// Returns whether something must be enqueued before the operation: waits, or a sync point for
-    /// a host waiter.
+    /// Returns whether something must be enqueued before the operation, waits or a sync point for a
+    /// host waiter, or it must be refused.
     #[inline]
     fn has_to_wait(&self) -> bool {
-        !self.plan.dependencies.is_empty() || !self.submit_queue.host_waiters.is_empty()
+        !self.plan.dependencies.is_empty()
+            || !self.submit_queue.host_waiters.is_empty()
+            || self.plan.lent.is_some()
     }
 
     /// Enqueues the waits and the host waiters' sync point, and adds the tickets waited for to
     /// `waited_for`.
+    ///
+    /// # Errors
+    ///
+    /// If the driver refuses a call, or an operand is lent to another library.
     #[inline(never)]
     fn wait(&mut self, waited_for: &mut Dependencies, others: &mut OtherDevices) -> Result<()> {
         let Self { device, stream, .. } = *self;
+        if let Some(since) = self.plan.lent {
+            let Operation {
+                label, location, ..
+            } = *self.operation;
+            return Err(leases::is_lent(label, location, since));
+        }
         let mut waits = Waits::new();
         find_sync_points(
             device,

@@ -60,7 +60,7 @@ pub(super) fn record_for_host_waiters(
 ///
 /// A dependency on a device that is lost needs no wait: nothing runs there any more. The devices of
 /// the others are added to `others`.
-#[inline]
+#[inline(always)]
 pub(super) fn find_sync_points(
     device: &DeviceState,
     stream: &StreamState,
