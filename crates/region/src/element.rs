@@ -1,15 +1,23 @@
 //! Element types of arrays and the traits of their operations.
 
 use bytemuck::Pod;
+use half::{bf16, f16};
 
 /// The element type of a device array.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum DType {
+    F16,
+    Bf16,
     F32,
     F64,
+    I8,
+    I16,
     I32,
     I64,
     U8,
+    U16,
+    U32,
+    U64,
     /// A byte that holds 0 or 1.
     Bool,
 }
@@ -18,10 +26,36 @@ impl DType {
     /// Returns the size of an element in bytes.
     pub(crate) fn bytes(self) -> usize {
         match self {
-            DType::F32 | DType::I32 => 4,
-            DType::F64 | DType::I64 => 8,
-            DType::U8 | DType::Bool => 1,
+            DType::F64 | DType::I64 | DType::U64 => 8,
+            DType::F32 | DType::I32 | DType::U32 => 4,
+            DType::F16 | DType::Bf16 | DType::I16 | DType::U16 => 2,
+            DType::I8 | DType::U8 | DType::Bool => 1,
         }
+    }
+
+    /// Returns whether the elements are floats of 32 or 64 bits.
+    pub(crate) fn is_wide_float(self) -> bool {
+        matches!(self, DType::F32 | DType::F64)
+    }
+
+    /// Returns whether the elements are floats of 16 bits.
+    pub(crate) fn is_half(self) -> bool {
+        matches!(self, DType::F16 | DType::Bf16)
+    }
+
+    /// Returns whether the elements are floats.
+    pub(crate) fn is_float(self) -> bool {
+        self.is_wide_float() || self.is_half()
+    }
+
+    /// Returns whether the elements are integers without a sign.
+    pub(crate) fn is_unsigned(self) -> bool {
+        matches!(self, DType::U8 | DType::U16 | DType::U32 | DType::U64)
+    }
+
+    /// Returns whether the elements are integers of less than 32 bits.
+    pub(crate) fn is_narrow_integer(self) -> bool {
+        matches!(self, DType::I8 | DType::I16 | DType::U8 | DType::U16)
     }
 }
 
@@ -47,7 +81,13 @@ pub(crate) mod sealed {
     }
 }
 
-/// An element type of arrays: `f32`, `f64`, `i32`, `i64`, `u8` or `bool`.
+/// An element type of arrays: `f32`, `f64`, integers of 8 to 64 bits, `bool`, and `f16` and `bf16`
+/// of the crate `half`.
+///
+/// An operation on `f16` or `bf16` is computed in `f32`, and its result is rounded to the nearest
+/// element, ties to even. This gives the correctly rounded result of each sum, difference, product,
+/// quotient, remainder and square root, and the same bits whether or not operations are fused.
+/// Reductions, scans and matrix products accumulate in a wider type, and round once, at the end.
 ///
 /// ```
 /// fn bytes_of<T: millstream_region::Element>(elements: &[T]) -> usize {
@@ -57,14 +97,15 @@ pub(crate) mod sealed {
 /// ```
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be an element of an array on a device",
-    note = "elements are `f32`, `f64`, `i32`, `i64`, `u8` or `bool`"
+    note = "elements are `f32`, `f64`, `half::f16`, `half::bf16`, `i8` to `i64`, `u8` to `u64`, \
+            or `bool`"
 )]
 pub trait Element: sealed::Sealed + PartialEq + std::fmt::Debug {}
 
 /// A numeric element type: every element type except `bool`.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a numeric element type",
-    note = "numeric types are `f32`, `f64`, `i32`, `i64` and `u8`; `cast` converts between types"
+    note = "every element type except `bool` is numeric; `cast` converts between types"
 )]
 pub trait Number: Element + PartialOrd {
     /// The number 0.
@@ -77,9 +118,9 @@ pub trait Number: Element + PartialOrd {
     fn step_count(start: Self, end: Self, step: Self) -> Option<usize>;
 }
 
-/// A floating-point element type: `f32` or `f64`.
+/// A floating-point element type: `f32`, `f64`, or `f16` or `bf16` of the crate `half`.
 #[diagnostic::on_unimplemented(
-    message = "this operation needs `f32` or `f64`, not `{Self}`",
+    message = "this operation needs floats, not `{Self}`",
     note = "`cast::<f32>()` or `cast::<f64>()` converts the array"
 )]
 pub trait Float: Number {
@@ -129,16 +170,23 @@ macro_rules! elements {
 }
 
 elements! {
+    f16, f16, F16, |value| value, |stored| stored;
+    bf16, bf16, Bf16, |value| value, |stored| stored;
     f32, f32, F32, |value| value, |stored| stored;
     f64, f64, F64, |value| value, |stored| stored;
+    i8, i8, I8, |value| value, |stored| stored;
+    i16, i16, I16, |value| value, |stored| stored;
     i32, i32, I32, |value| value, |stored| stored;
     i64, i64, I64, |value| value, |stored| stored;
     u8, u8, U8, |value| value, |stored| stored;
+    u16, u16, U16, |value| value, |stored| stored;
+    u32, u32, U32, |value| value, |stored| stored;
+    u64, u64, U64, |value| value, |stored| stored;
     bool, u8, Bool, |value| u8::from(value), |stored| stored != 0;
 }
 
 macro_rules! numbers {
-    ($($type:ty: $zero:literal, $one:literal, $count:ident;)*) => {$(
+    ($($type:ty: $zero:expr, $one:expr, $count:ident;)*) => {$(
         impl Number for $type {
             const ZERO: Self = $zero;
             const ONE: Self = $one;
@@ -151,11 +199,18 @@ macro_rules! numbers {
 }
 
 numbers! {
+    f16: f16::ZERO, f16::ONE, float_steps;
+    bf16: bf16::ZERO, bf16::ONE, float_steps;
     f32: 0.0, 1.0, float_steps;
     f64: 0.0, 1.0, float_steps;
+    i8: 0, 1, whole_steps;
+    i16: 0, 1, whole_steps;
     i32: 0, 1, whole_steps;
     i64: 0, 1, whole_steps;
     u8: 0, 1, whole_steps;
+    u16: 0, 1, whole_steps;
+    u32: 0, 1, whole_steps;
+    u64: 0, 1, whole_steps;
 }
 
 fn float_steps(start: f64, end: f64, step: f64) -> Option<usize> {
@@ -202,39 +257,90 @@ macro_rules! floats {
 
 floats!(f32, f64);
 
+macro_rules! halves {
+    ($($type:ty),*) => {$(
+        impl Float for $type {
+            fn from_whole(whole: i32) -> Self {
+                Self::from_f32(whole as f32)
+            }
+
+            fn from_count(count: usize) -> Self {
+                Self::from_f32(count as f32)
+            }
+
+            fn minus(self, other: Self) -> Self {
+                self - other
+            }
+
+            fn divided_by(self, other: Self) -> Self {
+                self / other
+            }
+        }
+    )*};
+}
+
+halves!(f16, bf16);
+
 /// A typed scalar, as passed to a kernel.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Scalar {
+    F16(f16),
+    Bf16(bf16),
     F32(f32),
     F64(f64),
+    I8(i8),
+    I16(i16),
     I32(i32),
     I64(i64),
     U8(u8),
+    U16(u16),
+    U32(u32),
+    U64(u64),
     Bool(bool),
 }
 
 impl Scalar {
     /// Returns the type and the bits of the value, which identify it.
     pub(crate) fn key(self) -> (DType, u64) {
-        let bits = match self {
+        (self.dtype(), self.bits())
+    }
+
+    /// Returns the bits of the value as a register holds them: integers of less than 32 bits are
+    /// extended to 32.
+    pub(crate) fn bits(self) -> u64 {
+        let signed = |value: i32| u64::from(value as u32);
+        match self {
+            Scalar::F16(value) => value.to_bits().into(),
+            Scalar::Bf16(value) => value.to_bits().into(),
             Scalar::F32(value) => value.to_bits().into(),
             Scalar::F64(value) => value.to_bits(),
-            Scalar::I32(value) => u64::from(value as u32),
+            Scalar::I8(value) => signed(value.into()),
+            Scalar::I16(value) => signed(value.into()),
+            Scalar::I32(value) => signed(value),
             Scalar::I64(value) => value as u64,
             Scalar::U8(value) => value.into(),
+            Scalar::U16(value) => value.into(),
+            Scalar::U32(value) => value.into(),
+            Scalar::U64(value) => value,
             Scalar::Bool(value) => value.into(),
-        };
-        (self.dtype(), bits)
+        }
     }
 
     /// Returns the element type of the value.
     pub(crate) fn dtype(self) -> DType {
         match self {
+            Scalar::F16(_) => DType::F16,
+            Scalar::Bf16(_) => DType::Bf16,
             Scalar::F32(_) => DType::F32,
             Scalar::F64(_) => DType::F64,
+            Scalar::I8(_) => DType::I8,
+            Scalar::I16(_) => DType::I16,
             Scalar::I32(_) => DType::I32,
             Scalar::I64(_) => DType::I64,
             Scalar::U8(_) => DType::U8,
+            Scalar::U16(_) => DType::U16,
+            Scalar::U32(_) => DType::U32,
+            Scalar::U64(_) => DType::U64,
             Scalar::Bool(_) => DType::Bool,
         }
     }

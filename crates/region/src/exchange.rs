@@ -6,6 +6,7 @@
 use std::{panic::Location, slice, sync::Arc};
 
 use bytemuck::Pod;
+use half::{bf16, f16};
 use millstream::{
     Buffer, Device, Stream,
     interop::{
@@ -27,8 +28,7 @@ use crate::{
     shape::{Shape, element_count},
 };
 
-/// An element type that DLPack has, which is every [`Element`]. DLPack's 16-bit floats are no
-/// element types: convert such a tensor before.
+/// An element type that DLPack has, which is every [`Element`].
 ///
 /// ```
 /// fn bytes_of<T: millstream_region::DlpackElement>(elements: &[T]) -> usize {
@@ -51,11 +51,18 @@ macro_rules! elements {
 }
 
 elements! {
+    f16 => f16,
+    bf16 => bf16,
     f32 => f32,
     f64 => f64,
+    i8 => i8,
+    i16 => i16,
     i32 => i32,
     i64 => i64,
     u8 => u8,
+    u16 => u16,
+    u32 => u32,
+    u64 => u64,
     bool => Truth
 }
 

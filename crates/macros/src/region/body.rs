@@ -321,7 +321,9 @@ fn root(expression: &Expr) -> Option<&Ident> {
 
 /// Returns whether this is the name of an element type.
 fn is_element(name: &Ident) -> bool {
-    ["f32", "f64", "i32", "i64", "u8", "bool"]
-        .iter()
-        .any(|element| name == element)
+    [
+        "f16", "bf16", "f32", "f64", "i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64", "bool",
+    ]
+    .iter()
+    .any(|element| name == element)
 }

@@ -268,8 +268,7 @@ pub type Selected<T, D, E, F> = Array<T, <D as DimMax<<E as DimMax<F>>::Output>>
 /// ```
 #[diagnostic::on_unimplemented(
     message = "`where_cond` cannot select from `{Self}`",
-    note = "`where_cond` selects from device arrays and from values of `f32`, `f64`, `i32`, `i64`, \
-            `u8` and `bool`"
+    note = "`where_cond` selects from device arrays and from values of an element type"
 )]
 pub trait WhereOperand: private::Sealed {
     /// The element type.

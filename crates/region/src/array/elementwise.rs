@@ -8,6 +8,7 @@ use crate::{
     graph::{Comparison, Function, Op, Rounding},
     maths::MathFunction,
 };
+use half::{bf16, f16};
 
 macro_rules! functions {
     ($($(#[$doc:meta])* $name:ident, $function:expr;)*) => {
@@ -143,6 +144,8 @@ impl<T: Float, D> Array<T, D> {
     #[must_use]
     pub fn log(&self, base: T) -> Self {
         let of_base = match base.scalar() {
+            Scalar::F16(base) => Scalar::F16(f16::from_f32(f32::from(base).ln())),
+            Scalar::Bf16(base) => Scalar::Bf16(bf16::from_f32(f32::from(base).ln())),
             Scalar::F32(base) => Scalar::F32(base.ln()),
             Scalar::F64(base) => Scalar::F64(base.ln()),
             other => other,
@@ -198,6 +201,8 @@ impl<T: Float, D> Array<T, D> {
 /// Returns the one of two numbers that has the element type.
 fn float_scalar<T: Float>(narrow: f32, wide: f64) -> Scalar {
     match T::DTYPE {
+        DType::F16 => Scalar::F16(f16::from_f32(narrow)),
+        DType::Bf16 => Scalar::Bf16(bf16::from_f32(narrow)),
         DType::F32 => Scalar::F32(narrow),
         _ => Scalar::F64(wide),
     }
@@ -233,7 +238,7 @@ impl<T: Number, D> Array<T, D> {
     #[track_caller]
     #[must_use]
     pub fn powi(&self, exponent: i32) -> Self {
-        if matches!(T::DTYPE, DType::F32 | DType::F64) {
+        if T::DTYPE.is_float() {
             let location = Location::caller();
             let exponent: Self = self.constant(Scalar::I32(exponent), &self.node().shape, location);
             return self.same_shape(Function::Maths(MathFunction::PowInteger), &exponent);
@@ -279,9 +284,9 @@ impl<T: Number, D> Array<T, D> {
 }
 
 impl<T: Element, D> Array<T, D> {
-    /// Converts the elements to another type with the results of Rust's `as`: floats are truncated
-    /// and saturate, and NaN becomes 0. A `bool` is 0 or 1, and a number becomes `true` if it is
-    /// not 0.
+    /// Converts the elements to another type with the results of Rust's `as`: a float becomes an
+    /// integer by truncation, saturates, and is 0 if it is NaN; a number becomes the nearest float,
+    /// ties to even. A `bool` is 0 or 1, and a number becomes `true` if it is not 0.
     ///
     /// ```
     /// use millstream_region::RegionExt;

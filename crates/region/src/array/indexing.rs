@@ -299,7 +299,7 @@ impl<T: Number, D: Dimension> Array<T, D> {
     /// values of one position are added.
     ///
     /// Integers wrap around. Floats are added as `f64` in no fixed order, so that the last bits of
-    /// an `f64` may differ from run to run; an `f32` is rounded once, at the end.
+    /// an `f64` may differ from run to run; a shorter float is rounded once, at the end.
     ///
     /// # Errors
     ///
@@ -315,8 +315,12 @@ impl<T: Number, D: Dimension> Array<T, D> {
     ) -> Self {
         let location = Location::caller();
         match <T as Sealed>::DTYPE {
-            DType::U8 => self.added_as::<i32, I, E>(axis, index, values, location),
-            DType::F32 => self.added_as::<f64, I, E>(axis, index, values, location),
+            DType::F16 | DType::Bf16 | DType::F32 => {
+                self.added_as::<f64, I, E>(axis, index, values, location)
+            }
+            dtype if dtype.is_narrow_integer() => {
+                self.added_as::<i32, I, E>(axis, index, values, location)
+            }
             _ => self.scattered(axis, index, values, true, "scatter_add", location),
         }
     }

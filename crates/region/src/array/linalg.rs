@@ -6,7 +6,7 @@ use ndarray::{DimMax, Dimension, Ix0, Ix1, Ix2};
 
 use super::Array;
 use crate::{
-    element::Number,
+    element::{DType, Number},
     error::UsageErrorKind,
     graph::Op,
     shape::{self, Shape},
@@ -60,13 +60,19 @@ impl<T: Number, D: Dimension> Array<T, D> {
     ///
     /// Integers wrap around. A float differs from the exact sum of its `k` products `a·b` by at
     /// most `r·u·Σ|a·b|`, where `u` is half the distance from 1 to the next number, and `r` is at
-    /// most `k`.
+    /// most `k`. The products of `f16` and `bf16` are added as `f32`, with its `u`, and the sum is
+    /// rounded once.
     #[track_caller]
     #[must_use]
     pub fn dot<E: Dimension>(&self, other: &Array<T, E>) -> Array<T, D::Product>
     where
         D: Dot<E>,
     {
+        match product_type(T::DTYPE) {
+            Some(DType::F32) => return self.cast::<f32>().dot(&other.cast::<f32>()).cast(),
+            Some(_) => return self.cast::<i32>().dot(&other.cast::<i32>()).cast(),
+            None => {}
+        }
         let location = Location::caller();
         // A vector is a row as the left operand, and a column as the right one.
         let (mut left, mut right) = (self.node().shape.clone(), other.node().shape.clone());
@@ -131,6 +137,11 @@ impl<T: Number, D: Dimension> Array<T, D> {
         D: DimMax<E>,
         E: Dimension,
     {
+        match product_type(T::DTYPE) {
+            Some(DType::F32) => return self.cast::<f32>().matmul(&other.cast::<f32>()).cast(),
+            Some(_) => return self.cast::<i32>().matmul(&other.cast::<i32>()).cast(),
+            None => {}
+        }
         let location = Location::caller();
         let (left, right) = (self.node().shape.clone(), other.node().shape.clone());
         let (m, n) = (left.len().wrapping_sub(2), right.len().wrapping_sub(2));
@@ -160,6 +171,16 @@ impl<T: Number, D: Dimension> Array<T, D> {
         let right: Array<T, E> = other.broadcast_view(&with(inner, columns), "matmul", location);
         let op = Op::MatrixProduct(left.node().clone(), right.node().clone());
         self.plan(T::DTYPE, with(rows, columns), op, "matmul", location)
+    }
+}
+
+/// Returns the type in which matrices are multiplied if it is not that of their elements: `f32` for
+/// floats of 16 bits, and `i32` for integers of 16 bits, which wrap around in both.
+fn product_type(dtype: DType) -> Option<DType> {
+    match dtype {
+        DType::F16 | DType::Bf16 => Some(DType::F32),
+        DType::I16 | DType::U16 => Some(DType::I32),
+        _ => None,
     }
 }
 

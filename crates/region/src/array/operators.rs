@@ -5,6 +5,7 @@ use std::ops::{
     Mul, MulAssign, Neg, Not, Rem, RemAssign, Shl, ShlAssign, Shr, ShrAssign, Sub, SubAssign,
 };
 
+use half::{bf16, f16};
 use ndarray::{ArrayBase, DimMax, Dimension, RawData};
 
 use super::{Array, ArrayViewMut, Operand};
@@ -13,7 +14,7 @@ use crate::{
     graph::Function,
 };
 
-/// An element type with bitwise operators: `bool`, `u8`, `i32` or `i64`.
+/// An element type with bitwise operators: `bool` or an integer.
 #[diagnostic::on_unimplemented(
     message = "this operation needs `bool` or integers, not `{Self}`",
     note = "comparisons such as `greater` give arrays of `bool`"
@@ -21,11 +22,8 @@ use crate::{
 pub trait BitwiseElement: Element {}
 
 impl BitwiseElement for bool {}
-impl BitwiseElement for u8 {}
-impl BitwiseElement for i32 {}
-impl BitwiseElement for i64 {}
 
-/// An integer element type: `u8`, `i32` or `i64`.
+/// An integer element type: `i8` to `i64` or `u8` to `u64`.
 ///
 /// Shift counts are taken modulo the number of bits, as in Rust's `wrapping_shl` and
 /// `wrapping_shr`; a right shift keeps the sign.
@@ -51,9 +49,14 @@ impl BitwiseElement for i64 {}
 )]
 pub trait Integer: Number + BitwiseElement {}
 
-impl Integer for u8 {}
-impl Integer for i32 {}
-impl Integer for i64 {}
+macro_rules! integers {
+    ($($type:ty),*) => {$(
+        impl BitwiseElement for $type {}
+        impl Integer for $type {}
+    )*};
+}
+
+integers!(i8, i16, i32, i64, u8, u16, u32, u64);
 
 /// A trait without implementations, whose diagnostic explains that a host array cannot be an
 /// operand: it would be copied at each use.
@@ -157,7 +160,7 @@ binary! {
 
 /// Implements operators whose left operand is a scalar.
 macro_rules! scalar_first {
-    ($($operator:ident, $method:ident, $function:ident, [$($type:ty),*];)*) => {$($(
+    (@each $operator:ident, $method:ident, $function:ident, [$($type:ty),*]) => {$(
         impl<D> $operator<Array<$type, D>> for $type {
             type Output = Array<$type, D>;
 
@@ -175,20 +178,36 @@ macro_rules! scalar_first {
                 array.binary_scalar(Function::$function, self, true)
             }
         }
-    )*)*};
+    )*};
+    (@integers $operator:ident, $method:ident, $function:ident) => {
+        scalar_first!(
+            @each $operator, $method, $function, [i8, i16, i32, i64, u8, u16, u32, u64]
+        );
+    };
+    (@numbers $operator:ident, $method:ident, $function:ident) => {
+        scalar_first!(@each $operator, $method, $function, [f16, bf16, f32, f64]);
+        scalar_first!(@integers $operator, $method, $function);
+    };
+    (@bits $operator:ident, $method:ident, $function:ident) => {
+        scalar_first!(@each $operator, $method, $function, [bool]);
+        scalar_first!(@integers $operator, $method, $function);
+    };
+    ($($operator:ident, $method:ident, $function:ident, $types:ident;)*) => {
+        $(scalar_first!(@$types $operator, $method, $function);)*
+    };
 }
 
 scalar_first! {
-    Add, add, Add, [f32, f64, i32, i64, u8];
-    Sub, sub, Subtract, [f32, f64, i32, i64, u8];
-    Mul, mul, Multiply, [f32, f64, i32, i64, u8];
-    Div, div, Divide, [f32, f64, i32, i64, u8];
-    Rem, rem, Remainder, [f32, f64, i32, i64, u8];
-    BitAnd, bitand, And, [bool, i32, i64, u8];
-    BitOr, bitor, Or, [bool, i32, i64, u8];
-    BitXor, bitxor, ExclusiveOr, [bool, i32, i64, u8];
-    Shl, shl, ShiftLeft, [i32, i64, u8];
-    Shr, shr, ShiftRight, [i32, i64, u8];
+    Add, add, Add, numbers;
+    Sub, sub, Subtract, numbers;
+    Mul, mul, Multiply, numbers;
+    Div, div, Divide, numbers;
+    Rem, rem, Remainder, numbers;
+    BitAnd, bitand, And, bits;
+    BitOr, bitor, Or, bits;
+    BitXor, bitxor, ExclusiveOr, bits;
+    Shl, shl, ShiftLeft, integers;
+    Shr, shr, ShiftRight, integers;
 }
 
 macro_rules! unary {

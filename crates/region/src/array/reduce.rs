@@ -42,6 +42,10 @@ impl<T: Element, D> Array<T, D> {
                 location,
             );
         }
+        if self.node().dtype.is_half() && dtype == DType::F64 {
+            let wider: Array<f32, D> = self.unary(Function::Cast(DType::F32));
+            return wider.reduced(reduction, axes, dtype, operation, location);
+        }
         let needs_one = matches!(
             reduction,
             Reduction::Minimum | Reduction::Maximum | Reduction::ArgMinimum | Reduction::ArgMaximum
@@ -238,8 +242,8 @@ impl<D: Dimension> Array<bool, D> {
 impl<T: Float, D: Dimension> Array<T, D> {
     /// Returns the mean of all elements, NaN if there are none.
     ///
-    /// The sum is divided as `f64`, and rounded to `f32` once, at the end, so that a mean of `f32`
-    /// does not overflow.
+    /// The sum is divided as `f64`, and rounded to a shorter type once, at the end, so that a mean
+    /// of `f32` does not overflow.
     ///
     /// ```
     /// use millstream_region::RegionExt;
@@ -301,12 +305,12 @@ impl<T: Float, D: Dimension> Array<T, D> {
 
     /// Returns the variance of all elements; the divisor is their number minus `ddof`.
     ///
-    /// The sum of the squared deviations from the mean is divided as `f64`, and rounded to `f32`
-    /// once, at the end.
+    /// The sum of the squared deviations from the mean is divided as `f64`, and rounded to a
+    /// shorter type once, at the end. Deviations of `f16` and `bf16` are computed in `f32`.
     #[track_caller]
     #[must_use]
     pub fn var(&self, ddof: T) -> Array<T, Ix0> {
-        self.variance(ddof).cast()
+        self.variance(wide(ddof)).cast()
     }
 
     /// Returns the variance along an axis, which is removed. Rounded as [`var`](Self::var).
@@ -316,16 +320,17 @@ impl<T: Float, D: Dimension> Array<T, D> {
     where
         D: RemoveAxis,
     {
-        self.variance_axis(axis, ddof).cast()
+        self.variance_axis(axis, wide(ddof)).cast()
     }
 
     /// Returns the standard deviation of all elements; the divisor is their number minus `ddof`.
     ///
-    /// The square root of the variance is taken as `f64` and rounded to `f32` once, at the end.
+    /// The square root of the variance is taken as `f64` and rounded to a shorter type once, at the
+    /// end.
     #[track_caller]
     #[must_use]
     pub fn std(&self, ddof: T) -> Array<T, Ix0> {
-        self.variance(ddof)
+        self.variance(wide(ddof))
             .unary::<f64>(Function::SquareRoot)
             .cast()
     }
@@ -338,30 +343,36 @@ impl<T: Float, D: Dimension> Array<T, D> {
     where
         D: RemoveAxis,
     {
-        let variance = self.variance_axis(axis, ddof);
+        let variance = self.variance_axis(axis, wide(ddof));
         variance.unary::<f64>(Function::SquareRoot).cast()
     }
 
     /// Returns the variance of all elements, not yet rounded to their type.
     #[track_caller]
-    fn variance(&self, ddof: T) -> Array<f64, Ix0> {
+    fn variance(&self, ddof: f64) -> Array<f64, Ix0> {
+        if T::DTYPE.is_half() {
+            return self.cast::<f32>().variance(ddof);
+        }
         let all: Vec<_> = (0..self.ndim()).map(Axis).collect();
         let deviations = self.deviations(&all);
         let location = Location::caller();
         let sum = deviations.reduced(Reduction::Sum, self.all_axes(), DType::F64, "var", location);
-        divided(sum, self.len() as f64 - wide(ddof))
+        divided(sum, self.len() as f64 - ddof)
     }
 
     /// Returns the variance along an axis, not yet rounded to the element type.
     #[track_caller]
-    fn variance_axis(&self, axis: Axis, ddof: T) -> Array<f64, D::Smaller>
+    fn variance_axis(&self, axis: Axis, ddof: f64) -> Array<f64, D::Smaller>
     where
         D: RemoveAxis,
     {
+        if T::DTYPE.is_half() {
+            return self.cast::<f32>().variance_axis(axis, ddof);
+        }
         let deviations = self.deviations(&[axis]);
         let (axes, location) = (Axes::from_slice(&[axis.index()]), Location::caller());
         let sum = deviations.reduced(Reduction::Sum, axes, DType::F64, "var_axis", location);
-        divided(sum, self.elements_along(&[axis]) as f64 - wide(ddof))
+        divided(sum, self.elements_along(&[axis]) as f64 - ddof)
     }
 
     /// Returns the squared deviation of each element from the mean along the axes.
@@ -391,6 +402,8 @@ fn divided<E>(sums: Array<f64, E>, divisor: f64) -> Array<f64, E> {
 /// Converts a float to `f64`.
 fn wide<T: Float>(value: T) -> f64 {
     match value.scalar() {
+        Scalar::F16(value) => value.into(),
+        Scalar::Bf16(value) => value.into(),
         Scalar::F32(value) => value.into(),
         Scalar::F64(value) => value,
         other => unreachable!("{other:?} is no float"),

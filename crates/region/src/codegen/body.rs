@@ -101,6 +101,8 @@ impl<P> Kernel<P> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum RegClass {
     Predicate,
+    /// For conversions of `f16` alone; the registers of elements have at least 32 bits.
+    B16,
     B32,
     B64,
     F32,
@@ -108,14 +110,15 @@ pub(crate) enum RegClass {
 }
 
 impl RegClass {
-    /// Returns the class of registers that hold an element. A `u8` is zero-extended to 32 bits.
+    /// Returns the class of registers that hold an element. Integers of less than 32 bits are
+    /// extended to 32, by their sign if they have one, and the bits of an `f16` or `bf16` by zeros.
     pub(crate) fn of(dtype: DType) -> Self {
         match dtype {
             DType::F32 => RegClass::F32,
             DType::F64 => RegClass::F64,
-            DType::I32 | DType::U8 => RegClass::B32,
-            DType::I64 => RegClass::B64,
+            DType::I64 | DType::U64 => RegClass::B64,
             DType::Bool => RegClass::Predicate,
+            _ => RegClass::B32,
         }
     }
 
@@ -125,6 +128,7 @@ impl RegClass {
             RegClass::F32 => "f32",
             RegClass::F64 => "f64",
             RegClass::B64 => "b64",
+            RegClass::B16 => "b16",
             RegClass::B32 | RegClass::Predicate => "b32",
         }
     }
@@ -132,6 +136,7 @@ impl RegClass {
     fn declaration(self) -> (&'static str, &'static str) {
         match self {
             RegClass::Predicate => (".pred", "%p"),
+            RegClass::B16 => (".b16", "%h"),
             RegClass::B32 => (".b32", "%r"),
             RegClass::B64 => (".b64", "%rd"),
             RegClass::F32 => (".f32", "%f"),
@@ -351,8 +356,8 @@ impl KernelBody {
         let declaration = match value.dtype() {
             DType::F32 => ".f32",
             DType::F64 => ".f64",
-            DType::I32 | DType::U8 | DType::Bool => ".u32",
-            DType::I64 => ".u64",
+            DType::I64 | DType::U64 => ".u64",
+            _ => ".u32",
         };
         let passed = match RegClass::of(value.dtype()) {
             RegClass::Predicate => RegClass::B32,

@@ -1,11 +1,12 @@
 //! Instruction selection for element-wise functions.
 //!
 //! Arithmetic is rounded to nearest, operation by operation, and never contracted, so that it gives
-//! the host's results.
+//! the host's results. Functions of `f16` and `bf16` are those of `f32`, with each result rounded.
 
 use super::{
     body::{KernelBody, Reg, RegClass, line},
     cast::cast,
+    half,
 };
 use crate::{
     element::DType,
@@ -23,6 +24,8 @@ pub(super) fn apply(
 ) -> Reg {
     match function {
         Function::Cast(_) => cast(body, from, to, values[0]),
+        Function::Select => select(body, from, values[0], values[1], values[2]),
+        _ if from.is_half() => half::apply(body, function, from, to, values),
         Function::Maths(function) => {
             let result = body.reg(RegClass::of(to));
             let kind = if from == DType::F32 { "f32" } else { "f64" };
@@ -30,11 +33,10 @@ pub(super) fn apply(
             result
         }
         Function::Compare(comparison) => compare(body, comparison, from, values[0], values[1]),
-        Function::Select => select(body, from, values[0], values[1], values[2]),
         _ => match from {
             DType::F32 | DType::F64 => float(body, function, from, values),
-            DType::I32 | DType::I64 | DType::U8 => integer(body, function, from, values),
             DType::Bool => truth(body, function, values),
+            _ => integer(body, function, from, values),
         },
     }
 }
@@ -86,15 +88,10 @@ fn float(body: &mut KernelBody, function: Function, dtype: DType, values: &[Reg]
 /// Computes the minimum if `name` is `min`, and the maximum if it is `max`. For floats, the result
 /// is NaN if an operand is, and −0 is less than +0.
 pub(super) fn min_or_max(body: &mut KernelBody, name: &str, dtype: DType, a: Reg, b: Reg) -> Reg {
-    let kind = match RegClass::of(dtype) {
-        RegClass::F32 => "f32",
-        RegClass::F64 => "f64",
-        RegClass::B64 => "s64",
-        RegClass::B32 | RegClass::Predicate => "s32",
-    };
+    let kind = ordered_type(dtype);
     let chosen = body.reg(a.class);
     line!(body, "{name}.{kind} {chosen}, {a}, {b};");
-    if !matches!(dtype, DType::F32 | DType::F64) {
+    if !dtype.is_wide_float() {
         return chosen;
     }
     // The instruction returns the operand that is a number; the sum is NaN if either operand is.
@@ -109,11 +106,22 @@ pub(super) fn min_or_max(body: &mut KernelBody, name: &str, dtype: DType, a: Reg
     result
 }
 
+/// Returns the type suffix of comparisons of numbers in registers.
+pub(super) fn ordered_type(dtype: DType) -> &'static str {
+    match dtype {
+        DType::F32 => "f32",
+        DType::F64 => "f64",
+        DType::I64 => "s64",
+        DType::U64 => "u64",
+        DType::U32 => "u32",
+        _ => "s32",
+    }
+}
+
 fn integer(body: &mut KernelBody, function: Function, dtype: DType, values: &[Reg]) -> Reg {
-    let (bits, class) = match dtype {
-        DType::I64 => (64, RegClass::B64),
-        _ => (32, RegClass::B32),
-    };
+    let class = RegClass::of(dtype);
+    let bits = if class == RegClass::B64 { 64 } else { 32 };
+    let ordered = ordered_type(dtype);
     let result = body.reg(class);
     let a = values[0];
     match (function, values) {
@@ -131,7 +139,7 @@ fn integer(body: &mut KernelBody, function: Function, dtype: DType, values: &[Re
             let name = function.name();
             line!(body, "setp.eq.s{bits} {by_zero}, {b}, 0;");
             line!(body, "selp.b{bits} {divisor}, 1, {b}, {by_zero};");
-            line!(body, "{name}.s{bits} {quotient}, {a}, {divisor};");
+            line!(body, "{name}.{ordered} {quotient}, {a}, {divisor};");
             line!(body, "selp.b{bits} {result}, 0, {quotient}, {by_zero};");
         }
         (Function::Minimum | Function::Maximum, &[a, b]) => {
@@ -144,15 +152,17 @@ fn integer(body: &mut KernelBody, function: Function, dtype: DType, values: &[Re
         (Function::ShiftLeft | Function::ShiftRight, &[a, b]) => {
             let instruction = match function {
                 Function::ShiftLeft => format!("shl.b{bits}"),
-                // The upper bits of a `u8` register are 0.
-                _ => format!("shr.s{bits}"),
+                _ => format!("shr.{ordered}"),
             };
             let count = shift_count(body, dtype, b);
             line!(body, "{instruction} {result}, {a}, {count};");
         }
         (Function::Negate, _) => line!(body, "neg.s{bits} {result}, {a};"),
-        (Function::Absolute, _) if dtype == DType::U8 => return a,
+        (Function::Absolute, _) if dtype.is_unsigned() => return a,
         (Function::Absolute, _) => line!(body, "abs.s{bits} {result}, {a};"),
+        (Function::Signum, _) if matches!(dtype, DType::U32 | DType::U64) => {
+            line!(body, "min.{ordered} {result}, {a}, 1;");
+        }
         (Function::Signum, _) => {
             let below = body.reg(class);
             line!(body, "min.s{bits} {below}, {a}, 1;");
@@ -160,16 +170,13 @@ fn integer(body: &mut KernelBody, function: Function, dtype: DType, values: &[Re
         }
         _ => unreachable!("integers have no {function:?}"),
     }
-    if dtype == DType::U8 {
-        return body.low_byte(result);
-    }
-    result
+    body.narrowed(dtype, result)
 }
 
 /// Computes a shift count modulo the bits of the type, in 32 bits.
 fn shift_count(body: &mut KernelBody, dtype: DType, count: Reg) -> Reg {
-    let low = match dtype {
-        DType::I64 => {
+    let low = match count.class {
+        RegClass::B64 => {
             let low = body.reg(RegClass::B32);
             line!(body, "cvt.u32.u64 {low}, {count};");
             low
@@ -193,21 +200,21 @@ fn truth(body: &mut KernelBody, function: Function, values: &[Reg]) -> Reg {
     result
 }
 
-fn compare(body: &mut KernelBody, comparison: Comparison, dtype: DType, a: Reg, b: Reg) -> Reg {
-    let (kind, a, b) = match dtype {
-        DType::F32 => ("f32", a, b),
-        DType::F64 => ("f64", a, b),
-        DType::I64 => ("s64", a, b),
-        DType::I32 | DType::U8 => ("s32", a, b),
-        DType::Bool => ("s32", body.as_word(a), body.as_word(b)),
-    };
+pub(super) fn compare(
+    body: &mut KernelBody,
+    comparison: Comparison,
+    dtype: DType,
+    a: Reg,
+    b: Reg,
+) -> Reg {
+    let (kind, a, b) = (ordered_type(dtype), body.as_word(a), body.as_word(b));
     let name = match comparison {
         Comparison::Less => "lt",
         Comparison::LessOrEqual => "le",
         Comparison::Greater => "gt",
         Comparison::GreaterOrEqual => "ge",
         Comparison::Equal => "eq",
-        Comparison::NotEqual if matches!(dtype, DType::F32 | DType::F64) => "neu",
+        Comparison::NotEqual if dtype.is_wide_float() => "neu",
         Comparison::NotEqual => "ne",
     };
     let result = body.reg(RegClass::Predicate);

@@ -16,8 +16,11 @@ fn in_memory(dtype: DType) -> &'static str {
     match dtype {
         DType::F32 => "f32",
         DType::F64 => "f64",
-        DType::I32 => "b32",
-        DType::I64 => "b64",
+        DType::I32 | DType::U32 => "b32",
+        DType::I64 | DType::U64 => "b64",
+        DType::I8 => "s8",
+        DType::I16 => "s16",
+        DType::F16 | DType::Bf16 | DType::U16 => "u16",
         DType::U8 | DType::Bool => "u8",
     }
 }

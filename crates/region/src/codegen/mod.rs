@@ -25,6 +25,7 @@
 //! | `update.rs` | the positions of values that replace elements of a part |
 //! | `join.rs` | joined arrays, whose parts are computed under branches |
 //! | `elementwise.rs` | instruction selection for element-wise functions |
+//! | `half.rs` | functions of `f16` and `bf16` |
 //! | `cast.rs` | casts between element types |
 //! | `memory.rs` | loads and stores of elements |
 //! | `body.rs` | the body of a kernel under construction |
@@ -34,6 +35,7 @@ mod body;
 mod cache;
 mod cast;
 mod elementwise;
+mod half;
 mod join;
 mod lowering;
 mod map;

@@ -2,7 +2,7 @@
 //!
 //! A sum of `f32` is accumulated as `f64`, so that only the last rounding matters. A sum of `f64`
 //! is accumulated with the rounding errors of all additions (Knuth's TwoSum), which are added at
-//! the end.
+//! the end. Elements of `f16` and `bf16` are reduced as `f32`, and their sums accumulated as `f32`.
 //!
 //! Minima and maxima are those of PTX, for which −0 is less than +0, so that the result does not
 //! depend on the order of the tree. The position of a minimum or maximum is found by comparing sort
@@ -13,7 +13,7 @@ use smallvec::{SmallVec, smallvec};
 use super::{
     body::{KernelBody, Reg, RegClass, line},
     cast::cast,
-    elementwise::min_or_max,
+    elementwise::{min_or_max, ordered_type},
     warp::{WARP, WARPS, WarpTotals},
 };
 use crate::{element::DType, graph::Reduction};
@@ -25,23 +25,36 @@ pub(super) type Accumulator = SmallVec<[Reg; 2]>;
 #[derive(Clone, Copy)]
 pub(super) struct Reducer {
     reduction: Reduction,
+    /// The type of the elements in memory.
+    stored: DType,
+    /// The type as which they are reduced.
     element: DType,
 }
 
 impl Reducer {
-    pub(super) fn new(reduction: Reduction, element: DType) -> Self {
-        Self { reduction, element }
+    pub(super) fn new(reduction: Reduction, stored: DType) -> Self {
+        let element = if stored.is_half() { DType::F32 } else { stored };
+        Self {
+            reduction,
+            stored,
+            element,
+        }
     }
 
     /// Returns the types of an accumulator's components.
     pub(super) fn state_types(self) -> SmallVec<[DType; 2]> {
         match (self.reduction, self.element) {
             (Reduction::Sum, DType::F64) => smallvec![DType::F64, DType::F64],
-            (Reduction::Sum | Reduction::Product, DType::F32 | DType::F64) => smallvec![DType::F64],
+            (Reduction::Sum | Reduction::Product, DType::F32 | DType::F64)
+                if !self.stored.is_half() =>
+            {
+                smallvec![DType::F64]
+            }
             (Reduction::ArgMinimum | Reduction::ArgMaximum, _) => {
                 smallvec![self.key_type(), DType::I64]
             }
-            (Reduction::Any | Reduction::All, _) | (_, DType::U8) => smallvec![DType::I32],
+            (Reduction::Any | Reduction::All, _) => smallvec![DType::I32],
+            (_, element) if element.is_narrow_integer() => smallvec![DType::I32],
             (_, element) => smallvec![element],
         }
     }
@@ -50,6 +63,7 @@ impl Reducer {
     fn key_type(self) -> DType {
         match self.element {
             DType::F64 | DType::I64 => DType::I64,
+            unsigned @ (DType::U32 | DType::U64) => unsigned,
             _ => DType::I32,
         }
     }
@@ -89,6 +103,7 @@ impl Reducer {
         number: impl FnOnce(&mut KernelBody) -> Reg,
     ) -> Accumulator {
         let state_types = self.state_types();
+        let element = cast_half(body, self.stored, element);
         let first = match (self.reduction, self.element) {
             (_, DType::Bool) => body.as_word(element),
             (Reduction::ArgMinimum | Reduction::ArgMaximum, DType::F32 | DType::F64) => {
@@ -122,8 +137,8 @@ impl Reducer {
         match self.reduction {
             Reduction::Sum if accumulator.len() == 2 => add_compensated(body, accumulator, other),
             Reduction::Sum => line!(body, "add.{} {a}, {a}, {b};", add_type(dtype)),
-            Reduction::Product if RegClass::of(dtype) == RegClass::F64 => {
-                line!(body, "mul.rn.f64 {a}, {a}, {b};")
+            Reduction::Product if dtype.is_wide_float() => {
+                line!(body, "mul.{} {a}, {a}, {b};", add_type(dtype))
             }
             Reduction::Product => line!(body, "mul.lo.{} {a}, {a}, {b};", add_type(dtype)),
             Reduction::Any => line!(body, "or.b32 {a}, {a}, {b};"),
@@ -145,7 +160,7 @@ impl Reducer {
                     Reduction::ArgMinimum => "lt",
                     _ => "gt",
                 };
-                let (kind, mut new) = (add_type(dtype), || body.reg(RegClass::Predicate));
+                let (kind, mut new) = (ordered_type(dtype), || body.reg(RegClass::Predicate));
                 let (better, same, earlier) = (new(), new(), new());
                 line!(body, "setp.{name}.{kind} {better}, {b}, {a};");
                 line!(body, "setp.eq.{kind} {same}, {a}, {b};");
@@ -257,6 +272,14 @@ impl Reducer {
     }
 }
 
+/// Converts an element of 16 bits to `f32`; others stay as they are.
+fn cast_half(body: &mut KernelBody, stored: DType, element: Reg) -> Reg {
+    if stored.is_half() {
+        return cast(body, stored, DType::F32, element);
+    }
+    element
+}
+
 /// Adds two compensated sums, and the rounding error of the addition to the accumulated errors.
 fn add_compensated(body: &mut KernelBody, accumulator: &Accumulator, other: &Accumulator) {
     let (a, b) = (accumulator[0], other[0]);
@@ -306,6 +329,8 @@ fn max_literal(dtype: DType) -> &'static str {
         DType::F32 => "0f7F800000",
         DType::F64 => "0d7FF0000000000000",
         DType::I64 => "9223372036854775807",
+        DType::U64 => "18446744073709551615",
+        DType::U32 => "4294967295",
         _ => "2147483647",
     }
 }
@@ -315,16 +340,16 @@ fn min_literal(dtype: DType) -> &'static str {
         DType::F32 => "0fFF800000",
         DType::F64 => "0dFFF0000000000000",
         DType::I64 => "-9223372036854775808",
+        DType::U32 | DType::U64 => "0",
         _ => "-2147483648",
     }
 }
 
-/// Returns the type suffix of `add`, and for integers also of `setp`, for a component.
+/// Returns the type suffix of `add` and `mul` for a component.
 fn add_type(dtype: DType) -> &'static str {
-    match RegClass::of(dtype) {
-        RegClass::F32 => "rn.f32",
-        RegClass::F64 => "rn.f64",
-        RegClass::B64 => "s64",
-        RegClass::B32 | RegClass::Predicate => "s32",
+    match dtype {
+        DType::F32 => "rn.f32",
+        DType::F64 => "rn.f64",
+        integer => ordered_type(integer),
     }
 }

@@ -91,8 +91,8 @@ fn stage_kernel(kernel: &FusedKernel, wide: bool, stage: ScatterStage) -> Kernel
             let value = lowering.lower(value, position);
             let kind = match node.dtype {
                 DType::F64 => "f64",
-                DType::I64 => "u64",
-                DType::I32 => "u32",
+                DType::I64 | DType::U64 => "u64",
+                DType::I32 | DType::U32 => "u32",
                 other => unreachable!("{other:?} is added as a wider type"),
             };
             let base = lowering

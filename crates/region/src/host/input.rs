@@ -29,9 +29,9 @@ use crate::{
 /// ```
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be a parameter of a region function",
-    note = "parameters are ndarray's arrays of `f32`, `f64`, `i32`, `i64`, `u8` or `bool`, \
-            slices and `Vec`s of those, arrays on the device, plain values, and structs that \
-            derive `millstream_region::OnDevice`"
+    note = "parameters are ndarray's arrays of numbers or `bool`, slices and `Vec`s of those, \
+            arrays on the device, plain values, and structs that derive \
+            `millstream_region::OnDevice`"
 )]
 pub trait Parameter {
     /// The parameter's type in the body.
@@ -224,6 +224,8 @@ macro_rules! plain {
 }
 
 plain!(
+    half::f16,
+    half::bf16,
     f32,
     f64,
     i8,

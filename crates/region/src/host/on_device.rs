@@ -52,9 +52,8 @@ use crate::{Array, Region, element::Element, error::Result};
 /// ```
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be a field of a struct on a device",
-    note = "fields are owned arrays of `ndarray` or `Vec`s of `f32`, `f64`, `i32`, `i64`, `u8` \
-            or `bool`, arrays on the device, plain values, and structs that derive \
-            `millstream_region::OnDevice`"
+    note = "fields are owned arrays of `ndarray` or `Vec`s of numbers or `bool`, arrays on the \
+            device, plain values, and structs that derive `millstream_region::OnDevice`"
 )]
 pub trait OnDevice: Parameter + Sized {
     /// The pending transfer of the value.

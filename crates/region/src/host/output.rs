@@ -6,6 +6,7 @@ use std::{
     task::{Context, Poll, ready},
 };
 
+use half::{bf16, f16};
 use ndarray::{Dimension, Ix0, Ix1, IxDyn};
 
 use crate::{
@@ -31,9 +32,9 @@ use crate::{
 /// ```
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be the result of a region function",
-    note = "results are ndarray's arrays of `f32`, `f64`, `i32`, `i64`, `u8` or `bool`, `Vec`s \
-            of those, single elements, arrays on the device, tuples of results, and structs that \
-            derive `millstream_region::OnDevice`"
+    note = "results are ndarray's arrays of numbers or `bool`, `Vec`s of those, single elements, \
+            arrays on the device, tuples of results, and structs that derive \
+            `millstream_region::OnDevice`"
 )]
 pub trait Output: Sized {
     /// The type that the body returns for this result.
@@ -267,7 +268,9 @@ macro_rules! scalars {
     )*};
 }
 
-scalars!(f32, f64, i32, i64, u8, bool);
+scalars!(
+    f16, bf16, f32, f64, i8, i16, i32, i64, u8, u16, u32, u64, bool
+);
 
 /// A device array as a result, which needs no transfer.
 #[doc(hidden)]

@@ -81,13 +81,10 @@ enum ScalarBits {
 impl ScalarBits {
     /// Returns the bits of a constant.
     fn of_scalar(value: Scalar) -> Self {
-        match value {
-            Scalar::F32(value) => Self::Bits32(value.to_bits()),
-            Scalar::F64(value) => Self::Bits64(value.to_bits()),
-            Scalar::I32(value) => Self::Bits32(value as u32),
-            Scalar::I64(value) => Self::Bits64(value as u64),
-            Scalar::U8(value) => Self::Bits32(value.into()),
-            Scalar::Bool(value) => Self::Bits32(value.into()),
+        match value.dtype().bytes() {
+            8 => Self::Bits64(value.bits()),
+            // The upper half is 0.
+            _ => Self::Bits32(value.bits() as u32),
         }
     }
 

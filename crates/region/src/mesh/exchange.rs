@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use half::{bf16, f16};
 use millstream::{CollectiveElement, Reduce};
 use smallvec::{SmallVec, smallvec};
 
@@ -71,7 +72,11 @@ fn add(mesh: &Mesh, group: &DeviceGroup, members: &[&Collective]) -> Result<bool
         DType::F64 => add_as::<f64>(mesh, group, members)?,
         DType::I32 => add_as::<i32>(mesh, group, members)?,
         DType::I64 => add_as::<i64>(mesh, group, members)?,
-        DType::U8 | DType::Bool => return Ok(false),
+        DType::U32 => add_as::<u32>(mesh, group, members)?,
+        DType::U64 => add_as::<u64>(mesh, group, members)?,
+        DType::F16 => add_as::<f16>(mesh, group, members)?,
+        DType::Bf16 => add_as::<bf16>(mesh, group, members)?,
+        DType::I8 | DType::I16 | DType::U8 | DType::U16 | DType::Bool => return Ok(false),
     }
     Ok(true)
 }

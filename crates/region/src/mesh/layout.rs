@@ -24,7 +24,7 @@ use crate::{
 /// ```
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be spread over a mesh",
-    note = "name an owned array of `ndarray` of `f32`, `f64`, `i32`, `i64`, `u8` or `bool`"
+    note = "name an owned array of `ndarray` of numbers or `bool`"
 )]
 pub trait MeshArray: private::Sealed {
     /// The type of the elements.

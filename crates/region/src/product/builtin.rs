@@ -108,11 +108,12 @@ const KERNELS: &[Signature] = &[
 ];
 
 macro_rules! sources {
-    ($($dtype:ident $name:literal $ptx:literal)*) => {
-        /// Returns the PTX module for an element type.
+    ($($($dtype:ident)|+ => $name:literal $ptx:literal)*) => {
+        /// Returns the PTX module for an element type. Integers that wrap around have the same bits
+        /// with and without a sign.
         fn source(dtype: DType) -> &'static ModuleSource {
             match dtype {
-                $(DType::$dtype => {
+                $($(DType::$dtype)|+ => {
                     static SOURCE: ModuleSource = ModuleSource {
                         module: $name,
                         origin: $ptx,
@@ -124,18 +125,20 @@ macro_rules! sources {
                     };
                     &SOURCE
                 })*
-                DType::Bool => unreachable!("booleans have no matrix products"),
+                DType::F16 | DType::Bf16 | DType::I16 | DType::U16 | DType::Bool => {
+                    unreachable!("{dtype:?} has no matrix products of its own")
+                }
             }
         }
     };
 }
 
 sources! {
-    F32 "product_f32" "../../kernels/product_f32.ptx"
-    F64 "product_f64" "../../kernels/product_f64.ptx"
-    I32 "product_i32" "../../kernels/product_i32.ptx"
-    I64 "product_i64" "../../kernels/product_i64.ptx"
-    U8 "product_u8" "../../kernels/product_u8.ptx"
+    F32 => "product_f32" "../../kernels/product_f32.ptx"
+    F64 => "product_f64" "../../kernels/product_f64.ptx"
+    I32 | U32 => "product_i32" "../../kernels/product_i32.ptx"
+    I64 | U64 => "product_i64" "../../kernels/product_i64.ptx"
+    I8 | U8 => "product_u8" "../../kernels/product_u8.ptx"
 }
 
 /// The stream, the element type and the source line of a product's launches.

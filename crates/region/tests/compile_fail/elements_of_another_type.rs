@@ -1,9 +1,9 @@
-//! C6: only six element types are supported on a device.
+//! C6: an element type that the device does not support.
 
 use millstream_region::region;
 use ndarray::Array1;
 
 #[region]
-fn short(x: &Array1<u16>) {} //~ E0277 "elements are `f32`, `f64`, `i32`, `i64`, `u8` or `bool`"
+fn wide(x: &Array1<u128>) {} //~ E0277 "elements are `f32`, `f64`, `half::f16`, `half::bf16`"
 
 fn main() {}

@@ -1,5 +1,6 @@
 //! Execution of program steps on the device.
 
+use half::{bf16, f16};
 use millstream_region::{Array, ArrayViewMut, Float, Number, Operand, Region, concatenate, stack};
 use ndarray::{Axis, Ix1, IxDyn};
 
@@ -11,6 +12,12 @@ use crate::{
 
 /// Matches an array of one of the types, and wraps the result in the same type.
 macro_rules! one {
+    ($value:expr, numbers, $x:ident => $body:expr) => {
+        one!($value, [F16 Bf16 F32 F64 I8 I16 I32 I64 U8 U16 U32 U64], $x => $body)
+    };
+    ($value:expr, all, $x:ident => $body:expr) => {
+        one!($value, [F16 Bf16 F32 F64 I8 I16 I32 I64 U8 U16 U32 U64 Bool], $x => $body)
+    };
     ($value:expr, [$($kind:ident)*], $x:ident => $body:expr) => {
         match $value {
             $(Dev::$kind($x) => Dev::$kind($body),)*
@@ -21,6 +28,18 @@ macro_rules! one {
 }
 
 macro_rules! two {
+    ($a:expr, $b:expr, numbers, $x:ident, $y:ident => $body:expr) => {
+        two!($a, $b, [F16 Bf16 F32 F64 I8 I16 I32 I64 U8 U16 U32 U64], $x, $y => $body)
+    };
+    ($a:expr, $b:expr, all, $x:ident, $y:ident => $body:expr) => {
+        two!($a, $b, [F16 Bf16 F32 F64 I8 I16 I32 I64 U8 U16 U32 U64 Bool], $x, $y => $body)
+    };
+    ($a:expr, $b:expr, integers, $x:ident, $y:ident => $body:expr) => {
+        two!($a, $b, [I8 I16 I32 I64 U8 U16 U32 U64], $x, $y => $body)
+    };
+    ($a:expr, $b:expr, bits, $x:ident, $y:ident => $body:expr) => {
+        two!($a, $b, [I8 I16 I32 I64 U8 U16 U32 U64 Bool], $x, $y => $body)
+    };
     ($a:expr, $b:expr, [$($kind:ident)*], $x:ident, $y:ident => $body:expr) => {
         match ($a, $b) {
             $((Dev::$kind($x), Dev::$kind($y)) => Dev::$kind($body),)*
@@ -35,15 +54,22 @@ pub(crate) fn apply(step: &Step, g: &Region, slots: &[Dev]) -> Dev {
     match step {
         Step::Fresh(host) => host.on_device(g),
         Step::Unary(function, a) => match at(a) {
+            Dev::F16(x) => Dev::F16(float_unary(*function, x)),
+            Dev::Bf16(x) => Dev::Bf16(float_unary(*function, x)),
             Dev::F32(x) => Dev::F32(float_unary(*function, x)),
             Dev::F64(x) => Dev::F64(float_unary(*function, x)),
+            Dev::I8(x) => Dev::I8(unary(*function, x)),
+            Dev::I16(x) => Dev::I16(unary(*function, x)),
             Dev::I32(x) => Dev::I32(unary(*function, x)),
             Dev::I64(x) => Dev::I64(unary(*function, x)),
             Dev::U8(x) => Dev::U8(unary(*function, x)),
+            Dev::U16(x) => Dev::U16(unary(*function, x)),
+            Dev::U32(x) => Dev::U32(unary(*function, x)),
+            Dev::U64(x) => Dev::U64(unary(*function, x)),
             Dev::Bool(_) => unreachable!("a boolean is not numeric"),
         },
         Step::Binary(function, a, b) => {
-            two!(at(a), at(b), [F32 F64 I32 I64 U8], x, y => match function {
+            two!(at(a), at(b), numbers, x, y => match function {
                 Binary::Add => x + y,
                 Binary::Subtract => x - y,
                 Binary::Multiply => x * y,
@@ -54,7 +80,7 @@ pub(crate) fn apply(step: &Step, g: &Region, slots: &[Dev]) -> Dev {
             })
         }
         Step::WithValue(function, a, value, is_left) => {
-            one!(at(a), [F32 F64 I32 I64 U8], x => {
+            one!(at(a), numbers, x => {
                 let value = small(x, *value);
                 match (function, is_left) {
                     (Binary::Add, false) => x + value,
@@ -73,13 +99,13 @@ pub(crate) fn apply(step: &Step, g: &Region, slots: &[Dev]) -> Dev {
             })
         }
         Step::Bitwise(function @ (Bitwise::ShiftLeft | Bitwise::ShiftRight), a, b) => {
-            two!(at(a), at(b), [I32 I64 U8], x, y => match function {
+            two!(at(a), at(b), integers, x, y => match function {
                 Bitwise::ShiftLeft => x << y,
                 _ => x >> y,
             })
         }
         Step::Bitwise(function, a, b) => {
-            two!(at(a), at(b), [I32 I64 U8 Bool], x, y => match function {
+            two!(at(a), at(b), bits, x, y => match function {
                 Bitwise::And => x & y,
                 Bitwise::Or => x | y,
                 Bitwise::ExclusiveOr => x ^ y,
@@ -89,80 +115,82 @@ pub(crate) fn apply(step: &Step, g: &Region, slots: &[Dev]) -> Dev {
         Step::Compare(comparison, a, b) => compare(*comparison, at(a), at(b)),
         Step::Select(which, a, b) => {
             let which = truth(at(which));
-            two!(at(a), at(b), [F32 F64 I32 I64 U8 Bool], x, y => which.where_cond(x, y))
+            two!(at(a), at(b), all, x, y => which.where_cond(x, y))
         }
-        Step::SelectValue(which, a, value, is_yes) => one!(at(a), [F32 F64 I32 I64 U8], x => {
+        Step::SelectValue(which, a, value, is_yes) => one!(at(a), numbers, x => {
             let (which, value) = (truth(at(which)), small(x, *value));
             if *is_yes { which.where_cond(value, x) } else { which.where_cond(x, value) }
         }),
         Step::SelectValues(which, yes, no) => {
             Dev::I32(truth(at(which)).where_cond(i32::from(*yes), i32::from(*no)))
         }
-        Step::Power(a, exponent) => one!(at(a), [F32 F64 I32 I64 U8], x => x.powi(*exponent)),
-        Step::Clamp(a, least, greatest) => one!(at(a), [F32 F64 I32 I64 U8], x => {
+        Step::Power(a, exponent) => one!(at(a), numbers, x => x.powi(*exponent)),
+        Step::Clamp(a, least, greatest) => one!(at(a), numbers, x => {
             x.clamp(small(x, *least), small(x, *greatest))
         }),
         Step::IsNan(a) => match at(a) {
+            Dev::F16(x) => Dev::Bool(x.is_nan()),
+            Dev::Bf16(x) => Dev::Bool(x.is_nan()),
             Dev::F32(x) => Dev::Bool(x.is_nan()),
             Dev::F64(x) => Dev::Bool(x.is_nan()),
             other => unreachable!("{other:?} is not a float"),
         },
         Step::Cast(a, kind) => cast(at(a), *kind),
-        Step::View(a, how) => one!(at(a), [F32 F64 I32 I64 U8 Bool], x => view(x, how)),
+        Step::View(a, how) => one!(at(a), all, x => view(x, how)),
         Step::Reduce(reduce, a, axes, keep) => reduced(*reduce, at(a), axes, *keep),
-        Step::Cumulate(reduce, a, axis) => one!(at(a), [F32 F64 I32 I64 U8], x => match reduce {
+        Step::Cumulate(reduce, a, axis) => one!(at(a), numbers, x => match reduce {
             Reduce::Sum => x.cumsum(Axis(*axis)),
             Reduce::Product => x.cumprod(Axis(*axis)),
             Reduce::Minimum => x.cummin(Axis(*axis)),
             _ => x.cummax(Axis(*axis)),
         }),
         Step::Take(a, axis, index) => {
-            one!(at(a), [F32 F64 I32 I64 U8 Bool], x => match at(index) {
+            one!(at(a), all, x => match at(index) {
                 Dev::I32(index) => x.select(Axis(*axis), &line(index)),
                 Dev::I64(index) => x.select(Axis(*axis), &line(index)),
                 other => unreachable!("{other:?} is not an index"),
             })
         }
         Step::TakeListed(a, axis, indices) => {
-            one!(at(a), [F32 F64 I32 I64 U8 Bool], x => x.select(Axis(*axis), indices))
+            one!(at(a), all, x => x.select(Axis(*axis), indices))
         }
         Step::Gather(a, axis, index) => {
-            one!(at(a), [F32 F64 I32 I64 U8 Bool], x => match at(index) {
+            one!(at(a), all, x => match at(index) {
                 Dev::I32(index) => x.gather(Axis(*axis), index),
                 Dev::I64(index) => x.gather(Axis(*axis), index),
                 other => unreachable!("{other:?} is not an index"),
             })
         }
         Step::Scatter(base, axis, index, values, false) => {
-            two!(at(base), at(values), [F32 F64 I32 I64 U8 Bool], x, y => match at(index) {
+            two!(at(base), at(values), all, x, y => match at(index) {
                 Dev::I32(index) => x.scatter(Axis(*axis), index, y),
                 Dev::I64(index) => x.scatter(Axis(*axis), index, y),
                 other => unreachable!("{other:?} is not an index"),
             })
         }
         Step::Scatter(base, axis, index, values, true) => {
-            two!(at(base), at(values), [F32 F64 I32 I64 U8], x, y => match at(index) {
+            two!(at(base), at(values), numbers, x, y => match at(index) {
                 Dev::I32(index) => x.scatter_add(Axis(*axis), index, y),
                 Dev::I64(index) => x.scatter_add(Axis(*axis), index, y),
                 other => unreachable!("{other:?} is not an index"),
             })
         }
         Step::Update(Assign::Set, base, part, values) => {
-            two!(at(base), at(values), [F32 F64 I32 I64 U8 Bool], x, y => {
+            two!(at(base), at(values), all, x, y => {
                 let mut x = x.clone();
                 x.slice_mut(&part[..]).assign(y);
                 x
             })
         }
         Step::Update(Assign::Arithmetic(function), base, part, values) => {
-            two!(at(base), at(values), [F32 F64 I32 I64 U8], x, y => {
+            two!(at(base), at(values), numbers, x, y => {
                 let mut x = x.clone();
                 arithmetic(&mut x.slice_mut(&part[..]), *function, y);
                 x
             })
         }
         Step::UpdateValue(function, base, part, value) => {
-            one!(at(base), [F32 F64 I32 I64 U8], x => {
+            one!(at(base), numbers, x => {
                 let value = small(x, *value);
                 let mut x = x.clone();
                 arithmetic(&mut x.slice_mut(&part[..]), *function, value);
@@ -175,7 +203,7 @@ pub(crate) fn apply(step: &Step, g: &Region, slots: &[Dev]) -> Dev {
             part,
             values,
         ) => {
-            two!(at(base), at(values), [I32 I64 U8], x, y => {
+            two!(at(base), at(values), integers, x, y => {
                 let mut x = x.clone();
                 let mut slice = x.slice_mut(&part[..]);
                 match function {
@@ -186,7 +214,7 @@ pub(crate) fn apply(step: &Step, g: &Region, slots: &[Dev]) -> Dev {
             })
         }
         Step::Update(Assign::Bits(function), base, part, values) => {
-            two!(at(base), at(values), [I32 I64 U8 Bool], x, y => {
+            two!(at(base), at(values), bits, x, y => {
                 let mut x = x.clone();
                 let mut slice = x.slice_mut(&part[..]);
                 match function {
@@ -201,7 +229,7 @@ pub(crate) fn apply(step: &Step, g: &Region, slots: &[Dev]) -> Dev {
                 x
             })
         }
-        Step::Fill(base, part, value) => one!(at(base), [F32 F64 I32 I64 U8], x => {
+        Step::Fill(base, part, value) => one!(at(base), numbers, x => {
             let value = small(x, *value);
             let mut x = x.clone();
             x.slice_mut(&part[..]).fill(value);
@@ -212,7 +240,7 @@ pub(crate) fn apply(step: &Step, g: &Region, slots: &[Dev]) -> Dev {
         // The sign of a zero result is unspecified, because the first product may be added to a
         // zero.
         Step::Multiply(a, b) => {
-            two!(at(a), at(b), [F32 F64 I32 I64 U8], x, y => x.matmul(y) + small(x, 0))
+            two!(at(a), at(b), numbers, x, y => x.matmul(y) + small(x, 0))
         }
     }
 }
@@ -299,11 +327,18 @@ fn compare(comparison: Compare, a: &Dev, b: &Dev) -> Dev {
         };
     }
     Dev::Bool(match (a, b) {
+        (Dev::F16(x), Dev::F16(y)) => by!(x, y),
+        (Dev::Bf16(x), Dev::Bf16(y)) => by!(x, y),
         (Dev::F32(x), Dev::F32(y)) => by!(x, y),
         (Dev::F64(x), Dev::F64(y)) => by!(x, y),
+        (Dev::I8(x), Dev::I8(y)) => by!(x, y),
+        (Dev::I16(x), Dev::I16(y)) => by!(x, y),
         (Dev::I32(x), Dev::I32(y)) => by!(x, y),
         (Dev::I64(x), Dev::I64(y)) => by!(x, y),
         (Dev::U8(x), Dev::U8(y)) => by!(x, y),
+        (Dev::U16(x), Dev::U16(y)) => by!(x, y),
+        (Dev::U32(x), Dev::U32(y)) => by!(x, y),
+        (Dev::U64(x), Dev::U64(y)) => by!(x, y),
         (Dev::Bool(x), Dev::Bool(y)) if comparison == Compare::Equal => x.equal(y),
         (Dev::Bool(x), Dev::Bool(y)) => x.not_equal(y),
         other => unreachable!("{other:?}"),
@@ -314,21 +349,35 @@ fn cast(x: &Dev, kind: Kind) -> Dev {
     macro_rules! to {
         ($type:ty) => {
             match x {
+                Dev::F16(x) => x.cast::<$type>(),
+                Dev::Bf16(x) => x.cast::<$type>(),
                 Dev::F32(x) => x.cast::<$type>(),
                 Dev::F64(x) => x.cast::<$type>(),
+                Dev::I8(x) => x.cast::<$type>(),
+                Dev::I16(x) => x.cast::<$type>(),
                 Dev::I32(x) => x.cast::<$type>(),
                 Dev::I64(x) => x.cast::<$type>(),
                 Dev::U8(x) => x.cast::<$type>(),
+                Dev::U16(x) => x.cast::<$type>(),
+                Dev::U32(x) => x.cast::<$type>(),
+                Dev::U64(x) => x.cast::<$type>(),
                 Dev::Bool(x) => x.cast::<$type>(),
             }
         };
     }
     match kind {
+        Kind::F16 => Dev::F16(to!(f16)),
+        Kind::Bf16 => Dev::Bf16(to!(bf16)),
         Kind::F32 => Dev::F32(to!(f32)),
         Kind::F64 => Dev::F64(to!(f64)),
+        Kind::I8 => Dev::I8(to!(i8)),
+        Kind::I16 => Dev::I16(to!(i16)),
         Kind::I32 => Dev::I32(to!(i32)),
         Kind::I64 => Dev::I64(to!(i64)),
         Kind::U8 => Dev::U8(to!(u8)),
+        Kind::U16 => Dev::U16(to!(u16)),
+        Kind::U32 => Dev::U32(to!(u32)),
+        Kind::U64 => Dev::U64(to!(u64)),
         Kind::Bool => Dev::Bool(to!(bool)),
     }
 }
@@ -392,15 +441,22 @@ fn reduced(reduce: Reduce, x: &Dev, axes: &[usize], keep: bool) -> Dev {
     }
     if matches!(reduce, Reduce::ArgMinimum | Reduce::ArgMaximum) {
         return Dev::I64(match x {
+            Dev::F16(x) => position!(x),
+            Dev::Bf16(x) => position!(x),
             Dev::F32(x) => position!(x),
             Dev::F64(x) => position!(x),
+            Dev::I8(x) => position!(x),
+            Dev::I16(x) => position!(x),
             Dev::I32(x) => position!(x),
             Dev::I64(x) => position!(x),
             Dev::U8(x) => position!(x),
+            Dev::U16(x) => position!(x),
+            Dev::U32(x) => position!(x),
+            Dev::U64(x) => position!(x),
             Dev::Bool(_) => unreachable!("a boolean is not numeric"),
         });
     }
-    one!(x, [F32 F64 I32 I64 U8], x => number!(x))
+    one!(x, numbers, x => number!(x))
 }
 
 fn axes_of(axes: &[usize]) -> Vec<Axis> {
@@ -431,5 +487,5 @@ fn joined(slots: &[Dev], parts: &[usize], axis: usize, stacks: bool) -> Dev {
             }
         };
     }
-    of!(F32 F64 I32 I64 U8 Bool)
+    of!(F16 Bf16 F32 F64 I8 I16 I32 I64 U8 U16 U32 U64 Bool)
 }

@@ -6,7 +6,7 @@ use crate::{
     host::{broadcast, whole},
     program::{AXES_MAX, ProgramGenerator},
     step::{Assign, Binary, Bitwise, Compare, Reduce, Slot, Step, Unary, View},
-    value::{Host, KINDS, Kind},
+    value::{Host, Kind},
 };
 
 impl ProgramGenerator {
@@ -75,7 +75,7 @@ impl ProgramGenerator {
             }
             7 => {
                 let which = self.some(|host| host.kind() == Kind::Bool)?;
-                let kind = KINDS[self.below(6)];
+                let kind = self.kind(self.kinds.len());
                 let (a, b) = (self.partner(which, kind)?, self.partner(which, kind)?);
                 let shape = broadcast(&self.shape_of(a), &self.shape_of(b))?;
                 broadcast(&shape, &self.shape_of(which))?;
@@ -93,7 +93,7 @@ impl ProgramGenerator {
             }
             10 => {
                 let a = self.below(self.slots.len());
-                let kind = KINDS[self.below(6)];
+                let kind = self.kind(self.kinds.len());
                 Some(self.push(Step::Cast(a, kind)))
             }
             11..=14 => {
@@ -127,7 +127,7 @@ impl ProgramGenerator {
                     let other = self.below(19) as i8 - 9;
                     return Some(self.push(Step::SelectValues(which, value, other)));
                 }
-                let kind = KINDS[self.below(5)];
+                let kind = self.kind(self.kinds.len() - 1);
                 let a = self.partner(which, kind)?;
                 let is_yes = self.chance(2);
                 Some(self.push(Step::SelectValue(which, a, value, is_yes)))

@@ -1,9 +1,11 @@
 //! Execution of program steps on the host, with plain Rust and `ndarray`'s views.
 
-use ndarray::{ArrayD, Axis, Dimension, IxDyn, Slice, SliceInfoElem};
+use half::{bf16, f16};
+use ndarray::{ArrayD, Axis, IxDyn, Slice, SliceInfoElem};
 
 use crate::{
     host_element::{Number, Plain, Word},
+    host_indexing::{gather, scatter},
     step::{Assign, Reduce, Step, View},
     value::{Host, Kind},
 };
@@ -12,11 +14,18 @@ use crate::{
 macro_rules! any {
     ($value:expr, $x:ident => $body:expr) => {
         match $value {
+            Host::F16($x) => Host::F16($body),
+            Host::Bf16($x) => Host::Bf16($body),
             Host::F32($x) => Host::F32($body),
             Host::F64($x) => Host::F64($body),
+            Host::I8($x) => Host::I8($body),
+            Host::I16($x) => Host::I16($body),
             Host::I32($x) => Host::I32($body),
             Host::I64($x) => Host::I64($body),
             Host::U8($x) => Host::U8($body),
+            Host::U16($x) => Host::U16($body),
+            Host::U32($x) => Host::U32($body),
+            Host::U64($x) => Host::U64($body),
             Host::Bool($x) => Host::Bool($body),
         }
     };
@@ -28,17 +37,33 @@ macro_rules! number {
     };
     (@to $value:expr, $x:ident => |$result:ident| $to:expr, $body:expr) => {
         match $value {
+            Host::F16($x) => { let $result = $body; Host::F16($to) }
+            Host::Bf16($x) => { let $result = $body; Host::Bf16($to) }
             Host::F32($x) => { let $result = $body; Host::F32($to) }
             Host::F64($x) => { let $result = $body; Host::F64($to) }
+            Host::I8($x) => { let $result = $body; Host::I8($to) }
+            Host::I16($x) => { let $result = $body; Host::I16($to) }
             Host::I32($x) => { let $result = $body; Host::I32($to) }
             Host::I64($x) => { let $result = $body; Host::I64($to) }
             Host::U8($x) => { let $result = $body; Host::U8($to) }
+            Host::U16($x) => { let $result = $body; Host::U16($to) }
+            Host::U32($x) => { let $result = $body; Host::U32($to) }
+            Host::U64($x) => { let $result = $body; Host::U64($to) }
             Host::Bool(_) => unreachable!("a boolean is not numeric"),
         }
     };
 }
 
 macro_rules! two {
+    ($a:expr, $b:expr, numbers, $x:ident, $y:ident => $body:expr) => {
+        two!($a, $b, [F16 Bf16 F32 F64 I8 I16 I32 I64 U8 U16 U32 U64], $x, $y => $body)
+    };
+    ($a:expr, $b:expr, all, $x:ident, $y:ident => $body:expr) => {
+        two!($a, $b, [F16 Bf16 F32 F64 I8 I16 I32 I64 U8 U16 U32 U64 Bool], $x, $y => $body)
+    };
+    ($a:expr, $b:expr, bits, $x:ident, $y:ident => $body:expr) => {
+        two!($a, $b, [I8 I16 I32 I64 U8 U16 U32 U64 Bool], $x, $y => $body)
+    };
     ($a:expr, $b:expr, [$($kind:ident)*], $x:ident, $y:ident => $body:expr) => {
         match ($a, $b) {
             $((Host::$kind($x), Host::$kind($y)) => Host::$kind($body),)*
@@ -49,11 +74,25 @@ macro_rules! two {
 
 /// Computes the result of a step.
 pub(crate) fn apply(step: &Step, slots: &[Host]) -> Host {
+    if let Some(kind) = wider_operand(step, slots) {
+        // The device combines the elements in a wider type, and rounds once.
+        let wide: Vec<Host> = slots
+            .iter()
+            .map(|slot| {
+                if slot.kind().is_half() {
+                    cast(slot, Kind::F64)
+                } else {
+                    slot.clone()
+                }
+            })
+            .collect();
+        return cast(&apply(step, &wide), kind);
+    }
     match step {
         Step::Fresh(host) => host.clone(),
         Step::Unary(function, a) => number!(&slots[*a], x => x.mapv(|v| v.unary(*function))),
         Step::Binary(function, a, b) => {
-            two!(&slots[*a], &slots[*b], [F32 F64 I32 I64 U8], x, y => {
+            two!(&slots[*a], &slots[*b], numbers, x, y => {
                 zip(x, y, |v, w| v.binary(*function, w))
             })
         }
@@ -62,21 +101,28 @@ pub(crate) fn apply(step: &Step, slots: &[Host]) -> Host {
             if *is_left { Number::binary(value, *function, v) } else { v.binary(*function, value) }
         })),
         Step::Bitwise(function, a, b) => {
-            two!(&slots[*a], &slots[*b], [I32 I64 U8 Bool], x, y => {
+            two!(&slots[*a], &slots[*b], bits, x, y => {
                 zip(x, y, |v, w| v.bitwise(*function, w))
             })
         }
         Step::Compare(comparison, a, b) => Host::Bool(match (&slots[*a], &slots[*b]) {
+            (Host::F16(x), Host::F16(y)) => zip(x, y, |v, w| comparison.holds(&v, &w)),
+            (Host::Bf16(x), Host::Bf16(y)) => zip(x, y, |v, w| comparison.holds(&v, &w)),
             (Host::F32(x), Host::F32(y)) => zip(x, y, |v, w| comparison.holds(&v, &w)),
             (Host::F64(x), Host::F64(y)) => zip(x, y, |v, w| comparison.holds(&v, &w)),
+            (Host::I8(x), Host::I8(y)) => zip(x, y, |v, w| comparison.holds(&v, &w)),
+            (Host::I16(x), Host::I16(y)) => zip(x, y, |v, w| comparison.holds(&v, &w)),
             (Host::I32(x), Host::I32(y)) => zip(x, y, |v, w| comparison.holds(&v, &w)),
             (Host::I64(x), Host::I64(y)) => zip(x, y, |v, w| comparison.holds(&v, &w)),
             (Host::U8(x), Host::U8(y)) => zip(x, y, |v, w| comparison.holds(&v, &w)),
+            (Host::U16(x), Host::U16(y)) => zip(x, y, |v, w| comparison.holds(&v, &w)),
+            (Host::U32(x), Host::U32(y)) => zip(x, y, |v, w| comparison.holds(&v, &w)),
+            (Host::U64(x), Host::U64(y)) => zip(x, y, |v, w| comparison.holds(&v, &w)),
             (Host::Bool(x), Host::Bool(y)) => zip(x, y, |v, w| comparison.holds(&v, &w)),
             (a, b) => unreachable!("{:?} and {:?}", a.kind(), b.kind()),
         }),
         Step::Select(which, a, b) => {
-            two!(&slots[*a], &slots[*b], [F32 F64 I32 I64 U8 Bool], x, y => {
+            two!(&slots[*a], &slots[*b], all, x, y => {
                 let pairs = zip(x, y, |v, w| (v, w));
                 zip(truth(&slots[*which]), &pairs, |which, (v, w)| if which { v } else { w })
             })
@@ -94,6 +140,8 @@ pub(crate) fn apply(step: &Step, slots: &[Host]) -> Host {
             v.clamped(Number::from_small(*least), Number::from_small(*greatest))
         })),
         Step::IsNan(a) => Host::Bool(match &slots[*a] {
+            Host::F16(x) => x.mapv(f16::is_nan),
+            Host::Bf16(x) => x.mapv(bf16::is_nan),
             Host::F32(x) => x.mapv(f32::is_nan),
             Host::F64(x) => x.mapv(f64::is_nan),
             other => unreachable!("{:?} is not a float", other.kind()),
@@ -117,23 +165,23 @@ pub(crate) fn apply(step: &Step, slots: &[Host]) -> Host {
         }
         Step::Scatter(base, axis, index, values, adds) => {
             let index = indices(&slots[*index]);
-            two!(&slots[*base], &slots[*values], [F32 F64 I32 I64 U8 Bool], x, y => {
+            two!(&slots[*base], &slots[*values], all, x, y => {
                 scatter(x, *axis, &index, y, |v, w| if *adds { v.sum(w) } else { w })
             })
         }
         Step::Update(assign, base, part, values) => match assign {
             Assign::Set => {
-                two!(&slots[*base], &slots[*values], [F32 F64 I32 I64 U8 Bool], x, y => {
+                two!(&slots[*base], &slots[*values], all, x, y => {
                     updated(x, part, y, |_, w| w)
                 })
             }
             Assign::Arithmetic(function) => {
-                two!(&slots[*base], &slots[*values], [F32 F64 I32 I64 U8], x, y => {
+                two!(&slots[*base], &slots[*values], numbers, x, y => {
                     updated(x, part, y, |v, w| v.binary(*function, w))
                 })
             }
             Assign::Bits(function) => {
-                two!(&slots[*base], &slots[*values], [I32 I64 U8 Bool], x, y => {
+                two!(&slots[*base], &slots[*values], bits, x, y => {
                     updated(x, part, y, |v, w| v.bitwise(*function, w))
                 })
             }
@@ -150,9 +198,25 @@ pub(crate) fn apply(step: &Step, slots: &[Host]) -> Host {
         Step::Concatenate(axis, parts) => joined(slots, parts, *axis, false),
         Step::Stack(axis, parts) => joined(slots, parts, *axis, true),
         Step::Multiply(a, b) => {
-            two!(&slots[*a], &slots[*b], [F32 F64 I32 I64 U8], x, y => product(x, y))
+            two!(&slots[*a], &slots[*b], numbers, x, y => product(x, y))
         }
     }
+}
+
+/// Returns the type of the operand if it has floats of 16 bits, of which the step combines several.
+fn wider_operand(step: &Step, slots: &[Host]) -> Option<Kind> {
+    let operand = match step {
+        Step::Reduce(reduce, a, ..) | Step::Cumulate(reduce, a, _)
+            if matches!(reduce, Reduce::Sum | Reduce::Product) =>
+        {
+            a
+        }
+        Step::Scatter(base, _, _, _, true) => base,
+        Step::Multiply(a, _) => a,
+        _ => return None,
+    };
+    let kind = slots[*operand].kind();
+    kind.is_half().then_some(kind)
 }
 
 /// Returns the array as a mask.
@@ -214,22 +278,36 @@ pub(crate) fn broadcast(a: &[usize], b: &[usize]) -> Option<Vec<usize>> {
 
 fn cast(host: &Host, kind: Kind) -> Host {
     match kind {
-        Kind::F32 => Host::F32(casted(host, |wide| wide.to_f32())),
-        Kind::F64 => Host::F64(casted(host, |wide| wide.to_f64())),
-        Kind::I32 => Host::I32(casted(host, |wide| wide.to_i32())),
-        Kind::I64 => Host::I64(casted(host, |wide| wide.to_i64())),
-        Kind::U8 => Host::U8(casted(host, |wide| wide.to_u8())),
-        Kind::Bool => Host::Bool(casted(host, |wide| wide.to_bool())),
+        Kind::F16 => Host::F16(casted(host, |number| number.to_f16())),
+        Kind::Bf16 => Host::Bf16(casted(host, |number| number.to_bf16())),
+        Kind::F32 => Host::F32(casted(host, |number| number.to_f32())),
+        Kind::F64 => Host::F64(casted(host, |number| number.to_f64())),
+        Kind::I8 => Host::I8(casted(host, |number| number.to_i8())),
+        Kind::I16 => Host::I16(casted(host, |number| number.to_i16())),
+        Kind::I32 => Host::I32(casted(host, |number| number.to_i32())),
+        Kind::I64 => Host::I64(casted(host, |number| number.to_i64())),
+        Kind::U8 => Host::U8(casted(host, |number| number.to_u8())),
+        Kind::U16 => Host::U16(casted(host, |number| number.to_u16())),
+        Kind::U32 => Host::U32(casted(host, |number| number.to_u32())),
+        Kind::U64 => Host::U64(casted(host, |number| number.to_u64())),
+        Kind::Bool => Host::Bool(casted(host, |number| number.to_bool())),
     }
 }
 
 fn casted<U>(host: &Host, function: impl Fn(&dyn crate::host_element::Castable) -> U) -> ArrayD<U> {
     match host {
+        Host::F16(x) => x.map(|v| function(v)),
+        Host::Bf16(x) => x.map(|v| function(v)),
         Host::F32(x) => x.map(|v| function(v)),
         Host::F64(x) => x.map(|v| function(v)),
+        Host::I8(x) => x.map(|v| function(v)),
+        Host::I16(x) => x.map(|v| function(v)),
         Host::I32(x) => x.map(|v| function(v)),
         Host::I64(x) => x.map(|v| function(v)),
         Host::U8(x) => x.map(|v| function(v)),
+        Host::U16(x) => x.map(|v| function(v)),
+        Host::U32(x) => x.map(|v| function(v)),
+        Host::U64(x) => x.map(|v| function(v)),
         Host::Bool(x) => x.map(|v| function(v)),
     }
 }
@@ -299,11 +377,18 @@ fn reduced(reduce: Reduce, host: &Host, axes: &[usize], keep: bool) -> Host {
             row.iter().filter(|&&is_true| is_true).count() as i64
         })),
         (Reduce::ArgMinimum | Reduce::ArgMaximum, _) => Host::I64(match host {
+            Host::F16(x) => rows(x, axes, keep, |row| first(reduce, row)),
+            Host::Bf16(x) => rows(x, axes, keep, |row| first(reduce, row)),
             Host::F32(x) => rows(x, axes, keep, |row| first(reduce, row)),
             Host::F64(x) => rows(x, axes, keep, |row| first(reduce, row)),
+            Host::I8(x) => rows(x, axes, keep, |row| first(reduce, row)),
+            Host::I16(x) => rows(x, axes, keep, |row| first(reduce, row)),
             Host::I32(x) => rows(x, axes, keep, |row| first(reduce, row)),
             Host::I64(x) => rows(x, axes, keep, |row| first(reduce, row)),
             Host::U8(x) => rows(x, axes, keep, |row| first(reduce, row)),
+            Host::U16(x) => rows(x, axes, keep, |row| first(reduce, row)),
+            Host::U32(x) => rows(x, axes, keep, |row| first(reduce, row)),
+            Host::U64(x) => rows(x, axes, keep, |row| first(reduce, row)),
             Host::Bool(_) => unreachable!("a boolean is not numeric"),
         }),
         _ => number!(host, x => rows(x, axes, keep, |row| {
@@ -347,53 +432,6 @@ fn indices(host: &Host) -> ArrayD<usize> {
     }
 }
 
-fn gather<T: Copy>(x: &ArrayD<T>, axis: usize, index: &ArrayD<usize>) -> ArrayD<T> {
-    let without = |shape: &[usize], length: usize| {
-        let mut shape = shape.to_vec();
-        shape[axis] = length;
-        shape
-    };
-    let common = broadcast(&without(x.shape(), 1), &without(index.shape(), 1))
-        .expect("the generator chooses shapes that broadcast");
-    let x = x
-        .broadcast(without(&common, x.shape()[axis]))
-        .expect("the generator chooses shapes that broadcast");
-    let index = index
-        .broadcast(without(&common, index.shape()[axis]))
-        .expect("the generator chooses shapes that broadcast");
-    let chosen = index.indexed_iter().map(|(position, &index)| {
-        let mut position = position;
-        position[axis] = index;
-        x[position]
-    });
-    ArrayD::from_shape_vec(index.shape(), chosen.collect())
-        .expect("the result has one element per index")
-}
-
-fn scatter<T: Copy>(
-    base: &ArrayD<T>,
-    axis: usize,
-    index: &ArrayD<usize>,
-    values: &ArrayD<T>,
-    put: impl Fn(T, T) -> T,
-) -> ArrayD<T> {
-    let mut shape = base.shape().to_vec();
-    shape[axis] = index.shape()[axis];
-    let index = index
-        .broadcast(&shape[..])
-        .expect("the generator chooses shapes that broadcast");
-    let values = values
-        .broadcast(&shape[..])
-        .expect("the generator chooses shapes that broadcast");
-    let mut result = base.clone();
-    for ((position, &index), &value) in index.indexed_iter().zip(&values) {
-        let mut position = position;
-        position[axis] = index;
-        result[position.slice()] = put(result[position.slice()], value);
-    }
-    result
-}
-
 /// Concatenates arrays, or stacks them along a new axis.
 fn joined(slots: &[Host], parts: &[usize], axis: usize, stacks: bool) -> Host {
     macro_rules! of {
@@ -414,7 +452,7 @@ fn joined(slots: &[Host], parts: &[usize], axis: usize, stacks: bool) -> Host {
             }
         };
     }
-    of!(F32 F64 I32 I64 U8 Bool)
+    of!(F16 Bf16 F32 F64 I8 I16 I32 I64 U8 U16 U32 U64 Bool)
 }
 
 /// Computes matrix products over the last two axes.

@@ -1,6 +1,11 @@
 //! Host implementations of element functions, according to the library's documentation.
 
-use crate::step::{Binary, Bitwise, Compare, Reduce, Unary};
+use half::{bf16, f16};
+
+use crate::{
+    host_half::{BRAIN, Exact, HALF},
+    step::{Binary, Bitwise, Compare, Reduce, Unary},
+};
 
 /// An element of any type.
 pub(crate) trait Plain: Copy + PartialEq {
@@ -41,11 +46,18 @@ pub(crate) trait Word: Copy {
 
 /// An element that can be cast to every type.
 pub(crate) trait Castable {
+    fn to_f16(&self) -> f16;
+    fn to_bf16(&self) -> bf16;
     fn to_f32(&self) -> f32;
     fn to_f64(&self) -> f64;
+    fn to_i8(&self) -> i8;
+    fn to_i16(&self) -> i16;
     fn to_i32(&self) -> i32;
     fn to_i64(&self) -> i64;
     fn to_u8(&self) -> u8;
+    fn to_u16(&self) -> u16;
+    fn to_u32(&self) -> u32;
+    fn to_u64(&self) -> u64;
     fn to_bool(&self) -> bool;
 }
 
@@ -136,7 +148,7 @@ macro_rules! floats {
 }
 
 macro_rules! integers {
-    ($($type:ty: $absolute:ident, $signum:ident;)*) => {$(
+    ($($type:ty: $absolute:path, $signum:path;)*) => {$(
         impl Plain for $type {
             fn sum(self, other: Self) -> Self {
                 self.wrapping_add(other)
@@ -211,12 +223,28 @@ macro_rules! integers {
 macro_rules! castable {
     ($type:ty, |$value:ident| $is_true:expr) => {
         impl Castable for $type {
+            fn to_f16(&self) -> f16 {
+                f16::from_f64(Exact::nearest(*self, HALF))
+            }
+
+            fn to_bf16(&self) -> bf16 {
+                bf16::from_f64(Exact::nearest(*self, BRAIN))
+            }
+
             fn to_f32(&self) -> f32 {
                 *self as f32
             }
 
             fn to_f64(&self) -> f64 {
                 *self as f64
+            }
+
+            fn to_i8(&self) -> i8 {
+                *self as i8
+            }
+
+            fn to_i16(&self) -> i16 {
+                *self as i16
             }
 
             fn to_i32(&self) -> i32 {
@@ -231,6 +259,18 @@ macro_rules! castable {
                 *self as u8
             }
 
+            fn to_u16(&self) -> u16 {
+                *self as u16
+            }
+
+            fn to_u32(&self) -> u32 {
+                *self as u32
+            }
+
+            fn to_u64(&self) -> u64 {
+                *self as u64
+            }
+
             fn to_bool(&self) -> bool {
                 let $value = *self;
                 $is_true
@@ -243,31 +283,20 @@ fn same<T>(value: T) -> T {
     value
 }
 
-fn is_one(value: u8) -> u8 {
-    value.min(1)
+fn is_one<T: Ord + From<bool>>(value: T) -> T {
+    value.min(true.into())
 }
 
 floats!(f32, f64);
 integers! {
-    i32: wrapping_abs_i32, signum_i32;
-    i64: wrapping_abs_i64, signum_i64;
+    i8: i8::wrapping_abs, i8::signum;
+    i16: i16::wrapping_abs, i16::signum;
+    i32: i32::wrapping_abs, i32::signum;
+    i64: i64::wrapping_abs, i64::signum;
     u8: same, is_one;
-}
-
-fn wrapping_abs_i32(value: i32) -> i32 {
-    value.wrapping_abs()
-}
-
-fn wrapping_abs_i64(value: i64) -> i64 {
-    value.wrapping_abs()
-}
-
-fn signum_i32(value: i32) -> i32 {
-    value.signum()
-}
-
-fn signum_i64(value: i64) -> i64 {
-    value.signum()
+    u16: same, is_one;
+    u32: same, is_one;
+    u64: same, is_one;
 }
 
 impl Plain for bool {
@@ -293,6 +322,14 @@ impl Word for bool {
 }
 
 impl Castable for bool {
+    fn to_f16(&self) -> f16 {
+        u8::from(*self).into()
+    }
+
+    fn to_bf16(&self) -> bf16 {
+        u8::from(*self).into()
+    }
+
     fn to_f32(&self) -> f32 {
         u8::from(*self).into()
     }
@@ -310,6 +347,26 @@ impl Castable for bool {
     }
 
     fn to_u8(&self) -> u8 {
+        (*self).into()
+    }
+
+    fn to_i8(&self) -> i8 {
+        (*self).into()
+    }
+
+    fn to_i16(&self) -> i16 {
+        (*self).into()
+    }
+
+    fn to_u16(&self) -> u16 {
+        (*self).into()
+    }
+
+    fn to_u32(&self) -> u32 {
+        (*self).into()
+    }
+
+    fn to_u64(&self) -> u64 {
         (*self).into()
     }
 

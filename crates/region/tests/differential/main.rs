@@ -13,8 +13,11 @@ mod accuracy;
 mod configurations;
 mod device;
 mod generator;
+mod half_floats;
 mod host;
 mod host_element;
+mod host_half;
+mod host_indexing;
 mod idioms;
 mod invalid_indices;
 mod kernel_cache;
@@ -200,6 +203,7 @@ fn main() -> ExitCode {
         .chain(usage_errors::TESTS)
         .chain(parameters::TESTS)
         .chain(signed_zeros::TESTS)
+        .chain(half_floats::TESTS)
     {
         trials.push(Trial::test(name, test));
     }

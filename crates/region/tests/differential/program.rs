@@ -1,5 +1,6 @@
 //! Random programs: steps with their expected results on the host.
 
+use half::{bf16, f16};
 use ndarray::ArrayD;
 use rand_core::{RngCore, SeedableRng};
 use rand_pcg::Pcg32;
@@ -7,7 +8,7 @@ use rand_pcg::Pcg32;
 use crate::{
     host::{self, broadcast},
     step::{Reduce, Slot, Step, Unary},
-    value::{Host, KINDS, Kind},
+    value::{Host, KINDS, Kind, OTHER_KINDS},
 };
 
 /// The maximum number of elements of an array, unless it is a long one.
@@ -42,6 +43,7 @@ pub(crate) const STEP_KINDS: u32 = 26;
 pub(crate) fn program(seed: u64, size: Size) -> Program {
     let mut generator = ProgramGenerator {
         rng: Pcg32::seed_from_u64(seed),
+        kinds: kinds(seed),
         elements_max: if size.is_long { LONG_MAX } else { ELEMENTS_MAX },
         steps: Vec::new(),
         slots: Vec::new(),
@@ -53,7 +55,7 @@ pub(crate) fn program(seed: u64, size: Size) -> Program {
     };
     for _ in 0..1 + generator.below(3) {
         let shape = generator.related(&shape);
-        let kind = KINDS[generator.below(6)];
+        let kind = generator.kind(generator.kinds.len());
         generator.fresh(kind, &shape);
     }
     let (inputs, mut tries) = (generator.slots.len(), 0);
@@ -76,9 +78,20 @@ pub(crate) fn program(seed: u64, size: Size) -> Program {
     }
 }
 
+/// Returns the element types of a program.
+fn kinds(seed: u64) -> &'static [Kind] {
+    // The schedules take turns, too, four seeds at a time.
+    match seed % 5 {
+        3 | 4 => OTHER_KINDS[(seed / 5) as usize % OTHER_KINDS.len()],
+        _ => KINDS,
+    }
+}
+
 /// A generator of random programs, with the program so far.
 pub(crate) struct ProgramGenerator {
     pub(crate) rng: Pcg32,
+    /// The element types, of which the last is `bool`.
+    pub(crate) kinds: &'static [Kind],
     pub(crate) elements_max: usize,
     steps: Vec<Step>,
     /// The result of each step on the host.
@@ -88,6 +101,11 @@ pub(crate) struct ProgramGenerator {
 impl ProgramGenerator {
     pub(crate) fn below(&mut self, end: usize) -> usize {
         self.rng.next_u32() as usize % end.max(1)
+    }
+
+    /// Returns one of the first element types.
+    pub(crate) fn kind(&mut self, among: usize) -> Kind {
+        self.kinds[self.below(among)]
     }
 
     pub(crate) fn chance(&mut self, of: usize) -> bool {
@@ -159,67 +177,91 @@ impl ProgramGenerator {
                     .collect()
             }};
         }
+        macro_rules! host {
+            ($kind:ident, $type:ty, $special:expr, $small:expr) => {{
+                let elements: Vec<$type> = elements!($type, $special, $small);
+                Host::$kind(
+                    ArrayD::from_shape_vec(shape, elements).expect("the elements fill the shape"),
+                )
+            }};
+        }
+        macro_rules! half {
+            ($kind:ident, $type:ty) => {
+                host!(
+                    $kind,
+                    $type,
+                    &[
+                        <$type>::NAN,
+                        <$type>::INFINITY,
+                        <$type>::NEG_INFINITY,
+                        <$type>::NEG_ZERO,
+                        <$type>::MIN_POSITIVE_SUBNORMAL,
+                        <$type>::MAX,
+                        <$type>::from_f32_const(0.333),
+                        <$type>::from_f32_const(-3e4)
+                    ],
+                    |small| <$type>::from_f32(small as f32 / 4.0)
+                )
+            };
+        }
         let host = match kind {
-            Kind::F32 => {
-                let elements: Vec<f32> = elements!(
-                    f32,
-                    &[
-                        f32::NAN,
-                        f32::INFINITY,
-                        -f32::INFINITY,
-                        -0.0,
-                        1e-40,
-                        3.4e38,
-                        0.5,
-                        1e10,
-                        -3e9
-                    ],
-                    |small| small as f32 / 4.0
-                );
-                Host::F32(
-                    ArrayD::from_shape_vec(shape, elements).expect("the elements fill the shape"),
-                )
-            }
-            Kind::F64 => {
-                let elements: Vec<f64> = elements!(
-                    f64,
-                    &[
-                        f64::NAN,
-                        f64::INFINITY,
-                        -f64::INFINITY,
-                        -0.0,
-                        5e-324,
-                        1.7e308,
-                        0.5,
-                        1e20,
-                        -3e9
-                    ],
-                    |small| f64::from(small) / 4.0
-                );
-                Host::F64(
-                    ArrayD::from_shape_vec(shape, elements).expect("the elements fill the shape"),
-                )
-            }
+            Kind::F16 => half!(F16, f16),
+            Kind::Bf16 => half!(Bf16, bf16),
+            Kind::F32 => host!(
+                F32,
+                f32,
+                &[
+                    f32::NAN,
+                    f32::INFINITY,
+                    -f32::INFINITY,
+                    -0.0,
+                    1e-40,
+                    3.4e38,
+                    0.5,
+                    1e10,
+                    -3e9
+                ],
+                |small| small as f32 / 4.0
+            ),
+            Kind::F64 => host!(
+                F64,
+                f64,
+                &[
+                    f64::NAN,
+                    f64::INFINITY,
+                    -f64::INFINITY,
+                    -0.0,
+                    5e-324,
+                    1.7e308,
+                    0.5,
+                    1e20,
+                    -3e9
+                ],
+                |small| f64::from(small) / 4.0
+            ),
+            Kind::I8 => host!(I8, i8, &[i8::MIN, i8::MAX, 0, -1, 16], |small| small as i8),
+            Kind::I16 => host!(I16, i16, &[i16::MIN, i16::MAX, 0, -1, 256], |small| small
+                as i16),
             Kind::I32 => {
-                let elements: Vec<i32> =
-                    elements!(i32, &[i32::MIN, i32::MAX, 0, -1, 65536], |small| small);
-                Host::I32(
-                    ArrayD::from_shape_vec(shape, elements).expect("the elements fill the shape"),
-                )
+                host!(I32, i32, &[i32::MIN, i32::MAX, 0, -1, 65536], |small| small)
             }
             Kind::I64 => {
-                let elements: Vec<i64> =
-                    elements!(i64, &[i64::MIN, i64::MAX, 0, -1, 1 << 40], i64::from);
-                Host::I64(
-                    ArrayD::from_shape_vec(shape, elements).expect("the elements fill the shape"),
+                host!(I64, i64, &[i64::MIN, i64::MAX, 0, -1, 1 << 40], i64::from)
+            }
+            Kind::U8 => host!(U8, u8, &[255, 0, 128], |small| small as u8),
+            Kind::U16 => {
+                host!(
+                    U16,
+                    u16,
+                    &[u16::MAX, 0, 1 << 15],
+                    |small: i32| small.unsigned_abs() as u16
                 )
             }
-            Kind::U8 => {
-                let elements: Vec<u8> = elements!(u8, &[255, 0, 128], |small| small as u8);
-                Host::U8(
-                    ArrayD::from_shape_vec(shape, elements).expect("the elements fill the shape"),
-                )
-            }
+            Kind::U32 => host!(U32, u32, &[u32::MAX, 0, 1 << 31], |small: i32| small
+                .unsigned_abs()),
+            Kind::U64 => host!(U64, u64, &[u64::MAX, 0, 1 << 63], |small: i32| u64::from(
+                small.unsigned_abs()
+            )),
             Kind::Bool => {
                 let elements: Vec<bool> = (0..count).map(|_| self.chance(2)).collect();
                 Host::Bool(

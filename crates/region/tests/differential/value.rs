@@ -5,6 +5,7 @@ use std::{
     task::{Context, Poll, ready},
 };
 
+use half::{bf16, f16};
 use millstream_region::{
     Array, DeviceValue, Element, Output, OutputNode, PendingValue, Region, Result,
 };
@@ -13,16 +14,23 @@ use ndarray::{ArrayD, Dimension, IxDyn};
 /// An element type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
+    F16,
+    Bf16,
     F32,
     F64,
+    I8,
+    I16,
     I32,
     I64,
     U8,
+    U16,
+    U32,
+    U64,
     Bool,
 }
 
-/// All element types.
-pub(crate) const KINDS: [Kind; 6] = [
+/// The element types of most programs.
+pub(crate) const KINDS: &[Kind] = &[
     Kind::F32,
     Kind::F64,
     Kind::I32,
@@ -31,9 +39,21 @@ pub(crate) const KINDS: [Kind; 6] = [
     Kind::Bool,
 ];
 
+/// The element types of the other programs: fewer at a time, so that arrays of one type meet.
+pub(crate) const OTHER_KINDS: &[&[Kind]] = &[
+    &[Kind::F16, Kind::Bf16, Kind::F32, Kind::F64, Kind::Bool],
+    &[Kind::F16, Kind::I64, Kind::I8, Kind::U32, Kind::Bool],
+    &[Kind::Bf16, Kind::U64, Kind::I16, Kind::U16, Kind::Bool],
+];
+
 impl Kind {
     pub(crate) fn is_float(self) -> bool {
-        matches!(self, Kind::F32 | Kind::F64)
+        self.is_half() || matches!(self, Kind::F32 | Kind::F64)
+    }
+
+    /// Returns whether the elements are floats of 16 bits.
+    pub(crate) fn is_half(self) -> bool {
+        matches!(self, Kind::F16 | Kind::Bf16)
     }
 
     pub(crate) fn is_number(self) -> bool {
@@ -152,11 +172,18 @@ macro_rules! values {
 }
 
 values! {
+    F16 f16;
+    Bf16 bf16;
     F32 f32;
     F64 f64;
+    I8 i8;
+    I16 i16;
     I32 i32;
     I64 i64;
     U8 u8;
+    U16 u16;
+    U32 u32;
+    U64 u64;
     Bool bool;
 }
 
@@ -234,6 +261,13 @@ macro_rules! exact {
 }
 
 exact! {
+    f16: |value| if value.is_nan() { u64::MAX } else { value.to_bits().into() };
+    bf16: |value| if value.is_nan() { u64::MAX } else { value.to_bits().into() };
+    i8: |value| u64::from(value as u8);
+    i16: |value| u64::from(value as u16);
+    u16: |value| value.into();
+    u32: |value| value.into();
+    u64: |value| value;
     f32: |value| if value.is_nan() { u64::MAX } else { value.to_bits().into() };
     f64: |value| if value.is_nan() { u64::MAX } else { value.to_bits() };
     i32: |value| u64::from(value as u32);

@@ -62,7 +62,8 @@ macro_rules! elements {
 elements! {
     0: i8, i16, i32, i64;
     1: u8, u16, u32, u64;
-    2: f32, f64;
+    2: half::f16, f32, f64;
+    4: half::bf16;
 }
 
 impl Device {

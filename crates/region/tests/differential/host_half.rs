@@ -1,0 +1,186 @@
+//! Host implementations of the functions of `f16` and `bf16`: exact numbers, rounded once.
+
+use half::{bf16, f16};
+
+use crate::{
+    host_element::{Castable, Number, Plain},
+    step::{Binary, Unary},
+};
+
+/// The significant digits of a format, and the exponents of its least digit and of its first number
+/// beyond all others.
+#[derive(Clone, Copy)]
+pub(crate) struct Format {
+    digits: i32,
+    least: i32,
+    beyond: i32,
+}
+
+pub(crate) const HALF: Format = Format {
+    digits: 11,
+    least: -24,
+    beyond: 16,
+};
+pub(crate) const BRAIN: Format = Format {
+    digits: 8,
+    least: -133,
+    beyond: 128,
+};
+
+/// A number that is rounded exactly.
+pub(crate) trait Exact {
+    /// Returns the nearest number of a format, ties to even.
+    fn nearest(self, format: Format) -> f64;
+}
+
+impl Exact for f64 {
+    fn nearest(self, format: Format) -> f64 {
+        if self == 0.0 || !self.is_finite() {
+            return self;
+        }
+        // Scaling by a power of 2 is exact.
+        let exponent = (self.abs().to_bits() >> 52) as i32 - 1023;
+        let unit = (exponent + 1 - format.digits).max(format.least);
+        let rounded = (self * 2.0_f64.powi(-unit)).round_ties_even() * 2.0_f64.powi(unit);
+        if rounded.abs() >= 2.0_f64.powi(format.beyond) {
+            return f64::INFINITY.copysign(self);
+        }
+        rounded
+    }
+}
+
+impl Exact for f32 {
+    fn nearest(self, format: Format) -> f64 {
+        f64::from(self).nearest(format)
+    }
+}
+
+impl Exact for i128 {
+    fn nearest(self, format: Format) -> f64 {
+        let size = self.unsigned_abs();
+        let dropped = (128 - size.leading_zeros()).saturating_sub(format.digits as u32);
+        let (kept, unit) = (size >> dropped, 1_u128 << dropped);
+        let lost = size - (kept << dropped);
+        let is_up = 2 * lost > unit || (2 * lost == unit && kept % 2 == 1);
+        // There are few digits left.
+        let rounded = (kept + u128::from(is_up)) as f64 * unit as f64;
+        let rounded = if self < 0 { -rounded } else { rounded };
+        rounded.nearest(format)
+    }
+}
+
+macro_rules! exact_integers {
+    ($($type:ty),*) => {$(
+        impl Exact for $type {
+            fn nearest(self, format: Format) -> f64 {
+                i128::from(self).nearest(format)
+            }
+        }
+    )*};
+}
+
+exact_integers!(i8, i16, i32, i64, u8, u16, u32, u64);
+
+/// Implements the functions of a float of 16 bits: those of `f32`, rounded.
+macro_rules! halves {
+    ($($type:ty),*) => {$(
+        impl Plain for $type {
+            fn sum(self, other: Self) -> Self {
+                self + other
+            }
+
+            fn times(self, other: Self) -> Self {
+                self * other
+            }
+        }
+
+        impl Number for $type {
+            fn from_small(value: i8) -> Self {
+                value.into()
+            }
+
+            fn unary(self, function: Unary) -> Self {
+                match function {
+                    // Two operations, each rounded.
+                    Unary::Fraction => {
+                        let whole = self.unary(Unary::Trunc);
+                        self.binary(Binary::Subtract, whole)
+                    }
+                    _ => Self::from_f32(self.to_f32().unary(function)),
+                }
+            }
+
+            fn binary(self, function: Binary, other: Self) -> Self {
+                Self::from_f32(self.to_f32().binary(function, other.to_f32()))
+            }
+
+            fn is_no_number(self) -> bool {
+                self.is_nan()
+            }
+
+            fn is_negative_zero(self) -> bool {
+                self == Self::ZERO && self.is_sign_negative()
+            }
+
+            fn power(self, exponent: i32) -> Self {
+                Self::from_f32(self.to_f32().powi(exponent))
+            }
+        }
+
+        impl Castable for $type {
+            fn to_f16(&self) -> f16 {
+                Castable::to_f16(&f32::from(*self))
+            }
+
+            fn to_bf16(&self) -> bf16 {
+                Castable::to_bf16(&f32::from(*self))
+            }
+
+            fn to_f32(&self) -> f32 {
+                Castable::to_f32(&f32::from(*self))
+            }
+
+            fn to_f64(&self) -> f64 {
+                Castable::to_f64(&f32::from(*self))
+            }
+
+            fn to_i8(&self) -> i8 {
+                Castable::to_i8(&f32::from(*self))
+            }
+
+            fn to_i16(&self) -> i16 {
+                Castable::to_i16(&f32::from(*self))
+            }
+
+            fn to_i32(&self) -> i32 {
+                Castable::to_i32(&f32::from(*self))
+            }
+
+            fn to_i64(&self) -> i64 {
+                Castable::to_i64(&f32::from(*self))
+            }
+
+            fn to_u8(&self) -> u8 {
+                Castable::to_u8(&f32::from(*self))
+            }
+
+            fn to_u16(&self) -> u16 {
+                Castable::to_u16(&f32::from(*self))
+            }
+
+            fn to_u32(&self) -> u32 {
+                Castable::to_u32(&f32::from(*self))
+            }
+
+            fn to_u64(&self) -> u64 {
+                Castable::to_u64(&f32::from(*self))
+            }
+
+            fn to_bool(&self) -> bool {
+                Castable::to_bool(&f32::from(*self))
+            }
+        }
+    )*};
+}
+
+halves!(f16, bf16);
