@@ -129,7 +129,7 @@ pub(crate) fn create_condition(
     call: &Call,
     condition: Out<u64>,
     graph: Handle,
-    _context: Handle,
+    its_context: Handle,
     initial: u32,
     flags: u32,
 ) -> Answer {
@@ -140,6 +140,7 @@ pub(crate) fn create_condition(
         return Err(ResultCode::INVALID_VALUE);
     }
     let (context, graph) = graph_of(call, graph)?;
+    call.context_of_handle(its_context)?;
     let initial = if flags == ASSIGN_DEFAULT { initial } else { 0 };
     let created = call.process()?.graph_condition(context, graph, initial)?;
     condition.set(created.as_raw())

@@ -197,7 +197,9 @@ pub(crate) fn flags(call: &Call, exec: Handle, flags: Out<u64>) -> Answer {
     let (_, exec) = exec_of(call, exec)?;
     let objects = call.process()?.objects.lock();
     let entry = objects.executables.get(&exec);
-    flags.set(entry.ok_or(ResultCode::INVALID_VALUE)?.flags)
+    let given = entry.ok_or(ResultCode::INVALID_VALUE)?.flags;
+    // As an H200 answers.
+    flags.set(given & !NODE_PRIORITY)
 }
 
 /// `cuGraphExecUpdate`. Passes the result for the program to `write`.

@@ -96,6 +96,7 @@ impl Fields {
                 work(&ProgramNode::Host(host_function::repeated(function, data)))
             }
             Self::Record(event) => work(&ProgramNode::Record(call.event(event)?.1)),
+            Self::Wait(0) => Err(ResultCode::INVALID_VALUE),
             Self::Wait(event) => work(&ProgramNode::Wait(call.event(event)?.1)),
             Self::Free(pointer) => work(&ProgramNode::Free(DevicePtr::from_raw(pointer))),
             Self::Child(child) => {
@@ -236,6 +237,7 @@ fn add_conditional(
     let (kind, bodies) = (parameters[1] as u32, (parameters[1] >> 32) as u32);
     let has_branches = options()?.cuda_version >= BRANCHES_SINCE;
     let (context, graph) = graph_of(call, place.graph)?;
+    call.context_of_handle(parameters[3] as Handle)?;
     let dependencies = nodes(place.dependencies, place.count)?;
     let process = call.process()?;
     let (added, bodies) = match (kind, bodies) {

@@ -36,7 +36,10 @@ fn pool_of(call: &Call, raw: Handle) -> Answer<(PoolHandle, PoolSettings)> {
 /// and of managed memory are not supported.
 pub(super) fn device_of(call: &Call, location: LocationFields, kind: i32) -> Answer<DeviceOrdinal> {
     match (kind, location.kind) {
-        (PINNED, DEVICE_LOCATION) => call.device(location.id),
+        (PINNED, DEVICE_LOCATION) => {
+            let device = call.device(location.id);
+            device.map_err(|_| ResultCode::INVALID_VALUE)
+        }
         (PINNED, 2..LAST_LOCATION) | (MANAGED, 0..LAST_LOCATION) => Err(ResultCode::NOT_SUPPORTED),
         _ => Err(ResultCode::INVALID_VALUE),
     }
@@ -91,7 +94,8 @@ pub(crate) fn default_of(call: &Call, pool: Out<Handle>, device: Device) -> Answ
 
 /// `cuDeviceGetMemPool`
 pub(crate) fn current_of(call: &Call, pool: Out<Handle>, device: Device) -> Answer {
-    let device = call.device(device)?;
+    let device = call.device(device);
+    let device = device.map_err(|_| ResultCode::INVALID_VALUE)?;
     pool.set(call.process()?.device_pool(device)?.as_raw())
 }
 

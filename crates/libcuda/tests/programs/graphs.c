@@ -29,10 +29,11 @@ static void explicit_nodes(void) {
     OK(cuGraphAddMemsetNode(&first, graph, NULL, 0, &clear, NULL));
     OK(cuGraphAddMemsetNode(&second, graph, NULL, 0, &five, NULL));
     uint64_t condition;
-    OK(cuGraphConditionalHandleCreate(&condition, graph, NULL, 1, 1));
+    FAILS(201, cuGraphConditionalHandleCreate(&condition, graph, NULL, 1, 1));
+    OK(cuGraphConditionalHandleCreate(&condition, graph, current_context(), 1, 1));
     Handle both[] = {first, second};
     struct ConditionalNode repeat = {.type = 13, .condition = condition, .kind = 1,
-                                     .bodies_count = 1};
+                                     .bodies_count = 1, .context = current_context()};
     OK(cuGraphAddNode(&loop, graph, both, 2, &repeat));
     struct KernelNode more = kernel(add, add_one);
     OK(cuGraphAddKernelNode_v2(&inner, repeat.bodies[0], NULL, 0, &more));

@@ -124,6 +124,12 @@ int cuDeviceGraphMemTrim(int);
 
 enum { GLOBAL, LOCAL, RELAXED };
 
+static Handle current_context(void) {
+    Handle context = NULL;
+    cuCtxGetCurrent(&context);
+    return context;
+}
+
 // `add` adds to a word. `count` decrements a word and sets the condition to the new value.
 static const char *const ptx =
     ".version 8.0\n.target sm_75\n.address_size 64\n"

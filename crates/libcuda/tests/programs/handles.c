@@ -105,7 +105,8 @@ static int graph_call(void) {
                                         .bytes = random_number() % 4096};
     struct AnyNode other = {.type = (int)(random_number() % 15)};
     struct ConditionalNode branch = {.type = 13, .kind = random_number() % 2 * 2,
-                                     .bodies_count = random_number() % 4};
+                                     .bodies_count = random_number() % 4,
+                                     .context = random_number() % 8 ? current_context() : any()};
     struct Update update;
     const Handle *found;
     uint64_t number;
@@ -161,7 +162,7 @@ static int graph_call(void) {
     case 40: case 41: value = cuStreamEndCapture(any(), &made); if (value == 0) keep(made); return value;
     case 42: return cuStreamGetCaptureInfo_v2(any(), &value, &number, &made, &found, &room);
     default:
-        if (cuGraphConditionalHandleCreate(&branch.condition, made = any(), NULL, random_number() % 4, 1) != 0)
+        if (cuGraphConditionalHandleCreate(&branch.condition, made = any(), branch.context, random_number() % 4, 1) != 0)
             return cuGraphExecGetFlags(any(), &number);
         value = added(cuGraphAddNode(&before[1], made, before, count, &branch), before[1]);
         if (value == 0)

@@ -11,8 +11,11 @@ use millstream_ptx::Site;
 use super::graph::GivenNode;
 use crate::{
     core::{
-        gpu::StateGuard, graph::NodeOperation, graph_template::Template,
-        host_functions::RepeatedFunction, state::CallResult,
+        gpu::StateGuard,
+        graph::NodeOperation,
+        graph_template::Template,
+        host_functions::RepeatedFunction,
+        state::{CallError, CallResult},
     },
     ids::name,
 };
@@ -188,7 +191,8 @@ impl StateGuard<'_> {
         let stream = self.capturable(context, stream)?;
         self.graph(context, graph)?;
         if self.graphs[&graph].is_captured_into {
-            return self.refuse_argument(format!("a stream captures into {}", name(graph)));
+            let text = format!("a stream captures into {} already", name(graph));
+            return Err(CallError::new(ResultCode::ILLEGAL_STATE, text));
         }
         let dependencies = self.check_dependencies(graph, dependencies)?;
         self.begin_capture_into(graph, dependencies, stream, mode);

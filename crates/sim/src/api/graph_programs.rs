@@ -302,7 +302,7 @@ impl Gpu {
     /// # Errors
     ///
     /// As [`stream_begin_capture`](millstream_driver::Driver::stream_begin_capture), and
-    /// `INVALID_VALUE` for a graph that a stream captures into.
+    /// `ILLEGAL_STATE` for a graph that a stream captures into.
     ///
     /// # Safety
     ///

@@ -129,7 +129,7 @@ impl StateGuard<'_> {
                 return Ok(());
             }
             let text = format!("the access of device {owner} to its own pool cannot be withdrawn");
-            return Err(self.violation(ReportKind::BadArgument, ResultCode::INVALID_VALUE, text));
+            return Err(self.violation(ReportKind::BadArgument, ResultCode::INVALID_DEVICE, text));
         }
         let can_access = self
             .config
