@@ -268,7 +268,7 @@ fn r38_a_pool_keeps_the_access_of_its_own_device() {
     sim.pool_set_access(DEVICE, true).unwrap();
     assert_code(
         sim.pool_set_access(DEVICE, false),
-        ResultCode::INVALID_VALUE,
+        ResultCode::INVALID_DEVICE,
     );
     sim.assert_reported(ReportKind::BadArgument, &["cannot be withdrawn"]);
     assert_code(
