@@ -95,6 +95,8 @@
 //!
 //! Reductions and scans:
 //!
+//! - Floats of 16 bits: each operation is rounded. `sum`, `product` and scans combine them as `f32`
+//!   and round once; `mean`, `var` and `std` are those of `f32`, rounded once at the end.
 //! - `sum`: of `f32`, added as `f64` and rounded once at the end; of `f64`, with the error of each
 //!   addition added at the end, so that the result is off by little more than the last rounding.
 //! - `mean`: of `f32`, added and divided as `f64` and rounded once at the end; of `f64`, the sum,

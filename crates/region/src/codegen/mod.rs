@@ -18,6 +18,7 @@
 //! | `row.rs` | row kernels: several reductions of rows, and what follows from them |
 //! | `warp.rs` | combinations of accumulators by shuffles, and the threads of a row |
 //! | `scan.rs` | scan kernels |
+//! | `look_back.rs` | scans in one pass of rows that several blocks share |
 //! | `scatter.rs` | scatter kernels |
 //! | `reducer.rs` | the accumulators of reductions and scans |
 //! | `lowering.rs` | the lowering of graph nodes to registers |
@@ -37,6 +38,7 @@ mod cast;
 mod elementwise;
 mod half;
 mod join;
+mod look_back;
 mod lowering;
 mod map;
 mod memory;

@@ -2,10 +2,12 @@
 //!
 //! The parallelism follows from the shape alone, so that every device adds in the same order. A
 //! thread scans a short row. A block scans a longer one in tiles: each thread scans four neighbours
-//! (eight where blocks share a row), and the block scans the totals of its threads. Where there are
-//! few rows that are longer still, several blocks share each row, and three kernels run: the first
-//! computes the total of each block's segment, the second scans these totals, and the third scans
-//! the elements of each segment, starting from the total of all segments before it.
+//! (more where blocks share a row), and the block scans the totals of its threads. Where there are
+//! few rows that are longer still, several blocks share each row (`look_back.rs`).
+//!
+//! Instead, [`scans_in_one_pass`] can select two passes, for comparison. Three kernels run then:
+//! the first computes the total of each block's segment, the second scans these totals, and the
+//! third scans the elements of each segment, starting from the total of all segments before it.
 
 use smallvec::{SmallVec, smallvec};
 
@@ -20,7 +22,7 @@ use super::{
 };
 use crate::{
     element::DType,
-    fuse::{FusedKernel, SCAN_SEGMENT},
+    fuse::{FusedKernel, SCAN_SEGMENT, scans_in_one_pass},
     graph::{NodeRef, Op, Reduction},
 };
 
@@ -39,7 +41,7 @@ const BLOCKS_MAX: usize = 1 << 10;
 
 /// The input of a kernel with one block per segment.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum ScanInput {
+pub(super) enum ScanInput {
     Elements,
     /// The totals of the segments, from an earlier kernel.
     Partials,
@@ -47,7 +49,7 @@ enum ScanInput {
 
 /// The output of a kernel with one block per segment.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum ScanOutput {
+pub(super) enum ScanOutput {
     /// The total of each segment.
     Totals,
     /// The total of each segment and all segments before it.
@@ -58,26 +60,26 @@ enum ScanOutput {
 
 /// The division of rows into segments for one kernel.
 #[derive(Clone, Copy)]
-struct Segmentation {
+pub(super) struct Segmentation {
     /// The number of elements of a row.
-    count: usize,
+    pub(super) count: usize,
     /// The number of elements of a segment, a multiple of a tile if a row has several.
-    segment: usize,
+    pub(super) segment: usize,
     /// The number of segments of a row.
-    segments: usize,
+    pub(super) segments: usize,
     /// The number of neighbours per thread.
-    items: usize,
+    pub(super) items: usize,
 }
 
 impl Segmentation {
     /// Returns the number of elements that a block scans at a time.
-    fn tile(self) -> usize {
+    pub(super) fn tile(self) -> usize {
         BLOCK * self.items
     }
 }
 
 /// Neighbouring elements of a thread.
-struct Neighbours {
+pub(super) struct Neighbours {
     elements: Vec<Accumulator>,
     /// The position of the first.
     position: Reg,
@@ -86,13 +88,13 @@ struct Neighbours {
 }
 
 /// A scan, for which kernels are generated.
-struct ScanGenerator<'a> {
-    kernel: &'a FusedKernel,
+pub(super) struct ScanGenerator<'a> {
+    pub(super) kernel: &'a FusedKernel,
     node: &'a NodeRef,
     source: &'a NodeRef,
-    reducer: Reducer,
+    pub(super) reducer: Reducer,
     reduction: Reduction,
-    analysis: IndexAnalysis,
+    pub(super) analysis: IndexAnalysis,
 }
 
 /// Generates the kernels that scan an array with at least one element along its last axis. They
@@ -122,6 +124,9 @@ pub(super) fn scan(kernel: &FusedKernel) -> GeneratedPasses {
         return GeneratedPasses::one(generator.thread_per_row(count), rows);
     }
     let segments = count.div_ceil(SCAN_SEGMENT).min(BLOCKS_MAX.div_ceil(rows));
+    if segments > 1 && scans_in_one_pass() {
+        return generator.one_pass(count, rows);
+    }
     let items = if segments > 1 {
         ITEMS_SHARED_ROW
     } else {
@@ -266,39 +271,12 @@ impl ScanGenerator<'_> {
         let items = segmentation.items;
         line!(body, "mad.lo.s{bits} {first}, {thread}, {items}, {tile};");
         let neighbours = self.neighbours(&mut body, input, (first, end, base), segmentation);
-        let mut steps = Vec::new();
-        for Neighbours {
-            elements, inside, ..
-        } in &neighbours
-        {
-            for element in elements {
-                for (&reg, &none) in element.iter().zip(&identity) {
-                    let kind = reg.class.move_type();
-                    line!(body, "selp.{kind} {reg}, {reg}, {none}, {inside};");
-                }
-                self.reducer.combine(&mut body, &running, element);
-                if output != ScanOutput::Totals {
-                    steps.push(copy(&mut body, &running));
-                }
-            }
-        }
+        let is_kept = output != ScanOutput::Totals;
+        let steps = self.steps(&mut body, &neighbours, &running, &identity, is_kept);
         if output != ScanOutput::Totals {
             let (before, all) = totals.scan(&mut body, self.reducer, &running, &identity);
             self.reducer.combine(&mut body, &before, &carry);
-            let mut steps = &steps[..];
-            for (number, of_thread) in neighbours.iter().enumerate() {
-                let (own, rest) = steps.split_at(of_thread.elements.len());
-                steps = rest;
-                for step in own {
-                    self.reducer.combine(&mut body, step, &before);
-                }
-                line!(body, "@!{} bra SKIP{number};", of_thread.inside);
-                match output {
-                    ScanOutput::Results => self.store_results(&mut body, own, of_thread.position),
-                    _ => self.store_partial(&mut body, &own[0], of_thread.position),
-                }
-                body.label(&format!("SKIP{number}"));
-            }
+            self.store_steps(&mut body, &neighbours, &steps, &before, output);
             self.reducer.combine(&mut body, &carry, &all);
         }
         line!(body, "add.s{bits} {tile}, {tile}, {};", segmentation.tile());
@@ -314,9 +292,62 @@ impl ScanGenerator<'_> {
         self.finish(body, &self.reducer.shared_memory(0))
     }
 
+    /// Combines a thread's neighbours into `running`, one after the other. Returns the combination
+    /// after each if they are kept.
+    pub(super) fn steps(
+        &self,
+        body: &mut KernelBody,
+        neighbours: &[Neighbours],
+        running: &Accumulator,
+        identity: &Accumulator,
+        is_kept: bool,
+    ) -> Vec<Accumulator> {
+        let mut steps = Vec::new();
+        for Neighbours {
+            elements, inside, ..
+        } in neighbours
+        {
+            for element in elements {
+                for (&reg, &none) in element.iter().zip(identity) {
+                    let kind = reg.class.move_type();
+                    line!(body, "selp.{kind} {reg}, {reg}, {none}, {inside};");
+                }
+                self.reducer.combine(body, running, element);
+                if is_kept {
+                    steps.push(copy(body, running));
+                }
+            }
+        }
+        steps
+    }
+
+    /// Combines what precedes a thread's neighbours into each, and stores them.
+    pub(super) fn store_steps(
+        &self,
+        body: &mut KernelBody,
+        neighbours: &[Neighbours],
+        mut steps: &[Accumulator],
+        before: &Accumulator,
+        output: ScanOutput,
+    ) {
+        for (number, of_thread) in neighbours.iter().enumerate() {
+            let (own, rest) = steps.split_at(of_thread.elements.len());
+            steps = rest;
+            for step in own {
+                self.reducer.combine(body, step, before);
+            }
+            line!(body, "@!{} bra SKIP{number};", of_thread.inside);
+            match output {
+                ScanOutput::Results => self.store_results(body, own, of_thread.position),
+                _ => self.store_partial(body, &own[0], of_thread.position),
+            }
+            body.label(&format!("SKIP{number}"));
+        }
+    }
+
     /// Loads a thread's elements, from `first` on: all at once if none of them can be beyond the
     /// end alone, which loads of 16 bytes need.
-    fn neighbours(
+    pub(super) fn neighbours(
         &self,
         body: &mut KernelBody,
         input: ScanInput,
@@ -429,7 +460,7 @@ impl ScanGenerator<'_> {
         }
     }
 
-    fn finish(&self, mut body: KernelBody, shared: &str) -> Kernel {
+    pub(super) fn finish(&self, mut body: KernelBody, shared: &str) -> Kernel {
         // Each function that is computed for the elements is named once.
         body.truncate_name(0);
         for fused in &self.kernel.nodes {

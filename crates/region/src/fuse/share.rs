@@ -4,6 +4,8 @@
 //! positions. Storing it spares what only it needs: operations that its uses need anyway, through
 //! other operands, would still be computed.
 
+use std::{env, sync::LazyLock};
+
 use rustc_hash::FxHashMap;
 use smallvec::{SmallVec, smallvec};
 
@@ -93,6 +95,15 @@ enum Use {
     },
 }
 
+/// Returns whether blocks that share a row scan it in one pass. The environment variable
+/// `MILLSTREAM_SCAN_PASSES=2` selects two, for comparison; it is read once, because kernels are
+/// kept.
+pub(crate) fn scans_in_one_pass() -> bool {
+    static IN_ONE_PASS: LazyLock<bool> =
+        LazyLock::new(|| env::var("MILLSTREAM_SCAN_PASSES").map_or(true, |passes| passes != "2"));
+    *IN_ONE_PASS
+}
+
 impl Use {
     /// Returns the use of an operand by a candidate.
     fn of(user: &Candidate, number: usize) -> Self {
@@ -109,8 +120,11 @@ impl Use {
             // Each element is in one part.
             Op::Concatenate { .. } => Use::Moved { ratio: 1.0 },
             Op::Update { .. } if number == 1 => Use::Moved { ratio: 1.0 },
-            // The scan reads such a row once for the totals of its segments and once for the sums.
-            Op::Scan { source, .. } if source.shape.last().is_some_and(|&n| n > SCAN_SEGMENT) => {
+            // Two passes read such a row once for the totals of its segments and once for the sums.
+            Op::Scan { source, .. }
+                if !scans_in_one_pass()
+                    && source.shape.last().is_some_and(|&n| n > SCAN_SEGMENT) =>
+            {
                 Use::Moved { ratio: 2.0 }
             }
             _ => Use::SamePosition,

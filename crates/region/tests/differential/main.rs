@@ -21,6 +21,7 @@ mod host_indexing;
 mod idioms;
 mod invalid_indices;
 mod kernel_cache;
+mod long_scans;
 mod means;
 mod other_operations;
 mod parameters;
@@ -204,6 +205,7 @@ fn main() -> ExitCode {
         .chain(parameters::TESTS)
         .chain(signed_zeros::TESTS)
         .chain(half_floats::TESTS)
+        .chain(long_scans::TESTS)
     {
         trials.push(Trial::test(name, test));
     }

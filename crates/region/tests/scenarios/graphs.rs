@@ -294,3 +294,36 @@ fn g16_a_region_that_cannot_be_prepared_says_why() {
         assert!(matches!(error.problem(), UsageErrorKind::Argument { .. }));
     }
 }
+
+/// Takes three kernels, two of which scan a row that several blocks share.
+#[region]
+fn scanned_twice(x: &Array<f32, Ix1>) -> (Array<f32, Ix1>, f32) {
+    let once = x.cumsum(Axis(0));
+    let twice = once.cumsum(Axis(0));
+    let least = (&twice - &once).min();
+    (twice, least)
+}
+
+#[test]
+fn g16_a_replayed_scan_does_not_take_the_totals_of_an_earlier_call() {
+    everywhere_counted(|harness, calls| {
+        for call in 0..CALLS + 3 {
+            let element = |at: usize| ((at + call) % 3) as f32 - 1.0;
+            let host: Array1<f32> = (0..9000).map(element).collect();
+            let x = Array::from_host(&harness.device, &host).unwrap();
+            let (twice, least) = scanned_twice(&harness.device, &x).unwrap().wait().unwrap();
+            let mut once = host;
+            once.accumulate_axis_inplace(Axis(0), |&before, sum| *sum += before);
+            let mut expected = once.clone();
+            expected.accumulate_axis_inplace(Axis(0), |&before, sum| *sum += before);
+            let differences = (&expected - &once).into_iter();
+            assert_eq!(twice.to_host().unwrap(), expected, "call {call}");
+            assert_eq!(
+                least,
+                differences.fold(f32::INFINITY, f32::min),
+                "call {call}"
+            );
+        }
+        assert!(calls.count("graph_launch") >= 3, "{:?}", calls.counts());
+    });
+}

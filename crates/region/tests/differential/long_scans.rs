@@ -1,0 +1,94 @@
+//! Scans of rows that many blocks share: the totals of tiles, of groups of 32 tiles, and of
+//! sections of 32 groups are combined in a fixed order.
+
+use std::{env, process::Command};
+
+use millstream_region::RegionExt;
+use ndarray::{Array1, Array2, Axis};
+
+use crate::{
+    Outcome,
+    configurations::{configuration, everywhere},
+};
+
+type Test = (&'static str, fn() -> Outcome);
+
+pub(crate) const TESTS: &[Test] = &[
+    (
+        "long_scans_have_the_same_bits_under_every_schedule",
+        long_scans_have_the_same_bits_under_every_schedule,
+    ),
+    (
+        "long_scans_add_all_that_precedes",
+        long_scans_add_all_that_precedes,
+    ),
+    (
+        "rows_scanned_in_two_passes_are_right",
+        rows_scanned_in_two_passes_are_right,
+    ),
+];
+
+/// Products of `f64` are rounded at each step, so that another order gives other bits.
+fn long_scans_have_the_same_bits_under_every_schedule() -> Outcome {
+    let count = 150_000;
+    let near_1 = |at: usize| 1.0 + ((at * 7919 % 1009) as f64 - 504.0) * 1e-6;
+    let x: Array1<f64> = (0..count).map(near_1).collect();
+    let first = std::cell::RefCell::new(None);
+    everywhere(|device| {
+        let products = device.region(|g| g.array(&x).cumprod(Axis(0)))?.wait()?;
+        let mut exact = 1.0;
+        for (at, (&product, &factor)) in products.iter().zip(&x).enumerate() {
+            exact *= factor;
+            let error = (product / exact - 1.0).abs();
+            assert!(error < 1e-11, "at {at}: {product} is not {exact}");
+        }
+        let bits = products.mapv(f64::to_bits);
+        assert_eq!(*first.borrow_mut().get_or_insert(bits.clone()), bits);
+        Ok(())
+    })
+}
+
+/// The rows have more than a group of tiles, and the line more than a section.
+fn long_scans_add_all_that_precedes() -> Outcome {
+    let rows = Array2::from_shape_fn((3, 140_001), |(row, at)| {
+        (at * (row + 3) % 201) as i32 - 100
+    });
+    let line: Array1<f64> = (0..2_150_000).map(|at| (at % 13) as f64 - 5.0).collect();
+    // Without the race check within kernels, which `everywhere` has.
+    let configuration = configuration(5);
+    let device = configuration.open()?;
+    let (sums, most, of_line) = device
+        .region(|g| {
+            let rows = g.array(&rows);
+            (
+                rows.cumsum(Axis(1)),
+                rows.cummax(Axis(1)),
+                g.array(&line).cumsum(Axis(0)),
+            )
+        })?
+        .wait()?;
+    let (mut expected, mut greatest) = (rows.clone(), rows);
+    expected.accumulate_axis_inplace(Axis(1), |&before, sum| *sum += before);
+    greatest.accumulate_axis_inplace(Axis(1), |&before, most| *most = before.max(*most));
+    let mut expected_line = line;
+    expected_line.accumulate_axis_inplace(Axis(0), |&before, sum| *sum += before);
+    assert!(sums == expected && most == greatest && of_line == expected_line);
+    drop(device);
+    configuration.is_clean()?;
+    Ok(())
+}
+
+/// The number of passes is that of a process.
+fn rows_scanned_in_two_passes_are_right() -> Outcome {
+    let mut others = Command::new(env::current_exe()?);
+    let found = others
+        .arg("long_scans")
+        .env("MILLSTREAM_SCAN_PASSES", "2")
+        .output()?;
+    let text = String::from_utf8_lossy(&found.stdout);
+    assert!(
+        found.status.success() && text.contains("2 passed"),
+        "{text}"
+    );
+    Ok(())
+}
