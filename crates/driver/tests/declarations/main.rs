@@ -234,6 +234,11 @@ fn every_function_has_the_published_parameters() {
         cuGraphClone = cuGraphClone(_, _);
         cuGraphDestroyNode = cuGraphDestroyNode(_);
         cuGraphAddKernelNode = cuGraphAddKernelNode_v2(_, _, _, _, _);
+        cuGraphGetNodes = cuGraphGetNodes(_, _, _);
+        cuGraphNodeGetType = cuGraphNodeGetType(_, _);
+        cuGraphNodeGetDependencies = cuGraphNodeGetDependencies(_, _, _);
+        cuGraphKernelNodeGetParams = cuGraphKernelNodeGetParams_v2(_, _);
+        cuGraphKernelNodeGetAttribute = cuGraphKernelNodeGetAttribute(_, _, _);
         cuGraphKernelNodeSetAttribute = cuGraphKernelNodeSetAttribute(_, _, _);
         cuGraphAddMemcpyNode = cuGraphAddMemcpyNode(_, _, _, _, _, _);
         cuGraphAddMemsetNode = cuGraphAddMemsetNode(_, _, _, _, _, _);
