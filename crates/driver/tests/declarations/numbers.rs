@@ -330,6 +330,11 @@ fn flags_have_the_published_numbers() {
             sys::CUmemcpySrcAccessOrder::CU_MEMCPY_SRC_ACCESS_ORDER_DURING_API_CALL as i32,
         ),
         (
+            "kernel node",
+            api::GRAPH_NODE_TYPE_KERNEL,
+            sys::CUgraphNodeType_enum::CU_GRAPH_NODE_TYPE_KERNEL as i32,
+        ),
+        (
             "conditional node",
             api::GRAPH_NODE_TYPE_CONDITIONAL,
             sys::CUgraphNodeType_enum::CU_GRAPH_NODE_TYPE_CONDITIONAL as i32,

@@ -239,7 +239,7 @@ fn a_capture_adds_to_a_graph_behind_its_nodes() {
         call!(sim.stream_begin_capture_into(stream, graph, &[first], mode)).unwrap();
         let twice = sim.stream();
         let again = call!(sim.stream_begin_capture_into(twice, graph, &[], mode));
-        assert_eq!(again.unwrap_err().code(), ResultCode::INVALID_VALUE);
+        assert_eq!(again.unwrap_err().code(), ResultCode::ILLEGAL_STATE);
         sim.memset_async(memory, millstream_driver::FillPattern::U8(0), 4, stream)
             .unwrap();
         assert_eq!(sim.stream_end_capture(stream), Ok(graph));
