@@ -70,7 +70,7 @@ fn relu_bias(
 /// The matrix product.
 enum Product {
     Blas(CudaBlas),
-    /// Where there is no cuBLAS.
+    /// Used if there is no cuBLAS.
     Kernel(CudaFunction),
 }
 

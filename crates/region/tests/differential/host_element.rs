@@ -74,7 +74,8 @@ impl Compare {
     }
 }
 
-macro_rules! floats {
+/// Implements sum and product by the operators of a float.
+macro_rules! plain_floats {
     ($($type:ty),*) => {$(
         impl Plain for $type {
             fn sum(self, other: Self) -> Self {
@@ -85,7 +86,13 @@ macro_rules! floats {
                 self * other
             }
         }
+    )*};
+}
 
+plain_floats!(f16, bf16, f32, f64);
+
+macro_rules! floats {
+    ($($type:ty),*) => {$(
         impl Number for $type {
             fn from_small(value: i8) -> Self {
                 value.into()

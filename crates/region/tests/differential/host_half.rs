@@ -3,7 +3,7 @@
 use half::{bf16, f16};
 
 use crate::{
-    host_element::{Castable, Number, Plain},
+    host_element::{Castable, Number},
     step::{Binary, Unary},
 };
 
@@ -84,16 +84,6 @@ exact_integers!(i8, i16, i32, i64, u8, u16, u32, u64);
 /// Implements the functions of a float of 16 bits: those of `f32`, rounded.
 macro_rules! halves {
     ($($type:ty),*) => {$(
-        impl Plain for $type {
-            fn sum(self, other: Self) -> Self {
-                self + other
-            }
-
-            fn times(self, other: Self) -> Self {
-                self * other
-            }
-        }
-
         impl Number for $type {
             fn from_small(value: i8) -> Self {
                 value.into()

@@ -1,4 +1,4 @@
-//! Which devices examine the operands of each operation before they submit it: all, while the
+//! The devices that examine the operands of each operation before they submit it: all, while the
 //! contents of any memory may be invalid or the end of a lease is put off; and those that a note
 //! for host reads has reached. At other times a submission examines nothing.
 
