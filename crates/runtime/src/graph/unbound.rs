@@ -26,6 +26,7 @@ use crate::{
     disposal::log,
     error::OperationKind,
     kernel::Argument,
+    memory::IdleFrees,
     tracker::{Accesses, Sequence},
 };
 
@@ -47,11 +48,13 @@ pub struct UnboundGraph {
     last: Option<(Arc<StreamState>, Sequence)>,
 }
 
-/// The driver's objects of a graph, destroyed on drop, which may be while it runs (rule 47:
-/// launches that are enqueued complete). They are no handle of the device.
+/// The driver's objects of a graph. They are no handle of the device. Dropping them destroys the
+/// template, and defers the destruction of the executable graph, which may wait for the device
+/// (rule 62).
 struct GraphObjects {
     driver: Arc<dyn Driver>,
     context: ContextHandle,
+    idle_frees: Arc<IdleFrees>,
     template: GraphHandle,
     /// `None` until it is instantiated.
     exec: Option<GraphExecHandle>,
@@ -270,16 +273,14 @@ impl Drop for GraphObjects {
         let Self {
             driver,
             context,
+            idle_frees,
             template,
             exec,
         } = self;
         if let Some(exec) = *exec {
-            // SAFETY: the executable graph is alive and not used again.
-            if let Err(error) = unsafe { driver.graph_exec_destroy(*context, exec) } {
-                log!(debug, %error, "cannot destroy an executable graph");
-            }
+            idle_frees.defer_graph(exec);
         }
-        // SAFETY: as above.
+        // SAFETY: the graph is alive and not used again.
         if let Err(error) = unsafe { driver.graph_destroy(*context, *template) } {
             log!(debug, %error, "cannot destroy a graph");
         }

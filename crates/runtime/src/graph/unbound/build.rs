@@ -86,6 +86,7 @@ impl RecordedKernels {
             objects: GraphObjects {
                 driver: Arc::clone(&device.driver),
                 context: device.context,
+                idle_frees: Arc::clone(&device.memory().idle_frees),
                 template: device.checked(made)?,
                 exec: None,
             },
@@ -184,6 +185,7 @@ impl RecordedKernels {
             unbound.scalars.push(ValuePlace { node, value });
         }
         let objects = &unbound.objects;
+        objects.idle_frees.make_room_for_graph(&device);
         // SAFETY: the graph is alive. Kernels stay loaded while the device is open.
         let exec = unsafe {
             device
