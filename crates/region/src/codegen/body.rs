@@ -205,6 +205,8 @@ pub(crate) struct KernelBody {
     name_parts: Vec<&'static str>,
     /// The number of numbered labels.
     labels: usize,
+    /// The number of blocks for which a multiprocessor must have registers.
+    blocks_min: Option<usize>,
     pub(crate) wide: bool,
 }
 
@@ -227,8 +229,14 @@ impl KernelBody {
             calls: BTreeSet::new(),
             name_parts: Vec::new(),
             labels: 0,
+            blocks_min: None,
             wide,
         }
+    }
+
+    /// Limits the registers, so that a multiprocessor has enough for so many blocks.
+    pub(super) fn set_blocks_min(&mut self, blocks: usize) {
+        self.blocks_min = Some(blocks);
     }
 
     /// Appends an instruction.
@@ -428,7 +436,11 @@ impl KernelBody {
         ptx.push_str(&maths::sources(self.calls.iter().map(String::as_str)));
         ptx.push_str(".visible .entry region(\n");
         ptx.push_str(&loaded.declarations);
-        writeln!(ptx, "\n)\n.maxntid {BLOCK}, 1, 1\n{{").expect(STRING);
+        writeln!(ptx, "\n)\n.maxntid {BLOCK}, 1, 1").expect(STRING);
+        if let Some(blocks) = self.blocks_min {
+            writeln!(ptx, ".minnctapersm {blocks}").expect(STRING);
+        }
+        ptx.push_str("{\n");
         let mut counts: Vec<_> = self.counts.into_iter().collect();
         counts.sort_by_key(|(class, _)| class.declaration().1);
         for (class, count) in counts {

@@ -250,8 +250,8 @@ pub(super) fn shuffle(
 }
 
 impl WarpTotals {
-    /// Scans the accumulators of a block: those of each warp by shuffles (Hillis and Steele's
-    /// algorithm), and those of the warps in their order. Returns the combination of those before
+    /// Scans the accumulators of a block: those of each warp, and those of the warps in their order.
+    /// Returns the combination of those before
     /// this thread, and that of all threads. All threads must reach it.
     pub(super) fn scan(
         &self,
@@ -260,6 +260,26 @@ impl WarpTotals {
         accumulator: &Accumulator,
         identity: &Accumulator,
     ) -> (Accumulator, Accumulator) {
+        let with_front = self.scan_lanes(body, reducer, accumulator, identity);
+        self.store(body, &with_front, WARP - 1);
+        line!(body, "bar.sync 0;");
+        let (before, all) = self.combine_warps(body, reducer, identity);
+        let front = self.before_in_warp(body, &with_front, identity, 1);
+        reducer.combine(body, &before, &front);
+        // All threads have read before any of them writes for the next tile.
+        line!(body, "bar.sync 0;");
+        (before, all)
+    }
+
+    /// Scans the accumulators of a warp by shuffles (Hillis and Steele's algorithm). Returns the
+    /// combination of those up to this thread.
+    pub(super) fn scan_lanes(
+        &self,
+        body: &mut KernelBody,
+        reducer: Reducer,
+        accumulator: &Accumulator,
+        identity: &Accumulator,
+    ) -> Accumulator {
         let with_front = copy(body, accumulator);
         let mut distance = 1;
         while distance < WARP {
@@ -267,8 +287,17 @@ impl WarpTotals {
             reducer.combine(body, &with_front, &front);
             distance *= 2;
         }
-        self.store(body, &with_front, WARP - 1);
-        line!(body, "bar.sync 0;");
+        with_front
+    }
+
+    /// Combines the stored accumulators in the order of the warps. Returns the combination of those
+    /// before this warp, and that of all warps.
+    pub(super) fn combine_warps(
+        &self,
+        body: &mut KernelBody,
+        reducer: Reducer,
+        identity: &Accumulator,
+    ) -> (Accumulator, Accumulator) {
         let (before, all) = (copy(body, identity), copy(body, identity));
         let (bits, is_own) = (body.bits(), body.reg(RegClass::Predicate));
         for warp in 0..WARPS {
@@ -280,16 +309,12 @@ impl WarpTotals {
             let total = self.load(body, warp);
             reducer.combine(body, &all, &total);
         }
-        let front = self.before_in_warp(body, &with_front, identity, 1);
-        reducer.combine(body, &before, &front);
-        // All threads have read before any of them writes for the next tile.
-        line!(body, "bar.sync 0;");
         (before, all)
     }
 
     /// Returns the accumulator of the thread at this distance before this one in its warp, or the
     /// identity if there is none.
-    fn before_in_warp(
+    pub(super) fn before_in_warp(
         &self,
         body: &mut KernelBody,
         accumulator: &Accumulator,

@@ -367,7 +367,7 @@ mod tests {
     fn the_oldest_graphs_are_destroyed_first_and_only_above_the_limit() {
         let idle_frees = IdleFrees::default();
         idle_frees.defer_managed(DevicePtr::from_raw(16), 64, SmallVec::new());
-        for number in 0..GRAPHS_MAX as u64 + 1 {
+        for number in 0..=GRAPHS_MAX {
             idle_frees.defer_graph(GraphExecHandle::from_raw(number));
         }
         let taken = || idle_frees.take_excess_graph().map(|of| format!("{of:?}"));
