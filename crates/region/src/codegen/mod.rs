@@ -20,6 +20,7 @@
 //! | `scan.rs` | scan kernels |
 //! | `look_back.rs` | scans in one pass of rows that several blocks share |
 //! | `scatter.rs` | scatter kernels |
+//! | `scatter_shared.rs` | scatter-additions of many values to few elements |
 //! | `reducer.rs` | the accumulators of reductions and scans |
 //! | `lowering.rs` | the lowering of graph nodes to registers |
 //! | `position.rs` | positions in arrays and the index maps of views |
@@ -50,6 +51,7 @@ mod reducer;
 mod row;
 mod scan;
 mod scatter;
+mod scatter_shared;
 mod transpose;
 mod update;
 mod warp;

@@ -27,6 +27,7 @@ mod other_operations;
 mod parameters;
 mod program;
 mod regressions;
+mod scatter_add;
 mod signed_zeros;
 mod step;
 mod usage_errors;
@@ -206,6 +207,7 @@ fn main() -> ExitCode {
         .chain(signed_zeros::TESTS)
         .chain(half_floats::TESTS)
         .chain(long_scans::TESTS)
+        .chain(scatter_add::TESTS)
     {
         trials.push(Trial::test(name, test));
     }
