@@ -22,7 +22,7 @@ const VECTOR_INPUTS_MAX: usize = 2;
 const VECTOR_NODES_MAX: usize = 16;
 
 /// The elements of all reductions at one place.
-struct Element {
+pub(super) struct Element {
     /// The number within the result.
     number: Reg,
     values: SmallVec<[Reg; 1]>,
@@ -100,7 +100,7 @@ impl ReductionGenerator<'_> {
 
     /// Returns the number of neighbours that a thread computes together, and reads at once where it
     /// can. For rows that row kernels compute it is theirs.
-    fn lanes(&self) -> usize {
+    pub(super) fn lanes(&self) -> usize {
         if self.length <= RowShape::LENGTH_MAX {
             return if self.is_contiguous() {
                 neighbours_of_row(self.length)
@@ -119,12 +119,12 @@ impl ReductionGenerator<'_> {
     }
 
     /// Returns whether there are enough registers for several vectors of each array.
-    fn is_simple(&self) -> bool {
+    pub(super) fn is_simple(&self) -> bool {
         self.kernel.inputs.len() <= VECTOR_INPUTS_MAX && self.kernel.nodes.len() <= VECTOR_NODES_MAX
     }
 
     /// Computes the elements of each reduction's array at the neighbours with a number.
-    fn elements(
+    pub(super) fn elements(
         &self,
         lowering: &mut Lowering<'_>,
         (result, kept_axes): (Reg, &SmallVec<[Option<Reg>; RANK_MAX]>),
@@ -170,7 +170,7 @@ impl ReductionGenerator<'_> {
     }
 
     /// Combines an element of each reduction's array into the accumulators.
-    fn combine_elements(
+    pub(super) fn combine_elements(
         &self,
         body: &mut KernelBody,
         accumulators: &Accumulators,
@@ -183,12 +183,16 @@ impl ReductionGenerator<'_> {
         }
     }
 
-    fn is_flat(&self) -> bool {
+    pub(super) fn is_flat(&self) -> bool {
         self.analysis.flat && self.is_contiguous()
     }
 
     /// Returns the source indices along the axes that the result keeps.
-    fn kept_axes(&self, body: &mut KernelBody, result: Reg) -> SmallVec<[Option<Reg>; RANK_MAX]> {
+    pub(super) fn kept_axes(
+        &self,
+        body: &mut KernelBody,
+        result: Reg,
+    ) -> SmallVec<[Option<Reg>; RANK_MAX]> {
         let mut axes = SmallVec::from_elem(None, self.shape.len());
         if self.is_contiguous() {
             return axes;

@@ -22,7 +22,7 @@ use super::{
     reduce::block_and_thread,
     reducer::Accumulator,
     scan::{ScanGenerator, ScanInput, ScanOutput, Segmentation},
-    warp::{WARP, WarpTotals, copy},
+    warp::{WARP, WARPS, WarpTotals, copy},
 };
 use crate::element::DType;
 
@@ -187,7 +187,7 @@ impl ScanGenerator<'_> {
             "and.pred {ends_section}, {ends_section}, {ends_group};"
         );
         published.publish(&mut body, &total, of_section, ends_section);
-        let mut shared = self.reducer.shared_memory(0);
+        let mut shared = self.reducer.shared_memory(0, WARPS);
         shared.push_str("\t.shared .align 4 .b32 tile;\n");
         for (slot, reg) in carry.iter().enumerate() {
             shared.push_str(&format!("\t.shared .align 8 .b8 carry{slot}[8];\n"));

@@ -22,6 +22,7 @@ mod idioms;
 mod invalid_indices;
 mod kernel_cache;
 mod long_scans;
+mod many_reductions;
 mod means;
 mod other_operations;
 mod parameters;
@@ -207,6 +208,7 @@ fn main() -> ExitCode {
         .chain(signed_zeros::TESTS)
         .chain(half_floats::TESTS)
         .chain(long_scans::TESTS)
+        .chain(many_reductions::TESTS)
         .chain(scatter_add::TESTS)
     {
         trials.push(Trial::test(name, test));
