@@ -102,7 +102,7 @@ pub(super) fn long_row(kernel: &FusedKernel, rows: RowShape) -> GeneratedPasses 
         lowering.row_position_of(node);
     }
     let shared = stages.reduce(&mut lowering, kernel, &long_row);
-    long_row.store(&mut lowering, &kernel.root, classes[&kernel.root.id]);
+    long_row.store(&mut lowering, kernel, classes[&kernel.root.id]);
     // All threads have read the accumulators before any of them writes those of the next row.
     line!(body, "bar.sync 0;");
     line!(body, "add.s{bits} {row}, {row}, {step};");
@@ -177,7 +177,7 @@ impl Stages {
                 });
                 number += 1;
             }
-            row.accumulate(lowering, &reductions, stage);
+            row.accumulate(lowering, kernel, &reductions, stage);
             for RowReduction {
                 node,
                 reducer,
@@ -213,11 +213,13 @@ impl LongRow {
     fn accumulate(
         &self,
         lowering: &mut Lowering<'_>,
+        kernel: &FusedKernel,
         reductions: &[RowReduction<'_>],
         stage: usize,
     ) {
         let label = format!("STAGE{stage}");
-        self.visit(lowering, &label, |lowering, groups| {
+        let arrays = kernel.arrays_of(reductions.iter().map(|reduction| reduction.source));
+        self.visit(lowering, (&label, &arrays), |lowering, groups| {
             let mut values: Vec<(usize, Reg, Reg)> = Vec::new();
             for (turn, elements) in groups.iter_mut().enumerate() {
                 for (number, reduction) in reductions.iter().enumerate() {
@@ -239,13 +241,15 @@ impl LongRow {
     }
 
     /// Stores the elements of the row, or the element for the row.
-    fn store(&self, lowering: &mut Lowering<'_>, root: &NodeRef, class: RowClass) {
+    fn store(&self, lowering: &mut Lowering<'_>, kernel: &FusedKernel, class: RowClass) {
+        let root = &kernel.root;
         let base = lowering
             .body
             .address(ParameterKey::Output(0), || KernelParameter::Output(0));
         let (row, bytes) = (self.own.row, root.dtype.bytes());
         if class == RowClass::Element {
-            self.visit(lowering, "WRITE", |lowering, groups| {
+            let arrays = kernel.arrays_of(std::iter::once(root));
+            self.visit(lowering, ("WRITE", &arrays), |lowering, groups| {
                 for (turn, elements) in groups.iter_mut().enumerate() {
                     let values = elements.lower(lowering, root, row, turn);
                     let first = elements.linear_indices[0];
@@ -266,10 +270,12 @@ impl LongRow {
     }
 
     /// Emits a loop over the groups of each thread, with several in flight, and one over the rest.
+    /// Each turn first loads the elements of these arrays, so that no function that is called
+    /// delays the loads behind it.
     fn visit(
         &self,
         lowering: &mut Lowering<'_>,
-        label: &str,
+        (label, arrays): (&str, &[&NodeRef]),
         mut instructions: impl FnMut(&mut Lowering<'_>, &mut [RowElements]),
     ) {
         let known = lowering.known();
@@ -293,6 +299,9 @@ impl LongRow {
             let mut groups: SmallVec<[RowElements; UNROLL]> = (0..at_once)
                 .map(|turn| self.elements(body, at, turn))
                 .collect();
+            for elements in &mut groups {
+                elements.load(lowering, arrays, self.own.row);
+            }
             instructions(lowering, &mut groups);
             lowering.forget(known.clone());
             let body = &mut *lowering.body;

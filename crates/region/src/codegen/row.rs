@@ -163,6 +163,15 @@ impl RowElements {
         }
     }
 
+    /// Loads the elements of arrays with the shape of the rows.
+    pub(super) fn load(&mut self, lowering: &mut Lowering<'_>, arrays: &[&NodeRef], row: Reg) {
+        for &array in arrays {
+            for position in self.positions(lowering, array, row) {
+                lowering.lower(array, position);
+            }
+        }
+    }
+
     /// Returns the positions in a node's array.
     fn positions(&mut self, lowering: &mut Lowering<'_>, node: &NodeRef, row: Reg) -> RowPositions {
         let mut known = self.positions.iter();
@@ -241,6 +250,10 @@ pub(super) fn row(kernel: &FusedKernel, rows: RowShape) -> GeneratedPasses {
             let reducer = Reducer::new(*reduction, source.dtype);
             shared.push_str(&reducer.row_memory(own, reductions));
             let accumulator = reducer.identity(lowering.body);
+            let arrays = kernel.arrays_of(std::iter::once(source));
+            for elements in &mut elements {
+                elements.load(&mut lowering, &arrays, own.row);
+            }
             for (turn, elements) in elements.iter_mut().enumerate() {
                 let values = elements.lower(&mut lowering, source, own.row, turn);
                 let body = &mut *lowering.body;

@@ -62,8 +62,9 @@ impl ReductionGenerator<'_> {
         let mut first_words = None;
         let mut lowering = Lowering::new(body, self.kernel, self.is_flat());
         let mut elements = Vec::with_capacity(WARPS);
-        for &number in &numbers {
-            elements.push(self.elements(&mut lowering, (own.row, &kept_axes), number, lanes));
+        let neighbours = self.neighbours(&mut lowering, (own.row, &kept_axes), &numbers, lanes);
+        for neighbours in &neighbours {
+            elements.push(self.elements(&mut lowering, neighbours));
             let first_words = *first_words.get_or_insert(lowering.body.name_parts());
             lowering.body.truncate_name(first_words);
         }
@@ -82,8 +83,12 @@ impl ReductionGenerator<'_> {
             line!(body, "setp.ge.u{bits} {beyond}, {number}, {length};");
             line!(body, "@{beyond} bra LEFT;");
             let mut lowering = Lowering::new(body, self.kernel, self.is_flat());
-            for element in self.elements(&mut lowering, (own.row, &kept_axes), *number, lanes) {
-                self.combine_elements(body, of_warp, &element);
+            for neighbours in
+                self.neighbours(&mut lowering, (own.row, &kept_axes), &[*number], lanes)
+            {
+                for element in self.elements(&mut lowering, &neighbours) {
+                    self.combine_elements(lowering.body, of_warp, &element);
+                }
             }
         }
         body.label("LEFT");
