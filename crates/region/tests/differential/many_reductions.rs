@@ -28,7 +28,8 @@ fn number(at: usize) -> f64 {
     (at * 7919 % 65_521) as f64 / 977.0 - 30.0
 }
 
-/// A warp does the work of a block, to the bit.
+/// A warp does the work of a block, to the bit. Products of `f64` are rounded at each step, so that
+/// another order gives other bits.
 fn many_rows_have_the_bits_of_few() -> Outcome {
     for (rows, length) in [(8192, 257), (8195, 300), (8200, 1000)] {
         let x = Array2::from_shape_fn((rows, length), |(row, column)| {
@@ -43,7 +44,7 @@ fn many_rows_have_the_bits_of_few() -> Outcome {
                 let wide = x.cast::<f64>();
                 (
                     (wide.sum_axis(axis), (&wide * &wide).sum_axis(axis).sqrt()),
-                    (&x * 0.01).product_axis(axis),
+                    (&wide * 1e-3 + 1.0).product_axis(axis),
                     (x.min_axis(axis), x.max_axis(axis)),
                     (x.argmin_axis(axis), x.argmax_axis(axis)),
                     (x.less(-29.0).any_axis(axis), x.cast::<i32>().sum_axis(axis)),
@@ -55,7 +56,6 @@ fn many_rows_have_the_bits_of_few() -> Outcome {
         let bits = |x: &Array1<f64>| x.slice(s![..200]).mapv(f64::to_bits);
         assert_eq!(bits(&all.0.0), bits(&first.0.0));
         assert_eq!(bits(&all.0.1), bits(&first.0.1));
-        let bits = |x: &Array1<f32>| x.slice(s![..200]).mapv(f32::to_bits);
         assert_eq!(bits(&all.1), bits(&first.1));
         assert_eq!(all.3.0.slice(s![..200]), first.3.0);
         assert_eq!(all.3.1.slice(s![..200]), first.3.1);
