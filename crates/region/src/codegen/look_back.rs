@@ -25,7 +25,7 @@ use super::{
     reduce::block_and_thread,
     reducer::Accumulator,
     scan::{LANES, ScanGenerator, Segmentation, if_inside, neighbours, replace_outside},
-    warp::{WARP, WarpTotals, copy, shuffle},
+    warp::{WARP, WARPS, WarpTotals, copy, shuffle},
 };
 use crate::element::DType;
 
@@ -207,7 +207,7 @@ impl ScanGenerator<'_> {
             "and.pred {ends_section}, {ends_section}, {ends_group};"
         );
         published.publish(&mut body, &total, of_section, ends_section);
-        let mut shared = self.reducer.shared_memory(0);
+        let mut shared = self.reducer.shared_memory(0, WARPS);
         shared.push_str("\t.shared .align 4 .b32 tile;\n");
         for (slot, reg) in carry.iter().enumerate() {
             shared.push_str(&format!("\t.shared .align 8 .b8 carry{slot}[8];\n"));

@@ -18,7 +18,7 @@ use super::{
     position::Position,
     reduce::block_and_thread,
     reducer::{Accumulator, Reducer, assign},
-    warp::{WarpTotals, copy},
+    warp::{WARPS, WarpTotals, copy},
 };
 use crate::{
     element::DType,
@@ -347,7 +347,7 @@ impl ScanGenerator<'_> {
             self.store_partial(&mut body, &all, block);
             body.label("DONE");
         }
-        self.finish(body, &self.reducer.shared_memory(0))
+        self.finish(body, &self.reducer.shared_memory(0, WARPS))
     }
 
     /// Combines a thread's neighbours into `running`, one after the other. Returns the combination

@@ -1,9 +1,9 @@
 //! Warps: combinations of accumulators by shuffles, and the threads of a row.
 //!
-//! A short row has as many threads as elements, at most 32. Several rows share a block. Their
-//! threads combine accumulators without barriers and shared memory, in an order that follows from
-//! the number of threads. All threads of a warp take part: those beyond the last row compute that
-//! row again and store nothing.
+//! A short row has a thread for every eight elements, or for each, and at most 32. Several rows
+//! share a block. Their threads combine accumulators without barriers and shared memory, in an
+//! order that follows from the number of threads. All threads of a warp take part: those beyond the
+//! last row compute that row again and store nothing.
 
 use smallvec::SmallVec;
 
@@ -16,7 +16,7 @@ use crate::element::DType;
 
 /// The number of threads of a warp.
 pub(super) const WARP: usize = 32;
-/// The number of warps of a block.
+/// The number of warps of a block, except where the rows are long.
 pub(super) const WARPS: usize = BLOCK / WARP;
 
 /// The mask of all threads of a warp.
@@ -65,6 +65,11 @@ impl RowThread {
         }
     }
 
+    /// Returns whether the threads of a row are those of a block.
+    fn has_block(self) -> bool {
+        self.threads > WARP
+    }
+
     /// Continues with the first thread of each row only; the others jump to a label.
     pub(super) fn first_only(self, body: &mut KernelBody, label: &str) {
         let (bits, idle) = (body.bits(), body.reg(RegClass::Predicate));
@@ -82,13 +87,13 @@ impl RowThread {
 }
 
 impl Reducer {
-    /// Declares the shared memory through which the warps of a block combine the accumulators of
-    /// the reduction with this number.
-    pub(super) fn shared_memory(self, reduction: usize) -> String {
+    /// Declares the shared memory through which so many warps of a block combine the accumulators
+    /// of the reduction with this number.
+    pub(super) fn shared_memory(self, reduction: usize, warps: usize) -> String {
         let declare = |(slot, dtype): (usize, &DType)| {
             format!(
                 "\t.shared .align 8 .b8 accumulator{reduction}_{slot}[{}];\n",
-                WARPS * dtype.bytes()
+                warps * dtype.bytes()
             )
         };
         self.state_types().iter().enumerate().map(declare).collect()
@@ -97,8 +102,8 @@ impl Reducer {
     /// Declares the shared memory in which the threads of a row combine the accumulators of the
     /// reduction with this number, if they need any.
     pub(super) fn row_memory(self, rows: RowThread, reduction: usize) -> String {
-        if rows.threads == BLOCK {
-            self.shared_memory(reduction)
+        if rows.has_block() {
+            self.shared_memory(reduction, rows.threads / WARP)
         } else {
             String::new()
         }
@@ -129,7 +134,7 @@ impl Reducer {
         rows: RowThread,
         reduction: usize,
     ) {
-        if rows.threads == BLOCK {
+        if rows.has_block() {
             self.combine_block(body, accumulator, rows.thread, reduction);
         } else {
             self.combine_lanes(body, accumulator, rows.threads);
@@ -143,7 +148,7 @@ impl Reducer {
         accumulator: &Accumulator,
         rows: RowThread,
     ) -> Accumulator {
-        if rows.threads == BLOCK {
+        if rows.has_block() {
             return accumulator.clone();
         }
         let moved = |&reg: &Reg| shuffle(body, reg, ("idx", 0), rows.threads);
