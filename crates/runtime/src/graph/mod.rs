@@ -15,6 +15,7 @@ mod exec;
 mod limit;
 mod node;
 mod options;
+mod params;
 mod recorder;
 mod recording;
 mod replay;

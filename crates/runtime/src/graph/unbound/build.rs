@@ -106,14 +106,11 @@ impl RecordedKernels {
             let work = match &node.work {
                 Work::Kernel(kernel) => {
                     kernels.push(number);
-                    let mut params = Vec::with_capacity(kernel.params.len());
-                    for param in &kernel.params {
-                        let value = unbound.values.len();
-                        params.push(value);
-                        unbound.values.extend_from_slice(param.words());
-                        let places = param.addresses.iter();
-                        addresses.extend(places.map(|&(word, address)| (value + word, address)));
-                    }
+                    unbound.values.extend_from_slice(kernel.params.words());
+                    let places = kernel.params.addresses().iter();
+                    addresses.extend(places.map(|&(word, address)| (first + word, address)));
+                    let params = kernel.params.first_words();
+                    let params = params.map(|word| first + word).collect();
                     UnboundWork::Kernel {
                         function: kernel.function,
                         dims: kernel.dims,
