@@ -40,7 +40,7 @@ pub use change::GraphNodeMut;
 pub use options::{GraphOptions, Order};
 pub use recorder::GraphRecorder;
 #[doc(hidden)]
-pub use unbound::{RecordedKernels, UnboundGraph};
+pub use unbound::{BoundReplay, RecordedKernels, UnboundGraph};
 
 use body::Body;
 use conditional::Conditions;
