@@ -15,6 +15,7 @@ mod exec;
 mod limit;
 mod node;
 mod options;
+mod params;
 mod recorder;
 mod recording;
 mod replay;
@@ -39,7 +40,7 @@ pub use change::GraphNodeMut;
 pub use options::{GraphOptions, Order};
 pub use recorder::GraphRecorder;
 #[doc(hidden)]
-pub use unbound::{RecordedKernels, UnboundGraph};
+pub use unbound::{BoundReplay, RecordedKernels, UnboundGraph};
 
 use body::Body;
 use conditional::Conditions;
