@@ -60,11 +60,17 @@ pub(crate) struct Trace {
 }
 
 impl RecorderSlot {
+    /// Returns whether a recorder is set.
+    #[inline]
+    pub(crate) fn is_running(&self) -> bool {
+        self.running.load(Ordering::Acquire)
+    }
+
     /// Records the start of an operation if a recorder is set. After a failure the operation is
     /// missing from the recording.
     #[inline]
     pub(crate) fn begin(&self, device: &DeviceState, stream: &StreamState) -> Option<Trace> {
-        if self.running.load(Ordering::Acquire) {
+        if self.is_running() {
             self.begin_trace(device, stream)
         } else {
             None
