@@ -20,9 +20,9 @@ use crate::{
 /// which the borrow checker prevents unless the lease is forgotten. The memory of a forgotten lease
 /// stays lent for ever and is never freed.
 ///
-/// If the lease is dropped inside the closure of a [foreign call](Stream::foreign), or while another
-/// thread submits to the borrower's stream, the memory stays lent until the next operation that
-/// conflicts, which ends the lease first. The memory of an array that is dropped before is leaked.
+/// If the lease is dropped inside the closure of a [foreign call](Stream::foreign), or while
+/// another thread submits to the borrower's stream, the memory stays lent until the next operation
+/// that conflicts, which ends the lease first. The memory of an array that is dropped before is leaked.
 /// If the driver refuses a call when the lease is dropped, the next operation that conflicts waits
 /// for all work that is on the stream at that time, or returns the driver's error.
 ///

@@ -33,7 +33,7 @@ pub(crate) enum ConflictingLease {
 struct Lease {
     number: LeaseNumber,
     extent: Extent,
-    /// Whether the borrower may write the bytes.
+    /// The use that the borrower may make of the bytes.
     kind: AccessKind,
     /// The source line of the call that lent them.
     location: &'static Location<'static>,

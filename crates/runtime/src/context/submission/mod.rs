@@ -120,7 +120,7 @@ pub(crate) unsafe fn submit_in_place<C: Command>(
         return unsafe { submit_examined(device, stream, operation, command) };
     }
     // SAFETY: this function's contract.
-    unsafe { submit_admitted(device, stream, operation, command) }
+    unsafe { submit_to_queue::<C, false>(device, stream, operation, command) }
 }
 
 /// Submits an operation like [`submit_in_place`] if the device admits it, after an examination of
@@ -171,13 +171,29 @@ pub(super) unsafe fn submit_admitted<C: Command>(
     operation: &mut Operation<'_>,
     command: C,
 ) -> Result<(Sequence, C::Output)> {
+    // SAFETY: this function's contract.
+    unsafe { submit_to_queue::<C, true>(device, stream, operation, command) }
+}
+
+/// Submits an operation like [`submit_admitted`], and tells a recorder of it if `TRACES`.
+///
+/// # Safety
+///
+/// As for [`submit`].
+#[inline(always)]
+unsafe fn submit_to_queue<C: Command, const TRACES: bool>(
+    device: &DeviceState,
+    stream: &StreamState,
+    operation: &mut Operation<'_>,
+    command: C,
+) -> Result<(Sequence, C::Output)> {
     device.run_deferred();
     // Dropped after the submit queue is unlocked.
     let mut others = None;
     let mut submit_queue = stream.submit_queue.lock();
     // SAFETY: this function's contract.
     unsafe {
-        submit_locked(
+        submit_locked::<C, TRACES>(
             device,
             stream,
             &mut submit_queue,
@@ -282,14 +298,14 @@ pub(super) fn record_behind(device: &DeviceState, stream: &StreamState, sequence
     }
 }
 
-/// Submits an operation like [`submit_admitted`], with the stream's submit queue locked by the
+/// Submits an operation like [`submit_to_queue`], with the stream's submit queue locked by the
 /// caller, who drops `others` after it is unlocked.
 ///
 /// # Safety
 ///
 /// As for [`submit`].
 #[inline(always)]
-unsafe fn submit_locked<C: Command>(
+unsafe fn submit_locked<C: Command, const TRACES: bool>(
     device: &DeviceState,
     stream: &StreamState,
     submit_queue: &mut SubmitQueue,
@@ -316,12 +332,16 @@ unsafe fn submit_locked<C: Command>(
     guard.plan.records_event = guard.plan.records_event & C::HAS_WORK | C::ALWAYS_RECORDS;
     let mut waited_for = None;
     if guard.has_to_wait() {
-        if device.recorder.is_running() {
+        if TRACES && device.admission.traces() {
             waited_for = Some(Dependencies::new());
         }
         guard.wait(waited_for.as_mut(), others)?;
     }
-    let trace = device.recorder.begin(device, stream);
+    let trace = if TRACES {
+        device.recorder.begin(device, stream)
+    } else {
+        None
+    };
     let driver_stream = device.driver_stream(stream);
     let enqueued = {
         // The operation's label in reports of the simulated device's race checker.
