@@ -30,6 +30,8 @@ const ADOPTED: u32 = 1 << 28;
 const RECORDS: u32 = 1 << 27;
 /// The bit that is set while a layer above may have deferred work.
 const DEFERRED: u32 = 1 << 26;
+/// The bit that is set while a [recorder](super::recorder) is told of operations.
+const TRACES: u32 = 1 << 25;
 
 thread_local! {
     /// The number of foreign calls that this thread is inside. They nest if their devices differ.
@@ -40,7 +42,7 @@ thread_local! {
 #[derive(Debug, Default)]
 pub(crate) struct Admission {
     /// The number of foreign calls in progress on the device, and the bits [`LOST`], [`EXAMINE`],
-    /// [`SPANS`], [`ADOPTED`], [`RECORDS`] and [`DEFERRED`].
+    /// [`SPANS`], [`ADOPTED`], [`RECORDS`], [`DEFERRED`] and [`TRACES`].
     reasons: AtomicU32,
     examinations: Mutex<Examinations>,
     /// The number of recording streams.
@@ -97,6 +99,20 @@ impl Admission {
         self.reasons.fetch_or(ADOPTED, Ordering::Relaxed);
     }
 
+    /// Sets whether a recorder is told of operations. The caller holds the recorder's lock.
+    pub(super) fn trace(&self, traces: bool) {
+        match traces {
+            true => self.reasons.fetch_or(TRACES, Ordering::AcqRel),
+            false => self.reasons.fetch_and(!TRACES, Ordering::AcqRel),
+        };
+    }
+
+    /// Returns whether a recorder is told of operations.
+    #[inline]
+    pub(super) fn traces(&self) -> bool {
+        self.reasons.load(Ordering::Acquire) & TRACES != 0
+    }
+
     /// Counts a stream that begins to record.
     pub(super) fn begin_recording(&self) {
         let mut recordings = self.recordings.lock();
@@ -143,7 +159,7 @@ impl Admission {
         self.reasons.load(Ordering::Acquire) & EXAMINE != 0
     }
 
-    /// Returns whether there is no reason to reject or record an operation, to examine its
+    /// Returns whether there is no reason to reject, record or trace an operation, to examine its
     /// operands, to begin a span, to start deferred work, or to record an event behind it.
     #[inline]
     pub(crate) fn is_none(&self) -> bool {
@@ -176,7 +192,7 @@ impl DeviceState {
     #[inline]
     pub(crate) fn check_alive(&self) -> Result<()> {
         // Acquire: as in `is_none`.
-        const HARMLESS: u32 = EXAMINE | SPANS | ADOPTED | RECORDS | DEFERRED;
+        const HARMLESS: u32 = EXAMINE | SPANS | ADOPTED | RECORDS | DEFERRED | TRACES;
         if self.admission.reasons.load(Ordering::Acquire) & !HARMLESS == 0 {
             return Ok(());
         }

@@ -24,7 +24,7 @@ const REUSE_SCAN_MAX: usize = 4;
 const BATCH: usize = 16;
 
 /// Assigns an event to another sync point. Returns it unchanged if it is still referenced.
-#[inline]
+#[inline(always)]
 fn reuse(
     mut event: PooledEvent,
     ticket: Ticket,
@@ -76,7 +76,7 @@ impl EventPool {
 
     /// Returns an event like [`take`](Self::take), and moves several returned events to `spares` at
     /// once, for callers that need one event after the other.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn take_batch(
         &self,
         spares: &mut Vec<PooledEvent>,
@@ -85,16 +85,28 @@ impl EventPool {
         ticket: Ticket,
         before: &VectorClock,
     ) -> Result<PooledEvent, DriverError> {
+        if spares.is_empty() {
+            self.refill(spares);
+        }
         match spares.pop().map(|event| reuse(event, ticket, before)) {
             Some(Ok(event)) => return Ok(event),
             Some(Err(event)) => self.give(event),
-            None => {
-                let mut returned = self.returned.lock();
-                let count = BATCH.min(returned.len() / 2);
-                spares.extend(returned.drain(..count).rev());
-            }
+            None => {}
         }
         self.take(driver, context, ticket, before)
+    }
+
+    /// Moves the oldest returned events to the empty list `spares`, the oldest at its end.
+    #[cold]
+    fn refill(&self, spares: &mut Vec<PooledEvent>) {
+        let mut returned = self.returned.lock();
+        for _ in 0..BATCH.min(returned.len() / 2) {
+            if let Some(event) = returned.pop_front() {
+                spares.push(event);
+            }
+        }
+        drop(returned);
+        spares.reverse();
     }
 
     /// Returns an event to the pool. Clones of it may still exist.

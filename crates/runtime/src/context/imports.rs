@@ -371,6 +371,15 @@ pub(crate) fn of_operands<'a, 'b: 'a>(
     Ok(found)
 }
 
+/// Returns an error if the contents of an allocation are invalid.
+#[inline]
+pub(crate) fn check(history: &AccessHistory) -> Result<()> {
+    if history.provenance.is_used() {
+        add_unsettled(history, &mut Imports::new())?;
+    }
+    Ok(())
+}
+
 /// Adds the unsettled imports of an allocation that are not listed yet.
 #[inline(never)]
 fn add_unsettled(history: &AccessHistory, found: &mut Imports) -> Result<()> {

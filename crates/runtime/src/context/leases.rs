@@ -5,19 +5,19 @@
 //! operations wait. In between, a conflicting operation is an error, because nothing could order
 //! it: a wait for the end may last for ever.
 //!
-//! A lease is a part of the access history from before its begin until its end is submitted, so
-//! that planning a conflicting operation finds it. If the end cannot be submitted, because a driver
-//! call fails or because the thread is inside a foreign call, the memory stays lent, and operands
-//! are examined before each submission of the process, so that the next operation that conflicts
-//! ends the lease before it takes a lock.
+//! A lease is a part of the access history from before its begin until its end is published in its
+//! place, so that planning a conflicting operation finds one of the two. If the end cannot be
+//! submitted, because another thread is submitting to the stream or because this one is inside a
+//! foreign call, the memory stays lent, and operands are examined before each submission of the
+//! process, so that the next operation that conflicts ends the lease before it takes a lock.
 
 #![allow(unsafe_code, reason = "submits operations without work")]
 
 use std::{
     panic::Location,
     sync::{
-        Arc, OnceLock,
-        atomic::{AtomicBool, AtomicUsize, Ordering},
+        Arc,
+        atomic::{AtomicUsize, Ordering},
     },
 };
 
@@ -31,41 +31,41 @@ use crate::{
     Error, Result, UsageError, UsageErrorKind,
     disposal::log,
     error::OperationKind,
-    tracker::{Access, AccessHistory, AccessKind, Extent, Lease, Sequence},
+    tracker::{
+        Access, AccessHistory, AccessKind, ConflictingLease, Extent, LeaseNumber, PutOffEnd,
+        Sequence,
+    },
 };
 
 /// The label of leases in errors.
 const LEND: &str = "lend";
 
 /// Memory that is lent to the work of another library on a stream.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct GrantedLease {
     /// Kept, because the end of the lease is submitted to it.
     stream: Stream,
+    number: LeaseNumber,
     extent: Extent,
     kind: AccessKind,
     location: &'static Location<'static>,
-    /// True once the borrower has returned the memory.
-    returned: AtomicBool,
-    /// True once the end is submitted. Changed with the stream's submit queue locked.
-    ended: AtomicBool,
-    /// Set if the memory was returned but the end of the lease was put off.
-    put_off: OnceLock<PutOff>,
 }
 
 /// The number of leases whose end was put off.
 static PUT_OFF: AtomicUsize = AtomicUsize::new(0);
 
-/// Makes all devices look for a lease whose end was put off.
+/// A lease whose end was put off. All devices look for it.
 #[derive(Debug)]
 struct PutOff {
+    lease: GrantedLease,
     _examined: ExaminedOperands,
 }
 
 impl PutOff {
-    fn new() -> Self {
+    fn new(lease: GrantedLease) -> Self {
         PUT_OFF.fetch_add(1, Ordering::Release);
         Self {
+            lease,
             _examined: ExaminedOperands::everywhere(),
         }
     }
@@ -136,10 +136,9 @@ impl GrantedLease {
     /// As [`submit_marker`].
     pub(crate) fn grant(
         stream: &Stream,
-        history: &AccessHistory,
-        (extent, kind): (Extent, AccessKind),
+        access: Access<'_>,
         location: &'static Location<'static>,
-    ) -> Result<Arc<Self>> {
+    ) -> Result<Self> {
         let device = stream.device_state();
         device.check_alive()?;
         if device.recorder_of(stream.state()).is_some() {
@@ -147,90 +146,94 @@ impl GrantedLease {
             let problem = UsageErrorKind::Recording { why };
             return Err(UsageError::new(LEND, problem).at(location).into());
         }
-        let access = Access::new(history, extent.clone(), kind);
-        imports::of_operands(OperationKind::Kernel, [&access])?;
-        let lease = Arc::new(Self {
-            stream: stream.clone(),
-            extent,
-            kind,
-            location,
-            returned: AtomicBool::new(false),
-            ended: AtomicBool::new(false),
-            put_off: OnceLock::new(),
-        });
+        imports::check(access.history)?;
         loop {
-            let listed = Arc::clone(&lease) as Arc<dyn Lease>;
-            let begun = begin_lease(device, stream.state(), &access, listed);
-            match begun.inspect_err(|_| history.end_lease(&*lease))? {
-                Some(conflict) => end_or_refuse(&*conflict, history, LEND, location)?,
-                None => return Ok(lease),
+            match begin_lease(device, stream.state(), &access, location)? {
+                Err(conflict) => end_or_refuse(conflict, access.history, LEND, location)?,
+                Ok(number) => {
+                    return Ok(Self {
+                        stream: stream.clone(),
+                        number,
+                        extent: access.extent,
+                        kind: access.kind,
+                        location,
+                    });
+                }
             }
         }
     }
 
-    /// Returns the memory, and returns whether the lease has ended. Else, because another thread is
-    /// just submitting to the stream or because the end cannot be submitted, the next operation
-    /// that uses the memory ends it, so that this neither waits nor fails. It waits for the other
-    /// thread if `patient`.
-    pub(crate) fn give_back(&self, history: &AccessHistory, patient: bool) -> bool {
-        self.returned.store(true, Ordering::Release);
-        let ended = self.end_if_returned(history, patient);
-        let ended = ended.unwrap_or_else(|error| {
-            log!(warn, %error, "the end of a lease is put off");
-            false
-        });
-        if !ended {
-            // Before this returns: an operation that conflicts happens later, and is examined.
-            self.put_off.get_or_init(PutOff::new);
+    /// Returns the memory, once. Returns whether the lease has ended. Else, because another thread
+    /// is just submitting to the stream or because this one is inside a foreign call, the next
+    /// operation that uses the memory ends it, so that this neither waits nor fails.
+    pub(crate) fn give_back(&self, history: &AccessHistory) -> bool {
+        let submit_queue = self.stream.state().submit_queue.try_lock();
+        let ended = submit_queue.map(|mut submit_queue| self.end(history, &mut submit_queue));
+        match ended {
+            Some(Ok(())) => true,
+            put_off => {
+                self.put_off(history, put_off.and_then(Result::err));
+                false
+            }
         }
-        ended
     }
 
-    /// Ends the lease, unless another thread has.
+    /// Makes the next operation that uses the memory end the lease.
+    #[cold]
+    fn put_off(&self, history: &AccessHistory, error: Option<Error>) {
+        if let Some(error) = error {
+            log!(warn, %error, "the end of a lease is put off");
+        }
+        // Before this returns: an operation that conflicts happens later, and is examined.
+        history.put_off(self.number, Arc::new(PutOff::new(self.clone())));
+    }
+
+    /// Ends the lease that was returned, unless that has happened. May wait for a submission of
+    /// another thread.
     ///
     /// # Errors
     ///
-    /// If the end cannot be submitted although the device works: the memory is then still lent.
+    /// If this thread is inside a foreign call.
+    pub(crate) fn end_patiently(&self, history: &AccessHistory) -> Result<()> {
+        let access = self.access(history);
+        match history.conflicting_lease(&access) {
+            Some(ConflictingLease::Returned(end)) => end.end(history, true).map(drop),
+            _ => Ok(()),
+        }
+    }
+
+    /// Returns the access that the end of the lease stands for.
+    fn access<'a>(&self, history: &'a AccessHistory) -> Access<'a> {
+        Access::new(history, self.extent.clone(), self.kind)
+    }
+
+    /// Ends the lease.
+    ///
+    /// # Errors
+    ///
+    /// If this thread is inside a foreign call: the memory is then still lent.
+    #[inline(always)]
     fn end(&self, history: &AccessHistory, submit_queue: &mut SubmitQueue) -> Result<()> {
-        if self.ended.load(Ordering::Relaxed) {
+        let (device, stream) = (self.stream.device_state(), self.stream.state());
+        if let Err(error) = device.check_alive() {
+            if device.lost().is_none() {
+                return Err(error);
+            }
+            // Nothing waits for the work of a lost device.
+            history.end_lease(self.number);
             return Ok(());
         }
-        let access = Access::new(history, self.extent.clone(), self.kind);
-        let mut operation = marker("end of a lease", self.location, access);
-        let (device, stream) = (self.stream.device_state(), self.stream.state());
-        let submitted = submit_locked_end(device, stream, submit_queue, &mut operation);
-        // Nothing waits for the work of a lost device.
-        if device.lost().is_none() {
-            submitted?;
-        }
-        self.ended.store(true, Ordering::Relaxed);
-        history.end_lease(self);
+        let ended = (self.number, &self.access(history));
+        let name = ("end of a lease", self.location);
+        submit_locked_end(device, stream, submit_queue, ended, name);
         Ok(())
     }
 }
 
-impl Lease for GrantedLease {
-    fn extent(&self) -> &Extent {
-        &self.extent
-    }
-
-    fn kind(&self) -> AccessKind {
-        self.kind
-    }
-
-    fn location(&self) -> &'static Location<'static> {
-        self.location
-    }
-
-    fn is_returned(&self) -> bool {
-        self.returned.load(Ordering::Acquire)
-    }
-
-    fn end_if_returned(&self, history: &AccessHistory, patient: bool) -> Result<bool> {
-        if !self.is_returned() {
-            return Ok(false);
-        }
-        let submit_queue = &self.stream.state().submit_queue;
+impl PutOffEnd for PutOff {
+    fn end(&self, history: &AccessHistory, patient: bool) -> Result<bool> {
+        let lease = &self.lease;
+        let submit_queue = &lease.stream.state().submit_queue;
         let locked = if patient {
             Some(submit_queue.lock())
         } else {
@@ -239,7 +242,11 @@ impl Lease for GrantedLease {
         let Some(mut submit_queue) = locked else {
             return Ok(false);
         };
-        self.end(history, &mut submit_queue).map(|()| true)
+        // With the submit queue locked: another thread may have ended it meanwhile.
+        if history.has_lease(lease.number) {
+            lease.end(history, &mut submit_queue)?;
+        }
+        Ok(true)
     }
 }
 
@@ -258,8 +265,8 @@ pub(super) fn end_returned<'a, 'b: 'a>(
         return Ok(());
     }
     for access in accesses {
-        while let Some(lease) = access.history.conflicting_lease(access) {
-            end_or_refuse(&*lease, access.history, label, location)?;
+        while let Some(conflict) = access.history.conflicting_lease(access) {
+            end_or_refuse(conflict, access.history, label, location)?;
         }
     }
     Ok(())
@@ -272,14 +279,14 @@ pub(super) fn end_returned<'a, 'b: 'a>(
 /// If it has not, or if the end cannot be submitted.
 #[cold]
 fn end_or_refuse(
-    lease: &dyn Lease,
+    conflict: ConflictingLease,
     history: &AccessHistory,
     label: &'static str,
     location: &'static Location<'static>,
 ) -> Result<()> {
-    match lease.end_if_returned(history, true)? {
-        true => Ok(()),
-        false => Err(is_lent(label, location, lease.location())),
+    match conflict {
+        ConflictingLease::Returned(end) => end.end(history, true).map(drop),
+        ConflictingLease::Lent(since) => Err(is_lent(label, location, since)),
     }
 }
 

@@ -2,19 +2,12 @@
 //!
 //! Submission depends only on the trait [`Recorder`], which the timeline implements.
 
-use std::{
-    fmt,
-    panic::Location,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
-};
+use std::{fmt, panic::Location, sync::Arc};
 
 use millstream_driver::EventHandle;
 use parking_lot::Mutex;
 
-use super::{DeviceState, StreamState};
+use super::{DeviceState, StreamState, admission::Admission};
 use crate::{error::OperationKind, tracker::Ticket};
 
 /// The description of an operation for a recorder.
@@ -45,13 +38,10 @@ pub(crate) trait Recorder: fmt::Debug + Send + Sync {
     );
 }
 
-/// The slot for a device's recorder.
+/// The slot for a device's recorder. While there is one, the device's [`Admission`] says so, which
+/// each submission looks at anyway.
 #[derive(Debug, Default)]
-pub(crate) struct RecorderSlot {
-    /// True while a recorder is set; read on every submission.
-    running: AtomicBool,
-    recorder: Mutex<Option<Arc<dyn Recorder>>>,
-}
+pub(crate) struct RecorderSlot(Mutex<Option<Arc<dyn Recorder>>>);
 
 /// An operation in progress whose start event is recorded.
 pub(crate) struct Trace {
@@ -64,7 +54,7 @@ impl RecorderSlot {
     /// missing from the recording.
     #[inline]
     pub(crate) fn begin(&self, device: &DeviceState, stream: &StreamState) -> Option<Trace> {
-        if self.running.load(Ordering::Acquire) {
+        if device.admission.traces() {
             self.begin_trace(device, stream)
         } else {
             None
@@ -73,26 +63,27 @@ impl RecorderSlot {
 
     #[cold]
     fn begin_trace(&self, device: &DeviceState, stream: &StreamState) -> Option<Trace> {
-        let recorder = self.recorder.lock().clone()?;
+        let recorder = self.0.lock().clone()?;
         let start = recorder.start(device, stream)?;
         Some(Trace { recorder, start })
     }
 
-    /// Sets the recorder, replacing the previous one.
-    pub(crate) fn set(&self, recorder: Arc<dyn Recorder>) {
-        *self.recorder.lock() = Some(recorder);
-        self.running.store(true, Ordering::Release);
+    /// Sets the recorder of the device with this admission, replacing the previous one.
+    pub(crate) fn set(&self, admission: &Admission, recorder: Arc<dyn Recorder>) {
+        let mut running = self.0.lock();
+        *running = Some(recorder);
+        admission.trace(true);
     }
 
     /// Removes this recorder, unless it was replaced.
-    pub(crate) fn remove(&self, recorder: &Arc<dyn Recorder>) {
-        let mut running = self.recorder.lock();
+    pub(crate) fn remove(&self, admission: &Admission, recorder: &Arc<dyn Recorder>) {
+        let mut running = self.0.lock();
         if running
             .as_ref()
             .is_some_and(|running| Arc::ptr_eq(running, recorder))
         {
             *running = None;
-            self.running.store(false, Ordering::Release);
+            admission.trace(false);
         }
     }
 }

@@ -1,12 +1,15 @@
 //! Leases: arrays that the work of another library uses on its own stream.
 
-use std::{fmt, marker::PhantomData, panic::Location, sync::Arc};
+use std::{fmt, marker::PhantomData, panic::Location};
 
 use millstream_driver::DevicePtr;
 
 use crate::{
-    Buffer, Rejected, Result, Stream, View, ViewMut, context::GrantedLease, disposal::dispose,
-    memory::Span, tracker::AccessKind,
+    Buffer, Rejected, Result, Stream, View, ViewMut,
+    context::GrantedLease,
+    disposal::{dispose, log},
+    memory::Span,
+    tracker::AccessKind,
 };
 
 /// An array that is lent to the work that another library enqueues on a stream.
@@ -17,10 +20,11 @@ use crate::{
 /// which the borrow checker prevents unless the lease is forgotten. The memory of a forgotten lease
 /// stays lent for ever and is never freed.
 ///
-/// If the driver refuses a call when the lease is dropped, or if it is dropped inside the closure
-/// of a [foreign call](Stream::foreign), the memory stays lent until the next operation that
-/// conflicts, which ends the lease first or returns the driver's error. The memory of an array that
-/// is dropped before is leaked.
+/// If the lease is dropped inside the closure of a [foreign call](Stream::foreign), or while
+/// another thread submits to the borrower's stream, the memory stays lent until the next operation
+/// that conflicts, which ends the lease first. The memory of an array that is dropped before is leaked.
+/// If the driver refuses a call when the lease is dropped, the next operation that conflicts waits
+/// for all work that is on the stream at that time, or returns the driver's error.
 ///
 /// Neither call waits for the device. Together they cost at most one wait and one record of an
 /// event, besides a record behind the operations for which the borrower waits, and the wait of the
@@ -50,7 +54,7 @@ use crate::{
 #[must_use = "dropping the lease ends it"]
 pub struct Lease<'a, T> {
     span: Span<'a>,
-    granted: Arc<GrantedLease>,
+    granted: GrantedLease,
     element: PhantomData<&'a T>,
 }
 
@@ -63,10 +67,7 @@ impl<'a, T> Lease<'a, T> {
     ) -> Result<Self> {
         let same = stream.same_device(name, 0, &span.allocation.device);
         same.map_err(|usage_error| usage_error.at(location))?;
-        let access = span.access(kind);
-        let history = &span.allocation.history;
-        let part = (access.extent, kind);
-        let granted = GrantedLease::grant(stream, history, part, location)?;
+        let granted = GrantedLease::grant(stream, span.access(kind), location)?;
         Ok(Self {
             span,
             granted,
@@ -95,7 +96,7 @@ impl<'a, T> Lease<'a, T> {
 
 impl<T> Drop for Lease<'_, T> {
     fn drop(&mut self) {
-        self.granted.give_back(&self.span.allocation.history, false);
+        self.granted.give_back(&self.span.allocation.history);
     }
 }
 
@@ -190,7 +191,7 @@ pub struct OwnedLease<T: Send + 'static> {
 
 struct Lent<T> {
     array: Buffer<T>,
-    granted: Arc<GrantedLease>,
+    granted: GrantedLease,
 }
 
 impl<T: Send + 'static> OwnedLease<T> {
@@ -231,7 +232,7 @@ impl<T: Send + 'static> OwnedLease<T> {
         let Some(Lent { array, granted }) = self.lent.take() else {
             unreachable!("the array is there until the lease ends")
         };
-        granted.give_back(&array.span().allocation.history, false);
+        granted.give_back(&array.span().allocation.history);
         array
     }
 }
@@ -243,7 +244,7 @@ impl<T: Send + 'static> Drop for OwnedLease<T> {
         };
         let ended = {
             let span = lent.array.span();
-            lent.granted.give_back(&span.allocation.history, false)
+            lent.granted.give_back(&span.allocation.history)
         };
         if !ended {
             // Another thread is just submitting to the stream.
@@ -258,7 +259,9 @@ struct EndsPatiently<T>(Lent<T>);
 impl<T> Drop for EndsPatiently<T> {
     fn drop(&mut self) {
         let Lent { array, granted } = &self.0;
-        granted.give_back(&array.span().allocation.history, true);
+        if let Err(error) = granted.end_patiently(&array.span().allocation.history) {
+            log!(warn, %error, "the memory of a lease that cannot end is leaked");
+        }
     }
 }
 
@@ -295,12 +298,10 @@ impl<T: Send + 'static> Buffer<T> {
         &self,
         stream: &Stream,
         location: &'static Location<'static>,
-    ) -> Result<Arc<GrantedLease>> {
+    ) -> Result<GrantedLease> {
         let span = self.span();
         let same = stream.same_device("into_lease", 0, &span.allocation.device);
         same.map_err(|usage_error| usage_error.at(location))?;
-        let access = span.access(AccessKind::Write);
-        let part = (access.extent, AccessKind::Write);
-        GrantedLease::grant(stream, &span.allocation.history, part, location)
+        GrantedLease::grant(stream, span.access(AccessKind::Write), location)
     }
 }

@@ -127,7 +127,9 @@ impl Timeline {
         device.retire_stream(stream);
         let origin = origin?;
         let recorder: Arc<dyn Recorder> = Arc::clone(&log) as Arc<dyn Recorder>;
-        device.recorder.set(Arc::clone(&recorder));
+        device
+            .recorder
+            .set(&device.admission, Arc::clone(&recorder));
         Ok(Self {
             device: Arc::clone(device),
             log,
@@ -144,7 +146,7 @@ impl Timeline {
     /// If the device is lost.
     pub fn finish(self) -> Result<Recording> {
         let device = &self.device;
-        device.recorder.remove(&self.recorder);
+        device.recorder.remove(&device.admission, &self.recorder);
         let logged = std::mem::take(&mut *self.log.operations.lock());
         self.wait_for(self.origin)?;
         let mut operations = Vec::with_capacity(logged.len());
@@ -204,6 +206,7 @@ impl Timeline {
 
 impl Drop for Timeline {
     fn drop(&mut self) {
-        self.device.recorder.remove(&self.recorder);
+        let device = &self.device;
+        device.recorder.remove(&device.admission, &self.recorder);
     }
 }

@@ -6,54 +6,96 @@ use std::{fmt, panic::Location, sync::Arc};
 use super::{Access, AccessHistory, AccessKind, Extent, access_history::HistoryState};
 use crate::Result;
 
-/// A part of an allocation that is lent.
-pub(crate) trait Lease: fmt::Debug + Send + Sync {
-    /// Returns the lent bytes.
-    fn extent(&self) -> &Extent;
+/// The number of a lease, unique among those of its allocation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct LeaseNumber(u64);
 
-    /// Returns whether the borrower may write the bytes.
-    fn kind(&self) -> AccessKind;
-
-    /// Returns the source line of the call that lent them.
-    fn location(&self) -> &'static Location<'static>;
-
-    /// Returns whether the borrower has returned the bytes.
-    fn is_returned(&self) -> bool;
-
-    /// Ends the lease if it was returned and its end was put off. Returns whether it has ended. May
-    /// wait for a submission of another thread if `patient`.
+/// The end of a lease whose bytes were returned, but which has not ended yet.
+pub(crate) trait PutOffEnd: fmt::Debug + Send + Sync {
+    /// Ends the lease. Returns whether it has ended. May wait for a submission of another thread if
+    /// `patient`.
     ///
     /// # Errors
     ///
     /// If the end cannot be submitted. The bytes then stay lent, and a later call tries again.
-    fn end_if_returned(&self, history: &AccessHistory, patient: bool) -> Result<bool>;
+    fn end(&self, history: &AccessHistory, patient: bool) -> Result<bool>;
+}
+
+/// A lease that conflicts with an access.
+#[derive(Debug)]
+pub(crate) enum ConflictingLease {
+    /// The bytes were lent at this source line, and were not returned.
+    Lent(&'static Location<'static>),
+    Returned(Arc<dyn PutOffEnd>),
+}
+
+/// A part of an allocation that is lent.
+struct Lease {
+    number: LeaseNumber,
+    extent: Extent,
+    /// The use that the borrower may make of the bytes.
+    kind: AccessKind,
+    /// The source line of the call that lent them.
+    location: &'static Location<'static>,
+    /// Set once the borrower has returned the bytes, if the end of the lease was put off.
+    put_off: Option<Arc<dyn PutOffEnd>>,
+}
+
+impl Lease {
+    /// Returns whether a use of bytes conflicts with the lease.
+    fn conflicts(&self, access: &Access<'_>) -> bool {
+        let writes = self.kind == AccessKind::Write || access.kind == AccessKind::Write;
+        writes && access.extent.overlaps(&self.extent)
+    }
+
+    /// Returns the lease as a conflict with an access.
+    #[cold]
+    fn as_conflict(&self) -> ConflictingLease {
+        match &self.put_off {
+            Some(end) => ConflictingLease::Returned(Arc::clone(end)),
+            None => ConflictingLease::Lent(self.location),
+        }
+    }
 }
 
 /// The leases of one allocation. They are part of its history's state, so that each submission that
 /// conflicts with one finds it while it is planned.
 #[derive(Default)]
-pub(super) struct Leases(Vec<Arc<dyn Lease>>);
+pub(super) struct Leases {
+    lent: Vec<Lease>,
+    /// The number of leases so far.
+    count: u64,
+}
 
 impl Leases {
     #[inline]
     pub(super) fn are_none(&self) -> bool {
-        self.0.is_empty()
+        self.lent.is_empty()
     }
 
-    /// Returns the source line of the call that lent bytes of this access, unless they were
-    /// returned.
+    /// Returns the source line of the call that lent bytes of this access.
     #[cold]
     pub(super) fn refusal(&self, access: &Access<'_>) -> Option<&'static Location<'static>> {
-        let mut lent = self.0.iter().filter(|lease| !lease.is_returned());
-        let lease = lent.find(|lease| conflict(&***lease, &access.extent, access.kind))?;
-        Some(lease.location())
+        self.conflict(access).map(|lease| lease.location)
     }
-}
 
-/// Returns whether a use of these bytes conflicts with a lease.
-fn conflict(lease: &dyn Lease, extent: &Extent, kind: AccessKind) -> bool {
-    let writes = lease.kind() == AccessKind::Write || kind == AccessKind::Write;
-    writes && extent.overlaps(lease.extent())
+    #[inline]
+    fn conflict(&self, access: &Access<'_>) -> Option<&Lease> {
+        self.lent.iter().find(|lease| lease.conflicts(access))
+    }
+
+    fn find(&mut self, number: LeaseNumber) -> Option<&mut Lease> {
+        self.lent.iter_mut().find(|lease| lease.number == number)
+    }
+
+    /// Removes a lease.
+    #[inline]
+    pub(super) fn end(&mut self, number: LeaseNumber) {
+        let at = self.lent.iter().position(|lease| lease.number == number);
+        if let Some(at) = at {
+            self.lent.swap_remove(at);
+        }
+    }
 }
 
 impl HistoryState {
@@ -63,50 +105,66 @@ impl HistoryState {
     /// # Errors
     ///
     /// Returns a lease with which this one conflicts.
+    #[inline]
     pub(super) fn lend(
         &mut self,
         access: &Access<'_>,
-        lease: Arc<dyn Lease>,
-    ) -> Result<(), Arc<dyn Lease>> {
-        let mut others = self.leases.0.iter();
-        let conflicts = |other: &&Arc<dyn Lease>| conflict(&***other, &access.extent, access.kind);
-        if let Some(other) = others.find(conflicts) {
-            return Err(Arc::clone(other));
+        location: &'static Location<'static>,
+    ) -> Result<LeaseNumber, ConflictingLease> {
+        let leases = &mut self.leases;
+        if let Some(other) = leases.conflict(access) {
+            return Err(other.as_conflict());
         }
-        self.leases.0.push(lease);
-        Ok(())
+        leases.count += 1;
+        let number = LeaseNumber(leases.count);
+        leases.lent.push(Lease {
+            number,
+            extent: access.extent.clone(),
+            kind: access.kind,
+            location,
+            put_off: None,
+        });
+        Ok(number)
     }
 }
 
 impl AccessHistory {
-    /// Removes a lease that has ended or has not begun.
-    pub(crate) fn end_lease(&self, lease: &dyn Lease) {
-        let mut state = self.lock();
-        let leases = &mut state.leases.0;
-        let at = leases.iter().position(|known| is_same(known, lease));
-        let ended = at.map(|at| leases.swap_remove(at));
-        // In this order, because the last reference to a lease takes other locks.
-        drop(state);
-        drop(ended);
+    /// Removes a lease whose borrower has enqueued nothing, or nothing that matters. The caller
+    /// holds the end that was put off, if it was.
+    #[cold]
+    pub(crate) fn end_lease(&self, number: LeaseNumber) {
+        self.lock().leases.end(number);
+    }
+
+    /// Notes that the bytes of a lease were returned but that its end is put off.
+    #[cold]
+    pub(crate) fn put_off(&self, number: LeaseNumber, end: Arc<dyn PutOffEnd>) {
+        if let Some(lease) = self.lock().leases.find(number) {
+            lease.put_off = Some(end);
+        }
+    }
+
+    /// Returns whether a lease has not ended.
+    #[cold]
+    pub(crate) fn has_lease(&self, number: LeaseNumber) -> bool {
+        self.lock().leases.find(number).is_some()
     }
 
     /// Returns a lease with which this access conflicts.
-    pub(crate) fn conflicting_lease(&self, access: &Access<'_>) -> Option<Arc<dyn Lease>> {
+    #[cold]
+    pub(crate) fn conflicting_lease(&self, access: &Access<'_>) -> Option<ConflictingLease> {
         let state = self.lock();
-        let mut leases = state.leases.0.iter();
-        leases
-            .find(|lease| conflict(&***lease, &access.extent, access.kind))
-            .map(Arc::clone)
+        state.leases.conflict(access).map(Lease::as_conflict)
     }
 
     /// Returns whether a part is lent. Ends the leases whose end was put off, and does not wait.
     pub(crate) fn is_lent(&mut self) -> bool {
-        let leases = self.state.get_mut().leases.0.clone();
-        let ended = |lease: &Arc<dyn Lease>| lease.end_if_returned(self, false).unwrap_or(false);
-        !leases.iter().all(ended)
+        let leases = &self.state.get_mut().leases.lent;
+        let ends: Vec<_> = leases.iter().map(|lease| lease.put_off.clone()).collect();
+        let is_over = |end: &Option<Arc<dyn PutOffEnd>>| {
+            end.as_ref()
+                .is_some_and(|end| end.end(self, false).unwrap_or(false))
+        };
+        !ends.iter().all(is_over)
     }
-}
-
-fn is_same(known: &Arc<dyn Lease>, lease: &dyn Lease) -> bool {
-    std::ptr::addr_eq(Arc::as_ptr(known), lease)
 }

@@ -168,10 +168,10 @@ mod model;
 pub(crate) use access_history::{AccessHistory, AccessKind};
 pub(crate) use accesses::{Access, Accesses};
 pub(crate) use extent::Extent;
-pub(crate) use leases::Lease;
+pub(crate) use leases::{ConflictingLease, LeaseNumber, PutOffEnd};
 pub(crate) use plan::{
     Dependencies, GroupMember, Plan, plan_and_publish, plan_and_publish_group, plan_lease,
-    restore_displaced,
+    plan_lease_end, restore_displaced,
 };
 pub(crate) use provenance::{GroupNumber, Import, Imports, LaterOperation, Provenance};
 pub(crate) use sync_points::{SyncPoint, SyncPoints, drop_implied};

@@ -1,14 +1,14 @@
 //! Planning: finds the earlier operations that an operation must wait for. It takes only the locks
 //! of access histories.
 
-use std::{panic::Location, sync::Arc};
+use std::panic::Location;
 
 use arrayvec::ArrayVec;
 use parking_lot::MutexGuard;
 use smallvec::SmallVec;
 
 use super::{
-    Access, AccessKind, Accesses, Lease, StreamId, Ticket, VectorClock,
+    Access, AccessKind, Accesses, ConflictingLease, LeaseNumber, StreamId, Ticket, VectorClock,
     access_history::HistoryState,
 };
 
@@ -94,29 +94,48 @@ pub(crate) fn plan_and_publish_group(
     });
 }
 
-/// Enters a lease, and returns the tickets for which the borrower's stream must wait. Publishes no
-/// ticket: the lease stands for the borrower's work until that is [published](plan_and_publish) at
-/// its end.
+/// Enters a lease that was granted at `location`, and returns it with the tickets for which the
+/// borrower's stream must wait. Publishes no ticket: the lease stands for the borrower's work until
+/// that is [published](plan_lease_end) at its end.
 ///
 /// # Errors
 ///
 /// Returns a lease with which this one conflicts.
+#[inline]
 pub(crate) fn plan_lease(
     stream: StreamId,
     clock: &VectorClock,
     access: &Access<'_>,
-    lease: Arc<dyn Lease>,
-) -> Result<Dependencies, Arc<dyn Lease>> {
+    location: &'static Location<'static>,
+) -> Result<(LeaseNumber, Dependencies), ConflictingLease> {
     let mut dependencies = Dependencies::new();
     let mut state = access.history.lock();
-    state.lend(access, lease)?;
+    let number = state.lend(access, location)?;
     state.conflicts(&access.extent, access.kind, |found| {
         if found.stream != stream && !clock.covers(found) {
             depend_on(&mut dependencies, found);
         }
     });
     state.record_access(stream, !dependencies.is_empty());
-    Ok(dependencies)
+    Ok((number, dependencies))
+}
+
+/// Publishes the end of a lease, `ticket`, in its place: any other operation finds one of the two.
+///
+/// It has no dependencies. The lease has refused every conflicting access since the borrower's
+/// stream was ordered after all, and a refused operation enqueues nothing, so that `ticket` may
+/// replace its entries too.
+pub(crate) fn plan_lease_end(
+    lease: LeaseNumber,
+    ticket: Ticket,
+    access: &Access<'_>,
+    is_done: &dyn Fn(Ticket) -> bool,
+) {
+    let mut state = access.history.lock();
+    state.leases.end(lease);
+    state.access(&access.extent, access.kind, ticket, is_done, |_| ());
+    state.record_access(ticket.stream, false);
+    state.compact(is_done);
 }
 
 /// Plans one access to an allocation that other streams may have used.
@@ -217,10 +236,7 @@ fn with_more_locked(
 
 #[cfg(test)]
 mod tests {
-    use super::{
-        super::{AccessHistory, Extent},
-        *,
-    };
+    use super::{super::AccessHistory, *};
     use AccessKind::{Read, Write};
 
     fn ticket(stream: u64, sequence: u64) -> Ticket {
@@ -311,45 +327,27 @@ mod tests {
         assert_eq!(found.as_slice(), [ticket(1, 1), ticket(2, 1)]);
     }
 
-    #[derive(Debug)]
-    struct Lent(Extent, bool);
-
-    impl Lease for Lent {
-        fn extent(&self) -> &Extent {
-            &self.0
-        }
-
-        fn kind(&self) -> AccessKind {
-            Write
-        }
-
-        fn location(&self) -> &'static Location<'static> {
-            Location::caller()
-        }
-
-        fn is_returned(&self) -> bool {
-            self.1
-        }
-
-        fn end_if_returned(&self, _: &AccessHistory, _: bool) -> crate::Result<bool> {
-            Ok(false)
-        }
-    }
-
     #[test]
-    fn a_lease_finds_its_conflicts_and_is_found_by_those_behind_it_until_it_is_returned() {
-        for (returned, stream) in [(false, 1), (true, 1), (false, 2), (false, 3)] {
+    fn a_lease_finds_its_conflicts_and_is_found_by_those_behind_it_until_it_ends() {
+        for (ends, stream) in [(false, 1), (true, 1), (false, 2), (false, 3), (true, 3)] {
             let a = AccessHistory::new(8);
             let clock = VectorClock::default();
             let _ = plan(ticket(1, 1), &clock, [whole(&a, Write)]);
-            let lease = || Arc::new(Lent((0..4).into(), returned)) as Arc<dyn Lease>;
             let half = Access::new(&a, 0..4, Write);
-            let planned = plan_lease(StreamId::of(2), &clock, &half, lease());
-            assert_eq!(planned.expect("no other lease").as_slice(), [ticket(1, 1)]);
-            assert!(plan_lease(StreamId::of(2), &clock, &half, lease()).is_err());
+            let lend = || plan_lease(StreamId::of(2), &clock, &half, Location::caller());
+            let (lease, conflicts) = lend().expect("no other lease");
+            assert_eq!(conflicts.as_slice(), [ticket(1, 1)]);
+            assert!(lend().is_err());
+            if ends {
+                plan_lease_end(lease, ticket(2, 1), &half, &|_| false);
+                let (next, _) = lend().expect("the first has ended");
+                assert_ne!(next, lease);
+                a.end_lease(next);
+            }
             for sequence in 2..4 {
                 let found = plan(ticket(stream, sequence), &clock, [whole(&a, Read)]);
-                assert_eq!(found.lent.is_none(), returned);
+                assert_eq!(found.lent.is_none(), ends);
+                assert_eq!(found.dependencies.contains(&ticket(2, 1)), ends);
             }
             let rest = plan(ticket(stream, 4), &clock, [Access::new(&a, 4..8, Write)]);
             assert!(rest.lent.is_none(), "these bytes are not lent");

@@ -1,7 +1,7 @@
 //! The sync points of a stream: events recorded behind some of its tickets, with their vector
 //! clocks.
 
-use std::{collections::VecDeque, sync::Arc};
+use std::{cmp::Ordering, collections::VecDeque, sync::Arc};
 
 use smallvec::SmallVec;
 
@@ -33,6 +33,7 @@ impl<E> SyncPoint<E> {
     }
 
     /// Reassigns the event to another sync point, overwriting ticket and clock.
+    #[inline]
     pub(crate) fn reuse(&mut self, ticket: Ticket, before: &VectorClock) {
         self.ticket = ticket;
         self.clock.clone_from(before);
@@ -84,7 +85,7 @@ impl<E> SyncPoints<E> {
     /// Notes that ticket `sequence` is submitted. `joined` is the stream's clock if waits have
     /// changed it; `point` is the sync point right behind the operation, with the same clock, if
     /// one was recorded.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn submit(
         &mut self,
         sequence: Sequence,
@@ -97,8 +98,16 @@ impl<E> SyncPoints<E> {
             "tickets are submitted in order"
         );
         self.submitted = sequence;
+        if joined.is_some() || point.is_some() {
+            self.submit_changed(joined, point);
+        }
+    }
+
+    /// Notes the clock and the sync point of a submitted ticket.
+    #[inline(never)]
+    fn submit_changed(&mut self, joined: Option<&VectorClock>, point: Option<Arc<SyncPoint<E>>>) {
         if let Some(point) = point {
-            debug_assert_eq!(point.ticket, Ticket::new(self.stream, sequence));
+            debug_assert_eq!(point.ticket, Ticket::new(self.stream, self.submitted));
             self.tail = None;
             self.recorded.push_back(point);
         } else if let Some(clock) = joined {
@@ -161,13 +170,24 @@ impl<E> SyncPoints<E> {
     /// the fewest later tickets.
     #[inline]
     pub(crate) fn covering(&self, sequence: Sequence) -> Option<&Arc<SyncPoint<E>>> {
-        self.recorded.get(self.first_at(sequence))
+        // Most dependencies are on the last operation of a stream.
+        match self.recorded.back() {
+            Some(newest) if newest.ticket.sequence == sequence => Some(newest),
+            _ => self.recorded.get(self.first_at(sequence)),
+        }
     }
 
     /// Calls `each` for the tickets displaced by failed submissions up to `sequence`: operations
     /// that depend on such a ticket must wait for these too.
     #[inline]
     pub(crate) fn each_displaced_until(&self, sequence: Sequence, each: impl FnMut(Ticket)) {
+        if !self.failed.is_empty() {
+            self.each_displaced_of_failed(sequence, each);
+        }
+    }
+
+    #[cold]
+    fn each_displaced_of_failed(&self, sequence: Sequence, each: impl FnMut(Ticket)) {
         let failed = self.failed.iter().filter(|(number, _)| *number <= sequence);
         failed
             .flat_map(|(_, displaced)| displaced.iter().copied())
@@ -223,12 +243,20 @@ impl<E> SyncPoints<E> {
     /// Returns the index of the first sync point at or behind ticket `sequence`.
     #[inline]
     fn first_at(&self, sequence: Sequence) -> usize {
-        let is_in_front = |point: &Arc<SyncPoint<E>>| point.ticket.sequence < sequence;
-        let newest = self.recorded.iter().rev().take(NEWEST);
-        match newest.zip(0..).find(|(point, _)| is_in_front(point)) {
-            Some((_, behind)) => self.recorded.len() - behind,
-            None => self.recorded.partition_point(is_in_front),
+        let mut at = self.recorded.len();
+        for _ in 0..NEWEST {
+            let before = at.wrapping_sub(1);
+            let Some(point) = self.recorded.get(before) else {
+                return 0;
+            };
+            match point.ticket.sequence.cmp(&sequence) {
+                Ordering::Less => return at,
+                Ordering::Equal => return before,
+                Ordering::Greater => at = before,
+            }
         }
+        self.recorded
+            .partition_point(|point| point.ticket.sequence < sequence)
     }
 }
 

@@ -26,6 +26,7 @@ impl Clone for VectorClock {
         }
     }
 
+    #[inline]
     fn clone_from(&mut self, other: &Self) {
         if self.entries.len() == other.entries.len() {
             self.entries.copy_from_slice(&other.entries);
@@ -38,32 +39,43 @@ impl Clone for VectorClock {
 
 impl VectorClock {
     /// Returns whether the ticket is ordered before this point.
+    #[inline]
     pub(crate) fn covers(&self, ticket: Ticket) -> bool {
         let entries = &self.entries[..];
         find(entries, ticket.stream).is_ok_and(|at| entries[at].1 >= ticket.sequence)
     }
 
     /// Adds the ticket, and thereby all earlier ones of its stream.
+    #[inline]
     pub(crate) fn advance(&mut self, ticket: Ticket) {
         let entries = &mut self.entries[..];
         match find(entries, ticket.stream) {
             Ok(at) => entries[at].1 = entries[at].1.max(ticket.sequence),
-            Err(at) => self.entries.insert(at, (ticket.stream, ticket.sequence)),
+            Err(at) => self.insert(at, ticket),
         }
     }
 
+    #[cold]
+    fn insert(&mut self, at: usize, ticket: Ticket) {
+        self.entries.insert(at, (ticket.stream, ticket.sequence));
+    }
+
     /// Adds everything that `other` covers.
+    #[inline]
     pub(crate) fn join(&mut self, other: &Self) {
         // Usually both list the same streams.
+        let (own, others) = (&mut self.entries[..], &other.entries[..]);
         let mut alike = 0;
-        for ((stream, known), (listed, sequence)) in self.entries.iter_mut().zip(&other.entries) {
-            if stream != listed {
-                break;
-            }
+        while let (Some((stream, known)), Some((listed, sequence))) =
+            (own.get_mut(alike), others.get(alike))
+            && stream == listed
+        {
             *known = (*known).max(*sequence);
             alike += 1;
         }
-        self.merge(alike, &other.entries[alike..]);
+        if alike < others.len() {
+            self.merge(alike, &others[alike..]);
+        }
     }
 
     /// Adds everything that `other` covers on the streams of one device.
@@ -81,7 +93,7 @@ impl VectorClock {
     }
 
     /// Merges the remaining entries of the other clock, from the own entry `at` on.
-    #[inline]
+    #[inline(never)]
     fn merge(&mut self, mut at: usize, entries: &[(StreamId, Sequence)]) {
         for &(stream, sequence) in entries {
             while self
@@ -122,7 +134,7 @@ impl VectorClock {
 #[inline]
 fn find(entries: &[(StreamId, Sequence)], stream: StreamId) -> Result<usize, usize> {
     if entries.len() > FEW {
-        return entries.binary_search_by_key(&stream, |&(listed, _)| listed);
+        return find_among_many(entries, stream);
     }
     for (at, &(listed, _)) in entries.iter().enumerate() {
         if listed >= stream {
@@ -130,6 +142,11 @@ fn find(entries: &[(StreamId, Sequence)], stream: StreamId) -> Result<usize, usi
         }
     }
     Err(entries.len())
+}
+
+#[inline(never)]
+fn find_among_many(entries: &[(StreamId, Sequence)], stream: StreamId) -> Result<usize, usize> {
+    entries.binary_search_by_key(&stream, |&(listed, _)| listed)
 }
 
 #[cfg(test)]

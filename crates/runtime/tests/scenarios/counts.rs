@@ -1,7 +1,7 @@
 //! Scenarios that count driver calls: operations that must need none, and calls that must be made
 //! exactly once.
 
-use millstream::{LaunchConfig, Result};
+use millstream::{LaunchConfig, Result, Stream};
 
 use crate::{
     arrays::sums,
@@ -15,45 +15,74 @@ fn scenario(run: impl Fn(&Harness, &Calls) -> Result<()>) {
     everywhere_counted(|harness, calls| run(harness, calls).unwrap());
 }
 
+/// Launches, copies and frees on one stream, and makes no stream wait.
+fn one_stream(harness: &Harness, calls: &Calls, stream: &Stream) -> Result<()> {
+    let kernels = sums::load(&harness.device)?;
+    calls.forget();
+    let ones = stream.upload(&vec![1.0_f32; N])?;
+    let mut sum = stream.zeros::<f32>(N)?;
+    let mut next = stream.zeros::<f32>(N)?;
+    for _ in 0..50 {
+        kernels.vecadd(
+            stream,
+            LaunchConfig::linear(N),
+            &sum,
+            &ones,
+            &mut next,
+            N as u64,
+        )?;
+        std::mem::swap(&mut sum, &mut next);
+    }
+    assert_eq!(stream.download(&sum)?.wait()?, [50.0; N]);
+    drop((ones, sum, next));
+    for call in ["stream_wait_event", "event_synchronize"] {
+        assert_eq!(calls.count(call), 0, "{call}: {:?}", calls.counts());
+    }
+    assert_eq!(calls.count("launch_kernel"), 50);
+    assert_eq!(calls.count("mem_free_async"), 3);
+    Ok(())
+}
+
+/// As [`one_stream`], on a stream of ours, without an event.
+fn one_stream_without_events(harness: &Harness, calls: &Calls, stream: &Stream) -> Result<()> {
+    one_stream(harness, calls, stream)?;
+    for call in ["event_create", "event_record", "event_query"] {
+        assert_eq!(calls.count(call), 0, "{call}: {:?}", calls.counts());
+    }
+    Ok(())
+}
+
 #[test]
 fn a17_one_stream_costs_no_event() {
     scenario(|harness, calls| {
         harness.device.set_cache_limit(0);
-        let stream = harness.stream();
-        let kernels = sums::load(&harness.device)?;
-        let ones = stream.upload(&vec![1.0_f32; N])?;
-        let mut sum = stream.zeros::<f32>(N)?;
-        let mut next = stream.zeros::<f32>(N)?;
-        for _ in 0..50 {
-            kernels.vecadd(
-                &stream,
-                LaunchConfig::linear(N),
-                &sum,
-                &ones,
-                &mut next,
-                N as u64,
-            )?;
-            std::mem::swap(&mut sum, &mut next);
-        }
-        assert_eq!(stream.download(&sum)?.wait()?, [50.0; N]);
-        drop((ones, sum, next));
-        for call in [
-            "event_create",
-            "event_record",
-            "stream_wait_event",
-            "event_synchronize",
-            "event_query",
-        ] {
-            assert_eq!(calls.count(call), 0, "{call}: {:?}", calls.counts());
-        }
-        assert_eq!(calls.count("launch_kernel"), 50);
-        assert_eq!(calls.count("mem_free_async"), 3);
+        one_stream_without_events(harness, calls, &harness.stream())
+    });
+}
+
+/// An adopted stream costs a record behind each operation but a free, so that nothing waits for its
+/// owner's later work, and a stream of ours beside it costs no event.
+pub(crate) fn a17_an_adopted_stream_costs_one_record_behind_each_operation() {
+    scenario(|harness, calls| {
+        harness.device.set_cache_limit(0);
+        let [adopted, own] = harness.streams();
+        one_stream_without_events(harness, calls, &own)?;
+        one_stream(harness, calls, &adopted)?;
+        let operations = [
+            "launch_kernel",
+            "memset_async",
+            "copy_host_to_device_async",
+            "copy_device_to_host_async",
+        ];
+        let operations: usize = operations.iter().map(|call| calls.count(call)).sum();
+        let records = calls.count("event_record");
+        assert_eq!(records, operations, "{:?}", calls.counts());
         Ok(())
     });
 }
 
 #[test]
-fn a19_an_order_that_others_imply_costs_no_second_wait() {
+pub(crate) fn a19_an_order_that_others_imply_costs_no_second_wait() {
     scenario(|harness, calls| {
         let [s1, s2, s3] = harness.streams();
         let a = s1.upload(&vec![1_u32; N])?;

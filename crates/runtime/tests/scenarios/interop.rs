@@ -16,11 +16,11 @@ use millstream::{
 };
 
 use crate::{
-    arrays, graphs,
+    arrays, counts, graphs,
     harness::everywhere,
-    managed, opting_out,
+    managed, memory, opting_out,
     outsiders::{BYTES, Drops, Outsider, adopted, wait_until, with_adopted_streams},
-    rectangles, within,
+    peers_kernels, rectangles, threads, unsubmitted, within,
 };
 
 /// The bytes of the arrays.
@@ -74,6 +74,40 @@ fn i01_arrays_are_ordered_with_a_stream_adopted_from_outside() {
 }
 
 #[test]
+fn i01_kernels_on_two_devices_are_ordered_with_an_adopted_stream() {
+    with_adopted_streams(|| {
+        peers_kernels::a05_two_devices_use_columns_of_a_managed_array_at_once();
+        peers_kernels::a15_a_kernel_reads_pool_memory_of_another_device();
+    });
+}
+
+#[test]
+fn i01_threads_alternate_on_adopted_streams() {
+    with_adopted_streams(|| {
+        threads::a10_launch_and_copy_alternate_under_every_schedule();
+        threads::a11_threads_name_the_same_arrays_under_every_schedule();
+    });
+}
+
+#[test]
+fn i01_allocations_wait_for_frees_on_adopted_streams() {
+    with_adopted_streams(|| {
+        memory::a16_an_allocation_waits_for_memory_that_is_about_to_be_freed();
+        memory::a16_an_allocation_does_not_wait_for_a_gate_while_other_memory_is_free();
+        memory::a16_an_allocation_does_not_wait_for_frees_that_would_not_suffice();
+    });
+}
+
+#[test]
+fn i01_adopted_streams_cost_no_second_wait_and_survive_failures() {
+    with_adopted_streams(|| {
+        counts::a17_an_adopted_stream_costs_one_record_behind_each_operation();
+        counts::a19_an_order_that_others_imply_costs_no_second_wait();
+        unsubmitted::a18_an_error_or_a_panic_before_submission_leaves_no_phantom_owner();
+    });
+}
+
+#[test]
 fn i01_operations_run_in_order_with_those_of_the_owner_on_its_stream() {
     everywhere(|harness| {
         let outsider = Outsider::new(harness.if_simulated(), 0);
@@ -121,11 +155,17 @@ fn i01_nothing_waits_for_what_the_owner_enqueues_later() {
         let lease = lent.lend_mut(&theirs).unwrap();
         outsider.fill(lease.as_raw(), N, 2);
         drop(lease);
+        let third = Outsider::new(harness.if_simulated(), 0);
+        let (lender, drops) = (third.adopt(&harness.device), Drops::default());
+        let tensor = third.allocate(N);
+        third.fill(tensor.pointer, N, 4);
+        let release = Release::when_done;
+        let imported = adopted(&harness.device, &lender, (tensor, &drops), release);
         // Last, so that no other sync point is behind it. No other stream has used this array.
         let mut alone = other.zeros::<u8>(N).unwrap();
         other.fill(&mut alone, 3).unwrap();
         // None of the waits below ends if it includes an owner's work behind its gate.
-        let outsiders = [&outsider, &second];
+        let outsiders = [&outsider, &second, &third];
         let gates = outsiders.map(|owner| owner.gate(harness.if_simulated(), harness.gates_hold()));
         for owner in outsiders {
             owner.work();
@@ -134,6 +174,7 @@ fn i01_nothing_waits_for_what_the_owner_enqueues_later() {
         assert_eq!(found.wait().unwrap(), [1; N]);
         assert_eq!(ours.download(&array).unwrap().wait().unwrap(), [1; N]);
         assert_eq!(ours.download(&lent).unwrap().wait().unwrap(), [2; N]);
+        assert_eq!(ours.download(&imported).unwrap().wait().unwrap(), [4; N]);
         drop(gates);
     });
 }

@@ -14,6 +14,7 @@ use crate::{
     calls::Calls,
     configurations::on_gpu,
     harness::{Watch, everywhere},
+    outsiders::Outsiders,
 };
 
 const MIB: usize = 1 << 20;
@@ -62,9 +63,10 @@ fn refused<T>(result: Result<T>) -> OutOfMemory {
 }
 
 #[test]
-fn a16_an_allocation_waits_for_memory_that_is_about_to_be_freed() {
+pub(crate) fn a16_an_allocation_waits_for_memory_that_is_about_to_be_freed() {
     with_little_memory(8 * MIB, |gpu, _, device| {
-        let [s1, s2] = [device.stream().unwrap(), device.stream().unwrap()];
+        let outsiders = Outsiders::default();
+        let [s1, s2] = outsiders.streams(gpu, device);
         let old = s1.zeros::<u8>(6 * MIB).unwrap();
         let hold = gpu.hold(s1.as_raw());
         drop(s1.download(&old).unwrap());
@@ -72,6 +74,7 @@ fn a16_an_allocation_waits_for_memory_that_is_about_to_be_freed() {
         thread::scope(|scope| {
             let new = scope.spawn(|| s2.upload(&vec![5_u8; 6 * MIB]));
             thread::yield_now();
+            outsiders.work();
             drop(hold);
             let new = new.join().unwrap().unwrap();
             assert_eq!(
@@ -86,11 +89,13 @@ fn a16_an_allocation_waits_for_memory_that_is_about_to_be_freed() {
 }
 
 #[test]
-fn a16_an_allocation_does_not_wait_for_a_gate_while_other_memory_is_free() {
+pub(crate) fn a16_an_allocation_does_not_wait_for_a_gate_while_other_memory_is_free() {
     with_little_memory(10 * MIB, |gpu, _, device| {
-        let [s1, s2, s3, s4] = std::array::from_fn(|_| device.stream().unwrap());
+        let outsiders = Outsiders::default();
+        let [s1, s2, s3, s4] = outsiders.streams(gpu, device);
         let behind_gate = s1.upload(&vec![1_u8; 2 * MIB]).unwrap();
         let used = s2.upload(&vec![2_u8; 6 * MIB]).unwrap();
+        outsiders.work();
         let hold = gpu.hold(s1.as_raw());
         let idle = gpu.hold(s4.as_raw());
         drop(s1.download(&behind_gate).unwrap());
@@ -106,9 +111,10 @@ fn a16_an_allocation_does_not_wait_for_a_gate_while_other_memory_is_free() {
 }
 
 #[test]
-fn a16_an_allocation_does_not_wait_for_frees_that_would_not_suffice() {
+pub(crate) fn a16_an_allocation_does_not_wait_for_frees_that_would_not_suffice() {
     with_little_memory(10 * MIB, |gpu, _, device| {
-        let [s1, s2] = [device.stream().unwrap(), device.stream().unwrap()];
+        let outsiders = Outsiders::default();
+        let [s2, s1] = outsiders.streams(gpu, device);
         let kept = s2.zeros::<u8>(5 * MIB).unwrap();
         let dropped = s1.zeros::<u8>(2 * MIB).unwrap();
         let hold = gpu.hold(s1.as_raw());

@@ -42,7 +42,13 @@ pub(crate) fn with_adopted_streams(scenarios: impl FnOnce()) {
     ADOPTS.set(false);
 }
 
-/// The outsiders whose streams a harness has adopted.
+/// Returns whether this thread runs scenarios [with adopted streams](with_adopted_streams).
+pub(crate) fn are_adopted() -> bool {
+    ADOPTS.get()
+}
+
+/// The outsiders whose streams a harness has adopted. Those that are not in use any more are
+/// dropped.
 #[derive(Default)]
 pub(crate) struct Outsiders(Mutex<Adoptions>);
 
@@ -60,6 +66,9 @@ impl Outsiders {
         }
         self.work();
         let mut adoptions = self.0.lock();
+        adoptions
+            .outsiders
+            .retain(|outsider| Arc::strong_count(outsider) > 1);
         adoptions.streams += 1;
         if adoptions.streams.is_multiple_of(2) {
             return None;
@@ -68,6 +77,14 @@ impl Outsiders {
         let stream = outsider.adopt(device);
         adoptions.outsiders.push(outsider);
         Some(stream)
+    }
+
+    /// Returns streams, of which every second is adopted if the thread's harnesses adopt streams.
+    pub(crate) fn streams<const N: usize>(&self, gpu: &Gpu, device: &Device) -> [Stream; N] {
+        [(); N].map(|()| {
+            let adopted = self.next(Some(gpu), device);
+            adopted.unwrap_or_else(|| device.stream().expect("a stream"))
+        })
     }
 
     /// Lets the owners enqueue work of their own.

@@ -52,7 +52,7 @@ fn double_into(stream: &Stream, from: &Buffer<f32>, mut to: ViewMut<'_, f32>) ->
 }
 
 #[test]
-fn a15_a_kernel_reads_pool_memory_of_another_device() {
+pub(crate) fn a15_a_kernel_reads_pool_memory_of_another_device() {
     counted(|harness, second, calls| {
         let [s1] = harness.streams();
         let [t1] = streams(second);
@@ -273,7 +273,7 @@ fn copied_part(stream: &Stream, from: &Buffer<f32>, start: usize) -> Result<Buff
 }
 
 #[test]
-fn a05_two_devices_use_columns_of_a_managed_array_at_once() {
+pub(crate) fn a05_two_devices_use_columns_of_a_managed_array_at_once() {
     counted(|harness, second, calls| {
         let [s1] = harness.streams();
         let [t1, t2] = streams(second);

@@ -2,19 +2,50 @@
 
 use std::{
     cell::RefCell,
-    sync::Mutex,
+    sync::{Arc, Mutex},
     thread,
     time::{Duration, Instant},
 };
 
 use millstream::{
-    Device, LaunchConfig, Result, Timeline,
+    Device, LaunchConfig, Result, Stream, Timeline,
     sim::{Gpu, Schedule, SimConfig},
 };
 
-use crate::{arrays::sums, harness::Watch};
+use crate::{
+    arrays::sums,
+    harness::Watch,
+    outsiders::{Outsider, are_adopted},
+};
 
 const N: usize = 64;
+
+/// The stream of a thread: its own, or one of an outsider, who enqueues on it too.
+struct ThreadStream(Option<Arc<Outsider>>);
+
+impl ThreadStream {
+    /// Creates the stream of a scenario's thread, called on the thread that runs the scenario.
+    /// Every second is an outsider's if streams are adopted.
+    fn new(gpu: &Gpu, number: usize) -> Self {
+        let adopts = are_adopted() && number.is_multiple_of(2);
+        Self(adopts.then(|| Outsider::new(Some(gpu), 0)))
+    }
+
+    /// Returns the stream, called on its thread.
+    fn open(&self, device: &Device) -> Result<Stream> {
+        match &self.0 {
+            Some(outsider) => Ok(outsider.adopt(device)),
+            None => device.thread_stream(),
+        }
+    }
+
+    /// Lets the owner enqueue work of its own.
+    fn work(&self) {
+        if let Some(outsider) = &self.0 {
+            outsider.work();
+        }
+    }
+}
 
 fn setup(schedule: Schedule) -> (Gpu, Device) {
     let gpu = Gpu::new(SimConfig::new().schedule(schedule));
@@ -24,20 +55,26 @@ fn setup(schedule: Schedule) -> (Gpu, Device) {
 
 #[test]
 fn a10_launch_and_copy_alternate_from_two_threads() {
-    alternate(Schedule::Timed);
+    alternate(Schedule::Timed, 10_000);
+}
+
+/// Under every kind of schedule, with streams as the thread's scenarios have them.
+pub(crate) fn a10_launch_and_copy_alternate_under_every_schedule() {
+    for schedule in SCHEDULES {
+        alternate(schedule, 500);
+    }
 }
 
 #[test]
 #[ignore = "a minute long; cargo test -- --ignored a10"]
 fn a10_launch_and_copy_alternate_a_million_times() {
     for seed in 0..50 {
-        alternate(Schedule::Random(seed));
+        alternate(Schedule::Random(seed), 10_000);
     }
 }
 
-/// Makes 10,000 launches on one thread and as many copies on another.
-fn alternate(schedule: Schedule) {
-    const ROUNDS: usize = 10_000;
+/// Makes this many launches on one thread and as many copies on another.
+fn alternate(schedule: Schedule, rounds: usize) {
     let _watch = Watch::over(format!("a10 {schedule:?}"));
     let (gpu, device) = setup(schedule);
     let kernels = sums::load(&device).unwrap();
@@ -45,10 +82,12 @@ fn alternate(schedule: Schedule) {
     let zeros = || home.zeros::<f32>(N).unwrap();
     let ones = home.upload(&[1.0_f32; N]).unwrap();
     let shared = Mutex::new((zeros(), zeros()));
+    let [launching, copying] = [0, 1].map(|number| ThreadStream::new(&gpu, number));
     thread::scope(|scope| {
         let launches = || -> Result<()> {
-            let stream = device.thread_stream()?;
-            for _ in 0..ROUNDS {
+            let stream = launching.open(&device)?;
+            for _ in 0..rounds {
+                launching.work();
                 let mut arrays = shared.lock().unwrap();
                 let (sum, next) = &mut *arrays;
                 kernels.vecadd(
@@ -63,8 +102,8 @@ fn alternate(schedule: Schedule) {
             Ok(())
         };
         let copies = || -> Result<()> {
-            let stream = device.thread_stream()?;
-            for _ in 0..ROUNDS {
+            let stream = copying.open(&device)?;
+            for _ in 0..rounds {
                 let mut arrays = shared.lock().unwrap();
                 let (sum, next) = &mut *arrays;
                 stream.copy(&*next, sum)?;
@@ -96,6 +135,13 @@ fn a11_threads_name_the_same_arrays_in_both_orders() {
     }
 }
 
+/// Under every kind of schedule, with streams as the thread's scenarios have them.
+pub(crate) fn a11_threads_name_the_same_arrays_under_every_schedule() {
+    for schedule in SCHEDULES {
+        both_orders(schedule, 40);
+    }
+}
+
 #[test]
 #[ignore = "a minute long; cargo test -- --ignored a11"]
 fn a11_threads_name_the_same_arrays_in_both_orders_for_a_minute() {
@@ -119,14 +165,18 @@ fn both_orders(schedule: Schedule, rounds: usize) {
     let ones = home.upload(&[1.0_f32; N]).unwrap();
     let twos = home.upload(&[2.0_f32; N]).unwrap();
     let common = Mutex::new(home.zeros::<f32>(N).unwrap());
+    let streams: Vec<_> = (0..THREADS)
+        .map(|number| ThreadStream::new(&gpu, number))
+        .collect();
     thread::scope(|scope| {
-        for number in 0..THREADS {
+        for (number, thread_stream) in streams.iter().enumerate() {
             let (kernels, device, ones, twos, common) = (&kernels, &device, &ones, &twos, &common);
             scope.spawn(move || {
-                let stream = device.thread_stream().unwrap();
+                let stream = thread_stream.open(device).unwrap();
                 let other = device.stream().unwrap();
                 let mut own = stream.zeros::<f32>(N).unwrap();
                 for _ in 0..rounds {
+                    thread_stream.work();
                     let (a, b) = if number % 2 == 0 {
                         (ones, twos)
                     } else {
@@ -163,6 +213,18 @@ fn both_orders(schedule: Schedule, rounds: usize) {
     assert_eq!(common, [(THREADS * rounds) as f32; N]);
     assert!(gpu.reports().is_empty(), "{:#?}", gpu.reports());
 }
+
+/// One schedule of each kind, and several random ones.
+const SCHEDULES: [Schedule; 8] = [
+    Schedule::Timed,
+    Schedule::Eager,
+    Schedule::Lazy,
+    Schedule::Random(1),
+    Schedule::Random(2),
+    Schedule::Random(3),
+    Schedule::Random(4),
+    Schedule::Random(5),
+];
 
 /// A value that uses the thread's stream in its destructor, while thread-local variables are
 /// destroyed.

@@ -123,7 +123,7 @@ fn attempt(
 }
 
 #[test]
-fn a18_an_error_or_a_panic_before_submission_leaves_no_phantom_owner() {
+pub(crate) fn a18_an_error_or_a_panic_before_submission_leaves_no_phantom_owner() {
     everywhere_counted(|harness, calls| {
         for verb in VERBS {
             for call in CALLS {

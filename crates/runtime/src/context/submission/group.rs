@@ -92,7 +92,7 @@ pub(crate) unsafe fn submit_group<'a>(
         sequences: None,
     };
     // Dropped after everything is unlocked.
-    let mut others = OtherDevices::new();
+    let mut others = None;
     let sequences = submit_members(settling.members, &mut others, enqueue)?;
     settling.sequences = Some(sequences.clone());
     Ok(sequences)
@@ -171,7 +171,7 @@ fn submit_members(
     for guard in &mut guards {
         let mut waited_for = Dependencies::new();
         if guard.has_to_wait() {
-            guard.wait(&mut waited_for, others)?;
+            guard.wait(Some(&mut waited_for), others)?;
         }
         waits.push(waited_for);
     }

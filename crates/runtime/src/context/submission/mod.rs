@@ -20,8 +20,9 @@ mod node;
 mod relocatable;
 mod sync_points;
 
-use std::{panic::Location, sync::Arc};
+use std::panic::Location;
 
+use millstream_driver::DriverError;
 use millstream_ptx::Label;
 
 pub use commands::DriverStream;
@@ -40,12 +41,12 @@ pub(crate) use sync_points::{
 };
 
 use sync_points::{
-    OtherDevices, Waits, find_sync_points, query_middle, record_for_host_waiters, record_pooled,
-    wait_for_point,
+    OtherDevices, find_sync_points, query_middle, record_for_host_waiters, record_pooled,
+    wait_for_point, wait_for_tickets,
 };
 
 use super::{
-    DeviceState, HostWaiter, StreamState, SubmitQueue, imports, leases,
+    DeviceState, HostWaiter, PooledEvent, StreamState, SubmitQueue, imports, leases,
     recorder::{OperationRecord, Trace},
     recording,
 };
@@ -55,8 +56,8 @@ use crate::{
     error::OperationKind,
     spans,
     tracker::{
-        Access, Accesses, Dependencies, Lease, Plan, Sequence, Ticket, plan_and_publish,
-        plan_lease, restore_displaced,
+        Access, Accesses, ConflictingLease, Dependencies, LeaseNumber, Plan, Sequence, Ticket,
+        plan_and_publish, plan_lease, plan_lease_end, restore_displaced,
     },
 };
 
@@ -119,7 +120,7 @@ pub(crate) unsafe fn submit_in_place<C: Command>(
         return unsafe { submit_examined(device, stream, operation, command) };
     }
     // SAFETY: this function's contract.
-    unsafe { submit_admitted(device, stream, operation, command) }
+    unsafe { submit_to_queue::<C, false>(device, stream, operation, command) }
 }
 
 /// Submits an operation like [`submit_in_place`] if the device admits it, after an examination of
@@ -171,12 +172,28 @@ pub(super) unsafe fn submit_admitted<C: Command>(
     operation: &mut Operation<'_>,
     command: C,
 ) -> Result<(Sequence, C::Output)> {
+    // SAFETY: this function's contract.
+    unsafe { submit_to_queue::<C, true>(device, stream, operation, command) }
+}
+
+/// Submits an operation like [`submit_admitted`], and tells a recorder of it if `TRACES`.
+///
+/// # Safety
+///
+/// As for [`submit`].
+#[inline(always)]
+unsafe fn submit_to_queue<C: Command, const TRACES: bool>(
+    device: &DeviceState,
+    stream: &StreamState,
+    operation: &mut Operation<'_>,
+    command: C,
+) -> Result<(Sequence, C::Output)> {
     // Dropped after the submit queue is unlocked.
     let mut others = None;
     let mut submit_queue = stream.submit_queue.lock();
     // SAFETY: this function's contract.
     unsafe {
-        submit_locked(
+        submit_locked::<C, TRACES>(
             device,
             stream,
             &mut submit_queue,
@@ -189,53 +206,80 @@ pub(super) unsafe fn submit_admitted<C: Command>(
 
 /// Enters a lease that permits this access, and orders the work that the borrower is about to
 /// enqueue on the stream after everything that conflicts with it. The work gets no ticket until
-/// [its end](submit_locked_end) is submitted. Returns a lease with which this one conflicts, if
-/// there is one; then nothing has changed.
+/// [its end](submit_locked_end) is submitted. Returns the lease, or one with which it conflicts;
+/// then nothing has changed.
 ///
 /// # Errors
 ///
-/// If the device is lost, or the driver refuses a call. The lease may be entered.
+/// If the driver refuses a call. There is then no lease.
 pub(super) fn begin_lease(
     device: &DeviceState,
     stream: &StreamState,
     access: &Access<'_>,
-    lease: Arc<dyn Lease>,
-) -> Result<Option<Arc<dyn Lease>>> {
+    location: &'static Location<'static>,
+) -> Result<Result<LeaseNumber, ConflictingLease>> {
     // Dropped after the submit queue is unlocked.
-    let mut others = OtherDevices::new();
+    let mut others = None;
     let mut submit_queue = stream.submit_queue.lock();
-    let mut dependencies = match plan_lease(stream.id, &submit_queue.clock, access, lease) {
-        Ok(dependencies) => dependencies,
-        Err(conflict) => return Ok(Some(conflict)),
-    };
+    let (lease, mut dependencies) =
+        match plan_lease(stream.id, &submit_queue.clock, access, location) {
+            Ok(planned) => planned,
+            Err(conflict) => return Ok(Err(conflict)),
+        };
+    let mut ordered = Ok(());
     if !submit_queue.host_waiters.is_empty() {
-        record_for_host_waiters(device, stream, &mut submit_queue, None)?;
+        ordered = record_for_host_waiters(device, stream, &mut submit_queue, None);
     }
-    if !dependencies.is_empty() {
-        let mut waits = Waits::new();
-        find_sync_points(device, stream, &mut dependencies, &mut waits, &mut others)?;
-        for point in &waits {
-            wait_for_point(device, stream, &mut submit_queue, point, &others)?;
-        }
+    if ordered.is_ok() && !dependencies.is_empty() {
+        let tickets = &mut dependencies;
+        ordered = wait_for_tickets(device, stream, &mut submit_queue, tickets, &mut others);
     }
-    Ok(None)
+    if let Err(error) = ordered {
+        access.history.end_lease(lease);
+        return Err(error);
+    }
+    Ok(Ok(lease))
 }
 
-/// Submits the end of another library's work, with the stream's submit queue locked by the caller.
+/// Submits the end of another library's work under a lease, with the stream's submit queue locked
+/// by the caller, who has checked that the device works. The lease has then ended.
+///
+/// The sync point is recorded first, behind the work. An operation that conflicts finds the lease,
+/// and then the end with its sync point. The end waits for nothing: the lease has refused every
+/// conflict since its begin waited for all.
 pub(super) fn submit_locked_end(
     device: &DeviceState,
     stream: &StreamState,
     submit_queue: &mut SubmitQueue,
-    operation: &mut Operation<'_>,
-) -> Result<()> {
-    device.check_alive()?;
-    let mut others = None;
-    // SAFETY: the command enqueues nothing.
-    let submitted = unsafe {
-        let end = EndOfForeignWork;
-        submit_locked(device, stream, submit_queue, operation, end, &mut others)
+    (lease, access): (LeaseNumber, &Access<'_>),
+    (label, location): (&'static str, &'static Location<'static>),
+) {
+    let trace = device.recorder.begin(device, stream);
+    let ticket = stream.ticket(submit_queue.next);
+    let recorded = record_behind_ticket(device, stream, submit_queue, ticket);
+    submit_queue.next = submit_queue.next.next();
+    forget_done(device, submit_queue);
+    plan_lease_end(lease, ticket, access, &|ticket| device.is_done(ticket));
+    let (point, failure) = match recorded {
+        Ok(point) => (Some(point), None),
+        // Operations that conflict with the end record a sync point late.
+        Err(error) => (None, Some(error)),
     };
-    submitted.map(drop)
+    let kind = OperationKind::Kernel;
+    let what = (kind, label, location);
+    let has_many_points = note_submitted(stream, submit_queue, ticket, point, what);
+    after_submission(device, stream, has_many_points, failure);
+    if let Some(trace) = trace {
+        let record = OperationRecord {
+            kind,
+            label,
+            location,
+            bytes: 0,
+            ticket,
+            waits: Vec::new(),
+        };
+        trace.end(device, stream, record);
+    }
 }
 
 /// Records a sync point behind an operation on an adopted stream: its owner enqueues there too, and
@@ -254,20 +298,20 @@ pub(super) fn record_behind(device: &DeviceState, stream: &StreamState, sequence
     }
 }
 
-/// Submits an operation like [`submit_admitted`], with the stream's submit queue locked by the
+/// Submits an operation like [`submit_to_queue`], with the stream's submit queue locked by the
 /// caller, who drops `others` after it is unlocked.
 ///
 /// # Safety
 ///
 /// As for [`submit`].
 #[inline(always)]
-unsafe fn submit_locked<C: Command>(
+unsafe fn submit_locked<C: Command, const TRACES: bool>(
     device: &DeviceState,
     stream: &StreamState,
     submit_queue: &mut SubmitQueue,
     operation: &mut Operation<'_>,
     command: C,
-    others: &mut Option<OtherDevices>,
+    others: &mut OtherDevices,
 ) -> Result<(Sequence, C::Output)> {
     let ticket = stream.ticket(submit_queue.next);
     submit_queue.next = submit_queue.next.next();
@@ -277,26 +321,38 @@ unsafe fn submit_locked<C: Command>(
         submit_queue,
         operation,
         ticket,
-        plan: Plan::default(),
+        plan: Plan {
+            dependencies: Dependencies::new(),
+            records_event: false,
+            lent: None,
+        },
         settled: false,
     };
     guard.publish();
     guard.plan.records_event = guard.plan.records_event & C::HAS_WORK | C::ALWAYS_RECORDS;
     let mut waited_for = None;
     if guard.has_to_wait() {
-        let waited_for = waited_for.insert(Dependencies::new());
-        guard.wait(waited_for, others.insert(OtherDevices::new()))?;
+        if TRACES && device.admission.traces() {
+            waited_for = Some(Dependencies::new());
+        }
+        guard.wait(waited_for.as_mut(), others)?;
     }
-    let trace = device.recorder.begin(device, stream);
+    let trace = if TRACES {
+        device.recorder.begin(device, stream)
+    } else {
+        None
+    };
     let driver_stream = device.driver_stream(stream);
-    // The operation's label in reports of the simulated device's race checker.
-    let name = device
-        .is_simulated
-        .then(|| Label::at(guard.operation.label, guard.operation.location));
-    // SAFETY: the device keeps context and stream alive; the rest is this function's contract, and
-    // the waits above establish the order.
-    let output = device.checked(unsafe { command.enqueue(driver_stream) })?;
-    drop(name);
+    let enqueued = {
+        // The operation's label in reports of the simulated device's race checker.
+        let _name = device
+            .is_simulated
+            .then(|| Label::at(guard.operation.label, guard.operation.location));
+        // SAFETY: the device keeps context and stream alive; the rest is this function's contract,
+        // and the waits above establish the order.
+        unsafe { command.enqueue(driver_stream) }
+    };
+    let output = device.checked(enqueued)?;
     guard.settle();
     if let Some(trace) = trace {
         guard.note(trace, waited_for.as_deref().unwrap_or_default());
@@ -313,6 +369,73 @@ impl DeviceState {
             context: self.context,
             stream: stream.handle,
         }
+    }
+}
+
+/// Records a pooled event behind everything enqueued on the stream, as the sync point of `ticket`,
+/// which is the last of the stream.
+#[inline(never)]
+fn record_behind_ticket(
+    device: &DeviceState,
+    stream: &StreamState,
+    submit_queue: &mut SubmitQueue,
+    ticket: Ticket,
+) -> Result<PooledEvent, DriverError> {
+    let event = device.events.take_batch(
+        &mut submit_queue.spares,
+        &*device.driver,
+        device.context,
+        ticket,
+        &submit_queue.clock,
+    )?;
+    record_pooled(device, stream, event)
+}
+
+/// Bounds the number of streams that the stream's clock lists.
+#[inline(always)]
+fn forget_done(device: &DeviceState, submit_queue: &mut SubmitQueue) {
+    let clock = &mut submit_queue.clock;
+    if clock.len() > CLOCK_STREAMS_MAX {
+        clock.forget_done(|ticket| device.is_done(ticket));
+    }
+}
+
+/// Notes for other threads that a ticket is submitted, with the sync point behind it. Returns
+/// whether there are so many sync points that they are worth a query.
+#[inline(always)]
+fn note_submitted(
+    stream: &StreamState,
+    submit_queue: &mut SubmitQueue,
+    ticket: Ticket,
+    point: Option<PooledEvent>,
+    (kind, label, location): (OperationKind, &'static str, &'static Location<'static>),
+) -> bool {
+    let joined = std::mem::take(&mut submit_queue.joined).then_some(&submit_queue.clock);
+    let mut shared = stream.shared.lock();
+    shared.recent.note(ticket, kind, label, location);
+    shared.points.submit(ticket.sequence, joined, point);
+    let has_many_points = shared.points.are_worth_a_query();
+    drop(shared);
+    stream.submitted.notify_all();
+    has_many_points
+}
+
+/// Handles the error of a record behind a submitted operation, and bounds the number of sync
+/// points.
+#[inline(always)]
+fn after_submission(
+    device: &DeviceState,
+    stream: &StreamState,
+    has_many_points: bool,
+    failure: Option<DriverError>,
+) {
+    // Only now: if the error says that the context is lost, the operation is already among the
+    // suspects.
+    if let Some(error) = failure {
+        device.record_failure(error);
+    }
+    if has_many_points {
+        query_middle(device, stream);
     }
 }
 
@@ -353,13 +476,17 @@ impl SubmitGuard<'_, '_> {
     }
 
     /// Enqueues the waits and the host waiters' sync point, and adds the tickets waited for to
-    /// `waited_for`.
+    /// `waited_for`, if the timeline wants them.
     ///
     /// # Errors
     ///
     /// If the driver refuses a call, or an operand is lent to another library.
     #[inline(never)]
-    fn wait(&mut self, waited_for: &mut Dependencies, others: &mut OtherDevices) -> Result<()> {
+    fn wait(
+        &mut self,
+        mut waited_for: Option<&mut Dependencies>,
+        others: &mut OtherDevices,
+    ) -> Result<()> {
         let Self { device, stream, .. } = *self;
         if let Some(since) = self.plan.lent {
             let Operation {
@@ -367,14 +494,7 @@ impl SubmitGuard<'_, '_> {
             } = *self.operation;
             return Err(leases::is_lent(label, location, since));
         }
-        let mut waits = Waits::new();
-        find_sync_points(
-            device,
-            stream,
-            &mut self.plan.dependencies,
-            &mut waits,
-            others,
-        )?;
+        let waits = find_sync_points(device, stream, &mut self.plan.dependencies, others)?;
         if !self.submit_queue.host_waiters.is_empty() {
             let next = self
                 .operation
@@ -383,8 +503,9 @@ impl SubmitGuard<'_, '_> {
                 .filter(|_| waits.is_empty());
             record_for_host_waiters(device, stream, self.submit_queue, next)?;
         }
-        for point in &waits {
-            if wait_for_point(device, stream, self.submit_queue, point, others)? {
+        for point in &*waits {
+            let waits = wait_for_point(device, stream, self.submit_queue, point, others)?;
+            if let (true, Some(waited_for)) = (waits, &mut waited_for) {
                 waited_for.push(point.ticket);
             }
         }
@@ -424,29 +545,16 @@ impl SubmitGuard<'_, '_> {
         // late.
         let mut failure = None;
         let point = if self.plan.records_event {
-            let submit_queue = &mut *self.submit_queue;
-            let taken = device.events.take_batch(
-                &mut submit_queue.spares,
-                &*device.driver,
-                device.context,
-                self.ticket,
-                &submit_queue.clock,
-            );
-            let recorded = taken.and_then(|event| record_pooled(device, stream, event));
+            let recorded = record_behind_ticket(device, stream, self.submit_queue, self.ticket);
             recorded.map_err(|error| failure = Some(error)).ok()
         } else {
             None
         };
         let submit_queue = &mut *self.submit_queue;
-        if submit_queue.clock.len() > CLOCK_STREAMS_MAX {
-            submit_queue
-                .clock
-                .forget_done(|ticket| device.is_done(ticket));
-        }
+        forget_done(device, submit_queue);
         if let Some(host_waiter) = self.operation.host_waiter.take() {
             submit_queue.add_host_waiter(host_waiter);
         }
-        let joined = std::mem::take(&mut submit_queue.joined).then_some(&submit_queue.clock);
         self.settled = true;
         let Operation {
             kind,
@@ -454,20 +562,14 @@ impl SubmitGuard<'_, '_> {
             location,
             ..
         } = *self.operation;
-        let mut shared = stream.shared.lock();
-        shared.recent.note(self.ticket, kind, label, location);
-        shared.points.submit(self.ticket.sequence, joined, point);
-        let has_many_points = shared.points.are_worth_a_query();
-        drop(shared);
-        stream.submitted.notify_all();
-        // Only now: if the error says that the context is lost, this operation is already among the
-        // suspects.
-        if let Some(error) = failure {
-            device.record_failure(error);
-        }
-        if has_many_points {
-            query_middle(device, stream);
-        }
+        let has_many_points = note_submitted(
+            stream,
+            submit_queue,
+            self.ticket,
+            point,
+            (kind, label, location),
+        );
+        after_submission(device, stream, has_many_points, failure);
     }
 
     #[cold]

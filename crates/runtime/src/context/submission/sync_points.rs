@@ -2,7 +2,7 @@
 
 #![allow(unsafe_code, reason = "enqueues waits and records")]
 
-use std::{ptr, sync::Arc};
+use std::{ops::Deref, ptr, slice, sync::Arc};
 
 use millstream_driver::{DriverError, EventHandle};
 use smallvec::SmallVec;
@@ -17,12 +17,29 @@ use crate::{
     tracker::{Dependencies, Sequence, Ticket, VectorClock, drop_implied},
 };
 
-/// Sync points to wait for.
-pub(super) type Waits = SmallVec<[PooledEvent; 4]>;
+/// Sync points to wait for: usually one, which needs no list.
+pub(super) enum Waits {
+    None,
+    One(PooledEvent),
+    Several(SmallVec<[PooledEvent; 4]>),
+}
 
-/// The other devices whose sync points are waited for. The last reference to a device closes it, so
-/// that the caller drops them when it holds no lock.
-pub(super) type OtherDevices = SmallVec<[Arc<DeviceState>; 1]>;
+impl Deref for Waits {
+    type Target = [PooledEvent];
+
+    #[inline]
+    fn deref(&self) -> &[PooledEvent] {
+        match self {
+            Self::None => &[],
+            Self::One(point) => slice::from_ref(point),
+            Self::Several(points) => points,
+        }
+    }
+}
+
+/// The other devices whose sync points are waited for, if there are any. The last reference to a
+/// device closes it, so that the caller drops them when it holds no lock.
+pub(super) type OtherDevices = Option<SmallVec<[Arc<DeviceState>; 1]>>;
 
 /// Records a sync point behind the stream's last ticket if the host may still wait for it. Nothing
 /// is recorded if the next operation's waiter, `next`, continues the chain of all earlier ones.
@@ -65,9 +82,32 @@ pub(super) fn find_sync_points(
     device: &DeviceState,
     stream: &StreamState,
     dependencies: &mut Dependencies,
-    waits: &mut Waits,
     others: &mut OtherDevices,
-) -> Result<()> {
+) -> Result<Waits> {
+    if let [ticket] = dependencies[..]
+        && let Some(other) = device.stream(ticket.stream)
+    {
+        let found = find_covering(stream, other, ticket, dependencies);
+        if dependencies.len() == 1 {
+            return Ok(match found {
+                Covering::Done => Waits::None,
+                Covering::Point(point) => Waits::One(point),
+                Covering::None => Waits::One(record_late(device, other)?),
+            });
+        }
+    }
+    find_several(device, stream, dependencies, others).map(Waits::Several)
+}
+
+/// Finds sync points for several dependencies, as [`find_sync_points`].
+#[inline(never)]
+fn find_several(
+    device: &DeviceState,
+    stream: &StreamState,
+    dependencies: &mut Dependencies,
+    others: &mut OtherDevices,
+) -> Result<SmallVec<[PooledEvent; 4]>> {
+    let mut waits = SmallVec::new();
     let mut at = 0;
     while let Some(&ticket) = dependencies.get(at) {
         at += 1;
@@ -82,9 +122,9 @@ pub(super) fn find_sync_points(
         }
     }
     if waits.len() > 1 {
-        drop_implied(waits, device.number());
+        drop_implied(&mut waits, device.number());
     }
-    Ok(())
+    Ok(waits)
 }
 
 /// The result of looking for a sync point behind a ticket.
@@ -140,6 +180,7 @@ fn find_elsewhere(
     let Some(found) = realm::find(ticket.stream) else {
         return Ok(None);
     };
+    let others = others.get_or_insert_default();
     others.push(found.device);
     let owner = others.last().expect("pushed above");
     match find_covering(stream, &found.stream, ticket, dependencies) {
@@ -162,10 +203,23 @@ pub(crate) fn order_after(
     mut tickets: Dependencies,
 ) -> Result<()> {
     tickets.retain(|ticket| !submit_queue.clock.covers(*ticket));
-    let (mut points, mut others) = (Waits::new(), OtherDevices::new());
-    find_sync_points(device, stream, &mut tickets, &mut points, &mut others)?;
-    for point in &points {
-        wait_for_point(device, stream, submit_queue, point, &others)?;
+    let mut others = None;
+    wait_for_tickets(device, stream, submit_queue, &mut tickets, &mut others)
+}
+
+/// Makes the stream wait for these tickets, which its clock does not cover. Adds their devices to
+/// `others`, and the tickets that failed submissions among them had displaced to `tickets`.
+#[inline(always)]
+pub(super) fn wait_for_tickets(
+    device: &DeviceState,
+    stream: &StreamState,
+    submit_queue: &mut SubmitQueue,
+    tickets: &mut Dependencies,
+    others: &mut OtherDevices,
+) -> Result<()> {
+    let waits = find_sync_points(device, stream, tickets, others)?;
+    for point in &*waits {
+        wait_for_point(device, stream, submit_queue, point, others)?;
     }
     Ok(())
 }
@@ -357,13 +411,13 @@ fn enqueue_record(
 
 /// Makes the stream wait for a sync point of this device or one of `others`, and adds its clock to
 /// the stream's. Returns `false` if that device is lost, so that there is nothing to wait for.
-#[inline]
+#[inline(always)]
 pub(super) fn wait_for_point(
     device: &DeviceState,
     stream: &StreamState,
     submit_queue: &mut SubmitQueue,
     point: &PooledEvent,
-    others: &[Arc<DeviceState>],
+    others: &OtherDevices,
 ) -> Result<bool> {
     // The reference `point` prevents the event from being recorded again.
     if point.ticket.stream.device() != device.number() {
@@ -381,10 +435,11 @@ fn wait_elsewhere(
     stream: &StreamState,
     submit_queue: &mut SubmitQueue,
     point: &PooledEvent,
-    others: &[Arc<DeviceState>],
+    others: &OtherDevices,
 ) -> Result<bool> {
     let number = point.ticket.stream.device();
-    let Some(owner) = others.iter().find(|other| other.number() == number) else {
+    let mut others = others.iter().flatten();
+    let Some(owner) = others.find(|other| other.number() == number) else {
         unreachable!("the owner of each sync point of another device is kept");
     };
     match enqueue_wait_for(device, stream, owner, point.event) {
