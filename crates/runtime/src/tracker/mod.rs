@@ -153,6 +153,7 @@ mod ownership;
 mod pitched_layout;
 mod plan;
 mod provenance;
+mod sync_point;
 mod sync_points;
 mod ticket;
 mod tickets;
@@ -174,7 +175,8 @@ pub(crate) use plan::{
     plan_lease_end, restore_displaced,
 };
 pub(crate) use provenance::{GroupNumber, Import, Imports, LaterOperation, Provenance};
-pub(crate) use sync_points::{SyncPoint, SyncPoints, drop_implied};
+pub(crate) use sync_point::SyncPoint;
+pub(crate) use sync_points::{SyncPoints, drop_implied};
 pub(crate) use ticket::{DeviceNumber, Sequence, StreamId, Ticket};
 pub(crate) use union::{AccessUnion, UnionEntry};
 pub(crate) use vector_clock::VectorClock;

@@ -16,13 +16,14 @@ mod group;
 mod in_turn;
 #[cfg(all(test, shuttle))]
 mod interleavings;
+mod lease;
 mod node;
 mod relocatable;
+mod settle;
 mod sync_points;
 
 use std::panic::Location;
 
-use millstream_driver::DriverError;
 use millstream_ptx::Label;
 
 pub use commands::DriverStream;
@@ -34,19 +35,18 @@ pub(crate) use commands_2d::{CopyPeerRows, CopyRows};
 pub(crate) use foreign::Foreign;
 pub(crate) use group::{GroupOperation, submit_group};
 pub(crate) use in_turn::{OverlappingCopy, RepeatedRows, repeat};
+pub(super) use lease::{begin_lease, submit_locked_end};
 pub(crate) use relocatable::{Relocatable, RelocatableKernel};
 pub(crate) use sync_points::{
     follow, order_after, record_at_tail, record_event, record_sync_point, record_with_clock,
     sync_point_after, wait_with_clock,
 };
 
-use sync_points::{
-    OtherDevices, find_sync_points, query_middle, record_for_host_waiters, record_pooled,
-    wait_for_point, wait_for_tickets,
-};
+use settle::{after_submission, forget_done, note_submitted, record_behind_ticket};
+use sync_points::{OtherDevices, find_sync_points, record_for_host_waiters, wait_for_point};
 
 use super::{
-    DeviceState, HostWaiter, PooledEvent, StreamState, SubmitQueue, imports, leases,
+    DeviceState, HostWaiter, StreamState, SubmitQueue, imports, leases,
     recorder::{OperationRecord, Trace},
     recording,
 };
@@ -56,13 +56,9 @@ use crate::{
     error::OperationKind,
     spans,
     tracker::{
-        Access, Accesses, ConflictingLease, Dependencies, LeaseNumber, Plan, Sequence, Ticket,
-        plan_and_publish, plan_lease, plan_lease_end, restore_displaced,
+        Accesses, Dependencies, Plan, Sequence, Ticket, plan_and_publish, restore_displaced,
     },
 };
-
-/// The number of streams that a clock may list before completed tickets are removed from it.
-const CLOCK_STREAMS_MAX: usize = 16;
 
 /// The description of an operation besides its command: its operands, and its label for errors,
 /// timelines and reports.
@@ -204,84 +200,6 @@ unsafe fn submit_to_queue<C: Command, const TRACES: bool>(
     }
 }
 
-/// Enters a lease that permits this access, and orders the work that the borrower is about to
-/// enqueue on the stream after everything that conflicts with it. The work gets no ticket until
-/// [its end](submit_locked_end) is submitted. Returns the lease, or one with which it conflicts;
-/// then nothing has changed.
-///
-/// # Errors
-///
-/// If the driver refuses a call. There is then no lease.
-pub(super) fn begin_lease(
-    device: &DeviceState,
-    stream: &StreamState,
-    access: &Access<'_>,
-    location: &'static Location<'static>,
-) -> Result<Result<LeaseNumber, ConflictingLease>> {
-    // Dropped after the submit queue is unlocked.
-    let mut others = None;
-    let mut submit_queue = stream.submit_queue.lock();
-    let (lease, mut dependencies) =
-        match plan_lease(stream.id, &submit_queue.clock, access, location) {
-            Ok(planned) => planned,
-            Err(conflict) => return Ok(Err(conflict)),
-        };
-    let mut ordered = Ok(());
-    if !submit_queue.host_waiters.is_empty() {
-        ordered = record_for_host_waiters(device, stream, &mut submit_queue, None);
-    }
-    if ordered.is_ok() && !dependencies.is_empty() {
-        let tickets = &mut dependencies;
-        ordered = wait_for_tickets(device, stream, &mut submit_queue, tickets, &mut others);
-    }
-    if let Err(error) = ordered {
-        access.history.end_lease(lease);
-        return Err(error);
-    }
-    Ok(Ok(lease))
-}
-
-/// Submits the end of another library's work under a lease, with the stream's submit queue locked
-/// by the caller, who has checked that the device works. The lease has then ended.
-///
-/// The sync point is recorded first, behind the work. An operation that conflicts finds the lease,
-/// and then the end with its sync point. The end waits for nothing: the lease has refused every
-/// conflict since its begin waited for all.
-pub(super) fn submit_locked_end(
-    device: &DeviceState,
-    stream: &StreamState,
-    submit_queue: &mut SubmitQueue,
-    (lease, access): (LeaseNumber, &Access<'_>),
-    (label, location): (&'static str, &'static Location<'static>),
-) {
-    let trace = device.recorder.begin(device, stream);
-    let ticket = stream.ticket(submit_queue.next);
-    let recorded = record_behind_ticket(device, stream, submit_queue, ticket);
-    submit_queue.next = submit_queue.next.next();
-    forget_done(device, submit_queue);
-    plan_lease_end(lease, ticket, access, &|ticket| device.is_done(ticket));
-    let (point, failure) = match recorded {
-        Ok(point) => (Some(point), None),
-        // Operations that conflict with the end record a sync point late.
-        Err(error) => (None, Some(error)),
-    };
-    let kind = OperationKind::Kernel;
-    let what = (kind, label, location);
-    let has_many_points = note_submitted(stream, submit_queue, ticket, point, what);
-    after_submission(device, stream, has_many_points, failure);
-    if let Some(trace) = trace {
-        let record = OperationRecord {
-            kind,
-            label,
-            location,
-            bytes: 0,
-            ticket,
-            waits: Vec::new(),
-        };
-        trace.end(device, stream, record);
-    }
-}
-
 /// Records a sync point behind an operation on an adopted stream: its owner enqueues there too, and
 /// a sync point that is recorded late would include the owner's later work, which may never end.
 pub(super) fn end_before_the_owner(device: &DeviceState, stream: &StreamState, sequence: Sequence) {
@@ -369,73 +287,6 @@ impl DeviceState {
             context: self.context,
             stream: stream.handle,
         }
-    }
-}
-
-/// Records a pooled event behind everything enqueued on the stream, as the sync point of `ticket`,
-/// which is the last of the stream.
-#[inline(never)]
-fn record_behind_ticket(
-    device: &DeviceState,
-    stream: &StreamState,
-    submit_queue: &mut SubmitQueue,
-    ticket: Ticket,
-) -> Result<PooledEvent, DriverError> {
-    let event = device.events.take_batch(
-        &mut submit_queue.spares,
-        &*device.driver,
-        device.context,
-        ticket,
-        &submit_queue.clock,
-    )?;
-    record_pooled(device, stream, event)
-}
-
-/// Bounds the number of streams that the stream's clock lists.
-#[inline(always)]
-fn forget_done(device: &DeviceState, submit_queue: &mut SubmitQueue) {
-    let clock = &mut submit_queue.clock;
-    if clock.len() > CLOCK_STREAMS_MAX {
-        clock.forget_done(|ticket| device.is_done(ticket));
-    }
-}
-
-/// Notes for other threads that a ticket is submitted, with the sync point behind it. Returns
-/// whether there are so many sync points that they are worth a query.
-#[inline(always)]
-fn note_submitted(
-    stream: &StreamState,
-    submit_queue: &mut SubmitQueue,
-    ticket: Ticket,
-    point: Option<PooledEvent>,
-    (kind, label, location): (OperationKind, &'static str, &'static Location<'static>),
-) -> bool {
-    let joined = std::mem::take(&mut submit_queue.joined).then_some(&submit_queue.clock);
-    let mut shared = stream.shared.lock();
-    shared.recent.note(ticket, kind, label, location);
-    shared.points.submit(ticket.sequence, joined, point);
-    let has_many_points = shared.points.are_worth_a_query();
-    drop(shared);
-    stream.submitted.notify_all();
-    has_many_points
-}
-
-/// Handles the error of a record behind a submitted operation, and bounds the number of sync
-/// points.
-#[inline(always)]
-fn after_submission(
-    device: &DeviceState,
-    stream: &StreamState,
-    has_many_points: bool,
-    failure: Option<DriverError>,
-) {
-    // Only now: if the error says that the context is lost, the operation is already among the
-    // suspects.
-    if let Some(error) = failure {
-        device.record_failure(error);
-    }
-    if has_many_points {
-        query_middle(device, stream);
     }
 }
 

@@ -10,8 +10,7 @@ use smallvec::SmallVec;
 use crate::{
     Error, Result,
     context::{
-        DeviceState, HostWaiter, PooledEvent, StreamState, SubmitQueue,
-        polling::{query_stream, query_sync_point},
+        DeviceState, HostWaiter, PooledEvent, StreamState, SubmitQueue, polling::query_stream,
         realm,
     },
     tracker::{Dependencies, Sequence, Ticket, VectorClock, drop_implied},
@@ -484,20 +483,5 @@ fn wait_failure(
     match query_stream(device, stream) {
         Err(lost) if device.lost().is_some() => lost,
         _ => owner.record_failure(error),
-    }
-}
-
-/// Bounds the number of sync points: polls one in the middle, and retires those that are complete.
-#[cold]
-pub(super) fn query_middle(device: &DeviceState, stream: &StreamState) {
-    let middle = stream.shared.lock().points.middle().map(Arc::clone);
-    let is_done =
-        middle.is_some_and(|point| query_sync_point(device, stream, &point).unwrap_or(false));
-    if !is_done {
-        stream
-            .shared
-            .lock()
-            .points
-            .postpone_query(device.events.give_many());
     }
 }
