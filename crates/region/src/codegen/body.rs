@@ -210,7 +210,7 @@ pub(crate) struct KernelBody {
     /// The number of numbered labels.
     labels: usize,
     /// The number of blocks for which a multiprocessor must have registers.
-    blocks_min: Option<usize>,
+    pub(super) blocks_min: Option<usize>,
     pub(crate) wide: bool,
     /// The number of threads per block.
     pub(super) block: usize,
@@ -239,11 +239,6 @@ impl KernelBody {
             wide,
             block: BLOCK,
         }
-    }
-
-    /// Limits the registers, so that a multiprocessor has enough for so many blocks.
-    pub(super) fn set_blocks_min(&mut self, blocks: usize) {
-        self.blocks_min = Some(blocks);
     }
 
     /// Appends an instruction.

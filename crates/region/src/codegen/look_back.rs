@@ -4,11 +4,13 @@
 //! Once the total of all tiles before it in the row is known, each warp scans its elements from
 //! there, one vector of each thread at a time. So a block needs few registers for many elements,
 //! which hides the time until that total is known, and neighbouring threads access neighbouring
-//! memory. The totals are combined in an order that follows from the tile's number alone, so that floats have the same
-//! bits on every run: 32 tiles are a group, and 32 groups a section. Before a tile come all
-//! sections before its own, the groups before its own in the section, and the tiles before it in
-//! the group. The last tile of each section publishes the total up to there, so that only sections
-//! form a chain; a warp reads the totals of the groups and those of the tiles at once.
+//! memory.
+//!
+//! The totals are combined in an order that follows from the tile's number alone, so that floats
+//! have the same bits on every run: 32 tiles are a group, and 32 groups a section. Before a tile
+//! come all sections before its own, the groups before its own in the section, and the tiles before
+//! it in the group. The last tile of each section publishes the total up to there, so that only
+//! sections form a chain; a warp reads the totals of the groups and those of the tiles at once.
 //!
 //! # Progress
 //!
@@ -21,10 +23,11 @@ use smallvec::{SmallVec, smallvec};
 
 use super::{
     body::{BLOCK, Kernel, KernelBody, KernelParameter, ParameterKey, Reg, RegClass, line},
+    neighbours::{if_inside, neighbours, replace_outside},
     passes::{GeneratedPasses, Pass, PassOutput, Temporary},
     reduce::block_and_thread,
     reducer::Accumulator,
-    scan::{LANES, ScanGenerator, Segmentation, if_inside, neighbours, replace_outside},
+    scan::{LANES, ScanGenerator, Segmentation},
     warp::{WARP, WARPS, WarpTotals, copy, shuffle},
 };
 use crate::element::DType;
@@ -108,7 +111,7 @@ impl ScanGenerator<'_> {
 
     fn one_pass_kernel(&self, segmentation: Segmentation, of_row: &RowTotals) -> Kernel {
         let mut body = KernelBody::new(self.analysis.wide);
-        body.set_blocks_min(BLOCKS_MIN);
+        body.blocks_min = Some(BLOCKS_MIN);
         let bits = body.bits();
         let (_, thread) = block_and_thread(&mut body);
         let published = self.published(&mut body, thread);
@@ -293,8 +296,8 @@ impl ScanGenerator<'_> {
         }
     }
 
-    /// Combines totals at several places: at each the first `count` from `first` on, at most one for
-    /// each lane of the warp. Waits for all of them together. The first lane has the results.
+    /// Combines totals at several places: at each the first `count` from `first` on, at most one
+    /// for each lane of the warp. Waits for all of them together. The first lane has the results.
     fn preceding<const N: usize>(
         &self,
         body: &mut KernelBody,

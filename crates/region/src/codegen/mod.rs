@@ -21,6 +21,7 @@
 //! | `warp.rs` | combinations of accumulators by shuffles, and the threads of a row |
 //! | `scan.rs` | scan kernels |
 //! | `look_back.rs` | scans in one pass of rows that several blocks share |
+//! | `neighbours.rs` | the elements that a thread of a scan loads together |
 //! | `scatter.rs` | scatter kernels |
 //! | `scatter_shared.rs` | scatter-additions of many values to few elements |
 //! | `reducer.rs` | the accumulators of reductions and scans |
@@ -48,6 +49,7 @@ mod lowering;
 mod map;
 mod memory;
 mod name;
+mod neighbours;
 mod partial;
 mod passes;
 mod position;

@@ -255,8 +255,8 @@ pub(super) fn shuffle(
 }
 
 impl WarpTotals {
-    /// Scans the accumulators of a block: those of each warp, and those of the warps in their order.
-    /// Returns the combination of those before
+    /// Scans the accumulators of a block: those of each warp, and those of the warps in their
+    /// order. Returns the combination of those before
     /// this thread, and that of all threads. All threads must reach it.
     pub(super) fn scan(
         &self,

@@ -4,7 +4,7 @@
 //! their own, because the caller may keep them. The graph also refers to the results of its last
 //! [`KEPT_MAX`] calls: once it alone does, the next call writes to their memory. The access history
 //! of that memory is still there, so the kernels run behind everything that has used the results,
-//! and no memory is allocated or freed. What is kept is dropped when memory is short.
+//! and no memory is allocated or freed. The kept memory is dropped when memory is short.
 
 use std::{
     panic::Location,

@@ -136,8 +136,8 @@ impl<T> Buffer<T> {
         Arc::strong_count(&self.allocation) > 1
     }
 
-    /// Returns whether only this value refers to the memory: no graph uses the array, and no part of
-    /// it is lent.
+    /// Returns whether only this value refers to the memory: no graph uses the array, and no part
+    /// of it is lent.
     #[doc(hidden)]
     #[must_use]
     pub fn is_sole_owner(&mut self) -> bool {

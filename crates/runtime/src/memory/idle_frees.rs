@@ -4,9 +4,9 @@
 //!
 //! `cuMemFree`, `cuMemFreeHost` and `cuMemHostUnregister` make the host wait for all work of the
 //! device (rule 30), `cuGraphExecDestroy` may (rule 62), and a module must not be unloaded while a
-//! kernel of it runs. Dropped resources are therefore kept here, with the tickets that may still use
-//! them, until the device is seen idle. Managed memory is reused before that, once those tickets
-//! are done.
+//! kernel of it runs. Dropped resources are therefore kept here, with the tickets that may still
+//! use them, until the device is seen idle. Managed memory is reused before that, once those
+//! tickets are done.
 
 #![allow(
     unsafe_code,
