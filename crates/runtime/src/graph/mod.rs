@@ -154,6 +154,8 @@ impl Device {
     /// do instead: downloads and waits, page-locked and managed memory, owned uploads' host
     /// functions, memory of other devices, events, leases.
     ///
+    /// Does not wait for the device, unless it is busy and 64 dropped graphs are left to destroy.
+    ///
     /// ```
     /// use millstream::{Device, Error, UsageErrorKind};
     ///
