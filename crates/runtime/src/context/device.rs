@@ -11,10 +11,10 @@ use super::DeviceState;
 ///
 /// Dropping the last handle closes the device: its resources are freed, at once if its work is
 /// complete, and otherwise by a thread that waits for completion. Page-locked memory and modules
-/// are freed only while none of this library's streams in the context has pending work, because
-/// freeing them waits until the device is idle ([rule 30]). Work that other libraries have enqueued
-/// in the same context is not visible to this library, so the thread that drops the last handle may
-/// wait for it.
+/// are freed only while none of this library's streams has pending work, on this device or another,
+/// because freeing them waits until the devices are idle ([rule 30]); otherwise another device
+/// frees them later. Work that other libraries have enqueued is not visible to this library, so the
+/// thread that drops the last handle may wait for it.
 ///
 /// # After `fork`
 ///

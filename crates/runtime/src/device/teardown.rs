@@ -1,9 +1,9 @@
 //! Device teardown: frees a closed device's resources, at once if its work is complete, and
 //! otherwise on a thread that waits for completion.
 //!
-//! Page-locked memory and modules must not be freed while the device works: freeing page-locked
-//! memory waits until the device is idle (rule 30), and a running kernel needs its module. The work
-//! may belong to other devices that share the context, which then take over the remaining resources
+//! Page-locked memory and modules must not be freed while a device works: freeing page-locked
+//! memory waits until the devices are idle (rule 30), and a running kernel needs its module. The
+//! work may belong to other devices, which then take over the remaining resources
 //! ([`SharedContext`]). A lost device never becomes idle; resources that only an idle device could
 //! free then remain until the process ends.
 
@@ -56,6 +56,7 @@ impl DeviceHooks for Hooks {
             modules: std::mem::take(&mut device.kernel_slot),
         };
         if device.lost().is_some() {
+            teardown.shared.abandon_lost();
             teardown.abandon();
         } else {
             teardown.close();
@@ -88,7 +89,8 @@ impl Teardown {
     fn close(self) {
         if self.deferred_frees.is_empty() && self.is_idle().unwrap_or(false) {
             let shared = Arc::clone(&self.shared);
-            if let Some(leaving) = shared.try_leave() {
+            let others = shared.others();
+            if let Some(leaving) = shared.try_leave(&others) {
                 return self.give_back(leaving);
             }
         }
@@ -114,7 +116,8 @@ impl Teardown {
     fn close_once_idle(mut self) {
         if self.wait_until_idle() && self.free_deferred_until_idle() {
             let shared = Arc::clone(&self.shared);
-            self.give_back(shared.leave());
+            let others = shared.others();
+            self.give_back(shared.leave(&others));
         } else {
             self.abandon();
         }
@@ -130,8 +133,8 @@ impl Teardown {
         self.destroy_streams();
     }
 
-    /// Frees everything, or hands it over to other devices of the context. The device's work is
-    /// complete, so that nothing here waits.
+    /// Frees everything, or hands it over to other devices. The device's work is complete, so that
+    /// nothing here waits.
     fn give_back(self, mut leaving: LeavingDevice<'_>) {
         for stream in &self.streams {
             stream.memory().arena.retire(stream, &self.staging);
@@ -139,9 +142,7 @@ impl Teardown {
         let modules = self.modules.take_all().chain(self.probe_module);
         self.idle_frees
             .defer_unused(self.staging.take_all(), modules);
-        if let Some(all) = leaving.leave(&self.idle_frees) {
-            all.release(&*self.driver, self.context);
-        }
+        leaving.give_back(&*self.driver, &self.idle_frees);
         drop(leaving);
         self.destroy_streams();
     }

@@ -1,12 +1,11 @@
-//! Resources that are freed only while the device is idle: managed memory, page-locked vectors,
-//! executable graphs, and the remains of a device that was closed while others have its context
-//! open.
+//! Resources that are freed only while the devices are idle: managed memory, page-locked vectors,
+//! executable graphs, and the remains of a device that was closed while others work.
 //!
 //! `cuMemFree`, `cuMemFreeHost` and `cuMemHostUnregister` make the host wait for all work of the
-//! device (rule 30), `cuGraphExecDestroy` may (rule 62), and a module must not be unloaded while a
-//! kernel of it runs. Dropped resources are therefore kept here, with the tickets that may still
-//! use them, until the device is seen idle. Managed memory is reused before that, once those
-//! tickets are done.
+//! device (rule 30), and of other devices that have access to the memory, `cuGraphExecDestroy` may
+//! (rule 62), and a module must not be unloaded while a kernel of it runs. Dropped resources are
+//! therefore kept here, with the tickets that may still use them, until all devices of the driver
+//! are seen idle. Managed memory is reused before that, once those tickets are done.
 
 #![allow(
     unsafe_code,
@@ -107,7 +106,7 @@ impl RegisteredVec {
     }
 }
 
-/// A resource that is freed while the device is idle.
+/// A resource that is freed while the devices are idle.
 #[derive(Debug)]
 enum Resource {
     Managed { pointer: DevicePtr, bytes: usize },
@@ -150,18 +149,41 @@ impl Resource {
 
 /// A dropped resource, with the tickets that may still use it.
 #[derive(Debug)]
-struct IdleFree {
+pub(super) struct IdleFree {
     resource: Resource,
+    context: ContextHandle,
     uses: SmallVec<[Ticket; 4]>,
 }
 
-/// The resources to be freed while the device is idle.
-#[derive(Debug, Default)]
+impl IdleFree {
+    /// Frees the resource, and logs if the driver does not.
+    ///
+    /// # Safety
+    ///
+    /// That of [`Resource::free`].
+    unsafe fn free(self, driver: &dyn Driver) {
+        // SAFETY: by this function's contract.
+        if let Err(error) = unsafe { self.resource.free(driver, self.context) } {
+            log!(warn, %error, "cannot free a resource of the device; it is leaked");
+        }
+    }
+}
+
+/// The resources to be freed while the devices are idle.
+#[derive(Debug)]
 pub(crate) struct IdleFrees {
+    /// The context of the device's own resources. Those of a closed device may have another one.
+    context: ContextHandle,
     frees: Mutex<Vec<IdleFree>>,
 }
 
 impl IdleFrees {
+    /// Returns the empty list of a device with this context.
+    pub(super) fn new(context: ContextHandle) -> Self {
+        let frees = Mutex::default();
+        Self { context, frees }
+    }
+
     /// Defers the free of managed memory of `bytes` bytes.
     pub(crate) fn defer_managed(
         &self,
@@ -169,22 +191,20 @@ impl IdleFrees {
         bytes: usize,
         uses: SmallVec<[Ticket; 4]>,
     ) {
-        let resource = Resource::Managed { pointer, bytes };
-        self.frees.lock().push(IdleFree { resource, uses });
+        self.defer(Resource::Managed { pointer, bytes }, uses);
     }
 
     /// Defers unlocking and freeing the memory of a registered vector.
     pub(crate) fn defer_registered(&self, registered: RegisteredVec, uses: SmallVec<[Ticket; 4]>) {
-        let resource = Resource::RegisteredVec(registered);
-        self.frees.lock().push(IdleFree { resource, uses });
+        self.defer(Resource::RegisteredVec(registered), uses);
     }
 
     /// Defers the destruction of an executable graph, which is not launched again.
     pub(crate) fn defer_graph(&self, graph: GraphExecHandle) {
-        self.defer_all(std::iter::once(Resource::Graph(graph)));
+        self.defer(Resource::Graph(graph), SmallVec::new());
     }
 
-    /// Frees all resources if the device is idle, before a graph is made. Otherwise destroys the
+    /// Frees all resources if the devices are idle, before a graph is made. Otherwise destroys the
     /// oldest graphs until fewer than [`GRAPHS_MAX`] are left, so that a program that makes and
     /// drops graphs on a device that is never idle does not need ever more memory; that may wait
     /// for the device.
@@ -192,19 +212,18 @@ impl IdleFrees {
         self.release_if_idle(device);
         while let Some(graph) = self.take_excess_graph() {
             // SAFETY: it came from this context, and by `defer_graph` it is not launched again.
-            let destroyed = unsafe { graph.free(&*device.driver, device.context) };
-            log_kept(destroyed);
+            unsafe { graph.free(&*device.driver) };
         }
     }
 
-    fn take_excess_graph(&self) -> Option<Resource> {
+    fn take_excess_graph(&self) -> Option<IdleFree> {
         let mut frees = self.frees.lock();
         let is_graph = |free: &IdleFree| matches!(free.resource, Resource::Graph(_));
         let graphs = frees.iter().filter(|free| is_graph(free)).count();
         let oldest = frees.iter().position(is_graph);
         oldest
             .filter(|_| graphs >= GRAPHS_MAX)
-            .map(|at| frees.remove(at).resource)
+            .map(|at| frees.remove(at))
     }
 
     /// Defers the free of unused page-locked memory and modules.
@@ -214,22 +233,31 @@ impl IdleFrees {
         modules: impl IntoIterator<Item = ModuleHandle>,
     ) {
         let blocks = blocks.into_iter().map(Resource::PageLocked);
-        self.defer_all(blocks.chain(modules.into_iter().map(Resource::Module)));
+        for resource in blocks.chain(modules.into_iter().map(Resource::Module)) {
+            self.defer(resource, SmallVec::new());
+        }
     }
 
-    /// Takes over the resources of a device whose work is complete.
-    pub(crate) fn inherit(&self, idle_frees: &Self) {
-        let frees = std::mem::take(&mut *idle_frees.frees.lock());
-        self.defer_all(frees.into_iter().map(|free| free.resource));
-    }
-
-    fn defer_all(&self, resources: impl Iterator<Item = Resource>) {
-        let uses = SmallVec::new;
-        let frees = resources.map(|resource| IdleFree {
+    fn defer(&self, resource: Resource, uses: SmallVec<[Ticket; 4]>) {
+        self.frees.lock().push(IdleFree {
             resource,
-            uses: uses(),
+            context: self.context,
+            uses,
         });
-        self.frees.lock().extend(frees);
+    }
+
+    /// Takes over the resources of closed devices.
+    pub(super) fn inherit(&self, left: Vec<IdleFree>) {
+        self.frees.lock().extend(left);
+    }
+
+    /// Takes all resources of a device whose work is complete.
+    pub(super) fn take_unused(&self) -> Vec<IdleFree> {
+        let mut frees = std::mem::take(&mut *self.frees.lock());
+        for free in &mut frees {
+            free.uses.clear();
+        }
+        frees
     }
 
     /// Takes managed memory of exactly `bytes` bytes whose uses are all complete, if there is any.
@@ -251,23 +279,15 @@ impl IdleFrees {
         found
     }
 
-    /// Frees all resources if the device is idle. Never waits for the device; submissions are
+    /// Frees all resources if the devices are idle. Never waits for a device; submissions are
     /// blocked meanwhile.
     pub(crate) fn release_if_idle(&self, device: &DeviceState) {
         if self.frees.lock().is_empty() {
             return;
         }
-        if let Err(error) = device.while_idle(|_| self.release(&*device.driver, device.context)) {
+        let free = |_: &dyn Fn(Ticket) -> bool| free_all(&*device.driver, self.take_unused());
+        if let Err(error) = device.while_idle(free) {
             log!(debug, %error, "cannot query whether the device is idle");
-        }
-    }
-
-    /// Frees all resources. The device must be idle.
-    pub(crate) fn release(&self, driver: &dyn Driver, context: ContextHandle) {
-        let frees = std::mem::take(&mut *self.frees.lock());
-        for IdleFree { resource, .. } in frees {
-            // SAFETY: it came from this context, and with the device idle nothing uses it.
-            log_kept(unsafe { resource.free(driver, context) });
         }
     }
 
@@ -278,7 +298,9 @@ impl IdleFrees {
                 .iter()
                 .enumerate()
                 .find_map(|(at, free)| match free.resource {
-                    Resource::Managed { pointer, bytes } if bytes == wanted_bytes => {
+                    Resource::Managed { pointer, bytes }
+                        if bytes == wanted_bytes && free.context == self.context =>
+                    {
                         Some((at, pointer))
                     }
                     _ => None,
@@ -287,14 +309,15 @@ impl IdleFrees {
     }
 }
 
-/// Logs that the driver did not free a resource.
-fn log_kept(freed: Result<(), millstream_driver::DriverError>) {
-    if let Err(error) = freed {
-        log!(warn, %error, "cannot free a resource of the device; it is leaked");
+/// Frees the resources. The devices must be idle.
+pub(super) fn free_all(driver: &dyn Driver, frees: Vec<IdleFree>) {
+    for free in frees {
+        // SAFETY: it came from its context, and with the devices idle nothing uses it.
+        unsafe { free.free(driver) };
     }
 }
 
-/// Returns a registered vector to its owner: the vector itself if the device is idle, so that
+/// Returns a registered vector to its owner: the vector itself if the devices are idle, so that
 /// unlocking it does not wait; otherwise a copy, and the unlocking is deferred.
 ///
 /// # Safety
@@ -348,7 +371,7 @@ mod tests {
 
     #[test]
     fn managed_memory_is_given_out_for_its_size_alone() {
-        let idle_frees = IdleFrees::default();
+        let idle_frees = IdleFrees::new(ContextHandle::from_raw(1));
         for (address, bytes) in [(16, 64), (32, 48)] {
             idle_frees.defer_managed(DevicePtr::from_raw(address), bytes, SmallVec::new());
         }
@@ -361,16 +384,28 @@ mod tests {
         assert_eq!(address(48), Some(32));
         assert_eq!(address(48), None);
         assert_eq!(address(64), Some(16));
+
+        let closed = IdleFrees::new(ContextHandle::from_raw(2));
+        closed.defer_managed(DevicePtr::from_raw(48), 64, SmallVec::new());
+        idle_frees.inherit(closed.take_unused());
+        assert_eq!(
+            address(64),
+            None,
+            "memory of another context is freed, not reused"
+        );
     }
 
     #[test]
     fn the_oldest_graphs_are_destroyed_first_and_only_above_the_limit() {
-        let idle_frees = IdleFrees::default();
+        let idle_frees = IdleFrees::new(ContextHandle::from_raw(1));
         idle_frees.defer_managed(DevicePtr::from_raw(16), 64, SmallVec::new());
         for number in 0..=GRAPHS_MAX {
             idle_frees.defer_graph(GraphExecHandle::from_raw(number));
         }
-        let taken = || idle_frees.take_excess_graph().map(|of| format!("{of:?}"));
+        let taken = || {
+            let free = idle_frees.take_excess_graph();
+            free.map(|free| format!("{:?}", free.resource))
+        };
         for number in 0..2 {
             let graph = Resource::Graph(GraphExecHandle::from_raw(number));
             assert_eq!(taken(), Some(format!("{graph:?}")));

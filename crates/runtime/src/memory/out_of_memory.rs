@@ -207,7 +207,7 @@ fn trim_pool(device: &DeviceState) -> Result<()> {
 }
 
 /// Releases unused memory: device memory whose frees are complete or about to complete, and
-/// page-locked memory if the device is idle.
+/// page-locked memory if the devices are idle.
 pub(super) fn trim(device: &DeviceState) -> Result<()> {
     cache::empty(device);
     let mut reclaim = ReclaimWait::new(device);

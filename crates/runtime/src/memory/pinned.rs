@@ -186,9 +186,9 @@ impl<T: Pod> Pinned<T> {
     }
 
     /// Returns the elements as a vector, once the copies that use the array are complete. For
-    /// registered memory this is the registered vector if the device is idle; unlocking its memory
-    /// would otherwise wait for the device ([rule 30]: unregistering host memory waits until the
-    /// device is idle). In all other cases it is a copy.
+    /// registered memory this is the registered vector if all devices are idle; unlocking it would
+    /// otherwise wait for them ([rule 30]: unregistering host memory waits until the device is
+    /// idle). In all other cases it is a copy.
     ///
     /// # Errors
     ///

@@ -1,24 +1,31 @@
 //! Contexts shared by several device states: one that is closing and one opened meanwhile, or
 //! states opened through two drivers.
 //!
-//! Freeing page-locked memory waits for all work of a context (rule 30), and blocks threads that
-//! submit work meanwhile. A closed device waits for its own work only. Resources that need an idle
-//! context therefore go to another device that has the context open, or else to the last closing
-//! one, which frees them; no device opens the context until that is done.
+//! Freeing page-locked memory waits for all work of a context and of others whose devices have
+//! access to it (rule 30), and blocks threads that submit work meanwhile. A closed device waits for
+//! its own work only. Resources that need idle devices therefore go to another device that has the
+//! context open, or else to the last closing one. That one frees them if the devices of all other
+//! contexts are idle, and no device is opened until that is done. Otherwise a device of another
+//! context takes them over.
 
 #![allow(unsafe_code, reason = "queries streams of devices that are open")]
 
 use std::sync::{Arc, Weak};
 
-use millstream_driver::{ContextHandle, DriverError};
+use millstream_driver::{ContextHandle, Driver, DriverError};
 use parking_lot::{Mutex, MutexGuard};
 
-use super::IdleFrees;
-use crate::{Result, context::DeviceState, tracker::Ticket};
+use super::{
+    IdleFrees,
+    idle_frees::{IdleFree, free_all},
+};
+use crate::{Result, context::DeviceState, disposal::log, tracker::Ticket};
 
 /// The device states that share one context of this process.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct SharedContext {
+    handle_space: usize,
+    context: ContextHandle,
     members: Mutex<Members>,
 }
 
@@ -29,8 +36,10 @@ struct Members {
     /// The number of states that have it open or are closing, and thus may have work there. A state
     /// that had to leak pending work counts as well.
     count: usize,
+    /// The number of those whose device is lost, so that their work has ended.
+    lost: usize,
     /// The resources of closed states, for the last closing one.
-    left: IdleFrees,
+    left: Vec<IdleFree>,
 }
 
 impl Members {
@@ -41,33 +50,42 @@ impl Members {
     }
 }
 
-/// A context with the states that share it.
-struct ContextEntry {
-    handle_space: usize,
-    context: ContextHandle,
-    shared: Weak<SharedContext>,
-}
+/// The contexts of open devices.
+static CONTEXTS: Mutex<Vec<Weak<SharedContext>>> = Mutex::new(Vec::new());
 
-static CONTEXTS: Mutex<Vec<ContextEntry>> = Mutex::new(Vec::new());
+/// Held while a device leaves its context, which locks the members of several.
+static LEAVING: Mutex<()> = Mutex::new(());
 
 impl SharedContext {
     /// Returns the shared context of this handle.
     pub(crate) fn of(handle_space: usize, context: ContextHandle) -> Arc<Self> {
         let mut contexts = CONTEXTS.lock();
-        contexts.retain(|entry| entry.shared.strong_count() > 0);
-        let known = contexts
+        contexts.retain(|shared| shared.strong_count() > 0);
+        let is_this =
+            |shared: &Arc<Self>| (shared.handle_space, shared.context) == (handle_space, context);
+        let known = contexts.iter().filter_map(Weak::upgrade).find(is_this);
+        known.unwrap_or_else(|| {
+            let shared = Arc::new(Self {
+                handle_space,
+                context,
+                members: Mutex::default(),
+            });
+            contexts.push(Arc::downgrade(&shared));
+            shared
+        })
+    }
+
+    /// Returns the other contexts of the driver that have devices.
+    pub(crate) fn others(&self) -> Vec<Arc<Self>> {
+        let contexts = CONTEXTS.lock();
+        let is_other = |shared: &Arc<Self>| {
+            shared.handle_space == self.handle_space && shared.context != self.context
+        };
+        contexts
             .iter()
-            .find(|entry| entry.handle_space == handle_space && entry.context == context);
-        if let Some(shared) = known.and_then(|entry| entry.shared.upgrade()) {
-            return shared;
-        }
-        let shared = Arc::new(Self::default());
-        contexts.push(ContextEntry {
-            handle_space,
-            context,
-            shared: Arc::downgrade(&shared),
-        });
-        shared
+            .filter_map(Weak::upgrade)
+            .filter(is_other)
+            .collect()
     }
 
     /// Adds a device that has the context open. Blocks while the resources of another are being
@@ -78,45 +96,75 @@ impl SharedContext {
         members.count += 1;
     }
 
-    /// Returns all device states that use the context, and keeps others from joining until the
-    /// value is dropped. `None` if one of them is closing or being opened.
-    pub(crate) fn all(&self) -> Option<OpenDevices<'_>> {
-        let mut members = self.members.try_lock()?;
-        let states = members.open();
-        let all = OpenDevices { members, states };
-        (all.states.len() == all.members.count).then_some(all)
+    /// Notes that a closed device is lost.
+    pub(crate) fn abandon_lost(&self) {
+        self.members.lock().lost += 1;
     }
 
-    /// Removes a device whose work is complete. Blocks while another is being removed.
-    pub(crate) fn leave(&self) -> LeavingDevice<'_> {
-        LeavingDevice::of(self.members.lock())
+    /// Removes a device whose work is complete. Blocks while another is being removed. `others` are
+    /// the other contexts of the driver.
+    pub(crate) fn leave<'a>(&'a self, others: &'a [Arc<Self>]) -> LeavingDevice<'a> {
+        let one_at_a_time = LEAVING.lock();
+        let others = others.iter().map(|other| other.members.lock()).collect();
+        LeavingDevice::of(one_at_a_time, self.members.lock(), others)
     }
 
     /// Like [`leave`](Self::leave), but returns `None` instead of blocking.
-    pub(crate) fn try_leave(&self) -> Option<LeavingDevice<'_>> {
-        self.members.try_lock().map(LeavingDevice::of)
+    pub(crate) fn try_leave<'a>(&'a self, others: &'a [Arc<Self>]) -> Option<LeavingDevice<'a>> {
+        let one_at_a_time = LEAVING.try_lock()?;
+        let tried = others.iter().map(|other| other.members.try_lock());
+        let others = tried.collect::<Option<_>>()?;
+        let members = self.members.try_lock()?;
+        Some(LeavingDevice::of(one_at_a_time, members, others))
     }
 }
 
-/// All device states that use a context. While this exists, no device opens the context.
-pub(crate) struct OpenDevices<'a> {
-    members: MutexGuard<'a, Members>,
-    // Dropped after the lock: dropping the last reference to a state makes it leave, which locks.
-    states: Vec<Arc<DeviceState>>,
-}
-
-impl OpenDevices<'_> {
-    /// Returns the states that have the context open.
-    pub(crate) fn states(&self) -> &[Arc<DeviceState>] {
-        &self.states
+/// Runs `body` while all streams of these open devices are idle and no operation can be submitted.
+/// Returns `false` without running it if some stream has work or is in use. A query that fails is
+/// an error for a device of `context`; a device of another context then counts as busy, and as idle
+/// once it is known to be lost.
+fn while_streams_idle(
+    states: &[Arc<DeviceState>],
+    context: Option<ContextHandle>,
+    body: impl FnOnce(),
+) -> Result<bool, DriverError> {
+    let lost = |state: &DeviceState| Some(state.context) != context && state.lost().is_some();
+    let states = || states.iter().filter(|state| !lost(state));
+    let counts: Vec<_> = states().map(|state| state.streams.lock()).collect();
+    let mut submit_queues = Vec::new();
+    for state in states() {
+        for stream in state.streams.iter() {
+            // Only tried: the holder of a submit queue may wait for the submission of another
+            // holder.
+            let Some(submit_queue) = stream.submit_queue.try_lock() else {
+                return Ok(false);
+            };
+            let query = || {
+                // SAFETY: the stream is alive, or kept.
+                unsafe { state.driver.stream_query(state.context, stream.handle) }
+            };
+            match stream.while_kept(query) {
+                Some(Err(error)) if Some(state.context) == context => return Err(error),
+                Some(Ok(answer)) if answer.is_complete() => {}
+                Some(_) => return Ok(false),
+                // A stream that is let go has no incomplete operation.
+                None => {}
+            }
+            // With the submit queue held, all tickets are submitted.
+            stream.mark_done(submit_queue.next.previous());
+            submit_queues.push(submit_queue);
+        }
     }
+    body();
+    drop((submit_queues, counts));
+    Ok(true)
 }
 
 impl DeviceState {
-    /// Runs `body` while the device is idle and no operation can be submitted, or not at all if
+    /// Runs `body` while the devices are idle and no operation can be submitted, or not at all if
     /// some stream has work or is in use. This covers the streams of all states that have the
-    /// context open; work of other libraries is unknown. Threads that submit wait for `body`. Its
-    /// argument is a function that returns whether a ticket is done.
+    /// context or another of this driver open; work of other libraries is unknown. Threads that
+    /// submit wait for `body`. Its argument is a function that returns whether a ticket is done.
     pub(crate) fn while_idle(&self, body: impl FnOnce(&dyn Fn(Ticket) -> bool)) -> Result<()> {
         self.check_alive()?;
         // Checked after all locks are released.
@@ -127,71 +175,96 @@ impl DeviceState {
         &self,
         body: impl FnOnce(&dyn Fn(Ticket) -> bool),
     ) -> Result<(), DriverError> {
-        let Some(all) = self.memory().shared.all() else {
-            return Ok(());
-        };
-        let counts: Vec<_> = all
-            .states()
-            .iter()
-            .map(|state| state.streams.lock())
-            .collect();
-        let mut submit_queues = Vec::new();
-        for state in all.states() {
-            for stream in state.streams.iter() {
-                // Only tried: the holder of a submit queue may wait for the submission of another
-                // holder.
-                let Some(submit_queue) = stream.submit_queue.try_lock() else {
-                    return Ok(());
+        let own = &self.memory().shared;
+        let others = own.others();
+        // Dropped after the locks: dropping the last reference to a state makes it leave, which
+        // locks.
+        let mut states = Vec::new();
+        // While these are locked, no device opens one of the contexts.
+        let mut locked = Vec::new();
+        for shared in std::iter::once(own).chain(&others) {
+            let Some(mut members) = shared.members.try_lock() else {
+                return Ok(());
+            };
+            let open = members.open();
+            let working = members.count
+                - if Arc::ptr_eq(shared, own) {
+                    0
+                } else {
+                    members.lost
                 };
-                let query = || {
-                    // SAFETY: the stream is alive, or kept.
-                    unsafe { state.driver.stream_query(state.context, stream.handle) }
-                };
-                match stream.while_kept(query).transpose()? {
-                    Some(answer) if !answer.is_complete() => return Ok(()),
-                    // A stream that is let go has no incomplete operation.
-                    _ => {}
-                }
-                // With the submit queue held, all tickets are submitted.
-                stream.mark_done(submit_queue.next.previous());
-                submit_queues.push(submit_queue);
+            let are_all_open = open.len() == working;
+            states.extend(open);
+            locked.push(members);
+            if !are_all_open {
+                return Ok(());
             }
         }
-        body(&|ticket| self.is_done(ticket));
-        drop((submit_queues, counts));
-        Ok(())
+        let body = || body(&|ticket| self.is_done(ticket));
+        while_streams_idle(&states, Some(self.context), body).map(drop)
     }
 }
 
-/// A device that left the context. While this exists, no device opens the context.
+/// A device that left its context. While this exists, no device opens a context of the driver.
 pub(crate) struct LeavingDevice<'a> {
     members: MutexGuard<'a, Members>,
-    // Dropped after the lock, as above.
+    others: Vec<MutexGuard<'a, Members>>,
+    _one_at_a_time: MutexGuard<'static, ()>,
+    // Dropped after the locks: dropping the last reference to a state makes it leave, which locks.
     states: Vec<Arc<DeviceState>>,
+    states_of_others: Vec<Arc<DeviceState>>,
 }
 
 impl<'a> LeavingDevice<'a> {
-    fn of(mut members: MutexGuard<'a, Members>) -> Self {
+    fn of(
+        one_at_a_time: MutexGuard<'static, ()>,
+        mut members: MutexGuard<'a, Members>,
+        mut others: Vec<MutexGuard<'a, Members>>,
+    ) -> Self {
         members.count -= 1;
         let states = members.open();
-        Self { members, states }
+        let states_of_others = others.iter_mut().flat_map(|other| other.open()).collect();
+        Self {
+            members,
+            others,
+            _one_at_a_time: one_at_a_time,
+            states,
+            states_of_others,
+        }
     }
 
-    /// Hands resources that need an idle context to another device that may have work there.
-    /// Without one the context is idle, and the resources are returned, with those of earlier
-    /// closed devices.
-    pub(crate) fn leave(&mut self, own: &IdleFrees) -> Option<IdleFrees> {
-        let left = &mut self.members.left;
-        left.inherit(own);
-        let all = std::mem::take(left);
+    /// Frees the resources that need idle devices, with those of earlier closed devices, or leaves
+    /// them to another device that may have work. Never waits.
+    pub(crate) fn give_back(&mut self, driver: &dyn Driver, own: &IdleFrees) {
+        let mut all = std::mem::take(&mut self.members.left);
+        all.extend(own.take_unused());
+        if all.is_empty() {
+            return;
+        }
         if let Some(heir) = self.states.first() {
-            heir.memory().idle_frees.inherit(&all);
-            return None;
+            return heir.memory().idle_frees.inherit(all);
         }
         if self.members.count > 0 {
             self.members.left = all;
-            return None;
+            return;
         }
-        Some(all)
+        let working = |other: &MutexGuard<'_, Members>| other.count - other.lost;
+        if self.others.iter().map(working).sum::<usize>() == self.states_of_others.len() {
+            let mut unused = Some(all);
+            let free = || free_all(driver, unused.take().unwrap_or_default());
+            if let Err(error) = while_streams_idle(&self.states_of_others, None, free) {
+                log!(debug, %error, "cannot query whether the devices are idle");
+            }
+            match unused {
+                None => return,
+                Some(unused) => all = unused,
+            }
+        }
+        let mut heirs = self.states_of_others.iter();
+        if let Some(heir) = heirs.find(|state| state.lost().is_none()) {
+            heir.memory().idle_frees.inherit(all);
+        } else if let Some(closing) = self.others.iter_mut().find(|other| working(other) > 0) {
+            closing.left.extend(all);
+        }
     }
 }

@@ -225,7 +225,7 @@ impl StagingPool {
         self.take_until(&|_| true, |_| false)
     }
 
-    /// Frees every returned block if the device is idle.
+    /// Frees every returned block if the devices are idle.
     pub(super) fn trim(&self, device: &DeviceState) -> Result<()> {
         for stream in device.all_streams() {
             stream.memory().arena.retire(&stream, self);

@@ -36,7 +36,7 @@ impl DeviceSlot for MemoryLayer {
             budget: Arc::default(),
             staging: StagingPool::default(),
             deferred: DeferredFrees::default(),
-            idle_frees: Arc::default(),
+            idle_frees: Arc::new(IdleFrees::new(context)),
             module_variables: ModuleVariables::default(),
             staging_options: OnceLock::new(),
         }

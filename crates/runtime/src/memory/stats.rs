@@ -130,8 +130,8 @@ impl Device {
     /// with a block that is large enough. A download larger than the limit copies its first
     /// elements out before its last are submitted. If no block is large enough, or the program
     /// holds all of them as [`Pinned`](crate::Pinned) arrays or pending downloads, more memory is
-    /// allocated in spite of the limit. While the device is idle, pooled memory beyond the limit is
-    /// returned to the system.
+    /// allocated in spite of the limit. While all devices are idle, pooled memory beyond the limit
+    /// is returned to the system.
     ///
     /// Copies of 1 MiB or more between this memory and a program's own memory are divided among
     /// threads of the process: three of four cores including the calling thread, at most 12; or the
@@ -149,8 +149,8 @@ impl Device {
     }
 
     /// Returns unused memory to the system: the cache of dropped arrays, the pool's unused memory
-    /// and, if none of the device's streams has work, page-locked memory. Freeing page-locked
-    /// memory would otherwise wait for all work of the device ([rule 30]).
+    /// and, if no stream of any device has work, page-locked memory. Freeing page-locked memory
+    /// would otherwise wait for that work ([rule 30]).
     ///
     /// Memory that was freed a moment ago may stay.
     ///

@@ -6,7 +6,7 @@
 )]
 
 use millstream::{
-    Device, Error, LaunchConfig, Result, Stream, UsageErrorKind,
+    Device, Error, LaunchConfig, Pinned, Result, Stream, UsageErrorKind,
     driver::{DeviceOrdinal, Driver, ResultCode, cuda::Cuda},
     sim::{Fault, Gpu, Link, Links, Schedule, SimConfig},
 };
@@ -401,5 +401,98 @@ fn d03_an_operation_that_a_lost_device_was_to_follow_is_still_waited_for() {
             [3; 4],
             "{schedule:?}, {lost_first}"
         );
+    }
+}
+
+#[test]
+fn b12_frees_that_need_an_idle_device_do_not_wait_for_another_one() {
+    scenario(|harness, second| {
+        let device = &harness.device;
+        let stream = harness.stream();
+        let blocked = second.stream()?;
+        let gate = harness.gate(&blocked);
+        let mut elsewhere = blocked.zeros::<u32>(4)?;
+        blocked.fill(&mut elsewhere, 7)?;
+
+        drop(device.managed::<u32>(100)?);
+        drop(device.managed::<u32>(10_000)?);
+        let locked = Pinned::register(device, vec![3_u32; 50])?;
+        assert_eq!(locked.into_vec()?, [3; 50]);
+        drop(Pinned::register(device, vec![3_u32; 50])?);
+        drop(Pinned::register(device, vec![4_u32; 50])?);
+        let mut x = stream.zeros::<u32>(4)?;
+        for value in 0..3 {
+            let graph = device.record("a fill", |r| r.stream()?.fill(&mut x, value))?;
+            graph.replay(&stream)?;
+        }
+        assert_eq!(stream.download(&x)?.wait()?, [2; 4]);
+        device.trim()?;
+        let arrived = blocked.download(&elsewhere)?;
+        harness.assert_pending(&arrived);
+        gate.open();
+        assert_eq!(arrived.wait()?, [7; 4]);
+        Ok(())
+    });
+}
+
+#[test]
+fn b12_a_device_is_closed_and_opened_again_while_another_works() {
+    everywhere(|harness| {
+        let blocked = harness.stream();
+        let mut kept = blocked.zeros::<u32>(4).unwrap();
+        // Opened before the gate is closed, because on a GPU that loads a module.
+        let mut closed_meanwhile = Some(harness.second());
+        let gate = harness.gate(&blocked);
+        blocked.fill(&mut kept, 5).unwrap();
+        for round in 0..3 {
+            let second = match closed_meanwhile.take() {
+                Some(first) => first,
+                None => harness.second(),
+            };
+            let stream = second.stream().unwrap();
+            let n = harness.large_len();
+            // Page-locked memory that stages the copies.
+            let array = stream.upload(&rising(n, round)).unwrap();
+            assert!(stream.download(&array).unwrap().wait().unwrap() == rising(n, round));
+            drop(second.managed::<u32>(100 + n * round as usize).unwrap());
+        }
+        let arrived = blocked.download(&kept).unwrap();
+        harness.assert_pending(&arrived);
+        gate.open();
+        assert_eq!(arrived.wait().unwrap(), [5; 4]);
+    });
+}
+
+#[test]
+fn d03_the_loss_of_a_device_keeps_no_other_from_freeing() {
+    for (schedule, is_closed) in [Schedule::Timed, Schedule::Eager, Schedule::Lazy]
+        .into_iter()
+        .flat_map(|schedule| [(schedule, false), (schedule, true)])
+    {
+        let _watch = Watch::over(format!("{schedule:?}, {is_closed}"));
+        let gpu = Gpu::new(SimConfig::new().devices(2).schedule(schedule));
+        let [device, lost] = [0, 1].map(|ordinal| Device::open_simulated(&gpu, ordinal).unwrap());
+        let stream = lost.stream().unwrap();
+        let mut x = stream.zeros::<u32>(4).unwrap();
+        let hold = gpu.hold(stream.as_raw());
+        stream.fill(&mut x, 9).unwrap();
+        lose(&gpu, 1);
+        assert!(matches!(
+            stream.synchronize(),
+            Err(Error::DeviceLost { .. })
+        ));
+        let mut lost = Some((lost, stream, x));
+        if is_closed {
+            lost = None;
+        }
+        drop(device.managed::<u32>(100).unwrap());
+        assert_ne!(gpu.live_object_counts().managed_bytes, 0);
+        device.trim().unwrap();
+        assert_eq!(
+            gpu.live_object_counts().managed_bytes,
+            0,
+            "{schedule:?}, {is_closed}"
+        );
+        drop((hold, lost));
     }
 }
