@@ -1,5 +1,6 @@
-//! `cargo xtask python`: builds the package for Python in `crates/python/example`, and runs its
-//! tests twice: on a simulated device, and over the drop-in driver.
+//! `cargo xtask python`: builds the package for Python in `crates/python/example` and the module of
+//! `crates/python/hand-overs`, and runs their tests twice: on a simulated device, and over the
+//! drop-in driver.
 //!
 //! `crates/python` is a workspace of its own, because PyO3 needs Python to build.
 
@@ -30,7 +31,7 @@ pub(crate) fn run() -> Result<()> {
     )?;
     cargo(&python, &["build"])?;
     let package = folder.join("package");
-    assemble(&package.join("millstream_example"))?;
+    assemble(&package)?;
     process::run(process::command("cargo").args(["build", "--package", "millstream-libcuda"]))?;
     let library = process::target_folder().join("debug/libmillstream_libcuda.so");
     let driver = install::driver(&folder, Some(&library))?;
@@ -50,12 +51,20 @@ pub(crate) fn run() -> Result<()> {
     test(&python, &package, &variables)
 }
 
-/// Puts the package's parts into a folder, as maturin does.
-fn assemble(package: &Path) -> Result<()> {
-    std::fs::create_dir_all(package).context("cannot create the package's folder")?;
+/// Puts the package's parts into a folder, as maturin does, and the module of the hand-overs beside
+/// the package.
+fn assemble(folder: &Path) -> Result<()> {
+    let package = folder.join("millstream_example");
+    std::fs::create_dir_all(&package).context("cannot create the package's folder")?;
     let sources = process::root().join(PACKAGE);
-    let built = process::target_folder().join("debug/libmillstream_example.so");
-    let mut parts = vec![(built, "_native.abi3.so".into())];
+    let built = |name: &str| process::target_folder().join(format!("debug/lib{name}.so"));
+    let mut parts = vec![
+        (built("millstream_example"), "_native.abi3.so".into()),
+        (
+            built("millstream_hand_overs"),
+            "../millstream_hand_overs.abi3.so".into(),
+        ),
+    ];
     for entry in sources.read_dir().context("cannot list the package")? {
         let entry = entry?;
         parts.push((entry.path(), entry.file_name()));
