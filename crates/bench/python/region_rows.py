@@ -1,6 +1,7 @@
 """Does the works of the rows R1 to R16 with another library, when it is told to.
 
-The argument is the library: torch, torch.compile, jax or cupy. Requests are lines of the standard
+The argument is the library: torch, torch.compile, max-autotune (torch.compile with that mode, which
+replays graphs of CUDA; for R10 alone), jax or cupy. Requests are lines of the standard
 input, answers lines of the output that start with `answer`:
 
     prepare R1   prepares a work; the answer is `ok`, or `cannot` with the reason
@@ -13,6 +14,7 @@ import sys
 import time
 
 WHO = sys.argv[1]
+IS_TORCH = WHO.startswith("torch") or WHO == "max-autotune"
 os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
 
 
@@ -28,7 +30,7 @@ def absent(why):
 try:
     import numpy as np
 
-    if WHO.startswith("torch"):
+    if IS_TORCH:
         import torch
 
         if not torch.cuda.is_available():
@@ -143,7 +145,11 @@ def of_torch():
             y = y * 0.5 + x
         return y
 
-    wrap = torch.compile if WHO == "torch.compile" else (lambda function: function)
+    wrap = {
+        "torch": lambda function: function,
+        "torch.compile": torch.compile,
+        "max-autotune": lambda function: torch.compile(function, mode="max-autotune"),
+    }[WHO]
     step, call = wrap(jacobi_step), wrap(few)
 
     def jacobi(x):
@@ -196,6 +202,8 @@ def of_torch():
             wrap(composed_attention),
             [there(numbers(16, 1024, 64)) for _ in range(3)],
         )
+    if WHO == "max-autotune":
+        rows = {"R10": rows["R10"]}
     return rows, lambda results: torch.cuda.synchronize()
 
 
@@ -329,7 +337,7 @@ def of_cupy():
     return rows, lambda results: cupy.cuda.Device().synchronize()
 
 
-ROWS, complete = of_torch() if WHO.startswith("torch") else of_jax() if WHO == "jax" else of_cupy()
+ROWS, complete = of_torch() if IS_TORCH else of_jax() if WHO == "jax" else of_cupy()
 answer(VERSION)
 function = arguments = None
 for line in sys.stdin:

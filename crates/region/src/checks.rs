@@ -162,6 +162,16 @@ struct DeferredCheck {
 }
 
 impl DeferredChecks {
+    /// Returns whether there are none.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Removes all.
+    pub(crate) fn clear(&mut self) {
+        self.0.clear();
+    }
+
     /// Adds the checks that a session has made so far.
     pub(crate) fn add(&mut self, checks: &Arc<Mutex<IndexChecks>>) {
         let launches = checks.lock().launches;

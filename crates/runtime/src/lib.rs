@@ -71,9 +71,9 @@ pub use error::{
 };
 pub use event::Event;
 pub use future::Pending;
-pub use graph::{Graph, GraphFigures, GraphNodeMut, GraphOptions, GraphRecorder, Order};
 #[doc(hidden)]
-pub use graph::{RecordedKernels, UnboundGraph};
+pub use graph::{BoundReplay, RecordedKernels, UnboundGraph};
+pub use graph::{Graph, GraphFigures, GraphNodeMut, GraphOptions, GraphRecorder, Order};
 pub use kernel::{
     Cuda, Dim3, Kernel, KernelSignature, LaunchArguments, LaunchConfig, Module, Occupancy, Ptx,
 };

@@ -34,6 +34,10 @@ pub(crate) enum Pattern {
     PreparedRegion,
     /// A prepared region of ten scans.
     PreparedScans,
+    /// Replays of a graph of one launch.
+    GraphReplay,
+    /// Replays of a graph of one launch, before each of which an argument is changed.
+    GraphChange,
     /// Copies from a device to another, with raw driver calls.
     RawPeerCopy,
     /// Copies from a device to another on one stream, each of the same array to the same array.
@@ -54,6 +58,11 @@ pub(crate) struct Case {
 }
 
 impl Pattern {
+    /// Returns whether replays of a graph are counted.
+    pub(crate) fn is_graph(self) -> bool {
+        matches!(self, Self::GraphReplay | Self::GraphChange)
+    }
+
     /// Returns whether a region is counted.
     pub(crate) fn is_region(self) -> bool {
         matches!(
@@ -70,9 +79,12 @@ impl Pattern {
 impl Case {
     const fn new(name: &'static str, pattern: Pattern, live: usize, lag: u64) -> Self {
         let goal = match pattern {
-            Pattern::Raw | Pattern::HandOver | Pattern::RawPeerCopy | Pattern::PeerCopy => {
-                Goal::None
-            }
+            Pattern::Raw
+            | Pattern::HandOver
+            | Pattern::GraphReplay
+            | Pattern::GraphChange
+            | Pattern::RawPeerCopy
+            | Pattern::PeerCopy => Goal::None,
             Pattern::Region => Goal::AtMost(60_000.0),
             Pattern::PreparedRegion | Pattern::PreparedScans => Goal::AtMost(2_500.0),
             Pattern::RegionLaunches | Pattern::RegionGraph => Goal::None,
@@ -123,6 +135,10 @@ impl Case {
             Pattern::RegionGraph => return String::from("region of ten scans, as a graph"),
             Pattern::PreparedRegion => return String::from("prepared region of ten operations"),
             Pattern::PreparedScans => return String::from("prepared region of ten scans"),
+            Pattern::GraphReplay => return String::from("replay of a graph of one launch"),
+            Pattern::GraphChange => {
+                return String::from("change of an argument, and replay of a graph of one launch");
+            }
             Pattern::RawPeerCopy | Pattern::PeerCopy => {
                 return String::from("copy to another device, queue full");
             }
@@ -137,7 +153,7 @@ impl Case {
 }
 
 /// All cases. The first two, without Millstream, are the baselines of the others.
-pub(crate) const CASES: [Case; 20] = [
+pub(crate) const CASES: [Case; 22] = [
     Case::new("raw", Pattern::Raw, 0, QUEUE_DEPTH),
     Case::new("raw-peer-copy", Pattern::RawPeerCopy, 0, QUEUE_DEPTH),
     Case::new("one-10", Pattern::OneStream, 10, QUEUE_DEPTH),
@@ -157,5 +173,7 @@ pub(crate) const CASES: [Case; 20] = [
     Case::new("region-graph", Pattern::RegionGraph, 1, 0),
     Case::new("region-prepared", Pattern::PreparedRegion, 1, 0),
     Case::new("region-prepared-scans", Pattern::PreparedScans, 1, 0),
+    Case::new("graph-replay", Pattern::GraphReplay, 10, QUEUE_DEPTH),
+    Case::new("graph-change", Pattern::GraphChange, 10, QUEUE_DEPTH),
     Case::new("peer-copy", Pattern::PeerCopy, 2, QUEUE_DEPTH),
 ];

@@ -3,7 +3,7 @@
 
 #![allow(
     unsafe_code,
-    reason = "opens a device of a driver that does nothing, and calls that driver"
+    reason = "opens a device of a driver that does nothing, calls that driver, and changes a graph"
 )]
 
 use std::{
@@ -59,6 +59,9 @@ pub(crate) fn run(case: &Case, launches: usize) -> Result<()> {
         let few = Array::from_host(&device, &Array1::<f32>::zeros(ELEMENTS))?;
         null.lag.store(case.lag, Relaxed);
         run_regions(&device, case.pattern, &few, run)?;
+    } else if case.pattern.is_graph() {
+        null.lag.store(case.lag, Relaxed);
+        run_graphs(&device, case.pattern, run)?;
     } else if case.pattern == Pattern::PeerCopy {
         // SAFETY: as above.
         let other = unsafe { Device::with_driver(driver, 1) }?;
@@ -105,6 +108,31 @@ fn run_regions(
         Pattern::Region => run(&mut |_| drop(ten_operations(device, few).expect(NEVER))),
         _ => run(&mut |_| drop(ten_scans(device, few).expect(NEVER))),
     }
+    Ok(())
+}
+
+/// Replays the graph of a case, called by `run`.
+fn run_graphs(
+    device: &Device,
+    pattern: Pattern,
+    run: impl Fn(&mut dyn FnMut(usize)),
+) -> Result<()> {
+    const NEVER: &str = "the driver never fails";
+    let (kernels, stream) = (sums::load(device)?, device.stream()?);
+    let (a, b) = (stream.zeros(ELEMENTS)?, stream.zeros(ELEMENTS)?);
+    let mut c = stream.zeros(ELEMENTS)?;
+    let mut graph = device.record("launch", |r| {
+        let grid = LaunchConfig::linear(ELEMENTS);
+        kernels.vecadd(&r.stream()?, grid, &a, &b, &mut c, ELEMENTS as u64)
+    })?;
+    run(&mut |_| {
+        if pattern == Pattern::GraphChange {
+            let mut kernel = graph.node("vecadd").expect("there is one such kernel");
+            // SAFETY: the arrays have this length.
+            unsafe { kernel.set_scalar(3, ELEMENTS as u64) }.expect("it is a number");
+        }
+        graph.replay(&stream).expect(NEVER);
+    });
     Ok(())
 }
 

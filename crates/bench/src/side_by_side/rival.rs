@@ -19,7 +19,7 @@ pub(super) struct Rival {
 }
 
 /// The libraries, by the argument of the program.
-pub(super) const NAMES: [&str; 4] = ["torch.compile", "torch", "jax", "cupy"];
+pub(super) const NAMES: [&str; 5] = ["torch.compile", "max-autotune", "torch", "jax", "cupy"];
 
 impl Rival {
     /// Starts the program for a library, or returns `None` if the library is missing.

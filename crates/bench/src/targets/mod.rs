@@ -9,6 +9,7 @@ mod launches;
 mod peers;
 mod pipeline;
 mod regions;
+mod shapes;
 mod small;
 mod threads;
 mod waiting;
@@ -37,7 +38,7 @@ struct Measurement {
 }
 
 /// All measurements on devices, in the order of their targets.
-const MEASUREMENTS: [Measurement; 16] = [
+const MEASUREMENTS: [Measurement; 17] = [
     of("T1", "launch, one stream in use", launches::one_stream),
     of(
         "T2",
@@ -78,6 +79,11 @@ const MEASUREMENTS: [Measurement; 16] = [
         "T18",
         "all-reduce of gradients under kernels",
         gradients::measure,
+    ),
+    of(
+        "T19",
+        "reductions and functions of rows over 256 MiB",
+        shapes::measure,
     ),
 ];
 

@@ -1,9 +1,11 @@
 //! Hand-overs between Millstream and the published crate cudarc, in one process.
 //!
-//! With `MILLSTREAM_DEVICE=cuda:0` both use the GPU. Elsewhere on Linux each test runs this program
-//! again with the drop-in driver of `crates/libcuda` in the place of the GPU's, and fails if that
-//! reports a race. There the calls with which the process waits on the host are counted too; on a
-//! GPU they are with `LD_PRELOAD` (`interposed.c`).
+//! With `MILLSTREAM_DEVICE=cuda:0` both use the GPU, one scenario after the other: the driver runs
+//! the host functions of all streams on one thread, so that one scenario's closed gate would block
+//! another's. Elsewhere on Linux each test runs this program again with the drop-in driver of
+//! `crates/libcuda` in the place of the GPU's, and fails if that reports a race. There the calls
+//! with which the process waits on the host are counted too; on a GPU they are with `LD_PRELOAD`
+//! (`interposed.c`).
 
 mod dropin;
 mod interposed;
@@ -21,8 +23,7 @@ fn run(scenario: &Scenario) -> Result<(), String> {
     (scenario.run)().map_err(|error| error.to_string())
 }
 
-fn trials() -> Vec<Trial> {
-    let on_gpu = std::env::var("MILLSTREAM_DEVICE").is_ok_and(|name| name.starts_with("cuda"));
+fn trials(on_gpu: bool) -> Vec<Trial> {
     let trial = |scenario: &'static Scenario| {
         let run_here = move || match on_gpu {
             true => Ok(run(scenario)?),
@@ -37,7 +38,12 @@ fn trials() -> Vec<Trial> {
 fn main() -> ExitCode {
     let mut arguments = std::env::args().skip(1);
     if arguments.next().as_deref() != Some("client") {
-        return libtest_mimic::run(&Arguments::from_args(), trials()).exit_code();
+        let on_gpu = std::env::var("MILLSTREAM_DEVICE").is_ok_and(|name| name.starts_with("cuda"));
+        let mut arguments = Arguments::from_args();
+        if on_gpu {
+            arguments.test_threads = Some(1);
+        }
+        return libtest_mimic::run(&arguments, trials(on_gpu)).exit_code();
     }
     let name = arguments.next().unwrap_or_default();
     let found = SCENARIOS.iter().find(|scenario| scenario.name == name);

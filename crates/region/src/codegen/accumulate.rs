@@ -21,8 +21,15 @@ const UNROLL: usize = 4;
 const VECTOR_INPUTS_MAX: usize = 2;
 const VECTOR_NODES_MAX: usize = 16;
 
+/// Neighbours that a thread computes together.
+pub(super) struct Neighbours {
+    /// The number of each within the result.
+    numbers: SmallVec<[Reg; UNROLL]>,
+    positions: SmallVec<[Position; UNROLL]>,
+}
+
 /// The elements of all reductions at one place.
-struct Element {
+pub(super) struct Element {
     /// The number within the result.
     number: Reg,
     values: SmallVec<[Reg; 1]>,
@@ -73,8 +80,9 @@ impl ReductionGenerator<'_> {
         let mut first_words = None;
         let mut lowering = Lowering::new(body, self.kernel, self.is_flat());
         let mut elements: SmallVec<[Element; UNROLL]> = SmallVec::new();
-        for &number in &numbers {
-            elements.extend(self.elements(&mut lowering, (result, &kept_axes), number, lanes));
+        let neighbours = self.neighbours(&mut lowering, (result, &kept_axes), &numbers, lanes);
+        for neighbours in &neighbours {
+            elements.extend(self.elements(&mut lowering, neighbours));
             let first_words = *first_words.get_or_insert(lowering.body.name_parts());
             lowering.body.truncate_name(first_words);
         }
@@ -88,8 +96,10 @@ impl ReductionGenerator<'_> {
         line!(body, "setp.ge.u{bits} {beyond}, {at}, {length};");
         line!(body, "@{beyond} bra LEFT;");
         let mut lowering = Lowering::new(body, self.kernel, self.is_flat());
-        for element in self.elements(&mut lowering, (result, &kept_axes), at, lanes) {
-            self.combine_elements(body, &accumulators, &element);
+        for neighbours in self.neighbours(&mut lowering, (result, &kept_axes), &[at], lanes) {
+            for element in self.elements(&mut lowering, &neighbours) {
+                self.combine_elements(lowering.body, &accumulators, &element);
+            }
         }
         line!(body, "add.s{bits} {at}, {at}, {step};");
         line!(body, "bra REST;");
@@ -100,7 +110,7 @@ impl ReductionGenerator<'_> {
 
     /// Returns the number of neighbours that a thread computes together, and reads at once where it
     /// can. For rows that row kernels compute it is theirs.
-    fn lanes(&self) -> usize {
+    pub(super) fn lanes(&self) -> usize {
         if self.length <= RowShape::LENGTH_MAX {
             return if self.is_contiguous() {
                 neighbours_of_row(self.length)
@@ -119,18 +129,42 @@ impl ReductionGenerator<'_> {
     }
 
     /// Returns whether there are enough registers for several vectors of each array.
-    fn is_simple(&self) -> bool {
+    pub(super) fn is_simple(&self) -> bool {
         self.kernel.inputs.len() <= VECTOR_INPUTS_MAX && self.kernel.nodes.len() <= VECTOR_NODES_MAX
     }
 
-    /// Computes the elements of each reduction's array at the neighbours with a number.
-    fn elements(
+    /// Computes the positions of neighbours with these numbers, and loads their elements of arrays.
+    pub(super) fn neighbours(
+        &self,
+        lowering: &mut Lowering<'_>,
+        (result, kept_axes): (Reg, &SmallVec<[Option<Reg>; RANK_MAX]>),
+        numbers: &[Reg],
+        lanes: usize,
+    ) -> SmallVec<[Neighbours; UNROLL]> {
+        let all: SmallVec<[Neighbours; UNROLL]> = numbers
+            .iter()
+            .map(|&at| self.neighbours_at(lowering, (result, kept_axes), at, lanes))
+            .collect();
+        let sources = self.reductions.iter().map(|reduced| reduced.source);
+        let arrays = self.kernel.arrays_of(sources);
+        for neighbours in &all {
+            for array in &arrays {
+                for &position in &neighbours.positions {
+                    lowering.lower(array, position);
+                }
+            }
+        }
+        all
+    }
+
+    /// Computes the positions of the neighbours with a number.
+    fn neighbours_at(
         &self,
         lowering: &mut Lowering<'_>,
         (result, kept_axes): (Reg, &SmallVec<[Option<Reg>; RANK_MAX]>),
         at: Reg,
         lanes: usize,
-    ) -> SmallVec<[Element; UNROLL]> {
+    ) -> Neighbours {
         let bits = lowering.body.bits();
         let mut numbers: SmallVec<[Reg; UNROLL]> = SmallVec::new();
         numbers.push(at);
@@ -152,9 +186,18 @@ impl ReductionGenerator<'_> {
         if lanes > 1 {
             lowering.group(&positions);
         }
+        Neighbours { numbers, positions }
+    }
+
+    /// Computes the elements of each reduction's array at neighbours.
+    pub(super) fn elements(
+        &self,
+        lowering: &mut Lowering<'_>,
+        neighbours: &Neighbours,
+    ) -> SmallVec<[Element; UNROLL]> {
         let mut words = None;
         let mut elements = SmallVec::new();
-        for (&number, &position) in numbers.iter().zip(&positions) {
+        for (&number, &position) in neighbours.numbers.iter().zip(&neighbours.positions) {
             let sources = self.reductions.iter().map(|reduced| reduced.source);
             elements.push(Element {
                 number,
@@ -170,7 +213,7 @@ impl ReductionGenerator<'_> {
     }
 
     /// Combines an element of each reduction's array into the accumulators.
-    fn combine_elements(
+    pub(super) fn combine_elements(
         &self,
         body: &mut KernelBody,
         accumulators: &Accumulators,
@@ -183,12 +226,16 @@ impl ReductionGenerator<'_> {
         }
     }
 
-    fn is_flat(&self) -> bool {
+    pub(super) fn is_flat(&self) -> bool {
         self.analysis.flat && self.is_contiguous()
     }
 
     /// Returns the source indices along the axes that the result keeps.
-    fn kept_axes(&self, body: &mut KernelBody, result: Reg) -> SmallVec<[Option<Reg>; RANK_MAX]> {
+    pub(super) fn kept_axes(
+        &self,
+        body: &mut KernelBody,
+        result: Reg,
+    ) -> SmallVec<[Option<Reg>; RANK_MAX]> {
         let mut axes = SmallVec::from_elem(None, self.shape.len());
         if self.is_contiguous() {
             return axes;

@@ -8,13 +8,14 @@ use std::{
 
 use rustc_hash::FxHashMap;
 
+use super::name::name_of;
 use crate::{
     element::{DType, Scalar},
     graph::NodeRef,
     maths,
 };
 
-/// The number of threads per block of every generated kernel.
+/// The number of threads per block of generated kernels, except those of long rows.
 pub(crate) const BLOCK: usize = 256;
 
 /// The maximum size of a kernel's parameters in bytes, which every driver from CUDA 12.0 on
@@ -80,6 +81,8 @@ pub(crate) struct Kernel<P = KernelParameter> {
     pub(crate) table: Vec<P>,
     /// True if indices have 64 bits instead of 32.
     pub(crate) wide: bool,
+    /// The number of threads per block.
+    pub(crate) block: usize,
     /// The operations of the kernel, as shown in timelines and errors.
     pub(crate) name: Arc<str>,
 }
@@ -92,6 +95,7 @@ impl<P> Kernel<P> {
             parameters: self.parameters.iter().map(&mut parameter).collect(),
             table: self.table.iter().map(&mut parameter).collect(),
             wide: self.wide,
+            block: self.block,
             name: Arc::clone(&self.name),
         }
     }
@@ -205,7 +209,11 @@ pub(crate) struct KernelBody {
     name_parts: Vec<&'static str>,
     /// The number of numbered labels.
     labels: usize,
+    /// The number of blocks for which a multiprocessor must have registers.
+    pub(super) blocks_min: Option<usize>,
     pub(crate) wide: bool,
+    /// The number of threads per block.
+    pub(super) block: usize,
 }
 
 /// Appends an instruction: `line!(body, "add.s32 {}, {}, {};", a, b, c)`.
@@ -227,7 +235,9 @@ impl KernelBody {
             calls: BTreeSet::new(),
             name_parts: Vec::new(),
             labels: 0,
+            blocks_min: None,
             wide,
+            block: BLOCK,
         }
     }
 
@@ -428,7 +438,11 @@ impl KernelBody {
         ptx.push_str(&maths::sources(self.calls.iter().map(String::as_str)));
         ptx.push_str(".visible .entry region(\n");
         ptx.push_str(&loaded.declarations);
-        writeln!(ptx, "\n)\n.maxntid {BLOCK}, 1, 1\n{{").expect(STRING);
+        writeln!(ptx, "\n)\n.maxntid {}, 1, 1", self.block).expect(STRING);
+        if let Some(blocks) = self.blocks_min {
+            writeln!(ptx, ".minnctapersm {blocks}").expect(STRING);
+        }
+        ptx.push_str("{\n");
         let mut counts: Vec<_> = self.counts.into_iter().collect();
         counts.sort_by_key(|(class, _)| class.declaration().1);
         for (class, count) in counts {
@@ -445,6 +459,7 @@ impl KernelBody {
             parameters: loaded.parameters,
             table: loaded.table,
             wide: self.wide,
+            block: self.block,
             name: name_of(&self.name_parts).into(),
         }
     }
@@ -481,19 +496,3 @@ fn parameter_bytes<'a>(kinds: impl Iterator<Item = &'a str>) -> usize {
 
 /// The reason why writing to a string cannot fail.
 const STRING: &str = "writing to a string does not fail";
-
-/// The maximum number of words in a kernel's name.
-const NAME_PARTS_MAX: usize = 6;
-
-/// Joins the words of a name, replacing those beyond the maximum by their number.
-fn name_of(name_parts: &[&str]) -> String {
-    match name_parts {
-        [] => String::from("copy"),
-        _ if name_parts.len() <= NAME_PARTS_MAX => name_parts.join("+"),
-        _ => format!(
-            "{}+{} more",
-            name_parts[..NAME_PARTS_MAX].join("+"),
-            name_parts.len() - NAME_PARTS_MAX
-        ),
-    }
-}

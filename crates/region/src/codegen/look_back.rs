@@ -1,11 +1,16 @@
 //! Scans of rows that several blocks share, in one pass.
 //!
-//! A block scans one tile and adds the total of all tiles before it in the row. These totals are
-//! combined in an order that follows from the tile's number alone, so that floats have the same
-//! bits on every run: 32 tiles are a group, and 32 groups a section. Before a tile come all
-//! sections before its own, the groups before its own in the section, and the tiles before it in
-//! the group. The last tile of each section publishes the total up to there, so that only sections
-//! form a chain; a warp reads the totals of the groups and those of the tiles at once.
+//! A block loads one tile into registers and combines it to one total, without keeping the steps.
+//! Once the total of all tiles before it in the row is known, each warp scans its elements from
+//! there, one vector of each thread at a time. So a block needs few registers for many elements,
+//! which hides the time until that total is known, and neighbouring threads access neighbouring
+//! memory.
+//!
+//! The totals are combined in an order that follows from the tile's number alone, so that floats
+//! have the same bits on every run: 32 tiles are a group, and 32 groups a section. Before a tile
+//! come all sections before its own, the groups before its own in the section, and the tiles before
+//! it in the group. The last tile of each section publishes the total up to there, so that only
+//! sections form a chain; a warp reads the totals of the groups and those of the tiles at once.
 //!
 //! # Progress
 //!
@@ -18,17 +23,23 @@ use smallvec::{SmallVec, smallvec};
 
 use super::{
     body::{BLOCK, Kernel, KernelBody, KernelParameter, ParameterKey, Reg, RegClass, line},
+    neighbours::{if_inside, neighbours, replace_outside},
     passes::{GeneratedPasses, Pass, PassOutput, Temporary},
     reduce::block_and_thread,
     reducer::Accumulator,
-    scan::{ScanGenerator, ScanInput, ScanOutput, Segmentation},
-    warp::{WARP, WarpTotals, copy},
+    scan::{LANES, ScanGenerator, Segmentation},
+    warp::{WARP, WARPS, WarpTotals, copy, shuffle},
 };
 use crate::element::DType;
 
-/// The number of neighbours per thread, for accumulators of one component and of two.
-const ITEMS: usize = 16;
-const ITEMS_COMPENSATED: usize = 8;
+/// The size of the elements that a thread keeps in registers, in bytes.
+const ITEMS_BYTES: usize = 128;
+/// The largest number of elements that a thread keeps.
+const ITEMS_MAX: usize = 32;
+
+/// The number of blocks of a multiprocessor: more have too few registers for their elements, and
+/// fewer have too little in flight.
+const BLOCKS_MIN: usize = 4;
 
 /// The size of a flag and of the counter in bytes.
 const FLAG_BYTES: usize = size_of::<u32>();
@@ -70,11 +81,7 @@ impl ScanGenerator<'_> {
     /// Returns one pass in which several blocks share each row.
     pub(super) fn one_pass(&self, count: usize, rows: usize) -> GeneratedPasses {
         let slots = self.reducer.state_types();
-        let items = if slots.len() == 1 {
-            ITEMS
-        } else {
-            ITEMS_COMPENSATED
-        };
+        let items = (ITEMS_BYTES / self.source.dtype.bytes()).min(ITEMS_MAX);
         let segmentation = Segmentation {
             count,
             segment: BLOCK * items,
@@ -104,6 +111,7 @@ impl ScanGenerator<'_> {
 
     fn one_pass_kernel(&self, segmentation: Segmentation, of_row: &RowTotals) -> Kernel {
         let mut body = KernelBody::new(self.analysis.wide);
+        body.blocks_min = Some(BLOCKS_MIN);
         let bits = body.bits();
         let (_, thread) = block_and_thread(&mut body);
         let published = self.published(&mut body, thread);
@@ -127,20 +135,33 @@ impl ScanGenerator<'_> {
         line!(body, "add.s{bits} {end}, {tile}, {};", segmentation.tile());
         line!(body, "min.u{bits} {end}, {end}, {count};");
         line!(body, "mul.lo.s{bits} {base}, {row}, {count};");
+        let identity = self.reducer.identity(&mut body);
+        let totals = WarpTotals::new(&mut body, self.reducer, thread, 0);
+        let lanes = if segmentation.count.is_multiple_of(LANES) {
+            LANES
+        } else {
+            1
+        };
+        let (items, stride) = (segmentation.items, WARP * lanes);
+        let (warp, lane) = (totals.warp, totals.lane);
         line!(
             body,
-            "mad.lo.s{bits} {first}, {thread}, {}, {tile};",
-            segmentation.items
+            "mad.lo.s{bits} {first}, {warp}, {}, {tile};",
+            WARP * items
         );
-
-        let identity = self.reducer.identity(&mut body);
-        let running = copy(&mut body, &identity);
-        let totals = WarpTotals::new(&mut body, self.reducer, thread, 0);
+        line!(body, "mad.lo.s{bits} {first}, {lane}, {lanes}, {first};");
         let place = (first, end, base);
-        let input = ScanInput::Elements;
-        let neighbours = self.neighbours(&mut body, input, place, segmentation);
-        let steps = self.steps(&mut body, &neighbours, &running, &identity, true);
-        let (before, own) = totals.scan(&mut body, self.reducer, &running, &identity);
+        let read = |body: &mut KernelBody, at, lanes| self.values(body, at, lanes);
+        let neighbours = neighbours(&mut body, place, (items / lanes, stride), lanes, read);
+        let running = copy(&mut body, &identity);
+        for of_thread in &neighbours {
+            let inside = of_thread.inside;
+            self.combine_inside(&mut body, &running, &of_thread.elements, inside, &identity);
+        }
+        self.reducer.combine_lanes(&mut body, &running, WARP);
+        totals.store(&mut body, &running, 0);
+        line!(body, "bar.sync 0;");
+        let (before, own) = totals.combine_warps(&mut body, self.reducer, &identity);
 
         // The first warp combines what precedes the tile.
         let others = body.reg(RegClass::Predicate);
@@ -156,7 +177,8 @@ impl ScanGenerator<'_> {
         let (group, within_group, ends_group) = part_of(&mut body, number);
         line!(body, "sub.s{bits} {of_tile}, {of_tile}, {within_group};");
         line!(body, "add.s{bits} {of_group}, {of_group}, {group};");
-        let carry = self.preceding(&mut body, &published, of_tile, within_group, &identity);
+        let before_tile = (of_tile, within_group);
+        let [carry] = self.preceding(&mut body, &published, [before_tile], &identity);
         let total = copy(&mut body, &carry);
         self.reducer.combine(&mut body, &total, &own);
         line!(
@@ -171,14 +193,15 @@ impl ScanGenerator<'_> {
             "sub.s{bits} {of_group}, {of_group}, {within_section};"
         );
         line!(body, "add.s{bits} {of_section}, {of_section}, {section};");
-        let groups_before =
-            self.preceding(&mut body, &published, of_group, within_section, &identity);
         let (has_section, one) = (body.reg(RegClass::Predicate), body.index_reg());
         let section_before = body.index_reg();
         line!(body, "setp.ne.u{bits} {has_section}, {section}, 0;");
         line!(body, "selp.b{bits} {one}, 1, 0, {has_section};");
         line!(body, "sub.s{bits} {section_before}, {of_section}, {one};");
-        let sections = self.preceding(&mut body, &published, section_before, one, &identity);
+        let before_group = (of_group, within_section);
+        let before_section = (section_before, one);
+        let places = [before_group, before_section];
+        let [groups_before, sections] = self.preceding(&mut body, &published, places, &identity);
         self.reducer.combine(&mut body, &sections, &groups_before);
         self.reducer.combine(&mut body, &carry, &sections);
         self.reducer.combine(&mut body, &total, &sections);
@@ -187,7 +210,7 @@ impl ScanGenerator<'_> {
             "and.pred {ends_section}, {ends_section}, {ends_group};"
         );
         published.publish(&mut body, &total, of_section, ends_section);
-        let mut shared = self.reducer.shared_memory(0);
+        let mut shared = self.reducer.shared_memory(0, WARPS);
         shared.push_str("\t.shared .align 4 .b32 tile;\n");
         for (slot, reg) in carry.iter().enumerate() {
             shared.push_str(&format!("\t.shared .align 8 .b8 carry{slot}[8];\n"));
@@ -202,8 +225,53 @@ impl ScanGenerator<'_> {
             line!(body, "ld.shared.{kind} {reg}, [carry{slot}];");
         }
         self.reducer.combine(&mut body, &before, &carry);
-        self.store_steps(&mut body, &neighbours, &steps, &before, ScanOutput::Results);
+        let position = body.index_reg();
+        line!(body, "add.s{bits} {position}, {first}, {base};");
+        let first_result = self.result_address(&mut body, position);
+        for (turn, of_thread) in neighbours.iter().enumerate() {
+            // Found again from the first, so that fewer registers are in use over the wait.
+            let (at, inside) = (body.index_reg(), body.reg(RegClass::Predicate));
+            line!(body, "add.s{bits} {at}, {first}, {};", turn * stride);
+            line!(body, "setp.lt.u{bits} {inside}, {at}, {end};");
+            let group = copy(&mut body, &identity);
+            self.combine_inside(&mut body, &group, &of_thread.elements, inside, &identity);
+            let with_front = totals.scan_lanes(&mut body, self.reducer, &group, &identity);
+            let step = totals.before_in_warp(&mut body, &with_front, &identity, 1);
+            self.reducer.combine(&mut body, &step, &before);
+            let after = |&value| {
+                let element = self.lifted(&mut body, value);
+                self.reducer.combine(&mut body, &step, &element);
+                copy(&mut body, &step)
+            };
+            let results: Vec<_> = of_thread.elements.iter().map(after).collect();
+            let address = body.reg(RegClass::B64);
+            let bytes = turn * stride * self.node.dtype.bytes();
+            line!(body, "add.s64 {address}, {first_result}, {bytes};");
+            if_inside(&mut body, inside, |body| {
+                self.store_results_to(body, &results, address);
+            });
+            let last = ("idx", WARP - 1);
+            let moved = |&reg: &Reg| shuffle(&mut body, reg, last, WARP);
+            let total: Accumulator = with_front.iter().map(moved).collect();
+            self.reducer.combine(&mut body, &before, &total);
+        }
         self.finish(body, &shared)
+    }
+
+    /// Combines a thread's neighbours into an accumulator, unless they are beyond the end.
+    fn combine_inside(
+        &self,
+        body: &mut KernelBody,
+        running: &Accumulator,
+        values: &[Reg],
+        inside: Reg,
+        identity: &Accumulator,
+    ) {
+        for &value in values {
+            let element = self.lifted(body, value);
+            replace_outside(body, &element, identity, inside);
+            self.reducer.combine(body, running, &element);
+        }
     }
 
     /// Declares the addresses of the published totals.
@@ -228,43 +296,60 @@ impl ScanGenerator<'_> {
         }
     }
 
-    /// Combines the first `count` totals from `first` on, at most one for each lane of the warp.
-    /// The first lane has the result.
-    fn preceding(
+    /// Combines totals at several places: at each the first `count` from `first` on, at most one
+    /// for each lane of the warp. Waits for all of them together. The first lane has the results.
+    fn preceding<const N: usize>(
         &self,
         body: &mut KernelBody,
         published: &Published,
-        first: Reg,
-        count: Reg,
+        places: [(Reg, Reg); N],
         identity: &Accumulator,
-    ) -> Accumulator {
+    ) -> [Accumulator; N] {
         let bits = body.bits();
-        let (is_read, is_missing) = (body.reg(RegClass::Predicate), body.reg(RegClass::Predicate));
-        let (at, flag) = (body.index_reg(), body.reg(RegClass::B32));
-        let combined = copy(body, identity);
-        line!(
-            body,
-            "setp.lt.u{bits} {is_read}, {}, {count};",
-            published.lane
+        let flagged = places.map(|(first, count)| {
+            let (at, is_read) = (body.index_reg(), body.reg(RegClass::Predicate));
+            line!(
+                body,
+                "setp.lt.u{bits} {is_read}, {}, {count};",
+                published.lane
+            );
+            line!(body, "add.s{bits} {at}, {first}, {};", published.lane);
+            let address = body.element(published.counter, at, FLAG_BYTES);
+            let flag = body.reg(RegClass::B32);
+            line!(body, "mov.u32 {flag}, 1;");
+            (at, is_read, address, flag)
+        });
+        let (label, is_missing) = (
+            format!("WAIT{}", body.label_number()),
+            body.reg(RegClass::Predicate),
         );
-        line!(body, "add.s{bits} {at}, {first}, {};", published.lane);
-        let address = body.element(published.counter, at, FLAG_BYTES);
-        let label = format!("WAIT{}", body.label_number());
-        line!(body, "mov.u32 {flag}, 1;");
+        let all = body.reg(RegClass::B32);
         body.label(&label);
-        line!(
-            body,
-            "@{is_read} ld.acquire.gpu.global.u32 {flag}, [{address}+{FLAG_BYTES}];"
-        );
-        line!(body, "setp.eq.u32 {is_missing}, {flag}, 0;");
-        line!(body, "@{is_missing} bra {label};");
-        for (&(base, bytes), &reg) in published.components.iter().zip(&combined) {
-            let address = body.element(base, at, bytes);
-            let kind = reg.class.move_type();
-            line!(body, "@{is_read} ld.global.{kind} {reg}, [{address}];");
+        for (_, is_read, address, flag) in &flagged {
+            line!(
+                body,
+                "@{is_read} ld.acquire.gpu.global.u32 {flag}, [{address}+{FLAG_BYTES}];"
+            );
         }
-        self.reducer.combine_lanes(body, &combined, WARP);
-        combined
+        line!(body, "mov.u32 {all}, 1;");
+        for (_, _, _, flag) in &flagged {
+            line!(body, "and.b32 {all}, {all}, {flag};");
+        }
+        line!(body, "setp.eq.u32 {is_missing}, {all}, 0;");
+        line!(body, "@{is_missing} bra {label};");
+        let loaded = flagged.map(|(at, is_read, _, _)| {
+            let combined = copy(body, identity);
+            for (&(base, bytes), &reg) in published.components.iter().zip(&combined) {
+                let address = body.element(base, at, bytes);
+                let kind = reg.class.move_type();
+                line!(body, "@{is_read} ld.global.{kind} {reg}, [{address}];");
+            }
+            combined
+        });
+        for combined in &loaded {
+            self.reducer.combine_lanes(body, combined, WARP);
+        }
+        loaded
     }
 }
 
@@ -336,10 +421,10 @@ mod tests {
         let [pass] = &generated.passes[..] else {
             panic!("{} passes", generated.passes.len());
         };
-        // 74 tiles, in 3 groups, in 1 section; a counter precedes the flags.
+        // 37 tiles, in 2 groups, in 1 section; a counter precedes the flags.
         let bytes: Vec<_> = generated.temporaries.iter().map(|of| of.bytes).collect();
-        assert_eq!(bytes, [78 * 8, 79 * 4]);
-        assert_eq!(pass.threads, 74 * 256);
+        assert_eq!(bytes, [40 * 8, 41 * 4]);
+        assert_eq!(pass.threads, 37 * 256);
         assert!(generated.temporaries[1].is_zeroed);
     }
 }

@@ -15,11 +15,15 @@
 //! | `reduce.rs` | reduction kernels |
 //! | `accumulate.rs` | the loop in which a thread of a reduction accumulates elements |
 //! | `partial.rs` | reductions whose results are shared by several blocks |
+//! | `row_per_warp.rs` | reductions of many rows of moderate length |
 //! | `row.rs` | row kernels: several reductions of rows, and what follows from them |
+//! | `long_row.rs` | row kernels of rows that do not fit in registers |
 //! | `warp.rs` | combinations of accumulators by shuffles, and the threads of a row |
 //! | `scan.rs` | scan kernels |
 //! | `look_back.rs` | scans in one pass of rows that several blocks share |
+//! | `neighbours.rs` | the elements that a thread of a scan loads together |
 //! | `scatter.rs` | scatter kernels |
+//! | `scatter_shared.rs` | scatter-additions of many values to few elements |
 //! | `reducer.rs` | the accumulators of reductions and scans |
 //! | `lowering.rs` | the lowering of graph nodes to registers |
 //! | `position.rs` | positions in arrays and the index maps of views |
@@ -30,6 +34,7 @@
 //! | `cast.rs` | casts between element types |
 //! | `memory.rs` | loads and stores of elements |
 //! | `body.rs` | the body of a kernel under construction |
+//! | `name.rs` | the names of kernels |
 
 mod accumulate;
 mod body;
@@ -38,23 +43,28 @@ mod cast;
 mod elementwise;
 mod half;
 mod join;
+mod long_row;
 mod look_back;
 mod lowering;
 mod map;
 mod memory;
+mod name;
+mod neighbours;
 mod partial;
 mod passes;
 mod position;
 mod reduce;
 mod reducer;
 mod row;
+mod row_per_warp;
 mod scan;
 mod scatter;
+mod scatter_shared;
 mod transpose;
 mod update;
 mod warp;
 
-pub(crate) use body::{BLOCK, ENTRY_BYTES, Kernel, KernelParameter, PARAMETER_BYTES_MAX};
+pub(crate) use body::{ENTRY_BYTES, Kernel, KernelParameter, PARAMETER_BYTES_MAX};
 pub(crate) use cache::generate;
 pub(crate) use memory::VECTOR_BYTES;
 pub(crate) use passes::PassOutput;

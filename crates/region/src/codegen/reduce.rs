@@ -3,12 +3,13 @@
 //! The parallelism follows from the shapes alone, so that every device adds in the same order. A
 //! part of a warp computes each result of short contiguous rows. With many elements per result, a
 //! block computes each result: a thread accumulates every 256th element or group of four, and the
-//! block combines its accumulators by shuffles and in shared memory, in a fixed order. With few
-//! such results, several blocks share each, and the block that finishes last combines their partial
-//! results. With many results, or few elements for each, a thread computes each result, or several
-//! threads of different blocks do, if neighbouring threads then read neighbouring elements. Their
-//! partial results are combined by a second kernel: it has a block for each result, and the last
-//! block alone would take longer.
+//! block combines its accumulators by shuffles and in shared memory, in a fixed order. If there are
+//! many such rows, of moderate length, one warp does the work of the block (`row_per_warp.rs`).
+//! With few such results, several blocks share each, and the block that finishes last combines
+//! their partial results. With many results, or few elements for each, a thread computes each
+//! result, or several threads of different blocks do, if neighbouring threads then read
+//! neighbouring elements. Few partial results are combined by the last block too, and many by a
+//! second kernel: it has a block for each result, and the last block alone would take longer.
 //!
 //! A kernel may compute several reductions of arrays of one shape along the same axes.
 
@@ -19,7 +20,7 @@ use super::{
     lowering::{IndexAnalysis, Lowering},
     passes::GeneratedPasses,
     reducer::{Accumulator, Reducer},
-    warp::RowThread,
+    warp::{RowThread, WARP, WARPS},
 };
 use crate::{
     fuse::{FusedKernel, threads_of_row},
@@ -30,17 +31,21 @@ use crate::{
 
 /// The number of elements per result up to which one thread computes a result.
 const PER_THREAD_MAX: usize = 32;
-/// The number of results from which on one thread computes each, if neighbouring threads then read
-/// neighbouring elements.
-const RESULTS_MANY: usize = 1 << 14;
-/// The number of results from which on several threads compute each, if neighbouring threads then
-/// read neighbouring elements.
+/// The number of results from which on one thread or several compute each, if neighbouring threads
+/// then read neighbouring elements.
 const RESULTS_SOME: usize = 32;
+/// The maximum number of partial results for each result that the last block combines, where a
+/// thread combines those of each result.
+const SPLITS_FEW: usize = 32;
+/// The number of rows from which on a warp computes each, and the maximum length of these rows.
+const ROWS_MANY: usize = 1 << 13;
+const WARP_LENGTH_MAX: usize = 1 << 11;
 /// The number of elements per block where several blocks share a result.
 const SPLIT_LENGTH: usize = 1 << 14;
 /// The approximate number of blocks of a grid where several blocks share a result.
 const BLOCKS_MAX: usize = 1 << 10;
 const _: () = assert!(BLOCKS_MAX <= COUNTERS, "each shared result has a counter");
+
 /// A reduction, for which kernels are generated.
 pub(super) struct ReductionGenerator<'a> {
     pub(super) kernel: &'a FusedKernel,
@@ -109,24 +114,34 @@ pub(super) fn reduce(kernel: &FusedKernel) -> GeneratedPasses {
     if length <= PER_THREAD_MAX || results > i32::MAX as usize {
         return thread_per_result();
     }
-    if last_is_kept && results >= RESULTS_MANY {
-        return thread_per_result();
-    }
     if last_is_kept && results >= RESULTS_SOME {
         let blocks = results.div_ceil(BLOCK);
         let splits = length
             .div_ceil(PER_THREAD_MAX)
             .min(BLOCKS_MAX.div_ceil(blocks));
+        if splits == 1 {
+            return thread_per_result();
+        }
+        if splits <= SPLITS_FEW {
+            return generator.last_block_of_threads(splits);
+        }
         return generator.two_passes(
             generator.split_threads_per_result(splits),
             blocks * splits * BLOCK,
             splits,
         );
     }
-    if splits == 1 {
-        return GeneratedPasses::one(generator.block_per_result(), results * BLOCK);
+    if splits > 1 {
+        return generator.last_block(splits);
     }
-    generator.last_block(splits)
+    if generator.is_contiguous()
+        && generator.is_simple()
+        && results >= ROWS_MANY
+        && length <= WARP_LENGTH_MAX
+    {
+        return GeneratedPasses::one(generator.row_per_warp(), results * WARP);
+    }
+    GeneratedPasses::one(generator.block_per_result(), results * BLOCK)
 }
 
 impl ReductionGenerator<'_> {
@@ -196,7 +211,7 @@ impl ReductionGenerator<'_> {
     pub(super) fn shared_memory(&self) -> String {
         let reductions = self.reductions.iter().enumerate();
         reductions
-            .map(|(number, reduced)| reduced.reducer.shared_memory(number))
+            .map(|(number, reduced)| reduced.reducer.shared_memory(number, WARPS))
             .collect()
     }
 

@@ -14,7 +14,7 @@ use super::{
     body::{KernelBody, Reg, RegClass, line},
     cast::cast,
     elementwise::{min_or_max, ordered_type},
-    warp::{WARP, WARPS, WarpTotals},
+    warp::{WARP, WarpTotals},
 };
 use crate::{element::DType, graph::Reduction};
 
@@ -201,7 +201,7 @@ impl Reducer {
         let totals = WarpTotals::new(body, self, thread, reduction);
         totals.store(body, accumulator, 0);
         line!(body, "bar.sync 0;");
-        for warp in 0..WARPS {
+        for warp in 0..body.block / WARP {
             let other = totals.load(body, warp);
             if warp == 0 {
                 assign(body, accumulator, &other);

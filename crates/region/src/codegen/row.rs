@@ -3,13 +3,15 @@
 //!
 //! A thread has the same elements of the row as in a reduction of rows of this length, so that both
 //! add in the same order and give the same bits: every 256th group of four neighbours, which are
-//! read and written at once, or every 256th element.
+//! read and written at once, or every 256th element. Rows that do not fit in registers are read
+//! again for each reduction that depends on another (`long_row.rs`).
 
-use rustc_hash::FxHashSet;
+use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::SmallVec;
 
 use super::{
     body::{BLOCK, KernelBody, KernelParameter, ParameterKey, Reg, RegClass, line},
+    long_row::long_row,
     lowering::{IndexAnalysis, Lowering},
     passes::GeneratedPasses,
     position::Position,
@@ -35,6 +37,19 @@ pub(super) struct RowNodes {
     length: usize,
     /// The position of the row's element in arrays of each shape.
     positions: Vec<(Shape, Position)>,
+}
+
+impl RowNodes {
+    /// Returns the nodes of this class, for the row with an index.
+    pub(super) fn new(classes: &FxHashMap<u64, RowClass>, rows: RowShape, row: Reg) -> Self {
+        let of_row = classes.iter().filter(|(_, class)| **class == RowClass::Row);
+        Self {
+            ids: of_row.map(|(&id, _)| id).collect(),
+            row,
+            length: rows.length,
+            positions: Vec::new(),
+        }
+    }
 }
 
 impl Lowering<'_> {
@@ -66,11 +81,11 @@ impl Lowering<'_> {
 }
 
 /// Neighbouring elements of the row in each thread.
-struct RowElements {
+pub(super) struct RowElements {
     /// The index of each within the row: those of the last elements for threads beyond the end.
-    numbers: SmallVec<[Reg; 4]>,
+    pub(super) numbers: SmallVec<[Reg; 4]>,
     /// The linear index of each.
-    linear_indices: SmallVec<[Reg; 4]>,
+    pub(super) linear_indices: SmallVec<[Reg; 4]>,
     /// True in threads beyond the end; `None` if there are none.
     beyond: Option<Reg>,
     /// The positions in arrays of each shape.
@@ -114,11 +129,23 @@ impl RowElements {
             line!(body, "min.u{bits} {within}, {first}, {last};");
             (first, beyond) = (within, Some(is_beyond));
         }
-        let linear_index = body.index_reg();
+        Self {
+            beyond,
+            ..Self::at(body, own.row, length, (first, neighbours))
+        }
+    }
+
+    /// Computes the indices of neighbours, the first of which has this index within the row.
+    pub(super) fn at(
+        body: &mut KernelBody,
+        row: Reg,
+        length: Reg,
+        (first, neighbours): (Reg, usize),
+    ) -> Self {
+        let (bits, linear_index) = (body.bits(), body.index_reg());
         line!(
             body,
-            "mad.lo.s{bits} {linear_index}, {}, {length}, {first};",
-            own.row
+            "mad.lo.s{bits} {linear_index}, {row}, {length}, {first};"
         );
         let mut following = |first: Reg| -> SmallVec<[Reg; 4]> {
             let others = (1..neighbours).map(|lane| {
@@ -131,8 +158,17 @@ impl RowElements {
         Self {
             numbers: following(first),
             linear_indices: following(linear_index),
-            beyond,
+            beyond: None,
             positions: Vec::new(),
+        }
+    }
+
+    /// Loads the elements of arrays with the shape of the rows.
+    pub(super) fn load(&mut self, lowering: &mut Lowering<'_>, arrays: &[&NodeRef], row: Reg) {
+        for &array in arrays {
+            for position in self.positions(lowering, array, row) {
+                lowering.lower(array, position);
+            }
         }
     }
 
@@ -165,7 +201,7 @@ impl RowElements {
     }
 
     /// Computes the elements of a node. Only those of the first turn add to the kernel's name.
-    fn lower(
+    pub(super) fn lower(
         &mut self,
         lowering: &mut Lowering<'_>,
         node: &NodeRef,
@@ -188,6 +224,9 @@ impl RowElements {
 
 /// Generates a row kernel.
 pub(super) fn row(kernel: &FusedKernel, rows: RowShape) -> GeneratedPasses {
+    if rows.is_long() {
+        return long_row(kernel, rows);
+    }
     let nodes = kernel.nodes.iter().map(|fused| (&fused.node, &*fused.op));
     let classes = rows
         .classify(nodes)
@@ -200,17 +239,7 @@ pub(super) fn row(kernel: &FusedKernel, rows: RowShape) -> GeneratedPasses {
         .map(|turn| RowElements::new(&mut body, rows, own, length, turn))
         .collect();
     let mut lowering = Lowering::new(&mut body, kernel, false);
-    let is_row = |class: &RowClass| *class == RowClass::Row;
-    lowering.row_nodes = Some(RowNodes {
-        ids: classes
-            .iter()
-            .filter(|(_, class)| is_row(class))
-            .map(|(&id, _)| id)
-            .collect(),
-        row: own.row,
-        length: rows.length,
-        positions: Vec::new(),
-    });
+    lowering.row_nodes = Some(RowNodes::new(&classes, rows, own.row));
     let mut shared = String::new();
     let mut reductions = 0;
     for FusedNode { node, op } in &kernel.nodes {
@@ -221,6 +250,10 @@ pub(super) fn row(kernel: &FusedKernel, rows: RowShape) -> GeneratedPasses {
             let reducer = Reducer::new(*reduction, source.dtype);
             shared.push_str(&reducer.row_memory(own, reductions));
             let accumulator = reducer.identity(lowering.body);
+            let arrays = kernel.arrays_of(std::iter::once(source));
+            for elements in &mut elements {
+                elements.load(&mut lowering, &arrays, own.row);
+            }
             for (turn, elements) in elements.iter_mut().enumerate() {
                 let values = elements.lower(&mut lowering, source, own.row, turn);
                 let body = &mut *lowering.body;

@@ -14,11 +14,12 @@ use smallvec::{SmallVec, smallvec};
 use super::{
     body::{BLOCK, Kernel, KernelBody, KernelParameter, ParameterKey, Reg, RegClass, line},
     lowering::{IndexAnalysis, Lowering},
+    neighbours::{Neighbours, if_inside, neighbours, replace_outside},
     passes::{GeneratedPasses, Pass, PassOutput, Temporary},
     position::Position,
     reduce::block_and_thread,
     reducer::{Accumulator, Reducer, assign},
-    warp::{WarpTotals, copy},
+    warp::{WARPS, WarpTotals, copy},
 };
 use crate::{
     element::DType,
@@ -33,7 +34,7 @@ const PER_THREAD_MANY_ROWS_MAX: usize = 512;
 /// The number of rows that counts as many.
 const ROWS_MANY: usize = 1 << 14;
 /// The number of neighbours that a thread loads at once.
-const LANES: usize = 4;
+pub(super) const LANES: usize = 4;
 /// The number of neighbours per thread where several blocks share a row.
 const ITEMS_SHARED_ROW: usize = 8;
 /// The approximate number of blocks of a grid where several blocks share a row.
@@ -78,20 +79,11 @@ impl Segmentation {
     }
 }
 
-/// Neighbouring elements of a thread.
-pub(super) struct Neighbours {
-    elements: Vec<Accumulator>,
-    /// The position of the first.
-    position: Reg,
-    /// False beyond the end of the row.
-    inside: Reg,
-}
-
 /// A scan, for which kernels are generated.
 pub(super) struct ScanGenerator<'a> {
     pub(super) kernel: &'a FusedKernel,
-    node: &'a NodeRef,
-    source: &'a NodeRef,
+    pub(super) node: &'a NodeRef,
+    pub(super) source: &'a NodeRef,
     pub(super) reducer: Reducer,
     reduction: Reduction,
     pub(super) analysis: IndexAnalysis,
@@ -270,7 +262,14 @@ impl ScanGenerator<'_> {
         let first = body.index_reg();
         let items = segmentation.items;
         line!(body, "mad.lo.s{bits} {first}, {thread}, {items}, {tile};");
-        let neighbours = self.neighbours(&mut body, input, (first, end, base), segmentation);
+        let is_whole = input == ScanInput::Elements && segmentation.count.is_multiple_of(LANES);
+        let read = |body: &mut KernelBody, at, lanes| match input {
+            ScanInput::Elements => self.elements(body, at, lanes),
+            ScanInput::Partials => vec![self.partial(body, at)],
+        };
+        let lanes = if is_whole { LANES } else { 1 };
+        let place = (first, end, base);
+        let neighbours = neighbours(&mut body, place, (items / lanes, lanes), lanes, read);
         let is_kept = output != ScanOutput::Totals;
         let steps = self.steps(&mut body, &neighbours, &running, &identity, is_kept);
         if output != ScanOutput::Totals {
@@ -289,15 +288,15 @@ impl ScanGenerator<'_> {
             self.store_partial(&mut body, &all, block);
             body.label("DONE");
         }
-        self.finish(body, &self.reducer.shared_memory(0))
+        self.finish(body, &self.reducer.shared_memory(0, WARPS))
     }
 
     /// Combines a thread's neighbours into `running`, one after the other. Returns the combination
     /// after each if they are kept.
-    pub(super) fn steps(
+    fn steps(
         &self,
         body: &mut KernelBody,
-        neighbours: &[Neighbours],
+        neighbours: &[Neighbours<Accumulator>],
         running: &Accumulator,
         identity: &Accumulator,
         is_kept: bool,
@@ -308,10 +307,7 @@ impl ScanGenerator<'_> {
         } in neighbours
         {
             for element in elements {
-                for (&reg, &none) in element.iter().zip(identity) {
-                    let kind = reg.class.move_type();
-                    line!(body, "selp.{kind} {reg}, {reg}, {none}, {inside};");
-                }
+                replace_outside(body, element, identity, *inside);
                 self.reducer.combine(body, running, element);
                 if is_kept {
                     steps.push(copy(body, running));
@@ -322,88 +318,57 @@ impl ScanGenerator<'_> {
     }
 
     /// Combines what precedes a thread's neighbours into each, and stores them.
-    pub(super) fn store_steps(
+    fn store_steps(
         &self,
         body: &mut KernelBody,
-        neighbours: &[Neighbours],
+        neighbours: &[Neighbours<Accumulator>],
         mut steps: &[Accumulator],
         before: &Accumulator,
         output: ScanOutput,
     ) {
-        for (number, of_thread) in neighbours.iter().enumerate() {
+        for of_thread in neighbours {
             let (own, rest) = steps.split_at(of_thread.elements.len());
             steps = rest;
             for step in own {
                 self.reducer.combine(body, step, before);
             }
-            line!(body, "@!{} bra SKIP{number};", of_thread.inside);
-            match output {
+            if_inside(body, of_thread.inside, |body| match output {
                 ScanOutput::Results => self.store_results(body, own, of_thread.position),
                 _ => self.store_partial(body, &own[0], of_thread.position),
-            }
-            body.label(&format!("SKIP{number}"));
+            });
         }
-    }
-
-    /// Loads a thread's elements, from `first` on: all at once if none of them can be beyond the
-    /// end alone, which loads of 16 bytes need.
-    pub(super) fn neighbours(
-        &self,
-        body: &mut KernelBody,
-        input: ScanInput,
-        (first, end, base): (Reg, Reg, Reg),
-        segmentation: Segmentation,
-    ) -> Vec<Neighbours> {
-        let bits = body.bits();
-        let is_whole = input == ScanInput::Elements && segmentation.count.is_multiple_of(LANES);
-        let lanes = if is_whole { LANES } else { 1 };
-        let last = body.index_reg();
-        line!(body, "sub.s{bits} {last}, {end}, {lanes};");
-        let at_turn = |turn: usize| {
-            let (at, position) = (body.index_reg(), body.index_reg());
-            let inside = body.reg(RegClass::Predicate);
-            line!(body, "add.s{bits} {at}, {first}, {};", turn * lanes);
-            line!(body, "setp.lt.u{bits} {inside}, {at}, {end};");
-            // Beyond the end, the last elements are read and replaced by the identity.
-            line!(body, "min.u{bits} {position}, {at}, {last};");
-            line!(body, "add.s{bits} {position}, {position}, {base};");
-            let elements = match input {
-                ScanInput::Elements => self.elements(body, position, lanes),
-                ScanInput::Partials => vec![self.partial(body, position)],
-            };
-            Neighbours {
-                elements,
-                position,
-                inside,
-            }
-        };
-        (0..segmentation.items / lanes).map(at_turn).collect()
     }
 
     /// Returns the accumulators of neighbouring elements.
     fn elements(&self, body: &mut KernelBody, first: Reg, lanes: usize) -> Vec<Accumulator> {
+        let values = self.values(body, first, lanes);
+        let lift = |value| self.lifted(body, value);
+        values.into_iter().map(lift).collect()
+    }
+
+    /// Returns a new accumulator of one element.
+    pub(super) fn lifted(&self, body: &mut KernelBody, value: Reg) -> Accumulator {
+        // Scans do not find positions.
+        let only = self.reducer.lift(body, value, |body| body.index_reg());
+        // The accumulator is changed in place, and the loaded registers must not be.
+        copy(body, &only)
+    }
+
+    /// Returns the values of neighbouring elements.
+    pub(super) fn values(&self, body: &mut KernelBody, first: Reg, lanes: usize) -> Vec<Reg> {
         let bits = body.bits();
         let mut lowering = Lowering::new(body, self.kernel, self.analysis.flat);
-        let mut positions: SmallVec<[(Reg, Position); LANES]> = SmallVec::new();
+        let mut positions: SmallVec<[Position; LANES]> = SmallVec::new();
         for lane in 0..lanes {
             let at = lowering.body.index_reg();
             line!(lowering.body, "add.s{bits} {at}, {first}, {lane};");
-            let position = lowering.at_linear_index(self.source.id, &self.source.shape, at);
-            positions.push((at, position));
+            positions.push(lowering.at_linear_index(self.source.id, &self.source.shape, at));
         }
         if lanes > 1 {
-            let group: SmallVec<[Position; LANES]> =
-                positions.iter().map(|&(_, position)| position).collect();
-            lowering.group(&group);
+            lowering.group(&positions);
         }
-        let lift = |(at, position)| {
-            let element = lowering.lower(self.source, position);
-            let body = &mut *lowering.body;
-            let only = self.reducer.lift(body, element, |_| at);
-            // The accumulator is changed in place, and the loaded registers must not be.
-            copy(body, &only)
-        };
-        positions.into_iter().map(lift).collect()
+        let lower = |position| lowering.lower(self.source, position);
+        positions.into_iter().map(lower).collect()
     }
 
     /// Loads a partial result of an earlier kernel.
@@ -440,10 +405,25 @@ impl ScanGenerator<'_> {
 
     /// Stores neighbouring results.
     fn store_results(&self, body: &mut KernelBody, accumulators: &[Accumulator], at: Reg) {
+        let address = self.result_address(body, at);
+        self.store_results_to(body, accumulators, address);
+    }
+
+    /// Returns the address of a result.
+    pub(super) fn result_address(&self, body: &mut KernelBody, at: Reg) -> Reg {
+        let base = body.address(ParameterKey::Output(0), || KernelParameter::Output(0));
+        body.element(base, at, self.node.dtype.bytes())
+    }
+
+    /// Stores neighbouring results, the first of which has this address.
+    pub(super) fn store_results_to(
+        &self,
+        body: &mut KernelBody,
+        accumulators: &[Accumulator],
+        address: Reg,
+    ) {
         let finish = |of_one| self.reducer.finish(body, of_one, self.node.dtype);
         let values: SmallVec<[Reg; LANES]> = accumulators.iter().map(finish).collect();
-        let base = body.address(ParameterKey::Output(0), || KernelParameter::Output(0));
-        let address = body.element(base, at, self.node.dtype.bytes());
         body.store(self.node.dtype, address, &values);
     }
 

@@ -1,17 +1,24 @@
 //! Scatter kernels, with one thread per index.
 //!
-//! `scatter_add` adds atomically. `scatter` must store the last of several values for one element,
+//! `scatter_add` adds atomically; additions of many values to few elements are in
+//! `scatter_shared.rs`. `scatter` must store the last of several values for one element,
 //! independently of the order in which threads run: a first kernel marks each element with the
 //! greatest linear index that writes to it, and a second kernel stores the marked value.
 
 use smallvec::smallvec;
 
 use super::{
-    body::{BLOCK, Kernel, KernelBody, KernelParameter, ParameterKey, RegClass, line},
+    body::{BLOCK, Kernel, KernelBody, KernelParameter, ParameterKey, Reg, RegClass, line},
     lowering::{IndexAnalysis, Lowering},
     passes::{GeneratedPasses, Pass, PassOutput, Temporary},
+    position::Position,
+    scatter_shared::scatter_add_to_few,
 };
-use crate::{element::DType, fuse::FusedKernel, graph::Op};
+use crate::{
+    element::DType,
+    fuse::FusedKernel,
+    graph::{NodeRef, Op},
+};
 
 /// The work of a kernel for each index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,7 +40,9 @@ pub(super) fn scatter(kernel: &FusedKernel) -> GeneratedPasses {
     let wide = IndexAnalysis::of(kernel).wide;
     let threads = index.elements.div_ceil(BLOCK) * BLOCK;
     if *adds {
-        return GeneratedPasses::one(stage_kernel(kernel, wide, ScatterStage::Add), threads);
+        return scatter_add_to_few(kernel).unwrap_or_else(|| {
+            GeneratedPasses::one(stage_kernel(kernel, wide, ScatterStage::Add), threads)
+        });
     }
     GeneratedPasses {
         temporaries: smallvec![Temporary {
@@ -80,21 +89,13 @@ fn stage_kernel(kernel: &FusedKernel, wide: bool, stage: ScatterStage) -> Kernel
     line!(body, "@{beyond} bra DONE;");
     let mut lowering = Lowering::new(&mut body, kernel, false);
     let position = lowering.at_linear_index(index.id, &index.shape, thread);
-    let axis_index = lowering.lower(index, position);
-    let axis_index = lowering.checked_index(node, axis_index, axis, node.shape[axis]);
-    let target = lowering.with_axis_index(node.id, position, axis, axis_index, &node.shape);
-    let target = lowering.linear_index(target);
+    let target = lowering.scatter_target(node, (index, axis), position);
     let mark_bytes = mark_bytes(wide);
     let mark = lowering.body.index_reg();
     match stage {
         ScatterStage::Add => {
             let value = lowering.lower(value, position);
-            let kind = match node.dtype {
-                DType::F64 => "f64",
-                DType::I64 | DType::U64 => "u64",
-                DType::I32 | DType::U32 => "u32",
-                other => unreachable!("{other:?} is added as a wider type"),
-            };
+            let kind = added_type(node.dtype);
             let base = lowering
                 .body
                 .address(ParameterKey::Output(0), || KernelParameter::Output(0));
@@ -137,4 +138,30 @@ fn stage_kernel(kernel: &FusedKernel, wide: bool, stage: ScatterStage) -> Kernel
     });
     body.label("DONE");
     body.finish("")
+}
+
+/// Returns the type suffix of atomic additions.
+pub(super) fn added_type(dtype: DType) -> &'static str {
+    match dtype {
+        DType::F64 => "f64",
+        DType::I64 | DType::U64 => "u64",
+        DType::I32 | DType::U32 => "u32",
+        other => unreachable!("{other:?} is added as a wider type"),
+    }
+}
+
+impl Lowering<'_> {
+    /// Returns the linear index of the element to which a scatter writes the value at a position of
+    /// the indices.
+    pub(super) fn scatter_target(
+        &mut self,
+        node: &NodeRef,
+        (index, axis): (&NodeRef, usize),
+        position: Position,
+    ) -> Reg {
+        let axis_index = self.lower(index, position);
+        let axis_index = self.checked_index(node, axis_index, axis, node.shape[axis]);
+        let target = self.with_axis_index(node.id, position, axis, axis_index, &node.shape);
+        self.linear_index(target)
+    }
 }

@@ -1,9 +1,9 @@
 //! Warps: combinations of accumulators by shuffles, and the threads of a row.
 //!
-//! A short row has as many threads as elements, at most 32. Several rows share a block. Their
-//! threads combine accumulators without barriers and shared memory, in an order that follows from
-//! the number of threads. All threads of a warp take part: those beyond the last row compute that
-//! row again and store nothing.
+//! A short row has a thread for every eight elements, or for each, and at most 32. Several rows
+//! share a block. Their threads combine accumulators without barriers and shared memory, in an
+//! order that follows from the number of threads. All threads of a warp take part: those beyond the
+//! last row compute that row again and store nothing.
 
 use smallvec::SmallVec;
 
@@ -16,7 +16,7 @@ use crate::element::DType;
 
 /// The number of threads of a warp.
 pub(super) const WARP: usize = 32;
-/// The number of warps of a block.
+/// The number of warps of a block, except where the rows are long.
 pub(super) const WARPS: usize = BLOCK / WARP;
 
 /// The mask of all threads of a warp.
@@ -65,6 +65,11 @@ impl RowThread {
         }
     }
 
+    /// Returns whether the threads of a row are those of a block.
+    fn has_block(self) -> bool {
+        self.threads > WARP
+    }
+
     /// Continues with the first thread of each row only; the others jump to a label.
     pub(super) fn first_only(self, body: &mut KernelBody, label: &str) {
         let (bits, idle) = (body.bits(), body.reg(RegClass::Predicate));
@@ -82,13 +87,13 @@ impl RowThread {
 }
 
 impl Reducer {
-    /// Declares the shared memory through which the warps of a block combine the accumulators of
-    /// the reduction with this number.
-    pub(super) fn shared_memory(self, reduction: usize) -> String {
+    /// Declares the shared memory through which so many warps of a block combine the accumulators
+    /// of the reduction with this number.
+    pub(super) fn shared_memory(self, reduction: usize, warps: usize) -> String {
         let declare = |(slot, dtype): (usize, &DType)| {
             format!(
                 "\t.shared .align 8 .b8 accumulator{reduction}_{slot}[{}];\n",
-                WARPS * dtype.bytes()
+                warps * dtype.bytes()
             )
         };
         self.state_types().iter().enumerate().map(declare).collect()
@@ -97,8 +102,8 @@ impl Reducer {
     /// Declares the shared memory in which the threads of a row combine the accumulators of the
     /// reduction with this number, if they need any.
     pub(super) fn row_memory(self, rows: RowThread, reduction: usize) -> String {
-        if rows.threads == BLOCK {
-            self.shared_memory(reduction)
+        if rows.has_block() {
+            self.shared_memory(reduction, rows.threads / WARP)
         } else {
             String::new()
         }
@@ -129,7 +134,7 @@ impl Reducer {
         rows: RowThread,
         reduction: usize,
     ) {
-        if rows.threads == BLOCK {
+        if rows.has_block() {
             self.combine_block(body, accumulator, rows.thread, reduction);
         } else {
             self.combine_lanes(body, accumulator, rows.threads);
@@ -143,7 +148,7 @@ impl Reducer {
         accumulator: &Accumulator,
         rows: RowThread,
     ) -> Accumulator {
-        if rows.threads == BLOCK {
+        if rows.has_block() {
             return accumulator.clone();
         }
         let moved = |&reg: &Reg| shuffle(body, reg, ("idx", 0), rows.threads);
@@ -250,8 +255,8 @@ pub(super) fn shuffle(
 }
 
 impl WarpTotals {
-    /// Scans the accumulators of a block: those of each warp by shuffles (Hillis and Steele's
-    /// algorithm), and those of the warps in their order. Returns the combination of those before
+    /// Scans the accumulators of a block: those of each warp, and those of the warps in their
+    /// order. Returns the combination of those before
     /// this thread, and that of all threads. All threads must reach it.
     pub(super) fn scan(
         &self,
@@ -260,6 +265,26 @@ impl WarpTotals {
         accumulator: &Accumulator,
         identity: &Accumulator,
     ) -> (Accumulator, Accumulator) {
+        let with_front = self.scan_lanes(body, reducer, accumulator, identity);
+        self.store(body, &with_front, WARP - 1);
+        line!(body, "bar.sync 0;");
+        let (before, all) = self.combine_warps(body, reducer, identity);
+        let front = self.before_in_warp(body, &with_front, identity, 1);
+        reducer.combine(body, &before, &front);
+        // All threads have read before any of them writes for the next tile.
+        line!(body, "bar.sync 0;");
+        (before, all)
+    }
+
+    /// Scans the accumulators of a warp by shuffles (Hillis and Steele's algorithm). Returns the
+    /// combination of those up to this thread.
+    pub(super) fn scan_lanes(
+        &self,
+        body: &mut KernelBody,
+        reducer: Reducer,
+        accumulator: &Accumulator,
+        identity: &Accumulator,
+    ) -> Accumulator {
         let with_front = copy(body, accumulator);
         let mut distance = 1;
         while distance < WARP {
@@ -267,8 +292,17 @@ impl WarpTotals {
             reducer.combine(body, &with_front, &front);
             distance *= 2;
         }
-        self.store(body, &with_front, WARP - 1);
-        line!(body, "bar.sync 0;");
+        with_front
+    }
+
+    /// Combines the stored accumulators in the order of the warps. Returns the combination of those
+    /// before this warp, and that of all warps.
+    pub(super) fn combine_warps(
+        &self,
+        body: &mut KernelBody,
+        reducer: Reducer,
+        identity: &Accumulator,
+    ) -> (Accumulator, Accumulator) {
         let (before, all) = (copy(body, identity), copy(body, identity));
         let (bits, is_own) = (body.bits(), body.reg(RegClass::Predicate));
         for warp in 0..WARPS {
@@ -280,16 +314,12 @@ impl WarpTotals {
             let total = self.load(body, warp);
             reducer.combine(body, &all, &total);
         }
-        let front = self.before_in_warp(body, &with_front, identity, 1);
-        reducer.combine(body, &before, &front);
-        // All threads have read before any of them writes for the next tile.
-        line!(body, "bar.sync 0;");
         (before, all)
     }
 
     /// Returns the accumulator of the thread at this distance before this one in its warp, or the
     /// identity if there is none.
-    fn before_in_warp(
+    pub(super) fn before_in_warp(
         &self,
         body: &mut KernelBody,
         accumulator: &Accumulator,

@@ -108,6 +108,32 @@ impl FusedKernel {
         found.map(|fused| &*fused.op)
     }
 
+    /// Returns the arrays that element-wise operations read to compute nodes, at the positions of
+    /// these nodes. Loads of them can precede the functions that are called for other elements.
+    pub(crate) fn arrays_of<'a>(
+        &'a self,
+        nodes: impl Iterator<Item = &'a NodeRef>,
+    ) -> SmallVec<[&'a NodeRef; 4]> {
+        let mut seen: SmallVec<[&NodeRef; 16]> = nodes.collect();
+        let mut arrays: SmallVec<[&NodeRef; 4]> = SmallVec::new();
+        let mut next = 0;
+        while let Some(&node) = seen.get(next) {
+            next += 1;
+            match self.op(node) {
+                None => arrays.push(node),
+                Some(Op::Apply(_, operands)) => {
+                    for operand in operands {
+                        if seen.iter().all(|known| known.id != operand.id) {
+                            seen.push(operand);
+                        }
+                    }
+                }
+                Some(_) => {}
+            }
+        }
+        arrays
+    }
+
     /// Returns the only output, or the first.
     pub(crate) fn output(&self) -> &KernelOutput {
         &self.outputs[0]

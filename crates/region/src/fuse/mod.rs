@@ -41,7 +41,9 @@ pub(crate) use planned::{NodeSignature, PlannedGraph};
 pub(crate) use recall::steps;
 pub(crate) use recall::{Plan, recall};
 pub(crate) use replace::Replacement;
-pub(crate) use rows::{ROW_THREADS, RowClass, RowShape, neighbours_of_row, threads_of_row};
+pub(crate) use rows::{
+    LONG_ROW_THREADS, ROW_THREADS, RowClass, RowShape, neighbours_of_row, threads_of_row,
+};
 pub(crate) use share::{SCAN_SEGMENT, scans_in_one_pass};
 
 /// Returns the only kernel of a node whose operands are in memory or fused with it.

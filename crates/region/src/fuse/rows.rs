@@ -1,8 +1,9 @@
 //! Row kernels: reductions of contiguous rows together with what leads to them and what follows.
 //!
 //! A block, or a part of a warp, keeps a row in registers, so that a softmax reads its array once
-//! and writes once. Every value that depends on a reduction must belong to one row: to an element,
-//! or to the whole row.
+//! and writes once. A longer row is read again, from a cache, if there are enough rows to keep a
+//! device busy. Every value that depends on a reduction must belong to one row: to an element, or
+//! to the whole row.
 
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
@@ -15,33 +16,50 @@ use crate::{
 
 /// The number of threads of a block, which computes a long row.
 pub(crate) const ROW_THREADS: usize = 256;
+/// The number of threads of a block that computes a row that does not fit in its registers.
+pub(crate) const LONG_ROW_THREADS: usize = 512;
+/// The minimum number of such rows: a block for each multiprocessor of a large device.
+const LONG_ROWS_MIN: usize = 128;
 /// The maximum number of elements of a row that a part of a warp computes.
 const WARP_LENGTH_MAX: usize = 256;
 /// The number of threads of a warp.
 const WARP: usize = 32;
 
-/// Returns the number of threads that compute a row of this many elements, in row kernels and in
-/// reductions of contiguous rows: a power of two.
-pub(crate) fn threads_of_row(length: usize) -> usize {
-    if length <= WARP_LENGTH_MAX {
-        length.next_power_of_two().min(WARP)
-    } else {
-        ROW_THREADS
-    }
-}
-
 /// The number of neighbours of a row that a thread computes together, and reads and writes at once
 /// where it can, if that leaves few threads without elements.
 const NEIGHBOURS: usize = 4;
+/// The number of elements of a thread of a short row, where threads compute neighbours together.
+/// The fewer threads a row has, the fewer steps combine them.
+const ELEMENTS_OF_SHORT: usize = 8;
+
+/// Returns the number of threads that compute a row of this many elements, in row kernels and in
+/// reductions of contiguous rows: a power of two.
+pub(crate) fn threads_of_row(length: usize) -> usize {
+    distribution_of_row(length).0
+}
 
 /// Returns the number of neighbours of a row of this many elements that a thread computes together,
 /// in row kernels and in reductions of contiguous rows.
 pub(crate) fn neighbours_of_row(length: usize) -> usize {
-    let of_threads = length.next_multiple_of(NEIGHBOURS * threads_of_row(length));
-    if length.is_multiple_of(NEIGHBOURS) && of_threads <= length + length / 4 {
-        NEIGHBOURS
+    distribution_of_row(length).1
+}
+
+/// Returns the number of threads of a row, and that of the neighbours that each computes together.
+fn distribution_of_row(length: usize) -> (usize, usize) {
+    let is_short = length <= WARP_LENGTH_MAX;
+    let of_neighbours = if is_short {
+        let threads = length.div_ceil(ELEMENTS_OF_SHORT);
+        threads.next_power_of_two().min(WARP)
     } else {
-        1
+        ROW_THREADS
+    };
+    let of_threads = length.next_multiple_of(NEIGHBOURS * of_neighbours);
+    if length.is_multiple_of(NEIGHBOURS) && of_threads <= length + length / 4 {
+        (of_neighbours, NEIGHBOURS)
+    } else if is_short {
+        (length.next_power_of_two().min(WARP), 1)
+    } else {
+        (ROW_THREADS, 1)
     }
 }
 
@@ -49,6 +67,9 @@ pub(crate) fn neighbours_of_row(length: usize) -> usize {
 const REGISTERS_MAX: usize = 128;
 /// The maximum number of operations for all elements of a thread.
 const OPERATIONS_MAX: usize = 2048;
+/// The maximum number of operations of rows that do not fit in registers, most of which are
+/// computed again whenever the row is read again.
+const LONG_OPERATIONS_MAX: usize = 48;
 /// The maximum number of reductions, each of which takes shared memory.
 const REDUCTIONS_MAX: usize = 8;
 /// The number of nodes before the last of a row kernel among which its others are searched, so that
@@ -164,6 +185,7 @@ fn is_row_kernel(candidates: &[Candidate], root: usize, rows: RowShape) -> bool 
     if size.is_too_large()
         || per_thread * size.live() * words > REGISTERS_MAX
         || per_thread * size.operations() > OPERATIONS_MAX
+        || (rows.is_long() && size.operations() > LONG_OPERATIONS_MAX)
     {
         return false;
     }
@@ -177,11 +199,13 @@ fn is_row_kernel(candidates: &[Candidate], root: usize, rows: RowShape) -> bool 
 }
 
 impl RowShape {
-    /// The lengths of rows that are fused: longer ones do not fit in registers.
-    const LENGTHS: std::ops::RangeInclusive<usize> = 2..=Self::LENGTH_MAX;
-
-    /// The maximum number of elements of a row.
+    /// The maximum number of elements of a row that stays in registers.
     pub(crate) const LENGTH_MAX: usize = 8192;
+
+    /// Returns whether the rows do not fit in registers.
+    pub(crate) fn is_long(self) -> bool {
+        self.length > Self::LENGTH_MAX
+    }
 
     /// Returns the rows that a reduction reduces, if they are contiguous.
     fn of_reduction(op: &Op, node: &NodeRef) -> Option<Self> {
@@ -196,9 +220,8 @@ impl RowShape {
             return None;
         }
         let length = source.elements / rows;
-        Self::LENGTHS
-            .contains(&length)
-            .then_some(Self { rows, length })
+        let is_fused = length >= 2 && (length <= Self::LENGTH_MAX || rows >= LONG_ROWS_MIN);
+        is_fused.then_some(Self { rows, length })
     }
 
     /// Returns the class of a node by its number of elements.
@@ -282,9 +305,12 @@ impl RowShape {
         is_expected && of_view.iter().zip(&of_source).all(same)
     }
 
-    /// Returns the number of elements of a row for each of its threads.
+    /// Returns the number of elements of a row that each of its threads has in registers.
     pub(crate) fn elements_per_thread(self) -> usize {
         let neighbours = neighbours_of_row(self.length);
+        if self.is_long() {
+            return neighbours;
+        }
         self.length
             .div_ceil(neighbours * threads_of_row(self.length))
             * neighbours

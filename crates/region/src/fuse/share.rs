@@ -22,6 +22,8 @@ const COSTLY: f32 = 40.0;
 const JOINED: f32 = 12.0;
 /// The cost of a write and a read of memory for each element, in simple operations.
 const STORING: f32 = 32.0;
+/// The number of elements of a thread, which computes a single value for all of them once.
+const PER_THREAD: f32 = 4.0;
 /// The maximum number of arrays that kernels read again to compute a value again. Storing it takes
 /// one write, and one read more than that of each kernel.
 const READ_AGAIN_MAX: usize = 2;
@@ -160,8 +162,14 @@ fn pays(candidates: &[Candidate], uses: &mut Uses, at: usize) -> bool {
         .iter()
         .map(|consumer| consumer.times.all())
         .sum();
+    let together = if candidate.node.elements == 1 {
+        PER_THREAD
+    } else {
+        1.0
+    };
     let per_element = |consumer: &Consumer| {
-        consumer.times.all() * candidate.node.elements as f32 / consumer.elements.max(1) as f32
+        let elements = candidate.node.elements as f32 / consumer.elements.max(1) as f32;
+        consumer.times.all() * elements / together
     };
     let most = candidate
         .consumers

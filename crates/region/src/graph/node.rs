@@ -4,7 +4,7 @@ use std::{
     panic::Location,
     sync::{
         Arc,
-        atomic::{AtomicU64, AtomicUsize, Ordering},
+        atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering, fence},
     },
 };
 
@@ -45,6 +45,9 @@ pub(crate) struct Node {
     pub(crate) is_deferred: bool,
     /// The number of array handles that refer to the node.
     handles: AtomicUsize,
+    /// True if one of the references is that of a prepared region, which keeps the node for a later
+    /// call and does nothing with it before that reference is the only one.
+    is_kept: AtomicBool,
     state: Mutex<State>,
 }
 
@@ -194,6 +197,7 @@ impl Node {
             shape,
             location,
             handles: AtomicUsize::new(0),
+            is_kept: AtomicBool::new(false),
             state: Mutex::new(state),
         }
     }
@@ -239,13 +243,19 @@ impl Node {
         drop(before);
     }
 
-    /// Takes the memory of a stored node if there are only this many references to the node and one
-    /// to the memory, and the memory is not another library's, which may use its elements.
+    /// Takes the memory of a stored node if there are only this many references to the node,
+    /// besides that of a prepared region that keeps it, and one to the memory, and the memory is
+    /// not another library's, which may use its elements.
     pub(crate) fn take_storage(self: &Arc<Self>, references: usize) -> Option<Storage> {
         let mut state = self.state.lock();
         // A session that finds the node among its interned ones gets a reference before it looks at
         // the state, so that either is seen here or there.
-        if Arc::strong_count(self) != references
+        let counted = Arc::strong_count(self);
+        // With the fence, a reference that a prepared region has dropped before is not taken for
+        // another's: it has cleared the flag first.
+        fence(Ordering::Acquire);
+        let kept = usize::from(self.is_kept.load(Ordering::Relaxed));
+        if counted != references + kept
             || !matches!(&*state, State::Stored(storage) if storage.is_only_here())
         {
             return None;
@@ -254,6 +264,48 @@ impl Node {
             State::Stored(storage) => Arc::into_inner(storage),
             _ => None,
         }
+    }
+
+    /// Sets whether a prepared region keeps the node. Cleared before its reference is dropped.
+    pub(crate) fn keep(&self, is_kept: bool) {
+        self.is_kept.store(is_kept, Ordering::Release);
+    }
+
+    /// Returns whether nothing else refers to the memory of a node without other references.
+    pub(crate) fn has_idle_memory(&mut self) -> bool {
+        let memory = self.own_memory();
+        memory.is_some_and(|storage| storage.buffer.is_sole_owner())
+    }
+
+    fn own_memory(&mut self) -> Option<&mut Storage> {
+        match self.state.get_mut() {
+            State::Stored(storage) => Arc::get_mut(storage),
+            _ => None,
+        }
+    }
+
+    /// Makes a node without other references one of other elements, which the caller writes to the
+    /// memory that is returned.
+    ///
+    /// # Panics
+    ///
+    /// If the node is not stored, or something else refers to its memory.
+    pub(crate) fn renew(&mut self) -> &mut Buffer<u8> {
+        // Interned operations name their operands by identifier.
+        self.id = NEXT_ID.fetch_add(1, Ordering::Relaxed);
+        let storage = self.own_memory().expect("the memory is idle");
+        storage.checks.clear();
+        &mut storage.buffer
+    }
+
+    /// Sets the checks that the elements in idle memory depend on.
+    ///
+    /// # Panics
+    ///
+    /// If the node is not stored, or something else refers to its memory.
+    pub(crate) fn depend_on(&mut self, checks: &DeferredChecks) {
+        let storage = self.own_memory().expect("the memory is idle");
+        storage.checks.clone_from(checks);
     }
 
     /// Makes a node fail whose memory was taken for an update that has failed.

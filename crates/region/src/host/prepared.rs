@@ -3,17 +3,15 @@
 use std::{fmt, marker::PhantomData, panic::Location, sync::Arc};
 
 use millstream::Device;
-use parking_lot::Mutex;
 use smallvec::SmallVec;
 
 use crate::{
     Array, Region,
-    element::DType,
     error::{Error, Result, UsageError, UsageErrorKind},
     evaluate,
     fuse::recall,
-    graph::{Node, NodeRef, Session, State, Storage},
-    replay::{RegionGraph, Results},
+    graph::{NodeRef, Session, Storage},
+    replay::{PreparedGraph, RegionGraph, Results, SharedGraph, StoredResult},
     shape::Shape,
 };
 
@@ -99,10 +97,8 @@ pub struct Prepared<A, R> {
     /// The shape of each argument.
     arguments: Vec<Shape>,
     inputs: Vec<PreparedInput>,
-    results: Vec<PreparedResult>,
-    scalars: SmallVec<[u64; 16]>,
-    /// `None` after a failure.
-    graph: Mutex<Option<Box<RegionGraph>>>,
+    graph: SharedGraph,
+    results: usize,
     location: &'static Location<'static>,
     kind: PhantomData<fn(&A) -> R>,
 }
@@ -111,18 +107,8 @@ pub struct Prepared<A, R> {
 enum PreparedInput {
     /// The argument with this number.
     Argument(usize),
-    /// An array of the first run.
-    Fixed(NodeRef),
-}
-
-/// A result of a prepared region.
-struct PreparedResult {
-    dtype: DType,
-    shape: Shape,
-    bytes: usize,
-    /// The number among the arrays that the graph stores.
-    stored: usize,
-    location: &'static Location<'static>,
+    /// The memory of another array, which no update takes while it is here.
+    Fixed(Arc<Storage>),
 }
 
 impl<A: Arrays, R: Arrays> Prepared<A, R> {
@@ -173,7 +159,7 @@ impl<A: Arrays, R: Arrays> Prepared<A, R> {
         numbers.sort_unstable();
         numbers.dedup();
         let made = RegionGraph::make(device, plan, graph, &numbers, &evaluate::enqueue_step);
-        let made = made.ok_or_else(|| {
+        let mut made = made.ok_or_else(|| {
             refused(
                 "its kernels cannot be a graph: it calls another library in a way that fixes the \
                  addresses of arrays, passes more numbers than a launch has parameters, has an \
@@ -181,26 +167,24 @@ impl<A: Arrays, R: Arrays> Prepared<A, R> {
             )
         })?;
         let position = |node: &NodeRef| given.iter().position(|known| known.id == node.id);
-        let inputs = graph.inputs.iter().map(|node| match position(node) {
-            Some(argument) => PreparedInput::Argument(argument),
-            None => PreparedInput::Fixed(NodeRef::clone(node)),
-        });
-        let result = |number: &u32| {
-            let node = graph.node(*number);
-            PreparedResult {
-                dtype: node.dtype,
-                shape: node.shape.clone(),
-                bytes: node.bytes(),
-                stored: numbers.partition_point(|before| before < number),
-                location: node.location,
-            }
+        let input = |node: &NodeRef| match position(node) {
+            Some(argument) => Some(PreparedInput::Argument(argument)),
+            None => node.storage().map(PreparedInput::Fixed),
         };
+        let inputs: Option<_> = graph.inputs.iter().map(input).collect();
+        let inputs = inputs.ok_or_else(|| refused("an array was changed meanwhile"))?;
+        let numbered = |number: &u32| numbers.partition_point(|before| before < number);
+        let results: SmallVec<[usize; 4]> = graph.targets.iter().map(numbered).collect();
+        let stored = numbers.iter().map(|&number| graph.node(number));
+        let stored = stored.map(|node| StoredResult::of(node)).collect();
+        let scalars = made.scalars(&session.0, graph);
+        made.set_scalars(&scalars);
+        let stream = session.0.streams().first(device)?;
         Ok(Self {
             arguments: given.iter().map(|node| node.shape.clone()).collect(),
-            inputs: inputs.collect(),
-            results: graph.targets.iter().map(result).collect(),
-            scalars: made.scalars(&session.0, graph),
-            graph: Mutex::new(Some(made)),
+            inputs,
+            results: results.len(),
+            graph: PreparedGraph::share(made, stream, stored, results),
             session,
             location,
             kind: PhantomData,
@@ -216,61 +200,50 @@ impl<A: Arrays, R: Arrays> Prepared<A, R> {
     /// the device is lost. After an error of the driver the region must be prepared again.
     pub fn call(&self, arguments: &A) -> Result<R> {
         let session = &self.session.0;
-        let mut given: SmallVec<[NodeRef; 4]> = SmallVec::new();
-        arguments.visit(&mut |node| given.push(NodeRef::clone(node.0)));
-        let memory = |node: &NodeRef| -> Result<Arc<Storage>> {
-            if let Some(storage) = node.storage() {
-                return Ok(storage);
+        let mut given: SmallVec<[Arc<Storage>; 4]> = SmallVec::new();
+        let mut outcome = Ok(());
+        arguments.visit(&mut |ArrayNode(node)| {
+            if outcome.is_ok() {
+                let memory = self.memory_of(node, given.len());
+                outcome = memory.map(|memory| given.push(memory));
             }
-            evaluate::evaluate(session, std::slice::from_ref(node))?;
-            node.storage()
-                .ok_or_else(|| self.refused("an argument was changed meanwhile"))
-        };
-        for (node, shape) in given.iter().zip(&self.arguments) {
-            if node.shape != *shape || node.device != session.device {
-                return Err(self.differs(node, shape));
-            }
-        }
-        let mut inputs: SmallVec<[Arc<Storage>; 8]> = SmallVec::new();
-        for input in &self.inputs {
-            inputs.push(match input {
-                PreparedInput::Argument(number) => memory(&given[*number])?,
-                PreparedInput::Fixed(node) => memory(node)?,
-            });
-        }
-        let stream = session.streams().first(&session.device)?;
+        });
+        outcome?;
+        // While this memory is held, it is not that of a result.
+        let inputs = self.inputs.iter().map(|input| match input {
+            PreparedInput::Argument(number) => &given[*number],
+            PreparedInput::Fixed(memory) => memory,
+        });
+        let inputs: SmallVec<[&Arc<Storage>; 8]> = inputs.collect();
         let mut graph = self.graph.lock();
-        let Some(launched) = &mut *graph else {
+        let Some(prepared) = &mut *graph else {
             return Err(self.refused("an earlier call has failed"));
         };
-        let mut sizes: SmallVec<[usize; 4]> = SmallVec::new();
-        for result in &self.results {
-            if sizes.len() <= result.stored {
-                sizes.resize(result.stored + 1, 0);
-            }
-            sizes[result.stored] = result.bytes;
+        let mut is_broken = false;
+        let called = prepared.call(session, &inputs, &mut is_broken);
+        if is_broken {
+            *graph = None;
         }
-        let sizes = sizes.into_iter();
-        let stored = match launched.launch(session, &stream, &inputs, sizes, &self.scalars) {
-            Ok(stored) => stored,
-            Err(error) => {
-                *graph = None;
-                return Err(error);
-            }
-        };
         drop(graph);
-        let mut results = self.results.iter();
+        let mut results = called?.into_iter();
         Ok(R::of_nodes(&self.session, &mut || {
-            let result = results.next().expect("a result for each array");
-            let storage = Arc::clone(&stored[result.stored]);
-            OwnedNode(Arc::new(Node::new(
-                session.device.clone(),
-                result.dtype,
-                result.shape.clone(),
-                State::Stored(storage),
-                result.location,
-            )))
+            OwnedNode(results.next().expect("a result for each array"))
         }))
+    }
+
+    /// Returns the memory of the argument with this number.
+    fn memory_of(&self, node: &NodeRef, number: usize) -> Result<Arc<Storage>> {
+        let session = &self.session.0;
+        let shape = &self.arguments[number];
+        if node.shape != *shape || node.device != session.device {
+            return Err(self.differs(node, shape));
+        }
+        if let Some(memory) = node.storage() {
+            return Ok(memory);
+        }
+        evaluate::evaluate(session, std::slice::from_ref(node))?;
+        node.storage()
+            .ok_or_else(|| self.refused("an argument was changed meanwhile"))
     }
 
     #[cold]
@@ -298,7 +271,7 @@ impl<A: Arrays, R: Arrays> Prepared<A, R> {
 
 impl<A, R> fmt::Debug for Prepared<A, R> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (arguments, results) = (self.arguments.len(), self.results.len());
+        let (arguments, results) = (self.arguments.len(), self.results);
         write!(
             f,
             "Prepared({arguments} arguments, {results} results, at {})",

@@ -70,6 +70,12 @@ pub trait RegionExt {
     /// host. A [call](crate::Prepared::call) enqueues the kernels with other arguments of the same
     /// shapes, as one launch of a CUDA graph.
     ///
+    /// The prepared region keeps the memory of its intermediate arrays, and refers to the results
+    /// of its last two calls. Once the program has dropped these, a later call writes to their
+    /// memory, behind everything that has used them; a result that the program still refers to is
+    /// never written. The memory is freed with the prepared region, or when the device's memory is
+    /// short.
+    ///
     /// ```
     /// use millstream_region::{Array, RegionExt};
     /// use ndarray::array;

@@ -19,9 +19,7 @@ use parking_lot::Mutex;
 use smallvec::SmallVec;
 
 use crate::{
-    codegen::{
-        BLOCK, ENTRY_BYTES, Kernel, KernelParameter, PARAMETER_BYTES_MAX, PassOutput, generate,
-    },
+    codegen::{ENTRY_BYTES, Kernel, KernelParameter, PARAMETER_BYTES_MAX, PassOutput, generate},
     element::Scalar,
     error::Result,
     fuse::FusedKernel,
@@ -298,8 +296,8 @@ fn launch(
         });
     }
     arguments.extend(table.as_ref().map(Argument::read::<u8, _>));
-    let blocks = u32::try_from(threads.div_ceil(BLOCK)).unwrap_or(u32::MAX);
-    let grid = LaunchConfig::new([blocks, 1, 1], [BLOCK as u32, 1, 1]);
+    let blocks = u32::try_from(threads.div_ceil(kernel.block)).unwrap_or(u32::MAX);
+    let grid = LaunchConfig::new([blocks, 1, 1], [kernel.block as u32, 1, 1]);
     // SAFETY: parameters and text come from one lowering, so that they agree in number and type.
     // The kernel reads its inputs within their shapes, because every index is within the shape of
     // the node that it is lowered for or checked against it, and it writes nothing but the targets.

@@ -8,6 +8,7 @@
 use std::sync::Arc;
 
 use millstream::{Buffer, Device, GraphRecorder, Stream, UnboundGraph, kernel::Argument};
+use parking_lot::Mutex;
 use smallvec::SmallVec;
 
 use super::Results;
@@ -17,7 +18,7 @@ use crate::{
     fuse::{Plan, PlannedGraph, Step},
     graph::{LoggedLaunch, LoggedParameter, NodeRef, Op, Session, Storage},
     launch::{allocate, constant_word},
-    streams::Streams,
+    streams::{Counters, Streams},
 };
 
 /// The graph of one plan.
@@ -186,8 +187,10 @@ impl RegionGraph {
         let ids = nodes().map(|node| node.id);
         let stream = session.streams().choose(&session.device, ids, &operands)?;
         let scalars = self.scalars(session, graph);
+        self.set_scalars(&scalars);
         let sizes = nodes().map(|node| node.bytes());
-        let stored = self.launch(session, &stream, inputs, sizes, &scalars)?;
+        let inputs: SmallVec<[&Arc<Storage>; 8]> = inputs.iter().collect();
+        let stored = self.launch(session, &stream, &inputs, sizes)?;
         self.last_results = nodes().map(|node| node.id).collect();
         for (node, storage) in nodes().zip(stored) {
             node.store(storage);
@@ -207,14 +210,13 @@ impl RegionGraph {
     /// # Errors
     ///
     /// If there is not enough memory, the driver cannot change or launch the graph, or the device
-    /// is lost. The graph must not be used again.
-    pub(crate) fn launch(
+    /// is lost. After an error of the driver the graph must not be used again.
+    pub(super) fn launch(
         &mut self,
         session: &Session,
         stream: &Stream,
-        inputs: &[Arc<Storage>],
+        inputs: &[&Arc<Storage>],
         sizes: impl Iterator<Item = usize>,
-        scalars: &[u64],
     ) -> Result<SmallVec<[Arc<Storage>; 4]>> {
         let mut buffers: SmallVec<[Option<Buffer<u8>>; 4]> = SmallVec::new();
         for (bytes, memory) in sizes.zip(&self.results) {
@@ -224,10 +226,42 @@ impl RegionGraph {
             });
         }
         // Dropped behind the replay, it is freed in stream order.
-        let mut temporaries = match self.unbound.temporary_bytes() {
-            0 => None,
-            bytes => Some(allocate(stream, bytes as usize)?),
-        };
+        let mut temporaries = self.temporaries(stream)?;
+        let words = self.words(session, stream)?;
+        let own = buffers.iter_mut().flatten();
+        self.enqueue(stream, inputs, own, &words, temporaries.as_mut())?;
+        let checks = session.deferred_checks(inputs.iter().map(|storage| &***storage))?;
+        let mut stored: SmallVec<[Arc<Storage>; 4]> = SmallVec::new();
+        for (buffer, memory) in buffers.into_iter().zip(&self.results) {
+            stored.push(match (buffer, memory) {
+                (Some(buffer), _) => Arc::new(Storage {
+                    buffer,
+                    checks: checks.clone(),
+                }),
+                (None, &ResultMemory::OfInput(input)) => Arc::clone(inputs[input]),
+                (None, &ResultMemory::OfResult(result)) => Arc::clone(&stored[result]),
+                (None, ResultMemory::Own) => unreachable!("it was just allocated"),
+            });
+        }
+        Ok(stored)
+    }
+
+    /// Returns whether each result has memory of its own.
+    pub(super) fn has_own_results(&self) -> bool {
+        let mut results = self.results.iter();
+        results.all(|memory| matches!(memory, ResultMemory::Own))
+    }
+
+    /// Allocates the memory of the temporaries, if there are any.
+    pub(super) fn temporaries(&self, stream: &Stream) -> Result<Option<Buffer<u8>>> {
+        match self.unbound.temporary_bytes() {
+            0 => Ok(None),
+            bytes => allocate(stream, bytes as usize).map(Some),
+        }
+    }
+
+    /// Returns the words of the session that the kernels of one launch use.
+    pub(super) fn words(&self, session: &Session, stream: &Stream) -> Result<SessionWords> {
         let flag = match self.uses_flag {
             true => Some(session.checks().flag(stream)?),
             false => None,
@@ -236,41 +270,60 @@ impl RegionGraph {
             true => Some(session.streams().counters(stream)?),
             false => None,
         };
-        {
-            // Unlocked behind the launch, because reading the flag locks it.
-            let mut flag = flag.as_ref().map(|flag| flag.lock());
-            let mut counters = counters.as_ref().map(|counters| counters.lock());
-            let mut own: SmallVec<[&mut Buffer<u8>; 4]> = buffers.iter_mut().flatten().collect();
-            let mut words = [flag.as_deref_mut(), counters.as_deref_mut()];
-            let mut behind = temporaries.as_mut();
-            let read = inputs
-                .iter()
-                .map(|storage| Argument::read::<u8, _>(&storage.buffer));
-            let mut arrays: SmallVec<[Argument<'_>; 8]> = read.collect();
-            arrays.extend(own.iter_mut().map(Argument::write::<u8, _>));
-            arrays.extend(words.iter_mut().flatten().map(Argument::write::<u32, _>));
-            arrays.extend(behind.as_mut().map(Argument::write::<u8, _>));
-            // SAFETY: arrays and scalars are those of the recording, in the same order: a plan
-            // determines the sizes of its arrays, and the kernels access nothing beyond these
-            // whatever the constants are. The session's streams are ordinary streams of the device
-            // that keeps this graph.
-            unsafe { self.unbound.replay(stream, &arrays, scalars) }?;
-        }
-        let checks = session.deferred_checks(inputs.iter().map(|storage| &**storage))?;
-        let mut stored: SmallVec<[Arc<Storage>; 4]> = SmallVec::new();
-        for (buffer, memory) in buffers.into_iter().zip(&self.results) {
-            stored.push(match (buffer, memory) {
-                (Some(buffer), _) => Arc::new(Storage {
-                    buffer,
-                    checks: checks.clone(),
-                }),
-                (None, &ResultMemory::OfInput(input)) => Arc::clone(&inputs[input]),
-                (None, &ResultMemory::OfResult(result)) => Arc::clone(&stored[result]),
-                (None, ResultMemory::Own) => unreachable!("it was just allocated"),
-            });
-        }
-        Ok(stored)
+        Ok(SessionWords { flag, counters })
     }
+
+    /// Sets the scalar parameters of later launches.
+    pub(crate) fn set_scalars(&mut self, scalars: &[u64]) {
+        self.unbound.set_scalars(scalars);
+    }
+
+    /// Enqueues all kernels as one launch, with inputs in this memory. They write the results that
+    /// have memory of their own to `own`, in order.
+    ///
+    /// # Errors
+    ///
+    /// If the driver cannot change or launch the graph, or the device is lost. The graph must not
+    /// be used again.
+    pub(super) fn enqueue<'a>(
+        &mut self,
+        stream: &Stream,
+        inputs: &[&Arc<Storage>],
+        own: impl Iterator<Item = &'a mut Buffer<u8>>,
+        words: &SessionWords,
+        temporaries: Option<&mut Buffer<u8>>,
+    ) -> Result<()> {
+        // Unlocked behind the launch, because reading the flag locks it.
+        let mut flag = words.flag.as_ref().map(|flag| flag.lock());
+        let mut counters = words.counters.as_ref().map(|counters| counters.lock());
+        let mut replay = self.unbound.bind();
+        for storage in inputs {
+            replay.read(&storage.buffer);
+        }
+        for result in own {
+            replay.write(result);
+        }
+        if let Some(flag) = &mut flag {
+            replay.write(flag);
+        }
+        if let Some(counters) = &mut counters {
+            replay.write(counters);
+        }
+        if let Some(temporaries) = temporaries {
+            replay.write(temporaries);
+        }
+        // SAFETY: arrays and scalars are those of the recording, in the same order: a plan
+        // determines the sizes of its arrays, and the kernels access nothing beyond these whatever
+        // the constants are. The session's streams are ordinary streams of the device that keeps
+        // this graph.
+        Ok(unsafe { replay.submit(stream) }?)
+    }
+}
+
+/// The words of a session that kernels use.
+pub(super) struct SessionWords {
+    flag: Option<Arc<Mutex<Buffer<u32>>>>,
+    counters: Option<Counters>,
 }
 
 impl ScalarSource {

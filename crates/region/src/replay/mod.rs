@@ -10,6 +10,14 @@
 //! |---|---|
 //! | `mod.rs` | the graphs of a device: when they are made, used and dropped |
 //! | `graph.rs` | the graph of one plan: recording and replay |
+//! | `prepared.rs` | the graph of a prepared region, with memory that it uses again |
+//!
+//! Two kinds of evaluation are launched kernel by kernel. An update in place writes the memory of
+//! its base only if nothing else needs the old elements, which is known no earlier than when the
+//! call is enqueued: two calls with the same operations may run different kernels, so that there is
+//! no plan to recall. A mesh region is evaluated in parts, each between two collectives, which the
+//! host enqueues for all devices at once and which a graph of one device cannot contain; no graphs
+//! are made of the parts.
 //!
 //! An executable graph does not run twice at a time. A call that finds its graph running, without
 //! depending on it, uses another instance of the graph, and beyond [`INSTANCES_MAX`] launches the
@@ -17,6 +25,7 @@
 //! succeeds, or returns the error.
 
 mod graph;
+mod prepared;
 
 use std::sync::Arc;
 
@@ -30,6 +39,8 @@ use crate::{
     graph::{Session, Storage},
 };
 pub(crate) use graph::RegionGraph;
+use prepared::PreparedGraphs;
+pub(crate) use prepared::{PreparedGraph, SharedGraph, StoredResult};
 
 /// The number of kernels from which on a graph takes less time than its kernels. For fewer, setting
 /// the nodes takes longer than the launches that it saves.
@@ -57,6 +68,7 @@ struct State {
     patterns: FxHashMap<(u64, Results), Pattern>,
     uses: u64,
     is_off: bool,
+    prepared: PreparedGraphs,
 }
 
 /// Sets whether regions on a device are replayed as graphs.
@@ -97,9 +109,27 @@ impl RegionGraphs {
         });
         if is_new {
             let known = Arc::downgrade(&graphs);
-            device.on_memory_shortage(move || known.upgrade().is_some_and(|known| known.clear()));
+            device.on_memory_shortage(move || known.upgrade().is_some_and(|known| known.release()));
         }
         graphs
+    }
+
+    /// Adds the graph of a prepared region.
+    fn add_prepared(&self, graph: &SharedGraph) {
+        self.0.lock().prepared.add(graph);
+    }
+
+    /// Drops what can be made again and is not in use. Returns whether there was anything.
+    fn release(&self) -> bool {
+        let prepared = self.0.lock().prepared.all();
+        let release = |graph: &SharedGraph| {
+            // A call holds the lock while it allocates, perhaps that of this thread.
+            let mut graph = graph.try_lock();
+            let graph = graph.as_mut().and_then(|graph| graph.as_mut());
+            graph.is_some_and(PreparedGraph::release_memory)
+        };
+        let released = prepared.iter().filter(|graph| release(graph)).count() > 0;
+        self.clear() | released
     }
 
     /// Drops all graphs that are not in use. Returns whether there were any.

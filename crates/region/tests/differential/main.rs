@@ -22,11 +22,13 @@ mod idioms;
 mod invalid_indices;
 mod kernel_cache;
 mod long_scans;
+mod many_reductions;
 mod means;
 mod other_operations;
 mod parameters;
 mod program;
 mod regressions;
+mod scatter_add;
 mod signed_zeros;
 mod step;
 mod usage_errors;
@@ -206,6 +208,8 @@ fn main() -> ExitCode {
         .chain(signed_zeros::TESTS)
         .chain(half_floats::TESTS)
         .chain(long_scans::TESTS)
+        .chain(many_reductions::TESTS)
+        .chain(scatter_add::TESTS)
     {
         trials.push(Trial::test(name, test));
     }

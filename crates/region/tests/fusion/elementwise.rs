@@ -158,7 +158,8 @@ fn a_function_of_a_row_is_stored_as_a_row() {
 }
 
 /// A kernel's text contains no lengths. It only depends on how many threads share a result or a
-/// tile, so that the texts for arrays of some heights serve all other widths of these heights.
+/// tile, so that the texts for arrays of some heights serve all other widths of these heights. Rows
+/// of 36 have a thread for each element, those of 52 one for each group of four.
 #[test]
 fn other_shapes_take_no_further_compilation() {
     type Compute = fn(&Array<f32, Ix2>) -> Array<f32, Ix2>;
@@ -187,9 +188,9 @@ fn other_shapes_take_no_further_compilation() {
                 }
                 counted.calls.count("module_load")
             };
-            let first = compilations(&[36]);
+            let first = compilations(&[36, 52]);
             assert!((1..=3).contains(&first), "{kind}: {first} compilations");
-            assert_eq!(compilations(&[44, 52, 60]), 0, "{kind}");
+            assert_eq!(compilations(&[44, 40, 60]), 0, "{kind}");
         }
     });
 }

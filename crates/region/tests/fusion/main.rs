@@ -12,6 +12,7 @@ mod indices;
 mod joins;
 mod long_reductions;
 mod long_sessions;
+mod patterns;
 mod peak_memory;
 mod random_rows;
 mod random_siblings;

@@ -15,7 +15,7 @@ const LENGTHS: [usize; 14] = [
 
 /// Returns a number of rows, of which the last blocks have less than they could.
 fn rows(length: usize) -> usize {
-    9 + 600 / length
+    9 + 4000 / length
 }
 
 fn matrix(length: usize) -> Array2<f32> {
@@ -45,12 +45,12 @@ fn assert_one_kernel(function: OfRows, has_rows: bool) {
             assert_eq!((work.kernels, work.bytes_written), (1, written), "{length}");
             // Threads beyond the end of a row read its last element again, and those beyond the
             // last row read that row.
-            let threads = if length <= 256 {
-                length.next_power_of_two().min(32)
-            } else {
-                256
+            let is_grouped = [16, 128, 256, 1000, 2000].contains(&length);
+            let threads = match length {
+                16 | 128 | 256 => length / 8,
+                ..=256 => length.next_power_of_two().min(32),
+                _ => 256,
             };
-            let is_grouped = [128, 256, 1000, 2000].contains(&length);
             let at_once = if is_grouped { 4 * threads } else { threads };
             let (in_row, in_block) = (length.next_multiple_of(at_once), 256 / threads);
             let read = (4 * rows(length).next_multiple_of(in_block) * in_row) as u64;
@@ -166,9 +166,9 @@ fn positions_of_extrema_are_used_in_the_same_kernel() {
 }
 
 #[test]
-fn long_rows_are_fused_as_far_as_they_fit_in_registers() {
-    for (length, kernels) in [(8192, [1, 1]), (8193, [4, 4])] {
-        let host = Array2::from_shape_fn((2, length), |(row, column)| {
+fn long_rows_are_fused_if_they_fit_in_registers_or_are_many() {
+    for (rows, length, kernels) in [(2, 8192, [1, 1]), (2, 8193, [4, 4]), (130, 8193, [1, 1])] {
+        let host = Array2::from_shape_fn((rows, length), |(row, column)| {
             ((row * 37 + column * 61) % 101) as f32 / 16.0 - 3.0
         });
         Counted::everywhere(|counted| {
@@ -185,8 +185,89 @@ fn long_rows_are_fused_as_far_as_they_fit_in_registers() {
             let softmax = counted.work(|_| softmax().to_host().unwrap()).1;
             let normalised = counted.work(|_| normalised().to_host().unwrap()).1;
             assert_eq!([softmax.kernels, normalised.kernels], kernels, "{length}");
+            let bytes = (4 * rows * length) as u64;
+            if kernels == [1, 1] && length > 8192 {
+                // Each of the two reductions reads the rows, and so does what follows from them.
+                for work in [softmax, normalised] {
+                    assert_eq!((work.bytes_read, work.bytes_written), (3 * bytes, bytes));
+                }
+            }
         });
     }
+}
+
+/// Functions of long rows in one kernel and with stored intermediate results differ in the last
+/// bits at most, because the reductions add in other orders.
+#[test]
+fn functions_of_long_rows_are_those_of_stored_values() {
+    for length in [8196, 8195] {
+        let host = Array2::from_shape_fn((130, length), |(row, column)| {
+            ((row * 37 + column * 61) % 101) as f32 / 16.0 - 3.0
+        });
+        let gain = host.row(3).mapv(|element| element * 0.5);
+        Counted::everywhere(|counted| {
+            let x = Array::from_host(&counted.device, &host).unwrap();
+            let gain = Array::from_host(&counted.device, &gain).unwrap();
+            let normalised = |cut: &dyn Fn(&Array<f32, Ix2>)| {
+                let mean = x.mean_keepdims(&[Axis(1)]);
+                cut(&mean);
+                let deviation = &x - &mean;
+                let variance = deviation.pow2().mean_keepdims(&[Axis(1)]);
+                let most = x.argmax_keepdims(&[Axis(1)]).cast::<f32>();
+                cut(&variance);
+                cut(&most);
+                (&deviation / &(&variance + 1e-5).sqrt() * &gain + &most)
+                    .to_host()
+                    .unwrap()
+            };
+            let of_powers = |cut: &dyn Fn(&Array<f32, Ix2>)| {
+                let most = x.max_keepdims(&[Axis(1)]);
+                cut(&most);
+                let sum = (&x - &most).exp().sum_keepdims(&[Axis(1)]);
+                cut(&sum);
+                (&sum.ln() + &most).to_host().unwrap()
+            };
+            let store = |array: &Array<f32, Ix2>| drop(array.to_host().unwrap());
+            let check = |(found, work): (Array2<f32>, Work), stored: Array2<f32>| {
+                assert_eq!(work.kernels, 1, "{length}");
+                for (found, stored) in found.iter().zip(&stored) {
+                    let error = (found - stored).abs();
+                    assert!(error <= 1e-6 * stored.abs(), "{found} is not {stored}");
+                }
+            };
+            check(counted.work(|_| normalised(&|_| {})), normalised(&store));
+            check(counted.work(|_| of_powers(&|_| {})), of_powers(&store));
+        });
+    }
+}
+
+/// With four arrays of `f64`, the rows of 132 blocks fill the cache.
+#[test]
+fn blocks_compute_one_long_row_after_another() {
+    let host = Array2::from_shape_fn((140, 8196), |(row, column)| {
+        ((row * 37 + column * 61) % 101) as f64 / 16.0 - 3.0
+    });
+    let [x, y, z, w] = [0.0, 1.0, 2.0, 3.0].map(|number| host.mapv(|x| x + number));
+    // All of these numbers are exact.
+    let sums = &x + &y + &z + &w;
+    let mut expected = sums.clone();
+    for (mut row, sums) in expected.rows_mut().into_iter().zip(sums.rows()) {
+        let total = sums.sum();
+        row.mapv_inplace(|sum| sum * total);
+    }
+    Counted::everywhere(|counted| {
+        let (found, work) = counted.work(|device| {
+            let pending = device.region(|g| {
+                let [x, y, z, w] = [&x, &y, &z, &w].map(|host| g.array(host));
+                let sum = &x + &(&(&y + &z) + &w);
+                // With another reduction, its barrier would lie between those of two rows.
+                &sum * &sum.sum_keepdims(&[Axis(1)])
+            });
+            pending.unwrap().wait().unwrap()
+        });
+        assert_eq!(work.kernels, 1);
+        assert_eq!(found, expected);
+    });
 }
 
 #[test]

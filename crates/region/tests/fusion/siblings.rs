@@ -81,7 +81,7 @@ fn minimum_maximum_and_sum_of_one_array_are_one_kernel_that_reads_it_once() {
 
 #[test]
 fn several_reductions_of_columns_share_their_kernels() {
-    for (rows, columns, kernels) in [(30, 50, 1), (400, 50, 2), (100, 20_000, 1)] {
+    for (rows, columns, kernels) in [(30, 50, 1), (400, 50, 1), (1500, 50, 2), (100, 20_000, 1)] {
         let host = Array2::from_shape_fn((rows, columns), |(row, column)| {
             ((row * 37 + column * 61) % 101) as f32 / 16.0 - 3.0
         });
@@ -116,7 +116,7 @@ fn several_reductions_of_columns_share_their_kernels() {
 }
 
 #[test]
-fn a_variance_of_all_takes_two_kernels_and_that_of_columns_four() {
+fn a_variance_of_all_or_of_columns_takes_two_kernels() {
     let host = Array2::from_shape_fn((400, 300), |(row, column)| {
         ((row * 37 + column * 61) % 101) as f32 / 16.0 - 3.0
     });
@@ -125,7 +125,7 @@ fn a_variance_of_all_takes_two_kernels_and_that_of_columns_four() {
         let all = counted.work(|_| x.var(1.0).to_host().unwrap()).1;
         assert_eq!(all.kernels, 2);
         let columns = counted.work(|_| x.var_axis(Axis(0), 1.0).to_host().unwrap());
-        assert_eq!(columns.1.kernels, 4);
+        assert_eq!(columns.1.kernels, 2);
     });
 }
 

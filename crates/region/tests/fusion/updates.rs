@@ -232,6 +232,35 @@ fn a_scatter_into_an_array_that_nothing_else_needs_copies_nothing() {
 }
 
 #[test]
+fn many_values_are_added_to_few_elements_once_for_each_block() {
+    let (count, elements) = (20_000, 64);
+    let index = Array1::from_shape_fn(count, |at| (at * 7919 % elements) as i64);
+    let values = Array1::from_shape_fn(count, |at| (at % 100) as i32);
+    let mut expected = Array1::from_elem(elements, 7_i32);
+    for (&index, value) in index.iter().zip(&values) {
+        expected[index as usize] += value;
+    }
+    Counted::everywhere(|counted| {
+        let (found, work) = counted.work(|device| {
+            let pending = device.region(|g| {
+                let base = g.zeros::<i32, _>(elements) + 7;
+                base.scatter_add(Axis(0), &g.array(&index), &g.array(&values))
+            });
+            pending.unwrap().wait().unwrap()
+        });
+        assert_eq!(found, expected);
+        // The base is written first. A block has at least 2,048 values.
+        let per_block = (elements * size_of::<i32>()) as u64;
+        assert_eq!(work.kernels, 2);
+        assert!(
+            work.bytes_written <= (1 + 20_000 / 2048) * per_block,
+            "{work:?}"
+        );
+        assert!(work.bytes_read >= 12 * count as u64);
+    });
+}
+
+#[test]
 fn a_costly_value_for_few_elements_is_computed_for_them_alone() {
     let matrix = matrix();
     Counted::everywhere(|counted| {

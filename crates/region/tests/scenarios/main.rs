@@ -22,6 +22,7 @@ mod instrumented;
 #[path = "../../../runtime/tests/scenarios/outsiders.rs"]
 #[allow(dead_code, reason = "the runtime's scenarios use more of it")]
 mod outsiders;
+mod prepared;
 mod structs;
 #[path = "../../../runtime/tests/scenarios/sweep.rs"]
 #[allow(dead_code, reason = "the runtime's scenarios use the remaining items")]

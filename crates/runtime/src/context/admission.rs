@@ -3,18 +3,20 @@
 //!
 //! The closure of a foreign call (`kernel::enqueue`) runs with its stream's lock held. If it called
 //! this library for the same stream, it would wait for that lock for ever; an operation on another
-//! stream may wait for this one's submission. Both are rejected with a typed error. One counter
-//! covers both conditions, so that the check of an ordinary operation is one load.
+//! stream may wait for this one's submission. Both are rejected with a typed error. One word
+//! covers these conditions and all others that an operation meets rarely, so that the check of an
+//! ordinary operation is one load.
 
-use std::{
-    cell::Cell,
-    sync::atomic::{AtomicU32, Ordering},
-};
+use std::cell::Cell;
 
 use parking_lot::Mutex;
 
 use super::DeviceState;
-use crate::{Result, UsageError, UsageErrorKind, spans::HostSpan};
+use crate::{
+    Result, UsageError, UsageErrorKind,
+    spans::HostSpan,
+    sync::{AtomicU32, Ordering},
+};
 
 /// The bit that is set once the device is lost.
 const LOST: u32 = 1 << 31;
@@ -26,8 +28,10 @@ const SPANS: u32 = 1 << 29;
 const ADOPTED: u32 = 1 << 28;
 /// The bit that is set while a stream of the device is [recording](super::recording).
 const RECORDS: u32 = 1 << 27;
+/// The bit that is set while a layer above may have deferred work.
+const DEFERRED: u32 = 1 << 26;
 /// The bit that is set while a [recorder](super::recorder) is told of operations.
-const TRACES: u32 = 1 << 26;
+const TRACES: u32 = 1 << 25;
 
 thread_local! {
     /// The number of foreign calls that this thread is inside. They nest if their devices differ.
@@ -38,7 +42,7 @@ thread_local! {
 #[derive(Debug, Default)]
 pub(crate) struct Admission {
     /// The number of foreign calls in progress on the device, and the bits [`LOST`], [`EXAMINE`],
-    /// [`SPANS`], [`ADOPTED`], [`RECORDS`] and [`TRACES`].
+    /// [`SPANS`], [`ADOPTED`], [`RECORDS`], [`DEFERRED`] and [`TRACES`].
     reasons: AtomicU32,
     examinations: Mutex<Examinations>,
     /// The number of recording streams.
@@ -131,6 +135,20 @@ impl Admission {
         self.reasons.load(Ordering::Acquire) & RECORDS != 0
     }
 
+    /// Sets whether a layer above has deferred work, which the next submission or host wait starts.
+    pub(super) fn defer(&self, any: bool) {
+        match any {
+            true => self.reasons.fetch_or(DEFERRED, Ordering::AcqRel),
+            false => self.reasons.fetch_and(!DEFERRED, Ordering::AcqRel),
+        };
+    }
+
+    /// Returns whether a layer above may have deferred work.
+    #[inline]
+    pub(super) fn has_deferred(&self) -> bool {
+        self.reasons.load(Ordering::Acquire) & DEFERRED != 0
+    }
+
     /// Begins a span, if they are on.
     pub(crate) fn span(&self, begin: impl FnOnce() -> HostSpan) -> Option<HostSpan> {
         (self.reasons.load(Ordering::Relaxed) & SPANS != 0).then(begin)
@@ -142,7 +160,7 @@ impl Admission {
     }
 
     /// Returns whether there is no reason to reject, record or trace an operation, to examine its
-    /// operands, to begin a span, or to record an event behind it.
+    /// operands, to begin a span, to start deferred work, or to record an event behind it.
     #[inline]
     pub(crate) fn is_none(&self) -> bool {
         // Acquire: a thread that sees the bit also sees the stored loss.
@@ -174,7 +192,7 @@ impl DeviceState {
     #[inline]
     pub(crate) fn check_alive(&self) -> Result<()> {
         // Acquire: as in `is_none`.
-        const HARMLESS: u32 = EXAMINE | SPANS | ADOPTED | RECORDS | TRACES;
+        const HARMLESS: u32 = EXAMINE | SPANS | ADOPTED | RECORDS | DEFERRED | TRACES;
         if self.admission.reasons.load(Ordering::Acquire) & !HARMLESS == 0 {
             return Ok(());
         }

@@ -98,6 +98,7 @@ pub(crate) unsafe fn submit_crossing<C: Command>(
         sequence: None,
     };
     let Crossing { operation, devices } = &mut *settling.crossing;
+    devices[0].run_deferred();
     // SAFETY: by this function's contract.
     let (sequence, output) = unsafe { submit_admitted(devices[0], stream, operation, command) }?;
     end_before_the_owner(devices[0], stream, sequence);

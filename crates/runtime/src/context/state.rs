@@ -41,7 +41,7 @@ use crate::{
     Error, Result,
     disposal::log,
     spans,
-    sync::{AtomicBool, Ordering},
+    sync::Ordering,
     tracker::{DeviceNumber, StreamId, Ticket},
 };
 
@@ -102,8 +102,6 @@ pub(crate) struct DeviceState {
     /// The state that crates above this one keep for the device.
     pub(crate) slots: Slots,
     hooks: &'static dyn DeviceHooks,
-    /// True if a layer above may have deferred work; read on every submission.
-    deferred: AtomicBool,
     priorities: PriorityRange,
     /// The device's streams. The realm resolves tickets of this device through the same table.
     pub(crate) streams: Arc<Streams>,
@@ -177,7 +175,6 @@ impl DeviceState {
             recorder: RecorderSlot::default(),
             slots: Slots::default(),
             hooks,
-            deferred: AtomicBool::new(false),
             priorities,
             streams: Arc::new(Streams::new(DeviceNumber::next())),
             retired: Mutex::new(Vec::new()),
@@ -301,13 +298,13 @@ impl DeviceState {
 
     /// Sets whether a layer above has deferred work, which the next submission or host wait starts.
     pub(crate) fn set_deferred(&self, any: bool) {
-        self.deferred.store(any, Ordering::Release);
+        self.admission.defer(any);
     }
 
     /// Returns whether a layer above may have deferred work.
     #[inline]
     pub(crate) fn has_deferred(&self) -> bool {
-        self.deferred.load(Ordering::Acquire)
+        self.admission.has_deferred()
     }
 
     /// Starts the deferred work of the layers above.

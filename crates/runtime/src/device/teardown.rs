@@ -38,7 +38,9 @@ impl DeviceHooks for Hooks {
     /// Tears the device down. The primary context stays retained, because the process shares it
     /// with other libraries.
     fn close(&self, device: &mut DeviceState) {
-        // First, because these calls may create a stream.
+        // First, because graphs in there leave their remains to `idle_frees`.
+        drop(std::mem::take(&mut device.slots));
+        // Before the streams are listed, because these calls may create one.
         empty_cache(device);
         drain_frees(device);
         let teardown = Teardown {
@@ -49,7 +51,7 @@ impl DeviceHooks for Hooks {
             streams: device.all_streams(),
             events: std::mem::take(&mut device.events),
             staging: std::mem::take(&mut device.memory_slot.staging),
-            idle_frees: std::mem::take(&mut device.memory_slot.idle_frees),
+            idle_frees: Arc::clone(&device.memory().idle_frees),
             probe_module: device.peers.take_module(),
             modules: std::mem::take(&mut device.kernel_slot),
         };
@@ -72,7 +74,7 @@ struct Teardown {
     streams: Vec<Arc<StreamState>>,
     events: EventPool,
     staging: StagingPool,
-    idle_frees: IdleFrees,
+    idle_frees: Arc<IdleFrees>,
     modules: ModuleCache,
     /// The module with which access to other devices was probed.
     probe_module: Option<ModuleHandle>,
@@ -130,14 +132,14 @@ impl Teardown {
 
     /// Frees everything, or hands it over to other devices of the context. The device's work is
     /// complete, so that nothing here waits.
-    fn give_back(mut self, mut leaving: LeavingDevice<'_>) {
+    fn give_back(self, mut leaving: LeavingDevice<'_>) {
         for stream in &self.streams {
             stream.memory().arena.retire(stream, &self.staging);
         }
         let modules = self.modules.take_all().chain(self.probe_module);
         self.idle_frees
             .defer_unused(self.staging.take_all(), modules);
-        if let Some(all) = leaving.leave(std::mem::take(&mut self.idle_frees)) {
+        if let Some(all) = leaving.leave(&self.idle_frees) {
             all.release(&*self.driver, self.context);
         }
         drop(leaving);

@@ -14,19 +14,18 @@ use std::{
 
 use bytemuck::Pod;
 use parking_lot::Mutex;
-use smallvec::SmallVec;
 
 use super::{
     Graph, GraphRecorder,
     body::Body,
     conditional::Conditions,
-    node::{Node, OperandMemory, Param, Work},
+    node::{Node, OperandMemory, Work},
     recorder,
     recording::RecordedGraph,
     replay,
 };
 use crate::{
-    ReadOperand, Result, Stream, UsageError, UsageErrorKind,
+    Error, ReadOperand, Result, Stream, UsageError, UsageErrorKind,
     context::DeviceState,
     memory::{Allocation, Span},
 };
@@ -304,6 +303,7 @@ impl Graph {
     }
 
     /// Returns an error unless the device is the graph's.
+    #[inline]
     pub(super) fn check_device(
         &self,
         device: &Arc<DeviceState>,
@@ -311,11 +311,22 @@ impl Graph {
         location: &'static Location<'static>,
     ) -> Result<()> {
         if Arc::ptr_eq(device, &self.device) {
-            return Ok(());
+            Ok(())
+        } else {
+            Err(self.is_elsewhere(device, operation, location))
         }
+    }
+
+    #[cold]
+    fn is_elsewhere(
+        &self,
+        device: &DeviceState,
+        operation: &'static str,
+        location: &'static Location<'static>,
+    ) -> Error {
         let (own, other) = self.device.told_apart(device);
         let detail = format!("graph `{}` is on {own}, and not on {other}", self.name);
-        Err(refused(operation, detail).at(location).into())
+        refused(operation, detail).at(location).into()
     }
 }
 
@@ -364,19 +375,18 @@ impl GraphNodeMut<'_> {
         let Work::Kernel(kernel) = &mut node.work else {
             unreachable!("`node` returns kernels");
         };
-        let count = kernel.params.len();
-        let problem = match kernel.params.get_mut(param) {
-            None => format!("parameter {param} of `{label}`: it has {count}"),
-            Some(found) if !found.addresses.is_empty() => {
+        let params = &mut kernel.params;
+        let problem = match params.bytes(param) {
+            None => format!("parameter {param} of `{label}`: it has {}", params.len()),
+            Some(_) if params.has_address(param) => {
                 format!("parameter {param} of `{label}` is an array: use `swap`")
             }
-            Some(found) if found.bytes() != size_of::<T>() => format!(
-                "parameter {param} of `{label}` has {} bytes, and the value has {}",
-                found.bytes(),
+            Some(bytes) if bytes != size_of::<T>() => format!(
+                "parameter {param} of `{label}` has {bytes} bytes, and the value has {}",
                 size_of::<T>()
             ),
-            Some(found) => {
-                *found = Param::new(bytemuck::bytes_of(&value), SmallVec::new());
+            Some(_) => {
+                params.set(param, bytemuck::bytes_of(&value));
                 self.graph.exec.get_mut().changed.insert(self.number);
                 self.graph.updates += 1;
                 return Ok(());

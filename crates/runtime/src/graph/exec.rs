@@ -63,6 +63,7 @@ impl OwnedGraph {
     /// Makes an executable graph.
     pub(super) fn instantiate(&self) -> Result<OwnedExec, DriverError> {
         let Self { device, handle } = self;
+        device.memory().idle_frees.make_room_for_graph(device);
         // SAFETY: the graph is alive. Kernels stay loaded while the device is open.
         let exec = unsafe { device.driver.graph_instantiate(device.context, *handle) }?;
         Ok(OwnedExec {
@@ -83,8 +84,8 @@ impl Drop for OwnedGraph {
     }
 }
 
-/// An executable graph of the driver, destroyed on drop, which may be while it runs (rule 47:
-/// launches that are enqueued complete).
+/// An executable graph of the driver. Dropping it defers its destruction, which may wait for the
+/// device (rule 62).
 #[derive(Debug)]
 pub(super) struct OwnedExec {
     device: Arc<DeviceState>,
@@ -100,12 +101,7 @@ impl OwnedExec {
 
 impl Drop for OwnedExec {
     fn drop(&mut self) {
-        let Self { device, handle } = self;
-        // SAFETY: the executable graph is alive and not used again.
-        let destroyed = unsafe { device.driver.graph_exec_destroy(device.context, *handle) };
-        if let Err(error) = destroyed {
-            log!(debug, %error, "cannot destroy an executable graph");
-        }
+        self.device.memory().idle_frees.defer_graph(self.handle);
     }
 }
 

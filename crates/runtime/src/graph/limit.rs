@@ -236,8 +236,10 @@ impl ReplayNote {
     /// Takes over what the completed replay has noted in its word. Returns what is to be dropped
     /// without locks.
     fn conclude(&self) -> Vec<ExaminedOperands> {
-        let number = self.notes.word(self.word).swap(0, Ordering::AcqRel);
         let mut state = self.state.lock();
+        // Only with the lock held: a host read in between would find neither the word nor the
+        // verdict.
+        let number = self.notes.word(self.word).swap(0, Ordering::AcqRel);
         if number != 0 {
             state.verdict = Verdict::Reached(number);
         } else if state.verdict == Verdict::Unknown {

@@ -15,6 +15,7 @@ mod exec;
 mod limit;
 mod node;
 mod options;
+mod params;
 mod recorder;
 mod recording;
 mod replay;
@@ -39,7 +40,7 @@ pub use change::GraphNodeMut;
 pub use options::{GraphOptions, Order};
 pub use recorder::GraphRecorder;
 #[doc(hidden)]
-pub use unbound::{RecordedKernels, UnboundGraph};
+pub use unbound::{BoundReplay, RecordedKernels, UnboundGraph};
 
 use body::Body;
 use conditional::Conditions;
@@ -152,6 +153,8 @@ impl Device {
     /// Calls that a graph cannot contain return a [`UsageErrorKind::Recording`] that says what to
     /// do instead: downloads and waits, page-locked and managed memory, owned uploads' host
     /// functions, memory of other devices, events, leases.
+    ///
+    /// Does not wait for the device, unless it is busy and 64 dropped graphs are left to destroy.
     ///
     /// ```
     /// use millstream::{Device, Error, UsageErrorKind};

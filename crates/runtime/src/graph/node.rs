@@ -1,7 +1,7 @@
 //! The nodes of a graph: what the recording knows of each, with operands by number, so that their
 //! memory can change.
 
-use std::{collections::BTreeMap, ffi::c_void, fmt, panic::Location, sync::Arc};
+use std::{collections::BTreeMap, fmt, panic::Location, sync::Arc};
 
 use millstream_driver::{
     Copy2d, DevicePtr, FillPattern, FunctionHandle, GraphNode, KernelNode, LaunchAttributes,
@@ -9,15 +9,12 @@ use millstream_driver::{
 };
 use smallvec::SmallVec;
 
-use super::{body::Body, conditional::Conditional, exec::OwnedGraph};
+use super::{body::Body, conditional::Conditional, exec::OwnedGraph, params::Params};
 use crate::{
     error::OperationKind,
     memory::Allocation,
     tracker::{AccessKind, AccessUnion, Extent},
 };
-
-/// The number of parameters up to which a kernel is passed to the driver without an allocation.
-const INLINE_PARAMS: usize = 8;
 
 /// The memory of an operand.
 #[derive(Clone, Debug)]
@@ -181,67 +178,21 @@ pub(super) struct Copy {
 }
 
 /// A kernel launch.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug)]
 pub(super) struct Kernel {
     pub(super) function: FunctionHandle,
     pub(super) dims: LaunchDims,
     pub(super) attributes: LaunchAttributes,
-    pub(super) params: Vec<Param>,
+    pub(super) params: Params,
     /// True if it is one of several kernels of an operation, which need not use all its operands.
     pub(super) is_part: bool,
-}
-
-/// A parameter of a kernel.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Param {
-    /// The value, in as many words as it needs.
-    words: SmallVec<[u64; 2]>,
-    bytes: usize,
-    /// The addresses of operands, each behind the number of its word.
-    pub(super) addresses: SmallVec<[(usize, Address); 1]>,
-}
-
-impl Param {
-    /// Creates a parameter from its bytes, in which these words are addresses.
-    pub(super) fn new(value: &[u8], addresses: SmallVec<[(usize, Address); 1]>) -> Self {
-        let mut param = Self {
-            words: SmallVec::from_elem(0, value.len().div_ceil(size_of::<u64>())),
-            bytes: value.len(),
-            addresses,
-        };
-        bytemuck::cast_slice_mut(&mut param.words)[..value.len()].copy_from_slice(value);
-        param
-    }
-
-    /// Returns the value, with the addresses of operands.
-    fn value(&self, operands: &[Operand]) -> SmallVec<[u64; 2]> {
-        let mut words = self.words.clone();
-        for &(word, address) in &self.addresses {
-            words[word] = address.resolve(operands).as_raw();
-        }
-        words
-    }
-
-    /// Returns the value, which for an array is the address in the recording.
-    pub(super) fn words(&self) -> &[u64] {
-        &self.words
-    }
-
-    /// Returns the size in bytes.
-    pub(super) fn bytes(&self) -> usize {
-        self.bytes
-    }
 }
 
 impl Work {
     /// Returns the positions in operands.
     fn addresses_mut(&mut self) -> SmallVec<[&mut Address; 4]> {
         match self {
-            Self::Kernel(kernel) => {
-                let params = kernel.params.iter_mut();
-                let addresses = params.flat_map(|param| &mut param.addresses);
-                addresses.map(|(_, address)| address).collect()
-            }
+            Self::Kernel(kernel) => kernel.params.addresses_mut().collect(),
             Self::Copy(copy) => SmallVec::from_iter([&mut copy.source, &mut copy.target]),
             Self::Fill { target, .. } => SmallVec::from_iter([target]),
             Self::Child(_) => SmallVec::new(),
@@ -267,41 +218,24 @@ impl Work {
     /// Returns the positions in operands, without those of a conditional node's body.
     fn addresses(&self) -> impl Iterator<Item = Address> + '_ {
         let (params, others) = match self {
-            Self::Kernel(kernel) => (&kernel.params[..], [None, None]),
+            Self::Kernel(kernel) => (kernel.params.addresses(), [None, None]),
             Self::Copy(copy) => (&[][..], [Some(copy.source), Some(copy.target)]),
             Self::Fill { target, .. } => (&[][..], [Some(*target), None]),
             Self::Child(_) => (&[][..], [None, None]),
             Self::Conditional(conditional) => (&[][..], conditional.addresses()),
         };
-        let params = params.iter().flat_map(|param| &param.addresses);
-        let params = params.map(|&(_, address)| address);
+        let params = params.iter().map(|&(_, address)| address);
         params.chain(others.into_iter().flatten())
     }
 
     /// Returns whether both are the same operation of the driver.
     pub(super) fn equals(&self, operands: &[Operand], other: &Self, others: &[Operand]) -> bool {
-        self.with_node(operands, |one| {
-            other.with_node(others, |two| match (one, two) {
-                (GraphNode::Kernel(one), GraphNode::Kernel(two)) => {
-                    let same = (one.function, one.dims, one.attributes)
-                        == (two.function, two.dims, two.attributes);
-                    same && self.same_values(operands, other, others)
-                }
-                _ => one == two,
-            })
-        })
-    }
-
-    /// Returns whether two kernels have the same arguments.
-    fn same_values(&self, operands: &[Operand], other: &Self, others: &[Operand]) -> bool {
-        let (Self::Kernel(one), Self::Kernel(two)) = (self, other) else {
-            return false;
-        };
-        let values = one.params.iter().zip(&two.params);
-        one.params.len() == two.params.len()
-            && values.clone().all(|(one, two)| {
-                one.bytes == two.bytes && one.value(operands) == two.value(others)
-            })
+        if let (Self::Kernel(one), Self::Kernel(two)) = (self, other) {
+            return (one.function, one.dims, one.attributes)
+                == (two.function, two.dims, two.attributes)
+                && one.params.equals(operands, &two.params, others);
+        }
+        self.with_node(operands, |one| other.with_node(others, |two| one == two))
     }
 
     /// Calls `body` with the operation for the driver.
@@ -311,19 +245,14 @@ impl Work {
         body: impl FnOnce(&GraphNode<'_>) -> R,
     ) -> R {
         match self {
-            Self::Kernel(kernel) => {
-                let params = kernel.params.iter();
-                let values: SmallVec<[SmallVec<[u64; 2]>; INLINE_PARAMS]> =
-                    params.map(|param| param.value(operands)).collect();
-                let params: SmallVec<[*const c_void; INLINE_PARAMS]> =
-                    values.iter().map(|words| words.as_ptr().cast()).collect();
+            Self::Kernel(kernel) => kernel.params.with_pointers(operands, |params| {
                 body(&GraphNode::Kernel(KernelNode {
                     function: kernel.function,
                     dims: kernel.dims,
                     attributes: kernel.attributes,
-                    params: &params,
+                    params,
                 }))
-            }
+            }),
             Self::Copy(copy) => body(&GraphNode::Copy(copy.resolve(operands))),
             &Self::Fill {
                 target,

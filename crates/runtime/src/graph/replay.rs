@@ -21,15 +21,16 @@ use super::{
 };
 use crate::{
     Result, Stream,
-    context::{Command, DriverStream, Fill, Operation, submit},
+    context::{Command, DriverStream, Fill, NodeRecorder, Operation, submit_in_place},
     error::OperationKind,
+    memory::Allocation,
     tracker::{AccessKind, AccessUnion, Accesses, Import, UnionEntry},
 };
 
-/// An access of a replay to an operand.
-#[derive(Clone, Debug)]
+/// An access of a replay to memory that the program may use too.
+#[derive(Debug)]
 pub(super) struct GraphAccess {
-    operand: usize,
+    allocation: Arc<Allocation>,
     entry: UnionEntry,
 }
 
@@ -66,8 +67,10 @@ impl ChangedNodes {
 
     /// Returns each number once.
     fn distinct(&mut self) -> &[usize] {
-        self.0.sort_unstable();
-        self.0.dedup();
+        if self.0.len() > 1 {
+            self.0.sort_unstable();
+            self.0.dedup();
+        }
         &self.0
     }
 }
@@ -80,17 +83,17 @@ pub(super) fn union_of(nodes: &[Node], operands: &[Operand]) -> Vec<GraphAccess>
             unions[access.operand].add(&access.extent, access.kind, access.ordered);
         }
     }
-    let numbered = unions.into_iter().enumerate();
-    let entries = numbered.flat_map(|(operand, union)| {
-        let entries = union.into_entries().into_iter();
-        entries.map(move |entry| GraphAccess { operand, entry })
-    });
-    let mut accesses: Vec<_> = entries.collect();
+    let mut accesses = Vec::new();
+    for (union, operand) in unions.into_iter().zip(operands) {
+        if let Some(allocation) = operand.outside() {
+            accesses.extend(union.into_entries().into_iter().map(|entry| GraphAccess {
+                allocation: Arc::clone(allocation),
+                entry,
+            }));
+        }
+    }
     // In the lock order, so that no replay has to sort them.
-    accesses.sort_by_key(|access| match &operands[access.operand].memory {
-        OperandMemory::Outside(allocation) => allocation.history.id(),
-        OperandMemory::Body { .. } | OperandMemory::Called { .. } => 0,
-    });
+    accesses.sort_by_key(|access| access.allocation.history.id());
     accesses
 }
 
@@ -156,30 +159,27 @@ impl Graph {
         if times == 0 || self.nodes.is_empty() {
             return self.device.check_alive();
         }
-        let accesses = self.accesses.iter().map(|access| {
-            let OperandMemory::Outside(allocation) = &self.operands[access.operand].memory else {
-                unreachable!("the union has no memory of the body");
-            };
-            access.entry.access(&allocation.history)
-        });
-        let mut accesses: Accesses<'_> = accesses.collect();
-        if self.uses_body {
-            accesses.push(self.body.access());
-        }
-        for body in &self.called {
-            accesses.push(body.access());
-        }
-        let operation = Operation {
+        let mut operation = Operation {
             kind: OperationKind::Graph,
             label: self.name,
             location,
             bytes: self.accessed_bytes.saturating_mul(times as u64),
-            accesses,
+            accesses: Accesses::default(),
             host_waiter: None,
         };
+        for access in &self.accesses {
+            let history = &access.allocation.history;
+            operation.accesses.push(access.entry.access(history));
+        }
+        if self.uses_body {
+            operation.accesses.push(self.body.access());
+        }
+        for body in &self.called {
+            operation.accesses.push(body.access());
+        }
         // SAFETY: the accesses name the memory of all nodes, which the graph keeps allocated; a
         // dropped graph frees it behind the replays.
-        unsafe { self.submit_launches(stream, operation, times) }?;
+        unsafe { self.submit_launches(stream, &mut operation, times) }?;
         self.launches.fetch_add(times as u64, Ordering::Relaxed);
         Ok(())
     }
@@ -188,26 +188,45 @@ impl Graph {
     ///
     /// # Safety
     ///
-    /// As for [`submit`].
+    /// As for [`submit_in_place`].
     unsafe fn submit_launches(
         &self,
         stream: &Stream,
-        operation: Operation<'_>,
+        operation: &mut Operation<'_>,
         times: usize,
     ) -> Result<()> {
-        let graph = self;
+        let (graph, device) = (self, &self.device);
         let Some(conditions) = &self.conditions else {
             let word = None;
             let command = Replay { graph, times, word };
             // SAFETY: this function's contract.
-            return unsafe { submit(&self.device, stream.state(), operation, command) }.map(drop);
+            let submitted = unsafe { submit_in_place(device, stream.state(), operation, command) };
+            return submitted.map(drop);
         };
+        // SAFETY: this function's contract.
+        unsafe { self.submit_conditional(conditions, stream, operation, times) }
+    }
+
+    /// Submits the launches of a graph with conditional nodes.
+    ///
+    /// # Safety
+    ///
+    /// As for [`submit_in_place`].
+    unsafe fn submit_conditional(
+        &self,
+        conditions: &Conditions,
+        stream: &Stream,
+        operation: &mut Operation<'_>,
+        times: usize,
+    ) -> Result<()> {
+        let (graph, device) = (self, &self.device);
         let begun = self.begin_note(&conditions.notes, stream);
         let word = begun.as_ref().map(|begun| begun.note().word());
         if conditions.setter.is_some() {
             let command = Replay { graph, times, word };
             // SAFETY: this function's contract.
-            return unsafe { submit(&self.device, stream.state(), operation, command) }.map(drop);
+            let submitted = unsafe { submit_in_place(device, stream.state(), operation, command) };
+            return submitted.map(drop);
         }
         let command = HostReplay {
             graph,
@@ -216,7 +235,7 @@ impl Graph {
             times,
         };
         // SAFETY: this function's contract.
-        let submitted = unsafe { submit(&self.device, stream.state(), operation, command) };
+        let submitted = unsafe { submit_in_place(device, stream.state(), operation, command) };
         conditions.notes.keep_behind(stream.state());
         submitted.map(drop)
     }
@@ -233,9 +252,9 @@ impl Graph {
         let begun = notes.begin(stream.state());
         let written = self.accesses.iter();
         let written = written.filter(|access| access.entry.kind == AccessKind::Write);
-        for allocation in written.filter_map(|access| self.operands[access.operand].outside()) {
+        for access in written {
             let import = Arc::clone(begun.note()) as Arc<dyn Import>;
-            allocation.history.provenance.add(&[import]);
+            access.allocation.history.provenance.add(&[import]);
         }
         Some(begun)
     }
@@ -304,17 +323,29 @@ impl Graph {
     }
 
     /// Records replays, if the stream is recording. Returns whether it is.
+    #[inline]
     pub(super) fn record_replays(
         &self,
         stream: &Stream,
         call: (&'static str, &'static Location<'static>),
         times: usize,
     ) -> Result<bool> {
-        let Some(recorder) = self.device.recorder_of(stream.state()) else {
-            return Ok(false);
-        };
+        match self.device.recorder_of(stream.state()) {
+            Some(recorder) => self.record_in(&*recorder, stream, call, times),
+            None => Ok(false),
+        }
+    }
+
+    #[cold]
+    fn record_in(
+        &self,
+        recorder: &dyn NodeRecorder,
+        stream: &Stream,
+        call: (&'static str, &'static Location<'static>),
+        times: usize,
+    ) -> Result<bool> {
         self.device.check_alive()?;
-        let recorder: &dyn Any = &*recorder;
+        let recorder: &dyn Any = recorder;
         let recording: &Recording = recorder
             .downcast_ref()
             .expect("graphs have the only recorder");

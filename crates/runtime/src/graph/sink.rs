@@ -9,7 +9,8 @@ use smallvec::SmallVec;
 
 use super::{
     exec::OwnedGraph,
-    node::{Address, Copy, Kernel, Param, Work},
+    node::{Address, Copy, Kernel, Work},
+    params::Params,
 };
 use crate::{
     Result, UsageError, UsageErrorKind,
@@ -92,7 +93,8 @@ impl<'a> Collector<'a> {
     fn kernel(&self, node: &KernelNode<'_>) -> Option<Work> {
         let shapes = ModuleCache::param_shapes(self.device, node.function)?;
         debug_assert_eq!(shapes.len(), node.params.len(), "parameters of the kernel");
-        let params = shapes.iter().zip(node.params).map(|(shape, &param)| {
+        let mut params = Params::default();
+        for (shape, &param) in shapes.iter().zip(node.params) {
             // SAFETY: a launch passes a pointer to a value of each parameter's size, and the sizes
             // are those that loading has checked.
             let value = unsafe { slice::from_raw_parts(param.cast::<u8>(), shape.bytes) };
@@ -101,16 +103,13 @@ impl<'a> Collector<'a> {
                 _ => None,
             };
             let address = raw.and_then(|raw| self.start(DevicePtr::from_raw(raw)));
-            Param::new(
-                value,
-                address.map(|address| (0, address)).into_iter().collect(),
-            )
-        });
+            params.push(value, address.map(|address| (0, address)));
+        }
         Some(Work::Kernel(Kernel {
             function: node.function,
             dims: node.dims,
             attributes: node.attributes,
-            params: params.collect(),
+            params,
             is_part: false,
         }))
     }
@@ -127,14 +126,15 @@ impl<'a> Collector<'a> {
             }
             places[place.param].push((place.word, address));
         }
-        let params = moved.kernel.params.iter().zip(places);
+        let mut params = Params::default();
+        for (value, places) in moved.kernel.params.iter().zip(places) {
+            params.push(value, places);
+        }
         Some(Work::Kernel(Kernel {
             function: moved.kernel.function,
             dims: moved.kernel.dims,
             attributes: moved.kernel.attributes,
-            params: params
-                .map(|(value, places)| Param::new(value, places))
-                .collect(),
+            params,
             is_part: true,
         }))
     }

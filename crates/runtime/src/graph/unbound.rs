@@ -4,7 +4,8 @@
 //! replay would have to exchange them first, and each graph would keep the memory of its
 //! temporaries. An [`UnboundGraph`] owns no memory at all: each replay names its arrays, as a
 //! launch does, and one more array as the memory of the temporaries. It does not keep the device
-//! open either, so that it can be kept in the device ([`Device::slot`]).
+//! open either, so that it can be kept in the device ([`Device::slot`]). Only nodes whose arrays or
+//! numbers differ from those of the last replay are set anew.
 
 #![allow(unsafe_code, reason = "submits replays, and destroys driver graphs")]
 
@@ -21,12 +22,14 @@ use smallvec::SmallVec;
 pub use build::RecordedKernels;
 
 use crate::{
-    Device, Result, Stream,
-    context::{Command, DeviceState, DriverStream, Operation, StreamState, poll_ticket, submit},
+    Buffer, Device, Result, Stream,
+    context::{
+        Command, DeviceState, DriverStream, Operation, StreamState, poll_ticket, submit_in_place,
+    },
     disposal::log,
     error::OperationKind,
-    kernel::Argument,
-    tracker::{Accesses, Sequence},
+    memory::{IdleFrees, Span},
+    tracker::{AccessKind, Accesses, Sequence},
 };
 
 /// A graph whose arrays are arguments of each replay.
@@ -36,22 +39,25 @@ pub struct UnboundGraph {
     name: &'static str,
     location: &'static Location<'static>,
     nodes: Vec<UnboundNode>,
+    /// True if a node's values have changed since the driver's node was set.
+    is_changed: bool,
     /// The addresses and numbers of all nodes.
     values: Vec<u64>,
-    arrays: Vec<ArrayPlace>,
+    /// The arrays of a replay, the temporaries' memory included.
+    arrays: Vec<BoundArray>,
     scalars: Vec<ValuePlace>,
-    /// The number of arrays of a replay, the temporaries' memory included.
-    array_count: usize,
     temporary_bytes: u64,
     /// The last replay.
     last: Option<(Arc<StreamState>, Sequence)>,
 }
 
-/// The driver's objects of a graph, destroyed on drop, which may be while it runs (rule 47:
-/// launches that are enqueued complete). They are no handle of the device.
+/// The driver's objects of a graph. They are no handle of the device. Dropping them destroys the
+/// template, and defers the destruction of the executable graph, which may wait for the device
+/// (rule 62).
 struct GraphObjects {
     driver: Arc<dyn Driver>,
     context: ContextHandle,
+    idle_frees: Arc<IdleFrees>,
     template: GraphHandle,
     /// `None` until it is instantiated.
     exec: Option<GraphExecHandle>,
@@ -89,13 +95,13 @@ struct ValuePlace {
     value: usize,
 }
 
-/// A value that is an address in an array.
-#[derive(Clone, Copy)]
-struct ArrayPlace {
-    place: ValuePlace,
-    /// The number of the array among those of a replay.
-    array: usize,
-    offset: u64,
+/// An array of a replay.
+#[derive(Default)]
+struct BoundArray {
+    /// The address in the last replay.
+    address: Option<u64>,
+    /// The values that are addresses in the array, each with its position there.
+    places: Vec<(ValuePlace, u64)>,
 }
 
 impl UnboundWork {
@@ -162,8 +168,80 @@ impl UnboundGraph {
         self.last.as_ref().is_some_and(running)
     }
 
-    /// Enqueues all operations as one, with these arrays, as arguments for reading or writing, and
-    /// these scalars, each in the low bytes of a word.
+    /// Sets the scalars of later replays, each in the low bytes of a word.
+    ///
+    /// # Panics
+    ///
+    /// If there are not as many as at [`unbind`](RecordedKernels::unbind).
+    pub fn set_scalars(&mut self, scalars: &[u64]) {
+        assert_eq!(
+            scalars.len(),
+            self.scalars.len(),
+            "scalars of {}",
+            self.name
+        );
+        for (&place, &value) in self.scalars.iter().zip(scalars) {
+            let changed = set(&mut self.nodes, &mut self.values, place, value);
+            self.is_changed |= changed;
+        }
+    }
+
+    /// Begins a replay, whose arrays are named one after the other.
+    #[inline]
+    pub fn bind<'a>(&mut self) -> BoundReplay<'_, 'a> {
+        BoundReplay {
+            operation: Operation {
+                kind: OperationKind::Graph,
+                label: self.name,
+                location: self.location,
+                bytes: 0,
+                accesses: Accesses::default(),
+                host_waiter: None,
+            },
+            graph: self,
+            named: 0,
+        }
+    }
+}
+
+/// A replay of an [`UnboundGraph`] whose arrays are being named.
+#[doc(hidden)]
+pub struct BoundReplay<'g, 'a> {
+    graph: &'g mut UnboundGraph,
+    operation: Operation<'a>,
+    /// The number of arrays that were named.
+    named: usize,
+}
+
+impl<'a> BoundReplay<'_, 'a> {
+    /// Names the next array, which the operations read.
+    #[inline]
+    pub fn read<T>(&mut self, array: &'a Buffer<T>) {
+        self.name(array.span(), AccessKind::Read);
+    }
+
+    /// Names the next array, which the operations may write.
+    #[inline]
+    pub fn write<T>(&mut self, array: &'a mut Buffer<T>) {
+        self.name(array.span(), AccessKind::Write);
+    }
+
+    fn name(&mut self, span: Span<'a>, kind: AccessKind) {
+        let graph = &mut *self.graph;
+        let array = &mut graph.arrays[self.named];
+        self.named += 1;
+        let address = span.pointer().as_raw();
+        if array.address.replace(address) != Some(address) {
+            for &(place, offset) in &array.places {
+                let value = address + offset;
+                graph.is_changed |= set(&mut graph.nodes, &mut graph.values, place, value);
+            }
+        }
+        self.operation.bytes += span.bytes.len() as u64;
+        self.operation.accesses.push(span.access(kind));
+    }
+
+    /// Enqueues all operations as one.
     ///
     /// # Errors
     ///
@@ -172,53 +250,22 @@ impl UnboundGraph {
     ///
     /// # Safety
     ///
-    /// Arrays and scalars agree in number and order with those given to
+    /// The named arrays agree in number, order and access with those given to
     /// [`unbind`](RecordedKernels::unbind), and the array of temporaries, if there is one, comes
-    /// last, for writing. The stream is of the device of the recording and does not record. With
-    /// the scalars, the kernels access nothing but these arrays, within the sizes of those of the
-    /// recording, and write only those that are arguments for writing.
-    pub unsafe fn replay(
-        &mut self,
-        stream: &Stream,
-        arrays: &[Argument<'_>],
-        scalars: &[u64],
-    ) -> Result<()> {
-        debug_assert_eq!(arrays.len(), self.array_count, "arrays of {}", self.name);
-        debug_assert_eq!(scalars.len(), self.scalars.len(), "scalars");
-        for &ArrayPlace {
-            place,
-            array,
-            offset,
-        } in &self.arrays
-        {
-            let value = arrays[array].address() + offset;
-            set(&mut self.nodes, &mut self.values, place, value);
-        }
-        for (&place, &value) in self.scalars.iter().zip(scalars) {
-            set(&mut self.nodes, &mut self.values, place, value);
-        }
-        let mut accesses = Accesses::default();
-        let mut bytes = 0;
-        for (span, kind) in arrays.iter().filter_map(Argument::as_slice) {
-            bytes += span.bytes.len() as u64;
-            accesses.push(span.access(kind));
-        }
-        let operation = Operation {
-            kind: OperationKind::Graph,
-            label: self.name,
-            location: self.location,
-            bytes,
-            accesses,
-            host_waiter: None,
-        };
+    /// last, for writing. The scalars were set, if there are any. The stream is of the device of
+    /// the recording and does not record. With the scalars, the kernels access nothing but these
+    /// arrays, within the sizes of those of the recording, and write only those that are named for
+    /// writing.
+    pub unsafe fn submit(&mut self, stream: &Stream) -> Result<()> {
+        let graph = &mut *self.graph;
+        debug_assert_eq!(self.named, graph.arrays.len(), "arrays of {}", graph.name);
         let device = stream.device_state();
-        let command = Replay {
-            device,
-            graph: self,
-        };
+        let command = Replay { device, graph };
         // SAFETY: the accesses name all memory of the nodes, by this function's contract.
-        let (sequence, ()) = unsafe { submit(device, stream.state(), operation, command) }?;
-        match &mut self.last {
+        let submitted =
+            unsafe { submit_in_place(device, stream.state(), &mut self.operation, command) };
+        let (sequence, ()) = submitted?;
+        match &mut self.graph.last {
             Some((last, at)) if Arc::ptr_eq(last, stream.state()) => *at = sequence,
             last => *last = Some((Arc::clone(stream.state()), sequence)),
         }
@@ -226,12 +273,20 @@ impl UnboundGraph {
     }
 }
 
-/// Sets a value of a node.
-fn set(nodes: &mut [UnboundNode], values: &mut [u64], place: ValuePlace, value: u64) {
-    if values[place.value] != value {
+impl std::fmt::Debug for BoundReplay<'_, '_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "BoundReplay of {:?}", self.graph)
+    }
+}
+
+/// Sets a value of a node. Returns whether it was another.
+fn set(nodes: &mut [UnboundNode], values: &mut [u64], place: ValuePlace, value: u64) -> bool {
+    let is_other = values[place.value] != value;
+    if is_other {
         values[place.value] = value;
         nodes[place.node].is_changed = true;
     }
+    is_other
 }
 
 /// The launch of a graph whose values are set.
@@ -243,14 +298,34 @@ struct Replay<'a> {
 impl Command for Replay<'_> {
     type Output = ();
 
-    unsafe fn enqueue(self, driver_stream: DriverStream<'_>) -> Result<(), DriverError> {
-        let Self { device, graph } = self;
+    unsafe fn enqueue(mut self, driver_stream: DriverStream<'_>) -> Result<(), DriverError> {
         let DriverStream {
             driver,
             context,
             stream,
         } = driver_stream;
-        let exec = graph.objects.exec.expect("a graph is instantiated at once");
+        let exec = self.graph.objects.exec;
+        let exec = exec.expect("a graph is instantiated at once");
+        if self.graph.is_changed {
+            self.set_nodes(driver_stream, exec)?;
+        }
+        // SAFETY: the executable graph is alive; the rest is this function's contract.
+        unsafe { driver.graph_launch(context, exec, stream) }
+    }
+}
+
+impl Replay<'_> {
+    /// Sets the nodes whose values have changed.
+    #[inline(never)]
+    fn set_nodes(
+        &mut self,
+        driver_stream: DriverStream<'_>,
+        exec: GraphExecHandle,
+    ) -> Result<(), DriverError> {
+        let Self { device, graph } = self;
+        let DriverStream {
+            driver, context, ..
+        } = driver_stream;
         for node in graph.nodes.iter_mut().filter(|node| node.is_changed) {
             let _name = device.named(node.label, node.location);
             node.work.with_node(&graph.values, |operation| {
@@ -260,8 +335,8 @@ impl Command for Replay<'_> {
             })?;
             node.is_changed = false;
         }
-        // SAFETY: the executable graph is alive; the rest is this function's contract.
-        unsafe { driver.graph_launch(context, exec, stream) }
+        graph.is_changed = false;
+        Ok(())
     }
 }
 
@@ -270,16 +345,14 @@ impl Drop for GraphObjects {
         let Self {
             driver,
             context,
+            idle_frees,
             template,
             exec,
         } = self;
         if let Some(exec) = *exec {
-            // SAFETY: the executable graph is alive and not used again.
-            if let Err(error) = unsafe { driver.graph_exec_destroy(*context, exec) } {
-                log!(debug, %error, "cannot destroy an executable graph");
-            }
+            idle_frees.defer_graph(exec);
         }
-        // SAFETY: as above.
+        // SAFETY: the graph is alive and not used again.
         if let Err(error) = unsafe { driver.graph_destroy(*context, *template) } {
             log!(debug, %error, "cannot destroy a graph");
         }

@@ -5,6 +5,7 @@
 use std::{ffi::c_void, marker::PhantomData, panic::Location, sync::Arc};
 
 use bytemuck::Pod;
+use millstream_driver::{LaunchAttributes, LaunchDims};
 use smallvec::SmallVec;
 
 use super::{
@@ -332,9 +333,9 @@ pub(super) fn admits(
     Ok(true)
 }
 
-/// Checks the shared memory and the attributes of a launch.
+/// Checks the shared memory of a launch.
 #[inline(always)]
-fn check_extras(
+fn check_shared_bytes(
     function: &Function,
     config: &LaunchConfig,
     location: &'static Location<'static>,
@@ -342,6 +343,16 @@ fn check_extras(
     if config.dims.shared_bytes > function.entry_point.dynamic_shared_bytes {
         function.opt_in(config.dims.shared_bytes, location)?;
     }
+    Ok(())
+}
+
+/// Checks the shared memory and the attributes of a launch.
+fn check_extras(
+    function: &Function,
+    config: &LaunchConfig,
+    location: &'static Location<'static>,
+) -> Result<()> {
+    check_shared_bytes(function, config, location)?;
     if config.has_attributes() {
         check_attributes(function, config).map_err(|error| at(error, location))?;
     }
@@ -372,17 +383,17 @@ unsafe fn launch_checked<'a>(
 ) -> Result<()> {
     let limits = &stream.device_state().limits;
     let fast_threads_max = function.entry_point.fast_threads_max;
-    if limits.check(&config.dims, fast_threads_max).is_some() {
+    if limits.check(&config.dims, fast_threads_max).is_some() || config.has_attributes() {
         // SAFETY: by this function's contract.
         return unsafe { launch_slowly(function, stream, config, operation, params) };
     }
-    check_extras(function, config, operation.location)?;
+    check_shared_bytes(function, config, operation.location)?;
     // SAFETY: by this function's contract.
-    unsafe { submit_launch(function, stream, config, operation, params) }
+    unsafe { submit_launch(function, stream, &config.dims, None, operation, params) }
 }
 
-/// Does the same as [`launch_checked`] for a launch that is refused, launches nothing, or uses
-/// variables of the kernel's module.
+/// Does the same as [`launch_checked`] for a launch that is refused, launches nothing, has
+/// attributes, or uses variables of the kernel's module.
 ///
 /// # Safety
 ///
@@ -402,8 +413,9 @@ unsafe fn launch_slowly<'a>(
     for variable in function.variables() {
         operation.accesses.push(variable.access());
     }
+    let (dims, attributes) = (&config.dims, config.attributes());
     // SAFETY: by this function's contract.
-    unsafe { submit_launch(function, stream, config, operation, params) }
+    unsafe { submit_launch(function, stream, dims, attributes, operation, params) }
 }
 
 /// Submits a launch whose configuration and operands are checked.
@@ -415,15 +427,16 @@ unsafe fn launch_slowly<'a>(
 unsafe fn submit_launch(
     function: &Function,
     stream: &Stream,
-    config: &LaunchConfig,
+    dims: &LaunchDims,
+    attributes: Option<&LaunchAttributes>,
     operation: &mut Operation<'_>,
     params: &[*const c_void],
 ) -> Result<()> {
     let device = stream.device_state();
     let command = context::Launch {
         function: function.entry_point.handle,
-        dims: &config.dims,
-        attributes: config.attributes(),
+        dims,
+        attributes,
         params,
     };
     // SAFETY: each pointer refers to a value of the parameter's size, which loading has checked

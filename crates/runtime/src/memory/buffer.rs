@@ -136,6 +136,15 @@ impl<T> Buffer<T> {
         Arc::strong_count(&self.allocation) > 1
     }
 
+    /// Returns whether only this value refers to the memory: no graph uses the array, and no part
+    /// of it is lent.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn is_sole_owner(&mut self) -> bool {
+        let allocation = Arc::get_mut(&mut self.allocation);
+        allocation.is_some_and(|allocation| !allocation.history.is_lent())
+    }
+
     /// Returns the keeper of an [adopted](crate::Device::adopt_buffer) array, a value of its owner,
     /// if it has this type and no graph uses the array.
     pub fn keeper_mut<K: Any>(&mut self) -> Option<&mut K> {

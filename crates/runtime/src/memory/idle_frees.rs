@@ -1,25 +1,31 @@
-//! Resources that are freed only while the device is idle: managed memory, page-locked vectors, and
-//! the remains of a device that was closed while others have its context open.
+//! Resources that are freed only while the device is idle: managed memory, page-locked vectors,
+//! executable graphs, and the remains of a device that was closed while others have its context
+//! open.
 //!
 //! `cuMemFree`, `cuMemFreeHost` and `cuMemHostUnregister` make the host wait for all work of the
-//! device (rule 30), and a module must not be unloaded while a kernel of it runs. Dropped resources
-//! are therefore kept here, with the tickets that may still use them, until the device is seen
-//! idle. Managed memory is reused before that, once those tickets are done.
+//! device (rule 30), `cuGraphExecDestroy` may (rule 62), and a module must not be unloaded while a
+//! kernel of it runs. Dropped resources are therefore kept here, with the tickets that may still
+//! use them, until the device is seen idle. Managed memory is reused before that, once those
+//! tickets are done.
 
 #![allow(
     unsafe_code,
-    reason = "frees managed memory, unlocks registered memory, and unloads modules"
+    reason = "frees managed memory, unlocks registered memory, unloads modules and destroys graphs"
 )]
 
 use std::{alloc::Layout, mem::ManuallyDrop, panic::Location, ptr::NonNull};
 
 use bytemuck::Pod;
-use millstream_driver::{ContextHandle, DevicePtr, Driver, ModuleHandle};
+use millstream_driver::{ContextHandle, DevicePtr, Driver, GraphExecHandle, ModuleHandle};
 use parking_lot::Mutex;
 use smallvec::SmallVec;
 
 use super::{host_access::HostAccessGuard, staging::PinnedBlock};
 use crate::{Rejected, context::DeviceState, disposal::log, future::all_done, tracker::Ticket};
+
+/// The number of dropped executable graphs from which on the next graph is only made after the
+/// oldest of them was destroyed, although the device is busy.
+const GRAPHS_MAX: usize = 64;
 
 /// The page-locked memory of a vector. Dropping this leaks the memory, because it must not be freed
 /// while it is page-locked.
@@ -108,6 +114,38 @@ enum Resource {
     RegisteredVec(RegisteredVec),
     PageLocked(PinnedBlock),
     Module(ModuleHandle),
+    Graph(GraphExecHandle),
+}
+
+impl Resource {
+    /// Frees the resource. The call may wait for the device.
+    ///
+    /// # Safety
+    ///
+    /// It came from this context, and nothing uses it, nor will. A graph that was launched may run.
+    unsafe fn free(
+        self,
+        driver: &dyn Driver,
+        context: ContextHandle,
+    ) -> Result<(), millstream_driver::DriverError> {
+        match self {
+            // SAFETY: by this function's contract.
+            Self::Managed { pointer, .. } => unsafe { driver.mem_free(context, pointer) },
+            Self::PageLocked(block) => block.free(driver, context),
+            // SAFETY: no kernel runs, by this function's contract, and every function of the module
+            // kept the device open that left it.
+            Self::Module(module) => unsafe { driver.module_unload(context, module) },
+            // SAFETY: by this function's contract. Launches that are enqueued complete (rule 47).
+            Self::Graph(graph) => unsafe { driver.graph_exec_destroy(context, graph) },
+            Self::RegisteredVec(registered) => {
+                let unlocked = registered.unlock(driver, context);
+                if unlocked.is_ok() {
+                    registered.free();
+                }
+                unlocked
+            }
+        }
+    }
 }
 
 /// A dropped resource, with the tickets that may still use it.
@@ -141,6 +179,34 @@ impl IdleFrees {
         self.frees.lock().push(IdleFree { resource, uses });
     }
 
+    /// Defers the destruction of an executable graph, which is not launched again.
+    pub(crate) fn defer_graph(&self, graph: GraphExecHandle) {
+        self.defer_all(std::iter::once(Resource::Graph(graph)));
+    }
+
+    /// Frees all resources if the device is idle, before a graph is made. Otherwise destroys the
+    /// oldest graphs until fewer than [`GRAPHS_MAX`] are left, so that a program that makes and
+    /// drops graphs on a device that is never idle does not need ever more memory; that may wait
+    /// for the device.
+    pub(crate) fn make_room_for_graph(&self, device: &DeviceState) {
+        self.release_if_idle(device);
+        while let Some(graph) = self.take_excess_graph() {
+            // SAFETY: it came from this context, and by `defer_graph` it is not launched again.
+            let destroyed = unsafe { graph.free(&*device.driver, device.context) };
+            log_kept(destroyed);
+        }
+    }
+
+    fn take_excess_graph(&self) -> Option<Resource> {
+        let mut frees = self.frees.lock();
+        let is_graph = |free: &IdleFree| matches!(free.resource, Resource::Graph(_));
+        let graphs = frees.iter().filter(|free| is_graph(free)).count();
+        let oldest = frees.iter().position(is_graph);
+        oldest
+            .filter(|_| graphs >= GRAPHS_MAX)
+            .map(|at| frees.remove(at).resource)
+    }
+
     /// Defers the free of unused page-locked memory and modules.
     pub(crate) fn defer_unused(
         &self,
@@ -152,8 +218,8 @@ impl IdleFrees {
     }
 
     /// Takes over the resources of a device whose work is complete.
-    pub(crate) fn inherit(&self, idle_frees: Self) {
-        let frees = idle_frees.frees.into_inner();
+    pub(crate) fn inherit(&self, idle_frees: &Self) {
+        let frees = std::mem::take(&mut *idle_frees.frees.lock());
         self.defer_all(frees.into_iter().map(|free| free.resource));
     }
 
@@ -200,24 +266,8 @@ impl IdleFrees {
     pub(crate) fn release(&self, driver: &dyn Driver, context: ContextHandle) {
         let frees = std::mem::take(&mut *self.frees.lock());
         for IdleFree { resource, .. } in frees {
-            let given_back = match resource {
-                // SAFETY: it came from this context, and with the device idle nothing uses it.
-                Resource::Managed { pointer, .. } => unsafe { driver.mem_free(context, pointer) },
-                Resource::PageLocked(block) => block.free(driver, context),
-                // SAFETY: it came from this context, no kernel runs, and every function of it kept
-                // the device open that left it.
-                Resource::Module(module) => unsafe { driver.module_unload(context, module) },
-                Resource::RegisteredVec(registered) => {
-                    let unlocked = registered.unlock(driver, context);
-                    if unlocked.is_ok() {
-                        registered.free();
-                    }
-                    unlocked
-                }
-            };
-            if let Err(error) = given_back {
-                log!(warn, %error, "cannot free a resource of the idle device; it is leaked");
-            }
+            // SAFETY: it came from this context, and with the device idle nothing uses it.
+            log_kept(unsafe { resource.free(driver, context) });
         }
     }
 
@@ -234,6 +284,13 @@ impl IdleFrees {
                     _ => None,
                 })?;
         Some((pointer, frees.remove(at).uses))
+    }
+}
+
+/// Logs that the driver did not free a resource.
+fn log_kept(freed: Result<(), millstream_driver::DriverError>) {
+    if let Err(error) = freed {
+        log!(warn, %error, "cannot free a resource of the device; it is leaked");
     }
 }
 
@@ -304,6 +361,21 @@ mod tests {
         assert_eq!(address(48), Some(32));
         assert_eq!(address(48), None);
         assert_eq!(address(64), Some(16));
+    }
+
+    #[test]
+    fn the_oldest_graphs_are_destroyed_first_and_only_above_the_limit() {
+        let idle_frees = IdleFrees::default();
+        idle_frees.defer_managed(DevicePtr::from_raw(16), 64, SmallVec::new());
+        for number in 0..=GRAPHS_MAX {
+            idle_frees.defer_graph(GraphExecHandle::from_raw(number));
+        }
+        let taken = || idle_frees.take_excess_graph().map(|of| format!("{of:?}"));
+        for number in 0..2 {
+            let graph = Resource::Graph(GraphExecHandle::from_raw(number));
+            assert_eq!(taken(), Some(format!("{graph:?}")));
+        }
+        assert_eq!(taken(), None);
     }
 
     #[test]

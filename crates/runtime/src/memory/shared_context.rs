@@ -180,12 +180,12 @@ impl<'a> LeavingDevice<'a> {
     /// Hands resources that need an idle context to another device that may have work there.
     /// Without one the context is idle, and the resources are returned, with those of earlier
     /// closed devices.
-    pub(crate) fn leave(&mut self, own: IdleFrees) -> Option<IdleFrees> {
+    pub(crate) fn leave(&mut self, own: &IdleFrees) -> Option<IdleFrees> {
         let left = &mut self.members.left;
         left.inherit(own);
         let all = std::mem::take(left);
         if let Some(heir) = self.states.first() {
-            heir.memory().idle_frees.inherit(all);
+            heir.memory().idle_frees.inherit(&all);
             return None;
         }
         if self.members.count > 0 {

@@ -21,7 +21,8 @@ pub(crate) struct DeviceMemory {
     pub(super) budget: Arc<Budget>,
     pub(crate) staging: StagingPool,
     pub(crate) deferred: DeferredFrees,
-    pub(crate) idle_frees: IdleFrees,
+    /// Shared with graphs that do not keep the device open.
+    pub(crate) idle_frees: Arc<IdleFrees>,
     pub(super) module_variables: ModuleVariables,
     staging_options: OnceLock<StagingOptions>,
 }
@@ -35,7 +36,7 @@ impl DeviceSlot for MemoryLayer {
             budget: Arc::default(),
             staging: StagingPool::default(),
             deferred: DeferredFrees::default(),
-            idle_frees: IdleFrees::default(),
+            idle_frees: Arc::default(),
             module_variables: ModuleVariables::default(),
             staging_options: OnceLock::new(),
         }

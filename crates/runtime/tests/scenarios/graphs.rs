@@ -248,6 +248,18 @@ fn g06_a_replay_on_one_half_of_an_array_does_not_wait_for_the_other() {
         assert_eq!(half.wait()?, [1; N]);
         gate.open();
         assert_eq!(s2.download(a.slice(N..))?.wait()?, [3; N]);
+        // The other half is written while a replay is pending.
+        let gate = harness.gate(&s2);
+        graph.replay(&s2)?;
+        calls.forget();
+        s1.fill(a.slice_mut(N..), 4)?;
+        let other_half = s1.download(a.slice(N..))?;
+        harness.assert_count(calls, "stream_wait_event", 0);
+        assert_eq!(other_half.wait()?, [4; N]);
+        let half = s1.download(a.slice(..N))?;
+        harness.assert_pending(&half);
+        gate.open();
+        assert_eq!(half.wait()?, [1; N]);
         Ok(())
     });
 }

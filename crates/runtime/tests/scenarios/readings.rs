@@ -3,7 +3,8 @@
 use millstream::sim::{Reading, Rules};
 
 /// Returns the readings of the disputed rules; each bit of `choice` selects the strict reading of
-/// one; the bit of the allocator selects that of peer access too.
+/// one; the bit of the allocator selects that of peer access too, and the bit of
+/// small uploads that of graphs.
 pub(crate) fn rules(choice: u64) -> Rules {
     let reading = |bit: u32| {
         if choice >> bit & 1 == 1 {
@@ -19,5 +20,6 @@ pub(crate) fn rules(choice: u64) -> Rules {
         cross_stream_reuse: reading(3),
         implicit_synchronisation: reading(4),
         peer_access: reading(3),
+        graph_destruction: reading(0),
     }
 }

@@ -75,7 +75,8 @@ impl StateGuard<'_> {
             .expect("the handle was resolved"))
     }
 
-    /// Destroys an executable graph, also in a lost context. Its launches complete (rule 47).
+    /// Destroys an executable graph, also in a lost context. Its launches complete (rule 47). By
+    /// the strict reading of rule 62, the call first waits for the devices.
     pub(crate) fn graph_exec_destroy(
         &mut self,
         context: ContextHandle,
@@ -83,6 +84,10 @@ impl StateGuard<'_> {
     ) -> CallResult<()> {
         let lost = self.context_even_lost(context)?;
         self.executable(context, exec)?;
+        if self.config.rules.graph_destruction.is_strict() {
+            self.wait_for_devices();
+        }
+        // Another thread may have destroyed it during the wait.
         if let Some(gone) = self.executables.remove(&exec) {
             for branch in gone.branches {
                 self.race_checker.stream_destroyed(branch, context, false);

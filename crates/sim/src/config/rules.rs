@@ -71,6 +71,9 @@ pub struct Rules {
     /// has no memory yet accepts any device, after which its next allocation fails. Under both
     /// readings a pool's access concerns memory that was already allocated.
     pub peer_access: Reading,
+    /// Rule 62, destroying an executable graph. Observed: the call returns at once, as it nearly
+    /// always does. Strict: it blocks until every device is idle, as it sometimes does.
+    pub graph_destruction: Reading,
 }
 
 impl Rules {
@@ -94,11 +97,12 @@ impl Rules {
             implicit_synchronisation: reading,
             cross_stream_reuse: reading,
             peer_access: reading,
+            graph_destruction: reading,
         }
     }
 
     /// Returns each rule's name and reading.
-    fn named(&mut self) -> [(&'static str, &mut Reading); 6] {
+    fn named(&mut self) -> [(&'static str, &mut Reading); 7] {
         [
             ("small_upload", &mut self.small_upload),
             ("pageable_upload", &mut self.pageable_upload),
@@ -109,6 +113,7 @@ impl Rules {
             ),
             ("cross_stream_reuse", &mut self.cross_stream_reuse),
             ("peer_access", &mut self.peer_access),
+            ("graph_destruction", &mut self.graph_destruction),
         ]
     }
 }
@@ -123,7 +128,7 @@ impl fmt::Display for Rules {
         }
         match strict.len() {
             0 => f.write_str("observed"),
-            6 => f.write_str("strict"),
+            7 => f.write_str("strict"),
             _ => f.write_str(&strict.join("+")),
         }
     }
@@ -160,7 +165,7 @@ mod tests {
 
     #[test]
     fn every_combination_of_rules_round_trips_through_text() {
-        for choice in 0..64 {
+        for choice in 0..128 {
             let mut rules = Rules::observed();
             for (bit, (_, reading)) in rules.named().into_iter().enumerate() {
                 if choice >> bit & 1 == 1 {

@@ -8,12 +8,14 @@ use millstream_driver::{
     ConditionalKind, Copy2d, DevicePtr, FillPattern, GraphHandle, GraphNode, GraphNodeHandle,
     ResultCode, Side2d,
 };
-use millstream_sim::{Fault, LiveKind, ReportKind, Schedule, SimConfig, race::Label};
+use millstream_sim::{
+    Fault, LiveKind, Reading, ReportKind, Rules, Schedule, SimConfig, race::Label,
+};
 
 use crate::{
     graph_harness::{Kernels, destroy, kernel, word, words},
     harness::graphs::{ONE_THREAD, copy, fill},
-    sim_harness::{Arg, SimHarness, assert_code, each_schedule},
+    sim_harness::{Arg, SimHarness, assert_code, each_schedule, each_schedule_with},
 };
 
 /// Makes a graph that fills `a` and copies it to `b`.
@@ -120,6 +122,28 @@ fn r47_an_executable_graph_destroyed_in_flight_completes() {
         assert_code(sim.graph_launch(exec, stream), ResultCode::INVALID_VALUE);
         sim.assert_reported(ReportKind::DeadHandle, &["executable graph 1"]);
     });
+}
+
+#[test]
+fn r62_destroying_an_executable_graph_waits_for_the_device_by_the_strict_reading() {
+    for reading in [Reading::Observed, Reading::Strict] {
+        let rules = Rules {
+            graph_destruction: reading,
+            ..Rules::observed()
+        };
+        each_schedule_with(SimConfig::new().rules(rules), |sim| {
+            let stream = sim.stream();
+            let (a, b) = (sim.mem_alloc(64).unwrap(), sim.mem_alloc(64).unwrap());
+            let (graph, _) = fill_and_copy(sim, a, b, 5);
+            let exec = sim.graph_instantiate(graph).unwrap();
+            let destroyed = || sim.graph_exec_destroy(exec).unwrap();
+            match reading {
+                Reading::Strict => sim.assert_blocks(stream, destroyed),
+                Reading::Observed => sim.assert_returns(stream, destroyed).release(),
+            }
+            sim.assert_clean();
+        });
+    }
 }
 
 #[test]

@@ -144,6 +144,7 @@ unsafe fn submit_examined<C: Command>(
         true => Some(imports::examine(operation)?),
         false => None,
     };
+    device.run_deferred();
     // SAFETY: this function's contract.
     let output = unsafe { submit_admitted(device, stream, operation, command) }?;
     if let Some(imports) = imports {
@@ -183,7 +184,6 @@ unsafe fn submit_to_queue<C: Command, const TRACES: bool>(
     operation: &mut Operation<'_>,
     command: C,
 ) -> Result<(Sequence, C::Output)> {
-    device.run_deferred();
     // Dropped after the submit queue is unlocked.
     let mut others = None;
     let mut submit_queue = stream.submit_queue.lock();

@@ -13,7 +13,7 @@ use super::{
         recorder,
         recording::RecordedGraph,
     },
-    ArrayPlace, GraphObjects, UnboundGraph, UnboundNode, UnboundWork, ValuePlace,
+    BoundArray, GraphObjects, UnboundGraph, UnboundNode, UnboundWork, ValuePlace,
 };
 use crate::{Device, Result, context::DeviceState, kernel::Argument};
 
@@ -86,19 +86,22 @@ impl RecordedKernels {
             objects: GraphObjects {
                 driver: Arc::clone(&device.driver),
                 context: device.context,
+                idle_frees: Arc::clone(&device.memory().idle_frees),
                 template: device.checked(made)?,
                 exec: None,
             },
             name,
             location,
             nodes: Vec::with_capacity(graph.nodes.len()),
+            is_changed: true,
             values: Vec::new(),
             arrays: Vec::new(),
             scalars: Vec::new(),
-            array_count: arrays.len() + usize::from(slots.temporary_bytes > 0),
             temporary_bytes: slots.temporary_bytes,
             last: None,
         };
+        let count = arrays.len() + usize::from(slots.temporary_bytes > 0);
+        unbound.arrays.resize_with(count, BoundArray::default);
         let mut kernels: Vec<usize> = Vec::new();
         for (number, node) in graph.nodes.iter().enumerate() {
             let first = unbound.values.len();
@@ -106,14 +109,11 @@ impl RecordedKernels {
             let work = match &node.work {
                 Work::Kernel(kernel) => {
                     kernels.push(number);
-                    let mut params = Vec::with_capacity(kernel.params.len());
-                    for param in &kernel.params {
-                        let value = unbound.values.len();
-                        params.push(value);
-                        unbound.values.extend_from_slice(param.words());
-                        let places = param.addresses.iter();
-                        addresses.extend(places.map(|&(word, address)| (value + word, address)));
-                    }
+                    unbound.values.extend_from_slice(kernel.params.words());
+                    let places = kernel.params.addresses().iter();
+                    addresses.extend(places.map(|&(word, address)| (first + word, address)));
+                    let params = kernel.params.first_words();
+                    let params = params.map(|word| first + word).collect();
                     UnboundWork::Kernel {
                         function: kernel.function,
                         dims: kernel.dims,
@@ -140,14 +140,12 @@ impl RecordedKernels {
                 // The driver's node gets the address of the recording, which no launch uses.
                 unbound.values[value] = address.resolve(&graph.operands).as_raw();
                 let (array, offset) = slots.of_operands[address.operand];
-                unbound.arrays.push(ArrayPlace {
-                    place: ValuePlace {
-                        node: number,
-                        value,
-                    },
-                    array,
-                    offset: offset + address.offset,
-                });
+                let place = ValuePlace {
+                    node: number,
+                    value,
+                };
+                let places = &mut unbound.arrays[array].places;
+                places.push((place, offset + address.offset));
             }
             let before = node.dependencies.iter();
             let before: Vec<_> = before.map(|&at| unbound.nodes[at].handle).collect();
@@ -180,10 +178,13 @@ impl RecordedKernels {
             };
             let value = params[param];
             // A number may happen to equal an address.
-            unbound.arrays.retain(|array| array.place.value != value);
+            for array in &mut unbound.arrays {
+                array.places.retain(|(place, _)| place.value != value);
+            }
             unbound.scalars.push(ValuePlace { node, value });
         }
         let objects = &unbound.objects;
+        objects.idle_frees.make_room_for_graph(&device);
         // SAFETY: the graph is alive. Kernels stay loaded while the device is open.
         let exec = unsafe {
             device

@@ -1,0 +1,110 @@
+//! Reductions with many results: of many rows by a warp each, and of columns that several blocks
+//! share, the last of which combines their partial results.
+
+use std::cell::RefCell;
+
+use millstream_region::RegionExt;
+use ndarray::{Array1, Array2, Array3, Axis, s};
+
+use crate::{
+    Outcome,
+    configurations::{configuration, everywhere},
+};
+
+type Test = (&'static str, fn() -> Outcome);
+
+pub(crate) const TESTS: &[Test] = &[
+    (
+        "many_rows_have_the_bits_of_few",
+        many_rows_have_the_bits_of_few,
+    ),
+    (
+        "columns_have_the_same_bits_under_every_schedule",
+        columns_have_the_same_bits_under_every_schedule,
+    ),
+];
+
+fn number(at: usize) -> f64 {
+    (at * 7919 % 65_521) as f64 / 977.0 - 30.0
+}
+
+/// A warp does the work of a block, to the bit. Products of `f64` are rounded at each step, so that
+/// another order gives other bits.
+fn many_rows_have_the_bits_of_few() -> Outcome {
+    for (rows, length) in [(8192, 257), (8195, 300), (8200, 1000)] {
+        let x = Array2::from_shape_fn((rows, length), |(row, column)| {
+            number(row * 1009 + column) as f32
+        });
+        let few = x.slice(s![..200, ..]).to_owned();
+        let configuration = configuration(5);
+        let device = configuration.open()?;
+        let reduced = |x: &Array2<f32>| {
+            let pending = device.region(|g| {
+                let (x, axis) = (g.array(x), Axis(1));
+                let wide = x.cast::<f64>();
+                (
+                    (wide.sum_axis(axis), (&wide * &wide).sum_axis(axis).sqrt()),
+                    (&wide * 1e-3 + 1.0).product_axis(axis),
+                    (x.min_axis(axis), x.max_axis(axis)),
+                    (x.argmin_axis(axis), x.argmax_axis(axis)),
+                    (x.less(-29.0).any_axis(axis), x.cast::<i32>().sum_axis(axis)),
+                )
+            });
+            pending?.wait()
+        };
+        let (all, first) = (reduced(&x)?, reduced(&few)?);
+        let bits = |x: &Array1<f64>| x.slice(s![..200]).mapv(f64::to_bits);
+        assert_eq!(bits(&all.0.0), bits(&first.0.0));
+        assert_eq!(bits(&all.0.1), bits(&first.0.1));
+        assert_eq!(bits(&all.1), bits(&first.1));
+        assert_eq!(all.3.0.slice(s![..200]), first.3.0);
+        assert_eq!(all.3.1.slice(s![..200]), first.3.1);
+        for (at, row) in x.rows().into_iter().enumerate() {
+            let least = row.iter().copied().fold(f32::MAX, f32::min);
+            let greatest = row.iter().copied().fold(f32::MIN, f32::max);
+            assert_eq!((all.2.0[at], all.2.1[at]), (least, greatest), "{at}");
+            assert_eq!(all.4.0[at], row.iter().any(|&x| x < -29.0), "{at}");
+            let sum: i32 = row.iter().map(|&x| x as i32).sum();
+            assert_eq!(all.4.1[at], sum, "{at}");
+        }
+        drop(device);
+        configuration.is_clean()?;
+    }
+    Ok(())
+}
+
+fn columns_have_the_same_bits_under_every_schedule() -> Outcome {
+    for (before, rows, columns) in [(1, 400, 50), (1, 66, 2100), (5, 200, 70), (1, 1000, 40)] {
+        let x = Array3::from_shape_fn((before, rows, columns), |(a, b, c)| {
+            number(a * 7 + b * 1009 + c)
+        });
+        let first = RefCell::new(None);
+        everywhere(|device| {
+            let pending = device.region(|g| {
+                let (x, axis) = (g.array(&x), Axis(1));
+                (
+                    x.sum_axis(axis),
+                    (x.cast::<f32>() * 0.5).sum_axis(axis),
+                    (x.argmin_axis(axis), x.max_axis(axis)),
+                )
+            });
+            let (sums, halves, (least, greatest)) = pending?.wait()?;
+            for ((at, &sum), &half) in sums.indexed_iter().zip(&halves) {
+                let column = x.slice(s![at.0, .., at.1]);
+                let exact: f64 = column.sum();
+                assert!((sum - exact).abs() < 1e-9, "{sum} is not {exact}");
+                let exact: f64 = column.iter().map(|&x| f64::from(x as f32 * 0.5)).sum();
+                let error = (f64::from(half) - exact).abs();
+                assert!(error <= f64::from(f32::EPSILON) * exact.abs(), "{half}");
+                let most = column.iter().copied().fold(f64::MIN, f64::max);
+                let smallest = column.iter().copied().fold(f64::MAX, f64::min);
+                let position = column.iter().position(|&x| x == smallest).unwrap();
+                assert_eq!((least[at], greatest[at]), (position as i64, most));
+            }
+            let bits = (sums.mapv(f64::to_bits), halves.mapv(f32::to_bits));
+            assert_eq!(*first.borrow_mut().get_or_insert(bits.clone()), bits);
+            Ok(())
+        })?;
+    }
+    Ok(())
+}

@@ -1,0 +1,146 @@
+//! Kernels of whole steps of programs: the game of life, conjugate gradients, bodies under gravity,
+//! and a layer of a network.
+
+use millstream_region::{Array, Keep, RegionExt};
+use ndarray::{Array1, Array2, ArrayView2, Axis, Ix2, arr0, s};
+
+use crate::{Counted, Work};
+
+const SIDE: usize = 48;
+
+/// Returns the size of so many elements of `f32`.
+fn bytes(elements: usize) -> u64 {
+    4 * elements as u64
+}
+
+fn matrix(rows: usize) -> Array2<f32> {
+    Array2::from_shape_fn((rows, SIDE), |(row, column)| {
+        ((row * 37 + column * 61) % 101) as f32 / 64.0 - 0.75
+    })
+}
+
+/// Returns the part of an array of cells around which there are eight neighbours, moved by so many
+/// rows and columns.
+fn moved(x: &Array<f32, Ix2>, rows: isize, columns: isize) -> Array<f32, Ix2> {
+    let end = SIDE as isize - 1;
+    x.slice(s![1 + rows..end + rows, 1 + columns..end + columns])
+}
+
+/// Returns whether a cell lives, and how many neighbours do.
+fn around(x: ArrayView2<'_, f32>, row: usize, column: usize) -> (bool, usize) {
+    let all = x.slice(s![row - 1..=row + 1, column - 1..=column + 1]);
+    let own = x[[row, column]] == 1.0;
+    (
+        own,
+        all.iter().filter(|&&cell| cell == 1.0).count() - usize::from(own),
+    )
+}
+
+#[test]
+fn a_step_of_the_game_of_life_is_one_kernel() {
+    let host = matrix(SIDE).mapv(|x| if x > 0.1 { 1.0 } else { 0.0 });
+    let mut expected = host.clone();
+    for row in 1..SIDE - 1 {
+        for column in 1..SIDE - 1 {
+            let (lives, neighbours) = around(host.view(), row, column);
+            let stays = neighbours == 3 || (lives && neighbours == 2);
+            expected[[row, column]] = if stays { 1.0 } else { 0.0 };
+        }
+    }
+    Counted::everywhere(|counted| {
+        let x = Array::from_host(&counted.device, &host).unwrap();
+        let (found, work) = counted.work(|device| {
+            let pending = device.region(|g| {
+                let x = g.array(&x);
+                let others = [(-1, 0), (-1, 1), (0, -1), (0, 1), (1, -1), (1, 0), (1, 1)];
+                let first = moved(&x, -1, -1);
+                let neighbours =
+                    (others.iter()).fold(first, |sum, &(row, column)| sum + moved(&x, row, column));
+                let survives = neighbours.equal(2.0) & moved(&x, 0, 0).equal(1.0);
+                let lives = neighbours.equal(3.0) | survives;
+                let mut next = x.clone();
+                let mut inner = next.slice_mut(s![1..SIDE - 1, 1..SIDE - 1]);
+                inner.assign(&lives.cast::<f32>());
+                next
+            });
+            pending.unwrap().wait().unwrap()
+        });
+        assert_eq!(found, expected);
+        assert_eq!((work.kernels, work.bytes_written), (1, bytes(SIDE * SIDE)));
+    });
+}
+
+/// The product, the sum over it, two vectors, the sum over one of them, and the last vector.
+/// Quotients of sums are computed where they are used.
+#[test]
+fn a_step_of_conjugate_gradients_is_five_kernels() {
+    let line = Array1::from_shape_fn(SIDE, |at| (at % 7) as f32 / 4.0 - 0.5);
+    Counted::everywhere(|counted| {
+        let a = Array::from_host(&counted.device, &matrix(SIDE)).unwrap();
+        let [p, r, x] = [1.0, 2.0, 3.0]
+            .map(|scale| Array::from_host(&counted.device, &(&line * scale)).unwrap());
+        let before = Array::from_host(&counted.device, &arr0(1.5_f32)).unwrap();
+        let (_, work) = counted.work(|device| {
+            let pending = device.region(|g| {
+                let (a, p, r, x) = (g.array(&a), g.array(&p), g.array(&r), g.array(&x));
+                let before = g.array(&before);
+                let q = a.dot(&p);
+                let alpha = &before / &(&p * &q).sum();
+                let x = &x + &(&p * &alpha);
+                let r = &r - &(&q * &alpha);
+                let after = (&r * &r).sum();
+                let p = &r + &(&p * &(&after / &before));
+                (Keep(x), Keep(r), Keep(p), Keep(after))
+            });
+            pending.unwrap().wait().unwrap().2.to_host().unwrap()
+        });
+        assert_eq!(work.kernels, 5, "{work:?}");
+        // Four vectors and two sums.
+        assert_eq!(work.bytes_written, bytes(4 * SIDE + 2));
+    });
+}
+
+/// The distances, the sums over them with the velocities, and the positions.
+#[test]
+fn a_step_of_bodies_under_gravity_is_three_kernels() {
+    let (places, speeds) = (matrix(3), matrix(3) * 0.5);
+    Counted::everywhere(|counted| {
+        let [p, v] = [&places, &speeds].map(|x| Array::from_host(&counted.device, x).unwrap());
+        let (_, work) = counted.work(|device| {
+            let pending = device.region(|g| {
+                let (p, v) = (g.array(&p), g.array(&v));
+                let all = (3, SIDE, SIDE);
+                let others = p.insert_axis(Axis(1)).broadcast(all);
+                let apart = others - &p.insert_axis(Axis(2)).broadcast(all);
+                let squares = apart.pow2().sum_axis(Axis(0)) + 1e-3;
+                let cubes = 1.0 / (&squares * &squares.sqrt());
+                let pull = &apart * &cubes.insert_axis(Axis(0)).broadcast(all);
+                let v = &v + &(pull.sum_axis(Axis(2)) * 0.01);
+                (Keep(&p + &(&v * 0.01)), Keep(v))
+            });
+            pending.unwrap().wait().unwrap().0.to_host().unwrap()
+        });
+        let written = bytes(SIDE * SIDE + 2 * 3 * SIDE);
+        assert_eq!((work.kernels, work.bytes_written), (3, written), "{work:?}");
+    });
+}
+
+#[test]
+fn a_product_with_bias_and_activation_is_two_kernels() {
+    Counted::everywhere(|counted| {
+        let x = Array::from_host(&counted.device, &matrix(SIDE)).unwrap();
+        let (_, work) = counted.work(|device| {
+            let pending = device.region(|g| {
+                let x = g.array(&x);
+                Keep((x.dot(&x) + &x.row(0)).relu())
+            });
+            pending.unwrap().wait().unwrap().to_host().unwrap()
+        });
+        let Work {
+            kernels,
+            bytes_written,
+            ..
+        } = work;
+        assert_eq!((kernels, bytes_written), (2, bytes(2 * SIDE * SIDE)));
+    });
+}
