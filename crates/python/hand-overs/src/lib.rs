@@ -27,16 +27,20 @@ impl Play {
     fn lock(&self) -> MutexGuard<'_, play::Play> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
 
-    /// Exchanges an array for another, which a framework filled with a value if it is given.
-    fn exchange(&self, at: usize, new: Buffer<f32>, value: f32) -> PyResult<Buffer<f32>> {
-        let mut play = self.lock();
-        let array = play.arrays.get_mut(at).ok_or_else(no_array)?;
-        let old = std::mem::replace(array, new);
-        play.expected[at] = value;
-        play.hand_overs += 1;
-        Ok(old)
-    }
+/// Exchanges an array for another, all of whose elements have this value. Returns the array and the
+/// value of its elements.
+fn exchange(
+    play: &mut play::Play,
+    at: usize,
+    new: Buffer<f32>,
+    value: f32,
+) -> PyResult<(Buffer<f32>, f32)> {
+    let array = play.arrays.get_mut(at).ok_or_else(no_array)?;
+    play.hand_overs += 1;
+    let old = std::mem::replace(array, new);
+    Ok((old, std::mem::replace(&mut play.expected[at], value)))
 }
 
 fn no_array() -> PyErr {
@@ -82,18 +86,11 @@ impl Play {
     /// Gives an array away to a framework, with the value of its elements. Zeros take its place.
     fn give(&self, py: Python<'_>, at: usize) -> PyResult<(Array, f32)> {
         py.detach(|| {
-            let (device, zeros, value) = {
-                let play = self.lock();
-                let zeros = play.ours[at % play.ours.len()].zeros(N);
-                let value = *play.expected.get(at).ok_or_else(no_array)?;
-                (
-                    play.setup.device.clone(),
-                    zeros.map_err(python_error)?,
-                    value,
-                )
-            };
-            let given = self.exchange(at, zeros, 0.0)?;
-            Ok((Array::new(&device, given, vec![N as i64]), value))
+            let mut play = self.lock();
+            let zeros = play.ours[at % play.ours.len()].zeros(N);
+            let (given, value) = exchange(&mut play, at, zeros.map_err(python_error)?, 0.0)?;
+            let given = Array::new(&play.setup.device, given, vec![N as i64]);
+            Ok((given, value))
         })
     }
 
@@ -111,7 +108,10 @@ impl Play {
             play.ours[at % play.ours.len()].clone()
         };
         let (taken, _) = import::<f32>(tensor, &stream)?;
-        py.detach(|| self.exchange(at, taken, value).map(drop))
+        py.detach(|| {
+            let replaced = exchange(&mut self.lock(), at, taken, value);
+            replaced.map(drop)
+        })
     }
 
     /// Waits for all arrays, and compares their elements with those expected.
