@@ -1,11 +1,13 @@
-//! `cargo xtask python`: builds the package for Python in `crates/python/example`, and runs its
-//! tests twice: on a simulated device, and over the drop-in driver.
+//! `cargo xtask python`: builds the package for Python in `crates/python/example` and the module of
+//! `crates/python/hand-overs`, and runs their tests twice: on a simulated device, and over the
+//! drop-in driver, where a problem that the driver reports is a failure too.
 //!
 //! `crates/python` is a workspace of its own, because PyO3 needs Python to build.
 
-use std::{path::Path, process::Command};
+use std::{fs, path::Path, process::Command};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
+use serde_json::Value;
 
 use crate::{clients::install, process};
 
@@ -30,7 +32,7 @@ pub(crate) fn run() -> Result<()> {
     )?;
     cargo(&python, &["build"])?;
     let package = folder.join("package");
-    assemble(&package.join("millstream_example"))?;
+    assemble(&package)?;
     process::run(process::command("cargo").args(["build", "--package", "millstream-libcuda"]))?;
     let library = process::target_folder().join("debug/libmillstream_libcuda.so");
     let driver = install::driver(&folder, Some(&library))?;
@@ -46,25 +48,55 @@ pub(crate) fn run() -> Result<()> {
             .arg(&interposed)
             .current_dir(process::root()),
     )?;
-    let variables = [("LD_LIBRARY_PATH", &*driver), ("LD_PRELOAD", &*interposed)];
-    test(&python, &package, &variables)
+    let report = folder.join("problems.jsonl");
+    fs::write(&report, "").context("cannot empty the report")?;
+    let variables = [
+        ("LD_LIBRARY_PATH", &*driver),
+        ("LD_PRELOAD", &*interposed),
+        ("MILLSTREAM_REPORT", &*report),
+    ];
+    test(&python, &package, &variables)?;
+    check_report(&report)
 }
 
-/// Puts the package's parts into a folder, as maturin does.
-fn assemble(package: &Path) -> Result<()> {
-    std::fs::create_dir_all(package).context("cannot create the package's folder")?;
+/// Checks that the drop-in driver has found no problem, such as a race, in any process of the
+/// tests: their values may be right nevertheless.
+fn check_report(report: &Path) -> Result<()> {
+    let report = fs::read_to_string(report).context("cannot read the report")?;
+    ensure!(!report.is_empty(), "the tests did not use the driver");
+    for line in report.lines() {
+        let process: Value = serde_json::from_str(line).context("the report has another form")?;
+        let problems = process["problems"].as_array();
+        ensure!(
+            problems.is_some_and(Vec::is_empty),
+            "the tests pass, but the driver reports problems: {line}"
+        );
+    }
+    Ok(())
+}
+
+/// Puts the package's parts into a folder, as maturin does, and the module of the hand-overs beside
+/// the package.
+fn assemble(folder: &Path) -> Result<()> {
+    let package = folder.join("millstream_example");
+    fs::create_dir_all(&package).context("cannot create the package's folder")?;
+    let built = |name: &str| process::target_folder().join(format!("debug/lib{name}.so"));
+    let mut parts = vec![
+        (built("millstream_example"), package.join("_native.abi3.so")),
+        (
+            built("millstream_hand_overs"),
+            folder.join("millstream_hand_overs.abi3.so"),
+        ),
+    ];
     let sources = process::root().join(PACKAGE);
-    let built = process::target_folder().join("debug/libmillstream_example.so");
-    let mut parts = vec![(built, "_native.abi3.so".into())];
     for entry in sources.read_dir().context("cannot list the package")? {
         let entry = entry?;
-        parts.push((entry.path(), entry.file_name()));
-    }
-    for (from, name) in parts {
-        if from.is_file() {
-            std::fs::copy(&from, package.join(name))
-                .with_context(|| format!("cannot copy {}", from.display()))?;
+        if entry.path().is_file() {
+            parts.push((entry.path(), package.join(entry.file_name())));
         }
+    }
+    for (from, to) in parts {
+        fs::copy(&from, to).with_context(|| format!("cannot copy {}", from.display()))?;
     }
     Ok(())
 }

@@ -2,16 +2,18 @@
 
 use std::sync::Arc;
 
+#[cfg(feature = "cuda")]
+use candle_core::CudaStorage;
 use candle_core::{CpuStorage, CustomOp1, CustomOp2, Error, Layout, Result, Shape};
-use millstream::{Buffer, Device, LaunchConfig, Pending, Stream, View, ViewMut};
+use millstream::{Device, LaunchConfig, Stream, View, ViewMut};
 
-use crate::kernels::decode;
+use crate::{kernels::decode, storage::Storage};
 
 /// The device, stream and kernels of all layers.
 #[derive(Clone)]
 pub(crate) struct Shared {
     pub(crate) device: Device,
-    stream: Stream,
+    pub(crate) stream: Stream,
     kernels: Arc<decode::Kernels>,
 }
 
@@ -23,24 +25,6 @@ impl Shared {
             kernels: Arc::new(decode::load(&device).map_err(Error::wrap)?),
             device,
         })
-    }
-
-    /// Copies the first elements of an array of the host to the device.
-    fn upload(&self, storage: &CpuStorage, len: usize) -> Result<Buffer<f32>> {
-        let values = &storage.as_slice::<f32>()?[..len];
-        self.stream.upload(values).map_err(Error::wrap)
-    }
-
-    /// Copies what `body` computes to an array of the host.
-    fn download(
-        &self,
-        len: usize,
-        body: impl FnOnce(ViewMut<'_, f32>) -> Result<()>,
-    ) -> Result<CpuStorage> {
-        let mut out = self.stream.zeros(len).map_err(Error::wrap)?;
-        body(out.view_mut())?;
-        let values = self.stream.download(&out).and_then(Pending::wait);
-        Ok(CpuStorage::F32(values.map_err(Error::wrap)?))
     }
 }
 
@@ -71,47 +55,20 @@ fn vector(layout: &Layout, len: usize) -> Result<()> {
     }
 }
 
-/// Arrays of candle on a GPU, as views of Millstream. candle's stream waits for what uses them.
-#[cfg(feature = "cuda")]
-mod gpu {
-    use candle_core::{CudaStorage, Error, Result, backend::BackendStorage as _};
-    use millstream::{View, ViewMut};
-    use millstream_cudarc::{with_slice, with_slice_mut};
-
-    use super::Shared;
-
-    pub(super) fn with_input<R>(
-        shared: &Shared,
-        storage: &CudaStorage,
-        body: impl FnOnce(View<'_, f32>) -> R,
-    ) -> Result<R> {
-        with_slice(&shared.device, storage.as_cuda_slice::<f32>()?, body).map_err(Error::wrap)
-    }
-
-    /// Makes an array that `body` fills.
-    pub(super) fn with_output(
-        shared: &Shared,
-        like: &CudaStorage,
-        len: usize,
-        body: impl FnOnce(ViewMut<'_, f32>) -> Result<()>,
-    ) -> Result<CudaStorage> {
-        let device = like.device();
-        let mut out = device.cuda_stream().alloc_zeros(len).map_err(Error::wrap)?;
-        with_slice_mut(&shared.device, &mut out, body).map_err(Error::wrap)??;
-        Ok(CudaStorage::wrap_cuda_slice(out, device.clone()))
-    }
-}
-
 /// A gated unit: the second half of each row, multiplied by the `silu` of the first.
 pub(crate) struct GatedUnit(pub(crate) Shared);
 
 impl GatedUnit {
-    /// Returns the rows and columns of the result.
-    fn shape(layout: &Layout) -> Result<(usize, usize)> {
-        match matrix(layout)? {
-            (rows, columns) if columns % 2 == 0 => Ok((rows, columns / 2)),
+    fn forward<S: Storage>(&self, storage: &S, layout: &Layout) -> Result<(S, Shape)> {
+        let shape @ (rows, width) = match matrix(layout)? {
+            (rows, columns) if columns % 2 == 0 => (rows, columns / 2),
             (_, columns) => candle_core::bail!("{columns} columns have no two halves"),
-        }
+        };
+        let out = storage.make_beside(&self.0, rows * width, |out| {
+            let enqueue = |both: View<'_, f32>| self.enqueue(shape, both, out);
+            storage.with_elements(&self.0, 2 * rows * width, enqueue)
+        })?;
+        Ok((out, shape.into()))
     }
 
     fn enqueue(
@@ -139,24 +96,12 @@ impl CustomOp1 for GatedUnit {
     }
 
     fn cpu_fwd(&self, storage: &CpuStorage, layout: &Layout) -> Result<(CpuStorage, Shape)> {
-        let shape @ (rows, width) = Self::shape(layout)?;
-        let both = self.0.upload(storage, 2 * rows * width)?;
-        let enqueue = |out: ViewMut<'_, f32>| self.enqueue(shape, both.view(), out);
-        let out = self.0.download(rows * width, enqueue)?;
-        Ok((out, shape.into()))
+        self.forward(storage, layout)
     }
 
     #[cfg(feature = "cuda")]
-    fn cuda_fwd(
-        &self,
-        storage: &candle_core::CudaStorage,
-        layout: &Layout,
-    ) -> Result<(candle_core::CudaStorage, Shape)> {
-        let shape @ (rows, width) = Self::shape(layout)?;
-        let out = gpu::with_output(&self.0, storage, rows * width, |out| {
-            gpu::with_input(&self.0, storage, |both| self.enqueue(shape, both, out))?
-        })?;
-        Ok((out, shape.into()))
+    fn cuda_fwd(&self, storage: &CudaStorage, layout: &Layout) -> Result<(CudaStorage, Shape)> {
+        self.forward(storage, layout)
     }
 }
 
@@ -164,10 +109,27 @@ impl CustomOp1 for GatedUnit {
 pub(crate) struct Normalise(pub(crate) Shared);
 
 impl Normalise {
+    fn forward<S: Storage>(
+        &self,
+        (x, x_layout): (&S, &Layout),
+        (weight, weight_layout): (&S, &Layout),
+    ) -> Result<(S, Shape)> {
+        let shape @ (rows, width) = matrix(x_layout)?;
+        vector(weight_layout, width)?;
+        let out = x.make_beside(&self.0, rows * width, |out| {
+            x.with_elements(&self.0, rows * width, |x| {
+                let enqueue = |weight: View<'_, f32>| self.enqueue(shape, x, weight, out);
+                weight.with_elements(&self.0, width, enqueue)
+            })
+        })?;
+        Ok((out, shape.into()))
+    }
+
     fn enqueue(
         &self,
         (rows, width): (usize, usize),
-        (x, weight): (View<'_, f32>, View<'_, f32>),
+        x: View<'_, f32>,
+        weight: View<'_, f32>,
         mut out: ViewMut<'_, f32>,
     ) -> Result<()> {
         let Shared {
@@ -196,33 +158,17 @@ impl CustomOp2 for Normalise {
         weight: &CpuStorage,
         weight_layout: &Layout,
     ) -> Result<(CpuStorage, Shape)> {
-        let shape = matrix(x_layout)?;
-        vector(weight_layout, shape.1)?;
-        let x = self.0.upload(x, shape.0 * shape.1)?;
-        let weight = self.0.upload(weight, shape.1)?;
-        let out = self.0.download(shape.0 * shape.1, |out| {
-            self.enqueue(shape, (x.view(), weight.view()), out)
-        })?;
-        Ok((out, shape.into()))
+        self.forward((x, x_layout), (weight, weight_layout))
     }
 
     #[cfg(feature = "cuda")]
     fn cuda_fwd(
         &self,
-        x: &candle_core::CudaStorage,
+        x: &CudaStorage,
         x_layout: &Layout,
-        weight: &candle_core::CudaStorage,
+        weight: &CudaStorage,
         weight_layout: &Layout,
-    ) -> Result<(candle_core::CudaStorage, Shape)> {
-        let shape = matrix(x_layout)?;
-        vector(weight_layout, shape.1)?;
-        let out = gpu::with_output(&self.0, x, shape.0 * shape.1, |out| {
-            gpu::with_input(&self.0, x, |x| {
-                gpu::with_input(&self.0, weight, |weight| {
-                    self.enqueue(shape, (x, weight), out)
-                })?
-            })?
-        })?;
-        Ok((out, shape.into()))
+    ) -> Result<(CudaStorage, Shape)> {
+        self.forward((x, x_layout), (weight, weight_layout))
     }
 }

@@ -6,6 +6,7 @@
 
 mod kernels;
 mod layers;
+mod storage;
 
 use candle_core::{D, Device, Result, Tensor};
 

@@ -9,6 +9,7 @@
 
 mod dropin;
 mod interposed;
+mod play;
 mod scenarios;
 
 use std::process::ExitCode;

@@ -5,38 +5,23 @@
     reason = "launches kernels through cudarc, which trusts its caller"
 )]
 
-use std::{
-    error::Error,
-    ffi::c_void,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
-    thread,
-};
+use std::sync::Arc;
 
-use cudarc::{
-    driver::{
-        CudaContext, CudaFunction, CudaSlice, CudaStream, CudaView, CudaViewMut, LaunchConfig,
-        PushKernelArg as _, result::stream::launch_host_function,
-    },
-    nvrtc::Ptx,
-};
+use cudarc::driver::{CudaContext, CudaStream, LaunchConfig, PushKernelArg as _};
 use millstream::{
-    Buffer, Device, Stream, UsageErrorKind,
+    UsageErrorKind,
     driver::{ContextHandle, Driver as _, StreamHandle, cuda::Cuda},
     interop::{ForeignCall, read, write},
 };
 use millstream_cudarc::{
     Error as HandOverError, SharedStream, adopt_slice, device_of, foreign, lend, lend_mut,
-    return_slice, with_slice, with_slice_mut,
+    return_slice,
 };
-use rand_core::{RngCore, SeedableRng};
-use rand_pcg::Pcg64Mcg;
 
-use crate::interposed::waits;
-
-type Outcome<T = ()> = Result<T, Box<dyn Error>>;
+use crate::{
+    interposed::waits,
+    play::{Gate, N, Outcome, Play, Setup},
+};
 
 /// A scenario, which runs in a process of its own where there is no GPU.
 pub(crate) struct Scenario {
@@ -67,79 +52,6 @@ pub(crate) const SCENARIOS: [Scenario; 5] = [
     },
 ];
 
-const N: usize = 3000;
-
-/// A context of cudarc with a kernel, and the same device in Millstream.
-struct Setup {
-    context: Arc<CudaContext>,
-    add: CudaFunction,
-    device: Device,
-}
-
-impl Setup {
-    fn new() -> Outcome<Self> {
-        let context = CudaContext::new(0)?;
-        let ptx = include_str!(concat!(
-            env!("CARGO_MANIFEST_DIR"),
-            "/../../kernels/vecadd.ptx"
-        ));
-        let module = context.load_module(Ptx::from_src(ptx))?;
-        Ok(Self {
-            add: module.load_function("vecadd")?,
-            device: device_of(&context)?,
-            context,
-        })
-    }
-
-    fn shared(&self) -> Outcome<SharedStream> {
-        let stream = self.context.new_stream()?;
-        Ok(SharedStream::new(&self.device, &stream)?)
-    }
-
-    /// Writes twice the source to the target by a kernel that cudarc launches.
-    fn double(
-        &self,
-        stream: &Arc<CudaStream>,
-        source: &CudaView<'_, f32>,
-        target: &mut CudaViewMut<'_, f32>,
-    ) -> Outcome {
-        let count = N as u64;
-        let mut launch = stream.launch_builder(&self.add);
-        launch.arg(source).arg(source).arg(target).arg(&count);
-        // SAFETY: the kernel has these parameters and stays within the arrays.
-        unsafe { launch.launch(LaunchConfig::for_num_elems(N as u32)) }?;
-        Ok(())
-    }
-}
-
-/// Blocks a stream of cudarc until it is dropped.
-struct Gate(Arc<AtomicBool>);
-
-unsafe extern "C" fn wait_for_flag(flag: *mut c_void) {
-    // SAFETY: the driver passes the pointer of the reference that it was given, once.
-    let flag = unsafe { Arc::from_raw(flag.cast::<AtomicBool>()) };
-    while !flag.load(Ordering::SeqCst) {
-        thread::yield_now();
-    }
-}
-
-impl Gate {
-    fn close(stream: &CudaStream) -> Outcome<Self> {
-        let flag = Arc::new(AtomicBool::new(false));
-        let raw = Arc::into_raw(Arc::clone(&flag)).cast_mut().cast();
-        stream.context().bind_to_thread()?;
-        // SAFETY: the stream is alive, and the function takes over one reference to the flag.
-        unsafe { launch_host_function(stream.cu_stream(), wait_for_flag, raw) }?;
-        Ok(Self(flag))
-    }
-}
-
-impl Drop for Gate {
-    fn drop(&mut self) {
-        self.0.store(true, Ordering::SeqCst);
-    }
-}
-
 fn there_and_back() -> Outcome {
     let setup = Setup::new()?;
     let theirs = setup.shared()?;
@@ -168,116 +80,6 @@ fn there_and_back() -> Outcome {
     Ok(())
 }
 
-/// A seeded random number generator.
-struct Random(Pcg64Mcg);
-
-impl Random {
-    fn new(seed: u64) -> Self {
-        Self(Pcg64Mcg::seed_from_u64(seed))
-    }
-
-    fn below(&mut self, limit: usize) -> usize {
-        (self.0.next_u64() % limit as u64) as usize
-    }
-}
-
-/// Arrays that go back and forth between two streams of cudarc and two of ours.
-struct Play {
-    setup: Setup,
-    theirs: [SharedStream; 2],
-    ours: [Stream; 2],
-    arrays: [Buffer<f32>; 3],
-    expected: [f32; 3],
-    random: Random,
-    hand_overs: usize,
-}
-
-impl Play {
-    fn new() -> Outcome<Self> {
-        let setup = Setup::new()?;
-        let ours = [setup.device.stream()?, setup.device.stream()?];
-        Ok(Self {
-            theirs: [setup.shared()?, setup.shared()?],
-            arrays: [ours[0].zeros(N)?, ours[0].zeros(N)?, ours[1].zeros(N)?],
-            ours,
-            setup,
-            expected: [0.0; 3],
-            random: Random::new(3),
-            hand_overs: 0,
-        })
-    }
-
-    fn step(&mut self, value: f32) -> Outcome {
-        let (target, source) = (self.random.below(3), self.random.below(3));
-        if target == source {
-            return self.set(target, value);
-        }
-        let who = self.random.below(2);
-        let [from, to] = self.arrays.get_disjoint_mut([source, target])?;
-        if self.random.below(3) == 0 {
-            self.ours[who].copy(&*from, to)?;
-            self.expected[target] = self.expected[source];
-            return Ok(());
-        }
-        let theirs = &self.theirs[who];
-        let (from, mut to) = (lend(from, theirs)?, lend_mut(to, theirs)?);
-        let (source_view, mut target_view) = (from.view(), to.view_mut());
-        self.setup
-            .double(theirs.cudarc(), &source_view, &mut target_view)?;
-        self.expected[target] = 2.0 * self.expected[source];
-        self.hand_overs += 4;
-        Ok(())
-    }
-
-    /// Sets all elements of an array: here, by cudarc, or to a slice of cudarc.
-    fn set(&mut self, target: usize, value: f32) -> Outcome {
-        let who = self.random.below(2);
-        let (ours, theirs) = (&self.ours[who], &self.theirs[who]);
-        let array = &mut self.arrays[target];
-        match self.random.below(4) {
-            0 => {
-                ours.fill(array, value)?;
-                self.expected[target] = value;
-            }
-            1 => {
-                let mut lent = lend_mut(array, theirs)?;
-                // On the stream of the lease, or on another, which cudarc orders with it.
-                let user = &self.theirs[self.random.below(2)];
-                user.cudarc().memset_zeros(&mut lent.view_mut())?;
-                self.expected[target] = 0.0;
-                self.hand_overs += 2;
-            }
-            2 => {
-                let device = &self.setup.device;
-                // cudarc keeps the slices, of which another stream of it has filled one.
-                let mut slice = theirs.cudarc().alloc_zeros::<f32>(N)?;
-                self.theirs[1 - who].cudarc().memset_zeros(&mut slice)?;
-                with_slice_mut(device, &mut slice.slice_mut(..N / 2), |mut half| {
-                    ours.fill(&mut half, value)
-                })??;
-                let copy = theirs.cudarc().clone_dtod(&slice)?;
-                with_slice(device, &copy, |copy| ours.copy(copy, &mut *array))??;
-                ours.fill(array.slice_mut(N / 2..), value)?;
-                self.expected[target] = value;
-                self.hand_overs += 4;
-            }
-            _ => {
-                let device = &self.setup.device;
-                let mut slice = theirs.cudarc().alloc_zeros::<f32>(N)?;
-                // Another stream of cudarc uses it too, which cudarc orders.
-                self.theirs[1 - who].cudarc().memset_zeros(&mut slice)?;
-                let mut adopted = adopt_slice(device, slice)?;
-                ours.fill(&mut adopted, value)?;
-                let slice: CudaSlice<f32> = return_slice(device, adopted)?;
-                *array = adopt_slice(device, slice)?;
-                self.expected[target] = value;
-                self.hand_overs += 4;
-            }
-        }
-        Ok(())
-    }
-}
-
 /// Shows that waits of both libraries are counted, if they are.
 fn assert_counted(stream: &CudaStream) -> Outcome {
     let Some(before) = waits() else {
@@ -297,7 +99,7 @@ fn assert_counted(stream: &CudaStream) -> Outcome {
 /// into the queues of a GPU. Where waits are counted, there is none either.
 fn random_hand_overs() -> Outcome {
     const STEPS: usize = 16;
-    let mut play = Play::new()?;
+    let mut play = Play::new(3)?;
     assert_counted(play.theirs[0].cudarc())?;
     let mut burst = 0;
     while play.hand_overs < 10_000 {
@@ -312,16 +114,11 @@ fn random_hand_overs() -> Outcome {
         assert!(!behind.try_is_complete()?, "the gate was not closed");
         drop(gate);
         if burst % 64 == 0 {
-            for (array, value) in play.arrays.iter().zip(play.expected) {
-                assert_eq!(play.ours[0].download(array)?.wait()?, [value; N]);
-            }
+            play.check()?;
         }
         burst += 1;
     }
-    for (array, value) in play.arrays.iter().zip(play.expected) {
-        assert_eq!(play.ours[0].download(array)?.wait()?, [value; N]);
-    }
-    Ok(())
+    play.check()
 }
 
 /// cudarc frees memory on its stream and allocates it again there while our copy is pending.

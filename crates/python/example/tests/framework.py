@@ -84,8 +84,8 @@ class Framework:
         self("cuStreamSynchronize", stream)
         return values
 
-    def consume(self, array, stream):
-        """Takes an array over on this stream, copies it to the host, and calls its deleter."""
+    def taken(self, array, stream):
+        """Takes an array over on this stream: its managed tensor and its lengths."""
         capsule = array.__dlpack__(stream=stream.value)
         managed = ctypes.cast(
             python.PyCapsule_GetPointer(capsule, b"dltensor"), ctypes.POINTER(Managed)
@@ -94,10 +94,23 @@ class Framework:
         tensor = managed.contents.tensor
         assert (tensor.device_type, tensor.device_id) == CUDA
         assert (tensor.code, tensor.bits, tensor.lanes) == (2, 32, 1)
-        shape = [tensor.shape[at] for at in range(tensor.ndim)]
-        values = self.values(tensor.data or 0, shape, stream)
+        return managed, [tensor.shape[at] for at in range(tensor.ndim)]
+
+    def consume(self, array, stream):
+        """Takes an array over on this stream, copies it to the host, and calls its deleter."""
+        managed, shape = self.taken(array, stream)
+        values = self.values(managed.contents.tensor.data or 0, shape, stream)
         managed.contents.deleter(managed)
         return values
+
+    def copied(self, array, stream):
+        """Takes a vector over on this stream, copies it there, and calls its deleter."""
+        managed, (count,) = self.taken(array, stream)
+        copy = Array(self, stream, 0, count)
+        source = ctypes.c_uint64(managed.contents.tensor.data)
+        self("cuMemcpyDtoDAsync_v2", copy.pointer, source, ctypes.c_size_t(4 * count), stream)
+        managed.contents.deleter(managed)
+        return copy
 
 
 class Array:
@@ -106,13 +119,13 @@ class Array:
     # What was exported, which must not be freed before its deleter is called.
     exported = []
 
-    def __init__(self, framework, stream, value):
-        self.framework, self.stream = framework, stream
+    def __init__(self, framework, stream, value, count=N):
+        self.framework, self.stream, self.count = framework, stream, count
         self.pointer = ctypes.c_uint64()
-        bytes_ = ctypes.c_size_t(4 * N)
+        bytes_ = ctypes.c_size_t(4 * count)
         framework("cuMemAllocAsync", ctypes.byref(self.pointer), bytes_, stream)
         pattern = ctypes.c_uint(int(numpy.float32(value).view(numpy.uint32)))
-        framework("cuMemsetD32Async", self.pointer, pattern, ctypes.c_size_t(N), stream)
+        framework("cuMemsetD32Async", self.pointer, pattern, ctypes.c_size_t(count), stream)
         self.exports, self.deletions = 0, []
 
     def __dlpack_device__(self):
@@ -120,7 +133,7 @@ class Array:
 
     def __dlpack__(self, stream=None):
         self.framework.wait(ctypes.c_void_p(stream), self.stream)
-        shape = (ctypes.c_int64 * 1)(N)
+        shape = (ctypes.c_int64 * 1)(self.count)
         deleter = Deleter(lambda managed: self.delete())
         tensor = Tensor(self.pointer.value, *CUDA, 1, 2, 32, 1, shape, None, 0)
         managed = Managed(tensor, None, deleter)

@@ -16,9 +16,10 @@ use crate::{
 ///
 /// The stream's later work runs after every operation that conflicts with the use, and operations
 /// of this library that conflict with it run after the work that was on the stream when the lease
-/// was dropped. In between they are errors ([`UsageErrorKind::Lent`](crate::UsageErrorKind::Lent)),
-/// which the borrow checker prevents unless the lease is forgotten. The memory of a forgotten lease
-/// stays lent for ever and is never freed.
+/// was dropped. In between they are errors ([`UsageErrorKind::Lent`](crate::UsageErrorKind::Lent)).
+/// The borrow checker prevents them, except for the replays of a [graph](crate::Graph), which keeps
+/// its operands without a borrow, and except after a lease was forgotten: its memory stays lent for
+/// ever and is never freed.
 ///
 /// If the lease is dropped inside the closure of a [foreign call](Stream::foreign), or while
 /// another thread submits to the borrower's stream, the memory stays lent until the next operation

@@ -4,6 +4,7 @@
 
 use std::{
     mem,
+    panic::Location,
     sync::{Arc, atomic::Ordering},
     thread,
     time::Duration,
@@ -35,10 +36,7 @@ pub(crate) fn assert_problem<T: std::fmt::Debug>(
         Err(Error::Usage(usage_error)) => {
             assert!(is_expected(usage_error.problem()), "{usage_error}");
             let location = usage_error.location().expect("a source line");
-            assert!(
-                location.file().ends_with("interop.rs")
-                    || location.file().ends_with("interop_memory.rs")
-            );
+            assert_eq!(location.file(), Location::caller().file());
         }
         other => panic!("expected a usage error, found {other:?}"),
     }

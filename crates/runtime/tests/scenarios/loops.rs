@@ -97,7 +97,7 @@ fn without_conditional_nodes(calls: &Calls) {
 }
 
 /// Runs a scenario with conditional nodes and without.
-fn on_both(run: impl Fn(&Harness) -> Result<()>) {
+pub(crate) fn with_and_without_conditional_nodes(run: impl Fn(&Harness) -> Result<()>) {
     counted_scenario(|harness, _| run(harness));
     counted_scenario(|harness, calls| {
         without_conditional_nodes(calls);
@@ -113,7 +113,7 @@ fn read(stream: &Stream, word: &Buffer<u32>) -> Result<u32> {
 
 #[test]
 fn g12_a_loop_ends_by_its_flag_in_each_replay() {
-    on_both(|harness| {
+    with_and_without_conditional_nodes(|harness| {
         let [stream, other] = harness.streams();
         let kernels = words::load(&harness.device)?;
         let mut left = stream.upload(&[5_u32])?;
@@ -144,7 +144,7 @@ fn g12_a_loop_ends_by_its_flag_in_each_replay() {
 
 #[test]
 fn g12_a_loop_that_ends_by_its_limit_is_reported_by_the_next_host_read() {
-    on_both(|harness| {
+    with_and_without_conditional_nodes(|harness| {
         let [stream, other] = harness.streams();
         let kernels = words::load(&harness.device)?;
         let mut left = stream.upload(&[9_u32])?;
@@ -194,7 +194,7 @@ fn assert_limit<T: std::fmt::Debug>(read: Result<T>, expected: u64) {
 
 #[test]
 fn g12_a_limit_is_reported_by_reads_of_the_replay_that_reached_it() {
-    on_both(|harness| {
+    with_and_without_conditional_nodes(|harness| {
         let [stream, other] = harness.streams();
         let kernels = words::load(&harness.device)?;
         let mut left = stream.upload(&[2_u32])?;
@@ -266,7 +266,7 @@ fn g12_work_of_other_threads_runs_before_or_behind_a_loop_that_the_host_runs() {
 
 #[test]
 fn g12_loops_that_reach_their_limits_at_the_same_time_do_not_race() {
-    on_both(|harness| {
+    with_and_without_conditional_nodes(|harness| {
         let stream = harness.stream();
         let mut flags = stream.upload(&[1_u32])?;
         let mut other_flag = stream.upload(&[1_u32])?;
@@ -286,7 +286,7 @@ fn g12_loops_that_reach_their_limits_at_the_same_time_do_not_race() {
 
 #[test]
 fn g12_bodies_contain_loops_conditions_and_memory_of_the_graph() {
-    on_both(|harness| {
+    with_and_without_conditional_nodes(|harness| {
         let stream = harness.stream();
         let kernels = words::load(&harness.device)?;
         let mut outer = stream.upload(&[3_u32])?;
@@ -326,7 +326,7 @@ fn g12_bodies_contain_loops_conditions_and_memory_of_the_graph() {
 
 #[test]
 fn g12_a_graph_with_a_loop_is_replayed_in_the_body_of_another_loop() {
-    on_both(|harness| {
+    with_and_without_conditional_nodes(|harness| {
         let stream = harness.stream();
         let kernels = words::load(&harness.device)?;
         let mut outer = stream.upload(&[3_u32])?;
@@ -363,7 +363,7 @@ fn g12_a_graph_with_a_loop_is_replayed_in_the_body_of_another_loop() {
 
 #[test]
 fn g12_changes_reach_into_bodies() {
-    on_both(|harness| {
+    with_and_without_conditional_nodes(|harness| {
         let stream = harness.stream();
         let kernels = words::load(&harness.device)?;
         let mut left = stream.upload(&[2_u32])?;

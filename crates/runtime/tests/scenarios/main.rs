@@ -35,6 +35,7 @@ mod interop;
 mod interop_failures;
 mod interop_hand_overs;
 mod interop_memory;
+mod interop_replays;
 mod loops;
 mod lost;
 mod managed;
