@@ -123,9 +123,10 @@ impl Use {
             Op::Concatenate { .. } => Use::Moved { ratio: 1.0 },
             Op::Update { .. } if number == 1 => Use::Moved { ratio: 1.0 },
             // Two passes read such a row once for the totals of its segments and once for the sums.
-            Op::Scan { source, .. }
+            Op::Scan { source, axis, .. }
                 if !scans_in_one_pass()
-                    && source.shape.last().is_some_and(|&n| n > SCAN_SEGMENT) =>
+                    && source.shape[*axis] > SCAN_SEGMENT
+                    && source.shape[*axis + 1..].iter().all(|&n| n == 1) =>
             {
                 Use::Moved { ratio: 2.0 }
             }
