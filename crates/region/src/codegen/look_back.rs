@@ -35,11 +35,11 @@ use crate::element::DType;
 /// The size of the elements that a thread keeps in registers, in bytes.
 const ITEMS_BYTES: usize = 128;
 /// The largest number of elements that a thread keeps.
-pub(super) const ITEMS_MAX: usize = 32;
+const ITEMS_MAX: usize = 32;
 
 /// The number of blocks of a multiprocessor: more have too few registers for their elements, and
 /// fewer have too little in flight.
-pub(super) const BLOCKS_MIN: usize = 4;
+const BLOCKS_MIN: usize = 4;
 
 /// The size of a flag and of the counter in bytes.
 pub(super) const FLAG_BYTES: usize = size_of::<u32>();

@@ -21,7 +21,7 @@ use smallvec::{SmallVec, smallvec};
 
 use super::{
     body::{BLOCK, Kernel, KernelBody, ParameterKey, Reg, RegClass, line},
-    look_back::{BLOCKS_MIN, FLAG_BYTES, Published, RowTotals, next_tile, part_of},
+    look_back::{FLAG_BYTES, Published, RowTotals, next_tile, part_of},
     neighbours::{if_inside, replace_outside},
     passes::{GeneratedPasses, Pass, PassOutput, Temporary},
     reduce::block_and_thread,
@@ -35,6 +35,9 @@ use super::{
 const COLUMNS_MANY: usize = 1 << 17;
 /// The number of loads in flight per thread that scans a whole column.
 const UNROLL: usize = 8;
+
+/// The number of blocks of a multiprocessor: with more, threads have too few registers.
+const BLOCKS_MIN: usize = 3;
 
 /// The number of totals of a group or section that each warp reads.
 const TOTALS_PER_WARP: usize = WARP / WARPS;
