@@ -171,9 +171,7 @@ impl ReductionGenerator<'_> {
     fn row_per_result(&self, threads: usize) -> Kernel {
         let mut body = KernelBody::new(self.analysis.wide);
         let own = RowThread::new(&mut body, self.results(), threads);
-        let (bits, step) = (body.bits(), body.index_reg());
-        line!(body, "mov.u{bits} {step}, {threads};");
-        let accumulators = self.accumulate(&mut body, own.row, own.thread, step);
+        let accumulators = self.accumulate_row(&mut body, own);
         for (number, reduced) in self.reductions.iter().enumerate() {
             let accumulator = &accumulators[number];
             reduced

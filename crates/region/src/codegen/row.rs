@@ -20,7 +20,8 @@ use super::{
 };
 use crate::{
     fuse::{
-        FusedKernel, FusedNode, ROW_THREADS, RowClass, RowShape, neighbours_of_row, threads_of_row,
+        FusedKernel, FusedNode, ROW_THREADS, RowClass, RowShape, has_beyond, neighbours_of_row,
+        threads_of_row, turns_of_row,
     },
     graph::{NodeRef, Op},
     shape::{RANK_MAX, Shape},
@@ -121,7 +122,7 @@ impl RowElements {
             first = number;
         }
         let mut beyond = None;
-        if (turn + 1) * at_once > rows.length {
+        if has_beyond(rows.length, turn) {
             let is_beyond = body.reg(RegClass::Predicate);
             let (last, within) = (body.index_reg(), body.index_reg());
             line!(body, "setp.ge.u{bits} {is_beyond}, {first}, {length};");
@@ -234,8 +235,7 @@ pub(super) fn row(kernel: &FusedKernel, rows: RowShape) -> GeneratedPasses {
     let mut body = KernelBody::new(IndexAnalysis::of(kernel).wide);
     let own = RowThread::new(&mut body, rows.rows, threads_of_row(rows.length));
     let length = body.index_parameter(ParameterKey::Named("length"), rows.length as i64);
-    let turns = rows.elements_per_thread() / neighbours_of_row(rows.length);
-    let mut elements: Vec<RowElements> = (0..turns)
+    let mut elements: Vec<RowElements> = (0..turns_of_row(rows.length))
         .map(|turn| RowElements::new(&mut body, rows, own, length, turn))
         .collect();
     let mut lowering = Lowering::new(&mut body, kernel, false);
@@ -261,7 +261,7 @@ pub(super) fn row(kernel: &FusedKernel, rows: RowShape) -> GeneratedPasses {
                 let others: SmallVec<[Accumulator; 4]> = numbers
                     .map(|(&number, &value)| reducer.lift(body, value, |_| number))
                     .collect();
-                let label = format!("BEYOND{reductions}");
+                let label = format!("BEYOND{reductions}_{turn}");
                 if let Some(beyond) = elements.beyond {
                     line!(body, "@{beyond} bra {label};");
                 }

@@ -196,7 +196,7 @@ fn a_stencil_of_few_exponentials_is_one_kernel() {
 
 /// A kernel's text contains no lengths. It only depends on how many threads share a result or a
 /// tile, so that the texts for arrays of some heights serve all other widths of these heights. Rows
-/// of 36 have a thread for each element, those of 52 one for each group of four.
+/// of 36 have eight threads with single elements, those of 52 eight with groups of four.
 #[test]
 fn other_shapes_take_no_further_compilation() {
     type Compute = fn(&Array<f32, Ix2>) -> Array<f32, Ix2>;
