@@ -4,8 +4,9 @@
 //! A thread has the same elements of the row as in a reduction of rows of this length, so that both
 //! add in the same order and give the same bits: every 256th group of four neighbours, which are
 //! read and written at once, or every 256th element. If there are many rows of at most 1,024
-//! elements, a warp has the elements of a block, with an accumulator for each of its warps. Rows that do not fit in registers are read
-//! again for each reduction that depends on another (`long_row.rs`).
+//! elements, a warp has the elements of a block, with an accumulator for each of its warps. Rows
+//! that do not fit in registers are read again for each reduction that depends on another
+//! (`long_row.rs`).
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::SmallVec;

@@ -1,5 +1,5 @@
-//! Scans of rows and columns that many blocks share: the totals of tiles, of groups of 32 tiles, and of
-//! sections of 32 groups are combined in a fixed order.
+//! Scans of rows and columns that many blocks share: the totals of tiles, of groups of 32 tiles,
+//! and of sections of 32 groups are combined in a fixed order.
 
 use std::{env, process::Command};
 

@@ -48,8 +48,8 @@ fn assert_one_kernel(function: OfRows, has_rows: bool) {
             let is_grouped = [16, 128, 256, 1000, 2000].contains(&length);
             let threads = match length {
                 16 | 128 | 256 => length / 8,
-                ..8 => length.next_power_of_two(),
-                ..=256 => length.div_ceil(8).next_power_of_two().max(8),
+                ..=7 => length.next_power_of_two(),
+                8..=256 => length.div_ceil(8).next_power_of_two().max(8),
                 _ => 256,
             };
             let at_once = if is_grouped { 4 * threads } else { threads };
