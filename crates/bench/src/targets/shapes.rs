@@ -80,7 +80,7 @@ fn normalised(x: &Array<f32, Ix2>) -> Array<f32, Ix2> {
 /// The works, each of which is made when its turn comes, because the arrays are large.
 type Make = for<'a> fn(&'a Device) -> Result<Work<'a>>;
 
-const WORKS: [Make; 15] = [
+const WORKS: [Make; 17] = [
     |device| {
         work(device, "sum, 2^28", (1 << 28, 1), |x: &Array<_, Ix1>| {
             x.sum()
@@ -135,6 +135,22 @@ const WORKS: [Make; 15] = [
             "softmax, 65,537 x 1,023",
             ([65_537, 1_023], 2),
             softmax,
+        )
+    },
+    |device| {
+        work(
+            device,
+            "cumulative sum of columns, 8,192 x 8,192",
+            ([8_192, 8_192], 2),
+            |x: &Array<_, Ix2>| x.cumsum(Axis(0)),
+        )
+    },
+    |device| {
+        work(
+            device,
+            "cumulative sum of columns, 2^20 x 64",
+            ([1 << 20, 64], 2),
+            |x: &Array<_, Ix2>| x.cumsum(Axis(0)),
         )
     },
     |device| work(device, "softmax, 2^20 x 64", ([1 << 20, 64], 2), softmax),

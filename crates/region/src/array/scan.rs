@@ -101,16 +101,12 @@ impl<T: Number, D: Dimension> Array<T, D> {
         if axis.index() >= self.ndim() {
             return self.missing_axis(axis, self.shape(), operation, location);
         }
-        // Scans run along the last axis.
-        let mut order: Vec<_> = (0..self.ndim()).collect();
-        order.swap(axis.index(), self.ndim() - 1);
-        let lines = self.permuted(&order, operation, location);
         let op = Op::Scan {
             reduction,
-            source: NodeRef::clone(lines.node()),
+            source: NodeRef::clone(self.node()),
+            axis: axis.index(),
         };
-        let shape = lines.node().shape.clone();
-        let accumulated: Self = lines.plan(T::DTYPE, shape, op, operation, location);
-        accumulated.permuted(&order, operation, location)
+        let shape = self.node().shape.clone();
+        self.plan(T::DTYPE, shape, op, operation, location)
     }
 }

@@ -8,9 +8,10 @@ use super::{
     map::vector_width,
     position::Position,
     reduce::{Accumulators, ReductionGenerator},
+    warp::RowThread,
 };
 use crate::{
-    fuse::{RowShape, neighbours_of_row},
+    fuse::{RowShape, has_beyond, neighbours_of_row, turns_of_row},
     shape::{RANK_MAX, Shape},
 };
 
@@ -53,10 +54,7 @@ impl ReductionGenerator<'_> {
         } else {
             1
         };
-        let (name, length) = match lanes {
-            1 => ("length", self.length),
-            _ => ("vectors", self.length / lanes),
-        };
+        let (name, length) = self.groups(lanes);
         let length = body.index_parameter(ParameterKey::Named(name), length as i64);
         let at = body.index_reg();
         line!(body, "mov.b{bits} {at}, {first};");
@@ -106,6 +104,74 @@ impl ReductionGenerator<'_> {
         body.label("LEFT");
         body.truncate_name(first_words.unwrap_or(words));
         accumulators
+    }
+
+    /// Accumulates a thread's elements of a short row. The elements of few arrays are all loaded
+    /// first.
+    pub(super) fn accumulate_row(&self, body: &mut KernelBody, own: RowThread) -> Accumulators {
+        let bits = body.bits();
+        let accumulators = self.identities(body);
+        let kept_axes = self.kept_axes(body, own.row);
+        let lanes = self.lanes();
+        let (name, length) = self.groups(lanes);
+        let length = body.index_parameter(ParameterKey::Named(name), length as i64);
+        let mut numbers: SmallVec<[Reg; UNROLL]> = SmallVec::new();
+        let mut beyond: SmallVec<[Option<Reg>; UNROLL]> = SmallVec::new();
+        for turn in 0..turns_of_row(self.length) {
+            let mut number = own.thread;
+            if turn > 0 {
+                number = body.index_reg();
+                line!(
+                    body,
+                    "add.s{bits} {number}, {}, {};",
+                    own.thread,
+                    turn * own.threads
+                );
+            }
+            beyond.push(has_beyond(self.length, turn).then(|| {
+                let is_beyond = body.reg(RegClass::Predicate);
+                let (last, within) = (body.index_reg(), body.index_reg());
+                line!(body, "setp.ge.u{bits} {is_beyond}, {number}, {length};");
+                line!(body, "sub.s{bits} {last}, {length}, 1;");
+                line!(body, "min.u{bits} {within}, {number}, {last};");
+                number = within;
+                is_beyond
+            }));
+            numbers.push(number);
+        }
+        let mut first_words = None;
+        let mut lowering = Lowering::new(body, self.kernel, self.is_flat());
+        let at_once = if self.is_simple() { numbers.len() } else { 1 };
+        let mut beyond = beyond.into_iter();
+        for numbers in numbers.chunks(at_once) {
+            let place = (own.row, &kept_axes);
+            for neighbours in self.neighbours(&mut lowering, place, numbers, lanes) {
+                let elements = self.elements(&mut lowering, &neighbours);
+                let body = &mut *lowering.body;
+                let first_words = *first_words.get_or_insert(body.name_parts());
+                body.truncate_name(first_words);
+                let label = format!("BEYOND{}", body.label_number());
+                let is_beyond = beyond.next().flatten();
+                if let Some(is_beyond) = is_beyond {
+                    line!(body, "@{is_beyond} bra {label};");
+                }
+                for element in &elements {
+                    self.combine_elements(body, &accumulators, element);
+                }
+                if is_beyond.is_some() {
+                    body.label(&label);
+                }
+            }
+        }
+        accumulators
+    }
+
+    /// Returns the number of groups of neighbours of a result, and the name of that parameter.
+    pub(super) fn groups(&self, lanes: usize) -> (&'static str, usize) {
+        match lanes {
+            1 => ("length", self.length),
+            _ => ("vectors", self.length / lanes),
+        }
     }
 
     /// Returns the number of neighbours that a thread computes together, and reads at once where it

@@ -42,17 +42,17 @@ const ITEMS_MAX: usize = 32;
 const BLOCKS_MIN: usize = 4;
 
 /// The size of a flag and of the counter in bytes.
-const FLAG_BYTES: usize = size_of::<u32>();
+pub(super) const FLAG_BYTES: usize = size_of::<u32>();
 
 /// The published totals of a row: those of its tiles, of its groups and of its sections.
-struct RowTotals {
-    tiles: usize,
-    groups: usize,
+pub(super) struct RowTotals {
+    pub(super) tiles: usize,
+    pub(super) groups: usize,
     sections: usize,
 }
 
 impl RowTotals {
-    fn new(tiles: usize) -> Self {
+    pub(super) fn new(tiles: usize) -> Self {
         let groups = tiles.div_ceil(WARP);
         Self {
             tiles,
@@ -61,17 +61,17 @@ impl RowTotals {
         }
     }
 
-    fn count(&self) -> usize {
+    pub(super) fn count(&self) -> usize {
         self.tiles + self.groups + self.sections
     }
 }
 
 /// The published totals of all rows, in device memory.
-struct Published {
+pub(super) struct Published {
     /// The address and the size in bytes of each component of the first total.
-    components: SmallVec<[(Reg, usize); 2]>,
+    pub(super) components: SmallVec<[(Reg, usize); 2]>,
     /// The address of the counter, which precedes the flags.
-    counter: Reg,
+    pub(super) counter: Reg,
     /// The number of the thread in its warp.
     lane: Reg,
     is_first_lane: Reg,
@@ -81,7 +81,7 @@ impl ScanGenerator<'_> {
     /// Returns one pass in which several blocks share each row.
     pub(super) fn one_pass(&self, count: usize, rows: usize) -> GeneratedPasses {
         let slots = self.reducer.state_types();
-        let items = (ITEMS_BYTES / self.source.dtype.bytes()).min(ITEMS_MAX);
+        let items = self.items_in_registers();
         let segmentation = Segmentation {
             count,
             segment: BLOCK * items,
@@ -235,7 +235,7 @@ impl ScanGenerator<'_> {
             line!(body, "setp.lt.u{bits} {inside}, {at}, {end};");
             let group = copy(&mut body, &identity);
             self.combine_inside(&mut body, &group, &of_thread.elements, inside, &identity);
-            let with_front = totals.scan_lanes(&mut body, self.reducer, &group, &identity);
+            let with_front = totals.scan_lanes(&mut body, self.reducer, &group, &identity, 1);
             let step = totals.before_in_warp(&mut body, &with_front, &identity, 1);
             self.reducer.combine(&mut body, &step, &before);
             let after = |&value| {
@@ -258,8 +258,13 @@ impl ScanGenerator<'_> {
         self.finish(body, &shared)
     }
 
+    /// Returns the number of elements that a thread keeps in registers.
+    pub(super) fn items_in_registers(&self) -> usize {
+        (ITEMS_BYTES / self.source.dtype.bytes()).min(ITEMS_MAX)
+    }
+
     /// Combines a thread's neighbours into an accumulator, unless they are beyond the end.
-    fn combine_inside(
+    pub(super) fn combine_inside(
         &self,
         body: &mut KernelBody,
         running: &Accumulator,
@@ -275,7 +280,7 @@ impl ScanGenerator<'_> {
     }
 
     /// Declares the addresses of the published totals.
-    fn published(&self, body: &mut KernelBody, thread: Reg) -> Published {
+    pub(super) fn published(&self, body: &mut KernelBody, thread: Reg) -> Published {
         let first = self.kernel.outputs.len();
         let mut address = |slot: usize| {
             body.address(ParameterKey::Output(first + slot), || {
@@ -306,7 +311,7 @@ impl ScanGenerator<'_> {
         identity: &Accumulator,
     ) -> [Accumulator; N] {
         let bits = body.bits();
-        let flagged = places.map(|(first, count)| {
+        let places = places.map(|(first, count)| {
             let (at, is_read) = (body.index_reg(), body.reg(RegClass::Predicate));
             line!(
                 body,
@@ -314,48 +319,70 @@ impl ScanGenerator<'_> {
                 published.lane
             );
             line!(body, "add.s{bits} {at}, {first}, {};", published.lane);
-            let address = body.element(published.counter, at, FLAG_BYTES);
+            (at, is_read)
+        });
+        let loaded = published.wait_for(body, &places, identity);
+        for combined in &loaded {
+            self.reducer.combine_lanes(body, combined, WARP);
+        }
+        loaded.try_into().expect("one total for each place")
+    }
+}
+
+impl Published {
+    /// Waits for totals, each of which a thread needs if a predicate holds. Returns them, or the
+    /// identity.
+    pub(super) fn wait_for(
+        &self,
+        body: &mut KernelBody,
+        places: &[(Reg, Reg)],
+        identity: &Accumulator,
+    ) -> Vec<Accumulator> {
+        let flag_of = |&(at, is_read): &(Reg, Reg)| {
+            let address = body.element(self.counter, at, FLAG_BYTES);
             let flag = body.reg(RegClass::B32);
             line!(body, "mov.u32 {flag}, 1;");
-            (at, is_read, address, flag)
-        });
+            (is_read, address, flag)
+        };
+        let flags: SmallVec<[(Reg, Reg, Reg); 4]> = places.iter().map(flag_of).collect();
         let (label, is_missing) = (
             format!("WAIT{}", body.label_number()),
             body.reg(RegClass::Predicate),
         );
         let all = body.reg(RegClass::B32);
         body.label(&label);
-        for (_, is_read, address, flag) in &flagged {
+        for (is_read, address, flag) in &flags {
             line!(
                 body,
                 "@{is_read} ld.acquire.gpu.global.u32 {flag}, [{address}+{FLAG_BYTES}];"
             );
         }
         line!(body, "mov.u32 {all}, 1;");
-        for (_, _, _, flag) in &flagged {
+        for (_, _, flag) in &flags {
             line!(body, "and.b32 {all}, {all}, {flag};");
         }
         line!(body, "setp.eq.u32 {is_missing}, {all}, 0;");
         line!(body, "@{is_missing} bra {label};");
-        let loaded = flagged.map(|(at, is_read, _, _)| {
-            let combined = copy(body, identity);
-            for (&(base, bytes), &reg) in published.components.iter().zip(&combined) {
+        let load = |&(at, is_read): &(Reg, Reg)| {
+            let total = copy(body, identity);
+            for (&(base, bytes), &reg) in self.components.iter().zip(&total) {
                 let address = body.element(base, at, bytes);
                 let kind = reg.class.move_type();
                 line!(body, "@{is_read} ld.global.{kind} {reg}, [{address}];");
             }
-            combined
-        });
-        for combined in &loaded {
-            self.reducer.combine_lanes(body, combined, WARP);
-        }
-        loaded
+            total
+        };
+        places.iter().map(load).collect()
     }
-}
 
-impl Published {
-    /// Publishes a total if a predicate holds, which it does in the first lane alone.
-    fn publish(&self, body: &mut KernelBody, total: &Accumulator, at: Reg, is_published: Reg) {
+    /// Publishes a total in the threads for which a predicate holds.
+    pub(super) fn publish(
+        &self,
+        body: &mut KernelBody,
+        total: &Accumulator,
+        at: Reg,
+        is_published: Reg,
+    ) {
         for (&(base, bytes), &reg) in self.components.iter().zip(total) {
             let address = body.element(base, at, bytes);
             let kind = reg.class.move_type();
@@ -372,7 +399,7 @@ impl Published {
 }
 
 /// Takes the next tile, the number of which all threads get.
-fn next_tile(body: &mut KernelBody, published: &Published, thread: Reg) -> Reg {
+pub(super) fn next_tile(body: &mut KernelBody, published: &Published, thread: Reg) -> Reg {
     let (first, counter) = (published.is_first_lane, published.counter);
     let taken = body.reg(RegClass::B32);
     line!(
@@ -392,7 +419,7 @@ fn next_tile(body: &mut KernelBody, published: &Published, thread: Reg) -> Reg {
 
 /// Divides a number by the lanes of a warp. Returns the quotient, the rest, and whether the number
 /// is the last with this quotient.
-fn part_of(body: &mut KernelBody, number: Reg) -> (Reg, Reg, Reg) {
+pub(super) fn part_of(body: &mut KernelBody, number: Reg) -> (Reg, Reg, Reg) {
     let bits = body.bits();
     let (quotient, rest) = (body.index_reg(), body.index_reg());
     let is_last = body.reg(RegClass::Predicate);

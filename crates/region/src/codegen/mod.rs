@@ -20,6 +20,8 @@
 //! | `long_row.rs` | row kernels of rows that do not fit in registers |
 //! | `warp.rs` | combinations of accumulators by shuffles, and the threads of a row |
 //! | `scan.rs` | scan kernels |
+//! | `scan_columns.rs` | scans along another axis than the last |
+//! | `column_totals.rs` | the totals of tiles of such scans |
 //! | `look_back.rs` | scans in one pass of rows that several blocks share |
 //! | `neighbours.rs` | the elements that a thread of a scan loads together |
 //! | `scatter.rs` | scatter kernels |
@@ -40,6 +42,7 @@ mod accumulate;
 mod body;
 mod cache;
 mod cast;
+mod column_totals;
 mod elementwise;
 mod half;
 mod join;
@@ -58,6 +61,7 @@ mod reducer;
 mod row;
 mod row_per_warp;
 mod scan;
+mod scan_columns;
 mod scatter;
 mod scatter_shared;
 mod transpose;

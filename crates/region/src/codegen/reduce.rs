@@ -38,7 +38,7 @@ const RESULTS_SOME: usize = 32;
 /// thread combines those of each result.
 const SPLITS_FEW: usize = 32;
 /// The number of rows from which on a warp computes each, and the maximum length of these rows.
-const ROWS_MANY: usize = 1 << 13;
+pub(super) const ROWS_MANY: usize = 1 << 13;
 const WARP_LENGTH_MAX: usize = 1 << 11;
 /// The number of elements per block where several blocks share a result.
 const SPLIT_LENGTH: usize = 1 << 14;
@@ -171,9 +171,7 @@ impl ReductionGenerator<'_> {
     fn row_per_result(&self, threads: usize) -> Kernel {
         let mut body = KernelBody::new(self.analysis.wide);
         let own = RowThread::new(&mut body, self.results(), threads);
-        let (bits, step) = (body.bits(), body.index_reg());
-        line!(body, "mov.u{bits} {step}, {threads};");
-        let accumulators = self.accumulate(&mut body, own.row, own.thread, step);
+        let accumulators = self.accumulate_row(&mut body, own);
         for (number, reduced) in self.reductions.iter().enumerate() {
             let accumulator = &accumulators[number];
             reduced

@@ -39,10 +39,7 @@ impl ReductionGenerator<'_> {
         let accumulators: Vec<Accumulators> = (0..WARPS).map(|_| self.identities(body)).collect();
         let kept_axes = self.kept_axes(body, own.row);
         let lanes = self.lanes();
-        let (name, length) = match lanes {
-            1 => ("length", self.length),
-            _ => ("vectors", self.length / lanes),
-        };
+        let (name, length) = self.groups(lanes);
         let length = body.index_parameter(ParameterKey::Named(name), length as i64);
         let (at, beyond) = (body.index_reg(), body.reg(RegClass::Predicate));
         line!(body, "mov.b{bits} {at}, {};", own.thread);

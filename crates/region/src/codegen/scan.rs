@@ -1,9 +1,10 @@
-//! Scan kernels: inclusive prefix sums, products, minima and maxima along the last axis.
+//! Scan kernels: inclusive prefix sums, products, minima and maxima along an axis.
 //!
-//! The parallelism follows from the shape alone, so that every device adds in the same order. A
-//! thread scans a short row. A block scans a longer one in tiles: each thread scans four neighbours
-//! (more where blocks share a row), and the block scans the totals of its threads. Where there are
-//! few rows that are longer still, several blocks share each row (`look_back.rs`).
+//! The parallelism follows from the shape alone, so that every device adds in the same order. Scans
+//! along another axis than the last are in `scan_columns.rs`. Along the last axis, a thread scans a
+//! short row. A block scans a longer one in tiles: each thread scans four neighbours (more where
+//! blocks share a row), and the block scans the totals of its threads. Where there are few rows
+//! that are longer still, several blocks share each row (`look_back.rs`).
 //!
 //! Instead, [`scans_in_one_pass`] can select two passes, for comparison. Three kernels run then:
 //! the first computes the total of each block's segment, the second scans these totals, and the
@@ -28,7 +29,7 @@ use crate::{
 };
 
 /// The number of elements up to which one thread scans a row.
-const PER_THREAD_MAX: usize = 64;
+pub(super) const PER_THREAD_MAX: usize = 64;
 /// The number of elements up to which one thread scans a row, where there are many rows.
 const PER_THREAD_MANY_ROWS_MAX: usize = 512;
 /// The number of rows that counts as many.
@@ -89,13 +90,14 @@ pub(super) struct ScanGenerator<'a> {
     pub(super) analysis: IndexAnalysis,
 }
 
-/// Generates the kernels that scan an array with at least one element along its last axis. They
-/// compute functions of elements that are not in memory.
+/// Generates the kernels that scan an array with at least one element. They compute functions of
+/// elements that are not in memory.
 pub(super) fn scan(kernel: &FusedKernel) -> GeneratedPasses {
     let node = &kernel.root;
     let Some(&Op::Scan {
         reduction,
         ref source,
+        axis,
     }) = kernel.op(node)
     else {
         unreachable!("the root is a scan");
@@ -108,7 +110,11 @@ pub(super) fn scan(kernel: &FusedKernel) -> GeneratedPasses {
         reduction,
         analysis: IndexAnalysis::of(kernel),
     };
-    let count = *node.shape.last().expect("a scanned array has an axis");
+    let count = node.shape[axis];
+    let columns: usize = node.shape[axis + 1..].iter().product();
+    if columns > 1 {
+        return generator.columns(count, columns);
+    }
     let rows = node.elements / count;
     let is_short =
         count <= PER_THREAD_MAX || (count <= PER_THREAD_MANY_ROWS_MAX && rows >= ROWS_MANY);
@@ -371,6 +377,23 @@ impl ScanGenerator<'_> {
         positions.into_iter().map(lower).collect()
     }
 
+    /// Returns the values of elements at any positions, whose arrays are all loaded first.
+    pub(super) fn values_at(&self, body: &mut KernelBody, places: &[Reg]) -> Vec<Reg> {
+        let mut lowering = Lowering::new(body, self.kernel, self.analysis.flat);
+        let (id, shape) = (self.source.id, &self.source.shape);
+        let positions: SmallVec<[Position; 8]> = places
+            .iter()
+            .map(|&at| lowering.at_linear_index(id, shape, at))
+            .collect();
+        for array in self.kernel.arrays_of(std::iter::once(self.source)) {
+            for &position in &positions {
+                lowering.lower(array, position);
+            }
+        }
+        let lower = |position| lowering.lower(self.source, position);
+        positions.into_iter().map(lower).collect()
+    }
+
     /// Loads a partial result of an earlier kernel.
     fn partial(&self, body: &mut KernelBody, at: Reg) -> Accumulator {
         let load = |(slot, &dtype): (usize, &DType)| {
@@ -404,7 +427,12 @@ impl ScanGenerator<'_> {
     }
 
     /// Stores neighbouring results.
-    fn store_results(&self, body: &mut KernelBody, accumulators: &[Accumulator], at: Reg) {
+    pub(super) fn store_results(
+        &self,
+        body: &mut KernelBody,
+        accumulators: &[Accumulator],
+        at: Reg,
+    ) {
         let address = self.result_address(body, at);
         self.store_results_to(body, accumulators, address);
     }

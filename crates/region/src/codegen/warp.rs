@@ -1,9 +1,11 @@
 //! Warps: combinations of accumulators by shuffles, and the threads of a row.
 //!
-//! A short row has a thread for every eight elements, or for each, and at most 32. Several rows
+//! A short row has a thread for every eight elements, or a few more, and at most 32. Several rows
 //! share a block. Their threads combine accumulators without barriers and shared memory, in an
 //! order that follows from the number of threads. All threads of a warp take part: those beyond the
 //! last row compute that row again and store nothing.
+
+use std::fmt::Display;
 
 use smallvec::SmallVec;
 
@@ -164,6 +166,8 @@ pub(super) struct WarpTotals {
     pub(super) warp: Reg,
     /// The type of each component, the address of the first warp's, and that of this warp's.
     slots: SmallVec<[(DType, Reg, Reg); 2]>,
+    /// The number of accumulators of a warp.
+    pitch: usize,
 }
 
 impl WarpTotals {
@@ -185,22 +189,49 @@ impl WarpTotals {
             line!(body, "mov.u64 {first}, accumulator{reduction}_{slot};");
             (dtype, first, body.element(first, warp, dtype.bytes()))
         };
-        let slots = reducer
-            .state_types()
-            .iter()
-            .enumerate()
-            .map(address)
-            .collect();
-        Self { lane, warp, slots }
+        let slots = reducer.state_types();
+        let slots = slots.iter().enumerate().map(address).collect();
+        Self {
+            lane,
+            warp,
+            slots,
+            pitch: 1,
+        }
+    }
+
+    /// Returns the accumulators of a column of threads: of each of [`WARP`] columns, every warp has
+    /// one.
+    pub(super) fn of_column(&self, body: &mut KernelBody, column: Reg) -> Self {
+        let bits = body.bits();
+        let number = body.index_reg();
+        line!(
+            body,
+            "mad.lo.s{bits} {number}, {}, {WARP}, {column};",
+            self.warp
+        );
+        let address = |&(dtype, all, _): &(DType, Reg, Reg)| {
+            let first = body.element(all, column, dtype.bytes());
+            (dtype, first, body.element(all, number, dtype.bytes()))
+        };
+        Self {
+            slots: self.slots.iter().map(address).collect(),
+            pitch: WARP,
+            ..*self
+        }
     }
 
     /// Stores the accumulator that one thread of each warp has.
     pub(super) fn store(&self, body: &mut KernelBody, accumulator: &Accumulator, lane: usize) {
         let (bits, is_lane) = (body.bits(), body.reg(RegClass::Predicate));
         line!(body, "setp.eq.u{bits} {is_lane}, {}, {lane};", self.lane);
+        self.store_if(body, accumulator, is_lane);
+    }
+
+    /// Stores the accumulator of the threads for which a predicate holds.
+    pub(super) fn store_if(&self, body: &mut KernelBody, accumulator: &Accumulator, holds: Reg) {
         for ((dtype, _, own), reg) in self.slots.iter().zip(accumulator) {
             let kind = RegClass::of(*dtype).move_type();
-            line!(body, "@{is_lane} st.shared.{kind} [{own}], {reg};");
+            line!(body, "@{holds} st.shared.{kind} [{own}], {reg};");
         }
     }
 
@@ -208,7 +239,7 @@ impl WarpTotals {
     pub(super) fn load(&self, body: &mut KernelBody, warp: usize) -> Accumulator {
         let load = |&(dtype, first, _): &(DType, Reg, Reg)| {
             let class = RegClass::of(dtype);
-            let (reg, offset) = (body.reg(class), warp * dtype.bytes());
+            let (reg, offset) = (body.reg(class), warp * self.pitch * dtype.bytes());
             line!(
                 body,
                 "ld.shared.{} {reg}, [{first}+{offset}];",
@@ -221,11 +252,11 @@ impl WarpTotals {
 }
 
 /// Moves a value between neighbouring threads, of which so many are a row: `down` or `up` by a
-/// distance, or from the one with a number (`idx`).
+/// distance, or from the one with a number (`idx`), which may be in a register.
 pub(super) fn shuffle(
     body: &mut KernelBody,
     value: Reg,
-    (mode, lane): (&str, usize),
+    (mode, lane): (&str, impl Display + Copy),
     threads: usize,
 ) -> Reg {
     // `up` stops at the first thread, the others at the last.
@@ -265,7 +296,7 @@ impl WarpTotals {
         accumulator: &Accumulator,
         identity: &Accumulator,
     ) -> (Accumulator, Accumulator) {
-        let with_front = self.scan_lanes(body, reducer, accumulator, identity);
+        let with_front = self.scan_lanes(body, reducer, accumulator, identity, 1);
         self.store(body, &with_front, WARP - 1);
         line!(body, "bar.sync 0;");
         let (before, all) = self.combine_warps(body, reducer, identity);
@@ -276,17 +307,18 @@ impl WarpTotals {
         (before, all)
     }
 
-    /// Scans the accumulators of a warp by shuffles (Hillis and Steele's algorithm). Returns the
-    /// combination of those up to this thread.
+    /// Scans the accumulators of every `step`th thread of a warp by shuffles (Hillis and Steele's
+    /// algorithm), for a power of two. Returns the combination of those up to this thread.
     pub(super) fn scan_lanes(
         &self,
         body: &mut KernelBody,
         reducer: Reducer,
         accumulator: &Accumulator,
         identity: &Accumulator,
+        step: usize,
     ) -> Accumulator {
         let with_front = copy(body, accumulator);
-        let mut distance = 1;
+        let mut distance = step;
         while distance < WARP {
             let front = self.before_in_warp(body, &with_front, identity, distance);
             reducer.combine(body, &with_front, &front);

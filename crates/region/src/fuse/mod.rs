@@ -42,7 +42,8 @@ pub(crate) use recall::steps;
 pub(crate) use recall::{Plan, recall};
 pub(crate) use replace::Replacement;
 pub(crate) use rows::{
-    LONG_ROW_THREADS, ROW_THREADS, RowClass, RowShape, neighbours_of_row, threads_of_row,
+    LONG_ROW_THREADS, ROW_THREADS, RowClass, RowShape, has_beyond, neighbours_of_row,
+    threads_of_row, turns_of_row,
 };
 pub(crate) use share::{SCAN_SEGMENT, scans_in_one_pass};
 

@@ -28,9 +28,12 @@ const WARP: usize = 32;
 /// The number of neighbours of a row that a thread computes together, and reads and writes at once
 /// where it can, if that leaves few threads without elements.
 const NEIGHBOURS: usize = 4;
-/// The number of elements of a thread of a short row, where threads compute neighbours together.
-/// The fewer threads a row has, the fewer steps combine them.
+/// The number of elements of a thread of a short row, all of which it loads before it waits for
+/// them. The fewer threads a row has, the fewer steps combine them.
 const ELEMENTS_OF_SHORT: usize = 8;
+/// The minimum number of threads of a short row that do not compute neighbours together, so that
+/// they read 32 bytes at once.
+const SINGLE_THREADS_MIN: usize = 8;
 
 /// Returns the number of threads that compute a row of this many elements, in row kernels and in
 /// reductions of contiguous rows: a power of two.
@@ -57,10 +60,37 @@ fn distribution_of_row(length: usize) -> (usize, usize) {
     if length.is_multiple_of(NEIGHBOURS) && of_threads <= length + length / 4 {
         (of_neighbours, NEIGHBOURS)
     } else if is_short {
-        (length.next_power_of_two().min(WARP), 1)
+        let threads = of_neighbours.max(SINGLE_THREADS_MIN);
+        (threads.min(length.next_power_of_two()), 1)
     } else {
         (ROW_THREADS, 1)
     }
+}
+
+/// Returns the number of groups of neighbours of a row of this many elements that each of its
+/// threads has, in row kernels and in reductions of short contiguous rows. For short rows it is a
+/// power of two, so that rows of other lengths have the same kernels.
+pub(crate) fn turns_of_row(length: usize) -> usize {
+    let (threads, neighbours) = distribution_of_row(length);
+    let turns = length.div_ceil(threads * neighbours);
+    if length <= WARP_LENGTH_MAX {
+        turns.next_power_of_two()
+    } else {
+        turns
+    }
+}
+
+/// Returns whether threads of a row of this many elements may be beyond its end in a turn: in the
+/// last one, or in the second half of those of a short row.
+pub(crate) fn has_beyond(length: usize, turn: usize) -> bool {
+    let (threads, neighbours) = distribution_of_row(length);
+    let turns = turns_of_row(length);
+    let first = if length <= WARP_LENGTH_MAX {
+        turns / 2
+    } else {
+        turns - 1
+    };
+    turn >= first && length < turns * threads * neighbours
 }
 
 /// The maximum number of values in the registers of a thread, each of 32 bits.
@@ -311,8 +341,6 @@ impl RowShape {
         if self.is_long() {
             return neighbours;
         }
-        self.length
-            .div_ceil(neighbours * threads_of_row(self.length))
-            * neighbours
+        turns_of_row(self.length) * neighbours
     }
 }

@@ -3,6 +3,9 @@
 //! A value is computed several times if several kernels need it, or one kernel at several
 //! positions. Storing it spares what only it needs: operations that its uses need anyway, through
 //! other operands, would still be computed.
+//!
+//! A stencil reads one value at several positions. Its kernel computes the value for each of them,
+//! unless the instructions for that take longer than the accesses to memory of a second kernel.
 
 use std::{env, sync::LazyLock};
 
@@ -11,7 +14,7 @@ use smallvec::{SmallVec, smallvec};
 
 use super::{partition::Candidate, size};
 use crate::{
-    graph::{NodeRef, Op},
+    graph::{Function, NodeRef, Op},
     shape::preserves_linear_index,
 };
 
@@ -22,6 +25,10 @@ const COSTLY: f32 = 40.0;
 const JOINED: f32 = 12.0;
 /// The cost of a write and a read of memory for each element, in simple operations.
 const STORING: f32 = 32.0;
+/// The number of instructions for each element of 32 bits that take as long as a write and a read
+/// of memory. An H200 executes 60 in that time (132 multiprocessors with 128 lanes at 1.98 GHz,
+/// 4.2 TB/s), of which a third is left to addresses and to waiting.
+const INSTRUCTIONS_STORING: f32 = 40.0;
 /// The number of elements of a thread, which computes a single value for all of them once.
 const PER_THREAD: f32 = 4.0;
 /// The maximum number of arrays that kernels read again to compute a value again. Storing it takes
@@ -123,9 +130,10 @@ impl Use {
             Op::Concatenate { .. } => Use::Moved { ratio: 1.0 },
             Op::Update { .. } if number == 1 => Use::Moved { ratio: 1.0 },
             // Two passes read such a row once for the totals of its segments and once for the sums.
-            Op::Scan { source, .. }
+            Op::Scan { source, axis, .. }
                 if !scans_in_one_pass()
-                    && source.shape.last().is_some_and(|&n| n > SCAN_SEGMENT) =>
+                    && source.shape[*axis] > SCAN_SEGMENT
+                    && source.shape[*axis + 1..].iter().all(|&n| n == 1) =>
             {
                 Use::Moved { ratio: 2.0 }
             }
@@ -177,8 +185,14 @@ fn pays(candidates: &[Candidate], uses: &mut Uses, at: usize) -> bool {
         .map(per_element)
         .fold(0.0, f32::max);
     let again = candidate.consumers.len() - 1;
+    // The only kernel is about as large as the value, and accesses memory for its own elements.
+    let is_stencil = again == 0 && most >= times * 0.5;
+    let word = candidate.node.dtype.bytes().min(4) as f32 / 4.0;
     let own = OwnWork::of(candidates, uses, at, |work| {
-        (times - 1.0) * work.operations > STORING && most * work.operations > size::HIDDEN as f32
+        let is_slow = !is_stencil || most * work.instructions > 2.0 * word * INSTRUCTIONS_STORING;
+        is_slow
+            && (times - 1.0) * work.operations > STORING
+            && most * work.operations > size::HIDDEN as f32
     });
     if own.is_enough || again * own.inputs.len().saturating_sub(1) <= READ_AGAIN_MAX {
         return own.is_enough;
@@ -232,6 +246,8 @@ impl Uses {
 struct OwnWork {
     /// The cost in simple operations for each element.
     operations: f32,
+    /// The number of instructions for each element.
+    instructions: f32,
     /// The arrays that are read, by node id, and how often.
     inputs: SmallVec<[(u64, u32); 4]>,
     is_enough: bool,
@@ -250,12 +266,19 @@ impl OwnWork {
         let mut stack: SmallVec<[usize; 8]> = smallvec![at];
         while let Some(at) = stack.pop() {
             let candidate = &candidates[at];
-            work.operations += match &*candidate.op {
+            let operations = match &*candidate.op {
                 Op::Constant(_) => 0.0,
                 Op::Gather { .. } => COSTLY,
                 Op::Concatenate { .. } => JOINED,
                 op if size::is_costly(op) => COSTLY,
                 _ => 1.0,
+            };
+            work.operations += operations;
+            work.instructions += match &*candidate.op {
+                Op::Apply(Function::Maths(function), _) => {
+                    function.instructions(candidate.node.dtype) as f32
+                }
+                _ => operations,
             };
             work.is_enough = is_enough(&work);
             if work.is_enough {

@@ -35,7 +35,7 @@ pub(crate) enum OpKey {
     Concatenate(SmallVec<[u64; 4]>, usize),
     Update([u64; 2], AxisMap),
     Scatter([u64; 3], usize, bool),
-    Scan(Reduction, u64),
+    Scan(Reduction, u64, usize),
 }
 
 impl NodeKey {
@@ -97,7 +97,11 @@ impl OpKey {
                 axis,
                 adds,
             } => OpKey::Scatter([base, index, value].map(number), *axis, *adds),
-            Op::Scan { reduction, source } => OpKey::Scan(*reduction, number(source)),
+            Op::Scan {
+                reduction,
+                source,
+                axis,
+            } => OpKey::Scan(*reduction, number(source), *axis),
         }
     }
 }

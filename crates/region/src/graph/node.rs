@@ -131,10 +131,11 @@ pub(crate) enum Op {
         axis: usize,
         adds: bool,
     },
-    /// An inclusive scan along the last axis.
+    /// An inclusive scan along the axis.
     Scan {
         reduction: Reduction,
         source: NodeRef,
+        axis: usize,
     },
 }
 

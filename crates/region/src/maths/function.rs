@@ -1,5 +1,8 @@
 //! The library functions that array operations use.
 
+use super::library::{PtxItem, library};
+use crate::element::DType;
+
 macro_rules! functions {
     ($($(#[$doc:meta])* $function:ident $name:literal,)*) => {
         /// A function of the maths library.
@@ -64,6 +67,14 @@ functions! {
 }
 
 impl MathFunction {
+    /// Returns the number of instructions for an element, without those of rarely taken branches in
+    /// functions of their own. Elements of 16 bits are computed as `f32`.
+    pub(crate) fn instructions(self, dtype: DType) -> usize {
+        let kind = if dtype == DType::F64 { "f64" } else { "f32" };
+        let item = library().items.get(&*format!("ms_{}_{kind}", self.name()));
+        item.map_or(0, PtxItem::instructions)
+    }
+
     /// Returns whether the operands are a seed and a linear index, of type `i64` for every result
     /// type.
     pub(crate) fn is_random(self) -> bool {

@@ -114,6 +114,20 @@ impl PtxItem {
             parameters,
         }
     }
+
+    /// Returns the number of instructions of a function: neither moves, which name constants in
+    /// PTX, nor accesses to its parameters.
+    pub(super) fn instructions(&self) -> usize {
+        let is_instruction = |line: &str| {
+            let opcode = words(line)
+                .find(|word| !word.starts_with('%'))
+                .unwrap_or("");
+            let other = [".", "mov", "ld.param", "st.param", "ret"];
+            line.starts_with('\t') && !other.iter().any(|start| opcode.starts_with(start))
+        };
+        let (_head, body) = self.text.split_once('{').unwrap_or_default();
+        body.lines().filter(|line| is_instruction(line)).count()
+    }
 }
 
 /// Splits PTX into words: names, directives, opcodes and numbers.
@@ -150,6 +164,13 @@ mod tests {
             (32, &[64, 64][..])
         );
         assert_eq!(item("__cudart_i2opi_d").result, 0);
+    }
+
+    #[test]
+    fn instructions_are_counted_without_moves_and_parameters() {
+        let count = |name: &str| library().items[name].instructions();
+        assert_eq!((count("ms_exp_f32"), count("ms_round_f32")), (24, 4));
+        assert_eq!(count("__cudart_i2opi_d"), 0);
     }
 
     #[test]

@@ -1,10 +1,10 @@
-//! Scans of rows that many blocks share: the totals of tiles, of groups of 32 tiles, and of
-//! sections of 32 groups are combined in a fixed order.
+//! Scans of rows and columns that many blocks share: the totals of tiles, of groups of 32 tiles,
+//! and of sections of 32 groups are combined in a fixed order.
 
 use std::{env, process::Command};
 
 use millstream_region::RegionExt;
-use ndarray::{Array1, Array2, Axis};
+use ndarray::{Array1, Array2, Array3, Axis};
 
 use crate::{
     Outcome,
@@ -21,6 +21,14 @@ pub(crate) const TESTS: &[Test] = &[
     (
         "long_scans_add_all_that_precedes",
         long_scans_add_all_that_precedes,
+    ),
+    (
+        "long_scans_of_columns_have_the_same_bits_under_every_schedule",
+        long_scans_of_columns_have_the_same_bits_under_every_schedule,
+    ),
+    (
+        "long_scans_of_columns_add_all_that_precedes",
+        long_scans_of_columns_add_all_that_precedes,
     ),
     (
         "rows_scanned_in_two_passes_are_right",
@@ -78,6 +86,51 @@ fn long_scans_add_all_that_precedes() -> Outcome {
     Ok(())
 }
 
+/// Two groups of tiles, of columns beside each other and below each other.
+fn long_scans_of_columns_have_the_same_bits_under_every_schedule() -> Outcome {
+    let near_1 = |at: usize| 1.0 + ((at * 7919 % 1009) as f64 - 504.0) * 1e-6;
+    let x = Array3::from_shape_fn((2, 4_500, 18), |(a, b, c)| near_1((a * 4_500 + b) * 18 + c));
+    let first = std::cell::RefCell::new(None);
+    everywhere(|device| {
+        let products = device.region(|g| g.array(&x).cumprod(Axis(1)))?.wait()?;
+        let mut exact = x.clone();
+        exact.accumulate_axis_inplace(Axis(1), |&before, product| *product *= before);
+        for (product, exact) in products.iter().zip(&exact) {
+            let error = (product / exact - 1.0).abs();
+            assert!(error < 1e-11, "{product} is not {exact}");
+        }
+        let bits = products.mapv(f64::to_bits);
+        assert_eq!(*first.borrow_mut().get_or_insert(bits.clone()), bits);
+        Ok(())
+    })
+}
+
+/// The columns have more than a section of tiles, or more than a group.
+fn long_scans_of_columns_add_all_that_precedes() -> Outcome {
+    let tall = Array2::from_shape_fn((140_000, 17), |(row, column)| {
+        ((row * (column + 2)) % 13) as f64 - 5.0
+    });
+    let narrow = Array2::from_shape_fn((140_000, 3), |(row, column)| {
+        (row * (column + 3) % 201) as i32 - 100
+    });
+    // Without the race check within kernels, which `everywhere` has.
+    let configuration = configuration(5);
+    let device = configuration.open()?;
+    let (sums, of_narrow) = device
+        .region(|g| {
+            let (tall, narrow) = (g.array(&tall), g.array(&narrow));
+            (tall.cumsum(Axis(0)), narrow.cumsum(Axis(0)))
+        })?
+        .wait()?;
+    let (mut expected, mut expected_narrow) = (tall, narrow);
+    expected.accumulate_axis_inplace(Axis(0), |&before, sum| *sum += before);
+    expected_narrow.accumulate_axis_inplace(Axis(0), |&before, sum| *sum += before);
+    assert!(sums == expected && of_narrow == expected_narrow);
+    drop(device);
+    configuration.is_clean()?;
+    Ok(())
+}
+
 /// The number of passes is that of a process.
 fn rows_scanned_in_two_passes_are_right() -> Outcome {
     let mut others = Command::new(env::current_exe()?);
@@ -87,7 +140,7 @@ fn rows_scanned_in_two_passes_are_right() -> Outcome {
         .output()?;
     let text = String::from_utf8_lossy(&found.stdout);
     assert!(
-        found.status.success() && text.contains("2 passed"),
+        found.status.success() && text.contains("4 passed"),
         "{text}"
     );
     Ok(())

@@ -48,11 +48,18 @@ fn assert_one_kernel(function: OfRows, has_rows: bool) {
             let is_grouped = [16, 128, 256, 1000, 2000].contains(&length);
             let threads = match length {
                 16 | 128 | 256 => length / 8,
-                ..=256 => length.next_power_of_two().min(32),
+                ..=7 => length.next_power_of_two(),
+                8..=256 => length.div_ceil(8).next_power_of_two().max(8),
                 _ => 256,
             };
             let at_once = if is_grouped { 4 * threads } else { threads };
-            let (in_row, in_block) = (length.next_multiple_of(at_once), 256 / threads);
+            let turns = length.div_ceil(at_once);
+            let turns = if length <= 256 {
+                turns.next_power_of_two()
+            } else {
+                turns
+            };
+            let (in_row, in_block) = (at_once * turns, 256 / threads);
             let read = (4 * rows(length).next_multiple_of(in_block) * in_row) as u64;
             assert!(read < 2 * bytes);
             assert!(
@@ -163,6 +170,25 @@ fn positions_of_extrema_are_used_in_the_same_kernel() {
         },
         false,
     );
+}
+
+/// The sums are exact, so that each element is in one of them, once.
+#[test]
+fn sums_of_short_rows_load_each_element_once() {
+    for length in (2..=20).chain([31, 33, 36, 63, 64, 65, 100, 127, 129, 200, 255, 256]) {
+        let host = matrix(length);
+        Counted::everywhere(|counted| {
+            let x = Array::from_host(&counted.device, &host).unwrap();
+            let (sums, work) = counted.work(|_| x.sum_axis(Axis(1)).to_host().unwrap());
+            assert_eq!(sums, host.sum_axis(Axis(1)), "{length}");
+            let (rows, bytes) = (rows(length), 4 * (rows(length) * length) as u64);
+            assert_eq!((work.kernels, work.bytes_written), (1, 4 * rows as u64));
+            // Threads beyond the end of a row read its last element, and those beyond the last row
+            // that row.
+            let read = 2 * bytes + 8 * (128 * length) as u64;
+            assert!((bytes..read).contains(&work.bytes_read), "{length}");
+        });
+    }
 }
 
 #[test]
