@@ -13,7 +13,7 @@ use super::{
     passes::GeneratedPasses,
     reduce::block_and_thread,
     reducer::{Accumulator, Reducer},
-    row::{LargeNodes, RowElements, RowNodes},
+    row::{RowElements, RowNodes},
     warp::RowThread,
 };
 use crate::{
@@ -29,15 +29,10 @@ const CACHE_BYTES: usize = 36 << 20;
 const BLOCKS_PER_MULTIPROCESSOR: usize = 4;
 /// The number of groups of neighbours in flight per thread.
 const UNROLL: usize = 4;
-/// The maximum numbers of arrays and of functions of elements of a kernel whose threads have
-/// several groups in flight.
+/// The maximum numbers of arrays and of nodes of a kernel whose threads have several groups in
+/// flight.
 const SIMPLE_INPUTS: usize = 2;
-const SIMPLE_FUNCTIONS: usize = 8;
-
-/// The factor by which a block has more threads where it is alone on its multiprocessor, so that
-/// enough loads are in flight there, and the minimum length of such rows.
-const THREADS_FACTOR: usize = 2;
-const MANY_THREADS_LENGTH_MIN: usize = 1 << 14;
+const SIMPLE_NODES: usize = 16;
 
 /// The row of a block, and the elements of each thread.
 struct LongRow {
@@ -71,16 +66,10 @@ pub(super) fn long_row(kernel: &FusedKernel, rows: RowShape) -> GeneratedPasses 
         .expect("planning has checked that all nodes belong to rows");
     let stages = Stages::of(kernel, &classes);
     let mut body = KernelBody::new(IndexAnalysis::of(kernel).wide);
-    let large = LargeNodes::of(kernel, rows);
-    let is_simple =
-        large.inputs.len() <= SIMPLE_INPUTS && large.functions.len() <= SIMPLE_FUNCTIONS;
-    let per_multiprocessor = blocks_per_multiprocessor(kernel, rows);
-    let has_many = is_simple && per_multiprocessor == 1 && rows.length >= MANY_THREADS_LENGTH_MIN;
-    let threads = LONG_ROW_THREADS * if has_many { THREADS_FACTOR } else { 1 };
-    body.block = threads;
+    body.block = LONG_ROW_THREADS;
     let bits = body.bits();
     let (row, thread) = block_and_thread(&mut body);
-    let blocks = rows.rows.min(MULTIPROCESSORS * per_multiprocessor);
+    let blocks = blocks(kernel, rows);
     let neighbours = neighbours_of_row(rows.length);
     let mut parameter =
         |name, value: usize| body.index_parameter(ParameterKey::Named(name), value as i64);
@@ -90,12 +79,13 @@ pub(super) fn long_row(kernel: &FusedKernel, rows: RowShape) -> GeneratedPasses 
         1 => length,
         _ => parameter("groups", rows.length / neighbours),
     };
+    let is_simple = kernel.inputs.len() <= SIMPLE_INPUTS && kernel.nodes.len() <= SIMPLE_NODES;
     let long_row = LongRow {
         own: RowThread {
             row,
             thread,
             beyond: None,
-            threads,
+            threads: LONG_ROW_THREADS,
         },
         length,
         neighbours,
@@ -118,16 +108,17 @@ pub(super) fn long_row(kernel: &FusedKernel, rows: RowShape) -> GeneratedPasses 
     line!(body, "add.s{bits} {row}, {row}, {step};");
     line!(body, "setp.lt.u{bits} {beyond}, {row}, {all};");
     line!(body, "@{beyond} bra ROW;");
-    GeneratedPasses::one(body.finish(&shared), blocks * threads)
+    GeneratedPasses::one(body.finish(&shared), blocks * LONG_ROW_THREADS)
 }
 
-/// Returns the number of blocks of a multiprocessor whose rows fit in the cache.
-fn blocks_per_multiprocessor(kernel: &FusedKernel, rows: RowShape) -> usize {
+/// Returns the number of blocks.
+fn blocks(kernel: &FusedKernel, rows: RowShape) -> usize {
     let inputs = kernel.inputs.iter();
     let of_elements = inputs.filter(|input| input.elements == rows.rows * rows.length);
     let bytes: usize = of_elements.map(|input| input.dtype.bytes()).sum();
     let in_cache = CACHE_BYTES / (MULTIPROCESSORS * rows.length * bytes.max(1));
-    in_cache.clamp(1, BLOCKS_PER_MULTIPROCESSOR)
+    rows.rows
+        .min(MULTIPROCESSORS * in_cache.clamp(1, BLOCKS_PER_MULTIPROCESSOR))
 }
 
 /// The stages of a kernel: reductions that depend on no other, those that depend on these, and so
@@ -301,7 +292,7 @@ impl LongRow {
             let body = &mut *lowering.body;
             body.label(&label);
             let last = body.index_reg();
-            let ahead = (at_once - 1) * self.own.threads;
+            let ahead = (at_once - 1) * LONG_ROW_THREADS;
             line!(body, "add.s{bits} {last}, {at}, {ahead};");
             line!(body, "setp.ge.u{bits} {beyond}, {last}, {};", self.groups);
             line!(body, "@{beyond} bra {end};");
@@ -319,7 +310,7 @@ impl LongRow {
             line!(
                 body,
                 "add.s{bits} {at}, {at}, {};",
-                at_once * self.own.threads
+                at_once * LONG_ROW_THREADS
             );
             line!(body, "bra {label};");
         }
@@ -333,7 +324,7 @@ impl LongRow {
         line!(
             body,
             "add.s{bits} {first}, {at}, {};",
-            turn * self.own.threads
+            turn * LONG_ROW_THREADS
         );
         if neighbours > 1 {
             line!(body, "mul.lo.s{bits} {first}, {first}, {neighbours};");

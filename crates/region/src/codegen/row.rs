@@ -348,27 +348,6 @@ pub(super) fn row(kernel: &FusedKernel, rows: RowShape) -> GeneratedPasses {
     GeneratedPasses::one(body.finish(&shared), rows.rows * own.threads)
 }
 
-/// The nodes of a row kernel that have a value for each element of each row.
-pub(super) struct LargeNodes<'a> {
-    pub(super) inputs: SmallVec<[&'a NodeRef; 4]>,
-    /// The results of element-wise functions.
-    pub(super) functions: SmallVec<[&'a NodeRef; 8]>,
-}
-
-impl<'a> LargeNodes<'a> {
-    pub(super) fn of(kernel: &'a FusedKernel, rows: RowShape) -> Self {
-        let is_large = |node: &&NodeRef| node.elements >= rows.rows * rows.length;
-        let functions = kernel.nodes.iter().filter_map(|fused| match &*fused.op {
-            Op::Apply(..) => Some(&fused.node).filter(is_large),
-            _ => None,
-        });
-        Self {
-            inputs: kernel.inputs.iter().filter(is_large).collect(),
-            functions: functions.collect(),
-        }
-    }
-}
-
 /// Returns the number of warps of a block whose work each thread of a row does. If there are many
 /// rows of moderate length, one warp does the work of the block, as in reductions
 /// (`row_per_warp.rs`): a block per row would mostly wait, and each of its threads would compute
@@ -378,10 +357,16 @@ fn warps_per_thread(kernel: &FusedKernel, rows: RowShape) -> usize {
     let of_threads = turns_of_row(rows.length) * neighbours_of_row(rows.length);
     // Threads beyond the end compute the last element again.
     let computed = of_threads * threads;
-    let large = LargeNodes::of(kernel, rows);
-    let has_registers = large.inputs.len() <= WARP_INPUTS_MAX
-        && large.functions.len() <= WARP_NODES_MAX
-        && (large.inputs.iter().chain(&large.functions)).all(|node| node.dtype.bytes() <= 4);
+    let is_large = |node: &&NodeRef| node.elements >= rows.rows * rows.length;
+    let has_words = |node: &NodeRef| node.dtype.bytes() <= 4;
+    let inputs = kernel.inputs.iter().filter(is_large);
+    let applied = kernel.nodes.iter().filter_map(|fused| match &*fused.op {
+        Op::Apply(..) => Some(&fused.node).filter(is_large),
+        _ => None,
+    });
+    let has_registers = inputs.clone().count() <= WARP_INPUTS_MAX
+        && applied.clone().count() <= WARP_NODES_MAX
+        && inputs.chain(applied).all(has_words);
     let is_possible = threads == BLOCK
         && rows.rows >= ROWS_MANY
         && of_threads * WARPS <= WARP_ELEMENTS_MAX

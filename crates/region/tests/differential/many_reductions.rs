@@ -23,10 +23,6 @@ pub(crate) const TESTS: &[Test] = &[
         row_kernels_of_many_rows_have_the_bits_of_few,
     ),
     (
-        "rows_of_blocks_with_many_threads_are_those_of_the_host",
-        rows_of_blocks_with_many_threads_are_those_of_the_host,
-    ),
-    (
         "columns_have_the_same_bits_under_every_schedule",
         columns_have_the_same_bits_under_every_schedule,
     ),
@@ -116,48 +112,6 @@ fn row_kernels_of_many_rows_have_the_bits_of_few() -> Outcome {
             assert_eq!(part(&all.1), bits(&few.1), "{length}");
             assert_eq!(all.2.slice(s![first..end]), few.2, "{length}");
             assert_eq!(part(&all.3), bits(&few.3), "{length}");
-        }
-        drop(device);
-        configuration.is_clean()?;
-    }
-    Ok(())
-}
-
-/// Each row fills a multiprocessor's part of the cache, so that its block has twice the threads.
-/// The last group of neighbours is beyond the last threads.
-fn rows_of_blocks_with_many_threads_are_those_of_the_host() -> Outcome {
-    for (rows, length) in [(133, 36_004), (128, 35_999)] {
-        let x = Array2::from_shape_fn((rows, length), |(row, column)| {
-            number(row * 1009 + column) as f32 / 8.0
-        });
-        let configuration = configuration(5);
-        let device = configuration.open()?;
-        let pending = device.region(|g| {
-            let (x, axis) = (g.array(&x), [Axis(1)]);
-            let powers = (&x - &x.max_keepdims(&axis)).exp();
-            let deviation = &x - &x.mean_keepdims(&axis);
-            let variance = deviation.pow2().mean_keepdims(&axis);
-            (
-                &powers / &powers.sum_keepdims(&axis),
-                &deviation / &(&variance + 1e-5).sqrt(),
-            )
-        })?;
-        let (softmax, normalised) = pending.wait()?;
-        for (at, row) in x.rows().into_iter().enumerate() {
-            let row = row.mapv(f64::from);
-            let most = row.iter().copied().fold(f64::MIN, f64::max);
-            let sum: f64 = row.iter().map(|x| (x - most).exp()).sum();
-            let mean = row.sum() / length as f64;
-            let variance = row.mapv(|x| (x - mean).powi(2)).sum() / length as f64;
-            let deviation = (variance + 1e-5).sqrt();
-            for (number, x) in row.iter().enumerate() {
-                let expected = (x - most).exp() / sum;
-                let error = (f64::from(softmax[[at, number]]) - expected).abs();
-                assert!(error <= 1e-5 * expected + 1e-30, "{at}, {number}");
-                let expected = (x - mean) / deviation;
-                let error = (f64::from(normalised[[at, number]]) - expected).abs();
-                assert!(error <= 1e-5, "{at}, {number}");
-            }
         }
         drop(device);
         configuration.is_clean()?;
