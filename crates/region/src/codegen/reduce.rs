@@ -38,7 +38,7 @@ const RESULTS_SOME: usize = 32;
 /// thread combines those of each result.
 const SPLITS_FEW: usize = 32;
 /// The number of rows from which on a warp computes each, and the maximum length of these rows.
-pub(super) const ROWS_MANY: usize = 1 << 13;
+const ROWS_MANY: usize = 1 << 13;
 const WARP_LENGTH_MAX: usize = 1 << 11;
 /// The number of elements per block where several blocks share a result.
 const SPLIT_LENGTH: usize = 1 << 14;

@@ -3,10 +3,8 @@
 //!
 //! A thread has the same elements of the row as in a reduction of rows of this length, so that both
 //! add in the same order and give the same bits: every 256th group of four neighbours, which are
-//! read and written at once, or every 256th element. If there are many rows of at most 1,024
-//! elements, a warp has the elements of a block, with an accumulator for each of its warps. Rows
-//! that do not fit in registers are read again for each reduction that depends on another
-//! (`long_row.rs`).
+//! read and written at once, or every 256th element. Rows that do not fit in registers are read
+//! again for each reduction that depends on another (`long_row.rs`).
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::SmallVec;
@@ -17,9 +15,8 @@ use super::{
     lowering::{IndexAnalysis, Lowering},
     passes::GeneratedPasses,
     position::Position,
-    reduce::ROWS_MANY,
     reducer::{Accumulator, Reducer},
-    warp::{RowThread, WARP, WARPS},
+    warp::RowThread,
 };
 use crate::{
     fuse::{
@@ -31,16 +28,6 @@ use crate::{
 };
 
 const _: () = assert!(ROW_THREADS == BLOCK, "a block computes a long row");
-
-/// The maximum number of elements of a row in each thread where a warp computes it.
-const WARP_ELEMENTS_MAX: usize = 32;
-/// The maximum numbers of arrays and of functions of elements of such a row, so that all elements
-/// are in registers.
-const WARP_INPUTS_MAX: usize = 1;
-const WARP_NODES_MAX: usize = 8;
-/// The number of blocks of a multiprocessor whose warps compute such rows: with fewer, too few
-/// loads are in flight, and with more, threads have too few registers.
-const WARP_BLOCKS_MIN: usize = 3;
 
 /// The nodes of a row kernel that have one element for each row.
 pub(super) struct RowNodes {
@@ -100,9 +87,6 @@ pub(super) struct RowElements {
     pub(super) numbers: SmallVec<[Reg; 4]>,
     /// The linear index of each.
     pub(super) linear_indices: SmallVec<[Reg; 4]>,
-    /// The linear index of the row's first element that the thread has, and the distance of these
-    /// elements from it, unless some threads are beyond the end.
-    offset: Option<(Reg, usize)>,
     /// True in threads beyond the end; `None` if there are none.
     beyond: Option<Reg>,
     /// The positions in arrays of each shape.
@@ -113,22 +97,25 @@ pub(super) struct RowElements {
 type RowPositions = SmallVec<[Position; 4]>;
 
 impl RowElements {
-    /// Computes the indices of the elements of one turn that a thread of the row with this number
-    /// has.
+    /// Computes the indices of a thread's elements of one turn.
     fn new(
         body: &mut KernelBody,
         rows: RowShape,
-        (row, thread): (Reg, Reg),
+        own: RowThread,
         length: Reg,
         turn: usize,
     ) -> Self {
         let (bits, neighbours) = (body.bits(), neighbours_of_row(rows.length));
-        let mut first = thread;
+        let mut first = own.thread;
         if neighbours > 1 {
             first = body.index_reg();
-            line!(body, "mul.lo.s{bits} {first}, {thread}, {neighbours};");
+            line!(
+                body,
+                "mul.lo.s{bits} {first}, {}, {neighbours};",
+                own.thread
+            );
         }
-        let at_once = threads_of_row(rows.length) * neighbours;
+        let at_once = own.threads * neighbours;
         if turn > 0 {
             let number = body.index_reg();
             line!(body, "add.s{bits} {number}, {first}, {};", turn * at_once);
@@ -145,7 +132,7 @@ impl RowElements {
         }
         Self {
             beyond,
-            ..Self::at(body, row, length, (first, neighbours))
+            ..Self::at(body, own.row, length, (first, neighbours))
         }
     }
 
@@ -172,7 +159,6 @@ impl RowElements {
         Self {
             numbers: following(first),
             linear_indices: following(linear_index),
-            offset: None,
             beyond: None,
             positions: Vec::new(),
         }
@@ -208,8 +194,6 @@ impl RowElements {
                 _ => lowering.at_linear_index(node.id, &node.shape, linear_index),
             });
         }
-        // The others of a group are loaded with its first.
-        lowering.positions[positions[0].0].offset = self.offset;
         if positions.len() > 1 {
             lowering.group(&positions);
         }
@@ -249,41 +233,11 @@ pub(super) fn row(kernel: &FusedKernel, rows: RowShape) -> GeneratedPasses {
         .classify(nodes)
         .expect("planning has checked that all nodes belong to rows");
     let mut body = KernelBody::new(IndexAnalysis::of(kernel).wide);
-    let warps = warps_per_thread(kernel, rows);
-    if warps > 1 {
-        body.blocks_min = Some(WARP_BLOCKS_MIN);
-    }
-    let threads = threads_of_row(rows.length) / warps;
-    let own = RowThread::new(&mut body, rows.rows, threads);
+    let own = RowThread::new(&mut body, rows.rows, threads_of_row(rows.length));
     let length = body.index_parameter(ParameterKey::Named("length"), rows.length as i64);
-    let of_warp = |warp: usize| {
-        if warp == 0 {
-            return own.thread;
-        }
-        let (bits, thread) = (body.bits(), body.index_reg());
-        line!(
-            body,
-            "add.s{bits} {thread}, {}, {};",
-            own.thread,
-            warp * WARP
-        );
-        thread
-    };
-    let of_warps: SmallVec<[Reg; WARPS]> = (0..warps).map(of_warp).collect();
-    // Those of one turn are those of all warps, in their order.
-    let mut elements: Vec<RowElements> = (0..turns_of_row(rows.length) * warps)
-        .map(|number| {
-            let place = (own.row, of_warps[number % warps]);
-            RowElements::new(&mut body, rows, place, length, number / warps)
-        })
+    let mut elements: Vec<RowElements> = (0..turns_of_row(rows.length))
+        .map(|turn| RowElements::new(&mut body, rows, own, length, turn))
         .collect();
-    let first = elements[0].linear_indices[0];
-    let neighbours = neighbours_of_row(rows.length);
-    for (number, elements) in elements.iter_mut().enumerate() {
-        let before = number / warps * threads_of_row(rows.length) + number % warps * WARP;
-        let is_clamped = elements.beyond.is_some();
-        elements.offset = (!is_clamped).then_some((first, before * neighbours));
-    }
     let mut lowering = Lowering::new(&mut body, kernel, false);
     lowering.row_nodes = Some(RowNodes::new(&classes, rows, own.row));
     let mut shared = String::new();
@@ -295,9 +249,7 @@ pub(super) fn row(kernel: &FusedKernel, rows: RowShape) -> GeneratedPasses {
         {
             let reducer = Reducer::new(*reduction, source.dtype);
             shared.push_str(&reducer.row_memory(own, reductions));
-            let accumulators: SmallVec<[Accumulator; WARPS]> = (0..warps)
-                .map(|_| reducer.identity(lowering.body))
-                .collect();
+            let accumulator = reducer.identity(lowering.body);
             let arrays = kernel.arrays_of(std::iter::once(source));
             for elements in &mut elements {
                 elements.load(&mut lowering, &arrays, own.row);
@@ -314,20 +266,15 @@ pub(super) fn row(kernel: &FusedKernel, rows: RowShape) -> GeneratedPasses {
                     line!(body, "@{beyond} bra {label};");
                 }
                 for other in &others {
-                    reducer.combine(body, &accumulators[turn % warps], other);
+                    reducer.combine(body, &accumulator, other);
                 }
                 if elements.beyond.is_some() {
                     body.label(&label);
                 }
             }
             let body = &mut *lowering.body;
-            for accumulator in &accumulators {
-                reducer.combine_row(body, accumulator, own, reductions);
-            }
-            for other in &accumulators[1..] {
-                reducer.combine(body, &accumulators[0], other);
-            }
-            let all = reducer.broadcast_row(body, &accumulators[0], own);
+            reducer.combine_row(body, &accumulator, own, reductions);
+            let all = reducer.broadcast_row(body, &accumulator, own);
             let result = reducer.finish(body, &all, node.dtype);
             body.name_part(reduction.name());
             let position = lowering
@@ -346,33 +293,6 @@ pub(super) fn row(kernel: &FusedKernel, rows: RowShape) -> GeneratedPasses {
     );
     body.label("DONE");
     GeneratedPasses::one(body.finish(&shared), rows.rows * own.threads)
-}
-
-/// Returns the number of warps of a block whose work each thread of a row does. If there are many
-/// rows of moderate length, one warp does the work of the block, as in reductions
-/// (`row_per_warp.rs`): a block per row would mostly wait, and each of its threads would compute
-/// all values for the row.
-fn warps_per_thread(kernel: &FusedKernel, rows: RowShape) -> usize {
-    let threads = threads_of_row(rows.length);
-    let of_threads = turns_of_row(rows.length) * neighbours_of_row(rows.length);
-    // Threads beyond the end compute the last element again.
-    let computed = of_threads * threads;
-    let is_large = |node: &&NodeRef| node.elements >= rows.rows * rows.length;
-    let has_words = |node: &NodeRef| node.dtype.bytes() <= 4;
-    let inputs = kernel.inputs.iter().filter(is_large);
-    let applied = kernel.nodes.iter().filter_map(|fused| match &*fused.op {
-        Op::Apply(..) => Some(&fused.node).filter(is_large),
-        _ => None,
-    });
-    let has_registers = inputs.clone().count() <= WARP_INPUTS_MAX
-        && applied.clone().count() <= WARP_NODES_MAX
-        && inputs.chain(applied).all(has_words);
-    let is_possible = threads == BLOCK
-        && rows.rows >= ROWS_MANY
-        && of_threads * WARPS <= WARP_ELEMENTS_MAX
-        && computed <= rows.length + rows.length / 3
-        && has_registers;
-    if is_possible { WARPS } else { 1 }
 }
 
 /// Stores the elements of the row, or the element for the row.
@@ -398,21 +318,15 @@ fn store(
         return;
     }
     own.within_only(lowering.body, "DONE");
-    let mut first_address = None;
     for (turn, elements) in elements.iter_mut().enumerate() {
         if let Some(beyond) = elements.beyond {
             // No later element is within the row.
             line!(lowering.body, "@{beyond} bra DONE;");
         }
         let values = elements.lower(lowering, root, own.row, turn);
-        let (body, bytes) = (&mut *lowering.body, root.dtype.bytes());
-        let address = match elements.offset {
-            None => body.element(base, elements.linear_indices[0], bytes),
-            Some((index, constant)) => {
-                let first = *first_address.get_or_insert_with(|| body.element(base, index, bytes));
-                body.address_behind(first, constant * bytes)
-            }
-        };
-        body.store(root.dtype, address, &values);
+        let address = lowering
+            .body
+            .element(base, elements.linear_indices[0], root.dtype.bytes());
+        lowering.body.store(root.dtype, address, &values);
     }
 }

@@ -19,10 +19,6 @@ pub(crate) const TESTS: &[Test] = &[
         many_rows_have_the_bits_of_few,
     ),
     (
-        "row_kernels_of_many_rows_have_the_bits_of_few",
-        row_kernels_of_many_rows_have_the_bits_of_few,
-    ),
-    (
         "columns_have_the_same_bits_under_every_schedule",
         columns_have_the_same_bits_under_every_schedule,
     ),
@@ -70,48 +66,6 @@ fn many_rows_have_the_bits_of_few() -> Outcome {
             assert_eq!(all.4.0[at], row.iter().any(|&x| x < -29.0), "{at}");
             let sum: i32 = row.iter().map(|&x| x as i32).sum();
             assert_eq!(all.4.1[at], sum, "{at}");
-        }
-        drop(device);
-        configuration.is_clean()?;
-    }
-    Ok(())
-}
-
-/// A warp does the work of a block in row kernels, too: with the last elements beyond the end, with
-/// groups of neighbours, and with weights of columns.
-fn row_kernels_of_many_rows_have_the_bits_of_few() -> Outcome {
-    for (rows, length) in [(8192, 500), (8195, 1000), (8193, 1023)] {
-        let x = Array2::from_shape_fn((rows, length), |(row, column)| {
-            number(row * 1009 + column) as f32
-        });
-        let gain = x.row(7).to_owned();
-        let configuration = configuration(5);
-        let device = configuration.open()?;
-        let functions = |x: &Array2<f32>| {
-            let pending = device.region(|g| {
-                let (x, gain, axis) = (g.array(x), g.array(&gain), [Axis(1)]);
-                let powers = (&x - &x.max_keepdims(&axis)).exp();
-                let deviation = &x - &x.mean_keepdims(&axis);
-                let variance = deviation.pow2().mean_keepdims(&axis);
-                let first = x.argmin_keepdims(&axis).cast::<f32>();
-                (
-                    &powers / &powers.sum_keepdims(&axis),
-                    &deviation / &(&variance + 1e-5).sqrt() * &gain,
-                    x.var_axis(Axis(1), 1.0),
-                    (&x * &first).product_keepdims(&axis) + &first,
-                )
-            });
-            pending?.wait()
-        };
-        let all = functions(&x)?;
-        for (first, end) in [(0, 100), (rows - 100, rows)] {
-            let few = functions(&x.slice(s![first..end, ..]).to_owned())?;
-            let bits = |x: &Array2<f32>| x.mapv(f32::to_bits);
-            let part = |x: &Array2<f32>| x.slice(s![first..end, ..]).mapv(f32::to_bits);
-            assert_eq!(part(&all.0), bits(&few.0), "{length}");
-            assert_eq!(part(&all.1), bits(&few.1), "{length}");
-            assert_eq!(all.2.slice(s![first..end]), few.2, "{length}");
-            assert_eq!(part(&all.3), bits(&few.3), "{length}");
         }
         drop(device);
         configuration.is_clean()?;
