@@ -9,11 +9,11 @@ use std::{
 };
 
 use millstream_driver::DevicePtr;
-use parking_lot::{Condvar, Mutex};
+use parking_lot::Mutex;
 use rustc_hash::FxHashMap;
 
 use super::Allocation;
-use crate::{context::DeviceState, tracker::AccessHistory};
+use crate::{context::DeviceState, sync::Condvar, tracker::AccessHistory};
 
 /// The variables of a device's modules that have or had an array.
 #[derive(Default)]
