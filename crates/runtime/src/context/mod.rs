@@ -50,6 +50,8 @@ pub(crate) use state::{DeviceHooks, DeviceState, DeviceStream};
 pub use stream::Stream;
 pub(crate) use stream_state::{HostWaiter, StreamState, SubmitQueue};
 pub use submission::DriverStream;
+#[cfg(all(test, shuttle))]
+pub(crate) use submission::interleavings;
 pub(crate) use submission::{
     Allocate, Command, CopyOnDevice, CopyPeer, CopyPeerRows, CopyRows, CopyToDevice, CopyToHost,
     Fill, Foreign, Free, GroupOperation, Launch, Operation, OverlappingCopy, Prefetch, Relocatable,

@@ -12,6 +12,8 @@ mod change;
 mod conditional;
 mod dot;
 mod exec;
+#[cfg(all(test, shuttle))]
+mod interleavings;
 mod limit;
 mod node;
 mod options;

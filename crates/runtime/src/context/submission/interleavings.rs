@@ -14,7 +14,7 @@
 
 #[path = "../../../tests/scenarios/calls.rs"]
 #[allow(dead_code, reason = "the scenarios use the remaining items")]
-mod calls;
+pub(crate) mod calls;
 mod devices;
 
 use std::{
@@ -49,7 +49,7 @@ const PCT_DEPTH: usize = 4;
 const SEED: u64 = 7;
 
 /// Runs a program under many schedules.
-fn explore(program: impl Fn() + Send + Sync + 'static) {
+pub(crate) fn explore(program: impl Fn() + Send + Sync + 'static) {
     let program = Arc::new(program);
     let again = Arc::clone(&program);
     run(
@@ -76,10 +76,10 @@ fn run(scheduler: impl Scheduler + 'static, program: impl Fn() + Send + Sync + '
 
 /// A new simulated GPU that runs operations in random order, behind a driver whose calls can be
 /// made to fail.
-struct TestDevice {
+pub(crate) struct TestDevice {
     gpu: Gpu,
-    calls: Arc<Calls>,
-    device: Device,
+    pub(crate) calls: Arc<Calls>,
+    pub(crate) device: Device,
 }
 
 /// Creates a simulated machine with this many devices that runs operations in random order.
@@ -115,23 +115,23 @@ fn assert_nothing_left(gpu: &Gpu, calls: &Calls) {
 }
 
 impl TestDevice {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let (gpu, calls) = machine(1);
         let device = open(&calls, 0);
         Self { gpu, calls, device }
     }
 
-    fn stream(&self) -> Stream {
+    pub(crate) fn stream(&self) -> Stream {
         self.device.stream().expect("a stream")
     }
 
-    fn arrays(&self, stream: &Stream) -> Arrays {
+    pub(crate) fn arrays(&self, stream: &Stream) -> Arrays {
         Arrays::on(stream)
     }
 
     /// Waits for all work, and checks that every object was freed and that the simulator reported
     /// nothing.
-    fn end(self, streams: impl IntoIterator<Item = Stream>) {
+    pub(crate) fn end(self, streams: impl IntoIterator<Item = Stream>) {
         for stream in streams {
             stream.synchronize().expect("the device is alive");
         }
@@ -145,7 +145,7 @@ impl TestDevice {
 
 /// The injected outcome of an operation.
 #[derive(Clone, Copy)]
-enum Injected {
+pub(crate) enum Injected {
     Runs,
     Fails,
     Panics,
@@ -172,7 +172,7 @@ impl<C: Command<Output = ()>> Command for Both<C> {
 }
 
 /// A pair of arrays with equal elements, unless an operation is observed halfway.
-struct Arrays([Buffer<u32>; 2]);
+pub(crate) struct Arrays(pub(crate) [Buffer<u32>; 2]);
 
 impl Arrays {
     /// Creates arrays of zeros on the stream's device.
@@ -182,7 +182,7 @@ impl Arrays {
     }
 
     /// Submits a write of a value to both arrays. Returns whether it was enqueued.
-    fn write(&self, stream: &Stream, value: u32, outcome: Injected) -> bool {
+    pub(crate) fn write(&self, stream: &Stream, value: u32, outcome: Injected) -> bool {
         let fill = |span: &Span<'_>| Fill {
             target: span.pointer(),
             pattern: millstream_driver::FillPattern::U32(value),
@@ -217,7 +217,7 @@ impl Arrays {
     }
 
     /// Downloads both arrays and returns the value of their elements, which must all be equal.
-    fn value(&self, stream: &Stream) -> u32 {
+    pub(crate) fn value(&self, stream: &Stream) -> u32 {
         let [a, b] = [0, 1].map(|at| stream.download(&self.0[at]).expect("a download"));
         let (a, b) = (a.wait().expect("a value"), b.wait().expect("a value"));
         assert!(

@@ -15,7 +15,7 @@ mod foreign;
 mod group;
 mod in_turn;
 #[cfg(all(test, shuttle))]
-mod interleavings;
+pub(crate) mod interleavings;
 mod lease;
 mod node;
 mod relocatable;
