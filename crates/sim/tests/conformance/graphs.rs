@@ -70,11 +70,13 @@ pub(crate) fn r47(dev: &DeviceHarness) -> Observation {
     dev.stream_synchronize(stream)?;
     let gate = dev.gate(stream)?;
     dev.graph_launch(exec, stream)?;
-    let gate = dev.returns(gate, || dev.graph_exec_destroy(exec))?;
+    // Rule 62: by the strict reading the call waits for the devices.
+    let call = dev.either(gate, || dev.graph_exec_destroy(exec))?;
+    let word = call.word();
+    drop(call);
     dev.graph_destroy(graph)?;
-    gate.open();
     check(dev.holds(memory, 5, BYTES, stream)?, "the launch completes")?;
-    Ok("returns; the launch completes".into())
+    Ok(format!("{word}; the launch completes"))
 }
 
 pub(crate) fn r48(dev: &DeviceHarness) -> Observation {

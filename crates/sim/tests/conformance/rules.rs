@@ -326,7 +326,7 @@ pub(crate) const RULES: &[Rule] = &[
     rule(
         47,
         "an_executable_graph_may_be_destroyed_in_flight",
-        "returns; the launch completes",
+        "blocks or returns; the launch completes",
         graphs::r47,
     ),
     rule(
