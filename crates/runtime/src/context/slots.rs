@@ -21,7 +21,7 @@ pub(crate) trait DeviceSlot {
     type Value: Send + Sync;
 
     /// Creates the value of a device that is being opened.
-    fn open(driver: &dyn Driver, context: ContextHandle) -> Self::Value;
+    fn open(driver: &Arc<dyn Driver>, context: ContextHandle) -> Self::Value;
 }
 
 /// A layer that stores a default value in each new stream.

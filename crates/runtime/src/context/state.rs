@@ -155,9 +155,9 @@ impl DeviceState {
         let priorities = unsafe { driver.stream_priority_range(context) }?;
         Ok(Self {
             is_simulated: driver.is_simulated(),
-            memory_slot: MemoryLayer::open(&*driver, context),
-            copy_slot: CopyLayer::open(&*driver, context),
-            kernel_slot: KernelLayer::open(&*driver, context),
+            memory_slot: MemoryLayer::open(&driver, context),
+            copy_slot: CopyLayer::open(&driver, context),
+            kernel_slot: KernelLayer::open(&driver, context),
             driver,
             ordinal,
             context,

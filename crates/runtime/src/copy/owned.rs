@@ -123,7 +123,7 @@ impl Default for KeptSources {
 impl DeviceSlot for CopyLayer {
     type Value = KeptSources;
 
-    fn open(_: &dyn Driver, _: ContextHandle) -> KeptSources {
+    fn open(_: &Arc<dyn Driver>, _: ContextHandle) -> KeptSources {
         KeptSources::default()
     }
 }

@@ -243,7 +243,7 @@ pub(crate) struct ModuleCache {
 impl DeviceSlot for KernelLayer {
     type Value = ModuleCache;
 
-    fn open(_: &dyn Driver, _: ContextHandle) -> ModuleCache {
+    fn open(_: &Arc<dyn Driver>, _: ContextHandle) -> ModuleCache {
         ModuleCache::default()
     }
 }

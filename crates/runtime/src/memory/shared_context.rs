@@ -24,7 +24,9 @@ use crate::{Result, context::DeviceState, disposal::log, tracker::Ticket};
 /// The device states that share one context of this process.
 #[derive(Debug)]
 pub(crate) struct SharedContext {
-    handle_space: usize,
+    /// Kept, because the driver's handle space may be the address of an object that ends with it:
+    /// a later driver at that address must not find this one's contexts.
+    driver: Arc<dyn Driver>,
     context: ContextHandle,
     members: Mutex<Members>,
 }
@@ -58,15 +60,17 @@ static LEAVING: Mutex<()> = Mutex::new(());
 
 impl SharedContext {
     /// Returns the shared context of this handle.
-    pub(crate) fn of(handle_space: usize, context: ContextHandle) -> Arc<Self> {
+    pub(crate) fn of(driver: &Arc<dyn Driver>, context: ContextHandle) -> Arc<Self> {
         let mut contexts = CONTEXTS.lock();
         contexts.retain(|shared| shared.strong_count() > 0);
-        let is_this =
-            |shared: &Arc<Self>| (shared.handle_space, shared.context) == (handle_space, context);
+        let handle_space = driver.handle_space();
+        let is_this = |shared: &Arc<Self>| {
+            (shared.driver.handle_space(), shared.context) == (handle_space, context)
+        };
         let known = contexts.iter().filter_map(Weak::upgrade).find(is_this);
         known.unwrap_or_else(|| {
             let shared = Arc::new(Self {
-                handle_space,
+                driver: Arc::clone(driver),
                 context,
                 members: Mutex::default(),
             });
@@ -78,8 +82,9 @@ impl SharedContext {
     /// Returns the other contexts of the driver that have devices.
     pub(crate) fn others(&self) -> Vec<Arc<Self>> {
         let contexts = CONTEXTS.lock();
+        let handle_space = self.driver.handle_space();
         let is_other = |shared: &Arc<Self>| {
-            shared.handle_space == self.handle_space && shared.context != self.context
+            shared.driver.handle_space() == handle_space && shared.context != self.context
         };
         contexts
             .iter()
@@ -266,5 +271,28 @@ impl<'a> LeavingDevice<'a> {
         } else if let Some(closing) = self.others.iter_mut().find(|other| working(other) > 0) {
             closing.left.extend(all);
         }
+    }
+}
+
+#[cfg(all(test, feature = "sim", not(shuttle)))]
+mod tests {
+    use millstream_sim::{Gpu, SimConfig};
+
+    use super::*;
+
+    #[test]
+    fn the_driver_lives_as_long_as_its_contexts() {
+        let driver: Arc<dyn Driver> = Gpu::new(SimConfig::default()).driver();
+        let context = ContextHandle::from_raw(1);
+        let shared = SharedContext::of(&driver, context);
+        assert!(Arc::ptr_eq(&shared, &SharedContext::of(&driver, context)));
+        let alive = Arc::downgrade(&driver);
+        drop(driver);
+        assert!(
+            alive.upgrade().is_some(),
+            "another driver must not get its handle space"
+        );
+        drop(shared);
+        assert!(alive.upgrade().is_none());
     }
 }

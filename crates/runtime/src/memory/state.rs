@@ -30,9 +30,9 @@ pub(crate) struct DeviceMemory {
 impl DeviceSlot for MemoryLayer {
     type Value = DeviceMemory;
 
-    fn open(driver: &dyn Driver, context: ContextHandle) -> DeviceMemory {
+    fn open(driver: &Arc<dyn Driver>, context: ContextHandle) -> DeviceMemory {
         DeviceMemory {
-            shared: SharedContext::of(driver.handle_space(), context),
+            shared: SharedContext::of(driver, context),
             budget: Arc::default(),
             staging: StagingPool::default(),
             deferred: DeferredFrees::default(),
