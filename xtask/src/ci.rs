@@ -7,6 +7,11 @@ use anyhow::{Context, Result};
 
 use crate::{breakages, msrv, nvrtc, process, targets, tidy};
 
+/// The settings of cargo for a build that is not repeated: neither the state for the next one nor
+/// line tables.
+const BUILT_ONCE: [(&str, &str); 2] =
+    [("CARGO_INCREMENTAL", "0"), ("CARGO_PROFILE_DEV_DEBUG", "0")];
+
 /// Runs every step, stopping at the first failure.
 pub(crate) fn run() -> Result<()> {
     let start = Instant::now();
@@ -25,6 +30,7 @@ pub(crate) fn run() -> Result<()> {
         )?;
         println!("{command}");
         let mut shell = process::command("sh");
+        shell.envs(BUILT_ONCE);
         if let Some(nvrtc) = nvrtc::folder() {
             shell.env("MILLSTREAM_NVRTC", nvrtc);
         }
@@ -37,6 +43,7 @@ pub(crate) fn run() -> Result<()> {
             process::run(
                 process::command("cargo")
                     .args(["doc", "--workspace", "--no-deps"])
+                    .envs(BUILT_ONCE)
                     .env("RUSTDOCFLAGS", "-D warnings"),
             )
         },
@@ -74,7 +81,7 @@ fn cargo_step(line: &str) -> Result<()> {
     step(line, || {
         let mut words = line.split(' ');
         let program = words.next().expect("split gives at least one word");
-        process::run(process::command(program).args(words))
+        process::run(process::command(program).args(words).envs(BUILT_ONCE))
     })
 }
 

@@ -1,13 +1,13 @@
-//! `cargo xtask msrv`: compiles the workspace with the oldest Rust that it supports.
+//! `cargo xtask msrv`: compiles the crates for users with the oldest Rust that they support.
 
 use std::process::Stdio;
 
 use anyhow::{Context, Result};
 
-use crate::process;
+use crate::{process, targets::CRATES};
 
-/// Checks the libraries and programs of the workspace with the `rust-version` of its manifest; if
-/// that toolchain is neither installed nor can be, prints that nothing was checked.
+/// Checks the [crates for users](CRATES) with the `rust-version` of the workspace; if that
+/// toolchain is neither installed nor can be, prints that nothing was checked.
 pub(crate) fn run() -> Result<()> {
     let manifest = process::read("Cargo.toml")?;
     let version = rust_version(&manifest).context("Cargo.toml has no rust-version")?;
@@ -15,10 +15,11 @@ pub(crate) fn run() -> Result<()> {
         println!("Rust {version} is not checked: the toolchain cannot be installed here");
         return Ok(());
     }
-    println!("cargo +{version} check --workspace");
+    println!("cargo +{version} check {}", CRATES.join(" "));
     process::run(
         process::command("cargo")
-            .args([&format!("+{version}"), "check", "--quiet", "--workspace"])
+            .args([&format!("+{version}"), "check", "--quiet"])
+            .args(CRATES)
             .env("CARGO_TARGET_DIR", process::target_folder().join("msrv")),
     )
 }

@@ -3,6 +3,7 @@
 
 use std::{
     collections::BTreeSet,
+    env,
     sync::{
         Arc, Mutex,
         atomic::{AtomicU64, Ordering},
@@ -43,6 +44,9 @@ pub(crate) const CODES: [ResultCode; 5] = [
     ResultCode::ILLEGAL_ADDRESS,
     ResultCode::UNKNOWN,
 ];
+
+/// The environment variable that makes every call fail with every code instead of one in turn.
+const EVERY_CODE: &str = "MILLSTREAM_EVERY_CODE";
 
 /// The memory that a probe of peer access allocates on both devices, in bytes.
 const PROBE_BYTES: u64 = 4 * 4096;
@@ -134,26 +138,32 @@ pub(crate) struct Subject<'a> {
 }
 
 impl Subject<'_> {
-    /// Makes every call fail in every mode; returns the number of runs.
+    /// Makes every call fail in every mode, with one of the codes in turn, or with each of them if
+    /// [`EVERY_CODE`] is set; returns the number of runs.
     pub(crate) fn sweep(&self) -> usize {
         self.sweep_with(&CODES)
     }
 
     /// As [`sweep`](Self::sweep), with these codes only.
     pub(crate) fn sweep_with(&self, codes: &[ResultCode]) -> usize {
+        let turns = match env::var_os(EVERY_CODE) {
+            Some(_) => codes.len(),
+            None => 1,
+        };
         let mut runs = 0;
-        for mode in FAULT_MODES {
-            for &code in codes {
-                for number in 1.. {
-                    let name = format!(
-                        "{}, {:?}, {}, {}, call {number}, {mode:?}, {code}",
-                        self.name, self.schedule, self.links, self.sizes
-                    );
-                    let _watch = Watch::over(name);
-                    runs += 1;
-                    if !self.attempt(number, mode, code) {
-                        break;
-                    }
+        // The modes begin with different codes, so that a call fails with several of them.
+        let modes = FAULT_MODES.into_iter().enumerate();
+        for (first, mode) in modes.flat_map(|(at, mode)| (at..at + turns).map(move |f| (f, mode))) {
+            for number in 1.. {
+                let code = codes[(number as usize + first) % codes.len()];
+                let name = format!(
+                    "{}, {:?}, {}, {}, call {number}, {mode:?}, {code}",
+                    self.name, self.schedule, self.links, self.sizes
+                );
+                let _watch = Watch::over(name);
+                runs += 1;
+                if !self.attempt(number, mode, code) {
+                    break;
                 }
             }
         }
