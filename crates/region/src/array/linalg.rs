@@ -60,18 +60,19 @@ impl<T: Number, D: Dimension> Array<T, D> {
     ///
     /// Integers wrap around. A float differs from the exact sum of its `k` products `a·b` by at
     /// most `r·u·Σ|a·b|`, where `u` is half the distance from 1 to the next number, and `r` is at
-    /// most `k`. The products of `f16` and `bf16` are added as `f32`, with its `u`, and the sum is
-    /// rounded once.
+    /// most `k`.
+    ///
+    /// The products of `f16` and `bf16` are added as `f32`, with its `u`, and the sum is rounded
+    /// once. On a GPU with cuBLAS, tensor cores add them, which truncate where other additions
+    /// round: `r` is then at most `3·k`.
     #[track_caller]
     #[must_use]
     pub fn dot<E: Dimension>(&self, other: &Array<T, E>) -> Array<T, D::Product>
     where
         D: Dot<E>,
     {
-        match product_type(T::DTYPE) {
-            Some(DType::F32) => return self.cast::<f32>().dot(&other.cast::<f32>()).cast(),
-            Some(_) => return self.cast::<i32>().dot(&other.cast::<i32>()).cast(),
-            None => {}
+        if is_multiplied_as_i32(T::DTYPE) {
+            return self.cast::<i32>().dot(&other.cast::<i32>()).cast();
         }
         let location = Location::caller();
         // A vector is a row as the left operand, and a column as the right one.
@@ -137,10 +138,8 @@ impl<T: Number, D: Dimension> Array<T, D> {
         D: DimMax<E>,
         E: Dimension,
     {
-        match product_type(T::DTYPE) {
-            Some(DType::F32) => return self.cast::<f32>().matmul(&other.cast::<f32>()).cast(),
-            Some(_) => return self.cast::<i32>().matmul(&other.cast::<i32>()).cast(),
-            None => {}
+        if is_multiplied_as_i32(T::DTYPE) {
+            return self.cast::<i32>().matmul(&other.cast::<i32>()).cast();
         }
         let location = Location::caller();
         let (left, right) = (self.node().shape.clone(), other.node().shape.clone());
@@ -174,14 +173,10 @@ impl<T: Number, D: Dimension> Array<T, D> {
     }
 }
 
-/// Returns the type in which matrices are multiplied if it is not that of their elements: `f32` for
-/// floats of 16 bits, and `i32` for integers of 16 bits, which wrap around in both.
-fn product_type(dtype: DType) -> Option<DType> {
-    match dtype {
-        DType::F16 | DType::Bf16 => Some(DType::F32),
-        DType::I16 | DType::U16 => Some(DType::I32),
-        _ => None,
-    }
+/// Returns whether products of this type are those of `i32`, cast back: integers of 16 bits wrap
+/// around in both.
+fn is_multiplied_as_i32(dtype: DType) -> bool {
+    matches!(dtype, DType::I16 | DType::U16)
 }
 
 impl<T: Number> Array<T, Ix1> {

@@ -3,6 +3,7 @@
 
 use std::thread;
 
+use half::{bf16, f16};
 use libtest_mimic::Failed;
 use millstream::{Device, Select, Stream};
 use millstream_region::product;
@@ -26,7 +27,8 @@ fn device() -> Result<Device, Failed> {
     Ok(device)
 }
 
-fn every_layout<T: Case>(stream: &Stream, rng: &mut Pcg32) -> Outcome {
+/// Multiplies factors of all layouts, with a bound of this many roundings for each product.
+fn every_layout<T: Case>(stream: &Stream, rng: &mut Pcg32, roundings: f64) -> Outcome {
     for (batch, m, k, n) in [
         (1, 64, 64, 64),
         (1, 17, 300, 5),
@@ -42,7 +44,7 @@ fn every_layout<T: Case>(stream: &Stream, rng: &mut Pcg32) -> Outcome {
         for a in make {
             for b in make {
                 let (a, b) = (a(rng, &[batch, m, k]), b(rng, &[batch, k, n]));
-                compare(stream, &a, &b, k as f64)?;
+                compare(stream, &a, &b, roundings * k as f64)?;
             }
         }
     }
@@ -53,8 +55,41 @@ pub(crate) fn products_are_within_the_bound() -> Outcome {
     let device = device()?;
     let stream = device.stream()?;
     let mut rng = Pcg32::seed_from_u64(20);
-    every_layout::<f32>(&stream, &mut rng)?;
-    every_layout::<f64>(&stream, &mut rng)
+    every_layout::<f32>(&stream, &mut rng, 1.0)?;
+    every_layout::<f64>(&stream, &mut rng, 1.0)
+}
+
+pub(crate) fn products_of_half_floats_are_within_the_bound() -> Outcome {
+    let stream = device()?.stream()?;
+    let mut rng = Pcg32::seed_from_u64(22);
+    every_layout::<f16>(&stream, &mut rng, 3.0)?;
+    every_layout::<bf16>(&stream, &mut rng, 3.0)
+}
+
+/// Sums of small integers are exact in `f32`, and are rounded once: sums in the type itself would
+/// lose bits in between.
+fn exact_halves<T: Case>(of_single: fn(f32) -> T) -> Outcome {
+    let stream = device()?.stream()?;
+    let mut rng = Pcg32::seed_from_u64(23);
+    let mut a = Layout::<T>::plain(&mut rng, &[2, 128, 1024]);
+    let mut b = Layout::<T>::transposed(&mut rng, &[2, 1024, 64]);
+    for (at, element) in a.elements.iter_mut().enumerate() {
+        *element = of_single((at * 37 % 13) as f32);
+    }
+    for (at, element) in b.elements.iter_mut().enumerate() {
+        *element = of_single((at % 5) as f32);
+    }
+    let by_cublas = product_of(&stream, &a, &b, product::multiply::<T>)?;
+    let by_own = product_of(&stream, &a, &b, product::multiply_without_libraries::<T>)?;
+    if by_cublas != by_own {
+        return Err("cuBLAS and the built-in kernels differ although every sum is exact".into());
+    }
+    Ok(())
+}
+
+pub(crate) fn exact_half_products_match_those_of_built_in_kernels() -> Outcome {
+    exact_halves(f16::from_f32)?;
+    exact_halves(bf16::from_f32)
 }
 
 /// Sums of small integers are exact in any order, so that both implementations must agree to the

@@ -26,6 +26,10 @@ const TESTS: &[Test] = &[
         "products_are_added_up_in_ranges",
         builtin::products_are_added_up_in_ranges,
     ),
+    (
+        "half_products_are_those_of_f32_rounded_once",
+        builtin::half_products_are_those_of_f32_rounded_once,
+    ),
     ("empty_products", builtin::empty_products),
     (
         "a_product_is_the_same_every_time",
@@ -46,6 +50,14 @@ const GPU_TESTS: &[Test] = &[
     (
         "cublas_products_are_within_the_bound",
         cublas::products_are_within_the_bound,
+    ),
+    (
+        "cublas_products_of_half_floats_are_within_the_bound",
+        cublas::products_of_half_floats_are_within_the_bound,
+    ),
+    (
+        "exact_half_products_match_those_of_built_in_kernels",
+        cublas::exact_half_products_match_those_of_built_in_kernels,
     ),
     (
         "exact_products_match_those_of_built_in_kernels",

@@ -12,6 +12,7 @@
 
 #![allow(unsafe_code, reason = "enqueues calls of cuBLAS on checked operands")]
 
+mod gemm;
 mod library;
 
 use std::{
@@ -30,7 +31,8 @@ use parking_lot::Mutex;
 
 use super::operand::{BATCH_DIMS, CheckedFactor, CheckedProduct};
 use crate::element::DType;
-use library::{CublasApi, Gemm, GemmElement, GemmFactor, RawHandle, Transpose};
+use gemm::{Gemm, GemmFactor, GemmFunction, Transpose};
+use library::{CublasApi, RawHandle};
 
 /// The workspace size that cuBLAS's documentation recommends for GPUs of compute capability 9 and
 /// later; the next constant is for earlier ones.
@@ -62,23 +64,10 @@ pub(super) fn enqueue(
     out: &mut Buffer<u8>,
     location: &'static Location<'static>,
 ) -> Option<Result<()>> {
-    match dtype {
-        DType::F32 => enqueue_of::<f32>(stream, dtype, operands, out, location),
-        DType::F64 => enqueue_of::<f64>(stream, dtype, operands, out, location),
-        _ => None,
-    }
-}
-
-fn enqueue_of<T: GemmElement>(
-    stream: &Stream,
-    dtype: DType,
-    operands: &CheckedProduct<'_>,
-    out: &mut Buffer<u8>,
-    location: &'static Location<'static>,
-) -> Option<Result<()>> {
     let gemm = gemm_of(operands, out.as_raw())?;
     let device = stream.device();
     let cublas = Cublas::of(&device)?;
+    let function = GemmFunction::of(cublas.library, dtype, device.compute_capability())?;
     debug_assert_eq!(
         out.len(),
         operands.batches() * operands.m * operands.n * dtype.bytes()
@@ -115,7 +104,7 @@ fn enqueue_of<T: GemmElement>(
             }?;
             // SAFETY: the context is current and the handle locked; the operands were checked to
             // lie in their arrays.
-            unsafe { library::gemm::<T>(cublas.library, *handle, &gemm) }
+            unsafe { function.call(cublas.library, *handle, &gemm) }
         };
     let (mut whole, mut work) = (out.slice_mut(..), workspace.slice_mut(..));
     let arguments = [
@@ -126,7 +115,9 @@ fn enqueue_of<T: GemmElement>(
     ];
     // SAFETY: the product is enqueued on the queue's stream; it reads the factors, and writes `out`
     // and the workspace, at the addresses given. cuBLAS passes these to its kernels as they are.
-    Some(unsafe { kernel::enqueue_relocatable(T::CALL, stream, &arguments, location, call) })
+    Some(unsafe {
+        kernel::enqueue_relocatable(function.name(), stream, &arguments, location, call)
+    })
 }
 
 impl Cublas {
