@@ -8,7 +8,8 @@ use super::Array;
 use crate::{
     element::{DType, Number},
     error::UsageErrorKind,
-    graph::Op,
+    graph::{NodeRef, Op},
+    product::ProductPrecision,
     shape::{self, Shape},
 };
 
@@ -71,6 +72,25 @@ impl<T: Number, D: Dimension> Array<T, D> {
     where
         D: Dot<E>,
     {
+        self.dot_with(other, ProductPrecision::Full)
+    }
+
+    /// Multiplies vectors or matrices like [`dot`](Self::dot), in a precision that may be less than
+    /// that of the elements.
+    ///
+    /// # Accuracy
+    ///
+    /// That of the [`ProductPrecision`].
+    #[track_caller]
+    #[must_use]
+    pub fn dot_with<E: Dimension>(
+        &self,
+        other: &Array<T, E>,
+        precision: ProductPrecision,
+    ) -> Array<T, D::Product>
+    where
+        D: Dot<E>,
+    {
         if is_multiplied_as_i32(T::DTYPE) {
             return self.cast::<i32>().dot(&other.cast::<i32>()).cast();
         }
@@ -96,7 +116,7 @@ impl<T: Number, D: Dimension> Array<T, D> {
         let whole = Shape::from_slice(&[left[0], right[1]]);
         let left: Array<T, Ix2> = self.as_matrix(left, 0, location);
         let right: Array<T, Ix2> = other.as_matrix(right, 1, location);
-        let op = Op::MatrixProduct(left.node().clone(), right.node().clone());
+        let op = matrix_product(&left, &right, precision);
         let matrix: Array<T, Ix2> = left.plan(T::DTYPE, whole, op, "dot", location);
         matrix.reshaped(product, "dot", location)
     }
@@ -138,6 +158,26 @@ impl<T: Number, D: Dimension> Array<T, D> {
         D: DimMax<E>,
         E: Dimension,
     {
+        self.matmul_with(other, ProductPrecision::Full)
+    }
+
+    /// Multiplies matrices like [`matmul`](Self::matmul), in a precision that may be less than that
+    /// of the elements.
+    ///
+    /// # Accuracy
+    ///
+    /// That of the [`ProductPrecision`].
+    #[track_caller]
+    #[must_use]
+    pub fn matmul_with<E>(
+        &self,
+        other: &Array<T, E>,
+        precision: ProductPrecision,
+    ) -> Array<T, <D as DimMax<E>>::Output>
+    where
+        D: DimMax<E>,
+        E: Dimension,
+    {
         if is_multiplied_as_i32(T::DTYPE) {
             return self.cast::<i32>().matmul(&other.cast::<i32>()).cast();
         }
@@ -168,9 +208,19 @@ impl<T: Number, D: Dimension> Array<T, D> {
         let (rows, inner, columns) = (left[m], left[m + 1], right[n + 1]);
         let left: Array<T, D> = self.broadcast_view(&with(rows, inner), "matmul", location);
         let right: Array<T, E> = other.broadcast_view(&with(inner, columns), "matmul", location);
-        let op = Op::MatrixProduct(left.node().clone(), right.node().clone());
+        let op = matrix_product(&left, &right, precision);
         self.plan(T::DTYPE, with(rows, columns), op, "matmul", location)
     }
+}
+
+/// Returns the product of matrices in a precision.
+fn matrix_product<T: Number, D: Dimension, E: Dimension>(
+    left: &Array<T, D>,
+    right: &Array<T, E>,
+    precision: ProductPrecision,
+) -> Op {
+    let [left, right] = [left.node(), right.node()].map(NodeRef::clone);
+    Op::MatrixProduct(left, right, precision.of_elements(T::DTYPE))
 }
 
 /// Returns whether products of this type are those of `i32`, cast back: integers of 16 bits wrap

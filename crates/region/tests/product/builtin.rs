@@ -18,7 +18,7 @@ use crate::{
 };
 
 /// Opens a device, and returns its simulated GPU if it has one.
-fn device() -> Result<(Device, Option<Gpu>), Failed> {
+pub(crate) fn device() -> Result<(Device, Option<Gpu>), Failed> {
     if on_gpu() {
         return Ok((Device::open(Select::Auto)?, None));
     }

@@ -6,7 +6,8 @@ use std::thread;
 use half::{bf16, f16};
 use libtest_mimic::Failed;
 use millstream::{Device, Select, Stream};
-use millstream_region::product;
+use millstream_region::{ProductPrecision, RegionExt, product};
+use ndarray::Array2;
 use rand_core::SeedableRng;
 use rand_pcg::Pcg32;
 
@@ -145,4 +146,56 @@ pub(crate) fn threads_share_a_handle() -> Outcome {
         outcomes.filter_map(Result::err).next()
     });
     failed.map_or(Ok(()), Err)
+}
+
+/// Multiplies in TF32 between two products in full, of elements that TF32 has no bits for.
+pub(crate) fn tf32_is_used_where_it_is_asked_for() -> Outcome {
+    let device = device()?;
+    let (rows, k) = (1024, 256);
+    let a = Array2::from_elem((rows, k), 1.0 + 1.0 / 4096.0_f32);
+    let b = Array2::from_elem((k, rows), 1.0_f32);
+    let products = device.region(|g| {
+        let (a, b) = (g.array(&a), g.array(&b));
+        let before = a.dot(&b);
+        let in_tf32 = a.dot_with(&b, ProductPrecision::Tf32);
+        (before, in_tf32, a.matmul(&(&b * 2.0)))
+    })?;
+    let (before, in_tf32, after) = products.wait()?;
+    let exact = k as f32 * (1.0 + 1.0 / 4096.0);
+    if before.iter().any(|&found| found != exact) || after.iter().any(|&found| found != 2.0 * exact)
+    {
+        return Err("a product that was to be in full is not exact".into());
+    }
+    match in_tf32.iter().find(|&&found| found != k as f32) {
+        Some(found) => Err(format!("{found} instead of {k}, which TF32 would give").into()),
+        None => Ok(()),
+    }
+}
+
+pub(crate) fn tf32_products_are_within_the_bound() -> Outcome {
+    let device = device()?;
+    let mut rng = Pcg32::seed_from_u64(24);
+    for (m, k, n) in [(64, 64, 64), (17, 300, 5), (256, 1024, 128)] {
+        let mut matrix =
+            |rows, columns| Array2::from_shape_simple_fn((rows, columns), || f32::random(&mut rng));
+        let (a, b) = (matrix(m, k), matrix(n, k));
+        let found = device.region(|g| {
+            g.array(&a)
+                .dot_with(&g.array(&b).t(), ProductPrecision::Tf32)
+        })?;
+        for ((row, column), &found) in found.wait()?.indexed_iter() {
+            let pairs = a.row(row).into_iter().zip(b.row(column));
+            let products = pairs.map(|(&a, &b)| f64::from(a) * f64::from(b));
+            let (sum, magnitudes) = products.fold((0.0, 0.0), |(sum, magnitudes), product| {
+                (sum + product, magnitudes + product.abs())
+            });
+            let bound = (2_f64.powi(-9) + 3.0 * k as f64 * 2_f64.powi(-24)) * magnitudes;
+            let distance = (f64::from(found) - sum).abs();
+            // The terms in 2⁻²⁰, with room for those that follow.
+            if distance > bound + 2_f64.powi(-19) * magnitudes {
+                return Err(format!("{distance:e} off, of {bound:e} allowed").into());
+            }
+        }
+    }
+    Ok(())
 }

@@ -5,6 +5,7 @@ mod builtin;
 mod cublas;
 mod exact;
 mod layout;
+mod replayed;
 
 use std::{env, process::ExitCode};
 
@@ -40,6 +41,10 @@ const TESTS: &[Test] = &[
         builtin::products_wait_for_their_operands,
     ),
     (
+        "replayed_products_are_those_of_separate_launches",
+        replayed::replayed_products_are_those_of_separate_launches,
+    ),
+    (
         "operands_on_another_device_are_rejected",
         builtin::operands_on_another_device_are_rejected,
     ),
@@ -62,6 +67,14 @@ const GPU_TESTS: &[Test] = &[
     (
         "exact_products_match_those_of_built_in_kernels",
         cublas::exact_products_match_those_of_built_in_kernels,
+    ),
+    (
+        "tf32_is_used_where_it_is_asked_for",
+        cublas::tf32_is_used_where_it_is_asked_for,
+    ),
+    (
+        "tf32_products_are_within_the_bound",
+        cublas::tf32_products_are_within_the_bound,
     ),
     ("threads_share_a_handle", cublas::threads_share_a_handle),
 ];

@@ -7,7 +7,7 @@ use std::ffi::{c_int, c_longlong, c_void};
 use millstream::driver::{DevicePtr, DriverError};
 
 use super::library::{CublasApi, RawHandle, Status};
-use crate::element::DType;
+use crate::{element::DType, product::ProductPrecision};
 
 /// The math mode of a handle, `cublasMath_t`.
 #[repr(transparent)]
@@ -29,6 +29,8 @@ impl MathMode {
 pub(super) struct DataType(c_int);
 
 impl DataType {
+    /// `CUDA_R_32F`.
+    const F32: Self = Self(0);
     /// `CUDA_R_16F`.
     const F16: Self = Self(2);
     /// `CUDA_R_16BF`.
@@ -43,6 +45,9 @@ pub(super) struct ComputeType(c_int);
 impl ComputeType {
     /// `CUBLAS_COMPUTE_32F`.
     const F32: Self = Self(68);
+    /// `CUBLAS_COMPUTE_32F_FAST_TF32`: sums in `f32` of products of elements that are reduced to
+    /// TF32.
+    const TF32: Self = Self(77);
 }
 
 /// `CUBLAS_GEMM_DEFAULT` of `cublasGemmAlgo_t`: cuBLAS chooses the kernel.
@@ -148,18 +153,31 @@ pub(super) enum GemmFunction {
     F64(GemmStridedBatched<f64>),
     /// Floats of 16 bits, multiplied and added as `f32`.
     Half(GemmStridedBatchedEx, DataType),
+    /// `f32`, multiplied as TF32.
+    Tf32(GemmStridedBatchedEx),
 }
 
 impl GemmFunction {
-    /// Returns the function for products of this type on GPUs of this compute capability, or `None`
-    /// if there is none.
-    pub(super) fn of(library: &CublasApi, dtype: DType, capability: (i32, i32)) -> Option<Self> {
+    /// Returns the function for products of this type and precision on GPUs of this compute
+    /// capability, or `None` if there is none.
+    pub(super) fn of(
+        library: &CublasApi,
+        dtype: DType,
+        precision: ProductPrecision,
+        capability: (i32, i32),
+    ) -> Option<Self> {
+        // Earlier GPUs have no instructions for bf16 and TF32.
+        let has_newer_types = capability >= (8, 0);
         Some(match dtype {
-            DType::F32 => Self::F32(library.sgemm),
+            DType::F32 => match library.gemm_ex {
+                Some(function) if precision == ProductPrecision::Tf32 && has_newer_types => {
+                    Self::Tf32(function)
+                }
+                _ => Self::F32(library.sgemm),
+            },
             DType::F64 => Self::F64(library.dgemm),
             DType::F16 => Self::Half(library.gemm_ex?, DataType::F16),
-            // Earlier GPUs have no instructions for bf16.
-            DType::Bf16 if capability >= (8, 0) => Self::Half(library.gemm_ex?, DataType::BF16),
+            DType::Bf16 if has_newer_types => Self::Half(library.gemm_ex?, DataType::BF16),
             _ => return None,
         })
     }
@@ -169,7 +187,7 @@ impl GemmFunction {
         match self {
             Self::F32(_) => "cublasSgemmStridedBatched",
             Self::F64(_) => "cublasDgemmStridedBatched",
-            Self::Half(..) => "cublasGemmStridedBatchedEx",
+            Self::Half(..) | Self::Tf32(_) => "cublasGemmStridedBatchedEx",
         }
     }
 
@@ -188,7 +206,7 @@ impl GemmFunction {
     ) -> Result<(), DriverError> {
         let mode = match self {
             Self::F32(_) | Self::F64(_) => MathMode::PEDANTIC,
-            Self::Half(..) => MathMode::WIDE_SUMS,
+            Self::Half(..) | Self::Tf32(_) => MathMode::WIDE_SUMS,
         };
         // SAFETY: this function's contract.
         unsafe { library.set_math_mode(handle, mode) }?;
@@ -201,6 +219,11 @@ impl GemmFunction {
                 let compute = ComputeType::F32;
                 // SAFETY: this function's contract; the elements are of the type.
                 unsafe { untyped(function, handle, gemm, dtype, compute) }
+            }
+            Self::Tf32(function) => {
+                let compute = ComputeType::TF32;
+                // SAFETY: this function's contract; the elements are of the type.
+                unsafe { untyped(function, handle, gemm, DataType::F32, compute) }
             }
         };
         status.check(self.name())

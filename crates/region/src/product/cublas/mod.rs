@@ -29,7 +29,10 @@ use millstream::{
 };
 use parking_lot::Mutex;
 
-use super::operand::{BATCH_DIMS, CheckedFactor, CheckedProduct};
+use super::{
+    ProductPrecision,
+    operand::{BATCH_DIMS, CheckedFactor, CheckedProduct},
+};
 use crate::element::DType;
 use gemm::{Gemm, GemmFactor, GemmFunction, Transpose};
 use library::{CublasApi, RawHandle};
@@ -59,7 +62,7 @@ pub(super) fn description(device: &Device) -> Option<String> {
 /// Enqueues the product, or returns `None` if cuBLAS is unavailable or cannot express it.
 pub(super) fn enqueue(
     stream: &Stream,
-    dtype: DType,
+    (dtype, precision): (DType, ProductPrecision),
     operands: &CheckedProduct<'_>,
     out: &mut Buffer<u8>,
     location: &'static Location<'static>,
@@ -67,7 +70,12 @@ pub(super) fn enqueue(
     let gemm = gemm_of(operands, out.as_raw())?;
     let device = stream.device();
     let cublas = Cublas::of(&device)?;
-    let function = GemmFunction::of(cublas.library, dtype, device.compute_capability())?;
+    let function = GemmFunction::of(
+        cublas.library,
+        dtype,
+        precision,
+        device.compute_capability(),
+    )?;
     debug_assert_eq!(
         out.len(),
         operands.batches() * operands.m * operands.n * dtype.bytes()
