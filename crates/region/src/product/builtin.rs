@@ -146,9 +146,10 @@ sources! {
 /// Returns the size of an element of the matrices of splits, `Part` in `product.cuh`: that of the
 /// sums for floats of 16 bits, whose sums are rounded once.
 fn part_bytes(dtype: DType) -> usize {
-    match dtype {
-        DType::F16 | DType::Bf16 => DType::F32.bytes(),
-        _ => dtype.bytes(),
+    if dtype.is_half() {
+        DType::F32.bytes()
+    } else {
+        dtype.bytes()
     }
 }
 

@@ -70,7 +70,8 @@ pub(crate) fn products_of_half_floats_are_within_the_bound() -> Outcome {
 /// Sums of small integers are exact in `f32`, and are rounded once: sums in the type itself would
 /// lose bits in between.
 fn exact_halves<T: Case>(of_single: fn(f32) -> T) -> Outcome {
-    let stream = device()?.stream()?;
+    let device = device()?;
+    let stream = device.stream()?;
     let mut rng = Pcg32::seed_from_u64(23);
     let mut a = Layout::<T>::plain(&mut rng, &[2, 128, 1024]);
     let mut b = Layout::<T>::transposed(&mut rng, &[2, 1024, 64]);
@@ -80,7 +81,16 @@ fn exact_halves<T: Case>(of_single: fn(f32) -> T) -> Outcome {
     for (at, element) in b.elements.iter_mut().enumerate() {
         *element = of_single((at % 5) as f32);
     }
+    let timeline = device.timeline()?;
     let by_cublas = product_of(&stream, &a, &b, product::multiply::<T>)?;
+    let mut labels = timeline
+        .finish()?
+        .operations
+        .into_iter()
+        .map(|operation| operation.label);
+    if !labels.any(|label| label == "cublasGemmStridedBatchedEx") {
+        return Err("cuBLAS has not multiplied".into());
+    }
     let by_own = product_of(&stream, &a, &b, product::multiply_without_libraries::<T>)?;
     if by_cublas != by_own {
         return Err("cuBLAS and the built-in kernels differ although every sum is exact".into());
@@ -115,29 +125,40 @@ pub(crate) fn exact_products_match_those_of_built_in_kernels() -> Outcome {
     Ok(())
 }
 
-/// Multiplies on several threads, each with its own stream and factors that another stream has just
-/// written.
+/// Multiplies again and again, with the factors that another stream has just written.
+fn same_products<T: Case>(device: &Device, seed: u64, roundings: f64) -> Outcome {
+    let mut rng = Pcg32::seed_from_u64(seed);
+    let stream = device.stream()?;
+    let a = Layout::<T>::plain(&mut rng, &[128, 96]);
+    let b = Layout::<T>::plain(&mut rng, &[96, 64]);
+    let first = product_of(&stream, &a, &b, product::multiply::<T>)?;
+    for _ in 0..200 {
+        let again = product_of(&device.stream()?, &a, &b, product::multiply::<T>)?;
+        if again != first {
+            return Err("the product differs from that of the first run".into());
+        }
+    }
+    compare(&stream, &a, &b, roundings * 96.0)
+}
+
+/// [`same_products`] for one element type.
+type Multiply = fn(&Device, u64, f64) -> Outcome;
+
+/// Multiplies on several threads, in different modes of the handle.
 pub(crate) fn threads_share_a_handle() -> Outcome {
     let device = device()?;
     let failed = thread::scope(|scope| {
-        let threads: Vec<_> = (0..4_u64)
-            .map(|seed| {
+        let multiply: [(Multiply, f64); 4] = [
+            (same_products::<f64>, 1.0),
+            (same_products::<f32>, 1.0),
+            (same_products::<f16>, 3.0),
+            (same_products::<bf16>, 3.0),
+        ];
+        let threads: Vec<_> = (0..)
+            .zip(multiply)
+            .map(|(seed, (multiply, roundings))| {
                 let device = &device;
-                scope.spawn(move || -> Outcome {
-                    let mut rng = Pcg32::seed_from_u64(seed);
-                    let stream = device.stream()?;
-                    let a = Layout::<f64>::plain(&mut rng, &[128, 96]);
-                    let b = Layout::<f64>::plain(&mut rng, &[96, 64]);
-                    let first = product_of(&stream, &a, &b, product::multiply::<f64>)?;
-                    for _ in 0..200 {
-                        let again =
-                            product_of(&device.stream()?, &a, &b, product::multiply::<f64>)?;
-                        if again != first {
-                            return Err("the product differs from that of the first run".into());
-                        }
-                    }
-                    compare(&stream, &a, &b, 96.0)
-                })
+                scope.spawn(move || multiply(device, seed, roundings))
             })
             .collect();
         let outcomes = threads
