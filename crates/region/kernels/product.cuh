@@ -7,6 +7,9 @@
 // k can be split into ranges of `split_k`, which blocks of their own multiply: then `out` has `splits` matrices for each
 // of the batch, and `sum` adds them up.
 //
+// Floats of 16 bits are multiplied and added as floats. The matrices of the splits are floats, too, so that a sum is
+// rounded to 16 bits once.
+//
 // Rounding: an element is the sum of k products. Within a range of CHUNK of them, each is added by a fused
 // multiply-add; the sums of the ranges are added up in turn. `columns` and `rows` do so for k distributed over threads,
 // whose sums are added last. So each product goes through k roundings or, for larger k, through no more than
@@ -76,6 +79,49 @@ __device__ __forceinline__ float multiply_add(float x, float y, float z) { retur
 __device__ __forceinline__ double multiply_add(double x, double y, double z) { return fma(x, y, z); }
 __device__ __forceinline__ unsigned multiply_add(unsigned x, unsigned y, unsigned z) { return x * y + z; }
 __device__ __forceinline__ u64 multiply_add(u64 x, u64 y, u64 z) { return x * y + z; }
+
+// An f16.
+struct Half {
+  unsigned short bits;
+  __device__ __forceinline__ explicit Half(float number) {
+    asm("cvt.rn.f16.f32 %0, %1;" : "=h"(bits) : "f"(number));
+  }
+  __device__ __forceinline__ operator float() const {
+    float number;
+    asm("cvt.f32.f16 %0, %1;" : "=f"(number) : "h"(bits));
+    return number;
+  }
+};
+
+// A bf16, which compute capability 7.5 has no instructions for.
+struct BHalf {
+  unsigned short bits;
+  __device__ __forceinline__ explicit BHalf(float number) {
+    const unsigned whole = __float_as_uint(number);
+    // Half a unit is added, less one bit if the upper half is even. The sum could carry a NaN to infinity.
+    bits = number != number ? whole >> 16 | 64 : (whole + 0x7fff + (whole >> 16 & 1)) >> 16;
+  }
+  __device__ __forceinline__ operator float() const { return __uint_as_float((unsigned)bits << 16); }
+};
+
+// Stores a sum at this position of `out`, which has `splits` matrices for each of the batch.
+template <typename T, typename Sum>
+__device__ __forceinline__ void store_sum(T* out, u64 splits, u64 at, Sum sum) {
+  out[at] = (T)sum;
+}
+template <typename T>
+__device__ __forceinline__ void store_half_sum(T* out, u64 splits, u64 at, float sum) {
+  if (splits > 1)
+    ((float*)out)[at] = sum;
+  else
+    out[at] = (T)sum;
+}
+__device__ __forceinline__ void store_sum(Half* out, u64 splits, u64 at, float sum) {
+  store_half_sum(out, splits, at, sum);
+}
+__device__ __forceinline__ void store_sum(BHalf* out, u64 splits, u64 at, float sum) {
+  store_half_sum(out, splits, at, sum);
+}
 
 __device__ __forceinline__ i64 magnitude(i64 stride) { return stride < 0 ? -stride : stride; }
 
@@ -171,13 +217,13 @@ __device__ __forceinline__ void tiles(const T* a, const T* b, T* out, const Shap
 #pragma unroll
         for (int j = 0; j < SIDE; ++j) total[i][j] += sum[i][j];
     }
-    T* to = out + part.out + top * shape.n + left;
+    const u64 to = part.out + top * shape.n + left;
 #pragma unroll
     for (int i = 0; i < SIDE; ++i)
 #pragma unroll
       for (int j = 0; j < SIDE; ++j)
         if (y * SIDE + i < m_left && x * SIDE + j < n_left)
-          to[(y * SIDE + i) * shape.n + x * SIDE + j] = (T)total[i][j];
+          store_sum(out, shape.splits, to + (y * SIDE + i) * shape.n + x * SIDE + j, total[i][j]);
   }
 }
 
@@ -222,7 +268,7 @@ __device__ __forceinline__ void rows(const T* a, const T* b, T* out, const Shape
                           b + part.b + (i64)from * shape.b_row, 32 * shape.b_row, count_of(from, part.k_end, 32));
 #pragma unroll
     for (int distance = 16; distance > 0; distance /= 2) sum += __shfl_down_sync(0xffffffffu, sum, distance);
-    if (lane == 0) out[part.out + row] = (T)sum;
+    if (lane == 0) store_sum(out, shape.splits, part.out + row, sum);
   }
 }
 
@@ -251,17 +297,17 @@ __device__ __forceinline__ void columns(const T* a, const T* b, T* out, const Sh
 #pragma unroll
       for (int other = 1; other < SPREAD; ++other) total += sums[other][own];
     }
-    if (share == 0 && row < shape.m) out[part.out + row] = (T)total;
+    if (share == 0 && row < shape.m) store_sum(out, shape.splits, part.out + row, total);
   }
 }
 
 // Adds up `splits` runs of `length` elements for each of `batches`; `lanes` threads, 1 or 32, share an element.
-template <typename T, typename Sum>
-__device__ __forceinline__ void sum(const T* parts, T* out, u64 batches, u64 splits, u64 length, u64 lanes) {
+template <typename T, typename Part, typename Sum>
+__device__ __forceinline__ void sum(const Part* parts, T* out, u64 batches, u64 splits, u64 length, u64 lanes) {
   const u64 thread = (u64)blockIdx.x * THREADS + threadIdx.x, step = (u64)gridDim.x * THREADS / lanes;
   const u64 lane = thread % lanes;
   for (u64 at = thread / lanes; at < batches * length; at += step) {
-    const T* from = parts + at / length * splits * length + at % length;
+    const Part* from = parts + at / length * splits * length + at % length;
     Sum total = 0;
 #pragma unroll 8
     for (u64 split = lane; split < splits; split += lanes) total += (Sum)from[split * length];
@@ -272,8 +318,9 @@ __device__ __forceinline__ void sum(const T* parts, T* out, u64 batches, u64 spl
   }
 }
 
-// The kernels for elements of type T, whose products are summed up as Sum.
-#define KERNELS(T, Sum)                                                                                           \
+// The kernels for elements of type T, whose products are summed up as Sum. The matrices of splits have elements of type
+// Part.
+#define KERNELS(T, Part, Sum)                                                                                     \
   extern "C" __global__ void __launch_bounds__(THREADS)                                                           \
   product_wide_tiles(const T* a, const T* b, T* out, const Shape shape) {                                         \
     tiles<T, Sum, 4>(a, b, out, shape);                                                                           \
@@ -288,13 +335,13 @@ __device__ __forceinline__ void sum(const T* parts, T* out, u64 batches, u64 spl
   }                                                                                                               \
   extern "C" __global__ void __launch_bounds__(THREADS)                                                           \
   product_columns(const T* a, const T* b, T* out, const Shape shape) {                                            \
-    columns<T, Sum, WARPS>(a, b, out, shape);                                                                            \
+    columns<T, Sum, WARPS>(a, b, out, shape);                                                                     \
   }                                                                                                               \
   extern "C" __global__ void __launch_bounds__(THREADS)                                                           \
   product_short_rows(const T* a, const T* b, T* out, const Shape shape) {                                         \
     columns<T, Sum, 1>(a, b, out, shape);                                                                         \
   }                                                                                                               \
   extern "C" __global__ void __launch_bounds__(THREADS)                                                           \
-  product_sum(const T* parts, T* out, u64 batches, u64 splits, u64 length, u64 lanes) {                           \
-    sum<T, Sum>(parts, out, batches, splits, length, lanes);                                                      \
+  product_sum(const Part* parts, T* out, u64 batches, u64 splits, u64 length, u64 lanes) {                        \
+    sum<T, Part, Sum>(parts, out, batches, splits, length, lanes);                                                \
   }

@@ -2,4 +2,4 @@
 // Matrix products of f32: see product.cuh.
 #include "product.cuh"
 
-KERNELS(float, float)
+KERNELS(float, float, float)

@@ -2,4 +2,4 @@
 // Matrix products of f64: see product.cuh.
 #include "product.cuh"
 
-KERNELS(double, double)
+KERNELS(double, double, double)

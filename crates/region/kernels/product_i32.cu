@@ -2,4 +2,4 @@
 // Matrix products of i32, which wrap around: see product.cuh.
 #include "product.cuh"
 
-KERNELS(unsigned, unsigned)
+KERNELS(unsigned, unsigned, unsigned)

@@ -2,4 +2,4 @@
 // Matrix products of i64, which wrap around: see product.cuh.
 #include "product.cuh"
 
-KERNELS(u64, u64)
+KERNELS(u64, u64, u64)

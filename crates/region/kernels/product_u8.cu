@@ -2,4 +2,4 @@
 // Matrix products of u8, which wrap around: see product.cuh.
 #include "product.cuh"
 
-KERNELS(unsigned char, unsigned)
+KERNELS(unsigned char, unsigned char, unsigned)

@@ -175,4 +175,5 @@ pub use mesh::{
     Split,
 };
 pub use millstream_macros::{OnDevice, region};
+pub use product::ProductPrecision;
 pub use region::Region;

@@ -8,7 +8,8 @@ use super::Array;
 use crate::{
     element::{DType, Number},
     error::UsageErrorKind,
-    graph::Op,
+    graph::{NodeRef, Op},
+    product::ProductPrecision,
     shape::{self, Shape},
 };
 
@@ -60,18 +61,38 @@ impl<T: Number, D: Dimension> Array<T, D> {
     ///
     /// Integers wrap around. A float differs from the exact sum of its `k` products `a·b` by at
     /// most `r·u·Σ|a·b|`, where `u` is half the distance from 1 to the next number, and `r` is at
-    /// most `k`. The products of `f16` and `bf16` are added as `f32`, with its `u`, and the sum is
-    /// rounded once.
+    /// most `k`.
+    ///
+    /// The products of `f16` and `bf16` are added as `f32`, with its `u`, and the sum is rounded
+    /// once. On a GPU with cuBLAS, tensor cores add them, which truncate where other additions
+    /// round: `r` is then at most `3·k`.
     #[track_caller]
     #[must_use]
     pub fn dot<E: Dimension>(&self, other: &Array<T, E>) -> Array<T, D::Product>
     where
         D: Dot<E>,
     {
-        match product_type(T::DTYPE) {
-            Some(DType::F32) => return self.cast::<f32>().dot(&other.cast::<f32>()).cast(),
-            Some(_) => return self.cast::<i32>().dot(&other.cast::<i32>()).cast(),
-            None => {}
+        self.dot_with(other, ProductPrecision::Full)
+    }
+
+    /// Multiplies vectors or matrices like [`dot`](Self::dot), in a precision that may be less than
+    /// that of the elements.
+    ///
+    /// # Accuracy
+    ///
+    /// That of the [`ProductPrecision`].
+    #[track_caller]
+    #[must_use]
+    pub fn dot_with<E: Dimension>(
+        &self,
+        other: &Array<T, E>,
+        precision: ProductPrecision,
+    ) -> Array<T, D::Product>
+    where
+        D: Dot<E>,
+    {
+        if is_multiplied_as_i32(T::DTYPE) {
+            return self.cast::<i32>().dot(&other.cast::<i32>()).cast();
         }
         let location = Location::caller();
         // A vector is a row as the left operand, and a column as the right one.
@@ -95,7 +116,7 @@ impl<T: Number, D: Dimension> Array<T, D> {
         let whole = Shape::from_slice(&[left[0], right[1]]);
         let left: Array<T, Ix2> = self.as_matrix(left, 0, location);
         let right: Array<T, Ix2> = other.as_matrix(right, 1, location);
-        let op = Op::MatrixProduct(left.node().clone(), right.node().clone());
+        let op = matrix_product(&left, &right, precision);
         let matrix: Array<T, Ix2> = left.plan(T::DTYPE, whole, op, "dot", location);
         matrix.reshaped(product, "dot", location)
     }
@@ -137,10 +158,28 @@ impl<T: Number, D: Dimension> Array<T, D> {
         D: DimMax<E>,
         E: Dimension,
     {
-        match product_type(T::DTYPE) {
-            Some(DType::F32) => return self.cast::<f32>().matmul(&other.cast::<f32>()).cast(),
-            Some(_) => return self.cast::<i32>().matmul(&other.cast::<i32>()).cast(),
-            None => {}
+        self.matmul_with(other, ProductPrecision::Full)
+    }
+
+    /// Multiplies matrices like [`matmul`](Self::matmul), in a precision that may be less than that
+    /// of the elements.
+    ///
+    /// # Accuracy
+    ///
+    /// That of the [`ProductPrecision`].
+    #[track_caller]
+    #[must_use]
+    pub fn matmul_with<E>(
+        &self,
+        other: &Array<T, E>,
+        precision: ProductPrecision,
+    ) -> Array<T, <D as DimMax<E>>::Output>
+    where
+        D: DimMax<E>,
+        E: Dimension,
+    {
+        if is_multiplied_as_i32(T::DTYPE) {
+            return self.cast::<i32>().matmul(&other.cast::<i32>()).cast();
         }
         let location = Location::caller();
         let (left, right) = (self.node().shape.clone(), other.node().shape.clone());
@@ -169,19 +208,25 @@ impl<T: Number, D: Dimension> Array<T, D> {
         let (rows, inner, columns) = (left[m], left[m + 1], right[n + 1]);
         let left: Array<T, D> = self.broadcast_view(&with(rows, inner), "matmul", location);
         let right: Array<T, E> = other.broadcast_view(&with(inner, columns), "matmul", location);
-        let op = Op::MatrixProduct(left.node().clone(), right.node().clone());
+        let op = matrix_product(&left, &right, precision);
         self.plan(T::DTYPE, with(rows, columns), op, "matmul", location)
     }
 }
 
-/// Returns the type in which matrices are multiplied if it is not that of their elements: `f32` for
-/// floats of 16 bits, and `i32` for integers of 16 bits, which wrap around in both.
-fn product_type(dtype: DType) -> Option<DType> {
-    match dtype {
-        DType::F16 | DType::Bf16 => Some(DType::F32),
-        DType::I16 | DType::U16 => Some(DType::I32),
-        _ => None,
-    }
+/// Returns the product of matrices in a precision.
+fn matrix_product<T: Number, D: Dimension, E: Dimension>(
+    left: &Array<T, D>,
+    right: &Array<T, E>,
+    precision: ProductPrecision,
+) -> Op {
+    let [left, right] = [left.node(), right.node()].map(NodeRef::clone);
+    Op::MatrixProduct(left, right, precision.of_elements(T::DTYPE))
+}
+
+/// Returns whether products of this type are those of `i32`, cast back: integers of 16 bits wrap
+/// around in both.
+fn is_multiplied_as_i32(dtype: DType) -> bool {
+    matches!(dtype, DType::I16 | DType::U16)
 }
 
 impl<T: Number> Array<T, Ix1> {

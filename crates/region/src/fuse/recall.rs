@@ -251,10 +251,10 @@ impl KernelPlan {
 #[cfg(test)]
 mod tests {
     use millstream::Device;
-    use ndarray::{Array1, Ix1};
+    use ndarray::{Array1, Array2, Ix1, Ix2};
 
     use super::*;
-    use crate::Array;
+    use crate::{Array, ProductPrecision, graph::Op};
 
     /// Returns the kernels of the steps for some nodes.
     fn kernels(nodes: &[&NodeRef]) -> Vec<FusedKernel> {
@@ -289,6 +289,25 @@ mod tests {
         let other = function(&longer, 2.0);
         let of_other = kernels(&[other.node()]);
         assert!(!is_same_code(&of_first[0], &of_other[0]));
+    }
+
+    #[test]
+    fn plans_distinguish_the_precisions_of_products() {
+        let device = Device::simulated().unwrap();
+        let x: Array<f32, Ix2> = Array::from_host(&device, &Array2::zeros((94, 94))).unwrap();
+        let product = |precision| {
+            let y = x.dot_with(&x, precision);
+            kernels(&[y.node()]).pop().expect("a product is a kernel")
+        };
+        let (full, tf32) = (ProductPrecision::Full, ProductPrecision::Tf32);
+        let first = [full, tf32].map(product);
+        let again = [full, tf32].map(product);
+        assert!(!is_same_code(&first[0], &first[1]));
+        for ((first, again), precision) in first.iter().zip(&again).zip([full, tf32]) {
+            assert!(is_same_code(first, again));
+            let op = again.op(&again.root);
+            assert!(matches!(op, Some(Op::MatrixProduct(_, _, found)) if *found == precision));
+        }
     }
 
     #[test]

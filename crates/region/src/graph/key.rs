@@ -5,6 +5,7 @@ use smallvec::SmallVec;
 use super::{Function, NodeRef, Op, Reduction};
 use crate::{
     element::DType,
+    product::ProductPrecision,
     shape::{Axes, AxisMap, Shape},
 };
 
@@ -31,7 +32,7 @@ pub(crate) enum OpKey {
     Reshape(u64),
     Gather([u64; 2], usize),
     Reduce(Reduction, u64, Axes),
-    MatrixProduct([u64; 2]),
+    MatrixProduct([u64; 2], ProductPrecision),
     Concatenate(SmallVec<[u64; 4]>, usize),
     Update([u64; 2], AxisMap),
     Scatter([u64; 3], usize, bool),
@@ -83,7 +84,9 @@ impl OpKey {
                 source,
                 axes,
             } => OpKey::Reduce(*reduction, number(source), axes.clone()),
-            Op::MatrixProduct(left, right) => OpKey::MatrixProduct([left, right].map(number)),
+            Op::MatrixProduct(left, right, precision) => {
+                OpKey::MatrixProduct([left, right].map(number), *precision)
+            }
             Op::Concatenate { parts, axis } => {
                 OpKey::Concatenate(parts.iter().map(number).collect(), *axis)
             }

@@ -17,6 +17,7 @@ use crate::{
     checks::DeferredChecks,
     element::{DType, Scalar},
     error::Error,
+    product::ProductPrecision,
     shape::{Axes, AxisMap, Shape},
 };
 
@@ -108,7 +109,7 @@ pub(crate) enum Op {
         axes: Axes,
     },
     /// Matrix products over the last two axes, one for each index along the others.
-    MatrixProduct(NodeRef, NodeRef),
+    MatrixProduct(NodeRef, NodeRef, ProductPrecision),
     /// The parts, concatenated along the axis.
     Concatenate {
         parts: SmallVec<[NodeRef; 4]>,
@@ -385,7 +386,8 @@ impl Op {
             Op::Reshape(_) => "reshape",
             Op::Gather { .. } => "gather",
             Op::Reduce { reduction, .. } => reduction.name(),
-            Op::MatrixProduct(..) => "matrix product",
+            Op::MatrixProduct(_, _, ProductPrecision::Full) => "matrix product",
+            Op::MatrixProduct(_, _, ProductPrecision::Tf32) => "matrix product in TF32",
             Op::Concatenate { .. } => "concatenate",
             Op::Update { .. } => "update",
             Op::Scatter { adds: false, .. } => "scatter",
@@ -404,7 +406,7 @@ impl Op {
             | Op::Reshape(source)
             | Op::Scan { source, .. }
             | Op::Reduce { source, .. } => *source = other(source),
-            Op::MatrixProduct(one, two)
+            Op::MatrixProduct(one, two, _)
             | Op::Gather {
                 source: one,
                 index: two,
@@ -440,7 +442,7 @@ impl Op {
                 visit(source);
                 visit(index);
             }
-            Op::MatrixProduct(left, right) => {
+            Op::MatrixProduct(left, right, _) => {
                 visit(left);
                 visit(right);
             }

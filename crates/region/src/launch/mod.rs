@@ -30,8 +30,8 @@ pub(crate) fn enqueue(
         return Ok(());
     }
     match kernel.op(&kernel.root) {
-        Some(Op::MatrixProduct(left, right)) => {
-            product::enqueue(stream, kernel, (left, right), outputs[0])
+        Some(Op::MatrixProduct(left, right, precision)) => {
+            product::enqueue(stream, kernel, (left, right), *precision, outputs[0])
         }
         _ => generated::enqueue(session, stream, kernel, outputs),
     }

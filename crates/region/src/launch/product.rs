@@ -9,7 +9,7 @@ use crate::{
     error::Result,
     fuse::FusedKernel,
     graph::{NodeRef, Op, Storage},
-    product,
+    product::{self, ProductPrecision},
     shape::{AxisMap, AxisSource, RANK_MAX, Shape, dense_strides},
 };
 
@@ -18,6 +18,7 @@ pub(super) fn enqueue(
     stream: &Stream,
     kernel: &FusedKernel,
     (left, right): (&NodeRef, &NodeRef),
+    precision: ProductPrecision,
     target: &mut Buffer<u8>,
 ) -> Result<()> {
     let node = &kernel.root;
@@ -36,7 +37,7 @@ pub(super) fn enqueue(
     let factors = (left.factor(), right.factor());
     product::enqueue(
         stream,
-        node.dtype,
+        (node.dtype, precision),
         &shape,
         &factors.0,
         &factors.1,

@@ -125,7 +125,7 @@ macro_rules! sources {
                     };
                     &SOURCE
                 })*
-                DType::F16 | DType::Bf16 | DType::I16 | DType::U16 | DType::Bool => {
+                DType::I16 | DType::U16 | DType::Bool => {
                     unreachable!("{dtype:?} has no matrix products of its own")
                 }
             }
@@ -134,11 +134,23 @@ macro_rules! sources {
 }
 
 sources! {
+    F16 => "product_f16" "../../kernels/product_f16.ptx"
+    Bf16 => "product_bf16" "../../kernels/product_bf16.ptx"
     F32 => "product_f32" "../../kernels/product_f32.ptx"
     F64 => "product_f64" "../../kernels/product_f64.ptx"
     I32 | U32 => "product_i32" "../../kernels/product_i32.ptx"
     I64 | U64 => "product_i64" "../../kernels/product_i64.ptx"
     I8 | U8 => "product_u8" "../../kernels/product_u8.ptx"
+}
+
+/// Returns the size of an element of the matrices of splits, `Part` in `product.cuh`: that of the
+/// sums for floats of 16 bits, whose sums are rounded once.
+fn part_bytes(dtype: DType) -> usize {
+    if dtype.is_half() {
+        DType::F32.bytes()
+    } else {
+        dtype.bytes()
+    }
 }
 
 /// The stream, the element type and the source line of a product's launches.
@@ -155,8 +167,8 @@ impl Launcher<'_> {
     /// # Safety
     ///
     /// With the shape's offsets and strides, the elements of both factors lie within `a` and `b`,
-    /// and `out` has `batches × splits × m × n` elements. The splits of `k` cover it. For the
-    /// kernels of vectors, `n` is 1.
+    /// and `out` has `batches × splits × m × n` elements, of the size of parts if there are several
+    /// splits. The splits of `k` cover it. For the kernels of vectors, `n` is 1.
     unsafe fn multiply(
         self,
         kernel: BuiltinKernel,
@@ -176,7 +188,8 @@ impl Launcher<'_> {
     ///
     /// # Safety
     ///
-    /// `parts` has `batches × splits × length` elements, and `out` has `batches × length`.
+    /// `parts` has `batches × splits × length` elements of the size of parts, and `out` has
+    /// `batches × length`.
     unsafe fn sum(
         self,
         parts: &Buffer<u8>,
@@ -260,7 +273,8 @@ pub(super) fn enqueue(
         a,
         b,
     } = operands;
-    debug_assert_eq!(out.len(), batches * m * n * dtype.bytes());
+    let elements = batches * m * n;
+    debug_assert_eq!(out.len(), elements * dtype.bytes());
     let shape = RawShape {
         m: m as u64,
         n: n as u64,
@@ -289,7 +303,7 @@ pub(super) fn enqueue(
         return unsafe { launcher.multiply(kernel, blocks, factors, out, &shape) };
     }
     // SAFETY: the kernel writes all of it before it is read.
-    let mut parts = unsafe { stream.uninit::<u8>(out.len() * splits) }?;
+    let mut parts = unsafe { stream.uninit::<u8>(elements * splits * part_bytes(dtype)) }?;
     // SAFETY: `CheckedProduct::new` checked the factors, and there is a matrix for each split.
     unsafe { launcher.multiply(kernel, blocks, factors, &mut parts, &shape) }?;
     // SAFETY: the sizes are those of the two arrays.

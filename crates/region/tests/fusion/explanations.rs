@@ -1,6 +1,8 @@
 //! `Region::explain`: the kernels that an evaluation runs, and why arrays are stored.
 
-use millstream_region::{Array, Error, Explanation, Keep, RegionExt, StoreReason};
+use millstream_region::{
+    Array, Error, Explanation, Keep, ProductPrecision, RegionExt, StoreReason,
+};
 use ndarray::{Array2, Axis, Ix2};
 
 use crate::Counted;
@@ -108,5 +110,29 @@ fn explanations_tell_what_is_read_and_what_is_too_large() {
             Ok(sum)
         });
         assert!(pending.is_err(), "the body contains a wrong operation");
+    });
+}
+
+#[test]
+fn an_explanation_names_the_precision_of_a_product() {
+    Counted::everywhere(|counted| {
+        let x = Array::from_host(&counted.device, &Array2::<f32>::ones((4, 4))).unwrap();
+        let wide = Array::from_host(&counted.device, &Array2::<f64>::ones((4, 4))).unwrap();
+        let pending = counted.device.region(|g| {
+            let (x, wide) = (g.array(&x), g.array(&wide));
+            let operations = |plan: Explanation| plan.kernels()[0].operations.clone();
+            for (precision, name) in [
+                (ProductPrecision::Full, "matrix product"),
+                (ProductPrecision::Tf32, "matrix product in TF32"),
+            ] {
+                let product = x.dot_with(&x, precision);
+                assert_eq!(operations(g.explain(&product)?), [name]);
+                // Other elements than `f32` have no other precision.
+                let product = wide.matmul_with(&wide, precision);
+                assert_eq!(operations(g.explain(&product)?), ["matrix product"]);
+            }
+            Ok(())
+        });
+        pending.unwrap().wait().unwrap();
     });
 }

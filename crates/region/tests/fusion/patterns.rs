@@ -1,7 +1,7 @@
 //! Kernels of whole steps of programs: the game of life, conjugate gradients, bodies under gravity,
 //! and a layer of a network.
 
-use millstream_region::{Array, Keep, RegionExt};
+use millstream_region::{Array, Keep, ProductPrecision, RegionExt};
 use ndarray::{Array1, Array2, ArrayView2, Axis, Ix2, arr0, s};
 
 use crate::{Counted, Work};
@@ -142,5 +142,24 @@ fn a_product_with_bias_and_activation_is_two_kernels() {
             ..
         } = work;
         assert_eq!((kernels, bytes_written), (2, bytes(2 * SIDE * SIDE)));
+    });
+}
+
+/// A product in another precision is another value, also where the plan is recalled.
+#[test]
+fn products_of_two_precisions_are_two_kernels() {
+    Counted::everywhere(|counted| {
+        let x = Array::from_host(&counted.device, &matrix(SIDE)).unwrap();
+        for _ in 0..4 {
+            let (_, work) = counted.work(|device| {
+                let pending = device.region(|g| {
+                    let x = g.array(&x);
+                    let in_tf32 = x.dot_with(&x, ProductPrecision::Tf32);
+                    (Keep(x.dot(&x)), Keep(in_tf32), Keep(x.matmul(&x)))
+                });
+                pending.unwrap().wait().unwrap().1.to_host().unwrap()
+            });
+            assert_eq!(work.kernels, 2, "{work:?}");
+        }
     });
 }

@@ -1,5 +1,6 @@
 //! Products by the built-in kernels.
 
+use half::{bf16, f16};
 use libtest_mimic::Failed;
 use millstream::{
     Buffer, Check, Device, Select, Stream,
@@ -17,7 +18,7 @@ use crate::{
 };
 
 /// Opens a device, and returns its simulated GPU if it has one.
-fn device() -> Result<(Device, Option<Gpu>), Failed> {
+pub(crate) fn device() -> Result<(Device, Option<Gpu>), Failed> {
     if on_gpu() {
         return Ok((Device::open(Select::Auto)?, None));
     }
@@ -155,7 +156,9 @@ pub(crate) fn random_products() -> Outcome {
     on_device(|stream| {
         let mut rng = Pcg32::seed_from_u64(7);
         for _ in 0..60 {
-            match rng.next_u32() % 5 {
+            match rng.next_u32() % 7 {
+                5 => random_product::<f16>(stream, &mut rng)?,
+                6 => random_product::<bf16>(stream, &mut rng)?,
                 0 => random_product::<f32>(stream, &mut rng)?,
                 1 => random_product::<f64>(stream, &mut rng)?,
                 2 => random_product::<i32>(stream, &mut rng)?,
@@ -233,6 +236,42 @@ pub(crate) fn products_are_added_up_in_ranges() -> Outcome {
             }
         }
         Ok(())
+    })
+}
+
+/// Compares products of floats of 16 bits with those of `f32`, rounded.
+fn compare_with_singles<T: Case>(
+    stream: &Stream,
+    single: fn(T) -> f32,
+    rounded: fn(f32) -> T,
+) -> Outcome {
+    let mut rng = Pcg32::seed_from_u64(14);
+    for (m, k, n) in [
+        (17, 300, 5),
+        (64, 257, 70),
+        (1, 20_000, 1),
+        (3, 9_001, 2),
+        (40, 2_500, 1),
+        (300, 31, 1),
+    ] {
+        let a = Layout::<T>::random(&mut rng, &[2, m, k]);
+        let b = Layout::<T>::random(&mut rng, &[2, k, n]);
+        let found = product_of(stream, &a, &b, multiply_without_libraries::<T>)?;
+        let (a, b) = (a.map(single), b.map(single));
+        let sums = product_of(stream, &a, &b, multiply_without_libraries::<f32>)?;
+        let sums = sums.chunks_exact(4).map(bytemuck::pod_read_unaligned);
+        let expected: Vec<T> = sums.map(rounded).collect();
+        if found != bytemuck::cast_slice::<T, u8>(&expected) {
+            return Err(format!("other bits than those of f32 for {m} × {k} × {n}").into());
+        }
+    }
+    Ok(())
+}
+
+pub(crate) fn half_products_are_those_of_f32_rounded_once() -> Outcome {
+    on_device(|stream| {
+        compare_with_singles::<f16>(stream, f16::to_f32, f16::from_f32)?;
+        compare_with_singles::<bf16>(stream, bf16::to_f32, bf16::from_f32)
     })
 }
 

@@ -3,9 +3,11 @@
 
 use std::thread;
 
+use half::{bf16, f16};
 use libtest_mimic::Failed;
 use millstream::{Device, Select, Stream};
-use millstream_region::product;
+use millstream_region::{ProductPrecision, RegionExt, product};
+use ndarray::Array2;
 use rand_core::SeedableRng;
 use rand_pcg::Pcg32;
 
@@ -26,7 +28,8 @@ fn device() -> Result<Device, Failed> {
     Ok(device)
 }
 
-fn every_layout<T: Case>(stream: &Stream, rng: &mut Pcg32) -> Outcome {
+/// Multiplies factors of all layouts, with a bound of this many roundings for each product.
+fn every_layout<T: Case>(stream: &Stream, rng: &mut Pcg32, roundings: f64) -> Outcome {
     for (batch, m, k, n) in [
         (1, 64, 64, 64),
         (1, 17, 300, 5),
@@ -42,7 +45,7 @@ fn every_layout<T: Case>(stream: &Stream, rng: &mut Pcg32) -> Outcome {
         for a in make {
             for b in make {
                 let (a, b) = (a(rng, &[batch, m, k]), b(rng, &[batch, k, n]));
-                compare(stream, &a, &b, k as f64)?;
+                compare(stream, &a, &b, roundings * k as f64)?;
             }
         }
     }
@@ -53,8 +56,51 @@ pub(crate) fn products_are_within_the_bound() -> Outcome {
     let device = device()?;
     let stream = device.stream()?;
     let mut rng = Pcg32::seed_from_u64(20);
-    every_layout::<f32>(&stream, &mut rng)?;
-    every_layout::<f64>(&stream, &mut rng)
+    every_layout::<f32>(&stream, &mut rng, 1.0)?;
+    every_layout::<f64>(&stream, &mut rng, 1.0)
+}
+
+pub(crate) fn products_of_half_floats_are_within_the_bound() -> Outcome {
+    let stream = device()?.stream()?;
+    let mut rng = Pcg32::seed_from_u64(22);
+    every_layout::<f16>(&stream, &mut rng, 3.0)?;
+    every_layout::<bf16>(&stream, &mut rng, 3.0)
+}
+
+/// Sums of small integers are exact in `f32`, and are rounded once: sums in the type itself would
+/// lose bits in between.
+fn exact_halves<T: Case>(of_single: fn(f32) -> T) -> Outcome {
+    let device = device()?;
+    let stream = device.stream()?;
+    let mut rng = Pcg32::seed_from_u64(23);
+    let mut a = Layout::<T>::plain(&mut rng, &[2, 128, 1024]);
+    let mut b = Layout::<T>::transposed(&mut rng, &[2, 1024, 64]);
+    for (at, element) in a.elements.iter_mut().enumerate() {
+        *element = of_single((at * 37 % 13) as f32);
+    }
+    for (at, element) in b.elements.iter_mut().enumerate() {
+        *element = of_single((at % 5) as f32);
+    }
+    let timeline = device.timeline()?;
+    let by_cublas = product_of(&stream, &a, &b, product::multiply::<T>)?;
+    let mut labels = timeline
+        .finish()?
+        .operations
+        .into_iter()
+        .map(|operation| operation.label);
+    if !labels.any(|label| label == "cublasGemmStridedBatchedEx") {
+        return Err("cuBLAS has not multiplied".into());
+    }
+    let by_own = product_of(&stream, &a, &b, product::multiply_without_libraries::<T>)?;
+    if by_cublas != by_own {
+        return Err("cuBLAS and the built-in kernels differ although every sum is exact".into());
+    }
+    Ok(())
+}
+
+pub(crate) fn exact_half_products_match_those_of_built_in_kernels() -> Outcome {
+    exact_halves(f16::from_f32)?;
+    exact_halves(bf16::from_f32)
 }
 
 /// Sums of small integers are exact in any order, so that both implementations must agree to the
@@ -79,29 +125,40 @@ pub(crate) fn exact_products_match_those_of_built_in_kernels() -> Outcome {
     Ok(())
 }
 
-/// Multiplies on several threads, each with its own stream and factors that another stream has just
-/// written.
+/// Multiplies again and again, with the factors that another stream has just written.
+fn same_products<T: Case>(device: &Device, seed: u64, roundings: f64) -> Outcome {
+    let mut rng = Pcg32::seed_from_u64(seed);
+    let stream = device.stream()?;
+    let a = Layout::<T>::plain(&mut rng, &[128, 96]);
+    let b = Layout::<T>::plain(&mut rng, &[96, 64]);
+    let first = product_of(&stream, &a, &b, product::multiply::<T>)?;
+    for _ in 0..200 {
+        let again = product_of(&device.stream()?, &a, &b, product::multiply::<T>)?;
+        if again != first {
+            return Err("the product differs from that of the first run".into());
+        }
+    }
+    compare(&stream, &a, &b, roundings * 96.0)
+}
+
+/// [`same_products`] for one element type.
+type Multiply = fn(&Device, u64, f64) -> Outcome;
+
+/// Multiplies on several threads, in different modes of the handle.
 pub(crate) fn threads_share_a_handle() -> Outcome {
     let device = device()?;
     let failed = thread::scope(|scope| {
-        let threads: Vec<_> = (0..4_u64)
-            .map(|seed| {
+        let multiply: [(Multiply, f64); 4] = [
+            (same_products::<f64>, 1.0),
+            (same_products::<f32>, 1.0),
+            (same_products::<f16>, 3.0),
+            (same_products::<bf16>, 3.0),
+        ];
+        let threads: Vec<_> = (0..)
+            .zip(multiply)
+            .map(|(seed, (multiply, roundings))| {
                 let device = &device;
-                scope.spawn(move || -> Outcome {
-                    let mut rng = Pcg32::seed_from_u64(seed);
-                    let stream = device.stream()?;
-                    let a = Layout::<f64>::plain(&mut rng, &[128, 96]);
-                    let b = Layout::<f64>::plain(&mut rng, &[96, 64]);
-                    let first = product_of(&stream, &a, &b, product::multiply::<f64>)?;
-                    for _ in 0..200 {
-                        let again =
-                            product_of(&device.stream()?, &a, &b, product::multiply::<f64>)?;
-                        if again != first {
-                            return Err("the product differs from that of the first run".into());
-                        }
-                    }
-                    compare(&stream, &a, &b, 96.0)
-                })
+                scope.spawn(move || multiply(device, seed, roundings))
             })
             .collect();
         let outcomes = threads
@@ -110,4 +167,56 @@ pub(crate) fn threads_share_a_handle() -> Outcome {
         outcomes.filter_map(Result::err).next()
     });
     failed.map_or(Ok(()), Err)
+}
+
+/// Multiplies in TF32 between two products in full, of elements that TF32 has no bits for.
+pub(crate) fn tf32_is_used_where_it_is_asked_for() -> Outcome {
+    let device = device()?;
+    let (rows, k) = (1024, 256);
+    let a = Array2::from_elem((rows, k), 1.0 + 1.0 / 4096.0_f32);
+    let b = Array2::from_elem((k, rows), 1.0_f32);
+    let products = device.region(|g| {
+        let (a, b) = (g.array(&a), g.array(&b));
+        let before = a.dot(&b);
+        let in_tf32 = a.dot_with(&b, ProductPrecision::Tf32);
+        (before, in_tf32, a.matmul(&(&b * 2.0)))
+    })?;
+    let (before, in_tf32, after) = products.wait()?;
+    let exact = k as f32 * (1.0 + 1.0 / 4096.0);
+    if before.iter().any(|&found| found != exact) || after.iter().any(|&found| found != 2.0 * exact)
+    {
+        return Err("a product that was to be in full is not exact".into());
+    }
+    match in_tf32.iter().find(|&&found| found != k as f32) {
+        Some(found) => Err(format!("{found} instead of {k}, which TF32 would give").into()),
+        None => Ok(()),
+    }
+}
+
+pub(crate) fn tf32_products_are_within_the_bound() -> Outcome {
+    let device = device()?;
+    let mut rng = Pcg32::seed_from_u64(24);
+    for (m, k, n) in [(64, 64, 64), (17, 300, 5), (256, 1024, 128)] {
+        let mut matrix =
+            |rows, columns| Array2::from_shape_simple_fn((rows, columns), || f32::random(&mut rng));
+        let (a, b) = (matrix(m, k), matrix(n, k));
+        let found = device.region(|g| {
+            g.array(&a)
+                .dot_with(&g.array(&b).t(), ProductPrecision::Tf32)
+        })?;
+        for ((row, column), &found) in found.wait()?.indexed_iter() {
+            let pairs = a.row(row).into_iter().zip(b.row(column));
+            let products = pairs.map(|(&a, &b)| f64::from(a) * f64::from(b));
+            let (sum, magnitudes) = products.fold((0.0, 0.0), |(sum, magnitudes), product| {
+                (sum + product, magnitudes + product.abs())
+            });
+            let bound = (2_f64.powi(-9) + 3.0 * k as f64 * 2_f64.powi(-24)) * magnitudes;
+            let distance = (f64::from(found) - sum).abs();
+            // The terms in 2⁻²⁰, with room for those that follow.
+            if distance > bound + 2_f64.powi(-19) * magnitudes {
+                return Err(format!("{distance:e} off, of {bound:e} allowed").into());
+            }
+        }
+    }
+    Ok(())
 }

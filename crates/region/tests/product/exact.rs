@@ -1,6 +1,7 @@
 //! Reference sums of products, in plain Rust and with more precision than the kernels.
 
 use bytemuck::Pod;
+use half::{bf16, f16};
 use millstream_region::Number;
 use rand_core::RngCore;
 
@@ -75,6 +76,41 @@ macro_rules! floats {
     )*};
 }
 floats!(f32, f64);
+
+/// Floats of 16 bits, with this number as the distance between the subnormal ones. Sums are rounded
+/// as `f32` and then once to the type.
+macro_rules! half_floats {
+    ($($half:ty: $smallest:expr;)*) => {$(
+        impl Case for $half {
+            const JUNK: Self = <$half>::NAN;
+
+            fn random(rng: &mut dyn RngCore) -> Self {
+                <$half>::from_f64(random_f64(rng))
+            }
+
+            fn describe_error(
+                products: &[(Self, Self)],
+                roundings: f64,
+                found: Self,
+            ) -> Option<String> {
+                let pairs = products.iter().map(|&(a, b)| (f64::from(a), f64::from(b)));
+                let (distance, magnitudes) = distance(pairs, f64::from(found));
+                let unit = roundings * f64::from(f32::EPSILON) / 2.0;
+                let of_sum = unit / (1.0 - unit) * magnitudes;
+                // The last rounding: half a unit of the number found, or half a subnormal one.
+                let unit = f64::from(<$half>::EPSILON) / 2.0;
+                let of_rounding = (unit * f64::from(found).abs()).max($smallest / 2.0);
+                let bound = of_sum + of_rounding;
+                let within = distance <= bound;
+                (!within).then(|| format!("{found} is {distance:e} off, of {bound:e} allowed"))
+            }
+        }
+    )*};
+}
+half_floats! {
+    f16: f64::from(f16::from_bits(1));
+    bf16: f64::from(bf16::from_bits(1));
+}
 
 macro_rules! integers {
     ($($integer:ty),*) => {$(

@@ -103,6 +103,20 @@ impl<T: Case> Layout<T> {
         self.elements[self.place((matrix * rows + row) * columns + column)]
     }
 
+    /// Returns a factor with the same strides and other elements.
+    pub(crate) fn map<U>(&self, function: impl Fn(T) -> U) -> Layout<U> {
+        Layout {
+            elements: self
+                .elements
+                .iter()
+                .map(|&element| function(element))
+                .collect(),
+            sizes: self.sizes.clone(),
+            offset: self.offset,
+            strides: self.strides.clone(),
+        }
+    }
+
     /// Describes the strides, for messages.
     pub(crate) fn strides_text(&self) -> String {
         format!("strides {:?} from {}", self.strides, self.offset)

@@ -5,6 +5,7 @@ mod builtin;
 mod cublas;
 mod exact;
 mod layout;
+mod replayed;
 
 use std::{env, process::ExitCode};
 
@@ -26,6 +27,10 @@ const TESTS: &[Test] = &[
         "products_are_added_up_in_ranges",
         builtin::products_are_added_up_in_ranges,
     ),
+    (
+        "half_products_are_those_of_f32_rounded_once",
+        builtin::half_products_are_those_of_f32_rounded_once,
+    ),
     ("empty_products", builtin::empty_products),
     (
         "a_product_is_the_same_every_time",
@@ -34,6 +39,10 @@ const TESTS: &[Test] = &[
     (
         "products_wait_for_their_operands",
         builtin::products_wait_for_their_operands,
+    ),
+    (
+        "replayed_products_are_those_of_separate_launches",
+        replayed::replayed_products_are_those_of_separate_launches,
     ),
     (
         "operands_on_another_device_are_rejected",
@@ -48,8 +57,24 @@ const GPU_TESTS: &[Test] = &[
         cublas::products_are_within_the_bound,
     ),
     (
+        "cublas_products_of_half_floats_are_within_the_bound",
+        cublas::products_of_half_floats_are_within_the_bound,
+    ),
+    (
+        "exact_half_products_match_those_of_built_in_kernels",
+        cublas::exact_half_products_match_those_of_built_in_kernels,
+    ),
+    (
         "exact_products_match_those_of_built_in_kernels",
         cublas::exact_products_match_those_of_built_in_kernels,
+    ),
+    (
+        "tf32_is_used_where_it_is_asked_for",
+        cublas::tf32_is_used_where_it_is_asked_for,
+    ),
+    (
+        "tf32_products_are_within_the_bound",
+        cublas::tf32_products_are_within_the_bound,
     ),
     ("threads_share_a_handle", cublas::threads_share_a_handle),
 ];

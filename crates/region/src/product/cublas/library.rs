@@ -3,7 +3,7 @@
 #![allow(unsafe_code, reason = "calls cuBLAS, which trusts its caller")]
 
 use std::{
-    ffi::{c_int, c_longlong, c_void},
+    ffi::{c_int, c_void},
     sync::OnceLock,
 };
 
@@ -12,6 +12,8 @@ use millstream::driver::{
     DevicePtr, DriverError, ResultCode, StreamHandle,
     libraries::{LibrarySpec, LoadedLibrary},
 };
+
+use super::gemm::{GemmStridedBatched, GemmStridedBatchedEx, MathMode};
 
 const CUBLAS: LibrarySpec = LibrarySpec {
     name: "cuBLAS",
@@ -36,17 +38,13 @@ const CUBLAS: LibrarySpec = LibrarySpec {
     },
 };
 
-/// `CUBLAS_PEDANTIC_MATH`: products and sums in the precision of the elements, regardless of
-/// environment variables about TF32 and emulation.
-const PEDANTIC_MATH: c_int = 2;
-
 /// The status code `cublasStatus_t`.
 #[repr(transparent)]
 #[derive(Clone, Copy)]
 pub(super) struct Status(c_int);
 
 impl Status {
-    fn check(self, call: &'static str) -> Result<(), DriverError> {
+    pub(super) fn check(self, call: &'static str) -> Result<(), DriverError> {
         let (code, name) = match self.0 {
             0 => return Ok(()),
             1 => (ResultCode::NOT_INITIALIZED, "not initialised"),
@@ -71,76 +69,17 @@ pub(super) struct RawHandle(*mut c_void);
 // SAFETY: cuBLAS allows a handle to be used from any thread, by one thread at a time.
 unsafe impl Send for RawHandle {}
 
-/// The transposition of a factor, `cublasOperation_t`.
-#[repr(i32)]
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Transpose {
-    /// `CUBLAS_OP_N`, no transposition.
-    No = 0,
-    /// `CUBLAS_OP_T`, transposition.
-    Yes = 1,
-}
-
-/// The arguments of a batch of products of column-major matrices, `c[z] = op(a[z]) · op(b[z])`.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Gemm {
-    pub(super) m: c_int,
-    pub(super) n: c_int,
-    pub(super) k: c_int,
-    pub(super) a: GemmFactor,
-    pub(super) b: GemmFactor,
-    pub(super) c: DevicePtr,
-    pub(super) batches: c_int,
-}
-
-/// A factor of a product: its transposition, its leading dimension, and the distance between the
-/// matrices of the batch, in elements.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct GemmFactor {
-    pub(super) transpose: Transpose,
-    pub(super) address: DevicePtr,
-    pub(super) leading: c_int,
-    pub(super) stride: c_longlong,
-}
-
-impl GemmFactor {
-    /// Returns the factor at another address.
-    pub(super) fn at(self, address: DevicePtr) -> Self {
-        Self { address, ..self }
-    }
-}
-
-pub(super) type GemmStridedBatched<T> = unsafe extern "C" fn(
-    handle: RawHandle,
-    a_transpose: Transpose,
-    b_transpose: Transpose,
-    m: c_int,
-    n: c_int,
-    k: c_int,
-    alpha: *const T,
-    a: DevicePtr,
-    a_leading: c_int,
-    a_stride: c_longlong,
-    b: DevicePtr,
-    b_leading: c_int,
-    b_stride: c_longlong,
-    beta: *const T,
-    c: DevicePtr,
-    c_leading: c_int,
-    c_stride: c_longlong,
-    batches: c_int,
-) -> Status;
-
 /// The functions of cuBLAS, which stays loaded.
 pub(super) struct CublasApi {
     pub(super) found: LoadedLibrary,
     create: unsafe extern "C" fn(*mut RawHandle) -> Status,
     version: unsafe extern "C" fn(RawHandle, *mut c_int) -> Status,
-    set_math_mode: unsafe extern "C" fn(RawHandle, c_int) -> Status,
+    set_math_mode: unsafe extern "C" fn(RawHandle, MathMode) -> Status,
     set_stream: unsafe extern "C" fn(RawHandle, StreamHandle) -> Status,
     set_workspace: unsafe extern "C" fn(RawHandle, DevicePtr, usize) -> Status,
-    sgemm: GemmStridedBatched<f32>,
-    dgemm: GemmStridedBatched<f64>,
+    pub(super) sgemm: GemmStridedBatched<f32>,
+    pub(super) dgemm: GemmStridedBatched<f64>,
+    pub(super) gemm_ex: Option<GemmStridedBatchedEx>,
 }
 
 impl CublasApi {
@@ -190,6 +129,8 @@ impl CublasApi {
         let sgemm = unsafe { found.function("cublasSgemmStridedBatched") }?;
         // SAFETY: as above.
         let dgemm = unsafe { found.function("cublasDgemmStridedBatched") }?;
+        // SAFETY: as above.
+        let gemm_ex = unsafe { found.function("cublasGemmStridedBatchedEx") };
         Some(Self {
             found,
             create,
@@ -199,17 +140,15 @@ impl CublasApi {
             set_workspace,
             sgemm,
             dgemm,
+            gemm_ex,
         })
     }
 
-    /// Creates a handle for the current context, which computes in the precision of the elements.
-    /// Handles are never destroyed.
+    /// Creates a handle for the current context. Handles are never destroyed.
     pub(super) fn create(&self) -> Result<RawHandle, DriverError> {
         let mut handle = RawHandle(std::ptr::null_mut());
         // SAFETY: the result goes to a local.
         unsafe { (self.create)(&mut handle) }.check("cublasCreate")?;
-        // SAFETY: the handle was just made.
-        unsafe { (self.set_math_mode)(handle, PEDANTIC_MATH) }.check("cublasSetMathMode")?;
         Ok(handle)
     }
 
@@ -242,81 +181,18 @@ impl CublasApi {
         // for the stream, which resets the workspace.
         unsafe { (self.set_workspace)(handle, workspace, bytes) }.check("cublasSetWorkspace")
     }
-}
 
-/// An element type whose products cuBLAS computes.
-pub(super) trait GemmElement: Copy {
-    const ZERO: Self;
-    const ONE: Self;
-    const CALL: &'static str;
-    fn function(library: &CublasApi) -> GemmStridedBatched<Self>;
-}
-
-impl GemmElement for f32 {
-    const ZERO: Self = 0.0;
-    const ONE: Self = 1.0;
-    const CALL: &'static str = "cublasSgemmStridedBatched";
-
-    fn function(library: &CublasApi) -> GemmStridedBatched<Self> {
-        library.sgemm
+    /// Sets the math mode of the handle's later products.
+    ///
+    /// # Safety
+    ///
+    /// No other thread uses the handle meanwhile.
+    pub(super) unsafe fn set_math_mode(
+        &self,
+        handle: RawHandle,
+        mode: MathMode,
+    ) -> Result<(), DriverError> {
+        // SAFETY: handles are never destroyed, and this function's contract.
+        unsafe { (self.set_math_mode)(handle, mode) }.check("cublasSetMathMode")
     }
-}
-
-impl GemmElement for f64 {
-    const ZERO: Self = 0.0;
-    const ONE: Self = 1.0;
-    const CALL: &'static str = "cublasDgemmStridedBatched";
-
-    fn function(library: &CublasApi) -> GemmStridedBatched<Self> {
-        library.dgemm
-    }
-}
-
-/// Enqueues the products on the handle's stream.
-///
-/// # Safety
-///
-/// The handle's context is current, and no other thread uses the handle meanwhile. When the
-/// products run, the factors are readable and `c` is writable as far as the sizes and distances
-/// say, and so is the handle's workspace.
-pub(super) unsafe fn gemm<T: GemmElement>(
-    library: &CublasApi,
-    handle: RawHandle,
-    gemm: &Gemm,
-) -> Result<(), DriverError> {
-    let &Gemm {
-        m,
-        n,
-        k,
-        a,
-        b,
-        c,
-        batches,
-    } = gemm;
-    let function = T::function(library);
-    // SAFETY: this function's contract. The call reads both scalars before it returns, because a
-    // new handle takes them from host memory.
-    let status = unsafe {
-        function(
-            handle,
-            a.transpose,
-            b.transpose,
-            m,
-            n,
-            k,
-            &T::ONE,
-            a.address,
-            a.leading,
-            a.stride,
-            b.address,
-            b.leading,
-            b.stride,
-            &T::ZERO,
-            c,
-            m,
-            c_longlong::from(m) * c_longlong::from(n),
-            batches,
-        )
-    };
-    status.check(T::CALL)
 }

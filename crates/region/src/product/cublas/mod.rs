@@ -12,6 +12,7 @@
 
 #![allow(unsafe_code, reason = "enqueues calls of cuBLAS on checked operands")]
 
+mod gemm;
 mod library;
 
 use std::{
@@ -28,9 +29,13 @@ use millstream::{
 };
 use parking_lot::Mutex;
 
-use super::operand::{BATCH_DIMS, CheckedFactor, CheckedProduct};
+use super::{
+    ProductPrecision,
+    operand::{BATCH_DIMS, CheckedFactor, CheckedProduct},
+};
 use crate::element::DType;
-use library::{CublasApi, Gemm, GemmElement, GemmFactor, RawHandle, Transpose};
+use gemm::{Gemm, GemmFactor, GemmFunction, Transpose};
+use library::{CublasApi, RawHandle};
 
 /// The workspace size that cuBLAS's documentation recommends for GPUs of compute capability 9 and
 /// later; the next constant is for earlier ones.
@@ -57,28 +62,24 @@ pub(super) fn description(device: &Device) -> Option<String> {
 /// Enqueues the product, or returns `None` if cuBLAS is unavailable or cannot express it.
 pub(super) fn enqueue(
     stream: &Stream,
-    dtype: DType,
+    (dtype, precision): (DType, ProductPrecision),
     operands: &CheckedProduct<'_>,
     out: &mut Buffer<u8>,
     location: &'static Location<'static>,
 ) -> Option<Result<()>> {
-    match dtype {
-        DType::F32 => enqueue_of::<f32>(stream, dtype, operands, out, location),
-        DType::F64 => enqueue_of::<f64>(stream, dtype, operands, out, location),
-        _ => None,
+    // Integers must not make the first call initialise cuBLAS.
+    if !dtype.is_float() {
+        return None;
     }
-}
-
-fn enqueue_of<T: GemmElement>(
-    stream: &Stream,
-    dtype: DType,
-    operands: &CheckedProduct<'_>,
-    out: &mut Buffer<u8>,
-    location: &'static Location<'static>,
-) -> Option<Result<()>> {
     let gemm = gemm_of(operands, out.as_raw())?;
     let device = stream.device();
     let cublas = Cublas::of(&device)?;
+    let function = GemmFunction::of(
+        cublas.library,
+        dtype,
+        precision,
+        device.compute_capability(),
+    )?;
     debug_assert_eq!(
         out.len(),
         operands.batches() * operands.m * operands.n * dtype.bytes()
@@ -115,7 +116,7 @@ fn enqueue_of<T: GemmElement>(
             }?;
             // SAFETY: the context is current and the handle locked; the operands were checked to
             // lie in their arrays.
-            unsafe { library::gemm::<T>(cublas.library, *handle, &gemm) }
+            unsafe { function.call(cublas.library, *handle, &gemm) }
         };
     let (mut whole, mut work) = (out.slice_mut(..), workspace.slice_mut(..));
     let arguments = [
@@ -126,7 +127,9 @@ fn enqueue_of<T: GemmElement>(
     ];
     // SAFETY: the product is enqueued on the queue's stream; it reads the factors, and writes `out`
     // and the workspace, at the addresses given. cuBLAS passes these to its kernels as they are.
-    Some(unsafe { kernel::enqueue_relocatable(T::CALL, stream, &arguments, location, call) })
+    Some(unsafe {
+        kernel::enqueue_relocatable(function.name(), stream, &arguments, location, call)
+    })
 }
 
 impl Cublas {

@@ -1,0 +1,5 @@
+// nvrtc: --include-path=crates/region/kernels
+// Matrix products of f16, added as f32 and rounded once: see product.cuh.
+#include "product.cuh"
+
+KERNELS(Half, float, float)

@@ -1,0 +1,314 @@
+//! cuBLAS's functions for batches of matrix products, with the types and modes of their arithmetic.
+
+#![allow(unsafe_code, reason = "calls cuBLAS, which trusts its caller")]
+
+use std::ffi::{c_int, c_longlong, c_void};
+
+use millstream::driver::{DevicePtr, DriverError};
+
+use super::library::{CublasApi, RawHandle, Status};
+use crate::{element::DType, product::ProductPrecision};
+
+/// The math mode of a handle, `cublasMath_t`.
+#[repr(transparent)]
+#[derive(Clone, Copy)]
+pub(super) struct MathMode(c_int);
+
+impl MathMode {
+    /// `CUBLAS_PEDANTIC_MATH`: products and sums in the precision of the elements, regardless of
+    /// environment variables about TF32 and emulation.
+    const PEDANTIC: Self = Self(2);
+    /// `CUBLAS_DEFAULT_MATH | CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION`: tensor cores, and
+    /// all sums in the compute type.
+    const WIDE_SUMS: Self = Self(16);
+}
+
+/// The type of elements, `cudaDataType`.
+#[repr(transparent)]
+#[derive(Clone, Copy)]
+pub(super) struct DataType(c_int);
+
+impl DataType {
+    /// `CUDA_R_32F`.
+    const F32: Self = Self(0);
+    /// `CUDA_R_16F`.
+    const F16: Self = Self(2);
+    /// `CUDA_R_16BF`.
+    const BF16: Self = Self(14);
+}
+
+/// The type of products and sums, `cublasComputeType_t`.
+#[repr(transparent)]
+#[derive(Clone, Copy)]
+pub(super) struct ComputeType(c_int);
+
+impl ComputeType {
+    /// `CUBLAS_COMPUTE_32F`.
+    const F32: Self = Self(68);
+    /// `CUBLAS_COMPUTE_32F_FAST_TF32`: sums in `f32` of products of elements that are reduced to
+    /// TF32.
+    const TF32: Self = Self(77);
+}
+
+/// `CUBLAS_GEMM_DEFAULT` of `cublasGemmAlgo_t`: cuBLAS chooses the kernel.
+const DEFAULT_ALGORITHM: c_int = -1;
+
+/// The transposition of a factor, `cublasOperation_t`.
+#[repr(i32)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Transpose {
+    /// `CUBLAS_OP_N`, no transposition.
+    No = 0,
+    /// `CUBLAS_OP_T`, transposition.
+    Yes = 1,
+}
+
+/// The arguments of a batch of products of column-major matrices, `c[z] = op(a[z]) · op(b[z])`.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Gemm {
+    pub(super) m: c_int,
+    pub(super) n: c_int,
+    pub(super) k: c_int,
+    pub(super) a: GemmFactor,
+    pub(super) b: GemmFactor,
+    pub(super) c: DevicePtr,
+    pub(super) batches: c_int,
+}
+
+impl Gemm {
+    /// Returns the distance between the matrices of the product, which are contiguous.
+    fn c_stride(&self) -> c_longlong {
+        c_longlong::from(self.m) * c_longlong::from(self.n)
+    }
+}
+
+/// A factor of a product: its transposition, its leading dimension, and the distance between the
+/// matrices of the batch, in elements.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct GemmFactor {
+    pub(super) transpose: Transpose,
+    pub(super) address: DevicePtr,
+    pub(super) leading: c_int,
+    pub(super) stride: c_longlong,
+}
+
+impl GemmFactor {
+    /// Returns the factor at another address.
+    pub(super) fn at(self, address: DevicePtr) -> Self {
+        Self { address, ..self }
+    }
+}
+
+pub(super) type GemmStridedBatched<T> = unsafe extern "C" fn(
+    handle: RawHandle,
+    a_transpose: Transpose,
+    b_transpose: Transpose,
+    m: c_int,
+    n: c_int,
+    k: c_int,
+    alpha: *const T,
+    a: DevicePtr,
+    a_leading: c_int,
+    a_stride: c_longlong,
+    b: DevicePtr,
+    b_leading: c_int,
+    b_stride: c_longlong,
+    beta: *const T,
+    c: DevicePtr,
+    c_leading: c_int,
+    c_stride: c_longlong,
+    batches: c_int,
+) -> Status;
+
+pub(super) type GemmStridedBatchedEx = unsafe extern "C" fn(
+    handle: RawHandle,
+    a_transpose: Transpose,
+    b_transpose: Transpose,
+    m: c_int,
+    n: c_int,
+    k: c_int,
+    alpha: *const c_void,
+    a: DevicePtr,
+    a_type: DataType,
+    a_leading: c_int,
+    a_stride: c_longlong,
+    b: DevicePtr,
+    b_type: DataType,
+    b_leading: c_int,
+    b_stride: c_longlong,
+    beta: *const c_void,
+    c: DevicePtr,
+    c_type: DataType,
+    c_leading: c_int,
+    c_stride: c_longlong,
+    batches: c_int,
+    compute_type: ComputeType,
+    algorithm: c_int,
+) -> Status;
+
+/// The function of cuBLAS for one element type.
+#[derive(Clone, Copy)]
+pub(super) enum GemmFunction {
+    F32(GemmStridedBatched<f32>),
+    F64(GemmStridedBatched<f64>),
+    /// Floats of 16 bits, multiplied and added as `f32`.
+    Half(GemmStridedBatchedEx, DataType),
+    /// `f32`, multiplied as TF32.
+    Tf32(GemmStridedBatchedEx),
+}
+
+impl GemmFunction {
+    /// Returns the function for products of this type and precision on GPUs of this compute
+    /// capability, or `None` if there is none.
+    pub(super) fn of(
+        library: &CublasApi,
+        dtype: DType,
+        precision: ProductPrecision,
+        capability: (i32, i32),
+    ) -> Option<Self> {
+        // Earlier GPUs have no instructions for bf16 and TF32.
+        let has_newer_types = capability >= (8, 0);
+        Some(match dtype {
+            DType::F32 => match library.gemm_ex {
+                Some(function) if precision == ProductPrecision::Tf32 && has_newer_types => {
+                    Self::Tf32(function)
+                }
+                _ => Self::F32(library.sgemm),
+            },
+            DType::F64 => Self::F64(library.dgemm),
+            DType::F16 => Self::Half(library.gemm_ex?, DataType::F16),
+            DType::Bf16 if has_newer_types => Self::Half(library.gemm_ex?, DataType::BF16),
+            _ => return None,
+        })
+    }
+
+    /// Returns the name of the function.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::F32(_) => "cublasSgemmStridedBatched",
+            Self::F64(_) => "cublasDgemmStridedBatched",
+            Self::Half(..) | Self::Tf32(_) => "cublasGemmStridedBatchedEx",
+        }
+    }
+
+    /// Enqueues the products on the handle's stream.
+    ///
+    /// # Safety
+    ///
+    /// The handle's context is current, and no other thread uses the handle meanwhile. When the
+    /// products run, the factors are readable and `c` is writable as far as the sizes and distances
+    /// say, and so is the handle's workspace.
+    pub(super) unsafe fn call(
+        self,
+        library: &CublasApi,
+        handle: RawHandle,
+        gemm: &Gemm,
+    ) -> Result<(), DriverError> {
+        let mode = match self {
+            Self::F32(_) | Self::F64(_) => MathMode::PEDANTIC,
+            Self::Half(..) | Self::Tf32(_) => MathMode::WIDE_SUMS,
+        };
+        // SAFETY: this function's contract.
+        unsafe { library.set_math_mode(handle, mode) }?;
+        let status = match self {
+            // SAFETY: this function's contract.
+            Self::F32(function) => unsafe { typed(function, handle, gemm, (&1.0, &0.0)) },
+            // SAFETY: this function's contract.
+            Self::F64(function) => unsafe { typed(function, handle, gemm, (&1.0, &0.0)) },
+            Self::Half(function, dtype) => {
+                let compute = ComputeType::F32;
+                // SAFETY: this function's contract; the elements are of the type.
+                unsafe { untyped(function, handle, gemm, dtype, compute) }
+            }
+            Self::Tf32(function) => {
+                let compute = ComputeType::TF32;
+                // SAFETY: this function's contract; the elements are of the type.
+                unsafe { untyped(function, handle, gemm, DataType::F32, compute) }
+            }
+        };
+        status.check(self.name())
+    }
+}
+
+/// Calls a function for one element type. The factors of the product and of the old elements of `c`
+/// are `alpha` and `beta`.
+///
+/// # Safety
+///
+/// As for [`GemmFunction::call`].
+unsafe fn typed<T>(
+    function: GemmStridedBatched<T>,
+    handle: RawHandle,
+    gemm: &Gemm,
+    (alpha, beta): (&T, &T),
+) -> Status {
+    // SAFETY: this function's contract. The call reads both scalars before it returns, because a
+    // new handle takes them from host memory.
+    unsafe {
+        function(
+            handle,
+            gemm.a.transpose,
+            gemm.b.transpose,
+            gemm.m,
+            gemm.n,
+            gemm.k,
+            alpha,
+            gemm.a.address,
+            gemm.a.leading,
+            gemm.a.stride,
+            gemm.b.address,
+            gemm.b.leading,
+            gemm.b.stride,
+            beta,
+            gemm.c,
+            gemm.m,
+            gemm.c_stride(),
+            gemm.batches,
+        )
+    }
+}
+
+/// Calls the function for elements of any type, with sums in `f32`.
+///
+/// # Safety
+///
+/// As for [`GemmFunction::call`]; the elements are of type `dtype`.
+unsafe fn untyped(
+    function: GemmStridedBatchedEx,
+    handle: RawHandle,
+    gemm: &Gemm,
+    dtype: DataType,
+    compute_type: ComputeType,
+) -> Status {
+    // The factors of the product and of the old elements have the type of the sums.
+    let (alpha, beta) = (1.0_f32, 0.0_f32);
+    // SAFETY: this function's contract. The call reads both scalars before it returns, because a
+    // new handle takes them from host memory.
+    unsafe {
+        function(
+            handle,
+            gemm.a.transpose,
+            gemm.b.transpose,
+            gemm.m,
+            gemm.n,
+            gemm.k,
+            (&raw const alpha).cast(),
+            gemm.a.address,
+            dtype,
+            gemm.a.leading,
+            gemm.a.stride,
+            gemm.b.address,
+            dtype,
+            gemm.b.leading,
+            gemm.b.stride,
+            (&raw const beta).cast(),
+            gemm.c,
+            dtype,
+            gemm.m,
+            gemm.c_stride(),
+            gemm.batches,
+            compute_type,
+            DEFAULT_ALGORITHM,
+        )
+    }
+}
