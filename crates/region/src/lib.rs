@@ -152,8 +152,9 @@ mod shape;
 mod streams;
 
 pub use array::{
-    Array, ArrayViewMut, BitwiseElement, Dot, ElementIndex, HostOperand, IndexElement, Indices,
-    Integer, Operand, ScalarComparison, Selected, WhereOperand, concatenate, stack,
+    Array, ArrayViewMut, AttentionMask, BitwiseElement, Dot, ElementIndex, HostOperand,
+    IndexElement, Indices, Integer, Operand, ScalarComparison, Selected, WhereOperand, concatenate,
+    stack,
 };
 pub use element::{Element, Float, Number};
 pub use error::{ArrayShape, Error, MeshErrorKind, Result, UsageError, UsageErrorKind};

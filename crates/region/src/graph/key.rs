@@ -32,6 +32,8 @@ pub(crate) enum OpKey {
     Gather([u64; 2], usize),
     Reduce(Reduction, u64, Axes),
     MatrixProduct([u64; 2]),
+    /// The operands, the mask or [`NO_OPERAND`] last, the scale, and whether it is causal.
+    Attention(Box<([u64; 4], (DType, u64), bool)>),
     Concatenate(SmallVec<[u64; 4]>, usize),
     Update([u64; 2], AxisMap),
     Scatter([u64; 3], usize, bool),
@@ -84,6 +86,14 @@ impl OpKey {
                 axes,
             } => OpKey::Reduce(*reduction, number(source), axes.clone()),
             Op::MatrixProduct(left, right) => OpKey::MatrixProduct([left, right].map(number)),
+            Op::Attention(attention) => {
+                let mut numbers = [NO_OPERAND; 4];
+                for (place, operand) in numbers.iter_mut().zip(attention.operands()) {
+                    *place = number(operand);
+                }
+                let key = (numbers, attention.scale.key(), attention.is_causal);
+                OpKey::Attention(Box::new(key))
+            }
             Op::Concatenate { parts, axis } => {
                 OpKey::Concatenate(parts.iter().map(number).collect(), *axis)
             }

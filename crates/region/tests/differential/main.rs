@@ -10,6 +10,7 @@
 //! each kind. With `MILLSTREAM_DEVICE=cuda:0` all run on a GPU.
 
 mod accuracy;
+mod attention;
 mod configurations;
 mod device;
 mod generator;
@@ -210,6 +211,7 @@ fn main() -> ExitCode {
         .chain(long_scans::TESTS)
         .chain(many_reductions::TESTS)
         .chain(scatter_add::TESTS)
+        .chain(attention::TESTS)
     {
         trials.push(Trial::test(name, test));
     }
