@@ -24,8 +24,7 @@
 //! | `column_totals.rs` | the totals of tiles of such scans |
 //! | `look_back.rs` | scans in one pass of rows that several blocks share |
 //! | `neighbours.rs` | the elements that a thread of a scan loads together |
-//! | `attention.rs` | attention in one kernel |
-//! | `attention_tiles.rs` | the tiles of attention, and their loads into shared memory |
+//! | `attention/` | attention in one kernel |
 //! | `scatter.rs` | scatter kernels |
 //! | `scatter_shared.rs` | scatter-additions of many values to few elements |
 //! | `reducer.rs` | the accumulators of reductions and scans |
@@ -43,7 +42,6 @@
 
 mod accumulate;
 mod attention;
-mod attention_tiles;
 mod body;
 mod cache;
 mod cast;
@@ -74,7 +72,7 @@ mod transpose;
 mod update;
 mod warp;
 
-pub(crate) use attention_tiles::TileSizes;
+pub(crate) use attention::TileSizes;
 pub(crate) use body::{ENTRY_BYTES, Kernel, KernelParameter, PARAMETER_BYTES_MAX};
 pub(crate) use cache::generate;
 pub(crate) use memory::VECTOR_BYTES;

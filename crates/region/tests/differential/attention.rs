@@ -2,14 +2,14 @@
 //! bound.
 
 use half::f16;
-use millstream::Device;
-use millstream_region::{Array, AttentionMask, Float, RegionExt};
-use ndarray::{Array1, Array2, Array3, Array4, Axis, Ix3, array, s};
+use millstream_region::{Array, AttentionMask, RegionExt};
+use ndarray::{Array2, Array3, Array4, Axis, Ix3, array, s};
 use rand_core::{RngCore, SeedableRng};
 use rand_pcg::Pcg32;
 
 use crate::{
     Outcome,
+    attention_case::{Case, Lengths, numbers},
     configurations::{configuration, everywhere},
 };
 
@@ -58,137 +58,17 @@ pub(crate) const TESTS: &[Test] = &[
         attention_has_the_same_bits_under_every_schedule,
     ),
     (
+        "a_prepared_region_has_attention",
+        a_prepared_region_has_attention,
+    ),
+    (
         "attention_of_wrong_shapes_fails",
         attention_of_wrong_shapes_fails,
     ),
 ];
 
-/// Returns random numbers between −1 and 1 that `f32` holds.
-fn numbers(rng: &mut Pcg32, shape: (usize, usize, usize)) -> Array3<f64> {
-    Array3::from_shape_simple_fn(shape, || {
-        f64::from((f64::from(rng.next_u32()) / 2_147_483_648.0 - 1.0) as f32)
-    })
-}
-
-/// The operands of attention on the host. The mask has an element for each score.
-struct Case {
-    q: Array3<f64>,
-    k: Array3<f64>,
-    v: Array3<f64>,
-    scale: f64,
-    mask: Option<Array3<f64>>,
-    is_causal: bool,
-}
-
-impl Case {
-    /// Returns random operands for so many batches, queries and keys, with keys and values of these
-    /// sizes.
-    fn random(
-        rng: &mut Pcg32,
-        (batches, queries, keys): (usize, usize, usize),
-        (key_size, value_size): (usize, usize),
-    ) -> Self {
-        Self {
-            q: numbers(rng, (batches, queries, key_size)) * 2.0,
-            k: numbers(rng, (batches, keys, key_size)) * 2.0,
-            v: numbers(rng, (batches, keys, value_size)),
-            scale: 0.375,
-            mask: None,
-            is_causal: false,
-        }
-    }
-
-    /// Asserts that found results differ from exact ones by no more than the bound, where `unit` is
-    /// half the distance from 1 to the next number.
-    fn assert_near(&self, found: &Array3<f64>, unit: f64) {
-        let (batches, queries, size) = self.q.dim();
-        let keys = self.k.dim().1;
-        assert_eq!(found.dim(), (batches, queries, self.v.dim().2));
-        for batch in 0..batches {
-            for query in 0..queries {
-                let taken = if self.is_causal {
-                    keys.min(query + 1)
-                } else {
-                    keys
-                };
-                let (mut scores, mut greatest) = (Vec::new(), 0.0_f64);
-                for key in 0..taken {
-                    let (q, k) = (
-                        self.q.slice(s![batch, query, ..]),
-                        self.k.slice(s![batch, key, ..]),
-                    );
-                    let added = self
-                        .mask
-                        .as_ref()
-                        .map_or(0.0, |mask| mask[[batch, query, key]]);
-                    let magnitude: f64 = q.iter().zip(k).map(|(q, k)| (q * k).abs()).sum();
-                    scores.push(q.dot(&k) * self.scale + added);
-                    if added.is_finite() {
-                        greatest = greatest.max(magnitude * self.scale.abs() + added.abs());
-                    }
-                }
-                let most = scores.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-                let weights: Array1<f64> =
-                    scores.iter().map(|score| (score - most).exp()).collect();
-                let weights = &weights / weights.sum();
-                let values = self.v.slice(s![batch, ..taken, ..]);
-                let exact = weights.dot(&values);
-                let magnitudes = weights.dot(&values.mapv(f64::abs));
-                let (e, n) = (size as f64, taken as f64);
-                let factor = ((4.0 * e + 24.0) * greatest + 3.0 * n + 32.0) * unit;
-                for (column, (&exact, &magnitude)) in exact.iter().zip(&magnitudes).enumerate() {
-                    let found = found[[batch, query, column]];
-                    let is_near = (found - exact).abs() <= factor * magnitude;
-                    assert!(
-                        is_near || (found.is_nan() && exact.is_nan()),
-                        "{found} is not {exact} ± {} at {batch}, {query}, {column} of {:?} and {:?}",
-                        factor * magnitude,
-                        self.q.dim(),
-                        self.k.dim(),
-                    );
-                }
-            }
-        }
-    }
-
-    /// Computes attention on a device, in elements of another type.
-    fn run<T: Float>(
-        &self,
-        device: &Device,
-        to: fn(f64) -> T,
-        from: fn(T) -> f64,
-    ) -> Result<Array3<f64>, millstream_region::Error> {
-        let (q, k, v) = (self.q.mapv(to), self.k.mapv(to), self.v.mapv(to));
-        let mask = self.mask.as_ref().map(|mask| mask.mapv(to));
-        let found = device.region(|g| {
-            let (q, k, v) = (g.array(&q), g.array(&k), g.array(&v));
-            let scale = to(self.scale);
-            match (&mask, self.is_causal) {
-                (None, false) => q.attention(&k, &v, scale),
-                (None, true) => q.attention_masked(&k, &v, scale, &AttentionMask::causal()),
-                (Some(mask), is_causal) => {
-                    let mask = AttentionMask::added(&g.array(mask));
-                    let mask = if is_causal { mask.and_causal() } else { mask };
-                    q.attention_masked(&k, &v, scale, &mask)
-                }
-            }
-        })?;
-        Ok(found.wait()?.mapv(from))
-    }
-
-    fn check_f32(&self, seed: u64) -> Outcome {
-        let configuration = configuration(seed);
-        let device = configuration.open()?;
-        let found = self.run(&device, |x| x as f32, f64::from)?;
-        self.assert_near(&found, f64::from(f32::EPSILON) / 2.0);
-        drop(device);
-        Ok(configuration.is_clean()?)
-    }
-}
-
-/// Batches, queries and keys, and the sizes of keys and values: around the sizes of tiles, which
-/// are 64, 32 and 16.
-const SHAPES: &[((usize, usize, usize), (usize, usize))] = &[
+/// Lengths, and the sizes of keys and values: around the sizes of tiles, which are 64, 32 and 16.
+const SHAPES: &[(Lengths, (usize, usize))] = &[
     ((1, 1, 1), (1, 1)),
     ((2, 3, 5), (8, 8)),
     ((1, 64, 64), (64, 64)),
@@ -365,10 +245,7 @@ fn attention_of_large_scores_does_not_overflow() -> Outcome {
 }
 
 /// The result of the formula, by separate operations on the device.
-fn formula(
-    (q, k, v): (&Array<f32, Ix3>, &Array<f32, Ix3>, &Array<f32, Ix3>),
-    mask: &Array<f32, Ix3>,
-) -> Array<f32, Ix3> {
+fn formula([q, k, v]: [&Array<f32, Ix3>; 3], mask: &Array<f32, Ix3>) -> Array<f32, Ix3> {
     let scores = q.matmul(&k.swapped_axes(1, 2)) + mask;
     let powers = (&scores - &scores.max_keepdims(&[Axis(2)])).exp();
     (&powers / &powers.sum_keepdims(&[Axis(2)])).matmul(v)
@@ -380,8 +257,8 @@ fn attention_of_special_values_is_that_of_the_formula() -> Outcome {
     let k = Array3::from_shape_fn((1, keys, 1), |(_, key, _)| key as f32 / 64.0);
     let v = Array3::from_shape_fn((1, keys, 2), |(_, key, column)| (key * 2 + column) as f32);
     let mut mask = Array3::<f32>::zeros((1, 6, keys));
-    // All keys are masked; all but one of the second tile; a NaN; an infinity in the first tile, and
-    // in the second; no mask.
+    // All keys are masked; all but one of the second tile; a NaN; an infinity in the first tile,
+    // and in the second; no mask.
     for query in [0, 1] {
         mask.slice_mut(s![0, query, ..]).fill(f32::NEG_INFINITY);
     }
@@ -397,7 +274,7 @@ fn attention_of_special_values_is_that_of_the_formula() -> Outcome {
                 let added = AttentionMask::added(&mask);
                 (
                     q.attention_masked(&k, &v, 1.0, &added),
-                    formula((&q, &k, &v), &mask),
+                    formula([&q, &k, &v], &mask),
                 )
             })?
             .wait()?;
@@ -490,6 +367,24 @@ fn attention_has_the_same_bits_under_every_schedule() -> Outcome {
         let found = case.run(device, |x| x as f32, f64::from)?;
         let bits = found.mapv(f64::to_bits);
         assert_eq!(*first.borrow_mut().get_or_insert(bits.clone()), bits);
+        Ok(())
+    })
+}
+
+fn a_prepared_region_has_attention() -> Outcome {
+    let mut rng = Pcg32::seed_from_u64(20);
+    let hosts: Vec<Array3<f32>> = (0..4)
+        .map(|_| numbers(&mut rng, (2, 20, 12)).mapv(|x| x as f32))
+        .collect();
+    everywhere(|device| {
+        let body = |x: &Array<f32, Ix3>| x.attention(&(x * 0.5), x, 0.25) + 1.0;
+        let upload = |host: &Array3<f32>| Array::from_host(device, host);
+        let prepared = device.prepare(&upload(&hosts[0])?, |_, x| body(x))?;
+        for host in &hosts {
+            let x = upload(host)?;
+            let expected = device.region(|g| body(&g.array(&x)))?.wait()?;
+            assert_eq!(prepared.call(&x)?.to_host()?, expected);
+        }
         Ok(())
     })
 }

@@ -11,6 +11,7 @@
 
 mod accuracy;
 mod attention;
+mod attention_case;
 mod configurations;
 mod device;
 mod generator;
