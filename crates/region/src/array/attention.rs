@@ -93,9 +93,9 @@ impl<T: Float, D: Dimension> Array<T, D> {
     /// values, one for each key, and theirs. The others are batch axes, which broadcast. The usual
     /// scale is the reciprocal of the square root of the number of elements of a key.
     ///
-    /// It is one kernel, which stores no scores, if a key and a value have at most 128 elements of
-    /// 32 bits, or 64 of 64 bits (some larger sizes fit, too). Larger ones are computed by matrix
-    /// products and a softmax, which store the scores. Elements of `f16` and `bf16` are converted
+    /// It is one kernel, which stores no scores, if a key and a value have at most 256 elements of
+    /// `f32`, or 128 of `f64`. Larger ones are computed by matrix products and a softmax, which
+    /// store the scores. Elements of `f16` and `bf16` are converted
     /// to `f32`, and the result is rounded once.
     ///
     /// Without keys the result is 0. It is NaN where all scores of a query are −∞, and where one
