@@ -95,8 +95,8 @@ impl<T: Float, D: Dimension> Array<T, D> {
     ///
     /// It is one kernel, which stores no scores, if a key and a value have at most 256 elements of
     /// `f32`, or 128 of `f64`. Larger ones are computed by matrix products and a softmax, which
-    /// store the scores. Elements of `f16` and `bf16` are converted
-    /// to `f32`, and the result is rounded once.
+    /// store the scores. Elements of `f16` and `bf16` are converted to `f32` by kernels of their
+    /// own, and the result is rounded once.
     ///
     /// Without keys the result is 0. It is NaN where all scores of a query are −∞, and where one
     /// is NaN or +∞. A value that is not finite makes the results of all queries to which its key

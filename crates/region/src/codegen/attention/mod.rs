@@ -65,7 +65,7 @@ pub(super) fn attention(kernel: &FusedKernel, operands: &Attention) -> Generated
     let last = |node: &NodeRef, back: usize| node.shape[node.shape.len() - back];
     let (queries, keys) = (last(&operands.queries, 2), last(&operands.keys, 2));
     let sizes = TileSizes::new(node.dtype, last(&operands.keys, 1), last(node, 1))
-        .expect("recording has checked that tiles fit in shared memory");
+        .expect("recording has checked the sizes");
     let tiles = queries.div_ceil(sizes.tile);
     let batches: usize = node.shape[..node.shape.len() - 2].iter().product();
     let mut body = KernelBody::new(true);

@@ -24,6 +24,9 @@ pub(super) const CHUNKS: usize = 8;
 pub(super) const LINE_BYTES: usize = CHUNKS * CHUNK_BYTES;
 /// The maximum size of the shared memory of a block in bytes that needs no opt-in.
 const SHARED_BYTES: usize = 48 << 10;
+/// The maximum size of a key and of a value in bytes. Tiles of larger ones have too few of them to
+/// use each often.
+const HEAD_BYTES: usize = 1024;
 /// The numbers of queries and of keys in a tile, the largest first.
 const TILES: [usize; 3] = [64, 32, 16];
 /// The number of queries and keys from which on 32-bit numbers of rows would not do.
@@ -49,9 +52,12 @@ pub(crate) struct TileSizes {
 }
 
 impl TileSizes {
-    /// Returns the sizes for floats of this type, or `None` if no tile fits in shared memory.
+    /// Returns the sizes for floats of this type, or `None` if keys or values are too large.
     pub(super) fn new(dtype: DType, key_size: usize, value_size: usize) -> Option<Self> {
         let bytes = dtype.bytes();
+        if key_size.max(value_size) > HEAD_BYTES / bytes {
+            return None;
+        }
         let lanes = CHUNK_BYTES / bytes;
         let of_thread = value_size.div_ceil(COLUMN_THREADS).max(1);
         let neighbours = of_thread.next_power_of_two().min(lanes);
@@ -158,5 +164,22 @@ impl Swizzle {
         line!(body, "and.b32 {bits}, {line}, {mask};");
         line!(body, "mul.lo.u32 {bits}, {bits}, {unit};");
         bits
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tiles_of_heads_of_up_to_1024_bytes_fit_in_shared_memory() {
+        for (dtype, most) in [(DType::F32, 256), (DType::F64, 128)] {
+            let has_tiles = |(key, value)| TileSizes::new(dtype, key, value).is_some();
+            let sizes = (1..=most).flat_map(|one| [(one, most), (most, one), (one, one)]);
+            assert!(sizes.into_iter().all(has_tiles));
+            assert!(!has_tiles((most + 1, 1)) && !has_tiles((1, most + 1)));
+        }
+        let tile = |size| TileSizes::new(DType::F32, size, size).map(|sizes| sizes.tile);
+        assert_eq!([64, 65, 128, 129].map(tile), [64, 32, 32, 16].map(Some));
     }
 }
