@@ -26,6 +26,7 @@
 //!   reductions of contiguous rows of 2 to 8,192 elements with what follows from them, for example
 //!   a softmax. Equal operations on the same operands are computed once, and unused results are not
 //!   computed. Independent parts of the graph run concurrently.
+//! - [`Array::attention`] is one kernel, which stores no scores.
 //! - Results over the same inputs are computed by one kernel, which reads these once: the three
 //!   results of an Adam step, or the minimum, the maximum and the sum of an array.
 //! - A part of an array is updated in its memory if nothing else needs the old elements.
@@ -122,7 +123,8 @@
 //!
 //! Except for `scatter_add`, and `all_reduce` of GPUs that NCCL connects, the order of additions
 //! follows from the shapes and the number of devices alone, so that every device gives the same
-//! bits. [`Array::dot`] states the accuracy of matrix products.
+//! bits. [`Array::dot`] states the accuracy of matrix products, and [`Array::attention`] that of
+//! attention.
 
 mod array;
 /// Dimension types, for the code that `#[region]` generates.
@@ -152,8 +154,9 @@ mod shape;
 mod streams;
 
 pub use array::{
-    Array, ArrayViewMut, BitwiseElement, Dot, ElementIndex, HostOperand, IndexElement, Indices,
-    Integer, Operand, ScalarComparison, Selected, WhereOperand, concatenate, stack,
+    Array, ArrayViewMut, AttentionMask, BitwiseElement, Dot, ElementIndex, HostOperand,
+    IndexElement, Indices, Integer, Operand, ScalarComparison, Selected, WhereOperand, concatenate,
+    stack,
 };
 pub use element::{Element, Float, Number};
 pub use error::{ArrayShape, Error, MeshErrorKind, Result, UsageError, UsageErrorKind};

@@ -200,10 +200,7 @@ fn attention(device: &Device, size: Size) -> Prepared<'_> {
     held(move || {
         let pending = device.region(|g| {
             let (q, k, v) = (g.array(&q), g.array(&k), g.array(&v));
-            let scores = q.matmul(&k.permuted_axes([0, 2, 1])) * 0.125;
-            let powers = (&scores - &scores.max_keepdims(&[Axis(2)])).exp();
-            let weights = &powers / &powers.sum_keepdims(&[Axis(2)]);
-            Keep(weights.matmul(&v))
+            Keep(q.attention(&k, &v, 0.125))
         })?;
         Ok(pending.wait()?)
     })

@@ -1,6 +1,7 @@
 //! `Array`: the lazily evaluated device array.
 
 mod assign;
+mod attention;
 mod compare;
 mod concatenate;
 mod constructors;
@@ -15,6 +16,7 @@ mod scan;
 mod views;
 
 pub use assign::ArrayViewMut;
+pub use attention::AttentionMask;
 pub use compare::{Operand, Selected, WhereOperand};
 pub use indexing::{IndexElement, Indices};
 

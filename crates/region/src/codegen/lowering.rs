@@ -211,7 +211,11 @@ impl<'a> Lowering<'a> {
                 elementwise::apply(self.body, Function::Select, node.dtype, node.dtype, &values)
             }
             Op::Concatenate { parts, axis } => self.joined(node, position, parts, *axis),
-            Op::Reduce { .. } | Op::MatrixProduct(..) | Op::Scatter { .. } | Op::Scan { .. } => {
+            Op::Reduce { .. }
+            | Op::MatrixProduct(..)
+            | Op::Attention(_)
+            | Op::Scatter { .. }
+            | Op::Scan { .. } => {
                 unreachable!("planning stores the results of these operations")
             }
         }

@@ -24,6 +24,7 @@
 //! | `column_totals.rs` | the totals of tiles of such scans |
 //! | `look_back.rs` | scans in one pass of rows that several blocks share |
 //! | `neighbours.rs` | the elements that a thread of a scan loads together |
+//! | `attention/` | attention in one kernel |
 //! | `scatter.rs` | scatter kernels |
 //! | `scatter_shared.rs` | scatter-additions of many values to few elements |
 //! | `reducer.rs` | the accumulators of reductions and scans |
@@ -34,17 +35,20 @@
 //! | `elementwise.rs` | instruction selection for element-wise functions |
 //! | `half.rs` | functions of `f16` and `bf16` |
 //! | `cast.rs` | casts between element types |
+//! | `inline.rs` | functions of the maths library without a call |
 //! | `memory.rs` | loads and stores of elements |
 //! | `body.rs` | the body of a kernel under construction |
 //! | `name.rs` | the names of kernels |
 
 mod accumulate;
+mod attention;
 mod body;
 mod cache;
 mod cast;
 mod column_totals;
 mod elementwise;
 mod half;
+mod inline;
 mod join;
 mod long_row;
 mod look_back;
@@ -68,6 +72,7 @@ mod transpose;
 mod update;
 mod warp;
 
+pub(crate) use attention::TileSizes;
 pub(crate) use body::{ENTRY_BYTES, Kernel, KernelParameter, PARAMETER_BYTES_MAX};
 pub(crate) use cache::generate;
 pub(crate) use memory::VECTOR_BYTES;

@@ -5,6 +5,7 @@ use std::ops::Range;
 use smallvec::{SmallVec, smallvec};
 
 use super::{
+    attention::attention,
     body::{Kernel, KernelParameter},
     map::map,
     reduce::reduce,
@@ -59,6 +60,7 @@ impl GeneratedPasses {
         match kernel.op(&kernel.root) {
             Some(Op::Reduce { .. }) => reduce(kernel),
             Some(Op::Scan { .. }) => scan(kernel),
+            Some(Op::Attention(operands)) => attention(kernel, operands),
             Some(Op::Scatter { .. }) => scatter(kernel),
             _ => map(kernel),
         }

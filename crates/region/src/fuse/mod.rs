@@ -18,6 +18,7 @@
 //! | `numbers.rs` | the numbers of its nodes by their identifiers |
 //! | `recall.rs` | plans of graphs that were met before |
 //! | `build.rs` | builds the kernels that follow from these decisions |
+//! | `strided.rs` | the strides of operands that kernels read through views |
 //! | `explain.rs` | tells the kernels of a plan, and why arrays are stored |
 
 mod build;
@@ -32,6 +33,7 @@ mod rows;
 mod share;
 mod siblings;
 mod size;
+mod strided;
 
 pub(crate) use explain::explain;
 pub use explain::{ExplainedKernel, Explanation, StoreReason, StoredArray};
@@ -46,6 +48,7 @@ pub(crate) use rows::{
     threads_of_row, turns_of_row,
 };
 pub(crate) use share::{SCAN_SEGMENT, scans_in_one_pass};
+pub(crate) use strided::Strided;
 
 /// Returns the only kernel of a node whose operands are in memory or fused with it.
 #[cfg(test)]

@@ -10,7 +10,7 @@
 use std::sync::Arc;
 
 use rustc_hash::FxHashSet;
-use smallvec::SmallVec;
+use smallvec::{SmallVec, smallvec};
 
 use super::{
     explain::StoreReason,
@@ -150,20 +150,23 @@ pub(super) fn has_own_kernel(op: &Op) -> bool {
 fn store_kernel_operands(candidates: &mut [Candidate]) {
     for at in 0..candidates.len() {
         let candidate = &candidates[at];
-        let needed: [Option<usize>; 2] = match &*candidate.op {
-            Op::MatrixProduct(..) => {
-                [0, 1].map(|factor| factor_source(candidates, candidate.operand(factor)))
+        let needed: SmallVec<[Option<usize>; 4]> = match &*candidate.op {
+            Op::MatrixProduct(..) | Op::Attention(_) => {
+                let operands = candidate.operands.iter();
+                operands
+                    .map(|operand| factor_source(candidates, operand.candidate))
+                    .collect()
             }
             // Both kernels of the scatter compute the indices.
             Op::Scatter { adds: false, .. } => {
                 let indices = candidate.operand(1);
-                [indices.and_then(|at| storable(candidates, at)), None]
+                smallvec![indices.and_then(|at| storable(candidates, at))]
             }
             // A scan computes functions of elements itself. Other operands, such as transposed
             // views, are read in another order than that of its threads.
             Op::Scan { .. } => {
                 let is_other = |&at: &usize| !matches!(&*candidates[at].op, Op::Apply(..));
-                [candidate.operand(0).filter(is_other), None]
+                smallvec![candidate.operand(0).filter(is_other)]
             }
             _ => continue,
         };
@@ -173,8 +176,8 @@ fn store_kernel_operands(candidates: &mut [Candidate]) {
     }
 }
 
-/// Returns the candidate that must be in memory for a factor of a product. That is the source if
-/// the factor is a view, because products take strides.
+/// Returns the candidate that must be in memory for a factor of a product or an operand of
+/// attention. That is the source if the factor is a view, because both take strides.
 fn factor_source(candidates: &[Candidate], factor: Option<usize>) -> Option<usize> {
     let candidate = &candidates[factor?];
     match &*candidate.op {

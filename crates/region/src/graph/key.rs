@@ -33,6 +33,8 @@ pub(crate) enum OpKey {
     Gather([u64; 2], usize),
     Reduce(Reduction, u64, Axes),
     MatrixProduct([u64; 2], ProductPrecision),
+    /// The operands, the mask or [`NO_OPERAND`] last, the scale, and whether it is causal.
+    Attention(Box<([u64; 4], (DType, u64), bool)>),
     Concatenate(SmallVec<[u64; 4]>, usize),
     Update([u64; 2], AxisMap),
     Scatter([u64; 3], usize, bool),
@@ -86,6 +88,14 @@ impl OpKey {
             } => OpKey::Reduce(*reduction, number(source), axes.clone()),
             Op::MatrixProduct(left, right, precision) => {
                 OpKey::MatrixProduct([left, right].map(number), *precision)
+            }
+            Op::Attention(attention) => {
+                let mut numbers = [NO_OPERAND; 4];
+                for (place, operand) in numbers.iter_mut().zip(attention.operands()) {
+                    *place = number(operand);
+                }
+                let key = (numbers, attention.scale.key(), attention.is_causal);
+                OpKey::Attention(Box::new(key))
             }
             Op::Concatenate { parts, axis } => {
                 OpKey::Concatenate(parts.iter().map(number).collect(), *axis)

@@ -19,5 +19,5 @@ mod session;
 pub(crate) use collective::{AxisSet, Collective, CollectiveKind, MeshMember, MeshShape};
 pub(crate) use function::{Comparison, Function, Rounding};
 pub(crate) use key::OpKey;
-pub(crate) use node::{Node, NodeRef, Op, Reduction, State, Storage};
+pub(crate) use node::{Attention, Node, NodeRef, Op, Reduction, State, Storage};
 pub(crate) use session::{LaunchLog, LoggedLaunch, LoggedParameter, Overdue, Session, shape_error};

@@ -110,6 +110,8 @@ pub(crate) enum Op {
     },
     /// Matrix products over the last two axes, one for each index along the others.
     MatrixProduct(NodeRef, NodeRef, ProductPrecision),
+    /// Attention over the last two axes, once for each index along the others.
+    Attention(Box<Attention>),
     /// The parts, concatenated along the axis.
     Concatenate {
         parts: SmallVec<[NodeRef; 4]>,
@@ -138,6 +140,28 @@ pub(crate) enum Op {
         source: NodeRef,
         axis: usize,
     },
+}
+
+/// The operands of attention, `softmax(q·kᵀ·scale + mask)·v`. All have the same batch axes.
+#[derive(Clone)]
+pub(crate) struct Attention {
+    pub(crate) queries: NodeRef,
+    pub(crate) keys: NodeRef,
+    pub(crate) values: NodeRef,
+    /// The numbers to add to the scores.
+    pub(crate) mask: Option<NodeRef>,
+    pub(crate) scale: Scalar,
+    /// True if a query takes no key behind its own position.
+    pub(crate) is_causal: bool,
+}
+
+impl Attention {
+    /// Returns the queries, the keys, the values and the mask, if there is one.
+    pub(crate) fn operands(&self) -> impl Iterator<Item = &NodeRef> {
+        [&self.queries, &self.keys, &self.values]
+            .into_iter()
+            .chain(&self.mask)
+    }
 }
 
 /// The reductions, also used by scans.
@@ -388,6 +412,7 @@ impl Op {
             Op::Reduce { reduction, .. } => reduction.name(),
             Op::MatrixProduct(_, _, ProductPrecision::Full) => "matrix product",
             Op::MatrixProduct(_, _, ProductPrecision::Tf32) => "matrix product in TF32",
+            Op::Attention(_) => "attention",
             Op::Concatenate { .. } => "concatenate",
             Op::Update { .. } => "update",
             Op::Scatter { adds: false, .. } => "scatter",
@@ -417,6 +442,19 @@ impl Op {
                 value: two,
                 ..
             } => [one, two].into_iter().for_each(|node| *node = other(node)),
+            Op::Attention(attention) => {
+                let Attention {
+                    queries,
+                    keys,
+                    values,
+                    mask,
+                    ..
+                } = &mut **attention;
+                [queries, keys, values]
+                    .into_iter()
+                    .chain(mask)
+                    .for_each(|node| *node = other(node));
+            }
             Op::Concatenate { parts, .. } => parts.iter_mut().for_each(|node| *node = other(node)),
             Op::Scatter {
                 base, index, value, ..
@@ -446,6 +484,7 @@ impl Op {
                 visit(left);
                 visit(right);
             }
+            Op::Attention(attention) => attention.operands().for_each(visit),
             Op::Concatenate { parts, .. } => parts.iter().for_each(visit),
             Op::Update { base, value, .. } => {
                 visit(base);

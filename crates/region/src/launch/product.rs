@@ -7,10 +7,10 @@ use smallvec::SmallVec;
 
 use crate::{
     error::Result,
-    fuse::FusedKernel,
-    graph::{NodeRef, Op, Storage},
+    fuse::{FusedKernel, Strided},
+    graph::{NodeRef, Storage},
     product::{self, ProductPrecision},
-    shape::{AxisMap, AxisSource, RANK_MAX, Shape, dense_strides},
+    shape::{RANK_MAX, Shape},
 };
 
 /// Enqueues the product of two factors, each stored or a view of a stored node.
@@ -58,23 +58,11 @@ struct StridedFactor {
 impl StridedFactor {
     /// Returns the memory and the strides of a factor: its own, or those of the node that it views.
     fn of(kernel: &FusedKernel, node: &NodeRef) -> Self {
-        let whole: AxisMap;
-        let (source, map) = match kernel.op(node) {
-            Some(Op::View(source, map)) => (source, map),
-            _ => {
-                whole = (0..node.shape.len()).map(AxisSource::same).collect();
-                (node, &whole)
-            }
-        };
-        let dense = dense_strides(&source.shape);
-        let mut offset = 0;
-        let mut strides: SmallVec<[isize; RANK_MAX]> = SmallVec::from_elem(0, node.shape.len());
-        for (from, &stride) in map.iter().zip(&dense) {
-            offset += from.start * stride;
-            if let Some(axis) = from.axis {
-                strides[axis] += from.step * stride as isize;
-            }
-        }
+        let Strided {
+            source,
+            offset,
+            strides,
+        } = kernel.strided(node);
         Self {
             storage: source
                 .storage()

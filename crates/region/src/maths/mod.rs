@@ -96,6 +96,29 @@ pub fn call(out: &mut String, function: &str, result: &str, arguments: &[&str]) 
     write_call(out, function, item.result, result, &arguments);
 }
 
+/// Returns the instructions of a function of one argument that has neither branches nor calls, each
+/// in a line, with its accesses to the argument and the result. Returns `None` for other functions.
+///
+/// # Panics
+///
+/// If the library has no such function.
+pub(crate) fn instructions_without_branches(
+    function: &str,
+) -> Option<impl Iterator<Item = &'static str> + use<>> {
+    let item = library()
+        .items
+        .get(function)
+        .unwrap_or_else(|| unknown(function));
+    let (_, body) = item.text.split_once("\n{\n")?;
+    let body = body.trim_end().strip_suffix('}')?;
+    let lines = || {
+        let lines = body.lines().map(str::trim);
+        lines.filter(|line| !line.is_empty() && !line.starts_with(".reg") && *line != "ret;")
+    };
+    let is_plain = |line: &str| !line.contains(['{', '@', ':']) && !line.starts_with("bra");
+    (item.parameters.len() == 1 && lines().all(is_plain)).then(lines)
+}
+
 /// Returns the names of all functions, sorted.
 ///
 /// ```

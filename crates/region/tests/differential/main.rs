@@ -10,6 +10,8 @@
 //! each kind. With `MILLSTREAM_DEVICE=cuda:0` all run on a GPU.
 
 mod accuracy;
+mod attention;
+mod attention_case;
 mod configurations;
 mod device;
 mod generator;
@@ -210,6 +212,7 @@ fn main() -> ExitCode {
         .chain(long_scans::TESTS)
         .chain(many_reductions::TESTS)
         .chain(scatter_add::TESTS)
+        .chain(attention::TESTS)
     {
         trials.push(Trial::test(name, test));
     }

@@ -18,6 +18,10 @@ fn product(x: &Array<f32, Ix2>) -> Array<f32, Ix2> {
     (x * 2.0).dot(x) + 1.0
 }
 
+fn attention(x: &Array<f32, Ix2>) -> Array<f32, Ix2> {
+    (x * 2.0).attention(x, x, 0.5) + 1.0
+}
+
 /// Each reduction of columns needs all of an array that is used again after it.
 fn shared(x: &Array<f32, Ix2>) -> Array<f32, Ix2> {
     let powers = x.exp();
@@ -41,13 +45,21 @@ fn reasons(plan: &Explanation) -> Vec<(&'static str, StoreReason)> {
 #[test]
 fn the_explained_kernels_are_those_that_run() {
     use StoreReason::{Operand, OwnKernel, Requested, Shared};
-    let all: [(Body, &[(&str, StoreReason)]); 3] = [
+    let all: [(Body, &[(&str, StoreReason)]); 4] = [
         (softmax, &[("div", Requested)]),
         (
             product,
             &[
                 ("mul", Operand),
                 ("matrix product", OwnKernel),
+                ("add", Requested),
+            ],
+        ),
+        (
+            attention,
+            &[
+                ("mul", Operand),
+                ("attention", OwnKernel),
                 ("add", Requested),
             ],
         ),

@@ -3,6 +3,7 @@
 
 #![allow(unsafe_code, reason = "opens a device of a counting driver")]
 
+mod attention;
 #[path = "../../../runtime/tests/scenarios/calls.rs"]
 #[allow(dead_code, reason = "these tests use a part of it")]
 mod calls;
