@@ -52,7 +52,7 @@ const ELEMENTS_MAX: usize = 8;
 /// The maximum number of nodes of a kernel, so that its values fit in the registers that are left.
 const NODES_MAX: usize = 24;
 
-/// How blocks compute many rows of a kernel.
+/// A kernel of many rows.
 pub(super) struct ManyRows<'a> {
     strategy: Strategy,
     /// The arrays with the shape of the rows.
