@@ -195,6 +195,7 @@ struct DeclaredParameter {
 }
 
 /// The body of a kernel under construction.
+#[derive(Default)]
 pub(crate) struct KernelBody {
     /// The instructions so far.
     text: String,
@@ -214,6 +215,8 @@ pub(crate) struct KernelBody {
     pub(crate) wide: bool,
     /// The number of threads per block.
     pub(super) block: usize,
+    /// True if functions of the maths library without branches are computed in place.
+    pub(super) inlines: bool,
 }
 
 /// Appends an instruction: `line!(body, "add.s32 {}, {}, {};", a, b, c)`.
@@ -227,17 +230,9 @@ pub(super) use line;
 impl KernelBody {
     pub(super) fn new(wide: bool) -> Self {
         Self {
-            text: String::new(),
-            counts: FxHashMap::default(),
-            prologue: String::new(),
-            parameters: Vec::new(),
-            registers: FxHashMap::default(),
-            calls: BTreeSet::new(),
-            name_parts: Vec::new(),
-            labels: 0,
-            blocks_min: None,
             wide,
             block: BLOCK,
+            ..Self::default()
         }
     }
 
@@ -305,6 +300,9 @@ impl KernelBody {
     pub(super) fn call(&mut self, name: &str, result: Reg, arguments: &[Reg]) {
         let arguments: Vec<_> = arguments.iter().map(Reg::to_string).collect();
         let arguments: Vec<_> = arguments.iter().map(String::as_str).collect();
+        if self.inlines && maths::inline(&mut self.text, name, &result.to_string(), &arguments) {
+            return;
+        }
         maths::call(&mut self.text, name, &result.to_string(), &arguments);
         self.calls.insert(name.to_owned());
     }

@@ -23,7 +23,7 @@ use crate::{
 
 /// The number of multiprocessors of a large device, and the size of its L2 cache that rows can
 /// fill.
-const MULTIPROCESSORS: usize = 132;
+pub(super) const MULTIPROCESSORS: usize = 132;
 const CACHE_BYTES: usize = 36 << 20;
 /// The maximum number of blocks of a multiprocessor, whose threads are enough to hide latency.
 const BLOCKS_PER_MULTIPROCESSOR: usize = 4;
@@ -66,6 +66,7 @@ pub(super) fn long_row(kernel: &FusedKernel, rows: RowShape) -> GeneratedPasses 
         .expect("planning has checked that all nodes belong to rows");
     let stages = Stages::of(kernel, &classes);
     let mut body = KernelBody::new(IndexAnalysis::of(kernel).wide);
+    body.inlines = true;
     body.block = LONG_ROW_THREADS;
     let bits = body.bits();
     let (row, thread) = block_and_thread(&mut body);
@@ -188,7 +189,8 @@ impl Stages {
             } in &reductions
             {
                 let body = &mut *lowering.body;
-                reducer.combine_row(body, accumulator, row.own, *number);
+                let all = std::slice::from_ref(accumulator);
+                reducer.combine_row(body, all, row.own, *number);
                 let result = reducer.finish(body, accumulator, node.dtype);
                 body.name_part(name);
                 let position = lowering
@@ -218,10 +220,14 @@ impl LongRow {
         stage: usize,
     ) {
         let label = format!("STAGE{stage}");
-        let arrays = kernel.arrays_of(reductions.iter().map(|reduction| reduction.source));
+        let sources = reductions.iter().map(|reduction| reduction.source);
+        let arrays = kernel.arrays_of(sources.clone());
+        lowering.prepare_divisors(kernel, sources.clone());
         self.visit(lowering, (&label, &arrays), |lowering, groups| {
             let mut values: Vec<(usize, Reg, Reg)> = Vec::new();
-            for (turn, elements) in groups.iter_mut().enumerate() {
+            for turn in 0..groups.len() {
+                lowering.divide(kernel, sources.clone(), groups, (self.own.row, turn));
+                let elements = &mut groups[turn];
                 for (number, reduction) in reductions.iter().enumerate() {
                     let of_group = elements.lower(lowering, reduction.source, self.own.row, turn);
                     let positions = elements.numbers.iter().zip(of_group);
@@ -249,8 +255,11 @@ impl LongRow {
         let (row, bytes) = (self.own.row, root.dtype.bytes());
         if class == RowClass::Element {
             let arrays = kernel.arrays_of(std::iter::once(root));
+            lowering.prepare_divisors(kernel, std::iter::once(root));
             self.visit(lowering, ("WRITE", &arrays), |lowering, groups| {
-                for (turn, elements) in groups.iter_mut().enumerate() {
+                for turn in 0..groups.len() {
+                    lowering.divide(kernel, std::iter::once(root), groups, (row, turn));
+                    let elements = &mut groups[turn];
                     let values = elements.lower(lowering, root, row, turn);
                     let first = elements.linear_indices[0];
                     let address = lowering.body.element(base, first, bytes);

@@ -56,6 +56,7 @@ pub(super) struct KnownRegisters {
     views: FxHashMap<(u64, Position), Position>,
     reshaped: FxHashMap<(u64, Position), Position>,
     values: FxHashMap<(u64, Position), Reg>,
+    addresses: FxHashMap<(u64, Reg), Reg>,
 }
 
 /// The lowering of one kernel's nodes.
@@ -80,6 +81,8 @@ pub(super) struct Lowering<'a> {
     pub(super) replaced: Option<u64>,
     /// The elements that are in registers.
     values: FxHashMap<(u64, Position), Reg>,
+    /// The addresses of elements of nodes at linear indices to which others add a constant.
+    addresses: FxHashMap<(u64, Reg), Reg>,
 }
 
 impl<'a> Lowering<'a> {
@@ -96,6 +99,7 @@ impl<'a> Lowering<'a> {
             row_nodes: None,
             replaced: None,
             values: FxHashMap::default(),
+            addresses: FxHashMap::default(),
         }
     }
 
@@ -121,6 +125,7 @@ impl<'a> Lowering<'a> {
             views: self.views.clone(),
             reshaped: self.reshaped.clone(),
             values: self.values.clone(),
+            addresses: self.addresses.clone(),
         }
     }
 
@@ -131,9 +136,11 @@ impl<'a> Lowering<'a> {
             views,
             reshaped,
             values,
+            addresses,
         } = others;
         (self.positions, self.views) = (positions, views);
         (self.reshaped, self.values) = (reshaped, values);
+        self.addresses = addresses;
     }
 
     /// Declares that a register holds a node's element at a position.
@@ -248,12 +255,10 @@ impl<'a> Lowering<'a> {
         let bytes = node.dtype.bytes();
         let PositionInfo { group, residue, .. } = self.positions[position.0];
         let (Some((first, lane)), Some(residue)) = (group, residue) else {
-            let number = self.linear_index(position);
-            let address = self.body.element(base, number, bytes);
+            let address = self.address(node, base, position);
             return self.body.load(node.dtype, address, 1)[0];
         };
-        let number = self.linear_index(first);
-        let mut address = self.body.element(base, number, bytes);
+        let mut address = self.address(node, base, first);
         let loaded = if residue == 0 {
             self.body.load(node.dtype, address, self.lanes)
         } else {
@@ -275,6 +280,22 @@ impl<'a> Lowering<'a> {
                 .insert((node.id, Position(first.0 + other)), reg);
         }
         loaded[lane]
+    }
+
+    /// Computes the address of an element of an array. A constant is added to the address, so that
+    /// it is part of the instruction that loads, and not to the linear index, which could wrap.
+    fn address(&mut self, node: &NodeRef, base: Reg, position: Position) -> Reg {
+        let bytes = node.dtype.bytes();
+        let Some((index, constant)) = self.positions[position.0].offset else {
+            let number = self.linear_index(position);
+            return self.body.element(base, number, bytes);
+        };
+        let first = match self.addresses.get(&(node.id, index)) {
+            Some(&known) => known,
+            None => self.body.element(base, index, bytes),
+        };
+        self.addresses.insert((node.id, index), first);
+        self.body.address_behind(first, constant * bytes)
     }
 
     /// Checks an index that was read from an array. Returns 0 and raises the flag if it is out of

@@ -17,6 +17,8 @@
 //! | `partial.rs` | reductions whose results are shared by several blocks |
 //! | `row_per_warp.rs` | reductions of many rows of moderate length |
 //! | `row.rs` | row kernels: several reductions of rows, and what follows from them |
+//! | `many_rows.rs` | row kernels of many rows of moderate length |
+//! | `row_division.rs` | divisions of a row's elements by values of the row |
 //! | `long_row.rs` | row kernels of rows that do not fit in registers |
 //! | `warp.rs` | combinations of accumulators by shuffles, and the threads of a row |
 //! | `scan.rs` | scan kernels |
@@ -48,11 +50,11 @@ mod cast;
 mod column_totals;
 mod elementwise;
 mod half;
-mod inline;
 mod join;
 mod long_row;
 mod look_back;
 mod lowering;
+mod many_rows;
 mod map;
 mod memory;
 mod name;
@@ -63,6 +65,7 @@ mod position;
 mod reduce;
 mod reducer;
 mod row;
+mod row_division;
 mod row_per_warp;
 mod scan;
 mod scan_columns;

@@ -30,6 +30,8 @@ pub(super) struct PositionInfo {
     group_axis: Option<(usize, usize)>,
     /// The first linear index of the group modulo its size, if it is the same for all groups.
     pub(super) residue: Option<usize>,
+    /// Another linear index, and the constant by which this one is greater.
+    pub(super) offset: Option<(Reg, usize)>,
 }
 
 impl Lowering<'_> {
@@ -43,6 +45,7 @@ impl Lowering<'_> {
             group: None,
             group_axis: None,
             residue: None,
+            offset: None,
         })
     }
 
@@ -62,6 +65,7 @@ impl Lowering<'_> {
             group: None,
             group_axis: None,
             residue: None,
+            offset: None,
         })
     }
 
@@ -409,6 +413,16 @@ impl KernelBody {
             );
         }
         thread
+    }
+
+    /// Computes the address so many bytes behind another.
+    pub(super) fn address_behind(&mut self, first: Reg, bytes: usize) -> Reg {
+        if bytes == 0 {
+            return first;
+        }
+        let address = self.reg(RegClass::B64);
+        line!(self, "add.s64 {address}, {first}, {bytes};");
+        address
     }
 
     /// Computes the address of an element: `base` plus the index times the size of an element.

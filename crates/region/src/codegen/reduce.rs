@@ -173,7 +173,7 @@ impl ReductionGenerator<'_> {
         let own = RowThread::new(&mut body, self.results(), threads);
         let accumulators = self.accumulate_row(&mut body, own);
         for (number, reduced) in self.reductions.iter().enumerate() {
-            let accumulator = &accumulators[number];
+            let accumulator = std::slice::from_ref(&accumulators[number]);
             reduced
                 .reducer
                 .combine_row(&mut body, accumulator, own, number);

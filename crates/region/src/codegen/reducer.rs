@@ -197,16 +197,33 @@ impl Reducer {
         thread: Reg,
         reduction: usize,
     ) {
-        self.combine_lanes(body, accumulator, WARP);
+        self.combine_parts(body, std::slice::from_ref(accumulator), thread, reduction);
+    }
+
+    /// Combines the accumulators of a block like [`combine_block`](Self::combine_block), where each
+    /// thread does the work of several: that of the thread with its number in each of several
+    /// parts of a larger block, one behind the other. The first accumulator has the result.
+    pub(super) fn combine_parts(
+        self,
+        body: &mut KernelBody,
+        accumulators: &[Accumulator],
+        thread: Reg,
+        reduction: usize,
+    ) {
+        for accumulator in accumulators {
+            self.combine_lanes(body, accumulator, WARP);
+        }
         let totals = WarpTotals::new(body, self, thread, reduction);
-        totals.store(body, accumulator, 0);
+        let warps = body.block / WARP;
+        totals.store_parts(body, accumulators, warps);
         line!(body, "bar.sync 0;");
-        for warp in 0..body.block / WARP {
+        let result = &accumulators[0];
+        for warp in 0..accumulators.len() * warps {
             let other = totals.load(body, warp);
             if warp == 0 {
-                assign(body, accumulator, &other);
+                assign(body, result, &other);
             } else {
-                self.combine(body, accumulator, &other);
+                self.combine(body, result, &other);
             }
         }
     }

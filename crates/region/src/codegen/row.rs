@@ -6,6 +6,8 @@
 //! read and written at once, or every 256th element. Rows that do not fit in registers are read
 //! again for each reduction that depends on another (`long_row.rs`).
 
+use std::ops::Range;
+
 use rustc_hash::{FxHashMap, FxHashSet};
 use smallvec::SmallVec;
 
@@ -13,9 +15,11 @@ use super::{
     body::{BLOCK, KernelBody, KernelParameter, ParameterKey, Reg, RegClass, line},
     long_row::long_row,
     lowering::{IndexAnalysis, Lowering},
+    many_rows::{ManyRows, many_rows},
     passes::GeneratedPasses,
     position::Position,
     reducer::{Accumulator, Reducer},
+    row_division::Divisor,
     warp::RowThread,
 };
 use crate::{
@@ -38,6 +42,8 @@ pub(super) struct RowNodes {
     length: usize,
     /// The position of the row's element in arrays of each shape.
     positions: Vec<(Shape, Position)>,
+    /// The values of the row by which elements are divided, by node.
+    pub(super) divisors: FxHashMap<u64, Divisor>,
 }
 
 impl RowNodes {
@@ -49,6 +55,7 @@ impl RowNodes {
             row,
             length: rows.length,
             positions: Vec::new(),
+            divisors: FxHashMap::default(),
         }
     }
 }
@@ -87,6 +94,9 @@ pub(super) struct RowElements {
     pub(super) numbers: SmallVec<[Reg; 4]>,
     /// The linear index of each.
     pub(super) linear_indices: SmallVec<[Reg; 4]>,
+    /// Another linear index of the thread in the row, and the constant by which those of these
+    /// elements are greater, unless some threads are beyond the end.
+    pub(super) offset: Option<(Reg, usize)>,
     /// True in threads beyond the end; `None` if there are none.
     beyond: Option<Reg>,
     /// The positions in arrays of each shape.
@@ -95,6 +105,60 @@ pub(super) struct RowElements {
 
 /// The positions of neighbouring elements.
 type RowPositions = SmallVec<[Position; 4]>;
+
+/// The first of a thread's neighbours of one turn, in every row.
+#[derive(Clone, Copy)]
+pub(super) struct FirstOfTurn {
+    /// Its index within the row: that of the last neighbours for threads beyond the end.
+    number: Reg,
+    /// The number of elements of the row from the thread's first to it, unless it is beyond.
+    ahead: usize,
+    neighbours: usize,
+    /// True in threads beyond the end; `None` if there are none.
+    beyond: Option<Reg>,
+}
+
+impl FirstOfTurn {
+    pub(super) fn new(
+        body: &mut KernelBody,
+        rows: RowShape,
+        (thread, threads): (Reg, Range<usize>),
+        length: Reg,
+        turn: usize,
+    ) -> Self {
+        let (bits, neighbours) = (body.bits(), neighbours_of_row(rows.length));
+        let mut number = thread;
+        if neighbours > 1 {
+            number = body.index_reg();
+            line!(body, "mul.lo.s{bits} {number}, {thread}, {neighbours};");
+        }
+        let of_row = threads_of_row(rows.length);
+        let at_once = of_row * neighbours;
+        // Of the threads of a turn, those of the first parts of a block may all be within the row.
+        let end = turn * at_once + threads.end * neighbours;
+        let is_full = threads.len() < of_row && end <= rows.length;
+        if turn > 0 {
+            let ahead = body.index_reg();
+            line!(body, "add.s{bits} {ahead}, {number}, {};", turn * at_once);
+            number = ahead;
+        }
+        let mut beyond = None;
+        if has_beyond(rows.length, turn) && !is_full {
+            let is_beyond = body.reg(RegClass::Predicate);
+            let (last, within) = (body.index_reg(), body.index_reg());
+            line!(body, "setp.ge.u{bits} {is_beyond}, {number}, {length};");
+            line!(body, "sub.s{bits} {last}, {length}, {neighbours};");
+            line!(body, "min.u{bits} {within}, {number}, {last};");
+            (number, beyond) = (within, Some(is_beyond));
+        }
+        Self {
+            number,
+            ahead: turn * at_once + threads.start * neighbours,
+            neighbours,
+            beyond,
+        }
+    }
+}
 
 impl RowElements {
     /// Computes the indices of a thread's elements of one turn.
@@ -105,34 +169,27 @@ impl RowElements {
         length: Reg,
         turn: usize,
     ) -> Self {
-        let (bits, neighbours) = (body.bits(), neighbours_of_row(rows.length));
-        let mut first = own.thread;
-        if neighbours > 1 {
-            first = body.index_reg();
-            line!(
-                body,
-                "mul.lo.s{bits} {first}, {}, {neighbours};",
-                own.thread
-            );
-        }
-        let at_once = own.threads * neighbours;
-        if turn > 0 {
-            let number = body.index_reg();
-            line!(body, "add.s{bits} {number}, {first}, {};", turn * at_once);
-            first = number;
-        }
-        let mut beyond = None;
-        if has_beyond(rows.length, turn) {
-            let is_beyond = body.reg(RegClass::Predicate);
-            let (last, within) = (body.index_reg(), body.index_reg());
-            line!(body, "setp.ge.u{bits} {is_beyond}, {first}, {length};");
-            line!(body, "sub.s{bits} {last}, {length}, {neighbours};");
-            line!(body, "min.u{bits} {within}, {first}, {last};");
-            (first, beyond) = (within, Some(is_beyond));
-        }
+        let threads = (own.thread, 0..own.threads);
+        let first = FirstOfTurn::new(body, rows, threads, length, turn);
+        Self::of_turn(body, own.row, length, first)
+    }
+
+    /// Computes the indices of a thread's elements of one turn in a row.
+    pub(super) fn of_turn(
+        body: &mut KernelBody,
+        row: Reg,
+        length: Reg,
+        of_turn: FirstOfTurn,
+    ) -> Self {
+        let FirstOfTurn {
+            number,
+            neighbours,
+            beyond,
+            ..
+        } = of_turn;
         Self {
             beyond,
-            ..Self::at(body, own.row, length, (first, neighbours))
+            ..Self::at(body, row, length, (number, neighbours))
         }
     }
 
@@ -159,22 +216,55 @@ impl RowElements {
         Self {
             numbers: following(first),
             linear_indices: following(linear_index),
+            offset: None,
             beyond: None,
             positions: Vec::new(),
         }
     }
 
-    /// Loads the elements of arrays with the shape of the rows.
-    pub(super) fn load(&mut self, lowering: &mut Lowering<'_>, arrays: &[&NodeRef], row: Reg) {
+    /// Loads the elements of arrays with the shape of the rows. Returns their registers.
+    pub(super) fn load(
+        &mut self,
+        lowering: &mut Lowering<'_>,
+        arrays: &[&NodeRef],
+        row: Reg,
+    ) -> SmallVec<[Reg; 8]> {
+        let mut loaded = SmallVec::new();
         for &array in arrays {
             for position in self.positions(lowering, array, row) {
-                lowering.lower(array, position);
+                loaded.push(lowering.lower(array, position));
+            }
+        }
+        loaded
+    }
+
+    /// Declares that these registers hold the elements of arrays, in the order of
+    /// [`load`](Self::load).
+    pub(super) fn define(
+        &mut self,
+        lowering: &mut Lowering<'_>,
+        arrays: &[&NodeRef],
+        row: Reg,
+        elements: &mut impl Iterator<Item = Reg>,
+    ) {
+        for &array in arrays {
+            for (position, element) in self
+                .positions(lowering, array, row)
+                .iter()
+                .zip(&mut *elements)
+            {
+                lowering.define(array, *position, element);
             }
         }
     }
 
     /// Returns the positions in a node's array.
-    fn positions(&mut self, lowering: &mut Lowering<'_>, node: &NodeRef, row: Reg) -> RowPositions {
+    pub(super) fn positions(
+        &mut self,
+        lowering: &mut Lowering<'_>,
+        node: &NodeRef,
+        row: Reg,
+    ) -> RowPositions {
         let mut known = self.positions.iter();
         if let Some((_, positions)) = known.find(|(shape, _)| *shape == node.shape) {
             return positions.clone();
@@ -194,6 +284,8 @@ impl RowElements {
                 _ => lowering.at_linear_index(node.id, &node.shape, linear_index),
             });
         }
+        // The others of a group are loaded with its first.
+        lowering.positions[positions[0].0].offset = self.offset;
         if positions.len() > 1 {
             lowering.group(&positions);
         }
@@ -223,16 +315,32 @@ impl RowElements {
     }
 }
 
+/// Makes the addresses of elements constants behind that of the first, except where threads are
+/// beyond the end.
+pub(super) fn address_behind_first(elements: &mut [RowElements], turns: &[FirstOfTurn]) {
+    if turns[0].beyond.is_some() {
+        return;
+    }
+    let first = elements[0].linear_indices[0];
+    for (elements, turn) in elements.iter_mut().zip(turns) {
+        elements.offset = turn.beyond.is_none().then_some((first, turn.ahead));
+    }
+}
+
 /// Generates a row kernel.
 pub(super) fn row(kernel: &FusedKernel, rows: RowShape) -> GeneratedPasses {
     if rows.is_long() {
         return long_row(kernel, rows);
+    }
+    if let Some(many) = ManyRows::of(kernel, rows) {
+        return many_rows(kernel, rows, &many);
     }
     let nodes = kernel.nodes.iter().map(|fused| (&fused.node, &*fused.op));
     let classes = rows
         .classify(nodes)
         .expect("planning has checked that all nodes belong to rows");
     let mut body = KernelBody::new(IndexAnalysis::of(kernel).wide);
+    body.inlines = true;
     let own = RowThread::new(&mut body, rows.rows, threads_of_row(rows.length));
     let length = body.index_parameter(ParameterKey::Named("length"), rows.length as i64);
     let mut elements: Vec<RowElements> = (0..turns_of_row(rows.length))
@@ -240,6 +348,29 @@ pub(super) fn row(kernel: &FusedKernel, rows: RowShape) -> GeneratedPasses {
         .collect();
     let mut lowering = Lowering::new(&mut body, kernel, false);
     lowering.row_nodes = Some(RowNodes::new(&classes, rows, own.row));
+    let shared = reduce_row(&mut lowering, kernel, &mut elements, own, 1);
+    store(
+        &mut lowering,
+        kernel,
+        &mut elements,
+        own,
+        classes[&kernel.root.id],
+        "DONE",
+    );
+    body.label("DONE");
+    GeneratedPasses::one(body.finish(&shared), rows.rows * own.threads)
+}
+
+/// Computes the reductions of a row. Where a block does the work of a larger one, in several parts,
+/// the elements are those of all parts, one turn after another. Returns the declarations of shared
+/// memory.
+pub(super) fn reduce_row(
+    lowering: &mut Lowering<'_>,
+    kernel: &FusedKernel,
+    elements: &mut [RowElements],
+    own: RowThread,
+    parts: usize,
+) -> String {
     let mut shared = String::new();
     let mut reductions = 0;
     for FusedNode { node, op } in &kernel.nodes {
@@ -249,13 +380,18 @@ pub(super) fn row(kernel: &FusedKernel, rows: RowShape) -> GeneratedPasses {
         {
             let reducer = Reducer::new(*reduction, source.dtype);
             shared.push_str(&reducer.row_memory(own, reductions));
-            let accumulator = reducer.identity(lowering.body);
+            let accumulators: SmallVec<[Accumulator; 4]> = (0..parts)
+                .map(|_| reducer.identity(lowering.body))
+                .collect();
             let arrays = kernel.arrays_of(std::iter::once(source));
-            for elements in &mut elements {
-                elements.load(&mut lowering, &arrays, own.row);
+            for elements in elements.iter_mut() {
+                elements.load(lowering, &arrays, own.row);
             }
-            for (turn, elements) in elements.iter_mut().enumerate() {
-                let values = elements.lower(&mut lowering, source, own.row, turn);
+            for turn in 0..elements.len() {
+                let sources = std::iter::once(source);
+                lowering.divide(kernel, sources, elements, (own.row, turn));
+                let elements = &mut elements[turn];
+                let values = elements.lower(lowering, source, own.row, turn);
                 let body = &mut *lowering.body;
                 let numbers = elements.numbers.iter().zip(&values);
                 let others: SmallVec<[Accumulator; 4]> = numbers
@@ -266,15 +402,15 @@ pub(super) fn row(kernel: &FusedKernel, rows: RowShape) -> GeneratedPasses {
                     line!(body, "@{beyond} bra {label};");
                 }
                 for other in &others {
-                    reducer.combine(body, &accumulator, other);
+                    reducer.combine(body, &accumulators[turn % parts], other);
                 }
                 if elements.beyond.is_some() {
                     body.label(&label);
                 }
             }
             let body = &mut *lowering.body;
-            reducer.combine_row(body, &accumulator, own, reductions);
-            let all = reducer.broadcast_row(body, &accumulator, own);
+            reducer.combine_row(body, &accumulators, own, reductions);
+            let all = reducer.broadcast_row(body, &accumulators[0], own);
             let result = reducer.finish(body, &all, node.dtype);
             body.name_part(reduction.name());
             let position = lowering
@@ -284,31 +420,24 @@ pub(super) fn row(kernel: &FusedKernel, rows: RowShape) -> GeneratedPasses {
             reductions += 1;
         }
     }
-    store(
-        &mut lowering,
-        kernel,
-        &mut elements,
-        own,
-        classes[&kernel.root.id],
-    );
-    body.label("DONE");
-    GeneratedPasses::one(body.finish(&shared), rows.rows * own.threads)
+    shared
 }
 
-/// Stores the elements of the row, or the element for the row.
-fn store(
+/// Stores the elements of the row, or the element for the row. Threads without any jump to a label.
+pub(super) fn store(
     lowering: &mut Lowering<'_>,
     kernel: &FusedKernel,
     elements: &mut [RowElements],
     own: RowThread,
     class: RowClass,
+    end: &str,
 ) {
     let root = &kernel.root;
     let base = lowering
         .body
         .address(ParameterKey::Output(0), || KernelParameter::Output(0));
     if class == RowClass::Row {
-        own.first_only(lowering.body, "DONE");
+        own.first_only(lowering.body, end);
         let position = lowering
             .row_position_of(root)
             .expect("the root is of a row");
@@ -317,16 +446,24 @@ fn store(
         lowering.body.store(root.dtype, address, &[value]);
         return;
     }
-    own.within_only(lowering.body, "DONE");
-    for (turn, elements) in elements.iter_mut().enumerate() {
+    own.within_only(lowering.body, end);
+    let mut first_address = None;
+    for turn in 0..elements.len() {
+        lowering.divide(kernel, std::iter::once(root), elements, (own.row, turn));
+        let elements = &mut elements[turn];
         if let Some(beyond) = elements.beyond {
             // No later element is within the row.
-            line!(lowering.body, "@{beyond} bra DONE;");
+            line!(lowering.body, "@{beyond} bra {end};");
         }
         let values = elements.lower(lowering, root, own.row, turn);
-        let address = lowering
-            .body
-            .element(base, elements.linear_indices[0], root.dtype.bytes());
-        lowering.body.store(root.dtype, address, &values);
+        let (body, bytes) = (&mut *lowering.body, root.dtype.bytes());
+        let address = match elements.offset {
+            None => body.element(base, elements.linear_indices[0], bytes),
+            Some((index, constant)) => {
+                let first = *first_address.get_or_insert_with(|| body.element(base, index, bytes));
+                body.address_behind(first, constant * bytes)
+            }
+        };
+        body.store(root.dtype, address, &values);
     }
 }

@@ -128,18 +128,19 @@ impl Reducer {
         }
     }
 
-    /// Combines the accumulators of a row's threads. The first of them has the result.
+    /// Combines the accumulators of a row's threads, of which each thread has one or, in a block
+    /// that does the work of a larger one, several. The first thread has the result in the first.
     pub(super) fn combine_row(
         self,
         body: &mut KernelBody,
-        accumulator: &Accumulator,
+        accumulators: &[Accumulator],
         rows: RowThread,
         reduction: usize,
     ) {
         if rows.has_block() {
-            self.combine_block(body, accumulator, rows.thread, reduction);
+            self.combine_parts(body, accumulators, rows.thread, reduction);
         } else {
-            self.combine_lanes(body, accumulator, rows.threads);
+            self.combine_lanes(body, &accumulators[0], rows.threads);
         }
     }
 
@@ -225,6 +226,28 @@ impl WarpTotals {
         let (bits, is_lane) = (body.bits(), body.reg(RegClass::Predicate));
         line!(body, "setp.eq.u{bits} {is_lane}, {}, {lane};", self.lane);
         self.store_if(body, accumulator, is_lane);
+    }
+
+    /// Stores the accumulators that the first thread of each warp has for several warps: its own
+    /// and those that lie so many behind it.
+    pub(super) fn store_parts(
+        &self,
+        body: &mut KernelBody,
+        accumulators: &[Accumulator],
+        distance: usize,
+    ) {
+        let (bits, is_first) = (body.bits(), body.reg(RegClass::Predicate));
+        line!(body, "setp.eq.u{bits} {is_first}, {}, 0;", self.lane);
+        for (part, accumulator) in accumulators.iter().enumerate() {
+            for ((dtype, _, own), reg) in self.slots.iter().zip(accumulator) {
+                let kind = RegClass::of(*dtype).move_type();
+                let offset = part * distance * dtype.bytes();
+                line!(
+                    body,
+                    "@{is_first} st.shared.{kind} [{own}+{offset}], {reg};"
+                );
+            }
+        }
     }
 
     /// Stores the accumulator of the threads for which a predicate holds.

@@ -114,24 +114,29 @@ impl FusedKernel {
         &'a self,
         nodes: impl Iterator<Item = &'a NodeRef>,
     ) -> SmallVec<[&'a NodeRef; 4]> {
+        let reached = self.reached_from(nodes).into_iter();
+        reached.filter(|node| self.op(node).is_none()).collect()
+    }
+
+    /// Returns nodes and those that element-wise operations compute or read for them, at the same
+    /// positions.
+    pub(crate) fn reached_from<'a>(
+        &'a self,
+        nodes: impl Iterator<Item = &'a NodeRef>,
+    ) -> SmallVec<[&'a NodeRef; 16]> {
         let mut seen: SmallVec<[&NodeRef; 16]> = nodes.collect();
-        let mut arrays: SmallVec<[&NodeRef; 4]> = SmallVec::new();
         let mut next = 0;
         while let Some(&node) = seen.get(next) {
             next += 1;
-            match self.op(node) {
-                None => arrays.push(node),
-                Some(Op::Apply(_, operands)) => {
-                    for operand in operands {
-                        if seen.iter().all(|known| known.id != operand.id) {
-                            seen.push(operand);
-                        }
+            if let Some(Op::Apply(_, operands)) = self.op(node) {
+                for operand in operands {
+                    if seen.iter().all(|known| known.id != operand.id) {
+                        seen.push(operand);
                     }
                 }
-                Some(_) => {}
             }
         }
-        arrays
+        seen
     }
 
     /// Returns the only output, or the first.

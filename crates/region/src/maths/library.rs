@@ -35,6 +35,38 @@ pub(super) fn library() -> &'static PtxLibrary {
     LIBRARY.get_or_init(|| PtxLibrary::read(PTX))
 }
 
+impl PtxItem {
+    /// Returns the lines of a function without branches and calls, which takes its arguments from
+    /// registers `argument0` and so on and leaves its result in `result`.
+    pub(super) fn straight_line(&self) -> Option<Vec<String>> {
+        let (_, body) = self.text.split_once("\n{\n")?;
+        let body = body.strip_suffix("}\n")?;
+        let mut lines = Vec::new();
+        for line in body.lines() {
+            let mut operands = line.split([',', ';']).map(str::trim);
+            let mut next = || operands.next();
+            match line.split_whitespace().next().unwrap_or_default() {
+                "" | "ret;" => {}
+                load if load.starts_with("ld.param") => {
+                    let target = next()?.split_whitespace().nth(1)?;
+                    let name = next()?.trim_matches(['[', ']']);
+                    let number: usize = name.rsplit_once("_param_")?.1.parse().ok()?;
+                    let bits = self.parameters.get(number)?;
+                    lines.push(format!("\tmov.b{bits} {target}, argument{number};\n"));
+                }
+                store if store.starts_with("st.param") => {
+                    next();
+                    lines.push(format!("\tmov.b{} result, {};\n", self.result, next()?));
+                }
+                branch if branch.starts_with(['@', '$', '{', '}']) => return None,
+                call if call.starts_with("bra") || call.starts_with("call") => return None,
+                _ => lines.push(format!("{line}\n")),
+            }
+        }
+        Some(lines)
+    }
+}
+
 impl PtxLibrary {
     /// Splits NVRTC's output into items: a declaration begins at the start of a line, a table ends
     /// with that line, and a function ends with a brace at the start of a line.

@@ -96,27 +96,35 @@ pub fn call(out: &mut String, function: &str, result: &str, arguments: &[&str]) 
     write_call(out, function, item.result, result, &arguments);
 }
 
-/// Returns the instructions of a function of one argument that has neither branches nor calls, each
-/// in a line, with its accesses to the argument and the result. Returns `None` for other functions.
-///
-/// # Panics
-///
-/// If the library has no such function.
-pub(crate) fn instructions_without_branches(
-    function: &str,
-) -> Option<impl Iterator<Item = &'static str> + use<>> {
+/// Appends the instructions of a function in place of a call, if it has neither branches nor calls.
+/// Returns whether it does. A function that is called from several places is not inlined by
+/// `ptxas`, so that each call waits for the one before.
+pub(crate) fn inline(out: &mut String, function: &str, result: &str, arguments: &[&str]) -> bool {
     let item = library()
         .items
         .get(function)
         .unwrap_or_else(|| unknown(function));
-    let (_, body) = item.text.split_once("\n{\n")?;
-    let body = body.trim_end().strip_suffix('}')?;
-    let lines = || {
-        let lines = body.lines().map(str::trim);
-        lines.filter(|line| !line.is_empty() && !line.starts_with(".reg") && *line != "ret;")
+    let Some(lines) = item.straight_line() else {
+        return false;
     };
-    let is_plain = |line: &str| !line.contains(['{', '@', ':']) && !line.starts_with("bra");
-    (item.parameters.len() == 1 && lines().all(is_plain)).then(lines)
+    // The names of the function's registers may be those of registers outside.
+    let mut text = String::from("\t{\n");
+    for (number, (bits, argument)) in item.parameters.iter().zip(arguments).enumerate() {
+        let written = writeln!(
+            text,
+            "\t.reg .b{bits} argument{number};\n\tmov.b{bits} argument{number}, {argument};"
+        );
+        written.expect("writing to a string does not fail");
+    }
+    let bits = item.result;
+    writeln!(text, "\t.reg .b{bits} result;\n\t{{").expect("writing to a string does not fail");
+    for line in lines {
+        text += &line;
+    }
+    writeln!(text, "\t}}\n\tmov.b{bits} {result}, result;\n\t}}")
+        .expect("writing to a string does not fail");
+    out.push_str(&text);
+    true
 }
 
 /// Returns the names of all functions, sorted.

@@ -19,6 +19,10 @@ pub(crate) const TESTS: &[Test] = &[
         many_rows_have_the_bits_of_few,
     ),
     (
+        "row_kernels_of_many_rows_have_the_bits_of_few",
+        row_kernels_of_many_rows_have_the_bits_of_few,
+    ),
+    (
         "columns_have_the_same_bits_under_every_schedule",
         columns_have_the_same_bits_under_every_schedule,
     ),
@@ -66,6 +70,44 @@ fn many_rows_have_the_bits_of_few() -> Outcome {
             assert_eq!(all.4.0[at], row.iter().any(|&x| x < -29.0), "{at}");
             let sum: i32 = row.iter().map(|&x| x as i32).sum();
             assert_eq!(all.4.1[at], sum, "{at}");
+        }
+        drop(device);
+        configuration.is_clean()?;
+    }
+    Ok(())
+}
+
+/// Smaller blocks do the work of a larger one, to the bit. Sums of `f32` as `f64` are rounded, so
+/// that another order gives other bits.
+fn row_kernels_of_many_rows_have_the_bits_of_few() -> Outcome {
+    for (rows, length) in [(12_672, 257), (12_700, 300), (12_690, 1000), (12_680, 1023)] {
+        let x = Array2::from_shape_fn((rows, length), |(row, column)| {
+            number(row * 1009 + column) as f32 / 8.0
+        });
+        let configuration = configuration(5);
+        let device = configuration.open()?;
+        let of_rows = |x: &Array2<f32>| {
+            let pending = device.region(|g| {
+                let (x, axis) = (g.array(x), [Axis(1)]);
+                let powers = (&x - &x.max_keepdims(&axis)).exp();
+                let deviation = &x - &x.mean_keepdims(&axis);
+                let variance = deviation.pow2().mean_keepdims(&axis);
+                (
+                    &powers / &powers.sum_keepdims(&axis),
+                    &deviation / &(&variance + 1e-5).sqrt(),
+                    &x / &(&x.pow2().mean_keepdims(&axis) + 1e-5).sqrt(),
+                )
+            });
+            pending?.wait()
+        };
+        let bits = |x: &Array2<f32>| x.mapv(f32::to_bits);
+        let all = of_rows(&x)?;
+        for part in [s![..100, ..], s![rows - 100.., ..]] {
+            let few = of_rows(&x.slice(part).to_owned())?;
+            let of_all = |x: &Array2<f32>| bits(&x.slice(part).to_owned());
+            assert_eq!(of_all(&all.0), bits(&few.0), "{length}");
+            assert_eq!(of_all(&all.1), bits(&few.1), "{length}");
+            assert_eq!(of_all(&all.2), bits(&few.2), "{length}");
         }
         drop(device);
         configuration.is_clean()?;

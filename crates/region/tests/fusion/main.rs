@@ -53,25 +53,30 @@ impl Counted {
     /// Runs a test on a device of each schedule, and asserts that nothing is reported.
     fn everywhere(test: impl Fn(&Self)) {
         for schedule in [Schedule::Timed, Schedule::Lazy, Schedule::Random(7)] {
-            let config = SimConfig::new().schedule(schedule).kernel_race_check(true);
-            let gpu = Gpu::new(config);
-            let calls = Arc::new(Calls::over(gpu.driver()));
-            let driver = Arc::clone(&calls) as Arc<dyn Driver>;
-            // SAFETY: the wrapper forwards every call to a conforming driver.
-            let device = unsafe { Device::with_driver(driver, 0) }.expect("the device opens");
-            let counted = Self {
-                device,
-                calls,
-                gpu: gpu.clone(),
-            };
-            test(&counted);
-            drop(counted);
-            assert!(
-                gpu.reports().is_empty(),
-                "{schedule:?}: {:#?}",
-                gpu.reports()
-            );
+            Self::with(schedule, &test);
         }
+    }
+
+    /// Runs a test on a device with a schedule, and asserts that nothing is reported.
+    fn with(schedule: Schedule, test: impl Fn(&Self)) {
+        let config = SimConfig::new().schedule(schedule).kernel_race_check(true);
+        let gpu = Gpu::new(config);
+        let calls = Arc::new(Calls::over(gpu.driver()));
+        let driver = Arc::clone(&calls) as Arc<dyn Driver>;
+        // SAFETY: the wrapper forwards every call to a conforming driver.
+        let device = unsafe { Device::with_driver(driver, 0) }.expect("the device opens");
+        let counted = Self {
+            device,
+            calls,
+            gpu: gpu.clone(),
+        };
+        test(&counted);
+        drop(counted);
+        assert!(
+            gpu.reports().is_empty(),
+            "{schedule:?}: {:#?}",
+            gpu.reports()
+        );
     }
 
     /// Returns the result of a function that waits for the device, and the work of the kernels

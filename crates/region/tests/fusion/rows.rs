@@ -1,7 +1,7 @@
 //! Reductions of rows with what leads to them and what follows: one kernel that reads each array
 //! once and writes once, with the bits of separate kernels.
 
-use millstream::Device;
+use millstream::{Device, sim::Schedule};
 use millstream_region::{Array, Keep, RegionExt};
 use ndarray::{Array2, Axis, Ix2, s};
 
@@ -294,6 +294,111 @@ fn blocks_compute_one_long_row_after_another() {
         assert_eq!(work.kernels, 1);
         assert_eq!(found, expected);
     });
+}
+
+/// There are more rows than blocks on a large device, so that each block computes several.
+#[test]
+fn blocks_compute_one_of_many_rows_after_another() {
+    let host = Array2::from_shape_fn((12_700, 257), |(row, column)| {
+        ((row * 37 + column * 61) % 11) as f32 - 3.0
+    });
+    // All of these numbers are exact.
+    let mut expected = host.clone();
+    for mut row in expected.rows_mut() {
+        let total = row.sum();
+        row.mapv_inplace(|x| x * total);
+    }
+    // The order of the blocks is not that of the schedule.
+    Counted::with(Schedule::Timed, |counted| {
+        let (found, work) = counted.work(|device| {
+            let pending = device.region(|g| {
+                let x = g.array(&host);
+                // With another reduction, its barrier would lie between those of two rows.
+                &x * &x.sum_keepdims(&[Axis(1)])
+            });
+            pending.unwrap().wait().unwrap()
+        });
+        let bytes = 4 * host.len() as u64;
+        assert_eq!((work.kernels, work.bytes_written), (1, bytes));
+        assert!(work.bytes_read < 2 * bytes);
+        assert_eq!(found, expected);
+    });
+}
+
+/// Returns rows whose greatest elements are ordinary numbers and such as take a step of a division
+/// beyond the exponents of `f32`, or have no reciprocal.
+fn rows_to_divide(length: usize) -> Array2<f32> {
+    let greatest = [
+        1.5,
+        0.1,
+        3.0e7,
+        1.2e-20,
+        7.0e19,
+        3.0e-39,
+        -2.5,
+        f32::INFINITY,
+        0.0,
+        f32::MAX,
+    ];
+    let others = [
+        0.0,
+        -0.0,
+        1.0e-30,
+        -1.0e-42,
+        1.0e-45,
+        -3.0e19,
+        -f32::MAX,
+        f32::NEG_INFINITY,
+        -1.0e-18,
+    ];
+    let rows = 130;
+    Array2::from_shape_fn((rows, length), |(row, column)| {
+        let most = greatest[row % greatest.len()];
+        // Half of the rows have only numbers of one size, with many different digits.
+        let is_special = column.is_multiple_of(7) && (row / greatest.len()).is_multiple_of(2);
+        let digits = (row * 7919 + column * 104_729) % 65_521;
+        let element = if column == length / 2 {
+            most
+        } else if is_special {
+            others[column / 7 % others.len()]
+        } else {
+            most * (digits as f32 / 65_536.0)
+        };
+        if element.is_nan() {
+            most
+        } else {
+            element.min(most)
+        }
+    })
+}
+
+#[test]
+fn quotients_by_a_value_of_the_row_are_those_of_the_host() {
+    for length in [16, 63, 300, 1000, 8196] {
+        let host = rows_to_divide(length);
+        let expected = Array2::from_shape_fn(host.dim(), |(row, column)| {
+            let most = host.row(row).iter().copied().max_by(f32::total_cmp);
+            host[[row, column]] / most.unwrap()
+        });
+        Counted::everywhere(|counted| {
+            let (found, work) = counted.work(|device| {
+                let pending = device.region(|g| {
+                    let x = g.array(&host);
+                    &x / &x.max_keepdims(&[Axis(1)])
+                });
+                pending.unwrap().wait().unwrap()
+            });
+            assert_eq!(work.kernels, 1, "{length}");
+            for (at, (found, expected)) in found.iter().zip(&expected).enumerate() {
+                let is_same = found.to_bits() == expected.to_bits();
+                let are_nan = found.is_nan() && expected.is_nan();
+                assert!(
+                    is_same || are_nan,
+                    "{found} is not {expected}: {length}, {at}"
+                );
+            }
+        });
+    }
 }
 
 #[test]

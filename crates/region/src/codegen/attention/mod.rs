@@ -69,6 +69,7 @@ pub(super) fn attention(kernel: &FusedKernel, operands: &Attention) -> Generated
     let tiles = queries.div_ceil(sizes.tile);
     let batches: usize = node.shape[..node.shape.len() - 2].iter().product();
     let mut body = KernelBody::new(true);
+    body.inlines = true;
     body.block = THREADS;
     body.blocks_min = Some(BLOCKS_MIN);
     body.name_part("attention");

@@ -196,7 +196,7 @@ impl AttentionKernel<'_> {
             let power = |body: &mut KernelBody, score: Reg| {
                 let (difference, power) = (body.reg(class), body.reg(class));
                 line!(body, "sub.rn.{kind} {difference}, {score}, {base};");
-                body.inline(exp, power, difference);
+                body.call(exp, power, &[difference]);
                 power
             };
             let rescaling = power(body, maximum);
