@@ -28,7 +28,7 @@ const CACHE_BYTES: usize = 36 << 20;
 /// The maximum number of blocks of a multiprocessor, whose threads are enough to hide latency.
 const BLOCKS_PER_MULTIPROCESSOR: usize = 4;
 /// The number of groups of neighbours in flight per thread.
-const UNROLL: usize = 4;
+const UNROLL: usize = 2;
 /// The maximum numbers of arrays and of nodes of a kernel whose threads have several groups in
 /// flight.
 const SIMPLE_INPUTS: usize = 2;

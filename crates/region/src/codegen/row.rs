@@ -15,7 +15,7 @@ use super::{
     body::{BLOCK, KernelBody, KernelParameter, ParameterKey, Reg, RegClass, line},
     long_row::long_row,
     lowering::{IndexAnalysis, Lowering},
-    many_rows::{ManyRows, many_rows},
+    many_rows::{has_many_rows, many_rows},
     passes::GeneratedPasses,
     position::Position,
     reducer::{Accumulator, Reducer},
@@ -238,26 +238,6 @@ impl RowElements {
         loaded
     }
 
-    /// Declares that these registers hold the elements of arrays, in the order of
-    /// [`load`](Self::load).
-    pub(super) fn define(
-        &mut self,
-        lowering: &mut Lowering<'_>,
-        arrays: &[&NodeRef],
-        row: Reg,
-        elements: &mut impl Iterator<Item = Reg>,
-    ) {
-        for &array in arrays {
-            for (position, element) in self
-                .positions(lowering, array, row)
-                .iter()
-                .zip(&mut *elements)
-            {
-                lowering.define(array, *position, element);
-            }
-        }
-    }
-
     /// Returns the positions in a node's array.
     pub(super) fn positions(
         &mut self,
@@ -332,8 +312,8 @@ pub(super) fn row(kernel: &FusedKernel, rows: RowShape) -> GeneratedPasses {
     if rows.is_long() {
         return long_row(kernel, rows);
     }
-    if let Some(many) = ManyRows::of(kernel, rows) {
-        return many_rows(kernel, rows, &many);
+    if has_many_rows(kernel, rows) {
+        return many_rows(kernel, rows);
     }
     let nodes = kernel.nodes.iter().map(|fused| (&fused.node, &*fused.op));
     let classes = rows

@@ -10,14 +10,16 @@
 //! A [`Session`] holds the state that the nodes of one region share: the device, the first error,
 //! and a table that interns nodes, so that equal operations on the same operands are one node.
 
+mod attention;
 mod collective;
 mod function;
 mod key;
 mod node;
 mod session;
 
+pub(crate) use attention::Attention;
 pub(crate) use collective::{AxisSet, Collective, CollectiveKind, MeshMember, MeshShape};
 pub(crate) use function::{Comparison, Function, Rounding};
 pub(crate) use key::OpKey;
-pub(crate) use node::{Attention, Node, NodeRef, Op, Reduction, State, Storage};
+pub(crate) use node::{Node, NodeRef, Op, Reduction, State, Storage};
 pub(crate) use session::{LaunchLog, LoggedLaunch, LoggedParameter, Overdue, Session, shape_error};
