@@ -13,8 +13,10 @@ use millstream::{
 
 use crate::{
     arrays::sums,
+    calls::Calls,
     configurations::on_gpu,
     harness::{Harness, LARGE_LEN, Watch, everywhere, everywhere_simulated, gate_kernel},
+    instrumented::open,
 };
 
 /// Runs a scenario with the harness's device and each other one.
@@ -472,6 +474,8 @@ fn d03_the_loss_of_a_device_keeps_no_other_from_freeing() {
         let _watch = Watch::over(format!("{schedule:?}, {is_closed}"));
         let gpu = Gpu::new(SimConfig::new().devices(2).schedule(schedule));
         let [device, lost] = [0, 1].map(|ordinal| Device::open_simulated(&gpu, ordinal).unwrap());
+        // Opened through another driver, it keeps the context when the lost one is closed.
+        let _again = open(&std::sync::Arc::new(Calls::over(gpu.driver())), 1).unwrap();
         let stream = lost.stream().unwrap();
         let mut x = stream.zeros::<u32>(4).unwrap();
         let hold = gpu.hold(stream.as_raw());
@@ -481,10 +485,7 @@ fn d03_the_loss_of_a_device_keeps_no_other_from_freeing() {
             stream.synchronize(),
             Err(Error::DeviceLost { .. })
         ));
-        let mut lost = Some((lost, stream, x));
-        if is_closed {
-            lost = None;
-        }
+        let lost = Some((lost, stream, x)).filter(|_| !is_closed);
         drop(device.managed::<u32>(100).unwrap());
         assert_ne!(gpu.live_object_counts().managed_bytes, 0);
         device.trim().unwrap();
