@@ -64,6 +64,24 @@ mod tests {
     use super::*;
 
     #[test]
+    fn of_the_crates_only_the_benchmarks_are_not_for_users() {
+        let folders = process::root().join("crates").read_dir().expect("crates");
+        for folder in folders.flatten() {
+            let manifest = folder.path().join("Cargo.toml");
+            let manifest = std::fs::read_to_string(manifest).expect("a crate has a manifest");
+            let name = manifest
+                .lines()
+                .find_map(|line| line.strip_prefix("name = "))
+                .expect("a crate has a name")
+                .trim_matches('"');
+            // What the patterns of `CRATES` match.
+            let is_for_users = name == "millstream"
+                || name.starts_with("millstream-") && !name.starts_with("millstream-b");
+            assert_eq!(is_for_users, name != "millstream-bench", "{name}");
+        }
+    }
+
+    #[test]
     fn the_hosts_target_is_installed_and_an_unknown_one_is_an_error() {
         let version = process::output(process::command("rustc").arg("-vV")).expect("rustc runs");
         let host = version.lines().find_map(|line| line.strip_prefix("host: "));

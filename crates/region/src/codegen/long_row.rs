@@ -9,11 +9,11 @@ use smallvec::SmallVec;
 
 use super::{
     body::{KernelBody, KernelParameter, ParameterKey, Reg, RegClass, line},
-    lowering::{IndexAnalysis, Lowering},
+    lowering::Lowering,
     passes::GeneratedPasses,
     reduce::block_and_thread,
     reducer::{Accumulator, Reducer},
-    row::{RowElements, RowNodes},
+    row::{RowElements, RowNodes, begin},
     warp::RowThread,
 };
 use crate::{
@@ -60,13 +60,8 @@ struct RowReduction<'a> {
 
 /// Generates a row kernel of long rows.
 pub(super) fn long_row(kernel: &FusedKernel, rows: RowShape) -> GeneratedPasses {
-    let nodes = kernel.nodes.iter().map(|fused| (&fused.node, &*fused.op));
-    let classes = rows
-        .classify(nodes)
-        .expect("planning has checked that all nodes belong to rows");
+    let (classes, mut body) = begin(kernel, rows);
     let stages = Stages::of(kernel, &classes);
-    let mut body = KernelBody::new(IndexAnalysis::of(kernel).wide);
-    body.inlines = true;
     body.block = LONG_ROW_THREADS;
     let bits = body.bits();
     let (row, thread) = block_and_thread(&mut body);

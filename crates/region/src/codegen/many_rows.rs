@@ -11,12 +11,12 @@
 use smallvec::SmallVec;
 
 use super::{
-    body::{BLOCK, KernelBody, ParameterKey, Reg, RegClass, line},
+    body::{BLOCK, ParameterKey, Reg, RegClass, line},
     long_row::MULTIPROCESSORS,
-    lowering::{IndexAnalysis, Lowering},
+    lowering::Lowering,
     passes::GeneratedPasses,
     reduce::block_and_thread,
-    row::{FirstOfTurn, RowElements, RowNodes, address_behind_first, reduce_row, store},
+    row::{FirstOfTurn, RowElements, RowNodes, address_behind_first, begin, reduce_row, store},
     warp::RowThread,
 };
 use crate::{
@@ -60,12 +60,7 @@ pub(super) fn has_many_rows(kernel: &FusedKernel, rows: RowShape) -> bool {
 
 /// Generates a row kernel of many rows.
 pub(super) fn many_rows(kernel: &FusedKernel, rows: RowShape) -> GeneratedPasses {
-    let nodes = kernel.nodes.iter().map(|fused| (&fused.node, &*fused.op));
-    let classes = rows
-        .classify(nodes)
-        .expect("planning has checked that all nodes belong to rows");
-    let mut body = KernelBody::new(IndexAnalysis::of(kernel).wide);
-    body.inlines = true;
+    let (classes, mut body) = begin(kernel, rows);
     body.blocks_min = Some(BLOCKS_PER_MULTIPROCESSOR);
     body.block = THREADS;
     let bits = body.bits();

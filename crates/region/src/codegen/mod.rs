@@ -37,7 +37,6 @@
 //! | `elementwise.rs` | instruction selection for element-wise functions |
 //! | `half.rs` | functions of `f16` and `bf16` |
 //! | `cast.rs` | casts between element types |
-//! | `inline.rs` | functions of the maths library without a call |
 //! | `memory.rs` | loads and stores of elements |
 //! | `body.rs` | the body of a kernel under construction |
 //! | `name.rs` | the names of kernels |

@@ -325,7 +325,7 @@ pub(super) fn assign(body: &mut KernelBody, accumulator: &Accumulator, to: &Accu
     }
 }
 
-fn zero_literal(dtype: DType) -> &'static str {
+pub(super) fn zero_literal(dtype: DType) -> &'static str {
     match dtype {
         DType::F32 => "0f00000000",
         DType::F64 => "0d0000000000000000",
@@ -352,7 +352,7 @@ fn max_literal(dtype: DType) -> &'static str {
     }
 }
 
-fn min_literal(dtype: DType) -> &'static str {
+pub(super) fn min_literal(dtype: DType) -> &'static str {
     match dtype {
         DType::F32 => "0fFF800000",
         DType::F64 => "0dFFF0000000000000",

@@ -307,6 +307,20 @@ pub(super) fn address_behind_first(elements: &mut [RowElements], turns: &[FirstO
     }
 }
 
+/// Begins a row kernel: returns the classes of its nodes and its empty body.
+pub(super) fn begin(
+    kernel: &FusedKernel,
+    rows: RowShape,
+) -> (FxHashMap<u64, RowClass>, KernelBody) {
+    let nodes = kernel.nodes.iter().map(|fused| (&fused.node, &*fused.op));
+    let classes = rows
+        .classify(nodes)
+        .expect("planning has checked that all nodes belong to rows");
+    let mut body = KernelBody::new(IndexAnalysis::of(kernel).wide);
+    body.inlines = true;
+    (classes, body)
+}
+
 /// Generates a row kernel.
 pub(super) fn row(kernel: &FusedKernel, rows: RowShape) -> GeneratedPasses {
     if rows.is_long() {
@@ -315,12 +329,7 @@ pub(super) fn row(kernel: &FusedKernel, rows: RowShape) -> GeneratedPasses {
     if has_many_rows(kernel, rows) {
         return many_rows(kernel, rows);
     }
-    let nodes = kernel.nodes.iter().map(|fused| (&fused.node, &*fused.op));
-    let classes = rows
-        .classify(nodes)
-        .expect("planning has checked that all nodes belong to rows");
-    let mut body = KernelBody::new(IndexAnalysis::of(kernel).wide);
-    body.inlines = true;
+    let (classes, mut body) = begin(kernel, rows);
     let own = RowThread::new(&mut body, rows.rows, threads_of_row(rows.length));
     let length = body.index_parameter(ParameterKey::Named("length"), rows.length as i64);
     let mut elements: Vec<RowElements> = (0..turns_of_row(rows.length))

@@ -4,7 +4,10 @@ use smallvec::SmallVec;
 
 use super::tiles::{CHUNK_BYTES, Swizzle, THREADS, TileSizes};
 use crate::{
-    codegen::body::{KernelBody, Reg, RegClass, line},
+    codegen::{
+        body::{KernelBody, Reg, RegClass, line},
+        reducer::zero_literal,
+    },
     element::DType,
 };
 
@@ -203,7 +206,7 @@ impl TileLoader {
                 turn * self.lines
             );
             for reg in registers {
-                line!(body, "mov.{kind} {reg}, {};", zero(self.dtype));
+                line!(body, "mov.{kind} {reg}, {};", zero_literal(self.dtype));
             }
             if self.has_chunks {
                 let holds = self.within[0].map_or(has_row, |within| both(body, has_row, within));
@@ -263,12 +266,4 @@ fn both(body: &mut KernelBody, one: Reg, two: Reg) -> Reg {
     let holds = body.reg(RegClass::Predicate);
     line!(body, "and.pred {holds}, {one}, {two};");
     holds
-}
-
-/// Returns the literal of 0.
-pub(super) fn zero(dtype: DType) -> &'static str {
-    match dtype {
-        DType::F64 => "0d0000000000000000",
-        _ => "0f00000000",
-    }
 }

@@ -30,12 +30,13 @@ mod values;
 
 pub(crate) use tiles::TileSizes;
 
-use loader::{TileLoader, zero};
+use loader::TileLoader;
 use tiles::{COLUMN_THREADS, LINE_BYTES, THREADS, WARP_LINES};
 
 use super::{
     body::{KernelBody, Reg, RegClass, line},
     passes::GeneratedPasses,
+    reducer::{min_literal, zero_literal},
 };
 use crate::{
     element::DType,
@@ -43,8 +44,6 @@ use crate::{
     graph::{Attention, NodeRef},
 };
 
-/// The number of threads of a warp.
-const WARP: usize = 32;
 /// The number of blocks for which a multiprocessor must have registers. Without this limit, ptxas
 /// takes the registers of three blocks, which are too few for a tile of 64 queries.
 const BLOCKS_MIN: usize = 2;
@@ -137,12 +136,17 @@ impl AttentionKernel<'_> {
         let [queries, keys, values] = &self.loaders;
         queries.load(body);
         queries.store(body);
-        let zero = zero(self.dtype);
+        let zero = zero_literal(self.dtype);
         for reg in self.sums.iter().flatten().chain(&self.totals) {
             line!(body, "mov.{} {reg}, {zero};", self.kind);
         }
         for reg in &self.maxima {
-            line!(body, "mov.{} {reg}, {};", self.kind, self.least());
+            line!(
+                body,
+                "mov.{} {reg}, {};",
+                self.kind,
+                min_literal(self.dtype)
+            );
         }
         keys.load(body);
         values.load(body);
@@ -177,14 +181,6 @@ impl AttentionKernel<'_> {
         );
         line!(body, "@{goes_on} bra TILE;");
         self.store(body);
-    }
-
-    /// Returns the literal of negative infinity.
-    fn least(&self) -> &'static str {
-        match self.dtype {
-            DType::F64 => "0dfff0000000000000",
-            _ => "0fff800000",
-        }
     }
 
     /// Computes the number of one of the thread's keys.

@@ -1,14 +1,14 @@
 //! The scores of a tile of queries and keys, and their weights.
 
 use super::{
-    AttentionKernel, MaskSource, Rows, SHARING, WARP,
-    loader::zero,
+    AttentionKernel, MaskSource, Rows, SHARING,
     tiles::{CHUNK_BYTES, COLUMN_THREADS, LINE_BYTES, WARP_LINES},
 };
 use crate::{
     codegen::{
         body::{KernelBody, Reg, RegClass, line},
-        warp::shuffle,
+        reducer::{min_literal, zero_literal},
+        warp::{WARP, shuffle},
     },
     element::DType,
 };
@@ -18,7 +18,7 @@ impl AttentionKernel<'_> {
     pub(super) fn multiply_keys(&self, body: &mut KernelBody) {
         let (sizes, kind) = (self.sizes, self.kind);
         for reg in self.scores.iter().flatten() {
-            line!(body, "mov.{kind} {reg}, {};", zero(self.dtype));
+            line!(body, "mov.{kind} {reg}, {};", zero_literal(self.dtype));
         }
         let addresses = [
             (self.query_address, LINE_BYTES),
@@ -99,7 +99,11 @@ impl AttentionKernel<'_> {
                     line!(body, "setp.gt.u32 {excluded}, {key}, {query};");
                     line!(body, "or.pred {excluded}, {excluded}, {is_beyond};");
                 }
-                line!(body, "@{excluded} mov.{kind} {score}, {};", self.least());
+                line!(
+                    body,
+                    "@{excluded} mov.{kind} {score}, {};",
+                    min_literal(self.dtype)
+                );
             }
         }
         body.label("ADJUSTED");
@@ -144,7 +148,7 @@ impl AttentionKernel<'_> {
                     body.reg(RegClass::of(self.dtype)),
                 );
                 line!(body, "and.pred {holds}, {has_query}, {has_key};");
-                line!(body, "mov.{kind} {added}, {};", zero(self.dtype));
+                line!(body, "mov.{kind} {added}, {};", zero_literal(self.dtype));
                 line!(body, "@{holds} ld.global.{kind} {added}, [{element}];");
                 line!(body, "add.rn.{kind} {score}, {score}, {added};");
             }
@@ -187,11 +191,15 @@ impl AttentionKernel<'_> {
             line!(body, "max.{kind} {new}, {new}, {maximum};");
             // As long as all scores are negative infinity, the weights are 0 instead of NaN.
             let (is_least, base) = (body.reg(RegClass::Predicate), body.reg(class));
-            line!(body, "setp.eq.{kind} {is_least}, {new}, {};", self.least());
+            line!(
+                body,
+                "setp.eq.{kind} {is_least}, {new}, {};",
+                min_literal(self.dtype)
+            );
             line!(
                 body,
                 "selp.{kind} {base}, {}, {new}, {is_least};",
-                zero(self.dtype)
+                zero_literal(self.dtype)
             );
             let power = |body: &mut KernelBody, score: Reg| {
                 let (difference, power) = (body.reg(class), body.reg(class));

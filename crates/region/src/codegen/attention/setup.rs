@@ -3,12 +3,15 @@
 use smallvec::SmallVec;
 
 use super::{
-    AttentionKernel, MaskSource, NAMES, Rows, WARP,
+    AttentionKernel, MaskSource, NAMES, Rows,
     loader::{TileLoader, TileSource, TileTarget},
     tiles::{CHUNK_BYTES, Swizzle, TileSizes, WARP_LINES},
 };
 use crate::{
-    codegen::body::{KernelBody, KernelParameter, ParameterKey, Reg, RegClass, line},
+    codegen::{
+        body::{KernelBody, KernelParameter, ParameterKey, Reg, RegClass, line},
+        warp::WARP,
+    },
     fuse::{FusedKernel, Strided},
     graph::{Attention, NodeRef},
 };

@@ -1,12 +1,12 @@
 //! The weighted sums of the values.
 
 use super::{
-    AttentionKernel, Rows, SHARING, WARP,
+    AttentionKernel, Rows, SHARING,
     tiles::{CHUNKS, COLUMN_THREADS, LINE_BYTES, WARP_LINES},
 };
 use crate::codegen::{
     body::{KernelBody, Reg, RegClass, line},
-    warp::shuffle,
+    warp::{WARP, shuffle},
 };
 
 impl AttentionKernel<'_> {
