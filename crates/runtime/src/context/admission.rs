@@ -69,6 +69,12 @@ impl Admission {
         self.change_examinations(|examinations| examinations.everywhere = examine);
     }
 
+    /// Returns whether there is a reason that concerns this device alone.
+    #[cfg(test)]
+    pub(crate) fn examines_on_its_own(&self) -> bool {
+        self.examinations.lock().own > 0
+    }
+
     /// Counts a reason for this device to examine its operands.
     pub(super) fn begin_examination(&self) {
         self.change_examinations(|examinations| examinations.own += 1);

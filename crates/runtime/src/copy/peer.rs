@@ -14,7 +14,7 @@ use crate::{
     },
     error::OperationKind,
     memory::{Span, Span2d},
-    tracker::{Access, AccessKind, Accesses},
+    tracker::{Access, AccessKind},
 };
 
 impl Stream {
@@ -102,14 +102,8 @@ impl Stream {
         command: impl Command,
         location: &'static Location<'static>,
     ) -> Result<()> {
-        let operation = Operation {
-            kind: OperationKind::DeviceToDevice,
-            label: "copy",
-            location,
-            bytes: bytes as u64,
-            accesses: Accesses::default(),
-            host_waiter: None,
-        };
+        let mut operation = Operation::new(OperationKind::DeviceToDevice, "copy", location);
+        operation.bytes = bytes as u64;
         let mut crossing = Crossing::new(self.device_state(), operation);
         crossing.push(read, source);
         crossing.push(written, target);

@@ -7,10 +7,7 @@
 
 #![allow(unsafe_code, reason = "copies between blocks that it holds")]
 
-use std::{
-    panic::Location,
-    sync::{Arc, atomic::AtomicU64},
-};
+use std::{panic::Location, ptr, sync::Arc};
 
 use bytemuck::Pod;
 use parking_lot::Mutex;
@@ -19,7 +16,7 @@ use super::{
     Graph, GraphRecorder,
     body::Body,
     conditional::Conditions,
-    node::{Node, OperandMemory, Work},
+    node::{self, Node, OperandMemory, Work},
     recorder,
     recording::RecordedGraph,
     replay,
@@ -133,6 +130,7 @@ impl Graph {
                 operand.memory = OperandMemory::Outside(new_memory);
             }
         }
+        node::resolve(&mut self.nodes, &self.operands);
         let changed =
             |(_, node): &(usize, &Node)| node.accesses.iter().any(|access| swapped(access.operand));
         let changed = || self.nodes.iter().enumerate().filter(changed);
@@ -159,13 +157,14 @@ impl Graph {
     ///
     /// If the graph has no kernel of this name, or several.
     pub fn node(&mut self, label: &str) -> Result<GraphNodeMut<'_>> {
-        let is_named = |(_, node): &(usize, &Node)| {
-            node.label == label && matches!(node.work, Work::Kernel(_))
+        let is_named = |node: &Node| {
+            matches!(node.work, Work::Kernel(_))
+                && (ptr::eq(node.label, label) || node.label == label)
         };
-        let mut named = self.nodes.iter().enumerate().filter(is_named);
-        let found = (named.next().map(|(number, _)| number), named.count());
-        match found {
-            (Some(number), 0) => Ok(GraphNodeMut {
+        let mut others = self.nodes.iter();
+        let found = others.position(is_named);
+        match (found, others.position(is_named)) {
+            (Some(number), None) => Ok(GraphNodeMut {
                 graph: self,
                 number,
             }),
@@ -181,11 +180,12 @@ impl Graph {
                 };
                 Err(refused("node", detail).into())
             }
-            (Some(_), more) => {
+            (Some(_), Some(_)) => {
+                let named = |node: &&Node| is_named(node);
                 let detail = format!(
                     "graph `{}` has {} kernels `{label}`: `update` records again",
                     self.name,
-                    more + 1
+                    self.nodes.iter().filter(named).count()
                 );
                 Err(refused("node", detail).into())
             }
@@ -215,7 +215,7 @@ impl Graph {
         let mut recorded = recorder::record(&self.device, self.options, body)?;
         let conditions = Conditions::of(&self.device, self.name, &mut recorded)?;
         let RecordedGraph {
-            nodes,
+            mut nodes,
             mut operands,
             blocks,
             ..
@@ -227,6 +227,7 @@ impl Graph {
                 .zip(&nodes)
                 .all(|(old, new)| old.is_like(new));
         self.body.adopt(&mut operands, &nodes, blocks);
+        node::resolve(&mut nodes, &operands);
         let fresh = match alike {
             true => None,
             false => Some(self.built(&nodes, &operands, conditions.as_ref())?),
@@ -277,7 +278,8 @@ impl Graph {
         let mut operands = self.operands.clone();
         self.body
             .duplicate(&stream, &body, &mut operands, location)?;
-        let nodes = self.nodes.clone();
+        let mut nodes = self.nodes.clone();
+        node::resolve(&mut nodes, &operands);
         let conditions = self.conditions.as_ref();
         let conditions = conditions.map(|shared| shared.again(&self.device, self.name));
         let mut instance = Self {
@@ -294,7 +296,6 @@ impl Graph {
             exec: Mutex::default(),
             conditions: conditions.transpose()?,
             body,
-            launches: AtomicU64::new(0),
             updates: 0,
         };
         instance.set_nodes(nodes, operands);
@@ -386,7 +387,7 @@ impl GraphNodeMut<'_> {
                 size_of::<T>()
             ),
             Some(_) => {
-                params.set(param, bytemuck::bytes_of(&value));
+                params.set(param, &value);
                 self.graph.exec.get_mut().changed.insert(self.number);
                 self.graph.updates += 1;
                 return Ok(());

@@ -320,6 +320,7 @@ impl Exec {
 
     /// Changes nodes in later launches, in the cheaper of two ways: one by one, or in the template,
     /// with which the executable graph is then updated at once.
+    #[inline]
     pub(super) fn change(
         &mut self,
         changed: &[usize],
@@ -331,6 +332,16 @@ impl Exec {
         {
             return self.set(only, &nodes[only], operands);
         }
+        self.change_in_cheaper_way(changed, nodes, operands)
+    }
+
+    #[inline(never)]
+    fn change_in_cheaper_way(
+        &mut self,
+        changed: &[usize],
+        nodes: &[Node],
+        operands: &[Operand],
+    ) -> Result<(), DriverError> {
         let mut ahead = std::mem::take(&mut self.ahead);
         ahead.extend(changed);
         ahead.sort_unstable();
@@ -346,6 +357,7 @@ impl Exec {
     }
 
     /// Changes a node of the executable graph.
+    #[inline]
     fn set(&self, number: usize, node: &Node, operands: &[Operand]) -> Result<(), DriverError> {
         let device = &self.exec.device;
         let _name = device.named(node.label, node.location);

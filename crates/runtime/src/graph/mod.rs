@@ -27,14 +27,7 @@ mod steps;
 mod tests;
 mod unbound;
 
-use std::{
-    fmt,
-    panic::Location,
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering},
-    },
-};
+use std::{fmt, panic::Location, sync::Arc};
 
 use parking_lot::Mutex;
 
@@ -105,7 +98,6 @@ pub struct Graph {
     /// The other bodies that operands are in, each once: those of graphs whose replays were
     /// recorded.
     called: Vec<Arc<Body>>,
-    launches: AtomicU64,
     updates: u64,
 }
 
@@ -255,12 +247,13 @@ impl Graph {
         let mut recorded = recorder::record(device, options, body)?;
         let conditions = Conditions::of(device, name, &mut recorded)?;
         let RecordedGraph {
-            nodes,
+            mut nodes,
             mut operands,
             blocks,
             ..
         } = recorded;
         memory.adopt(&mut operands, &nodes, blocks);
+        node::resolve(&mut nodes, &operands);
         let mut graph = Self {
             name,
             location,
@@ -275,7 +268,6 @@ impl Graph {
             exec: Mutex::default(),
             conditions,
             body: memory,
-            launches: AtomicU64::new(0),
             updates: 0,
         };
         graph.set_nodes(nodes, operands);
@@ -307,7 +299,7 @@ impl Graph {
             edges: count(&self.nodes, &|node| node.dependencies.len()),
             operand_bytes: outside.map(|operand| operand.bytes).sum(),
             body_bytes: self.body.bytes(),
-            launches: self.launches.load(Ordering::Relaxed),
+            launches: self.exec.lock().launches,
             updates: self.updates,
         }
     }

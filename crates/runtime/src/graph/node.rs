@@ -150,6 +150,17 @@ impl Node {
     }
 }
 
+/// Sets the addresses of operands in the arguments of all kernels. To be called after each change
+/// of an operand's address.
+pub(super) fn resolve(nodes: &mut [Node], operands: &[Operand]) {
+    for node in nodes {
+        if let Work::Kernel(kernel) = &mut node.work {
+            kernel.params.resolve(operands);
+        }
+        resolve(node.work.body_mut(), operands);
+    }
+}
+
 /// The operation of a node.
 #[derive(Clone, Debug)]
 pub(super) enum Work {
@@ -233,26 +244,34 @@ impl Work {
         if let (Self::Kernel(one), Self::Kernel(two)) = (self, other) {
             return (one.function, one.dims, one.attributes)
                 == (two.function, two.dims, two.attributes)
-                && one.params.equals(operands, &two.params, others);
+                && one.params.equals(&two.params);
         }
         self.with_node(operands, |one| other.with_node(others, |two| one == two))
     }
 
-    /// Calls `body` with the operation for the driver.
+    /// Calls `body` with the operation for the driver. The kernels' arguments are
+    /// [resolved](resolve).
+    #[inline]
     pub(super) fn with_node<R>(
         &self,
         operands: &[Operand],
         body: impl FnOnce(&GraphNode<'_>) -> R,
     ) -> R {
         match self {
-            Self::Kernel(kernel) => kernel.params.with_pointers(operands, |params| {
-                body(&GraphNode::Kernel(KernelNode {
-                    function: kernel.function,
-                    dims: kernel.dims,
-                    attributes: kernel.attributes,
-                    params,
-                }))
-            }),
+            Self::Kernel(kernel) => {
+                debug_assert!(
+                    kernel.params.are_resolved(operands),
+                    "addresses of a kernel"
+                );
+                kernel.params.with_pointers(|params| {
+                    body(&GraphNode::Kernel(KernelNode {
+                        function: kernel.function,
+                        dims: kernel.dims,
+                        attributes: kernel.attributes,
+                        params,
+                    }))
+                })
+            }
             Self::Copy(copy) => body(&GraphNode::Copy(copy.resolve(operands))),
             &Self::Fill {
                 target,

@@ -2,10 +2,11 @@
 
 use std::{ffi::c_void, ptr};
 
+use bytemuck::Pod;
+
 use super::node::{Address, Operand};
 
-/// The number of parameters, and of words, up to which a kernel is passed to the driver without an
-/// allocation.
+/// The number of parameters up to which a kernel is passed to the driver without an allocation.
 const INLINE: usize = 16;
 
 /// The bytes of a word.
@@ -14,7 +15,8 @@ const WORD: usize = size_of::<u64>();
 /// The arguments of a kernel.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Params {
-    /// The values, each from a word of its own on. An address is that of the recording.
+    /// The values, each from a word of its own on. An address is that of the recording until
+    /// [`resolve`](Self::resolve) replaces it.
     words: Vec<u64>,
     places: Vec<ParamPlace>,
     /// The addresses of operands, each behind the number of its word.
@@ -51,6 +53,7 @@ impl Params {
         });
     }
 
+    #[inline]
     fn write(&mut self, first_word: usize, value: &[u8]) {
         let words = bytemuck::cast_slice_mut(&mut self.words[first_word..]);
         words[..value.len()].copy_from_slice(value);
@@ -72,10 +75,11 @@ impl Params {
     }
 
     /// Replaces the value of a parameter by one of the same size, without addresses.
-    pub(super) fn set(&mut self, param: usize, value: &[u8]) {
+    #[inline]
+    pub(super) fn set<T: Pod>(&mut self, param: usize, value: &T) {
         let place = self.places[param];
-        debug_assert_eq!(value.len(), place.bytes, "the size of the parameter");
-        self.write(place.first_word, value);
+        debug_assert_eq!(size_of::<T>(), place.bytes, "the size of the parameter");
+        self.write(place.first_word, bytemuck::bytes_of(value));
     }
 
     /// Returns the addresses of operands, each behind the number of its word.
@@ -87,7 +91,7 @@ impl Params {
         self.addresses.iter_mut().map(|(_, address)| address)
     }
 
-    /// Returns the values, which for an array are the address in the recording.
+    /// Returns the values, with an address for each array.
     pub(super) fn words(&self) -> &[u64] {
         &self.words
     }
@@ -97,48 +101,41 @@ impl Params {
         self.places.iter().map(|place| place.first_word)
     }
 
-    /// Calls `body` with a pointer to each value, with the addresses of operands.
-    pub(super) fn with_pointers<R>(
-        &self,
-        operands: &[Operand],
-        body: impl FnOnce(&[*const c_void]) -> R,
-    ) -> R {
-        let (words, params) = (self.words.len(), self.places.len());
-        if words <= INLINE && params <= INLINE {
-            let (mut values, mut pointers) = ([0; INLINE], [ptr::null(); INLINE]);
-            self.resolve(operands, &mut values[..words]);
-            self.point(&values[..words], &mut pointers[..params]);
-            return body(&pointers[..params]);
-        }
-        let (values, mut pointers) = (self.resolved(operands), vec![ptr::null(); params]);
-        self.point(&values, &mut pointers);
-        body(&pointers)
-    }
-
-    /// Sets a pointer to each value.
-    fn point(&self, values: &[u64], pointers: &mut [*const c_void]) {
-        for (pointer, place) in pointers.iter_mut().zip(&self.places) {
-            *pointer = values[place.first_word..].as_ptr().cast();
-        }
-    }
-
-    /// Returns whether the values are the same, with the addresses of operands.
-    pub(super) fn equals(&self, operands: &[Operand], other: &Self, others: &[Operand]) -> bool {
-        self.places == other.places && self.resolved(operands) == other.resolved(others)
-    }
-
-    fn resolved(&self, operands: &[Operand]) -> Vec<u64> {
-        let mut values = vec![0; self.words.len()];
-        self.resolve(operands, &mut values);
-        values
-    }
-
-    /// Sets the values, with the addresses of operands.
-    fn resolve(&self, operands: &[Operand], values: &mut [u64]) {
-        values.copy_from_slice(&self.words);
+    /// Sets the addresses of operands in the values.
+    pub(super) fn resolve(&mut self, operands: &[Operand]) {
         for &(word, address) in &self.addresses {
-            values[word] = address.resolve(operands).as_raw();
+            self.words[word] = address.resolve(operands).as_raw();
         }
+    }
+
+    /// Returns whether the values have the addresses of these operands.
+    pub(super) fn are_resolved(&self, operands: &[Operand]) -> bool {
+        let is_resolved = |&(word, address): &(usize, Address)| {
+            self.words[word] == address.resolve(operands).as_raw()
+        };
+        self.addresses.iter().all(is_resolved)
+    }
+
+    /// Calls `body` with a pointer to each value.
+    #[inline]
+    pub(super) fn with_pointers<R>(&self, body: impl FnOnce(&[*const c_void]) -> R) -> R {
+        let first = self.words.as_ptr();
+        let pointer = |place: &ParamPlace| first.wrapping_add(place.first_word).cast();
+        let count = self.places.len();
+        if count > INLINE {
+            let pointers: Vec<_> = self.places.iter().map(pointer).collect();
+            return body(&pointers);
+        }
+        let mut pointers = [ptr::null(); INLINE];
+        for (to, place) in pointers.iter_mut().zip(&self.places) {
+            *to = pointer(place);
+        }
+        body(&pointers[..count])
+    }
+
+    /// Returns whether the values are the same.
+    pub(super) fn equals(&self, other: &Self) -> bool {
+        self.places == other.places && self.words == other.words
     }
 }
 
@@ -162,7 +159,9 @@ mod tests {
         params.push(&[7; 3], []);
         params.push(&[0; 16], [(1, at(1, 8))]);
         params.push(&[9; 8], []);
-        let two = Params {
+        assert!(!params.are_resolved(&operands));
+        params.resolve(&operands);
+        let mut two = Params {
             addresses: vec![(2, at(0, 1008))],
             ..params.clone()
         };
@@ -175,10 +174,17 @@ mod tests {
             [0, 1, 2].map(|param| params.has_address(param)),
             [false, true, false]
         );
-        assert_eq!(params.resolved(&operands)[..3], [0x07_0707, 0, 2008]);
-        assert!(params.equals(&operands, &two, &operands));
-        params.set(0, &[8; 3]);
-        assert_eq!(params.resolved(&operands)[0], 0x08_0808);
-        assert!(!params.equals(&operands, &two, &operands));
+        assert!(params.are_resolved(&operands) && two.are_resolved(&operands));
+        assert_eq!(params.words()[..3], [0x07_0707, 0, 2008]);
+        assert!(params.equals(&two));
+        params.set(0, &[8_u8; 3]);
+        assert_eq!(params.words()[0], 0x08_0808);
+        assert!(!params.equals(&two));
+        two.resolve(&[operand(1001), operand(2000)]);
+        assert_eq!(two.words()[2], 2009);
+        params.with_pointers(|pointers| {
+            let words = [0, 1, 3].map(|word| std::ptr::from_ref(&params.words()[word]).cast());
+            assert_eq!(pointers, words);
+        });
     }
 }

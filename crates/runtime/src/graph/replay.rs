@@ -2,11 +2,7 @@
 
 #![allow(unsafe_code, reason = "submits replays")]
 
-use std::{
-    any::Any,
-    panic::Location,
-    sync::{Arc, atomic::Ordering},
-};
+use std::{any::Any, panic::Location, sync::Arc};
 
 use millstream_driver::{DriverError, FillPattern};
 
@@ -24,7 +20,7 @@ use crate::{
     context::{Command, DriverStream, Fill, NodeRecorder, Operation, submit_in_place},
     error::OperationKind,
     memory::Allocation,
-    tracker::{AccessKind, AccessUnion, Accesses, Import, UnionEntry},
+    tracker::{AccessKind, AccessUnion, Import, UnionEntry},
 };
 
 /// An access of a replay to memory that the program may use too.
@@ -40,6 +36,8 @@ pub(super) struct ExecState {
     /// `None` if it must be made again.
     pub(super) exec: Option<Exec>,
     pub(super) changed: ChangedNodes,
+    /// The number of launches, or of runs by the host.
+    pub(super) launches: u64,
 }
 
 /// The numbers of the nodes that must be set before the next launch, some of them repeatedly. Keeps
@@ -51,13 +49,14 @@ impl ChangedNodes {
     /// The length from which on repetitions are removed.
     const LENGTH_MAX: usize = 1024;
 
+    #[inline]
     pub(super) fn insert(&mut self, number: usize) {
         if self.0.last() == Some(&number) {
             return;
         }
         self.0.push(number);
         if self.0.len().is_multiple_of(Self::LENGTH_MAX) {
-            self.distinct();
+            self.make_distinct();
         }
     }
 
@@ -66,12 +65,18 @@ impl ChangedNodes {
     }
 
     /// Returns each number once.
+    #[inline]
     fn distinct(&mut self) -> &[usize] {
         if self.0.len() > 1 {
-            self.0.sort_unstable();
-            self.0.dedup();
+            self.make_distinct();
         }
         &self.0
+    }
+
+    #[inline(never)]
+    fn make_distinct(&mut self) {
+        self.0.sort_unstable();
+        self.0.dedup();
     }
 }
 
@@ -159,14 +164,8 @@ impl Graph {
         if times == 0 || self.nodes.is_empty() {
             return self.device.check_alive();
         }
-        let mut operation = Operation {
-            kind: OperationKind::Graph,
-            label: self.name,
-            location,
-            bytes: self.accessed_bytes.saturating_mul(times as u64),
-            accesses: Accesses::default(),
-            host_waiter: None,
-        };
+        let mut operation = Operation::new(OperationKind::Graph, self.name, location);
+        operation.bytes = self.accessed_bytes.saturating_mul(times as u64);
         for access in &self.accesses {
             let history = &access.allocation.history;
             operation.accesses.push(access.entry.access(history));
@@ -179,9 +178,7 @@ impl Graph {
         }
         // SAFETY: the accesses name the memory of all nodes, which the graph keeps allocated; a
         // dropped graph frees it behind the replays.
-        unsafe { self.submit_launches(stream, &mut operation, times) }?;
-        self.launches.fetch_add(times as u64, Ordering::Relaxed);
-        Ok(())
+        unsafe { self.submit_launches(stream, &mut operation, times) }
     }
 
     /// Submits the launches of the graph, or what the host does instead.
@@ -395,6 +392,7 @@ impl Command for Replay<'_> {
             // SAFETY: the executable graph is alive; the rest is this function's contract.
             unsafe { driver.graph_launch(context, exec.handle(), stream) }?;
         }
+        state.launches += times as u64;
         Ok(())
     }
 }
@@ -410,7 +408,7 @@ impl ExecState {
     }
 
     /// Sets the changed nodes, or makes the executable graph again.
-    #[cold]
+    #[inline(never)]
     fn bring_up_to_date(&mut self, graph: &Graph) -> Result<(), DriverError> {
         let Graph {
             device,

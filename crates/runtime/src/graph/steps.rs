@@ -246,7 +246,7 @@ impl Command for HostReplay<'_> {
             times,
         } = self;
         // Replays on several streams look at flags through the same word.
-        let _turn = graph.exec.lock();
+        let mut turn = graph.exec.lock();
         let mut steps = Calls {
             graph,
             notes,
@@ -254,7 +254,9 @@ impl Command for HostReplay<'_> {
             driver_stream,
         };
         let iterations = graph.options.iterations_per_look;
-        (0..times).try_for_each(|_| walk(&mut steps, &graph.nodes, iterations))
+        (0..times).try_for_each(|_| walk(&mut steps, &graph.nodes, iterations))?;
+        turn.launches += times as u64;
+        Ok(())
     }
 }
 

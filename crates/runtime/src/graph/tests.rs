@@ -91,9 +91,10 @@ fn g15_a_missing_edge_in_the_body_of_a_loop_is_a_race_of_two_nodes() {
     });
 }
 
-/// Returns whether devices examine their operands.
+/// Returns whether devices examine their operands for a reason of their own. Other tests of the
+/// process make all devices examine theirs.
 fn examine(devices: [&Device; 2]) -> [bool; 2] {
-    devices.map(|device| device.state().admission.examines_operands())
+    devices.map(|device| device.state().admission.examines_on_its_own())
 }
 
 #[test]

@@ -29,7 +29,7 @@ use crate::{
     disposal::log,
     error::OperationKind,
     memory::{IdleFrees, Span},
-    tracker::{AccessKind, Accesses, Sequence},
+    tracker::{AccessKind, Sequence},
 };
 
 /// A graph whose arrays are arguments of each replay.
@@ -190,14 +190,7 @@ impl UnboundGraph {
     #[inline]
     pub fn bind<'a>(&mut self) -> BoundReplay<'_, 'a> {
         BoundReplay {
-            operation: Operation {
-                kind: OperationKind::Graph,
-                label: self.name,
-                location: self.location,
-                bytes: 0,
-                accesses: Accesses::default(),
-                host_waiter: None,
-            },
+            operation: Operation::new(OperationKind::Graph, self.name, self.location),
             graph: self,
             named: 0,
         }

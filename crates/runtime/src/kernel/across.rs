@@ -7,11 +7,12 @@ use std::{panic::Location, sync::Arc};
 
 use super::{
     Function, LaunchConfig,
-    launch::{Argument, addresses, admits, operation, params, refuse_overlap},
+    launch::{Argument, addresses, admits, params, refuse_overlap},
 };
 use crate::{
     Result, Stream, UsageError,
-    context::{self, Crossing, submit_crossing},
+    context::{self, Crossing, Operation, submit_crossing},
+    error::OperationKind,
     memory::{Span, check_access},
 };
 
@@ -49,7 +50,7 @@ pub(super) unsafe fn launch_across(
     if !admits(function, device, config, location)? {
         return Ok(());
     }
-    let mut operation = operation(name, location);
+    let mut operation = Operation::new(OperationKind::Kernel, name, location);
     operation.bytes = spans().map(|(span, _)| span.bytes.len() as u64).sum();
     let mut crossing = Crossing::new(device, operation);
     for (span, kind) in spans() {

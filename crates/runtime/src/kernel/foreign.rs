@@ -8,13 +8,14 @@ use millstream_driver::{DevicePtr, DriverError};
 
 use super::{
     Argument,
-    launch::{gather, operation, refuse_overlap},
+    launch::{gather, refuse_overlap},
 };
 #[cfg(doc)]
 use crate::UsageErrorKind;
 use crate::{
     Result, Stream,
-    context::{Command, DriverStream, Foreign, ForeignCallGuard, Relocatable, submit},
+    context::{Command, DriverStream, Foreign, ForeignCallGuard, Operation, Relocatable, submit},
+    error::OperationKind,
 };
 
 /// Submits the work that `call` enqueues as an operation with the given operands: it runs after
@@ -102,7 +103,7 @@ unsafe fn submit_call(
     location: &'static Location<'static>,
     command: impl Command<Output = ()>,
 ) -> Result<()> {
-    let mut operation = operation(name, location);
+    let mut operation = Operation::new(OperationKind::Kernel, name, location);
     gather(name, stream, operands, &mut operation)?;
     if operation.accesses.repeat() {
         refuse_overlap(name, operands)?;

@@ -17,7 +17,7 @@ use crate::{
     context::{self, DeviceState, Operation, submit_in_place},
     error::OperationKind,
     memory::Span,
-    tracker::{AccessKind, Accesses},
+    tracker::AccessKind,
 };
 
 /// An argument of a launch.
@@ -147,7 +147,7 @@ pub unsafe fn launch<const N: usize>(
     let location = Location::caller();
     let refused = |usage_error: UsageError| function.naming_operands(usage_error).at(location);
     check_function(function, stream, N).map_err(refused)?;
-    let mut operation = operation(function.name, location);
+    let mut operation = Operation::new(OperationKind::Kernel, function.name, location);
     if let Err(usage_error) = gather(function.name, stream, &arguments, &mut operation) {
         let arguments = arguments.clone();
         // SAFETY: by this function's contract.
@@ -184,7 +184,7 @@ pub unsafe fn launch_at(
 ) -> Result<()> {
     let refused = |usage_error: UsageError| function.naming_operands(usage_error).at(location);
     check_function(function, stream, arguments.len()).map_err(refused)?;
-    let mut operation = operation(function.name, location);
+    let mut operation = Operation::new(OperationKind::Kernel, function.name, location);
     if let Err(usage_error) = gather(function.name, stream, arguments, &mut operation) {
         // SAFETY: by this function's contract.
         return unsafe {
@@ -250,22 +250,6 @@ pub(super) fn params(
         }
     }
     params
-}
-
-/// Creates the description of a launch, without operands.
-#[inline(always)]
-pub(super) fn operation<'a>(
-    name: &'static str,
-    location: &'static Location<'static>,
-) -> Operation<'a> {
-    Operation {
-        kind: OperationKind::Kernel,
-        label: name,
-        location,
-        bytes: 0,
-        accesses: Accesses::default(),
-        host_waiter: None,
-    }
 }
 
 /// Returns an error if the function is loaded on another device than the stream's.

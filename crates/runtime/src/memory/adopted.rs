@@ -8,7 +8,7 @@ use crate::{
     Stream,
     context::{DeviceState, Keeper, order_after, retain_until_complete},
     disposal::log,
-    tracker::Ticket,
+    tracker::{Dependencies, Ticket},
 };
 
 /// When the owner of adopted memory may free it: the keeper, a value whose drop frees the memory or
@@ -99,7 +99,13 @@ fn follows(stream: &Stream, uses: &SmallVec<[Ticket; 4]>) -> bool {
         return false;
     };
     // Every use is submitted: its call borrowed the array.
-    order_after(device, stream.state(), &mut submit_queue, uses.clone()).is_ok()
+    order_after(
+        device,
+        stream.state(),
+        &mut submit_queue,
+        Dependencies::from_slice(uses),
+    )
+    .is_ok()
 }
 
 impl fmt::Debug for Release {

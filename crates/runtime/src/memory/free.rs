@@ -17,7 +17,7 @@ use super::budget::Reservation;
 use crate::{
     context::{Command, DeviceState, DriverStream, Free, StreamState, SubmitQueue, order_after},
     disposal::log,
-    tracker::{StreamId, Ticket},
+    tracker::{Dependencies, StreamId, Ticket},
 };
 
 /// Device memory without an owner, with the tickets that may still use it.
@@ -128,7 +128,14 @@ fn free_apart(device: &DeviceState, freed: FreeingBlock) -> Result<(), FreeingBl
         return Err(freed);
     };
     // Every use is submitted, so this does not wait.
-    if order_after(device, stream, &mut submit_queue, freed.block.uses.clone()).is_err() {
+    if order_after(
+        device,
+        stream,
+        &mut submit_queue,
+        Dependencies::from_slice(&freed.block.uses),
+    )
+    .is_err()
+    {
         return Err(freed);
     }
     enqueue_free(device, stream, freed);

@@ -195,7 +195,7 @@ impl ModelDevices {
             &mut plan,
         );
         let wanted = plan.dependencies.clone();
-        let mut points: SmallVec<[Arc<SyncPoint<Recorded>>; 4]> = SmallVec::new();
+        let mut points: SmallVec<[Arc<SyncPoint<Recorded>>; 8]> = SmallVec::new();
         for ticket in wanted {
             if is_done(ticket) {
                 continue;

@@ -13,7 +13,7 @@ use super::{
 };
 
 /// The tickets to wait for: at most one per stream, the highest.
-pub(crate) type Dependencies = SmallVec<[Ticket; 4]>;
+pub(crate) type Dependencies = SmallVec<[Ticket; 8]>;
 
 /// The result of planning an operation.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -232,7 +232,7 @@ impl<E> SyncPoints<E> {
 /// one stays. A sync point of another device than `device`, which waits, implies only those of its
 /// own device: if its device is lost, the wait for it ends, but the others must still be waited
 /// for.
-pub(crate) fn drop_implied<E>(points: &mut SmallVec<[Arc<SyncPoint<E>>; 4]>, device: DeviceNumber) {
+pub(crate) fn drop_implied<E>(points: &mut SmallVec<[Arc<SyncPoint<E>>; 8]>, device: DeviceNumber) {
     let mut at = 0;
     while points.len() > 1 && at < points.len() {
         let ticket = points[at].ticket;

@@ -72,6 +72,25 @@ pub(crate) struct Operation<'a> {
     pub(crate) host_waiter: Option<HostWaiter>,
 }
 
+impl Operation<'_> {
+    /// Describes an operation without operands.
+    #[inline(always)]
+    pub(crate) fn new(
+        kind: OperationKind,
+        label: &'static str,
+        location: &'static Location<'static>,
+    ) -> Self {
+        Self {
+            kind,
+            label,
+            location,
+            bytes: 0,
+            accesses: Accesses::default(),
+            host_waiter: None,
+        }
+    }
+}
+
 /// Submits an operation to a stream. Returns its sequence number there and the driver's result.
 ///
 /// Never waits for the device. It may wait for other threads that are submitting operations on

@@ -20,7 +20,7 @@ use crate::{
 pub(super) enum Waits {
     None,
     One(PooledEvent),
-    Several(SmallVec<[PooledEvent; 4]>),
+    Several(SmallVec<[PooledEvent; 8]>),
 }
 
 impl Deref for Waits {
@@ -105,7 +105,7 @@ fn find_several(
     stream: &StreamState,
     dependencies: &mut Dependencies,
     others: &mut OtherDevices,
-) -> Result<SmallVec<[PooledEvent; 4]>> {
+) -> Result<SmallVec<[PooledEvent; 8]>> {
     let mut waits = SmallVec::new();
     let mut at = 0;
     while let Some(&ticket) = dependencies.get(at) {
