@@ -88,4 +88,18 @@ mod tests {
         assert_eq!(deferred.deferred_bytes(), 0);
         assert_eq!(state.memory().budget.stats().allocated_bytes, 0);
     }
+
+    #[test]
+    fn memory_statistics_retry_deferred_frees() {
+        let device = Device::simulated().expect("a simulated device opens");
+        device.set_cache_limit(0);
+        let stream = device.stream().expect("a stream is created");
+        let array = stream.zeros::<u8>(100).expect("it fits");
+        let locked = stream.state().shared.lock();
+        drop(array);
+        drop(locked);
+        assert!(device.state().has_deferred());
+        let memory = device.memory_stats().expect("the device is alive");
+        assert_eq!((memory.allocations, memory.allocated_bytes), (0, 0));
+    }
 }

@@ -4,7 +4,8 @@
 //! its allocation and its free in stream order), and must not delay work of an unrelated stream. If
 //! the tail of a stream is ordered after all uses already, the free goes there. Otherwise it goes
 //! to a stream that does nothing but wait for uses and free. If a lock is taken or a use is not
-//! submitted yet, the free is deferred to the next submission, allocation or wait on the device.
+//! submitted yet, the free is deferred to the next submission, allocation or wait on the device, or
+//! query of its memory statistics.
 
 #![allow(unsafe_code, reason = "frees device memory")]
 

@@ -221,8 +221,10 @@ pub(super) fn trim(device: &DeviceState) -> Result<()> {
     device.memory().staging.trim(device)
 }
 
-/// Returns the device's memory statistics.
+/// Returns the device's memory statistics, after a retry of the deferred frees: nothing else may
+/// happen on the device for long.
 pub(super) fn stats(device: &DeviceState) -> Result<super::MemoryStats> {
+    drain_frees(device);
     let BudgetStats {
         allocated_bytes,
         allocated_peak_bytes,
