@@ -7,14 +7,16 @@ use anyhow::{Context, Result};
 
 use crate::{breakages, msrv, nvrtc, process, targets, tidy};
 
-/// The settings of cargo for a build that is not repeated: neither the state for the next one nor
-/// line tables.
-const BUILT_ONCE: [(&str, &str); 2] =
-    [("CARGO_INCREMENTAL", "0"), ("CARGO_PROFILE_DEV_DEBUG", "0")];
+/// The test of a build without the simulated device. Most of its time is that of compiling, so that
+/// nothing is optimised.
+const WITHOUT_SIMULATOR: &str = "cargo test --config profile.dev.opt-level=0 --config \
+     profile.dev.package.millstream-ptx.opt-level=0 --package millstream --no-default-features \
+     --test without_simulator";
 
 /// Runs every step, stopping at the first failure.
 pub(crate) fn run() -> Result<()> {
     let start = Instant::now();
+    process::build_once();
     let readme_path = process::root().join("README.md");
     cargo_step("cargo fmt --all --check")?;
     cargo_step("cargo clippy --workspace --all-targets -- -D warnings")?;
@@ -30,20 +32,18 @@ pub(crate) fn run() -> Result<()> {
         )?;
         println!("{command}");
         let mut shell = process::command("sh");
-        shell.envs(BUILT_ONCE);
         if let Some(nvrtc) = nvrtc::folder() {
             shell.env("MILLSTREAM_NVRTC", nvrtc);
         }
         process::run(shell.args(["-c", command]))
     })?;
-    cargo_step("cargo test --package millstream --no-default-features --test without_simulator")?;
+    cargo_step(WITHOUT_SIMULATOR)?;
     step(
         "RUSTDOCFLAGS=\"-D warnings\" cargo doc --workspace --no-deps",
         || {
             process::run(
                 process::command("cargo")
                     .args(["doc", "--workspace", "--no-deps"])
-                    .envs(BUILT_ONCE)
                     .env("RUSTDOCFLAGS", "-D warnings"),
             )
         },
@@ -81,7 +81,7 @@ fn cargo_step(line: &str) -> Result<()> {
     step(line, || {
         let mut words = line.split(' ');
         let program = words.next().expect("split gives at least one word");
-        process::run(process::command(program).args(words).envs(BUILT_ONCE))
+        process::run(process::command(program).args(words))
     })
 }
 

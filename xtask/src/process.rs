@@ -2,8 +2,22 @@
 
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Context, Result, bail};
+
+/// True if no build is repeated: see [`build_once`].
+static BUILDS_ONCE: AtomicBool = AtomicBool::new(false);
+
+/// The settings of cargo for a build that is not repeated: neither the state for the next one nor
+/// line tables.
+const BUILT_ONCE: [(&str, &str); 2] =
+    [("CARGO_INCREMENTAL", "0"), ("CARGO_PROFILE_DEV_DEBUG", "0")];
+
+/// Makes all later [commands](command) build for one use, which is faster.
+pub(crate) fn build_once() {
+    BUILDS_ONCE.store(true, Ordering::Relaxed);
+}
 
 /// Returns the root of the repository. The environment variable that cargo sets when it runs this
 /// program precedes the path at build time, because two checkouts that share a target folder share
@@ -29,6 +43,9 @@ pub(crate) fn read(path: &str) -> Result<String> {
 pub(crate) fn command(program: &str) -> Command {
     let mut command = Command::new(program);
     command.current_dir(root());
+    if BUILDS_ONCE.load(Ordering::Relaxed) {
+        command.envs(BUILT_ONCE);
+    }
     command
 }
 

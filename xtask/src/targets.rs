@@ -19,20 +19,20 @@ pub(crate) const CRATES: [&str; 4] = ["-p", "millstream", "-p", "millstream-[!b]
 /// Checks the [crates for users](CRATES) for every platform whose standard library is or can be
 /// installed, and prints the platforms that were not checked.
 pub(crate) fn run() -> Result<()> {
+    let mut checked = Vec::new();
     for target in TARGETS {
-        if !is_installed(target)? && !install(target) {
+        if is_installed(target)? || install(target) {
+            checked.extend(["--target", target]);
+        } else {
             println!("{target}: not checked, because its standard library cannot be installed");
-            continue;
         }
-        println!("cargo check {} --target {target}", CRATES.join(" "));
-        let mut cargo = process::command("cargo");
-        process::run(
-            cargo
-                .args(["check", "--quiet", "--target", target])
-                .args(CRATES),
-        )?;
     }
-    Ok(())
+    if checked.is_empty() {
+        return Ok(());
+    }
+    println!("cargo check {} {}", CRATES.join(" "), checked.join(" "));
+    let mut cargo = process::command("cargo");
+    process::run(cargo.args(["check", "--quiet"]).args(CRATES).args(checked))
 }
 
 /// Returns whether the compiler has the target's standard library.
