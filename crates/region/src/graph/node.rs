@@ -207,8 +207,19 @@ impl Node {
     }
 
     /// Sets the mesh axes along which the elements differ.
-    pub(crate) fn varying(self, varies: AxisSet) -> Self {
-        Self { varies, ..self }
+    pub(crate) fn varying(mut self, varies: AxisSet) -> Self {
+        self.varies = varies;
+        self
+    }
+
+    /// Moves the operands to `dropped` if the node is planned and has the only reference to its
+    /// operation.
+    fn move_operands(&mut self, dropped: &mut FunctionOperands) {
+        if let State::Planned(op) = std::mem::replace(self.state.get_mut(), State::Awaiting)
+            && let Some(op) = Arc::into_inner(op)
+        {
+            op.operands(|operand| dropped.push(NodeRef::clone(operand)));
+        }
     }
 
     /// Returns the current state.
@@ -243,7 +254,7 @@ impl Node {
             State::Stored(_) | State::Replaced | State::Failed(_) => None,
         };
         drop(state);
-        // This may drop operands, and recursively theirs, which must not happen under the lock.
+        // This may drop operands, and theirs, which must not happen under the lock.
         drop(before);
     }
 
@@ -377,6 +388,20 @@ impl Node {
     }
 }
 
+impl Drop for Node {
+    /// Drops the operands that have no other reference, and theirs, in a loop: a recursion along a
+    /// chain of thousands of nodes would overflow the stack.
+    fn drop(&mut self) {
+        let mut dropped = FunctionOperands::new();
+        self.move_operands(&mut dropped);
+        while let Some(node) = dropped.pop() {
+            if let Some(mut node) = NodeRef::into_inner(node) {
+                node.move_operands(&mut dropped);
+            }
+        }
+    }
+}
+
 impl Op {
     /// Returns the word for this operation in explanations.
     pub(crate) fn name(&self) -> &'static str {
@@ -476,5 +501,33 @@ impl Op {
                 visit(value);
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_chain_of_nodes_is_dropped_in_a_loop() {
+        let device = Device::simulated().unwrap();
+        let node = |op: Op| {
+            let state = State::Planned(Arc::new(op));
+            let location = Location::caller();
+            NodeRef::new(Node::new(
+                device.clone(),
+                DType::F32,
+                Shape::new(),
+                state,
+                location,
+            ))
+        };
+        let first = node(Op::Iota);
+        let mut last = NodeRef::clone(&first);
+        for _ in 0..200_000 {
+            last = node(Op::Reshape(last));
+        }
+        drop(last);
+        assert_eq!(NodeRef::strong_count(&first), 1);
     }
 }
