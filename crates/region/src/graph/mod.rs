@@ -15,11 +15,13 @@ mod collective;
 mod function;
 mod key;
 mod node;
+mod op;
 mod session;
 
 pub(crate) use attention::Attention;
 pub(crate) use collective::{AxisSet, Collective, CollectiveKind, MeshMember, MeshShape};
 pub(crate) use function::{Comparison, Function, Rounding};
 pub(crate) use key::OpKey;
-pub(crate) use node::{Node, NodeRef, Op, Reduction, State, Storage};
+pub(crate) use node::{Node, NodeRef, State, Storage};
+pub(crate) use op::{Op, Reduction};
 pub(crate) use session::{LaunchLog, LoggedLaunch, LoggedParameter, Overdue, Session, shape_error};
