@@ -26,6 +26,8 @@
 //!   reductions of contiguous rows of 2 to 8,192 elements with what follows from them, for example
 //!   a softmax. Equal operations on the same operands are computed once, and unused results are not
 //!   computed. Independent parts of the graph run concurrently.
+//! - Element-wise functions of a matrix product (bias, activation, scale, residual) are computed in
+//!   the kernel of the product, or in one kernel after it where cuBLAS computes the product.
 //! - [`Array::attention`] is one kernel, which stores no scores.
 //! - Results over the same inputs are computed by one kernel, which reads these once: the three
 //!   results of an Adam step, or the minimum, the maximum and the sum of an array.
