@@ -26,6 +26,8 @@
 //!   reductions of contiguous rows of 2 to 8,192 elements with what follows from them, for example
 //!   a softmax. Equal operations on the same operands are computed once, and unused results are not
 //!   computed. Independent parts of the graph run concurrently.
+//! - Element-wise functions of a matrix product (bias, activation, scale, residual) are computed in
+//!   the kernel of the product, or in one kernel after it where cuBLAS computes the product.
 //! - [`Array::attention`] is one kernel, which stores no scores.
 //! - Results over the same inputs are computed by one kernel, which reads these once: the three
 //!   results of an Adam step, or the minimum, the maximum and the sum of an array.
@@ -42,12 +44,13 @@
 //!
 //! The body of a region runs at each call. From its third call on, a region of three kernels or
 //! more is one launch of a CUDA graph: the addresses of its arrays and its numbers are set, and all
-//! kernels are enqueued at once. This happens by itself if the operations, the shapes and the
-//! results are those of earlier calls. Results have memory of their own at each call, and graphs
-//! hold no arrays. A device keeps at most 64 kinds of regions, drops their graphs when memory is
-//! short, and launches the kernels one by one where a graph is still running elsewhere, or cannot
-//! be made: with updates in place, and in regions of a mesh. Matrix products by cuBLAS are part of
-//! a graph if they are kernels that take addresses as arguments, which a recording finds out.
+//! kernels are enqueued at once. A matrix product with functions of its elements counts as two
+//! kernels. This happens by itself if the operations, the shapes and the results are those of
+//! earlier calls. Results have memory of their own at each call, and graphs hold no arrays. A
+//! device keeps at most 64 kinds of regions, drops their graphs when memory is short, and launches
+//! the kernels one by one where a graph is still running elsewhere, or cannot be made: with updates
+//! in place, and in regions of a mesh. Matrix products by cuBLAS are part of a graph if they are
+//! kernels that take addresses as arguments, which a recording finds out.
 //! [`set_region_graphs`](RegionExt::set_region_graphs) switches graphs off.
 //!
 //! [`prepare`](RegionExt::prepare) goes further: the body of a prepared region never runs again.

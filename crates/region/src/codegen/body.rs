@@ -8,11 +8,11 @@ use std::{
 
 use rustc_hash::FxHashMap;
 
-use super::name::name_of;
 use crate::{
     element::{DType, Scalar},
     graph::NodeRef,
     maths,
+    product::RawShape,
 };
 
 /// The number of threads per block of generated kernels, except those of long rows.
@@ -40,6 +40,8 @@ pub(crate) enum KernelParameter {
     Scalar(Scalar),
     /// The value of a constant node.
     Constant { node: u64, value: Scalar },
+    /// The sizes and strides of a matrix product.
+    ProductShape(Arc<RawShape>),
     /// The address of the flag word of bounds checks.
     Flag,
     /// The address of the counters of finished blocks, which are 0 between kernels.
@@ -55,7 +57,7 @@ pub(crate) enum KernelParameter {
 impl KernelParameter {
     /// Returns whether the parameter is the address of an array, which a launch passes as an
     /// operand.
-    fn is_array(&self) -> bool {
+    pub(super) fn is_array(&self) -> bool {
         match self {
             KernelParameter::Input(_)
             | KernelParameter::Output(_)
@@ -65,6 +67,7 @@ impl KernelParameter {
             KernelParameter::Index(_)
             | KernelParameter::Scalar(_)
             | KernelParameter::Constant { .. }
+            | KernelParameter::ProductShape(_)
             | KernelParameter::CheckCode { .. } => false,
         }
     }
@@ -137,7 +140,7 @@ impl RegClass {
         }
     }
 
-    fn declaration(self) -> (&'static str, &'static str) {
+    pub(super) fn declaration(self) -> (&'static str, &'static str) {
         match self {
             RegClass::Predicate => (".pred", "%p"),
             RegClass::B16 => (".b16", "%h"),
@@ -188,26 +191,26 @@ pub(super) enum ParameterKey {
 }
 
 /// A parameter, its PTX type, and the register that holds it.
-struct DeclaredParameter {
-    parameter: KernelParameter,
-    kind: &'static str,
-    reg: Reg,
+pub(super) struct DeclaredParameter {
+    pub(super) parameter: KernelParameter,
+    pub(super) kind: &'static str,
+    pub(super) reg: Reg,
 }
 
 /// The body of a kernel under construction.
 #[derive(Default)]
 pub(crate) struct KernelBody {
     /// The instructions so far.
-    text: String,
+    pub(super) text: String,
     /// The number of registers of each class.
-    counts: FxHashMap<RegClass, u32>,
+    pub(super) counts: FxHashMap<RegClass, u32>,
     /// The instructions between the loads of the parameters and all others.
-    prologue: String,
-    parameters: Vec<DeclaredParameter>,
+    pub(super) prologue: String,
+    pub(super) parameters: Vec<DeclaredParameter>,
     registers: FxHashMap<ParameterKey, Reg>,
     /// The called functions of the maths library.
-    calls: BTreeSet<String>,
-    name_parts: Vec<&'static str>,
+    pub(super) calls: BTreeSet<String>,
+    pub(super) name_parts: Vec<&'static str>,
     /// The number of numbered labels.
     labels: usize,
     /// The number of blocks for which a multiprocessor must have registers.
@@ -328,6 +331,11 @@ impl KernelBody {
         self.parameter(purpose, RegClass::B64, ".u64", parameter)
     }
 
+    /// Declares that a register holds a parameter that the body does not declare.
+    pub(super) fn define_parameter(&mut self, purpose: ParameterKey, reg: Reg) {
+        self.registers.insert(purpose, reg);
+    }
+
     /// Returns the register of a check code, declaring the parameter at first use.
     pub(super) fn check_code(&mut self, node: &NodeRef, axis: usize, length: usize) -> Reg {
         self.parameter(
@@ -393,104 +401,7 @@ impl KernelBody {
         self.registers.insert(purpose, reg);
         reg
     }
-
-    /// Returns the declarations and loads of the parameters. If they exceed the limit, all except
-    /// the addresses of arrays are loaded from a table.
-    fn load_parameters(&mut self) -> LoadedParameters {
-        let all = std::mem::take(&mut self.parameters);
-        let has_table =
-            parameter_bytes(all.iter().map(|declared| declared.kind)) > PARAMETER_BYTES_MAX;
-        let mut loaded = LoadedParameters::default();
-        let table = has_table.then(|| self.reg(RegClass::B64));
-        let mut of_table = String::new();
-        for DeclaredParameter {
-            parameter,
-            kind,
-            reg,
-        } in all
-        {
-            match table {
-                Some(table) if !parameter.is_array() => {
-                    let offset = loaded.table.len() * ENTRY_BYTES;
-                    writeln!(of_table, "\tld.global{kind} {reg}, [{table}+{offset}];")
-                        .expect(STRING);
-                    loaded.table.push(parameter);
-                }
-                _ => {
-                    loaded.declare(kind, reg);
-                    loaded.parameters.push(parameter);
-                }
-            }
-        }
-        if let Some(table) = table {
-            loaded.declare(".u64", table);
-        }
-        loaded.loads.push_str(&of_table);
-        loaded
-    }
-
-    /// Assembles the module. `shared` declares shared memory.
-    pub(super) fn finish(mut self, shared: &str) -> Kernel {
-        let loaded = self.load_parameters();
-        let mut ptx = String::from(".version 8.0\n.target sm_75\n.address_size 64\n");
-        ptx.push_str(&maths::sources(self.calls.iter().map(String::as_str)));
-        ptx.push_str(".visible .entry region(\n");
-        ptx.push_str(&loaded.declarations);
-        writeln!(ptx, "\n)\n.maxntid {}, 1, 1", self.block).expect(STRING);
-        if let Some(blocks) = self.blocks_min {
-            writeln!(ptx, ".minnctapersm {blocks}").expect(STRING);
-        }
-        ptx.push_str("{\n");
-        let mut counts: Vec<_> = self.counts.into_iter().collect();
-        counts.sort_by_key(|(class, _)| class.declaration().1);
-        for (class, count) in counts {
-            let (kind, prefix) = class.declaration();
-            writeln!(ptx, "\t.reg {kind} {prefix}<{}>;", count + 1).expect(STRING);
-        }
-        ptx.push_str(shared);
-        ptx.push_str(&loaded.loads);
-        ptx.push_str(&self.prologue);
-        ptx.push_str(&self.text);
-        ptx.push_str("\tret;\n}\n");
-        Kernel {
-            ptx: ptx.into(),
-            parameters: loaded.parameters,
-            table: loaded.table,
-            wide: self.wide,
-            block: self.block,
-            name: name_of(&self.name_parts).into(),
-        }
-    }
-}
-
-/// The parameters of a finished kernel, with their declarations and loads.
-#[derive(Default)]
-struct LoadedParameters {
-    parameters: Vec<KernelParameter>,
-    table: Vec<KernelParameter>,
-    /// The parameter list of the entry.
-    declarations: String,
-    loads: String,
-    count: usize,
-}
-
-impl LoadedParameters {
-    /// Appends a parameter to the entry.
-    fn declare(&mut self, kind: &str, reg: Reg) {
-        let (number, comma) = (self.count, if self.count > 0 { ",\n" } else { "" });
-        write!(self.declarations, "{comma}\t.param {kind} p{number}").expect(STRING);
-        writeln!(self.loads, "\tld.param{kind} {reg}, [p{number}];").expect(STRING);
-        self.count += 1;
-    }
-}
-
-/// Returns the size of parameters of these types in bytes, each aligned to its size.
-fn parameter_bytes<'a>(kinds: impl Iterator<Item = &'a str>) -> usize {
-    kinds.fold(0, |bytes: usize, kind| {
-        let size = if kind.ends_with("64") { 8 } else { 4 };
-        bytes.next_multiple_of(size) + size
-    })
 }
 
 /// The reason why writing to a string cannot fail.
-const STRING: &str = "writing to a string does not fail";
+pub(super) const STRING: &str = "writing to a string does not fail";

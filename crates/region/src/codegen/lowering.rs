@@ -10,7 +10,7 @@ use super::{
 };
 use crate::{
     element::{DType, Scalar},
-    fuse::FusedKernel,
+    fuse::{FusedKernel, FusedNode},
     graph::{Function, NodeRef, Op},
     shape::preserves_linear_index,
 };
@@ -37,16 +37,20 @@ impl IndexAnalysis {
         let mut nodes = calculated.chain(&kernel.inputs).chain(written);
         Self {
             wide: nodes.any(|node| node.elements > ELEMENTS_32_MAX),
-            flat: kernel.nodes.iter().all(|fused| match &*fused.op {
-                Op::View(source, map) => {
-                    source.elements == 1
-                        || preserves_linear_index(&fused.node.shape, map, &source.shape)
-                }
-                Op::Gather { .. } | Op::Update { .. } | Op::Concatenate { .. } => false,
-                _ => true,
-            }),
+            flat: are_flat(&kernel.nodes),
         }
     }
+}
+
+/// Returns whether every node has its elements at the same linear indices, or has only one element.
+pub(super) fn are_flat(nodes: &[FusedNode]) -> bool {
+    nodes.iter().all(|fused| match &*fused.op {
+        Op::View(source, map) => {
+            source.elements == 1 || preserves_linear_index(&fused.node.shape, map, &source.shape)
+        }
+        Op::Gather { .. } | Op::Update { .. } | Op::Concatenate { .. } => false,
+        _ => true,
+    })
 }
 
 /// The registers that a lowering has computed so far.
@@ -79,6 +83,8 @@ pub(super) struct Lowering<'a> {
     pub(super) row_nodes: Option<RowNodes>,
     /// The update that replaces all elements of the group that is computed.
     pub(super) replaced: Option<u64>,
+    /// A node that is read at the root's linear index alone, and the register with its element.
+    pub(super) given: Option<(u64, Reg)>,
     /// The elements that are in registers.
     values: FxHashMap<(u64, Position), Reg>,
     /// The addresses of elements of nodes at linear indices to which others add a constant.
@@ -98,6 +104,7 @@ impl<'a> Lowering<'a> {
             scalar_position: None,
             row_nodes: None,
             replaced: None,
+            given: None,
             values: FxHashMap::default(),
             addresses: FxHashMap::default(),
         }
@@ -106,6 +113,9 @@ impl<'a> Lowering<'a> {
     /// Returns the register that holds a node's element at a position, emitting its computation at
     /// first use.
     pub(super) fn lower(&mut self, node: &NodeRef, position: Position) -> Reg {
+        if let Some((_, element)) = self.given.filter(|&(id, _)| id == node.id) {
+            return element;
+        }
         let position = self.row_position_of(node).unwrap_or(position);
         if let Some(&known) = self.values.get(&(node.id, position)) {
             return known;

@@ -27,6 +27,7 @@
 //! | `look_back.rs` | scans in one pass of rows that several blocks share |
 //! | `neighbours.rs` | the elements that a thread of a scan loads together |
 //! | `attention/` | attention in one kernel |
+//! | `product.rs` | built-in kernels for matrix products with an epilogue |
 //! | `scatter.rs` | scatter kernels |
 //! | `scatter_shared.rs` | scatter-additions of many values to few elements |
 //! | `reducer.rs` | the accumulators of reductions and scans |
@@ -39,9 +40,11 @@
 //! | `cast.rs` | casts between element types |
 //! | `memory.rs` | loads and stores of elements |
 //! | `body.rs` | the body of a kernel under construction |
+//! | `assemble.rs` | assembly of finished bodies |
 //! | `name.rs` | the names of kernels |
 
 mod accumulate;
+mod assemble;
 mod attention;
 mod body;
 mod cache;
@@ -61,6 +64,7 @@ mod neighbours;
 mod partial;
 mod passes;
 mod position;
+mod product;
 mod reduce;
 mod reducer;
 mod row;

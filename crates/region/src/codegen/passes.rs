@@ -8,6 +8,7 @@ use super::{
     attention::attention,
     body::{Kernel, KernelParameter},
     map::map,
+    product::product,
     reduce::reduce,
     row::row,
     scan::scan,
@@ -60,6 +61,7 @@ impl GeneratedPasses {
         match kernel.op(&kernel.root) {
             Some(Op::Reduce { .. }) => reduce(kernel),
             Some(Op::Scan { .. }) => scan(kernel),
+            Some(Op::MatrixProduct(left, right, _)) => product(kernel, (left, right)),
             Some(Op::Attention(operands)) => attention(kernel, operands),
             Some(Op::Scatter { .. }) => scatter(kernel),
             _ => map(kernel),

@@ -158,7 +158,8 @@ impl StepBuilder<'_> {
         index.is_none_or(|at| self.candidates[at].is_stored)
     }
 
-    /// Returns the kernel that computes a candidate, as the epilogue of a reduction if it is one.
+    /// Returns the kernel that computes a candidate, as the epilogue of a reduction or a product if
+    /// it is one.
     fn kernel(&mut self, at: usize) -> FusedKernel {
         self.kernel_of(&[at])
     }
@@ -175,7 +176,7 @@ impl StepBuilder<'_> {
         }
         let nodes = std::mem::take(&mut parts.nodes);
         if members != &roots[..] {
-            // Nodes that a reduction and an epilogue both use are in both lists.
+            // Nodes that a root and an epilogue both use are in both lists.
             self.start_walk();
             for &root in &roots {
                 self.last_walk[root] = self.walk;

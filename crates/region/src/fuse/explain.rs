@@ -28,7 +28,9 @@ impl Explanation {
     }
 }
 
-/// One fused kernel of an [`Explanation`]. A long reduction or scan takes several launches.
+/// One fused kernel of an [`Explanation`]. A long reduction or scan takes several launches. So does
+/// a matrix product together with functions of its elements, if cuBLAS computes the product or its
+/// sums are long.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ExplainedKernel {

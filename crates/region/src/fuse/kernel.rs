@@ -5,7 +5,7 @@ use std::{
     sync::{Arc, OnceLock},
 };
 
-use smallvec::SmallVec;
+use smallvec::{SmallVec, smallvec};
 
 use super::{replace::Replacement, rows::RowShape};
 use crate::{
@@ -46,8 +46,8 @@ pub(crate) struct FusedKernel {
     pub(crate) inputs: SmallVec<[NodeRef; 4]>,
     /// The destinations of the results.
     pub(crate) outputs: SmallVec<[KernelOutput; 1]>,
-    /// The nodes computed from the results of reductions, operands first. A node may be here and in
-    /// `nodes`.
+    /// The nodes computed from the results of reductions or of a product, operands first. A node
+    /// may be here and in `nodes`.
     pub(crate) epilogue: Vec<FusedNode>,
     /// The node whose elements are in the memory of the output, and are read there.
     pub(crate) overwrites: Option<u64>,
@@ -61,28 +61,45 @@ pub(crate) struct FusedKernel {
 /// A slot for the code of kernels that differ only in arrays and constants. Code generation
 /// determines the type of its content.
 #[derive(Clone, Default)]
-pub(crate) struct CodeSlot(Arc<OnceLock<Arc<dyn Any + Send + Sync>>>);
+pub(crate) struct CodeSlot {
+    /// The content, and that of the slot of the epilogue as a kernel of its own.
+    contents: Arc<[OnceLock<Arc<dyn Any + Send + Sync>>; 2]>,
+    is_of_epilogue: bool,
+}
 
 impl CodeSlot {
+    /// Returns the slot of the epilogue as a kernel of its own.
+    fn of_epilogue(&self) -> Self {
+        Self {
+            contents: Arc::clone(&self.contents),
+            is_of_epilogue: true,
+        }
+    }
+
+    fn content(&self) -> &OnceLock<Arc<dyn Any + Send + Sync>> {
+        &self.contents[usize::from(self.is_of_epilogue)]
+    }
+
     /// Returns whether both are the same slot.
     #[cfg(test)]
     pub(crate) fn is(&self, other: &Self) -> bool {
-        Arc::ptr_eq(&self.0, &other.0)
+        std::ptr::eq(self.content(), other.content())
     }
 
     /// Returns the content, if there is one of this type.
     pub(crate) fn get<T: Any + Send + Sync>(&self) -> Option<Arc<T>> {
-        Arc::clone(self.0.get()?).downcast().ok()
+        Arc::clone(self.content().get()?).downcast().ok()
     }
 
     /// Sets the content, unless there is one already.
     pub(crate) fn set<T: Any + Send + Sync>(&self, content: &Arc<T>) {
         let content = Arc::clone(content);
-        self.0.get_or_init(|| content);
+        self.content().get_or_init(|| content);
     }
 }
 
 /// A node that is computed within a kernel.
+#[derive(Clone)]
 pub(crate) struct FusedNode {
     pub(crate) node: NodeRef,
     /// The operation of the node at the time of planning.
@@ -139,9 +156,47 @@ impl FusedKernel {
         seen
     }
 
+    /// Returns the kernel that computes the epilogue alone, and reads the results of the root from
+    /// memory.
+    pub(crate) fn separate_epilogue(&self) -> Self {
+        let is_computed = |node: &NodeRef| self.epilogue.iter().any(|f| f.node.id == node.id);
+        let mut inputs: SmallVec<[NodeRef; 4]> = SmallVec::new();
+        for fused in &self.epilogue {
+            fused.op.operands(|operand| {
+                if !is_computed(operand) && inputs.iter().all(|known| known.id != operand.id) {
+                    inputs.push(NodeRef::clone(operand));
+                }
+            });
+        }
+        let value = &self.output().value;
+        Self {
+            root: NodeRef::clone(value),
+            nodes: self.epilogue.clone(),
+            inputs,
+            outputs: smallvec![KernelOutput {
+                value: NodeRef::clone(value),
+                target: NodeRef::clone(value),
+                target_map: None,
+            }],
+            epilogue: Vec::new(),
+            overwrites: None,
+            rows: None,
+            code: self.code.as_ref().map(CodeSlot::of_epilogue),
+        }
+    }
+
     /// Returns the only output, or the first.
     pub(crate) fn output(&self) -> &KernelOutput {
         &self.outputs[0]
+    }
+
+    /// Returns the greatest number of launches, of which passes are one: where cuBLAS computes a
+    /// product, its epilogue is a launch of its own.
+    pub(crate) fn launches_max(&self) -> usize {
+        match self.op(&self.root) {
+            Some(Op::MatrixProduct(..)) if !self.epilogue.is_empty() => 2,
+            _ => 1,
+        }
     }
 
     /// Returns whether the kernel has no elements to write.

@@ -12,6 +12,7 @@
 //! | `size.rs` | cuts computations that would make a kernel too large |
 //! | `share.rs` | stores shared values where that takes less time than computing them again |
 //! | `rows.rs` | fuses reductions of rows with what leads to them and what follows |
+//! | `epilogue.rs` | fuses functions of the results of reductions and products into their kernels |
 //! | `siblings.rs` | computes several stored nodes over the same inputs in one kernel |
 //! | `replace.rs` | updates of parts, in place where nothing else needs the old elements |
 //! | `planned.rs` | the graph of planned nodes that an evaluation depends on |
@@ -22,6 +23,7 @@
 //! | `explain.rs` | tells the kernels of a plan, and why arrays are stored |
 
 mod build;
+mod epilogue;
 mod explain;
 mod kernel;
 mod numbers;

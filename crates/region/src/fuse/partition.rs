@@ -5,14 +5,15 @@
 //! products, …), and operands that such kernels must find in memory. All other nodes are computed
 //! within the kernels that use them, except where a kernel would become too large (`size.rs`) or
 //! where a node is computed several times and storing it is cheaper (`share.rs`). Nodes computed
-//! from the results of a single reduction are fused into the reduction's kernel, as its epilogue.
+//! from the results of a reduction or a matrix product are fused into its kernel, as its epilogue
+//! (`epilogue.rs`).
 
 use std::sync::Arc;
 
-use rustc_hash::FxHashSet;
 use smallvec::{SmallVec, smallvec};
 
 use super::{
+    epilogue::fuse_epilogues,
     explain::StoreReason,
     kernel::FusedNode,
     planned::PlannedGraph,
@@ -20,10 +21,7 @@ use super::{
     share::{Consumer, store_shared},
     size::{INPUTS_MAX, Size, bound_sizes, storable},
 };
-use crate::{
-    graph::{NodeRef, Op},
-    shape::preserves_linear_index,
-};
+use crate::graph::{NodeRef, Op};
 
 /// A planned node, with the decisions about it.
 pub(super) struct Candidate {
@@ -40,7 +38,7 @@ pub(super) struct Candidate {
     pub(super) reason: Option<StoreReason>,
     /// The size of a kernel that computes the node.
     pub(super) size: Size,
-    /// The reduction whose kernel computes this node in its epilogue.
+    /// The reduction or the product whose kernel computes this node in its epilogue.
     pub(super) epilogue_of: Option<usize>,
     /// The rows, if the kernel that computes this node is a row kernel.
     pub(super) rows: Option<RowShape>,
@@ -184,57 +182,6 @@ fn factor_source(candidates: &[Candidate], factor: Option<usize>) -> Option<usiz
         Op::View(..) => candidate.operand(0),
         _ => factor,
     }
-}
-
-/// Fuses element-wise functions of a reduction's results into the kernel of the reduction, if
-/// nothing else uses those results.
-fn fuse_epilogues(candidates: &mut [Candidate]) {
-    for at in 0..candidates.len() {
-        let candidate = &candidates[at];
-        if candidate.is_stored
-            && matches!(&*candidate.op, Op::Apply(..))
-            && let Some(reduction) = reduction_to_fuse(candidates, at)
-        {
-            candidates[reduction].is_stored = false;
-            candidates[at].epilogue_of = Some(reduction);
-        }
-    }
-}
-
-/// Returns the reduction whose kernel can compute `root` in its epilogue: the only reduction that
-/// `root` depends on, used by nothing else, with each result at the linear index of the element
-/// computed from it.
-fn reduction_to_fuse(candidates: &[Candidate], root: usize) -> Option<usize> {
-    let root_node = &candidates[root].node;
-    let (mut found, mut seen, mut is_possible) = (None, FxHashSet::default(), true);
-    let mut stack = vec![root];
-    while let Some(at) = stack.pop() {
-        if !seen.insert(at) {
-            continue;
-        }
-        let candidate = &candidates[at];
-        match &*candidate.op {
-            Op::Reduce { .. } if candidate.is_stored && found.is_none() => {
-                is_possible &= !candidate.is_requested
-                    && matches!(&candidate.consumers[..], [only] if only.kernel == root_node.id)
-                    && candidate.node.elements == root_node.elements;
-                found = Some(at);
-            }
-            _ if candidate.is_stored && at != root => is_possible = false,
-            Op::Constant(_) | Op::Iota | Op::Apply(..) | Op::Reshape(_) => {}
-            Op::View(source, map) => {
-                let source_op = candidate.operand(0).map(|source| &*candidates[source].op);
-                let is_constant = matches!(source_op, Some(Op::Constant(_)));
-                is_possible &= is_constant
-                    || preserves_linear_index(&candidate.node.shape, map, &source.shape);
-            }
-            _ => is_possible = false,
-        }
-        if !matches!(&*candidate.op, Op::Reduce { .. }) {
-            stack.extend(candidate.candidate_operands());
-        }
-    }
-    found.filter(|_| is_possible)
 }
 
 #[cfg(test)]

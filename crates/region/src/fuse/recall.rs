@@ -39,8 +39,8 @@ pub(crate) struct Plan {
     steps: Vec<StepPlan>,
     /// The numbers of the nodes that are stored.
     pub(crate) stored: Vec<u32>,
-    /// The number of fused kernels.
-    pub(crate) kernels: usize,
+    /// The greatest number of launches of its fused kernels, of which passes are one.
+    pub(crate) launches: usize,
 }
 
 /// A graph, with its plan if it was met before.
@@ -71,6 +71,8 @@ struct KernelPlan {
     outputs: SmallVec<[OutputPlan; 1]>,
     epilogue: Vec<u32>,
     rows: Option<RowShape>,
+    /// The greatest number of launches, of which passes are one.
+    launches: usize,
     code: CodeSlot,
 }
 
@@ -135,14 +137,14 @@ impl Plan {
     fn of(steps: &mut [Step], graph: &PlannedGraph) -> Option<Self> {
         let steps = steps.iter_mut().map(|step| StepPlan::of(step, graph));
         let steps = steps.collect::<Option<Vec<_>>>()?;
-        let kernels = |step: &StepPlan| match &step.work {
+        let launches = |step: &StepPlan| match &step.work {
             WorkPlan::Alias(_) => 0,
-            WorkPlan::Kernels(kernels) => kernels.len(),
+            WorkPlan::Kernels(kernels) => kernels.iter().map(|plan| plan.launches).sum(),
         };
         Some(Self {
             id: NEXT_ID.fetch_add(1, Ordering::Relaxed),
             stored: steps.iter().flat_map(|step| step.nodes.clone()).collect(),
-            kernels: steps.iter().map(kernels).sum(),
+            launches: steps.iter().map(launches).sum(),
             steps,
         })
     }
@@ -217,6 +219,7 @@ impl KernelPlan {
             outputs: kernel.outputs.iter().map(output).collect(),
             epilogue: numbers(&kernel.epilogue),
             rows: kernel.rows,
+            launches: kernel.launches_max(),
             code,
         }
     }

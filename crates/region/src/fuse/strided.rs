@@ -6,6 +6,7 @@ use smallvec::SmallVec;
 use super::kernel::FusedKernel;
 use crate::{
     graph::{NodeRef, Op},
+    product::FactorStrides,
     shape::{AxisMap, AxisSource, RANK_MAX, dense_strides},
 };
 
@@ -17,6 +18,19 @@ pub(crate) struct Strided<'a> {
     pub(crate) offset: usize,
     /// The distance of neighbours along each axis.
     pub(crate) strides: SmallVec<[isize; RANK_MAX]>,
+}
+
+impl Strided<'_> {
+    /// Returns the strides of a factor of a product.
+    pub(crate) fn factor(&self) -> FactorStrides<'_> {
+        let (batch, matrix) = self.strides.split_at(self.strides.len() - 2);
+        FactorStrides {
+            offset: self.offset,
+            row: matrix[0],
+            column: matrix[1],
+            batch,
+        }
+    }
 }
 
 impl FusedKernel {

@@ -24,6 +24,7 @@ use crate::{
     error::Result,
     fuse::FusedKernel,
     graph::{LaunchLog, LoggedLaunch, LoggedParameter, Session, Storage},
+    product::RawShape,
 };
 
 /// The interned names of kernels, which are never freed; there is one for each kind of kernel.
@@ -42,7 +43,7 @@ fn intern(name: &str) -> &'static str {
 
 /// Allocates an uninitialised array, which the caller's next operation on this stream fills.
 pub(crate) fn allocate(stream: &Stream, bytes: usize) -> Result<Buffer<u8>> {
-    // SAFETY: every caller, here, in `evaluate` and in `exchange`, enqueues kernels or a copy on
+    // SAFETY: every caller, in `launch`, `evaluate` and `exchange`, enqueues kernels or a copy on
     // this stream that write all of it before it is readable by others; if that fails, the array
     // is dropped.
     Ok(unsafe { stream.uninit::<u8>(bytes) }?)
@@ -52,6 +53,7 @@ pub(crate) fn allocate(stream: &Stream, bytes: usize) -> Result<Buffer<u8>> {
 enum LaunchArgument {
     Bits32(u32),
     Bits64(u64),
+    ProductShape(Arc<RawShape>),
     /// An input array, by its index in the list of inputs.
     Input(usize),
     Output(usize),
@@ -65,6 +67,7 @@ impl LaunchArgument {
     fn bytes(&self) -> usize {
         match self {
             LaunchArgument::Bits32(_) => 4,
+            LaunchArgument::ProductShape(_) => size_of::<RawShape>(),
             _ => 8,
         }
     }
@@ -101,9 +104,10 @@ impl ScalarBits {
             KernelParameter::Input(_)
             | KernelParameter::Output(_)
             | KernelParameter::Temporary(_)
+            | KernelParameter::ProductShape(_)
             | KernelParameter::Flag
             | KernelParameter::Counters => {
-                unreachable!("an address has no scalar value")
+                unreachable!("neither an address nor the sizes of a product are a scalar")
             }
         }
     }
@@ -248,6 +252,7 @@ fn launch(
                 counters = Some(session.streams().counters(stream)?);
                 LaunchArgument::Counters
             }
+            KernelParameter::ProductShape(shape) => LaunchArgument::ProductShape(Arc::clone(shape)),
             value => match ScalarBits::of(session, kernel.wide, value) {
                 ScalarBits::Bits32(value) => LaunchArgument::Bits32(value),
                 ScalarBits::Bits64(value) => LaunchArgument::Bits64(value),
@@ -275,6 +280,7 @@ fn launch(
         arguments.push(match value {
             LaunchArgument::Bits32(value) => Argument::scalar(value),
             LaunchArgument::Bits64(value) => Argument::scalar(value),
+            LaunchArgument::ProductShape(shape) => Argument::scalar(&**shape),
             LaunchArgument::Input(number) => Argument::read::<u8, _>(&read[*number].buffer),
             LaunchArgument::Temporary(number) => {
                 Argument::read::<u8, _>(&read_temporaries[*number])
@@ -301,6 +307,7 @@ fn launch(
     // SAFETY: parameters and text come from one lowering, so that they agree in number and type.
     // The kernel reads its inputs within their shapes, because every index is within the shape of
     // the node that it is lowered for or checked against it, and it writes nothing but the targets.
+    // The built-in kernel of a product reads the factors by the strides of their views.
     unsafe { launch_at(&function, stream, grid, &arguments, location) }?;
     Ok(())
 }

@@ -3,7 +3,7 @@
 //! | file | contents |
 //! |---|---|
 //! | `generated.rs` | generated kernels |
-//! | `product.rs` | matrix products |
+//! | `product.rs` | matrix products, with their epilogues |
 
 mod generated;
 mod product;
@@ -31,7 +31,8 @@ pub(crate) fn enqueue(
     }
     match kernel.op(&kernel.root) {
         Some(Op::MatrixProduct(left, right, precision)) => {
-            product::enqueue(stream, kernel, (left, right), *precision, outputs[0])
+            let factors = (left, right);
+            product::enqueue(session, stream, kernel, factors, *precision, outputs[0])
         }
         _ => generated::enqueue(session, stream, kernel, outputs),
     }

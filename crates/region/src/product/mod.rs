@@ -6,6 +6,20 @@
 //! stride. The built-in kernels, which take every numeric type but integers of 16 bits, and any
 //! strides, compute all other products and all products on the simulated device.
 //!
+//! A built-in kernel also computes element-wise functions of the product, its epilogue: the code
+//! generator puts them in the place of the stores of elements (`codegen/product.rs`). An element of
+//! `f16` or `bf16` is rounded before. cuBLAS's products have their epilogue in a kernel of its own.
+//!
+//! | file | contents |
+//! |---|---|
+//! | `operand.rs` | factors, checked against their arrays |
+//! | `layout.rs` | sizes and strides in a canonical form |
+//! | `launch_plan.rs` | the choice of the built-in kernel, its grid, and the split of `k` |
+//! | `source.rs` | the text of the built-in kernels |
+//! | `builtin.rs` | launches of the built-in kernels |
+//! | `cublas/` | products by cuBLAS |
+//! | `precision.rs` | the precision of products of `f32` |
+//!
 //! # Accuracy
 //! Integers wrap around. An element of `f32` or `f64` differs from the exact sum of its `k`
 //! products `a·b` by at most `r·u·Σ|a·b|`, up to terms in `u²`, where `u` is half the distance from
@@ -26,15 +40,23 @@
 
 mod builtin;
 mod cublas;
+mod launch_plan;
+mod layout;
 mod operand;
 mod precision;
+mod source;
 
 use std::panic::Location;
 
 use millstream::{Buffer, Device, Result, Stream};
 
+pub(crate) use launch_plan::{
+    BLOCKS_MAX, BuiltinKernel, LaunchPlan, RawShape, THREADS, part_bytes,
+};
+pub(crate) use layout::{FactorStrides, ProductLayout};
 pub use operand::{Factor, ProductShape};
 pub use precision::ProductPrecision;
+pub(crate) use source::source;
 
 use crate::{Number, element::DType};
 use operand::CheckedProduct;
@@ -111,15 +133,26 @@ pub(crate) fn enqueue(
     let Some(operands) = prepare(stream, dtype, shape, a, b, out)? else {
         return Ok(());
     };
-    // A product with a vector reads its matrix once, so that the built-in kernels are limited by
-    // memory bandwidth, too.
-    if operands.m > 1
-        && operands.n > 1
+    if !operands.layout.is_of_vector()
         && let Some(answer) = cublas::enqueue(stream, (dtype, precision), &operands, out, location)
     {
         return answer;
     }
     builtin::enqueue(stream, dtype, operands, out, location)
+}
+
+/// Returns whether cuBLAS computes a product with at least one element.
+pub(crate) fn uses_library(
+    stream: &Stream,
+    (dtype, precision): (DType, ProductPrecision),
+    shape: &ProductShape<'_>,
+    a: &Factor<'_>,
+    b: &Factor<'_>,
+) -> bool {
+    shape.k > 0 && {
+        let operands = CheckedProduct::new(dtype, shape, a, b);
+        !operands.layout.is_of_vector() && cublas::serves(stream, (dtype, precision), &operands)
+    }
 }
 
 /// Checks the operands. Returns `None` if `out` is empty, or if `k` is 0, in which case `out` is

@@ -1,12 +1,9 @@
-//! Operands of matrix products, checked against their buffers and reduced to a canonical form.
+//! Operands of matrix products, checked against their buffers.
 
 use millstream::{Buffer, View, driver::DevicePtr};
-use smallvec::SmallVec;
 
+use super::layout::{FactorStrides, ProductLayout};
 use crate::element::DType;
-
-/// The maximum number of batch dimensions of the kernels.
-pub(super) const BATCH_DIMS: usize = 4;
 
 /// The sizes of a matrix product or of a batch of products.
 #[doc(hidden)]
@@ -22,7 +19,18 @@ pub struct ProductShape<'a> {
     pub n: usize,
 }
 
-impl ProductShape<'_> {
+impl<'a> ProductShape<'a> {
+    /// Returns the sizes of a product of this shape, whose first factor has that shape.
+    pub(crate) fn of(product: &'a [usize], left: &[usize]) -> Self {
+        let (batch, matrix) = product.split_at(product.len() - 2);
+        Self {
+            batch,
+            m: matrix[0],
+            k: left[left.len() - 1],
+            n: matrix[1],
+        }
+    }
+
     /// Returns the number of elements of the product.
     pub(super) fn out_len(&self) -> usize {
         let sizes = self.batch.iter().chain([&self.m, &self.n]);
@@ -56,6 +64,16 @@ impl Factor<'_> {
         self.buffer
             .as_raw()
             .offset((self.offset * dtype.bytes()) as u64)
+    }
+
+    /// Returns the strides, from another position of the first element.
+    fn strides(&self, offset: usize) -> FactorStrides<'_> {
+        FactorStrides {
+            offset,
+            row: self.row_stride,
+            column: self.column_stride,
+            batch: self.batch_strides,
+        }
     }
 
     /// Returns the smallest view of the array that contains all elements, and the position of the
@@ -95,41 +113,21 @@ impl Factor<'_> {
     }
 }
 
-/// A factor within its buffer: the view with its elements, the position of the first element, and
-/// the strides.
+/// A factor within its buffer.
 #[derive(Debug)]
-pub(super) struct CheckedFactor<'a> {
+pub(super) struct FactorMemory<'a> {
+    /// The view with the elements of the factor, in which its layout counts.
     pub(super) view: View<'a, u8>,
-    pub(super) offset: usize,
     /// The address of the first element.
     pub(super) address: DevicePtr,
-    pub(super) row: isize,
-    pub(super) column: isize,
-    /// The batch strides, in the order of [`CheckedProduct::batch`].
-    pub(super) batch: [isize; BATCH_DIMS],
-}
-
-impl CheckedFactor<'_> {
-    /// Returns the transposed factor.
-    pub(super) fn transposed(self) -> Self {
-        Self {
-            row: self.column,
-            column: self.row,
-            ..self
-        }
-    }
 }
 
 /// A non-empty product whose factors lie within their arrays.
 #[derive(Debug)]
 pub(super) struct CheckedProduct<'a> {
-    pub(super) m: usize,
-    pub(super) k: usize,
-    pub(super) n: usize,
-    /// The sizes of the batch's dimensions, outermost first, padded with 1 at the front.
-    pub(super) batch: [usize; BATCH_DIMS],
-    pub(super) a: CheckedFactor<'a>,
-    pub(super) b: CheckedFactor<'a>,
+    pub(super) layout: ProductLayout,
+    pub(super) a: FactorMemory<'a>,
+    pub(super) b: FactorMemory<'a>,
 }
 
 impl<'a> CheckedProduct<'a> {
@@ -144,114 +142,32 @@ impl<'a> CheckedProduct<'a> {
         let &ProductShape { batch, m, k, n } = shape;
         let (a_view, a_offset) = a.used_range(dtype, batch, m, k);
         let (b_view, b_offset) = b.used_range(dtype, batch, k, n);
-        let dims = merge_dims(batch, a.batch_strides, b.batch_strides);
-        assert!(
-            dims.len() <= BATCH_DIMS,
-            "a batch of products has more than {BATCH_DIMS} dimensions after merging: {dims:?}"
-        );
-        let front = BATCH_DIMS - dims.len();
-        let column = |of: fn(&BatchDim) -> isize| {
-            std::array::from_fn(|at| at.checked_sub(front).map_or(0, |at| of(&dims[at])))
-        };
         Self {
-            m,
-            k,
-            n,
-            batch: std::array::from_fn(|at| at.checked_sub(front).map_or(1, |at| dims[at].size)),
-            a: CheckedFactor {
+            layout: ProductLayout::new(shape, a.strides(a_offset), b.strides(b_offset)),
+            a: FactorMemory {
                 view: a_view,
-                offset: a_offset,
                 address: a.address(dtype),
-                row: a.row_stride,
-                column: a.column_stride,
-                batch: column(|dim| dim.a),
             },
-            b: CheckedFactor {
+            b: FactorMemory {
                 view: b_view,
-                offset: b_offset,
                 address: b.address(dtype),
-                row: b.row_stride,
-                column: b.column_stride,
-                batch: column(|dim| dim.b),
             },
         }
     }
 
-    /// Returns the transposed product, `outᵀ = bᵀ · aᵀ`. Its `out` is the same in memory if the
-    /// product has one row or one column.
+    /// Returns the transposed product, as [`ProductLayout::transposed`].
     pub(super) fn transposed(self) -> Self {
         Self {
-            m: self.n,
-            n: self.m,
-            a: self.b.transposed(),
-            b: self.a.transposed(),
-            ..self
+            layout: self.layout.transposed(),
+            a: self.b,
+            b: self.a,
         }
     }
-
-    /// Returns the number of matrices in the batch.
-    pub(super) fn batches(&self) -> usize {
-        self.batch.iter().product()
-    }
-}
-
-/// One dimension of a batch, with the strides of both factors.
-#[derive(Clone, Copy, Debug, PartialEq)]
-struct BatchDim {
-    size: usize,
-    a: isize,
-    b: isize,
-}
-
-/// Returns the batch's dimensions without those of size 1, with neighbouring dimensions merged
-/// where both factors continue with the same stride.
-fn merge_dims(batch: &[usize], a: &[isize], b: &[isize]) -> SmallVec<[BatchDim; BATCH_DIMS]> {
-    let mut dims: SmallVec<[BatchDim; BATCH_DIMS]> = SmallVec::new();
-    for ((&size, &a), &b) in batch
-        .iter()
-        .zip(a)
-        .zip(b)
-        .filter(|((size, _), _)| **size != 1)
-    {
-        let goes_on = |outer: isize, inner: isize| {
-            isize::try_from(size)
-                .ok()
-                .and_then(|size| inner.checked_mul(size))
-                == Some(outer)
-        };
-        match dims.last_mut() {
-            Some(outer) if goes_on(outer.a, a) && goes_on(outer.b, b) => {
-                *outer = BatchDim {
-                    size: outer.size * size,
-                    a,
-                    b,
-                };
-            }
-            _ => dims.push(BatchDim { size, a, b }),
-        }
-    }
-    dims
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn dimensions_with_joint_strides_are_merged() {
-        let dim = |size, a, b| BatchDim { size, a, b };
-        assert_eq!(merge_dims(&[], &[], &[])[..], []);
-        assert_eq!(merge_dims(&[1, 1], &[7, 9], &[0, 3])[..], []);
-        assert_eq!(merge_dims(&[2, 3], &[30, 10], &[0, 0])[..], [dim(6, 10, 0)]);
-        assert_eq!(
-            merge_dims(&[2, 1, 3], &[-30, 5, -10], &[3, 5, 1])[..],
-            [dim(6, -10, 1)]
-        );
-        assert_eq!(
-            merge_dims(&[2, 3], &[30, 10], &[0, 4])[..],
-            [dim(2, 30, 0), dim(3, 10, 4)]
-        );
-    }
 
     #[test]
     #[should_panic(expected = "a factor spans elements 0 to 6 of an array of 6")]

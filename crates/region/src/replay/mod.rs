@@ -219,7 +219,7 @@ pub(crate) fn replay(
     graph: &PlannedGraph,
     enqueue: &dyn Fn(&Session, &Step) -> bool,
 ) -> bool {
-    if plan.kernels < KERNELS_MIN || session.member.is_some() {
+    if plan.launches < KERNELS_MIN || session.member.is_some() {
         return false;
     }
     let is_result = |&number: &u32| {

@@ -422,6 +422,34 @@ impl ProgramGenerator {
         } else {
             b
         };
-        Some(self.push(Step::Multiply(a, b)))
+        let product = self.push(Step::Multiply(a, b));
+        self.epilogue(product)
+    }
+
+    /// Appends functions of a product's elements, or none. The kernel of the product computes them.
+    fn epilogue(&mut self, product: Slot) -> Option<Slot> {
+        let mut last = product;
+        for _ in 0..self.below(4) {
+            let kind = self.kind_of(last);
+            last = match self.below(5) {
+                0 | 1 if kind.is_number() => {
+                    let shape = self.shape_of(last);
+                    let related = self.related(&shape);
+                    let other = self.fresh(kind, &related);
+                    let function = self.binary();
+                    self.push(Step::Binary(function, last, other))
+                }
+                2 if kind.is_number() => {
+                    let (function, value) = (self.binary(), self.below(19) as i8 - 9);
+                    self.push(Step::WithValue(function, last, value, true))
+                }
+                3 if kind.is_number() => self.push(Step::Unary(Unary::Relu, last)),
+                _ => {
+                    let kind = self.kind(self.kinds.len());
+                    self.push(Step::Cast(last, kind))
+                }
+            };
+        }
+        Some(last)
     }
 }

@@ -47,14 +47,7 @@ fn the_explained_kernels_are_those_that_run() {
     use StoreReason::{Operand, OwnKernel, Requested, Shared};
     let all: [(Body, &[(&str, StoreReason)]); 4] = [
         (softmax, &[("div", Requested)]),
-        (
-            product,
-            &[
-                ("mul", Operand),
-                ("matrix product", OwnKernel),
-                ("add", Requested),
-            ],
-        ),
+        (product, &[("mul", Operand), ("add", Requested)]),
         (
             attention,
             &[

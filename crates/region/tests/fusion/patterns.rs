@@ -8,6 +8,9 @@ use crate::{Counted, Work};
 
 const SIDE: usize = 48;
 
+/// A program with two results.
+type Body = fn(&Array<f32, Ix2>) -> [Array<f32, Ix2>; 2];
+
 /// Returns the size of so many elements of `f32`.
 fn bytes(elements: usize) -> u64 {
     4 * elements as u64
@@ -126,7 +129,7 @@ fn a_step_of_bodies_under_gravity_is_three_kernels() {
 }
 
 #[test]
-fn a_product_with_bias_and_activation_is_two_kernels() {
+fn a_product_with_bias_and_activation_is_one_kernel() {
     Counted::everywhere(|counted| {
         let x = Array::from_host(&counted.device, &matrix(SIDE)).unwrap();
         let (_, work) = counted.work(|device| {
@@ -141,7 +144,7 @@ fn a_product_with_bias_and_activation_is_two_kernels() {
             bytes_written,
             ..
         } = work;
-        assert_eq!((kernels, bytes_written), (2, bytes(2 * SIDE * SIDE)));
+        assert_eq!((kernels, bytes_written), (1, bytes(SIDE * SIDE)));
     });
 }
 
@@ -161,5 +164,68 @@ fn products_of_two_precisions_are_two_kernels() {
             });
             assert_eq!(work.kernels, 2, "{work:?}");
         }
+    });
+}
+
+/// The product of two other matrices, a residual, is read like other arrays.
+#[test]
+fn products_with_a_residual_are_two_kernels() {
+    Counted::everywhere(|counted| {
+        let x = Array::from_host(&counted.device, &matrix(SIDE)).unwrap();
+        let (_, work) = counted.work(|device| {
+            let pending = device.region(|g| {
+                let x = g.array(&x);
+                let column = x.column(0).insert_axis(Axis(1));
+                Keep(x.dot(&x) * 0.5 + &column + &x.dot(&x.t()))
+            });
+            pending.unwrap().wait().unwrap().to_host().unwrap()
+        });
+        let written = bytes(2 * SIDE * SIDE);
+        assert_eq!((work.kernels, work.bytes_written), (2, written), "{work:?}");
+    });
+}
+
+/// The kernel that sums the partial products computes the epilogue.
+#[test]
+fn a_split_product_with_an_epilogue_is_two_kernels() {
+    Counted::everywhere(|counted| {
+        let host = Array2::from_shape_fn((8, 1100), |(row, column)| (row + column) as f32 / 64.0);
+        let x = Array::from_host(&counted.device, &host).unwrap();
+        let (_, work) = counted.work(|device| {
+            let pending = device.region(|g| {
+                let x = g.array(&x);
+                Keep((x.dot(&x.t()) - 3.0).relu())
+            });
+            pending.unwrap().wait().unwrap().to_host().unwrap()
+        });
+        // Partial products of two ranges, and the results.
+        assert_eq!((work.kernels, work.bytes_written), (2, bytes(3 * 8 * 8)));
+    });
+}
+
+/// A product that is a result itself, that two kernels use, or that is read transposed is stored.
+#[test]
+fn a_product_that_is_needed_elsewhere_is_stored() {
+    Counted::everywhere(|counted| {
+        let x = Array::from_host(&counted.device, &matrix(SIDE)).unwrap();
+        let kernels = |body: Body| {
+            let (_, work) = counted.work(|device| {
+                let pending = device.region(|g| {
+                    let [one, two] = body(&g.array(&x));
+                    (Keep(one), Keep(two))
+                });
+                pending.unwrap().wait().unwrap().0.to_host().unwrap()
+            });
+            work.kernels
+        };
+        let requested = kernels(|x| {
+            let product = x.dot(x);
+            [&product + 1.0, product]
+        });
+        let turned = kernels(|x| {
+            let product = x.dot(x);
+            [&product + &product.t(), x + 1.0]
+        });
+        assert_eq!((requested, turned), (2, 3));
     });
 }

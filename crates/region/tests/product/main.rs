@@ -3,6 +3,7 @@
 
 mod builtin;
 mod cublas;
+mod epilogues;
 mod exact;
 mod layout;
 mod replayed;
@@ -43,6 +44,30 @@ const TESTS: &[Test] = &[
     (
         "replayed_products_are_those_of_separate_launches",
         replayed::replayed_products_are_those_of_separate_launches,
+    ),
+    (
+        "epilogues_have_the_bits_of_separate_kernels",
+        epilogues::epilogues_have_the_bits_of_separate_kernels,
+    ),
+    (
+        "epilogues_of_half_products_have_the_bits_of_separate_kernels",
+        epilogues::epilogues_of_half_products_have_the_bits_of_separate_kernels,
+    ),
+    (
+        "epilogues_of_every_type_have_the_bits_of_separate_kernels",
+        epilogues::epilogues_of_every_type_have_the_bits_of_separate_kernels,
+    ),
+    (
+        "epilogues_of_many_partial_products_have_the_bits_of_separate_kernels",
+        epilogues::epilogues_of_many_partial_products_have_the_bits_of_separate_kernels,
+    ),
+    (
+        "epilogues_of_16_bit_integers_cast_the_product",
+        epilogues::epilogues_of_16_bit_integers_cast_the_product,
+    ),
+    (
+        "epilogues_of_batches_have_the_bits_of_separate_kernels",
+        epilogues::epilogues_of_batches_have_the_bits_of_separate_kernels,
     ),
     (
         "operands_on_another_device_are_rejected",

@@ -21,8 +21,8 @@ fn integers<T: Float>(
     Array::from_host(device, &singles.cast::<T>().to_host()?)
 }
 
-/// Calls a region of three products, or two if the precisions are one, with other arrays each time.
-/// Returns all results as `f64`.
+/// Calls a region of four products, or three if the precisions are one, with other arrays each
+/// time. Functions of the last are computed with it. Returns all results as `f64`.
 fn results<T: Float>(
     device: &Device,
     precision: ProductPrecision,
@@ -35,14 +35,16 @@ fn results<T: Float>(
             let (a, b) = (g.array(&a), g.array(&b));
             let product = a.dot_with(&b, precision);
             let sums = &product + &product.row(1);
+            let layer = (b.t().dot_with(&b, precision) - &product.row(2) * T::from_whole(2)).relu();
             (
                 Keep(sums.relu()),
                 Keep(a.dot(&b)),
                 Keep(b.t().dot_with(&a.t(), precision)),
+                Keep(layer),
             )
         })?;
-        let (sums, product, transposed) = products.wait()?;
-        for result in [sums, product, transposed] {
+        let (sums, product, transposed, layer) = products.wait()?;
+        for result in [sums, product, transposed, layer] {
             all.push(result.cast::<f64>().to_host()?);
         }
     }

@@ -31,7 +31,8 @@ use parking_lot::Mutex;
 
 use super::{
     ProductPrecision,
-    operand::{BATCH_DIMS, CheckedFactor, CheckedProduct},
+    layout::{BATCH_DIMS, FactorLayout, ProductLayout},
+    operand::{CheckedProduct, FactorMemory},
 };
 use crate::element::DType;
 use gemm::{Gemm, GemmFactor, GemmFunction, Transpose};
@@ -67,23 +68,9 @@ pub(super) fn enqueue(
     out: &mut Buffer<u8>,
     location: &'static Location<'static>,
 ) -> Option<Result<()>> {
-    // Integers must not make the first call initialise cuBLAS.
-    if !dtype.is_float() {
-        return None;
-    }
     let gemm = gemm_of(operands, out.as_raw())?;
-    let device = stream.device();
-    let cublas = Cublas::of(&device)?;
-    let function = GemmFunction::of(
-        cublas.library,
-        dtype,
-        precision,
-        device.compute_capability(),
-    )?;
-    debug_assert_eq!(
-        out.len(),
-        operands.batches() * operands.m * operands.n * dtype.bytes()
-    );
+    let (cublas, function) = function_of(stream, (dtype, precision))?;
+    debug_assert_eq!(out.len(), operands.layout.elements() * dtype.bytes());
     // SAFETY: only cuBLAS reads the workspace, and it does not expect a content.
     let mut workspace = match unsafe { stream.uninit::<u8>(cublas.workspace_bytes) } {
         Ok(workspace) => workspace,
@@ -130,6 +117,32 @@ pub(super) fn enqueue(
     Some(unsafe {
         kernel::enqueue_relocatable(function.name(), stream, &arguments, location, call)
     })
+}
+
+/// Returns whether [`enqueue`] computes the product.
+pub(super) fn serves(
+    stream: &Stream,
+    arithmetic: (DType, ProductPrecision),
+    operands: &CheckedProduct<'_>,
+) -> bool {
+    // Only the address of the product is not known yet.
+    gemm_of(operands, DevicePtr::from_raw(0)).is_some() && function_of(stream, arithmetic).is_some()
+}
+
+/// Returns the device's cuBLAS and its function for elements of a type, if there are both.
+fn function_of(
+    stream: &Stream,
+    (dtype, precision): (DType, ProductPrecision),
+) -> Option<(Arc<Cublas>, GemmFunction)> {
+    // Integers must not make the first call initialise cuBLAS.
+    if !dtype.is_float() {
+        return None;
+    }
+    let device = stream.device();
+    let cublas = Cublas::of(&device)?;
+    let capability = device.compute_capability();
+    let function = GemmFunction::of(cublas.library, dtype, precision, capability)?;
+    Some((cublas, function))
 }
 
 impl Cublas {
@@ -189,7 +202,14 @@ impl Cublas {
 /// Returns the arguments of the cuBLAS call, or `None` if cuBLAS cannot express the product. Its
 /// matrices are column-major, so that it computes the transposed product: `outᵀ = bᵀ · aᵀ`.
 fn gemm_of(operands: &CheckedProduct<'_>, out: DevicePtr) -> Option<Gemm> {
-    let &CheckedProduct { m, k, n, batch, .. } = operands;
+    let &ProductLayout {
+        m,
+        k,
+        n,
+        batch,
+        ref a,
+        ref b,
+    } = &operands.layout;
     let [rest @ .., batches] = batch;
     if rest != [1; BATCH_DIMS - 1] {
         return None;
@@ -198,8 +218,8 @@ fn gemm_of(operands: &CheckedProduct<'_>, out: DevicePtr) -> Option<Gemm> {
         m: c_int::try_from(n).ok()?,
         n: c_int::try_from(m).ok()?,
         k: c_int::try_from(k).ok()?,
-        a: factor_of(&operands.b, k, n)?,
-        b: factor_of(&operands.a, m, k)?,
+        a: factor_of(&operands.b, b, k, n)?,
+        b: factor_of(&operands.a, a, m, k)?,
         c: out,
         batches: c_int::try_from(batches).ok()?,
     })
@@ -207,20 +227,25 @@ fn gemm_of(operands: &CheckedProduct<'_>, out: DevicePtr) -> Option<Gemm> {
 
 /// Describes a factor of `rows` × `columns` to cuBLAS, or returns `None` unless one stride is 1 and
 /// the other at least the length of its lines.
-fn factor_of(operand: &CheckedFactor<'_>, rows: usize, columns: usize) -> Option<GemmFactor> {
+fn factor_of(
+    memory: &FactorMemory<'_>,
+    layout: &FactorLayout,
+    rows: usize,
+    columns: usize,
+) -> Option<GemmFactor> {
     let (transpose, leading) =
-        if let Some(leading) = leading(rows, operand.row, columns, operand.column) {
+        if let Some(leading) = leading(rows, layout.row, columns, layout.column) {
             (Transpose::No, leading)
         } else {
             (
                 Transpose::Yes,
-                leading(columns, operand.column, rows, operand.row)?,
+                leading(columns, layout.column, rows, layout.row)?,
             )
         };
-    let stride = c_longlong::try_from(operand.batch[BATCH_DIMS - 1]).ok()?;
+    let stride = c_longlong::try_from(layout.batch[BATCH_DIMS - 1]).ok()?;
     (stride >= 0).then_some(GemmFactor {
         transpose,
-        address: operand.address,
+        address: memory.address,
         leading,
         stride,
     })

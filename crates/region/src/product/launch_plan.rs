@@ -1,0 +1,226 @@
+//! Choice of the built-in kernel for a product, its grid, and the split of `k`.
+
+use bytemuck::{Pod, Zeroable};
+
+use super::layout::{BATCH_DIMS, ProductLayout};
+use crate::element::DType;
+
+/// The number of threads per block of every kernel.
+pub(crate) const THREADS: usize = 256;
+
+/// The maximum number of blocks of a grid.
+pub(crate) const BLOCKS_MAX: usize = i32::MAX as usize;
+
+/// `struct Shape` of `product.cuh`.
+#[derive(Clone, Copy, Pod, Zeroable)]
+#[repr(C)]
+pub(crate) struct RawShape {
+    m: u64,
+    n: u64,
+    k: u64,
+    splits: u64,
+    split_k: u64,
+    batches: u64,
+    a_offset: i64,
+    a_row: i64,
+    a_column: i64,
+    b_offset: i64,
+    b_row: i64,
+    b_column: i64,
+    batch: [u64; BATCH_DIMS],
+    a_batch: [i64; BATCH_DIMS],
+    b_batch: [i64; BATCH_DIMS],
+}
+
+/// The kernels, in the order of [`KERNELS`](super::source::KERNELS).
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum BuiltinKernel {
+    /// Matrix times matrix, in tiles of 64 × 64 elements.
+    WideTiles,
+    /// Matrix times matrix, in tiles of 16 × 16 elements.
+    Tiles,
+    /// Matrix times vector, one warp per row.
+    Rows,
+    /// Matrix times vector, 32 rows per block.
+    Columns,
+    /// Matrix times vector, one thread per row.
+    ShortRows,
+    /// Sum of the partial products of a split `k`.
+    Sum,
+}
+
+/// The kernel and the split of a product. Both depend on the product alone, so that every device
+/// computes it in the same order.
+#[derive(Debug, PartialEq)]
+pub(crate) struct LaunchPlan {
+    pub(crate) kernel: BuiltinKernel,
+    pub(crate) blocks: usize,
+    pub(crate) splits: usize,
+    split_k: usize,
+}
+
+impl LaunchPlan {
+    /// Plans a product with at least one element. A product with one row must be transposed.
+    pub(crate) fn of(layout: &ProductLayout) -> Self {
+        let &ProductLayout { m, k, n, a, .. } = layout;
+        let batches = layout.batches();
+        // Per kind of product: the rows and columns of a unit of work, the units per block, the
+        // blocks that keep a device busy, and the least `k` of a split.
+        let own = 1 << m.min(8).ilog2();
+        let (kernel, (rows, columns), per_block, wanted, split_k_min) = if n == 1 {
+            let along_rows = a.column.unsigned_abs() <= a.row.unsigned_abs() || m < 8;
+            if k < 32 {
+                (BuiltinKernel::ShortRows, (256, 1), 1, 1024, 512)
+            } else if along_rows {
+                (BuiltinKernel::Rows, (own, 1), 8 / own, 1024, 2048)
+            } else {
+                (BuiltinKernel::Columns, (32, 1), 1, 1024, 512)
+            }
+        } else {
+            // A wide tile costs half as much per element, including the elements beyond the edges.
+            let padded =
+                |tile: usize| m.next_multiple_of(tile) as u128 * n.next_multiple_of(tile) as u128;
+            if padded(64) <= 2 * padded(16) {
+                (BuiltinKernel::WideTiles, (64, 64), 1, 256, 512)
+            } else {
+                (BuiltinKernel::Tiles, (16, 16), 1, 256, 512)
+            }
+        };
+        let units = m.div_ceil(rows) * n.div_ceil(columns) * batches;
+        let splits = (wanted * per_block / units).min(k / split_k_min).max(1);
+        // One split without elements if `k` is 0.
+        let split_k = k.div_ceil(splits).max(1);
+        // Rounding `split_k` up may leave the last splits empty.
+        let splits = k.div_ceil(split_k).max(1);
+        Self {
+            kernel,
+            blocks: (units * splits).div_ceil(per_block),
+            splits,
+            split_k,
+        }
+    }
+
+    /// Returns the parameter that describes the product to its kernel.
+    pub(crate) fn shape(&self, layout: &ProductLayout) -> RawShape {
+        let &ProductLayout {
+            m,
+            k,
+            n,
+            batch,
+            a,
+            b,
+        } = layout;
+        RawShape {
+            m: m as u64,
+            n: n as u64,
+            k: k as u64,
+            splits: self.splits as u64,
+            split_k: self.split_k as u64,
+            batches: layout.batches() as u64,
+            a_offset: a.offset as i64,
+            a_row: a.row as i64,
+            a_column: a.column as i64,
+            b_offset: b.offset as i64,
+            b_row: b.row as i64,
+            b_column: b.column as i64,
+            batch: batch.map(|size| size as u64),
+            a_batch: a.batch.map(|stride| stride as i64),
+            b_batch: b.batch.map(|stride| stride as i64),
+        }
+    }
+
+    /// Returns the launch of the kernel that sums the partial products, if there are several.
+    pub(crate) fn sum(&self, layout: &ProductLayout) -> Option<SumPlan> {
+        if self.splits == 1 {
+            return None;
+        }
+        // With few elements of many parts, one thread per element would leave the device idle.
+        let elements = layout.elements();
+        let lanes = if self.splits >= 64 && elements <= 1 << 16 {
+            32
+        } else {
+            1
+        };
+        let length = layout.m * layout.n;
+        Some(SumPlan {
+            blocks: (elements * lanes).div_ceil(THREADS),
+            parts: elements * self.splits,
+            scalars: [layout.batches(), self.splits, length, lanes].map(|size| size as u64),
+        })
+    }
+}
+
+/// The launch of the kernel that sums partial products.
+#[derive(Debug, PartialEq)]
+pub(crate) struct SumPlan {
+    pub(crate) blocks: usize,
+    /// The number of elements of all partial products.
+    pub(crate) parts: usize,
+    /// The scalar parameters: the number of matrices in the batch, the splits of each, the elements
+    /// of a matrix, and the threads that share an element.
+    pub(crate) scalars: [u64; 4],
+}
+
+/// Returns the size of an element of the matrices of splits, `Part` in `product.cuh`: that of the
+/// sums for floats of 16 bits, whose sums are rounded once.
+pub(crate) fn part_bytes(dtype: DType) -> usize {
+    if dtype.is_half() {
+        DType::F32.bytes()
+    } else {
+        dtype.bytes()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::product::{layout::FactorStrides, operand::ProductShape};
+
+    /// Returns the plan for row-major matrices of `m × k` and `k × n`.
+    fn plan(m: usize, k: usize, n: usize) -> LaunchPlan {
+        let factor = |columns: usize| FactorStrides {
+            offset: 0,
+            row: columns as isize,
+            column: 1,
+            batch: &[],
+        };
+        let sizes = ProductShape {
+            batch: &[],
+            m,
+            k,
+            n,
+        };
+        LaunchPlan::of(&ProductLayout::new(&sizes, factor(k), factor(n)))
+    }
+
+    #[test]
+    fn splits_cover_k_and_none_is_empty() {
+        assert_eq!(plan(3, 0, 4).splits, 1);
+        for (m, k, n) in [
+            (1, 1, 1),
+            (1, 1_000_003, 1),
+            (5, 70_001, 1),
+            (9, 4097, 3),
+            (64, 1025, 64),
+        ] {
+            let LaunchPlan {
+                splits, split_k, ..
+            } = plan(m, k, n);
+            assert!(
+                splits * split_k >= k && (splits - 1) * split_k < k,
+                "{splits} splits of {split_k} for {k}"
+            );
+        }
+    }
+
+    #[test]
+    fn each_kind_of_product_has_its_kernel_and_fills_a_device() {
+        assert_eq!(plan(3, 31, 1).kernel, BuiltinKernel::ShortRows);
+        assert_eq!(plan(3, 32, 1).kernel, BuiltinKernel::Rows);
+        assert_eq!(plan(17, 9, 70).kernel, BuiltinKernel::Tiles);
+        assert_eq!(plan(60, 9, 70).kernel, BuiltinKernel::WideTiles);
+        assert_eq!(plan(1, 1 << 24, 1).blocks, 1024);
+        assert_eq!(plan(1 << 13, 64, 1).blocks, 1 << 10);
+        assert_eq!(plan(64, 1 << 17, 64).blocks, 256);
+    }
+}

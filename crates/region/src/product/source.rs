@@ -1,0 +1,89 @@
+//! The text and the parameters of the built-in kernels for matrix products.
+
+use millstream::kernel::{ModuleSource, Param, ParamKind, Signature};
+
+use super::launch_plan::RawShape;
+use crate::element::DType;
+
+const fn slice(name: &'static str, writable: bool) -> Param {
+    Param {
+        name,
+        kind: ParamKind::Slice { writable },
+    }
+}
+
+const fn scalar<T>(name: &'static str) -> Param {
+    Param {
+        name,
+        kind: ParamKind::Scalar {
+            size: size_of::<T>(),
+            align: align_of::<T>(),
+        },
+    }
+}
+
+const PRODUCT: &[Param] = &[
+    slice("a", false),
+    slice("b", false),
+    slice("out", true),
+    scalar::<RawShape>("shape"),
+];
+
+const SUM: &[Param] = &[
+    slice("parts", false),
+    slice("out", true),
+    scalar::<u64>("batches"),
+    scalar::<u64>("splits"),
+    scalar::<u64>("length"),
+    scalar::<u64>("lanes"),
+];
+
+const fn signature(name: &'static str, params: &'static [Param]) -> Signature {
+    Signature { name, params }
+}
+
+/// The kernels of each element type, as declared in `product.cuh`.
+const KERNELS: &[Signature] = &[
+    signature("product_wide_tiles", PRODUCT),
+    signature("product_tiles", PRODUCT),
+    signature("product_rows", PRODUCT),
+    signature("product_columns", PRODUCT),
+    signature("product_short_rows", PRODUCT),
+    signature("product_sum", SUM),
+];
+
+macro_rules! sources {
+    ($($($dtype:ident)|+ => $name:literal $ptx:literal)*) => {
+        /// Returns the PTX module for an element type. Integers that wrap around have the same bits
+        /// with and without a sign.
+        pub(crate) fn source(dtype: DType) -> &'static ModuleSource {
+            match dtype {
+                $($(DType::$dtype)|+ => {
+                    static SOURCE: ModuleSource = ModuleSource {
+                        module: $name,
+                        origin: $ptx,
+                        declared: concat!(file!(), ":", line!()),
+                        ptx: include_str!($ptx),
+                        cuda: None,
+                        kernels: KERNELS,
+                        variables: &[],
+                    };
+                    &SOURCE
+                })*
+                DType::I16 | DType::U16 | DType::Bool => {
+                    unreachable!("{dtype:?} has no matrix products of its own")
+                }
+            }
+        }
+    };
+}
+
+sources! {
+    F16 => "product_f16" "../../kernels/product_f16.ptx"
+    Bf16 => "product_bf16" "../../kernels/product_bf16.ptx"
+    F32 => "product_f32" "../../kernels/product_f32.ptx"
+    F64 => "product_f64" "../../kernels/product_f64.ptx"
+    I32 | U32 => "product_i32" "../../kernels/product_i32.ptx"
+    I64 | U64 => "product_i64" "../../kernels/product_i64.ptx"
+    I8 | U8 => "product_u8" "../../kernels/product_u8.ptx"
+}
