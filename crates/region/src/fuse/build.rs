@@ -5,6 +5,7 @@ use std::sync::Arc;
 use smallvec::{SmallVec, smallvec};
 
 use super::{
+    epilogue::fuse_product_epilogues,
     kernel::{FusedKernel, FusedNode, KernelOutput, Step, Work},
     partition::{Candidate, partition},
     planned::PlannedGraph,
@@ -25,7 +26,9 @@ pub(super) fn steps(graph: &PlannedGraph, end: u64) -> Vec<Step> {
 /// Returns these steps, and the decisions about all nodes.
 pub(super) fn planned(graph: &PlannedGraph, end: u64) -> (Vec<Step>, Vec<Candidate>) {
     let mut candidates = partition(graph);
-    let order = group_siblings(&mut candidates, end);
+    let mut order = group_siblings(&mut candidates, end);
+    fuse_product_epilogues(&mut candidates);
+    order.retain(|&at| candidates[at].is_stored);
     let mut builder = StepBuilder {
         last_walk: vec![0; candidates.len()],
         walk: 0,

@@ -14,16 +14,32 @@ use crate::{
 /// the epilogue for each of the sixteen elements of a thread.
 const PRODUCT_OPERATIONS_MAX: usize = 24;
 
-/// Fuses element-wise functions of the results of a reduction or a product into its kernel, if
-/// nothing else uses those results.
-pub(super) fn fuse_epilogues(candidates: &mut [Candidate]) {
+/// Fuses element-wise functions of the results of a reduction into its kernel, if nothing else uses
+/// those results.
+pub(super) fn fuse_reduction_epilogues(candidates: &mut [Candidate]) {
+    fuse_epilogues(candidates, reduction_to_fuse);
+}
+
+/// Fuses element-wise functions of a product into its kernel, if nothing else uses the product. A
+/// node that one kernel computes together with others stays in that kernel, which reads their
+/// common inputs once.
+pub(super) fn fuse_product_epilogues(candidates: &mut [Candidate]) {
+    fuse_epilogues(candidates, product_to_fuse);
+}
+
+/// Fuses stored element-wise nodes into the kernels of the nodes that a function finds for them.
+fn fuse_epilogues(
+    candidates: &mut [Candidate],
+    source_of: fn(&[Candidate], usize) -> Option<usize>,
+) {
     for at in 0..candidates.len() {
         let candidate = &candidates[at];
         if candidate.is_stored
             && candidate.rows.is_none()
+            && candidate.epilogue_of.is_none()
+            && candidate.group.is_none()
             && matches!(&*candidate.op, Op::Apply(..))
-            && let Some(source) =
-                reduction_to_fuse(candidates, at).or_else(|| product_to_fuse(candidates, at))
+            && let Some(source) = source_of(candidates, at)
         {
             candidates[source].is_stored = false;
             candidates[at].epilogue_of = Some(source);

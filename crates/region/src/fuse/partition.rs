@@ -13,7 +13,7 @@ use std::sync::Arc;
 use smallvec::{SmallVec, smallvec};
 
 use super::{
-    epilogue::fuse_epilogues,
+    epilogue::fuse_reduction_epilogues,
     explain::StoreReason,
     kernel::FusedNode,
     planned::PlannedGraph,
@@ -78,7 +78,7 @@ pub(super) fn partition(graph: &PlannedGraph) -> Vec<Candidate> {
     store_shared(&mut candidates);
     note_reason(&mut candidates, StoreReason::Shared);
     fuse_rows(&mut candidates);
-    fuse_epilogues(&mut candidates);
+    fuse_reduction_epilogues(&mut candidates);
     candidates
 }
 

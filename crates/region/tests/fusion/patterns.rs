@@ -229,3 +229,20 @@ fn a_product_that_is_needed_elsewhere_is_stored() {
         assert_eq!((requested, turned), (2, 3));
     });
 }
+
+/// Both results read the same array, so that one kernel computes them, which reads the product.
+#[test]
+fn a_function_of_a_product_stays_with_its_siblings() {
+    Counted::everywhere(|counted| {
+        let x = Array::from_host(&counted.device, &matrix(SIDE)).unwrap();
+        let (_, work) = counted.work(|device| {
+            let pending = device.region(|g| {
+                let x = g.array(&x);
+                (Keep(&x * 2.0), Keep(x.dot(&x) + &x))
+            });
+            pending.unwrap().wait().unwrap().1.to_host().unwrap()
+        });
+        let written = bytes(3 * SIDE * SIDE);
+        assert_eq!((work.kernels, work.bytes_written), (2, written), "{work:?}");
+    });
+}
