@@ -24,9 +24,10 @@ find "$bundle" -name '*.gz' -exec gunzip --force {} + || exit 2
 gpus=$(nvidia-smi -L 2>/dev/null | grep -c '^GPU')
 skip=()
 if [ "${gpus:-0}" -lt 2 ]; then
-  skip=(--skip two_devices:: --skip peers:: --skip peers_kernels:: --skip of_two_devices)
+  skip=(--skip two_devices:: --skip peers:: --skip peers_kernels:: --skip of_two_devices
+    --skip on_two_devices)
   echo "==== SKIPPED because there is no second GPU: all tests named two_devices::*, peers::*," \
-    "peers_kernels::* and *of_two_devices*"
+    "peers_kernels::*, *of_two_devices* and *on_two_devices*"
 fi
 
 failed=0

@@ -10,6 +10,7 @@
 )]
 
 use std::{
+    collections::VecDeque,
     fmt,
     panic::Location,
     sync::{Arc, OnceLock, atomic::AtomicU64},
@@ -107,7 +108,7 @@ pub(crate) struct DeviceState {
     pub(crate) streams: Arc<Streams>,
     /// Streams whose handles were dropped. They are reused once idle, and not destroyed while the
     /// device is open, because their tickets may still be waited for.
-    retired: Mutex<Vec<Arc<StreamState>>>,
+    retired: Mutex<VecDeque<Arc<StreamState>>>,
     /// The streams of other libraries.
     pub(super) adopted: AdoptedStreams,
     lost: OnceLock<Loss>,
@@ -177,7 +178,7 @@ impl DeviceState {
             hooks,
             priorities,
             streams: Arc::new(Streams::new(DeviceNumber::next())),
-            retired: Mutex::new(Vec::new()),
+            retired: Mutex::default(),
             adopted: AdoptedStreams::default(),
             lost: OnceLock::new(),
             admission,
@@ -189,29 +190,14 @@ impl DeviceState {
     pub(crate) fn acquire_stream(&self, priority: i32) -> Result<Arc<StreamState>> {
         self.check_alive()?;
         let priority = priority.clamp(self.priorities.greatest, self.priorities.least);
-        let candidates: Vec<_> = {
-            let mut retired = self.retired.lock();
-            let mut found = Vec::new();
-            let mut at = 0;
-            while at < retired.len() && found.len() < RETIRED_SCAN_MAX {
-                if retired[at].priority == priority {
-                    found.push(retired.swap_remove(at));
-                } else {
-                    at += 1;
-                }
+        for _ in 0..RETIRED_SCAN_MAX {
+            let Some(stream) = self.take_retired(priority) else {
+                break;
+            };
+            if query_stream(self, &stream).unwrap_or(false) {
+                return Ok(stream);
             }
-            found
-        };
-        let mut idle = None;
-        for stream in candidates {
-            if idle.is_none() && query_stream(self, &stream).unwrap_or(false) {
-                idle = Some(stream);
-            } else {
-                self.retired.lock().push(stream);
-            }
-        }
-        if let Some(stream) = idle {
-            return Ok(stream);
+            self.retire_stream(stream);
         }
         // SAFETY: the context is alive as long as this state.
         let handle =
@@ -234,9 +220,19 @@ impl DeviceState {
         })
     }
 
+    /// Takes the stream of this priority that has been retired for the longest time, and is the
+    /// likeliest to be idle.
+    fn take_retired(&self, priority: i32) -> Option<Arc<StreamState>> {
+        let mut retired = self.retired.lock();
+        let at = retired
+            .iter()
+            .position(|stream| stream.priority == priority)?;
+        retired.remove(at)
+    }
+
     /// Retires a stream whose last handle was dropped. Its pending work continues.
     pub(crate) fn retire_stream(&self, stream: Arc<StreamState>) {
-        self.retired.lock().push(stream);
+        self.retired.lock().push_back(stream);
     }
 
     /// Returns the stream with this id, if it belongs to this device.
@@ -470,5 +466,28 @@ impl Drop for DeviceState {
     fn drop(&mut self) {
         self.hooks.close(self);
         realm::leave(self.streams.device());
+    }
+}
+
+#[cfg(all(test, feature = "sim", not(shuttle)))]
+mod tests {
+    use millstream_sim::{Gpu, SimConfig};
+
+    use crate::context::Device;
+
+    #[test]
+    fn streams_retired_first_are_reused_while_later_ones_are_busy() {
+        let gpu = Gpu::new(SimConfig::new());
+        let device = Device::open_simulated(&gpu, 0).expect("it opens");
+        let streams: Vec<_> = (0..12).map(|_| device.stream().unwrap()).collect();
+        let gates: Vec<_> = streams[6..]
+            .iter()
+            .map(|stream| gpu.hold(stream.as_raw()))
+            .collect();
+        drop(streams);
+        let before = gpu.live_object_counts().streams;
+        let reused: Vec<_> = (0..6).map(|_| device.stream().unwrap()).collect();
+        assert_eq!(gpu.live_object_counts().streams, before);
+        drop((gates, reused));
     }
 }
