@@ -20,7 +20,8 @@ use super::{
 };
 use crate::{
     Buffer, ReadOperand, Result,
-    context::peer_status,
+    context::{of_operands, peer_status},
+    error::OperationKind,
     memory::Span,
     tracker::{AccessKind, Imports},
 };
@@ -60,6 +61,19 @@ impl DirectBackend {
     fn others(&self, rank: usize) -> impl Iterator<Item = usize> {
         let ranks = self.ranks();
         (1..ranks).map(move |distance| (rank + distance) % ranks)
+    }
+
+    /// Returns an error if the contents of a source are invalid, before the first of several
+    /// operations is enqueued.
+    fn check_contents(&self, group: &[CollectiveOp<'_>]) -> Result<()> {
+        let examines = |local: &LocalRank| local.device().admission.examines_operands();
+        if !self.locals.iter().any(examines) {
+            return Ok(());
+        }
+        let parts = group.iter().flat_map(|operation| &operation.parts);
+        let sources = parts.filter_map(|part| part.source.as_ref());
+        let reads: Vec<_> = sources.map(|span| span.access(AccessKind::Read)).collect();
+        of_operands(OperationKind::DeviceToDevice, &reads).map(drop)
     }
 
     /// Copies a span on the stream of a rank, which has one of the two.
@@ -213,6 +227,7 @@ impl Backend for DirectBackend {
     }
 
     fn submit(&self, group: &[CollectiveOp<'_>]) -> Result<()> {
+        self.check_contents(group)?;
         let operation = &group[0];
         let reduce = operation.reduce.unwrap_or(Reduce::Sum);
         match operation.kind {

@@ -29,11 +29,7 @@ use local_rank::LocalRank;
 use operation::{Backend, CollectiveKind, CollectiveOp, Part};
 
 use crate::{
-    Device, Error, Result, UsageError, UsageErrorKind,
-    context::{of_operands, peer_status},
-    disposal::log,
-    error::OperationKind,
-    tracker::AccessKind,
+    Device, Error, Result, UsageError, UsageErrorKind, context::peer_status, disposal::log,
 };
 
 /// A group of devices that exchange and combine arrays.
@@ -254,22 +250,9 @@ impl Collectives {
         devices.try_for_each(|device| device.check_alive())
     }
 
-    /// Returns an error if the contents of a source are invalid.
-    fn check_contents(&self, group: &[CollectiveOp<'_>]) -> Result<()> {
-        let examines = |local: &LocalRank| local.device().admission.examines_operands();
-        if !self.locals.iter().any(examines) {
-            return Ok(());
-        }
-        let parts = group.iter().flat_map(|operation| &operation.parts);
-        let sources = parts.filter_map(|part| part.source.as_ref());
-        let reads: Vec<_> = sources.map(|span| span.access(AccessKind::Read)).collect();
-        of_operands(OperationKind::DeviceToDevice, &reads).map(drop)
-    }
-
     /// Enqueues operations whose operands were checked, except those without elements.
     fn submit(&self, mut group: Vec<CollectiveOp<'_>>) -> Result<()> {
         self.check_alive()?;
-        self.check_contents(&group)?;
         group.retain(|operation| !operation.is_empty());
         if group.is_empty() {
             return Ok(());

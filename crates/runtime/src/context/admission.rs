@@ -165,6 +165,13 @@ impl Admission {
         self.reasons.load(Ordering::Acquire) & EXAMINE != 0
     }
 
+    /// Returns whether examining operands is the only reason, if there is one.
+    #[inline]
+    pub(super) fn only_examines(&self) -> bool {
+        // Acquire: as in `is_none`.
+        self.reasons.load(Ordering::Acquire) & !EXAMINE == 0
+    }
+
     /// Returns whether there is no reason to reject, record or trace an operation, to examine its
     /// operands, to begin a span, to start deferred work, or to record an event behind it.
     #[inline]

@@ -21,17 +21,19 @@ use super::{
     imports::{self, CrossDeviceImport, Place},
     leases,
     polling::retain_patiently,
-    submission::{end_before_the_owner, submit_admitted},
+    submission::{end_before_the_owner, submit_admitted, submit_ordinary},
 };
 use crate::{
     Error, Result,
     error::OperationKind,
     tracker::{
-        Access, AccessKind, DeviceNumber, GroupNumber, Import, Imports, LaterOperation, Sequence,
+        Access, AccessKind, Accesses, DeviceNumber, GroupNumber, Import, Imports, LaterOperation,
+        Sequence,
     },
 };
 
-/// An operation that uses memory of several devices, besides its command.
+/// An operation that uses memory of several devices, besides its command, with its operands as they
+/// are found one by one.
 pub(crate) struct Crossing<'a> {
     operation: Operation<'a>,
     /// The device on which the operation runs, then the other owners of its memory, each once.
@@ -55,9 +57,28 @@ impl<'a> Crossing<'a> {
         }
         self.operation.accesses.push(access);
     }
+
+    /// Submits the crossing, as [`submit_crossing`] does.
+    ///
+    /// # Errors
+    ///
+    /// As [`submit_crossing`].
+    ///
+    /// # Safety
+    ///
+    /// As for [`submit_crossing`].
+    pub(crate) unsafe fn submit<C: Command>(
+        &mut self,
+        stream: &Arc<StreamState>,
+        command: C,
+    ) -> Result<(Sequence, C::Output)> {
+        // SAFETY: by this function's contract.
+        unsafe { submit_crossing(stream, &mut self.operation, &self.devices, command) }
+    }
 }
 
 /// Submits an operation that uses memory of several devices, like [`submit`](super::submit).
+/// `devices` are the device on which it runs, then the other owners of its memory, each once.
 ///
 /// # Errors
 ///
@@ -65,56 +86,89 @@ impl<'a> Crossing<'a> {
 ///
 /// # Safety
 ///
-/// As for [`submit`](super::submit). The stream is of the crossing's first device, which can access
-/// the memory of the others.
+/// As for [`submit`](super::submit). The stream is of the first device, which can access the memory
+/// of the others.
+#[inline]
 pub(crate) unsafe fn submit_crossing<C: Command>(
     stream: &Arc<StreamState>,
-    crossing: &mut Crossing<'_>,
+    operation: &mut Operation<'_>,
+    devices: &[&Arc<DeviceState>],
     command: C,
 ) -> Result<(Sequence, C::Output)> {
-    for device in &crossing.devices {
-        device.check_alive()?;
+    check_all_alive(devices)?;
+    let device = devices[0];
+    let is_ordinary = device.admission.only_examines();
+    if !is_ordinary {
+        let refused = "it uses memory of another device: enqueue it on an ordinary stream";
+        device.refuse_recording(stream, operation.label, refused)?;
+        device.run_deferred();
     }
-    let refused = "it uses memory of another device: enqueue it on an ordinary stream";
-    crossing.devices[0].refuse_recording(stream, crossing.operation.label, refused)?;
     let Operation {
         kind,
         label,
         location,
         ref accesses,
         ..
-    } = crossing.operation;
+    } = *operation;
     leases::end_returned((label, location), accesses.iter())?;
     let carried = imports::of_operands(kind, accesses.iter())?;
-    imports::reach(
-        &carried,
-        crossing.devices.iter().map(|device| device.number()),
-    );
-    imports::note(kind, &carried, accesses.iter(), false);
+    if !carried.is_empty() {
+        imports::reach(&carried, devices.iter().map(|device| device.number()));
+        imports::note(kind, &carried, accesses.iter(), false);
+    }
     let mut settling = Settling {
-        crossing,
+        operation,
+        devices,
         stream,
         carried,
         sequence: None,
     };
-    let Crossing { operation, devices } = &mut *settling.crossing;
-    devices[0].run_deferred();
-    // SAFETY: by this function's contract.
-    let (sequence, output) = unsafe { submit_admitted(devices[0], stream, operation, command) }?;
-    end_before_the_owner(devices[0], stream, sequence);
+    let operation = &mut *settling.operation;
+    let (sequence, output) = if is_ordinary {
+        // SAFETY: by this function's contract.
+        unsafe { submit_ordinary(device, stream, operation, command) }?
+    } else {
+        // SAFETY: as above.
+        unsafe { submit_extraordinary(device, stream, operation, command) }?
+    };
     settling.sequence = Some(sequence);
     drop(settling);
     // Another device may have been found lost by a wait for it.
-    for device in &crossing.devices {
-        device.check_alive()?;
-    }
+    check_all_alive(devices)?;
     Ok((sequence, output))
+}
+
+/// Submits the operation of a crossing to a device that traces operations or has adopted streams.
+///
+/// # Safety
+///
+/// As for [`submit_crossing`].
+#[cold]
+#[inline(never)]
+unsafe fn submit_extraordinary<C: Command>(
+    device: &DeviceState,
+    stream: &StreamState,
+    operation: &mut Operation<'_>,
+    command: C,
+) -> Result<(Sequence, C::Output)> {
+    // SAFETY: by this function's contract.
+    let output = unsafe { submit_admitted(device, stream, operation, command) }?;
+    end_before_the_owner(device, stream, output.0);
+    Ok(output)
+}
+
+/// Returns an error if one of the devices is lost, or if this thread is inside a foreign call.
+#[inline]
+fn check_all_alive(devices: &[&Arc<DeviceState>]) -> Result<()> {
+    devices.iter().try_for_each(|device| device.check_alive())
 }
 
 /// A crossing that is being submitted. Its drop notes the imports and watches the operation, also
 /// after an error or a panic of the driver: the operation may have been enqueued nevertheless.
 struct Settling<'s, 'a> {
-    crossing: &'s mut Crossing<'a>,
+    operation: &'s mut Operation<'a>,
+    /// The device on which the operation runs, then the others.
+    devices: &'s [&'s Arc<DeviceState>],
     stream: &'s Arc<StreamState>,
     carried: Imports,
     /// Set if the submission succeeded.
@@ -122,41 +176,67 @@ struct Settling<'s, 'a> {
 }
 
 impl Drop for Settling<'_, '_> {
+    #[inline]
     fn drop(&mut self) {
-        let Crossing { operation, devices } = &*self.crossing;
-        let stream = self.stream;
-        let submitted = || stream.shared.lock().points.submitted();
-        let sequence = self.sequence.unwrap_or_else(submitted);
-        // The data of a crossing that only writes memory of its own device cannot be told from
-        // those of one that reads another's, so any write depends on all devices.
-        let written = |access: &&Access<'_>| access.kind == AccessKind::Write;
-        let mut written = operation.accesses.iter().filter(written);
-        let Some(first) = written.next() else {
-            return watch(devices, place(devices, stream), sequence, None);
+        if !self.repeats() {
+            self.note();
+        }
+    }
+}
+
+impl<'a> Settling<'_, 'a> {
+    /// Makes the import of the only memory that the operation writes stand for the operation, if it
+    /// is the same as an earlier one. The watch has the other reference to that import, and goes on
+    /// with the later operation.
+    #[inline]
+    fn repeats(&self) -> bool {
+        let Some(sequence) = self.sequence.filter(|_| self.carried.is_empty()) else {
+            return false;
         };
-        if self.sequence.is_some() && self.carried.is_empty() && written.next().is_none() {
-            let later = LaterOperation {
-                ticket: stream.ticket(sequence),
-                label: operation.label,
-                location: operation.location,
-                is_on: &|numbers| imports::are_of(numbers, devices),
-            };
-            // The watch has the other reference, and goes on with the later operation.
-            if first.history.provenance.repeat(&later, 1) {
-                return;
-            }
+        let mut written = self.written();
+        let (Some(only), None) = (written.next(), written.next()) else {
+            return false;
+        };
+        let later = LaterOperation {
+            ticket: self.stream.ticket(sequence),
+            label: self.operation.label,
+            location: self.operation.location,
+            is_on: &|numbers| imports::are_of(numbers, self.devices),
+        };
+        only.history.provenance.repeat(&later, 1)
+    }
+
+    #[inline(never)]
+    fn note(&mut self) {
+        let submitted = || self.stream.shared.lock().points.submitted();
+        let sequence = self.sequence.unwrap_or_else(submitted);
+        if self.written().next().is_none() {
+            let place = place(self.devices, self.stream);
+            return watch(self.devices, place, sequence, None);
         }
         Arrival {
-            kind: operation.kind,
-            label: operation.label,
-            location: operation.location,
-            devices,
-            stream,
+            kind: self.operation.kind,
+            label: self.operation.label,
+            location: self.operation.location,
+            devices: self.devices,
+            stream: self.stream,
             sequence,
             failure: None,
             submitted: self.sequence.is_some(),
         }
-        .note(std::mem::take(&mut self.carried), operation.accesses.iter());
+        .note(
+            std::mem::take(&mut self.carried),
+            self.operation.accesses.iter(),
+        );
+    }
+
+    /// Iterates over the accesses that write. The data of a crossing that only writes memory of its
+    /// own device cannot be told from those of one that reads another's, so any write depends on
+    /// all devices.
+    #[inline]
+    fn written(&self) -> impl Iterator<Item = &Access<'a>> {
+        let accesses = self.operation.accesses.iter();
+        accesses.filter(|access| access.kind == AccessKind::Write)
     }
 }
 
@@ -217,12 +297,37 @@ impl Arrival<'_> {
         mut carried: Imports,
         accesses: impl IntoIterator<Item = &'a Access<'b>>,
     ) {
-        let place = place(self.devices, self.stream);
-        let operation = (self.label, self.location);
-        let import = CrossDeviceImport::new(operation, &place, self.sequence, self.failure);
+        let (place, import) = self.import();
         carried.push(Arc::clone(&import) as Arc<dyn Import>);
         imports::note(self.kind, &carried, accesses, self.submitted);
         watch(self.devices, place, self.sequence, Some(import));
+    }
+
+    /// Creates the import of the operation.
+    fn import(&self) -> (Arc<Place>, Arc<CrossDeviceImport>) {
+        let place = place(self.devices, self.stream);
+        let operation = (self.label, self.location);
+        let import = CrossDeviceImport::new(operation, &place, self.sequence, self.failure);
+        (place, import)
+    }
+}
+
+/// Notes that what each operation of a group writes depends on all of them, and on the imports
+/// `carried` of what they read. The devices stay open until the operations are complete.
+pub(super) fn note_group(operations: &[(Arrival<'_>, &Accesses<'_>)], mut carried: Imports) {
+    let imports: SmallVec<[_; 4]> = operations
+        .iter()
+        .map(|(arrival, _)| arrival.import())
+        .collect();
+    let own = imports.iter().map(|(_, import)| Arc::clone(import));
+    carried.extend(own.map(|import| import as Arc<dyn Import>));
+    for (arrival, accesses) in operations {
+        imports::note(arrival.kind, &carried, accesses.iter(), arrival.submitted);
+    }
+    // Only now, because a watch ends earlier that nothing else refers to.
+    drop(carried);
+    for ((arrival, _), (place, import)) in operations.iter().zip(imports) {
+        watch(arrival.devices, place, arrival.sequence, Some(import));
     }
 }
 

@@ -34,7 +34,7 @@ use crate::{
     error::OperationKind,
     tracker::{
         Access, AccessHistory, AccessKind, DeviceNumber, GroupNumber, Import, Imports,
-        LaterOperation, Sequence, Ticket,
+        LaterCollective, LaterOperation, Sequence, Ticket,
     },
 };
 
@@ -321,7 +321,7 @@ impl Import for CrossDeviceImport {
         let is_same = self.place.stream.id == ticket.stream
             && self.failure.is_none()
             && std::ptr::eq(self.location, later.location)
-            && self.label == later.label
+            && std::ptr::eq(self.label, later.label)
             && (later.is_on)(&self.place.numbers);
         is_same
             && self
@@ -334,6 +334,10 @@ impl Import for CrossDeviceImport {
 
     fn is_valid(&self) -> bool {
         self.state().verdict() == Verdict::Valid
+    }
+
+    fn is_undecided(&self) -> bool {
+        self.state().verdict() == Verdict::Unknown && self.failed().is_none()
     }
 
     fn check(&self) -> Result<bool> {
@@ -371,6 +375,25 @@ pub(crate) fn of_operands<'a, 'b: 'a>(
     Ok(found)
 }
 
+/// Collects the unsettled imports of everything that these accesses of a collective may read,
+/// except those that its own imports will include.
+///
+/// # Errors
+///
+/// If an operand is invalid.
+pub(super) fn of_operands_before<'a, 'b: 'a>(
+    collective: &LaterCollective,
+    accesses: impl IntoIterator<Item = &'a Access<'b>>,
+) -> Result<Imports> {
+    let mut found = Imports::new();
+    for access in accesses {
+        for import in access.history.provenance.unsettled_before(collective)? {
+            add(import, &mut found);
+        }
+    }
+    Ok(found)
+}
+
 /// Returns an error if the contents of an allocation are invalid.
 #[inline]
 pub(crate) fn check(history: &AccessHistory) -> Result<()> {
@@ -384,11 +407,16 @@ pub(crate) fn check(history: &AccessHistory) -> Result<()> {
 #[inline(never)]
 fn add_unsettled(history: &AccessHistory, found: &mut Imports) -> Result<()> {
     for import in history.provenance.unsettled()? {
-        if !found.iter().any(|known| Arc::ptr_eq(known, &import)) {
-            found.push(import);
-        }
+        add(import, found);
     }
     Ok(())
+}
+
+/// Adds an import that is not listed yet.
+fn add(import: Arc<dyn Import>, found: &mut Imports) {
+    if !found.iter().any(|known| Arc::ptr_eq(known, &import)) {
+        found.push(import);
+    }
 }
 
 /// Notes that an operation which passes these imports on writes memory of these devices.

@@ -9,8 +9,7 @@ use millstream_driver::{PeerCopy, PeerCopy2d};
 use crate::{
     Result, Stream,
     context::{
-        Command, CopyPeer, CopyPeerRows, Crossing, DeviceState, Operation, copies_directly,
-        submit_crossing,
+        Command, CopyPeer, CopyPeerRows, DeviceState, Operation, copies_directly, submit_crossing,
     },
     error::OperationKind,
     memory::{Span, Span2d},
@@ -87,8 +86,8 @@ impl Stream {
         unsafe { self.submit_peer((read, source), (written, target), bytes, command, location) }
     }
 
-    /// Submits a copy of `bytes` bytes over the link between two devices. Each access is to memory
-    /// of the device beside it.
+    /// Submits a copy of `bytes` bytes over the link between two devices, one of them the stream's.
+    /// Each access is to memory of the device beside it.
     ///
     /// # Safety
     ///
@@ -104,11 +103,16 @@ impl Stream {
     ) -> Result<()> {
         let mut operation = Operation::new(OperationKind::DeviceToDevice, "copy", location);
         operation.bytes = bytes as u64;
-        let mut crossing = Crossing::new(self.device_state(), operation);
-        crossing.push(read, source);
-        crossing.push(written, target);
+        operation.accesses.push(read);
+        operation.accesses.push(written);
+        let ours = self.device_state();
+        let other = if Arc::ptr_eq(ours, source) {
+            target
+        } else {
+            source
+        };
         // SAFETY: by this function's contract.
-        unsafe { submit_crossing(self.state(), &mut crossing, command) }.map(drop)
+        unsafe { submit_crossing(self.state(), &mut operation, &[ours, other], command) }.map(drop)
     }
 
     /// Returns whether one of two arrays is on the stream's device and the other on another device

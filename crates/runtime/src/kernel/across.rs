@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{
     Result, Stream, UsageError,
-    context::{self, Crossing, Operation, submit_crossing},
+    context::{self, Crossing, Operation},
     error::OperationKind,
     memory::{Span, check_access},
 };
@@ -68,7 +68,7 @@ pub(super) unsafe fn launch_across(
         params: &params,
     };
     // SAFETY: as for a launch on one device; the device can access the memory of the others.
-    unsafe { submit_crossing(stream.state(), &mut crossing, command) }.map(drop)
+    unsafe { crossing.submit(stream.state(), command) }.map(drop)
 }
 
 /// Returns an error if kernels of the stream's device may not access the operand.

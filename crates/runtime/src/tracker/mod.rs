@@ -174,7 +174,9 @@ pub(crate) use plan::{
     Dependencies, GroupMember, Plan, plan_and_publish, plan_and_publish_group, plan_lease,
     plan_lease_end, restore_displaced,
 };
-pub(crate) use provenance::{GroupNumber, Import, Imports, LaterOperation, Provenance};
+pub(crate) use provenance::{
+    GroupNumber, Import, Imports, LaterCollective, LaterOperation, Provenance,
+};
 pub(crate) use sync_point::SyncPoint;
 pub(crate) use sync_points::{SyncPoints, drop_implied};
 pub(crate) use ticket::{DeviceNumber, Sequence, StreamId, Ticket};

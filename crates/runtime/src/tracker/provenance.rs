@@ -20,7 +20,7 @@ use std::{
 use parking_lot::Mutex;
 use smallvec::SmallVec;
 
-use super::{DeviceNumber, Ticket};
+use super::{DeviceNumber, StreamId, Ticket};
 use crate::Result;
 
 /// An operation on several devices.
@@ -63,6 +63,11 @@ pub(crate) trait Import: fmt::Debug + Send + Sync {
         self.check()
     }
 
+    /// Returns whether nothing is known of the results' validity yet, without a driver call.
+    fn is_undecided(&self) -> bool {
+        false
+    }
+
     /// Notes that an operation which passes the import on writes memory of this device. Called
     /// before the operation is submitted.
     fn reaches(&self, _device: DeviceNumber) {}
@@ -80,6 +85,27 @@ pub(crate) struct LaterOperation<'a> {
     pub(crate) location: &'static Location<'static>,
     /// Returns whether these are the operation's devices, in the same order.
     pub(crate) is_on: &'a dyn Fn(&[DeviceNumber]) -> bool,
+}
+
+/// A group of operations that is about to be submitted: one collective of several devices.
+pub(crate) struct LaterCollective {
+    pub(crate) group: GroupNumber,
+    /// The streams of its operations.
+    pub(crate) streams: SmallVec<[StreamId; 4]>,
+    /// The devices of these streams.
+    pub(crate) devices: SmallVec<[DeviceNumber; 4]>,
+}
+
+impl LaterCollective {
+    /// Returns whether the imports of this collective will include that of an earlier operation, so
+    /// that the earlier one need not be checked: once they are complete, so is the earlier.
+    pub(crate) fn includes(&self, earlier: &dyn Import) -> bool {
+        let devices = earlier.devices();
+        earlier.group() == Some(self.group)
+            && self.streams.contains(&earlier.ticket().stream)
+            && devices.iter().all(|device| self.devices.contains(device))
+            && earlier.is_undecided()
+    }
 }
 
 /// The number of a group of collectives, unique in the process.
@@ -114,7 +140,20 @@ impl Provenance {
     /// If the contents are invalid.
     #[inline]
     pub(crate) fn unsettled(&self) -> Result<Imports> {
-        self.unsettled_by(|import| import.check())
+        self.unsettled_by(|_| true, |import| import.check())
+    }
+
+    /// Returns the imports whose validity is unknown, and on which the results of a collective
+    /// depend besides its own.
+    ///
+    /// # Errors
+    ///
+    /// If the contents are invalid.
+    pub(crate) fn unsettled_before(&self, collective: &LaterCollective) -> Result<Imports> {
+        self.unsettled_by(
+            |import| !collective.includes(import),
+            |import| import.check(),
+        )
     }
 
     /// Checks the contents for a host read, which sees the results of all imports.
@@ -123,7 +162,8 @@ impl Provenance {
     ///
     /// If the contents are invalid, or an import has a note for the reader.
     pub(crate) fn read(&self) -> Result<()> {
-        self.unsettled_by(|import| import.read()).map(drop)
+        self.unsettled_by(|_| true, |import| import.read())
+            .map(drop)
     }
 
     /// Returns whether there may be imports.
@@ -133,20 +173,27 @@ impl Provenance {
     }
 
     #[inline]
-    fn unsettled_by(&self, check: impl Fn(&dyn Import) -> Result<bool>) -> Result<Imports> {
+    fn unsettled_by(
+        &self,
+        counts: impl Fn(&dyn Import) -> bool,
+        check: impl Fn(&dyn Import) -> Result<bool>,
+    ) -> Result<Imports> {
         if !self.is_used() {
             return Ok(Imports::new());
         }
-        self.find_unsettled(check)
+        self.find_unsettled(counts, check)
     }
 
+    /// Checks the imports of which `counts` is true, which is called with the list locked.
     #[inline(never)]
-    fn find_unsettled(&self, check: impl Fn(&dyn Import) -> Result<bool>) -> Result<Imports> {
+    fn find_unsettled(
+        &self,
+        counts: impl Fn(&dyn Import) -> bool,
+        check: impl Fn(&dyn Import) -> Result<bool>,
+    ) -> Result<Imports> {
         let known = self.known.lock();
-        if known.is_empty() {
-            return Ok(Imports::new());
-        }
-        let copied: Imports = known.iter().map(Arc::clone).collect();
+        let counted = known.iter().filter(|import| counts(&***import));
+        let copied: Imports = counted.map(Arc::clone).collect();
         drop(known);
         let known = copied;
         let mut unsettled = Imports::new();
@@ -264,6 +311,8 @@ mod tests {
         group: Option<GroupNumber>,
         valid: AtomicBool,
         invalid: AtomicBool,
+        /// The number of calls of `check`.
+        checks: AtomicU64,
     }
 
     impl Import for Operation {
@@ -287,7 +336,12 @@ mod tests {
             self.valid.load(Ordering::Relaxed)
         }
 
+        fn is_undecided(&self) -> bool {
+            !self.is_valid() && !self.invalid.load(Ordering::Relaxed)
+        }
+
         fn check(&self) -> Result<bool> {
+            self.checks.fetch_add(1, Ordering::Relaxed);
             if self.invalid.load(Ordering::Relaxed) {
                 return Err(Error::unavailable("spoiled"));
             }
@@ -312,6 +366,7 @@ mod tests {
             group,
             valid: AtomicBool::new(false),
             invalid: AtomicBool::new(false),
+            checks: AtomicU64::new(0),
         })
     }
 
@@ -379,6 +434,38 @@ mod tests {
         other.replace(&[]);
         add(&one, &operation(2, 1, &[1, 2]));
         assert!(!one.repeat(&later, 1), "there is another");
+    }
+
+    #[test]
+    fn a_collective_asks_for_no_earlier_one_that_its_own_import_includes() {
+        let [group, other] = [(); 2].map(|()| GroupNumber::new());
+        let number = |&device: &u64| DeviceNumber::of(device);
+        let later = |group, devices: &[u64]| LaterCollective {
+            group,
+            streams: [1, 2]
+                .map(|stream| Ticket::of(stream, 1).stream)
+                .into_iter()
+                .collect(),
+            devices: devices.iter().map(number).collect(),
+        };
+        let provenance = Provenance::default();
+        let earlier = collective(1, 1, &[1, 2], Some(group));
+        add(&provenance, &earlier);
+        let unsettled = |later: &LaterCollective| {
+            let found = provenance.unsettled_before(later)?;
+            Ok::<_, Error>((found.len(), earlier.checks.swap(0, Ordering::Relaxed)))
+        };
+        let valid = "no import is invalid";
+        assert_eq!(unsettled(&later(group, &[1, 2, 3])).expect(valid), (0, 0));
+        assert_eq!(unsettled(&later(other, &[1, 2])).expect(valid), (1, 1));
+        assert_eq!(unsettled(&later(group, &[1])).expect(valid), (1, 1));
+        let elsewhere = LaterCollective {
+            streams: SmallVec::from_slice(&[Ticket::of(3, 1).stream]),
+            ..later(group, &[1, 2])
+        };
+        assert_eq!(unsettled(&elsewhere).expect(valid), (1, 1));
+        earlier.invalid.store(true, Ordering::Relaxed);
+        assert!(unsettled(&later(group, &[1, 2])).is_err());
     }
 
     #[test]

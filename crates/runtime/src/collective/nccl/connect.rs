@@ -16,6 +16,7 @@ use super::{CommGroup, Comms, NcclBackend, SharedStore};
 use crate::{
     Device, Error, Result,
     collective::local_rank::LocalRank,
+    context::copies_directly,
     disposal::log,
     tracker::GroupNumber,
     world::{Rendezvous, World},
@@ -35,6 +36,13 @@ pub(in crate::collective) fn in_process(
     locals: Arc<[LocalRank]>,
     location: &'static Location<'static>,
 ) -> Result<NcclBackend> {
+    // NCCL may access arrays of one process over the links, which the pools of the devices do not
+    // admit unless they are told to (rule 38).
+    for (at, one) in locals.iter().enumerate() {
+        for other in &locals[..at] {
+            copies_directly(one.device(), other.device())?;
+        }
+    }
     let id = nccl.unique_id().map_err(refused)?;
     let ranks = locals.len();
     let comms = connect(&*nccl, &locals, ranks, &id)?;

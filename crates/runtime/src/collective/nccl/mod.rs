@@ -117,7 +117,7 @@ impl Backend for NcclBackend {
         };
         // SAFETY: NCCL's operations use the arrays of the operations and no other memory of the
         // program. Each part's arrays are on the device of its rank.
-        let submitted = unsafe { submit_group(&mut members, Some(&failure), enqueue) };
+        let submitted = unsafe { submit_group(&mut members, &failure, enqueue) };
         if let Some(watched) = watched {
             let sequences = submitted.as_ref().map(Vec::as_slice).unwrap_or_default();
             let in_flight = indices.iter().copied().zip(sequences.iter().copied());

@@ -15,17 +15,20 @@ use std::sync::Arc;
 
 use millstream_ptx::Label;
 use parking_lot::{Mutex, MutexGuard};
+use smallvec::SmallVec;
 
 use super::{DriverStream, Operation, OtherDevices, SubmitGuard};
 use crate::{
     Result,
     context::{
         DeviceState, StreamState, SubmitQueue,
-        crossing::{Arrival, Failure},
+        crossing::{Arrival, Failure, note_group},
         imports, leases,
         recorder::Trace,
     },
-    tracker::{Dependencies, GroupMember, Imports, Plan, Sequence, plan_and_publish_group},
+    tracker::{
+        Dependencies, GroupMember, Imports, LaterCollective, Plan, Sequence, plan_and_publish_group,
+    },
 };
 
 /// An operation of a group, with the stream on which it runs.
@@ -58,10 +61,9 @@ static GROUPS: Mutex<()> = Mutex::new(());
 /// in the order of `members`, and these use only the memory that the operations name.
 pub(crate) unsafe fn submit_group<'a>(
     members: &mut [GroupOperation<'a>],
-    failure: Option<&Failure>,
+    failure: &Failure,
     enqueue: impl FnOnce(&[DriverStream<'_>]) -> Result<()>,
 ) -> Result<Vec<Sequence>> {
-    let mut carried = Imports::new();
     for GroupOperation {
         device, operation, ..
     } in &*members
@@ -69,15 +71,20 @@ pub(crate) unsafe fn submit_group<'a>(
         device.check_alive()?;
         let label = (operation.label, operation.location);
         leases::end_returned(label, operation.accesses.iter())?;
-        carried.extend(imports::of_operands(
-            operation.kind,
-            operation.accesses.iter(),
-        )?);
     }
-    imports::reach(
-        &carried,
-        members.iter().map(|member| member.device.number()),
-    );
+    let later = LaterCollective {
+        group: failure.group(),
+        streams: members.iter().map(|member| member.stream.id).collect(),
+        devices: members
+            .iter()
+            .map(|member| member.device.number())
+            .collect(),
+    };
+    let accesses = members
+        .iter()
+        .flat_map(|member| member.operation.accesses.iter());
+    let carried = imports::of_operands_before(&later, accesses)?;
+    imports::reach(&carried, later.devices.iter().copied());
     for GroupOperation {
         device, operation, ..
     } in &*members
@@ -103,16 +110,24 @@ pub(crate) unsafe fn submit_group<'a>(
 struct Settling<'s, 'a> {
     members: &'s mut [GroupOperation<'a>],
     carried: Imports,
-    failure: Option<&'s Failure>,
+    failure: &'s Failure,
     /// Set if the submission succeeded.
     sequences: Option<Vec<Sequence>>,
 }
 
 impl Drop for Settling<'_, '_> {
     fn drop(&mut self) {
-        let devices: Vec<&Arc<DeviceState>> =
-            self.members.iter().map(|member| member.device).collect();
-        for (at, member) in self.members.iter().enumerate() {
+        // The devices of each member, with its own first.
+        let devices: SmallVec<[SmallVec<[&Arc<DeviceState>; 4]>; 4]> = (0..self.members.len())
+            .map(|at| {
+                let mut devices: SmallVec<[_; 4]> =
+                    self.members.iter().map(|member| member.device).collect();
+                devices.swap(0, at);
+                devices
+            })
+            .collect();
+        let members = self.members.iter().enumerate();
+        let arrivals = members.map(|(at, member)| {
             let GroupOperation {
                 stream, operation, ..
             } = member;
@@ -120,20 +135,20 @@ impl Drop for Settling<'_, '_> {
                 Some(sequences) => sequences[at],
                 None => stream.shared.lock().points.submitted(),
             };
-            let mut own_first = devices.clone();
-            own_first.swap(0, at);
-            Arrival {
+            let arrival = Arrival {
                 kind: operation.kind,
                 label: operation.label,
                 location: operation.location,
-                devices: &own_first,
+                devices: &devices[at],
                 stream,
                 sequence,
-                failure: self.failure,
+                failure: Some(self.failure),
                 submitted: self.sequences.is_some(),
-            }
-            .note(self.carried.clone(), operation.accesses.iter());
-        }
+            };
+            (arrival, &operation.accesses)
+        });
+        let arrivals: SmallVec<[_; 4]> = arrivals.collect();
+        note_group(&arrivals, std::mem::take(&mut self.carried));
     }
 }
 

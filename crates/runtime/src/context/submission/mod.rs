@@ -191,6 +191,22 @@ pub(super) unsafe fn submit_admitted<C: Command>(
     unsafe { submit_to_queue::<C, true>(device, stream, operation, command) }
 }
 
+/// Submits an operation like [`submit_admitted`] to a device that does not trace operations.
+///
+/// # Safety
+///
+/// As for [`submit`].
+#[inline(always)]
+pub(super) unsafe fn submit_ordinary<C: Command>(
+    device: &DeviceState,
+    stream: &StreamState,
+    operation: &mut Operation<'_>,
+    command: C,
+) -> Result<(Sequence, C::Output)> {
+    // SAFETY: this function's contract.
+    unsafe { submit_to_queue::<C, false>(device, stream, operation, command) }
+}
+
 /// Submits an operation like [`submit_admitted`], and tells a recorder of it if `TRACES`.
 ///
 /// # Safety

@@ -5,7 +5,7 @@
 use millstream_driver::PeerCopy;
 
 use super::*;
-use crate::context::{Crossing, LocalReactor, Operation, submit_crossing};
+use crate::context::{Crossing, LocalReactor, Operation};
 
 impl Arrays {
     /// Submits a copy of both arrays to those of another device, on a stream of either.
@@ -43,7 +43,7 @@ impl Arrays {
         }
         // SAFETY: the arrays live until all work is complete, and the accesses name them. Copies
         // between devices need no peer access.
-        let submitted = unsafe { submit_crossing(state, &mut crossing, command) };
+        let submitted = unsafe { crossing.submit(state, command) };
         submitted.expect("the crossing is enqueued");
     }
 }
