@@ -72,11 +72,15 @@ pub(crate) fn plan_and_publish_group(
     members: &mut [GroupMember<'_, '_>],
     is_done: &dyn Fn(Ticket) -> bool,
 ) {
-    let of_member = |(at, member): (usize, &GroupMember<'_, '_>)| -> Vec<(u64, usize)> {
-        let ids = member.accesses.iter().map(|access| access.history.id());
-        ids.map(|id| (id, at)).collect()
-    };
-    let mut owners: Vec<(u64, usize)> = members.iter().enumerate().flat_map(of_member).collect();
+    let mut owners: SmallVec<[(u64, usize); 8]> = SmallVec::new();
+    for (at, member) in members.iter().enumerate() {
+        owners.extend(
+            member
+                .accesses
+                .iter()
+                .map(|access| (access.history.id(), at)),
+        );
+    }
     owners.sort_unstable();
     owners.dedup();
     debug_assert!(

@@ -121,7 +121,7 @@ impl GroupNumber {
 }
 
 /// Operations on several devices of which it is not known that their results are valid.
-pub(crate) type Imports = SmallVec<[Arc<dyn Import>; 1]>;
+pub(crate) type Imports = SmallVec<[Arc<dyn Import>; 2]>;
 
 /// The imports of one allocation.
 #[derive(Default)]

@@ -142,7 +142,9 @@ impl Watchdog {
     /// Notes where the collective's operations are; none if it was not enqueued.
     pub(super) fn submitted(&self, id: u64, operations: Vec<(usize, Sequence)>) {
         let mut state = self.shared.state.lock();
-        if let Some(collective) = state.in_flight.iter_mut().find(|known| known.id == id) {
+        // It is among the last ones, and there may be many since the last look.
+        let mut latest_first = state.in_flight.iter_mut().rev();
+        if let Some(collective) = latest_first.find(|known| known.id == id) {
             collective.operations = Some(operations);
         }
     }

@@ -159,10 +159,9 @@ fn submit_members(
     enqueue: impl FnOnce(&[DriverStream<'_>]) -> Result<()>,
 ) -> Result<Vec<Sequence>> {
     let _alone = GROUPS.lock();
-    let streams: Vec<&Arc<StreamState>> = members.iter().map(|member| member.stream).collect();
-    let mut queues: Vec<MutexGuard<'_, SubmitQueue>> = streams
+    let mut queues: Vec<MutexGuard<'_, SubmitQueue>> = members
         .iter()
-        .map(|stream| stream.submit_queue.lock())
+        .map(|member| member.stream.submit_queue.lock())
         .collect();
     let mut guards: Vec<SubmitGuard<'_, '_>> = members
         .iter_mut()
@@ -182,19 +181,20 @@ fn submit_members(
         })
         .collect();
     publish(&mut guards);
-    let mut waits: Vec<Dependencies> = Vec::with_capacity(guards.len());
+    // For the timeline: the waits of each member, and its trace.
+    let traces = guards.iter().any(|guard| guard.device.admission.traces());
+    let mut traced: Vec<(Dependencies, Option<Trace>)> = Vec::new();
     for guard in &mut guards {
-        let mut waited_for = Dependencies::new();
+        let mut waited_for = traces.then(Dependencies::new);
         if guard.has_to_wait() {
-            guard.wait(Some(&mut waited_for), others)?;
+            guard.wait(waited_for.as_mut(), others)?;
         }
-        waits.push(waited_for);
+        traced.extend(waited_for.map(|waited_for| (waited_for, None)));
     }
-    let traces: Vec<Option<Trace>> = guards
-        .iter()
-        .map(|guard| guard.device.recorder.begin(guard.device, guard.stream))
-        .collect();
-    let driver_streams: Vec<DriverStream<'_>> = guards
+    for (guard, (_, trace)) in guards.iter().zip(&mut traced) {
+        *trace = guard.device.recorder.begin(guard.device, guard.stream);
+    }
+    let driver_streams: SmallVec<[DriverStream<'_>; 4]> = guards
         .iter()
         .map(|guard| guard.device.driver_stream(guard.stream))
         .collect();
@@ -209,10 +209,12 @@ fn submit_members(
     });
     enqueue(&driver_streams)?;
     drop(name);
-    for ((guard, trace), waited_for) in guards.iter_mut().zip(traces).zip(&waits) {
+    for guard in &mut guards {
         guard.settle();
+    }
+    for (guard, (waited_for, trace)) in guards.iter().zip(traced) {
         if let Some(trace) = trace {
-            guard.note(trace, waited_for);
+            guard.note(trace, &waited_for);
         }
     }
     Ok(guards.iter().map(|guard| guard.ticket.sequence).collect())
