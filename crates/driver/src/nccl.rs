@@ -7,10 +7,12 @@
 //!
 //! # States of a communicator
 //!
-//! Communicators are non-blocking: a call may return before its work has been enqueued. Such a call
-//! returns [`Progress::InProgress`], and [`Nccl::async_error`] then reports
-//! [`CommState::InProgress`] until the work is enqueued. Until that ends, the communicator accepts
-//! no other call, and an event recorded on the stream does not capture the operation.
+//! A call of a non-blocking communicator may return before its work has been enqueued. It then
+//! returns [`Progress::InProgress`], and [`Nccl::async_error`] reports [`CommState::InProgress`]
+//! until the work is enqueued. Until that ends, the communicator accepts no other call, and an event
+//! recorded on the stream does not capture the operation. A call of a blocking communicator returns
+//! when its work is enqueued, which costs a quarter of the host's time, because NCCL starts no thread
+//! for it; but no other thread may abort the communicator meanwhile.
 //!
 //! | state | entered by | left by |
 //! |---|---|---|
@@ -79,9 +81,10 @@ pub trait Nccl: Send + Sync + fmt::Debug {
     fn unique_id(&self) -> Result<UniqueId>;
 
     /// Begins to create the communicator of rank `rank` among `world_size` ranks
-    /// (`ncclCommInitRankConfig`, non-blocking) and returns its handle at once. It can be used when
-    /// [`async_error`](Self::async_error) reports [`CommState::Success`], which needs all ranks.
-    /// The communicator belongs to the device of `context`.
+    /// (`ncclCommInitRankConfig`). It can be used when [`async_error`](Self::async_error) reports
+    /// [`CommState::Success`], which needs all ranks: a non-blocking communicator's handle is
+    /// returned at once, and one that `blocks`, if it is created within a group, is connected when
+    /// [`group_end`](Self::group_end) returns. The communicator belongs to the device of `context`.
     ///
     /// # Safety
     ///
@@ -93,6 +96,7 @@ pub trait Nccl: Send + Sync + fmt::Debug {
         world_size: usize,
         id: &UniqueId,
         rank: usize,
+        blocks: bool,
     ) -> Result<CommHandle>;
 
     /// Returns the state of the communicator (`ncclCommGetAsyncError`). Never blocks.
@@ -125,7 +129,7 @@ pub trait Nccl: Send + Sync + fmt::Debug {
     /// # Safety
     ///
     /// `comm` is alive, and is not used again when this returns. Another thread may still be in a
-    /// call with it when this begins.
+    /// call with it when this begins, unless the communicator blocks.
     unsafe fn abort(&self, comm: CommHandle) -> Result<()>;
 
     /// Returns NCCL's description of the last error of this thread or of the communicator

@@ -19,16 +19,17 @@ pub(crate) struct RawComms {
 }
 
 impl RawComms {
-    /// Connects the devices.
-    pub(crate) fn new(nccl: Arc<dyn Nccl>, devices: &[&Raw]) -> Result<Self> {
+    /// Connects the devices by communicators that block, or do not.
+    pub(crate) fn new(nccl: Arc<dyn Nccl>, devices: &[&Raw], blocks: bool) -> Result<Self> {
         let id = nccl.unique_id()?;
         nccl.group_start()?;
         let mut comms = Vec::new();
         for (rank, device) in devices.iter().enumerate() {
             // SAFETY: the context is retained.
             let current = unsafe { CurrentContext::enter(&*device.driver, device.context) }?;
+            let (context, size) = (device.context, devices.len());
             // SAFETY: the context is retained, and current.
-            comms.push(unsafe { nccl.comm_init_rank(device.context, devices.len(), &id, rank) }?);
+            comms.push(unsafe { nccl.comm_init_rank(context, size, &id, rank, blocks) }?);
             drop(current);
         }
         // SAFETY: the group has no operations.
@@ -91,10 +92,13 @@ impl RawComms {
 
 impl Drop for RawComms {
     fn drop(&mut self) {
+        let _ = self.nccl.group_start();
         for &comm in &self.comms {
             // SAFETY: the communicator is not used again; its operations are complete on all ranks.
             let _ = unsafe { self.nccl.finalize(comm) };
         }
+        // SAFETY: as above.
+        let _ = unsafe { self.nccl.group_end() };
         for &comm in &self.comms {
             // SAFETY: as above.
             let _ = unsafe { self.nccl.destroy(comm) };

@@ -25,6 +25,9 @@ const SMALL_SAMPLE: SampleSize = SampleSize {
     batch: 20,
 };
 
+/// The goal of the host's time for a small all-reduce.
+const GOAL: Goal = Goal::AtMost(1.1);
+
 /// The arrays of the library's variants.
 struct Arrays([Buffer<f32>; 2]);
 
@@ -52,7 +55,10 @@ pub(crate) fn measure(harness: &Harness) -> Result<Vec<Row>> {
     let second = Device::open(Select::Cuda(1)).context("cannot open the second GPU")?;
     let devices = [harness.device.clone(), second];
     let other = Raw::open(harness.raw.driver().clone(), 1)?;
-    let comms = RawComms::new(library, &[&harness.raw, &other])?;
+    let comms =
+        [false, true].map(|blocks| RawComms::new(library.clone(), &[&harness.raw, &other], blocks));
+    let [comms, blocking] = comms;
+    let (comms, blocking) = (comms?, blocking?);
     let by_nccl = Collectives::by_nccl(&devices)?;
     let direct = Collectives::direct(&devices)?;
     let large = "all-reduce, 256 MiB";
@@ -74,8 +80,10 @@ pub(crate) fn measure(harness: &Harness) -> Result<Vec<Row>> {
             (large, LARGE, Goal::AtMost(1.25)),
         )?
         .by("own kernels"),
-        small(harness, &other, &comms, &devices, &by_nccl)?,
-        small(harness, &other, &comms, &devices, &direct)?.by("own kernels"),
+        small(harness, &other, &comms, &devices, &by_nccl, GOAL)?,
+        small(harness, &other, &comms, &devices, &direct, GOAL)?.by("own kernels"),
+        small(harness, &other, &blocking, &devices, &by_nccl, Goal::None)?
+            .with_note("raw: with blocking communicators"),
     ])
 }
 
@@ -116,6 +124,7 @@ fn small(
     comms: &RawComms,
     devices: &[Device; 2],
     collectives: &Collectives,
+    goal: Goal,
 ) -> Result<Row> {
     let mut arrays = Arrays::new(devices, SMALL)?;
     let ours = Variant::new(|| arrays.all_reduce(collectives), || wait(harness, other));
@@ -127,5 +136,5 @@ fn small(
     );
     let [ours, raw] = medians(harness, SMALL_SAMPLE, [ours, baseline])?;
     let what = "all-reduce, 8 KiB, host";
-    Ok(Row::times("T16", what, "ns", ours, raw, Goal::AtMost(1.1)))
+    Ok(Row::times("T16", what, "ns", ours, raw, goal))
 }

@@ -53,13 +53,13 @@ struct Config {
 }
 
 impl Config {
-    /// The configuration of a non-blocking communicator.
-    fn non_blocking() -> Self {
+    /// The configuration of a communicator that blocks, or does not.
+    fn new(blocks: bool) -> Self {
         Self {
             size: size_of::<Self>(),
             magic: 0xcafe_beef,
             version: OLDEST_NCCL_VERSION.unsigned_abs(),
-            blocking: 0,
+            blocking: blocks.into(),
             cga_cluster_size: UNDEFINED,
             min_ctas: UNDEFINED,
             max_ctas: UNDEFINED,
@@ -242,11 +242,12 @@ impl Nccl for Library {
         world_size: usize,
         id: &UniqueId,
         rank: usize,
+        blocks: bool,
     ) -> Result<CommHandle> {
         const CALL: &str = "ncclCommInitRankConfig";
         let (size, rank) = (rank_number(CALL, world_size)?, rank_number(CALL, rank)?);
-        let mut config = Config::non_blocking();
-        // Leaked: the thread that initialises a non-blocking communicator may store the handle once
+        let mut config = Config::new(blocks);
+        // Leaked: the thread that initialises a communicator may store the handle once
         // more when it ends, after this call has returned (`ncclCommInitRankFunc`).
         let cell = Box::into_raw(Box::new(NULL_COMM));
         // The state of the new communicator tells its progress.
@@ -427,7 +428,9 @@ mod tests {
         // No padding: NCCL copies every byte.
         assert_eq!(offset_of!(Config, traffic_class), 44);
         assert_eq!(size_of::<Config>(), 48);
-        let config = Config::non_blocking();
-        assert_eq!((config.size, config.blocking), (48, 0));
+        for blocks in [false, true] {
+            let config = Config::new(blocks);
+            assert_eq!((config.size, config.blocking), (48, c_int::from(blocks)));
+        }
     }
 }

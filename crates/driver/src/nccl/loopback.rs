@@ -105,7 +105,7 @@ pub enum Fault {
 ///         let mut number = rank as u32 + 1;
 ///         let host = std::ptr::from_mut(&mut number).cast();
 ///         driver.copy_host_to_device(context, array, host, 4).unwrap();
-///         let comm = loopback.comm_init_rank(context, 2, id, rank).unwrap();
+///         let comm = loopback.comm_init_rank(context, 2, id, rank, false).unwrap();
 ///         while loopback.async_error(comm) == Ok(CommState::InProgress) {
 ///             thread::yield_now();
 ///         }

@@ -38,7 +38,7 @@ fn settled(nccl: &dyn Nccl, comm: CommHandle) -> Result<CommState, Failed> {
 }
 
 /// Sums over two ranks, twice in one group; then gathers, and ends the communicators.
-fn sum_and_gather(nccl: &dyn Nccl, first: &Gpu) -> Outcome {
+fn sum_and_gather(nccl: &dyn Nccl, first: &Gpu, blocks: bool) -> Outcome {
     let second = Gpu::open(DeviceOrdinal::from_raw(1))?;
     let gpus = [first, &second];
     let id = nccl.unique_id()?;
@@ -48,7 +48,7 @@ fn sum_and_gather(nccl: &dyn Nccl, first: &Gpu) -> Outcome {
         // SAFETY: the context lives as long as its device.
         let _current = unsafe { CurrentContext::enter(&*gpu.cuda, gpu.context) }?;
         // SAFETY: the context is current and outlives the communicator.
-        comms.push(unsafe { nccl.comm_init_rank(gpu.context, 2, &id, rank) }?);
+        comms.push(unsafe { nccl.comm_init_rank(gpu.context, 2, &id, rank, blocks) }?);
     }
     // SAFETY: the group has no operations.
     let _ = unsafe { nccl.group_end() }?;
@@ -88,10 +88,14 @@ fn sum_and_gather(nccl: &dyn Nccl, first: &Gpu) -> Outcome {
         gpu.free(*numbers)?;
         gpu.free(*all)?;
     }
+    // A call of a blocking communicator outside of a group would wait for the other rank.
+    nccl.group_start()?;
     for comm in &comms {
         // SAFETY: no operation follows.
         let _ = unsafe { nccl.finalize(*comm) }?;
     }
+    // SAFETY: the arrays and streams are alive.
+    let _ = unsafe { nccl.group_end() }?;
     for comm in &comms {
         assert_eq!(settled(nccl, *comm)?, CommState::Success);
     }
@@ -105,12 +109,13 @@ fn sum_and_gather(nccl: &dyn Nccl, first: &Gpu) -> Outcome {
 pub(crate) fn nccl_sums_and_gathers(first: &Gpu) -> Outcome {
     let nccl = nccl::load()?;
     println!("{nccl:?}");
-    sum_and_gather(&*nccl, first)
+    sum_and_gather(&*nccl, first, false)?;
+    sum_and_gather(&*nccl, first, true)
 }
 
 pub(crate) fn the_stand_in_for_nccl_sums_and_gathers(first: &Gpu) -> Outcome {
     let cuda = Arc::clone(&first.cuda);
-    sum_and_gather(&Loopback::new(cuda), first)
+    sum_and_gather(&Loopback::new(cuda), first, false)
 }
 
 pub(crate) fn a_communicator_without_its_peers_can_be_aborted(gpu: &Gpu) -> Outcome {
@@ -119,7 +124,7 @@ pub(crate) fn a_communicator_without_its_peers_can_be_aborted(gpu: &Gpu) -> Outc
     // SAFETY: the context lives as long as its device.
     let _current = unsafe { CurrentContext::enter(&*gpu.cuda, gpu.context) }?;
     // SAFETY: the context is current and outlives the communicator.
-    let comm = unsafe { nccl.comm_init_rank(gpu.context, 2, &id, 0) }?;
+    let comm = unsafe { nccl.comm_init_rank(gpu.context, 2, &id, 0, false) }?;
     thread::sleep(Duration::from_secs(1));
     // SAFETY: the communicator is alive.
     assert_eq!(unsafe { nccl.async_error(comm) }?, CommState::InProgress);

@@ -105,7 +105,7 @@ impl Rank {
         // SAFETY: the context is alive.
         let stream = unsafe { driver.stream_create(context, true, 0) }.expect("a stream");
         // SAFETY: the context outlives the communicator.
-        let comm = unsafe { loopback.comm_init_rank(context, size, id, rank) };
+        let comm = unsafe { loopback.comm_init_rank(context, size, id, rank, false) };
         Self {
             driver,
             ordinal,

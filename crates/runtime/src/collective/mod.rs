@@ -179,7 +179,7 @@ impl Collectives {
         locals: Arc<[LocalRank]>,
         location: &'static Location<'static>,
     ) -> Result<Self> {
-        let backend = nccl::in_process(library, Arc::clone(&locals), location)?;
+        let backend = nccl::in_process(library, Arc::clone(&locals), true, location)?;
         let ranks = locals.len();
         Ok(Self::with_backend(Arc::new(backend), locals, ranks))
     }

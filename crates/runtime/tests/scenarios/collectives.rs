@@ -5,10 +5,11 @@
 use std::{
     sync::atomic::{AtomicUsize, Ordering},
     thread,
+    time::Duration,
 };
 
 use millstream::{
-    Reduce,
+    Collectives, Error, Pending, Reduce,
     sim::{Gpu, Link, Links, Schedule, SimConfig},
 };
 
@@ -147,6 +148,48 @@ fn p07_collectives_of_two_devices_are_ordered_by_their_arrays() {
             assert_eq!(a, [sum; 500]);
             assert_eq!((&b[..250], &b[250..]), (&[0; 250][..], &[sum; 250][..]));
         }
+    });
+}
+
+#[test]
+#[ignore = "two GPUs and NCCL; MILLSTREAM_DEVICE=cuda:0 scenarios nccl_of_two --include-ignored"]
+fn nccl_of_two_devices_adds_and_is_lost_at_its_deadline() {
+    everywhere(|harness| {
+        let devices = [harness.device.clone(), harness.second()];
+        let collectives = Collectives::by_nccl(&devices).expect("NCCL connects two GPUs");
+        let streams = devices.each_ref().map(|device| device.stream().unwrap());
+        let mut a = streams[0].upload(&[1_u64; 1000]).unwrap();
+        let mut b = streams[1].upload(&[2_u64; 1000]).unwrap();
+        // Each doubles the sum, on both.
+        for _ in 0..50 {
+            collectives
+                .all_reduce(&mut [&mut a, &mut b], Reduce::Sum)
+                .unwrap();
+        }
+        for (stream, array) in streams.iter().zip([&a, &b]) {
+            let found = stream.download(array).unwrap().wait().unwrap();
+            assert_eq!(found, [3 << 49; 1000]);
+        }
+        collectives.set_deadline(Some(Duration::from_millis(300)));
+        let gated = devices[1].stream().unwrap();
+        let gate = harness.gate(&gated);
+        gated.fill(&mut b, 7).unwrap();
+        collectives
+            .all_reduce(&mut [&mut a, &mut b], Reduce::Sum)
+            .unwrap();
+        let lost = streams[0].download(&a).and_then(Pending::wait);
+        assert!(
+            matches!(lost, Err(Error::CollectiveLost { .. })),
+            "{lost:?}"
+        );
+        gate.open();
+        let lost = streams[1].download(&b).and_then(Pending::wait);
+        assert!(
+            matches!(lost, Err(Error::CollectiveLost { .. })),
+            "{lost:?}"
+        );
+        streams[1].fill(&mut b, 9).unwrap();
+        assert_eq!(streams[1].download(&b).unwrap().wait().unwrap(), [9; 1000]);
     });
 }
 

@@ -83,6 +83,7 @@ impl Nccl for Loopback {
         world_size: usize,
         id: &UniqueId,
         rank: usize,
+        _blocks: bool,
     ) -> Result<CommHandle> {
         const CALL: &str = "ncclCommInitRankConfig";
         let (secret, hub) =

@@ -1,9 +1,10 @@
 //! The communicators of the local ranks, and when they may be used and ended.
 //!
-//! A thread that makes NCCL's calls may wait in the one that ends a group, and only an abort ends
-//! such a wait. So the lock here is held for single looks at a state, not during calls; a *phase*
-//! says what the handles are used for. Abort and destruction wait while single operations are being
-//! issued, which never block.
+//! A thread that makes NCCL's calls may wait in the one that ends a group, and in a world only an
+//! abort ends such a wait. So the lock here is held for single looks at a state, not during calls; a
+//! *phase* says what the handles are used for. Abort and destruction wait while single operations
+//! are being issued, which never block, and while the group is being ended if the communicators
+//! block: NCCL then works on the calling thread, which an abort would not wait for.
 
 #![allow(unsafe_code, reason = "asks its own communicators for their state")]
 
@@ -30,6 +31,8 @@ enum Phase {
 pub(super) struct Comms {
     pub(super) nccl: Arc<dyn Nccl>,
     handles: Box<[CommHandle]>,
+    /// True if calls return only once their work is enqueued.
+    blocks: bool,
     phase: Mutex<Phase>,
     issued: IdleCondvar,
 }
@@ -39,10 +42,11 @@ pub(super) struct Comms {
 pub(super) struct Gone;
 
 impl Comms {
-    pub(super) fn new(nccl: Arc<dyn Nccl>, handles: Vec<CommHandle>) -> Self {
+    pub(super) fn new(nccl: Arc<dyn Nccl>, handles: Vec<CommHandle>, blocks: bool) -> Self {
         Self {
             nccl,
             handles: handles.into(),
+            blocks,
             phase: Mutex::new(Phase::Idle),
             issued: IdleCondvar::new(),
         }
@@ -64,6 +68,9 @@ impl Comms {
             // in use by the caller's operations until these are complete.
             let ended = unsafe { self.nccl.group_end() };
             self.enter(Phase::Idle)?;
+            if self.blocks {
+                self.issued.notify_all();
+            }
             return Ok(called.and(ended.map(drop)));
         }
         self.enter(Phase::Idle)?;
@@ -104,7 +111,12 @@ impl Comms {
     /// Makes the caller the one that ends the communicators. `None` if another did before.
     pub(super) fn take(&self) -> Option<&[CommHandle]> {
         let mut phase = self.phase.lock();
-        while *phase == Phase::Issuing {
+        let is_used = |phase: &Phase| match phase {
+            Phase::Issuing => true,
+            Phase::EndingGroup => self.blocks,
+            Phase::Idle | Phase::Gone => false,
+        };
+        while is_used(&phase) {
             self.issued.wait(&mut phase);
         }
         let was = std::mem::replace(&mut *phase, Phase::Gone);
@@ -117,12 +129,20 @@ impl Comms {
         if *phase == Phase::Gone {
             return Err(Gone);
         }
+        // As one group, because a call of a communicator that blocks may wait for the other ranks.
+        let begun = self.nccl.group_start();
+        let mut ended = begun.clone();
         for &comm in &self.handles {
             // SAFETY: the communicator is alive, as in `state`; the group that issued operations is
             // dropped.
-            if let Err(error) = unsafe { self.nccl.finalize(comm) } {
-                crate::disposal::log!(debug, %error, "cannot finalize a communicator");
-            }
+            ended = ended.and(unsafe { self.nccl.finalize(comm) }.map(drop));
+        }
+        if begun.is_ok() {
+            // SAFETY: as above.
+            ended = ended.and(unsafe { self.nccl.group_end() }.map(drop));
+        }
+        if let Err(error) = ended {
+            crate::disposal::log!(debug, %error, "cannot finalize communicators");
         }
         Ok(())
     }

@@ -30,10 +30,13 @@ pub(super) const WORLD_DEADLINE: Duration = Duration::from_secs(600);
 /// The pause between two looks at a communicator that is connecting.
 const LOOK_EVERY: Duration = Duration::from_millis(1);
 
-/// Connects the devices of this process, one rank each.
+/// Connects the devices of this process, one rank each. `blocks` says whether the calls of their
+/// communicators block until their work is enqueued: they wait for no other process, but cannot be
+/// ended by an abort.
 pub(in crate::collective) fn in_process(
     nccl: Arc<dyn Nccl>,
     locals: Arc<[LocalRank]>,
+    blocks: bool,
     location: &'static Location<'static>,
 ) -> Result<NcclBackend> {
     // NCCL may access arrays of one process over the links, which the pools of the devices do not
@@ -45,9 +48,9 @@ pub(in crate::collective) fn in_process(
     }
     let id = nccl.unique_id().map_err(refused)?;
     let ranks = locals.len();
-    let comms = connect(&*nccl, &locals, ranks, &id)?;
+    let comms = connect(&*nccl, &locals, ranks, &id, blocks)?;
     NcclBackend::new(CommGroup {
-        comms: Comms::new(nccl, comms),
+        comms: Comms::new(nccl, comms, blocks),
         locals,
         ranks,
         location,
@@ -86,9 +89,11 @@ pub(in crate::collective) fn in_world(
         })?)
     };
     let locals: Arc<[LocalRank]> = [local].into();
-    let comms = connect(&*nccl, &locals, world.size(), &id)?;
+    // Its calls may have to wait for other processes, for ever if one has ended.
+    let blocks = false;
+    let comms = connect(&*nccl, &locals, world.size(), &id, blocks)?;
     let backend = NcclBackend::new(CommGroup {
-        comms: Comms::new(nccl, comms),
+        comms: Comms::new(nccl, comms, blocks),
         locals: Arc::clone(&locals),
         ranks: world.size(),
         location,
@@ -113,9 +118,10 @@ fn connect(
     locals: &[LocalRank],
     ranks: usize,
     id: &UniqueId,
+    blocks: bool,
 ) -> Result<Vec<CommHandle>> {
     let mut comms = Vec::new();
-    let connected = begin(nccl, locals, ranks, id, &mut comms)
+    let connected = begin(nccl, locals, ranks, id, blocks, &mut comms)
         .and_then(|()| wait_until_connected(nccl, &comms));
     if let Err(error) = connected {
         for comm in comms {
@@ -134,6 +140,7 @@ fn begin(
     locals: &[LocalRank],
     ranks: usize,
     id: &UniqueId,
+    blocks: bool,
     comms: &mut Vec<CommHandle>,
 ) -> Result<()> {
     nccl.group_start().map_err(refused)?;
@@ -144,9 +151,10 @@ fn begin(
         } else {
             Some(device.enter_context()?)
         };
+        let (context, rank) = (device.as_raw(), local.rank);
         // SAFETY: the rank keeps its device and thereby the context alive, and the context is
         // current.
-        let comm = unsafe { nccl.comm_init_rank(device.as_raw(), ranks, id, local.rank) };
+        let comm = unsafe { nccl.comm_init_rank(context, ranks, id, rank, blocks) };
         drop(current);
         comms.push(comm.map_err(refused)?);
         Ok(())

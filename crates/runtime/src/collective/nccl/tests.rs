@@ -31,7 +31,8 @@ impl Pair {
         if let Some(fault) = fault {
             library = library.fault(1, fault);
         }
-        let backend = super::in_process(Arc::new(library), Arc::clone(&locals), location).unwrap();
+        let backend =
+            super::in_process(Arc::new(library), Arc::clone(&locals), false, location).unwrap();
         Self {
             collectives: Collectives::with_backend(Arc::new(backend), locals, 2),
             streams: devices.map(|device| device.stream().unwrap()),
