@@ -31,6 +31,7 @@
 //! | `scatter.rs` | scatter kernels |
 //! | `scatter_shared.rs` | scatter-additions of many values to few elements |
 //! | `reducer.rs` | the accumulators of reductions and scans |
+//! | `deviations.rs` | sums of squared deviations from the mean, in one pass |
 //! | `lowering.rs` | the lowering of graph nodes to registers |
 //! | `position.rs` | positions in arrays and the index maps of views |
 //! | `update.rs` | the positions of values that replace elements of a part |
@@ -50,6 +51,7 @@ mod body;
 mod cache;
 mod cast;
 mod column_totals;
+mod deviations;
 mod elementwise;
 mod half;
 mod join;
@@ -83,3 +85,4 @@ pub(crate) use body::{ENTRY_BYTES, Kernel, KernelParameter, PARAMETER_BYTES_MAX}
 pub(crate) use cache::generate;
 pub(crate) use memory::VECTOR_BYTES;
 pub(crate) use passes::PassOutput;
+pub(crate) use scatter_shared::adds_to_few;

@@ -121,20 +121,6 @@ fn several_reductions_of_columns_share_their_kernels() {
 }
 
 #[test]
-fn a_variance_of_all_or_of_columns_takes_two_kernels() {
-    let host = Array2::from_shape_fn((400, 300), |(row, column)| {
-        ((row * 37 + column * 61) % 101) as f32 / 16.0 - 3.0
-    });
-    Counted::everywhere(|counted| {
-        let x = Array::from_host(&counted.device, &host).unwrap();
-        let all = counted.work(|_| x.var(1.0).to_host().unwrap()).1;
-        assert_eq!(all.kernels, 2);
-        let columns = counted.work(|_| x.var_axis(Axis(0), 1.0).to_host().unwrap());
-        assert_eq!(columns.1.kernels, 2);
-    });
-}
-
-#[test]
 fn a_result_that_depends_on_another_through_a_reduction_has_its_own_kernel() {
     // Longer than a row kernel takes.
     let host = ramp(10_000);
