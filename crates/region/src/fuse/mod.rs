@@ -14,6 +14,7 @@
 //! | `rows.rs` | fuses reductions of rows with what leads to them and what follows |
 //! | `epilogue.rs` | fuses functions of the results of reductions and products into their kernels |
 //! | `siblings.rs` | computes several stored nodes over the same inputs in one kernel |
+//! | `followers.rs` | functions of the results of reductions as further outputs of their kernels |
 //! | `replace.rs` | updates of parts, in place where nothing else needs the old elements |
 //! | `planned.rs` | the graph of planned nodes that an evaluation depends on |
 //! | `numbers.rs` | the numbers of its nodes by their identifiers |
@@ -25,6 +26,7 @@
 mod build;
 mod epilogue;
 mod explain;
+mod followers;
 mod kernel;
 mod numbers;
 mod partition;
