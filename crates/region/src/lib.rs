@@ -26,6 +26,8 @@
 //!   reductions of contiguous rows of 2 to 8,192 elements with what follows from them, for example
 //!   a softmax. Equal operations on the same operands are computed once, and unused results are not
 //!   computed. Independent parts of the graph run concurrently.
+//! - A join that is a result itself, or has more than 16 parts, is one kernel if its parts are at
+//!   most 250 arrays in memory; otherwise it is one kernel for each part.
 //! - Element-wise functions of a matrix product (bias, activation, scale, residual) are computed in
 //!   the kernel of the product, or in one kernel after it where cuBLAS computes the product.
 //! - [`Array::attention`] is one kernel, which stores no scores.

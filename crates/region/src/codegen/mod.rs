@@ -36,6 +36,7 @@
 //! | `position.rs` | positions in arrays and the index maps of views |
 //! | `update.rs` | the positions of values that replace elements of a part |
 //! | `join.rs` | joined arrays, whose parts are computed under branches |
+//! | `join_arrays.rs` | joins of arrays in memory |
 //! | `elementwise.rs` | instruction selection for element-wise functions |
 //! | `half.rs` | functions of `f16` and `bf16` |
 //! | `cast.rs` | casts between element types |
@@ -55,6 +56,7 @@ mod deviations;
 mod elementwise;
 mod half;
 mod join;
+mod join_arrays;
 mod long_row;
 mod look_back;
 mod lowering;

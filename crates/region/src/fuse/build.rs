@@ -6,6 +6,7 @@ use smallvec::{SmallVec, smallvec};
 
 use super::{
     epilogue::fuse_product_epilogues,
+    joins::joins_arrays,
     kernel::{FusedKernel, FusedNode, KernelOutput, Step, Work},
     partition::{Candidate, partition},
     planned::PlannedGraph,
@@ -77,6 +78,9 @@ impl StepBuilder<'_> {
         }
         let mut kernels = Vec::new();
         match &*candidate.op {
+            Op::Concatenate { .. } if joins_arrays(self.candidates, candidate) => {
+                kernels.push(self.kernel(at));
+            }
             Op::Concatenate { parts, axis } => {
                 let mut start = 0;
                 for (number, part) in parts.iter().enumerate() {

@@ -19,6 +19,7 @@
 //! | `planned.rs` | the graph of planned nodes that an evaluation depends on |
 //! | `numbers.rs` | the numbers of its nodes by their identifiers |
 //! | `recall.rs` | plans of graphs that were met before |
+//! | `joins.rs` | finds joins of arrays in memory |
 //! | `build.rs` | builds the kernels that follow from these decisions |
 //! | `strided.rs` | the strides of operands that kernels read through views |
 //! | `explain.rs` | tells the kernels of a plan, and why arrays are stored |
@@ -27,6 +28,7 @@ mod build;
 mod epilogue;
 mod explain;
 mod followers;
+mod joins;
 mod kernel;
 mod numbers;
 mod partition;
