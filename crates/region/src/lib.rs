@@ -113,16 +113,16 @@
 //!   least 128: two passes over a row. Of `f32`, the mean is rounded to `f32`; the squared
 //!   deviations from it are added and divided as `f64` (for `std`, the root is taken) and rounded
 //!   once at the end. Of `f64`, each step is rounded.
-//! - `var`, `std` of other elements, such as columns or a long array: one pass as `f64`, rounded once
-//!   at the end. The relative error before that is at most 2⁻⁴⁶, however many elements there are and
-//!   however much larger than the deviations their mean is.
+//! - `var`, `std` of other elements, such as columns or a long array: one pass as `f64`, rounded
+//!   once at the end. The relative error before that is at most 2⁻⁴⁶, however many elements there
+//!   are and however much larger than the deviations their mean is.
 //! - `min`, `max`, `argmin`, `argmax`: exact; NaN if there is one; −0 is less than +0.
 //! - `cumsum`, `cumprod`, `cummin`, `cummax`: as `sum`, `product`, `min` and `max` of the elements
 //!   so far.
 //! - `scatter_add`: each addition is rounded, in no fixed order, so that the last bits may differ
-//!   from run to run. Many values for few elements of `f32`, and all floats of `scatter_add_in_f64`,
-//!   are added as `f64` and rounded once at the end. A GPU takes a subnormal `f32` for 0 in
-//!   additions as `f32`.
+//!   from run to run. Many values for few elements of `f32`, and all floats of
+//!   `scatter_add_in_f64`, are added as `f64` and rounded once at the end. A GPU takes a subnormal
+//!   `f32` for 0 in additions as `f32`.
 //!
 //! Minima and maxima are also independent of the order of evaluation: −0 is less than +0, and NaN
 //! takes precedence over every number. This holds for [`minimum`](Array::minimum),

@@ -78,10 +78,7 @@ impl StepBuilder<'_> {
         }
         let mut kernels = Vec::new();
         match &*candidate.op {
-            Op::Concatenate { .. } if joins_arrays(self.candidates, candidate) => {
-                kernels.push(self.kernel(at));
-            }
-            Op::Concatenate { parts, axis } => {
+            Op::Concatenate { parts, axis } if !joins_arrays(self.candidates, candidate) => {
                 let mut start = 0;
                 for (number, part) in parts.iter().enumerate() {
                     let mut map: AxisMap = (0..node.shape.len()).map(AxisSource::same).collect();
