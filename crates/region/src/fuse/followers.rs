@@ -25,11 +25,12 @@ pub(super) fn join_followers(
         if is_map(&groups[number]) {
             continue;
         }
+        // Followers may have lower numbers, if they only belong to others that depend on leaders.
+        let leader = groups[number].members[0];
+        let reduction = candidates[leader].epilogue_of.unwrap_or(leader);
         for other in 0..groups.len() {
             let (leaders, others) = (&groups[number].members, &groups[other].members);
             if is_map(&groups[other]) && can_follow(candidates, ancestors, leaders, others) {
-                let leader = leaders[0];
-                let reduction = candidates[leader].epilogue_of.unwrap_or(leader);
                 let moved = std::mem::take(&mut groups[other].members);
                 followers.extend(moved.iter().map(|&at| (at, reduction)));
                 let members = &mut groups[number].members;

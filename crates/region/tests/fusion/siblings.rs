@@ -153,6 +153,29 @@ fn functions_of_sums_that_are_results_are_in_the_kernel_of_the_sums() {
     });
 }
 
+/// A function that does not depend on a reduction is in a group with one that does, and another
+/// function of the result is not.
+#[test]
+fn functions_beside_those_of_a_result_are_in_its_kernel() {
+    let host = ndarray::arr0(6_i64);
+    Counted::everywhere(|counted| {
+        let (found, work) = counted.work(|device| {
+            let pending = device.region(|region| {
+                let x: Array<i64, _> = region.array(&host);
+                let inverted = !&x;
+                let least = x.argmin();
+                let is_greater = x.greater_equal(&least);
+                let all = &inverted | &least;
+                (inverted, is_greater, all)
+            });
+            pending.unwrap().wait().unwrap()
+        });
+        let inverted = ndarray::arr0(!6_i64);
+        assert_eq!(found, (inverted.clone(), ndarray::arr0(true), inverted));
+        assert_eq!(work.kernels, 1);
+    });
+}
+
 /// Elements of the sums or of another array that are not at the position of a sum.
 #[test]
 fn functions_of_sums_elsewhere_have_their_own_kernel() {
