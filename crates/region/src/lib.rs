@@ -26,6 +26,8 @@
 //!   reductions of contiguous rows of 2 to 8,192 elements with what follows from them, for example
 //!   a softmax. Equal operations on the same operands are computed once, and unused results are not
 //!   computed. Independent parts of the graph run concurrently.
+//! - A join that is a result itself, or has more than 16 parts, is one kernel if its parts are at
+//!   most 250 arrays in memory; otherwise it is one kernel for each part.
 //! - Element-wise functions of a matrix product (bias, activation, scale, residual) are computed in
 //!   the kernel of the product, or in one kernel after it where cuBLAS computes the product.
 //! - [`Array::attention`] is one kernel, which stores no scores.
@@ -107,15 +109,20 @@
 //!   and the quotient rounded.
 //! - `product`: of `f32`, multiplied as `f64` and rounded once at the end; of `f64`, each
 //!   multiplication is rounded, which makes at most `n`/2 units for `n` elements.
-//! - `var`, `std`: two passes. Of `f32`, the mean is rounded to `f32`; the squared deviations from
-//!   it are added and divided as `f64` (for `std`, the root is taken) and rounded once at the end.
-//!   Of `f64`, each step is rounded.
+//! - `var`, `std` of contiguous rows of 2 to 8,192 elements, and of longer ones if there are at
+//!   least 128: two passes over a row. Of `f32`, the mean is rounded to `f32`; the squared
+//!   deviations from it are added and divided as `f64` (for `std`, the root is taken) and rounded
+//!   once at the end. Of `f64`, each step is rounded.
+//! - `var`, `std` of other elements, such as columns or a long array: one pass as `f64`, rounded
+//!   once at the end. The relative error before that is at most 2⁻⁴⁶, however many elements there
+//!   are and however much larger than the deviations their mean is.
 //! - `min`, `max`, `argmin`, `argmax`: exact; NaN if there is one; −0 is less than +0.
 //! - `cumsum`, `cumprod`, `cummin`, `cummax`: as `sum`, `product`, `min` and `max` of the elements
 //!   so far.
-//! - `scatter_add`: of `f32`, added as `f64` in no fixed order and rounded once at the end; of
-//!   `f64`, each addition is rounded, in no fixed order, so that the last bits may differ from run
-//!   to run.
+//! - `scatter_add`: each addition is rounded, in no fixed order, so that the last bits may differ
+//!   from run to run. Many values for few elements of `f32`, and all floats of
+//!   `scatter_add_in_f64`, are added as `f64` and rounded once at the end. A GPU takes a subnormal
+//!   `f32` for 0 in additions as `f32`.
 //!
 //! Minima and maxima are also independent of the order of evaluation: −0 is less than +0, and NaN
 //! takes precedence over every number. This holds for [`minimum`](Array::minimum),

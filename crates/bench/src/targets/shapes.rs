@@ -80,7 +80,7 @@ fn normalised(x: &Array<f32, Ix2>) -> Array<f32, Ix2> {
 /// The works, each of which is made when its turn comes, because the arrays are large.
 type Make = for<'a> fn(&'a Device) -> Result<Work<'a>>;
 
-const WORKS: [Make; 17] = [
+const WORKS: [Make; 19] = [
     |device| {
         work(device, "sum, 2^28", (1 << 28, 1), |x: &Array<_, Ix1>| {
             x.sum()
@@ -129,6 +129,18 @@ const WORKS: [Make; 17] = [
     |device| sum_along(device, "sum of 4,096 x 128 x 128, last axis", 2),
     |device| sum_along(device, "sum of 4,096 x 128 x 128, middle axis", 1),
     |device| sum_along(device, "sum of 4,096 x 128 x 128, first axis", 0),
+    |device| {
+        let what = "variance, 2^28";
+        work(device, what, (1 << 28, 1), |x: &Array<_, Ix1>| x.var(0.0))
+    },
+    |device| {
+        work(
+            device,
+            "variance of columns, 8,192 x 8,192",
+            ([8_192, 8_192], 1),
+            |x: &Array<_, Ix2>| x.var_axis(Axis(0), 0.0),
+        )
+    },
     |device| {
         work(
             device,

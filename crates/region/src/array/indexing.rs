@@ -11,6 +11,7 @@ use ndarray::{Axis, Dimension, Ix1};
 
 use super::Array;
 use crate::{
+    codegen,
     element::{DType, Element, Number, sealed::Sealed},
     error::{UsageError, UsageErrorKind},
     graph::{NodeRef, Op, Session},
@@ -298,8 +299,14 @@ impl<T: Number, D: Dimension> Array<T, D> {
     /// Adds values to elements, at the positions that [`scatter`](Self::scatter) stores to. All
     /// values of one position are added.
     ///
-    /// Integers wrap around. Floats are added as `f64` in no fixed order, so that the last bits of
-    /// an `f64` may differ from run to run; a shorter float is rounded once, at the end.
+    /// Integers wrap around. Floats are added in no fixed order, so that the last bits may differ
+    /// from run to run. Each addition of `f32` and `f64` is rounded: a sum of `n` values is off by
+    /// at most `n` · 2⁻²⁴ or `n` · 2⁻⁵³ of the sum of the magnitudes, the element's own among them.
+    /// A GPU takes an `f32` below 2⁻¹²⁶ for 0 in these additions.
+    ///
+    /// The values are added as `f64` and the sums rounded once if the elements have 16 bits, or if
+    /// at most 4,096 elements of `f32` get at least 32 values each, and 4,096 in total.
+    /// [`scatter_add_in_f64`](Self::scatter_add_in_f64) always does so.
     ///
     /// # Errors
     ///
@@ -308,6 +315,46 @@ impl<T: Number, D: Dimension> Array<T, D> {
     #[track_caller]
     #[must_use]
     pub fn scatter_add<I: IndexElement, E: Dimension>(
+        &self,
+        axis: Axis,
+        index: &Array<I, D>,
+        values: &Array<T, E>,
+    ) -> Self {
+        let location = Location::caller();
+        if <T as Sealed>::DTYPE == DType::F32 && !self.gets_many(axis, index) {
+            return self.scattered(axis, index, values, true, "scatter_add", location);
+        }
+        self.scatter_add_in_f64(axis, index, values)
+    }
+
+    /// Adds values to elements as [`scatter_add`](Self::scatter_add) does, but floats always as
+    /// `f64`: those of a shorter type are rounded once, at the end. Elements of `f32` take two more
+    /// kernels, and a copy as `f64`.
+    ///
+    /// ```
+    /// use millstream_region::RegionExt;
+    /// use ndarray::{Axis, arr0, array};
+    ///
+    /// let device = millstream::Device::simulated()?;
+    /// let (x, index) = (array![16_777_216.0_f32], array![0_i64, 0]);
+    /// let one = arr0(1.0_f32);
+    /// let (short, wide) = device
+    ///     .region(|g| {
+    ///         let (x, index, one) = (g.array(&x), g.array(&index), g.array(&one));
+    ///         let short = x.scatter_add(Axis(0), &index, &one);
+    ///         (short, x.scatter_add_in_f64(Axis(0), &index, &one))
+    ///     })?
+    ///     .wait()?;
+    /// assert_eq!((short[0], wide[0]), (16_777_216.0, 16_777_218.0));
+    /// # Ok::<(), millstream_region::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As [`scatter_add`](Self::scatter_add).
+    #[track_caller]
+    #[must_use]
+    pub fn scatter_add_in_f64<I: IndexElement, E: Dimension>(
         &self,
         axis: Axis,
         index: &Array<I, D>,
@@ -323,6 +370,18 @@ impl<T: Number, D: Dimension> Array<T, D> {
             }
             _ => self.scattered(axis, index, values, true, "scatter_add", location),
         }
+    }
+
+    /// Returns whether so many values are added to these elements that blocks add them first, in
+    /// shared memory. Copies of the elements as `f64` are small then.
+    fn gets_many<I: IndexElement>(&self, axis: Axis, index: &Array<I, D>) -> bool {
+        let (own, of_index) = (self.shape(), index.shape());
+        let lengths = (own.get(axis.index()), of_index.get(axis.index()));
+        let (Some(&length), Some(&values)) = lengths else {
+            return false;
+        };
+        let values = self.len() / length.max(1) * values;
+        codegen::adds_to_few(values, self.len())
     }
 
     /// Adds in a wider type, for which the device has atomic additions.

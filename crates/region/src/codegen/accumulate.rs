@@ -7,7 +7,7 @@ use super::{
     lowering::Lowering,
     map::vector_width,
     position::Position,
-    reduce::{Accumulators, ReductionGenerator},
+    reduce::{Accumulators, Reduced, ReductionGenerator},
     warp::RowThread,
 };
 use crate::{
@@ -17,6 +17,8 @@ use crate::{
 
 /// The number of loads in flight per thread.
 const UNROLL: usize = 4;
+/// The same number for single elements where combining many at once takes less than one by one.
+const UNROLL_OF_MANY: usize = 8;
 /// The maximum numbers of arrays and of nodes of a kernel whose threads have several vectors of
 /// neighbours in flight, so that all elements are in registers.
 const VECTOR_INPUTS_MAX: usize = 2;
@@ -49,11 +51,7 @@ impl ReductionGenerator<'_> {
         let accumulators = self.identities(body);
         let kept_axes = self.kept_axes(body, result);
         let lanes = self.lanes();
-        let unroll = if lanes == 1 || self.is_simple() {
-            UNROLL
-        } else {
-            1
-        };
+        let unroll = self.unroll(lanes);
         let (name, length) = self.groups(lanes);
         let length = body.index_parameter(ParameterKey::Named(name), length as i64);
         let at = body.index_reg();
@@ -84,9 +82,7 @@ impl ReductionGenerator<'_> {
             let first_words = *first_words.get_or_insert(lowering.body.name_parts());
             lowering.body.truncate_name(first_words);
         }
-        for element in &elements {
-            self.combine_elements(body, &accumulators, element);
-        }
+        self.combine_elements(body, &accumulators, &elements);
         line!(body, "add.s{bits} {at}, {}, {step};", numbers[unroll - 1]);
         line!(body, "bra LOOP;");
 
@@ -95,9 +91,8 @@ impl ReductionGenerator<'_> {
         line!(body, "@{beyond} bra LEFT;");
         let mut lowering = Lowering::new(body, self.kernel, self.is_flat());
         for neighbours in self.neighbours(&mut lowering, (result, &kept_axes), &[at], lanes) {
-            for element in self.elements(&mut lowering, &neighbours) {
-                self.combine_elements(lowering.body, &accumulators, &element);
-            }
+            let elements = self.elements(&mut lowering, &neighbours);
+            self.combine_elements(lowering.body, &accumulators, &elements);
         }
         line!(body, "add.s{bits} {at}, {at}, {step};");
         line!(body, "bra REST;");
@@ -155,9 +150,7 @@ impl ReductionGenerator<'_> {
                 if let Some(is_beyond) = is_beyond {
                     line!(body, "@{is_beyond} bra {label};");
                 }
-                for element in &elements {
-                    self.combine_elements(body, &accumulators, element);
-                }
+                self.combine_elements(body, &accumulators, &elements);
                 if is_beyond.is_some() {
                     body.label(&label);
                 }
@@ -191,6 +184,18 @@ impl ReductionGenerator<'_> {
             lanes
         } else {
             1
+        }
+    }
+
+    /// Returns the number of groups of neighbours that a thread has in flight.
+    fn unroll(&self, lanes: usize) -> usize {
+        let deviates = |reduced: &Reduced<'_>| reduced.reducer.prefers_many();
+        match (lanes, self.is_simple()) {
+            (1, true) if self.reductions.iter().any(deviates) => {
+                UNROLL_OF_MANY.min(self.length.max(1))
+            }
+            (1, _) | (_, true) => UNROLL,
+            _ => 1,
         }
     }
 
@@ -278,17 +283,20 @@ impl ReductionGenerator<'_> {
         elements
     }
 
-    /// Combines an element of each reduction's array into the accumulators.
+    /// Combines elements of each reduction's array into the accumulators.
     pub(super) fn combine_elements(
         &self,
         body: &mut KernelBody,
         accumulators: &Accumulators,
-        element: &Element,
+        elements: &[Element],
     ) {
         for (at, reduced) in self.reductions.iter().enumerate() {
-            let value = element.values[at];
-            let other = reduced.reducer.lift(body, value, |_| element.number);
-            reduced.reducer.combine(body, &accumulators[at], &other);
+            let elements = elements
+                .iter()
+                .map(|element| (element.values[at], element.number));
+            reduced
+                .reducer
+                .combine_elements(body, &accumulators[at], elements);
         }
     }
 

@@ -31,10 +31,12 @@
 //! | `scatter.rs` | scatter kernels |
 //! | `scatter_shared.rs` | scatter-additions of many values to few elements |
 //! | `reducer.rs` | the accumulators of reductions and scans |
+//! | `deviations.rs` | sums of squared deviations from the mean, in one pass |
 //! | `lowering.rs` | the lowering of graph nodes to registers |
 //! | `position.rs` | positions in arrays and the index maps of views |
 //! | `update.rs` | the positions of values that replace elements of a part |
 //! | `join.rs` | joined arrays, whose parts are computed under branches |
+//! | `join_arrays.rs` | joins of arrays in memory |
 //! | `elementwise.rs` | instruction selection for element-wise functions |
 //! | `half.rs` | functions of `f16` and `bf16` |
 //! | `cast.rs` | casts between element types |
@@ -50,9 +52,11 @@ mod body;
 mod cache;
 mod cast;
 mod column_totals;
+mod deviations;
 mod elementwise;
 mod half;
 mod join;
+mod join_arrays;
 mod long_row;
 mod look_back;
 mod lowering;
@@ -83,3 +87,4 @@ pub(crate) use body::{ENTRY_BYTES, Kernel, KernelParameter, PARAMETER_BYTES_MAX}
 pub(crate) use cache::generate;
 pub(crate) use memory::VECTOR_BYTES;
 pub(crate) use passes::PassOutput;
+pub(crate) use scatter_shared::adds_to_few;

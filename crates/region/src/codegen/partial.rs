@@ -11,8 +11,10 @@ use super::{
 };
 use crate::element::DType;
 
-/// The number of partial results in flight per thread where a thread combines those of a result.
+/// The maximum number of partial results in flight per thread where a thread combines those of a
+/// result, and the maximum number of their components.
 const PARTIALS_AT_ONCE: usize = 8;
+const COMPONENTS_AT_ONCE: usize = 2 * PARTIALS_AT_ONCE;
 
 impl ReductionGenerator<'_> {
     /// Returns the types of the accumulators' components, of one reduction after another.
@@ -172,8 +174,9 @@ impl ReductionGenerator<'_> {
         line!(body, "mov.b{bits} {at}, {result};");
         line!(body, "mov.b{bits} {number}, 0;");
         let beyond = body.reg(RegClass::Predicate);
+        let most = COMPONENTS_AT_ONCE / self.slots().len();
         for (label, next, at_once) in [
-            ("PARTIALS", "PARTIALS_LEFT", PARTIALS_AT_ONCE),
+            ("PARTIALS", "PARTIALS_LEFT", most.clamp(1, PARTIALS_AT_ONCE)),
             ("PARTIALS_LEFT", "COMBINED", 1),
         ] {
             body.label(label);

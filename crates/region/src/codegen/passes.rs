@@ -7,6 +7,7 @@ use smallvec::{SmallVec, smallvec};
 use super::{
     attention::attention,
     body::{Kernel, KernelParameter},
+    join_arrays::{JoinedArrays, join},
     map::map,
     product::product,
     reduce::reduce,
@@ -64,7 +65,10 @@ impl GeneratedPasses {
             Some(Op::MatrixProduct(left, right, _)) => product(kernel, (left, right)),
             Some(Op::Attention(operands)) => attention(kernel, operands),
             Some(Op::Scatter { .. }) => scatter(kernel),
-            _ => map(kernel),
+            _ => match JoinedArrays::of(kernel) {
+                Some(joined) => join(kernel, &joined),
+                None => map(kernel),
+            },
         }
     }
 

@@ -13,6 +13,7 @@ use smallvec::{SmallVec, smallvec};
 use super::{
     body::{KernelBody, Reg, RegClass, line},
     cast::cast,
+    deviations,
     elementwise::{min_or_max, ordered_type},
     warp::{WARP, WarpTotals},
 };
@@ -44,6 +45,7 @@ impl Reducer {
     /// Returns the types of an accumulator's components.
     pub(super) fn state_types(self) -> SmallVec<[DType; 2]> {
         match (self.reduction, self.element) {
+            (Reduction::SquaredDeviations, _) => smallvec![DType::F64; deviations::COMPONENTS],
             (Reduction::Sum, DType::F64) => smallvec![DType::F64, DType::F64],
             (Reduction::Sum | Reduction::Product, DType::F32 | DType::F64)
                 if !self.stored.is_half() =>
@@ -72,7 +74,9 @@ impl Reducer {
     pub(super) fn identity(self, body: &mut KernelBody) -> Accumulator {
         let state_types = self.state_types();
         let first = match self.reduction {
-            Reduction::Sum | Reduction::Any => zero_literal(state_types[0]),
+            Reduction::Sum | Reduction::SquaredDeviations | Reduction::Any => {
+                zero_literal(state_types[0])
+            }
             Reduction::Product | Reduction::All => one_literal(state_types[0]),
             Reduction::Minimum | Reduction::ArgMinimum => max_literal(state_types[0]),
             Reduction::Maximum | Reduction::ArgMaximum => min_literal(state_types[0]),
@@ -95,6 +99,31 @@ impl Reducer {
         accumulator
     }
 
+    /// Returns whether combining many elements at once takes less than one by one.
+    pub(super) fn prefers_many(self) -> bool {
+        self.reduction == Reduction::SquaredDeviations
+    }
+
+    /// Combines elements into an accumulator, one by one or, where that takes less, together; each
+    /// with its linear index.
+    pub(super) fn combine_elements(
+        self,
+        body: &mut KernelBody,
+        accumulator: &Accumulator,
+        elements: impl ExactSizeIterator<Item = (Reg, Reg)>,
+    ) {
+        if self.prefers_many() {
+            let wide = |(value, _)| cast(body, self.element, DType::F64, value);
+            let elements: SmallVec<[Reg; 16]> = elements.map(wide).collect();
+            let few = deviations::of_elements(body, &elements);
+            return deviations::combine(body, accumulator, &few);
+        }
+        for (value, number) in elements {
+            let other = self.lift(body, value, |_| number);
+            self.combine(body, accumulator, &other);
+        }
+    }
+
     /// Returns the accumulator of one element, whose linear index is given by `number`.
     pub(super) fn lift(
         self,
@@ -104,6 +133,10 @@ impl Reducer {
     ) -> Accumulator {
         let state_types = self.state_types();
         let element = cast_half(body, self.stored, element);
+        if self.prefers_many() {
+            let wide = cast(body, self.element, DType::F64, element);
+            return deviations::of_elements(body, &[wide]);
+        }
         let first = match (self.reduction, self.element) {
             (_, DType::Bool) => body.as_word(element),
             (Reduction::ArgMinimum | Reduction::ArgMaximum, DType::F32 | DType::F64) => {
@@ -135,6 +168,7 @@ impl Reducer {
         let (a, b) = (accumulator[0], other[0]);
         let dtype = self.state_types()[0];
         match self.reduction {
+            Reduction::SquaredDeviations => deviations::combine(body, accumulator, other),
             Reduction::Sum if accumulator.len() == 2 => add_compensated(body, accumulator, other),
             Reduction::Sum => line!(body, "add.{} {a}, {a}, {b};", add_type(dtype)),
             Reduction::Product if dtype.is_wide_float() => {
@@ -258,31 +292,9 @@ impl Reducer {
         match self.reduction {
             Reduction::ArgMinimum | Reduction::ArgMaximum => accumulator[1],
             Reduction::Any | Reduction::All => body.is_not_zero(accumulator[0]),
+            Reduction::SquaredDeviations => compensated(body, accumulator[3], accumulator[4]),
             Reduction::Sum if accumulator.len() == 2 => {
-                // If the sum is not finite, the accumulated errors are NaN or do not matter.
-                let (sum, result, is_nan) = (
-                    body.reg(RegClass::F64),
-                    body.reg(RegClass::F64),
-                    body.reg(RegClass::Predicate),
-                );
-                line!(
-                    body,
-                    "add.rn.f64 {sum}, {}, {};",
-                    accumulator[0],
-                    accumulator[1]
-                );
-                line!(
-                    body,
-                    "setp.nan.f64 {is_nan}, {}, {};",
-                    accumulator[1],
-                    accumulator[1]
-                );
-                line!(
-                    body,
-                    "selp.f64 {result}, {}, {sum}, {is_nan};",
-                    accumulator[0]
-                );
-                result
+                compensated(body, accumulator[0], accumulator[1])
             }
             _ => cast(body, self.state_types()[0], to, accumulator[0]),
         }
@@ -299,7 +311,26 @@ fn cast_half(body: &mut KernelBody, stored: DType, element: Reg) -> Reg {
 
 /// Adds two compensated sums, and the rounding error of the addition to the accumulated errors.
 fn add_compensated(body: &mut KernelBody, accumulator: &Accumulator, other: &Accumulator) {
-    let (a, b) = (accumulator[0], other[0]);
+    let (a, errors) = (accumulator[0], accumulator[1]);
+    let (sum, error) = two_sum(body, a, other[0]);
+    line!(body, "add.rn.f64 {error}, {error}, {};", other[1]);
+    line!(body, "add.rn.f64 {errors}, {errors}, {error};");
+    line!(body, "mov.f64 {a}, {sum};");
+}
+
+/// Returns a compensated sum with its errors added. If the sum is not finite, the errors are NaN or
+/// do not matter.
+fn compensated(body: &mut KernelBody, sum: Reg, errors: Reg) -> Reg {
+    let (all, result) = (body.reg(RegClass::F64), body.reg(RegClass::F64));
+    let is_nan = body.reg(RegClass::Predicate);
+    line!(body, "add.rn.f64 {all}, {sum}, {errors};");
+    line!(body, "setp.nan.f64 {is_nan}, {errors}, {errors};");
+    line!(body, "selp.f64 {result}, {sum}, {all}, {is_nan};");
+    result
+}
+
+/// Returns the rounded sum of two `f64` and its rounding error (Knuth's TwoSum).
+pub(super) fn two_sum(body: &mut KernelBody, a: Reg, b: Reg) -> (Reg, Reg) {
     let mut new = || body.reg(RegClass::F64);
     let (sum, of_b, of_a, lost_b, lost_a) = (new(), new(), new(), new(), new());
     line!(body, "add.rn.f64 {sum}, {a}, {b};");
@@ -308,14 +339,7 @@ fn add_compensated(body: &mut KernelBody, accumulator: &Accumulator, other: &Acc
     line!(body, "sub.rn.f64 {lost_b}, {b}, {of_b};");
     line!(body, "sub.rn.f64 {lost_a}, {a}, {of_a};");
     line!(body, "add.rn.f64 {lost_a}, {lost_a}, {lost_b};");
-    line!(body, "add.rn.f64 {lost_a}, {lost_a}, {};", other[1]);
-    line!(
-        body,
-        "add.rn.f64 {}, {}, {lost_a};",
-        accumulator[1],
-        accumulator[1]
-    );
-    line!(body, "mov.f64 {a}, {sum};");
+    (sum, lost_a)
 }
 
 /// Assigns one accumulator to another.

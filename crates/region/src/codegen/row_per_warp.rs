@@ -66,9 +66,7 @@ impl ReductionGenerator<'_> {
             lowering.body.truncate_name(first_words);
         }
         for (elements, of_warp) in elements.iter().zip(&accumulators) {
-            for element in elements {
-                self.combine_elements(body, of_warp, element);
-            }
+            self.combine_elements(body, of_warp, elements);
         }
         line!(body, "add.s{bits} {at}, {at}, {BLOCK};");
         line!(body, "bra LOOP;");
@@ -83,9 +81,8 @@ impl ReductionGenerator<'_> {
             for neighbours in
                 self.neighbours(&mut lowering, (own.row, &kept_axes), &[*number], lanes)
             {
-                for element in self.elements(&mut lowering, &neighbours) {
-                    self.combine_elements(lowering.body, of_warp, &element);
-                }
+                let elements = self.elements(&mut lowering, &neighbours);
+                self.combine_elements(lowering.body, of_warp, &elements);
             }
         }
         body.label("LEFT");

@@ -143,6 +143,7 @@ fn stage_kernel(kernel: &FusedKernel, wide: bool, stage: ScatterStage) -> Kernel
 /// Returns the type suffix of atomic additions.
 pub(super) fn added_type(dtype: DType) -> &'static str {
     match dtype {
+        DType::F32 => "f32",
         DType::F64 => "f64",
         DType::I64 | DType::U64 => "u64",
         DType::I32 | DType::U32 => "u32",

@@ -40,11 +40,25 @@ pub(super) fn scatter_add_to_few(kernel: &FusedKernel) -> Option<GeneratedPasses
     let Some(Op::Scatter { index, .. }) = kernel.op(&kernel.root) else {
         unreachable!("the root is a scatter");
     };
-    let (count, elements) = (index.elements, kernel.root.elements);
+    let blocks = blocks_that_add(index.elements, kernel.root.elements)?;
+    Some(GeneratedPasses::one(
+        generate(kernel, blocks),
+        blocks * BLOCK,
+    ))
+}
+
+/// Returns whether so many values are added to so few elements that blocks add in shared memory
+/// first.
+pub(crate) fn adds_to_few(values: usize, elements: usize) -> bool {
+    blocks_that_add(values, elements).is_some()
+}
+
+/// Returns the number of blocks that add in shared memory first, or `None` if that would take
+/// longer.
+fn blocks_that_add(values: usize, elements: usize) -> Option<usize> {
     let per_block = VALUES_MIN.max(VALUES_PER_SUM * elements);
-    let blocks = (count / per_block).min(BLOCKS_MAX);
-    let is_faster = elements <= ELEMENTS_MAX && blocks > 1;
-    is_faster.then(|| GeneratedPasses::one(generate(kernel, blocks), blocks * BLOCK))
+    let blocks = (values / per_block).min(BLOCKS_MAX);
+    (elements <= ELEMENTS_MAX && blocks > 1).then_some(blocks)
 }
 
 fn generate(kernel: &FusedKernel, blocks: usize) -> Kernel {

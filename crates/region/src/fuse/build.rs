@@ -6,6 +6,7 @@ use smallvec::{SmallVec, smallvec};
 
 use super::{
     epilogue::fuse_product_epilogues,
+    joins::joins_arrays,
     kernel::{FusedKernel, FusedNode, KernelOutput, Step, Work},
     partition::{Candidate, partition},
     planned::PlannedGraph,
@@ -77,7 +78,7 @@ impl StepBuilder<'_> {
         }
         let mut kernels = Vec::new();
         match &*candidate.op {
-            Op::Concatenate { parts, axis } => {
+            Op::Concatenate { parts, axis } if !joins_arrays(self.candidates, candidate) => {
                 let mut start = 0;
                 for (number, part) in parts.iter().enumerate() {
                     let mut map: AxisMap = (0..node.shape.len()).map(AxisSource::same).collect();

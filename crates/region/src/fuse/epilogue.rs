@@ -73,20 +73,28 @@ fn reduction_to_fuse(candidates: &[Candidate], root: usize) -> Option<usize> {
                 found = Some(at);
             }
             _ if candidate.is_stored && at != root => is_possible = false,
-            Op::Constant(_) | Op::Iota | Op::Apply(..) | Op::Reshape(_) => {}
-            Op::View(source, map) => {
-                let source_op = candidate.operand(0).map(|source| &*candidates[source].op);
-                let is_constant = matches!(source_op, Some(Op::Constant(_)));
-                is_possible &= is_constant
-                    || preserves_linear_index(&candidate.node.shape, map, &source.shape);
-            }
-            _ => is_possible = false,
+            _ => is_possible &= is_at_one_index(candidates, at),
         }
         if !matches!(&*candidate.op, Op::Reduce { .. }) {
             stack.extend(candidate.candidate_operands());
         }
     }
     found.filter(|_| is_possible)
+}
+
+/// Returns whether a kernel computes a candidate from operands at the same linear index, or from a
+/// constant, as the epilogue of a reduction must.
+pub(super) fn is_at_one_index(candidates: &[Candidate], at: usize) -> bool {
+    let candidate = &candidates[at];
+    match &*candidate.op {
+        Op::Constant(_) | Op::Iota | Op::Apply(..) | Op::Reshape(_) => true,
+        Op::View(source, map) => {
+            let source_op = candidate.operand(0).map(|source| &*candidates[source].op);
+            matches!(source_op, Some(Op::Constant(_)))
+                || preserves_linear_index(&candidate.node.shape, map, &source.shape)
+        }
+        _ => false,
+    }
 }
 
 /// Returns the product whose kernel can compute `root` in its epilogue: the first that `root`

@@ -10,7 +10,7 @@ use smallvec::{SmallVec, smallvec};
 use super::{replace::Replacement, rows::RowShape};
 use crate::{
     graph::{NodeRef, Op},
-    shape::{AxisMap, Shape},
+    shape::{AxisMap, Shape, preserves_linear_index},
 };
 
 /// The materialisation of one node, or of several that one kernel computes.
@@ -123,6 +123,20 @@ impl FusedKernel {
         let fused = self.epilogue.iter().chain(&self.nodes);
         let found = fused.rev().find(|fused| fused.node.id == node.id);
         found.map(|fused| &*fused.op)
+    }
+
+    /// Returns the array in memory that has the elements of a node, in the same order.
+    pub(crate) fn array_with_elements_of<'a>(&'a self, node: &'a NodeRef) -> Option<&'a NodeRef> {
+        match self.op(node) {
+            None => Some(node),
+            Some(Op::Reshape(source)) => self.array_with_elements_of(source),
+            Some(Op::View(source, map))
+                if preserves_linear_index(&node.shape, map, &source.shape) =>
+            {
+                self.array_with_elements_of(source)
+            }
+            Some(_) => None,
+        }
     }
 
     /// Returns the arrays that element-wise operations read to compute nodes, at the positions of

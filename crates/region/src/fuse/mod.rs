@@ -14,10 +14,12 @@
 //! | `rows.rs` | fuses reductions of rows with what leads to them and what follows |
 //! | `epilogue.rs` | fuses functions of the results of reductions and products into their kernels |
 //! | `siblings.rs` | computes several stored nodes over the same inputs in one kernel |
+//! | `followers.rs` | functions of the results of reductions as further outputs of their kernels |
 //! | `replace.rs` | updates of parts, in place where nothing else needs the old elements |
 //! | `planned.rs` | the graph of planned nodes that an evaluation depends on |
 //! | `numbers.rs` | the numbers of its nodes by their identifiers |
 //! | `recall.rs` | plans of graphs that were met before |
+//! | `joins.rs` | finds joins of arrays in memory |
 //! | `build.rs` | builds the kernels that follow from these decisions |
 //! | `strided.rs` | the strides of operands that kernels read through views |
 //! | `explain.rs` | tells the kernels of a plan, and why arrays are stored |
@@ -25,6 +27,8 @@
 mod build;
 mod epilogue;
 mod explain;
+mod followers;
+mod joins;
 mod kernel;
 mod numbers;
 mod partition;

@@ -11,7 +11,7 @@ use smallvec::SmallVec;
 use super::{partition::Candidate, size};
 use crate::{
     graph::{NodeRef, Op},
-    shape::{AxisMap, AxisSource, RANK_MAX},
+    shape::{Axes, AxisMap, AxisSource, RANK_MAX, element_count},
 };
 
 /// The number of threads of a block, which computes a long row.
@@ -242,14 +242,19 @@ impl RowShape {
         let Op::Reduce { source, axes, .. } = op else {
             return None;
         };
-        let mut long = (0..source.shape.len()).filter(|&axis| source.shape[axis] != 1);
+        Self::of_axes(&source.shape, axes, node.elements)
+    }
+
+    /// Returns the rows along these axes of an array, if they are contiguous and a row kernel can
+    /// compute several reductions of them.
+    pub(crate) fn of_axes(shape: &[usize], axes: &Axes, rows: usize) -> Option<Self> {
+        let mut long = (0..shape.len()).filter(|&axis| shape[axis] != 1);
         long.by_ref().find(|axis| axes.contains(axis));
         let is_contiguous = long.all(|axis| axes.contains(&axis));
-        let rows = node.elements;
         if !is_contiguous || rows == 0 || i32::try_from(rows).is_err() {
             return None;
         }
-        let length = source.elements / rows;
+        let length = element_count(shape)? / rows;
         let is_fused = length >= 2 && (length <= Self::LENGTH_MAX || rows >= LONG_ROWS_MIN);
         is_fused.then_some(Self { rows, length })
     }

@@ -5,16 +5,16 @@
 //! along the same axes. A group becomes one step, so that no path may lead from one member to
 //! another through a step outside of the group, and so that the members' inputs and outputs are in
 //! memory at the same time: only members whose inputs or outputs are needed later anyway are
-//! grouped.
+//! grouped. Functions of the results of reductions join their group (`followers.rs`).
 
 use rustc_hash::FxHashMap;
 use smallvec::{SmallVec, smallvec};
 
-use super::{partition::Candidate, size};
+use super::{followers::join_followers, partition::Candidate, size};
 use crate::{graph::Op, shape::Shape};
 
 /// The maximum number of members of a group, each of which has an output.
-const MEMBERS_MAX: usize = 8;
+pub(super) const MEMBERS_MAX: usize = 8;
 /// The maximum number of groups that are tried for a node, so that planning stays linear.
 const TRIED_MAX: usize = 8;
 /// The maximum number of nodes among which groups are searched.
@@ -22,7 +22,7 @@ const CANDIDATES_MAX: usize = 1024;
 
 /// The work of a kernel: two kernels can be one only if theirs is equal.
 #[derive(PartialEq)]
-enum Kind<'a> {
+pub(super) enum Kind<'a> {
     /// The elements of a shape.
     Map(&'a Shape),
     /// Reductions of this shape along these axes.
@@ -51,9 +51,9 @@ impl<'a> Kind<'a> {
 }
 
 /// Stored nodes that one kernel computes.
-struct Group<'a> {
-    kind: Kind<'a>,
-    members: SmallVec<[usize; 4]>,
+pub(super) struct Group<'a> {
+    pub(super) kind: Kind<'a>,
+    pub(super) members: SmallVec<[usize; 4]>,
     /// The large arrays that the members read, by node id.
     inputs: SmallVec<[u64; 8]>,
 }
@@ -74,14 +74,19 @@ pub(super) fn group_siblings(candidates: &mut [Candidate], end: u64) -> Vec<usiz
         return stored(candidates);
     }
     let mut ancestors = Ancestors::of(candidates);
+    let mut found = find_groups(candidates, &mut ancestors);
+    let followers = join_followers(candidates, &mut ancestors, &mut found);
     let mut groups: Vec<SmallVec<[usize; 4]>> = Vec::new();
-    for group in find_groups(candidates, &mut ancestors) {
+    for group in found {
         if group.members.len() > 1 {
             groups.push(group.members);
         }
     }
     if groups.is_empty() {
         return stored(candidates);
+    }
+    for (at, reduction) in followers {
+        candidates[at].epilogue_of = Some(reduction);
     }
     for members in groups {
         let last = members[members.len() - 1];
@@ -167,7 +172,7 @@ impl Group<'_> {
 
 /// Returns whether the kernel of these members and one more candidate is not too large, and
 /// computes each member at one position only.
-fn is_small(candidates: &[Candidate], members: &[usize], at: usize) -> bool {
+pub(super) fn is_small(candidates: &[Candidate], members: &[usize], at: usize) -> bool {
     let mut roots: SmallVec<[usize; 8]> = SmallVec::from_slice(members);
     roots.push(at);
     !size::kernel_of_all(candidates, &roots).is_none_or(|size| size.is_too_large())
@@ -231,7 +236,7 @@ impl LastUses {
 
 /// For each candidate, the candidates on which it depends, as bits. Members of a group depend on
 /// each other.
-struct Ancestors {
+pub(super) struct Ancestors {
     /// The number of words of each candidate.
     words: usize,
     bits: Vec<u64>,
@@ -259,13 +264,18 @@ impl Ancestors {
         self.bits[self.words * at + other / 64] >> (other % 64) & 1 == 1
     }
 
-    fn has_any(&self, at: usize, others: &[usize]) -> bool {
+    pub(super) fn has_any(&self, at: usize, others: &[usize]) -> bool {
         others.iter().any(|&other| self.has(at, other))
     }
 
     /// Returns whether a stored node, neither a member nor the candidate `at`, depends on one of
     /// these and another of these depends on it.
-    fn is_between(&self, candidates: &[Candidate], members: &[usize], at: usize) -> bool {
+    pub(super) fn is_between(
+        &self,
+        candidates: &[Candidate],
+        members: &[usize],
+        at: usize,
+    ) -> bool {
         (0..candidates.len())
             .filter(|&other| candidates[other].is_stored && other != at)
             .filter(|other| !members.contains(other))
@@ -277,7 +287,7 @@ impl Ancestors {
     }
 
     /// Makes the members of a group, and all that depend on one of them, depend on all of them.
-    fn join(&mut self, members: &[usize]) {
+    pub(super) fn join(&mut self, members: &[usize]) {
         let mut all = vec![0; self.words];
         for &member in members {
             let of_member = &self.bits[self.words * member..self.words * (member + 1)];

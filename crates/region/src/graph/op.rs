@@ -77,6 +77,8 @@ pub(crate) enum Op {
 pub(crate) enum Reduction {
     Sum,
     Product,
+    /// The sum of the squared deviations from the mean, as `f64`. Not used by scans.
+    SquaredDeviations,
     Minimum,
     Maximum,
     /// The position of the first minimum, as a linear index along the reduced axes.
@@ -93,6 +95,7 @@ impl Reduction {
         match self {
             Reduction::Sum => "sum",
             Reduction::Product => "product",
+            Reduction::SquaredDeviations => "deviations",
             Reduction::Minimum => "least",
             Reduction::Maximum => "greatest",
             Reduction::ArgMinimum => "argmin",

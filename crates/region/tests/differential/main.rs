@@ -35,6 +35,7 @@ mod signed_zeros;
 mod step;
 mod usage_errors;
 mod value;
+mod variances;
 
 use std::{env, process::ExitCode};
 
@@ -205,6 +206,7 @@ fn main() -> ExitCode {
         .chain(other_operations::TESTS)
         .chain(idioms::TESTS)
         .chain(means::TESTS)
+        .chain(variances::TESTS)
         .chain(usage_errors::TESTS)
         .chain(parameters::TESTS)
         .chain(signed_zeros::TESTS)

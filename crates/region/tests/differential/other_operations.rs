@@ -1,7 +1,7 @@
 //! Operations that random programs do not contain, compared with `ndarray` or with their
 //! definitions.
 
-use millstream_region::{Array, Float, Keep, RegionExt};
+use millstream_region::{Array, Float, Keep, RegionExt, concatenate};
 use ndarray::{Array1, Array2, Axis, Ix1, arr0, array, s};
 
 use crate::{Outcome, configurations::configurations};
@@ -12,6 +12,7 @@ pub(crate) const TESTS: &[Test] = &[
     ("constructors", constructors),
     ("composed_functions", composed_functions),
     ("variances_and_means", variances_and_means),
+    ("many_arrays_are_joined", many_arrays_are_joined),
     (
         "rows_columns_and_vector_products",
         rows_columns_and_vector_products,
@@ -87,6 +88,39 @@ fn composed_functions() -> Outcome {
         same_bits(&radians, &x.mapv(f32::to_radians));
         same_bits(&changes, &x.diff(2, Axis(0)));
         assert_eq!((sigmoid[0], sigmoid[5], sigmoid[6]), (0.5, 1.0, 0.0));
+    }
+    Ok(())
+}
+
+/// More arrays than a kernel computes, of several lengths, some of them empty.
+fn many_arrays_are_joined() -> Outcome {
+    let parts = |axis: usize, unit: usize| -> Vec<Array2<i16>> {
+        let part = |number: usize| {
+            let length = number % 4 * unit;
+            let shape = if axis == 0 { (length, 6) } else { (5, length) };
+            Array2::from_shape_fn(shape, |(i, j)| (number * 100 + i * 7 + j) as i16)
+        };
+        (0..60).map(part).collect()
+    };
+    for (axis, unit) in [(0, 1), (1, 1), (1, 4), (0, 2)] {
+        let parts = parts(axis, unit);
+        let views: Vec<_> = parts.iter().map(|part| part.view()).collect();
+        let expected = ndarray::concatenate(Axis(axis), &views).expect("the shapes match");
+        let wide = expected.mapv(f64::from);
+        for configuration in configurations() {
+            let device = configuration.open()?;
+            let found = device.region(|g| {
+                let parts: Vec<_> = parts.iter().map(|part| g.array(part)).collect();
+                let wide: Vec<_> = parts.iter().map(|part| part.cast::<f64>()).collect();
+                Ok((
+                    concatenate(Axis(axis), &parts)?,
+                    concatenate(Axis(axis), &wide)?,
+                ))
+            })?;
+            assert_eq!(found.wait()?, (expected.clone(), wide.clone()));
+            drop(device);
+            configuration.is_clean()?;
+        }
     }
     Ok(())
 }

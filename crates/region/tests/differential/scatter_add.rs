@@ -1,5 +1,7 @@
-//! Additions of many values to few elements, which blocks add up in shared memory first.
+//! Additions of values to elements at indices: of many to few elements, which blocks add up in
+//! shared memory first, and of floats to many.
 
+use half::f16;
 use millstream_region::{Array, Number, RegionExt};
 use ndarray::{Array2, Axis, Ix2};
 
@@ -15,6 +17,10 @@ pub(crate) const TESTS: &[Test] = &[
     (
         "many_floats_are_added_within_the_bound",
         many_floats_are_added_within_the_bound,
+    ),
+    (
+        "floats_are_added_to_many_elements_within_their_bounds",
+        floats_are_added_to_many_elements_within_their_bounds,
     ),
     (
         "many_zeros_keep_the_sign_of_few_elements",
@@ -154,6 +160,65 @@ fn many_floats_are_added_within_the_bound() -> Outcome {
         })?;
     }
     Ok(())
+}
+
+/// As `f32`, each addition is rounded; as `f64`, the sum is rounded once.
+fn floats_are_added_to_many_elements_within_their_bounds() -> Outcome {
+    let number = |(row, column): (usize, usize)| {
+        ((row * 7919 + column * 104_729) % 65_521) as f32 / 977.0 - 30.0
+    };
+    let (base, values) = (
+        Array2::from_shape_fn((3000, 2), number),
+        Array2::from_shape_fn((9000, 2), |(row, column)| number((row + 77, column))),
+    );
+    // The first elements get a thousand values each.
+    let index = indices([9000, 2], 0, 3000).mapv(|at| if at % 3 == 0 { at % 6 } else { at });
+    let halves = |x: &Array2<f32>| x.mapv(f16::from_f32);
+    let wide = |x: &Array2<f32>| x.mapv(f64::from);
+    let of_halves = |x: &Array2<f32>| halves(x).mapv(f64::from);
+    let add = |base: &Array2<f64>, values: &Array2<f64>| {
+        added(base, (&index, 0), values, |x| x, |sum, x| *sum += x)
+    };
+    let sums = add(&wide(&base), &wide(&values));
+    let sizes = add(&wide(&base).abs(), &wide(&values).abs());
+    let counts = add(&Array2::zeros((3000, 2)), &Array2::ones((9000, 2)));
+    let sums_of_halves = add(&of_halves(&base), &of_halves(&values));
+    everywhere(|device| {
+        let found = device.region(|g| {
+            let (own, index, values) = (g.array(&base), g.array(&index), g.array(&values));
+            let (short, of_short) = (own.cast::<f16>(), values.cast::<f16>());
+            (
+                own.scatter_add(Axis(0), &index, &values),
+                own.scatter_add_in_f64(Axis(0), &index, &values),
+                short.scatter_add(Axis(0), &index, &of_short),
+                (own.cast::<i64>()).scatter_add_in_f64(Axis(0), &index, &values.cast::<i64>()),
+            )
+        })?;
+        let (short, wide, half, integers) = found.wait()?;
+        for (at, &sum) in sums.indexed_iter() {
+            let rounded = counts[at] * f64::from(f32::EPSILON) / 2.0 * sizes[at];
+            let error = (f64::from(short[at]) - sum).abs();
+            assert!(error <= rounded, "{} is not {sum}", short[at]);
+            let bound = f64::from(f32::EPSILON) / 2.0 * sum.abs() + 1e-12 * sizes[at];
+            let error = (f64::from(wide[at]) - sum).abs();
+            assert!(error <= bound, "{} is not {sum}", wide[at]);
+            let (sum, half) = (sums_of_halves[at], f64::from(half[at]));
+            assert!(
+                (half - sum).abs() <= sum.abs() / 2048.0,
+                "{half} is not {sum}"
+            );
+        }
+        let trunc = |x: &Array2<f32>| x.mapv(|x| x as i64);
+        let expected = added(
+            &trunc(&base),
+            (&index, 0),
+            &trunc(&values),
+            |x| x,
+            |sum, x| *sum += x,
+        );
+        assert_eq!(integers, expected);
+        Ok(())
+    })
 }
 
 fn many_zeros_keep_the_sign_of_few_elements() -> Outcome {

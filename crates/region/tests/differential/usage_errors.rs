@@ -81,7 +81,7 @@ const WRONG_USES: &[WrongUse] = &[
     ("sum_axis", |_, x| x.sum_axis(Axis(2)).into_dyn()),
     ("mean_axis", |_, x| x.mean_axis(Axis(2)).into_dyn()),
     ("mean_keepdims", |_, x| x.mean_keepdims(&[Axis(0), Axis(5)]).into_dyn()),
-    ("mean_keepdims", |_, x| x.var_axis(Axis(2), 0.0).into_dyn()),
+    ("var_axis", |_, x| x.var_axis(Axis(2), 0.0).into_dyn()),
     ("min", |_, x| x.slice(s![..0, ..]).min().into_dyn()),
     ("argmax_axis", |_, x| x.slice(s![..0, ..]).argmax_axis(Axis(0)).cast().into_dyn()),
     ("cumsum", |_, x| x.cumsum(Axis(usize::MAX)).into_dyn()),

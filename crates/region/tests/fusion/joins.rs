@@ -1,7 +1,7 @@
 //! Joined arrays within the kernels that use them: no array is stored in between, and each element
 //! of a part is read once.
 
-use millstream_region::{Array, Keep, RegionExt, concatenate, stack};
+use millstream_region::{Array, Element, Keep, RegionExt, concatenate, stack};
 use ndarray::{Array1, Array2, Axis, Ix2, s};
 
 use crate::{Counted, Work};
@@ -150,8 +150,82 @@ fn parts_of_other_types_and_many_parts_are_joined() {
             Array1::from_shape_fn(11 * parts, |at| 2 * (longs[at % 11] + at as i64 / 11))
         };
         assert_eq!((sixteen, seventeen), (expected(16), expected(17)));
-        // More than 16 parts are stored, each by a kernel.
+        // More than 16 computed parts are stored, each by a kernel.
         assert_eq!(work.kernels, 1 + 1 + 1 + 17 + 1);
+    });
+}
+
+/// Joins arrays whose lines end within vectors of 16 bytes and at their ends, some of them empty,
+/// more of them than a kernel computes, and one of them twice.
+#[test]
+fn arrays_in_memory_are_joined_by_one_kernel_however_many() {
+    for (axis, first, step, others, parts) in [
+        (0, 8, 4, 3, 2),
+        (0, 3, 1, 5, 17),
+        (1, 4, 8, 3, 33),
+        (1, 0, 3, 4, 20),
+        (0, 2, 0, 1, 250),
+    ] {
+        let shape = |part: usize| match axis {
+            0 => (first + part % 3 * step, others),
+            _ => (others, first + part % 3 * step),
+        };
+        let hosts: Vec<Array2<f32>> = (0..parts).map(|part| matrix(shape(part), part)).collect();
+        let mut all: Vec<_> = hosts.iter().map(|host| host.view()).collect();
+        all.push(hosts[0].view());
+        all.truncate(250);
+        let expected = ndarray::concatenate(Axis(axis), &all).unwrap();
+        Counted::everywhere(|counted| {
+            let mut arrays: Vec<_> = hosts.iter().map(|host| upload(counted, host)).collect();
+            arrays.push(arrays[0].clone());
+            arrays.truncate(all.len());
+            let (found, work) =
+                counted.work(|_| concatenate(Axis(axis), &arrays).unwrap().to_host().unwrap());
+            assert_eq!(found, expected);
+            let bytes = 4 * expected.len() as u64;
+            let once = Work {
+                kernels: 1,
+                bytes_read: bytes,
+                bytes_written: bytes,
+            };
+            assert_eq!(work, once, "{axis}, {parts}");
+        });
+    }
+}
+
+#[test]
+fn stacked_arrays_of_other_types_are_one_kernel() {
+    let bytes: Vec<_> = (0..19)
+        .map(|part| Array1::from_shape_fn(35, |at| (at * 7 + part * 31) as u8))
+        .collect();
+    let truths: Vec<_> = bytes.iter().map(|part| part.mapv(|x| x % 3 == 0)).collect();
+    let longs: Vec<_> = bytes.iter().map(|part| part.mapv(i64::from)).collect();
+    fn views<T>(parts: &[Array1<T>]) -> Vec<ndarray::ArrayView1<'_, T>> {
+        parts.iter().map(|part| part.view()).collect()
+    }
+    Counted::everywhere(|counted| {
+        let device = &counted.device;
+        let (found, work) = counted.work(|_| {
+            fn stacked<T: Element>(
+                device: &millstream::Device,
+                parts: &[Array1<T>],
+                axis: usize,
+            ) -> Array2<T> {
+                let parts: Vec<_> = (parts.iter())
+                    .map(|part| Array::from_host(device, part).unwrap())
+                    .collect();
+                stack(Axis(axis), &parts).unwrap().to_host().unwrap()
+            }
+            (
+                stacked(device, &bytes, 1),
+                stacked(device, &truths, 0),
+                stacked(device, &longs, 1),
+            )
+        });
+        assert_eq!(found.0, ndarray::stack(Axis(1), &views(&bytes)).unwrap());
+        assert_eq!(found.1, ndarray::stack(Axis(0), &views(&truths)).unwrap());
+        assert_eq!(found.2, ndarray::stack(Axis(1), &views(&longs)).unwrap());
+        assert_eq!(work.kernels, 3);
     });
 }
 

@@ -24,6 +24,7 @@ mod shifts;
 mod siblings;
 mod transposes;
 mod updates;
+mod variances;
 
 use std::sync::Arc;
 

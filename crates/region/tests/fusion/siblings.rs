@@ -1,7 +1,7 @@
 //! Several results of one kernel: siblings over the same inputs, and several reductions together.
 
 use millstream_region::{Array, RegionExt};
-use ndarray::{Array1, Array2, Axis, s};
+use ndarray::{Array1, Array2, ArrayView1, Axis, s};
 
 use crate::Counted;
 
@@ -10,6 +10,14 @@ const BYTES: u64 = 4 * N as u64;
 
 fn ramp(length: usize) -> Array1<f32> {
     Array1::from_shape_fn(length, |index| ((index * 61) % 97) as f32 / 128.0 + 0.25)
+}
+
+/// Returns the sums of columns, added as `f64` and rounded once.
+fn device_sum(x: &Array2<f32>) -> Array1<f32> {
+    let sum = |column: ArrayView1<'_, f32>| -> f64 {
+        column.iter().map(|&element| f64::from(element)).sum()
+    };
+    Array1::from_iter(x.columns().into_iter().map(|column| sum(column) as f32))
 }
 
 /// Returns the new moments and the step of an Adam optimiser.
@@ -90,12 +98,6 @@ fn several_reductions_of_columns_share_their_kernels() {
         let host = Array2::from_shape_fn((rows, columns), |(row, column)| {
             ((row * 37 + column * 61) % 101) as f32 / 16.0 - 3.0
         });
-        let device_sum = |x: &Array2<f32>| {
-            let sum = |column: ndarray::ArrayView1<'_, f32>| -> f64 {
-                column.iter().map(|&element| f64::from(element)).sum()
-            };
-            Array1::from_iter(x.columns().into_iter().map(|column| sum(column) as f32))
-        };
         Counted::everywhere(|counted| {
             let x = Array::from_host(&counted.device, &host).unwrap();
             let (found, work) = counted.work(|device| {
@@ -121,17 +123,84 @@ fn several_reductions_of_columns_share_their_kernels() {
 }
 
 #[test]
-fn a_variance_of_all_or_of_columns_takes_two_kernels() {
-    let host = Array2::from_shape_fn((400, 300), |(row, column)| {
+fn functions_of_sums_that_are_results_are_in_the_kernel_of_the_sums() {
+    let host = Array2::from_shape_fn((300, 40), |(row, column)| {
         ((row * 37 + column * 61) % 101) as f32 / 16.0 - 3.0
     });
+    let other = ramp(40);
     Counted::everywhere(|counted| {
         let x = Array::from_host(&counted.device, &host).unwrap();
-        let all = counted.work(|_| x.var(1.0).to_host().unwrap()).1;
-        assert_eq!(all.kernels, 2);
-        let columns = counted.work(|_| x.var_axis(Axis(0), 1.0).to_host().unwrap());
-        assert_eq!(columns.1.kernels, 2);
+        let y = Array::from_host(&counted.device, &other).unwrap();
+        let (found, work) = counted.work(|device| {
+            let pending = device.region(|region| {
+                let (x, y) = (region.array(&x), region.array(&y));
+                let sums = x.sum_axis(Axis(0));
+                let doubled = &sums * 2.0 + &y;
+                let greatest = x.max_axis(Axis(0));
+                let halved = &greatest / &doubled - &y;
+                (sums, doubled, greatest, halved)
+            });
+            pending.unwrap().wait().unwrap()
+        });
+        let sums = device_sum(&host);
+        let doubled = &sums * 2.0 + &other;
+        let greatest = host.fold_axis(Axis(0), f32::MIN, |a, b| a.max(*b));
+        let halved = &greatest / &doubled - &other;
+        assert_eq!((found.0, found.1), (sums, doubled));
+        assert_eq!((found.2, found.3), (greatest, halved));
+        assert_eq!(work.kernels, 1);
+        assert!(work.bytes_written >= 4 * 4 * 40, "{work:?}");
     });
+}
+
+/// A function that does not depend on a reduction is in a group with one that does, and another
+/// function of the result is not.
+#[test]
+fn functions_beside_those_of_a_result_are_in_its_kernel() {
+    let host = ndarray::arr0(6_i64);
+    Counted::everywhere(|counted| {
+        let (found, work) = counted.work(|device| {
+            let pending = device.region(|region| {
+                let x: Array<i64, _> = region.array(&host);
+                let inverted = !&x;
+                let least = x.argmin();
+                let is_greater = x.greater_equal(&least);
+                let all = &inverted | &least;
+                (inverted, is_greater, all)
+            });
+            pending.unwrap().wait().unwrap()
+        });
+        let inverted = ndarray::arr0(!6_i64);
+        assert_eq!(found, (inverted.clone(), ndarray::arr0(true), inverted));
+        assert_eq!(work.kernels, 1);
+    });
+}
+
+/// Elements of the sums or of another array that are not at the position of a sum.
+#[test]
+fn functions_of_sums_elsewhere_have_their_own_kernel() {
+    let host = Array2::from_shape_fn((300, 40), |(row, column)| (row % 7 + column) as f32);
+    let sums = device_sum(&host);
+    for other in [None, Some(ramp(40))] {
+        Counted::everywhere(|counted| {
+            let x = Array::from_host(&counted.device, &host).unwrap();
+            let y = other
+                .as_ref()
+                .map(|y| Array::from_host(&counted.device, y).unwrap());
+            let (found, work) = counted.work(|device| {
+                let pending = device.region(|region| {
+                    let sums = region.array(&x).sum_axis(Axis(0));
+                    let moved = y.as_ref().map_or(sums.clone(), |y| region.array(y));
+                    let turned = &sums + &moved.slice(s![..;-1]);
+                    (sums, turned)
+                });
+                pending.unwrap().wait().unwrap()
+            });
+            let moved = other.as_ref().unwrap_or(&sums);
+            assert_eq!(found.1, &sums + &moved.slice(s![..;-1]));
+            assert_eq!((&found.0, work.kernels), (&sums, 2));
+        });
+    }
 }
 
 #[test]

@@ -232,6 +232,59 @@ fn a_scatter_into_an_array_that_nothing_else_needs_copies_nothing() {
 }
 
 #[test]
+fn a_scatter_add_of_f32_is_one_kernel_in_place_and_two_elsewhere() {
+    let elements = 6000;
+    let base = Array1::from_elem(elements, 7_f32);
+    let index = Array1::from_shape_fn(elements, |at| (at * 7 % elements) as i64);
+    let values = Array1::from_shape_fn(elements, |at| at as f32);
+    let mut expected = base.clone();
+    for (&index, value) in index.iter().zip(&values) {
+        expected[index as usize] += value;
+    }
+    let bytes = 4 * elements as u64;
+    Counted::everywhere(|counted| {
+        let device = &counted.device;
+        let on_base = Array::from_host(device, &base).unwrap();
+        let on_index = Array::from_host(device, &index).unwrap();
+        let on_values = Array::from_host(device, &values).unwrap();
+        let work = |keeps_base: bool, in_f64: bool| {
+            let (found, work) = counted.work(|device| {
+                let pending = device.region(|g| {
+                    let (index, values) = (g.array(&on_index), g.array(&on_values));
+                    let own = if keeps_base {
+                        g.array(&on_base)
+                    } else {
+                        g.array(&base)
+                    };
+                    if in_f64 {
+                        own.scatter_add_in_f64(Axis(0), &index, &values)
+                    } else {
+                        own.scatter_add(Axis(0), &index, &values)
+                    }
+                });
+                pending.unwrap().wait().unwrap()
+            });
+            assert_eq!(found, expected);
+            work
+        };
+        // The indices and the values. Additions in memory are not among the bytes.
+        let added = Work {
+            kernels: 1,
+            bytes_read: 3 * bytes,
+            bytes_written: 0,
+        };
+        assert_eq!(work(false, false), added);
+        let copied = Work {
+            kernels: 2,
+            bytes_read: 4 * bytes,
+            bytes_written: bytes,
+        };
+        assert_eq!(work(true, false), copied);
+        assert_eq!(work(true, true).kernels, 3);
+    });
+}
+
+#[test]
 fn many_values_are_added_to_few_elements_once_for_each_block() {
     let (count, elements) = (20_000, 64);
     let index = Array1::from_shape_fn(count, |at| (at * 7919 % elements) as i64);

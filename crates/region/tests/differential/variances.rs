@@ -1,0 +1,217 @@
+//! Variances in one pass, of columns and of long arrays, against exact sums: also where the mean is
+//! much larger than the deviations, and where one element is far from all others.
+
+use millstream_region::RegionExt;
+use ndarray::{Array1, Array2, Axis, array};
+use rand_core::{RngCore, SeedableRng};
+use rand_pcg::Pcg32;
+
+use crate::{
+    Outcome,
+    configurations::{configuration, everywhere},
+};
+
+type Test = (&'static str, fn() -> Outcome);
+
+pub(crate) const TESTS: &[Test] = &[
+    (
+        "variances_in_one_pass_are_within_their_bound",
+        variances_in_one_pass_are_within_their_bound,
+    ),
+    (
+        "variances_of_equal_elements_are_zero",
+        variances_of_equal_elements_are_zero,
+    ),
+    (
+        "variances_of_numbers_that_are_not_finite_are_nan",
+        variances_of_numbers_that_are_not_finite_are_nan,
+    ),
+    (
+        "variances_of_large_and_small_numbers_do_not_overflow",
+        variances_of_large_and_small_numbers_do_not_overflow,
+    ),
+];
+
+/// The bound of a variance's relative error before it is rounded to its type.
+const BOUND: f64 = 1.0 / (1_u64 << 46) as f64;
+
+/// A common divisor of all numbers.
+const UNIT: f64 = 1.0 / (1_u64 << 32) as f64;
+
+/// Returns the variance of multiples of the unit. Their sum and `n` times each deviation are exact,
+/// and squares are added in pairs, so that the error is some 2⁻⁵⁰ at most.
+fn variance(numbers: &[f64], ddof: f64) -> f64 {
+    let in_units = |&x: &f64| {
+        let units = x / UNIT;
+        assert_eq!(units, units.trunc(), "{x:e} is a multiple of the unit");
+        units as i128
+    };
+    let sum: i128 = numbers.iter().map(in_units).sum();
+    let count = numbers.len();
+    let square = |x: &f64| {
+        let deviation = (in_units(x) * count as i128 - sum) as f64 / count as f64 * UNIT;
+        deviation * deviation
+    };
+    let mut squares: Vec<f64> = numbers.iter().map(square).collect();
+    while squares.len() > 1 {
+        squares = squares.chunks(2).map(|pair| pair.iter().sum()).collect();
+    }
+    squares[0] / (count as f64 - ddof)
+}
+
+fn assert_double(found: f64, expected: f64) {
+    let error = (found - expected).abs() / expected;
+    assert!(error <= BOUND, "{found:e} is off {expected:e} by {error:e}");
+}
+
+fn assert_single(found: f32, expected: f64) {
+    let half_a_unit = f64::from(found.next_up() - found) / 2.0;
+    let error = (f64::from(found) - expected).abs();
+    let bound = half_a_unit + BOUND * expected;
+    assert!(error <= bound, "{found:e} is not {expected:e}");
+}
+
+/// Returns multiples of the unit around a centre, and one number far from it.
+fn numbers(
+    shape: (usize, usize),
+    (centre, width, outlier): (f64, f64, Option<f64>),
+    rng: &mut Pcg32,
+) -> Array2<f64> {
+    let steps = width / UNIT;
+    let number = || centre + (f64::from(rng.next_u32()) / 4_294_967_296.0 * steps).floor() * UNIT;
+    let mut all = Array2::from_shape_simple_fn(shape, number);
+    if let Some(outlier) = outlier {
+        all.row_mut(0).fill(outlier);
+    }
+    all
+}
+
+/// Few elements of a column, as many as a thread has, several threads with few partial results and
+/// with many; a block for everything, and several.
+const SHAPES: [(usize, usize); 6] = [(3, 7), (8, 5), (29, 40), (301, 33), (1500, 32), (131, 130)];
+
+fn variances_in_one_pass_are_within_their_bound() -> Outcome {
+    let mut rng = Pcg32::seed_from_u64(5);
+    let mut seed = 0;
+    for shape in SHAPES {
+        // The last digits of a mean of 2^30 are 2^-22, so that numbers of f64 keep the unit.
+        for (centre, width, outlier) in [
+            (0.0, 8.0, None),
+            (1e9, 1e-3, None),
+            (-1e9, 1e-6, Some(-1e9 + 0.5)),
+            (0.25, 1e-3, Some(1e6)),
+        ] {
+            let x = numbers(shape, (centre, width, outlier), &mut rng);
+            // Rounded numbers of f32 are multiples of the unit, too.
+            let single = numbers(shape, (centre / 4096.0, 1e4 * width, outlier), &mut rng)
+                .mapv(|x| (x * 16.0).round() as f32 / 16.0);
+            seed += 1;
+            let configuration = configuration(seed);
+            let device = configuration.open()?;
+            let found = device.region(|g| {
+                let (x, single) = (g.array(&x), g.array(&single));
+                let of_single = (single.var(1.0), single.var_axis(Axis(0), 0.0));
+                let middle = single.insert_axis(Axis(1)).insert_axis(Axis(3));
+                (
+                    (x.var(0.0), x.var_axis(Axis(0), 1.0)),
+                    (x.std(0.0), x.std_axis(Axis(0), 1.0)),
+                    of_single,
+                    middle.std_axis(Axis(0), 0.0).flatten(),
+                )
+            })?;
+            let ((all, columns), (std, stds), of_single, single_stds) = found.wait()?;
+            let wide = single.mapv(f64::from);
+            // Fewer elements are a row, whose mean is computed first, and rounded.
+            if x.len() > 8192 {
+                let everything = variance(&x.iter().copied().collect::<Vec<_>>(), 0.0);
+                assert_double(all.into_scalar(), everything);
+                assert_double(std.into_scalar(), everything.sqrt());
+                let all: Vec<f64> = wide.iter().copied().collect();
+                assert_single(of_single.0.into_scalar(), variance(&all, 1.0));
+            }
+            for (column, (&var, &std)) in x.columns().into_iter().zip(columns.iter().zip(&stds)) {
+                let expected = variance(&column.to_vec(), 1.0);
+                assert_double(var, expected);
+                assert_double(std, expected.sqrt());
+            }
+            let of_columns = of_single.1.iter().zip(&single_stds);
+            for (column, (&var, &std)) in wide.columns().into_iter().zip(of_columns) {
+                let expected = variance(&column.to_vec(), 0.0);
+                if expected > 0.0 {
+                    assert_single(var, expected);
+                    assert_single(std, expected.sqrt());
+                } else {
+                    assert_eq!((var, std), (0.0, 0.0));
+                }
+            }
+            drop(device);
+            configuration.is_clean()?;
+        }
+    }
+    Ok(())
+}
+
+fn variances_of_equal_elements_are_zero() -> Outcome {
+    for shape in SHAPES {
+        let x = Array2::from_elem(shape, 0.1);
+        let single = Array2::from_elem(shape, 1e30_f32);
+        everywhere(|device| {
+            let found = device.region(|g| {
+                let (x, single) = (g.array(&x), g.array(&single));
+                (x.var_axis(Axis(0), 0.0), single.var_axis(Axis(0), 0.0))
+            })?;
+            let found = found.wait()?;
+            assert_eq!(found.0, Array1::<f64>::zeros(shape.1));
+            assert_eq!(found.1, Array1::<f32>::zeros(shape.1));
+            Ok(())
+        })?;
+    }
+    Ok(())
+}
+
+fn variances_of_numbers_that_are_not_finite_are_nan() -> Outcome {
+    for rows in [1, 5, 70, 1000] {
+        let mut x = Array2::from_shape_fn((rows, 40), |(row, column)| (row + column) as f64);
+        for (column, wrong) in [(1, f64::NAN), (17, f64::INFINITY), (18, f64::NEG_INFINITY)] {
+            x[[rows / 2, column]] = wrong;
+        }
+        let x32 = x.mapv(|x| x as f32);
+        everywhere(|device| {
+            let found = device.region(|g| {
+                let (x, x32) = (g.array(&x), g.array(&x32));
+                (x.var_axis(Axis(0), 0.0), x32.std_axis(Axis(0), 0.0))
+            })?;
+            let (vars, stds) = found.wait()?;
+            for column in 0..40 {
+                let is_nan = [1, 17, 18].contains(&column);
+                assert_eq!(
+                    (vars[column].is_nan(), stds[column].is_nan()),
+                    (is_nan, is_nan)
+                );
+            }
+            Ok(())
+        })?;
+    }
+    Ok(())
+}
+
+/// A difference of squares or a square of a sum would overflow; and threads without elements have a
+/// mean of 0, far from that of the others.
+fn variances_of_large_and_small_numbers_do_not_overflow() -> Outcome {
+    let (low, high) = (1e160, 1e160 * (1.0 + 8.0 * f64::EPSILON));
+    let x = Array2::from_shape_fn((50, 40), |(row, _)| [low, high][row % 2]);
+    let far = array![[3e38_f32], [-3e38]];
+    everywhere(|device| {
+        let found = device.region(|g| {
+            let x = g.array(&x);
+            let far = g.array(&far).broadcast((2, 40)).std_axis(Axis(0), 0.0);
+            (x.std_axis(Axis(0), 0.0), x.var_axis(Axis(0), 50.0), far)
+        })?;
+        let (stds, nothing, far) = found.wait()?;
+        for ((&std, &nothing), &far) in stds.iter().zip(&nothing).zip(&far) {
+            assert_double(std, (high - low) / 2.0);
+            assert_eq!((nothing, far), (f64::INFINITY, 3e38));
+        }
+        Ok(())
+    })
+}
