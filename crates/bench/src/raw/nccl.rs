@@ -99,6 +99,10 @@ impl Drop for RawComms {
         }
         // SAFETY: as above.
         let _ = unsafe { self.nccl.group_end() };
+        // Communicators that do not block are still being finalised.
+        while matches!(self.are_ready(), Ok(false)) {
+            thread::yield_now();
+        }
         for &comm in &self.comms {
             // SAFETY: as above.
             let _ = unsafe { self.nccl.destroy(comm) };

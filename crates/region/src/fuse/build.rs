@@ -6,7 +6,7 @@ use smallvec::{SmallVec, smallvec};
 
 use super::{
     epilogue::fuse_product_epilogues,
-    joins::joins_arrays,
+    joins::{joins_arrays, largest_first},
     kernel::{FusedKernel, FusedNode, KernelOutput, Step, Work},
     partition::{Candidate, partition},
     planned::PlannedGraph,
@@ -79,11 +79,15 @@ impl StepBuilder<'_> {
         let mut kernels = Vec::new();
         match &*candidate.op {
             Op::Concatenate { parts, axis } if !joins_arrays(self.candidates, candidate) => {
-                let mut start = 0;
-                for (number, part) in parts.iter().enumerate() {
+                let ends = parts.iter().scan(0, |end, part| {
+                    *end += part.shape[*axis];
+                    Some(*end)
+                });
+                let ends: SmallVec<[_; 4]> = ends.collect();
+                for number in largest_first(parts) {
+                    let part = &parts[number];
                     let mut map: AxisMap = (0..node.shape.len()).map(AxisSource::same).collect();
-                    map[*axis].start = start;
-                    start += part.shape[*axis];
+                    map[*axis].start = ends[number] - part.shape[*axis];
                     kernels.push(self.map(part, candidate.operand(number), &node, Some(map)));
                 }
             }
