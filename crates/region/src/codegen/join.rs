@@ -4,6 +4,9 @@
 //! Only one part has the element, and the others may not be read beyond their ends, so that each
 //! part is computed under a branch. A register that is first computed there has no value after it:
 //! what the lowering knows is restored behind each branch.
+//!
+//! The parts are tried in their order, except that the middle one of three is tried first: it has
+//! nearly all elements of an array with its halo or padding.
 
 use smallvec::SmallVec;
 
@@ -45,20 +48,39 @@ impl Lowering<'_> {
         self.scalar_position();
         let (label, words) = (self.body.label_number(), self.body.name_parts());
         let known = self.known();
-        let (bits, mut start) = (self.body.bits(), 0);
-        let parts = parts.iter().filter(|part| part.shape[axis] > 0);
-        let last = parts.clone().count().saturating_sub(1);
-        for (number, part) in parts.enumerate() {
+        let bits = self.body.bits();
+        let parts: SmallVec<[(&NodeRef, usize); 4]> = parts
+            .iter()
+            .filter(|part| part.shape[axis] > 0)
+            .scan(0, |start, part| {
+                *start += part.shape[axis];
+                Some((part, *start - part.shape[axis]))
+            })
+            .collect();
+        let order: SmallVec<[usize; 4]> = match parts.len() {
+            3 => SmallVec::from_slice(&[1, 0, 2]),
+            count => (0..count).collect(),
+        };
+        let last = order.len().saturating_sub(1);
+        for (turn, &number) in order.iter().enumerate() {
+            let (part, start) = parts[number];
             let key = ParameterKey::Start(node.id, number);
             let first = (number > 0).then(|| self.body.index_parameter(key, start as i64));
-            start += part.shape[axis];
-            if number < last {
+            if turn < last {
                 let key = ParameterKey::Start(node.id, number + 1);
-                let end = self.body.index_parameter(key, start as i64);
+                let end = (start + part.shape[axis]) as i64;
+                let mut end = self.body.index_parameter(key, end);
                 let beyond = self.body.reg(RegClass::Predicate);
-                let index = indices[0][axis].expect("an axis of several parts is long");
+                let mut index = indices[0][axis].expect("an axis of several parts is long");
+                if let Some(first) = first.filter(|_| turn == 0) {
+                    // Unsigned, so that an index in front of the part is beyond its end, too.
+                    let (within, length) = (self.body.index_reg(), self.body.index_reg());
+                    line!(self.body, "sub.s{bits} {within}, {index}, {first};");
+                    line!(self.body, "sub.s{bits} {length}, {end}, {first};");
+                    (index, end) = (within, length);
+                }
                 line!(self.body, "setp.ge.u{bits} {beyond}, {index}, {end};");
-                line!(self.body, "@{beyond} bra PART{label}_{};", number + 1);
+                line!(self.body, "@{beyond} bra PART{label}_{};", turn + 1);
             }
             let positions = self.positions_in_part(&indices, part, axis, first);
             if positions.len() > 1 {
@@ -70,9 +92,9 @@ impl Lowering<'_> {
                 line!(self.body, "mov.{} {result}, {word};", class.move_type());
             }
             self.forget(known.clone());
-            if number < last {
+            if turn < last {
                 line!(self.body, "bra JOINED{label};");
-                self.body.label(&format!("PART{label}_{}", number + 1));
+                self.body.label(&format!("PART{label}_{}", turn + 1));
             }
         }
         self.body.label(&format!("JOINED{label}"));
