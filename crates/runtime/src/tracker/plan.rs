@@ -3,7 +3,6 @@
 
 use std::panic::Location;
 
-use arrayvec::ArrayVec;
 use parking_lot::MutexGuard;
 use smallvec::SmallVec;
 
@@ -195,39 +194,56 @@ fn depend_on(dependencies: &mut Dependencies, ticket: Ticket) {
     }
 }
 
-/// The number of access histories that one call of [`with_histories_locked`] locks: more than most
-/// operations have. Further ones are locked by recursion.
-const LOCKED_AT_ONCE: usize = 4;
-
 /// Calls `each` for every access with its access history locked. All histories stay locked until
 /// the last access was visited, so that two operations with several common histories are ordered
 /// the same way in each. `accesses` are in the order of their histories' ids.
+///
+/// The guards are variables and not a list, because most operations have at most four. They are
+/// dropped in reverse order: other threads wait for the first, and waking one of them takes time. By
+/// then no other history is locked for which it would have to wait again.
 #[inline(always)]
 fn with_histories_locked(
     mut accesses: &[Access<'_>],
     each: &mut impl FnMut(&mut HistoryState, &Access<'_>),
 ) {
-    let mut locked = ArrayVec::<MutexGuard<'_, HistoryState>, LOCKED_AT_ONCE>::new();
-    while let [first, later @ ..] = accesses {
-        if locked.is_full() {
-            with_more_locked(accesses, each);
-            break;
-        }
-        let mut state = first.history.lock();
-        each(&mut state, first);
-        accesses = later;
-        // The same allocation as the access before.
-        while let [next, later @ ..] = accesses
-            && std::ptr::eq(first.history, next.history)
-        {
-            each(&mut state, next);
-            accesses = later;
-        }
-        locked.push(state);
+    let Some(_first) = with_next_locked(&mut accesses, each) else {
+        return;
+    };
+    let Some(_second) = with_next_locked(&mut accesses, each) else {
+        return;
+    };
+    let Some(_third) = with_next_locked(&mut accesses, each) else {
+        return;
+    };
+    let Some(_fourth) = with_next_locked(&mut accesses, each) else {
+        return;
+    };
+    if !accesses.is_empty() {
+        with_more_locked(accesses, each);
     }
-    // Unlocked in reverse order: other threads wait for the first, and waking one of them takes
-    // time. By then no other history is locked for which it would have to wait again.
-    while locked.pop().is_some() {}
+}
+
+/// Locks the access history of the first access, calls `each` for all accesses to it, and removes
+/// them from the list. Returns the lock.
+#[inline(always)]
+fn with_next_locked<'a>(
+    accesses: &mut &'a [Access<'_>],
+    each: &mut impl FnMut(&mut HistoryState, &Access<'_>),
+) -> Option<MutexGuard<'a, HistoryState>> {
+    let [first, later @ ..] = *accesses else {
+        return None;
+    };
+    let mut state = first.history.lock();
+    each(&mut state, first);
+    *accesses = later;
+    // The same allocation as the access before.
+    while let [next, later @ ..] = *accesses
+        && std::ptr::eq(first.history, next.history)
+    {
+        each(&mut state, next);
+        *accesses = later;
+    }
+    Some(state)
 }
 
 #[inline(never)]

@@ -24,6 +24,7 @@ mod sync_points;
 
 use std::panic::Location;
 
+use millstream_driver::DriverError;
 use millstream_ptx::Label;
 
 pub use commands::DriverStream;
@@ -296,11 +297,10 @@ unsafe fn submit_locked<C: Command, const TRACES: bool>(
         None
     };
     let driver_stream = device.driver_stream(stream);
-    let enqueued = {
-        // The operation's label in reports of the simulated device's race checker.
-        let _name = device
-            .is_simulated
-            .then(|| Label::at(guard.operation.label, guard.operation.location));
+    let enqueued = if device.is_simulated {
+        // SAFETY: as below.
+        unsafe { enqueue_named(command, driver_stream, guard.operation) }
+    } else {
         // SAFETY: the device keeps context and stream alive; the rest is this function's contract,
         // and the waits above establish the order.
         unsafe { command.enqueue(driver_stream) }
@@ -311,6 +311,24 @@ unsafe fn submit_locked<C: Command, const TRACES: bool>(
         guard.note(trace, waited_for.as_deref().unwrap_or_default());
     }
     Ok((ticket.sequence, output))
+}
+
+/// Enqueues a command under the operation's label, for reports of the simulated device's race
+/// checker.
+///
+/// # Safety
+///
+/// As for [`Command::enqueue`].
+#[cold]
+#[inline(never)]
+unsafe fn enqueue_named<C: Command>(
+    command: C,
+    driver_stream: DriverStream<'_>,
+    operation: &Operation<'_>,
+) -> Result<C::Output, DriverError> {
+    let _name = Label::at(operation.label, operation.location);
+    // SAFETY: by this function's contract.
+    unsafe { command.enqueue(driver_stream) }
 }
 
 impl DeviceState {
