@@ -8,9 +8,9 @@ use smallvec::SmallVec;
 
 use crate::{
     error::{Error, MeshErrorKind, Result, UsageError, UsageErrorKind},
-    fuse::{FusedKernel, Replacement, Step, Work, recall},
+    fuse::{KeptStep, KeptWork, Replacement, Step, Steps, Work, recall},
     graph::{NodeRef, Overdue, Session, State, Storage},
-    launch::{allocate, enqueue},
+    launch::{allocate, enqueue, enqueue_kept},
     replay,
 };
 
@@ -72,8 +72,11 @@ fn materialise_all(session: &Session, targets: &[NodeRef], end: u64) -> Result<(
         {
             return Ok(());
         }
-        let mut steps = recalled.into_steps();
-        match steps.try_for_each(|step| materialise(session, &step)) {
+        let result = match recalled.into_steps() {
+            Steps::New(mut steps) => steps.try_for_each(|step| materialise(session, &step)),
+            Steps::Kept(steps) => steps.try_for_each(|step| materialise_kept(session, step)),
+        };
+        match result {
             Ok(()) => return Ok(()),
             Err(Interruption::Failure(error)) => return Err(error),
             // The other thread is between taking the memory and storing the update.
@@ -106,38 +109,82 @@ fn materialise(session: &Session, Step { nodes, work }: &Step) -> Result<(), Int
     if !nodes.iter().any(|node| node.is_planned()) {
         return Ok(());
     }
-    let node = &nodes[0];
+    let nodes: SmallVec<[&NodeRef; 2]> = nodes.iter().collect();
     let (kernels, replacement) = match work {
         Work::Alias(source) => {
-            node.store(memory_of(source)?);
+            nodes[0].store(memory_of(source)?);
             return Ok(());
         }
         Work::Kernels(kernels) => (kernels, None),
         Work::Replace(replacement) => (&replacement.copying, Some(&**replacement)),
     };
-    let inputs = inputs(kernels);
-    let ids: SmallVec<[u64; 8]> = inputs.iter().map(|node| node.id).collect();
-    let stream =
-        session
-            .streams()
-            .choose(&session.device, nodes.iter().map(|node| node.id), &ids)?;
+    let inputs = once_each(kernels.iter().flat_map(|kernel| &kernel.inputs));
+    let stream = stream_for(session, &nodes, &inputs)?;
     if let Some(replacement) = replacement
-        && replace_in_place(session, &stream, node, replacement)?
+        && replace_in_place(session, &stream, nodes[0], replacement)?
     {
         return Ok(());
     }
+    store(session, &stream, &nodes, &inputs, |outputs| {
+        let mut kernels = kernels.iter();
+        kernels.try_for_each(|kernel| enqueue(session, &stream, kernel, outputs))
+    })
+}
+
+/// Enqueues the work of one step of a kept plan, like [`materialise`].
+fn materialise_kept(session: &Session, step: &KeptStep<'_>) -> Result<(), Interruption> {
+    let nodes = step.nodes();
+    if !nodes.iter().any(|node| node.is_planned()) {
+        return Ok(());
+    }
+    let kernels = match step.work() {
+        KeptWork::Alias(source) => {
+            nodes[0].store(memory_of(source)?);
+            return Ok(());
+        }
+        KeptWork::Kernels(kernels) => kernels,
+    };
+    let inputs = once_each(kernels.iter().flat_map(|kernel| kernel.inputs()));
+    let stream = stream_for(session, &nodes, &inputs)?;
+    store(session, &stream, &nodes, &inputs, |outputs| {
+        let mut kernels = kernels.iter();
+        kernels.try_for_each(|kernel| enqueue_kept(session, &stream, kernel, outputs))
+    })
+}
+
+/// Returns the nodes that kernels read from memory, each once, oldest first.
+fn once_each<'a>(inputs: impl Iterator<Item = &'a NodeRef>) -> SmallVec<[&'a NodeRef; 8]> {
+    let mut inputs: SmallVec<[&NodeRef; 8]> = inputs.collect();
+    inputs.sort_unstable_by_key(|node| node.id);
+    inputs.dedup_by_key(|node| node.id);
+    inputs
+}
+
+/// Returns the stream for the kernels that compute nodes and read others.
+fn stream_for(session: &Session, nodes: &[&NodeRef], inputs: &[&NodeRef]) -> Result<Stream> {
+    let operands: SmallVec<[u64; 8]> = inputs.iter().map(|node| node.id).collect();
+    let nodes = nodes.iter().map(|node| node.id);
+    session.streams().choose(&session.device, nodes, &operands)
+}
+
+/// Stores nodes in new memory, which the kernels that `enqueue` enqueues write.
+fn store(
+    session: &Session,
+    stream: &Stream,
+    nodes: &[&NodeRef],
+    inputs: &[&NodeRef],
+    enqueue: impl FnOnce(&mut [&mut Buffer<u8>]) -> Result<()>,
+) -> Result<(), Interruption> {
     // As long as this memory is held here, no other thread takes it for an update.
     let read: SmallVec<[Arc<Storage>; 8]> = inputs
         .iter()
         .map(|node| memory_of(node))
         .collect::<Result<_, _>>()?;
-    let buffers = nodes.iter().map(|node| allocate(&stream, node.bytes()));
+    let buffers = nodes.iter().map(|node| allocate(stream, node.bytes()));
     let mut buffers: SmallVec<[Buffer<u8>; 1]> = buffers.collect::<Result<_>>()?;
     if nodes.iter().any(|node| node.elements > 0) {
         let mut outputs: SmallVec<[&mut Buffer<u8>; 1]> = buffers.iter_mut().collect();
-        for kernel in kernels {
-            enqueue(session, &stream, kernel, &mut outputs)?;
-        }
+        enqueue(&mut outputs)?;
     }
     let checks = session.deferred_checks(read.iter().map(|storage| &**storage))?;
     for (node, buffer) in nodes.iter().zip(buffers) {
@@ -228,13 +275,4 @@ fn memory_of(node: &NodeRef) -> Result<Arc<Storage>, Interruption> {
         Some(error) => Err(Interruption::Failure(error)),
         None => Err(Interruption::Outdated),
     }
-}
-
-/// Returns the nodes that the kernels read from memory, each once, oldest first.
-fn inputs(kernels: &[FusedKernel]) -> SmallVec<[&NodeRef; 8]> {
-    let mut inputs: SmallVec<[&NodeRef; 8]> =
-        kernels.iter().flat_map(|kernel| &kernel.inputs).collect();
-    inputs.sort_unstable_by_key(|node| node.id);
-    inputs.dedup_by_key(|node| node.id);
-    inputs
 }

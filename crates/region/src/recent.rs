@@ -1,6 +1,6 @@
 //! A map of bounded size that forgets the entries that were not used for the longest time.
 
-use std::hash::Hash;
+use std::{borrow::Borrow, hash::Hash};
 
 use rustc_hash::FxHashMap;
 
@@ -22,7 +22,10 @@ impl<K: Eq + Hash, V: Clone> RecentMap<K, V> {
     }
 
     /// Returns the value of a key, which is used by that.
-    pub(crate) fn get(&mut self, key: &K) -> Option<V> {
+    pub(crate) fn get<Q: Eq + Hash + ?Sized>(&mut self, key: &Q) -> Option<V>
+    where
+        K: Borrow<Q>,
+    {
         self.uses += 1;
         let (value, last_use) = self.entries.get_mut(key)?;
         *last_use = self.uses;

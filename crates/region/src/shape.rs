@@ -75,8 +75,9 @@ impl AxisSource {
     }
 }
 
-/// The index map of a view: an entry for each axis of its source.
-pub(crate) type AxisMap = SmallVec<[AxisSource; 2]>;
+/// The index map of a view: an entry for each axis of its source. Only those of vectors need no
+/// memory of their own, because each node has room for the largest operation.
+pub(crate) type AxisMap = SmallVec<[AxisSource; 1]>;
 
 /// Returns the index map that broadcasts shape `from` to shape `to`; [`broadcast`] must have found
 /// them compatible.

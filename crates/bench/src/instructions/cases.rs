@@ -26,6 +26,11 @@ pub(crate) enum Pattern {
     HandOver,
     /// A region of ten operations, which is fused into one launch.
     Region,
+    /// The same for an array of another length at each call.
+    RegionLengths,
+    /// A region of a layer with a weight and a bias for each column, for another number of rows at
+    /// each call.
+    RegionRows,
     /// A region of ten scans, launched one by one.
     RegionLaunches,
     /// A region of ten scans, replayed as a graph.
@@ -68,6 +73,8 @@ impl Pattern {
         matches!(
             self,
             Self::Region
+                | Self::RegionLengths
+                | Self::RegionRows
                 | Self::RegionLaunches
                 | Self::RegionGraph
                 | Self::PreparedRegion
@@ -85,7 +92,9 @@ impl Case {
             | Pattern::GraphChange
             | Pattern::RawPeerCopy
             | Pattern::PeerCopy => Goal::None,
-            Pattern::Region => Goal::AtMost(60_000.0),
+            Pattern::Region | Pattern::RegionLengths | Pattern::RegionRows => {
+                Goal::AtMost(60_000.0)
+            }
             Pattern::PreparedRegion | Pattern::PreparedScans => Goal::AtMost(2_500.0),
             Pattern::RegionLaunches | Pattern::RegionGraph => Goal::None,
             Pattern::OneStream => Goal::AtMost(400.0),
@@ -129,6 +138,12 @@ impl Case {
                 );
             }
             Pattern::Region => return String::from("region of ten operations"),
+            Pattern::RegionLengths => {
+                return String::from("region of ten operations, of another length each time");
+            }
+            Pattern::RegionRows => {
+                return String::from("region of a layer, of other rows each time");
+            }
             Pattern::RegionLaunches => {
                 return String::from("region of ten scans, launched one by one");
             }
@@ -153,7 +168,7 @@ impl Case {
 }
 
 /// All cases. The first two, without Millstream, are the baselines of the others.
-pub(crate) const CASES: [Case; 22] = [
+pub(crate) const CASES: [Case; 24] = [
     Case::new("raw", Pattern::Raw, 0, QUEUE_DEPTH),
     Case::new("raw-peer-copy", Pattern::RawPeerCopy, 0, QUEUE_DEPTH),
     Case::new("one-10", Pattern::OneStream, 10, QUEUE_DEPTH),
@@ -169,6 +184,8 @@ pub(crate) const CASES: [Case; 22] = [
     Case::new("fan-done", Pattern::FanInAndOut, 10, 0),
     Case::new("hand-over", Pattern::HandOver, 10, QUEUE_DEPTH),
     Case::new("region", Pattern::Region, 1, 0),
+    Case::new("region-lengths", Pattern::RegionLengths, 1, 0),
+    Case::new("region-rows", Pattern::RegionRows, 1, 0),
     Case::new("region-launches", Pattern::RegionLaunches, 1, 0),
     Case::new("region-graph", Pattern::RegionGraph, 1, 0),
     Case::new("region-prepared", Pattern::PreparedRegion, 1, 0),

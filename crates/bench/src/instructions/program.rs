@@ -18,8 +18,8 @@ use millstream_driver::{
     ContextHandle, DeviceOrdinal, DevicePtr, Driver, FunctionHandle, LaunchDims, ModuleHandle,
     PeerCopy, StreamHandle,
 };
-use millstream_region::{Array, RegionExt, region};
-use ndarray::{Array1, Axis, Ix1};
+use millstream_region::{Array, Keep, RegionExt, region};
+use ndarray::{Array1, Axis, Ix1, Ix2};
 
 use super::cases::{Case, Pattern};
 use crate::{kernels::sums, null::NullDriver, targets::ten_operations};
@@ -35,6 +35,12 @@ fn ten_scans(x: &Array<f32, Ix1>) -> Array<f32, Ix1> {
         y = y.cumsum(Axis(0));
     }
     y
+}
+
+/// Applies weights and biases of the columns, and a function.
+#[region]
+fn layer(x: &Array<f32, Ix2>, weight: &Array<f32, Ix1>, bias: &Array<f32, Ix1>) -> Array<f32, Ix2> {
+    (x * weight + bias).relu()
 }
 
 /// Runs a case with `launches` counted launches or regions.
@@ -58,7 +64,7 @@ pub(crate) fn run(case: &Case, launches: usize) -> Result<()> {
     if case.pattern.is_region() {
         let few = Array::from_host(&device, &Array1::<f32>::zeros(ELEMENTS))?;
         null.lag.store(case.lag, Relaxed);
-        run_regions(&device, case.pattern, &few, run)?;
+        run_regions(&device, case.pattern, (&few, warm_up + launches), run)?;
     } else if case.pattern.is_graph() {
         null.lag.store(case.lag, Relaxed);
         run_graphs(&device, case.pattern, run)?;
@@ -88,11 +94,11 @@ pub(crate) fn run(case: &Case, launches: usize) -> Result<()> {
     Ok(())
 }
 
-/// Runs the regions of a case, called by `run`.
+/// Runs the regions of a case, called so many times by `run`.
 fn run_regions(
     device: &Device,
     pattern: Pattern,
-    few: &Array<f32, Ix1>,
+    (few, calls): (&Array<f32, Ix1>, usize),
     run: impl Fn(&mut dyn FnMut(usize)),
 ) -> Result<()> {
     const NEVER: &str = "the driver never fails";
@@ -106,6 +112,19 @@ fn run_regions(
             run(&mut |_| drop(prepared.call(few).expect(NEVER)));
         }
         Pattern::Region => run(&mut |_| drop(ten_operations(device, few).expect(NEVER))),
+        // Arrays that a region returns have no stream of their own.
+        Pattern::RegionLengths => {
+            let array = |more| device.region(|g| Keep(g.zeros::<f32, _>(ELEMENTS + more)));
+            let arrays = (0..calls).map(|more| array(more)?.wait());
+            let arrays = arrays.collect::<millstream_region::Result<Vec<_>>>()?;
+            run(&mut |call| drop(ten_operations(device, &arrays[call]).expect(NEVER)));
+        }
+        Pattern::RegionRows => {
+            let array = |more| device.region(|g| Keep(g.zeros::<f32, _>((2 + more, ELEMENTS))));
+            let arrays = (0..calls).map(|more| array(more)?.wait());
+            let arrays = arrays.collect::<millstream_region::Result<Vec<_>>>()?;
+            run(&mut |call| drop(layer(device, &arrays[call], few, few).expect(NEVER)));
+        }
         _ => run(&mut |_| drop(ten_scans(device, few).expect(NEVER))),
     }
     Ok(())

@@ -3,6 +3,7 @@
 mod allocate;
 mod collectives;
 mod copies;
+mod first_calls;
 mod gradients;
 mod graphs;
 mod launches;
@@ -38,7 +39,7 @@ struct Measurement {
 }
 
 /// All measurements on devices, in the order of their targets.
-const MEASUREMENTS: [Measurement; 17] = [
+const MEASUREMENTS: [Measurement; 18] = [
     of("T1", "launch, one stream in use", launches::one_stream),
     of(
         "T2",
@@ -85,6 +86,10 @@ const MEASUREMENTS: [Measurement; 17] = [
         "reductions and functions of rows over 256 MiB",
         shapes::measure,
     ),
+    Measurement {
+        needs: Needs::AnyDevice,
+        ..of("T20", "first call of a kernel", first_calls::measure)
+    },
 ];
 
 const fn of(

@@ -31,7 +31,7 @@ pub use operators::{BitwiseElement, HostOperand, Integer};
 
 use crate::{
     element::{DType, Element, Scalar},
-    error::{UsageError, UsageErrorKind},
+    error::{Error, UsageError, UsageErrorKind},
     evaluate,
     graph::{Function, NodeRef, Op, Session, State},
     shape::{self, AxisMap, Shape},
@@ -140,6 +140,31 @@ impl<T, D> Array<T, D> {
         operation: &'static str,
         location: &'static Location<'static>,
     ) -> Array<U, E> {
+        let mut is_usable = true;
+        op.operands(|operand| {
+            is_usable &= !operand.is_failed() && operand.device == self.session.device;
+        });
+        let node = if is_usable {
+            self.session.plan(dtype, shape, op, operation, location)
+        } else {
+            let failure = self.failure_of_operand(&op, operation, location);
+            self.session.fail(dtype, &shape, failure, location)
+        };
+        let array = Array::of(&self.session, node);
+        if let Some(overdue) = self.session.take_overdue() {
+            evaluate::evaluate_overdue(&self.session, &overdue);
+        }
+        array
+    }
+
+    /// Returns the error of the first operand that has failed or is on another device.
+    #[cold]
+    fn failure_of_operand(
+        &self,
+        op: &Op,
+        operation: &'static str,
+        location: &'static Location<'static>,
+    ) -> Error {
         let mut failure = None;
         op.operands(|operand| {
             if failure.is_some() {
@@ -152,15 +177,7 @@ impl<T, D> Array<T, D> {
                 failure = Some(UsageError::new(operation, problem, location).into());
             }
         });
-        let node = match failure {
-            Some(failure) => self.session.fail(dtype, &shape, failure, location),
-            None => self.session.plan(dtype, shape, op, operation, location),
-        };
-        let array = Array::of(&self.session, node);
-        if let Some(overdue) = self.session.take_overdue() {
-            evaluate::evaluate_overdue(&self.session, &overdue);
-        }
-        array
+        failure.expect("an operand is on another device, or has failed, which is final")
     }
 
     /// Returns an array that has failed, with the error of this array if it has failed, too.

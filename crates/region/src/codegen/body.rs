@@ -36,10 +36,18 @@ pub(crate) enum KernelParameter {
     Temporary(usize),
     /// A length, a step or an index, of the width of the kernel's indices.
     Index(i64),
+    /// The length of an axis of the node with this identifier, of the width of the indices.
+    Length {
+        node: u64,
+        axis: usize,
+        length: usize,
+    },
+    /// The number of elements of the root, of the width of the indices.
+    Elements,
     /// A scalar that the kind of kernel determines.
     Scalar(Scalar),
-    /// The value of a constant node.
-    Constant { node: u64, value: Scalar },
+    /// The value of the constant node with this identifier.
+    Constant(u64),
     /// The sizes and strides of a matrix product.
     ProductShape(Arc<RawShape>),
     /// The address of the flag word of bounds checks.
@@ -65,8 +73,10 @@ impl KernelParameter {
             | KernelParameter::Flag
             | KernelParameter::Counters => true,
             KernelParameter::Index(_)
+            | KernelParameter::Length { .. }
+            | KernelParameter::Elements
             | KernelParameter::Scalar(_)
-            | KernelParameter::Constant { .. }
+            | KernelParameter::Constant(_)
             | KernelParameter::ProductShape(_)
             | KernelParameter::CheckCode { .. } => false,
         }
@@ -312,14 +322,29 @@ impl KernelBody {
 
     /// Returns the register of an index parameter, declaring it at first use.
     pub(super) fn index_parameter(&mut self, purpose: ParameterKey, value: i64) -> Reg {
+        self.of_index_width(purpose, KernelParameter::Index(value))
+    }
+
+    /// Returns the register of the length of a node's axis, declaring the parameter at first use.
+    pub(super) fn length(&mut self, node: u64, axis: usize, length: usize) -> Reg {
+        let parameter = KernelParameter::Length { node, axis, length };
+        self.of_index_width(ParameterKey::Length(node, axis), parameter)
+    }
+
+    /// Returns the register of the number of elements of the root, declaring the parameter at first
+    /// use.
+    pub(super) fn element_count(&mut self) -> Reg {
+        self.of_index_width(ParameterKey::Named("count"), KernelParameter::Elements)
+    }
+
+    /// Returns the register of a parameter of the width of the indices, declaring it at first use.
+    fn of_index_width(&mut self, purpose: ParameterKey, parameter: KernelParameter) -> Reg {
         let (class, declaration) = if self.wide {
             (RegClass::B64, ".u64")
         } else {
             (RegClass::B32, ".u32")
         };
-        self.parameter(purpose, class, declaration, || {
-            KernelParameter::Index(value)
-        })
+        self.parameter(purpose, class, declaration, || parameter)
     }
 
     /// Returns the register of an address parameter, declaring it at first use.
@@ -359,7 +384,7 @@ impl KernelBody {
     /// Returns the register of a constant node's value, declaring the parameter at first use.
     pub(super) fn constant(&mut self, node: u64, value: Scalar) -> Reg {
         self.value(ParameterKey::Constant(node), value, || {
-            KernelParameter::Constant { node, value }
+            KernelParameter::Constant(node)
         })
     }
 

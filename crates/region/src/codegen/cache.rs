@@ -1,8 +1,9 @@
 //! The kernel cache, keyed by graph structure.
 //!
 //! The generated code depends only on the nodes of a fused kernel: on their types, shapes and
-//! operations, and on which operands are equal or stored. Kernels with the same signature are
-//! therefore generated once, as templates; later kernels substitute their own arrays and constants.
+//! operations, and on which operands are equal or stored. Kernels with the same key are therefore
+//! generated once; a launch substitutes its own arrays and constants. The key of a uniform kernel
+//! leaves out lengths (`fuse/uniform.rs`), and a launch substitutes those, too.
 
 use std::sync::{Arc, LazyLock};
 
@@ -10,48 +11,36 @@ use parking_lot::Mutex;
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
-use super::{body::KernelParameter, passes::GeneratedPasses};
+use super::{
+    body::KernelParameter,
+    passes::{GeneratedPasses, Threads},
+};
 use crate::{
-    fuse::{FusedKernel, FusedNode, NodeSignature},
-    graph::{NodeRef, Op},
+    element::Scalar,
+    fuse::{FusedKernel, FusedNode, KeptKernel, Uniform, push_computed, push_stored},
+    graph::{NodeRef, Op, push_map},
     recent::RecentMap,
-    shape::{AxisMap, Shape},
 };
 
-/// The maximum number of cached signatures.
-const SIGNATURES_MAX: usize = 1024;
+/// The maximum number of cached kernels.
+const KERNELS_MAX: usize = 1024;
 
-static CACHE: LazyLock<Mutex<RecentMap<KernelSignature, Arc<PassesTemplate>>>> =
-    LazyLock::new(|| Mutex::new(RecentMap::new(SIGNATURES_MAX)));
+/// Code by the key of its kernels.
+type CodeByKey = RecentMap<Box<[u64]>, Arc<Code>>;
 
-/// The passes of all kernels with one signature.
-type PassesTemplate = GeneratedPasses<ParameterTemplate>;
+static CACHE: LazyLock<Mutex<CodeByKey>> =
+    LazyLock::new(|| Mutex::new(RecentMap::new(KERNELS_MAX)));
 
-/// The structure of a fused kernel, which determines the generated code. Nodes are numbered: first
-/// those up to the root, then the epilogue, then the inputs.
-#[derive(PartialEq, Eq, Hash)]
-struct KernelSignature {
-    root: u64,
-    outputs: SmallVec<[OutputSignature; 1]>,
-    /// The number of nodes in the epilogue.
-    epilogue: usize,
-    /// True if the kernel replaces elements in the memory that it writes.
-    is_in_place: bool,
-    is_row_kernel: bool,
-    nodes: Vec<NodeSignature>,
-}
+/// The code of all kernels with one key.
+pub(crate) type Code = GeneratedPasses<CodeParameter>;
 
-/// The properties of an output that affect the code.
-#[derive(PartialEq, Eq, Hash)]
-struct OutputSignature {
-    value: u64,
-    /// The shape of the target and the index map into it; `None` if all of the target is written.
-    destination: Option<(Shape, AxisMap)>,
-}
+/// The words of the structure of a fused kernel, which determines the code. Nodes are numbered:
+/// first those up to the root, then the epilogue, then the inputs.
+type KernelKey = SmallVec<[u64; 80]>;
 
 /// A parameter in terms of node numbers.
-enum ParameterTemplate {
-    /// A parameter that is equal for all kernels of the signature.
+pub(crate) enum CodeParameter {
+    /// A parameter that is equal for all kernels of the key.
     Fixed(KernelParameter),
     Input(usize),
     Constant(usize),
@@ -60,6 +49,69 @@ enum ParameterTemplate {
         axis: usize,
         length: usize,
     },
+    /// The length of an axis of a node.
+    Length {
+        node: usize,
+        axis: usize,
+    },
+    /// The number of elements of a node.
+    Elements(usize),
+}
+
+/// A parameter of one kernel.
+pub(crate) enum BoundParameter<'a> {
+    Fixed(&'a KernelParameter),
+    Input(&'a NodeRef),
+    Constant {
+        node: u64,
+        value: Scalar,
+    },
+    CheckCode {
+        node: &'a NodeRef,
+        axis: usize,
+        length: usize,
+    },
+    /// A length, of the width of the kernel's indices.
+    Index(usize),
+}
+
+/// The nodes of a kernel by their numbers.
+pub(crate) trait KernelNodes {
+    fn node(&self, number: usize) -> &NodeRef;
+
+    /// Returns the operation of a computed node.
+    fn op(&self, number: usize) -> &Op;
+}
+
+impl KernelNodes for FusedKernel {
+    fn node(&self, number: usize) -> &NodeRef {
+        match number.checked_sub(self.nodes.len() + self.epilogue.len()) {
+            Some(of_input) => &self.inputs[of_input],
+            None => &computed(self, number).node,
+        }
+    }
+
+    fn op(&self, number: usize) -> &Op {
+        &computed(self, number).op
+    }
+}
+
+impl KernelNodes for KeptKernel<'_> {
+    fn node(&self, number: usize) -> &NodeRef {
+        self.node(number)
+    }
+
+    fn op(&self, number: usize) -> &Op {
+        self.op(number)
+    }
+}
+
+/// Returns the computed node with a number.
+fn computed(kernel: &FusedKernel, number: usize) -> &FusedNode {
+    match number.checked_sub(kernel.nodes.len()) {
+        None => &kernel.nodes[number],
+        Some(behind) => &kernel.epilogue[behind],
+    }
 }
 
 /// The number of an operand that is not an input: the base of a scatter, or of an update in place.
@@ -93,103 +145,161 @@ impl<'a> NodeNumbering<'a> {
             .map_or(NOT_IN_KERNEL, |&number| number as u64)
     }
 
-    fn signature(&self) -> KernelSignature {
-        let kernel = self.kernel;
-        let calculated = kernel
-            .nodes
-            .iter()
-            .chain(&kernel.epilogue)
-            .map(|fused| NodeSignature::of_computed(fused, |operand| self.number(operand)));
-        let inputs = kernel.inputs.iter().map(NodeSignature::of_input);
-        let outputs = kernel.outputs.iter().map(|output| OutputSignature {
-            value: self.number(&output.value),
-            destination: output
-                .destination()
-                .map(|(shape, map)| (Shape::clone(shape), AxisMap::clone(map))),
-        });
-        KernelSignature {
-            root: self.number(&kernel.root),
-            outputs: outputs.collect(),
-            epilogue: kernel.epilogue.len(),
-            is_in_place: kernel.overwrites.is_some(),
-            is_row_kernel: kernel.rows.is_some(),
-            nodes: calculated.chain(inputs).collect(),
+    /// Returns the key, without the lengths of a uniform kernel.
+    fn key(&self, uniform: Option<Uniform<'_>>) -> KernelKey {
+        let FusedKernel {
+            root,
+            nodes,
+            inputs,
+            outputs,
+            epilogue,
+            overwrites,
+            rows,
+            code: _,
+        } = self.kernel;
+        let mut words = KernelKey::new();
+        words.push(uniform.map_or(0, |uniform| uniform.word()));
+        let counts = [nodes.len(), epilogue.len(), inputs.len(), outputs.len()];
+        words.extend(counts.map(|count| count as u64));
+        words.extend([
+            self.number(root),
+            u64::from(overwrites.is_some()) << 1 | u64::from(rows.is_some()),
+        ]);
+        for output in outputs {
+            words.push(self.number(&output.value));
+            match output.destination() {
+                None => words.push(0),
+                Some((shape, map)) => {
+                    words.push(1 + shape.len() as u64);
+                    words.extend(shape.iter().map(|&length| length as u64));
+                    push_map(&mut words, map);
+                }
+            }
         }
+        for fused in nodes.iter().chain(epilogue) {
+            push_computed(&mut words, fused, uniform, |operand| self.number(operand));
+        }
+        for node in inputs {
+            push_stored(&mut words, node, uniform, false);
+        }
+        words
     }
 
     /// Replaces the nodes of a parameter by their numbers.
-    fn template(&self, parameter: &KernelParameter) -> ParameterTemplate {
+    fn template(&self, parameter: &KernelParameter) -> CodeParameter {
         match parameter {
-            KernelParameter::Input(node) => ParameterTemplate::Input(self.numbers[&node.id]),
-            KernelParameter::Constant { node, .. } => {
-                ParameterTemplate::Constant(self.numbers[node])
-            }
-            KernelParameter::CheckCode { node, axis, length } => ParameterTemplate::CheckCode {
+            KernelParameter::Input(node) => CodeParameter::Input(self.numbers[&node.id]),
+            KernelParameter::Constant(node) => CodeParameter::Constant(self.numbers[node]),
+            KernelParameter::CheckCode { node, axis, length } => CodeParameter::CheckCode {
                 node: self.numbers[&node.id],
                 axis: *axis,
                 length: *length,
             },
-            fixed => ParameterTemplate::Fixed(fixed.clone()),
+            KernelParameter::Length { node, axis, length } => match self.numbers.get(node) {
+                Some(&node) if self.kernel.node(node).shape.get(*axis) == Some(length) => {
+                    CodeParameter::Length { node, axis: *axis }
+                }
+                _ => CodeParameter::Fixed(KernelParameter::Index(*length as i64)),
+            },
+            KernelParameter::Elements => {
+                CodeParameter::Elements(self.numbers[&self.kernel.root.id])
+            }
+            fixed => CodeParameter::Fixed(fixed.clone()),
         }
+    }
+
+    /// Generates the code.
+    fn generate(&self) -> Arc<Code> {
+        let made = GeneratedPasses::of(self.kernel);
+        Arc::new(made.map_parameters(|parameter| self.template(parameter)))
     }
 }
 
-impl ParameterTemplate {
+impl CodeParameter {
     /// Replaces the numbers by a kernel's nodes.
-    fn parameter(&self, kernel: &FusedKernel) -> KernelParameter {
+    pub(crate) fn bind<'a>(&'a self, kernel: &'a impl KernelNodes) -> BoundParameter<'a> {
         match *self {
-            ParameterTemplate::Fixed(ref parameter) => parameter.clone(),
-            ParameterTemplate::Input(number) => {
-                let inputs = number - kernel.nodes.len() - kernel.epilogue.len();
-                KernelParameter::Input(NodeRef::clone(&kernel.inputs[inputs]))
-            }
-            ParameterTemplate::Constant(number) => {
-                let FusedNode { node, op } = computed(kernel, number);
-                match **op {
-                    Op::Constant(value) => KernelParameter::Constant {
-                        node: node.id,
-                        value,
-                    },
-                    _ => unreachable!("kernels of one signature have constants at these numbers"),
-                }
-            }
-            ParameterTemplate::CheckCode { node, axis, length } => KernelParameter::CheckCode {
-                node: NodeRef::clone(&computed(kernel, node).node),
+            CodeParameter::Fixed(ref parameter) => BoundParameter::Fixed(parameter),
+            CodeParameter::Input(number) => BoundParameter::Input(kernel.node(number)),
+            CodeParameter::Constant(number) => match *kernel.op(number) {
+                Op::Constant(value) => BoundParameter::Constant {
+                    node: kernel.node(number).id,
+                    value,
+                },
+                _ => unreachable!("kernels of one key have constants at these numbers"),
+            },
+            CodeParameter::CheckCode { node, axis, length } => BoundParameter::CheckCode {
+                node: kernel.node(node),
                 axis,
                 length,
             },
+            CodeParameter::Length { node, axis } => {
+                BoundParameter::Index(kernel.node(node).shape[axis])
+            }
+            CodeParameter::Elements(node) => BoundParameter::Index(kernel.node(node).elements),
         }
     }
-}
 
-/// Returns the computed node with a number.
-fn computed(kernel: &FusedKernel, number: usize) -> &FusedNode {
-    match number.checked_sub(kernel.nodes.len()) {
-        None => &kernel.nodes[number],
-        Some(behind) => &kernel.epilogue[behind],
+    /// Returns whether the parameter is the same for all lengths, or is substituted.
+    fn is_free_of_lengths(&self) -> bool {
+        !matches!(self, CodeParameter::Fixed(KernelParameter::Index(_)))
     }
 }
 
-/// Returns the passes of a fused kernel that has elements to write: from its plan, from the cache,
-/// or newly generated.
-pub(crate) fn generate(kernel: &FusedKernel) -> GeneratedPasses {
+impl Code {
+    /// Returns whether kernels of other lengths can be launched with the code, if they have the
+    /// same text.
+    fn is_free_of_lengths(&self) -> bool {
+        self.temporaries.is_empty()
+            && self.passes.iter().all(|pass| {
+                let kernel = &pass.kernel;
+                let mut parameters = kernel.parameters.iter().chain(&kernel.table);
+                matches!(pass.threads, Threads::ForElements { .. })
+                    && parameters.all(CodeParameter::is_free_of_lengths)
+            })
+    }
+}
+
+/// Returns the code of a fused kernel that has elements to write: from its plan, from the cache, or
+/// newly generated.
+pub(crate) fn generate(kernel: &FusedKernel) -> Arc<Code> {
     let slot = kernel.code.as_ref();
-    if let Some(known) = slot.and_then(|slot| slot.get::<PassesTemplate>()) {
-        return known.map_parameters(|template| template.parameter(kernel));
+    if let Some(known) = slot.and_then(|slot| slot.get::<Code>()) {
+        return known;
     }
     let numbering = NodeNumbering::new(kernel);
-    let signature = numbering.signature();
-    let known = CACHE.lock().get(&signature);
-    let template = known.unwrap_or_else(|| {
-        let made = GeneratedPasses::of(kernel);
-        let template = Arc::new(made.map_parameters(|parameter| numbering.template(parameter)));
-        CACHE.lock().insert(signature, Arc::clone(&template));
-        template
+    let uniform = Uniform::of_kernel(kernel);
+    let key = numbering.key(uniform);
+    let known = CACHE.lock().get(&*key);
+    let code = known.unwrap_or_else(|| {
+        let code = numbering.generate();
+        // All parameters of such a kernel are lengths of its nodes. If one were not, the code would
+        // be wrong for the other kernels of the key and of the plan, so it would not be kept.
+        let is_kept = uniform.is_none() || code.is_free_of_lengths();
+        debug_assert!(
+            is_kept,
+            "the code of {} depends on lengths",
+            code.passes[0].kernel.name
+        );
+        if is_kept {
+            CACHE
+                .lock()
+                .insert(key.into_boxed_slice(), Arc::clone(&code));
+        }
+        code
     });
-    if let Some(slot) = slot {
-        slot.set(&template);
+    if let Some(slot) = slot
+        && (uniform.is_none() || code.is_free_of_lengths())
+    {
+        slot.set(&code);
     }
-    template.map_parameters(|template| template.parameter(kernel))
+    code
+}
+
+/// Returns new code of a fused kernel.
+#[cfg(test)]
+pub(super) fn generate_anew(kernel: &FusedKernel) -> Arc<Code> {
+    NodeNumbering::new(kernel).generate()
 }
 
 #[cfg(test)]
@@ -209,13 +319,12 @@ mod tests {
             (&x * 2.0).product_axis(Axis(0)),
         ] {
             let node = sum.node();
-            let mut planned = only_kernel(node);
-            planned.code = None;
-            let kernel = || generate(&planned).passes.remove(0).kernel;
-            let before = kernel();
+            let planned = only_kernel(node);
+            let before = generate_anew(&planned);
             sum.to_host().unwrap();
             assert!(node.storage().is_some());
-            let after = kernel();
+            let after = generate_anew(&planned);
+            let [before, after] = [&before, &after].map(|code| &code.passes[0].kernel);
             assert_eq!(after.ptx, before.ptx);
             assert_eq!(after.parameters.len(), before.parameters.len());
         }

@@ -101,7 +101,7 @@ impl ScanGenerator<'_> {
         GeneratedPasses {
             passes: smallvec![Pass {
                 kernel: self.one_pass_kernel(segmentation, &of_row),
-                threads: rows * segmentation.segments * BLOCK,
+                threads: (rows * segmentation.segments * BLOCK).into(),
                 writes: PassOutput::OutputsAndTemporaries(0..temporaries.len()),
                 reads: 0..0,
             }],
@@ -451,7 +451,7 @@ mod tests {
         // 37 tiles, in 2 groups, in 1 section; a counter precedes the flags.
         let bytes: Vec<_> = generated.temporaries.iter().map(|of| of.bytes).collect();
         assert_eq!(bytes, [40 * 8, 41 * 4]);
-        assert_eq!(pass.threads, 37 * 256);
+        assert_eq!(pass.threads, (37 * 256).into());
         assert!(generated.temporaries[1].is_zeroed);
     }
 }

@@ -10,7 +10,7 @@ use super::{
 };
 use crate::{
     element::{DType, Scalar},
-    fuse::{FusedKernel, FusedNode},
+    fuse::{ELEMENTS_32_MAX, FusedKernel, FusedNode},
     graph::{Function, NodeRef, Op},
     shape::preserves_linear_index,
 };
@@ -24,10 +24,6 @@ pub(super) struct IndexAnalysis {
     /// one element.
     pub(super) flat: bool,
 }
-
-/// The maximum number of elements for 32-bit indices; the difference leaves room for the threads of
-/// the last block.
-const ELEMENTS_32_MAX: usize = (i32::MAX as usize) - 4096;
 
 impl IndexAnalysis {
     /// Analyses the indices of a kernel.

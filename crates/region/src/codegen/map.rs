@@ -4,10 +4,10 @@
 use smallvec::SmallVec;
 
 use super::{
-    body::{BLOCK, KernelBody, KernelParameter, ParameterKey, Reg, RegClass, line},
+    body::{KernelBody, KernelParameter, ParameterKey, Reg, RegClass, line},
     lowering::{IndexAnalysis, Lowering},
     memory::VECTOR_BYTES,
-    passes::GeneratedPasses,
+    passes::{GeneratedPasses, Threads},
     position::Position,
     transpose::{TransposedViews, tiles},
 };
@@ -36,22 +36,22 @@ pub(super) fn map(kernel: &FusedKernel) -> GeneratedPasses {
     let widths = (kernel.outputs.iter()).map(|output| vector_width(output.value.dtype));
     let lanes = widths.min().expect("a kernel has an output");
     let thread = body.thread();
-    let count = body.index_parameter(ParameterKey::Named("count"), node.elements as i64);
+    let count = body.element_count();
     let threads = match position {
         None if analysis.flat => {
             one_vector_per_thread(&mut body, kernel, thread, count, lanes);
-            node.elements.div_ceil(lanes) + lanes
+            Threads::ForElements { lanes, more: lanes }
         }
         None if last_length(&node.shape).is_multiple_of(lanes) => {
             one_group_per_thread(&mut body, kernel, thread, count, lanes);
-            node.elements / lanes
+            Threads::ForElements { lanes, more: 0 }
         }
         _ => {
             one_per_thread(&mut body, kernel, position, thread, count);
-            node.elements
+            Threads::ForElements { lanes: 1, more: 0 }
         }
     };
-    GeneratedPasses::one(body.finish(""), threads.div_ceil(BLOCK) * BLOCK)
+    GeneratedPasses::one(body.finish(""), threads)
 }
 
 /// Returns the number of contiguous elements per thread: 16 bytes, and at most 4.
@@ -279,13 +279,16 @@ mod tests {
     use millstream::Device;
     use ndarray::{Ix6, array, s};
 
-    use super::{super::body::Kernel, *};
+    use super::{
+        super::body::{BLOCK, Kernel},
+        *,
+    };
     use crate::{Number, Region, fuse::only_kernel};
 
     /// Returns the kernel that computes a node, and its number of threads.
     fn map(node: &NodeRef) -> (Kernel, usize) {
         let pass = super::map(&only_kernel(node)).passes.remove(0);
-        (pass.kernel, pass.threads)
+        (pass.kernel, pass.threads.of(node.elements))
     }
 
     /// Returns the size of the parameters that a kernel declares.

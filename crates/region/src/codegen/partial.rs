@@ -45,13 +45,13 @@ impl ReductionGenerator<'_> {
             passes: smallvec![
                 Pass {
                     kernel: first,
-                    threads,
+                    threads: threads.into(),
                     writes: PassOutput::Temporaries(partials.clone()),
                     reads: 0..0,
                 },
                 Pass {
                     kernel: self.combine_partials(splits),
-                    threads: self.results() * BLOCK,
+                    threads: (self.results() * BLOCK).into(),
                     writes: PassOutput::Outputs,
                     reads: partials,
                 },
@@ -68,7 +68,7 @@ impl ReductionGenerator<'_> {
             temporaries,
             passes: smallvec![Pass {
                 kernel: self.split_blocks_per_result(splits),
-                threads: self.results() * splits * BLOCK,
+                threads: (self.results() * splits * BLOCK).into(),
                 writes: PassOutput::OutputsAndTemporaries(partials),
                 reads: 0..0,
             }],
@@ -84,7 +84,7 @@ impl ReductionGenerator<'_> {
             temporaries,
             passes: smallvec![Pass {
                 kernel: self.split_and_combine_threads(splits),
-                threads: self.results().div_ceil(BLOCK) * splits * BLOCK,
+                threads: (self.results().div_ceil(BLOCK) * splits * BLOCK).into(),
                 writes: PassOutput::OutputsAndTemporaries(partials),
                 reads: 0..0,
             }],

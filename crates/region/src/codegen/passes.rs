@@ -6,7 +6,7 @@ use smallvec::{SmallVec, smallvec};
 
 use super::{
     attention::attention,
-    body::{Kernel, KernelParameter},
+    body::{BLOCK, Kernel, KernelParameter},
     join_arrays::{JoinedArrays, join},
     map::map,
     product::product,
@@ -35,11 +35,37 @@ pub(crate) struct Temporary {
 /// One launch of a generated kernel.
 pub(crate) struct Pass<P = KernelParameter> {
     pub(crate) kernel: Kernel<P>,
-    /// The minimum number of threads.
-    pub(crate) threads: usize,
+    pub(crate) threads: Threads,
     pub(crate) writes: PassOutput,
     /// The temporaries that it reads; they precede those that it writes.
     pub(crate) reads: Range<usize>,
+}
+
+/// The minimum number of threads of a pass.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Threads {
+    /// A number that follows from the shapes for which the kernel was generated.
+    Fixed(usize),
+    /// A thread for so many elements of the root, and so many more.
+    ForElements { lanes: usize, more: usize },
+}
+
+impl Threads {
+    /// Returns the number for a root of this many elements.
+    pub(crate) fn of(self, elements: usize) -> usize {
+        match self {
+            Self::Fixed(threads) => threads,
+            Self::ForElements { lanes, more } => {
+                (elements.div_ceil(lanes) + more).next_multiple_of(BLOCK)
+            }
+        }
+    }
+}
+
+impl From<usize> for Threads {
+    fn from(threads: usize) -> Self {
+        Self::Fixed(threads)
+    }
 }
 
 /// The destination of a pass.
@@ -73,12 +99,12 @@ impl GeneratedPasses {
     }
 
     /// Returns a single pass without temporaries.
-    pub(super) fn one(kernel: Kernel, threads: usize) -> Self {
+    pub(super) fn one(kernel: Kernel, threads: impl Into<Threads>) -> Self {
         Self {
             temporaries: SmallVec::new(),
             passes: smallvec![Pass {
                 kernel,
-                threads,
+                threads: threads.into(),
                 writes: PassOutput::Outputs,
                 reads: 0..0,
             }],

@@ -118,8 +118,7 @@ impl Lowering<'_> {
     pub(super) fn axis_length(&mut self, position: Position, axis: usize) -> Reg {
         let indices = &self.positions[position.0];
         let (owner, length) = (indices.owner, indices.shape[axis]);
-        self.body
-            .index_parameter(ParameterKey::Length(owner, axis), length as i64)
+        self.body.length(owner, axis, length)
     }
 
     /// Returns the linear index of a position.

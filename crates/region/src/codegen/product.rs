@@ -74,14 +74,14 @@ pub(super) fn product(
         passes: smallvec![
             Pass {
                 kernel: multiplication.alone(parameters),
-                threads: threads(plan.blocks),
+                threads: threads(plan.blocks).into(),
                 writes: PassOutput::Temporaries(0..1),
                 reads: 0..0,
             },
             Pass {
                 kernel: BuiltinText::of(node.dtype, BuiltinKernel::Sum)
                     .with_epilogue(kernel, of_sum),
-                threads: threads(sum.blocks),
+                threads: threads(sum.blocks).into(),
                 writes: PassOutput::Outputs,
                 reads: 0..1,
             },

@@ -306,10 +306,8 @@ mod tests {
         let device = Device::simulated().unwrap();
         for (length, wide) in [(8191, false), (8192, true), (8197, false), (100_000, true)] {
             let x = Array::from_host(&device, &Array1::<f32>::zeros(length)).unwrap();
-            let kernel = generate(&only_kernel((&x * 2.0).sum().node()))
-                .passes
-                .remove(0)
-                .kernel;
+            let code = generate(&only_kernel((&x * 2.0).sum().node()));
+            let kernel = &code.passes[0].kernel;
             let count = |what: &str| kernel.ptx.matches(what).count();
             let (vectors, single) = (count("ld.global.v4.f32"), count("ld.global.f32"));
             assert_eq!(

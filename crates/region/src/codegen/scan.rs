@@ -165,7 +165,7 @@ pub(super) fn scan(kernel: &FusedKernel) -> GeneratedPasses {
                     ScanOutput::Totals,
                     segmentation
                 ),
-                threads: partials * BLOCK,
+                threads: (partials * BLOCK).into(),
                 writes: PassOutput::Temporaries(totals.clone()),
                 reads: 0..0,
             },
@@ -175,7 +175,7 @@ pub(super) fn scan(kernel: &FusedKernel) -> GeneratedPasses {
                     ScanOutput::Prefixes,
                     whole(segments)
                 ),
-                threads: rows * BLOCK,
+                threads: (rows * BLOCK).into(),
                 writes: PassOutput::Temporaries(prefixes.clone()),
                 reads: totals,
             },
@@ -185,7 +185,7 @@ pub(super) fn scan(kernel: &FusedKernel) -> GeneratedPasses {
                     ScanOutput::Results,
                     segmentation
                 ),
-                threads: partials * BLOCK,
+                threads: (partials * BLOCK).into(),
                 writes: PassOutput::Outputs,
                 reads: prefixes,
             },

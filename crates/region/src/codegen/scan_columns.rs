@@ -133,7 +133,7 @@ impl ScanGenerator<'_> {
         GeneratedPasses {
             passes: smallvec![Pass {
                 kernel,
-                threads,
+                threads: threads.into(),
                 writes: PassOutput::OutputsAndTemporaries(0..temporaries.len()),
                 reads: 0..0,
             }],
@@ -423,7 +423,7 @@ mod tests {
                 panic!("{} passes", generated.passes.len());
             };
             let found = (pass.threads, generated.temporaries.len());
-            assert_eq!(found, (threads, temporaries), "{shape:?}");
+            assert_eq!(found, (threads.into(), temporaries), "{shape:?}");
         }
     }
 }

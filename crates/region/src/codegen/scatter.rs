@@ -52,13 +52,13 @@ pub(super) fn scatter(kernel: &FusedKernel) -> GeneratedPasses {
         passes: smallvec![
             Pass {
                 kernel: stage_kernel(kernel, wide, ScatterStage::Mark),
-                threads,
+                threads: threads.into(),
                 writes: PassOutput::Temporaries(0..1),
                 reads: 0..0,
             },
             Pass {
                 kernel: stage_kernel(kernel, wide, ScatterStage::Store),
-                threads,
+                threads: threads.into(),
                 writes: PassOutput::Outputs,
                 reads: 0..1,
             },

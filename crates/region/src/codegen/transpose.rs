@@ -332,8 +332,8 @@ mod tests {
         let array = |shape| Array::from_host(&device, &Array2::<f32>::zeros(shape)).unwrap();
         let (x, y, narrow) = (array((64, 96)), array((96, 64)), array((64, 31)));
         let tiles = |node: &NodeRef| {
-            let passes = generate(&only_kernel(node)).passes;
-            passes[0].kernel.ptx.matches(".shared .align").count()
+            let code = generate(&only_kernel(node));
+            code.passes[0].kernel.ptx.matches(".shared .align").count()
         };
         assert_eq!(tiles((x.t() + &y).node()), 1);
         assert_eq!(tiles((x.t() + (&x * 2.0).t()).node()), 2);

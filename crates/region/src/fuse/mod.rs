@@ -20,8 +20,10 @@
 //! | `numbers.rs` | the numbers of its nodes by their identifiers |
 //! | `recall.rs` | plans of graphs that were met before |
 //! | `joins.rs` | finds joins of arrays in memory |
+//! | `kept.rs` | the steps of these plans with the nodes of a graph |
 //! | `build.rs` | builds the kernels that follow from these decisions |
 //! | `strided.rs` | the strides of operands that kernels read through views |
+//! | `uniform.rs` | graphs and kernels whose plan and code serve other lengths, too |
 //! | `explain.rs` | tells the kernels of a plan, and why arrays are stored |
 
 mod build;
@@ -29,6 +31,7 @@ mod epilogue;
 mod explain;
 mod followers;
 mod joins;
+mod kept;
 mod kernel;
 mod numbers;
 mod partition;
@@ -40,14 +43,16 @@ mod share;
 mod siblings;
 mod size;
 mod strided;
+mod uniform;
 
 pub(crate) use explain::explain;
 pub use explain::{ExplainedKernel, Explanation, StoreReason, StoredArray};
+pub(crate) use kept::{KeptKernel, KeptStep, KeptWork};
 pub(crate) use kernel::{FusedKernel, FusedNode, Step, Work};
-pub(crate) use planned::{NodeSignature, PlannedGraph};
+pub(crate) use planned::PlannedGraph;
 #[cfg(test)]
 pub(crate) use recall::steps;
-pub(crate) use recall::{Plan, recall};
+pub(crate) use recall::{Plan, Steps, recall};
 pub(crate) use replace::Replacement;
 pub(crate) use rows::{
     LONG_ROW_THREADS, ROW_THREADS, RowClass, RowShape, has_beyond, neighbours_of_row,
@@ -55,6 +60,13 @@ pub(crate) use rows::{
 };
 pub(crate) use share::{SCAN_SEGMENT, scans_in_one_pass};
 pub(crate) use strided::Strided;
+pub(crate) use uniform::{ELEMENTS_32_MAX, Uniform, push_computed, push_stored};
+
+/// Returns the steps of a new plan for these nodes.
+#[cfg(test)]
+pub(crate) fn new_steps(targets: &[crate::graph::NodeRef]) -> Vec<Step> {
+    build::steps(&PlannedGraph::of(targets), u64::MAX)
+}
 
 /// Returns the only kernel of a node whose operands are in memory or fused with it.
 #[cfg(test)]

@@ -1,11 +1,16 @@
 //! Numbers of nodes by their identifiers.
 
 use rustc_hash::FxHashMap;
+use smallvec::SmallVec;
 
 /// The number of identifiers, up to the greatest of the requested nodes, that are looked up without
 /// hashing. A region usually records its nodes one after the other, so that they are among these;
 /// inputs may be much older.
 const NEAR: usize = 128;
+
+/// The number of other identifiers that are looked up one after the other: a region usually has few
+/// inputs.
+const FEW: usize = 8;
 
 /// The entry of an identifier without a number.
 const NONE: u32 = u32::MAX;
@@ -15,6 +20,9 @@ pub(super) struct Numbers {
     /// The least identifier in `near`.
     first: u64,
     near: Vec<u32>,
+    /// The first identifiers out of its range.
+    few: SmallVec<[(u64, u32); FEW]>,
+    /// All others.
     far: FxHashMap<u64, u32>,
 }
 
@@ -24,6 +32,7 @@ impl Numbers {
         Self {
             first: (last + 1).saturating_sub(NEAR as u64),
             near: vec![NONE; NEAR],
+            few: SmallVec::new(),
             far: FxHashMap::default(),
         }
     }
@@ -39,7 +48,17 @@ impl Numbers {
         debug_assert_ne!(number, NONE, "the number of a node");
         match self.position(id) {
             Some(position) => std::mem::replace(&mut self.near[position], number) == NONE,
-            None => self.far.insert(id, number).is_none(),
+            None => {
+                if let Some((_, known)) = self.few.iter_mut().find(|(few, _)| *few == id) {
+                    *known = number;
+                    return false;
+                }
+                if self.few.len() < FEW {
+                    self.few.push((id, number));
+                    return true;
+                }
+                self.far.insert(id, number).is_none()
+            }
         }
     }
 
@@ -47,7 +66,10 @@ impl Numbers {
     pub(super) fn get(&self, id: u64) -> Option<u32> {
         match self.position(id) {
             Some(position) => Some(self.near[position]).filter(|&number| number != NONE),
-            None => self.far.get(&id).copied(),
+            None => match self.few.iter().find(|(few, _)| *few == id) {
+                Some(&(_, number)) => Some(number),
+                None => self.far.get(&id).copied(),
+            },
         }
     }
 }
@@ -60,13 +82,18 @@ mod tests {
     fn identifiers_near_and_far_have_numbers() {
         let last = 1000;
         let mut numbers = Numbers::up_to(last);
-        let ids = [0, 1, last - NEAR as u64, last + 1 - NEAR as u64, last, 5000];
-        for (number, id) in (0..).zip(ids) {
+        let near = last + 1 - NEAR as u64;
+        let ids: Vec<u64> = [near - 1, near, last]
+            .into_iter()
+            .chain(0..12)
+            .chain([5000])
+            .collect();
+        for (number, &id) in (0..).zip(&ids) {
             assert_eq!(numbers.get(id), None);
             assert!(numbers.insert(id, number));
             assert!(!numbers.insert(id, number));
         }
-        for (number, id) in (0..).zip(ids) {
+        for (number, &id) in (0..).zip(&ids) {
             assert_eq!(numbers.get(id), Some(number));
         }
         assert_eq!(numbers.get(last - 1), None);

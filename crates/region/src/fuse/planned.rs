@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 
-use super::{kernel::FusedNode, numbers::Numbers};
-use crate::{
-    element::DType,
-    graph::{Node, NodeRef, Op, OpKey, State},
-    shape::Shape,
+use super::{
+    kernel::FusedNode,
+    numbers::Numbers,
+    uniform::{Uniform, push_computed, push_stored},
 };
+use crate::graph::{Node, NodeRef, State};
 
 /// The number of nodes for which memory is reserved.
 const NODES_USUAL: usize = 28;
@@ -27,53 +27,8 @@ pub(crate) struct PlannedGraph {
     numbers: Numbers,
 }
 
-/// The properties of a node that affect plans and code.
-#[derive(PartialEq, Eq, Hash)]
-pub(crate) struct NodeSignature {
-    dtype: DType,
-    /// The shape, unless that of the operands determines it.
-    shape: Shape,
-    /// The operation, without the value of a constant; `None` for an input.
-    op: Option<OpKey>,
-}
-
-/// The properties of a graph on which its plan depends.
-#[derive(PartialEq, Eq, Hash)]
-pub(super) struct GraphSignature {
-    nodes: Vec<NodeSignature>,
-    /// The inputs, each with whether an array handle refers to it.
-    inputs: SmallVec<[(NodeSignature, bool); 2]>,
-    targets: SmallVec<[u32; 2]>,
-}
-
-impl NodeSignature {
-    /// Returns the signature of an input.
-    pub(crate) fn of_input(node: &NodeRef) -> Self {
-        Self {
-            dtype: node.dtype,
-            shape: Shape::from_slice(&node.shape),
-            op: None,
-        }
-    }
-
-    /// Returns the signature of a computed node, with `number` called for each of its operands.
-    pub(crate) fn of_computed(fused: &FusedNode, number: impl FnMut(&NodeRef) -> u64) -> Self {
-        let op = match &*fused.op {
-            Op::Constant(value) => OpKey::Constant(value.dtype(), 0),
-            op => OpKey::of(op, number),
-        };
-        let is_implied = matches!(op, OpKey::Apply(..));
-        Self {
-            dtype: fused.node.dtype,
-            shape: if is_implied {
-                Shape::new()
-            } else {
-                Shape::from_slice(&fused.node.shape)
-            },
-            op: Some(op),
-        }
-    }
-}
+/// The words of a graph on which its plan depends.
+pub(super) type GraphKey = SmallVec<[u64; 80]>;
 
 impl PlannedGraph {
     /// Returns the graph of all planned nodes that the targets depend on.
@@ -168,15 +123,28 @@ impl PlannedGraph {
         }
     }
 
-    pub(super) fn signature(&self) -> GraphSignature {
-        let computed = |fused: &FusedNode| {
-            NodeSignature::of_computed(fused, |operand| self.number(operand).into())
-        };
-        let input = |node: &NodeRef| (NodeSignature::of_input(node), node.is_held());
-        GraphSignature {
-            nodes: self.nodes.iter().map(computed).collect(),
-            inputs: self.inputs.iter().map(input).collect(),
-            targets: self.targets.clone(),
+    /// Returns the shape of all computed nodes, if the graph is uniform.
+    pub(crate) fn uniform(&self) -> Option<Uniform<'_>> {
+        Uniform::of(&self.nodes, |node| self.planned_number(node).is_some())
+    }
+
+    /// Returns the key of all graphs with the same plan: with the same operations, types and
+    /// requested nodes, and the same shapes, of which those of a uniform graph leave out lengths.
+    pub(super) fn key(&self, uniform: Option<Uniform<'_>>) -> GraphKey {
+        let mut words = GraphKey::new();
+        words.push(uniform.map_or(0, |uniform| uniform.word()));
+        let counts = [self.nodes.len(), self.inputs.len(), self.targets.len()];
+        words.extend(counts.map(|count| count as u64));
+        words.extend(self.targets.iter().map(|&target| u64::from(target)));
+        for fused in &self.nodes {
+            push_computed(&mut words, fused, uniform, |operand| {
+                self.number(operand).into()
+            });
         }
+        for node in &self.inputs {
+            // An array handle may request the elements of an input later.
+            push_stored(&mut words, node, uniform, node.is_held());
+        }
+        words
     }
 }

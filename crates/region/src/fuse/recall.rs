@@ -2,8 +2,8 @@
 //!
 //! A plan depends on the operations, the shapes and the requested nodes, and not on constants and
 //! arrays. The steps of a graph are therefore kept in terms of node numbers, and a graph with the
-//! same signature gets the same steps without being analysed. Its kernels also share the slot for
-//! generated code.
+//! same key gets the same steps without being analysed. Its kernels also share the slot for
+//! generated code. The key of a uniform graph leaves out lengths (`uniform.rs`).
 
 use std::sync::{
     Arc, LazyLock,
@@ -11,32 +11,45 @@ use std::sync::{
 };
 
 use parking_lot::Mutex;
+use rustc_hash::FxHashSet;
 use smallvec::SmallVec;
 
 use super::{
     build,
+    kept::KeptSteps,
     kernel::{CodeSlot, FusedKernel, FusedNode, KernelOutput, Step, Work},
-    planned::{GraphSignature, PlannedGraph},
+    planned::{GraphKey, PlannedGraph},
     rows::RowShape,
+    uniform::Uniform,
 };
-use crate::{graph::NodeRef, recent::RecentMap, shape::AxisMap};
+use crate::{
+    graph::{NodeRef, Op},
+    recent::RecentMap,
+    shape::AxisMap,
+};
 
 /// The maximum number of plans that are kept.
 const PLANS_MAX: usize = 1024;
 /// The maximum number of nodes of a graph whose plan is kept.
 const NODES_MAX: usize = 256;
 
-static PLANS: LazyLock<Mutex<RecentMap<GraphSignature, Arc<Plan>>>> =
-    LazyLock::new(|| Mutex::new(RecentMap::new(PLANS_MAX)));
+/// Plans by the key of their graphs.
+type PlanByKey = RecentMap<Box<[u64]>, Arc<Plan>>;
+
+static PLANS: LazyLock<Mutex<PlanByKey>> = LazyLock::new(|| Mutex::new(RecentMap::new(PLANS_MAX)));
 
 /// The identifier of the next plan.
 static NEXT_ID: AtomicU64 = AtomicU64::new(0);
 
-/// The plan of all graphs with one signature.
+/// The plan of all graphs with one key.
 pub(crate) struct Plan {
     /// An identifier that is unique in the process.
     pub(crate) id: u64,
-    steps: Vec<StepPlan>,
+    /// True if the graphs of the plan are uniform, and may have other lengths.
+    pub(crate) is_uniform: bool,
+    /// The nodes and operations that no step needs.
+    pub(super) unneeded: Release,
+    pub(super) steps: Vec<StepPlan>,
     /// The numbers of the nodes that are stored.
     pub(crate) stored: Vec<u32>,
     /// The greatest number of launches of its fused kernels, of which passes are one.
@@ -47,38 +60,51 @@ pub(crate) struct Plan {
 pub(crate) struct Recalled {
     pub(crate) graph: PlannedGraph,
     end: u64,
-    /// The signature, if its plan is kept.
-    signature: Option<GraphSignature>,
+    /// The key, if its plan is kept.
+    key: Option<GraphKey>,
     pub(crate) plan: Option<Arc<Plan>>,
 }
 
 /// A step in terms of node numbers.
-struct StepPlan {
-    nodes: SmallVec<[u32; 2]>,
-    work: WorkPlan,
+pub(super) struct StepPlan {
+    pub(super) nodes: SmallVec<[u32; 2]>,
+    pub(super) work: WorkPlan,
+    /// The nodes and operations that no later step needs.
+    pub(super) released: Release,
 }
 
-enum WorkPlan {
+/// Nodes and operations to drop, by node numbers. A node that a later step reads from memory is
+/// held without its operation, which would hold the operands and so their memory.
+#[derive(Default)]
+pub(super) struct Release {
+    pub(super) nodes: Vec<u32>,
+    pub(super) operations: Vec<u32>,
+}
+
+pub(super) enum WorkPlan {
     Alias(u32),
     Kernels(Vec<KernelPlan>),
 }
 
 /// A fused kernel in terms of node numbers.
-struct KernelPlan {
-    root: u32,
-    nodes: Vec<u32>,
-    inputs: SmallVec<[u32; 4]>,
-    outputs: SmallVec<[OutputPlan; 1]>,
-    epilogue: Vec<u32>,
+pub(super) struct KernelPlan {
+    pub(super) root: u32,
+    pub(super) nodes: Vec<u32>,
+    pub(super) inputs: SmallVec<[u32; 4]>,
+    pub(super) outputs: SmallVec<[OutputPlan; 1]>,
+    pub(super) epilogue: Vec<u32>,
     rows: Option<RowShape>,
     /// The greatest number of launches, of which passes are one.
     launches: usize,
-    code: CodeSlot,
+    /// True if the kernel can be launched by its code alone: it has elements to write, and is not a
+    /// matrix product, which a library may compute.
+    pub(super) is_generated: bool,
+    pub(super) code: CodeSlot,
 }
 
-struct OutputPlan {
+pub(super) struct OutputPlan {
     value: u32,
-    target: u32,
+    pub(super) target: u32,
     target_map: Option<AxisMap>,
 }
 
@@ -87,41 +113,42 @@ struct OutputPlan {
 pub(crate) fn recall(targets: &[NodeRef], end: u64) -> Recalled {
     let graph = PlannedGraph::of(targets);
     let is_kept = end == u64::MAX && graph.nodes.len() <= NODES_MAX;
-    let signature = is_kept.then(|| graph.signature());
-    let plan = signature
-        .as_ref()
-        .and_then(|signature| PLANS.lock().get(signature));
+    let key = is_kept.then(|| graph.key(graph.uniform()));
+    let plan = key.as_deref().and_then(|key| PLANS.lock().get(key));
     Recalled {
         graph,
         end,
-        signature,
+        key,
         plan,
     }
 }
 
+/// The steps of a graph, operands first. A finished step is dropped to release the inputs that only
+/// it reads.
+pub(crate) enum Steps {
+    New(std::vec::IntoIter<Step>),
+    Kept(KeptSteps),
+}
+
 impl Recalled {
-    /// Returns the steps that materialise the nodes, operands first. A finished step can be dropped
-    /// to release the inputs that only it reads.
-    pub(crate) fn into_steps(self) -> impl Iterator<Item = Step> {
+    /// Returns the steps that materialise the nodes.
+    pub(crate) fn into_steps(self) -> Steps {
         let Self {
             graph,
             end,
-            signature,
+            key,
             plan,
         } = self;
-        let steps = match plan {
-            Some(plan) => plan.steps(&graph),
-            None => {
-                let mut steps = build::steps(&graph, end);
-                if let Some(signature) = signature
-                    && let Some(plan) = Plan::of(&mut steps, &graph)
-                {
-                    PLANS.lock().insert(signature, Arc::new(plan));
-                }
-                steps
-            }
-        };
-        steps.into_iter()
+        if let Some(plan) = plan {
+            return Steps::Kept(KeptSteps::of(plan, graph));
+        }
+        let mut steps = build::steps(&graph, end);
+        if let Some(key) = key
+            && let Some(plan) = Plan::of(&mut steps, &graph)
+        {
+            PLANS.lock().insert(key.into_boxed_slice(), Arc::new(plan));
+        }
+        Steps::New(steps.into_iter())
     }
 }
 
@@ -129,39 +156,80 @@ impl Recalled {
 /// their nodes are less than `end`.
 #[cfg(test)]
 pub(crate) fn steps(targets: &[NodeRef], end: u64) -> impl Iterator<Item = Step> + use<> {
-    recall(targets, end).into_steps()
+    let recalled = recall(targets, end);
+    let plan = recalled.plan.clone();
+    let kept = plan.map(|plan| plan.steps(&recalled.graph));
+    match recalled.into_steps() {
+        Steps::New(steps) => steps,
+        Steps::Kept(_) => kept.expect("the plan is kept").into_iter(),
+    }
 }
 
 impl Plan {
-    /// Returns the plan of these steps, or `None` if they depend on more than the signature.
+    /// Returns the plan of these steps, or `None` if they depend on more than the key.
     fn of(steps: &mut [Step], graph: &PlannedGraph) -> Option<Self> {
-        let steps = steps.iter_mut().map(|step| StepPlan::of(step, graph));
-        let steps = steps.collect::<Option<Vec<_>>>()?;
+        let is_uniform = graph.uniform().is_some();
+        let steps = steps
+            .iter_mut()
+            .map(|step| StepPlan::of(step, graph, is_uniform));
+        let mut steps = steps.collect::<Option<Vec<_>>>()?;
+        let (mut needed, mut computed) = (FxHashSet::default(), FxHashSet::default());
+        for step in steps.iter_mut().rev() {
+            step.released = Release {
+                nodes: step
+                    .numbers()
+                    .filter(|&number| needed.insert(number))
+                    .collect(),
+                operations: step
+                    .computed()
+                    .filter(|&number| computed.insert(number))
+                    .collect(),
+            };
+        }
+        let numbers = |count: usize| (0..).take(count);
+        let all = numbers(graph.nodes.len() + graph.inputs.len());
+        let unneeded = Release {
+            nodes: all.filter(|number| !needed.contains(number)).collect(),
+            operations: numbers(graph.nodes.len())
+                .filter(|number| !computed.contains(number))
+                .collect(),
+        };
         let launches = |step: &StepPlan| match &step.work {
             WorkPlan::Alias(_) => 0,
             WorkPlan::Kernels(kernels) => kernels.iter().map(|plan| plan.launches).sum(),
         };
         Some(Self {
             id: NEXT_ID.fetch_add(1, Ordering::Relaxed),
+            is_uniform,
+            unneeded,
             stored: steps.iter().flat_map(|step| step.nodes.clone()).collect(),
             launches: steps.iter().map(launches).sum(),
             steps,
         })
     }
 
-    /// Returns the steps for a graph with the signature of this plan.
+    /// Returns the steps for a graph with the key of this plan.
     pub(crate) fn steps(&self, graph: &PlannedGraph) -> Vec<Step> {
         self.steps.iter().map(|plan| plan.step(graph)).collect()
     }
 }
 
 impl StepPlan {
-    /// Returns the plan of a step, or `None` if it depends on more than the signature. Its kernels
-    /// get slots for their code.
-    fn of(step: &mut Step, graph: &PlannedGraph) -> Option<Self> {
+    /// Returns the plan of a step, or `None` if it depends on more than the key. Its kernels get
+    /// slots for their code.
+    fn of(step: &mut Step, graph: &PlannedGraph, is_uniform: bool) -> Option<Self> {
         let work = match &mut step.work {
             Work::Alias(source) => WorkPlan::Alias(graph.number(source)),
             Work::Kernels(kernels) => {
+                // The code of a uniform graph serves other lengths, so that of each kernel must.
+                if is_uniform
+                    && kernels
+                        .iter()
+                        .any(|kernel| Uniform::of_kernel(kernel).is_none())
+                {
+                    debug_assert!(false, "a kernel of a uniform graph is uniform");
+                    return None;
+                }
                 let kernels = kernels.iter_mut();
                 WorkPlan::Kernels(
                     kernels
@@ -176,7 +244,40 @@ impl StepPlan {
         Some(Self {
             nodes: nodes.collect(),
             work,
+            released: Release::default(),
         })
+    }
+
+    fn kernels(&self) -> &[KernelPlan] {
+        match &self.work {
+            WorkPlan::Alias(_) => &[],
+            WorkPlan::Kernels(kernels) => kernels,
+        }
+    }
+
+    /// Returns the numbers of the nodes that the kernels of the step compute, some several times.
+    fn computed(&self) -> impl Iterator<Item = u32> {
+        let kernels = self.kernels().iter();
+        kernels.flat_map(|plan| plan.nodes.iter().chain(&plan.epilogue).copied())
+    }
+
+    /// Returns the numbers of all nodes of the step, some several times.
+    fn numbers(&self) -> impl Iterator<Item = u32> {
+        let source = match &self.work {
+            WorkPlan::Alias(source) => Some(*source),
+            WorkPlan::Kernels(_) => None,
+        };
+        let others = self.kernels().iter().flat_map(|plan| {
+            let outputs = plan
+                .outputs
+                .iter()
+                .flat_map(|output| [output.value, output.target]);
+            std::iter::once(plan.root)
+                .chain(outputs)
+                .chain(plan.inputs.iter().copied())
+        });
+        let nodes = self.nodes.iter().copied().chain(source);
+        nodes.chain(others).chain(self.computed())
     }
 
     fn step(&self, graph: &PlannedGraph) -> Step {
@@ -186,7 +287,10 @@ impl StepPlan {
             work: match &self.work {
                 WorkPlan::Alias(source) => Work::Alias(node(source)),
                 WorkPlan::Kernels(kernels) => {
-                    Work::Kernels(kernels.iter().map(|plan| plan.kernel(graph)).collect())
+                    let fused = |number: u32| graph.nodes[number as usize].clone();
+                    let node = |number| NodeRef::clone(graph.node(number));
+                    let kernels = kernels.iter();
+                    Work::Kernels(kernels.map(|plan| plan.kernel(&node, &fused)).collect())
                 }
             },
         }
@@ -220,30 +324,29 @@ impl KernelPlan {
             epilogue: numbers(&kernel.epilogue),
             rows: kernel.rows,
             launches: kernel.launches_max(),
+            is_generated: !kernel.is_empty()
+                && !matches!(kernel.op(&kernel.root), Some(Op::MatrixProduct(..))),
             code,
         }
     }
 
-    fn kernel(&self, graph: &PlannedGraph) -> FusedKernel {
-        let node = |&number: &u32| NodeRef::clone(graph.node(number));
-        let fused = |&number: &u32| {
-            let FusedNode { node, op } = &graph.nodes[number as usize];
-            FusedNode {
-                node: NodeRef::clone(node),
-                op: Arc::clone(op),
-            }
-        };
+    /// Returns the kernel with the nodes that these functions return by their numbers.
+    pub(super) fn kernel(
+        &self,
+        node: &dyn Fn(u32) -> NodeRef,
+        fused: &dyn Fn(u32) -> FusedNode,
+    ) -> FusedKernel {
         let output = |output: &OutputPlan| KernelOutput {
-            value: node(&output.value),
-            target: node(&output.target),
+            value: node(output.value),
+            target: node(output.target),
             target_map: output.target_map.clone(),
         };
         FusedKernel {
-            root: node(&self.root),
-            nodes: self.nodes.iter().map(fused).collect(),
-            inputs: self.inputs.iter().map(node).collect(),
+            root: node(self.root),
+            nodes: self.nodes.iter().map(|&number| fused(number)).collect(),
+            inputs: self.inputs.iter().map(|&number| node(number)).collect(),
             outputs: self.outputs.iter().map(output).collect(),
-            epilogue: self.epilogue.iter().map(fused).collect(),
+            epilogue: self.epilogue.iter().map(|&number| fused(number)).collect(),
             overwrites: None,
             rows: self.rows,
             code: Some(self.code.clone()),
@@ -291,7 +394,12 @@ mod tests {
         assert_eq!(of_second[0].nodes.len(), of_first[0].nodes.len());
         let other = function(&longer, 2.0);
         let of_other = kernels(&[other.node()]);
-        assert!(!is_same_code(&of_first[0], &of_other[0]));
+        assert!(is_same_code(&of_first[0], &of_other[0]));
+        assert_eq!(of_other[0].root.id, other.node().id);
+        // The length of a sum decides between kernels.
+        let sums = [&x, &y, &longer].map(|x| kernels(&[function(x, 2.0).sum().node()]));
+        assert!(is_same_code(&sums[0][0], &sums[1][0]));
+        assert!(!is_same_code(&sums[0][0], &sums[2][0]));
     }
 
     #[test]

@@ -102,6 +102,87 @@ impl Function {
         }
     }
 
+    /// Returns a number that no other function has, of at most 16 bits.
+    pub(crate) fn code(self) -> u64 {
+        let (number, detail) = match self {
+            Function::Add => (0, 0),
+            Function::Subtract => (1, 0),
+            Function::Multiply => (2, 0),
+            Function::Divide => (3, 0),
+            Function::Remainder => (4, 0),
+            Function::Minimum => (5, 0),
+            Function::Maximum => (6, 0),
+            Function::And => (7, 0),
+            Function::Or => (8, 0),
+            Function::ExclusiveOr => (9, 0),
+            Function::Not => (10, 0),
+            Function::ShiftLeft => (11, 0),
+            Function::ShiftRight => (12, 0),
+            Function::Negate => (13, 0),
+            Function::Absolute => (14, 0),
+            Function::Signum => (15, 0),
+            Function::SquareRoot => (16, 0),
+            Function::Round(rounding) => (17, rounding as u64),
+            Function::Compare(comparison) => (18, comparison as u64),
+            Function::Select => (19, 0),
+            Function::Cast(dtype) => (20, dtype as u64),
+            Function::Maths(function) => (21, function as u64),
+        };
+        detail << 8 | number
+    }
+
+    /// Returns all functions.
+    #[cfg(test)]
+    pub(crate) fn all() -> impl Iterator<Item = Self> {
+        use {Comparison as By, DType as To, Rounding as Way};
+        let simple = [
+            Self::Add,
+            Self::Subtract,
+            Self::Multiply,
+            Self::Divide,
+            Self::Remainder,
+            Self::Minimum,
+            Self::Maximum,
+            Self::And,
+            Self::Or,
+            Self::ExclusiveOr,
+            Self::Not,
+            Self::ShiftLeft,
+            Self::ShiftRight,
+            Self::Negate,
+            Self::Absolute,
+            Self::Signum,
+            Self::SquareRoot,
+            Self::Select,
+        ];
+        let rounding = [Way::Down, Way::Up, Way::TowardsZero, Way::NearestEven];
+        let comparisons = [
+            By::Less,
+            By::LessOrEqual,
+            By::Greater,
+            By::GreaterOrEqual,
+            By::Equal,
+            By::NotEqual,
+        ];
+        let types = [
+            To::F16,
+            To::Bf16,
+            To::F32,
+            To::F64,
+            To::I8,
+            To::I16,
+            To::I32,
+            To::I64,
+        ];
+        let unsigned = [To::U8, To::U16, To::U32, To::U64, To::Bool];
+        (simple.into_iter())
+            .chain(rounding.map(Self::Round))
+            .chain(comparisons.map(Self::Compare))
+            .chain(types.map(Self::Cast))
+            .chain(unsigned.map(Self::Cast))
+            .chain(MathFunction::ALL.iter().copied().map(Self::Maths))
+    }
+
     /// Returns whether computing the function twice costs more than storing its result.
     pub(crate) fn is_costly(self) -> bool {
         matches!(

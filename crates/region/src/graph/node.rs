@@ -117,13 +117,18 @@ impl Node {
         if let State::Planned(op) = std::mem::replace(self.state.get_mut(), State::Awaiting)
             && let Some(op) = Arc::into_inner(op)
         {
-            op.operands(|operand| dropped.push(NodeRef::clone(operand)));
+            op.into_operands(dropped);
         }
     }
 
     /// Returns the current state.
     pub(crate) fn state(&self) -> State {
         self.state.lock().clone()
+    }
+
+    /// Returns whether the node has failed.
+    pub(crate) fn is_failed(&self) -> bool {
+        matches!(&*self.state.lock(), State::Failed(_))
     }
 
     /// Returns the error of a failed node.
@@ -291,6 +296,9 @@ impl Drop for Node {
     /// Drops the operands that have no other reference, and theirs, in a loop: a recursion along a
     /// chain of thousands of nodes would overflow the stack.
     fn drop(&mut self) {
+        if !matches!(self.state.get_mut(), State::Planned(_)) {
+            return;
+        }
         let mut dropped = FunctionOperands::new();
         self.move_operands(&mut dropped);
         while let Some(node) = dropped.pop() {

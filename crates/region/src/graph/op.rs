@@ -172,6 +172,15 @@ impl Op {
         op
     }
 
+    /// Moves the operands to the end of a list.
+    pub(crate) fn into_operands(self, list: &mut FunctionOperands) {
+        match self {
+            Op::Apply(_, operands) => list.extend(operands),
+            // Others have operands of their own, which are dropped with them.
+            other => other.operands(|operand| list.push(NodeRef::clone(operand))),
+        }
+    }
+
     /// Calls `visit` with each operand.
     pub(crate) fn operands(&self, mut visit: impl FnMut(&NodeRef)) {
         match self {

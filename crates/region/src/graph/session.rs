@@ -4,7 +4,10 @@ use std::{
     cell::Cell,
     collections::hash_map::Entry,
     panic::Location,
-    sync::{Arc, Weak},
+    sync::{
+        Arc, Weak,
+        atomic::{AtomicBool, Ordering},
+    },
 };
 
 use millstream::Device;
@@ -12,7 +15,10 @@ use parking_lot::{Mutex, MutexGuard};
 
 use rustc_hash::FxHashMap;
 
-use super::{MeshMember, Node, NodeRef, Op, State, Storage, key::NodeKey};
+use super::{
+    MeshMember, Node, NodeRef, Op, State, Storage,
+    key::{NodeKey, node_key},
+};
 use crate::{
     checks::{CheckResult, DeferredChecks, IndexChecks},
     element::DType,
@@ -35,6 +41,8 @@ pub(crate) struct Session {
     /// The place in a mesh; `None` outside of mesh regions.
     pub(crate) member: Option<MeshMember>,
     inner: Mutex<Inner>,
+    /// True if so many nodes are planned that the oldest are evaluated.
+    is_overdue: AtomicBool,
     streams: Mutex<Streams>,
     checks: Arc<Mutex<IndexChecks>>,
     /// Set if the kernels are recorded.
@@ -77,13 +85,20 @@ impl LaunchLog {
     }
 }
 
+#[derive(Default)]
 struct Inner {
+    tables: Tables,
+    /// The first error.
+    failure: Option<Error>,
+}
+
+/// The tables of a session's nodes.
+#[derive(Default)]
+struct Tables {
     /// The interning table of nodes, by operation.
     interned: FxHashMap<NodeKey, Weak<Node>>,
     /// The nodes planned since the last evaluation, and at most half as many before.
     planned: Vec<Weak<Node>>,
-    /// The first error.
-    failure: Option<Error>,
 }
 
 /// The number of nodes for which memory is reserved.
@@ -93,34 +108,33 @@ const NODES_USUAL: usize = 28;
 const SPARE_MAX: usize = 128;
 
 thread_local! {
-    /// An empty interning table of an earlier session. A table is large for an allocator, and most
-    /// sessions are short.
-    static SPARE: Cell<Option<FxHashMap<NodeKey, Weak<Node>>>> = const { Cell::new(None) };
+    /// The empty tables of an earlier session. They are large for an allocator, and most sessions
+    /// are short.
+    static SPARE: Cell<Option<Tables>> = const { Cell::new(None) };
 }
 
 impl Inner {
-    fn new() -> Self {
-        let spare = SPARE.try_with(Cell::take).ok().flatten();
-        let interned = spare.unwrap_or_else(|| {
-            let mut interned = FxHashMap::default();
-            interned.reserve(NODES_USUAL);
-            interned
-        });
-        Self {
-            interned,
-            planned: Vec::with_capacity(NODES_USUAL),
-            failure: None,
+    /// Gives the tables memory before the first node. The session of a result that stays on the
+    /// device usually has none.
+    fn reserve(&mut self) {
+        if self.tables.interned.capacity() > 0 {
+            return;
         }
+        let spare = SPARE.try_with(Cell::take).ok().flatten();
+        self.tables = spare.unwrap_or_default();
+        self.tables.interned.reserve(NODES_USUAL);
+        self.tables.planned.reserve(NODES_USUAL);
     }
 }
 
 impl Drop for Inner {
     fn drop(&mut self) {
-        if self.interned.capacity() <= SPARE_MAX {
-            self.interned.clear();
-            let interned = std::mem::take(&mut self.interned);
+        if (1..=SPARE_MAX).contains(&self.tables.interned.capacity()) {
+            let mut tables = std::mem::take(&mut self.tables);
+            tables.interned.clear();
+            tables.planned.clear();
             // At the end of a thread there is no next session.
-            let _ = SPARE.try_with(|spare| spare.set(Some(interned)));
+            let _ = SPARE.try_with(|spare| spare.set(Some(tables)));
         }
     }
 }
@@ -135,7 +149,8 @@ impl Session {
         Self {
             device,
             member: None,
-            inner: Mutex::new(Inner::new()),
+            inner: Mutex::default(),
+            is_overdue: AtomicBool::new(false),
             streams: Mutex::new(streams),
             checks: Arc::new(Mutex::new(checks)),
             log: Some(LaunchLog::default()),
@@ -151,7 +166,8 @@ impl Session {
         Arc::new(Self {
             device,
             member,
-            inner: Mutex::new(Inner::new()),
+            inner: Mutex::default(),
+            is_overdue: AtomicBool::new(false),
             streams: Mutex::default(),
             checks: Arc::default(),
             log: None,
@@ -212,16 +228,16 @@ impl Session {
             let usage_error = UsageError::new(operation, problem, location);
             return self.fail(dtype, &shape, usage_error, location);
         }
-        let key = NodeKey::new(dtype, &shape, &op);
+        let key = node_key(dtype, &shape, &op);
         let mut inner = self.inner.lock();
         // No result can come of a failed session, so the operation need not be remembered.
-        if let Some(failure) = inner.failure.clone() {
+        if let Some(failure) = &inner.failure {
+            let failure = failure.clone();
             drop(inner);
             return self.fail(dtype, &shape, failure, location);
         }
-        let Inner {
-            interned, planned, ..
-        } = &mut *inner;
+        inner.reserve();
+        let Tables { interned, planned } = &mut inner.tables;
         let entry = interned.entry(key);
         if let Entry::Occupied(known) = &entry
             && let Some(known) = known.get().upgrade()
@@ -238,6 +254,9 @@ impl Session {
         ));
         entry.insert_entry(Arc::downgrade(&node));
         planned.push(Arc::downgrade(&node));
+        if planned.len() >= PLANNED_MAX {
+            self.is_overdue.store(true, Ordering::Relaxed);
+        }
         drop(inner);
         if node.is_deferred
             && let Some(member) = &self.member
@@ -314,13 +333,19 @@ impl Session {
 
     /// Returns the oldest planned nodes if there are many, and forgets that they are planned.
     pub(crate) fn take_overdue(&self) -> Option<Overdue> {
-        let mut inner = self.inner.lock();
-        if inner.planned.len() < PLANNED_MAX {
+        // The thread that has planned the last of them sees its own write.
+        if !self.is_overdue.load(Ordering::Relaxed) {
             return None;
         }
-        let overdue: Vec<_> = inner.planned.drain(..OVERDUE).collect();
-        let younger = inner.planned.clone();
-        inner.interned.retain(|_, node| node.strong_count() > 0);
+        let mut inner = self.inner.lock();
+        let tables = &mut inner.tables;
+        if tables.planned.len() < PLANNED_MAX {
+            return None;
+        }
+        self.is_overdue.store(false, Ordering::Relaxed);
+        let overdue: Vec<_> = tables.planned.drain(..OVERDUE).collect();
+        let younger = tables.planned.clone();
+        tables.interned.retain(|_, node| node.strong_count() > 0);
         drop(inner);
         let younger: Vec<NodeRef> = younger.iter().filter_map(Weak::upgrade).collect();
         let end = younger.first().map_or(u64::MAX, |node| node.id);

@@ -19,10 +19,13 @@ use parking_lot::Mutex;
 use smallvec::SmallVec;
 
 use crate::{
-    codegen::{ENTRY_BYTES, Kernel, KernelParameter, PARAMETER_BYTES_MAX, PassOutput, generate},
+    codegen::{
+        BoundParameter, Code, CodeParameter, ENTRY_BYTES, Kernel, KernelNodes, KernelParameter,
+        PARAMETER_BYTES_MAX, PassOutput, generate,
+    },
     element::Scalar,
     error::Result,
-    fuse::FusedKernel,
+    fuse::{FusedKernel, KeptKernel},
     graph::{LaunchLog, LoggedLaunch, LoggedParameter, Session, Storage},
     product::RawShape,
 };
@@ -48,6 +51,9 @@ pub(crate) fn allocate(stream: &Stream, bytes: usize) -> Result<Buffer<u8>> {
     // is dropped.
     Ok(unsafe { stream.uninit::<u8>(bytes) }?)
 }
+
+/// The number of parameters of a launch that take no memory of their own.
+const PARAMETERS_USUAL: usize = 12;
 
 /// An argument of a launch.
 enum LaunchArgument {
@@ -89,24 +95,27 @@ impl ScalarBits {
         }
     }
 
-    /// Returns the bits of a parameter that is not an address.
-    fn of(session: &Session, is_wide: bool, parameter: &KernelParameter) -> Self {
-        match parameter {
-            KernelParameter::Index(value) if is_wide => ScalarBits::Bits64(*value as u64),
+    /// Returns the bits of a length, a step or an index.
+    fn of_index(is_wide: bool, value: i64) -> Self {
+        if is_wide {
+            Self::Bits64(value as u64)
+        } else {
             // Lengths, starts and steps of a narrow kernel fit 32 bits, negative steps included.
-            KernelParameter::Index(value) => ScalarBits::Bits32(*value as u32),
-            KernelParameter::Scalar(value) | KernelParameter::Constant { value, .. } => {
-                Self::of_scalar(*value)
+            Self::Bits32(value as u32)
+        }
+    }
+
+    /// Returns the bits of a parameter that is not an address.
+    fn of(session: &Session, is_wide: bool, parameter: &BoundParameter<'_>) -> Self {
+        match *parameter {
+            BoundParameter::Fixed(KernelParameter::Index(value)) => Self::of_index(is_wide, *value),
+            BoundParameter::Index(length) => Self::of_index(is_wide, length as i64),
+            BoundParameter::Fixed(KernelParameter::Scalar(value)) => Self::of_scalar(*value),
+            BoundParameter::Constant { value, .. } => Self::of_scalar(value),
+            BoundParameter::CheckCode { node, axis, length } => {
+                Self::Bits32(session.checks().number(node.location, axis, length))
             }
-            KernelParameter::CheckCode { node, axis, length } => {
-                ScalarBits::Bits32(session.checks().number(node.location, *axis, *length))
-            }
-            KernelParameter::Input(_)
-            | KernelParameter::Output(_)
-            | KernelParameter::Temporary(_)
-            | KernelParameter::ProductShape(_)
-            | KernelParameter::Flag
-            | KernelParameter::Counters => {
+            BoundParameter::Fixed(_) | BoundParameter::Input(_) => {
                 unreachable!("neither an address nor the sizes of a product are a scalar")
             }
         }
@@ -123,17 +132,24 @@ pub(crate) fn constant_word(value: Scalar) -> u64 {
 
 /// Uploads the table of a kernel whose scalars exceed the parameter limit. Only this launch uses
 /// the table: dropped after the launch, it is freed in stream order.
-fn upload_table(session: &Session, stream: &Stream, kernel: &Kernel) -> Result<Option<Buffer<u8>>> {
+fn upload_table(
+    session: &Session,
+    stream: &Stream,
+    kernel: &Kernel<CodeParameter>,
+    nodes: &impl KernelNodes,
+) -> Result<Option<Buffer<u8>>> {
     if kernel.table.is_empty() {
         return Ok(None);
     }
     let mut entries: Vec<[u8; ENTRY_BYTES]> = Vec::with_capacity(kernel.table.len());
     for parameter in &kernel.table {
         // For a 32-bit value, the kernel loads four bytes of its entry.
-        entries.push(match ScalarBits::of(session, kernel.wide, parameter) {
-            ScalarBits::Bits32(value) => u64::from(value).to_le_bytes(),
-            ScalarBits::Bits64(value) => value.to_le_bytes(),
-        });
+        entries.push(
+            match ScalarBits::of(session, kernel.wide, &parameter.bind(nodes)) {
+                ScalarBits::Bits32(value) => u64::from(value).to_le_bytes(),
+                ScalarBits::Bits64(value) => value.to_le_bytes(),
+            },
+        );
     }
     Ok(Some(stream.upload(entries.as_flattened())?))
 }
@@ -146,24 +162,53 @@ pub(super) fn enqueue(
     fused: &FusedKernel,
     outputs: &mut [&mut Buffer<u8>],
 ) -> Result<()> {
-    let generated = generate(fused);
+    let location = fused.output().target.location;
+    let code = generate(fused);
+    let work = (&*code, fused.root.elements);
+    enqueue_code(session, stream, location, work, fused, outputs)
+}
+
+/// Enqueues a kernel of a kept plan. Returns `false` if it has no code yet, or more is to do than
+/// launching its code.
+pub(super) fn enqueue_kept(
+    session: &Session,
+    stream: &Stream,
+    kernel: &KeptKernel<'_>,
+    outputs: &mut [&mut Buffer<u8>],
+) -> Result<bool> {
+    let Some(code) = kernel.code().and_then(|slot| slot.get::<Code>()) else {
+        return Ok(false);
+    };
+    let work = (&*code, kernel.root().elements);
+    enqueue_code(session, stream, kernel.location(), work, kernel, outputs)?;
+    Ok(true)
+}
+
+/// Enqueues the passes of a kernel with these nodes, whose root has so many elements.
+fn enqueue_code(
+    session: &Session,
+    stream: &Stream,
+    location: &'static Location<'static>,
+    (code, elements): (&Code, usize),
+    nodes: &impl KernelNodes,
+    outputs: &mut [&mut Buffer<u8>],
+) -> Result<()> {
     let mut temporaries: SmallVec<[Buffer<u8>; 4]> = SmallVec::new();
-    for temporary in &generated.temporaries {
+    for temporary in &code.temporaries {
         temporaries.push(if temporary.is_zeroed {
             stream.zeros(temporary.bytes)?
         } else {
             allocate(stream, temporary.bytes)?
         });
     }
-    let location = fused.output().target.location;
-    for pass in &generated.passes {
+    for pass in &code.passes {
         let launch = |targets: &mut [&mut Buffer<u8>], read_temporaries: &[Buffer<u8>]| {
             launch(
                 session,
                 stream,
                 location,
-                &pass.kernel,
-                pass.threads,
+                (&pass.kernel, pass.threads.of(elements)),
+                nodes,
                 targets,
                 read_temporaries,
             )
@@ -188,17 +233,17 @@ pub(super) fn enqueue(
 }
 
 /// Adds the launch of a kernel to the log.
-fn note(log: &LaunchLog, kernel: &Kernel) {
-    let differing = |(number, parameter): (usize, &KernelParameter)| {
-        let parameter = match parameter {
-            KernelParameter::Constant { node, .. } => LoggedParameter::Constant(*node),
-            KernelParameter::CheckCode { node, axis, length } => LoggedParameter::CheckCode {
+fn note(log: &LaunchLog, kernel: &Kernel<CodeParameter>, nodes: &impl KernelNodes) {
+    let differing = |(number, parameter): (usize, &CodeParameter)| {
+        let parameter = match parameter.bind(nodes) {
+            BoundParameter::Constant { node, .. } => LoggedParameter::Constant(node),
+            BoundParameter::CheckCode { node, axis, length } => LoggedParameter::CheckCode {
                 node: node.id,
-                axis: *axis,
-                length: *length,
+                axis,
+                length,
             },
-            KernelParameter::Flag => LoggedParameter::Flag,
-            KernelParameter::Counters => LoggedParameter::Counters,
+            BoundParameter::Fixed(KernelParameter::Flag) => LoggedParameter::Flag,
+            BoundParameter::Fixed(KernelParameter::Counters) => LoggedParameter::Counters,
             _ => return None,
         };
         Some((number, parameter))
@@ -216,12 +261,12 @@ fn launch(
     session: &Session,
     stream: &Stream,
     location: &'static Location<'static>,
-    kernel: &Kernel,
-    threads: usize,
+    (kernel, threads): (&Kernel<CodeParameter>, usize),
+    nodes: &impl KernelNodes,
     targets: &mut [&mut Buffer<u8>],
     read_temporaries: &[Buffer<u8>],
 ) -> Result<()> {
-    let table = upload_table(session, stream, kernel)?;
+    let table = upload_table(session, stream, kernel, nodes)?;
     let count = kernel.parameters.len() + usize::from(table.is_some());
     let function = load_generated_again(
         &session.device,
@@ -230,37 +275,43 @@ fn launch(
         || intern(&kernel.name),
         count,
     )?;
-    let mut read: Vec<Arc<Storage>> = Vec::new();
+    let mut read: SmallVec<[Arc<Storage>; 4]> = SmallVec::new();
     let (mut checked, mut counters) = (None, None);
-    let mut values = Vec::with_capacity(count);
+    let mut values: SmallVec<[LaunchArgument; PARAMETERS_USUAL]> = SmallVec::new();
     for parameter in &kernel.parameters {
-        values.push(match parameter {
-            KernelParameter::Input(node) => {
+        values.push(match parameter.bind(nodes) {
+            BoundParameter::Input(node) => {
                 read.push(
                     node.storage()
                         .expect("operands are enqueued before the kernels that read them"),
                 );
                 LaunchArgument::Input(read.len() - 1)
             }
-            KernelParameter::Output(number) => LaunchArgument::Output(*number),
-            KernelParameter::Temporary(number) => LaunchArgument::Temporary(*number),
-            KernelParameter::Flag => {
+            BoundParameter::Fixed(KernelParameter::Output(number)) => {
+                LaunchArgument::Output(*number)
+            }
+            BoundParameter::Fixed(KernelParameter::Temporary(number)) => {
+                LaunchArgument::Temporary(*number)
+            }
+            BoundParameter::Fixed(KernelParameter::Flag) => {
                 checked = Some(session.checks().flag(stream)?);
                 LaunchArgument::Flag
             }
-            KernelParameter::Counters => {
+            BoundParameter::Fixed(KernelParameter::Counters) => {
                 counters = Some(session.streams().counters(stream)?);
                 LaunchArgument::Counters
             }
-            KernelParameter::ProductShape(shape) => LaunchArgument::ProductShape(Arc::clone(shape)),
-            value => match ScalarBits::of(session, kernel.wide, value) {
+            BoundParameter::Fixed(KernelParameter::ProductShape(shape)) => {
+                LaunchArgument::ProductShape(Arc::clone(shape))
+            }
+            value => match ScalarBits::of(session, kernel.wide, &value) {
                 ScalarBits::Bits32(value) => LaunchArgument::Bits32(value),
                 ScalarBits::Bits64(value) => LaunchArgument::Bits64(value),
             },
         });
     }
     if let Some(log) = &session.log {
-        note(log, kernel);
+        note(log, kernel, nodes);
     }
     debug_assert!(
         values.iter().map(LaunchArgument::bytes).sum::<usize>() + 8 * usize::from(table.is_some())
@@ -274,8 +325,8 @@ fn launch(
     let mut counters = counters.as_ref().map(|counters| counters.lock());
     let mut counters = counters.as_deref_mut();
     let mut counters = counters.as_mut();
-    let mut targets: Vec<_> = targets.iter_mut().map(Some).collect();
-    let mut arguments: Vec<Argument<'_>> = Vec::with_capacity(count);
+    let mut targets: SmallVec<[_; 4]> = targets.iter_mut().map(Some).collect();
+    let mut arguments: SmallVec<[Argument<'_>; PARAMETERS_USUAL]> = SmallVec::new();
     for value in &values {
         arguments.push(match value {
             LaunchArgument::Bits32(value) => Argument::scalar(value),

@@ -14,9 +14,22 @@ pub(crate) use generated::{allocate, constant_word};
 
 use crate::{
     error::Result,
-    fuse::FusedKernel,
+    fuse::{FusedKernel, KeptKernel},
     graph::{Op, Session},
 };
+
+/// Enqueues a kernel of a kept plan whose inputs are enqueued, as [`enqueue`].
+pub(crate) fn enqueue_kept(
+    session: &Session,
+    stream: &Stream,
+    kernel: &KeptKernel<'_>,
+    outputs: &mut [&mut Buffer<u8>],
+) -> Result<()> {
+    if generated::enqueue_kept(session, stream, kernel, outputs)? {
+        return Ok(());
+    }
+    enqueue(session, stream, &kernel.to_fused(), outputs)
+}
 
 /// Enqueues a fused kernel whose inputs are enqueued. It writes `outputs`, one for each of the
 /// kernel's outputs.

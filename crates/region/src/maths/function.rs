@@ -13,7 +13,7 @@ macro_rules! functions {
 
         impl MathFunction {
             #[cfg(test)]
-            const ALL: &[Self] = &[$(Self::$function),*];
+            pub(crate) const ALL: &[Self] = &[$(Self::$function),*];
 
             /// Returns the name in the library, without prefix and type.
             pub(crate) fn name(self) -> &'static str {

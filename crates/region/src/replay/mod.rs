@@ -37,6 +37,7 @@ use smallvec::SmallVec;
 use crate::{
     fuse::{Plan, PlannedGraph, Step},
     graph::{Session, Storage},
+    shape::Shape,
 };
 pub(crate) use graph::RegionGraph;
 use prepared::PreparedGraphs;
@@ -55,6 +56,10 @@ const INSTANCES_MAX: usize = 4;
 /// The maximum number of graphs of a device.
 const GRAPHS_MAX: usize = 64;
 
+/// The properties that determine the kernels of a graph: a plan, the nodes that a call stores, and
+/// the shape of a uniform graph, whose plan has none.
+type PatternKey = (u64, Results, Shape);
+
 /// The numbers of the nodes that a call stores.
 pub(crate) type Results = SmallVec<[u32; 4]>;
 
@@ -64,8 +69,7 @@ struct RegionGraphs(Mutex<State>);
 
 #[derive(Default)]
 struct State {
-    /// By plan and results.
-    patterns: FxHashMap<(u64, Results), Pattern>,
+    patterns: FxHashMap<PatternKey, Pattern>,
     uses: u64,
     is_off: bool,
     prepared: PreparedGraphs,
@@ -147,7 +151,7 @@ impl RegionGraphs {
     }
 
     /// Chooses how a call with these inputs is enqueued.
-    fn choose(&self, device: &Device, key: &(u64, Results), graph: &PlannedGraph) -> Choice {
+    fn choose(&self, device: &Device, key: &PatternKey, graph: &PlannedGraph) -> Choice {
         let mut state = self.0.lock();
         state.uses += 1;
         let uses = state.uses;
@@ -182,7 +186,7 @@ impl RegionGraphs {
     }
 
     /// Gives a graph back after its use. `None` if it failed; then there is none in its place.
-    fn give_back(&self, key: &(u64, Results), instance: Option<Box<RegionGraph>>, refuses: bool) {
+    fn give_back(&self, key: &PatternKey, instance: Option<Box<RegionGraph>>, refuses: bool) {
         let mut state = self.0.lock();
         let Some(pattern) = state.patterns.get_mut(key) else {
             drop(state);
@@ -226,7 +230,11 @@ pub(crate) fn replay(
         graph.targets.contains(&number) || graph.nodes[number as usize].node.is_held()
     };
     let results: Results = plan.stored.iter().copied().filter(is_result).collect();
-    let key = (plan.id, results);
+    let shape = match graph.nodes.first() {
+        Some(fused) if plan.is_uniform => fused.node.shape.clone(),
+        _ => Shape::new(),
+    };
+    let key = (plan.id, results, shape);
     let graphs = RegionGraphs::of(&session.device);
     let instance = match graphs.choose(&session.device, &key, graph) {
         Choice::Eager => return false,

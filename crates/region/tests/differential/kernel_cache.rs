@@ -29,6 +29,10 @@ pub(crate) const TESTS: &[Test] = &[
         "cached_kernels_distinguish_shapes",
         cached_kernels_distinguish_shapes,
     ),
+    (
+        "recalled_plans_take_other_lengths",
+        recalled_plans_take_other_lengths,
+    ),
 ];
 
 fn ramp(len: usize, from: usize) -> Array1<f32> {
@@ -120,6 +124,33 @@ fn cached_kernels_distinguish_shapes() -> Outcome {
             let x = Array::from_host(device, &host)?;
             assert_eq!((&x + 1.0).to_host()?, &host + 1.0, "{len}");
             assert_eq!((&x + &x).sum().item()?, 2.0 * host.sum(), "{len}");
+        }
+        Ok(())
+    })
+}
+
+/// The first vector makes the plan of all others, and the first matrix that of all others whose
+/// rows are loaded as vectors of four.
+fn recalled_plans_take_other_lengths() -> Outcome {
+    everywhere(|device| {
+        for length in (2..40).chain([255, 256, 257, 1030]) {
+            let host = ramp(length, 3);
+            let x = Array::from_host(device, &host)?;
+            let found = (&x * 2.0 - 1.0).to_host()?;
+            assert_eq!(found, &host * 2.0 - 1.0, "{length}");
+        }
+        for rows in [2, 3, 8, 31] {
+            for columns in [8, 2, 3, 4, 6, 12, 33] {
+                let host = ramp(rows * columns, 1)
+                    .into_shape_with_order((rows, columns))
+                    .unwrap();
+                let (row, column) = (ramp(columns, 5), ramp(rows, 7).insert_axis(Axis(1)));
+                let result = device.region(|g| {
+                    let [x, column] = [g.array(&host), g.array(&column)];
+                    x * &g.array(&row) + column
+                })?;
+                assert_eq!(result.wait()?, &host * &row + &column, "{rows} × {columns}");
+            }
         }
         Ok(())
     })

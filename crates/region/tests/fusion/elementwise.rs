@@ -1,7 +1,7 @@
 //! Chains of element-wise operations with shared operands.
 
 use millstream_region::{Array, RegionExt};
-use ndarray::{Array1, Array2, Axis, Ix1, Ix2, s};
+use ndarray::{Array1, Array2, Ix1, Ix2, s};
 
 use crate::Counted;
 
@@ -194,40 +194,27 @@ fn a_stencil_of_few_exponentials_is_one_kernel() {
     }
 }
 
-/// A kernel's text contains no lengths. It only depends on how many threads share a result or a
-/// tile, so that the texts for arrays of some heights serve all other widths of these heights. Rows
-/// of 36 have eight threads with single elements, those of 52 eight with groups of four.
+/// All lengths have one plan, and each has a graph of its own.
 #[test]
-fn other_shapes_take_no_further_compilation() {
-    type Compute = fn(&Array<f32, Ix2>) -> Array<f32, Ix2>;
-    let kinds: [(&str, Compute); 5] = [
-        ("element-wise", |x| (x * 2.0 + 1.0).abs()),
-        ("transposed", |x| x.t() + &x.t() * 2.0),
-        ("sum of columns", |x| {
-            x.sum_axis(Axis(0)).insert_axis(Axis(0))
-        }),
-        ("softmax", |x| {
-            let e = x.exp();
-            &e / &e.sum_axis(Axis(1)).insert_axis(Axis(1))
-        }),
-        ("scan", |x| (x * 0.5).cumsum(Axis(1))),
-    ];
+fn a_chain_of_three_kernels_is_replayed_for_each_length() {
     Counted::everywhere(|counted| {
-        for (kind, compute) in kinds {
-            let compilations = |columns: &[usize]| {
-                counted.calls.forget();
-                for &columns in columns {
-                    for rows in [4, 8, 12, 20, 40] {
-                        let host = Array2::<f32>::ones((rows, columns));
-                        let x = Array::from_host(&counted.device, &host).unwrap();
-                        drop(compute(&x).to_host().unwrap());
-                    }
-                }
-                counted.calls.count("module_load")
-            };
-            let first = compilations(&[36, 52]);
-            assert!((1..=3).contains(&first), "{kind}: {first} compilations");
-            assert_eq!(compilations(&[44, 40, 60]), 0, "{kind}");
+        for length in [64, 100, 64, 260] {
+            let host = Array1::from_shape_fn(length, |index| (index % 97) as f32 + 1.0);
+            let x = Array::from_host(&counted.device, &host).unwrap();
+            let expected = (0..100).fold(host, |y, _| (y / 1.01).sqrt());
+            for call in 1..=4 {
+                let (found, work) = counted.work(|device| {
+                    let chain = |x| (0..100).fold(x, |y: Array<f32, Ix1>, _| (y / 1.01).sqrt());
+                    device
+                        .region(|g| chain(g.array(&x)))
+                        .unwrap()
+                        .wait()
+                        .unwrap()
+                });
+                assert_eq!(found, expected, "{length}");
+                // The third call of a length records its graph.
+                assert!(call < 4 || work.kernels == 0, "{length}: {work:?}");
+            }
         }
     });
 }

@@ -1,0 +1,165 @@
+//! A test of plans and code that serve other lengths than those that they were made for: random
+//! expressions get the same kernels, texts, parameters and numbers of threads as a new plan.
+
+use millstream::Device;
+use ndarray::{ArrayD, Axis, IxDyn};
+use rand_core::{RngCore, SeedableRng};
+use rand_pcg::Pcg32;
+
+use super::{
+    body::KernelParameter,
+    cache::{BoundParameter, Code, CodeParameter, generate, generate_anew},
+};
+use crate::{
+    Array,
+    fuse::{FusedKernel, Step, Work, new_steps, recall, steps},
+    graph::NodeRef,
+};
+
+type Dynamic = Array<f32, IxDyn>;
+
+/// Arrays that broadcast to one shape, the first of which has it.
+struct Operands {
+    all: Vec<Dynamic>,
+}
+
+impl Operands {
+    fn of(device: &Device, shape: &[usize]) -> Self {
+        let array = |shape: &[usize]| -> Dynamic {
+            Array::from_host(device, &ArrayD::zeros(IxDyn(shape))).unwrap()
+        };
+        let mut all = vec![array(shape), array(shape), array(&[])];
+        for axis in 0..shape.len() {
+            let mut flat = shape.to_vec();
+            flat[axis] = 1;
+            all.extend([array(&flat), array(&shape[axis..])]);
+        }
+        Self { all }
+    }
+
+    /// Returns a random expression, and sometimes a value in it.
+    fn expression(&self, random: &mut Pcg32) -> Vec<Dynamic> {
+        let mut pick = |count: usize| random.next_u32() as usize % count;
+        let mut value = self.all[0].clone();
+        let mut results = Vec::new();
+        for _ in 0..1 + pick(8) {
+            let other = &self.all[pick(self.all.len())];
+            value = match pick(12) {
+                0 => value.exp(),
+                1 => value * 2.0,
+                2 => (&value * 2.0) + &value,
+                3 => value.less(other).where_cond(other, 1.0),
+                4 => &value / &(other * 0.5),
+                5 => &value - &value.max_keepdims(&[Axis(0)]),
+                6 => {
+                    results.push(value.clone());
+                    value.sqrt()
+                }
+                _ => value + other,
+            };
+        }
+        results.push(value);
+        results
+    }
+}
+
+/// Returns what a launch passes, with identifiers for nodes.
+fn bound(code: &Code, kernel: &FusedKernel) -> Vec<String> {
+    let launches = code.passes.iter().flat_map(|pass| {
+        let of_kernel = &pass.kernel;
+        let described = |parameter: &CodeParameter| match parameter.bind(kernel) {
+            BoundParameter::Fixed(KernelParameter::Index(value)) => format!("index {value}"),
+            BoundParameter::Index(value) => format!("index {value}"),
+            BoundParameter::Fixed(KernelParameter::Output(number)) => {
+                format!("output {number}")
+            }
+            BoundParameter::Fixed(KernelParameter::Temporary(number)) => {
+                format!("temporary {number}")
+            }
+            BoundParameter::Fixed(KernelParameter::Scalar(value)) => format!("{value:?}"),
+            BoundParameter::Fixed(_) => String::from("other"),
+            BoundParameter::Input(node) => format!("array {}", node.id),
+            BoundParameter::Constant { node, value } => format!("constant {node} {value:?}"),
+            BoundParameter::CheckCode { node, axis, length } => {
+                format!("check {} {axis} {length}", node.id)
+            }
+        };
+        let parameters = of_kernel.parameters.iter().chain(&of_kernel.table);
+        let threads = pass.threads.of(kernel.root.elements);
+        [of_kernel.ptx.to_string(), of_kernel.name.to_string()]
+            .into_iter()
+            .chain([format!("{threads} threads, {} of a block", of_kernel.block)])
+            .chain(parameters.map(described))
+            .collect::<Vec<_>>()
+    });
+    launches.collect()
+}
+
+/// Returns the kernels of a step with the numbers of what they compute, read and write.
+fn described(step: &Step) -> Vec<(&FusedKernel, Vec<u64>)> {
+    let Work::Kernels(kernels) = &step.work else {
+        return Vec::new();
+    };
+    let numbers = |kernel: &FusedKernel| -> Vec<u64> {
+        let outputs = kernel.outputs.iter();
+        let outputs = outputs.flat_map(|output| [output.value.id, output.target.id]);
+        let computed = kernel.nodes.iter().chain(&kernel.epilogue);
+        std::iter::once(kernel.root.id)
+            .chain(step.nodes.iter().map(|node| node.id))
+            .chain(outputs)
+            .chain(computed.map(|fused| fused.node.id))
+            .chain(kernel.inputs.iter().map(|node| node.id))
+            .collect()
+    };
+    kernels
+        .iter()
+        .map(|kernel| (kernel, numbers(kernel)))
+        .collect()
+}
+
+/// The lengths of axes: of 1, and with every residue of a vector of four.
+const LENGTHS: [usize; 9] = [1, 2, 3, 4, 5, 6, 8, 12, 33];
+
+#[test]
+fn a_recalled_plan_of_other_lengths_is_that_of_a_new_one() {
+    let device = Device::simulated().unwrap();
+    let mut recalled_for_others = 0;
+    for seed in 0..150 {
+        let mut random = Pcg32::seed_from_u64(seed);
+        let rank = 1 + random.next_u32() as usize % 3;
+        let expression = random.clone();
+        let mut first: Option<Vec<usize>> = None;
+        for _ in 0..6 {
+            let length = |_| LENGTHS[random.next_u32() as usize % LENGTHS.len()];
+            let shape: Vec<usize> = (0..rank).map(length).collect();
+            let results = Operands::of(&device, &shape).expression(&mut expression.clone());
+            let targets: Vec<NodeRef> = results
+                .iter()
+                .map(|result| NodeRef::clone(result.node()))
+                .collect();
+            let is_known = recall(&targets, u64::MAX).plan.is_some();
+            let other = first.get_or_insert_with(|| shape.clone());
+            recalled_for_others += usize::from(is_known && *other != shape);
+            let (new, kept) = (new_steps(&targets), steps(&targets, u64::MAX));
+            let kept: Vec<Step> = kept.collect();
+            assert_eq!(kept.len(), new.len(), "seed {seed}, {shape:?}");
+            for (kept, new) in kept.iter().zip(&new) {
+                let (kept, new) = (described(kept), described(new));
+                assert_eq!(kept.len(), new.len(), "seed {seed}, {shape:?}");
+                for ((kept, kept_numbers), (new, new_numbers)) in kept.into_iter().zip(new) {
+                    assert_eq!(kept_numbers, new_numbers, "seed {seed}, {shape:?}");
+                    let fresh = bound(&generate_anew(new), new);
+                    assert_eq!(
+                        bound(&generate(kept), kept),
+                        fresh,
+                        "seed {seed}, {shape:?}"
+                    );
+                }
+            }
+        }
+    }
+    assert!(
+        recalled_for_others > 200,
+        "{recalled_for_others} plans for others"
+    );
+}

@@ -1,0 +1,176 @@
+//! Numbers of texts that the driver compiles for one expression and arrays of many shapes.
+
+use std::collections::BTreeMap;
+
+use millstream::sim::Schedule;
+use millstream_region::{Array, concatenate};
+use ndarray::{Array1, Array2, Axis, Ix2};
+
+use crate::Counted;
+
+type Compute = fn(&Array<f32, Ix2>) -> Array<f32, Ix2>;
+
+/// An expression, and how many texts the documentation of the crate allows.
+struct Kind {
+    what: &'static str,
+    texts_max: usize,
+    compute: Compute,
+}
+
+/// Returns a row of the length of the last axis.
+fn row_of(x: &Array<f32, Ix2>) -> Array<f32, Ix2> {
+    let host = Array1::<f32>::ones(x.shape()[1]);
+    let row = Array::from_host(x.device(), &host).unwrap();
+    row.insert_axis(Axis(0))
+}
+
+const KINDS: [Kind; 12] = [
+    Kind {
+        what: "element-wise",
+        texts_max: 2,
+        compute: |x| (x * 2.0 + 1.0).abs(),
+    },
+    Kind {
+        what: "element-wise with a row",
+        texts_max: 5,
+        compute: |x| (x + &row_of(x)).exp(),
+    },
+    Kind {
+        what: "transposed",
+        texts_max: 5,
+        compute: |x| x.t() + &x.t() * 2.0,
+    },
+    Kind {
+        what: "sum of columns",
+        texts_max: 8,
+        compute: |x| (x * 2.0).sum_axis(Axis(0)).insert_axis(Axis(0)),
+    },
+    Kind {
+        what: "sum of rows",
+        texts_max: 22,
+        compute: |x| (x * 2.0).sum_axis(Axis(1)).insert_axis(Axis(0)),
+    },
+    Kind {
+        what: "sum of all",
+        texts_max: 2,
+        compute: |x| (x * 2.0).sum().insert_axis(Axis(0)).insert_axis(Axis(0)),
+    },
+    Kind {
+        what: "softmax",
+        texts_max: 33,
+        compute: |x| {
+            let powers = x.exp();
+            &powers / &powers.sum_axis(Axis(1)).insert_axis(Axis(1))
+        },
+    },
+    Kind {
+        what: "scan of rows",
+        texts_max: 6,
+        compute: |x| (x * 0.5).cumsum(Axis(1)),
+    },
+    Kind {
+        what: "scan of columns",
+        texts_max: 6,
+        compute: |x| (x * 0.5).cumsum(Axis(0)),
+    },
+    Kind {
+        what: "gather",
+        texts_max: 4,
+        compute: |x| x.select(Axis(1), &[0, x.shape()[1] - 1]) * 2.0,
+    },
+    Kind {
+        what: "join",
+        texts_max: 7,
+        compute: |x| concatenate(Axis(0), &[x, &(x * 2.0)]).unwrap() + 1.0,
+    },
+    Kind {
+        what: "product and its epilogue",
+        texts_max: 7,
+        compute: |x| (x.dot(&x.t()) + 1.0).relu(),
+    },
+];
+
+/// Numbers of rows and columns on both sides of the bounds between kernels, as far as a simulated
+/// device gets there in a short time.
+fn shapes() -> Vec<(usize, usize)> {
+    let mut shapes = Vec::new();
+    for rows in [1, 3, 40] {
+        for columns in [1, 2, 5, 8, 17, 33, 36, 52, 70, 100, 128, 250, 300] {
+            shapes.push((rows, columns));
+        }
+    }
+    shapes.extend([
+        (2, 1000),
+        (3, 1024),
+        (2, 2050),
+        (1, 4100),
+        (1, 9001),
+        (1, 17_000),
+    ]);
+    shapes.extend([
+        (260, 36),
+        (260, 300),
+        (1000, 2),
+        (5000, 3),
+        (4096, 4),
+        (9001, 1),
+    ]);
+    shapes
+}
+
+#[test]
+fn an_expression_for_many_shapes_takes_few_compilations() {
+    Counted::with(Schedule::Timed, |counted| {
+        let mut found: BTreeMap<&str, usize> = BTreeMap::new();
+        for kind in &KINDS {
+            counted.calls.forget();
+            for shape in shapes() {
+                if kind.what.starts_with("product") && shape.0 > 40 {
+                    continue;
+                }
+                let x = Array::from_host(&counted.device, &Array2::<f32>::ones(shape)).unwrap();
+                drop((kind.compute)(&x).to_host().unwrap());
+            }
+            found.insert(kind.what, counted.calls.count("module_load"));
+        }
+        let is_few = |kind: &Kind| (1..=kind.texts_max).contains(&found[kind.what]);
+        assert!(KINDS.iter().all(is_few), "{found:#?}");
+    });
+}
+
+/// A kernel's text contains no lengths. It only depends on how many threads share a result or a
+/// tile, so that the texts for arrays of some heights serve all other widths of these heights. Rows
+/// of 36 have eight threads with single elements, those of 52 eight with groups of four.
+#[test]
+fn other_shapes_take_no_further_compilation() {
+    let kinds: [(&str, Compute); 5] = [
+        ("element-wise", |x| (x * 2.0 + 1.0).abs()),
+        ("transposed", |x| x.t() + &x.t() * 2.0),
+        ("sum of columns", |x| {
+            x.sum_axis(Axis(0)).insert_axis(Axis(0))
+        }),
+        ("softmax", |x| {
+            let e = x.exp();
+            &e / &e.sum_axis(Axis(1)).insert_axis(Axis(1))
+        }),
+        ("scan", |x| (x * 0.5).cumsum(Axis(1))),
+    ];
+    Counted::everywhere(|counted| {
+        for (kind, compute) in kinds {
+            let compilations = |columns: &[usize]| {
+                counted.calls.forget();
+                for &columns in columns {
+                    for rows in [4, 8, 12, 20, 40] {
+                        let host = Array2::<f32>::ones((rows, columns));
+                        let x = Array::from_host(&counted.device, &host).unwrap();
+                        drop(compute(&x).to_host().unwrap());
+                    }
+                }
+                counted.calls.count("module_load")
+            };
+            let first = compilations(&[36, 52]);
+            assert!((1..=3).contains(&first), "{kind}: {first} compilations");
+            assert_eq!(compilations(&[44, 40, 60]), 0, "{kind}");
+        }
+    });
+}
