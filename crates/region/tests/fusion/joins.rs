@@ -1,6 +1,7 @@
 //! Joined arrays within the kernels that use them: no array is stored in between, and each element
 //! of a part is read once.
 
+use millstream::{Device, OperationKind};
 use millstream_region::{Array, Element, Keep, RegionExt, concatenate, stack};
 use ndarray::{Array1, Array2, Axis, Ix2, s};
 
@@ -191,6 +192,32 @@ fn arrays_in_memory_are_joined_by_one_kernel_however_many() {
             assert_eq!(work, once, "{axis}, {parts}");
         });
     }
+}
+
+#[test]
+fn a_large_array_is_written_before_its_borders() {
+    let device = Device::simulated().unwrap();
+    let (row, large) = (matrix((1, 1024), 1), matrix((1024, 1024), 2));
+    let [first, middle, last] = [&row, &large, &row].map(|host| {
+        let array = Array::from_host(&device, host);
+        array.unwrap()
+    });
+    let timeline = device.timeline().unwrap();
+    let joined = concatenate(Axis(0), &[first, middle, last]).unwrap();
+    let found = joined.to_host().unwrap();
+    let bytes: Vec<u64> = timeline
+        .finish()
+        .unwrap()
+        .operations
+        .iter()
+        .filter(|operation| operation.kind == OperationKind::Kernel)
+        .map(|operation| operation.bytes)
+        .collect();
+    let parts = [row.view(), large.view(), row.view()];
+    assert_eq!(found, ndarray::concatenate(Axis(0), &parts).unwrap());
+    // The operands of each kernel: a part, and the whole.
+    let of_part = |rows: u64| 4 * 1024 * (rows + 1026);
+    assert_eq!(bytes, [of_part(1024), of_part(1), of_part(1)]);
 }
 
 #[test]
