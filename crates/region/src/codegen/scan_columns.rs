@@ -17,9 +17,10 @@ use smallvec::{SmallVec, smallvec};
 
 use super::{
     body::{BLOCK, Kernel, KernelBody, ParameterKey, Reg, RegClass, line},
-    look_back::{FLAG_BYTES, RowTotals, next_tile},
-    neighbours::{if_inside, replace_outside},
-    passes::{GeneratedPasses, Pass, PassOutput, Temporary},
+    look_back::{RowTotals, next_tile},
+    neighbours::if_inside,
+    passes::{GeneratedPasses, Pass, PassOutput},
+    published::arrays_of_totals,
     reduce::block_and_thread,
     reducer::Accumulator,
     scan::{PER_THREAD_MAX, ScanGenerator},
@@ -123,13 +124,7 @@ impl ScanGenerator<'_> {
             return GeneratedPasses::one(kernel, threads);
         }
         let totals = tiling.lines * tiling.totals.count() * tiling.width;
-        let slots = self.reducer.state_types();
-        let of_slots = slots.iter().map(|slot| Temporary::of(totals, *slot));
-        let flags = Temporary {
-            bytes: (1 + totals) * FLAG_BYTES,
-            is_zeroed: true,
-        };
-        let temporaries: SmallVec<[Temporary; 2]> = of_slots.chain([flags]).collect();
+        let temporaries = arrays_of_totals(&self.reducer.state_types(), totals);
         GeneratedPasses {
             passes: smallvec![Pass {
                 kernel,
@@ -202,10 +197,10 @@ impl ScanGenerator<'_> {
         let published = tiling.is_shared().then(|| {
             shared.push_str(&self.reducer.shared_memory(1, WARPS * WARP));
             shared.push_str("\t.shared .align 4 .b32 tile;\n");
-            self.published(&mut body, thread)
+            self.published(&mut body)
         });
         let number = match &published {
-            Some(published) => next_tile(&mut body, published, thread),
+            Some(published) => next_tile(&mut body, published, thread).0,
             None => block,
         };
         let identity = self.reducer.identity(&mut body);
@@ -222,10 +217,7 @@ impl ScanGenerator<'_> {
 
         let values = self.values_of_tile(&mut body, tiling, &own);
         let running = copy(&mut body, &identity);
-        for (turn, &value) in values.iter().enumerate() {
-            let inside = own.is_inside(&mut body, tiling, turn);
-            self.combine_inside(&mut body, &running, &[value], inside, &identity);
-        }
+        self.combine_all(&mut body, &running, &values);
         let (reducer, width) = (self.reducer, tiling.width);
         let running = of_tile.scan_lanes(&mut body, reducer, &running, &identity, width);
         let ends_warp = body.reg(RegClass::Predicate);
@@ -267,7 +259,6 @@ impl ScanGenerator<'_> {
                 reducer.combine(&mut body, &before, &element);
                 copy(&mut body, &before)
             } else {
-                replace_outside(&mut body, &element, &identity, inside);
                 let up_to = of_tile.scan_lanes(&mut body, reducer, &element, &identity, width);
                 let result = copy(&mut body, &before);
                 reducer.combine(&mut body, &result, &up_to);
@@ -352,7 +343,8 @@ impl ScanGenerator<'_> {
         }
     }
 
-    /// Loads a thread's elements; the last one of the column for those beyond the end.
+    /// Loads a thread's elements; the last one of the column for those beyond the end, on which no
+    /// result depends, because they follow all elements of the column.
     fn values_of_tile(&self, body: &mut KernelBody, tiling: &Tiling, own: &TileThread) -> Vec<Reg> {
         let (bits, last) = (body.bits(), body.index_reg());
         line!(body, "sub.s{bits} {last}, {}, 1;", own.count);
@@ -414,8 +406,8 @@ mod tests {
             ((65, 3000), 94 * 256, 0),
             ((256, 40), 2 * 256, 0),
             // Tiles of 256 rows and 32 columns, and of 4,096 rows and 2 columns.
-            ((257, 40), 2 * 2 * 256, 2),
-            ((10_000, 2), 3 * 256, 2),
+            ((257, 40), 2 * 2 * 256, 1),
+            ((10_000, 2), 3 * 256, 1),
         ] {
             let x = Array::from_host(&device, &Array2::<f32>::zeros(shape)).unwrap();
             let generated = generate(&only_kernel(x.cumsum(Axis(0)).node()));
