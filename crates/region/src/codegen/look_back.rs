@@ -1,10 +1,10 @@
 //! Scans of rows that several blocks share, in one pass.
 //!
-//! A block loads one tile into registers and combines it to one total, without keeping the steps.
-//! Once the total of all tiles before it in the row is known, each warp scans its elements from
-//! there, one vector of each thread at a time. So a block needs few registers for many elements,
-//! which hides the time until that total is known, and neighbouring threads access neighbouring
-//! memory.
+//! A block loads one tile into shared memory and combines it to one total, without keeping the
+//! steps. Once the total of all tiles before it in the row is known, each warp scans its elements
+//! from there, one vector of each thread at a time. So a block needs few registers for many
+//! elements, other blocks of the multiprocessor hide the time until that total is known, and
+//! neighbouring threads access neighbouring memory.
 //!
 //! The totals are combined in an order that follows from the tile's number alone, so that floats
 //! have the same bits on every run: 32 tiles are a group, and 32 groups a section. Before a tile
@@ -26,7 +26,8 @@ use smallvec::{SmallVec, smallvec};
 
 use super::{
     body::{BLOCK, Kernel, KernelBody, ParameterKey, Reg, RegClass, line},
-    neighbours::{Neighbours, if_inside, neighbours},
+    kept::Kept,
+    neighbours::{if_inside, neighbours},
     passes::{GeneratedPasses, Pass, PassOutput},
     published::{Published, arrays_of_totals},
     reduce::block_and_thread,
@@ -34,14 +35,16 @@ use super::{
     scan::{LANES, ScanGenerator, Segmentation},
     warp::{WARP, WARPS, WarpTotals, copy, shuffle},
 };
-/// The size of the elements that a thread keeps in registers, in bytes.
+/// The size of the elements that a thread keeps, in bytes.
 const ITEMS_BYTES: usize = 128;
 /// The largest number of elements that a thread keeps.
 const ITEMS_MAX: usize = 32;
 
-/// The number of blocks of a multiprocessor: more have too few registers for their elements, and
-/// fewer have too little in flight.
-const BLOCKS_MIN: usize = 4;
+/// The number of blocks for which a multiprocessor must have registers: as many as fit in the
+/// shared memory of an H100 or H200. A thread spills a few words, once; blocks hide more latency.
+const BLOCKS_MIN: usize = 6;
+/// The same for totals of several components: for six blocks, a thread would spill 31 words.
+const BLOCKS_MIN_OF_PAIRS: usize = 4;
 
 /// The largest number of turns whose groups of neighbours are scanned while the totals of other
 /// tiles are on their way: their results take two registers each, or four.
@@ -72,7 +75,7 @@ impl RowTotals {
 impl ScanGenerator<'_> {
     /// Returns one pass in which several blocks share each row.
     pub(super) fn one_pass(&self, count: usize, rows: usize) -> GeneratedPasses {
-        let items = self.items_in_registers();
+        let items = self.items_of_thread();
         let segmentation = Segmentation {
             count,
             segment: BLOCK * items,
@@ -95,7 +98,10 @@ impl ScanGenerator<'_> {
 
     fn one_pass_kernel(&self, segmentation: Segmentation, of_row: &RowTotals) -> Kernel {
         let mut body = KernelBody::new(self.analysis.wide);
-        body.blocks_min = Some(BLOCKS_MIN);
+        body.blocks_min = Some(match &self.reducer.state_types()[..] {
+            [_] => BLOCKS_MIN,
+            _ => BLOCKS_MIN_OF_PAIRS,
+        });
         let bits = body.bits();
         let (_, thread) = block_and_thread(&mut body);
         let published = self.published(&mut body);
@@ -137,8 +143,11 @@ impl ScanGenerator<'_> {
         let place = (first, end, base);
         let read = |body: &mut KernelBody, at, lanes| self.values(body, at, lanes);
         let neighbours = neighbours(&mut body, place, (items / lanes, stride), lanes, read);
+        let class = RegClass::of(self.source.dtype);
+        let kept = Kept::new(&mut body, thread, class, lanes);
         let running = copy(&mut body, &identity);
-        for of_thread in &neighbours {
+        for (turn, of_thread) in neighbours.iter().enumerate() {
+            kept.store(&mut body, turn, &of_thread.elements);
             self.combine_all(&mut body, &running, &of_thread.elements);
         }
         self.reducer.combine_lanes(&mut body, &running, WARP);
@@ -177,13 +186,13 @@ impl ScanGenerator<'_> {
         };
         let in_group = request(&[(of_tile, within_group)]);
         let before_group = request(&[(first_group, within_section), (section_before, one)]);
-        let scanned: Vec<Accumulator> = if are_scanned_early(neighbours.len()) {
-            let of_turn = neighbours.iter();
-            let scan = |of_thread| self.scan_group(&mut body, &totals, of_thread, &identity);
-            of_turn.map(scan).collect()
-        } else {
-            Vec::new()
-        };
+        let mut scanned: Vec<Accumulator> = Vec::new();
+        if neighbours.len() <= SCANNED_EARLY_MAX {
+            for turn in 0..neighbours.len() {
+                let elements = kept.load(&mut body, turn);
+                scanned.push(self.scan_group(&mut body, &totals, &elements, &identity));
+            }
+        }
 
         // The first warp combines what precedes the tile.
         let others = body.reg(RegClass::Predicate);
@@ -213,6 +222,7 @@ impl ScanGenerator<'_> {
         );
         published.publish(&mut body, &total, of_section, ends_section);
         let mut shared = self.reducer.shared_memory(0, WARPS);
+        shared.push_str(&Kept::declaration(class, items));
         shared.push_str("\t.shared .align 4 .b32 tile;\n");
         for (slot, reg) in carry.iter().enumerate() {
             shared.push_str(&format!("\t.shared .align 8 .b8 carry{slot}[8];\n"));
@@ -229,14 +239,15 @@ impl ScanGenerator<'_> {
         let position = body.index_reg();
         line!(body, "add.s{bits} {position}, {first}, {base};");
         let first_result = self.result_address(&mut body, position);
-        for (turn, of_thread) in neighbours.iter().enumerate() {
+        for turn in 0..neighbours.len() {
             // Found again from the first, so that fewer registers are in use over the wait.
             let (at, inside) = (body.index_reg(), body.reg(RegClass::Predicate));
             line!(body, "add.s{bits} {at}, {first}, {};", turn * stride);
             line!(body, "setp.lt.u{bits} {inside}, {at}, {end};");
+            let elements = kept.load(&mut body, turn);
             let with_front = match scanned.get(turn) {
                 Some(scanned) => scanned.clone(),
-                None => self.scan_group(&mut body, &totals, of_thread, &identity),
+                None => self.scan_group(&mut body, &totals, &elements, &identity),
             };
             let step = totals.before_in_warp(&mut body, &with_front, &identity, 1);
             self.reducer.combine(&mut body, &step, &before);
@@ -244,7 +255,7 @@ impl ScanGenerator<'_> {
                 self.combine_all(&mut body, &step, &[value]);
                 copy(&mut body, &step)
             };
-            let results: Vec<_> = of_thread.elements.iter().map(after).collect();
+            let results: Vec<_> = elements.iter().map(after).collect();
             let address = body.reg(RegClass::B64);
             let bytes = turn * stride * self.node.dtype.bytes();
             line!(body, "add.s64 {address}, {first_result}, {bytes};");
@@ -259,8 +270,8 @@ impl ScanGenerator<'_> {
         self.finish(body, &shared)
     }
 
-    /// Returns the number of elements that a thread keeps in registers.
-    pub(super) fn items_in_registers(&self) -> usize {
+    /// Returns the number of elements that a thread keeps.
+    pub(super) fn items_of_thread(&self) -> usize {
         (ITEMS_BYTES / self.source.dtype.bytes()).min(ITEMS_MAX)
     }
 
@@ -278,19 +289,13 @@ impl ScanGenerator<'_> {
         &self,
         body: &mut KernelBody,
         totals: &WarpTotals,
-        of_thread: &Neighbours<Reg>,
+        elements: &[Reg],
         identity: &Accumulator,
     ) -> Accumulator {
         let group = copy(body, identity);
-        self.combine_all(body, &group, &of_thread.elements);
+        self.combine_all(body, &group, elements);
         totals.scan_lanes(body, self.reducer, &group, identity, 1)
     }
-}
-
-/// Returns whether the groups of neighbours of so many turns are scanned before the total of the
-/// tiles before is known, and stay in registers.
-fn are_scanned_early(turns: usize) -> bool {
-    turns <= SCANNED_EARLY_MAX
 }
 
 /// Returns the place of a lane's total among the first `count` from `first` on, and whether there

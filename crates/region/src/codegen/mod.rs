@@ -25,6 +25,7 @@
 //! | `scan_columns.rs` | scans along another axis than the last |
 //! | `column_totals.rs` | the totals of tiles of such scans |
 //! | `look_back.rs` | scans in one pass of rows that several blocks share |
+//! | `kept.rs` | the elements that a thread of a scan keeps in shared memory |
 //! | `published.rs` | the totals that blocks of a scan publish to each other |
 //! | `neighbours.rs` | the elements that a thread of a scan loads together |
 //! | `attention/` | attention in one kernel |
@@ -54,6 +55,7 @@ mod column_totals;
 mod elementwise;
 mod half;
 mod join;
+mod kept;
 mod long_row;
 mod look_back;
 mod lowering;
