@@ -137,6 +137,7 @@ pub mod axes {
 }
 mod checks;
 mod codegen;
+mod counters;
 mod element;
 mod error;
 mod evaluate;

@@ -20,6 +20,7 @@ use smallvec::SmallVec;
 
 use crate::{
     codegen::{ENTRY_BYTES, Kernel, KernelParameter, PARAMETER_BYTES_MAX, PassOutput, generate},
+    counters::Counters,
     element::Scalar,
     error::Result,
     fuse::FusedKernel,
@@ -272,8 +273,8 @@ fn launch(
     let mut word = guard.as_deref_mut();
     let mut flag = word.as_mut();
     let mut counters = counters.as_ref().map(|counters| counters.lock());
-    let mut counters = counters.as_deref_mut();
-    let mut counters = counters.as_mut();
+    let mut array = counters.as_deref_mut().map(Counters::begin_launch);
+    let mut array = array.as_mut();
     let mut targets: Vec<_> = targets.iter_mut().map(Some).collect();
     let mut arguments: Vec<Argument<'_>> = Vec::with_capacity(count);
     for value in &values {
@@ -296,8 +297,8 @@ fn launch(
                 Argument::write::<u32, _>(flag)
             }
             LaunchArgument::Counters => {
-                let counters = counters.take().expect("the counters are one parameter");
-                Argument::write::<u32, _>(counters)
+                let array = array.take().expect("the counters are one parameter");
+                Argument::write::<u32, _>(array)
             }
         });
     }
@@ -309,5 +310,8 @@ fn launch(
     // the node that it is lowered for or checked against it, and it writes nothing but the targets.
     // The built-in kernel of a product reads the factors by the strides of their views.
     unsafe { launch_at(&function, stream, grid, &arguments, location) }?;
+    if let Some(counters) = &mut counters {
+        counters.end_launch();
+    }
     Ok(())
 }

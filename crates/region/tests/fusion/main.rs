@@ -7,6 +7,7 @@ mod attention;
 #[path = "../../../runtime/tests/scenarios/calls.rs"]
 #[allow(dead_code, reason = "these tests use a part of it")]
 mod calls;
+mod counters;
 mod elementwise;
 mod explanations;
 mod indices;
