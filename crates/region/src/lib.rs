@@ -172,6 +172,7 @@ pub mod axes {
 }
 mod checks;
 mod codegen;
+mod counters;
 mod element;
 mod error;
 mod evaluate;

@@ -3,12 +3,12 @@
 
 use std::sync::Arc;
 
-use millstream::{Buffer, Device, Stream};
+use millstream::{Device, Stream};
 use parking_lot::Mutex;
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
-use crate::error::Result;
+use crate::{counters::Counters, error::Result};
 
 /// The maximum number of streams of a session.
 const STREAMS_MAX: usize = 4;
@@ -16,12 +16,6 @@ const STREAMS_MAX: usize = 4;
 /// The maximum number of nodes whose stream is remembered, so that a long loop does not keep its
 /// history.
 const NODES_MAX: usize = 4096;
-
-/// The number of counters of a stream: of the results that several blocks of a kernel share.
-pub(crate) const COUNTERS: usize = 1024;
-
-/// The counters of one stream, in device memory.
-pub(crate) type Counters = Arc<Mutex<Buffer<u32>>>;
 
 /// The streams of one session.
 #[derive(Default)]
@@ -38,8 +32,7 @@ struct StreamState {
     last_nodes: SmallVec<[u64; 1]>,
     /// The number of steps enqueued on the stream.
     enqueued: usize,
-    /// The counters of finished blocks, which kernels leave as 0.
-    counters: Option<Counters>,
+    counters: Option<Arc<Mutex<Counters>>>,
 }
 
 impl StreamState {
@@ -60,7 +53,7 @@ impl Streams {
         eager: &Stream,
         mut record: impl FnMut() -> millstream::Result<Stream>,
     ) -> Result<Self> {
-        let counters = Arc::new(Mutex::new(eager.zeros(COUNTERS)?));
+        let counters = Arc::new(Mutex::new(Counters::new(eager)?));
         let mut streams = Vec::with_capacity(STREAMS_MAX);
         for _ in 0..STREAMS_MAX {
             streams.push(StreamState {
@@ -127,7 +120,7 @@ impl Streams {
     }
 
     /// Returns the counters of a stream of this session, which the first call allocates.
-    pub(crate) fn counters(&mut self, stream: &Stream) -> Result<Counters> {
+    pub(crate) fn counters(&mut self, stream: &Stream) -> Result<Arc<Mutex<Counters>>> {
         let mut states = self.streams.iter_mut();
         let state = states
             .find(|state| state.stream.id() == stream.id())
@@ -135,7 +128,7 @@ impl Streams {
         if let Some(counters) = &state.counters {
             return Ok(Arc::clone(counters));
         }
-        let counters = Arc::new(Mutex::new(stream.zeros(COUNTERS)?));
+        let counters = Arc::new(Mutex::new(Counters::new(stream)?));
         state.counters = Some(Arc::clone(&counters));
         Ok(counters)
     }

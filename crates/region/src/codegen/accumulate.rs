@@ -56,6 +56,9 @@ impl ReductionGenerator<'_> {
         let length = body.index_parameter(ParameterKey::Named(name), length as i64);
         let at = body.index_reg();
         line!(body, "mov.b{bits} {at}, {first};");
+        let number = body.index_reg();
+        line!(body, "mul.lo.s{bits} {number}, {first}, {lanes};");
+        self.begin_at(body, &accumulators, number);
         let beyond = body.reg(RegClass::Predicate);
 
         body.label("LOOP");
@@ -134,6 +137,9 @@ impl ReductionGenerator<'_> {
             }));
             numbers.push(number);
         }
+        let first = body.index_reg();
+        line!(body, "mul.lo.s{bits} {first}, {}, {lanes};", own.thread);
+        self.begin_at(body, &accumulators, first);
         let mut first_words = None;
         let mut lowering = Lowering::new(body, self.kernel, self.is_flat());
         let at_once = if self.is_simple() { numbers.len() } else { 1 };
@@ -283,7 +289,16 @@ impl ReductionGenerator<'_> {
         elements
     }
 
-    /// Combines elements of each reduction's array into the accumulators.
+    /// Prepares new accumulators for [`combine_elements`](Self::combine_elements), the first of
+    /// which have this number.
+    pub(super) fn begin_at(&self, body: &mut KernelBody, accumulators: &Accumulators, number: Reg) {
+        for (reduced, accumulator) in self.reductions.iter().zip(accumulators) {
+            reduced.reducer.begin_at(body, accumulator, number);
+        }
+    }
+
+    /// Combines elements of each reduction's array into the accumulators, after all elements with
+    /// lower numbers.
     pub(super) fn combine_elements(
         &self,
         body: &mut KernelBody,

@@ -4,13 +4,14 @@
 //! tiles and sections of 32 groups, in an order that follows from the tile's number alone. All
 //! warps take part: each reads an eighth of the totals of a group or section. Each lane waits for
 //! the totals of its own column, so that no total is handed from one lane to another without a
-//! barrier.
+//! barrier. All totals are asked for at once.
 
 use smallvec::SmallVec;
 
 use super::{
     body::{KernelBody, ParameterKey, Reg, RegClass, line},
-    look_back::{Published, part_of},
+    look_back::part_of,
+    published::{Published, Requested},
     reducer::Accumulator,
     scan::ScanGenerator,
     scan_columns::{TileThread, Tiling},
@@ -28,7 +29,7 @@ impl ScanGenerator<'_> {
         body: &mut KernelBody,
         tiling: &Tiling,
         own: &TileThread,
-        (published, [first, second]): (&Published, [&WarpTotals; 2]),
+        (published, [first_totals, second_totals]): (&Published, [&WarpTotals; 2]),
         own_total: &Accumulator,
     ) -> Accumulator {
         let (bits, width) = (body.bits(), tiling.width);
@@ -64,22 +65,11 @@ impl ScanGenerator<'_> {
         let (group, in_group, ends_group) = part_of(body, own.tile);
         line!(body, "sub.s{bits} {of_tile}, {of_tile}, {in_group};");
         line!(body, "add.s{bits} {of_group}, {of_group}, {group};");
-        let carry = copy(body, &identity);
-        let before_tile = (of_tile, in_group);
-        self.combine_published(body, own, (published, second), before_tile, &carry, width);
-        let total = copy(body, &carry);
-        self.reducer.combine(body, &total, own_total);
-        line!(body, "and.pred {ends_group}, {ends_group}, {publishes};");
-        publish(body, &total, of_group, ends_group);
-
         let (section, in_section, ends_section) = part_of(body, group);
-        line!(body, "sub.s{bits} {of_group}, {of_group}, {in_section};");
+        let (first_group, before) = (body.index_reg(), body.index_reg());
+        line!(body, "sub.s{bits} {first_group}, {of_group}, {in_section};");
         line!(body, "add.s{bits} {of_section}, {of_section}, {section};");
-        let (has_section, before, at) = (
-            body.reg(RegClass::Predicate),
-            body.index_reg(),
-            body.index_reg(),
-        );
+        let (has_section, at) = (body.reg(RegClass::Predicate), body.index_reg());
         line!(body, "setp.ne.u{bits} {has_section}, {section}, 0;");
         line!(body, "sub.s{bits} {before}, {of_section}, 1;");
         line!(
@@ -87,9 +77,28 @@ impl ScanGenerator<'_> {
             "mad.lo.s{bits} {at}, {before}, {width}, {};",
             own.column
         );
-        let sections = &published.wait_for(body, &[(at, has_section)], &identity)[0];
-        let before_group = (of_group, in_section);
-        self.combine_published(body, own, (published, first), before_group, sections, width);
+        let mut request = |(first, count)| {
+            let places = places_of_warp(body, own, (first, count), first_totals.warp, width);
+            published.request(body, &places, &identity)
+        };
+        let in_group = request((of_tile, in_group));
+        let before_group = request((first_group, in_section));
+        let before_section = published.request(body, &[(at, has_section)], &identity);
+
+        let carry = copy(body, &identity);
+        let has_column = body.reg(RegClass::Predicate);
+        line!(body, "setp.lt.u{bits} {has_column}, {}, {width};", own.lane);
+        let combine = |body: &mut KernelBody, requested, totals, into: &Accumulator| {
+            self.combine_received(body, (published, totals), requested, has_column, into);
+        };
+        combine(body, &in_group, second_totals, &carry);
+        let total = copy(body, &carry);
+        self.reducer.combine(body, &total, own_total);
+        line!(body, "and.pred {ends_group}, {ends_group}, {publishes};");
+        publish(body, &total, of_group, ends_group);
+
+        let sections = &published.receive(body, &before_section, &identity)[0];
+        combine(body, &before_group, first_totals, sections);
         self.reducer.combine(body, &carry, sections);
         self.reducer.combine(body, &total, sections);
         line!(
@@ -100,43 +109,18 @@ impl ScanGenerator<'_> {
         carry
     }
 
-    /// Combines the first `count` published totals of the thread's column from `first` on, at most
-    /// [`WARP`], into an accumulator. Each warp reads some of them, and hands on their combination
-    /// in shared memory.
-    fn combine_published(
+    /// Waits for requested totals of the thread's column, of which each warp has some, and combines
+    /// all into an accumulator. Each warp hands on their combination in shared memory.
+    fn combine_received(
         &self,
         body: &mut KernelBody,
-        own: &TileThread,
         (published, totals): (&Published, &WarpTotals),
-        (first, count): (Reg, Reg),
+        requested: &Requested,
+        has_column: Reg,
         accumulator: &Accumulator,
-        width: usize,
     ) {
-        let bits = body.bits();
         let identity = self.reducer.identity(body);
-        let has_column = body.reg(RegClass::Predicate);
-        line!(body, "setp.lt.u{bits} {has_column}, {}, {width};", own.lane);
-        let place = |number: usize| {
-            let (slot, at) = (body.index_reg(), body.index_reg());
-            let is_read = body.reg(RegClass::Predicate);
-            let warp = totals.warp;
-            line!(
-                body,
-                "mad.lo.s{bits} {slot}, {warp}, {TOTALS_PER_WARP}, {number};"
-            );
-            line!(body, "setp.lt.u{bits} {is_read}, {slot}, {count};");
-            line!(body, "and.pred {is_read}, {is_read}, {has_column};");
-            line!(body, "add.s{bits} {slot}, {slot}, {first};");
-            line!(
-                body,
-                "mad.lo.s{bits} {at}, {slot}, {width}, {};",
-                own.column
-            );
-            (at, is_read)
-        };
-        let places: SmallVec<[(Reg, Reg); TOTALS_PER_WARP]> =
-            (0..TOTALS_PER_WARP).map(place).collect();
-        let read = published.wait_for(body, &places, &identity);
+        let read = published.receive(body, requested, &identity);
         for other in &read[1..] {
             self.reducer.combine(body, &read[0], other);
         }
@@ -145,4 +129,35 @@ impl ScanGenerator<'_> {
         let (_, all) = totals.combine_warps(body, self.reducer, &identity);
         self.reducer.combine(body, accumulator, &all);
     }
+}
+
+/// Returns the places of the totals of a thread's column that its warp reads, of the first `count`
+/// from `first` on, at most [`WARP`], and whether the thread reads each.
+fn places_of_warp(
+    body: &mut KernelBody,
+    own: &TileThread,
+    (first, count): (Reg, Reg),
+    warp: Reg,
+    width: usize,
+) -> SmallVec<[(Reg, Reg); TOTALS_PER_WARP]> {
+    let (bits, has_column) = (body.bits(), body.reg(RegClass::Predicate));
+    line!(body, "setp.lt.u{bits} {has_column}, {}, {width};", own.lane);
+    let place = |number: usize| {
+        let (slot, at) = (body.index_reg(), body.index_reg());
+        let is_read = body.reg(RegClass::Predicate);
+        line!(
+            body,
+            "mad.lo.s{bits} {slot}, {warp}, {TOTALS_PER_WARP}, {number};"
+        );
+        line!(body, "setp.lt.u{bits} {is_read}, {slot}, {count};");
+        line!(body, "and.pred {is_read}, {is_read}, {has_column};");
+        line!(body, "add.s{bits} {slot}, {slot}, {first};");
+        line!(
+            body,
+            "mad.lo.s{bits} {at}, {slot}, {width}, {};",
+            own.column
+        );
+        (at, is_read)
+    };
+    (0..TOTALS_PER_WARP).map(place).collect()
 }

@@ -36,7 +36,7 @@ fn vector(lanes: usize) -> &'static str {
 }
 
 /// Formats registers as the operand of a load or store.
-fn list(lanes: &[Reg]) -> String {
+pub(super) fn list(lanes: &[Reg]) -> String {
     let names: Vec<_> = lanes.iter().map(Reg::to_string).collect();
     match lanes {
         [_] => names.concat(),

@@ -25,6 +25,8 @@
 //! | `scan_columns.rs` | scans along another axis than the last |
 //! | `column_totals.rs` | the totals of tiles of such scans |
 //! | `look_back.rs` | scans in one pass of rows that several blocks share |
+//! | `kept.rs` | the elements that a thread of a scan keeps in shared memory |
+//! | `published.rs` | the totals that blocks of a scan publish to each other |
 //! | `neighbours.rs` | the elements that a thread of a scan loads together |
 //! | `attention/` | attention in one kernel |
 //! | `product.rs` | built-in kernels for matrix products with an epilogue |
@@ -57,6 +59,7 @@ mod elementwise;
 mod half;
 mod join;
 mod join_arrays;
+mod kept;
 mod long_row;
 mod look_back;
 mod lowering;
@@ -71,6 +74,7 @@ mod partial;
 mod passes;
 mod position;
 mod product;
+mod published;
 mod reduce;
 mod reducer;
 mod row;

@@ -23,10 +23,10 @@ use super::{
     warp::{RowThread, WARP, WARPS},
 };
 use crate::{
+    counters::COUNTERS,
     fuse::{FusedKernel, threads_of_row},
     graph::{NodeRef, Op, Reduction},
     shape::{Axes, Shape},
-    streams::COUNTERS,
 };
 
 /// The number of elements per result up to which one thread computes a result.

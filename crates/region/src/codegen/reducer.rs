@@ -104,8 +104,8 @@ impl Reducer {
         self.reduction == Reduction::SquaredDeviations
     }
 
-    /// Combines elements into an accumulator, one by one or, where that takes less, together; each
-    /// with its linear index.
+    /// Combines elements that come after all elements of the accumulator, one by one or, where that
+    /// takes less, together; each with its linear index.
     pub(super) fn combine_elements(
         self,
         body: &mut KernelBody,
@@ -120,7 +120,7 @@ impl Reducer {
         }
         for (value, number) in elements {
             let other = self.lift(body, value, |_| number);
-            self.combine(body, accumulator, &other);
+            self.combine_later(body, accumulator, &other);
         }
     }
 
@@ -220,6 +220,45 @@ impl Reducer {
                 );
             }
         }
+    }
+
+    /// Prepares a new accumulator for [`combine_later`](Self::combine_later): the first element
+    /// that a thread combines into it has this number.
+    pub(super) fn begin_at(self, body: &mut KernelBody, accumulator: &Accumulator, number: Reg) {
+        if let [_, position] = accumulator[..]
+            && position.class == RegClass::B64
+        {
+            // If no element is better than the identity, the first is as good, and comes before
+            // the others. The number of a thread without elements is greater than all others.
+            let first = body.index_as_i64(number);
+            line!(body, "mov.b64 {position}, {first};");
+        }
+    }
+
+    /// Combines an element that comes after all elements of the accumulator.
+    pub(super) fn combine_later(
+        self,
+        body: &mut KernelBody,
+        accumulator: &Accumulator,
+        other: &Accumulator,
+    ) {
+        let name = match self.reduction {
+            Reduction::ArgMinimum => "lt",
+            Reduction::ArgMaximum => "gt",
+            _ => return self.combine(body, accumulator, other),
+        };
+        let dtype = self.state_types()[0];
+        let (kind, moved) = (ordered_type(dtype), RegClass::of(dtype).move_type());
+        let better = body.reg(RegClass::Predicate);
+        let ([key, position], [other_key, other_position]) = (&accumulator[..], &other[..]) else {
+            unreachable!("the accumulator has a sort key and a position");
+        };
+        line!(body, "setp.{name}.{kind} {better}, {other_key}, {key};");
+        line!(body, "selp.{moved} {key}, {other_key}, {key}, {better};");
+        line!(
+            body,
+            "selp.b64 {position}, {other_position}, {position}, {better};"
+        );
     }
 
     /// Combines the accumulators of a block: those of each warp by shuffles, and those of the warps

@@ -43,6 +43,12 @@ impl ReductionGenerator<'_> {
         let length = body.index_parameter(ParameterKey::Named(name), length as i64);
         let (at, beyond) = (body.index_reg(), body.reg(RegClass::Predicate));
         line!(body, "mov.b{bits} {at}, {};", own.thread);
+        for (warp, of_warp) in accumulators.iter().enumerate() {
+            let first = body.index_reg();
+            line!(body, "add.s{bits} {first}, {at}, {};", warp * WARP);
+            line!(body, "mul.lo.s{bits} {first}, {first}, {lanes};");
+            self.begin_at(body, of_warp, first);
+        }
 
         // All warps have elements.
         body.label("LOOP");

@@ -7,19 +7,24 @@
 //! Otherwise a block scans a tile of at most 32 columns, so that tall columns have many blocks. A
 //! warp has neighbouring rows of the tile, and each of its lanes every row or, where fewer than 17
 //! columns lie beside each other, every second, fourth, eighth or sixteenth of them. A lane loads
-//! all its elements, and the block combines them to one total for each column. Where the columns
-//! have several tiles, blocks combine the totals of those before their own (`column_totals.rs`).
+//! all its elements into shared memory, and the block combines them to one total for each column.
+//! Where the columns have several tiles, blocks combine the totals of those before their own
+//! (`column_totals.rs`).
 //!
 //! Tiles are numbered across the columns first, so that the tiles above have lower numbers, and the
 //! tiles that blocks have at the same time lie beside each other.
+
+use std::ops::Range;
 
 use smallvec::{SmallVec, smallvec};
 
 use super::{
     body::{BLOCK, Kernel, KernelBody, ParameterKey, Reg, RegClass, line},
-    look_back::{FLAG_BYTES, RowTotals, next_tile},
-    neighbours::{if_inside, replace_outside},
-    passes::{GeneratedPasses, Pass, PassOutput, Temporary},
+    kept::Kept,
+    look_back::{RowTotals, next_tile},
+    neighbours::if_inside,
+    passes::{GeneratedPasses, Pass, PassOutput},
+    published::arrays_of_totals,
     reduce::block_and_thread,
     reducer::Accumulator,
     scan::{PER_THREAD_MAX, ScanGenerator},
@@ -29,11 +34,12 @@ use super::{
 /// The number of columns from which on a thread scans each, however tall they are: eight elements
 /// of 4 bytes for each of them are as much as a large device needs in flight.
 const COLUMNS_MANY: usize = 1 << 17;
-/// The number of loads in flight per thread that scans a whole column.
+/// The number of loads in flight per thread.
 const UNROLL: usize = 8;
 
-/// The number of blocks of a multiprocessor: with more, threads have too few registers.
-const BLOCKS_MIN: usize = 3;
+/// The number of blocks for which a multiprocessor must have registers. Nothing spills; five are no
+/// faster on an H100, and six are slower by a third, because they spill.
+const BLOCKS_MIN: usize = 4;
 
 /// The division of an array into tiles of columns.
 pub(super) struct Tiling {
@@ -46,7 +52,7 @@ pub(super) struct Tiling {
     across: usize,
     /// The number of lines of tiles, each of which is a tile wide and as long as the columns.
     lines: usize,
-    /// The number of elements of a column that a thread keeps in registers.
+    /// The number of elements of a column that a thread keeps.
     items: usize,
     /// The totals of a line.
     pub(super) totals: RowTotals,
@@ -116,20 +122,14 @@ impl ScanGenerator<'_> {
             let kernel = self.thread_per_column(count, columns);
             return GeneratedPasses::one(kernel, elements / count);
         }
-        let tiling = Tiling::new(elements, count, columns, self.items_in_registers());
+        let tiling = Tiling::new(elements, count, columns, self.items_of_thread());
         let kernel = self.block_per_tile(&tiling);
         let threads = tiling.lines * tiling.totals.tiles * BLOCK;
         if !tiling.is_shared() {
             return GeneratedPasses::one(kernel, threads);
         }
         let totals = tiling.lines * tiling.totals.count() * tiling.width;
-        let slots = self.reducer.state_types();
-        let of_slots = slots.iter().map(|slot| Temporary::of(totals, *slot));
-        let flags = Temporary {
-            bytes: (1 + totals) * FLAG_BYTES,
-            is_zeroed: true,
-        };
-        let temporaries: SmallVec<[Temporary; 2]> = of_slots.chain([flags]).collect();
+        let temporaries = arrays_of_totals(&self.reducer.state_types(), totals);
         GeneratedPasses {
             passes: smallvec![Pass {
                 kernel,
@@ -202,10 +202,10 @@ impl ScanGenerator<'_> {
         let published = tiling.is_shared().then(|| {
             shared.push_str(&self.reducer.shared_memory(1, WARPS * WARP));
             shared.push_str("\t.shared .align 4 .b32 tile;\n");
-            self.published(&mut body, thread)
+            self.published(&mut body)
         });
         let number = match &published {
-            Some(published) => next_tile(&mut body, published, thread),
+            Some(published) => next_tile(&mut body, published, thread).0,
             None => block,
         };
         let identity = self.reducer.identity(&mut body);
@@ -220,11 +220,17 @@ impl ScanGenerator<'_> {
             unreachable!("the block has totals");
         };
 
-        let values = self.values_of_tile(&mut body, tiling, &own);
+        let class = RegClass::of(self.source.dtype);
+        let kept = Kept::new(&mut body, thread, class, 1);
+        shared.push_str(&Kept::declaration(class, tiling.items));
         let running = copy(&mut body, &identity);
-        for (turn, &value) in values.iter().enumerate() {
-            let inside = own.is_inside(&mut body, tiling, turn);
-            self.combine_inside(&mut body, &running, &[value], inside, &identity);
+        for first in (0..tiling.items).step_by(UNROLL) {
+            let turns = first..tiling.items.min(first + UNROLL);
+            let values = self.values_of_tile(&mut body, tiling, &own, turns.clone());
+            for (turn, value) in turns.zip(&values) {
+                kept.store(&mut body, turn, std::slice::from_ref(value));
+            }
+            self.combine_all(&mut body, &running, &values);
         }
         let (reducer, width) = (self.reducer, tiling.width);
         let running = of_tile.scan_lanes(&mut body, reducer, &running, &identity, width);
@@ -260,14 +266,14 @@ impl ScanGenerator<'_> {
             own.columns
         );
         let last_lane = self.last_lane(&mut body, tiling, &own);
-        for (turn, &value) in values.iter().enumerate() {
+        for turn in 0..tiling.items {
             let inside = own.is_inside(&mut body, tiling, turn);
+            let value = kept.load(&mut body, turn)[0];
             let element = self.lifted(&mut body, value);
             let result = if width == WARP {
                 reducer.combine(&mut body, &before, &element);
                 copy(&mut body, &before)
             } else {
-                replace_outside(&mut body, &element, &identity, inside);
                 let up_to = of_tile.scan_lanes(&mut body, reducer, &element, &identity, width);
                 let result = copy(&mut body, &before);
                 reducer.combine(&mut body, &result, &up_to);
@@ -352,8 +358,15 @@ impl ScanGenerator<'_> {
         }
     }
 
-    /// Loads a thread's elements; the last one of the column for those beyond the end.
-    fn values_of_tile(&self, body: &mut KernelBody, tiling: &Tiling, own: &TileThread) -> Vec<Reg> {
+    /// Loads a thread's elements of some turns; the last one of the column for those beyond the
+    /// end, on which no result depends, because they follow all elements of the column.
+    fn values_of_tile(
+        &self,
+        body: &mut KernelBody,
+        tiling: &Tiling,
+        own: &TileThread,
+        turns: Range<usize>,
+    ) -> Vec<Reg> {
         let (bits, last) = (body.bits(), body.index_reg());
         line!(body, "sub.s{bits} {last}, {}, 1;", own.count);
         let place = |turn: usize| {
@@ -369,7 +382,7 @@ impl ScanGenerator<'_> {
             );
             place
         };
-        let places: SmallVec<[Reg; 32]> = (0..tiling.items).map(place).collect();
+        let places: SmallVec<[Reg; 32]> = turns.map(place).collect();
         self.values_at(body, &places)
     }
 
@@ -414,8 +427,8 @@ mod tests {
             ((65, 3000), 94 * 256, 0),
             ((256, 40), 2 * 256, 0),
             // Tiles of 256 rows and 32 columns, and of 4,096 rows and 2 columns.
-            ((257, 40), 2 * 2 * 256, 2),
-            ((10_000, 2), 3 * 256, 2),
+            ((257, 40), 2 * 2 * 256, 1),
+            ((10_000, 2), 3 * 256, 1),
         ] {
             let x = Array::from_host(&device, &Array2::<f32>::zeros(shape)).unwrap();
             let generated = generate(&only_kernel(x.cumsum(Axis(0)).node()));

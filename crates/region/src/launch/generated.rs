@@ -23,6 +23,7 @@ use crate::{
         BoundParameter, Code, CodeParameter, ENTRY_BYTES, Kernel, KernelNodes, KernelParameter,
         PARAMETER_BYTES_MAX, PassOutput, generate,
     },
+    counters::Counters,
     element::Scalar,
     error::Result,
     fuse::{FusedKernel, KeptKernel},
@@ -323,8 +324,8 @@ fn launch(
     let mut word = guard.as_deref_mut();
     let mut flag = word.as_mut();
     let mut counters = counters.as_ref().map(|counters| counters.lock());
-    let mut counters = counters.as_deref_mut();
-    let mut counters = counters.as_mut();
+    let mut array = counters.as_deref_mut().map(Counters::begin_launch);
+    let mut array = array.as_mut();
     let mut targets: SmallVec<[_; 4]> = targets.iter_mut().map(Some).collect();
     let mut arguments: SmallVec<[Argument<'_>; PARAMETERS_USUAL]> = SmallVec::new();
     for value in &values {
@@ -347,8 +348,8 @@ fn launch(
                 Argument::write::<u32, _>(flag)
             }
             LaunchArgument::Counters => {
-                let counters = counters.take().expect("the counters are one parameter");
-                Argument::write::<u32, _>(counters)
+                let array = array.take().expect("the counters are one parameter");
+                Argument::write::<u32, _>(array)
             }
         });
     }
@@ -360,5 +361,9 @@ fn launch(
     // the node that it is lowered for or checked against it, and it writes nothing but the targets.
     // The built-in kernel of a product reads the factors by the strides of their views.
     unsafe { launch_at(&function, stream, grid, &arguments, location) }?;
+    drop(arguments);
+    if let Some(counters) = &mut counters {
+        counters.end_launch();
+    }
     Ok(())
 }

@@ -14,11 +14,12 @@ use smallvec::SmallVec;
 use super::Results;
 use crate::{
     checks::IndexChecks,
+    counters::Counters,
     error::Result,
     fuse::{Plan, PlannedGraph, Step},
     graph::{LoggedLaunch, LoggedParameter, NodeRef, Op, Session, Storage},
     launch::{allocate, constant_word},
-    streams::{Counters, Streams},
+    streams::Streams,
 };
 
 /// The graph of one plan.
@@ -144,7 +145,7 @@ impl RegionGraph {
             arrays.push(Argument::read::<u32, _>(&*flag));
         }
         if named.uses_counters {
-            arrays.push(Argument::read::<u32, _>(&*counters));
+            arrays.push(Argument::read::<u32, _>(counters.array()));
         }
         let unbound = recorded.unbind("region", &arrays, &named.places);
         let unbound = unbound.ok().flatten()?;
@@ -307,7 +308,7 @@ impl RegionGraph {
             replay.write(flag);
         }
         if let Some(counters) = &mut counters {
-            replay.write(counters);
+            replay.write(counters.begin_launch());
         }
         if let Some(temporaries) = temporaries {
             replay.write(temporaries);
@@ -316,14 +317,19 @@ impl RegionGraph {
         // determines the sizes of its arrays, and the kernels access nothing beyond these whatever
         // the constants are. The session's streams are ordinary streams of the device that keeps
         // this graph.
-        Ok(unsafe { replay.submit(stream) }?)
+        unsafe { replay.submit(stream) }?;
+        drop(replay);
+        if let Some(counters) = &mut counters {
+            counters.end_launch();
+        }
+        Ok(())
     }
 }
 
 /// The words of a session that kernels use.
 pub(super) struct SessionWords {
     flag: Option<Arc<Mutex<Buffer<u32>>>>,
-    counters: Option<Counters>,
+    counters: Option<Arc<Mutex<Counters>>>,
 }
 
 impl ScalarSource {

@@ -36,21 +36,26 @@ pub(crate) const TESTS: &[Test] = &[
     ),
 ];
 
-/// Products of `f64` are rounded at each step, so that another order gives other bits.
+/// Products of `f64` are rounded at each step, so that another order gives other bits. Their totals
+/// are published as words, and those of sums, which have two components, with flags.
 fn long_scans_have_the_same_bits_under_every_schedule() -> Outcome {
     let count = 150_000;
     let near_1 = |at: usize| 1.0 + ((at * 7919 % 1009) as f64 - 504.0) * 1e-6;
     let x: Array1<f64> = (0..count).map(near_1).collect();
     let first = std::cell::RefCell::new(None);
     everywhere(|device| {
-        let products = device.region(|g| g.array(&x).cumprod(Axis(0)))?.wait()?;
+        let pending = device.region(|g| {
+            let x = g.array(&x);
+            (x.cumprod(Axis(0)), x.cumsum(Axis(0)))
+        })?;
+        let (products, sums) = pending.wait()?;
         let mut exact = 1.0;
         for (at, (&product, &factor)) in products.iter().zip(&x).enumerate() {
             exact *= factor;
             let error = (product / exact - 1.0).abs();
             assert!(error < 1e-11, "at {at}: {product} is not {exact}");
         }
-        let bits = products.mapv(f64::to_bits);
+        let bits = (products.mapv(f64::to_bits), sums.mapv(f64::to_bits));
         assert_eq!(*first.borrow_mut().get_or_insert(bits.clone()), bits);
         Ok(())
     })

@@ -26,6 +26,10 @@ pub(crate) const TESTS: &[Test] = &[
         "columns_have_the_same_bits_under_every_schedule",
         columns_have_the_same_bits_under_every_schedule,
     ),
+    (
+        "the_first_of_equal_extremes_is_found",
+        the_first_of_equal_extremes_is_found,
+    ),
 ];
 
 fn number(at: usize) -> f64 {
@@ -147,6 +151,59 @@ fn columns_have_the_same_bits_under_every_schedule() -> Outcome {
             assert_eq!(*first.borrow_mut().get_or_insert(bits.clone()), bits);
             Ok(())
         })?;
+    }
+    Ok(())
+}
+
+/// The greatest integer is no better than the start of a minimum, nor the least than that of a
+/// maximum, in every kind of kernel; some of their threads have no element.
+fn the_first_of_equal_extremes_is_found() -> Outcome {
+    let shapes = [
+        (3, 1),
+        (9, 30),
+        (70, 50),
+        (40, 64),
+        (3, 1000),
+        (2, 40_000),
+        (8200, 257),
+        (40, 1000),
+    ];
+    for (seed, shape) in shapes.into_iter().enumerate() {
+        let configuration = configuration(seed as u64);
+        let device = configuration.open()?;
+        for from in [0, 1] {
+            let mut x = Array2::from_elem(shape, i32::MAX);
+            let mut y = Array2::from_elem(shape, i32::MIN);
+            // From the second element on, others are as far from the extremes as can be.
+            x.slice_mut(s![.., ..from]).fill(i32::MIN);
+            y.slice_mut(s![.., ..from]).fill(i32::MAX);
+            for axis in [Axis(0), Axis(1)] {
+                let pending = device.region(|g| {
+                    let (x, y) = (g.array(&x), g.array(&y));
+                    (
+                        (x.argmin_axis(axis), x.argmax_axis(axis)),
+                        (y.argmin_axis(axis), y.argmax_axis(axis)),
+                    )
+                })?;
+                let (of_x, of_y) = pending.wait()?;
+                let extreme = |array: &Array2<i32>, least: bool| -> Array1<i64> {
+                    let line = |line: ndarray::ArrayView1<'_, i32>| {
+                        let best = if least {
+                            line.iter().min()
+                        } else {
+                            line.iter().max()
+                        };
+                        let best = *best.unwrap();
+                        line.iter().position(|&x| x == best).unwrap() as i64
+                    };
+                    array.lanes(axis).into_iter().map(line).collect()
+                };
+                assert_eq!(of_x, (extreme(&x, true), extreme(&x, false)), "{shape:?}");
+                assert_eq!(of_y, (extreme(&y, true), extreme(&y, false)), "{shape:?}");
+            }
+        }
+        drop(device);
+        configuration.is_clean()?;
     }
     Ok(())
 }

@@ -8,6 +8,7 @@ mod attention;
 #[allow(dead_code, reason = "these tests use a part of it")]
 mod calls;
 mod compilations;
+mod counters;
 mod elementwise;
 mod explanations;
 mod indices;

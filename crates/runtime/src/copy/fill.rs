@@ -11,7 +11,7 @@ use crate::{
     Buffer, Result, Stream, WriteOperand,
     context::{Command, Fill, Operation, repeat, submit},
     error::OperationKind,
-    memory::Span,
+    memory::{Contents, Span},
     tracker::AccessKind,
 };
 
@@ -48,6 +48,26 @@ impl Stream {
     #[track_caller]
     pub fn zeros<T: Pod>(&self, len: usize) -> Result<Buffer<T>> {
         self.zeros_at(len, Location::caller())
+    }
+
+    /// Creates an array like [`zeros`](Self::zeros). It needs no fill if the cache has memory of an
+    /// array of the same size that was dropped after [`Buffer::note_zeros`], all of whose
+    /// operations are ordered before those of this stream.
+    ///
+    /// # Errors
+    ///
+    /// If memory is exhausted, or the device is lost.
+    #[doc(hidden)]
+    #[track_caller]
+    pub fn reused_zeros<T: Pod>(&self, len: usize) -> Result<Buffer<T>> {
+        let (device, location) = (self.device_state(), Location::caller());
+        let wanted = Contents::Zeros;
+        let made = Buffer::with_contents(device, self.state(), len, wanted, "zeros", location);
+        let (mut target, contents) = made?;
+        if contents != wanted {
+            self.fill_span(&target.view_mut().span, &[0], location)?;
+        }
+        Ok(target)
     }
 
     /// Creates an array like [`zeros`](Self::zeros), with an explicit source line.

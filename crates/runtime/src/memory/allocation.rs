@@ -9,7 +9,13 @@ use std::{any::Any, fmt, panic::Location, sync::Arc};
 
 use millstream_driver::DevicePtr;
 
-use super::{Release, budget::ReserveOutcome, cache::evict, free::DroppedBlock, out_of_memory};
+use super::{
+    Release,
+    budget::ReserveOutcome,
+    cache::evict,
+    free::{Contents, DroppedBlock},
+    out_of_memory,
+};
 use crate::{
     Error, Result,
     context::{Allocate, DeviceState, Memory, Operation, StreamState, submit},
@@ -29,8 +35,13 @@ pub(crate) struct Allocation {
 
 /// The source of the memory, which decides how it is freed.
 enum Origin {
-    /// The device's pool, allocated in the order of this stream.
-    Pool(StreamId),
+    /// The device's pool.
+    Pool {
+        /// The stream in whose order the memory was allocated.
+        stream: StreamId,
+        /// The contents at the end of the array's life.
+        contents: Contents,
+    },
     /// Managed memory, which is freed only while the device is idle.
     Managed,
     /// Memory of another library. `None` once it is given back.
@@ -42,28 +53,34 @@ enum Origin {
 impl Allocation {
     /// Allocates in the stream's order. The access history orders other streams after it, as rule
     /// 32 (memory of a pool may be used only after its allocation in stream order) requires. An
-    /// allocation of 0 bytes makes no driver call.
+    /// allocation of 0 bytes makes no driver call. Returns the contents as well, which are the
+    /// wanted ones if cached memory has them.
     pub(crate) fn new(
         device: &Arc<DeviceState>,
         stream: &StreamState,
         bytes: usize,
+        wanted: Contents,
         location: &'static Location<'static>,
-    ) -> Result<Self> {
+    ) -> Result<(Self, Contents)> {
         let mut history = AccessHistory::new(bytes as u64);
-        let (pointer, origin) = if bytes == 0 {
+        let (pointer, stream, contents) = if bytes == 0 {
             device.check_alive()?;
-            (DevicePtr::from_raw(0), stream.id)
+            (DevicePtr::from_raw(0), stream.id, Contents::Undefined)
         } else {
             out_of_memory::retry_until_freed(device, bytes as u64, || {
-                attempt(device, stream, &mut history, location)
+                attempt(device, stream, wanted, &mut history, location)
             })?
         };
-        Ok(Self {
+        let allocation = Self {
             device: Arc::clone(device),
             pointer,
             history,
-            origin: Origin::Pool(origin),
-        })
+            origin: Origin::Pool {
+                stream,
+                contents: Contents::Undefined,
+            },
+        };
+        Ok((allocation, contents))
     }
 
     /// Allocates managed memory. It needs no stream order, because reused managed memory has no
@@ -113,7 +130,7 @@ impl Allocation {
     pub(crate) fn keeper_mut<K: Any>(&mut self) -> Option<&mut K> {
         match &mut self.origin {
             Origin::Adopted(release) => release.as_mut()?.keeper_mut(),
-            Origin::Pool(_) | Origin::Managed | Origin::Module => None,
+            Origin::Pool { .. } | Origin::Managed | Origin::Module => None,
         }
     }
 
@@ -121,7 +138,7 @@ impl Allocation {
     pub(crate) fn take_keeper(&mut self) -> Option<Box<dyn Any + Send>> {
         match &mut self.origin {
             Origin::Adopted(release) => release.take()?.into_keeper(),
-            Origin::Pool(_) | Origin::Managed | Origin::Module => None,
+            Origin::Pool { .. } | Origin::Managed | Origin::Module => None,
         }
     }
 
@@ -167,6 +184,13 @@ impl Allocation {
         Some(unsafe { Arc::from_raw(owner) })
     }
 
+    /// Notes that all operations on the memory leave every byte as 0.
+    pub(crate) fn note_zeros(&mut self) {
+        if let Origin::Pool { contents, .. } = &mut self.origin {
+            *contents = Contents::Zeros;
+        }
+    }
+
     /// Returns whether the host can access the memory as well.
     pub(crate) fn is_managed(&self) -> bool {
         matches!(self.origin, Origin::Managed)
@@ -201,18 +225,20 @@ fn none_if_out_of_memory(allocated: Result<DevicePtr>) -> Result<Option<DevicePt
     }
 }
 
-/// Allocates within the limit and the device's free memory. Returns the address and the stream in
-/// whose order the memory was allocated, or `None` if memory is short.
+/// Allocates within the limit and the device's free memory. Returns the address, the stream in
+/// whose order the memory was allocated, and its contents, or `None` if memory is short.
 fn attempt(
     device: &DeviceState,
     stream: &StreamState,
+    wanted: Contents,
     history: &mut AccessHistory,
     location: &'static Location<'static>,
-) -> Result<Option<(DevicePtr, StreamId)>> {
+) -> Result<Option<(DevicePtr, StreamId, Contents)>> {
     device.check_alive()?;
     // Locked only if other streams have used a cached block.
     let mut submit_queue = None;
-    let outcome = device.memory().budget.reserve(history.bytes(), |ticket| {
+    let budget = &device.memory().budget;
+    let outcome = budget.reserve(history.bytes(), wanted, |ticket| {
         ticket.stream == stream.id
             || device.is_done(ticket)
             || submit_queue
@@ -224,8 +250,14 @@ fn attempt(
     let reservation = match outcome {
         ReserveOutcome::Cached(block) => {
             history.inherit(&block.uses);
-            device.name_memory(block.pointer, "allocate", location);
-            return Ok(Some((block.pointer, block.origin)));
+            let contents = match (block.contents, wanted) {
+                (Contents::Zeros, Contents::Zeros) => Contents::Zeros,
+                _ => {
+                    device.name_memory(block.pointer, "allocate", location);
+                    Contents::Undefined
+                }
+            };
+            return Ok(Some((block.pointer, block.origin, contents)));
         }
         ReserveOutcome::Reserved(reservation, evicted) => {
             evict(device, evicted);
@@ -237,7 +269,7 @@ fn attempt(
     if allocated.is_some() {
         reservation.commit();
     }
-    Ok(allocated.map(|pointer| (pointer, stream.id)))
+    Ok(allocated.map(|pointer| (pointer, stream.id, Contents::Undefined)))
 }
 
 fn allocate(
@@ -295,12 +327,13 @@ impl Drop for Allocation {
         let device = &self.device;
         match self.origin {
             Origin::Adopted(_) | Origin::Module => {}
-            Origin::Pool(origin) => {
+            Origin::Pool { stream, contents } => {
                 let block = DroppedBlock {
                     pointer,
                     bytes,
-                    origin,
+                    origin: stream,
                     uses,
+                    contents,
                 };
                 evict(device, device.memory().budget.cache_block(block));
             }

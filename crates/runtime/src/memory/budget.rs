@@ -7,7 +7,7 @@ use parking_lot::Mutex;
 
 use super::{
     cache::{Cache, Evicted},
-    free::DroppedBlock,
+    free::{Contents, DroppedBlock},
 };
 use crate::{
     sync::{AtomicU64, Ordering},
@@ -99,17 +99,19 @@ impl BudgetStats {
 
 impl Budget {
     /// Reserves `bytes` bytes for an array. A cached block of that size serves it if all uses of
-    /// the block are `ordered` before the array's first use.
+    /// the block are `ordered` before the array's first use, one with these contents if there is
+    /// one.
     pub(super) fn reserve(
         self: &Arc<Self>,
         bytes: u64,
+        contents: Contents,
         ordered: impl FnMut(Ticket) -> bool,
     ) -> ReserveOutcome {
         let mut state = self.state.lock();
         if state.stats.reserve(bytes).is_none() {
             return ReserveOutcome::OverLimit;
         }
-        match state.cache.take(bytes, ordered) {
+        match state.cache.take(bytes, contents, ordered) {
             (Some(block), _) => ReserveOutcome::Cached(block),
             (None, mut evicted) => {
                 // Under a limit, arrays have precedence over cached blocks.
@@ -206,7 +208,7 @@ mod tests {
     #[test]
     fn reserved_bytes_count_until_refunded_and_never_exceed_the_limit() {
         let budget = Arc::new(Budget::default());
-        let reserve = |bytes| match budget.reserve(bytes, |_| true) {
+        let reserve = |bytes| match budget.reserve(bytes, Contents::Undefined, |_| true) {
             ReserveOutcome::Reserved(reservation, _) => Some(reservation),
             ReserveOutcome::OverLimit => None,
             ReserveOutcome::Cached(_) => unreachable!("nothing is kept"),

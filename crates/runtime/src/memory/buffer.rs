@@ -4,7 +4,7 @@ use std::{any::Any, fmt, marker::PhantomData, ops::RangeBounds, panic::Location,
 
 use millstream_driver::DevicePtr;
 
-use super::{Allocation, Release, View, ViewMut, array::array, bytes_of, view::Span};
+use super::{Allocation, Contents, Release, View, ViewMut, array::array, bytes_of, view::Span};
 use crate::{
     Device, Result, UsageError, UsageErrorKind,
     context::{DeviceState, Memory, StreamState},
@@ -69,17 +69,38 @@ impl<T: bytemuck::Pod> Buffer<T> {
         operation: &'static str,
         location: &'static Location<'static>,
     ) -> Result<Self> {
+        let wanted = Contents::Undefined;
+        Self::with_contents(device, stream, len, wanted, operation, location).map(|(made, _)| made)
+    }
+
+    /// Allocates an array like [`new`](Self::new), in memory with the wanted contents if the cache
+    /// has such memory. Returns the contents.
+    pub(crate) fn with_contents(
+        device: &Arc<DeviceState>,
+        stream: &StreamState,
+        len: usize,
+        wanted: Contents,
+        operation: &'static str,
+        location: &'static Location<'static>,
+    ) -> Result<(Self, Contents)> {
         let bytes =
             bytes_of::<T>(operation, len).map_err(|usage_error| usage_error.at(location))?;
-        let allocation = match device.recorder_of(stream) {
-            Some(recorder) => Allocation::recorded(recorder.allocate(stream, bytes, location)?),
-            None => Allocation::new(device, stream, bytes, location)?.shared(),
+        let (allocation, contents) = match device.recorder_of(stream) {
+            Some(recorder) => {
+                let memory = recorder.allocate(stream, bytes, location)?;
+                (Allocation::recorded(memory), Contents::Undefined)
+            }
+            None => {
+                let made = Allocation::new(device, stream, bytes, wanted, location)?;
+                (made.0.shared(), made.1)
+            }
         };
-        Ok(Self {
+        let array = Self {
             allocation,
             len,
             element: PhantomData,
-        })
+        };
+        Ok((array, contents))
     }
 }
 
@@ -143,6 +164,16 @@ impl<T> Buffer<T> {
     pub fn is_sole_owner(&mut self) -> bool {
         let allocation = Arc::get_mut(&mut self.allocation);
         allocation.is_some_and(|allocation| !allocation.history.is_lent())
+    }
+
+    /// Notes that all operations, those to come included, leave every byte as 0. Once this array
+    /// is dropped, its memory serves [`Stream::reused_zeros`](crate::Stream::reused_zeros) without
+    /// a fill. Has no effect if a graph uses the array.
+    #[doc(hidden)]
+    pub fn note_zeros(&mut self) {
+        if let Some(allocation) = Arc::get_mut(&mut self.allocation) {
+            allocation.note_zeros();
+        }
     }
 
     /// Returns the keeper of an [adopted](crate::Device::adopt_buffer) array, a value of its owner,

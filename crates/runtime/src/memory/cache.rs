@@ -6,12 +6,15 @@
 //! makes no stream wait. The tickets become the history of the new array: a stream that is not
 //! ordered after them waits for them on the device.
 //!
+//! A block of zeros is known as such (`Contents`). It serves an array of zeros before others do, so
+//! that such an array needs no fill, and any other array if no other block does.
+//!
 //! Blocks are reused whole and for their exact size. The driver's pool splits and joins memory:
 //! blocks that stay unused for long, or exceed the limit, return to it in stream order.
 
 use std::collections::{BTreeMap, VecDeque};
 
-use super::free::{DroppedBlock, FreeingBlock, release};
+use super::free::{Contents, DroppedBlock, FreeingBlock, release};
 use crate::{context::DeviceState, tracker::Ticket};
 
 /// The default limit of the cache.
@@ -88,16 +91,25 @@ impl Default for Cache {
 
 impl Cache {
     /// Removes the newest block of this size all of whose uses satisfy `wanted`, among the newest
-    /// [`SCAN_MAX`].
+    /// [`SCAN_MAX`]: one with these contents, or another if there is none.
     fn take_wanted(
         &mut self,
         bytes: u64,
+        contents: Contents,
         mut wanted: impl FnMut(Ticket) -> bool,
     ) -> Option<DroppedBlock> {
         let kept = self.sizes.get_mut(&bytes)?;
-        let newest = kept.iter().rev().take(SCAN_MAX);
-        let fits = |kept: &CachedBlock| kept.block.uses.iter().all(|&ticket| wanted(ticket));
-        let back = newest.map(fits).position(|fits| fits)?;
+        let mut back = None;
+        for (at, kept) in kept.iter().rev().take(SCAN_MAX).enumerate() {
+            let is_better = kept.block.contents == contents || back.is_none();
+            if is_better && kept.block.uses.iter().all(|&ticket| wanted(ticket)) {
+                back = Some(at);
+                if kept.block.contents == contents {
+                    break;
+                }
+            }
+        }
+        let back = back?;
         let block = kept.remove(kept.len() - 1 - back)?.block;
         self.blocks -= 1;
         self.stats.cached_bytes -= bytes;
@@ -168,14 +180,16 @@ impl Cache {
         self.count
     }
 
-    /// Removes a block of exactly this size whose uses are all `ordered` before the next use.
-    /// Without one, returns the blocks evicted because they have been unused for too long.
+    /// Removes a block of exactly this size whose uses are all `ordered` before the next use, with
+    /// these contents if there is one. Without a block, returns those evicted because they have
+    /// been unused for too long.
     pub(super) fn take(
         &mut self,
         bytes: u64,
+        contents: Contents,
         ordered: impl FnMut(Ticket) -> bool,
     ) -> (Option<DroppedBlock>, Evicted) {
-        let taken = self.take_wanted(bytes, ordered);
+        let taken = self.take_wanted(bytes, contents, ordered);
         let evicted = if taken.is_some() {
             self.stats.hits += 1;
             Evicted::new()
@@ -253,6 +267,14 @@ mod tests {
             bytes,
             origin: StreamId::of(1),
             uses: uses.iter().map(ticket).collect(),
+            contents: Contents::Undefined,
+        }
+    }
+
+    fn zeros(address: u64, bytes: u64, uses: &[(u64, u64)]) -> DroppedBlock {
+        DroppedBlock {
+            contents: Contents::Zeros,
+            ..block(address, bytes, uses)
         }
     }
 
@@ -262,7 +284,7 @@ mod tests {
 
     fn taken(cache: &mut Cache, bytes: u64, ordered: impl FnMut(Ticket) -> bool) -> Option<u64> {
         cache
-            .take(bytes, ordered)
+            .take(bytes, Contents::Undefined, ordered)
             .0
             .map(|block| block.pointer.as_raw())
     }
@@ -301,6 +323,28 @@ mod tests {
         );
         assert_eq!(taken(&mut cache, 8, |_| true), Some(48));
         assert_eq!(taken(&mut cache, 8, |_| true), Some(16));
+    }
+
+    #[test]
+    fn zeros_serve_zeros_first_and_other_arrays_last() {
+        let mut cache = Cache::default();
+        let mut taken = |blocks: &[fn() -> DroppedBlock], contents| {
+            for block in blocks {
+                cache.put(block());
+            }
+            let block = cache
+                .take(8, contents, |ticket| ticket.sequence.get() <= 2)
+                .0;
+            cache.shrink(0);
+            block.map(|block| block.pointer.as_raw())
+        };
+        let (old, new) = (|| block(16, 8, &[(1, 1)]), || block(32, 8, &[(1, 2)]));
+        let (kept, busy) = (|| zeros(48, 8, &[(1, 1)]), || zeros(64, 8, &[(1, 3)]));
+        assert_eq!(taken(&[kept, old, new], Contents::Zeros), Some(48));
+        assert_eq!(taken(&[old, new, kept], Contents::Undefined), Some(32));
+        assert_eq!(taken(&[kept], Contents::Undefined), Some(48));
+        assert_eq!(taken(&[old, busy], Contents::Zeros), Some(16));
+        assert_eq!(taken(&[busy], Contents::Zeros), None);
     }
 
     #[test]
@@ -348,10 +392,13 @@ mod tests {
         let mut gone = Vec::new();
         for miss in 1..=MISSES_MAX {
             if miss == MISSES_MAX / 2 {
-                let block = cache.take(12, |_| true).0.expect("it is there");
+                let block = cache
+                    .take(12, Contents::Undefined, |_| true)
+                    .0
+                    .expect("it is there");
                 cache.put(block);
             }
-            gone.extend(addresses(&cache.take(1, |_| true).1));
+            gone.extend(addresses(&cache.take(1, Contents::Undefined, |_| true).1));
         }
         assert_eq!(gone, [16]);
         assert_eq!(cache.stats().cached_bytes, 12);

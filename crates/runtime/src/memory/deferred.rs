@@ -61,7 +61,10 @@ mod tests {
     use millstream_driver::DevicePtr;
     use smallvec::SmallVec;
 
-    use super::{super::free::DroppedBlock, *};
+    use super::{
+        super::free::{Contents, DroppedBlock},
+        *,
+    };
     use crate::{Device, tracker::StreamId};
 
     #[test]
@@ -76,6 +79,7 @@ mod tests {
                 bytes,
                 origin: StreamId::of(1),
                 uses: SmallVec::new(),
+                contents: Contents::Undefined,
             };
             let reservation = state.memory().budget.reserve_again(bytes);
             deferred.defer(state, FreeingBlock { block, reservation });

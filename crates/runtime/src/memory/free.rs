@@ -21,6 +21,13 @@ use crate::{
     tracker::{Dependencies, StreamId, Ticket},
 };
 
+/// The contents of device memory once all operations on it are complete.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Contents {
+    Undefined,
+    Zeros,
+}
+
 /// Device memory without an owner, with the tickets that may still use it.
 #[derive(Debug)]
 pub(crate) struct DroppedBlock {
@@ -29,6 +36,7 @@ pub(crate) struct DroppedBlock {
     /// The stream of its allocation, on which it is freed if all uses are complete.
     pub(crate) origin: StreamId,
     pub(crate) uses: SmallVec<[Ticket; 4]>,
+    pub(crate) contents: Contents,
 }
 
 /// A block to be freed, which counts as allocated until its free is enqueued.

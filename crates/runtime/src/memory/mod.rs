@@ -39,7 +39,7 @@ use alignment::check_alignment;
 pub(crate) use allocation::Allocation;
 pub use buffer::Buffer;
 pub(crate) use cache::empty as empty_cache;
-pub(crate) use free::{FreeingBlock, drain_frees, free_unused};
+pub(crate) use free::{Contents, FreeingBlock, drain_frees, free_unused};
 pub use global::Global;
 pub use guard::{ReadGuard, WriteGuard};
 pub(crate) use host_access::HostAccessGuard;
