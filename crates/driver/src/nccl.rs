@@ -9,10 +9,10 @@
 //!
 //! A call of a non-blocking communicator may return before its work has been enqueued. It then
 //! returns [`Progress::InProgress`], and [`Nccl::async_error`] reports [`CommState::InProgress`]
-//! until the work is enqueued. Until that ends, the communicator accepts no other call, and an event
-//! recorded on the stream does not capture the operation. A call of a blocking communicator returns
-//! when its work is enqueued, which costs a quarter of the host's time, because NCCL starts no thread
-//! for it; but no other thread may abort the communicator meanwhile.
+//! until the work is enqueued. Until that ends, the communicator accepts no other call, and an
+//! event recorded on the stream does not capture the operation. A call of a blocking communicator
+//! returns when its work is enqueued, which costs a quarter of the host's time, because NCCL starts
+//! no thread for it; but no other thread may abort the communicator meanwhile.
 //!
 //! | state | entered by | left by |
 //! |---|---|---|

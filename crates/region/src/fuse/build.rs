@@ -193,14 +193,8 @@ impl StepBuilder<'_> {
                 self.add_candidate(at, &mut parts);
             }
         }
-        let outputs = members.iter().map(|&at| {
-            let target = &self.candidates[at].node;
-            KernelOutput {
-                value: NodeRef::clone(target),
-                target: NodeRef::clone(target),
-                target_map: None,
-            }
-        });
+        let output_of = |&at: &usize| KernelOutput::of(&self.candidates[at].node);
+        let outputs = members.iter().map(output_of);
         FusedKernel {
             root: NodeRef::clone(&self.candidates[root].node),
             nodes,
@@ -256,11 +250,7 @@ impl StepBuilder<'_> {
             root: NodeRef::clone(node),
             nodes: parts.nodes,
             inputs: parts.inputs,
-            outputs: smallvec![KernelOutput {
-                value: NodeRef::clone(node),
-                target: NodeRef::clone(node),
-                target_map: None,
-            }],
+            outputs: smallvec![KernelOutput::of(node)],
             epilogue: Vec::new(),
             overwrites: None,
             rows: None,

@@ -187,11 +187,7 @@ impl FusedKernel {
             root: NodeRef::clone(value),
             nodes: self.epilogue.clone(),
             inputs,
-            outputs: smallvec![KernelOutput {
-                value: NodeRef::clone(value),
-                target: NodeRef::clone(value),
-                target_map: None,
-            }],
+            outputs: smallvec![KernelOutput::of(value)],
             epilogue: Vec::new(),
             overwrites: None,
             rows: None,
@@ -223,6 +219,15 @@ impl FusedKernel {
 }
 
 impl KernelOutput {
+    /// Returns the output that is all elements of a node.
+    pub(crate) fn of(node: &NodeRef) -> Self {
+        Self {
+            value: NodeRef::clone(node),
+            target: NodeRef::clone(node),
+            target_map: None,
+        }
+    }
+
     /// Returns the shape of the target and the index map into it; `None` if all of the target is
     /// written in order.
     pub(crate) fn destination(&self) -> Option<(&Shape, &AxisMap)> {

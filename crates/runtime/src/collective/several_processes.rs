@@ -79,8 +79,8 @@ impl Collectives {
     /// more than 0.3 s on two H200s.
     ///
     /// Without NCCL a collective waits for nothing that could end, so the deadline has no effect.
-    /// NCCL's collectives within one process have no deadline until the program sets one. It does not
-    /// end a call that is still enqueuing its collective, which waits for no other process.
+    /// NCCL's collectives within one process have no deadline until the program sets one. It does
+    /// not end a call that is still enqueuing its collective, which waits for no other process.
     ///
     /// ```
     /// use std::time::Duration;

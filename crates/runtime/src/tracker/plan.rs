@@ -199,8 +199,8 @@ fn depend_on(dependencies: &mut Dependencies, ticket: Ticket) {
 /// the same way in each. `accesses` are in the order of their histories' ids.
 ///
 /// The guards are variables and not a list, because most operations have at most four. They are
-/// dropped in reverse order: other threads wait for the first, and waking one of them takes time. By
-/// then no other history is locked for which it would have to wait again.
+/// dropped in reverse order: other threads wait for the first, and waking one of them takes time.
+/// By then no other history is locked for which it would have to wait again.
 #[inline(always)]
 fn with_histories_locked(
     mut accesses: &[Access<'_>],

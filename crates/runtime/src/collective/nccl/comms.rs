@@ -1,8 +1,8 @@
 //! The communicators of the local ranks, and when they may be used and ended.
 //!
 //! A thread that makes NCCL's calls may wait in the one that ends a group, and in a world only an
-//! abort ends such a wait. So the lock here is held for single looks at a state, not during calls; a
-//! *phase* says what the handles are used for. Abort and destruction wait while single operations
+//! abort ends such a wait. So the lock here is held for single looks at a state, not during calls;
+//! a *phase* says what the handles are used for. Abort and destruction wait while single operations
 //! are being issued, which never block, and while the group is being ended if the communicators
 //! block: NCCL then works on the calling thread, which an abort would not wait for.
 

@@ -393,10 +393,8 @@ impl SubmitGuard<'_, '_> {
     ) -> Result<()> {
         let Self { device, stream, .. } = *self;
         if let Some(since) = self.plan.lent {
-            let Operation {
-                label, location, ..
-            } = *self.operation;
-            return Err(leases::is_lent(label, location, since));
+            let operation = &*self.operation;
+            return Err(leases::is_lent(operation.label, operation.location, since));
         }
         let waits = find_sync_points(device, stream, &mut self.plan.dependencies, others)?;
         if !self.submit_queue.host_waiters.is_empty() {
