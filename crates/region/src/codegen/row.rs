@@ -106,7 +106,7 @@ pub(super) struct RowElements {
 /// The positions of neighbouring elements.
 type RowPositions = SmallVec<[Position; 4]>;
 
-/// The first of a thread's neighbours of one turn, in every row.
+/// The first of a thread's neighbours of one turn.
 #[derive(Clone, Copy)]
 pub(super) struct FirstOfTurn {
     /// Its index within the row: that of the last neighbours for threads beyond the end.

@@ -296,9 +296,9 @@ fn blocks_compute_one_long_row_after_another() {
     });
 }
 
-/// There are more rows than blocks on a large device, so that each block computes several.
+/// There are so many rows that a block of fewer threads computes each, in several parts.
 #[test]
-fn blocks_compute_one_of_many_rows_after_another() {
+fn smaller_blocks_compute_many_rows() {
     let host = Array2::from_shape_fn((12_700, 257), |(row, column)| {
         ((row * 37 + column * 61) % 11) as f32 - 3.0
     });
@@ -313,7 +313,6 @@ fn blocks_compute_one_of_many_rows_after_another() {
         let (found, work) = counted.work(|device| {
             let pending = device.region(|g| {
                 let x = g.array(&host);
-                // With another reduction, its barrier would lie between those of two rows.
                 &x * &x.sum_keepdims(&[Axis(1)])
             });
             pending.unwrap().wait().unwrap()
