@@ -164,7 +164,12 @@ fn once_each<'a>(inputs: impl Iterator<Item = &'a NodeRef>) -> SmallVec<[&'a Nod
 fn stream_for(session: &Session, nodes: &[&NodeRef], inputs: &[&NodeRef]) -> Result<Stream> {
     let operands: SmallVec<[u64; 8]> = inputs.iter().map(|node| node.id).collect();
     let nodes = nodes.iter().map(|node| node.id);
-    session.streams().choose(&session.device, nodes, &operands)
+    session.streams().choose(nodes, &operands, || {
+        // The newest result is the likeliest not to be complete yet.
+        let stored = inputs.iter().rev().filter_map(|node| node.storage());
+        let stored: SmallVec<[Arc<Storage>; 8]> = stored.collect();
+        session.stream_behind(&stored)
+    })
 }
 
 /// Stores nodes in new memory, which the kernels that `enqueue` enqueues write.

@@ -1,5 +1,6 @@
 //! Assignment of kernels to streams: dependent kernels follow each other on one stream, independent
-//! ones run concurrently.
+//! ones run concurrently. A session begins on the stream of the session whose results it reads, if
+//! that is over and has enqueued nothing behind them.
 
 use std::sync::Arc;
 
@@ -36,13 +37,13 @@ struct StreamState {
 }
 
 impl StreamState {
-    fn new(device: &Device) -> Result<Self> {
-        Ok(Self {
-            stream: device.stream()?,
+    fn new(stream: Stream) -> Self {
+        Self {
+            stream,
             last_nodes: SmallVec::new(),
             enqueued: 0,
             counters: None,
-        })
+        }
     }
 }
 
@@ -57,10 +58,8 @@ impl Streams {
         let mut streams = Vec::with_capacity(STREAMS_MAX);
         for _ in 0..STREAMS_MAX {
             streams.push(StreamState {
-                stream: record()?,
-                last_nodes: SmallVec::new(),
-                enqueued: 0,
                 counters: Some(Arc::clone(&counters)),
+                ..StreamState::new(record()?)
             });
         }
         Ok(Self {
@@ -70,13 +69,13 @@ impl Streams {
     }
 
     /// Returns the stream for the nodes of a step that reads `operands`: the stream of an operand
-    /// that is still a last node of that stream, else a new stream while there are fewer than the
-    /// maximum, else the stream with the fewest steps.
+    /// that is still a last node of that stream, else a stream that `acquire` returns while there
+    /// are fewer than the maximum, else the stream with the fewest steps.
     pub(crate) fn choose(
         &mut self,
-        device: &Device,
         nodes: impl Iterator<Item = u64>,
         operands: &[u64],
+        acquire: impl FnOnce() -> Result<Stream>,
     ) -> Result<Stream> {
         let continued = operands.iter().rev().find_map(|operand| {
             let &index = self.node_streams.get(operand)?;
@@ -85,7 +84,7 @@ impl Streams {
         let index = match continued {
             Some(index) => index,
             None if self.streams.len() < STREAMS_MAX => {
-                self.streams.push(StreamState::new(device)?);
+                self.streams.push(StreamState::new(acquire()?));
                 self.streams.len() - 1
             }
             None => {
@@ -136,7 +135,7 @@ impl Streams {
     /// Returns the first stream, which is created if there is none.
     pub(crate) fn first(&mut self, device: &Device) -> Result<Stream> {
         if self.streams.is_empty() {
-            self.streams.push(StreamState::new(device)?);
+            self.streams.push(StreamState::new(device.stream()?));
         }
         Ok(self.streams[0].stream.clone())
     }
@@ -152,7 +151,7 @@ mod tests {
         let mut streams = Streams::default();
         for node in 1..20_000_u64 {
             streams
-                .choose(&device, std::iter::once(node), &[node - 1])
+                .choose(std::iter::once(node), &[node - 1], || Ok(device.stream()?))
                 .unwrap();
             assert!(streams.node_streams.len() <= NODES_MAX);
         }

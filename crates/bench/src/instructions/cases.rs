@@ -31,6 +31,10 @@ pub(crate) enum Pattern {
     /// A region of a layer with a weight and a bias for each column, for another number of rows at
     /// each call.
     RegionRows,
+    /// A region of the sum of an array, which several blocks share.
+    RegionSum,
+    /// A region of two operations, which reads the result of the previous one.
+    RegionDependent,
     /// A region of ten scans, launched one by one.
     RegionLaunches,
     /// A region of ten scans, replayed as a graph.
@@ -75,6 +79,8 @@ impl Pattern {
             Self::Region
                 | Self::RegionLengths
                 | Self::RegionRows
+                | Self::RegionSum
+                | Self::RegionDependent
                 | Self::RegionLaunches
                 | Self::RegionGraph
                 | Self::PreparedRegion
@@ -96,7 +102,10 @@ impl Case {
                 Goal::AtMost(60_000.0)
             }
             Pattern::PreparedRegion | Pattern::PreparedScans => Goal::AtMost(2_500.0),
-            Pattern::RegionLaunches | Pattern::RegionGraph => Goal::None,
+            Pattern::RegionSum
+            | Pattern::RegionDependent
+            | Pattern::RegionLaunches
+            | Pattern::RegionGraph => Goal::None,
             Pattern::OneStream => Goal::AtMost(400.0),
             Pattern::Chain | Pattern::Readers | Pattern::FanInAndOut => Goal::AtMost(1_200.0),
         };
@@ -144,6 +153,10 @@ impl Case {
             Pattern::RegionRows => {
                 return String::from("region of a layer, of other rows each time");
             }
+            Pattern::RegionSum => return String::from("region of a sum"),
+            Pattern::RegionDependent => {
+                return String::from("region of two operations on the result of the previous one");
+            }
             Pattern::RegionLaunches => {
                 return String::from("region of ten scans, launched one by one");
             }
@@ -168,7 +181,7 @@ impl Case {
 }
 
 /// All cases. The first two, without Millstream, are the baselines of the others.
-pub(crate) const CASES: [Case; 24] = [
+pub(crate) const CASES: [Case; 26] = [
     Case::new("raw", Pattern::Raw, 0, QUEUE_DEPTH),
     Case::new("raw-peer-copy", Pattern::RawPeerCopy, 0, QUEUE_DEPTH),
     Case::new("one-10", Pattern::OneStream, 10, QUEUE_DEPTH),
@@ -186,6 +199,8 @@ pub(crate) const CASES: [Case; 24] = [
     Case::new("region", Pattern::Region, 1, 0),
     Case::new("region-lengths", Pattern::RegionLengths, 1, 0),
     Case::new("region-rows", Pattern::RegionRows, 1, 0),
+    Case::new("region-sum", Pattern::RegionSum, 1, 0),
+    Case::new("region-dependent", Pattern::RegionDependent, 1, QUEUE_DEPTH),
     Case::new("region-launches", Pattern::RegionLaunches, 1, 0),
     Case::new("region-graph", Pattern::RegionGraph, 1, 0),
     Case::new("region-prepared", Pattern::PreparedRegion, 1, 0),

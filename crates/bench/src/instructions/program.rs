@@ -26,6 +26,8 @@ use crate::{kernels::sums, null::NullDriver, targets::ten_operations};
 
 const STREAMS: usize = 8;
 const ELEMENTS: usize = 64;
+/// So many elements that several blocks share a reduction of them.
+const SHARED_ELEMENTS: usize = 1 << 20;
 
 /// Applies ten scans, each of which takes a kernel.
 #[region]
@@ -124,6 +126,19 @@ fn run_regions(
             let arrays = (0..calls).map(|more| array(more)?.wait());
             let arrays = arrays.collect::<millstream_region::Result<Vec<_>>>()?;
             run(&mut |call| drop(layer(device, &arrays[call], few, few).expect(NEVER)));
+        }
+        Pattern::RegionSum => {
+            let many = device.region(|g| Keep(g.zeros::<f32, _>(SHARED_ELEMENTS)))?;
+            let many = many.wait()?;
+            let sum = || device.region(|g| Keep(g.array(&many).sum()))?.wait();
+            run(&mut |_| drop(sum().expect(NEVER)));
+        }
+        Pattern::RegionDependent => {
+            let mut x = few.clone();
+            run(&mut |_| {
+                let pending = device.region(|g| Keep(g.array(few) * g.array(&x) + g.array(few)));
+                x = pending.and_then(|pending| pending.wait()).expect(NEVER);
+            });
         }
         _ => run(&mut |_| drop(ten_scans(device, few).expect(NEVER))),
     }

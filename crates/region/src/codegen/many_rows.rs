@@ -10,7 +10,7 @@
 use smallvec::SmallVec;
 
 use super::{
-    body::{BLOCK, ParameterKey, Reg, RegClass, line},
+    body::{BLOCK, ParameterKey, Reg, line},
     long_row::MULTIPROCESSORS,
     lowering::Lowering,
     passes::GeneratedPasses,

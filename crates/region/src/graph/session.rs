@@ -10,7 +10,7 @@ use std::{
     },
 };
 
-use millstream::Device;
+use millstream::{Device, Stream};
 use parking_lot::{Mutex, MutexGuard};
 
 use rustc_hash::FxHashMap;
@@ -177,6 +177,12 @@ impl Session {
     /// Locks the streams of the session.
     pub(crate) fn streams(&self) -> MutexGuard<'_, Streams> {
         self.streams.lock()
+    }
+
+    /// Returns a stream of the device, preferably that of the last write to some of this memory.
+    pub(crate) fn stream_behind(&self, stored: &[Arc<Storage>]) -> Result<Stream> {
+        let arrays = stored.iter().map(|storage| &storage.buffer);
+        Ok(self.device.stream_behind(arrays)?)
     }
 
     /// Enqueues downloads of the check flags of this session and of the

@@ -186,7 +186,8 @@ impl RegionGraph {
         let nodes = || results.iter().map(|&number| graph.node(number));
         let operands: SmallVec<[u64; 8]> = graph.inputs.iter().map(|node| node.id).collect();
         let ids = nodes().map(|node| node.id);
-        let stream = session.streams().choose(&session.device, ids, &operands)?;
+        let acquire = || session.stream_behind(inputs);
+        let stream = session.streams().choose(ids, &operands, acquire)?;
         let scalars = self.scalars(session, graph);
         self.set_scalars(&scalars);
         let sizes = nodes().map(|node| node.bytes());

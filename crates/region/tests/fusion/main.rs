@@ -11,6 +11,7 @@ mod compilations;
 mod counters;
 mod elementwise;
 mod explanations;
+mod following;
 mod indices;
 mod joins;
 mod long_reductions;

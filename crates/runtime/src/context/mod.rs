@@ -20,6 +20,7 @@ mod polling;
 mod realm;
 mod recorder;
 mod recording;
+mod retired;
 mod slots;
 mod state;
 mod stream;

@@ -108,7 +108,7 @@ pub(crate) struct DeviceState {
     pub(crate) streams: Arc<Streams>,
     /// Streams whose handles were dropped. They are reused once idle, and not destroyed while the
     /// device is open, because their tickets may still be waited for.
-    retired: Mutex<VecDeque<Arc<StreamState>>>,
+    pub(super) retired: Mutex<VecDeque<Arc<StreamState>>>,
     /// The streams of other libraries.
     pub(super) adopted: AdoptedStreams,
     lost: OnceLock<Loss>,
@@ -189,7 +189,7 @@ impl DeviceState {
     /// a new one.
     pub(crate) fn acquire_stream(&self, priority: i32) -> Result<Arc<StreamState>> {
         self.check_alive()?;
-        let priority = priority.clamp(self.priorities.greatest, self.priorities.least);
+        let priority = self.clamped(priority);
         for _ in 0..RETIRED_SCAN_MAX {
             let Some(stream) = self.take_retired(priority) else {
                 break;
@@ -220,19 +220,9 @@ impl DeviceState {
         })
     }
 
-    /// Takes the stream of this priority that has been retired for the longest time, and is the
-    /// likeliest to be idle.
-    fn take_retired(&self, priority: i32) -> Option<Arc<StreamState>> {
-        let mut retired = self.retired.lock();
-        let at = retired
-            .iter()
-            .position(|stream| stream.priority == priority)?;
-        retired.remove(at)
-    }
-
-    /// Retires a stream whose last handle was dropped. Its pending work continues.
-    pub(crate) fn retire_stream(&self, stream: Arc<StreamState>) {
-        self.retired.lock().push_back(stream);
+    /// Returns the priority of the device's range that is nearest to this one.
+    pub(super) fn clamped(&self, priority: i32) -> i32 {
+        priority.clamp(self.priorities.greatest, self.priorities.least)
     }
 
     /// Returns the stream with this id, if it belongs to this device.
@@ -367,30 +357,6 @@ impl DeviceState {
     /// Returns the number of a stream of this device, or 0 for a stream of another device.
     pub(crate) fn stream_number(&self, id: StreamId) -> u64 {
         self.stream(id).map_or(0, |stream| stream.number)
-    }
-
-    /// Returns the numbers of the streams that are not retired.
-    #[cfg(feature = "sim")]
-    pub(crate) fn held_streams(&self) -> Vec<u64> {
-        let retired: Vec<_> = self
-            .retired
-            .lock()
-            .iter()
-            .map(|stream| stream.number)
-            .collect();
-        let mut numbers: Vec<_> = self
-            .all_streams()
-            .iter()
-            .filter(|stream| {
-                stream
-                    .adopted
-                    .as_ref()
-                    .is_none_or(|adopted| adopted.is_in_use())
-            })
-            .map(|stream| stream.number)
-            .collect();
-        numbers.retain(|number| !retired.contains(number));
-        numbers
     }
 
     /// Labels the objects that this thread creates until the label is dropped, for reports of a

@@ -64,14 +64,18 @@ enum End {
 
 impl Stream {
     pub(crate) fn new(device: &Arc<DeviceState>, priority: i32) -> Result<Self> {
-        let state = device.acquire_stream(priority)?;
-        Ok(Self {
+        Ok(Self::acquired(device, device.acquire_stream(priority)?))
+    }
+
+    /// Creates the only handle to a stream that is not retired.
+    pub(crate) fn acquired(device: &Arc<DeviceState>, state: Arc<StreamState>) -> Self {
+        Self {
             inner: Arc::new(Handle {
                 device: Arc::clone(device),
                 state,
                 end: End::Retire,
             }),
-        })
+        }
     }
 
     /// Creates a handle to a stream that its owner retires.

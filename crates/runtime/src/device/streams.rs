@@ -8,8 +8,10 @@ use std::{
     sync::{Arc, Weak},
 };
 
+use bytemuck::Pod;
+
 use crate::{
-    Device, Result, Stream,
+    Buffer, Device, Result, Stream,
     context::{DeviceState, StreamState},
 };
 
@@ -34,6 +36,25 @@ impl Device {
     pub fn stream_with_priority(&self, priority: i32) -> Result<Stream> {
         let _name = self.state().named("stream", Location::caller());
         Stream::new(self.state(), priority)
+    }
+
+    /// Returns a stream like [`stream`](Self::stream), but of the reused ones preferably one whose
+    /// last operation wrote to one of these arrays, the earliest in the list: work on that array
+    /// then needs no wait.
+    ///
+    /// # Errors
+    ///
+    /// As [`stream`](Self::stream).
+    #[doc(hidden)]
+    #[track_caller]
+    pub fn stream_behind<'a, T: Pod>(
+        &self,
+        arrays: impl IntoIterator<Item = &'a Buffer<T>>,
+    ) -> Result<Stream> {
+        let _name = self.state().named("stream", Location::caller());
+        let writes = arrays.into_iter().flat_map(Buffer::last_writes);
+        let state = self.state().acquire_stream_behind(writes)?;
+        Ok(Stream::acquired(self.state(), state))
     }
 
     /// Returns the calling thread's own stream of this device, created on first use. Threads do not

@@ -3,11 +3,13 @@
 use std::{any::Any, fmt, marker::PhantomData, ops::RangeBounds, panic::Location, sync::Arc};
 
 use millstream_driver::DevicePtr;
+use smallvec::SmallVec;
 
 use super::{Allocation, Contents, Release, View, ViewMut, array::array, bytes_of, view::Span};
 use crate::{
     Device, Result, UsageError, UsageErrorKind,
     context::{DeviceState, Memory, StreamState},
+    tracker::{AccessKind, Ticket},
 };
 
 /// An array of `T` in the device's memory.
@@ -164,6 +166,13 @@ impl<T> Buffer<T> {
     pub fn is_sole_owner(&mut self) -> bool {
         let allocation = Arc::get_mut(&mut self.allocation);
         allocation.is_some_and(|allocation| !allocation.history.is_lent())
+    }
+
+    /// Returns the last operation of each stream that wrote to the array, unless later ones have
+    /// replaced all of its elements.
+    pub(crate) fn last_writes(&self) -> SmallVec<[Ticket; 4]> {
+        let history = &self.allocation.history;
+        history.host_conflicts(&(0..history.bytes()), AccessKind::Read)
     }
 
     /// Notes that all operations, those to come included, leave every byte as 0. Once this array

@@ -1,0 +1,64 @@
+//! Streams of sessions that read the results of earlier ones.
+
+use millstream::sim::Schedule;
+use millstream_region::{Array, Keep, RegionExt};
+use ndarray::{Array1, Ix1};
+
+use crate::Counted;
+
+fn ones(counted: &Counted) -> Array<f32, Ix1> {
+    Array::from_host(&counted.device, &Array1::ones(1000)).unwrap()
+}
+
+/// Returns the numbers of waits of one stream for another, and of queries, until `run` returns.
+fn waits_and_queries(counted: &Counted, run: impl FnOnce()) -> (usize, usize) {
+    counted.calls.forget();
+    run();
+    let counts = counted.calls.counts();
+    let of = |call| counts.get(call).copied().unwrap_or(0);
+    (of("stream_wait_event"), of("stream_query"))
+}
+
+#[test]
+fn a_session_follows_that_whose_results_it_reads_on_its_stream() {
+    // Nothing is complete before the host waits for it.
+    Counted::with(Schedule::Lazy, |counted| {
+        let a = ones(counted);
+        let mut x = ones(counted);
+        for call in 0..20 {
+            let found = waits_and_queries(counted, || {
+                let pending = counted.device.region(|g| Keep(g.array(&a) + g.array(&x)));
+                x = pending.unwrap().wait().unwrap();
+            });
+            if call > 1 {
+                assert_eq!(found, (0, 0), "call {call}");
+            }
+        }
+        assert_eq!(x.to_host().unwrap(), Array1::from_elem(1000, 21.0));
+    });
+}
+
+#[test]
+fn a_session_is_not_ordered_behind_other_work_of_an_earlier_one() {
+    Counted::with(Schedule::Lazy, |counted| {
+        let a = ones(counted);
+        // Both kernels are on one stream, since the second reads what the first computes.
+        let pending = counted.device.region(|g| {
+            let sums = g.array(&a).cumsum(ndarray::Axis(0));
+            let shifted = &sums.cummax(ndarray::Axis(0)) + 1.0;
+            (Keep(sums), Keep(shifted))
+        });
+        let (sums, shifted) = pending.unwrap().wait().unwrap();
+        let mut last = None;
+        let (waits, _) = waits_and_queries(counted, || {
+            let pending = counted.device.region(|g| Keep(g.array(&sums) * 2.0));
+            last = Some(pending.unwrap().wait().unwrap());
+        });
+        assert_eq!(waits, 1);
+        let last = last.unwrap().to_host().unwrap();
+        assert_eq!(
+            (last[999], shifted.to_host().unwrap()[999]),
+            (2000.0, 1001.0)
+        );
+    });
+}
