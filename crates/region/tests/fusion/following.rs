@@ -1,6 +1,6 @@
 //! Streams of sessions that read the results of earlier ones.
 
-use millstream::sim::Schedule;
+use millstream::{driver::Driver, sim::Schedule};
 use millstream_region::{Array, Keep, RegionExt};
 use ndarray::{Array1, Ix1};
 
@@ -60,5 +60,40 @@ fn a_session_is_not_ordered_behind_other_work_of_an_earlier_one() {
             (last[999], shifted.to_host().unwrap()[999]),
             (2000.0, 1001.0)
         );
+    });
+}
+
+/// The host waits by a call of the driver that the library does not see.
+#[test]
+fn a_session_takes_the_stream_and_the_memory_of_one_that_is_complete() {
+    Counted::with(Schedule::Timed, |counted| {
+        let x = Array::from_host(&counted.device, &Array1::<f32>::ones(100_000)).unwrap();
+        let sum = || {
+            let pending = counted.device.region(|g| Keep(g.array(&x).sum()));
+            let sum = pending.unwrap().wait().unwrap();
+            // SAFETY: the context is that of an open device.
+            unsafe { counted.calls.context_synchronize(counted.device.as_raw()) }.unwrap();
+            sum
+        };
+        // So many streams are retired that the memory of each is not the newest.
+        let held: Vec<_> = (0..40).map(|_| counted.device.stream().unwrap()).collect();
+        let many: Vec<_> = (0..40).map(|_| sum()).collect();
+        drop((held, many));
+        for call in 0..20 {
+            counted.calls.forget();
+            drop(sum());
+            let counts = counted.calls.counts();
+            let of = |call| counts.get(call).copied().unwrap_or(0);
+            if call > 8 {
+                let more = [
+                    "mem_alloc_async",
+                    "memset_async",
+                    "stream_wait_event",
+                    "stream_create",
+                ];
+                assert_eq!(more.map(of), [0; 4], "call {call}: {counts:?}");
+                assert_eq!(of("stream_query"), 1, "call {call}");
+            }
+        }
     });
 }

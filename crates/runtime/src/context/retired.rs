@@ -1,9 +1,47 @@
 //! Reuse of streams: those whose handles were dropped serve again.
 
-use std::sync::Arc;
+use std::{collections::VecDeque, sync::Arc};
 
-use super::{DeviceState, StreamState};
+use smallvec::SmallVec;
+
+use super::{DeviceState, StreamState, query_stream};
 use crate::{Result, tracker::Ticket};
+
+/// The number of retired streams that are checked for an idle one.
+const RETIRED_SCAN_MAX: usize = 5;
+/// The number of times that the stream retired last is not looked at after it was busy, which it is
+/// as long as the host runs ahead of the device.
+const LAST_SKIPPED: usize = 8;
+
+/// Streams whose handles were dropped. They are reused once idle, and not destroyed while the
+/// device is open, because their tickets may still be waited for.
+#[derive(Default)]
+pub(super) struct RetiredStreams {
+    /// Those retired first in front.
+    streams: VecDeque<Arc<StreamState>>,
+    /// How many times the one retired last is not to be looked at.
+    last_skipped: usize,
+}
+
+impl RetiredStreams {
+    /// Takes the stream of this priority that was retired last, or first.
+    fn take(&mut self, priority: i32, last: bool) -> Option<Arc<StreamState>> {
+        let mut streams = self.streams.iter();
+        let has_priority = |stream: &Arc<StreamState>| stream.priority == priority;
+        let at = match last {
+            true => streams.rposition(has_priority),
+            false => streams.position(has_priority),
+        };
+        self.streams.remove(at?)
+    }
+
+    /// Returns whether the one retired last is to be looked at now.
+    fn begins_with_last(&mut self) -> bool {
+        let skips = self.last_skipped > 0;
+        self.last_skipped = self.last_skipped.saturating_sub(1);
+        !skips
+    }
+}
 
 impl DeviceState {
     /// Returns a retired stream of ordinary priority whose last operation has one of these tickets,
@@ -27,26 +65,45 @@ impl DeviceState {
         if !is_last || stream.priority != self.clamped(0) {
             return None;
         }
-        let mut retired = self.retired.lock();
+        let retired = &mut self.retired.lock().streams;
         let at = retired
             .iter()
             .rposition(|known| Arc::ptr_eq(known, stream))?;
         retired.remove(at)
     }
 
-    /// Takes the stream of this priority that has been retired for the longest time, and is the
+    /// Takes an idle retired stream of this priority. The one that was retired last is looked at
+    /// first, because the memory that its operations used was dropped last, and is then reused
+    /// without a wait; after it, those that have been retired for the longest time, which are the
     /// likeliest to be idle.
-    pub(super) fn take_retired(&self, priority: i32) -> Option<Arc<StreamState>> {
-        let mut retired = self.retired.lock();
-        let at = retired
-            .iter()
-            .position(|stream| stream.priority == priority)?;
-        retired.remove(at)
+    pub(super) fn take_idle(&self, priority: i32) -> Option<Arc<StreamState>> {
+        let begins_with_last = self.retired.lock().begins_with_last();
+        let mut busy: SmallVec<[Arc<StreamState>; RETIRED_SCAN_MAX]> = SmallVec::new();
+        let found = loop {
+            let is_last = begins_with_last && busy.is_empty();
+            let stream = match busy.len() {
+                RETIRED_SCAN_MAX.. => None,
+                _ => self.retired.lock().take(priority, is_last),
+            };
+            match stream {
+                Some(stream) if !query_stream(self, &stream).unwrap_or(false) => busy.push(stream),
+                found => break found,
+            }
+        };
+        if !busy.is_empty() {
+            let mut retired = self.retired.lock();
+            if begins_with_last {
+                retired.last_skipped = LAST_SKIPPED;
+            }
+            // The one that was retired last stays the last.
+            retired.streams.extend(busy.into_iter().rev());
+        }
+        found
     }
 
     /// Retires a stream whose last handle was dropped. Its pending work continues.
     pub(crate) fn retire_stream(&self, stream: Arc<StreamState>) {
-        self.retired.lock().push_back(stream);
+        self.retired.lock().streams.push_back(stream);
     }
 
     /// Returns the numbers of the streams that are not retired.
@@ -55,6 +112,7 @@ impl DeviceState {
         let retired: Vec<_> = self
             .retired
             .lock()
+            .streams
             .iter()
             .map(|stream| stream.number)
             .collect();
@@ -71,5 +129,26 @@ impl DeviceState {
             .collect();
         numbers.retain(|number| !retired.contains(number));
         numbers
+    }
+}
+
+#[cfg(all(test, feature = "sim", not(shuttle)))]
+mod tests {
+    use millstream_sim::{Gpu, SimConfig};
+
+    use crate::context::Device;
+
+    #[test]
+    fn streams_retired_first_are_reused_while_the_last_are_busy() {
+        let gpu = Gpu::new(SimConfig::new());
+        let device = Device::open_simulated(&gpu, 0).expect("it opens");
+        let streams: Vec<_> = (0..14).map(|_| device.stream().unwrap()).collect();
+        let busy = streams[..1].iter().chain(&streams[8..]);
+        let gates: Vec<_> = busy.map(|stream| gpu.hold(stream.as_raw())).collect();
+        drop(streams);
+        let before = gpu.live_object_counts().streams;
+        let reused: Vec<_> = (0..6).map(|_| device.stream().unwrap()).collect();
+        assert_eq!(gpu.live_object_counts().streams, before);
+        drop((gates, reused));
     }
 }

@@ -10,7 +10,6 @@
 )]
 
 use std::{
-    collections::VecDeque,
     fmt,
     panic::Location,
     sync::{Arc, OnceLock, atomic::AtomicU64},
@@ -31,9 +30,9 @@ use super::{
     limits::Limits,
     loss::Loss,
     peers::Peers,
-    polling::query_stream,
     realm,
     recorder::RecorderSlot,
+    retired::RetiredStreams,
     slots::{CopyLayer, DeviceSlot, KernelLayer, MemoryLayer, Slots},
     stream_state::StreamState,
     streams::Streams,
@@ -55,9 +54,6 @@ pub(crate) trait DeviceHooks: Sync {
     /// Frees the device's resources without waiting. Called when its last handle is dropped.
     fn close(&self, device: &mut DeviceState);
 }
-
-/// The number of retired streams that are checked for an idle one.
-const RETIRED_SCAN_MAX: usize = 4;
 
 /// The identity of an opened device within the process, for messages.
 #[derive(Clone, Copy, PartialEq)]
@@ -106,9 +102,7 @@ pub(crate) struct DeviceState {
     priorities: PriorityRange,
     /// The device's streams. The realm resolves tickets of this device through the same table.
     pub(crate) streams: Arc<Streams>,
-    /// Streams whose handles were dropped. They are reused once idle, and not destroyed while the
-    /// device is open, because their tickets may still be waited for.
-    pub(super) retired: Mutex<VecDeque<Arc<StreamState>>>,
+    pub(super) retired: Mutex<RetiredStreams>,
     /// The streams of other libraries.
     pub(super) adopted: AdoptedStreams,
     lost: OnceLock<Loss>,
@@ -190,14 +184,8 @@ impl DeviceState {
     pub(crate) fn acquire_stream(&self, priority: i32) -> Result<Arc<StreamState>> {
         self.check_alive()?;
         let priority = self.clamped(priority);
-        for _ in 0..RETIRED_SCAN_MAX {
-            let Some(stream) = self.take_retired(priority) else {
-                break;
-            };
-            if query_stream(self, &stream).unwrap_or(false) {
-                return Ok(stream);
-            }
-            self.retire_stream(stream);
+        if let Some(stream) = self.take_idle(priority) {
+            return Ok(stream);
         }
         // SAFETY: the context is alive as long as this state.
         let handle =
@@ -432,28 +420,5 @@ impl Drop for DeviceState {
     fn drop(&mut self) {
         self.hooks.close(self);
         realm::leave(self.streams.device());
-    }
-}
-
-#[cfg(all(test, feature = "sim", not(shuttle)))]
-mod tests {
-    use millstream_sim::{Gpu, SimConfig};
-
-    use crate::context::Device;
-
-    #[test]
-    fn streams_retired_first_are_reused_while_later_ones_are_busy() {
-        let gpu = Gpu::new(SimConfig::new());
-        let device = Device::open_simulated(&gpu, 0).expect("it opens");
-        let streams: Vec<_> = (0..12).map(|_| device.stream().unwrap()).collect();
-        let gates: Vec<_> = streams[6..]
-            .iter()
-            .map(|stream| gpu.hold(stream.as_raw()))
-            .collect();
-        drop(streams);
-        let before = gpu.live_object_counts().streams;
-        let reused: Vec<_> = (0..6).map(|_| device.stream().unwrap()).collect();
-        assert_eq!(gpu.live_object_counts().streams, before);
-        drop((gates, reused));
     }
 }

@@ -20,7 +20,7 @@ use crate::{context::DeviceState, tracker::Ticket};
 /// The default limit of the cache.
 const LIMIT_BYTES_DEFAULT: u64 = 1 << 30;
 /// The number of blocks of a size that a lookup examines, newest first.
-const SCAN_MAX: usize = 8;
+const SCAN_MAX: usize = 32;
 /// The number of misses after which an unused block is evicted.
 const MISSES_MAX: u64 = 256;
 /// The number of entries for removed blocks that `ages` may always hold.
