@@ -17,6 +17,7 @@ use smallvec::SmallVec;
 
 use super::{
     body::{BLOCK, Kernel, KernelBody, KernelParameter, ParameterKey, Reg, RegClass, line},
+    long_row::MULTIPROCESSORS,
     lowering::{IndexAnalysis, Lowering},
     passes::GeneratedPasses,
     reducer::{Accumulator, Reducer},
@@ -45,6 +46,9 @@ const SPLIT_LENGTH: usize = 1 << 14;
 /// The approximate number of blocks of a grid where several blocks share a result.
 const BLOCKS_MAX: usize = 1 << 10;
 const _: () = assert!(BLOCKS_MAX <= COUNTERS, "each shared result has a counter");
+/// The maximum number of blocks that share the only result: as many as the multiprocessors of an
+/// H100 or H200 have at a time, so that all of these end at the same time.
+const BLOCKS_OF_ONE: usize = 8 * MULTIPROCESSORS;
 
 /// A reduction, for which kernels are generated.
 pub(super) struct ReductionGenerator<'a> {
@@ -100,10 +104,11 @@ pub(super) fn reduce(kernel: &FusedKernel) -> GeneratedPasses {
         .rev()
         .find(|&axis| source.shape[axis] != 1)
         .is_some_and(|axis| !axes.contains(&axis));
-    let splits = length
-        .div_ceil(SPLIT_LENGTH)
-        .min(BLOCKS_MAX.div_ceil(results))
-        .max(1);
+    let splits_max = match results {
+        1 => BLOCKS_OF_ONE,
+        _ => BLOCKS_MAX.div_ceil(results),
+    };
+    let splits = length.div_ceil(SPLIT_LENGTH).min(splits_max).max(1);
     let threads = threads_of_row(length);
     if generator.is_contiguous() && (2..BLOCK).contains(&threads) && i32::try_from(results).is_ok()
     {
