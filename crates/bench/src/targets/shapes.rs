@@ -79,12 +79,13 @@ fn normalised(x: &Array<f32, Ix2>) -> Array<f32, Ix2> {
 
 /// Returns the sum of exponentials of each inner element and its four neighbours.
 fn star(x: &Array<f32, Ix2>) -> Array<f32, Ix2> {
-    let powers = x.exp();
-    powers.slice(s![1..-1, 1..-1])
-        + powers.slice(s![1..-1, ..-2])
-        + powers.slice(s![1..-1, 2..])
-        + powers.slice(s![..-2, 1..-1])
-        + powers.slice(s![2.., 1..-1])
+    let (powers, rows, columns) = (x.exp(), x.nrows(), x.ncols());
+    let (inner, beside) = (1..rows - 1, 1..columns - 1);
+    powers.slice(s![inner.clone(), beside.clone()])
+        + powers.slice(s![inner.clone(), ..columns - 2])
+        + powers.slice(s![inner, 2..])
+        + powers.slice(s![..rows - 2, beside.clone()])
+        + powers.slice(s![2.., beside])
 }
 
 /// The works, each of which is made when its turn comes, because the arrays are large.

@@ -85,10 +85,7 @@ pub(super) fn stencil(kernel: &FusedKernel) -> GeneratedPasses {
         .collect();
     line!(lowering.body, "bar.sync 0;");
     let first = own.number(lowering.body, &stencil);
-    let addresses: SmallVec<[Reg; 2]> = (0..)
-        .zip(sources)
-        .map(|(number, source)| shared_address(lowering.body, number, source.dtype, first))
-        .collect();
+    let addresses = shared_addresses(lowering.body, kernel, first);
     let mut loaded: FxHashMap<(usize, usize), Reg> = FxHashMap::default();
     for (turn, &(position, outside)) in turns.iter().enumerate() {
         let (line, column) = own.offsets(turn);
@@ -107,6 +104,18 @@ pub(super) fn stencil(kernel: &FusedKernel) -> GeneratedPasses {
     }
     let blocks = axes.tiles(&root.shape);
     GeneratedPasses::one(body.finish(&shared), blocks * BLOCK)
+}
+
+/// Computes the addresses in shared memory of the element with a number, of each node.
+fn shared_addresses(
+    body: &mut KernelBody,
+    kernel: &FusedKernel,
+    number: Reg,
+) -> SmallVec<[Reg; 2]> {
+    let sources = (0..).zip(&kernel.tiled);
+    sources
+        .map(|(array, source)| shared_address(body, array, source.dtype, number))
+        .collect()
 }
 
 /// Returns the views through which a kernel reads nodes in shared memory.
@@ -134,25 +143,26 @@ fn compute_sources(
     let (sources, elements) = (&kernel.tiled, stencil.elements());
     let origin = Origin::new(lowering.body, kernel, stencil, tile);
     let inputs = kernel.arrays_of(sources.iter());
-    let turns: Vec<(Position, Reg, Option<Reg>)> = (0..elements.div_ceil(BLOCK))
+    let turns: Vec<(Position, Option<Reg>)> = (0..elements.div_ceil(BLOCK))
         .map(|turn| {
             let (number, beyond) = number_of_turn(lowering.body, thread, turn, elements);
             let position = origin.position(lowering, &sources[0], stencil, number);
             for input in &inputs {
                 lowering.lower(input, position);
             }
-            (position, number, beyond)
+            (position, beyond)
         })
         .collect();
-    for (turn, &(position, number, beyond)) in turns.iter().enumerate() {
+    let addresses = shared_addresses(lowering.body, kernel, thread);
+    for (turn, &(position, beyond)) in turns.iter().enumerate() {
         if let Some(beyond) = beyond {
             line!(lowering.body, "@{beyond} bra COMPUTED;");
         }
         let words = lowering.body.name_parts();
         for (array, source) in sources.iter().enumerate() {
             let element = lowering.lower(source, position);
-            let address = shared_address(lowering.body, array, source.dtype, number);
-            store_shared(lowering.body, address, element);
+            let behind = turn * BLOCK * shared_bytes(source.dtype);
+            store_shared(lowering.body, addresses[array], behind, element);
         }
         if turn > 0 {
             lowering.body.truncate_name(words);

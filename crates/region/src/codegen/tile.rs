@@ -156,11 +156,11 @@ pub(super) fn declare_shared(shared: &mut String, array: usize, dtype: DType, el
     shared.push_str(&format!("\t.shared .align 8 .b8 tile{array}[{bytes}];\n"));
 }
 
-/// Stores an element in shared memory.
-pub(super) fn store_shared(body: &mut KernelBody, address: Reg, element: Reg) {
+/// Stores an element so many bytes behind an address in shared memory.
+pub(super) fn store_shared(body: &mut KernelBody, address: Reg, behind: usize, element: Reg) {
     let word = body.as_word(element);
     let kind = word.class.move_type();
-    line!(body, "st.shared.{kind} [{address}], {word};");
+    line!(body, "st.shared.{kind} [{address}+{behind}], {word};");
 }
 
 /// Loads an element so many bytes behind an address in shared memory.

@@ -139,7 +139,7 @@ pub(super) fn tiles(kernel: &FusedKernel, transposed: &TransposedViews<'_>) -> G
             }
             let body = &mut *lowering.body;
             let address = tile_address(body, number, view.dtype, (line_number, own.lane));
-            store_shared(body, address, element);
+            store_shared(body, address, 0, element);
         }
     }
     let turns: SmallVec<[(Position, Reg, Reg); 4]> = (0..TILE / LINES)

@@ -103,10 +103,8 @@ impl fmt::Display for Explanation {
                 "kernel {number}: {operations} (arrays read: {arrays}, {bytes} bytes)"
             )?;
             for operation in &kernel.in_shared_memory {
-                writeln!(
-                    f,
-                    "    computes {operation} in shared memory: a stencil reads it at several positions"
-                )?;
+                let reason = "a stencil reads it at several positions";
+                writeln!(f, "    computes {operation} in shared memory: {reason}")?;
             }
             for StoredArray {
                 operation,
