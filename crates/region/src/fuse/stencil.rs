@@ -28,7 +28,7 @@ use crate::{
 
 /// The number of results of a tile.
 const RESULTS: usize = 1024;
-/// The maximum number of lines of a tile with at least two warps along each.
+/// The maximum number of lines of a tile, unless a result has no more columns than a warp.
 const LINES_MAX: usize = 16;
 /// The number of threads of a warp.
 const WARP: usize = 32;
@@ -37,8 +37,8 @@ const COMPUTED_MAX: usize = 2 * RESULTS;
 /// The maximum number of bytes of a block in shared memory, so that a multiprocessor of 228 KiB has
 /// as many blocks as it has threads for.
 const SHARED_BYTES_MAX: usize = 24 * 1024;
-/// The number of results of a tile for each block of an H200 with as many threads as it has room
-/// for. A smaller array takes no longer if its blocks compute more.
+/// The number of results of all blocks that an H200 runs at once: eight on each of 132
+/// multiprocessors. For a smaller array, the launch of a second kernel takes longer than halos.
 const RESULTS_SMALL: usize = 132 * 8 * RESULTS;
 
 /// The axes of a result that its tiles divide, and the size of a tile along each, a power of two.

@@ -121,6 +121,7 @@ fn a_stencil_of_a_function_of_two_arrays_takes_no_more_than_both() {
         let other = recorder.value((&x * 2.0).cumsum(Axis(0)));
         let parts = (0..5).map(|row| values.slice(s![row..row + SIDE - 4, ..]));
         let sum = parts.reduce(|sum, part| sum + part).unwrap();
-        recorder.value(sum + other.slice(s![2..SIDE - 2, ..]))
+        let inner = s![2..SIDE - 2, ..];
+        recorder.value(sum + other.slice(inner) + x.slice(inner))
     });
 }
