@@ -137,9 +137,10 @@ impl Stencil {
     }
 }
 
-/// Fuses stored values into the kernels of stencils that read them.
+/// Fuses stored values into the kernels of stencils that read them. Of several values of one
+/// kernel, the last comes first, so that it is not between another one and the kernel.
 pub(super) fn fuse_stencils(candidates: &mut [Candidate]) {
-    for at in 0..candidates.len() {
+    for at in (0..candidates.len()).rev() {
         let Some(root) = stencil_of(candidates, at) else {
             continue;
         };
@@ -156,10 +157,8 @@ pub(super) fn fuse_stencils(candidates: &mut [Candidate]) {
 /// memory.
 fn stencil_of(candidates: &[Candidate], at: usize) -> Option<usize> {
     let source = &candidates[at];
-    let is_possible = source.is_stored
-        && source.reason == Some(StoreReason::Shared)
-        && is_map(source)
-        && source.tiled.is_empty();
+    let is_possible =
+        source.is_stored && source.reason == Some(StoreReason::Shared) && is_map(source);
     let kernel = source.only_consumer().filter(|_| is_possible)?;
     let root = candidates.binary_search_by_key(&kernel, |candidate| candidate.node.id);
     let root = root
@@ -203,7 +202,7 @@ fn is_at_any_position(op: &Op) -> bool {
 }
 
 /// Returns the index maps of all views through which a kernel reads the sources, or `None` if it
-/// reads one of them, or what it computes from them, in another way.
+/// reads one of them, or what it computes from them, in another way. No source depends on another.
 fn shifts<'a>(
     candidates: &'a [Candidate],
     computed: &[usize],
@@ -219,7 +218,7 @@ fn shifts<'a>(
         match &*candidate.op {
             _ if !reads && !depends => continue,
             Op::View(_, map) if reads => views.push(map),
-            Op::Apply(..) if !reads => {}
+            Op::Apply(..) if !reads && !sources.contains(&at) => {}
             _ => return None,
         }
         dependent.push(at);
