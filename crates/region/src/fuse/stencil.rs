@@ -146,7 +146,7 @@ pub(super) fn fuse_stencils(candidates: &mut [Candidate]) {
         };
         let (id, kernel) = (candidates[at].node.id, candidates[root].node.id);
         candidates[at].is_stored = false;
-        candidates[root].tiled.push(at);
+        candidates[root].tiled.insert(0, at);
         for operand in &mut candidates[..at] {
             operand.replace_consumer(id, kernel);
         }
