@@ -169,6 +169,7 @@ fn stencil_of(candidates: &[Candidate], at: usize) -> Option<usize> {
     sources.push(at);
     let views = shifts(candidates, &computed, &sources)?;
     let result = &candidates[root].node;
+    // A source that depends on another one through shifts is smaller than that.
     let is_alike = |&other: &usize| candidates[other].node.shape == source.node.shape;
     let stencil = Stencil::of(&result.shape, &source.node.shape, views.into_iter())?;
     let bytes = |&at: &usize| candidates[at].node.dtype.bytes().max(4) * stencil.elements();
@@ -202,7 +203,7 @@ fn is_at_any_position(op: &Op) -> bool {
 }
 
 /// Returns the index maps of all views through which a kernel reads the sources, or `None` if it
-/// reads one of them, or what it computes from them, in another way. No source depends on another.
+/// reads one of them, or what it computes from them, in another way.
 fn shifts<'a>(
     candidates: &'a [Candidate],
     computed: &[usize],
@@ -218,7 +219,7 @@ fn shifts<'a>(
         match &*candidate.op {
             _ if !reads && !depends => continue,
             Op::View(_, map) if reads => views.push(map),
-            Op::Apply(..) if !reads && !sources.contains(&at) => {}
+            Op::Apply(..) if !reads => {}
             _ => return None,
         }
         dependent.push(at);
