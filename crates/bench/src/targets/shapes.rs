@@ -1,12 +1,12 @@
-//! T19: reductions and functions of rows over at least 256 MiB, beside the driver's copy on the
-//! device: bytes that one pass over memory moves, per second.
+//! T19: reductions, functions of rows and a stencil over at least 256 MiB, beside the driver's copy
+//! on the device: bytes that one pass over memory moves, per second.
 
 use std::any::Any;
 
 use anyhow::Result;
 use millstream::Device;
 use millstream_region::{Array, Element, Keep, RegionExt};
-use ndarray::{Axis, Dimension, IntoDimension, Ix1, Ix2, Ix3};
+use ndarray::{Axis, Dimension, IntoDimension, Ix1, Ix2, Ix3, s};
 
 use crate::{
     harness::Harness,
@@ -77,10 +77,21 @@ fn normalised(x: &Array<f32, Ix2>) -> Array<f32, Ix2> {
     &deviation / &(&variance + 1e-5).sqrt()
 }
 
+/// Returns the sum of exponentials of each inner element and its four neighbours.
+fn star(x: &Array<f32, Ix2>) -> Array<f32, Ix2> {
+    let (powers, rows, columns) = (x.exp(), x.nrows(), x.ncols());
+    let (inner, beside) = (1..rows - 1, 1..columns - 1);
+    powers.slice(s![inner.clone(), beside.clone()])
+        + powers.slice(s![inner.clone(), ..columns - 2])
+        + powers.slice(s![inner, 2..])
+        + powers.slice(s![..rows - 2, beside.clone()])
+        + powers.slice(s![2.., beside])
+}
+
 /// The works, each of which is made when its turn comes, because the arrays are large.
 type Make = for<'a> fn(&'a Device) -> Result<Work<'a>>;
 
-const WORKS: [Make; 19] = [
+const WORKS: [Make; 20] = [
     |device| {
         work(device, "sum, 2^28", (1 << 28, 1), |x: &Array<_, Ix1>| {
             x.sum()
@@ -181,6 +192,15 @@ const WORKS: [Make; 19] = [
             ([1 << 20, 64], 2),
             normalised,
         )
+    },
+    // Instructions may take longer than the accesses to memory.
+    |device| {
+        let what = "stencil of exp, 8,192 x 8,192";
+        let work = work(device, what, ([8_192, 8_192], 2), star)?;
+        Ok(Work {
+            goal: Goal::None,
+            ..work
+        })
     },
     // One pass is not the minimum: a row does not fit in a multiprocessor.
     |device| {

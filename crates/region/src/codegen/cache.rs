@@ -155,12 +155,15 @@ impl<'a> NodeNumbering<'a> {
             epilogue,
             overwrites,
             rows,
+            tiled,
             code: _,
         } = self.kernel;
         let mut words = KernelKey::new();
         words.push(uniform.map_or(0, |uniform| uniform.word()));
         let counts = [nodes.len(), epilogue.len(), inputs.len(), outputs.len()];
         words.extend(counts.map(|count| count as u64));
+        words.push(tiled.len() as u64);
+        words.extend(tiled.iter().map(|node| self.number(node)));
         words.extend([
             self.number(root),
             u64::from(overwrites.is_some()) << 1 | u64::from(rows.is_some()),

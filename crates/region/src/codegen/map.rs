@@ -1,5 +1,5 @@
 //! Element-wise kernels, with one element or several neighbours per thread. Kernels that read
-//! transposed arrays are in `transpose.rs`.
+//! transposed arrays are in `transpose.rs`, and stencils of costly functions in `stencil.rs`.
 
 use smallvec::SmallVec;
 
@@ -9,6 +9,7 @@ use super::{
     memory::VECTOR_BYTES,
     passes::{GeneratedPasses, Threads},
     position::Position,
+    stencil::stencil,
     transpose::{TransposedViews, tiles},
 };
 use crate::{
@@ -25,6 +26,9 @@ const TARGET: u64 = u64::MAX;
 /// at least one element.
 pub(super) fn map(kernel: &FusedKernel) -> GeneratedPasses {
     let (node, position) = (&kernel.root, kernel.output().destination());
+    if !kernel.tiled.is_empty() {
+        return stencil(kernel);
+    }
     let analysis = IndexAnalysis::of(kernel);
     if !analysis.flat
         && position.is_none()

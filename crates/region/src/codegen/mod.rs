@@ -12,6 +12,8 @@
 //! | `passes.rs` | the passes of one fused kernel and the temporaries between them |
 //! | `map.rs` | element-wise kernels |
 //! | `transpose.rs` | element-wise kernels that read transposed arrays through shared memory |
+//! | `stencil.rs` | element-wise kernels that compute what a stencil reads in shared memory |
+//! | `tile.rs` | the tiles of such kernels, and arrays in shared memory |
 //! | `reduce.rs` | reduction kernels |
 //! | `accumulate.rs` | the loop in which a thread of a reduction accumulates elements |
 //! | `partial.rs` | reductions whose results are shared by several blocks |
@@ -84,6 +86,8 @@ mod scan;
 mod scan_columns;
 mod scatter;
 mod scatter_shared;
+mod stencil;
+mod tile;
 mod transpose;
 mod update;
 mod warp;

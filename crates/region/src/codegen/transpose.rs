@@ -9,18 +9,21 @@
 use smallvec::SmallVec;
 
 use super::{
-    body::{BLOCK, KernelBody, ParameterKey, Reg, RegClass, line},
+    body::{BLOCK, KernelBody, Reg, line},
     lowering::{IndexAnalysis, Lowering},
-    map::{last_axis, store, values},
+    map::{last_axis, values},
     passes::GeneratedPasses,
     position::Position,
     reduce::block_and_thread,
+    tile::{
+        BlockTile, declare_shared, load_shared, offset, shared_address, store_inside, store_shared,
+    },
 };
 use crate::{
     element::DType,
-    fuse::FusedKernel,
+    fuse::{FusedKernel, TileAxes},
     graph::{NodeRef, Op},
-    shape::{AxisMap, RANK_MAX, Shape},
+    shape::AxisMap,
 };
 
 /// The number of elements of a tile along both axes, which a warp reads or writes at once.
@@ -32,8 +35,6 @@ const PITCH: usize = TILE + 1;
 const LINES: usize = BLOCK / TILE;
 /// The maximum number of transposed arrays of a kernel, each of which takes shared memory.
 const VIEWS_MAX: usize = 4;
-/// The number of the batch of tiles in parameter keys, which no node has.
-const BATCH: u64 = u64::MAX - 1;
 
 /// The transposed views of a kernel, and the axes of its tiles.
 pub(super) struct TransposedViews<'a> {
@@ -107,36 +108,29 @@ struct TileThread {
     lane: Reg,
     /// The first of its lines.
     line: Reg,
-    /// The indices of the tile's first element along both axes of the result.
-    first_along: Reg,
-    first_across: Reg,
-    /// The indices of all other axes.
-    batch: SmallVec<[Option<Reg>; RANK_MAX]>,
+    tile: BlockTile,
 }
 
 /// Generates the kernel with one block for each tile.
 pub(super) fn tiles(kernel: &FusedKernel, transposed: &TransposedViews<'_>) -> GeneratedPasses {
     let root = &kernel.root;
-    let (along, across) = (transposed.along, transposed.across);
-    let tiles_of = |axis: usize| root.shape[axis].div_ceil(TILE);
-    let batches = root.elements / root.shape[along] / root.shape[across];
-    let count = batches * tiles_of(along) * tiles_of(across);
+    let axes = TileAxes {
+        along: (transposed.along, TILE),
+        across: Some((transposed.across, TILE)),
+    };
+    let count = axes.tiles(&root.shape);
     let mut body = KernelBody::new(IndexAnalysis::of(kernel).wide);
     let mut shared = String::new();
     for (number, view) in transposed.views.iter().enumerate() {
-        let bytes = TILE * PITCH * tile_bytes(view.dtype);
-        shared.push_str(&format!("\t.shared .align 8 .b8 tile{number}[{bytes}];\n"));
+        declare_shared(&mut shared, number, view.dtype, TILE * PITCH);
     }
     let mut lowering = Lowering::new(&mut body, kernel, false);
-    let own = TileThread::new(&mut lowering, root, transposed);
+    let own = TileThread::new(&mut lowering, root, axes);
 
     for turn in 0..TILE / LINES {
         let line_number = own.line_of_turn(lowering.body, turn);
-        let indices = (
-            offset(lowering.body, own.first_along, line_number),
-            offset(lowering.body, own.first_across, own.lane),
-        );
-        let (position, _) = own.position(&mut lowering, root, transposed, indices);
+        let indices = own.indices(lowering.body, line_number, own.lane);
+        let (position, _) = axes.position(&mut lowering, root, &own.tile, indices);
         for (number, view) in transposed.views.iter().enumerate() {
             let words = lowering.body.name_parts();
             let element = lowering.lower(view, position);
@@ -145,19 +139,14 @@ pub(super) fn tiles(kernel: &FusedKernel, transposed: &TransposedViews<'_>) -> G
             }
             let body = &mut *lowering.body;
             let address = tile_address(body, number, view.dtype, (line_number, own.lane));
-            let word = body.as_word(element);
-            let kind = word.class.move_type();
-            line!(body, "st.shared.{kind} [{address}], {word};");
+            store_shared(body, address, 0, element);
         }
     }
     let turns: SmallVec<[(Position, Reg, Reg); 4]> = (0..TILE / LINES)
         .map(|turn| {
             let line_number = own.line_of_turn(lowering.body, turn);
-            let indices = (
-                offset(lowering.body, own.first_along, own.lane),
-                offset(lowering.body, own.first_across, line_number),
-            );
-            let (position, outside) = own.position(&mut lowering, root, transposed, indices);
+            let indices = own.indices(lowering.body, own.lane, line_number);
+            let (position, outside) = axes.position(&mut lowering, root, &own.tile, indices);
             // These loads are in flight while the block waits for the tiles.
             for input in &transposed.inputs {
                 lowering.lower(input, position);
@@ -170,60 +159,26 @@ pub(super) fn tiles(kernel: &FusedKernel, transposed: &TransposedViews<'_>) -> G
         for (number, view) in transposed.views.iter().enumerate() {
             let body = &mut *lowering.body;
             let address = tile_address(body, number, view.dtype, (own.lane, line_number));
-            let element = load_shared(body, view.dtype, address);
+            let element = load_shared(body, view.dtype, address, 0);
             lowering.define(view, position, element);
         }
-        let words = lowering.body.name_parts();
-        let linear_index = lowering.linear_index(position);
-        let elements: SmallVec<[Reg; 2]> = values(kernel)
-            .map(|value| lowering.lower(value, position))
-            .collect();
-        if turn > 0 {
-            lowering.body.truncate_name(words);
-        }
-        line!(lowering.body, "@{outside} bra OUTSIDE{turn};");
-        for ((output, value), &element) in values(kernel).enumerate().zip(&elements) {
-            store(
-                lowering.body,
-                (output, value.dtype),
-                linear_index,
-                &[element],
-            );
-        }
-        lowering.body.label(&format!("OUTSIDE{turn}"));
+        store_inside(&mut lowering, kernel, (turn, position, outside));
     }
     GeneratedPasses::one(body.finish(&shared), count * BLOCK)
 }
 
 impl TileThread {
-    fn new(lowering: &mut Lowering<'_>, root: &NodeRef, views: &TransposedViews<'_>) -> Self {
+    fn new(lowering: &mut Lowering<'_>, root: &NodeRef, axes: TileAxes) -> Self {
         let body = &mut *lowering.body;
         let (bits, (block, thread)) = (body.bits(), block_and_thread(body));
-        let mut parameter = |name: &'static str, axis: usize| {
-            let tiles = root.shape[axis].div_ceil(TILE);
-            body.index_parameter(ParameterKey::Named(name), tiles as i64)
-        };
-        let along_tiles = parameter("tiles_along", views.along);
-        let across_tiles = parameter("tiles_across", views.across);
-        let (rest, first_along) = quotient_and_rest(body, block, along_tiles);
-        let (batch, first_across) = quotient_and_rest(body, rest, across_tiles);
         let (lane, line) = (body.index_reg(), body.index_reg());
         let shift = TILE.trailing_zeros();
         line!(body, "and.b{bits} {lane}, {thread}, {};", TILE - 1);
         line!(body, "shr.u{bits} {line}, {thread}, {shift};");
-        for first in [first_along, first_across] {
-            line!(body, "shl.b{bits} {first}, {first}, {shift};");
-        }
-        let mut shape = Shape::from_slice(&root.shape);
-        (shape[views.along], shape[views.across]) = (1, 1);
-        let position = lowering.at_linear_index(BATCH, &shape, batch);
-        let index = |axis: usize| (shape[axis] != 1).then(|| lowering.axis_index(position, axis));
         Self {
             lane,
             line,
-            first_along,
-            first_across,
-            batch: (0..shape.len()).map(index).collect(),
+            tile: axes.of_block(lowering, root, block),
         }
     }
 
@@ -234,41 +189,14 @@ impl TileThread {
         line
     }
 
-    /// Returns the position of the element with these indices along both axes, or of the last ones
-    /// if they are outside of the result, and whether they are.
-    fn position(
-        &self,
-        lowering: &mut Lowering<'_>,
-        root: &NodeRef,
-        views: &TransposedViews<'_>,
-        (along, across): (Reg, Reg),
-    ) -> (Position, Reg) {
-        let mut axes = self.batch.clone();
-        let outside = lowering.body.reg(RegClass::Predicate);
-        let beyond = lowering.body.reg(RegClass::Predicate);
-        for (number, (axis, index)) in [(views.along, along), (views.across, across)]
-            .into_iter()
-            .enumerate()
-        {
-            let body = &mut *lowering.body;
-            let (bits, last, within) = (body.bits(), body.index_reg(), body.index_reg());
-            let key = ParameterKey::Length(root.id, axis);
-            let length = body.index_parameter(key, root.shape[axis] as i64);
-            let beyond = if number == 0 { outside } else { beyond };
-            line!(body, "setp.ge.u{bits} {beyond}, {index}, {length};");
-            line!(body, "sub.s{bits} {last}, {length}, 1;");
-            line!(body, "min.u{bits} {within}, {index}, {last};");
-            axes[axis] = Some(within);
-        }
-        line!(lowering.body, "or.pred {outside}, {outside}, {beyond};");
-        let position = lowering.at_indices(root.id, &root.shape, axes, None);
-        (position, outside)
+    /// Computes the indices along both axes of an element of the tile.
+    fn indices(&self, body: &mut KernelBody, along: Reg, across: Reg) -> (Reg, Option<Reg>) {
+        let first_across = self.tile.first_across;
+        (
+            offset(body, self.tile.first_along, along),
+            first_across.map(|first| offset(body, first, across)),
+        )
     }
-}
-
-/// Returns the size of an element in shared memory.
-fn tile_bytes(dtype: DType) -> usize {
-    dtype.bytes().max(4)
 }
 
 /// Computes the address of an element of a tile in shared memory.
@@ -278,45 +206,12 @@ fn tile_address(
     dtype: DType,
     (line_number, lane): (Reg, Reg),
 ) -> Reg {
-    let (bits, base, number) = (body.bits(), body.reg(RegClass::B64), body.index_reg());
-    line!(body, "mov.u64 {base}, tile{tile};");
+    let (bits, number) = (body.bits(), body.index_reg());
     line!(
         body,
         "mad.lo.s{bits} {number}, {line_number}, {PITCH}, {lane};"
     );
-    body.element(base, number, tile_bytes(dtype))
-}
-
-fn load_shared(body: &mut KernelBody, dtype: DType, address: Reg) -> Reg {
-    let class = match RegClass::of(dtype) {
-        RegClass::Predicate => RegClass::B32,
-        class => class,
-    };
-    let reg = body.reg(class);
-    line!(body, "ld.shared.{} {reg}, [{address}];", class.move_type());
-    if dtype == DType::Bool {
-        body.is_not_zero(reg)
-    } else {
-        reg
-    }
-}
-
-/// Computes the sum of two indices.
-fn offset(body: &mut KernelBody, first: Reg, number: Reg) -> Reg {
-    let (bits, sum) = (body.bits(), body.index_reg());
-    line!(body, "add.s{bits} {sum}, {first}, {number};");
-    sum
-}
-
-/// Computes the quotient and the rest of two indices.
-fn quotient_and_rest(body: &mut KernelBody, number: Reg, divisor: Reg) -> (Reg, Reg) {
-    let mut new = || body.index_reg();
-    let (quotient, product, rest) = (new(), new(), new());
-    let bits = body.bits();
-    line!(body, "div.u{bits} {quotient}, {number}, {divisor};");
-    line!(body, "mul.lo.s{bits} {product}, {quotient}, {divisor};");
-    line!(body, "sub.s{bits} {rest}, {number}, {product};");
-    (quotient, rest)
+    shared_address(body, tile, dtype, number)
 }
 
 #[cfg(test)]

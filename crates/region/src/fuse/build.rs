@@ -195,6 +195,8 @@ impl StepBuilder<'_> {
         }
         let output_of = |&at: &usize| KernelOutput::of(&self.candidates[at].node);
         let outputs = members.iter().map(output_of);
+        let tiled = self.candidates[last].tiled.iter();
+        let tiled = tiled.map(|&at| NodeRef::clone(&self.candidates[at].node));
         FusedKernel {
             root: NodeRef::clone(&self.candidates[root].node),
             nodes,
@@ -203,6 +205,7 @@ impl StepBuilder<'_> {
             epilogue: parts.nodes,
             overwrites: None,
             rows: self.candidates[last].rows,
+            tiled: tiled.collect(),
             code: None,
         }
     }
@@ -230,6 +233,7 @@ impl StepBuilder<'_> {
             epilogue: Vec::new(),
             overwrites: None,
             rows: None,
+            tiled: SmallVec::new(),
             code: None,
         }
     }
@@ -254,6 +258,7 @@ impl StepBuilder<'_> {
             epilogue: Vec::new(),
             overwrites: None,
             rows: None,
+            tiled: SmallVec::new(),
             code: None,
         }
     }

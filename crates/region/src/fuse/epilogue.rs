@@ -38,6 +38,7 @@ fn fuse_epilogues(
             && candidate.rows.is_none()
             && candidate.epilogue_of.is_none()
             && candidate.group.is_none()
+            && candidate.tiled.is_empty()
             && matches!(&*candidate.op, Op::Apply(..))
             && let Some(source) = source_of(candidates, at)
         {

@@ -40,6 +40,9 @@ pub struct ExplainedKernel {
     pub bytes_read: Vec<usize>,
     /// The arrays that the kernel stores.
     pub stored: Vec<StoredArray>,
+    /// The names of the operations that a stencil reads at several positions: each block computes
+    /// the elements that it needs once, in shared memory.
+    pub in_shared_memory: Vec<&'static str>,
 }
 
 /// An array that a kernel stores in memory.
@@ -99,6 +102,10 @@ impl fmt::Display for Explanation {
                 f,
                 "kernel {number}: {operations} (arrays read: {arrays}, {bytes} bytes)"
             )?;
+            for operation in &kernel.in_shared_memory {
+                let reason = "a stencil reads it at several positions";
+                writeln!(f, "    computes {operation} in shared memory: {reason}")?;
+            }
             for StoredArray {
                 operation,
                 location,
@@ -134,10 +141,14 @@ pub(crate) fn explain(targets: &[NodeRef]) -> Explanation {
                 reason: candidate.reason?,
             })
         };
-        kernels.extend(of_step.iter().map(|kernel| ExplainedKernel {
-            operations: operations(kernel),
-            bytes_read: kernel.inputs.iter().map(|input| input.bytes()).collect(),
-            stored: step.nodes.iter().filter_map(stored).collect(),
+        kernels.extend(of_step.iter().map(|kernel| {
+            let name = |node| Some(kernel.op(node)?.name());
+            ExplainedKernel {
+                operations: operations(kernel),
+                bytes_read: kernel.inputs.iter().map(|input| input.bytes()).collect(),
+                stored: step.nodes.iter().filter_map(stored).collect(),
+                in_shared_memory: kernel.tiled.iter().filter_map(name).collect(),
+            }
         }));
     }
     Explanation { kernels }

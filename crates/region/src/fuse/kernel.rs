@@ -53,6 +53,9 @@ pub(crate) struct FusedKernel {
     pub(crate) overwrites: Option<u64>,
     /// The rows of a row kernel, whose nodes contain reductions.
     pub(crate) rows: Option<RowShape>,
+    /// The nodes that a stencil reads, of one shape: each block computes the elements that it needs
+    /// in shared memory.
+    pub(crate) tiled: SmallVec<[NodeRef; 1]>,
     /// The generated code, shared by all kernels of one plan; `None` for a kernel whose plan is not
     /// kept.
     pub(crate) code: Option<CodeSlot>,
@@ -191,6 +194,7 @@ impl FusedKernel {
             epilogue: Vec::new(),
             overwrites: None,
             rows: None,
+            tiled: SmallVec::new(),
             code: self.code.as_ref().map(CodeSlot::of_epilogue),
         }
     }

@@ -12,6 +12,7 @@
 //! | `size.rs` | cuts computations that would make a kernel too large |
 //! | `share.rs` | stores shared values where that takes less time than computing them again |
 //! | `rows.rs` | fuses reductions of rows with what leads to them and what follows |
+//! | `stencil.rs` | fuses functions that stencils read, which their kernels compute in shared memory |
 //! | `epilogue.rs` | fuses functions of the results of reductions and products into their kernels |
 //! | `siblings.rs` | computes several stored nodes over the same inputs in one kernel |
 //! | `followers.rs` | functions of the results of reductions as further outputs of their kernels |
@@ -42,6 +43,7 @@ mod rows;
 mod share;
 mod siblings;
 mod size;
+mod stencil;
 mod strided;
 mod uniform;
 
@@ -59,6 +61,7 @@ pub(crate) use rows::{
     threads_of_row, turns_of_row,
 };
 pub(crate) use share::{SCAN_SEGMENT, scans_in_one_pass};
+pub(crate) use stencil::{Stencil, TileAxes};
 pub(crate) use strided::Strided;
 pub(crate) use uniform::{ELEMENTS_32_MAX, Uniform, push_computed, push_stored};
 

@@ -6,7 +6,8 @@
 //! within the kernels that use them, except where a kernel would become too large (`size.rs`) or
 //! where a node is computed several times and storing it is cheaper (`share.rs`). Nodes computed
 //! from the results of a reduction or a matrix product are fused into its kernel, as its epilogue
-//! (`epilogue.rs`).
+//! (`epilogue.rs`). Nodes that only a stencil reads are computed in shared memory by its kernel
+//! (`stencil.rs`).
 
 use std::sync::Arc;
 
@@ -20,6 +21,7 @@ use super::{
     rows::{RowShape, fuse_rows},
     share::{Consumer, store_shared},
     size::{INPUTS_MAX, Size, bound_sizes, storable},
+    stencil::fuse_stencils,
 };
 use crate::graph::{NodeRef, Op};
 
@@ -44,6 +46,8 @@ pub(super) struct Candidate {
     pub(super) rows: Option<RowShape>,
     /// The last of the stored nodes that one kernel computes together with this one.
     pub(super) group: Option<usize>,
+    /// The nodes that the kernel which stores this one computes in shared memory.
+    pub(super) tiled: SmallVec<[usize; 1]>,
 }
 
 /// An operand of a candidate.
@@ -79,6 +83,7 @@ pub(super) fn partition(graph: &PlannedGraph) -> Vec<Candidate> {
     note_reason(&mut candidates, StoreReason::Shared);
     fuse_rows(&mut candidates);
     fuse_reduction_epilogues(&mut candidates);
+    fuse_stencils(&mut candidates);
     candidates
 }
 
@@ -113,6 +118,7 @@ fn candidates_of(graph: &PlannedGraph) -> Vec<Candidate> {
             epilogue_of: None,
             rows: None,
             group: None,
+            tiled: SmallVec::new(),
         }
     };
     let mut candidates: Vec<Candidate> = graph.nodes.iter().map(candidate).collect();

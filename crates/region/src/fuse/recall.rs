@@ -94,6 +94,7 @@ pub(super) struct KernelPlan {
     pub(super) outputs: SmallVec<[OutputPlan; 1]>,
     pub(super) epilogue: Vec<u32>,
     rows: Option<RowShape>,
+    tiled: SmallVec<[u32; 1]>,
     /// The greatest number of launches, of which passes are one.
     launches: usize,
     /// True if the kernel can be launched by its code alone: it has elements to write, and is not a
@@ -323,6 +324,9 @@ impl KernelPlan {
             outputs: kernel.outputs.iter().map(output).collect(),
             epilogue: numbers(&kernel.epilogue),
             rows: kernel.rows,
+            tiled: (kernel.tiled.iter())
+                .map(|node| graph.number(node))
+                .collect(),
             launches: kernel.launches_max(),
             is_generated: !kernel.is_empty()
                 && !matches!(kernel.op(&kernel.root), Some(Op::MatrixProduct(..))),
@@ -349,6 +353,7 @@ impl KernelPlan {
             epilogue: self.epilogue.iter().map(|&number| fused(number)).collect(),
             overwrites: None,
             rows: self.rows,
+            tiled: self.tiled.iter().map(|&number| node(number)).collect(),
             code: Some(self.code.clone()),
         }
     }

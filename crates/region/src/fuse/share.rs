@@ -5,7 +5,8 @@
 //! other operands, would still be computed.
 //!
 //! A stencil reads one value at several positions. Its kernel computes the value for each of them,
-//! unless the instructions for that take longer than the accesses to memory of a second kernel.
+//! unless the instructions for that take longer than the accesses to memory of a second kernel. If
+//! it is stored, `stencil.rs` decides whether the kernel computes it in shared memory after all.
 
 use std::{env, sync::LazyLock};
 
@@ -14,6 +15,7 @@ use smallvec::{SmallVec, smallvec};
 
 use super::{partition::Candidate, size};
 use crate::{
+    element::DType,
     graph::{Function, NodeRef, Op},
     shape::preserves_linear_index,
 };
@@ -28,7 +30,7 @@ const STORING: f32 = 32.0;
 /// The number of instructions for each element of 32 bits that take as long as a write and a read
 /// of memory. An H200 executes 60 in that time (132 multiprocessors with 128 lanes at 1.98 GHz,
 /// 4.2 TB/s), of which a third is left to addresses and to waiting.
-const INSTRUCTIONS_STORING: f32 = 40.0;
+pub(super) const INSTRUCTIONS_STORING: f32 = 40.0;
 /// The number of elements of a thread, which computes a single value for all of them once.
 const PER_THREAD: f32 = 4.0;
 /// The maximum number of arrays that kernels read again to compute a value again. Storing it takes
@@ -187,7 +189,7 @@ fn pays(candidates: &[Candidate], uses: &mut Uses, at: usize) -> bool {
     let again = candidate.consumers.len() - 1;
     // The only kernel is about as large as the value, and accesses memory for its own elements.
     let is_stencil = again == 0 && most >= times * 0.5;
-    let word = candidate.node.dtype.bytes().min(4) as f32 / 4.0;
+    let word = word(candidate.node.dtype);
     let own = OwnWork::of(candidates, uses, at, |work| {
         let is_slow = !is_stencil || most * work.instructions > 2.0 * word * INSTRUCTIONS_STORING;
         is_slow
@@ -203,6 +205,11 @@ fn pays(candidates: &[Candidate], uses: &mut Uses, at: usize) -> bool {
         .iter()
         .filter(|(id, uses)| of_memory[id] == *uses);
     again * own_inputs.count().saturating_sub(1) > READ_AGAIN_MAX
+}
+
+/// Returns the size of an element in words of 32 bits, but at most 1.
+pub(super) fn word(dtype: DType) -> f32 {
+    dtype.bytes().min(4) as f32 / 4.0
 }
 
 /// The numbers of operands that are each node.
@@ -266,20 +273,8 @@ impl OwnWork {
         let mut stack: SmallVec<[usize; 8]> = smallvec![at];
         while let Some(at) = stack.pop() {
             let candidate = &candidates[at];
-            let operations = match &*candidate.op {
-                Op::Constant(_) => 0.0,
-                Op::Gather { .. } => COSTLY,
-                Op::Concatenate { .. } => JOINED,
-                op if size::is_costly(op) => COSTLY,
-                _ => 1.0,
-            };
-            work.operations += operations;
-            work.instructions += match &*candidate.op {
-                Op::Apply(Function::Maths(function), _) => {
-                    function.instructions(candidate.node.dtype) as f32
-                }
-                _ => operations,
-            };
+            work.operations += candidate.operations();
+            work.instructions += candidate.instructions();
             work.is_enough = is_enough(&work);
             if work.is_enough {
                 break;
@@ -341,6 +336,48 @@ impl Candidate {
         !self.consumers.is_empty()
             && self.consumers.len() < CONSUMERS_MAX
             && self.consumers.iter().all(is_listed)
+    }
+
+    /// Returns the only kernel that computes this node, if all are known.
+    pub(super) fn only_consumer(&self) -> Option<u64> {
+        match &self.consumers[..] {
+            [only] => Some(only.kernel),
+            _ => None,
+        }
+    }
+
+    /// Replaces a kernel that computes this node by another.
+    pub(super) fn replace_consumer(&mut self, kernel: u64, other: u64) {
+        let is_known = self.consumers.iter().any(|known| known.kernel == other);
+        if is_known {
+            self.consumers.retain(|consumer| consumer.kernel != kernel);
+        }
+        for consumer in &mut self.consumers {
+            if consumer.kernel == kernel {
+                consumer.kernel = other;
+            }
+        }
+    }
+
+    /// Returns the cost of the operation for each element, in simple operations.
+    fn operations(&self) -> f32 {
+        match &*self.op {
+            Op::Constant(_) => 0.0,
+            Op::Gather { .. } => COSTLY,
+            Op::Concatenate { .. } => JOINED,
+            op if size::is_costly(op) => COSTLY,
+            _ => 1.0,
+        }
+    }
+
+    /// Returns the number of instructions of the operation for each element.
+    pub(super) fn instructions(&self) -> f32 {
+        match &*self.op {
+            Op::Apply(Function::Maths(function), _) => {
+                function.instructions(self.node.dtype) as f32
+            }
+            _ => self.operations(),
+        }
     }
 
     fn add_consumer(&mut self, kernel: u64, elements: usize, times: Times) {

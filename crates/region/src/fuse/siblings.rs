@@ -33,7 +33,8 @@ impl<'a> Kind<'a> {
     /// Returns the kind of the kernel that stores a candidate, if it can have several outputs.
     fn of(candidates: &'a [Candidate], at: usize) -> Option<Self> {
         let candidate = &candidates[at];
-        if !candidate.is_stored || candidate.rows.is_some() || candidate.node.elements == 0 {
+        let is_alone = candidate.rows.is_some() || !candidate.tiled.is_empty();
+        if !candidate.is_stored || is_alone || candidate.node.elements == 0 {
             return None;
         }
         match &*candidates[candidate.epilogue_of.unwrap_or(at)].op {

@@ -63,7 +63,7 @@ impl Size {
         self.costly == 0 && self.operations <= HIDDEN
     }
 
-    fn add(&mut self, other: &Self) {
+    pub(super) fn add(&mut self, other: &Self) {
         self.operations += other.operations;
         self.costly += other.costly;
         self.live += other.live;

@@ -32,6 +32,7 @@ mod program;
 mod regressions;
 mod scatter_add;
 mod signed_zeros;
+mod stencils;
 mod step;
 mod usage_errors;
 mod value;
@@ -215,6 +216,7 @@ fn main() -> ExitCode {
         .chain(many_reductions::TESTS)
         .chain(scatter_add::TESTS)
         .chain(attention::TESTS)
+        .chain(stencils::TESTS)
     {
         trials.push(Trial::test(name, test));
     }

@@ -1,7 +1,7 @@
 //! Chains of element-wise operations with shared operands.
 
 use millstream_region::{Array, RegionExt};
-use ndarray::{Array1, Array2, Ix1, Ix2, s};
+use ndarray::{Array1, Array2, Ix1};
 
 use crate::Counted;
 
@@ -155,43 +155,6 @@ fn a_function_of_a_row_is_stored_as_a_row() {
             (3, 4 * (32 + 2 * 64 * 32))
         );
     });
-}
-
-/// A stencil computes its function at each of the positions while that takes no longer than to
-/// store the results and to read them.
-#[test]
-fn a_stencil_of_few_exponentials_is_one_kernel() {
-    const SIDE: usize = 40;
-    let host = Array2::from_shape_fn((SIDE, SIDE), |(row, column)| {
-        ((row * 37 + column * 61) % 101) as f32 / 64.0 - 0.75
-    });
-    let places = [(1, 0), (1, 1), (1, 2), (0, 1), (2, 1)];
-    type Map = fn(&Array<f32, Ix2>) -> Array<f32, Ix2>;
-    let (exp, sin): (Map, Map) = (|x| x.exp(), |x| x.sin());
-    for (map, count, kernels) in [
-        (exp, 2, 1),
-        (exp, 3, 1),
-        (exp, 4, 2),
-        (exp, 5, 2),
-        (sin, 2, 2),
-    ] {
-        Counted::everywhere(|counted| {
-            let x = Array::from_host(&counted.device, &host).unwrap();
-            let stencil = |values: &Array<f32, Ix2>| {
-                let end = SIDE - 2;
-                let part = |&(row, column): &(usize, usize)| {
-                    values.slice(s![row..row + end, column..column + end])
-                };
-                let parts = places[..count].iter().map(part);
-                parts.reduce(|sum, part| sum + part).unwrap()
-            };
-            let (found, work) = counted.work(|_| stencil(&map(&x)).to_host().unwrap());
-            assert_eq!(work.kernels, kernels, "{count}");
-            let values = map(&x);
-            drop(values.to_host().unwrap());
-            assert_eq!(found, stencil(&values).to_host().unwrap());
-        });
-    }
 }
 
 /// All lengths have one plan, and each has a graph of its own.

@@ -3,7 +3,7 @@
 use millstream_region::{
     Array, Error, Explanation, Keep, ProductPrecision, RegionExt, StoreReason,
 };
-use ndarray::{Array2, Axis, Ix2};
+use ndarray::{Array2, Axis, Ix2, s};
 
 use crate::Counted;
 
@@ -115,6 +115,25 @@ fn explanations_tell_what_is_read_and_what_is_too_large() {
             Ok(sum)
         });
         assert!(pending.is_err(), "the body contains a wrong operation");
+    });
+}
+
+#[test]
+fn an_explanation_tells_what_is_computed_in_shared_memory() {
+    Counted::everywhere(|counted| {
+        let x = Array::from_host(&counted.device, &Array2::<f32>::ones((40, 8))).unwrap();
+        let pending = counted.device.region(|g| {
+            let powers = g.array(&x).exp();
+            let parts = (0..5).map(|row| powers.slice(s![row..row + 36, ..]));
+            let sum = parts.reduce(|sum, part| sum + part).unwrap();
+            let plan = g.explain(&sum)?;
+            assert_eq!(reasons(&plan), [("add", StoreReason::Requested)], "{plan}");
+            assert_eq!(plan.kernels()[0].in_shared_memory, ["exp"]);
+            let line = "computes exp in shared memory: a stencil reads it";
+            assert!(plan.to_string().contains(line), "{plan}");
+            Ok(sum)
+        });
+        pending.unwrap().wait().unwrap();
     });
 }
 

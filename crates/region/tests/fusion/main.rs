@@ -25,6 +25,7 @@ mod rows;
 mod scans;
 mod shifts;
 mod siblings;
+mod stencils;
 mod transposes;
 mod updates;
 mod variances;

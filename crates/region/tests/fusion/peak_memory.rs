@@ -99,3 +99,29 @@ fn a_stencil_in_a_loop_takes_two_arrays() {
         x
     });
 }
+
+#[test]
+fn a_stencil_of_a_function_takes_its_array_and_its_result() {
+    assert_peak(2, |recorder, x| {
+        let powers = recorder.value(x.exp());
+        let parts = (0..5).map(|row| powers.slice(s![row..row + SIDE - 4, ..]));
+        recorder.value(parts.reduce(|sum, part| sum + part).unwrap())
+    });
+}
+
+/// If the kernel of the stencil computed the function, its two arrays would be in memory together
+/// with another one that is made in between.
+#[test]
+fn a_stencil_of_a_function_of_two_arrays_takes_no_more_than_both() {
+    assert_peak(4, |recorder, x| {
+        let down = recorder.value(x.cumsum(Axis(0)));
+        let along = recorder.value(x.cumsum(Axis(1)));
+        let values = recorder.value((&down * &along * 1e-3).sin());
+        drop((down, along));
+        let other = recorder.value((&x * 2.0).cumsum(Axis(0)));
+        let parts = (0..5).map(|row| values.slice(s![row..row + SIDE - 4, ..]));
+        let sum = parts.reduce(|sum, part| sum + part).unwrap();
+        let inner = s![2..SIDE - 2, ..];
+        recorder.value(sum + other.slice(inner) + x.slice(inner))
+    });
+}
