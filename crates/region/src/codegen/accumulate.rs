@@ -18,7 +18,7 @@ use crate::{
 /// The number of loads in flight per thread.
 const UNROLL: usize = 4;
 /// The same number for single elements where combining many at once takes less than one by one.
-const UNROLL_OF_MANY: usize = 8;
+const UNROLL_OF_MANY: usize = 16;
 /// The maximum numbers of arrays and of nodes of a kernel whose threads have several vectors of
 /// neighbours in flight, so that all elements are in registers.
 const VECTOR_INPUTS_MAX: usize = 2;
