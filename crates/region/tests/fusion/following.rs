@@ -1,6 +1,6 @@
 //! Streams of sessions that read the results of earlier ones.
 
-use millstream::{driver::Driver, sim::Schedule};
+use millstream::sim::Schedule;
 use millstream_region::{Array, Keep, RegionExt};
 use ndarray::{Array1, Ix1};
 
@@ -71,8 +71,7 @@ fn a_session_takes_the_stream_and_the_memory_of_one_that_is_complete() {
         let sum = || {
             let pending = counted.device.region(|g| Keep(g.array(&x).sum()));
             let sum = pending.unwrap().wait().unwrap();
-            // SAFETY: the context is that of an open device.
-            unsafe { counted.calls.context_synchronize(counted.device.as_raw()) }.unwrap();
+            counted.wait_unnoticed();
             sum
         };
         // So many streams are retired that the memory of each is not the newest.

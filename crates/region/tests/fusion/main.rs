@@ -84,6 +84,12 @@ impl Counted {
         );
     }
 
+    /// Waits for all work by a call of the driver that the library does not see.
+    fn wait_unnoticed(&self) {
+        // SAFETY: the context is that of an open device.
+        unsafe { self.calls.context_synchronize(self.device.as_raw()) }.unwrap();
+    }
+
     /// Returns the result of a function that waits for the device, and the work of the kernels
     /// until then.
     fn work<R>(&self, run: impl FnOnce(&Device) -> R) -> (R, Work) {

@@ -362,13 +362,14 @@ pub(super) fn answers(device: &DeviceState) -> bool {
 /// # Errors
 ///
 /// If an operand is invalid.
+#[inline]
 pub(crate) fn of_operands<'a, 'b: 'a>(
     kind: OperationKind,
     accesses: impl IntoIterator<Item = &'a Access<'b>>,
 ) -> Result<Imports> {
     let mut found = Imports::new();
     for access in accesses {
-        if access.history.provenance.is_used() && reads(kind, access) {
+        if reads(kind, access) && access.history.provenance.is_used() {
             add_unsettled(access.history, &mut found)?;
         }
     }
@@ -427,6 +428,7 @@ pub(crate) fn reach(imports: &Imports, devices: impl Iterator<Item = DeviceNumbe
 }
 
 /// Returns whether an operation of this kind may read what it accesses.
+#[inline]
 fn reads(kind: OperationKind, access: &Access<'_>) -> bool {
     access.kind == AccessKind::Read || !may_overwrite(kind)
 }

@@ -106,12 +106,20 @@ impl Peers {
 /// # Errors
 ///
 /// If a device is lost.
+#[inline]
 pub(crate) fn copies_directly(one: &DeviceState, other: &DeviceState) -> Result<bool> {
     let (first, second) = in_order(one, other);
     // The submission of a direct copy checks that the devices are alive.
     if first.peers.last_direct.load(Ordering::Acquire) == second.number().get() {
         return Ok(true);
     }
+    is_direct(first, second)
+}
+
+/// Returns whether data is copied directly between two devices, in the order of their numbers, like
+/// [`copies_directly`] for a pair that may not be the last of the first.
+#[inline(never)]
+fn is_direct(first: &DeviceState, second: &DeviceState) -> Result<bool> {
     let known = {
         let pairs = first.peers.pairs.lock();
         let pair = pairs.get(&second.number());
@@ -125,8 +133,8 @@ pub(crate) fn copies_directly(one: &DeviceState, other: &DeviceState) -> Result<
     if known == Some(true) {
         return Ok(true);
     }
-    one.check_alive()?;
-    other.check_alive()?;
+    first.check_alive()?;
+    second.check_alive()?;
     if known == Some(false) {
         return Ok(false);
     }
@@ -198,6 +206,7 @@ pub(crate) fn known_peer_status(one: &DeviceState, other: &DeviceState) -> Optio
 }
 
 /// Returns both devices, first the one that keeps the pair's status.
+#[inline]
 fn in_order<'a>(
     one: &'a DeviceState,
     other: &'a DeviceState,
