@@ -38,6 +38,23 @@ fn a_session_follows_that_whose_results_it_reads_on_its_stream() {
     });
 }
 
+/// A call that enqueues would block on a stream with some thousand pending operations.
+#[test]
+fn sessions_that_follow_each_other_leave_a_stream_before_it_is_full() {
+    Counted::with(Schedule::Lazy, |counted| {
+        let a = ones(counted);
+        let mut x = ones(counted);
+        let (waits, _) = waits_and_queries(counted, || {
+            for _ in 0..1_100 {
+                let pending = counted.device.region(|g| Keep(g.array(&a) + g.array(&x)));
+                x = pending.unwrap().wait().unwrap();
+            }
+        });
+        assert!((4..12).contains(&waits), "{waits}");
+        assert_eq!(x.to_host().unwrap(), Array1::from_elem(1000, 1101.0));
+    });
+}
+
 #[test]
 fn a_session_is_not_ordered_behind_other_work_of_an_earlier_one() {
     Counted::with(Schedule::Lazy, |counted| {

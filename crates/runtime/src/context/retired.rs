@@ -12,6 +12,10 @@ const RETIRED_SCAN_MAX: usize = 5;
 /// The number of times that the stream retired last is not looked at after it was busy, which it is
 /// as long as the host runs ahead of the device.
 const LAST_SKIPPED: usize = 8;
+/// The maximum number of operations that may be pending on a stream whose last write is followed.
+/// A stream takes about four times as many before a call that enqueues blocks (rule 54), possibly
+/// until the calling thread does what the first operation waits for.
+const FOLLOWED_MAX: u64 = 256;
 
 /// Streams whose handles were dropped. They are reused once idle, and not destroyed while the
 /// device is open, because their tickets may still be waited for.
@@ -45,8 +49,9 @@ impl RetiredStreams {
 
 impl DeviceState {
     /// Returns a retired stream of ordinary priority whose last operation has one of these tickets,
-    /// the first that has one, or else a stream like [`acquire_stream`](Self::acquire_stream). All
-    /// work that is pending on the former is ordered before operations after the ticket anyway.
+    /// the first that has one, unless many operations are pending there, or else a stream like
+    /// [`acquire_stream`](Self::acquire_stream). All work that is pending on the former is ordered
+    /// before operations after the ticket anyway.
     pub(crate) fn acquire_stream_behind(
         &self,
         mut tickets: impl Iterator<Item = Ticket>,
@@ -58,11 +63,13 @@ impl DeviceState {
         }
     }
 
-    /// Takes a retired stream of ordinary priority whose last operation has this ticket.
+    /// Takes a retired stream of ordinary priority whose last operation has this ticket, unless
+    /// many operations are pending there.
     fn take_retired_behind(&self, ticket: Ticket) -> Option<Arc<StreamState>> {
         let stream = self.stream(ticket.stream)?;
         let is_last = stream.shared.lock().points.submitted() == ticket.sequence;
-        if !is_last || stream.priority != self.clamped(0) {
+        let pending = ticket.sequence.get().saturating_sub(stream.done().get());
+        if !is_last || pending > FOLLOWED_MAX || stream.priority != self.clamped(0) {
             return None;
         }
         let retired = &mut self.retired.lock().streams;
