@@ -17,13 +17,14 @@ use super::{
     warp::RowThread,
 };
 use crate::{
-    fuse::{FusedKernel, FusedNode, LONG_ROW_THREADS, RowClass, RowShape, neighbours_of_row},
+    fuse::{
+        FusedKernel, FusedNode, LONG_ROW_THREADS, MULTIPROCESSORS, RowClass, RowShape,
+        neighbours_of_row,
+    },
     graph::{NodeRef, Op},
 };
 
-/// The number of multiprocessors of a large device, and the size of its L2 cache that rows can
-/// fill.
-pub(super) const MULTIPROCESSORS: usize = 132;
+/// The size of a large device's L2 cache that rows can fill.
 const CACHE_BYTES: usize = 36 << 20;
 /// The maximum number of blocks of a multiprocessor, whose threads are enough to hide latency.
 const BLOCKS_PER_MULTIPROCESSOR: usize = 4;

@@ -11,7 +11,6 @@ use smallvec::SmallVec;
 
 use super::{
     body::{BLOCK, ParameterKey, Reg, line},
-    long_row::MULTIPROCESSORS,
     lowering::Lowering,
     passes::GeneratedPasses,
     reduce::block_and_thread,
@@ -20,7 +19,7 @@ use super::{
 };
 use crate::{
     element::DType,
-    fuse::{FusedKernel, RowShape, threads_of_row, turns_of_row},
+    fuse::{FusedKernel, MULTIPROCESSORS, RowShape, threads_of_row, turns_of_row},
     graph::{NodeRef, Op},
 };
 

@@ -17,7 +17,6 @@ use smallvec::SmallVec;
 
 use super::{
     body::{BLOCK, Kernel, KernelBody, KernelParameter, ParameterKey, Reg, RegClass, line},
-    long_row::MULTIPROCESSORS,
     lowering::{IndexAnalysis, Lowering},
     passes::GeneratedPasses,
     reducer::{Accumulator, Reducer},
@@ -25,7 +24,7 @@ use super::{
 };
 use crate::{
     counters::COUNTERS,
-    fuse::{FusedKernel, threads_of_row},
+    fuse::{FusedKernel, MULTIPROCESSORS, threads_of_row},
     graph::{NodeRef, Op, Reduction},
     shape::{Axes, Shape},
 };

@@ -61,6 +61,7 @@ pub(crate) use rows::{
     threads_of_row, turns_of_row,
 };
 pub(crate) use share::{SCAN_SEGMENT, scans_in_one_pass};
+pub(crate) use size::MULTIPROCESSORS;
 pub(crate) use stencil::{Stencil, TileAxes};
 pub(crate) use strided::Strided;
 pub(crate) use uniform::{ELEMENTS_32_MAX, Uniform, push_computed, push_stored};

@@ -13,6 +13,9 @@ use smallvec::SmallVec;
 use super::partition::{Candidate, CandidateOperand, has_own_kernel};
 use crate::{graph::Op, shape::preserves_linear_index};
 
+/// The number of multiprocessors of a large device, an H100 or H200.
+pub(crate) const MULTIPROCESSORS: usize = 132;
+
 /// The maximum number of operations of one kernel, which bounds its code.
 pub(super) const OPERATIONS_MAX: usize = 256;
 /// The maximum number of costly functions of one kernel, each of which is a call or a subroutine of

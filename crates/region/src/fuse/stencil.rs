@@ -19,7 +19,7 @@ use super::{
     explain::StoreReason,
     partition::Candidate,
     share::{INSTRUCTIONS_STORING, word},
-    size::{self, Size},
+    size::{self, MULTIPROCESSORS, Size},
 };
 use crate::{
     graph::{NodeRef, Op},
@@ -37,9 +37,9 @@ const COMPUTED_MAX: usize = 2 * RESULTS;
 /// The maximum number of bytes of a block in shared memory, so that a multiprocessor of 228 KiB has
 /// as many blocks as it has threads for.
 const SHARED_BYTES_MAX: usize = 24 * 1024;
-/// The number of results of all blocks that an H200 runs at once: eight on each of 132
-/// multiprocessors. For a smaller array, the launch of a second kernel takes longer than halos.
-const RESULTS_SMALL: usize = 132 * 8 * RESULTS;
+/// The number of results of all blocks that a large device runs at once, eight on each
+/// multiprocessor. For a smaller array, the launch of a second kernel takes longer than halos.
+const RESULTS_SMALL: usize = 8 * MULTIPROCESSORS * RESULTS;
 
 /// The axes of a result that its tiles divide, and the size of a tile along each, a power of two.
 #[derive(Clone, Copy)]
