@@ -47,11 +47,11 @@
 //! The first call of a region plans its kernels, generates their texts and has the driver compile
 //! them, which takes most of the time: at most 100 ms for a kernel, of which planning and
 //! generation take 1 ms at most. A benchmark of the repository (`cargo xtask bench --only T20`)
-//! compares what it measures with these budgets: 41 ms and 0.3 ms for a softmax of ten functions,
-//! on an H200. NVIDIA's driver keeps compiled kernels on disk, so
-//! that another process does not wait for them again. A text contains no lengths, so other shapes
-//! need few others. How many texts an expression takes for all shapes of a list of 51, between 1 x
-//! 1 and 9,001 x 1 or 1 x 17,000 elements, is tested:
+//! compares what it measures with these budgets: 41 to 62 ms and 0.3 to 0.5 ms for a softmax of ten
+//! functions, on two H200s. NVIDIA's driver keeps compiled kernels on disk, so that another process
+//! does not wait for them again. A text contains no lengths, so other shapes need few others. How
+//! many texts an expression takes for all shapes of a list of 51, between 1 x 1 and 9,001 x 1 or
+//! 1 x 17,000 elements, is tested:
 //!
 //! | expression | texts at most | which differ by |
 //! |---|---|---|
