@@ -31,6 +31,8 @@ pub(crate) enum Pattern {
     /// A region of a layer with a weight and a bias for each column, for another number of rows at
     /// each call.
     RegionRows,
+    /// A region of the softmax of rows, of another number of rows at each call.
+    RegionSoftmax,
     /// A region of the sum of an array, which several blocks share.
     RegionSum,
     /// A region of two operations, which reads the result of the previous one.
@@ -79,6 +81,7 @@ impl Pattern {
             Self::Region
                 | Self::RegionLengths
                 | Self::RegionRows
+                | Self::RegionSoftmax
                 | Self::RegionSum
                 | Self::RegionDependent
                 | Self::RegionLaunches
@@ -102,7 +105,8 @@ impl Case {
                 Goal::AtMost(60_000.0)
             }
             Pattern::PreparedRegion | Pattern::PreparedScans => Goal::AtMost(2_500.0),
-            Pattern::RegionSum
+            Pattern::RegionSoftmax
+            | Pattern::RegionSum
             | Pattern::RegionDependent
             | Pattern::RegionLaunches
             | Pattern::RegionGraph => Goal::None,
@@ -153,6 +157,9 @@ impl Case {
             Pattern::RegionRows => {
                 return String::from("region of a layer, of other rows each time");
             }
+            Pattern::RegionSoftmax => {
+                return String::from("region of a softmax, of other rows each time");
+            }
             Pattern::RegionSum => return String::from("region of a sum"),
             Pattern::RegionDependent => {
                 return String::from("region of two operations on the result of the previous one");
@@ -181,7 +188,7 @@ impl Case {
 }
 
 /// All cases. The first two, without Millstream, are the baselines of the others.
-pub(crate) const CASES: [Case; 26] = [
+pub(crate) const CASES: [Case; 27] = [
     Case::new("raw", Pattern::Raw, 0, QUEUE_DEPTH),
     Case::new("raw-peer-copy", Pattern::RawPeerCopy, 0, QUEUE_DEPTH),
     Case::new("one-10", Pattern::OneStream, 10, QUEUE_DEPTH),
@@ -199,6 +206,7 @@ pub(crate) const CASES: [Case; 26] = [
     Case::new("region", Pattern::Region, 1, 0),
     Case::new("region-lengths", Pattern::RegionLengths, 1, 0),
     Case::new("region-rows", Pattern::RegionRows, 1, 0),
+    Case::new("region-softmax", Pattern::RegionSoftmax, 1, 0),
     Case::new("region-sum", Pattern::RegionSum, 1, 0),
     Case::new("region-dependent", Pattern::RegionDependent, 1, QUEUE_DEPTH),
     Case::new("region-launches", Pattern::RegionLaunches, 1, 0),

@@ -45,6 +45,13 @@ fn layer(x: &Array<f32, Ix2>, weight: &Array<f32, Ix1>, bias: &Array<f32, Ix1>) 
     (x * weight + bias).relu()
 }
 
+/// Returns the softmax of each row.
+#[region]
+fn softmax(x: &Array<f32, Ix2>) -> Array<f32, Ix2> {
+    let powers = (x - x.max_keepdims(&[Axis(1)])).exp();
+    &powers / powers.sum_keepdims(&[Axis(1)])
+}
+
 /// Runs a case with `launches` counted launches or regions.
 pub(crate) fn run(case: &Case, launches: usize) -> Result<()> {
     // Until everything is set up, all is done at once.
@@ -121,11 +128,14 @@ fn run_regions(
             let arrays = arrays.collect::<millstream_region::Result<Vec<_>>>()?;
             run(&mut |call| drop(ten_operations(device, &arrays[call]).expect(NEVER)));
         }
-        Pattern::RegionRows => {
+        Pattern::RegionRows | Pattern::RegionSoftmax => {
             let array = |more| device.region(|g| Keep(g.zeros::<f32, _>((2 + more, ELEMENTS))));
             let arrays = (0..calls).map(|more| array(more)?.wait());
             let arrays = arrays.collect::<millstream_region::Result<Vec<_>>>()?;
-            run(&mut |call| drop(layer(device, &arrays[call], few, few).expect(NEVER)));
+            run(&mut |call| match pattern {
+                Pattern::RegionRows => drop(layer(device, &arrays[call], few, few).expect(NEVER)),
+                _ => drop(softmax(device, &arrays[call]).expect(NEVER)),
+            });
         }
         Pattern::RegionSum => {
             let many = device.region(|g| Keep(g.zeros::<f32, _>(SHARED_ELEMENTS)))?;

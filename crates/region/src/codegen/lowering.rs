@@ -1,5 +1,7 @@
 //! Lowering of graph nodes: computes the register that holds a node's element at a position.
 
+use std::{env, sync::LazyLock};
+
 use rustc_hash::FxHashMap;
 
 use super::{
@@ -32,10 +34,19 @@ impl IndexAnalysis {
         let written = kernel.outputs.iter().map(|output| &output.target);
         let mut nodes = calculated.chain(&kernel.inputs).chain(written);
         Self {
-            wide: nodes.any(|node| node.elements > ELEMENTS_32_MAX),
+            wide: are_all_wide() || nodes.any(|node| node.elements > ELEMENTS_32_MAX),
             flat: are_flat(&kernel.nodes),
         }
     }
+}
+
+/// Returns whether all kernels have indices of 64 bits, and not only those of large arrays. The
+/// environment variable `MILLSTREAM_INDEX_BITS=64` selects that, to test their code with small
+/// arrays; it is read once, because kernels are kept.
+fn are_all_wide() -> bool {
+    static ARE_ALL_WIDE: LazyLock<bool> =
+        LazyLock::new(|| env::var("MILLSTREAM_INDEX_BITS").is_ok_and(|bits| bits == "64"));
+    *ARE_ALL_WIDE
 }
 
 /// Returns whether every node has its elements at the same linear indices, or has only one element.

@@ -1,14 +1,13 @@
 //! Scans of rows and columns that many blocks share: the totals of tiles, of groups of 32 tiles,
 //! and of sections of 32 groups are combined in a fixed order.
 
-use std::{env, process::Command};
-
 use millstream_region::RegionExt;
 use ndarray::{Array1, Array2, Array3, Axis};
 
 use crate::{
     Outcome,
     configurations::{configuration, everywhere},
+    other_process,
 };
 
 type Test = (&'static str, fn() -> Outcome);
@@ -31,8 +30,8 @@ pub(crate) const TESTS: &[Test] = &[
         long_scans_of_columns_add_all_that_precedes,
     ),
     (
-        "rows_scanned_in_two_passes_are_right",
-        rows_scanned_in_two_passes_are_right,
+        "rows_scanned_in_two_passes_in_another_process",
+        rows_scanned_in_two_passes_in_another_process,
     ),
 ];
 
@@ -137,16 +136,6 @@ fn long_scans_of_columns_add_all_that_precedes() -> Outcome {
 }
 
 /// The number of passes is that of a process.
-fn rows_scanned_in_two_passes_are_right() -> Outcome {
-    let mut others = Command::new(env::current_exe()?);
-    let found = others
-        .arg("long_scans")
-        .env("MILLSTREAM_SCAN_PASSES", "2")
-        .output()?;
-    let text = String::from_utf8_lossy(&found.stdout);
-    assert!(
-        found.status.success() && text.contains("4 passed"),
-        "{text}"
-    );
-    Ok(())
+fn rows_scanned_in_two_passes_in_another_process() -> Outcome {
+    other_process::run("long_scans", &[("MILLSTREAM_SCAN_PASSES", "2")])
 }

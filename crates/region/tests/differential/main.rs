@@ -27,6 +27,7 @@ mod long_scans;
 mod many_reductions;
 mod means;
 mod other_operations;
+mod other_process;
 mod parameters;
 mod program;
 mod regressions;
@@ -37,6 +38,7 @@ mod step;
 mod usage_errors;
 mod value;
 mod variances;
+mod wide_indices;
 
 use std::{env, process::ExitCode};
 
@@ -217,6 +219,7 @@ fn main() -> ExitCode {
         .chain(scatter_add::TESTS)
         .chain(attention::TESTS)
         .chain(stencils::TESTS)
+        .chain(wide_indices::TESTS)
     {
         trials.push(Trial::test(name, test));
     }
