@@ -44,6 +44,8 @@ pub(crate) enum KernelParameter {
     },
     /// The number of elements of the root, of the width of the indices.
     Elements,
+    /// The number of elements of the node with this identifier, of the width of the indices.
+    ElementsOf { node: u64, elements: usize },
     /// A scalar that the kind of kernel determines.
     Scalar(Scalar),
     /// The value of the constant node with this identifier.
@@ -63,6 +65,18 @@ pub(crate) enum KernelParameter {
 }
 
 impl KernelParameter {
+    /// Returns the value of a length, a step or an index, if it is in the parameter.
+    pub(crate) fn length(&self) -> Option<i64> {
+        match self {
+            KernelParameter::Index(value) => Some(*value),
+            KernelParameter::Length { length, .. }
+            | KernelParameter::ElementsOf {
+                elements: length, ..
+            } => Some(*length as i64),
+            _ => None,
+        }
+    }
+
     /// Returns whether the parameter is the address of an array, which a launch passes as an
     /// operand.
     pub(super) fn is_array(&self) -> bool {
@@ -75,6 +89,7 @@ impl KernelParameter {
             KernelParameter::Index(_)
             | KernelParameter::Length { .. }
             | KernelParameter::Elements
+            | KernelParameter::ElementsOf { .. }
             | KernelParameter::Scalar(_)
             | KernelParameter::Constant(_)
             | KernelParameter::ProductShape(_)
@@ -335,6 +350,16 @@ impl KernelBody {
     /// use.
     pub(super) fn element_count(&mut self) -> Reg {
         self.of_index_width(ParameterKey::Named("count"), KernelParameter::Elements)
+    }
+
+    /// Returns the register of the number of elements of a node, declaring the parameter at first
+    /// use.
+    pub(super) fn elements_of(&mut self, purpose: ParameterKey, node: &NodeRef) -> Reg {
+        let parameter = KernelParameter::ElementsOf {
+            node: node.id,
+            elements: node.elements,
+        };
+        self.of_index_width(purpose, parameter)
     }
 
     /// Returns the register of a parameter of the width of the indices, declaring it at first use.

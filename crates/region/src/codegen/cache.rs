@@ -3,7 +3,8 @@
 //! The generated code depends only on the nodes of a fused kernel: on their types, shapes and
 //! operations, and on which operands are equal or stored. Kernels with the same key are therefore
 //! generated once; a launch substitutes its own arrays and constants. The key of a uniform kernel
-//! leaves out lengths (`fuse/uniform.rs`), and a launch substitutes those, too.
+//! leaves out lengths (`fuse/uniform.rs`), and that of many kernels of rows the number of rows
+//! (`first_axis.rs`); a launch substitutes those, too.
 
 use std::sync::{Arc, LazyLock};
 
@@ -13,11 +14,12 @@ use smallvec::SmallVec;
 
 use super::{
     body::KernelParameter,
+    first_axis::{free_first_axis, is_free_of_first_axis},
     passes::{GeneratedPasses, Threads},
 };
 use crate::{
     element::Scalar,
-    fuse::{FusedKernel, FusedNode, KeptKernel, Uniform, push_computed, push_stored},
+    fuse::{FreeLengths, FusedKernel, FusedNode, KeptKernel, Uniform, push_computed, push_stored},
     graph::{NodeRef, Op, push_map},
     recent::RecentMap,
 };
@@ -145,8 +147,8 @@ impl<'a> NodeNumbering<'a> {
             .map_or(NOT_IN_KERNEL, |&number| number as u64)
     }
 
-    /// Returns the key, without the lengths of a uniform kernel.
-    fn key(&self, uniform: Option<Uniform<'_>>) -> KernelKey {
+    /// Returns the key, without lengths that are free.
+    fn key(&self, free: FreeLengths<'_>) -> KernelKey {
         let FusedKernel {
             root,
             nodes,
@@ -159,7 +161,7 @@ impl<'a> NodeNumbering<'a> {
             code: _,
         } = self.kernel;
         let mut words = KernelKey::new();
-        words.push(uniform.map_or(0, |uniform| uniform.word()));
+        words.push(free.word());
         let counts = [nodes.len(), epilogue.len(), inputs.len(), outputs.len()];
         words.extend(counts.map(|count| count as u64));
         words.push(tiled.len() as u64);
@@ -180,10 +182,10 @@ impl<'a> NodeNumbering<'a> {
             }
         }
         for fused in nodes.iter().chain(epilogue) {
-            push_computed(&mut words, fused, uniform, |operand| self.number(operand));
+            push_computed(&mut words, fused, free, |operand| self.number(operand));
         }
         for node in inputs {
-            push_stored(&mut words, node, uniform, false);
+            push_stored(&mut words, node, free, false);
         }
         words
     }
@@ -202,7 +204,11 @@ impl<'a> NodeNumbering<'a> {
                 Some(&node) if self.kernel.node(node).shape.get(*axis) == Some(length) => {
                     CodeParameter::Length { node, axis: *axis }
                 }
-                _ => CodeParameter::Fixed(KernelParameter::Index(*length as i64)),
+                _ => CodeParameter::Fixed(parameter.clone()),
+            },
+            KernelParameter::ElementsOf { node, .. } => match self.numbers.get(node) {
+                Some(&node) => CodeParameter::Elements(node),
+                None => CodeParameter::Fixed(parameter.clone()),
             },
             KernelParameter::Elements => {
                 CodeParameter::Elements(self.numbers[&self.kernel.root.id])
@@ -245,11 +251,30 @@ impl CodeParameter {
 
     /// Returns whether the parameter is the same for all lengths, or is substituted.
     fn is_free_of_lengths(&self) -> bool {
-        !matches!(self, CodeParameter::Fixed(KernelParameter::Index(_)))
+        match self {
+            CodeParameter::Fixed(parameter) => parameter.length().is_none(),
+            _ => true,
+        }
     }
 }
 
 impl Code {
+    /// Returns the text, the number of threads and the lengths of each launch of a kernel.
+    fn launches_of(&self, kernel: &FusedKernel) -> Vec<(Arc<str>, usize, Vec<i64>)> {
+        let length = |parameter: &CodeParameter| match parameter.bind(kernel) {
+            BoundParameter::Fixed(parameter) => parameter.length(),
+            BoundParameter::Index(length) => Some(length as i64),
+            _ => None,
+        };
+        let passes = self.passes.iter().map(|pass| {
+            let parameters = pass.kernel.parameters.iter().chain(&pass.kernel.table);
+            let threads = pass.threads.of(kernel.root.elements);
+            let text = Arc::clone(&pass.kernel.ptx);
+            (text, threads, parameters.filter_map(length).collect())
+        });
+        passes.collect()
+    }
+
     /// Returns whether kernels of other lengths can be launched with the code, if they have the
     /// same text.
     fn is_free_of_lengths(&self) -> bool {
@@ -271,28 +296,38 @@ pub(crate) fn generate(kernel: &FusedKernel) -> Arc<Code> {
         return known;
     }
     let numbering = NodeNumbering::new(kernel);
-    let uniform = Uniform::of_kernel(kernel);
-    let key = numbering.key(uniform);
+    let free = match Uniform::of_kernel(kernel) {
+        Some(uniform) => FreeLengths::All(uniform),
+        None => free_first_axis(kernel).unwrap_or(FreeLengths::None),
+    };
+    let key = numbering.key(free);
     let known = CACHE.lock().get(&*key);
-    let code = known.unwrap_or_else(|| {
-        let code = numbering.generate();
-        // All parameters of such a kernel are lengths of its nodes. If one were not, the code would
-        // be wrong for the other kernels of the key and of the plan, so it would not be kept.
-        let is_kept = uniform.is_none() || code.is_free_of_lengths();
-        debug_assert!(
-            is_kept,
-            "the code of {} depends on lengths",
-            code.passes[0].kernel.name
-        );
-        if is_kept {
-            CACHE
-                .lock()
-                .insert(key.into_boxed_slice(), Arc::clone(&code));
-        }
-        code
-    });
+    let is_known = known.is_some();
+    let code = known.unwrap_or_else(|| numbering.generate());
+    debug_assert!(
+        !is_known || code.launches_of(kernel) == numbering.generate().launches_of(kernel),
+        "the code of {} depends on more than its key",
+        code.passes[0].kernel.name
+    );
+    // If a free length were in the code, it would be wrong for the other kernels of the key and of
+    // a plan, so it would not be kept.
+    let is_kept = match free {
+        FreeLengths::None => true,
+        FreeLengths::All(_) => code.is_free_of_lengths(),
+        FreeLengths::First { .. } => is_free_of_first_axis(&code),
+    };
+    debug_assert!(
+        is_kept,
+        "the code of {} depends on free lengths",
+        code.passes[0].kernel.name
+    );
+    if is_kept && !is_known {
+        CACHE
+            .lock()
+            .insert(key.into_boxed_slice(), Arc::clone(&code));
+    }
     if let Some(slot) = slot
-        && (uniform.is_none() || code.is_free_of_lengths())
+        && is_kept
     {
         slot.set(&code);
     }

@@ -94,5 +94,6 @@ pub(super) fn many_rows(kernel: &FusedKernel, rows: RowShape) -> GeneratedPasses
     let class = classes[&kernel.root.id];
     store(&mut lowering, kernel, &mut elements, own, class, "DONE");
     body.label("DONE");
-    GeneratedPasses::one(body.finish(&shared), rows.rows * THREADS)
+    let threads = class.threads_of_rows(rows, THREADS);
+    GeneratedPasses::one(body.finish(&shared), threads)
 }

@@ -9,6 +9,7 @@
 //! | file | contents |
 //! |---|---|
 //! | `cache.rs` | the kernel cache, the entrance to code generation |
+//! | `first_axis.rs` | kernels of rows whose code serves any number of rows |
 //! | `passes.rs` | the passes of one fused kernel and the temporaries between them |
 //! | `map.rs` | element-wise kernels |
 //! | `transpose.rs` | element-wise kernels that read transposed arrays through shared memory |
@@ -58,6 +59,7 @@ mod cast;
 mod column_totals;
 mod deviations;
 mod elementwise;
+mod first_axis;
 mod half;
 mod join;
 mod join_arrays;

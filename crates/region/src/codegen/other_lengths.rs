@@ -1,6 +1,8 @@
 //! A test of plans and code that serve other lengths than those that they were made for: random
 //! expressions get the same kernels, texts, parameters and numbers of threads as a new plan.
 
+use std::sync::Arc;
+
 use millstream::Device;
 use ndarray::{ArrayD, Axis, IxDyn};
 use rand_core::{RngCore, SeedableRng};
@@ -61,6 +63,33 @@ impl Operands {
         results.push(value);
         results
     }
+
+    /// Returns a random expression with reductions of rows, along all axes but the first.
+    fn expression_of_rows(&self, random: &mut Pcg32) -> Vec<Dynamic> {
+        let mut pick = |count: usize| random.next_u32() as usize % count;
+        let mut value = self.all[0].clone();
+        let axes: Vec<Axis> = (1..value.ndim()).map(Axis).collect();
+        for _ in 0..1 + pick(5) {
+            let other = &self.all[pick(self.all.len())];
+            value = match pick(9) {
+                0 => value.exp(),
+                1 => &value - &value.max_keepdims(&axes),
+                2 => &value / &value.sum_keepdims(&axes),
+                3 => &value * &(value.mean_keepdims(&axes) + 1e-3).sqrt(),
+                4 => &value - &value.min_keepdims(&axes),
+                5 => value.less(other).where_cond(other, 1.0),
+                _ => value + other,
+            };
+        }
+        match pick(7) {
+            0 => vec![value.sum_keepdims(&axes)],
+            4 => vec![value.var_axis(Axis(1), 0.0)],
+            1 => vec![value.max_keepdims(&axes), value.min_keepdims(&axes)],
+            2 => vec![value.sum_axis(Axis(1)).exp()],
+            3 => vec![value.max_axis(Axis(value.ndim() - 1))],
+            _ => vec![value],
+        }
+    }
 }
 
 /// Returns what a launch passes, with identifiers for nodes.
@@ -68,7 +97,6 @@ fn bound(code: &Code, kernel: &FusedKernel) -> Vec<String> {
     let launches = code.passes.iter().flat_map(|pass| {
         let of_kernel = &pass.kernel;
         let described = |parameter: &CodeParameter| match parameter.bind(kernel) {
-            BoundParameter::Fixed(KernelParameter::Index(value)) => format!("index {value}"),
             BoundParameter::Index(value) => format!("index {value}"),
             BoundParameter::Fixed(KernelParameter::Output(number)) => {
                 format!("output {number}")
@@ -77,7 +105,10 @@ fn bound(code: &Code, kernel: &FusedKernel) -> Vec<String> {
                 format!("temporary {number}")
             }
             BoundParameter::Fixed(KernelParameter::Scalar(value)) => format!("{value:?}"),
-            BoundParameter::Fixed(_) => String::from("other"),
+            BoundParameter::Fixed(parameter) => match parameter.length() {
+                Some(value) => format!("index {value}"),
+                None => String::from("other"),
+            },
             BoundParameter::Input(node) => format!("array {}", node.id),
             BoundParameter::Constant { node, value } => format!("constant {node} {value:?}"),
             BoundParameter::CheckCode { node, axis, length } => {
@@ -162,4 +193,46 @@ fn a_recalled_plan_of_other_lengths_is_that_of_a_new_one() {
         recalled_for_others > 200,
         "{recalled_for_others} plans for others"
     );
+}
+
+/// The numbers of rows, some of which give other kinds of kernels.
+const ROWS: [usize; 8] = [1, 2, 3, 7, 64, 200, 8_192, 13_000];
+
+#[test]
+fn code_of_rows_serves_other_numbers_of_rows() {
+    let device = Device::simulated().unwrap();
+    let (mut of_others, mut kernels) = (0, 0);
+    for seed in 0..120 {
+        let mut random = Pcg32::seed_from_u64(seed);
+        let mut pick = |count: usize| random.next_u32() as usize % count;
+        let lengths = [1, 2, 4, 5, 32, 33, 100, 257, 260, 1024, 9_000];
+        let mut shape = vec![0, lengths[pick(lengths.len())]];
+        if pick(3) == 0 {
+            shape.push([2, 3, 8][pick(3)]);
+        }
+        let mut texts: Vec<Arc<str>> = Vec::new();
+        for _ in 0..4 {
+            shape[0] = ROWS[pick(ROWS.len())];
+            if shape.iter().product::<usize>() > 1 << 20 {
+                shape[0] = ROWS[pick(6)];
+            }
+            let mut expression = Pcg32::seed_from_u64(seed);
+            let results = Operands::of(&device, &shape).expression_of_rows(&mut expression);
+            let nodes = results.iter().map(|result| NodeRef::clone(result.node()));
+            let nodes: Vec<NodeRef> = nodes.collect();
+            for step in new_steps(&nodes) {
+                for (kernel, _) in described(&step) {
+                    let code = generate(kernel);
+                    let fresh = bound(&generate_anew(kernel), kernel);
+                    assert_eq!(bound(&code, kernel), fresh, "seed {seed}, {shape:?}");
+                    let text = &code.passes[0].kernel.ptx;
+                    of_others += usize::from(texts.iter().any(|other| Arc::ptr_eq(other, text)));
+                    texts.push(Arc::clone(text));
+                    kernels += 1;
+                }
+            }
+        }
+    }
+    eprintln!("{of_others} of {kernels}");
+    assert!(of_others > kernels / 3, "{of_others} of {kernels}");
 }

@@ -15,7 +15,11 @@ use super::{
     scan::scan,
     scatter::scatter,
 };
-use crate::{element::DType, fuse::FusedKernel, graph::Op};
+use crate::{
+    element::DType,
+    fuse::{FusedKernel, RowClass, RowShape},
+    graph::Op,
+};
 
 /// The passes that execute one fused kernel, in order; most have one.
 pub(crate) struct GeneratedPasses<P = KernelParameter> {
@@ -48,6 +52,8 @@ pub(crate) enum Threads {
     Fixed(usize),
     /// A thread for so many elements of the root, and so many more.
     ForElements { lanes: usize, more: usize },
+    /// So many threads for each row, of which the root has so many elements.
+    ForRows { elements: usize, threads: usize },
 }
 
 impl Threads {
@@ -58,7 +64,22 @@ impl Threads {
             Self::ForElements { lanes, more } => {
                 (elements.div_ceil(lanes) + more).next_multiple_of(BLOCK)
             }
+            Self::ForRows {
+                elements: of_row,
+                threads,
+            } => elements / of_row * threads,
         }
+    }
+}
+
+impl RowClass {
+    /// Returns so many threads for each row, where the root of the kernel has this class.
+    pub(super) fn threads_of_rows(self, rows: RowShape, threads: usize) -> Threads {
+        let elements = match self {
+            Self::Row => 1,
+            Self::Element => rows.length,
+        };
+        Threads::ForRows { elements, threads }
     }
 }
 

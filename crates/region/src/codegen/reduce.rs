@@ -18,7 +18,7 @@ use smallvec::SmallVec;
 use super::{
     body::{BLOCK, Kernel, KernelBody, KernelParameter, ParameterKey, Reg, RegClass, line},
     lowering::{IndexAnalysis, Lowering},
-    passes::GeneratedPasses,
+    passes::{GeneratedPasses, Threads},
     reducer::{Accumulator, Reducer},
     warp::{RowThread, WARP, WARPS},
 };
@@ -72,80 +72,73 @@ pub(super) struct Reduced<'a> {
 /// The accumulators of all reductions of a kernel.
 pub(super) type Accumulators = SmallVec<[Accumulator; 1]>;
 
+/// The kinds of kernels that reduce arrays.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ReductionKind {
+    /// A part of a warp, of so many threads, for each result.
+    Row { threads: usize },
+    /// A thread for each result.
+    Thread,
+    /// A warp for each result.
+    Warp,
+    /// A block for each result.
+    Block,
+    /// So many blocks for each result, the last of which combines their partial results.
+    LastBlock { splits: usize },
+    /// So many threads of different blocks for each result, the last of which combines them.
+    LastBlockOfThreads { splits: usize },
+    /// The same, with another kernel that combines them.
+    TwoPasses { splits: usize },
+}
+
 /// Generates the kernels of reductions with at least one result, and of their epilogues.
 pub(super) fn reduce(kernel: &FusedKernel) -> GeneratedPasses {
-    let node = &kernel.root;
-    let Some(Op::Reduce { source, axes, .. }) = kernel.op(node) else {
-        unreachable!("the root is a reduction");
+    let generator = ReductionGenerator::of(kernel).expect("the root is a reduction");
+    let of_results = |kernel, threads| {
+        let elements = 1;
+        GeneratedPasses::one(kernel, Threads::ForRows { elements, threads })
     };
-    let reductions = kernel.nodes.iter().filter_map(|fused| match &*fused.op {
-        Op::Reduce {
-            reduction, source, ..
-        } => Some(Reduced {
-            node: &fused.node,
-            source,
-            reduction: *reduction,
-            reducer: Reducer::new(*reduction, source.dtype),
-        }),
-        _ => None,
-    });
-    let length: usize = axes.iter().map(|&axis| source.shape[axis]).product();
-    let generator = ReductionGenerator {
-        kernel,
-        reductions: reductions.collect(),
-        axes,
-        shape: &source.shape,
-        analysis: IndexAnalysis::of(kernel),
-        length,
-    };
-    let results = node.elements;
-    let last_is_kept = (0..source.shape.len())
-        .rev()
-        .find(|&axis| source.shape[axis] != 1)
-        .is_some_and(|axis| !axes.contains(&axis));
-    let splits_max = match results {
-        1 => BLOCKS_OF_ONE,
-        _ => BLOCKS_MAX.div_ceil(results),
-    };
-    let splits = length.div_ceil(SPLIT_LENGTH).min(splits_max).max(1);
-    let threads = threads_of_row(length);
-    if generator.is_contiguous() && (2..BLOCK).contains(&threads) && i32::try_from(results).is_ok()
-    {
-        let kernel = generator.row_per_result(threads);
-        return GeneratedPasses::one(kernel, results * threads);
-    }
-    let thread_per_result = || GeneratedPasses::one(generator.thread_per_result(), results);
-    if length <= PER_THREAD_MAX || results > i32::MAX as usize {
-        return thread_per_result();
-    }
-    if last_is_kept && results >= RESULTS_SOME {
-        let blocks = results.div_ceil(BLOCK);
-        let splits = length
-            .div_ceil(PER_THREAD_MAX)
-            .min(BLOCKS_MAX.div_ceil(blocks));
-        if splits == 1 {
-            return thread_per_result();
+    match generator.kind() {
+        ReductionKind::Row { threads } => of_results(generator.row_per_result(threads), threads),
+        ReductionKind::Thread => of_results(generator.thread_per_result(), 1),
+        ReductionKind::Warp => of_results(generator.row_per_warp(), WARP),
+        ReductionKind::Block => of_results(generator.block_per_result(), BLOCK),
+        ReductionKind::LastBlock { splits } => generator.last_block(splits),
+        ReductionKind::LastBlockOfThreads { splits } => generator.last_block_of_threads(splits),
+        ReductionKind::TwoPasses { splits } => {
+            let threads = generator.results().div_ceil(BLOCK) * splits * BLOCK;
+            let first = generator.split_threads_per_result(splits);
+            generator.two_passes(first, threads, splits)
         }
-        if splits <= SPLITS_FEW {
-            return generator.last_block_of_threads(splits);
-        }
-        return generator.two_passes(
-            generator.split_threads_per_result(splits),
-            blocks * splits * BLOCK,
-            splits,
-        );
     }
-    if splits > 1 {
-        return generator.last_block(splits);
+}
+
+impl<'a> ReductionGenerator<'a> {
+    /// Returns the generator for a kernel whose root is a reduction, else `None`.
+    pub(super) fn of(kernel: &'a FusedKernel) -> Option<Self> {
+        let Some(Op::Reduce { source, axes, .. }) = kernel.op(&kernel.root) else {
+            return None;
+        };
+        let reductions = kernel.nodes.iter().filter_map(|fused| match &*fused.op {
+            Op::Reduce {
+                reduction, source, ..
+            } => Some(Reduced {
+                node: &fused.node,
+                source,
+                reduction: *reduction,
+                reducer: Reducer::new(*reduction, source.dtype),
+            }),
+            _ => None,
+        });
+        Some(Self {
+            kernel,
+            reductions: reductions.collect(),
+            axes,
+            shape: &source.shape,
+            analysis: IndexAnalysis::of(kernel),
+            length: axes.iter().map(|&axis| source.shape[axis]).product(),
+        })
     }
-    if generator.is_contiguous()
-        && generator.is_simple()
-        && results >= ROWS_MANY
-        && length <= WARP_LENGTH_MAX
-    {
-        return GeneratedPasses::one(generator.row_per_warp(), results * WARP);
-    }
-    GeneratedPasses::one(generator.block_per_result(), results * BLOCK)
 }
 
 impl ReductionGenerator<'_> {
@@ -154,12 +147,51 @@ impl ReductionGenerator<'_> {
         self.reductions[0].node.elements
     }
 
+    /// Chooses the kind of kernel.
+    pub(super) fn kind(&self) -> ReductionKind {
+        let (results, length) = (self.results(), self.length);
+        let threads = threads_of_row(length);
+        let is_contiguous = self.is_contiguous();
+        if is_contiguous && (2..BLOCK).contains(&threads) && i32::try_from(results).is_ok() {
+            return ReductionKind::Row { threads };
+        }
+        if length <= PER_THREAD_MAX || results > i32::MAX as usize {
+            return ReductionKind::Thread;
+        }
+        let mut axes = (0..self.shape.len()).rev();
+        let last = axes.find(|&axis| self.shape[axis] != 1);
+        let last_is_kept = last.is_some_and(|axis| !self.axes.contains(&axis));
+        if last_is_kept && results >= RESULTS_SOME {
+            let splits = length
+                .div_ceil(PER_THREAD_MAX)
+                .min(BLOCKS_MAX.div_ceil(results.div_ceil(BLOCK)));
+            return match splits {
+                1 => ReductionKind::Thread,
+                ..=SPLITS_FEW => ReductionKind::LastBlockOfThreads { splits },
+                _ => ReductionKind::TwoPasses { splits },
+            };
+        }
+        let splits_max = match results {
+            1 => BLOCKS_OF_ONE,
+            _ => BLOCKS_MAX.div_ceil(results),
+        };
+        let splits = length.div_ceil(SPLIT_LENGTH).min(splits_max).max(1);
+        if splits > 1 {
+            return ReductionKind::LastBlock { splits };
+        }
+        let is_short = is_contiguous && self.is_simple() && length <= WARP_LENGTH_MAX;
+        if is_short && results >= ROWS_MANY {
+            return ReductionKind::Warp;
+        }
+        ReductionKind::Block
+    }
+
     /// Generates a kernel with one thread per result.
     fn thread_per_result(&self) -> Kernel {
         let mut body = KernelBody::new(self.analysis.wide);
         let result = body.thread();
         let (bits, beyond) = (body.bits(), body.reg(RegClass::Predicate));
-        let results = body.index_parameter(ParameterKey::Named("results"), self.results() as i64);
+        let results = body.elements_of(ParameterKey::Named("results"), self.reductions[0].node);
         line!(body, "setp.ge.u{bits} {beyond}, {result}, {results};");
         line!(body, "@{beyond} bra DONE;");
         let first = body.zero_index();
@@ -174,7 +206,7 @@ impl ReductionGenerator<'_> {
     /// Generates a kernel with a part of a warp per result.
     fn row_per_result(&self, threads: usize) -> Kernel {
         let mut body = KernelBody::new(self.analysis.wide);
-        let own = RowThread::new(&mut body, self.results(), threads);
+        let own = RowThread::new(&mut body, self.reductions[0].node, threads);
         let accumulators = self.accumulate_row(&mut body, own);
         for (number, reduced) in self.reductions.iter().enumerate() {
             let accumulator = std::slice::from_ref(&accumulators[number]);

@@ -330,7 +330,10 @@ pub(super) fn row(kernel: &FusedKernel, rows: RowShape) -> GeneratedPasses {
         return many_rows(kernel, rows);
     }
     let (classes, mut body) = begin(kernel, rows);
-    let own = RowThread::new(&mut body, rows.rows, threads_of_row(rows.length));
+    let mut nodes = kernel.nodes.iter();
+    let reduction = nodes.find(|fused| matches!(&*fused.op, Op::Reduce { .. }));
+    let results = &reduction.expect("a row kernel has a reduction").node;
+    let own = RowThread::new(&mut body, results, threads_of_row(rows.length));
     let length = body.index_parameter(ParameterKey::Named("length"), rows.length as i64);
     let mut elements: Vec<RowElements> = (0..turns_of_row(rows.length))
         .map(|turn| RowElements::new(&mut body, rows, own, length, turn))
@@ -338,16 +341,11 @@ pub(super) fn row(kernel: &FusedKernel, rows: RowShape) -> GeneratedPasses {
     let mut lowering = Lowering::new(&mut body, kernel, false);
     lowering.row_nodes = Some(RowNodes::new(&classes, rows, own.row));
     let shared = reduce_row(&mut lowering, kernel, &mut elements, own, 1);
-    store(
-        &mut lowering,
-        kernel,
-        &mut elements,
-        own,
-        classes[&kernel.root.id],
-        "DONE",
-    );
+    let class = classes[&kernel.root.id];
+    store(&mut lowering, kernel, &mut elements, own, class, "DONE");
     body.label("DONE");
-    GeneratedPasses::one(body.finish(&shared), rows.rows * own.threads)
+    let threads = class.threads_of_rows(rows, own.threads);
+    GeneratedPasses::one(body.finish(&shared), threads)
 }
 
 /// Computes the reductions of a row. Where a block does the work of a larger one, in several parts,

@@ -16,7 +16,7 @@ impl ReductionGenerator<'_> {
     /// Generates a kernel with a warp per result, which gives the bits of a block per result.
     pub(super) fn row_per_warp(&self) -> Kernel {
         let mut body = KernelBody::new(self.analysis.wide);
-        let own = RowThread::new(&mut body, self.results(), WARP);
+        let own = RowThread::new(&mut body, self.reductions[0].node, WARP);
         let accumulators = self.accumulate_warps(&mut body, own);
         for (number, reduced) in self.reductions.iter().enumerate() {
             let reducer = reduced.reducer;

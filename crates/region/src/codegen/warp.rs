@@ -14,7 +14,7 @@ use super::{
     reduce::block_and_thread,
     reducer::{Accumulator, Reducer, assign},
 };
-use crate::element::DType;
+use crate::{element::DType, graph::NodeRef};
 
 /// The number of threads of a warp.
 pub(super) const WARP: usize = 32;
@@ -37,8 +37,9 @@ pub(super) struct RowThread {
 }
 
 impl RowThread {
-    /// Computes the row of each thread, of a row with so many threads each.
-    pub(super) fn new(body: &mut KernelBody, rows: usize, threads: usize) -> Self {
+    /// Computes the row of each thread, of a row with so many threads each. `results` has one
+    /// element for each row.
+    pub(super) fn new(body: &mut KernelBody, results: &NodeRef, threads: usize) -> Self {
         if threads == BLOCK {
             let (row, thread) = block_and_thread(body);
             return Self {
@@ -49,7 +50,7 @@ impl RowThread {
             };
         }
         let number = body.thread();
-        let rows = body.index_parameter(ParameterKey::Named("rows"), rows as i64);
+        let rows = body.elements_of(ParameterKey::Named("rows"), results);
         let (bits, beyond) = (body.bits(), body.reg(RegClass::Predicate));
         let mut new = || body.index_reg();
         let (all, last, row, thread) = (new(), new(), new(), new());

@@ -64,7 +64,7 @@ pub(crate) use share::{SCAN_SEGMENT, scans_in_one_pass};
 pub(crate) use size::MULTIPROCESSORS;
 pub(crate) use stencil::{Stencil, TileAxes};
 pub(crate) use strided::Strided;
-pub(crate) use uniform::{ELEMENTS_32_MAX, Uniform, push_computed, push_stored};
+pub(crate) use uniform::{ELEMENTS_32_MAX, FreeLengths, Uniform, push_computed, push_stored};
 
 /// Returns the steps of a new plan for these nodes.
 #[cfg(test)]

@@ -7,7 +7,7 @@ use smallvec::SmallVec;
 use super::{
     kernel::FusedNode,
     numbers::Numbers,
-    uniform::{Uniform, push_computed, push_stored},
+    uniform::{FreeLengths, Uniform, push_computed, push_stored},
 };
 use crate::graph::{Node, NodeRef, State};
 
@@ -130,20 +130,21 @@ impl PlannedGraph {
 
     /// Returns the key of all graphs with the same plan: with the same operations, types and
     /// requested nodes, and the same shapes, of which those of a uniform graph leave out lengths.
-    pub(super) fn key(&self, uniform: Option<Uniform<'_>>) -> GraphKey {
+    pub(super) fn key(&self) -> GraphKey {
+        let free = self.uniform().map_or(FreeLengths::None, FreeLengths::All);
         let mut words = GraphKey::new();
-        words.push(uniform.map_or(0, |uniform| uniform.word()));
+        words.push(free.word());
         let counts = [self.nodes.len(), self.inputs.len(), self.targets.len()];
         words.extend(counts.map(|count| count as u64));
         words.extend(self.targets.iter().map(|&target| u64::from(target)));
         for fused in &self.nodes {
-            push_computed(&mut words, fused, uniform, |operand| {
+            push_computed(&mut words, fused, free, |operand| {
                 self.number(operand).into()
             });
         }
         for node in &self.inputs {
             // An array handle may request the elements of an input later.
-            push_stored(&mut words, node, uniform, node.is_held());
+            push_stored(&mut words, node, free, node.is_held());
         }
         words
     }

@@ -114,7 +114,7 @@ pub(super) struct OutputPlan {
 pub(crate) fn recall(targets: &[NodeRef], end: u64) -> Recalled {
     let graph = PlannedGraph::of(targets);
     let is_kept = end == u64::MAX && graph.nodes.len() <= NODES_MAX;
-    let key = is_kept.then(|| graph.key(graph.uniform()));
+    let key = is_kept.then(|| graph.key());
     let plan = key.as_deref().and_then(|key| PLANS.lock().get(key));
     Recalled {
         graph,

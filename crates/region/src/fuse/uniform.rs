@@ -26,7 +26,7 @@ use smallvec::{Array, SmallVec};
 
 use super::kernel::{FusedKernel, FusedNode};
 use crate::{
-    graph::{KeyType, NodeRef, Op, push_input, push_operation},
+    graph::{KeyLengths, KeyType, NodeRef, Op, push_input, push_operation},
     shape::{AxisMap, AxisSource, Shape, preserves_linear_index},
 };
 
@@ -101,37 +101,68 @@ impl<'a> Uniform<'a> {
     }
 }
 
+/// The lengths that the key of a graph or kernel leaves out.
+#[derive(Clone, Copy)]
+pub(crate) enum FreeLengths<'a> {
+    None,
+    /// Those of all computed nodes.
+    All(Uniform<'a>),
+    /// Those of first axes that are equal to this one, in a kernel of this kind.
+    First {
+        length: usize,
+        kind: u64,
+    },
+}
+
+impl FreeLengths<'_> {
+    /// Returns the word of a key for all that depends on these lengths.
+    pub(crate) fn word(self) -> u64 {
+        match self {
+            Self::None => 0,
+            Self::All(uniform) => uniform.word(),
+            Self::First { kind, .. } => 1 << 62 | kind,
+        }
+    }
+
+    fn key_type(self, node: &NodeRef) -> KeyType<'_> {
+        KeyType {
+            dtype: node.dtype,
+            shape: &node.shape,
+            lengths: match self {
+                Self::None => KeyLengths::All,
+                Self::All(_) => KeyLengths::None,
+                Self::First { length, .. } => KeyLengths::ButFirst(length),
+            },
+        }
+    }
+}
+
 /// Appends a computed node of a graph or kernel to its key, as [`push_operation`].
 pub(crate) fn push_computed<A: Array<Item = u64>>(
     words: &mut SmallVec<A>,
     FusedNode { node, op }: &FusedNode,
-    uniform: Option<Uniform<'_>>,
+    free: FreeLengths<'_>,
     number: impl FnMut(&NodeRef) -> u64,
 ) {
-    push_operation(words, key_type(node, uniform), op, number);
+    push_operation(words, free.key_type(node), op, number);
 }
 
 /// Appends a node in memory to a key, with whether it is held if that matters.
 pub(crate) fn push_stored<A: Array<Item = u64>>(
     words: &mut SmallVec<A>,
     node: &NodeRef,
-    uniform: Option<Uniform<'_>>,
+    free: FreeLengths<'_>,
     is_held: bool,
 ) {
-    // The lengths of an input are 1 or those of the shape of the computed nodes.
-    let of_shape = uniform.map_or(0, |uniform| {
-        ones(&node.shape) << 1 | u64::from(node.shape == *uniform.shape)
-    });
+    let of_shape = match free {
+        // The lengths of an input are 1 or those of the shape of the computed nodes.
+        FreeLengths::All(Uniform { shape, .. }) => {
+            ones(&node.shape) << 1 | u64::from(node.shape == *shape)
+        }
+        _ => 0,
+    };
     let detail = of_shape << 1 | u64::from(is_held);
-    push_input(words, key_type(node, uniform), detail);
-}
-
-fn key_type<'a>(node: &'a NodeRef, uniform: Option<Uniform<'_>>) -> KeyType<'a> {
-    KeyType {
-        dtype: node.dtype,
-        shape: &node.shape,
-        is_implied: uniform.is_some(),
-    }
+    push_input(words, free.key_type(node), detail);
 }
 
 /// Returns the set of axes of length 1.

@@ -26,9 +26,16 @@ const NONE: u64 = u64::MAX;
 pub(crate) struct KeyType<'a> {
     pub(crate) dtype: DType,
     pub(crate) shape: &'a [usize],
-    /// True if the lengths are left out, because the rest of the key determines what depends on
-    /// them.
-    pub(crate) is_implied: bool,
+    pub(crate) lengths: KeyLengths,
+}
+
+/// The lengths of axes that a key has. The rest of the key determines what depends on others.
+#[derive(Clone, Copy)]
+pub(crate) enum KeyLengths {
+    All,
+    None,
+    /// All but those of first axes that are equal to this one, for which a mark stands.
+    ButFirst(usize),
 }
 
 /// Returns the key of a node in the interning table: nodes with equal keys have the same elements.
@@ -37,7 +44,7 @@ pub(super) fn node_key(dtype: DType, shape: &[usize], op: &Op) -> NodeKey {
     let kind = KeyType {
         dtype,
         shape,
-        is_implied: false,
+        lengths: KeyLengths::All,
     };
     push_operation(&mut words, kind, op, |operand| operand.id);
     if let Op::Constant(value) = op {
@@ -55,9 +62,12 @@ pub(crate) fn push_operation<A: Array<Item = u64>>(
     mut number: impl FnMut(&NodeRef) -> u64,
 ) {
     let (tag, detail) = tag_and_detail(op);
-    // The shape of the operands determines that of the result of a function.
-    let is_implied = kind.is_implied || matches!(op, Op::Apply(..));
-    push_type(words, KeyType { is_implied, ..kind }, tag, detail);
+    let lengths = match op {
+        // The shape of the operands determines that of the result of a function.
+        Op::Apply(..) => KeyLengths::None,
+        _ => kind.lengths,
+    };
+    push_type(words, KeyType { lengths, ..kind }, tag, detail);
     op.operands(|operand| words.push(number(operand)));
     match op {
         Op::Constant(_)
@@ -99,7 +109,7 @@ pub(crate) fn push_map<A: Array<Item = u64>>(words: &mut SmallVec<A>, map: &[Axi
     }
 }
 
-/// Appends the first word of a node, and the lengths of its axes unless they are implied.
+/// Appends the first word of a node, and the lengths of its axes that the key has.
 fn push_type<A: Array<Item = u64>>(
     words: &mut SmallVec<A>,
     kind: KeyType<'_>,
@@ -108,10 +118,17 @@ fn push_type<A: Array<Item = u64>>(
 ) {
     debug_assert!(detail < 1 << (64 - 4 * PART), "the detail {detail}");
     let axes = (kind.shape.len() as u64) << (2 * PART);
-    let is_implied = u64::from(kind.is_implied) << (3 * PART);
-    words.push(tag | (kind.dtype as u64) << PART | axes | is_implied | detail << (4 * PART));
-    if !kind.is_implied {
+    let has_lengths = !matches!(kind.lengths, KeyLengths::None);
+    let without = u64::from(!has_lengths) << (3 * PART);
+    words.push(tag | (kind.dtype as u64) << PART | axes | without | detail << (4 * PART));
+    if has_lengths {
+        let start = words.len();
         words.extend(kind.shape.iter().map(|&length| length as u64));
+        if let KeyLengths::ButFirst(free) = kind.lengths
+            && kind.shape.first() == Some(&free)
+        {
+            words[start] = NONE;
+        }
     }
 }
 

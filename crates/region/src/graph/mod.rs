@@ -21,7 +21,7 @@ mod session;
 pub(crate) use attention::Attention;
 pub(crate) use collective::{AxisSet, Collective, CollectiveKind, MeshMember, MeshShape};
 pub(crate) use function::{Comparison, Function, Rounding};
-pub(crate) use key::{KeyType, push_input, push_map, push_operation};
+pub(crate) use key::{KeyLengths, KeyType, push_input, push_map, push_operation};
 pub(crate) use node::{Node, NodeRef, State, Storage};
 pub(crate) use op::{Op, Reduction};
 pub(crate) use session::{LaunchLog, LoggedLaunch, LoggedParameter, Overdue, Session, shape_error};

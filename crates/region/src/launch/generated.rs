@@ -109,14 +109,20 @@ impl ScalarBits {
     /// Returns the bits of a parameter that is not an address.
     fn of(session: &Session, is_wide: bool, parameter: &BoundParameter<'_>) -> Self {
         match *parameter {
-            BoundParameter::Fixed(KernelParameter::Index(value)) => Self::of_index(is_wide, *value),
             BoundParameter::Index(length) => Self::of_index(is_wide, length as i64),
             BoundParameter::Fixed(KernelParameter::Scalar(value)) => Self::of_scalar(*value),
             BoundParameter::Constant { value, .. } => Self::of_scalar(value),
             BoundParameter::CheckCode { node, axis, length } => {
                 Self::Bits32(session.checks().number(node.location, axis, length))
             }
-            BoundParameter::Fixed(_) | BoundParameter::Input(_) => {
+            BoundParameter::Fixed(parameter) => {
+                let length = parameter.length();
+                Self::of_index(
+                    is_wide,
+                    length.expect("it is a length if it is not an address"),
+                )
+            }
+            BoundParameter::Input(_) => {
                 unreachable!("neither an address nor the sizes of a product are a scalar")
             }
         }
