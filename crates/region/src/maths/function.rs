@@ -1,5 +1,7 @@
 //! The library functions that array operations use.
 
+use std::sync::OnceLock;
+
 use super::library::{PtxItem, library};
 use crate::element::DType;
 
@@ -12,7 +14,7 @@ macro_rules! functions {
         }
 
         impl MathFunction {
-            #[cfg(test)]
+            /// All functions, in the order of their discriminants.
             pub(crate) const ALL: &[Self] = &[$(Self::$function),*];
 
             /// Returns the name in the library, without prefix and type.
@@ -70,9 +72,15 @@ impl MathFunction {
     /// Returns the number of instructions for an element, without those of rarely taken branches in
     /// functions of their own. Elements of 16 bits are computed as `f32`.
     pub(crate) fn instructions(self, dtype: DType) -> usize {
-        let kind = if dtype == DType::F64 { "f64" } else { "f32" };
-        let item = library().items.get(&*format!("ms_{}_{kind}", self.name()));
-        item.map_or(0, PtxItem::instructions)
+        /// The numbers of each function, of `f32` and `f64`, once they were asked for.
+        static NUMBERS: [[OnceLock<usize>; 2]; MathFunction::ALL.len()] =
+            [const { [const { OnceLock::new() }; 2] }; MathFunction::ALL.len()];
+        let is_double = dtype == DType::F64;
+        *NUMBERS[self as usize][usize::from(is_double)].get_or_init(|| {
+            let kind = if is_double { "f64" } else { "f32" };
+            let item = library().items.get(&*format!("ms_{}_{kind}", self.name()));
+            item.map_or(0, PtxItem::instructions)
+        })
     }
 
     /// Returns whether the operands are a seed and a linear index, of type `i64` for every result

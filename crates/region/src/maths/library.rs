@@ -21,6 +21,8 @@ pub(super) struct PtxItem {
     pub(super) result: u32,
     /// The size of each parameter in bits.
     pub(super) parameters: Vec<u32>,
+    /// The result of [`PtxItem::straight_line`], once it was asked for.
+    straight_line: OnceLock<Option<String>>,
 }
 
 /// All functions and tables, by name.
@@ -38,10 +40,15 @@ pub(super) fn library() -> &'static PtxLibrary {
 impl PtxItem {
     /// Returns the lines of a function without branches and calls, which takes its arguments from
     /// registers `argument0` and so on and leaves its result in `result`.
-    pub(super) fn straight_line(&self) -> Option<Vec<String>> {
+    pub(super) fn straight_line(&self) -> Option<&str> {
+        let lines = self.straight_line.get_or_init(|| self.find_straight_line());
+        lines.as_deref()
+    }
+
+    fn find_straight_line(&self) -> Option<String> {
         let (_, body) = self.text.split_once("\n{\n")?;
         let body = body.strip_suffix("}\n")?;
-        let mut lines = Vec::new();
+        let mut lines = String::new();
         for line in body.lines() {
             let mut operands = line.split([',', ';']).map(str::trim);
             let mut next = || operands.next();
@@ -52,15 +59,15 @@ impl PtxItem {
                     let name = next()?.trim_matches(['[', ']']);
                     let number: usize = name.rsplit_once("_param_")?.1.parse().ok()?;
                     let bits = self.parameters.get(number)?;
-                    lines.push(format!("\tmov.b{bits} {target}, argument{number};\n"));
+                    lines += &format!("\tmov.b{bits} {target}, argument{number};\n");
                 }
                 store if store.starts_with("st.param") => {
                     next();
-                    lines.push(format!("\tmov.b{} result, {};\n", self.result, next()?));
+                    lines += &format!("\tmov.b{} result, {};\n", self.result, next()?);
                 }
                 branch if branch.starts_with(['@', '$', '{', '}']) => return None,
                 call if call.starts_with("bra") || call.starts_with("call") => return None,
-                _ => lines.push(format!("{line}\n")),
+                _ => lines.extend([line, "\n"]),
             }
         }
         Some(lines)
@@ -144,6 +151,7 @@ impl PtxItem {
             needs: Vec::new(),
             result,
             parameters,
+            straight_line: OnceLock::new(),
         }
     }
 

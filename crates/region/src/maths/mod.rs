@@ -108,22 +108,20 @@ pub(crate) fn inline(out: &mut String, function: &str, result: &str, arguments: 
         return false;
     };
     // The names of the function's registers may be those of registers outside.
-    let mut text = String::from("\t{\n");
+    out.push_str("\t{\n");
     for (number, (bits, argument)) in item.parameters.iter().zip(arguments).enumerate() {
         let written = writeln!(
-            text,
+            out,
             "\t.reg .b{bits} argument{number};\n\tmov.b{bits} argument{number}, {argument};"
         );
         written.expect("writing to a string does not fail");
     }
     let bits = item.result;
-    writeln!(text, "\t.reg .b{bits} result;\n\t{{").expect("writing to a string does not fail");
-    for line in lines {
-        text += &line;
-    }
-    writeln!(text, "\t}}\n\tmov.b{bits} {result}, result;\n\t}}")
-        .expect("writing to a string does not fail");
-    out.push_str(&text);
+    let written = writeln!(
+        out,
+        "\t.reg .b{bits} result;\n\t{{\n{lines}\t}}\n\tmov.b{bits} {result}, result;\n\t}}"
+    );
+    written.expect("writing to a string does not fail");
     true
 }
 
