@@ -14,12 +14,15 @@ use smallvec::SmallVec;
 
 use super::{
     body::KernelParameter,
-    first_axis::{free_first_axis, is_free_of_first_axis},
+    first_axis::{ServedRows, free_first_axis, is_free_of_first_axis},
     passes::{GeneratedPasses, Threads},
 };
 use crate::{
     element::Scalar,
-    fuse::{FreeLengths, FusedKernel, FusedNode, KeptKernel, Uniform, push_computed, push_stored},
+    fuse::{
+        CodeSlot, FreeLengths, FusedKernel, FusedNode, KeptKernel, PlanLengths, Uniform,
+        push_computed, push_stored,
+    },
     graph::{NodeRef, Op, push_map},
     recent::RecentMap,
 };
@@ -292,13 +295,13 @@ impl Code {
 /// newly generated.
 pub(crate) fn generate(kernel: &FusedKernel) -> Arc<Code> {
     let slot = kernel.code.as_ref();
-    if let Some(known) = slot.and_then(|slot| slot.get::<Code>()) {
+    if let Some(known) = slot.and_then(|slot| code_in(slot, &kernel.root)) {
         return known;
     }
     let numbering = NodeNumbering::new(kernel);
-    let free = match Uniform::of_kernel(kernel) {
-        Some(uniform) => FreeLengths::All(uniform),
-        None => free_first_axis(kernel).unwrap_or(FreeLengths::None),
+    let (free, served) = match Uniform::of_kernel(kernel) {
+        Some(uniform) => (FreeLengths::All(uniform), ServedRows::All),
+        None => free_first_axis(kernel).unwrap_or((FreeLengths::None, ServedRows::All)),
     };
     let key = numbering.key(free);
     let known = CACHE.lock().get(&*key);
@@ -326,12 +329,33 @@ pub(crate) fn generate(kernel: &FusedKernel) -> Arc<Code> {
             .lock()
             .insert(key.into_boxed_slice(), Arc::clone(&code));
     }
-    if let Some(slot) = slot
-        && is_kept
-    {
-        slot.set(&code);
+    if let Some(slot) = slot {
+        let serves_plan = match (slot.lengths, free) {
+            (PlanLengths::None, _)
+            | (PlanLengths::Uniform, FreeLengths::All(_))
+            | (PlanLengths::FirstAxis, FreeLengths::First { .. }) => true,
+            (PlanLengths::FirstAxis, FreeLengths::All(uniform)) => uniform.is_free_of_first_axis(),
+            _ => false,
+        };
+        if is_kept && serves_plan {
+            let code = Arc::clone(&code);
+            slot.set(&Arc::new(CodeOfPlan { code, served }));
+        }
     }
     code
+}
+
+/// The code of the kernels of a plan.
+struct CodeOfPlan {
+    code: Arc<Code>,
+    served: ServedRows,
+}
+
+/// Returns the code in a slot, if it serves a kernel with this root.
+pub(crate) fn code_in(slot: &CodeSlot, root: &NodeRef) -> Option<Arc<Code>> {
+    let known = slot.get::<CodeOfPlan>()?;
+    let serves = known.served.contains(root.elements);
+    serves.then(|| Arc::clone(&known.code))
 }
 
 /// Returns new code of a fused kernel.

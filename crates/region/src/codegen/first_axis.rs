@@ -24,17 +24,15 @@
 use super::{
     body::KernelParameter,
     cache::{Code, CodeParameter},
-    many_rows::has_many_rows,
+    many_rows::{ROWS_MIN, can_have_many_rows},
     passes::Threads,
-    reduce::{ReductionGenerator, ReductionKind},
+    reduce::{ReducedRows, ReductionGenerator, ReductionKind},
 };
-use crate::{
-    fuse::{ELEMENTS_32_MAX, FreeLengths, FusedKernel, FusedNode},
-    graph::{NodeRef, Op},
-};
+use crate::fuse::{ELEMENTS_32_MAX, FreeLengths, FusedKernel, FusedNode, keeps_first_axis};
 
-/// Returns the length of the first axis, and the kind of kernel, if the code serves other lengths.
-pub(super) fn free_first_axis(kernel: &FusedKernel) -> Option<FreeLengths<'static>> {
+/// Returns the length of the first axis, if the code serves others, and the numbers of rows that it
+/// serves.
+pub(super) fn free_first_axis(kernel: &FusedKernel) -> Option<(FreeLengths<'static>, ServedRows)> {
     let length = *kernel.root.shape.first()?;
     let is_plain = kernel.overwrites.is_none()
         && kernel.tiled.is_empty()
@@ -52,42 +50,86 @@ pub(super) fn free_first_axis(kernel: &FusedKernel) -> Option<FreeLengths<'stati
         .chain(&kernel.inputs)
         .chain(targets);
     if all.any(|node| node.elements > ELEMENTS_32_MAX)
-        || !computed().all(|fused| keeps_first_axis(fused, length))
+        || !computed().all(|FusedNode { node, op }| {
+            keeps_first_axis(op, length)
+                && (node.elements == 1 || node.shape.first() == Some(&length))
+        })
     {
         return None;
     }
-    let kind = kind_of(kernel)?;
-    Some(FreeLengths::First { length, kind })
+    let served = ServedRows::of(kernel)?;
+    let kind = served.kind();
+    Some((FreeLengths::First { length, kind }, served))
 }
 
-/// Returns whether a node has a single element or a first axis of this length, with which its
-/// operation does nothing.
-fn keeps_first_axis(FusedNode { node, op }: &FusedNode, length: usize) -> bool {
-    let is_first = |node: &NodeRef| node.shape.first() == Some(&length);
-    let is_kept = match &**op {
-        Op::Constant(_) | Op::Iota | Op::Apply(..) | Op::View(..) => true,
-        Op::Reshape(source) => is_first(source),
-        Op::Reduce { source, axes, .. } => !axes.contains(&0) && is_first(source),
-        Op::Gather { source, axis, .. } => *axis != 0 || !is_first(source),
-        _ => false,
-    };
-    is_kept && (node.elements == 1 || is_first(node))
+/// The numbers of rows for which a kernel has the same code.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ServedRows {
+    All,
+    /// Those by which it is a kernel of many rows, or is none. Its root has so many elements for
+    /// each row.
+    Many {
+        elements: usize,
+        is_many: bool,
+    },
+    /// Those for which reductions of such rows have this kind.
+    Reduced {
+        rows: ReducedRows,
+        kind: ReductionKind,
+    },
 }
 
-/// Returns the number of the kind of kernel, if a row has its threads whatever the number of rows.
-fn kind_of(kernel: &FusedKernel) -> Option<u64> {
-    if let Some(rows) = kernel.rows {
-        return (!rows.is_long()).then(|| u64::from(has_many_rows(kernel, rows)));
+impl ServedRows {
+    /// Returns the numbers of rows for which the kernel has the same code as for its own, if a row
+    /// has its threads whatever their number is.
+    fn of(kernel: &FusedKernel) -> Option<Self> {
+        if let Some(rows) = kernel.rows {
+            if rows.is_long() {
+                return None;
+            }
+            return Some(match can_have_many_rows(kernel, rows) {
+                false => Self::All,
+                true => Self::Many {
+                    elements: kernel.root.elements / rows.rows,
+                    is_many: rows.rows >= ROWS_MIN,
+                },
+            });
+        }
+        let generator = ReductionGenerator::of(kernel)?;
+        let (rows, kind) = (generator.rows(), generator.kind());
+        match kind {
+            ReductionKind::Row { .. }
+            | ReductionKind::Thread
+            | ReductionKind::Warp
+            | ReductionKind::Block => Some(Self::Reduced { rows, kind }),
+            ReductionKind::LastBlock { .. }
+            | ReductionKind::LastBlockOfThreads { .. }
+            | ReductionKind::TwoPasses { .. } => None,
+        }
     }
-    match ReductionGenerator::of(kernel)?.kind() {
-        // The length of the rows determines the number of threads.
-        ReductionKind::Row { .. } => Some(2),
-        ReductionKind::Thread => Some(3),
-        ReductionKind::Warp => Some(4),
-        ReductionKind::Block => Some(5),
-        ReductionKind::LastBlock { .. }
-        | ReductionKind::LastBlockOfThreads { .. }
-        | ReductionKind::TwoPasses { .. } => None,
+
+    /// Returns whether a kernel whose root has this many elements is among them.
+    pub(super) fn contains(self, root: usize) -> bool {
+        match self {
+            Self::All => true,
+            Self::Many { elements, is_many } => (root / elements >= ROWS_MIN) == is_many,
+            Self::Reduced { rows, kind } => rows.kind(root) == kind,
+        }
+    }
+
+    /// Returns a number for the choice between kinds of kernels.
+    fn kind(self) -> u64 {
+        match self {
+            Self::All => 0,
+            Self::Many { is_many, .. } => u64::from(is_many),
+            // The length of the rows determines the number of threads.
+            Self::Reduced { kind, .. } => match kind {
+                ReductionKind::Row { .. } => 2,
+                ReductionKind::Thread => 3,
+                ReductionKind::Warp => 4,
+                _ => 5,
+            },
+        }
     }
 }
 

@@ -30,7 +30,7 @@ const THREADS: usize = BLOCK / PARTS;
 /// The number of blocks of a multiprocessor, which determines the registers of a thread.
 const BLOCKS_PER_MULTIPROCESSOR: usize = 20;
 /// The minimum number of rows, of which each multiprocessor then has several at a time.
-const ROWS_MIN: usize = 96 * MULTIPROCESSORS;
+pub(super) const ROWS_MIN: usize = 96 * MULTIPROCESSORS;
 /// The maximum number of elements of arrays in the registers of a thread.
 const ELEMENTS_MAX: usize = 16;
 /// The maximum number of nodes of a kernel, so that its values fit in the registers that are left.
@@ -39,6 +39,11 @@ const NODES_MAX: usize = 24;
 /// Returns whether each row of a kernel has such a block. Otherwise a block of 256 threads computes
 /// it.
 pub(super) fn has_many_rows(kernel: &FusedKernel, rows: RowShape) -> bool {
+    rows.rows >= ROWS_MIN && can_have_many_rows(kernel, rows)
+}
+
+/// Returns whether each row of a kernel would have such a block if there were many.
+pub(super) fn can_have_many_rows(kernel: &FusedKernel, rows: RowShape) -> bool {
     let reduced = kernel.nodes.iter().filter_map(|fused| match &*fused.op {
         Op::Reduce { source, .. } => Some(source),
         _ => None,
@@ -47,7 +52,6 @@ pub(super) fn has_many_rows(kernel: &FusedKernel, rows: RowShape) -> bool {
     let arrays = kernel.arrays_of(reduced.chain(root));
     let is_word = |array: &&NodeRef| array.dtype.bytes() <= 4 && array.dtype != DType::Bool;
     threads_of_row(rows.length) == BLOCK
-        && rows.rows >= ROWS_MIN
         && kernel.nodes.len() <= NODES_MAX
         && PARTS * arrays.len() * rows.elements_per_thread() <= ELEMENTS_MAX
         && arrays.iter().all(is_word)

@@ -96,7 +96,7 @@ mod warp;
 
 pub(crate) use attention::TileSizes;
 pub(crate) use body::{ENTRY_BYTES, Kernel, KernelParameter, PARAMETER_BYTES_MAX};
-pub(crate) use cache::{BoundParameter, Code, CodeParameter, KernelNodes, generate};
+pub(crate) use cache::{BoundParameter, Code, CodeParameter, KernelNodes, code_in, generate};
 pub(crate) use memory::VECTOR_BYTES;
 pub(crate) use passes::PassOutput;
 pub(crate) use scatter_shared::adds_to_few;

@@ -91,6 +91,61 @@ pub(super) enum ReductionKind {
     TwoPasses { splits: usize },
 }
 
+/// What the kind of a reduction depends on besides the number of results.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct ReducedRows {
+    /// The number of elements per result.
+    length: usize,
+    /// True if the elements of each result are contiguous, in the order of the results.
+    is_contiguous: bool,
+    /// True if there are enough registers for several vectors of each array.
+    is_simple: bool,
+    /// True if the last axis is not reduced.
+    last_is_kept: bool,
+}
+
+impl ReducedRows {
+    /// Chooses the kind of kernel for so many results.
+    pub(super) fn kind(self, results: usize) -> ReductionKind {
+        let Self {
+            length,
+            is_contiguous,
+            is_simple,
+            last_is_kept,
+        } = self;
+        let threads = threads_of_row(length);
+        if is_contiguous && (2..BLOCK).contains(&threads) && i32::try_from(results).is_ok() {
+            return ReductionKind::Row { threads };
+        }
+        if length <= PER_THREAD_MAX || results > i32::MAX as usize {
+            return ReductionKind::Thread;
+        }
+        if last_is_kept && results >= RESULTS_SOME {
+            let splits = length
+                .div_ceil(PER_THREAD_MAX)
+                .min(BLOCKS_MAX.div_ceil(results.div_ceil(BLOCK)));
+            return match splits {
+                1 => ReductionKind::Thread,
+                ..=SPLITS_FEW => ReductionKind::LastBlockOfThreads { splits },
+                _ => ReductionKind::TwoPasses { splits },
+            };
+        }
+        let splits_max = match results {
+            1 => BLOCKS_OF_ONE,
+            _ => BLOCKS_MAX.div_ceil(results),
+        };
+        let splits = length.div_ceil(SPLIT_LENGTH).min(splits_max).max(1);
+        if splits > 1 {
+            return ReductionKind::LastBlock { splits };
+        }
+        let is_short = is_contiguous && is_simple && length <= WARP_LENGTH_MAX;
+        if is_short && results >= ROWS_MANY {
+            return ReductionKind::Warp;
+        }
+        ReductionKind::Block
+    }
+}
+
 /// Generates the kernels of reductions with at least one result, and of their epilogues.
 pub(super) fn reduce(kernel: &FusedKernel) -> GeneratedPasses {
     let generator = ReductionGenerator::of(kernel).expect("the root is a reduction");
@@ -147,43 +202,21 @@ impl ReductionGenerator<'_> {
         self.reductions[0].node.elements
     }
 
-    /// Chooses the kind of kernel.
-    pub(super) fn kind(&self) -> ReductionKind {
-        let (results, length) = (self.results(), self.length);
-        let threads = threads_of_row(length);
-        let is_contiguous = self.is_contiguous();
-        if is_contiguous && (2..BLOCK).contains(&threads) && i32::try_from(results).is_ok() {
-            return ReductionKind::Row { threads };
-        }
-        if length <= PER_THREAD_MAX || results > i32::MAX as usize {
-            return ReductionKind::Thread;
-        }
+    /// Returns what the kind of kernel depends on besides the number of results.
+    pub(super) fn rows(&self) -> ReducedRows {
         let mut axes = (0..self.shape.len()).rev();
         let last = axes.find(|&axis| self.shape[axis] != 1);
-        let last_is_kept = last.is_some_and(|axis| !self.axes.contains(&axis));
-        if last_is_kept && results >= RESULTS_SOME {
-            let splits = length
-                .div_ceil(PER_THREAD_MAX)
-                .min(BLOCKS_MAX.div_ceil(results.div_ceil(BLOCK)));
-            return match splits {
-                1 => ReductionKind::Thread,
-                ..=SPLITS_FEW => ReductionKind::LastBlockOfThreads { splits },
-                _ => ReductionKind::TwoPasses { splits },
-            };
+        ReducedRows {
+            length: self.length,
+            is_contiguous: self.is_contiguous(),
+            is_simple: self.is_simple(),
+            last_is_kept: last.is_some_and(|axis| !self.axes.contains(&axis)),
         }
-        let splits_max = match results {
-            1 => BLOCKS_OF_ONE,
-            _ => BLOCKS_MAX.div_ceil(results),
-        };
-        let splits = length.div_ceil(SPLIT_LENGTH).min(splits_max).max(1);
-        if splits > 1 {
-            return ReductionKind::LastBlock { splits };
-        }
-        let is_short = is_contiguous && self.is_simple() && length <= WARP_LENGTH_MAX;
-        if is_short && results >= ROWS_MANY {
-            return ReductionKind::Warp;
-        }
-        ReductionKind::Block
+    }
+
+    /// Chooses the kind of kernel.
+    pub(super) fn kind(&self) -> ReductionKind {
+        self.rows().kind(self.results())
     }
 
     /// Generates a kernel with one thread per result.

@@ -61,21 +61,42 @@ pub(crate) struct FusedKernel {
     pub(crate) code: Option<CodeSlot>,
 }
 
-/// A slot for the code of kernels that differ only in arrays and constants. Code generation
+/// A slot for the code of kernels that differ only in arrays and constants, and in some lengths. Code generation
 /// determines the type of its content.
 #[derive(Clone, Default)]
 pub(crate) struct CodeSlot {
     /// The content, and that of the slot of the epilogue as a kernel of its own.
     contents: Arc<[OnceLock<Arc<dyn Any + Send + Sync>>; 2]>,
     is_of_epilogue: bool,
+    /// The lengths by which the kernels differ, too.
+    pub(crate) lengths: PlanLengths,
+}
+
+/// The lengths by which graphs of one plan differ.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum PlanLengths {
+    #[default]
+    None,
+    /// Those of all computed nodes (`uniform.rs`).
+    Uniform,
+    /// That of the first axis of all computed nodes (`first_axis.rs`).
+    FirstAxis,
 }
 
 impl CodeSlot {
+    pub(super) fn new(lengths: PlanLengths) -> Self {
+        Self {
+            lengths,
+            ..Self::default()
+        }
+    }
+
     /// Returns the slot of the epilogue as a kernel of its own.
     fn of_epilogue(&self) -> Self {
         Self {
             contents: Arc::clone(&self.contents),
             is_of_epilogue: true,
+            lengths: self.lengths,
         }
     }
 

@@ -24,12 +24,14 @@
 //! | `kept.rs` | the steps of these plans with the nodes of a graph |
 //! | `build.rs` | builds the kernels that follow from these decisions |
 //! | `strided.rs` | the strides of operands that kernels read through views |
+//! | `first_axis.rs` | graphs of rows whose plan is that of any number of rows |
 //! | `uniform.rs` | graphs and kernels whose plan and code serve other lengths, too |
 //! | `explain.rs` | tells the kernels of a plan, and why arrays are stored |
 
 mod build;
 mod epilogue;
 mod explain;
+mod first_axis;
 mod followers;
 mod joins;
 mod kept;
@@ -49,8 +51,9 @@ mod uniform;
 
 pub(crate) use explain::explain;
 pub use explain::{ExplainedKernel, Explanation, StoreReason, StoredArray};
+pub(crate) use first_axis::keeps_first_axis;
 pub(crate) use kept::{KeptKernel, KeptStep, KeptWork};
-pub(crate) use kernel::{FusedKernel, FusedNode, Step, Work};
+pub(crate) use kernel::{CodeSlot, FusedKernel, FusedNode, PlanLengths, Step, Work};
 pub(crate) use planned::PlannedGraph;
 #[cfg(test)]
 pub(crate) use recall::steps;

@@ -5,11 +5,15 @@ use std::sync::Arc;
 use smallvec::SmallVec;
 
 use super::{
-    kernel::FusedNode,
+    first_axis::{first_axis_of, ranks},
+    kernel::{FusedNode, PlanLengths},
     numbers::Numbers,
     uniform::{FreeLengths, Uniform, push_computed, push_stored},
 };
-use crate::graph::{Node, NodeRef, State};
+use crate::{
+    graph::{Node, NodeRef, State},
+    shape::Shape,
+};
 
 /// The number of nodes for which memory is reserved.
 const NODES_USUAL: usize = 28;
@@ -124,14 +128,35 @@ impl PlannedGraph {
     }
 
     /// Returns the shape of all computed nodes, if the graph is uniform.
-    pub(crate) fn uniform(&self) -> Option<Uniform<'_>> {
+    fn uniform(&self) -> Option<Uniform<'_>> {
         Uniform::of(&self.nodes, |node| self.planned_number(node).is_some())
     }
 
+    /// Returns the lengths on which the plan of the graph does not depend.
+    pub(super) fn free_lengths(&self) -> FreeLengths<'_> {
+        if let Some(uniform) = self.uniform() {
+            return FreeLengths::All(uniform);
+        }
+        match first_axis_of(self) {
+            Some(length) => FreeLengths::First { length, kind: 0 },
+            None => FreeLengths::None,
+        }
+    }
+
+    /// Returns the lengths by which graphs of one plan differ.
+    pub(crate) fn differing_lengths(&self, lengths: PlanLengths) -> Shape {
+        let last = self.nodes.last().map(|fused| &fused.node.shape);
+        match (lengths, last) {
+            (PlanLengths::Uniform, Some(shape)) => shape.clone(),
+            (PlanLengths::FirstAxis, Some(shape)) => Shape::from_slice(&shape[..1]),
+            _ => Shape::new(),
+        }
+    }
+
     /// Returns the key of all graphs with the same plan: with the same operations, types and
-    /// requested nodes, and the same shapes, of which those of a uniform graph leave out lengths.
+    /// requested nodes, and the same shapes, except for lengths on which the plan does not depend.
     pub(super) fn key(&self) -> GraphKey {
-        let free = self.uniform().map_or(FreeLengths::None, FreeLengths::All);
+        let free = self.free_lengths();
         let mut words = GraphKey::new();
         words.push(free.word());
         let counts = [self.nodes.len(), self.inputs.len(), self.targets.len()];
@@ -145,6 +170,9 @@ impl PlannedGraph {
         for node in &self.inputs {
             // An array handle may request the elements of an input later.
             push_stored(&mut words, node, free, node.is_held());
+        }
+        if let FreeLengths::First { .. } = free {
+            words.extend(ranks(self));
         }
         words
     }

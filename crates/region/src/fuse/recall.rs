@@ -3,7 +3,8 @@
 //! A plan depends on the operations, the shapes and the requested nodes, and not on constants and
 //! arrays. The steps of a graph are therefore kept in terms of node numbers, and a graph with the
 //! same key gets the same steps without being analysed. Its kernels also share the slot for
-//! generated code. The key of a uniform graph leaves out lengths (`uniform.rs`).
+//! generated code. The key of a uniform graph leaves out lengths (`uniform.rs`), and that of many
+//! graphs of rows the number of rows (`first_axis.rs`).
 
 use std::sync::{
     Arc, LazyLock,
@@ -17,10 +18,10 @@ use smallvec::SmallVec;
 use super::{
     build,
     kept::KeptSteps,
-    kernel::{CodeSlot, FusedKernel, FusedNode, KernelOutput, Step, Work},
+    kernel::{CodeSlot, FusedKernel, FusedNode, KernelOutput, PlanLengths, Step, Work},
     planned::{GraphKey, PlannedGraph},
-    rows::RowShape,
-    uniform::Uniform,
+    rows::{RowClass, RowShape},
+    uniform::{FreeLengths, Uniform},
 };
 use crate::{
     graph::{NodeRef, Op},
@@ -45,8 +46,7 @@ static NEXT_ID: AtomicU64 = AtomicU64::new(0);
 pub(crate) struct Plan {
     /// An identifier that is unique in the process.
     pub(crate) id: u64,
-    /// True if the graphs of the plan are uniform, and may have other lengths.
-    pub(crate) is_uniform: bool,
+    pub(crate) lengths: PlanLengths,
     /// The nodes and operations that no step needs.
     pub(super) unneeded: Release,
     pub(super) steps: Vec<StepPlan>,
@@ -93,7 +93,8 @@ pub(super) struct KernelPlan {
     pub(super) inputs: SmallVec<[u32; 4]>,
     pub(super) outputs: SmallVec<[OutputPlan; 1]>,
     pub(super) epilogue: Vec<u32>,
-    rows: Option<RowShape>,
+    /// The number of elements of a row of a row kernel, and the class of its root.
+    rows: Option<(usize, RowClass)>,
     tiled: SmallVec<[u32; 1]>,
     /// The greatest number of launches, of which passes are one.
     launches: usize,
@@ -169,10 +170,14 @@ pub(crate) fn steps(targets: &[NodeRef], end: u64) -> impl Iterator<Item = Step>
 impl Plan {
     /// Returns the plan of these steps, or `None` if they depend on more than the key.
     fn of(steps: &mut [Step], graph: &PlannedGraph) -> Option<Self> {
-        let is_uniform = graph.uniform().is_some();
+        let lengths = match graph.free_lengths() {
+            FreeLengths::None => PlanLengths::None,
+            FreeLengths::All(_) => PlanLengths::Uniform,
+            FreeLengths::First { .. } => PlanLengths::FirstAxis,
+        };
         let steps = steps
             .iter_mut()
-            .map(|step| StepPlan::of(step, graph, is_uniform));
+            .map(|step| StepPlan::of(step, graph, lengths));
         let mut steps = steps.collect::<Option<Vec<_>>>()?;
         let (mut needed, mut computed) = (FxHashSet::default(), FxHashSet::default());
         for step in steps.iter_mut().rev() {
@@ -201,7 +206,7 @@ impl Plan {
         };
         Some(Self {
             id: NEXT_ID.fetch_add(1, Ordering::Relaxed),
-            is_uniform,
+            lengths,
             unneeded,
             stored: steps.iter().flat_map(|step| step.nodes.clone()).collect(),
             launches: steps.iter().map(launches).sum(),
@@ -218,12 +223,12 @@ impl Plan {
 impl StepPlan {
     /// Returns the plan of a step, or `None` if it depends on more than the key. Its kernels get
     /// slots for their code.
-    fn of(step: &mut Step, graph: &PlannedGraph, is_uniform: bool) -> Option<Self> {
+    fn of(step: &mut Step, graph: &PlannedGraph, lengths: PlanLengths) -> Option<Self> {
         let work = match &mut step.work {
             Work::Alias(source) => WorkPlan::Alias(graph.number(source)),
             Work::Kernels(kernels) => {
                 // The code of a uniform graph serves other lengths, so that of each kernel must.
-                if is_uniform
+                if lengths == PlanLengths::Uniform
                     && kernels
                         .iter()
                         .any(|kernel| Uniform::of_kernel(kernel).is_none())
@@ -234,7 +239,7 @@ impl StepPlan {
                 let kernels = kernels.iter_mut();
                 WorkPlan::Kernels(
                     kernels
-                        .map(|kernel| KernelPlan::of(kernel, graph))
+                        .map(|kernel| KernelPlan::of(kernel, graph, lengths))
                         .collect(),
                 )
             }
@@ -299,8 +304,8 @@ impl StepPlan {
 }
 
 impl KernelPlan {
-    fn of(kernel: &mut FusedKernel, graph: &PlannedGraph) -> Self {
-        let code = CodeSlot::default();
+    fn of(kernel: &mut FusedKernel, graph: &PlannedGraph, lengths: PlanLengths) -> Self {
+        let code = CodeSlot::new(lengths);
         kernel.code = Some(code.clone());
         let numbers = |nodes: &[FusedNode]| -> Vec<u32> {
             nodes
@@ -323,7 +328,7 @@ impl KernelPlan {
                 .collect(),
             outputs: kernel.outputs.iter().map(output).collect(),
             epilogue: numbers(&kernel.epilogue),
-            rows: kernel.rows,
+            rows: (kernel.rows).and_then(|rows| Some((rows.length, rows.class(&kernel.root)?))),
             tiled: (kernel.tiled.iter())
                 .map(|node| graph.number(node))
                 .collect(),
@@ -345,14 +350,16 @@ impl KernelPlan {
             target: node(output.target),
             target_map: output.target_map.clone(),
         };
+        let root = node(self.root);
+        let rows = |(length, class)| RowShape::of_root(length, class, &root);
         FusedKernel {
-            root: node(self.root),
+            rows: self.rows.map(rows),
+            root,
             nodes: self.nodes.iter().map(|&number| fused(number)).collect(),
             inputs: self.inputs.iter().map(|&number| node(number)).collect(),
             outputs: self.outputs.iter().map(output).collect(),
             epilogue: self.epilogue.iter().map(|&number| fused(number)).collect(),
             overwrites: None,
-            rows: self.rows,
             tiled: self.tiled.iter().map(|&number| node(number)).collect(),
             code: Some(self.code.clone()),
         }

@@ -259,8 +259,17 @@ impl RowShape {
         is_fused.then_some(Self { rows, length })
     }
 
+    /// Returns the rows of this length of a row kernel whose root has a class.
+    pub(super) fn of_root(length: usize, class: RowClass, root: &NodeRef) -> Self {
+        let rows = match class {
+            RowClass::Row => root.elements,
+            RowClass::Element => root.elements / length,
+        };
+        Self { rows, length }
+    }
+
     /// Returns the class of a node by its number of elements.
-    fn class(self, node: &NodeRef) -> Option<RowClass> {
+    pub(super) fn class(self, node: &NodeRef) -> Option<RowClass> {
         if node.elements == self.rows {
             Some(RowClass::Row)
         } else if node.elements == self.rows * self.length {

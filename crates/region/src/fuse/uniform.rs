@@ -88,6 +88,12 @@ impl<'a> Uniform<'a> {
         Self::of(&kernel.nodes, |node| kernel.op(node).is_some())
     }
 
+    /// Returns whether the code serves other lengths of the first axis, too.
+    pub(crate) fn is_free_of_first_axis(&self) -> bool {
+        let last = self.shape.iter().rposition(|&length| length != 1);
+        self.is_flat || last != Some(0)
+    }
+
     /// Returns the properties that plans and code depend on besides operations, types, index maps
     /// and numbers of axes: which axes have length 1, and the greatest vector of neighbours along
     /// the last axis.
@@ -173,7 +179,7 @@ fn ones(shape: &[usize]) -> u64 {
 
 /// Returns whether a view shows each element of its source at all positions of some axes: along
 /// others, source and view have the same lengths and the same order.
-fn is_broadcast(view: &[usize], map: &AxisMap, source: &[usize]) -> bool {
+pub(super) fn is_broadcast(view: &[usize], map: &AxisMap, source: &[usize]) -> bool {
     let mut next = 0;
     map.iter().zip(source).all(|(from, &length)| {
         if length == 1 {

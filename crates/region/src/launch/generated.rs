@@ -21,7 +21,7 @@ use smallvec::SmallVec;
 use crate::{
     codegen::{
         BoundParameter, Code, CodeParameter, ENTRY_BYTES, Kernel, KernelNodes, KernelParameter,
-        PARAMETER_BYTES_MAX, PassOutput, generate,
+        PARAMETER_BYTES_MAX, PassOutput, code_in, generate,
     },
     counters::Counters,
     element::Scalar,
@@ -183,10 +183,11 @@ pub(super) fn enqueue_kept(
     kernel: &KeptKernel<'_>,
     outputs: &mut [&mut Buffer<u8>],
 ) -> Result<bool> {
-    let Some(code) = kernel.code().and_then(|slot| slot.get::<Code>()) else {
+    let root = kernel.root();
+    let Some(code) = kernel.code().and_then(|slot| code_in(slot, root)) else {
         return Ok(false);
     };
-    let work = (&*code, kernel.root().elements);
+    let work = (&*code, root.elements);
     enqueue_code(session, stream, kernel.location(), work, kernel, outputs)?;
     Ok(true)
 }

@@ -230,11 +230,7 @@ pub(crate) fn replay(
         graph.targets.contains(&number) || graph.nodes[number as usize].node.is_held()
     };
     let results: Results = plan.stored.iter().copied().filter(is_result).collect();
-    let shape = match graph.nodes.first() {
-        Some(fused) if plan.is_uniform => fused.node.shape.clone(),
-        _ => Shape::new(),
-    };
-    let key = (plan.id, results, shape);
+    let key = (plan.id, results, graph.differing_lengths(plan.lengths));
     let graphs = RegionGraphs::of(&session.device);
     let instance = match graphs.choose(&session.device, &key, graph) {
         Choice::Eager => return false,
