@@ -101,12 +101,12 @@ impl Case {
             | Pattern::GraphChange
             | Pattern::RawPeerCopy
             | Pattern::PeerCopy => Goal::None,
-            Pattern::Region | Pattern::RegionLengths | Pattern::RegionRows => {
-                Goal::AtMost(60_000.0)
-            }
+            Pattern::Region
+            | Pattern::RegionLengths
+            | Pattern::RegionRows
+            | Pattern::RegionSoftmax => Goal::AtMost(60_000.0),
             Pattern::PreparedRegion | Pattern::PreparedScans => Goal::AtMost(2_500.0),
-            Pattern::RegionSoftmax
-            | Pattern::RegionSum
+            Pattern::RegionSum
             | Pattern::RegionDependent
             | Pattern::RegionLaunches
             | Pattern::RegionGraph => Goal::None,

@@ -42,9 +42,11 @@ pub(super) fn first_axis_of(graph: &PlannedGraph) -> Option<usize> {
                 }
                 _ => true,
             };
-            is_planned_alike
-                && fused.node.shape.first() == Some(&length)
-                && keeps_first_axis(op, length)
+            let keeps = match op {
+                Op::MatrixProduct(left, ..) => left.shape.first() == Some(&length),
+                _ => keeps_first_axis(op, length),
+            };
+            is_planned_alike && keeps && fused.node.shape.first() == Some(&length)
         }
     };
     let is_free = length >= 2
