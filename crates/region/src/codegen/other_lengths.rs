@@ -242,3 +242,52 @@ fn a_recalled_plan_of_other_rows_is_that_of_a_new_one() {
         "{recalled_for_others} plans for others"
     );
 }
+
+/// Returns for each number of rows whether the plan of `results` was recalled.
+fn recalled_for(rows: &[usize], results: impl Fn(usize) -> Vec<Dynamic>) -> Vec<bool> {
+    let is_recalled = |&rows: &usize| {
+        let results = results(rows);
+        let nodes = results.iter().map(|result| NodeRef::clone(result.node()));
+        is_recalled_right(&nodes.collect::<Vec<_>>(), &format!("{rows} rows"))
+    };
+    rows.iter().map(is_recalled).collect()
+}
+
+#[test]
+fn the_number_of_rows_chooses_between_kernels_of_one_plan() {
+    let device = Device::simulated().unwrap();
+    let zeros = |rows: usize, columns: usize| -> Dynamic {
+        Array::from_host(&device, &ArrayD::zeros(IxDyn(&[rows, columns]))).unwrap()
+    };
+    // Blocks of 256 and of 64 threads for each row.
+    let softmax = |rows| {
+        let x = zeros(rows, 259);
+        let powers = (&x - x.max_keepdims(&[Axis(1)])).exp();
+        vec![&powers / powers.sum_keepdims(&[Axis(1)])]
+    };
+    let rows = [100, 13_000, 200, 12_671, 12_672];
+    let recalled = recalled_for(&rows, softmax);
+    assert_eq!(recalled, [false, true, true, true, true]);
+    // Blocks and warps.
+    let sums = |rows| vec![(zeros(rows, 261) * 2.0).sum_axis(Axis(1))];
+    let recalled = recalled_for(&[9_000, 100, 8_192, 8_191], sums);
+    assert_eq!(recalled, [false, true, true, true]);
+}
+
+#[test]
+fn inputs_with_more_elements_than_the_rows_have_other_plans() {
+    let device = Device::simulated().unwrap();
+    let zeros = |shape: &[usize]| -> Dynamic {
+        Array::from_host(&device, &ArrayD::zeros(IxDyn(shape))).unwrap()
+    };
+    let weights = zeros(&[67]);
+    let results = |rows| {
+        let [a, b] = [zeros(&[rows, 1]), zeros(&[rows, 1])];
+        vec![
+            (a * &weights).sum_axis(Axis(1)),
+            (b + &weights).max_axis(Axis(1)),
+        ]
+    };
+    let recalled = recalled_for(&[3, 4, 200, 300, 67, 5], results);
+    assert_eq!(recalled, [false, true, false, true, false, true]);
+}
