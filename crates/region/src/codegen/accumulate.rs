@@ -11,7 +11,7 @@ use super::{
     warp::RowThread,
 };
 use crate::{
-    fuse::{RowShape, has_beyond, neighbours_of_row, turns_of_row},
+    fuse::{RowShape, RowSplit},
     shape::{RANK_MAX, Shape},
 };
 
@@ -115,7 +115,8 @@ impl ReductionGenerator<'_> {
         let length = body.index_parameter(ParameterKey::Named(name), length as i64);
         let mut numbers: SmallVec<[Reg; UNROLL]> = SmallVec::new();
         let mut beyond: SmallVec<[Option<Reg>; UNROLL]> = SmallVec::new();
-        for turn in 0..turns_of_row(self.length) {
+        let split = RowSplit::of(self.length);
+        for turn in 0..split.turns() {
             let mut number = own.thread;
             if turn > 0 {
                 number = body.index_reg();
@@ -126,7 +127,7 @@ impl ReductionGenerator<'_> {
                     turn * own.threads
                 );
             }
-            beyond.push(has_beyond(self.length, turn).then(|| {
+            beyond.push(split.has_beyond(turn).then(|| {
                 let is_beyond = body.reg(RegClass::Predicate);
                 let (last, within) = (body.index_reg(), body.index_reg());
                 line!(body, "setp.ge.u{bits} {is_beyond}, {number}, {length};");
@@ -178,7 +179,7 @@ impl ReductionGenerator<'_> {
     pub(super) fn lanes(&self) -> usize {
         if self.length <= RowShape::LENGTH_MAX {
             return if self.is_contiguous() {
-                neighbours_of_row(self.length)
+                RowSplit::of(self.length).neighbours
             } else {
                 1
             };

@@ -24,6 +24,7 @@
 use super::{
     body::KernelParameter,
     cache::{Code, CodeParameter},
+    larger_block::split_in_larger_block,
     many_rows::{ROWS_MIN, can_have_many_rows},
     passes::Threads,
     reduce::{ReducedRows, ReductionGenerator, ReductionKind},
@@ -84,7 +85,7 @@ impl ServedRows {
     /// has its threads whatever their number is.
     fn of(kernel: &FusedKernel) -> Option<Self> {
         if let Some(rows) = kernel.rows {
-            if rows.is_long() {
+            if rows.is_long() && split_in_larger_block(kernel, rows).is_none() {
                 return None;
             }
             return Some(match can_have_many_rows(kernel, rows) {

@@ -1,4 +1,4 @@
-//! Row kernels of rows that do not fit in registers: a block visits its row once for all reductions
+//! Row kernels of rows that do not fit in registers, even of a larger block: a block visits its row once for all reductions
 //! that depend on no other, once for those that depend on these, and so on, and once to write.
 //!
 //! There are only as many blocks as keep their rows in the L2 cache of a large device, so that each
@@ -18,8 +18,7 @@ use super::{
 };
 use crate::{
     fuse::{
-        FusedKernel, FusedNode, LONG_ROW_THREADS, MULTIPROCESSORS, RowClass, RowShape,
-        neighbours_of_row,
+        FusedKernel, FusedNode, LONG_ROW_THREADS, MULTIPROCESSORS, RowClass, RowShape, RowSplit,
     },
     graph::{NodeRef, Op},
 };
@@ -67,7 +66,7 @@ pub(super) fn long_row(kernel: &FusedKernel, rows: RowShape) -> GeneratedPasses 
     let bits = body.bits();
     let (row, thread) = block_and_thread(&mut body);
     let blocks = blocks(kernel, rows);
-    let neighbours = neighbours_of_row(rows.length);
+    let neighbours = RowSplit::of(rows.length).neighbours;
     let mut parameter =
         |name, value: usize| body.index_parameter(ParameterKey::Named(name), value as i64);
     let (all, step) = (parameter("rows", rows.rows), parameter("blocks", blocks));

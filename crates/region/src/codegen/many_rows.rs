@@ -19,7 +19,7 @@ use super::{
 };
 use crate::{
     element::DType,
-    fuse::{FusedKernel, MULTIPROCESSORS, RowShape, threads_of_row, turns_of_row},
+    fuse::{FusedKernel, MULTIPROCESSORS, RowShape, RowSplit},
     graph::{NodeRef, Op},
 };
 
@@ -51,7 +51,8 @@ pub(super) fn can_have_many_rows(kernel: &FusedKernel, rows: RowShape) -> bool {
     let root = Some(&kernel.root).filter(|root| root.elements == rows.rows * rows.length);
     let arrays = kernel.arrays_of(reduced.chain(root));
     let is_word = |array: &&NodeRef| array.dtype.bytes() <= 4 && array.dtype != DType::Bool;
-    threads_of_row(rows.length) == BLOCK
+    !rows.is_long()
+        && RowSplit::of(rows.length).threads == BLOCK
         && kernel.nodes.len() <= NODES_MAX
         && PARTS * arrays.len() * rows.elements_per_thread() <= ELEMENTS_MAX
         && arrays.iter().all(is_word)
@@ -82,11 +83,12 @@ pub(super) fn many_rows(kernel: &FusedKernel, rows: RowShape) -> GeneratedPasses
         other
     };
     let of_parts: SmallVec<[Reg; PARTS]> = (0..PARTS).map(of_part).collect();
-    let turns: SmallVec<[FirstOfTurn; 16]> = (0..turns_of_row(rows.length) * PARTS)
+    let split = RowSplit::of(rows.length);
+    let turns: SmallVec<[FirstOfTurn; 16]> = (0..split.turns() * PARTS)
         .map(|number| {
             let (turn, part) = (number / PARTS, number % PARTS);
             let numbers = part * THREADS..(part + 1) * THREADS;
-            FirstOfTurn::new(&mut body, rows, (of_parts[part], numbers), length, turn)
+            FirstOfTurn::new(&mut body, split, (of_parts[part], numbers), length, turn)
         })
         .collect();
     let mut lowering = Lowering::new(&mut body, kernel, false);

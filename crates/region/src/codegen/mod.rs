@@ -21,6 +21,7 @@
 //! | `row_per_warp.rs` | reductions of many rows of moderate length |
 //! | `row.rs` | row kernels: several reductions of rows, and what follows from them |
 //! | `many_rows.rs` | row kernels of many rows of moderate length |
+//! | `larger_block.rs` | row kernels of rows in the registers of a larger block |
 //! | `row_division.rs` | divisions of a row's elements by values of the row |
 //! | `long_row.rs` | row kernels of rows that do not fit in registers |
 //! | `warp.rs` | combinations of accumulators by shuffles, and the threads of a row |
@@ -64,6 +65,7 @@ mod half;
 mod join;
 mod join_arrays;
 mod kept;
+mod larger_block;
 mod long_row;
 mod look_back;
 mod lowering;

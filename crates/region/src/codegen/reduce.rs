@@ -24,7 +24,7 @@ use super::{
 };
 use crate::{
     counters::COUNTERS,
-    fuse::{FusedKernel, MULTIPROCESSORS, threads_of_row},
+    fuse::{FusedKernel, MULTIPROCESSORS, RowSplit},
     graph::{NodeRef, Op, Reduction},
     shape::{Axes, Shape},
 };
@@ -113,7 +113,7 @@ impl ReducedRows {
             is_simple,
             last_is_kept,
         } = self;
-        let threads = threads_of_row(length);
+        let threads = RowSplit::of(length).threads;
         if is_contiguous && (2..BLOCK).contains(&threads) && i32::try_from(results).is_ok() {
             return ReductionKind::Row { threads };
         }

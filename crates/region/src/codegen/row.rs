@@ -13,6 +13,7 @@ use smallvec::SmallVec;
 
 use super::{
     body::{BLOCK, KernelBody, KernelParameter, ParameterKey, Reg, RegClass, line},
+    larger_block::split_in_larger_block,
     long_row::long_row,
     lowering::{IndexAnalysis, Lowering},
     many_rows::{has_many_rows, many_rows},
@@ -23,10 +24,7 @@ use super::{
     warp::RowThread,
 };
 use crate::{
-    fuse::{
-        FusedKernel, FusedNode, ROW_THREADS, RowClass, RowShape, has_beyond, neighbours_of_row,
-        threads_of_row, turns_of_row,
-    },
+    fuse::{FusedKernel, FusedNode, ROW_THREADS, RowClass, RowShape, RowSplit},
     graph::{NodeRef, Op},
     shape::{RANK_MAX, Shape},
 };
@@ -121,29 +119,28 @@ pub(super) struct FirstOfTurn {
 impl FirstOfTurn {
     pub(super) fn new(
         body: &mut KernelBody,
-        rows: RowShape,
+        split: RowSplit,
         (thread, threads): (Reg, Range<usize>),
         length: Reg,
         turn: usize,
     ) -> Self {
-        let (bits, neighbours) = (body.bits(), neighbours_of_row(rows.length));
+        let (bits, neighbours) = (body.bits(), split.neighbours);
         let mut number = thread;
         if neighbours > 1 {
             number = body.index_reg();
             line!(body, "mul.lo.s{bits} {number}, {thread}, {neighbours};");
         }
-        let of_row = threads_of_row(rows.length);
-        let at_once = of_row * neighbours;
+        let at_once = split.threads * neighbours;
         // Of the threads of a turn, those of the first parts of a block may all be within the row.
         let end = turn * at_once + threads.end * neighbours;
-        let is_full = threads.len() < of_row && end <= rows.length;
+        let is_full = threads.len() < split.threads && end <= split.length;
         if turn > 0 {
             let ahead = body.index_reg();
             line!(body, "add.s{bits} {ahead}, {number}, {};", turn * at_once);
             number = ahead;
         }
         let mut beyond = None;
-        if has_beyond(rows.length, turn) && !is_full {
+        if split.has_beyond(turn) && !is_full {
             let is_beyond = body.reg(RegClass::Predicate);
             let (last, within) = (body.index_reg(), body.index_reg());
             line!(body, "setp.ge.u{bits} {is_beyond}, {number}, {length};");
@@ -164,13 +161,13 @@ impl RowElements {
     /// Computes the indices of a thread's elements of one turn.
     fn new(
         body: &mut KernelBody,
-        rows: RowShape,
+        split: RowSplit,
         own: RowThread,
         length: Reg,
         turn: usize,
     ) -> Self {
         let threads = (own.thread, 0..own.threads);
-        let first = FirstOfTurn::new(body, rows, threads, length, turn);
+        let first = FirstOfTurn::new(body, split, threads, length, turn);
         Self::of_turn(body, own.row, length, first)
     }
 
@@ -323,20 +320,25 @@ pub(super) fn begin(
 
 /// Generates a row kernel.
 pub(super) fn row(kernel: &FusedKernel, rows: RowShape) -> GeneratedPasses {
-    if rows.is_long() {
-        return long_row(kernel, rows);
-    }
     if has_many_rows(kernel, rows) {
         return many_rows(kernel, rows);
     }
+    let split = match rows.is_long() {
+        false => RowSplit::of(rows.length),
+        true => match split_in_larger_block(kernel, rows) {
+            Some(split) => split,
+            None => return long_row(kernel, rows),
+        },
+    };
     let (classes, mut body) = begin(kernel, rows);
+    body.block = split.threads.max(BLOCK);
     let mut nodes = kernel.nodes.iter();
     let reduction = nodes.find(|fused| matches!(&*fused.op, Op::Reduce { .. }));
     let results = &reduction.expect("a row kernel has a reduction").node;
-    let own = RowThread::new(&mut body, results, threads_of_row(rows.length));
+    let own = RowThread::new(&mut body, results, split.threads);
     let length = body.index_parameter(ParameterKey::Named("length"), rows.length as i64);
-    let mut elements: Vec<RowElements> = (0..turns_of_row(rows.length))
-        .map(|turn| RowElements::new(&mut body, rows, own, length, turn))
+    let mut elements: Vec<RowElements> = (0..split.turns())
+        .map(|turn| RowElements::new(&mut body, split, own, length, turn))
         .collect();
     let mut lowering = Lowering::new(&mut body, kernel, false);
     lowering.row_nodes = Some(RowNodes::new(&classes, rows, own.row));

@@ -40,7 +40,7 @@ impl RowThread {
     /// Computes the row of each thread, of a row with so many threads each. `results` has one
     /// element for each row.
     pub(super) fn new(body: &mut KernelBody, results: &NodeRef, threads: usize) -> Self {
-        if threads == BLOCK {
+        if threads >= BLOCK {
             let (row, thread) = block_and_thread(body);
             return Self {
                 row,

@@ -59,10 +59,7 @@ pub(crate) use planned::PlannedGraph;
 pub(crate) use recall::steps;
 pub(crate) use recall::{Plan, Steps, recall};
 pub(crate) use replace::Replacement;
-pub(crate) use rows::{
-    LONG_ROW_THREADS, ROW_THREADS, RowClass, RowShape, has_beyond, neighbours_of_row,
-    threads_of_row, turns_of_row,
-};
+pub(crate) use rows::{LONG_ROW_THREADS, ROW_THREADS, RowClass, RowShape, RowSplit};
 pub(crate) use share::{SCAN_SEGMENT, scans_in_one_pass};
 pub(crate) use size::MULTIPROCESSORS;
 pub(crate) use stencil::{Stencil, TileAxes};

@@ -35,62 +35,79 @@ const ELEMENTS_OF_SHORT: usize = 8;
 /// they read 32 bytes at once.
 const SINGLE_THREADS_MIN: usize = 8;
 
-/// Returns the number of threads that compute a row of this many elements, in row kernels and in
-/// reductions of contiguous rows: a power of two.
-pub(crate) fn threads_of_row(length: usize) -> usize {
-    distribution_of_row(length).0
+/// The division of a row among the threads that compute it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct RowSplit {
+    pub(crate) length: usize,
+    /// The number of threads, a power of two.
+    pub(crate) threads: usize,
+    /// The number of neighbours that a thread computes together.
+    pub(crate) neighbours: usize,
 }
 
-/// Returns the number of neighbours of a row of this many elements that a thread computes together,
-/// in row kernels and in reductions of contiguous rows.
-pub(crate) fn neighbours_of_row(length: usize) -> usize {
-    distribution_of_row(length).1
-}
-
-/// Returns the number of threads of a row, and that of the neighbours that each computes together.
-fn distribution_of_row(length: usize) -> (usize, usize) {
-    let is_short = length <= WARP_LENGTH_MAX;
-    let of_neighbours = if is_short {
-        let threads = length.div_ceil(ELEMENTS_OF_SHORT);
-        threads.next_power_of_two().min(WARP)
-    } else {
-        ROW_THREADS
-    };
-    let of_threads = length.next_multiple_of(NEIGHBOURS * of_neighbours);
-    if length.is_multiple_of(NEIGHBOURS) && of_threads <= length + length / 4 {
-        (of_neighbours, NEIGHBOURS)
-    } else if is_short {
-        let threads = of_neighbours.max(SINGLE_THREADS_MIN);
-        (threads.min(length.next_power_of_two()), 1)
-    } else {
-        (ROW_THREADS, 1)
+impl RowSplit {
+    /// Returns the division of a row of this many elements, in row kernels and in reductions of
+    /// contiguous rows.
+    pub(crate) fn of(length: usize) -> Self {
+        let is_short = length <= WARP_LENGTH_MAX;
+        let of_neighbours = if is_short {
+            let threads = length.div_ceil(ELEMENTS_OF_SHORT);
+            threads.next_power_of_two().min(WARP)
+        } else {
+            ROW_THREADS
+        };
+        let of_threads = length.next_multiple_of(NEIGHBOURS * of_neighbours);
+        let (threads, neighbours) =
+            if length.is_multiple_of(NEIGHBOURS) && of_threads <= length + length / 4 {
+                (of_neighbours, NEIGHBOURS)
+            } else if is_short {
+                let threads = of_neighbours.max(SINGLE_THREADS_MIN);
+                (threads.min(length.next_power_of_two()), 1)
+            } else {
+                (ROW_THREADS, 1)
+            };
+        Self {
+            length,
+            threads,
+            neighbours,
+        }
     }
-}
 
-/// Returns the number of groups of neighbours of a row of this many elements that each of its
-/// threads has, in row kernels and in reductions of short contiguous rows. For short rows it is a
-/// power of two, so that rows of other lengths have the same kernels.
-pub(crate) fn turns_of_row(length: usize) -> usize {
-    let (threads, neighbours) = distribution_of_row(length);
-    let turns = length.div_ceil(threads * neighbours);
-    if length <= WARP_LENGTH_MAX {
-        turns.next_power_of_two()
-    } else {
-        turns
+    /// Returns the division of a row among the threads of a larger block.
+    pub(crate) fn of_block(length: usize, threads: usize) -> Self {
+        Self {
+            length,
+            threads,
+            neighbours: if length.is_multiple_of(NEIGHBOURS) {
+                NEIGHBOURS
+            } else {
+                1
+            },
+        }
     }
-}
 
-/// Returns whether threads of a row of this many elements may be beyond its end in a turn: in the
-/// last one, or in the second half of those of a short row.
-pub(crate) fn has_beyond(length: usize, turn: usize) -> bool {
-    let (threads, neighbours) = distribution_of_row(length);
-    let turns = turns_of_row(length);
-    let first = if length <= WARP_LENGTH_MAX {
-        turns / 2
-    } else {
-        turns - 1
-    };
-    turn >= first && length < turns * threads * neighbours
+    /// Returns the number of groups of neighbours of each thread. For short rows it is a power of
+    /// two, so that rows of other lengths have the same kernels.
+    pub(crate) fn turns(self) -> usize {
+        let turns = self.length.div_ceil(self.threads * self.neighbours);
+        if self.length <= WARP_LENGTH_MAX {
+            turns.next_power_of_two()
+        } else {
+            turns
+        }
+    }
+
+    /// Returns whether threads may be beyond the end of the row in a turn: in the last one, or in
+    /// the second half of those of a short row.
+    pub(crate) fn has_beyond(self, turn: usize) -> bool {
+        let turns = self.turns();
+        let first = if self.length <= WARP_LENGTH_MAX {
+            turns / 2
+        } else {
+            turns - 1
+        };
+        turn >= first && self.length < turns * self.threads * self.neighbours
+    }
 }
 
 /// The maximum number of values in the registers of a thread, each of 32 bits.
@@ -232,7 +249,7 @@ impl RowShape {
     /// The maximum number of elements of a row that stays in registers.
     pub(crate) const LENGTH_MAX: usize = 8192;
 
-    /// Returns whether the rows do not fit in registers.
+    /// Returns whether the rows do not fit in the registers of a usual block.
     pub(crate) fn is_long(self) -> bool {
         self.length > Self::LENGTH_MAX
     }
@@ -351,10 +368,10 @@ impl RowShape {
 
     /// Returns the number of elements of a row that each of its threads has in registers.
     pub(crate) fn elements_per_thread(self) -> usize {
-        let neighbours = neighbours_of_row(self.length);
+        let split = RowSplit::of(self.length);
         if self.is_long() {
-            return neighbours;
+            return split.neighbours;
         }
-        turns_of_row(self.length) * neighbours
+        split.turns() * split.neighbours
     }
 }

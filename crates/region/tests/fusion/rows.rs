@@ -211,12 +211,38 @@ fn long_rows_are_fused_if_they_fit_in_registers_or_are_many() {
             let softmax = counted.work(|_| softmax().to_host().unwrap()).1;
             let normalised = counted.work(|_| normalised().to_host().unwrap()).1;
             assert_eq!([softmax.kernels, normalised.kernels], kernels, "{length}");
-            let bytes = (4 * rows * length) as u64;
-            if kernels == [1, 1] && length > 8192 {
-                // Each of the two reductions reads the rows, and so does what follows from them.
-                for work in [softmax, normalised] {
-                    assert_eq!((work.bytes_read, work.bytes_written), (3 * bytes, bytes));
-                }
+        });
+    }
+}
+
+#[test]
+fn rows_that_a_larger_block_keeps_are_read_once() {
+    for (length, reads) in [(8_193, 1), (8_196, 1), (16_388, 1), (32_772, 3)] {
+        let host = Array2::from_shape_fn((130, length), |(row, column)| {
+            ((row * 37 + column * 61) % 101) as f32 / 16.0 - 3.0
+        });
+        let bytes = 4 * host.len() as u64;
+        Counted::with(Schedule::Timed, |counted| {
+            let (found, work) = counted.work(|device| {
+                let pending = device.region(|g| {
+                    let x = g.array(&host);
+                    let greatest = x.max_keepdims(&[Axis(1)]);
+                    let least = (&x - &greatest).min_keepdims(&[Axis(1)]);
+                    &x - &least
+                });
+                pending.unwrap().wait().unwrap()
+            });
+            assert_eq!((work.kernels, work.bytes_written), (1, bytes), "{length}");
+            // Threads beyond the end of the row read its last elements again.
+            let read = work.bytes_read as f64 / bytes as f64;
+            assert!(
+                (f64::from(reads)..f64::from(reads) + 0.5).contains(&read),
+                "{read}"
+            );
+            for (found, row) in found.rows().into_iter().zip(host.rows()) {
+                let greatest = row.fold(f32::MIN, |a, &b| a.max(b));
+                let least = row.fold(f32::MAX, |a, &b| a.min(b - greatest));
+                assert_eq!(found, row.mapv(|x| x - least), "{length}");
             }
         });
     }
@@ -226,15 +252,19 @@ fn long_rows_are_fused_if_they_fit_in_registers_or_are_many() {
 /// bits at most, because the reductions add in other orders.
 #[test]
 fn functions_of_long_rows_are_those_of_stored_values() {
-    for length in [8196, 8195] {
+    // A larger block keeps the rows of one array, and visits those of two several times.
+    for (length, arrays) in [(8196, 1), (8195, 1), (8196, 2), (8195, 2)] {
         let host = Array2::from_shape_fn((130, length), |(row, column)| {
             ((row * 37 + column * 61) % 101) as f32 / 16.0 - 3.0
         });
         let gain = host.row(3).mapv(|element| element * 0.5);
         Counted::everywhere(|counted| {
             let x = Array::from_host(&counted.device, &host).unwrap();
+            let y = Array::from_host(&counted.device, &host).unwrap();
+            let x = || if arrays == 1 { x.clone() } else { &x + &y };
             let gain = Array::from_host(&counted.device, &gain).unwrap();
             let normalised = |cut: &dyn Fn(&Array<f32, Ix2>)| {
+                let x = x();
                 let mean = x.mean_keepdims(&[Axis(1)]);
                 cut(&mean);
                 let deviation = &x - &mean;
@@ -247,6 +277,7 @@ fn functions_of_long_rows_are_those_of_stored_values() {
                     .unwrap()
             };
             let of_powers = |cut: &dyn Fn(&Array<f32, Ix2>)| {
+                let x = x();
                 let most = x.max_keepdims(&[Axis(1)]);
                 cut(&most);
                 let sum = (&x - &most).exp().sum_keepdims(&[Axis(1)]);
