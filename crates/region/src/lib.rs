@@ -61,15 +61,17 @@
 //! | sum of columns | 8 | how many threads and blocks share a column |
 //! | sum of rows | 22 | how many threads share a row, and how many elements each has |
 //! | sum of everything | 2 | whether several blocks share it |
-//! | softmax of rows, and other row kernels | 33 | as sums of rows |
+//! | softmax of rows, and other row kernels | 33 | as sums of rows; up to 32 more for 8,193 to 32,768 elements |
 //! | cumulative sum of rows, or of columns | 6 | how many threads and blocks share it |
 //! | gather | 4 | axes of length 1 |
 //! | join | 7 | axes of length 1, and whether vectors fit |
 //! | matrix product with functions of its elements | 7 | the kernel, and axes of length 1 |
 //!
 //! Regions whose operations are all element-wise, for arrays that broadcast to one shape, are
-//! planned once for all lengths. Others are planned for each shape, and their texts generated
-//! again.
+//! planned once for all lengths. Regions that do nothing with the first axis, such as a softmax or a
+//! product of a batch, are planned once for any length of it of 2 or more, and their row kernels and
+//! reductions of rows are generated once. Others are planned for each shape, and their texts
+//! generated again.
 //!
 //! # Graphs
 //!

@@ -91,7 +91,7 @@ fn star(x: &Array<f32, Ix2>) -> Array<f32, Ix2> {
 /// The works, each of which is made when its turn comes, because the arrays are large.
 type Make = for<'a> fn(&'a Device) -> Result<Work<'a>>;
 
-const WORKS: [Make; 20] = [
+const WORKS: [Make; 23] = [
     |device| {
         work(device, "sum, 2^28", (1 << 28, 1), |x: &Array<_, Ix1>| {
             x.sum()
@@ -197,6 +197,31 @@ const WORKS: [Make; 20] = [
     |device| {
         let what = "stencil of exp, 8,192 x 8,192";
         let work = work(device, what, ([8_192, 8_192], 2), star)?;
+        Ok(Work {
+            goal: Goal::None,
+            ..work
+        })
+    },
+    // A row fits in a multiprocessor, but no second one beside it.
+    |device| {
+        let what = "softmax, 4,096 x 16,384";
+        let work = work(device, what, ([4_096, 16_384], 2), softmax)?;
+        Ok(Work {
+            goal: Goal::None,
+            ..work
+        })
+    },
+    |device| {
+        let what = "softmax, 2,048 x 32,768";
+        let work = work(device, what, ([2_048, 32_768], 2), softmax)?;
+        Ok(Work {
+            goal: Goal::None,
+            ..work
+        })
+    },
+    |device| {
+        let what = "layer normalisation, 2,048 x 32,768";
+        let work = work(device, what, ([2_048, 32_768], 2), normalised)?;
         Ok(Work {
             goal: Goal::None,
             ..work

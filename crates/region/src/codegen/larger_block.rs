@@ -3,7 +3,8 @@
 //! A block that visits its row several times reads it from the L2 cache each time but the first.
 //! With as many threads as a row of up to 32,768 elements takes, it reads its row once. A thread
 //! then has half of the registers that a thread of a usual block can have, or a quarter, which are
-//! enough for simple kernels: those of one array, whose elements take all registers but some.
+//! enough for simple kernels: those of one array. Rows whose length is no multiple of four have at
+//! most 16,384 elements.
 
 use crate::{
     element::DType,
@@ -38,6 +39,9 @@ pub(super) fn split_in_larger_block(kernel: &FusedKernel, rows: RowShape) -> Opt
         return None;
     }
     let splits = THREADS.map(|threads| RowSplit::of_block(rows.length, threads));
-    let mut fitting = splits.into_iter();
-    fitting.find(|split| split.turns() * split.neighbours <= ELEMENTS_MAX)
+    splits.into_iter().find(|split| {
+        // Single elements have an index each, for which the largest block has no registers.
+        let has_registers = split.neighbours > 1 || split.threads == THREADS[0];
+        has_registers && split.turns() * split.neighbours <= ELEMENTS_MAX
+    })
 }

@@ -217,7 +217,7 @@ fn long_rows_are_fused_if_they_fit_in_registers_or_are_many() {
 
 #[test]
 fn rows_that_a_larger_block_keeps_are_read_once() {
-    for (length, reads) in [(8_193, 1), (8_196, 1), (16_388, 1), (32_772, 3)] {
+    for (length, reads) in [(8_193, 1), (16_388, 1), (16_389, 3), (32_772, 3)] {
         let host = Array2::from_shape_fn((130, length), |(row, column)| {
             ((row * 37 + column * 61) % 101) as f32 / 16.0 - 3.0
         });
