@@ -26,6 +26,7 @@ mod kernel_cache;
 mod long_scans;
 mod many_reductions;
 mod means;
+mod numbers_of_rows;
 mod other_operations;
 mod other_process;
 mod parameters;
@@ -216,6 +217,7 @@ fn main() -> ExitCode {
         .chain(half_floats::TESTS)
         .chain(long_scans::TESTS)
         .chain(many_reductions::TESTS)
+        .chain(numbers_of_rows::TESTS)
         .chain(scatter_add::TESTS)
         .chain(attention::TESTS)
         .chain(stencils::TESTS)
