@@ -68,8 +68,8 @@
 //! | matrix product with functions of its elements | 7 | the kernel, and axes of length 1 |
 //!
 //! Regions whose operations are all element-wise, for arrays that broadcast to one shape, are
-//! planned once for all lengths. Regions that do nothing with the first axis, such as a softmax or a
-//! product of a batch, are planned once for any length of it of 2 or more, and their row kernels and
+//! planned once for all lengths. Regions that do nothing with the first axis, such as a softmax or
+//! a product of a batch, are planned once for all its lengths from 2 on, and their row kernels and
 //! reductions of rows are generated once. Others are planned for each shape, and their texts
 //! generated again.
 //!

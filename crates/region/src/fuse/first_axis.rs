@@ -1,9 +1,10 @@
 //! Graphs of rows whose plan is that of any number of rows.
 //!
 //! A program that calls a region for batches of many sizes would otherwise plan it for each of
-//! them. In many of these graphs, for example those of a softmax or of a normalisation, no operation
-//! does anything with the first axis: every computed node has it, with the same length `n`, and
-//! only the arrays that the graph reads may lack it. Planning compares numbers of elements:
+//! them. In many of these graphs, for example in that of a softmax or of a normalisation, no
+//! operation does anything with the first axis: every computed node has it, with the same length
+//! `n`, and only the arrays that the graph reads may lack it. Planning compares numbers of
+//! elements:
 //!
 //! - of two computed nodes, whose ratio is that of the other axes, whatever `n` is. There are no
 //!   computed nodes with fewer axes, except constants, which are never stored.
@@ -67,8 +68,8 @@ pub(crate) fn keeps_first_axis(op: &Op, length: usize) -> bool {
     }
 }
 
-/// Returns the rank of each input's number of elements among those of the computed nodes: twice the
-/// number of those that are less, and 1 if one is equal.
+/// Returns the rank of each input's number of elements among the numbers of the computed nodes:
+/// twice as many as are less, and 1 if one is equal.
 pub(super) fn ranks(graph: &PlannedGraph) -> impl Iterator<Item = u64> {
     let mut sizes: SmallVec<[usize; 16]> = SmallVec::new();
     sizes.extend(graph.nodes.iter().map(|fused| fused.node.elements));

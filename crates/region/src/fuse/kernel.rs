@@ -61,8 +61,8 @@ pub(crate) struct FusedKernel {
     pub(crate) code: Option<CodeSlot>,
 }
 
-/// A slot for the code of kernels that differ only in arrays and constants, and in some lengths. Code generation
-/// determines the type of its content.
+/// A slot for the code of kernels that differ only in arrays and constants, and in some lengths.
+/// Code generation determines the type of its content.
 #[derive(Clone, Default)]
 pub(crate) struct CodeSlot {
     /// The content, and that of the slot of the epilogue as a kernel of its own.

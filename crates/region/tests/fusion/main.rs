@@ -16,6 +16,7 @@ mod indices;
 mod joins;
 mod long_reductions;
 mod long_sessions;
+mod numbers_of_rows;
 mod patterns;
 mod peak_memory;
 mod random_rows;
