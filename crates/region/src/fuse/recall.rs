@@ -328,7 +328,13 @@ impl KernelPlan {
                 .collect(),
             outputs: kernel.outputs.iter().map(output).collect(),
             epilogue: numbers(&kernel.epilogue),
-            rows: (kernel.rows).and_then(|rows| Some((rows.length, rows.class(&kernel.root)?))),
+            rows: kernel.rows.map(|rows| {
+                let class = rows.class(&kernel.root);
+                (
+                    rows.length,
+                    class.expect("the root of a row kernel is of its rows"),
+                )
+            }),
             tiled: (kernel.tiled.iter())
                 .map(|node| graph.number(node))
                 .collect(),
