@@ -66,6 +66,14 @@ fn work<'a, D: Dimension + 'static, T: Element, E: Dimension + 'static>(
     })
 }
 
+/// Returns the work without a goal.
+fn without_goal(work: Result<Work<'_>>) -> Result<Work<'_>> {
+    Ok(Work {
+        goal: Goal::None,
+        ..work?
+    })
+}
+
 fn softmax(x: &Array<f32, Ix2>) -> Array<f32, Ix2> {
     let powers = (x - &x.max_keepdims(&[Axis(1)])).exp();
     &powers / &powers.sum_keepdims(&[Axis(1)])
@@ -196,57 +204,29 @@ const WORKS: [Make; 23] = [
     // Instructions may take longer than the accesses to memory.
     |device| {
         let what = "stencil of exp, 8,192 x 8,192";
-        let work = work(device, what, ([8_192, 8_192], 2), star)?;
-        Ok(Work {
-            goal: Goal::None,
-            ..work
-        })
+        without_goal(work(device, what, ([8_192, 8_192], 2), star))
     },
     // A row fits in a multiprocessor, but no second one beside it.
     |device| {
         let what = "softmax, 4,096 x 16,384";
-        let work = work(device, what, ([4_096, 16_384], 2), softmax)?;
-        Ok(Work {
-            goal: Goal::None,
-            ..work
-        })
+        without_goal(work(device, what, ([4_096, 16_384], 2), softmax))
     },
     |device| {
         let what = "softmax, 2,048 x 32,768";
-        let work = work(device, what, ([2_048, 32_768], 2), softmax)?;
-        Ok(Work {
-            goal: Goal::None,
-            ..work
-        })
+        without_goal(work(device, what, ([2_048, 32_768], 2), softmax))
     },
     |device| {
         let what = "layer normalisation, 2,048 x 32,768";
-        let work = work(device, what, ([2_048, 32_768], 2), normalised)?;
-        Ok(Work {
-            goal: Goal::None,
-            ..work
-        })
+        without_goal(work(device, what, ([2_048, 32_768], 2), normalised))
     },
     // One pass is not the minimum: a row does not fit in a multiprocessor.
     |device| {
-        let work = work(
-            device,
-            "softmax, 1,024 x 65,536",
-            ([1_024, 65_536], 2),
-            softmax,
-        )?;
-        Ok(Work {
-            goal: Goal::None,
-            ..work
-        })
+        let what = "softmax, 1,024 x 65,536";
+        without_goal(work(device, what, ([1_024, 65_536], 2), softmax))
     },
     |device| {
         let what = "layer normalisation, 1,024 x 65,536";
-        let work = work(device, what, ([1_024, 65_536], 2), normalised)?;
-        Ok(Work {
-            goal: Goal::None,
-            ..work
-        })
+        without_goal(work(device, what, ([1_024, 65_536], 2), normalised))
     },
 ];
 

@@ -42,8 +42,6 @@ pub(crate) enum KernelParameter {
         axis: usize,
         length: usize,
     },
-    /// The number of elements of the root, of the width of the indices.
-    Elements,
     /// The number of elements of the node with this identifier, of the width of the indices.
     ElementsOf { node: u64, elements: usize },
     /// A scalar that the kind of kernel determines.
@@ -88,7 +86,6 @@ impl KernelParameter {
             | KernelParameter::Counters => true,
             KernelParameter::Index(_)
             | KernelParameter::Length { .. }
-            | KernelParameter::Elements
             | KernelParameter::ElementsOf { .. }
             | KernelParameter::Scalar(_)
             | KernelParameter::Constant(_)
@@ -344,12 +341,6 @@ impl KernelBody {
     pub(super) fn length(&mut self, node: u64, axis: usize, length: usize) -> Reg {
         let parameter = KernelParameter::Length { node, axis, length };
         self.of_index_width(ParameterKey::Length(node, axis), parameter)
-    }
-
-    /// Returns the register of the number of elements of the root, declaring the parameter at first
-    /// use.
-    pub(super) fn element_count(&mut self) -> Reg {
-        self.of_index_width(ParameterKey::Named("count"), KernelParameter::Elements)
     }
 
     /// Returns the register of the number of elements of a node, declaring the parameter at first

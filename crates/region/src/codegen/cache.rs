@@ -213,9 +213,6 @@ impl<'a> NodeNumbering<'a> {
                 Some(&node) => CodeParameter::Elements(node),
                 None => CodeParameter::Fixed(parameter.clone()),
             },
-            KernelParameter::Elements => {
-                CodeParameter::Elements(self.numbers[&self.kernel.root.id])
-            }
             fixed => CodeParameter::Fixed(fixed.clone()),
         }
     }

@@ -6,36 +6,22 @@
 //! enough for simple kernels: those of one array. Rows whose length is no multiple of four have at
 //! most 16,384 elements.
 
+use super::row::arrays_of_simple;
 use crate::{
-    element::DType,
     fuse::{FusedKernel, RowShape, RowSplit},
-    graph::{NodeRef, Op},
+    graph::NodeRef,
 };
 
 /// The numbers of threads of larger blocks.
 const THREADS: [usize; 2] = [512, 1024];
 /// The maximum number of elements of a thread, each of 32 bits.
 const ELEMENTS_MAX: usize = 32;
-/// The maximum number of nodes of a kernel, so that its values fit in the registers that are left.
-const NODES_MAX: usize = 24;
 
 /// Returns the division of a row among the threads of a larger block, if one can keep the row.
 pub(super) fn split_in_larger_block(kernel: &FusedKernel, rows: RowShape) -> Option<RowSplit> {
-    let sources = kernel.nodes.iter().filter_map(|fused| match &*fused.op {
-        Op::Reduce { source, .. } => Some(source),
-        _ => None,
-    });
-    let root = Some(&kernel.root).filter(|root| root.elements == rows.rows * rows.length);
-    let arrays = kernel.arrays_of(sources.chain(root));
-    let [array] = arrays[..] else {
-        return None;
-    };
-    let elements = kernel.nodes.iter().map(|fused| &fused.node);
+    let arrays = arrays_of_simple(kernel, rows)?;
     let is_wide = |node: &NodeRef| node.elements > rows.rows && node.dtype.bytes() > 4;
-    let are_words = array.dtype.bytes() <= 4
-        && array.dtype != DType::Bool
-        && !elements.into_iter().any(is_wide);
-    if !are_words || kernel.nodes.len() > NODES_MAX || kernel.overwrites.is_some() {
+    if arrays.len() != 1 || kernel.nodes.iter().any(|fused| is_wide(&fused.node)) {
         return None;
     }
     let splits = THREADS.map(|threads| RowSplit::of_block(rows.length, threads));

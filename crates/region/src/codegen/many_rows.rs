@@ -14,14 +14,13 @@ use super::{
     lowering::Lowering,
     passes::GeneratedPasses,
     reduce::block_and_thread,
-    row::{FirstOfTurn, RowElements, RowNodes, address_behind_first, begin, reduce_row, store},
+    row::{
+        FirstOfTurn, RowElements, RowNodes, address_behind_first, arrays_of_simple, begin,
+        reduce_row, store,
+    },
     warp::RowThread,
 };
-use crate::{
-    element::DType,
-    fuse::{FusedKernel, MULTIPROCESSORS, RowShape, RowSplit},
-    graph::{NodeRef, Op},
-};
+use crate::fuse::{FusedKernel, MULTIPROCESSORS, RowShape, RowSplit};
 
 /// The number of parts of a larger block whose work a block does.
 const PARTS: usize = 4;
@@ -33,8 +32,6 @@ const BLOCKS_PER_MULTIPROCESSOR: usize = 20;
 pub(super) const ROWS_MIN: usize = 96 * MULTIPROCESSORS;
 /// The maximum number of elements of arrays in the registers of a thread.
 const ELEMENTS_MAX: usize = 16;
-/// The maximum number of nodes of a kernel, so that its values fit in the registers that are left.
-const NODES_MAX: usize = 24;
 
 /// Returns whether each row of a kernel has such a block. Otherwise a block of 256 threads computes
 /// it.
@@ -44,19 +41,10 @@ pub(super) fn has_many_rows(kernel: &FusedKernel, rows: RowShape) -> bool {
 
 /// Returns whether each row of a kernel would have such a block if there were many.
 pub(super) fn can_have_many_rows(kernel: &FusedKernel, rows: RowShape) -> bool {
-    let reduced = kernel.nodes.iter().filter_map(|fused| match &*fused.op {
-        Op::Reduce { source, .. } => Some(source),
-        _ => None,
-    });
-    let root = Some(&kernel.root).filter(|root| root.elements == rows.rows * rows.length);
-    let arrays = kernel.arrays_of(reduced.chain(root));
-    let is_word = |array: &&NodeRef| array.dtype.bytes() <= 4 && array.dtype != DType::Bool;
+    let fits = |arrays: usize| PARTS * arrays * rows.elements_per_thread() <= ELEMENTS_MAX;
     !rows.is_long()
         && RowSplit::of(rows.length).threads == BLOCK
-        && kernel.nodes.len() <= NODES_MAX
-        && PARTS * arrays.len() * rows.elements_per_thread() <= ELEMENTS_MAX
-        && arrays.iter().all(is_word)
-        && kernel.overwrites.is_none()
+        && arrays_of_simple(kernel, rows).is_some_and(|arrays| fits(arrays.len()))
 }
 
 /// Generates a row kernel of many rows.

@@ -40,7 +40,7 @@ pub(super) fn map(kernel: &FusedKernel) -> GeneratedPasses {
     let widths = (kernel.outputs.iter()).map(|output| vector_width(output.value.dtype));
     let lanes = widths.min().expect("a kernel has an output");
     let thread = body.thread();
-    let count = body.element_count();
+    let count = body.elements_of(ParameterKey::Named("count"), &kernel.root);
     let threads = match position {
         None if analysis.flat => {
             one_vector_per_thread(&mut body, kernel, thread, count, lanes);

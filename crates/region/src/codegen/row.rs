@@ -24,6 +24,7 @@ use super::{
     warp::RowThread,
 };
 use crate::{
+    element::DType,
     fuse::{FusedKernel, FusedNode, ROW_THREADS, RowClass, RowShape, RowSplit},
     graph::{NodeRef, Op},
     shape::{RANK_MAX, Shape},
@@ -302,6 +303,29 @@ pub(super) fn address_behind_first(elements: &mut [RowElements], turns: &[FirstO
     for (elements, turn) in elements.iter_mut().zip(turns) {
         elements.offset = turn.beyond.is_none().then_some((first, turn.ahead));
     }
+}
+
+/// The maximum number of nodes of a simple kernel, so that its values fit in the registers that its
+/// arrays leave.
+const SIMPLE_NODES_MAX: usize = 24;
+
+/// Returns the arrays whose elements of a row a thread has in registers, each in one of 32 bits, if
+/// the kernel is so simple that few other registers are needed.
+pub(super) fn arrays_of_simple(
+    kernel: &FusedKernel,
+    rows: RowShape,
+) -> Option<SmallVec<[&NodeRef; 4]>> {
+    let reduced = kernel.nodes.iter().filter_map(|fused| match &*fused.op {
+        Op::Reduce { source, .. } => Some(source),
+        _ => None,
+    });
+    let root = Some(&kernel.root).filter(|root| root.elements == rows.rows * rows.length);
+    let arrays = kernel.arrays_of(reduced.chain(root));
+    let is_word = |array: &&NodeRef| array.dtype.bytes() <= 4 && array.dtype != DType::Bool;
+    let is_simple = kernel.nodes.len() <= SIMPLE_NODES_MAX
+        && kernel.overwrites.is_none()
+        && arrays.iter().all(is_word);
+    is_simple.then_some(arrays)
 }
 
 /// Begins a row kernel: returns the classes of its nodes and its empty body.

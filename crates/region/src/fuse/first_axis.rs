@@ -31,24 +31,20 @@ pub(super) fn first_axis_of(graph: &PlannedGraph) -> Option<usize> {
     let length = *graph.nodes.last()?.node.shape.first()?;
     let is_small = |node: &NodeRef| node.elements <= ELEMENTS_32_MAX;
     let is_computed = |node: &NodeRef| graph.planned_number(node).is_some();
-    let is_of_rows = |fused: &FusedNode| match &*fused.op {
-        Op::Constant(_) => true,
-        op => {
-            let is_planned_alike = match op {
-                Op::Reduce { source, .. } => {
-                    source.elements <= fused.node.elements.saturating_mul(RowShape::LENGTH_MAX)
-                }
-                Op::View(source, map) => {
-                    !is_computed(source) || is_broadcast(&fused.node.shape, map, &source.shape)
-                }
-                _ => true,
-            };
-            let keeps = match op {
-                Op::MatrixProduct(left, ..) => left.shape.first() == Some(&length),
-                _ => keeps_first_axis(op, length),
-            };
-            is_planned_alike && keeps && fused.node.shape.first() == Some(&length)
-        }
+    let is_first = |node: &NodeRef| node.shape.first() == Some(&length);
+    let is_of_rows = |FusedNode { node, op }: &FusedNode| {
+        let is_planned_alike = match &**op {
+            Op::Constant(_) => return true,
+            Op::MatrixProduct(left, ..) => return is_first(node) && is_first(left),
+            Op::Reduce { source, .. } => {
+                source.elements <= node.elements.saturating_mul(RowShape::LENGTH_MAX)
+            }
+            Op::View(source, map) => {
+                !is_computed(source) || is_broadcast(&node.shape, map, &source.shape)
+            }
+            _ => true,
+        };
+        is_planned_alike && is_first(node) && keeps_first_axis(op, length)
     };
     let is_free = length >= 2
         && graph.inputs.iter().all(is_small)
