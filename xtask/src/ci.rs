@@ -86,7 +86,7 @@ fn cargo_step(line: &str) -> Result<()> {
 }
 
 /// Returns the first line inside a code fence of `readme` that starts with `cargo test`.
-fn test_command(readme: &str) -> Option<&str> {
+pub(crate) fn test_command(readme: &str) -> Option<&str> {
     let mut fenced = false;
     for line in readme.lines().map(str::trim) {
         if line.starts_with("```") {

@@ -18,6 +18,7 @@ mod package;
 mod process;
 mod programs;
 mod python;
+mod repeat;
 mod shuttle;
 mod targets;
 mod tidy;
@@ -72,6 +73,8 @@ enum Task {
     Candle,
     /// Run random programs for a given time.
     Programs(programs::Options),
+    /// Run the tests many times, under load and on one core too, and print how often each failed.
+    Repeat(repeat::Options),
     /// Bundle the programs that use a GPU in gpu-bundle/, a folder that needs only a driver.
     Gpu(gpu::Options),
 }
@@ -95,6 +98,7 @@ fn main() -> ExitCode {
         Task::Python => python::run(),
         Task::Candle => candle::run(),
         Task::Programs(options) => programs::run(&options),
+        Task::Repeat(options) => repeat::run(&options),
         Task::Gpu(options) => gpu::run(&options),
     };
     match result {

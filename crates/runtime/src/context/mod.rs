@@ -42,7 +42,7 @@ pub(crate) use peers::{copies_directly, known_peer_status, peer_status};
 pub(crate) use polling::LocalReactor;
 pub(crate) use polling::{
     Action, Registration, SLEEP_NS_MIN, note_done, poll_ticket, poll_until, query_stream, register,
-    retain_patiently, retain_until_complete, wait_until,
+    retain_patiently, retain_until_complete, wait_backoff, wait_until,
 };
 pub(crate) use recorder::{OperationRecord, Recorder};
 pub(crate) use recording::{HOST_MEMORY, Memory, NodeRecorder, NodeSink, RecordingStream};

@@ -1,5 +1,6 @@
 //! Devices: opening, properties, health, closing.
 
+mod closing;
 mod health;
 mod open;
 mod properties;

@@ -1,5 +1,5 @@
 //! Device teardown: frees a closed device's resources, at once if its work is complete, and
-//! otherwise on a thread that waits for completion.
+//! otherwise later ([`closing`]).
 //!
 //! Page-locked memory and modules must not be freed while a device works: freeing page-locked
 //! memory waits until the devices are idle (rule 30), and a running kernel needs its module. The
@@ -12,12 +12,13 @@
     reason = "queries and destroys streams without remaining users"
 )]
 
-use std::{sync::Arc, thread};
+use std::sync::Arc;
 
 use millstream_driver::{Completion, ContextHandle, Driver, DriverError, ModuleHandle};
 
+use super::closing;
 use crate::{
-    context::{DeviceHooks, DeviceState, DriverStream, EventPool, StreamState, wait_until},
+    context::{DeviceHooks, DeviceState, DriverStream, EventPool, StreamState},
     disposal::log,
     kernel::ModuleCache,
     memory::{
@@ -54,12 +55,13 @@ impl DeviceHooks for Hooks {
             idle_frees: Arc::clone(&device.memory().idle_frees),
             probe_module: device.peers.take_module(),
             modules: std::mem::take(&mut device.kernel_slot),
+            failures: 0,
         };
         if device.lost().is_some() {
             teardown.shared.abandon_lost();
             teardown.abandon();
-        } else {
-            teardown.close();
+        } else if let Some(pending) = teardown.close() {
+            closing::enqueue(pending);
         }
     }
 }
@@ -68,8 +70,8 @@ impl DeviceHooks for Hooks {
 const FAILURES_MAX: usize = 100;
 
 /// The remaining resources of a device without handles. Its streams may still have work.
-struct Teardown {
-    driver: Arc<dyn Driver>,
+pub(super) struct Teardown {
+    pub(super) driver: Arc<dyn Driver>,
     context: ContextHandle,
     shared: Arc<SharedContext>,
     streams: Vec<Arc<StreamState>>,
@@ -81,46 +83,37 @@ struct Teardown {
     probe_module: Option<ModuleHandle>,
     /// Device memory that could not be freed yet.
     deferred_frees: Vec<FreeingBlock>,
+    /// The number of queries that failed.
+    failures: usize,
 }
 
 impl Teardown {
-    /// Frees everything without blocking. If that must wait for the device, it is left to a
-    /// separate thread.
-    fn close(self) {
-        if self.deferred_frees.is_empty() && self.is_idle().unwrap_or(false) {
-            let shared = Arc::clone(&self.shared);
-            let others = shared.others();
-            if let Some(leaving) = shared.try_leave(&others) {
-                return self.give_back(leaving);
+    /// Frees everything without blocking. Returns what is left if that must wait for the device or
+    /// for another that is closing.
+    pub(super) fn close(mut self) -> Option<Self> {
+        match self.is_idle() {
+            Ok(false) => return Some(self),
+            Ok(true) => {}
+            Err(error) if !error.code().is_sticky() && self.failures < FAILURES_MAX => {
+                self.failures += 1;
+                return Some(self);
+            }
+            Err(_) => {
+                self.abandon();
+                return None;
             }
         }
-        // Shared with the thread: if it cannot be started, its closure is dropped with everything
-        // that it owns, and the teardown must survive that.
-        let teardown = Arc::new(parking_lot::Mutex::new(Some(self)));
-        let theirs = Arc::clone(&teardown);
-        let closing = move || {
-            if let Some(teardown) = theirs.lock().take() {
-                teardown.close_once_idle();
-            }
+        if !self.deferred_frees.is_empty() {
+            self.free_deferred();
+            return Some(self);
+        }
+        let shared = Arc::clone(&self.shared);
+        let others = shared.others();
+        let Some(leaving) = shared.try_leave(&others) else {
+            return Some(self);
         };
-        let name = String::from("millstream-closing");
-        if let Err(error) = thread::Builder::new().name(name).spawn(closing) {
-            log!(warn, %error, "cannot start a thread to close a device with pending work");
-            if let Some(teardown) = teardown.lock().take() {
-                teardown.abandon();
-            }
-        }
-    }
-
-    /// Waits until all work is complete, and frees everything.
-    fn close_once_idle(mut self) {
-        if self.wait_until_idle() && self.free_deferred_until_idle() {
-            let shared = Arc::clone(&self.shared);
-            let others = shared.others();
-            self.give_back(shared.leave(&others));
-        } else {
-            self.abandon();
-        }
+        self.give_back(leaving);
+        None
     }
 
     /// Frees only the resources that can be freed while work is pending or never completes: streams
@@ -168,9 +161,8 @@ impl Teardown {
         self.events.destroy_all(&*self.driver, self.context);
     }
 
-    /// Frees the deferred memory, which has no users left, and waits until the frees are complete.
-    /// Returns whether that succeeded.
-    fn free_deferred_until_idle(&mut self) -> bool {
+    /// Frees the deferred memory, which has no users left, in stream order.
+    fn free_deferred(&mut self) {
         // Any own stream serves; without one nothing was ever allocated.
         let own = self.streams.iter().filter(|stream| stream.is_own());
         for (freed, stream) in self.deferred_frees.drain(..).zip(own.cycle()) {
@@ -186,20 +178,6 @@ impl Teardown {
                 log!(warn, %error, "cannot free device memory");
             }
         }
-        self.wait_until_idle()
-    }
-
-    /// Waits until no stream has work. Returns `false` if queries fail.
-    fn wait_until_idle(&self) -> bool {
-        let mut failures = 0;
-        let ended = wait_until(&*self.driver, || match self.is_idle() {
-            Err(error) if !error.code().is_sticky() && failures < FAILURES_MAX => {
-                failures += 1;
-                Ok(false)
-            }
-            answer => Ok(answer?),
-        });
-        ended.is_ok()
     }
 
     /// Returns whether no stream has work.

@@ -106,15 +106,8 @@ impl SharedContext {
         self.members.lock().lost += 1;
     }
 
-    /// Removes a device whose work is complete. Blocks while another is being removed. `others` are
-    /// the other contexts of the driver.
-    pub(crate) fn leave<'a>(&'a self, others: &'a [Arc<Self>]) -> LeavingDevice<'a> {
-        let one_at_a_time = LEAVING.lock();
-        let others = others.iter().map(|other| other.members.lock()).collect();
-        LeavingDevice::of(one_at_a_time, self.members.lock(), others)
-    }
-
-    /// Like [`leave`](Self::leave), but returns `None` instead of blocking.
+    /// Removes a device whose work is complete. Returns `None` instead of blocking while another is
+    /// being removed. `others` are the other contexts of the driver.
     pub(crate) fn try_leave<'a>(&'a self, others: &'a [Arc<Self>]) -> Option<LeavingDevice<'a>> {
         let one_at_a_time = LEAVING.try_lock()?;
         let tried = others.iter().map(|other| other.members.try_lock());

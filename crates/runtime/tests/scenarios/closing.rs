@@ -200,3 +200,50 @@ fn reopening_a_device_while_it_closes_does_not_block() {
         assert!(calls.count("host_free") > 0, "{:?}", calls.counts());
     }
 }
+
+/// Returns the number of threads of this process that close devices. Linux keeps 15 bytes of a name.
+#[cfg(target_os = "linux")]
+fn closing_threads() -> usize {
+    let tasks = std::fs::read_dir("/proc/self/task").expect("Linux has it");
+    let name = |task: std::io::Result<std::fs::DirEntry>| {
+        std::fs::read_to_string(task.ok()?.path().join("comm")).ok()
+    };
+    tasks
+        .filter_map(name)
+        .filter(|name| name.trim_end() == "millstream-clos")
+        .count()
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn closing_devices_share_a_thread_and_do_not_accumulate_however_slow_it_is() {
+    let (gpu, calls) = instrumented_gpu(Schedule::Timed, 1);
+    calls.fail(|_| {
+        if thread::current().name() == Some("millstream-closing") {
+            thread::sleep(Duration::from_millis(5));
+        }
+        None
+    });
+    let closed_behind_a_hold = || {
+        let device = open(&calls, 0).expect("the device opens");
+        let stream = device.stream().unwrap();
+        let hold = gpu.hold(stream.as_raw());
+        stream.zeros::<u32>(N).unwrap();
+        hold
+    };
+    let mut streams_max = 0;
+    for _ in 0..500 {
+        drop(closed_behind_a_hold());
+        streams_max = gpu.live_object_counts().streams.max(streams_max);
+    }
+    assert!(
+        streams_max < 20,
+        "{streams_max} streams of closed devices at once"
+    );
+    let holds: Vec<_> = (0..30).map(|_| closed_behind_a_hold()).collect();
+    let threads = closing_threads();
+    assert!(threads <= 1, "{threads} threads close devices");
+    drop(holds);
+    calls.fail_no_more();
+    assert_nothing_left(&gpu);
+}

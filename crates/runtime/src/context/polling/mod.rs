@@ -55,7 +55,7 @@ pub(crate) fn poll_backoff(waited_ns: u64) -> Option<Duration> {
 /// Returns the pause before the next poll of a blocking wait; `None` means to poll again at once. A
 /// GPU's driver keeps short pauses exactly, so that the latency is one per cent of the time waited
 /// from the start.
-fn wait_backoff(waited_ns: u64, is_simulated: bool) -> Option<Duration> {
+pub(crate) fn wait_backoff(waited_ns: u64, is_simulated: bool) -> Option<Duration> {
     let backoff = poll_backoff(waited_ns)?;
     match is_simulated {
         true => Some(backoff),
