@@ -44,11 +44,7 @@ pub(crate) fn check_copies() -> Result<()> {
 /// Checks the copies, packages, builds and runs.
 pub(crate) fn run() -> Result<()> {
     check_copies()?;
-    let crates = published(&process::output(process::command("cargo").args([
-        "metadata",
-        "--no-deps",
-        "--format-version=1",
-    ]))?)?;
+    let crates = published(&metadata()?)?;
     forget_earlier(&crates)?;
     // Uncommitted changes are packaged as they are; CI has none.
     let mut package = process::command("cargo");
@@ -58,6 +54,12 @@ pub(crate) fn run() -> Result<()> {
     let program = process::read("README.md")?;
     let program = first_program(&program).context("README.md has no program with `fn main`")?;
     run_with_packages(&crates, program)
+}
+
+/// Returns cargo's `metadata` of the workspace.
+fn metadata() -> Result<String> {
+    let mut cargo = process::command("cargo");
+    process::output(cargo.args(["metadata", "--no-deps", "--format-version=1"]))
 }
 
 /// Returns the folder of the packages and of what is built from them.
@@ -220,6 +222,20 @@ mod tests {
             {"name": "b", "version": "0.1.0", "publish": []}]}"#;
         assert_eq!(published(metadata).unwrap(), [one("a")]);
         assert!(published(r#"{"packages": []}"#).is_err());
+    }
+
+    #[test]
+    fn the_page_on_publishing_names_every_crate_and_each_has_a_readme_and_licences() {
+        let page = process::read("docs/publishing.md").unwrap();
+        for Crate { name, version } in published(&metadata().unwrap()).unwrap() {
+            assert!(page.contains(&format!("`{name}`")), "{name}");
+            assert!(page.contains(&format!("(`={version}`)")), "{name} {version}");
+            let folder = name.strip_prefix("millstream-").unwrap_or("runtime");
+            for file in ["README.md", "LICENSE-APACHE", "LICENSE-MIT"] {
+                let file = format!("crates/{folder}/{file}");
+                assert!(process::root().join(&file).exists(), "{file}");
+            }
+        }
     }
 
     #[test]

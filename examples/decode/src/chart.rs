@@ -12,6 +12,17 @@ const LEFT: usize = 190;
 /// The space to the right of the longest bar, for its number.
 const RIGHT: usize = 120;
 
+/// The colours of the page, of the texts and of the bars, also on dark pages.
+const STYLE: &str = "\
+.page { fill: #ffffff; stroke: #d1d9e0 }
+text { fill: #1f2328 }
+.bar { fill: #4477aa }
+@media (prefers-color-scheme: dark) {
+.page { fill: #0d1117; stroke: #3d444d }
+text { fill: #f0f6fc }
+}
+";
+
 /// Draws the time of a token in each way. The folder is made if it does not exist.
 pub(crate) fn write(path: &Path, ways: &[Way]) -> Result<()> {
     let context = || format!("cannot write {}", path.display());
@@ -30,6 +41,8 @@ fn svg(ways: &[Way]) -> Result<String> {
     let mut text = format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{WIDTH}\" height=\"{height}\" \
          font-family=\"sans-serif\" font-size=\"13\">\n\
+         <style>\n{STYLE}</style>\n\
+         <rect class=\"page\" width=\"{WIDTH}\" height=\"{height}\"/>\n\
          <text x=\"8\" y=\"20\">Time of a token</text>\n"
     );
     for (row, way) in ways.iter().enumerate() {
@@ -39,8 +52,7 @@ fn svg(ways: &[Way]) -> Result<String> {
         writeln!(text, "<text x=\"8\" y=\"{middle}\">{}</text>", way.name)?;
         writeln!(
             text,
-            "<rect x=\"{LEFT}\" y=\"{y}\" width=\"{length:.1}\" height=\"{BAR}\" \
-             fill=\"#4477aa\"/>"
+            "<rect class=\"bar\" x=\"{LEFT}\" y=\"{y}\" width=\"{length:.1}\" height=\"{BAR}\"/>"
         )?;
         writeln!(
             text,

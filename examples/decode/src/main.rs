@@ -291,8 +291,8 @@ mod tests {
         assert!(run(&arguments).unwrap());
         let drawn = std::fs::read_to_string(&out).unwrap();
         std::fs::remove_file(&out).unwrap();
-        for way in ["loop on the device", "a look every 2"] {
-            assert!(drawn.contains(way), "{way}: {drawn}");
+        for text in ["loop on the device", "a look every 2", "prefers-color-scheme: dark"] {
+            assert!(drawn.contains(text), "{text}: {drawn}");
         }
     }
 
