@@ -229,7 +229,10 @@ mod tests {
         let page = process::read("docs/publishing.md").unwrap();
         for Crate { name, version } in published(&metadata().unwrap()).unwrap() {
             assert!(page.contains(&format!("`{name}`")), "{name}");
-            assert!(page.contains(&format!("(`={version}`)")), "{name} {version}");
+            assert!(
+                page.contains(&format!("(`={version}`)")),
+                "{name} {version}"
+            );
             let folder = name.strip_prefix("millstream-").unwrap_or("runtime");
             for file in ["README.md", "LICENSE-APACHE", "LICENSE-MIT"] {
                 let file = format!("crates/{folder}/{file}");

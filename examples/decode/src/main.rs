@@ -291,7 +291,11 @@ mod tests {
         assert!(run(&arguments).unwrap());
         let drawn = std::fs::read_to_string(&out).unwrap();
         std::fs::remove_file(&out).unwrap();
-        for text in ["loop on the device", "a look every 2", "prefers-color-scheme: dark"] {
+        for text in [
+            "loop on the device",
+            "a look every 2",
+            "prefers-color-scheme: dark",
+        ] {
             assert!(drawn.contains(text), "{text}: {drawn}");
         }
     }
