@@ -3,8 +3,8 @@
 //! Methods of a [`Stream`] enqueue work for the device and return at once. The library derives the
 //! dependencies: an operation runs after every earlier operation that accesses the same bytes if
 //! one of the two writes them, whichever streams and threads they come from. Operations of other
-//! streams may run at the same time. The waits are made on the device. Operands live as long as operations need them, and
-//! the host waits only when it asks for a value.
+//! streams may run at the same time. The waits are made on the device. Operands live as long as
+//! operations need them, and the host waits only when it asks for a value.
 //!
 //! ```
 //! use millstream::Device;
