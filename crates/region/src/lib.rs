@@ -23,9 +23,10 @@
 //! - Operations are recorded in an expression graph and evaluated when the block ends. Chains of
 //!   element-wise operations, broadcasts, slices and joins of up to 16 arrays, with a reduction
 //!   or a scan at their end, are fused into one kernel, which is generated once and cached. So are
-//!   reductions of contiguous rows of 2 to 8,192 elements, or of 128 and more longer rows, with what
-//!   follows from them, for example a softmax. Equal operations on the same operands are computed
-//!   once, and unused results are not computed. Independent parts of the graph run concurrently.
+//!   reductions of contiguous rows of 2 to 8,192 elements, or of 128 and more longer rows, with
+//!   what follows from them, for example a softmax. Equal operations on the same operands are
+//!   computed once, and unused results are not computed. Independent parts of the graph run
+//!   concurrently.
 //! - A join that is a result itself, or has more than 16 parts, is one kernel if its parts are at
 //!   most 250 arrays in memory; otherwise it is one kernel for each part.
 //! - Element-wise functions of a matrix product (bias, activation, scale, residual) are computed in
