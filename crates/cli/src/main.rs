@@ -11,6 +11,7 @@ mod run;
 use std::{path::PathBuf, process::ExitCode};
 
 use clap::{Parser, Subcommand};
+use millstream_driver::printable;
 
 /// Lists the devices and PTX kernels that Millstream can use, and runs CUDA programs without a GPU.
 #[derive(Parser)]
@@ -63,9 +64,9 @@ fn main() -> ExitCode {
             let mut status = ExitCode::SUCCESS;
             for file in &files {
                 match ptx::report_file(file) {
-                    Ok(report) => print!("{report}"),
+                    Ok(report) => print!("{}", printable(&report)),
                     Err(error) => {
-                        eprintln!("{error}");
+                        eprintln!("{}", printable(&error));
                         status = ExitCode::FAILURE;
                     }
                 }
@@ -74,11 +75,11 @@ fn main() -> ExitCode {
         }
         Command::Compile(arguments) => match compile::run(&arguments) {
             Ok(report) => {
-                print!("{report}");
+                print!("{}", printable(&report));
                 ExitCode::SUCCESS
             }
             Err(problem) => {
-                eprintln!("{problem}");
+                eprintln!("{}", printable(&problem));
                 ExitCode::FAILURE
             }
         },
@@ -90,7 +91,7 @@ fn main() -> ExitCode {
 /// Returns the exit status of a task, after printing the problem that ended it.
 fn code_of(result: Result<ExitCode, String>) -> ExitCode {
     result.unwrap_or_else(|problem| {
-        eprintln!("millstream: {problem}");
+        eprintln!("millstream: {}", printable(&problem));
         ExitCode::FAILURE
     })
 }

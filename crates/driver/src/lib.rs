@@ -32,6 +32,7 @@ pub mod nvtx;
 mod peer;
 mod per_process;
 mod pointer;
+mod printable;
 mod result_codes;
 
 pub use annotations::{FloatOperand, HostAccess, MemoryReuse};
@@ -58,3 +59,4 @@ pub use peer::{PeerCopy, PeerCopy2d};
 #[doc(hidden)]
 pub use per_process::PerProcess;
 pub use pointer::PointerInfo;
+pub use printable::printable;

@@ -3,6 +3,7 @@
 
 use std::fmt::Write as _;
 
+use millstream_driver::printable;
 use rustc_hash::FxHashMap;
 use serde_json::json;
 
@@ -105,7 +106,7 @@ impl Problems {
         if self.dropped > 0 {
             let _ = writeln!(report, "and {} more of other kinds", self.dropped);
         }
-        report
+        printable(&report)
     }
 }
 

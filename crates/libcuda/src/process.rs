@@ -2,7 +2,7 @@
 
 use std::{fs::OpenOptions, io::Write as _, path::Path, sync::OnceLock};
 
-use millstream_driver::{Driver as _, DriverError, ResultCode};
+use millstream_driver::{Driver as _, DriverError, ResultCode, printable};
 use millstream_sim::{Gpu, LiveKind, ReportKind, race::Label};
 use parking_lot::Mutex;
 
@@ -72,7 +72,7 @@ pub(crate) fn process() -> Answer<&'static Process> {
 
 /// Writes a line to standard error. A closed standard error is ignored.
 pub(crate) fn say(text: &str) {
-    let _ = writeln!(std::io::stderr(), "millstream: {text}");
+    let _ = writeln!(std::io::stderr(), "millstream: {}", printable(text));
 }
 
 impl Process {

@@ -180,7 +180,13 @@ pub(crate) fn unexpected(token: Token<'_>, expected: &str) -> PtxError {
         TokenKind::End => PtxErrorKind::Truncated { expected },
         _ => PtxErrorKind::Syntax {
             expected,
-            found: token.text.chars().take(40).collect(),
+            // A terminal would obey control characters.
+            found: token
+                .text
+                .chars()
+                .take(40)
+                .map(|c| if c.is_control() { '\u{fffd}' } else { c })
+                .collect(),
         },
     }
     .at(token.line)

@@ -87,10 +87,13 @@ pub fn module(source: &str, bodies: Bodies) -> Result<ModuleAst<'_>, PtxError> {
     }
 }
 
-/// Parses `.file 1 "name"`. Other forms and further values are ignored.
+/// Parses `.file 1 "name"`. Other forms and further values are ignored, and so are names with
+/// control characters, which compilers write as `\033`.
 fn file<'a>(lexer: &mut Lexer<'a>) -> Option<(u32, &'a str)> {
     match rest_of_line(lexer)[..] {
-        [number, name, ..] if name.kind == TokenKind::Text => {
+        [number, name, ..]
+            if name.kind == TokenKind::Text && !name.text.contains(char::is_control) =>
+        {
             Some((number.text.parse().ok()?, name.text))
         }
         _ => None,

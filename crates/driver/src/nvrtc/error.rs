@@ -1,6 +1,6 @@
 //! NVRTC's result codes, failed compilations, and failures to load the library.
 
-use crate::{libraries::LibraryNotFound, result_codes::result_codes};
+use crate::{libraries::LibraryNotFound, printable, result_codes::result_codes};
 
 result_codes! {
     /// NVRTC's numeric result (`nvrtcResult`).
@@ -61,7 +61,7 @@ pub struct NvrtcError {
 fn after_colon(log: &str) -> String {
     match log.trim() {
         "" => String::new(),
-        log => format!(": {log}"),
+        log => format!(": {}", printable(log)),
     }
 }
 

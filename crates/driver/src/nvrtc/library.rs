@@ -7,7 +7,7 @@
 use std::{
     ffi::{CStr, CString, c_char, c_int},
     fmt,
-    path::Path,
+    path::{Path, PathBuf},
     ptr,
     sync::{
         Arc, Mutex, PoisonError,
@@ -15,9 +15,7 @@ use std::{
     },
 };
 
-use super::{
-    Compiled, Installation, NvrtcCode, NvrtcError, NvrtcLoadError, Program, file_identity,
-};
+use super::{Compiled, Installation, NvrtcCode, NvrtcError, NvrtcLoadError, Program};
 use crate::libraries::{LibrarySpec, LoadedLibrary};
 
 const NVRTC: LibrarySpec = LibrarySpec {
@@ -165,19 +163,37 @@ fn find() -> Result<Nvrtc, NvrtcLoadError> {
     if code != NvrtcCode::SUCCESS {
         return Err(missing("nvrtcVersion that works"));
     }
-    let identity = found
-        .file()
-        .and_then(file_identity)
-        .unwrap_or_else(|| format!("NVRTC {major}.{minor}"));
+    let file = found.file().map(Path::to_path_buf);
     Ok(Nvrtc {
-        functions,
         version: (major, minor),
         origin,
-        installation: Installation {
-            identity,
-            file: found.file().map(Path::to_path_buf),
-        },
+        installation: Installation::of(file.or_else(|| file_of(&functions)), BUILTINS),
+        functions,
     })
+}
+
+/// Returns the file from which the system's loader has loaded the library.
+#[cfg(unix)]
+fn file_of(functions: &Functions) -> Option<PathBuf> {
+    use std::{ffi::OsStr, mem::MaybeUninit, os::unix::ffi::OsStrExt};
+
+    let mut found = MaybeUninit::<libc::Dl_info>::uninit();
+    let address = functions.nvrtcVersion as *const libc::c_void;
+    // SAFETY: the result goes to a local, which is read only if the call has filled it. The name is
+    // a text of the loader's, and the library stays loaded.
+    let name = unsafe {
+        if libc::dladdr(address, found.as_mut_ptr()) == 0 {
+            return None;
+        }
+        CStr::from_ptr(found.assume_init().dli_fname)
+    };
+    let file = PathBuf::from(OsStr::from_bytes(name.to_bytes()));
+    file.is_absolute().then_some(file)
+}
+
+#[cfg(not(unix))]
+fn file_of(_: &Functions) -> Option<PathBuf> {
+    None
 }
 
 /// Returns the installation that [`load`] will load, or has loaded. `None` if that cannot be known
@@ -187,13 +203,7 @@ pub fn installation() -> Option<Installation> {
     let loaded = LOADED.lock().unwrap_or_else(PoisonError::into_inner);
     match &*loaded {
         Some(library) => Some(library.installation.clone()),
-        None => {
-            let file = NVRTC.first_file()?;
-            Some(Installation {
-                identity: file_identity(&file)?,
-                file: Some(file),
-            })
-        }
+        None => Some(Installation::of(Some(NVRTC.first_file()?), BUILTINS)),
     }
 }
 

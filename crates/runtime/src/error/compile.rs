@@ -2,7 +2,10 @@
 
 use std::path::PathBuf;
 
-use millstream_driver::nvrtc::{NvrtcError, NvrtcLoadError};
+use millstream_driver::{
+    nvrtc::{NvrtcError, NvrtcLoadError},
+    printable,
+};
 
 use super::{Diagnostic, Severity};
 
@@ -29,9 +32,10 @@ use super::{Diagnostic, Severity};
 pub enum CompileError {
     /// NVRTC was not found, or cannot be used.
     #[error(
-        "cannot compile `{source_name}`: {cause}. Install NVRTC (`pip install \
+        "cannot compile `{}`: {cause}. Install NVRTC (`pip install \
          nvidia-cuda-nvrtc-cu12`, or the CUDA toolkit), or check in the PTX that `millstream \
-         compile` writes, and load that"
+         compile` writes, and load that",
+        printable(source_name)
     )]
     #[non_exhaustive]
     NoCompiler {
@@ -42,7 +46,8 @@ pub enum CompileError {
     },
     /// The source has errors.
     #[error(
-        "cannot compile `{source_name}`: {}\n\n{}",
+        "cannot compile `{}`: {}\n\n{}",
+        printable(source_name),
         count(diagnostics),
         shown(diagnostics)
     )]
@@ -55,8 +60,9 @@ pub enum CompileError {
     },
     /// A header was not found.
     #[error(
-        "cannot compile `{source_name}`: the header `{header}` was not found\n\n{diagnostic}\n\n\
-         {}",
+        "cannot compile `{}`: the header `{}` was not found\n\n{diagnostic}\n\n{}",
+        printable(source_name),
+        printable(header),
         advice(header, folders)
     )]
     #[non_exhaustive]
@@ -72,7 +78,7 @@ pub enum CompileError {
     },
     /// NVRTC failed for another reason: an invalid option, an instantiation that is not in the
     /// source, or a lack of memory.
-    #[error("cannot compile `{source_name}`: {cause}")]
+    #[error("cannot compile `{}`: {cause}", printable(source_name))]
     #[non_exhaustive]
     Failed {
         /// The name of the source.
@@ -120,9 +126,9 @@ fn advice(header: &str, folders: &[PathBuf]) -> String {
     } else {
         format!("tried {}", folders.join(", "))
     };
-    format!(
+    printable(&format!(
         "{tried}; pass its text with `Cuda::header(\"{header}\", …)`, its folder with \
          `Cuda::include_folder(…)`, or, for CUDA's own headers, install `nvidia-cuda-runtime-cu12` \
          with pip or set CUDA_HOME"
-    )
+    ))
 }

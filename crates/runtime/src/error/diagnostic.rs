@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use millstream_driver::printable;
+
 /// The severity of a [`Diagnostic`].
 ///
 /// ```
@@ -66,7 +68,8 @@ impl fmt::Display for Diagnostic {
         } = self;
         let number = line.to_string();
         let margin = " ".repeat(number.len());
-        write!(f, "{severity}: {message}\n{margin}--> {file}:{line}")?;
+        let head = format!("{severity}: {message}\n{margin}--> {file}:{line}");
+        f.write_str(&printable(&head))?;
         if let Some(column) = column {
             write!(f, ":{column}")?;
         }
@@ -74,10 +77,7 @@ impl fmt::Display for Diagnostic {
             return Ok(());
         };
         // Tabs are shown as spaces, so that the mark stands below its column.
-        let shown: String = text
-            .chars()
-            .map(|c| if c == '\t' { ' ' } else { c })
-            .collect();
+        let shown = printable(text).replace('\t', " ");
         write!(f, "\n{margin} |\n{number} | {}", shown.trim_end())?;
         if let Some(column) = column {
             let marked = marked_len(&shown, *column);

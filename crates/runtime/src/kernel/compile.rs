@@ -1,7 +1,9 @@
 //! Compilation of CUDA C++ at run time, by NVRTC or from the cache on disk.
 
 use std::{
-    path::{Path, PathBuf},
+    env,
+    fmt::Write as _,
+    path::{self, Path, PathBuf},
     sync::Arc,
 };
 
@@ -11,6 +13,11 @@ use super::{Cuda, Module, disk_cache::DiskCache, includes, loaded::Parts, sha256
 use crate::{
     CompileError, Device, Result, Severity, context::DeviceState, error::parse_diagnostics,
 };
+
+/// A folder in which no file can be, because it is not one. The source is compiled under the name of
+/// a file in it: NVRTC would otherwise search for headers where the name says, and in the working
+/// directory if the name has no folder.
+pub(super) const NOWHERE: &str = "/dev/null";
 
 impl Device {
     /// Compiles CUDA C++ for this device and loads the result.
@@ -26,7 +33,13 @@ impl Device {
     ///
     /// The result is cached in the user's folder for caches (`$XDG_CACHE_HOME/millstream/kernels`),
     /// or in that of the variable `MILLSTREAM_KERNEL_CACHE`, whose value `off` turns the cache off.
-    /// The cache is keyed by all that the compilation depends on, and holds at most 512 MiB.
+    /// The cache is keyed by all that the compilation depends on, with the content of every header
+    /// and the working directory, which is in line tables. It holds at most 512 MiB. A compilation
+    /// is not cached if it may depend on more: `#include` of a macro, `__DATE__`, `__TIME__`,
+    /// `__has_include` of a macro, names made by `##` that may be one of these, options that name
+    /// files (`-I`, `--pre-include`, `--pch`; [`Cuda::include_folder`] is cached), other rare
+    /// options, and the variable `NVRTC_APPEND_FLAGS`. The folder must be the user's own, and it and
+    /// those above it must not be writable by others; it is not used otherwise.
     ///
     /// ```
     /// use millstream::{CompileError, Cuda, Device, Error, signature};
@@ -92,9 +105,8 @@ impl Cuda {
     #[doc(hidden)]
     pub fn to_ptx(&self) -> Result<(String, Vec<crate::Diagnostic>)> {
         let nvrtc = load(self)?;
-        let folders = self.include_folders(nvrtc.installation().file.as_deref());
-        let compiled = run(self, &nvrtc, &folders, self.options.clone(), false);
-        let compiled = compiled?;
+        let folders = Folders::of(self, nvrtc.installation());
+        let compiled = run(self, &nvrtc, &folders, self.options.clone(), false)?;
         let warnings = parse_diagnostics(&compiled.log, |file, line| self.line(file, line));
         Ok((compiled.ptx, warnings))
     }
@@ -108,12 +120,6 @@ impl Cuda {
             &headers.find(|(name, _)| name == file)?.1
         };
         text.lines().nth(line.checked_sub(1)?).map(str::to_owned)
-    }
-
-    /// Returns the folders in which `#include` searches, in order.
-    fn include_folders(&self, nvrtc_file: Option<&Path>) -> Vec<PathBuf> {
-        let own = self.folders.iter().cloned();
-        own.chain(includes::cuda_folders(nvrtc_file)).collect()
     }
 
     /// Returns whether the options name an architecture.
@@ -133,12 +139,7 @@ impl Cuda {
     }
 
     /// Returns the key of the cache for a compilation by this installation.
-    fn key(
-        &self,
-        device: &DeviceState,
-        installation: &nvrtc::Installation,
-        folders: &[PathBuf],
-    ) -> [u8; 32] {
+    fn key(&self, device: &DeviceState, identity: &str, folders: &Folders) -> [u8; 32] {
         let (major, minor) = device.limits.compute_capability;
         let target = format!("{major}.{minor} {}", device.is_simulated);
         let mut bytes = Vec::new();
@@ -149,17 +150,54 @@ impl Cuda {
                 bytes.extend(part.as_bytes());
             }
         };
-        list(&[env!("CARGO_PKG_VERSION"), &installation.identity, &target]);
-        list(&[&self.name, &self.text]);
+        list(&[env!("CARGO_PKG_VERSION"), identity, &target]);
+        list(&[&self.name, &self.text, &folders.here]);
         list(&as_strs(&self.options));
         list(&as_strs(&self.instantiations));
-        let folders = folders.iter().map(|folder| folder.display().to_string());
-        list(&as_strs(&folders.collect::<Vec<_>>()));
+        list(&as_strs(&folders.own));
+        list(&as_strs(&folders.cuda));
         for (name, text) in &self.headers {
             list(&[name, text]);
         }
         sha256(&bytes)
     }
+}
+
+/// The folders of a compilation, as absolute paths.
+struct Folders {
+    /// The working directory; empty if its path is not UTF-8 or cannot be told.
+    here: String,
+    /// The folders that were added to the source.
+    own: Vec<String>,
+    /// The folders with CUDA's own headers, searched after these.
+    cuda: Vec<String>,
+}
+
+impl Folders {
+    fn of(source: &Cuda, installation: &nvrtc::Installation) -> Self {
+        let absolute = |folder: PathBuf| {
+            let absolute = path::absolute(&folder).unwrap_or(folder);
+            absolute.display().to_string()
+        };
+        let cuda = includes::cuda_folders(installation.file.as_deref());
+        Self {
+            here: working_directory(),
+            own: source.folders.iter().cloned().map(absolute).collect(),
+            cuda: cuda.into_iter().map(absolute).collect(),
+        }
+    }
+
+    /// Returns the folders in which `#include` searches, in order.
+    fn all(&self) -> impl Iterator<Item = &String> {
+        self.own.iter().chain(&self.cuda)
+    }
+}
+
+/// Returns the path of the working directory; empty if it is not UTF-8 or cannot be told.
+fn working_directory() -> String {
+    let here = env::current_dir().ok();
+    here.and_then(|here| here.into_os_string().into_string().ok())
+        .unwrap_or_default()
 }
 
 /// Borrows texts.
@@ -182,27 +220,41 @@ pub(super) fn compile_for(device: &DeviceState, source: &Cuda) -> Result<(Compil
 
 /// Returns the compiled source and whether it comes from the cache.
 fn compiled(device: &DeviceState, source: &Cuda) -> Result<(Compiled, bool), Arc<CompileError>> {
-    let cache = DiskCache::of(&source.cache);
+    let cache = DiskCache::of(&source.cache).filter(|_| includes::is_pure(source));
     // A hit must not load NVRTC, which takes longer than loading the kernel.
-    if let (Some(cache), Some(installation)) = (&cache, nvrtc::installation()) {
-        let folders = source.include_folders(installation.file.as_deref());
-        if let Some(found) = cache.load(&source.key(device, &installation, &folders)) {
+    if let (Some(cache), Some(installation)) = (&cache, nvrtc::installation())
+        && let Some(identity) = &installation.identity
+    {
+        let folders = Folders::of(source, &installation);
+        if let Some(found) = cache.load(&source.key(device, identity, &folders)) {
             return Ok((found, true));
         }
     }
     let nvrtc = load(source)?;
     let installation = nvrtc.installation();
-    let folders = source.include_folders(installation.file.as_deref());
-    let dependencies = cache
-        .as_ref()
-        .and_then(|_| includes::dependencies(&source.text, &source.headers, &folders));
+    let folders = Folders::of(source, installation);
+    let entry = cache
+        .filter(|_| !folders.here.is_empty())
+        .zip(installation.identity.as_ref())
+        .and_then(|(cache, identity)| {
+            let Folders { here, own, cuda } = &folders;
+            let dependencies = includes::dependencies(source, here, own, cuda)?;
+            let stamps = includes::stamps(&dependencies);
+            Some((
+                cache,
+                source.key(device, identity, &folders),
+                dependencies,
+                stamps,
+            ))
+        });
     let (options, cubin) = options(device, source, &nvrtc)?;
     let compiled = run(source, &nvrtc, &folders, options, cubin)?;
-    if let (Some(cache), Some(dependencies)) = (cache, dependencies)
+    if let Some((cache, key, dependencies, stamps)) = entry
         // A file that was changed meanwhile may have been read in either state.
         && includes::unchanged(&dependencies)
+        && includes::stamps(&dependencies) == stamps
+        && working_directory() == folders.here
     {
-        let key = source.key(device, installation, &folders);
         cache.store(&key, &compiled, &dependencies);
     }
     Ok((compiled, false))
@@ -238,29 +290,54 @@ fn options(
     Ok((options, cubin))
 }
 
-/// Compiles the source.
+/// Compiles the source. Messages and line tables have the source's own name.
 fn run(
     source: &Cuda,
     nvrtc: &Nvrtc,
-    folders: &[PathBuf],
+    folders: &Folders,
     mut options: Vec<String>,
     cubin: bool,
 ) -> Result<Compiled, Arc<CompileError>> {
     let folders_as_options = folders
-        .iter()
-        .map(|folder| format!("--include-path={}", folder.display()));
+        .all()
+        .map(|folder| format!("--include-path={folder}"));
     options.extend(folders_as_options);
+    let name = format!("{NOWHERE}/source.cu");
+    let text = format!("#line 1 \"{}\"\n{}", escaped(&source.name), source.text);
     let program = Program {
-        name: &source.name,
-        source: &source.text,
+        name: &name,
+        source: &text,
         headers: &source.headers,
         options: &options,
         name_expressions: &source.instantiations,
         cubin,
     };
-    nvrtc
-        .compile(&program)
-        .map_err(|cause| rejected(source, folders, cause))
+    let restored = |log: String| log.replace(&name, &source.name);
+    match nvrtc.compile(&program) {
+        Ok(compiled) => Ok(Compiled {
+            log: restored(compiled.log),
+            ..compiled
+        }),
+        Err(cause) => {
+            let log = restored(cause.log);
+            Err(rejected(source, folders, NvrtcError { log, ..cause }))
+        }
+    }
+}
+
+/// Writes a name as the characters of a string literal of C++.
+fn escaped(name: &str) -> String {
+    let mut escaped = String::new();
+    for c in name.chars() {
+        // Writing to a text cannot fail.
+        let _ = match c {
+            // `??/` is a trigraph.
+            '"' | '\\' | '?' => write!(escaped, "\\{c}"),
+            c if c.is_ascii_control() => write!(escaped, "\\{:03o}", u32::from(c)),
+            c => write!(escaped, "{c}"),
+        };
+    }
+    escaped
 }
 
 fn failed(source: &Cuda, cause: NvrtcError) -> Arc<CompileError> {
@@ -269,7 +346,7 @@ fn failed(source: &Cuda, cause: NvrtcError) -> Arc<CompileError> {
 }
 
 /// Turns a failed compilation into an error about the source, if the log says so.
-fn rejected(source: &Cuda, folders: &[PathBuf], cause: NvrtcError) -> Arc<CompileError> {
+fn rejected(source: &Cuda, folders: &Folders, cause: NvrtcError) -> Arc<CompileError> {
     let mut diagnostics = parse_diagnostics(&cause.log, |file, line| source.line(file, line));
     let source_name = source.name.clone();
     let missing = diagnostics
@@ -280,7 +357,7 @@ fn rejected(source: &Cuda, folders: &[PathBuf], cause: NvrtcError) -> Arc<Compil
         return Arc::new(CompileError::MissingHeader {
             source_name,
             header,
-            folders: folders.to_vec(),
+            folders: folders.all().map(PathBuf::from).collect(),
             diagnostic: diagnostics.swap_remove(at),
         });
     }

@@ -1,15 +1,22 @@
 //! The cache of compiled kernels on disk.
 //!
 //! An entry is a file whose name is the hash of everything that the compilation depended on, except
-//! included files: those are listed in the entry, with their identities. Entries are written to a
-//! temporary file and renamed, so that another process sees all of one or nothing, and begin with
-//! the hash of their contents. Whatever cannot be read is compiled anew.
+//! included files: those are listed in the entry, with the hashes of their contents. Entries are
+//! written to a temporary file and renamed, so that another process sees all of one or nothing, and
+//! begin with the hash of their contents. An entry that cannot be read is compiled anew.
+//!
+//! Machine code is loaded from the folder, so it is used only if other users can change nothing in
+//! it: see [`check_trust`].
+
+#![allow(unsafe_code, reason = "asks for the user of the process")]
 
 use std::{
     ffi::OsString,
-    fs, io,
-    path::{Path, PathBuf},
-    sync::atomic::{AtomicU64, Ordering},
+    fs::{self, File},
+    hash::{BuildHasher, RandomState},
+    io::{self, Read, Write},
+    path::{self, Path, PathBuf},
+    sync::Once,
     time::{Duration, SystemTime},
 };
 
@@ -33,7 +40,7 @@ const BYTES_MAX: u64 = 512 << 20;
 const ABANDONED_AFTER: Duration = Duration::from_secs(3600);
 
 /// The first bytes of an entry, with the number of its format.
-const MAGIC: &[u8] = b"millstream kernel 1\n";
+const MAGIC: &[u8] = b"millstream kernel 2\n";
 
 /// A folder with compiled kernels.
 #[derive(Debug)]
@@ -51,7 +58,7 @@ impl DiskCache {
             CacheChoice::Default => default_folder(&|name| std::env::var_os(name))?,
         };
         Some(Self {
-            folder,
+            folder: path::absolute(folder).ok()?,
             bytes_max: BYTES_MAX,
         })
     }
@@ -59,8 +66,9 @@ impl DiskCache {
     /// Returns the entry of this key, if it is intact and the files that it depends on are as they
     /// were.
     pub(super) fn load(&self, key: &[u8; 32]) -> Option<Compiled> {
+        self.is_trusted().then_some(())?;
         let path = self.entry(key);
-        let bytes = fs::read(&path).ok()?;
+        let (file, bytes) = read_regular(&path, false).ok()?;
         let Some((compiled, dependencies)) = decode(&bytes, key) else {
             let path = path.display().to_string();
             log!(debug, path, "a cached kernel is damaged");
@@ -71,8 +79,7 @@ impl DiskCache {
         }
         // Entries are deleted in the order of their last use. In a folder that cannot be written
         // nothing is deleted either.
-        let file = fs::File::options().append(true).open(&path);
-        let _ = file.and_then(|file| file.set_modified(SystemTime::now()));
+        let _ = file.set_modified(SystemTime::now());
         Some(compiled)
     }
 
@@ -91,17 +98,37 @@ impl DiskCache {
     }
 
     fn write(&self, key: &[u8; 32], bytes: &[u8]) -> io::Result<()> {
-        static NUMBER: AtomicU64 = AtomicU64::new(0);
         create_private(&self.folder)?;
-        let (process, number) = (std::process::id(), NUMBER.fetch_add(1, Ordering::Relaxed));
-        let temporary = self.folder.join(format!("{process}-{number}.tmp"));
-        let written = fs::write(&temporary, bytes);
+        if !self.is_trusted() {
+            return Ok(());
+        }
+        // Processes of several containers may have the same number.
+        let number = RandomState::new().hash_one(std::process::id());
+        let temporary = self.folder.join(format!("{number:016x}.tmp"));
+        let file = File::options()
+            .write(true)
+            .create_new(true)
+            .open(&temporary);
+        let written = file.and_then(|mut file| file.write_all(bytes));
         let renamed = written.and_then(|()| fs::rename(&temporary, self.entry(key)));
         if renamed.is_err() {
             // The first error is the one to report.
             let _ = fs::remove_file(&temporary);
         }
         renamed
+    }
+
+    /// Returns whether other users cannot change the folder; logs once in a process if they can.
+    fn is_trusted(&self) -> bool {
+        static SAID: Once = Once::new();
+        let trust = check_trust(&self.folder);
+        if let Err(error) = &trust
+            && error.kind() == io::ErrorKind::PermissionDenied
+        {
+            let (error, folder) = (error.to_string(), self.folder.display().to_string());
+            SAID.call_once(|| log!(warn, error, folder, "the cache of kernels is not used"));
+        }
+        trust.is_ok()
     }
 
     /// Deletes the entries that were used least recently until the rest is small enough, and
@@ -158,24 +185,71 @@ fn create_private(folder: &Path) -> io::Result<()> {
     builder.create(folder)
 }
 
+/// Checks that no user but this one and the superuser can put files into a folder, or put another
+/// folder in its place.
+#[cfg(unix)]
+fn check_trust(folder: &Path) -> io::Result<()> {
+    use std::os::unix::fs::MetadataExt;
+
+    // SAFETY: the function only returns a number.
+    let user = unsafe { libc::geteuid() };
+    let folder = folder.canonicalize()?;
+    for above in folder.ancestors() {
+        let metadata = fs::metadata(above)?;
+        let (is_top, mode) = (above == folder, metadata.mode());
+        let is_owned = metadata.uid() == user || (!is_top && metadata.uid() == 0);
+        // Below a sticky folder such as `/tmp`, only owners rename their files.
+        let is_closed = mode & 0o022 == 0 || (!is_top && mode & 0o1000 != 0);
+        if !metadata.is_dir() || !is_owned || !is_closed {
+            let above = above.display();
+            let problem = format!("{above} belongs to another user, or others can write it");
+            return Err(io::Error::new(io::ErrorKind::PermissionDenied, problem));
+        }
+    }
+    Ok(())
+}
+
+/// Returns whether the folder can be read: it is in the user's own profile.
+#[cfg(not(unix))]
+fn check_trust(folder: &Path) -> io::Result<()> {
+    fs::metadata(folder).map(|_| ())
+}
+
+/// Opens a regular file and reads it. Other kinds, such as named pipes, are errors and are not
+/// waited for, and so are symbolic links unless the caller follows them.
+pub(super) fn read_regular(path: &Path, follow: bool) -> io::Result<(File, Vec<u8>)> {
+    let mut options = File::options();
+    options.read(true);
+    #[cfg(unix)]
+    {
+        let link = if follow { 0 } else { libc::O_NOFOLLOW };
+        std::os::unix::fs::OpenOptionsExt::custom_flags(&mut options, link | libc::O_NONBLOCK);
+    }
+    let mut file = options.open(path)?;
+    if !file.metadata()?.is_file() {
+        return Err(io::ErrorKind::InvalidInput.into());
+    }
+    let mut bytes = Vec::new();
+    file.read_to_end(&mut bytes)?;
+    Ok((file, bytes))
+}
+
 /// Returns the folder of the environment: the cache's own variable, or the user's cache.
 fn default_folder(variable: &dyn Fn(&str) -> Option<OsString>) -> Option<PathBuf> {
-    let path = |name: &str| {
-        variable(name)
-            .filter(|value| !value.is_empty())
-            .map(PathBuf::from)
-    };
-    if let Some(own) = path(VARIABLE) {
-        return (own != Path::new("off")).then_some(own);
+    if let Some(own) = variable(VARIABLE).filter(|value| !value.is_empty()) {
+        return (own != "off").then(|| own.into());
     }
+    // The standard says that a relative path is to be ignored.
+    let path = |name: &str| {
+        let path = variable(name).map(PathBuf::from);
+        path.filter(|path| path.is_absolute())
+    };
     let user = if cfg!(windows) {
         path("LOCALAPPDATA")
     } else if cfg!(target_os = "macos") {
         path("HOME").map(|home| home.join("Library/Caches"))
     } else {
-        // The standard says that a relative path is to be ignored.
-        let own = path("XDG_CACHE_HOME").filter(|path| path.is_absolute());
-        own.or_else(|| path("HOME").map(|home| home.join(".cache")))
+        path("XDG_CACHE_HOME").or_else(|| path("HOME").map(|home| home.join(".cache")))
     };
     user.map(|folder| folder.join("millstream").join("kernels"))
 }
@@ -191,9 +265,9 @@ fn encode(key: &[u8; 32], compiled: &Compiled, dependencies: &[Dependency]) -> V
     field(compiled.log.as_bytes());
     field(compiled.cubin.as_deref().unwrap_or_default());
     field(compiled.lowered_names.join("\n").as_bytes());
-    for (path, identity) in dependencies {
-        field(path.as_os_str().as_encoded_bytes());
-        field(identity.as_deref().unwrap_or_default().as_bytes());
+    for (path, hash) in dependencies {
+        field(path.as_bytes());
+        field(hash.as_ref().map_or(&[], |hash| hash));
     }
     let hash = sha256(&body);
     [MAGIC, &hash, &body].concat()
@@ -212,8 +286,8 @@ fn decode(bytes: &[u8], key: &[u8; 32]) -> Option<(Compiled, Vec<Dependency>)> {
     let lowered_names = fields.text()?;
     let mut dependencies = Vec::new();
     while !fields.0.is_empty() {
-        let (path, identity) = (PathBuf::from(fields.text()?), fields.text()?);
-        dependencies.push((path, (!identity.is_empty()).then_some(identity)));
+        let (path, hash) = (fields.text()?, fields.next()?);
+        dependencies.push((path, hash.try_into().ok()));
     }
     let compiled = Compiled {
         ptx,
@@ -268,7 +342,7 @@ mod tests {
         let cache = cache("written", BYTES_MAX);
         let key = sha256(b"key");
         assert_eq!(cache.load(&key), None);
-        let absent = (PathBuf::from("/millstream/no/such/header.h"), None);
+        let absent = ("/millstream/no/such/header.h".to_owned(), None);
         cache.store(&key, &compiled("ptx"), std::slice::from_ref(&absent));
         assert_eq!(cache.load(&key), Some(compiled("ptx")));
         assert_eq!(cache.load(&sha256(b"other")), None);
@@ -278,10 +352,7 @@ mod tests {
         };
         cache.store(&key, &without, &[]);
         assert_eq!(cache.load(&key), Some(without), "an entry is replaced");
-        let changed = (
-            PathBuf::from("/millstream/no/such/header.h"),
-            Some("then".into()),
-        );
+        let changed = (absent.0, Some(sha256(b"then")));
         cache.store(&key, &compiled("ptx"), &[changed]);
         assert_eq!(
             cache.load(&key),
@@ -350,10 +421,63 @@ mod tests {
         assert_eq!(folder(&[]), None);
         #[cfg(target_os = "linux")]
         {
+            assert_eq!(folder(&[("HOME", "home")]), None);
             let home = folder(&[("HOME", "/h"), ("XDG_CACHE_HOME", "relative")]);
             assert_eq!(home, Some("/h/.cache/millstream/kernels".into()));
             let own = folder(&[("HOME", "/h"), ("XDG_CACHE_HOME", "/c")]);
             assert_eq!(own, Some("/c/millstream/kernels".into()));
         }
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_folder_or_an_entry_that_others_can_exchange_is_not_used() {
+        use std::os::unix::fs::{PermissionsExt, symlink};
+
+        let above = cache("trust", BYTES_MAX).folder;
+        let cache = DiskCache {
+            folder: above.join("kernels"),
+            bytes_max: BYTES_MAX,
+        };
+        let key = sha256(b"key");
+        let entry = cache.entry(&key);
+        let allow = |folder: &Path, mode| {
+            let mode = fs::Permissions::from_mode(mode);
+            fs::set_permissions(folder, mode).expect("its mode is set");
+        };
+        cache.store(&key, &compiled("ptx"), &[]);
+        assert!(cache.load(&key).is_some());
+        for (folder, mode) in [
+            (&cache.folder, 0o770),
+            (&cache.folder, 0o707),
+            (&above, 0o777),
+        ] {
+            allow(folder, mode);
+            assert!(cache.load(&key).is_none(), "{mode:o}");
+            let before = fs::read_dir(&cache.folder).expect("a folder").count();
+            cache.store(&sha256(b"other"), &compiled("ptx"), &[]);
+            let after = fs::read_dir(&cache.folder).expect("a folder").count();
+            assert_eq!(before, after, "nothing is written");
+            allow(folder, 0o700);
+        }
+        allow(&above, 0o1777);
+        assert!(cache.load(&key).is_some(), "others rename nothing in it");
+        // Only the superuser can give a folder away.
+        if std::os::unix::fs::chown(&cache.folder, Some(12345), None).is_ok() {
+            assert!(cache.load(&key).is_none(), "it belongs to another user");
+            std::os::unix::fs::chown(&cache.folder, Some(0), None).expect("it is taken back");
+        }
+
+        let moved = above.join("moved");
+        fs::rename(&entry, &moved).expect("it is moved");
+        symlink(&moved, &entry).expect("a link is made");
+        assert!(cache.load(&key).is_none(), "links are not followed");
+        fs::remove_file(&entry).expect("it is removed");
+        let made = std::process::Command::new("mkfifo").arg(&entry).status();
+        assert!(
+            made.is_err() || cache.load(&key).is_none(),
+            "pipes are not waited for"
+        );
+        fs::remove_dir_all(&above).expect("a folder is removed");
     }
 }

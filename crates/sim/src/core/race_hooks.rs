@@ -2,6 +2,7 @@
 
 use std::{ops::Range, sync::Arc};
 
+use millstream_driver::printable;
 use millstream_ptx::Site;
 
 use super::{
@@ -263,7 +264,7 @@ impl SimState {
                     severity: finding.severity,
                     call: finding.later.call,
                     device: finding.later.device,
-                    text: finding.to_string(),
+                    text: printable(&finding.to_string()),
                     time_ns: self.now_ns,
                 }),
         );

@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use millstream_driver::{
     ContextHandle, EventHandle, EventKind, FunctionHandle, GraphExecHandle, GraphHandle,
-    GraphNodeHandle, ModuleHandle, PoolHandle, ResultCode, StreamHandle,
+    GraphNodeHandle, ModuleHandle, PoolHandle, ResultCode, StreamHandle, printable,
 };
 use millstream_ptx::Site;
 
@@ -256,7 +256,7 @@ impl SimState {
             severity: Severity::Error,
             call: self.call,
             device: device.filter(|_| self.handles.has_several_devices()),
-            text,
+            text: printable(&text),
             time_ns: self.now_ns,
         });
     }
