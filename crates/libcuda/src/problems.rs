@@ -139,6 +139,14 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_name_does_not_move_the_cursor_of_a_terminal() {
+        let mut problems = Problems::default();
+        problems.add("no kernel `a\x1b[2J`\r\n  missing: x".into());
+        let expected = "millstream: 1 problem\n1. no kernel `a\u{fffd}[2J`\u{fffd}\n  missing: x\n";
+        assert_eq!(problems.report(), expected);
+    }
+
+    #[test]
     fn problems_that_differ_only_in_numbers_are_listed_once() {
         let mut problems = Problems::default();
         problems.add("operation 3, kernel `add1`, writes 0x7f00".into());

@@ -3,7 +3,7 @@
 use std::{
     env,
     fmt::Write as _,
-    path::{self, Path, PathBuf},
+    path::{self, PathBuf},
     sync::Arc,
 };
 

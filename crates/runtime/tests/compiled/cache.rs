@@ -210,3 +210,125 @@ pub(crate) fn k03_a_changed_header_file_is_compiled_anew(device: &Device) -> Out
     assert_eq!(load()?, (5.0, false));
     Ok(())
 }
+
+/// Spellings of `#include "factor.h"`.
+const SPELLINGS: &[&str] = &[
+    "#include \"factor.h\"",
+    "#/*comment*/include/*comment*/<factor.h>",
+    "/*comment\n*/ # include <factor.h>",
+    "#inc\\\nlude \"fac\\\ntor.h\"",
+    "%:include <factor.h>",
+    "#define HEADER \"factor.h\"\n#include HEADER",
+    "#if __has_include(<factor.h>)\n#include <factor.h>\n#endif",
+    "#define CAT(a, b) a##b\n#if CAT(__has_, include)(<three>)\n#define FACTOR 3\n#else\n\
+     #define FACTOR 2\n#endif",
+    "#define HAS __has_include\n#if HAS(<three>)\n#define FACTOR 3\n#else\n#define FACTOR 2\n\
+     #endif",
+    "#if __has_include(<three>)\n#define FACTOR 3\n#else\n#define FACTOR 2\n#endif",
+];
+
+pub(crate) fn k03_a_header_of_equal_size_and_time_is_another_however_it_is_spelled(
+    device: &Device,
+) -> Outcome {
+    let folder = Folder::new("spelled");
+    let cache = folder.0.join("cache");
+    let option = |name: &str| format!("{name}{}", folder.0.display());
+    let plain = |text: &str| Cuda::source("scale.cu", format!("{text}\n{SCALE}"));
+    let mut sources: Vec<_> = SPELLINGS
+        .iter()
+        .map(|text| plain(text).include_folder(&folder.0))
+        .collect();
+    sources.push(plain(SPELLINGS[0]).option(option("-I")));
+    sources.push(plain(SPELLINGS[0]).option(option("--include-path=")));
+    sources.push(plain("").option(option("--pre-include=") + "/factor.h"));
+    let by_header = plain("#include \"given.h\"").header("given.h", SPELLINGS[0]);
+    sources.push(by_header.include_folder(&folder.0));
+    for source in sources {
+        for factor in [2, 3] {
+            let text = format!("#define FACTOR {factor}");
+            write_header(&folder.0.join("factor.h"), &text, 0)?;
+            if factor == 3 {
+                // Names without an extension are also searched for with this one.
+                fs::write(folder.0.join("three.stdh"), "")?;
+            }
+            for _ in 0..2 {
+                let values = scaled(device, &compile(device, &cache, source.clone())?)?;
+                assert_eq!(values[0], factor as f32, "{source:?}");
+            }
+        }
+        fs::remove_file(folder.0.join("three.stdh"))?;
+    }
+    Ok(())
+}
+
+pub(crate) fn k03_a_kernel_with_the_time_of_its_compilation_is_not_cached(
+    device: &Device,
+) -> Outcome {
+    let folder = Folder::new("time");
+    for text in ["__TIME__", "CAT(__TI, ME__)", "__DATE__"] {
+        let text = format!(
+            "#define CAT(a, b) a##b\n__device__ const char time[] = {text};\n\
+             #define FACTOR (1 + (time[0] == 0))\n{SCALE}"
+        );
+        for _ in 0..2 {
+            let source = Cuda::source("scale.cu", text.clone());
+            assert!(
+                !compile(device, &folder.0, source)?.is_from_cache(),
+                "{text}"
+            );
+        }
+    }
+    Ok(())
+}
+
+pub(crate) fn k03_headers_are_searched_for_only_in_named_folders(device: &Device) -> Outcome {
+    let folder = Folder::new("beside");
+    fs::write(folder.0.join("beside.h"), "")?;
+    // The working directory of tests is the crate's folder.
+    let here = "#if __has_include(\"Cargo.toml\")\n#error found\n#endif\n";
+    let source = |text: &str| {
+        let name = folder.0.join("k.cu").display().to_string();
+        Cuda::source(name, format!("{text}__global__ void k() {{}}")).without_cache()
+    };
+    device.compile(source(here))?;
+    let beside = "#include \"beside.h\"\n";
+    assert!(device.compile(source(beside)).is_err());
+    device.compile(source(beside).include_folder(&folder.0))?;
+    Ok(())
+}
+
+pub(crate) fn k03_the_environment_of_nvrtc_and_the_working_directory_count(_: &Device) -> Outcome {
+    let folder = Folder::new("environment");
+    let other = Folder::new("other-folder");
+    let run = |here: &Path, variables: &[(&str, &str)]| {
+        child::output(child::start_in(here, 5, &folder.0, variables)).contains("cached true")
+    };
+    let here = Path::new(".");
+    assert!(!run(here, &[]));
+    assert!(run(here, &[]));
+    let flags = [("NVRTC_APPEND_FLAGS", "--use_fast_math")];
+    assert!(!run(here, &flags) && !run(here, &flags));
+    assert!(
+        !run(&other.0, &[]),
+        "line tables have the working directory"
+    );
+    assert!(run(&other.0, &[]) && run(here, &[]));
+    Ok(())
+}
+
+#[cfg(unix)]
+pub(crate) fn k03_a_folder_that_others_can_write_is_not_used(device: &Device) -> Outcome {
+    use std::os::unix::fs::PermissionsExt;
+
+    let folder = Folder::new("open");
+    compile(device, &folder.0, scale(3))?;
+    assert!(compile(device, &folder.0, scale(3))?.is_from_cache());
+    fs::set_permissions(&folder.0, fs::Permissions::from_mode(0o777))?;
+    assert!(!compile(device, &folder.0, scale(3))?.is_from_cache());
+    Ok(())
+}
+
+#[cfg(not(unix))]
+pub(crate) fn k03_a_folder_that_others_can_write_is_not_used(_: &Device) -> Outcome {
+    Ok(())
+}

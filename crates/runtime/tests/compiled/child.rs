@@ -44,8 +44,19 @@ pub(crate) fn main() -> Option<ExitCode> {
 
 /// Starts a child that compiles with this factor and cache, and with further variables.
 pub(crate) fn start(factor: u32, cache: &Path, variables: &[(&str, &str)]) -> Child {
+    start_in(Path::new("."), factor, cache, variables)
+}
+
+/// Starts such a child in a working directory.
+pub(crate) fn start_in(
+    here: &Path,
+    factor: u32,
+    cache: &Path,
+    variables: &[(&str, &str)],
+) -> Child {
     let program = env::current_exe().expect("the test's own program");
     Command::new(program)
+        .current_dir(here)
         .env(FACTOR, factor.to_string())
         .env("MILLSTREAM_KERNEL_CACHE", cache)
         .envs(variables.iter().copied())

@@ -173,3 +173,32 @@ pub(crate) fn k04_warnings_of_a_compilation_are_kept(device: &Device) -> Outcome
     assert_eq!(warning.source_line.as_deref(), Some("    int unused;"));
     Ok(())
 }
+
+pub(crate) fn k04_names_are_those_of_the_source_and_move_no_cursor(device: &Device) -> Outcome {
+    let name = "a\"b\\c??/\x1b[2J.cu";
+    let source = || Cuda::source(name, "#error \x1b[2J\n__global__ void k() {}");
+    let error = refused(device, source());
+    assert_eq!(
+        (
+            error.diagnostics()[0].file.as_str(),
+            error.diagnostics()[0].line
+        ),
+        (name, 1)
+    );
+    let failed = refused(device, source().option("--fats-math"));
+    for text in [error.to_string(), failed.to_string()] {
+        assert!(
+            !text.contains('\x1b') && text.contains("a\"b\\c??/\u{fffd}[2J.cu"),
+            "{text}"
+        );
+        assert!(!text.contains("/dev/null"), "{text}");
+    }
+    let source = Cuda::source("k.cu", "__global__ void k(int* x) { *x = __LINE__; }");
+    let source = source.option("--gpu-architecture=compute_75");
+    let (ptx, _) = source.option("--generate-line-info").to_ptx()?;
+    assert!(
+        ptx.contains("/k.cu\"") && !ptx.contains("/dev/null"),
+        "{ptx}"
+    );
+    Ok(())
+}
