@@ -1,15 +1,16 @@
 //! Compilation of CUDA C++ at run time, by NVRTC or from the cache on disk.
 
-use std::{
-    env,
-    fmt::Write as _,
-    path::{self, PathBuf},
-    sync::Arc,
-};
+use std::{fmt::Write as _, sync::Arc};
 
 use millstream_driver::nvrtc::{self, Compiled, Nvrtc, NvrtcCode, NvrtcError, Program};
 
-use super::{Cuda, Module, disk_cache::DiskCache, includes, loaded::Parts, sha256::sha256};
+use super::{
+    Cuda, Module,
+    disk_cache::DiskCache,
+    includes::{self, Folders},
+    loaded::Parts,
+    sha256::sha256,
+};
 use crate::{
     CompileError, Device, Result, Severity, context::DeviceState, error::parse_diagnostics,
 };
@@ -105,7 +106,7 @@ impl Cuda {
     #[doc(hidden)]
     pub fn to_ptx(&self) -> Result<(String, Vec<crate::Diagnostic>)> {
         let nvrtc = load(self)?;
-        let folders = Folders::of(self, nvrtc.installation());
+        let folders = Folders::of(self, nvrtc.installation().file.as_deref());
         let compiled = run(self, &nvrtc, &folders, self.options.clone(), false)?;
         let warnings = parse_diagnostics(&compiled.log, |file, line| self.line(file, line));
         Ok((compiled.ptx, warnings))
@@ -154,50 +155,13 @@ impl Cuda {
         list(&[&self.name, &self.text, &folders.here]);
         list(&as_strs(&self.options));
         list(&as_strs(&self.instantiations));
-        list(&as_strs(&folders.own));
-        list(&as_strs(&folders.cuda));
+        let folders = folders.list.iter().map(|(folder, _)| folder.as_str());
+        list(&folders.collect::<Vec<_>>());
         for (name, text) in &self.headers {
             list(&[name, text]);
         }
         sha256(&bytes)
     }
-}
-
-/// The folders of a compilation, as absolute paths.
-struct Folders {
-    /// The working directory; empty if its path is not UTF-8 or cannot be told.
-    here: String,
-    /// The folders that were added to the source.
-    own: Vec<String>,
-    /// The folders with CUDA's own headers, searched after these.
-    cuda: Vec<String>,
-}
-
-impl Folders {
-    fn of(source: &Cuda, installation: &nvrtc::Installation) -> Self {
-        let absolute = |folder: PathBuf| {
-            let absolute = path::absolute(&folder).unwrap_or(folder);
-            absolute.display().to_string()
-        };
-        let cuda = includes::cuda_folders(installation.file.as_deref());
-        Self {
-            here: working_directory(),
-            own: source.folders.iter().cloned().map(absolute).collect(),
-            cuda: cuda.into_iter().map(absolute).collect(),
-        }
-    }
-
-    /// Returns the folders in which `#include` searches, in order.
-    fn all(&self) -> impl Iterator<Item = &String> {
-        self.own.iter().chain(&self.cuda)
-    }
-}
-
-/// Returns the path of the working directory; empty if it is not UTF-8 or cannot be told.
-fn working_directory() -> String {
-    let here = env::current_dir().ok();
-    here.and_then(|here| here.into_os_string().into_string().ok())
-        .unwrap_or_default()
 }
 
 /// Borrows texts.
@@ -225,20 +189,19 @@ fn compiled(device: &DeviceState, source: &Cuda) -> Result<(Compiled, bool), Arc
     if let (Some(cache), Some(installation)) = (&cache, nvrtc::installation())
         && let Some(identity) = &installation.identity
     {
-        let folders = Folders::of(source, &installation);
+        let folders = Folders::of(source, installation.file.as_deref());
         if let Some(found) = cache.load(&source.key(device, identity, &folders)) {
             return Ok((found, true));
         }
     }
     let nvrtc = load(source)?;
     let installation = nvrtc.installation();
-    let folders = Folders::of(source, installation);
+    let folders = Folders::of(source, installation.file.as_deref());
     let entry = cache
         .filter(|_| !folders.here.is_empty())
         .zip(installation.identity.as_ref())
         .and_then(|(cache, identity)| {
-            let Folders { here, own, cuda } = &folders;
-            let dependencies = includes::dependencies(source, here, own, cuda)?;
+            let dependencies = includes::dependencies(source, &folders)?;
             let stamps = includes::stamps(&dependencies);
             Some((
                 cache,
@@ -253,7 +216,7 @@ fn compiled(device: &DeviceState, source: &Cuda) -> Result<(Compiled, bool), Arc
         // A file that was changed meanwhile may have been read in either state.
         && includes::unchanged(&dependencies)
         && includes::stamps(&dependencies) == stamps
-        && working_directory() == folders.here
+        && includes::working_directory() == folders.here
     {
         cache.store(&key, &compiled, &dependencies);
     }
@@ -298,10 +261,9 @@ fn run(
     mut options: Vec<String>,
     cubin: bool,
 ) -> Result<Compiled, Arc<CompileError>> {
-    let folders_as_options = folders
-        .all()
-        .map(|folder| format!("--include-path={folder}"));
-    options.extend(folders_as_options);
+    for (folder, _) in &folders.list {
+        options.push(format!("--include-path={folder}"));
+    }
     let name = format!("{NOWHERE}/source.cu");
     let text = format!("#line 1 \"{}\"\n{}", escaped(&source.name), source.text);
     let program = Program {
@@ -357,7 +319,11 @@ fn rejected(source: &Cuda, folders: &Folders, cause: NvrtcError) -> Arc<CompileE
         return Arc::new(CompileError::MissingHeader {
             source_name,
             header,
-            folders: folders.all().map(PathBuf::from).collect(),
+            folders: folders
+                .list
+                .iter()
+                .map(|(folder, _)| folder.into())
+                .collect(),
             diagnostic: diagnostics.swap_remove(at),
         });
     }

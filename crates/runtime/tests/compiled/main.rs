@@ -61,7 +61,6 @@ const TESTS_OF_NVRTC: &[Test] = tests! {
     cache::k03_a_kernel_with_the_time_of_its_compilation_is_not_cached,
     cache::k03_headers_are_searched_for_only_in_named_folders,
     cache::k03_the_environment_of_nvrtc_and_the_working_directory_count,
-    cache::k03_a_folder_that_others_can_write_is_not_used,
     errors::k04_names_are_those_of_the_source_and_move_no_cursor,
     errors::k04_errors_are_shown_with_their_source_lines,
     errors::k04_warnings_of_a_compilation_are_kept,
