@@ -304,4 +304,12 @@ L1: mov.u64 %rd1, table;
         assert_eq!(interface.kernels[0].source, Some(("k.cu".to_owned(), 7)));
         assert_eq!(interface.kernels[1].source, None);
     }
+
+    #[test]
+    fn control_characters_are_in_no_name_of_a_file_and_in_no_error() {
+        let named = interface(&MODULE.replace("k.cu", "k\x1b[2J.cu")).expect("it is valid");
+        assert_eq!(named.kernels[0].source, None);
+        let error = interface(".version \"\x1b[2J\"").expect_err("it is no number");
+        assert!(error.to_string().ends_with("found `\u{fffd}[2J`"), "{error}");
+    }
 }

@@ -37,7 +37,8 @@ pub(super) enum CacheChoice {
 }
 
 impl Cuda {
-    /// Creates a source from its text. `name` stands for it in messages.
+    /// Creates a source from its text. `name` stands for it in messages; headers are not searched
+    /// for in its folder, nor in the working directory.
     pub fn source(name: impl Into<String>, text: impl Into<String>) -> Self {
         Self {
             name: name.into(),

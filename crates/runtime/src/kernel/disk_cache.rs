@@ -209,7 +209,7 @@ fn check_trust(folder: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Returns whether the folder can be read: it is in the user's own profile.
+/// Checks that the folder is there: by default it is in the user's own profile.
 #[cfg(not(unix))]
 fn check_trust(folder: &Path) -> io::Result<()> {
     fs::metadata(folder).map(|_| ())
