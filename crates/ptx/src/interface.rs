@@ -310,6 +310,9 @@ L1: mov.u64 %rd1, table;
         let named = interface(&MODULE.replace("k.cu", "k\x1b[2J.cu")).expect("it is valid");
         assert_eq!(named.kernels[0].source, None);
         let error = interface(".version \"\x1b[2J\"").expect_err("it is no number");
-        assert!(error.to_string().ends_with("found `\u{fffd}[2J`"), "{error}");
+        assert!(
+            error.to_string().ends_with("found `\u{fffd}[2J`"),
+            "{error}"
+        );
     }
 }

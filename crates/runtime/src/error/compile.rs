@@ -128,7 +128,7 @@ fn advice(header: &str, folders: &[PathBuf]) -> String {
     };
     printable(&format!(
         "{tried}; pass its text with `Cuda::header(\"{header}\", …)`, its folder with \
-         `Cuda::include_folder(…)`, or, for CUDA's own headers, install `nvidia-cuda-runtime-cu12` \
-         with pip or set CUDA_HOME"
+         `Cuda::include_folder(…)`, or, for CUDA's own headers, install \
+         `nvidia-cuda-runtime-cu12` with pip or set CUDA_HOME"
     ))
 }

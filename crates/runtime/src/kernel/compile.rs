@@ -15,9 +15,9 @@ use crate::{
     CompileError, Device, Result, Severity, context::DeviceState, error::parse_diagnostics,
 };
 
-/// A folder in which no file can be, because it is not one. The source is compiled under the name of
-/// a file in it: NVRTC would otherwise search for headers where the name says, and in the working
-/// directory if the name has no folder.
+/// A folder in which no file can be, because it is not one. The source is compiled under the name
+/// of a file in it: NVRTC would otherwise search for headers in the folder of the source's name, or
+/// in the working directory if the name has none.
 pub(super) const NOWHERE: &str = "/dev/null";
 
 impl Device {
@@ -32,15 +32,15 @@ impl Device {
     /// CUDA's own headers (`cuda_fp16.h`) are found beside NVRTC, in the wheels of the CUDA
     /// runtime, and in `CUDA_HOME`.
     ///
-    /// The result is cached in the user's folder for caches (`$XDG_CACHE_HOME/millstream/kernels`),
+    /// The result is cached in the user's folder for caches, `$XDG_CACHE_HOME/millstream/kernels`,
     /// or in that of the variable `MILLSTREAM_KERNEL_CACHE`, whose value `off` turns the cache off.
     /// The cache is keyed by all that the compilation depends on, with the content of every header
     /// and the working directory, which is in line tables. It holds at most 512 MiB. A compilation
     /// is not cached if it may depend on more: `#include` of a macro, `__DATE__`, `__TIME__`,
     /// `__has_include` of a macro, names made by `##` that may be one of these, options that name
     /// files (`-I`, `--pre-include`, `--pch`; [`Cuda::include_folder`] is cached), other rare
-    /// options, and the variable `NVRTC_APPEND_FLAGS`. The folder must be the user's own, and it and
-    /// those above it must not be writable by others; it is not used otherwise.
+    /// options, and the variable `NVRTC_APPEND_FLAGS`. The folder must be the user's own, and
+    /// neither it nor those above it may be writable by others; it is not used otherwise.
     ///
     /// ```
     /// use millstream::{CompileError, Cuda, Device, Error, signature};

@@ -91,8 +91,8 @@ const PURE_OPTIONS: &str = "-gpu-architecture -arch -define-macro -undefine-macr
     -device-as-default-execution-space -default-device -device-int128 -restrict \
     -disable-warnings -w -diag-suppress -diag-warn -diag-error";
 
-/// The words whose meaning depends on more than the text. The first three search for a header: NVRTC
-/// has two of them, and libcu++ defines the third.
+/// The words whose meaning depends on more than the text. The first three search for a header:
+/// NVRTC has two of them, and libcu++ defines the third.
 const IMPURE_WORDS: [&str; 7] = [
     "__has_include",
     "__has_include_next",
