@@ -175,18 +175,21 @@ fn find() -> Result<Nvrtc, NvrtcLoadError> {
 /// Returns the file from which the system's loader has loaded the library.
 #[cfg(unix)]
 fn file_of(functions: &Functions) -> Option<PathBuf> {
-    use std::{ffi::OsStr, mem::MaybeUninit, os::unix::ffi::OsStrExt};
+    use std::{ffi::OsStr, os::unix::ffi::OsStrExt};
 
-    let mut found = MaybeUninit::<libc::Dl_info>::uninit();
-    let address = functions.nvrtcVersion as *const libc::c_void;
-    // SAFETY: the result goes to a local, which is read only if the call has filled it. The name is
-    // a text of the loader's, and the library stays loaded.
-    let name = unsafe {
-        if libc::dladdr(address, found.as_mut_ptr()) == 0 {
-            return None;
-        }
-        CStr::from_ptr(found.assume_init().dli_fname)
+    let mut found = libc::Dl_info {
+        dli_fname: ptr::null(),
+        dli_fbase: ptr::null_mut(),
+        dli_sname: ptr::null(),
+        dli_saddr: ptr::null_mut(),
     };
+    let address = functions.nvrtcVersion as *const libc::c_void;
+    // SAFETY: the result goes to a local.
+    if unsafe { libc::dladdr(address, &mut found) } == 0 {
+        return None;
+    }
+    // SAFETY: the call has found a text of the loader's, and the library stays loaded.
+    let name = unsafe { CStr::from_ptr(found.dli_fname) };
     let file = PathBuf::from(OsStr::from_bytes(name.to_bytes()));
     file.is_absolute().then_some(file)
 }

@@ -83,6 +83,10 @@ fn cuda_folders(nvrtc_file: Option<&Path>) -> Vec<PathBuf> {
 /// there: a file that appears is found in the place of another.
 pub(super) type Dependency = (String, Option<[u8; 32]>);
 
+/// The largest number of paths that a compilation may try. Headers that include each other by `../`
+/// would have paths without end.
+const PATHS_MAX: usize = 20_000;
+
 /// The options that read no file and do not depend on the time, up to their `=`, without the first
 /// `-` if there are two.
 const PURE_OPTIONS: &str = "-gpu-architecture -arch -define-macro -undefine-macro -std \
@@ -153,6 +157,9 @@ pub(super) fn dependencies(source: &Cuda, folders: &Folders) -> Option<Vec<Depen
                     let path = root.join(format!("{name}{suffix}"));
                     if !seen.insert(path.clone()) {
                         continue;
+                    }
+                    if seen.len() > PATHS_MAX {
+                        return None;
                     }
                     let text = contents(&path).ok()?;
                     found.push((path.display().to_string(), text.as_deref().map(sha256)));
@@ -341,6 +348,17 @@ mod tests {
         let source = Cuda::source("k.cu", "#include \"pipe.h\"");
         // Named pipes are not waited for.
         assert!(made.is_err() || dependencies(&source, &search).is_none());
+    }
+
+    #[test]
+    fn headers_that_include_each_other_by_paths_that_grow_come_to_an_end() {
+        let folder = Folder::new("cycle");
+        let text = "#include \"../a/one.h\"\n#include \"../b/one.h\"";
+        folder.write("a/one.h", text);
+        folder.write("b/one.h", text);
+        let source = Cuda::source("k.cu", "#include <one.h>");
+        let search = folders("/".into(), &[folder.path("a")]);
+        assert!(dependencies(&source, &search).is_none());
     }
 
     #[test]
