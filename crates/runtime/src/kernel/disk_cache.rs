@@ -198,7 +198,7 @@ fn check_trust(folder: &Path) -> io::Result<()> {
         let metadata = fs::metadata(above)?;
         let (is_top, mode) = (above == folder, metadata.mode());
         let is_owned = metadata.uid() == user || (!is_top && metadata.uid() == 0);
-        // Below a sticky folder such as `/tmp`, only owners rename their files.
+        // Below a sticky folder, as temporary ones are, only owners rename their files.
         let is_closed = mode & 0o022 == 0 || (!is_top && mode & 0o1000 != 0);
         if !metadata.is_dir() || !is_owned || !is_closed {
             let above = above.display();
