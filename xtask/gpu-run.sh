@@ -41,6 +41,7 @@ for program in "${programs[@]}"; do
   [ -x "$program" ] || continue
   name=$(basename "$program")
   case $program in
+    "$bundle"/benches/*-nvidia) arguments=(--json "$out/$name.json") ;;
     "$bundle"/benches/*) arguments=(--json "$out/$name.json" --svg "$out/$name.svg") ;;
     "$bundle"/examples/photos) arguments=(--out "$out/$name") ;;
     */millstream-scenarios) arguments=("${skip[@]}") ;;

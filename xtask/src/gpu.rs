@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
 
-use crate::process;
+use crate::{nvidia, process};
 
 /// The folder of the bundle, which git ignores.
 const BUNDLE: &str = "gpu-bundle";
@@ -103,6 +103,15 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     }
     if all || options.benches {
         programs.extend(build(&["build"], &["millstream-bench"])?);
+        // Only if it was built: it needs packages for Python, and this one does not.
+        let executable = nvidia::executable();
+        if executable.is_file() {
+            programs.push(Program {
+                kind: Kind::Bench,
+                name: nvidia::NAME.to_owned(),
+                executable,
+            });
+        }
     }
     if all || options.examples {
         programs.extend(build(&["build"], &EXAMPLES)?);

@@ -13,6 +13,7 @@ mod gpu;
 mod kernels;
 mod miri;
 mod msrv;
+mod nvidia;
 mod nvrtc;
 mod package;
 mod process;
@@ -71,6 +72,8 @@ enum Task {
     Python,
     /// Test and run the example with layers of candle.
     Candle,
+    /// Build and run the benchmarks beside NVIDIA's cuda-core and cuda-async.
+    Nvidia(nvidia::Options),
     /// Run random programs for a given time.
     Programs(programs::Options),
     /// Run the tests many times, under load and on one core too, and print how often each failed.
@@ -97,6 +100,7 @@ fn main() -> ExitCode {
         Task::Targets => targets::run(),
         Task::Python => python::run(),
         Task::Candle => candle::run(),
+        Task::Nvidia(options) => nvidia::run(&options),
         Task::Programs(options) => programs::run(&options),
         Task::Repeat(options) => repeat::run(&options),
         Task::Gpu(options) => gpu::run(&options),

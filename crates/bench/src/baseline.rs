@@ -51,7 +51,7 @@ impl Slot {
         let bytes = size_of_val(source);
         up.fill(bytemuck::cast_slice(source), Stores::Plain)?;
         up.upload(stream, input, 0, bytes)?;
-        stream.vecadd(kernel, [input, input, output], source.len() as u64)?;
+        stream.launch(kernel, [input, input, output], source.len() as u64)?;
         down.download(stream, output, 0, bytes)
     }
 

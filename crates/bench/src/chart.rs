@@ -3,11 +3,11 @@
 
 use std::fmt::{Arguments, Write};
 
-use crate::report::Row;
+use crate::report::{Goal, Row};
 
 /// The measurements that are drawn, in this order: the text of the rows, and the label in the
 /// chart. Rows whose raw figure is not that of the same work are left out.
-const DRAWN: [(&str, &str); 13] = [
+const DRAWN: [(&str, &str); 17] = [
     (
         "upload, pageable, against the driver's",
         "Upload 256 MiB from a slice",
@@ -23,10 +23,14 @@ const DRAWN: [(&str, &str); 13] = [
     ),
     ("upload of 4 KiB, pageable", "Upload 4 KiB from a slice"),
     (
-        "launch, a number back, .await",
+        "launch, download of one number, .await",
         "Launch a kernel, await one number",
     ),
     ("launch, one stream in use", "Launch a kernel"),
+    (
+        "launch with four operands, one stream in use",
+        "Launch a kernel with four operands",
+    ),
     (
         "launch, operands shared with a second stream",
         "Launch, operands read on two streams",
@@ -40,8 +44,20 @@ const DRAWN: [(&str, &str); 13] = [
         "A launch that waits for another stream",
     ),
     (
+        "the same two launches, to completion",
+        "The same, until it is complete",
+    ),
+    (
         "16 threads on 16 streams, two operands shared",
         "Launch from 16 threads at once",
+    ),
+    (
+        "graph of 32 kernels and 34 arrays, host time of a replay",
+        "Replay a graph of 32 kernels",
+    ),
+    (
+        "graph of 32 kernels and 34 arrays, launch to completion",
+        "The same, until it is complete",
     ),
     (
         "the same, against three raw streams with memory of their own",
@@ -59,15 +75,17 @@ const LEFT: usize = 330;
 const RIGHT: usize = 800;
 const TOP: usize = 104;
 const BOTTOM: usize = 34;
-const BAR_HEIGHT: usize = 14;
+const BAR_HEIGHT: usize = 10;
 /// From one bar to the next of the same measurement, and between measurements.
-const BAR_STEP: usize = 17;
-const GROUP_GAP: usize = 11;
+const BAR_STEP: usize = 13;
+const GROUP_GAP: usize = 9;
 
 /// The classes of the bars, and their names in the legend: the one at the end is for any other.
-const CLASSES: [(&str, &str); 3] = [
+const CLASSES: [(&str, &str); 5] = [
     ("ours", "Millstream"),
     ("cudarc", "cudarc"),
+    ("core", "cuda-core"),
+    ("async", "cuda-async"),
     ("pytorch", "PyTorch"),
 ];
 
@@ -81,7 +99,12 @@ const STYLE: &str = "\
 .chart .page { fill: #ffffff; stroke: #d1d9e0 }
 .chart .ours { fill: #1a7f5a }
 .chart .cudarc { fill: #8c959f }
+.chart .core { fill: #8250df }
+.chart .async { fill: #0969da }
 .chart .pytorch { fill: #c69026 }
+.chart .met { fill: #116329 }
+.chart .missed { fill: #a40e26 }
+.chart .small { font-size: 11px }
 .chart .grid { stroke: #d1d9e0 }
 .chart .one { stroke: #1f2328; stroke-width: 1.5 }
 @media (prefers-color-scheme: dark) {
@@ -90,7 +113,11 @@ const STYLE: &str = "\
 .chart .page { fill: #0d1117; stroke: #3d444d }
 .chart .ours { fill: #3fb950 }
 .chart .cudarc { fill: #7d8590 }
+.chart .core { fill: #bc8cff }
+.chart .async { fill: #58a6ff }
 .chart .pytorch { fill: #d29922 }
+.chart .met { fill: #7ee787 }
+.chart .missed { fill: #ffa198 }
 .chart .grid { stroke: #3d444d }
 .chart .one { stroke: #f0f6fc }
 }
@@ -123,7 +150,8 @@ pub(crate) fn draw(rows: &[Row]) -> String {
     ));
     svg.text("title", 24, 34, "Times as fast as the same work by hand");
     let subtitle = "by hand: written directly against the CUDA driver, without a library";
-    svg.text("quiet", 24, 56, &format!("higher is better · {subtitle}"));
+    let subtitle = format!("higher is better · {subtitle} · targets are those of this project");
+    svg.text("quiet", 24, 56, &subtitle);
     legend(&mut svg, &groups);
     axis(&mut svg, &scale, height - BOTTOM);
     let mut y = TOP;
@@ -148,14 +176,28 @@ fn groups(rows: &[Row]) -> Vec<Group<'_>> {
     DRAWN.iter().filter_map(group).collect()
 }
 
-/// The row's speed as a multiple of the raw one: the ratio of rates, or the inverse ratio of times.
+/// The row's speed as a multiple of the raw one.
 fn factor(row: &Row) -> Option<f64> {
-    let of_raw = row.of_raw()?;
+    speed(row, row.of_raw()?)
+}
+
+/// A ratio to the raw figure as a ratio of speeds: itself for rates, its inverse for times.
+fn speed(row: &Row, of_raw: f64) -> Option<f64> {
     match row.unit.as_str() {
         unit if unit.ends_with("/s") => Some(of_raw),
         "ns" => Some(1.0 / of_raw),
         _ => None,
     }
+}
+
+/// The class and the text that say whether the row meets its target, if it has one.
+fn verdict(row: &Row) -> Option<(&'static str, String)> {
+    let (Goal::AtMost(bound) | Goal::AtLeast(bound)) = row.goal else {
+        return None;
+    };
+    let verdict = if row.is_met()? { "met" } else { "missed" };
+    let target = speed(row, bound)?;
+    Some((verdict, format!("target {target:.2}× {verdict}")))
 }
 
 /// The class of a row's bar, and its index in [`CLASSES`].
@@ -194,10 +236,15 @@ impl Group<'_> {
             // What tells two bars of one library apart stands behind a comma.
             let which = row.who.strip_prefix(name).unwrap_or(&row.who);
             let which = which.split_once(", ").map_or("", |(_, which)| which);
-            let text = format!("{factor:.2}× {which}");
+            let verdict = verdict(row);
+            let (class, about) = match &verdict {
+                Some((class, text)) => (*class, text.as_str()),
+                None => ("quiet", which),
+            };
+            let text = format!("{factor:.2}× {about}");
             // Beyond the line at 1, which would cross it.
             let x = end.max(scale.x(1.0)) + 7;
-            svg.text("quiet", x, y + 11, text.trim_end());
+            svg.text(&format!("small {class}"), x, y + 9, text.trim_end());
         }
     }
 }
@@ -259,7 +306,6 @@ fn escaped(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::Goal;
 
     fn rows() -> Vec<Row> {
         let launch = "launch, one stream in use";
@@ -293,8 +339,9 @@ mod tests {
         let svg = draw(&rows());
         assert_eq!(svg, draw(&rows()));
         for part in [
-            "5.00×",
+            "5.00× target 5.50× missed",
             "0.50× any other",
+            "0.80× target 0.97× missed",
             ">cudarc<",
             ">PyTorch<",
             "1× by hand",

@@ -16,15 +16,21 @@ use crate::raw::BLOCK;
 /// counts its own streams only.
 pub(crate) struct Cudarc {
     context: Arc<CudaContext>,
-    vecadd: CudaFunction,
+    kernel: CudaFunction,
 }
 
 impl Cudarc {
     pub(crate) fn open() -> Result<Self> {
+        Self::with_kernel(include_str!("../kernels/vecadd.ptx"), "vecadd")
+    }
+
+    /// Opens a context for a kernel whose parameters are input arrays, an output array, and the
+    /// number of elements of each that its threads touch.
+    pub(crate) fn with_kernel(ptx: &str, name: &str) -> Result<Self> {
         let context = CudaContext::new(0)?;
-        let module = context.load_module(Ptx::from_src(include_str!("../kernels/vecadd.ptx")))?;
-        let vecadd = module.load_function("vecadd")?;
-        Ok(Self { context, vecadd })
+        let module = context.load_module(Ptx::from_src(ptx))?;
+        let kernel = module.load_function(name)?;
+        Ok(Self { context, kernel })
     }
 
     /// Returns cudarc's default stream. cudarc uses no events as long as it has no other stream.
@@ -37,25 +43,27 @@ impl Cudarc {
         Ok(self.context.new_stream()?)
     }
 
-    /// Enqueues `c = a + b`.
+    /// Launches the kernel: `output = a + b` for `vecadd`, whose inputs are `[a, b]`.
     #[inline]
-    pub(crate) fn vecadd(
+    pub(crate) fn launch(
         &self,
         stream: &Arc<CudaStream>,
-        a: &CudaSlice<f32>,
-        b: &CudaSlice<f32>,
-        c: &mut CudaSlice<f32>,
+        inputs: &[CudaSlice<f32>],
+        output: &mut CudaSlice<f32>,
     ) -> Result<()> {
-        let elements = a.len().min(b.len()).min(c.len());
-        let n = elements as u64;
+        let lengths = inputs.iter().map(CudaSlice::len);
+        let n = lengths.fold(output.len(), usize::min) as u64;
         let config = LaunchConfig {
             grid_dim: (u32::try_from(n.div_ceil(u64::from(BLOCK)))?, 1, 1),
             block_dim: (BLOCK, 1, 1),
             shared_mem_bytes: 0,
         };
-        let mut launch = stream.launch_builder(&self.vecadd);
-        launch.arg(a).arg(b).arg(c).arg(&n);
-        // SAFETY: the arguments are those of vecadd.cu, whose threads touch `n` elements of each
+        let mut launch = stream.launch_builder(&self.kernel);
+        for input in inputs {
+            launch.arg(input);
+        }
+        launch.arg(output).arg(&n);
+        // SAFETY: the arguments are those of the kernel, whose threads touch `n` elements of each
         // array.
         unsafe { launch.launch(config) }?;
         Ok(())

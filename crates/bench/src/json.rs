@@ -70,11 +70,9 @@ pub(crate) fn read(text: &str, ours: &[Row]) -> Result<Vec<Row>> {
     rows.iter().map(read).collect()
 }
 
-/// Reads the device and the rows with a figure and a raw figure from a text of [`write()`], without
-/// their targets.
-pub(crate) fn read_written(text: &str) -> Result<(String, Vec<Row>)> {
+/// Reads the rows with a figure and a raw figure from a text of [`write()`].
+pub(crate) fn read_written(text: &str) -> Result<Vec<Row>> {
     let whole: Value = serde_json::from_str(text).context("not JSON")?;
-    let device = whole["device"].as_str().unwrap_or("unknown device");
     let mut rows = Vec::new();
     for row in whole["rows"].as_array().context("no rows")? {
         let text = |key: &str| {
@@ -84,11 +82,18 @@ pub(crate) fn read_written(text: &str) -> Result<(String, Vec<Row>)> {
         };
         let (target, what, unit) = (text("target")?, text("what")?, text("unit")?);
         if let (Some(figure), Some(raw)) = (row["figure"].as_f64(), row["raw"].as_f64()) {
-            let row = Row::times(target, what, unit, figure, raw, Goal::None);
-            rows.push(row.by(text("who")?));
+            let goal = match (row["at_most"].as_f64(), row["at_least"].as_f64()) {
+                (Some(most), _) => Goal::AtMost(most),
+                (_, Some(least)) => Goal::AtLeast(least),
+                _ => Goal::None,
+            };
+            rows.push(Row {
+                judged: row["judged"].as_f64(),
+                ..Row::times(target, what, unit, figure, raw, goal).by(text("who")?)
+            });
         }
     }
-    Ok((device.to_owned(), rows))
+    Ok(rows)
 }
 
 #[cfg(test)]
@@ -147,16 +152,15 @@ mod tests {
             Row::times("T6", "upload", "GB/s", 44.0, 8.0, Goal::AtLeast(5.5)).by("cudarc"),
             Row::absent("T13", "GPU to GPU", "needs two GPUs"),
         ];
-        let (device, read) = read_written(&write("a GPU", &rows)).unwrap();
-        assert_eq!((device.as_str(), read.len()), ("a GPU", 1));
+        let read = read_written(&write("a GPU", &rows)).unwrap();
+        let [read] = &read[..] else {
+            panic!("{read:?}");
+        };
         assert_eq!(
-            (
-                read[0].what.as_str(),
-                read[0].who.as_str(),
-                read[0].of_raw()
-            ),
+            (read.what.as_str(), read.who.as_str(), read.of_raw()),
             ("upload", "cudarc", Some(5.5))
         );
+        assert_eq!(read.is_met(), Some(true));
         assert!(read_written("{}").is_err());
     }
 }

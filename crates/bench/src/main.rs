@@ -44,9 +44,10 @@ struct Arguments {
     /// Also draw the figures beside the same work by hand.
     #[arg(long, value_name = "FILE")]
     svg: Option<PathBuf>,
-    /// Measure nothing; draw the figures that `--json` wrote to this file.
+    /// Measure nothing; draw the figures that `--json` wrote to this file. Of several files, those
+    /// of the benchmarks beside NVIDIA's crates too, a later one takes precedence.
     #[arg(long, value_name = "FILE", requires = "svg")]
-    from: Option<PathBuf>,
+    from: Vec<PathBuf>,
     /// Run fewer rounds.
     #[arg(long)]
     quick: bool,
@@ -78,10 +79,16 @@ fn run(arguments: &Arguments) -> Result<bool> {
         Some(Command::FirstUse { way }) => return targets::first_use(way).map(|()| true),
         None => {}
     }
-    if let (Some(from), Some(svg)) = (&arguments.from, &arguments.svg) {
-        let text = std::fs::read_to_string(from);
-        let text = text.with_context(|| format!("cannot read {}", from.display()))?;
-        let (_, rows) = json::read_written(&text).with_context(|| from.display().to_string())?;
+    if let (false, Some(svg)) = (arguments.from.is_empty(), &arguments.svg) {
+        let mut rows = Vec::<Row>::new();
+        for from in &arguments.from {
+            let text = std::fs::read_to_string(from);
+            let text = text.with_context(|| format!("cannot read {}", from.display()))?;
+            let later = json::read_written(&text).with_context(|| from.display().to_string())?;
+            let of_same = |a: &Row, b: &Row| (&a.what, &a.who) == (&b.what, &b.who);
+            rows.retain(|row| !later.iter().any(|other| of_same(row, other)));
+            rows.extend(later);
+        }
         return write(svg, &chart::draw(&rows)).map(|()| true);
     }
     let rows = side_by_side::names();

@@ -22,10 +22,28 @@ impl<'a> Variant<'a> {
         mut work: impl FnMut() -> Result<()> + 'a,
         drain: impl FnMut() -> Result<()> + 'a,
     ) -> Self {
+        Self::batched(move |times| (0..times).try_for_each(|_| work()), drain)
+    }
+
+    /// Creates a variant that is told how many times to do the work, and may do it at once.
+    pub(crate) fn batched(
+        work: impl FnMut(usize) -> Result<()> + 'a,
+        drain: impl FnMut() -> Result<()> + 'a,
+    ) -> Self {
         Self {
-            work: Box::new(move |times| (0..times).try_for_each(|_| work())),
+            work: Box::new(work),
             drain: Box::new(drain),
         }
+    }
+
+    /// Does a batch of the work, waits until the device is idle, and returns how long the batch
+    /// took, in nanoseconds.
+    pub(crate) fn run(&mut self, harness: &Harness, batch: usize) -> Result<u64> {
+        let start_ns = harness.now_ns();
+        (self.work)(batch)?;
+        let took_ns = harness.now_ns() - start_ns;
+        (self.drain)()?;
+        Ok(took_ns)
     }
 
     /// Creates a variant whose work is complete when it returns.
@@ -50,24 +68,35 @@ pub(crate) fn medians<const N: usize>(
     sample_size: SampleSize,
     mut variants: [Variant<'_>; N],
 ) -> Result<[f64; N]> {
+    let medians = medians_of(harness, sample_size, &mut variants)?;
+    Ok(std::array::from_fn(|which| medians[which]))
+}
+
+/// The same for any number of variants.
+pub(crate) fn medians_of(
+    harness: &Harness,
+    sample_size: SampleSize,
+    variants: &mut [Variant<'_>],
+) -> Result<Vec<f64>> {
     let sample_size = harness.scaled(sample_size);
-    let mut samples: [Vec<f64>; N] = std::array::from_fn(|_| Vec::new());
+    let count = variants.len();
+    let mut samples = vec![Vec::new(); count];
     for round in 0..WARM_UP_ROUNDS + sample_size.rounds {
-        for turn in 0..N {
+        for turn in 0..count {
             // The order alternates, so that no variant is always first or always follows the same
             // other.
-            let which = if round % 2 == 0 { turn } else { N - 1 - turn };
-            let variant = &mut variants[which];
-            let start_ns = harness.now_ns();
-            (variant.work)(sample_size.batch)?;
-            let took_ns = harness.now_ns() - start_ns;
-            (variant.drain)()?;
+            let which = if round % 2 == 0 {
+                turn
+            } else {
+                count - 1 - turn
+            };
+            let took_ns = variants[which].run(harness, sample_size.batch)?;
             if round >= WARM_UP_ROUNDS {
                 samples[which].push(took_ns as f64 / sample_size.batch as f64);
             }
         }
     }
-    Ok(samples.map(median))
+    Ok(samples.into_iter().map(median).collect())
 }
 
 /// Returns the median of at least one sample; the mean of the middle two if their number is even.

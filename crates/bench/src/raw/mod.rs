@@ -127,11 +127,12 @@ impl Raw {
 
     /// Loads the kernel of vecadd.cu.
     pub(crate) fn vecadd(&self) -> Result<RawKernel> {
-        let function = self.function(include_str!("../../kernels/vecadd.ptx"), "vecadd")?;
-        Ok(RawKernel { function })
+        self.kernel(include_str!("../../kernels/vecadd.ptx"), "vecadd")
     }
 
-    fn function(&self, ptx: &str, name: &str) -> Result<FunctionHandle> {
+    /// Loads a kernel whose parameters are arrays of `f32` and the number of elements of each that
+    /// its threads touch.
+    pub(crate) fn kernel(&self, ptx: &str, name: &str) -> Result<RawKernel> {
         // SAFETY: the context is retained. The module is never unloaded.
         let module = unsafe { self.driver.module_load(self.context, ptx.as_bytes()) }?;
         // SAFETY: the module was just loaded.
@@ -139,7 +140,7 @@ impl Raw {
         // SAFETY: the function is of that module. Loading it now keeps the first launch from
         // waiting (rule 53).
         unsafe { self.driver.function_load(self.context, function) }?;
-        Ok(function)
+        Ok(RawKernel { function })
     }
 }
 
@@ -150,7 +151,7 @@ impl Drop for Raw {
     }
 }
 
-/// The loaded kernel `vecadd`.
+/// A loaded kernel of arrays and a length, such as `vecadd`.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RawKernel {
     function: FunctionHandle,

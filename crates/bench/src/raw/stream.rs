@@ -9,6 +9,9 @@ use millstream_driver::{Completion, FillPattern, LaunchDims, PeerCopy, StreamHan
 
 use super::{BLOCK, Raw, RawEvent, RawHost, RawKernel, RawMemory};
 
+/// The maximum number of a kernel's parameters.
+const PARAMS_MAX: usize = 5;
+
 /// A stream of the driver.
 #[derive(Debug)]
 pub(crate) struct RawStream {
@@ -41,12 +44,12 @@ impl RawStream {
         Ok(found == Completion::Complete)
     }
 
-    /// Enqueues `c = a + b` for the first `n` numbers.
+    /// Launches the kernel for the first `n` numbers of its operands: `c = a + b` for `vecadd`.
     #[inline]
-    pub(crate) fn vecadd(
+    pub(crate) fn launch<const N: usize>(
         &self,
         kernel: RawKernel,
-        operands: [&RawMemory; 3],
+        operands: [&RawMemory; N],
         n: u64,
     ) -> Result<()> {
         let room = operands
@@ -54,16 +57,16 @@ impl RawStream {
             .all(|operand| n <= (operand.bytes / size_of::<f32>()) as u64);
         ensure!(room, "an operand is shorter than {n} numbers");
         let addresses = operands.map(|operand| operand.pointer.as_raw());
-        let [a, b, c] = addresses
-            .each_ref()
-            .map(|address| std::ptr::from_ref(address).cast::<c_void>());
-        let params = [a, b, c, std::ptr::from_ref(&n).cast()];
+        let mut params = [std::ptr::from_ref(&n).cast::<c_void>(); PARAMS_MAX];
+        for (param, address) in params.iter_mut().zip(&addresses) {
+            *param = std::ptr::from_ref(address).cast();
+        }
         let dims = LaunchDims {
             grid: [u32::try_from(n.div_ceil(u64::from(BLOCK)))?, 1, 1],
             block: [BLOCK, 1, 1],
             shared_bytes: 0,
         };
-        // SAFETY: the parameters are those of vecadd.cu, whose threads touch `n` numbers of each
+        // SAFETY: the parameters are those of the kernel, whose threads touch `n` numbers of each
         // operand, which is long enough.
         let launched = unsafe {
             self.raw.driver.launch_kernel(
@@ -71,7 +74,7 @@ impl RawStream {
                 kernel.function,
                 &dims,
                 self.handle,
-                &params,
+                &params[..=N],
             )
         };
         Ok(launched?)

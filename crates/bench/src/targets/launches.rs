@@ -42,7 +42,7 @@ impl RawWork {
 
     fn launch(&self, stream: usize) -> Result<()> {
         let operands = self.operands.each_ref();
-        self.streams[stream].vecadd(self.kernel, operands, ELEMENTS as u64)
+        self.streams[stream].launch(self.kernel, operands, ELEMENTS as u64)
     }
 
     /// Enqueues a launch that the other stream's next launch waits for.
@@ -112,10 +112,10 @@ pub(crate) fn one_stream(harness: &Harness) -> Result<Vec<Row>> {
         } else {
             cudarc.default_stream()
         };
-        let (a, b) = (stream.alloc_zeros(ELEMENTS)?, stream.alloc_zeros(ELEMENTS)?);
+        let inputs = [stream.alloc_zeros(ELEMENTS)?, stream.alloc_zeros(ELEMENTS)?];
         let mut c = stream.alloc_zeros(ELEMENTS)?;
         let with_cudarc = Variant::new(
-            || cudarc.vecadd(&stream, &a, &b, &mut c),
+            || cudarc.launch(&stream, &inputs, &mut c),
             || Ok(stream.synchronize()?),
         );
         let [with_cudarc, baseline] = medians(harness, SAMPLE_SIZE, [with_cudarc, raw.variant()])?;
@@ -159,10 +159,10 @@ pub(crate) fn shared(harness: &Harness) -> Result<Vec<Row>> {
     }
     let cudarc = Cudarc::open()?;
     let (first, second) = (cudarc.stream()?, cudarc.stream()?);
-    let (a, b) = (second.alloc_zeros(ELEMENTS)?, second.alloc_zeros(ELEMENTS)?);
+    let inputs = [second.alloc_zeros(ELEMENTS)?, second.alloc_zeros(ELEMENTS)?];
     let mut c = second.alloc_zeros(ELEMENTS)?;
     let with_cudarc = Variant::new(
-        || cudarc.vecadd(&first, &a, &b, &mut c),
+        || cudarc.launch(&first, &inputs, &mut c),
         || Ok(first.synchronize()?),
     );
     let [with_cudarc, baseline] = medians(harness, SAMPLE_SIZE, [with_cudarc, raw.variant()])?;
@@ -218,16 +218,16 @@ pub(crate) fn ping_pong(harness: &Harness) -> Result<Vec<Row>> {
     }
     let cudarc = Cudarc::open()?;
     let streams = [cudarc.stream()?, cudarc.stream()?];
-    let (a, b) = (
+    let inputs = [
         streams[0].alloc_zeros(ELEMENTS)?,
         streams[0].alloc_zeros(ELEMENTS)?,
-    );
+    ];
     let mut c = streams[0].alloc_zeros(ELEMENTS)?;
     let with_cudarc = Variant::new(
         || {
             streams
                 .iter()
-                .try_for_each(|stream| cudarc.vecadd(stream, &a, &b, &mut c))
+                .try_for_each(|stream| cudarc.launch(stream, &inputs, &mut c))
         },
         || Ok(streams.iter().try_for_each(|stream| stream.synchronize())?),
     );

@@ -179,7 +179,7 @@ impl RawPipeline {
         for (chunk, [source, target]) in self.hosts.iter().enumerate() {
             let (stream, [input, output]) = &self.streams[chunk % STREAMS];
             stream.upload(input, source, bytes)?;
-            stream.vecadd(self.kernel, [input, input, output], self.elements as u64)?;
+            stream.launch(self.kernel, [input, input, output], self.elements as u64)?;
             stream.download(target, output, bytes)?;
         }
         self.streams

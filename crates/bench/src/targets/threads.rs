@@ -76,7 +76,7 @@ pub(crate) fn measure(harness: &Harness) -> Result<Vec<Row>> {
     let operands = (&raw_a, &raw_b);
     let mut baseline = || {
         all_at_once(&mut raw_workers, |(stream, target)| {
-            stream.vecadd(kernel, [operands.0, operands.1, target], ELEMENTS as u64)
+            stream.launch(kernel, [operands.0, operands.1, target], ELEMENTS as u64)
         })
     };
     let launches = |ns: f64| (THREADS * LAUNCHES) as f64 * 1e9 / ns;
@@ -100,7 +100,7 @@ pub(crate) fn measure(harness: &Harness) -> Result<Vec<Row>> {
     }
     let cudarc = Cudarc::open()?;
     let first = cudarc.stream()?;
-    let (a, b) = (first.alloc_zeros(ELEMENTS)?, first.alloc_zeros(ELEMENTS)?);
+    let inputs = [first.alloc_zeros(ELEMENTS)?, first.alloc_zeros(ELEMENTS)?];
     let mut workers = Vec::new();
     for _ in 0..THREADS {
         let stream = cudarc.stream()?;
@@ -110,7 +110,7 @@ pub(crate) fn measure(harness: &Harness) -> Result<Vec<Row>> {
     let with_cudarc = Variant::new(
         || {
             all_at_once(&mut workers, |(stream, target)| {
-                cudarc.vecadd(stream, &a, &b, target)
+                cudarc.launch(stream, &inputs, target)
             })
         },
         || raw.synchronize(),

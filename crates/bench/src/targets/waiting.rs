@@ -76,7 +76,7 @@ fn latency(harness: &Harness) -> Result<Vec<Row>> {
     let operands = [raw.memory(BYTES)?, raw.memory(BYTES)?, raw.memory(BYTES)?];
     let landing = raw.pinned(size_of::<f32>())?;
     let enqueue = || {
-        raw_stream.vecadd(kernel, operands.each_ref(), ELEMENTS as u64)?;
+        raw_stream.launch(kernel, operands.each_ref(), ELEMENTS as u64)?;
         raw_stream.download(&landing, &operands[2], size_of::<f32>())
     };
     let spun = Variant::complete(|| {
@@ -120,14 +120,24 @@ fn latency(harness: &Harness) -> Result<Vec<Row>> {
 }
 
 /// Measures the processor time of all threads while a kernel of one second is awaited.
-fn load(harness: &Harness) -> Result<Row> {
-    let what = "processor time while a kernel of 1 s is awaited";
+pub(crate) fn load(harness: &Harness) -> Result<Row> {
     let kernels = gate::load(&harness.device)?;
     let stream = harness.device.stream()?;
     let word = stream.zeros::<u32>(1)?;
-    let flag = Flag::new(&harness.raw)?;
     // This download makes all allocations before the kernel runs.
     stream.download(&word)?.wait()?;
+    load_of(harness, |flag| {
+        // SAFETY: the flag's memory is never freed.
+        unsafe { kernels.gate(&stream, LaunchConfig::new([1; 3], [1; 3]), flag.address()) }?;
+        pollster::block_on(stream.download(&word)?)?;
+        Ok(())
+    })
+}
+
+/// The same for a function that launches the gate kernel with a flag, and awaits it.
+pub(crate) fn load_of(harness: &Harness, run: impl FnOnce(Flag) -> Result<()>) -> Result<Row> {
+    let what = "processor time while a kernel of 1 s is awaited";
+    let flag = Flag::new(&harness.raw)?;
     let Some(before_ns) = processor_ns()? else {
         return Ok(Row::absent(
             "T9",
@@ -136,13 +146,11 @@ fn load(harness: &Harness) -> Result<Row> {
         ));
     };
     let start_ns = harness.now_ns();
-    // SAFETY: the flag's memory is never freed.
-    unsafe { kernels.gate(&stream, LaunchConfig::new([1; 3], [1; 3]), flag.address()) }?;
     let opener = thread::spawn(move || {
         thread::sleep(KERNEL);
         flag.raise();
     });
-    let awaited = pollster::block_on(stream.download(&word)?);
+    let awaited = run(flag);
     let took_ns = (harness.now_ns() - start_ns) as f64;
     let used_ns = (processor_ns()?.unwrap_or(before_ns) - before_ns) as f64;
     opener.join().expect("the opener does not panic");
@@ -157,14 +165,19 @@ fn load(harness: &Harness) -> Result<Row> {
 }
 
 /// Counts the wake-ups of the reactor thread while there are no futures.
-fn idle(harness: &Harness) -> Result<Row> {
+pub(crate) fn idle(harness: &Harness) -> Result<Row> {
     let stream: Stream = harness.device.stream()?;
     pollster::block_on(stream.download(&stream.zeros::<u32>(1)?)?)?;
-    // The pause lets the reactor go to sleep.
+    idle_of(&[REACTOR])
+}
+
+/// The same for the threads whose names begin so, after a future.
+pub(crate) fn idle_of(names: &[&str]) -> Result<Row> {
+    // The pause lets the threads go to sleep.
     thread::sleep(Duration::from_millis(100));
-    let before = reactor_switches()?;
+    let before = switches(names)?;
     thread::sleep(IDLE);
-    let woken = reactor_switches()? - before;
+    let woken = switches(names)? - before;
     let what = format!("wake-ups in {} s without futures", IDLE.as_secs());
     Ok(Row::judged(
         "T9",
@@ -199,16 +212,19 @@ fn processor_ns() -> Result<Option<u64>> {
     Ok(times.sum::<Option<u64>>().filter(|&sum| sum > 0))
 }
 
-/// Returns the number of times that the reactor thread has gone to sleep.
-fn reactor_switches() -> Result<u64> {
+/// Returns the number of times that the threads whose names begin so have gone to sleep.
+fn switches(names: &[&str]) -> Result<u64> {
     let texts = threads("status")?;
-    let status = texts.iter().find(|(name, _)| name.starts_with(REACTOR));
-    let (_, status) = status.context("there is no reactor thread")?;
-    let count = status
-        .lines()
-        .find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"));
-    Ok(count
-        .context("/proc has no count of the reactor's wake-ups")?
-        .trim()
-        .parse()?)
+    let mut count = None;
+    for (_, status) in texts
+        .iter()
+        .filter(|(name, _)| names.iter().any(|start| name.starts_with(start)))
+    {
+        let own = status
+            .lines()
+            .find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"));
+        let own = own.context("/proc has no count of a thread's wake-ups")?;
+        count = Some(count.unwrap_or(0) + own.trim().parse::<u64>()?);
+    }
+    count.with_context(|| format!("there is no thread {}", names.join(" or ")))
 }

@@ -1,0 +1,69 @@
+//! `cargo xtask nvidia`: builds the benchmarks beside NVIDIA's cuda-core and cuda-async, and runs
+//! them: without arguments on the drop-in driver, to see that all of them work, and with arguments
+//! on the machine's GPU.
+//!
+//! `crates/bench/nvidia` is a workspace of its own, because NVIDIA's crates make their bindings from
+//! CUDA's headers with libclang. Both come from Python's package registry.
+
+use std::path::PathBuf;
+
+use anyhow::Result;
+
+use crate::{clients::install, process};
+
+/// The manifest of the benchmarks.
+const MANIFEST: &str = "crates/bench/nvidia/Cargo.toml";
+/// The name of the program.
+pub(crate) const NAME: &str = "millstream-bench-nvidia";
+/// The headers, of the CUDA version that the oldest supported driver of NVIDIA's crates has, and
+/// libclang.
+const WHEELS: [&str; 5] = [
+    "nvidia-cuda-runtime==13.0.96",
+    "nvidia-cuda-crt==13.0.88",
+    "nvidia-cuda-cccl==13.0.85",
+    "nvidia-curand==10.4.0.35",
+    "libclang==18.1.1",
+];
+
+/// The arguments of `cargo xtask nvidia`.
+#[derive(clap::Args)]
+#[command(disable_help_flag = true)]
+pub(crate) struct Options {
+    /// The arguments of the benchmarks: see `cargo xtask nvidia --help`.
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+    arguments: Vec<String>,
+}
+
+/// Builds and runs the benchmarks.
+pub(crate) fn run(options: &Options) -> Result<()> {
+    let wheels = process::target_folder().join("nvidia");
+    let toolkit = wheels.join("nvidia/cu13");
+    let libclang = wheels.join("clang/native");
+    if !toolkit.join("include/curand.h").is_file() || !libclang.is_dir() {
+        let mut pip = process::command("python3");
+        pip.args(["-m", "pip", "install", "--quiet", "--no-deps", "--target"]);
+        process::run(pip.arg(&wheels).args(WHEELS))?;
+    }
+    // The package has libclang without the compiler's own headers.
+    let headers = process::output(process::command("gcc").arg("-print-file-name=include"))?;
+    process::run(
+        process::command("cargo")
+            .args(["build", "--release", "--manifest-path", MANIFEST])
+            .env("CARGO_TARGET_DIR", process::target_folder())
+            .env("CUDA_TOOLKIT_PATH", toolkit)
+            .env("LIBCLANG_PATH", libclang)
+            .env("BINDGEN_EXTRA_CLANG_ARGS", format!("-I{}", headers.trim())),
+    )?;
+    let mut program = process::command(&executable().to_string_lossy());
+    if options.arguments.is_empty() {
+        let driver = install::driver(&wheels, None)?;
+        program.args(["--quick", "--small"]);
+        program.env("LD_LIBRARY_PATH", driver);
+    }
+    process::run(program.args(&options.arguments))
+}
+
+/// Returns the path of the program, which need not exist.
+pub(crate) fn executable() -> PathBuf {
+    process::target_folder().join("release").join(NAME)
+}
