@@ -3,11 +3,7 @@
 use std::sync::Arc;
 
 use anyhow::{Context, Result};
-use millstream::{
-    Device, Select,
-    driver::cuda::Cuda,
-    sim::{Gpu, SimConfig},
-};
+use millstream::{Device, Select, driver::cuda::Cuda};
 use millstream_driver::Driver;
 
 use crate::{raw::Raw, timing::SampleSize};
@@ -33,13 +29,8 @@ impl Harness {
         open().map_err(|error| format!("{error:#}"))
     }
 
-    /// Creates a simulated device, whose times are virtual.
-    pub(crate) fn simulated(quick: bool) -> Result<Self> {
-        let gpu = Gpu::new(SimConfig::default());
-        Self::of(Device::open_simulated(&gpu, 0)?, gpu.driver(), quick)
-    }
-
-    fn of(device: Device, driver: Arc<dyn Driver>, quick: bool) -> Result<Self> {
+    /// Creates a harness for a device of this driver.
+    pub(crate) fn of(device: Device, driver: Arc<dyn Driver>, quick: bool) -> Result<Self> {
         let raw = Raw::open(driver, 0)?;
         Ok(Self { device, raw, quick })
     }

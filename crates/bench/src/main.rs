@@ -14,6 +14,7 @@ mod pytorch;
 mod raw;
 mod report;
 mod side_by_side;
+mod simulated;
 mod targets;
 mod timing;
 

@@ -86,9 +86,18 @@ const MEASUREMENTS: [Measurement; 13] = [
     ("T5", |bench| others::allocate(bench, true)),
     ("T9", |bench| others::awaited(bench, false)),
     ("T9", |bench| others::awaited(bench, true)),
-    ("T11", |bench| others::replays(bench, 2, false)),
-    ("T11", |bench| others::replays(bench, 33, false)),
-    ("T11", |bench| others::replays(bench, 33, true)),
+    ("T11", |bench| {
+        let what = "graph of 32 kernels and 3 arrays, host time of a replay";
+        others::replays(bench, what, 2, false)
+    }),
+    ("T11", |bench| {
+        let what = "graph of 32 kernels and 34 arrays, host time of a replay";
+        others::replays(bench, what, 33, false)
+    }),
+    ("T11", |bench| {
+        let what = "graph of 32 kernels and 34 arrays, launch to completion";
+        others::replays(bench, what, 33, true)
+    }),
 ];
 
 /// Runs all measurements. Returns whether all of them succeeded.

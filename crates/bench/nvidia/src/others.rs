@@ -86,21 +86,23 @@ const REPLAYS: SampleSize = SampleSize {
     rounds: 160,
     batch: 10,
 };
+const ONCE: SampleSize = SampleSize {
+    batch: 1,
+    ..REPLAYS
+};
 
 /// Measures the replay of a graph of kernels in a line, each from one of `links` arrays to the next
 /// one: the host's time, or that until the device is done.
-pub(crate) fn replays(bench: &Bench, links: usize, is_complete: bool) -> Result<Vec<Row>> {
-    let (time, goal, sample_size) = match is_complete {
-        false => ("host time of a replay", Goal::AtMost(1.1), REPLAYS),
-        true => {
-            let once = SampleSize {
-                batch: 1,
-                ..REPLAYS
-            };
-            ("launch to completion", Goal::AtMost(1.01), once)
-        }
+pub(crate) fn replays(
+    bench: &Bench,
+    what: &str,
+    links: usize,
+    is_complete: bool,
+) -> Result<Vec<Row>> {
+    let (goal, sample_size) = match is_complete {
+        false => (Goal::AtMost(1.1), REPLAYS),
+        true => (Goal::AtMost(1.01), ONCE),
     };
-    let what = format!("graph of {NODES} kernels and {} arrays, {time}", links + 1);
     let raw = &bench.harness.raw;
     let bytes = ELEMENTS * size_of::<f32>();
     let operands = [raw.memory(bytes)?, raw.memory(bytes)?, raw.memory(bytes)?];
@@ -111,7 +113,7 @@ pub(crate) fn replays(bench: &Bench, links: usize, is_complete: bool) -> Result<
         || graph.launch(&stream),
         || stream.synchronize(),
     );
-    let mut table = bench.table(("T11", &what), goal, sample_size, baseline);
+    let mut table = bench.table(("T11", what), goal, sample_size, baseline);
     table.add("Millstream", || {
         let device = &bench.harness.device;
         let (kernels, stream) = (sums::load(device)?, Rc::new(device.stream()?));
@@ -238,11 +240,7 @@ pub(crate) fn awaited(bench: &Bench, is_long: bool) -> Result<Vec<Row>> {
         while !stream.is_idle()? {}
         Ok(())
     });
-    let once = SampleSize {
-        batch: 1,
-        ..REPLAYS
-    };
-    let mut table = bench.table(("T9", what), goal, once, baseline);
+    let mut table = bench.table(("T9", what), goal, ONCE, baseline);
     table.add("Millstream", || {
         let device = &bench.harness.device;
         let (kernels, stream) = (sums::load(device)?, device.stream()?);

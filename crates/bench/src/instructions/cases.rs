@@ -110,8 +110,8 @@ impl Case {
             | Pattern::RegionDependent
             | Pattern::RegionLaunches
             | Pattern::RegionGraph => Goal::None,
-            Pattern::OneStream => Goal::AtMost(400.0),
-            Pattern::Chain | Pattern::Readers | Pattern::FanInAndOut => Goal::AtMost(1_200.0),
+            Pattern::OneStream => Goal::AtMost(450.0),
+            Pattern::Chain | Pattern::Readers | Pattern::FanInAndOut => Goal::AtMost(1_400.0),
         };
         Self {
             name,

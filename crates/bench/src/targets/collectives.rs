@@ -69,7 +69,7 @@ pub(crate) fn measure(harness: &Harness) -> Result<Vec<Row>> {
             &comms,
             &devices,
             &by_nccl,
-            (large, LARGE, Goal::AtMost(1.01)),
+            (large, LARGE, Goal::AtMost(0.9)),
         )?,
         compare(
             harness,
@@ -77,7 +77,7 @@ pub(crate) fn measure(harness: &Harness) -> Result<Vec<Row>> {
             &comms,
             &devices,
             &direct,
-            (large, LARGE, Goal::AtMost(1.25)),
+            (large, LARGE, Goal::AtMost(0.75)),
         )?
         .by("own kernels"),
         small(harness, &other, &comms, &devices, &by_nccl, GOAL)?,

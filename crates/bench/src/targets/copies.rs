@@ -116,7 +116,7 @@ pub(crate) fn download(harness: &Harness) -> Result<Vec<Row>> {
             "GB/s",
             ours,
             driver,
-            Goal::AtLeast(2.7),
+            Goal::AtLeast(3.0),
         ),
         Row::times(
             "T7",
@@ -124,7 +124,7 @@ pub(crate) fn download(harness: &Harness) -> Result<Vec<Row>> {
             "GB/s",
             ours,
             locked,
-            Goal::AtLeast(0.75),
+            Goal::AtLeast(0.9),
         ),
         Row::times(
             "T7",

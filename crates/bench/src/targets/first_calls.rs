@@ -21,7 +21,7 @@ use crate::{
 
 /// The maximum time of a first call in milliseconds, as the documentation of the crate `region`
 /// states it.
-const FIRST_CALL_MS: f64 = 100.0;
+const FIRST_CALL_MS: f64 = 60.0;
 /// The maximum time in milliseconds of planning and lowering, which other shapes take, too.
 const PLANNED_MS: f64 = 1.0;
 /// The number of functions of each element.

@@ -97,7 +97,7 @@ pub(crate) fn one_stream(harness: &Harness) -> Result<Vec<Row>> {
         "ns",
         ours,
         baseline,
-        Goal::AtMost(1.03),
+        Goal::AtMost(1.02),
     )];
     if harness.device.is_simulated() {
         return Ok(rows);
@@ -152,7 +152,7 @@ pub(crate) fn shared(harness: &Harness) -> Result<Vec<Row>> {
         "ns",
         ours,
         baseline,
-        Goal::AtMost(1.08),
+        Goal::AtMost(1.03),
     )];
     if harness.device.is_simulated() {
         return Ok(rows);
@@ -268,7 +268,8 @@ fn one_edge(harness: &Harness, sample_size: SampleSize, raw: &RawWork) -> Result
     );
     let [ours, baseline] = medians(harness, sample_size, [ours, baseline])?;
     let what = "two launches, the second on another stream and after the first";
-    Ok(Row::times("T3", what, "ns", ours, baseline, Goal::None))
+    let goal = Goal::AtMost(1.06);
+    Ok(Row::times("T3", what, "ns", ours, baseline, goal))
 }
 
 /// Measures T17, the hand-over of an array to the stream of another library and back.

@@ -62,7 +62,7 @@ pub(crate) fn measure(harness: &Harness) -> Result<Vec<Row>> {
     let [fused, copied] =
         medians(harness, SAMPLE_SIZE, [fused, copied])?.map(|ns| gb_per_s(REPETITIONS * BYTES, ns));
     let what = "ten operations on 2^26 f32";
-    let row = Row::times("T15", what, "GB/s", fused, copied, Goal::AtLeast(0.8));
+    let row = Row::times("T15", what, "GB/s", fused, copied, Goal::AtLeast(0.98));
 
     let few = ones(device, 1024)?.wait()?;
     let small = Variant::new(

@@ -39,7 +39,7 @@ pub(crate) fn measure(harness: &Harness) -> Result<Vec<Row>> {
         "ns",
         ours,
         raw_ns,
-        Goal::AtMost(1.1),
+        Goal::AtMost(0.9),
     )];
     if harness.device.is_simulated() {
         return Ok(rows);

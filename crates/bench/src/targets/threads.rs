@@ -93,7 +93,7 @@ pub(crate) fn measure(harness: &Harness) -> Result<Vec<Row>> {
         "launches/s",
         ours,
         baseline_per_s,
-        Goal::AtLeast(0.8),
+        Goal::AtLeast(0.97),
     )];
     if harness.device.is_simulated() {
         return Ok(rows);

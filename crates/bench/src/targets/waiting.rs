@@ -97,7 +97,7 @@ fn latency(harness: &Harness) -> Result<Vec<Row>> {
             "ns",
             awaited,
             spun,
-            Goal::AtMost(1.25),
+            Goal::AtMost(1.05),
         ),
         Row::times(
             "T9",

@@ -1,6 +1,7 @@
-//! NVIDIA's cuda-async 0.5: while a future is pending, the reactor's thread scans completion flags
-//! without sleeping, which keeps a core busy. In an idle process a thread of cuda-core, which frees
-//! dropped arrays, wakes about a thousand times a second.
+//! NVIDIA's cuda-async 0.5: while a future is pending for longer than 20 µs, the thread of its
+//! reactor scans without a pause and keeps one core busy. It sleeps when no future is pending, but
+//! a thread of cuda-core, which starts when the first array is dropped, wakes every millisecond
+//! until the process ends.
 //!
 //! Here a future is polled twice, however long it is pending. The reactor queries the driver with
 //! growing intervals, and makes no query while no future is pending.

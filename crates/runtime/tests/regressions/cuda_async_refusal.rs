@@ -1,6 +1,6 @@
-//! NVIDIA's cuda-async 0.5: while work on one stream is pending, a conflicting use of its array on
-//! another stream is an error (`CUDA_ERROR_NOT_READY`), even of another part of it, and even after
-//! the program has made that stream wait for the first one, as CUDA requires.
+//! NVIDIA's cuda-async 0.5: an operation that conflicts with one in flight on another stream is
+//! refused with `CUDA_ERROR_NOT_READY` until the host has learned that the first is complete. A wait
+//! of the second stream for the first, which orders the two as CUDA requires, changes nothing.
 //!
 //! Here any stream may use any array of its device. A wait that the program enqueues replaces the
 //! automatic one: there is no second wait.
