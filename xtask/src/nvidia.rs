@@ -2,8 +2,8 @@
 //! them: without arguments on the drop-in driver, to see that all of them work, and with arguments
 //! on the machine's GPU.
 //!
-//! `crates/bench/nvidia` is a workspace of its own, because NVIDIA's crates make their bindings from
-//! CUDA's headers with libclang. Both come from Python's package registry.
+//! `crates/bench/nvidia` is a workspace of its own, because NVIDIA's crates generate their bindings
+//! from CUDA's headers with libclang. Both come from Python's package registry.
 
 use std::path::PathBuf;
 

@@ -5,12 +5,12 @@
 //! It is a workspace of its own, because NVIDIA's crates need CUDA's headers and libclang to build:
 //! `cargo xtask nvidia` installs both. To run it needs a driver for CUDA 13.0 and nothing else.
 //!
-//! cuda-async tracks the arrays of a launch from its submission until the host learns that it is
-//! complete, and refuses a launch on another stream that conflicts with them meanwhile. Its safe
-//! ways to submit wait: `.await` and `sync_on` return when the work is complete. Measured are these,
-//! many launches submitted by one future, and the unsafe `async_on`, which ends the tracking when
-//! it returns and leaves order and lifetimes to its caller. cuda-core launches kernels through an
-//! unsafe function, which tracks nothing.
+//! cuda-async tracks the arrays of a launch until the host learns that it is complete, and refuses
+//! a launch on another stream that conflicts with it meanwhile. Its safe `.await` and `sync_on`
+//! return when the work is complete. Measured are launches that are each awaited, many launches in
+//! one future, and the unsafe `async_on`, which ends the tracking when it returns and leaves order
+//! and lifetimes to its caller. cuda-core launches kernels through an unsafe function, which tracks
+//! nothing.
 
 #[path = "../../src/cudarc.rs"]
 mod cudarc;

@@ -11,6 +11,8 @@ use std::{
     pin::Pin,
     sync::Arc,
     task::{self, Poll, Waker},
+    thread,
+    time::Duration,
 };
 
 use anyhow::Result;
@@ -24,6 +26,9 @@ use cuda_async::{
 use cuda_core::{Context, DeviceBuffer, Function, LaunchConfig, RawDeviceBuffer, Stream};
 
 use crate::raw::{BLOCK, Flag};
+
+/// The time in which a thread of cuda-core frees the arrays of a batch.
+pub(crate) const FREED: Duration = Duration::from_millis(5);
 
 /// Operations that were submitted and are not known to be complete.
 pub(crate) type Submitted = Pin<Box<dyn Future<Output = Result<(), DeviceError>>>>;
@@ -250,6 +255,12 @@ pub(crate) fn allocate_and_drop(stream: &Arc<Stream>, bytes: usize, fill: bool) 
 pub(crate) fn conflict(vecadd: &Nvidia, gate: &Nvidia, flag: Flag) -> Result<[String; 2]> {
     let (first, second) = (vecadd.stream()?, vecadd.stream()?);
     let arrays = vecadd.arrays(2, 1)?;
+    // Until a thread of cuda-core has freed earlier arrays: a free waits for running kernels.
+    thread::sleep(FREED);
+    let opener = thread::spawn(move || {
+        thread::sleep(Duration::from_millis(500));
+        flag.raise();
+    });
     let running = submit(&first, vec![gate.gate(flag, &arrays[0]).boxed()])?;
     let answer = || {
         let work = vecadd.work([&arrays[0], &arrays[0], &arrays[1]]);
@@ -261,7 +272,7 @@ pub(crate) fn conflict(vecadd: &Nvidia, gate: &Nvidia, flag: Flag) -> Result<[St
     let alone = answer();
     second.join(&first)?;
     let answers = [alone, answer()];
-    flag.raise();
     pollster::block_on(running)?;
+    opener.join().expect("the opener does not panic");
     Ok(answers)
 }

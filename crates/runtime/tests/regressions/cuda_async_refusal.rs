@@ -1,6 +1,6 @@
 //! NVIDIA's cuda-async 0.5: an operation that conflicts with one in flight on another stream is
-//! refused with `CUDA_ERROR_NOT_READY` until the host has learned that the first is complete. A wait
-//! of the second stream for the first, which orders the two as CUDA requires, changes nothing.
+//! refused with `CUDA_ERROR_NOT_READY` until the host has learned that the first is complete. If
+//! the program makes the second stream wait for the first, as CUDA requires, it is refused too.
 //!
 //! Here any stream may use any array of its device. A wait that the program enqueues replaces the
 //! automatic one: there is no second wait.
