@@ -57,7 +57,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     let mut program = process::command(&executable().to_string_lossy());
     if options.arguments.is_empty() {
         let driver = install::driver(&wheels, None)?;
-        program.args(["--quick", "--small"]);
+        program.arg("--small");
         program.env("LD_LIBRARY_PATH", driver);
     }
     process::run(program.args(&options.arguments))

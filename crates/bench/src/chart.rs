@@ -241,7 +241,12 @@ impl Group<'_> {
             let text = format!("{factor:.2}×, {about}");
             // Beyond the line at 1, which would cross it.
             let x = end.max(scale.x(1.0)) + 7;
-            svg.text(&format!("small {class}"), x, y + 9, text.trim_end_matches(", "));
+            svg.text(
+                &format!("small {class}"),
+                x,
+                y + 9,
+                text.trim_end_matches(", "),
+            );
         }
     }
 }

@@ -60,13 +60,16 @@ struct Arguments {
     /// Measure only these libraries beside raw driver calls.
     #[arg(long, value_name = "LIBRARIES", value_delimiter = ',', value_parser = LIBRARIES)]
     only: Vec<String>,
+    /// Measure only these targets: `T1,T11`.
+    #[arg(long, value_name = "TARGETS", value_delimiter = ',')]
+    targets: Vec<String>,
     /// Also write the figures as JSON.
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
     /// Run fewer rounds.
     #[arg(long)]
     quick: bool,
-    /// Use small arrays, for a simulated device.
+    /// Use small arrays and one round, for a simulated device.
     #[arg(long)]
     small: bool,
 }
@@ -116,7 +119,12 @@ fn run(arguments: Arguments) -> Result<bool> {
     let device = bench.harness.device.to_string();
     println!("{device}");
     let (mut rows, mut succeeded) = (Vec::new(), true);
+    let targets = arguments.targets;
+    let is_wanted = |target: &str| targets.is_empty() || targets.iter().any(|one| one == target);
     for (target, measure) in MEASUREMENTS {
+        if !is_wanted(target) {
+            continue;
+        }
         let measured = measure(&bench).unwrap_or_else(|error| {
             vec![Row::absent(
                 target,

@@ -18,7 +18,7 @@ pub(crate) struct Bench {
     pub(crate) harness: Harness,
     /// The libraries to measure.
     pub(crate) only: HashSet<String>,
-    /// Set for a simulated device: the arrays are small.
+    /// Set for a simulated device: arrays are small, and rounds few.
     pub(crate) small: bool,
 }
 
@@ -88,6 +88,9 @@ impl<'a> Table<'a> {
 
     /// Measures all in turns, and returns a row for each library.
     pub(crate) fn rows(mut self) -> Result<Vec<Row>> {
+        if self.bench.small {
+            self.sample_size.rounds = 1;
+        }
         let medians = medians_of(&self.bench.harness, self.sample_size, &mut self.variants)?;
         let mut rows = Vec::new();
         for (&who, &figure) in self.names.iter().zip(&medians[1..]) {
