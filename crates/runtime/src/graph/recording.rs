@@ -207,13 +207,15 @@ impl Recording {
         for (allocation, access) in found.into_iter().zip(operation.accesses.iter()) {
             let pointer = allocation.pointer;
             let bytes = allocation.history.bytes();
+                argument: access.argument,
+                kind: access.kind,
             let operand = state.operand(allocation, Role::Outside);
             numbers.push(operand);
             ranges.push(OperandRange {
                 operand,
                 pointer,
                 bytes,
-                start: pointer.offset(access.extent.start()),
+                range: access.extent.hull(),
             });
         }
         Ok((numbers, ranges))

@@ -2,7 +2,7 @@
 
 #![allow(unsafe_code, reason = "copies the arguments of launches")]
 
-use std::{slice, sync::Arc};
+use std::{ops::Range, slice, sync::Arc};
 
 use millstream_driver::{Copy2d, DevicePtr, GraphNode, KernelNode, Memory2d, Side2d};
 use smallvec::SmallVec;
@@ -16,18 +16,33 @@ use crate::{
     Result, UsageError, UsageErrorKind,
     context::{DeviceState, NodeSink, Operation, RelocatableKernel},
     kernel::ModuleCache,
+    tracker::AccessKind,
 };
 
 /// The memory of an operand of the operation.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 pub(super) struct OperandRange {
     pub(super) operand: usize,
+    /// The number of the argument that passes its address, if one does.
+    pub(super) argument: u16,
+    pub(super) kind: AccessKind,
     /// The address of the allocation.
     pub(super) pointer: DevicePtr,
     /// The size of the allocation.
     pub(super) bytes: u64,
-    /// The address of the first byte that the operation accesses.
-    pub(super) start: DevicePtr,
+    /// The range that the operation accesses, from the start of the allocation.
+    pub(super) range: Range<u64>,
+}
+
+impl OperandRange {
+    /// Returns the position of an address in the allocation or at its end.
+    fn address(&self, pointer: DevicePtr) -> Option<Address> {
+        let offset = pointer.as_raw().checked_sub(self.pointer.as_raw())?;
+        (offset <= self.bytes).then_some(Address {
+            operand: self.operand,
+            offset,
+        })
+    }
 }
 
 /// Collects the nodes of one operation.
@@ -61,33 +76,30 @@ impl<'a> Collector<'a> {
         }
     }
 
-    /// Returns the operand that contains this address.
-    fn address(&self, pointer: DevicePtr) -> Option<Address> {
-        let offset = |range: &OperandRange| {
-            let offset = pointer.as_raw().checked_sub(range.pointer.as_raw())?;
-            (offset < range.bytes).then_some(Address {
-                operand: range.operand,
-                offset,
-            })
-        };
-        self.operands.iter().find_map(offset)
+    /// Returns the position of an address in an operand that the operation accesses there, in the
+    /// first of these ways that there is.
+    fn address(&self, pointer: DevicePtr, kinds: &[AccessKind]) -> Option<Address> {
+        kinds.iter().find_map(|&kind| {
+            let accessed = self.operands.iter().filter(|range| range.kind == kind);
+            let mut found = accessed.filter_map(|range| {
+                let address = range.address(pointer)?;
+                range.range.contains(&address.offset).then_some(address)
+            });
+            found.next()
+        })
     }
 
-    fn side(&self, side: Side2d) -> Option<(Address, usize)> {
+    fn side(&self, side: Side2d, kinds: &[AccessKind]) -> Option<(Address, usize)> {
         match side.memory {
-            Memory2d::Device(first) => Some((self.address(first)?, side.pitch_bytes)),
+            Memory2d::Device(first) => Some((self.address(first, kinds)?, side.pitch_bytes)),
             Memory2d::Host(_) => None,
         }
     }
 
-    /// Returns the operand that begins at this address.
-    fn start(&self, pointer: DevicePtr) -> Option<Address> {
-        let starts = |range: &&OperandRange| range.start == pointer;
-        let range = self.operands.iter().find(starts)?;
-        Some(Address {
-            operand: range.operand,
-            offset: pointer.as_raw() - range.pointer.as_raw(),
-        })
+    /// Returns the array that this argument of a kernel passes, if it passes one.
+    fn argument(&self, number: u16) -> Option<&OperandRange> {
+        let mut operands = self.operands.iter();
+        operands.find(|range| range.argument == number)
     }
 
     fn kernel(&self, node: &KernelNode<'_>) -> Option<Work> {
@@ -98,11 +110,11 @@ impl<'a> Collector<'a> {
             // SAFETY: a launch passes a pointer to a value of each parameter's size, and the sizes
             // are those that loading has checked.
             let value = unsafe { slice::from_raw_parts(param.cast::<u8>(), shape.bytes) };
-            let raw = match value.first_chunk() {
-                Some(first) if shape.may_be_array => Some(u64::from_ne_bytes(*first)),
-                _ => None,
-            };
-            let address = raw.and_then(|raw| self.start(DevicePtr::from_raw(raw)));
+            let array = shape.argument.and_then(|number| self.argument(number));
+            let address = array.map(|array| Address {
+                operand: array.operand,
+                offset: array.range.start,
+            });
             params.push(value, address.map(|address| (0, address)));
         }
         Some(Work::Kernel(Kernel {
@@ -119,11 +131,7 @@ impl<'a> Collector<'a> {
         let mut places: Vec<SmallVec<[(usize, Address); 1]>> = Vec::new();
         places.resize(moved.kernel.params.len(), SmallVec::new());
         for place in &moved.addresses {
-            let operand = self.address(place.operand)?.operand;
-            let address = self.address(place.address)?;
-            if address.operand != operand {
-                return None;
-            }
+            let address = self.argument(place.operand)?.address(place.address)?;
             places[place.param].push((place.word, address));
         }
         let mut params = Params::default();
@@ -155,8 +163,10 @@ impl Collector<'_> {
     }
 
     fn copy(&self, copy: Copy2d) -> Option<Work> {
-        let (source, source_pitch_bytes) = self.side(copy.source)?;
-        let (target, target_pitch_bytes) = self.side(copy.target)?;
+        // An operation may also read what it has written.
+        let (source, source_pitch_bytes) =
+            self.side(copy.source, &[AccessKind::Read, AccessKind::Write])?;
+        let (target, target_pitch_bytes) = self.side(copy.target, &[AccessKind::Write])?;
         Some(Work::Copy(Copy {
             source,
             source_pitch_bytes,
@@ -177,11 +187,13 @@ impl NodeSink for Collector<'_> {
                 target,
                 pattern,
                 count,
-            } => self.address(target).map(|target| Work::Fill {
-                target,
-                pattern,
-                count,
-            }),
+            } => self
+                .address(target, &[AccessKind::Write])
+                .map(|target| Work::Fill {
+                    target,
+                    pattern,
+                    count,
+                }),
             GraphNode::Child(handle) => {
                 let graph = OwnedGraph::new(self.device, handle);
                 Some(Work::Child(Arc::new(graph)))

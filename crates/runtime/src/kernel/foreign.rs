@@ -4,7 +4,7 @@
 
 use std::panic::Location;
 
-use millstream_driver::{DevicePtr, DriverError};
+use millstream_driver::DriverError;
 
 use super::{
     Argument,
@@ -81,10 +81,9 @@ pub unsafe fn enqueue_relocatable(
         let _inside = ForeignCallGuard::enter(device);
         call(driver_stream, displacements)
     };
-    let addresses = operands.iter().map(Argument::address);
     let relocatable = Relocatable {
         call,
-        operands: addresses.map(DevicePtr::from_raw).collect(),
+        operands: operands.len(),
     };
     // SAFETY: the caller guarantees that the enqueued work accesses only its operands.
     unsafe { submit_call(name, stream, operands, location, relocatable) }

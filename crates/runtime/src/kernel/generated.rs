@@ -94,9 +94,9 @@ impl GeneratedKernels {
         // A generated module has one kernel.
         let signatures = millstream_ptx::signatures(ptx).ok()?;
         let params = signatures.first()?.params.iter();
-        let shapes = params.map(|param| ParamShape {
+        let shapes = params.zip(0..).map(|(param, number)| ParamShape {
             bytes: param.size,
-            may_be_array: param.size == size_of::<u64>(),
+            argument: Some(number),
         });
         Some(shapes.collect())
     }

@@ -17,7 +17,7 @@ use crate::{
     context::{self, DeviceState, Operation, submit_in_place},
     error::OperationKind,
     memory::Span,
-    tracker::AccessKind,
+    tracker::{Access, AccessKind},
 };
 
 /// An argument of a launch.
@@ -290,10 +290,19 @@ pub(super) fn gather<'a>(
         if let Some((span, kind)) = argument.as_slice() {
             stream.same_device(name, number, &span.allocation.device)?;
             operation.bytes += span.bytes.len() as u64;
-            operation.accesses.push(span.access(kind));
+            operation.accesses.push(passed(number, span, kind));
         }
     }
     Ok(())
+}
+
+/// Returns the access to an array that is passed as this argument.
+#[inline(always)]
+pub(super) fn passed<'a>(number: usize, span: &Span<'a>, kind: AccessKind) -> Access<'a> {
+    Access {
+        argument: u16::try_from(number).unwrap_or(Access::NO_ARGUMENT),
+        ..span.access(kind)
+    }
 }
 
 /// Checks the launch configuration. Returns `false` if it has no threads, so that there is nothing

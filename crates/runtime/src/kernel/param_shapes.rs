@@ -17,8 +17,8 @@ const PACKED_BYTES: usize = 16;
 pub(crate) struct ParamShape {
     /// The size in bytes.
     pub(crate) bytes: usize,
-    /// True if the parameter begins with the address of an array, or, for a generated kernel, may.
-    pub(crate) may_be_array: bool,
+    /// The number of the argument that it begins with; `None` for the length of a slice.
+    pub(crate) argument: Option<u16>,
 }
 
 /// The shapes of the parameters of the kernels that are loaded on a device.
@@ -30,6 +30,7 @@ impl ParamShapes {
     pub(super) fn note(&self, function: FunctionHandle, kinds: &[ParamKind], slices: Slices) {
         let is_packed = slices == Slices::Packed;
         let each = kinds.iter().enumerate();
+        let mut arguments = (0..).peekable();
         let shapes = each.filter_map(|(at, kind)| {
             let bytes = match (kind, kinds.get(at + 1)) {
                 (ParamKind::Len, _) if is_packed => return None,
@@ -38,7 +39,7 @@ impl ParamShapes {
             };
             Some(ParamShape {
                 bytes,
-                may_be_array: matches!(kind, ParamKind::Slice { .. }),
+                argument: arguments.next_if(|_| !kind.is_len()),
             })
         });
         self.0.lock().insert(function, shapes.collect());
@@ -71,15 +72,16 @@ mod tests {
         let slice = ParamKind::Slice { writable: false };
         let scalar = ParamKind::Scalar { size: 2, align: 2 };
         let kinds = [slice, ParamKind::Len, scalar, slice];
-        let shape = |bytes, may_be_array| ParamShape {
-            bytes,
-            may_be_array,
-        };
-        let (array, number) = (shape(8, true), shape(2, false));
+        let shape = |bytes, argument| ParamShape { bytes, argument };
+        let (number, array) = (shape(2, Some(1)), shape(8, Some(2)));
         let shapes = ParamShapes::default();
         for (function, slices, expected) in [
-            (1, Slices::Packed, &[shape(16, true), number, array][..]),
-            (2, Slices::Apart, &[array, shape(8, false), number, array]),
+            (1, Slices::Packed, &[shape(16, Some(0)), number, array][..]),
+            (
+                2,
+                Slices::Apart,
+                &[shape(8, Some(0)), shape(8, None), number, array],
+            ),
         ] {
             let function = FunctionHandle::from_raw(function);
             shapes.note(function, &kinds, slices);

@@ -13,9 +13,14 @@ pub(crate) struct Access<'a> {
     /// True if the operation waits for conflicting operations. If false, the caller guarantees the
     /// order.
     pub(crate) ordered: bool,
+    /// The number of the argument that passes the address, or [`NO_ARGUMENT`](Self::NO_ARGUMENT).
+    pub(crate) argument: u16,
 }
 
 impl<'a> Access<'a> {
+    /// The number of an access that no argument of a kernel stands for.
+    pub(crate) const NO_ARGUMENT: u16 = u16::MAX;
+
     /// Creates an ordered access.
     pub(crate) fn new(
         history: &'a AccessHistory,
@@ -27,6 +32,7 @@ impl<'a> Access<'a> {
             extent: extent.into(),
             kind,
             ordered: true,
+            argument: Self::NO_ARGUMENT,
         }
     }
 }

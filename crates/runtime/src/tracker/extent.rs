@@ -61,11 +61,6 @@ impl Extent {
         self.rows * (self.first.end - self.first.start)
     }
 
-    /// Returns the first byte.
-    pub(crate) fn start(&self) -> u64 {
-        self.first.start
-    }
-
     /// Returns whether every byte of `other` is in this extent; perhaps `false` if it is, for two
     /// that have several rows.
     pub(super) fn covers(&self, other: &Self) -> bool {
@@ -84,7 +79,7 @@ impl Extent {
     }
 
     /// Returns the smallest range that contains the extent.
-    pub(super) fn hull(&self) -> Range<u64> {
+    pub(crate) fn hull(&self) -> Range<u64> {
         self.first.start..self.row(self.rows - 1).end
     }
 

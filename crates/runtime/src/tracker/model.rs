@@ -175,15 +175,15 @@ impl ModelDevices {
         let mut accesses: Accesses<'_> = step
             .operands
             .iter()
-            .map(|operand| Access {
-                history: &histories[operand.allocation],
-                extent: operand.extent.clone(),
-                kind: if operand.writes {
-                    AccessKind::Write
-                } else {
-                    AccessKind::Read
-                },
-                ordered: operand.ordered,
+            .map(|operand| {
+                let kind = match operand.writes {
+                    true => AccessKind::Write,
+                    false => AccessKind::Read,
+                };
+                Access {
+                    ordered: operand.ordered,
+                    ..Access::new(&histories[operand.allocation], operand.extent.clone(), kind)
+                }
             })
             .collect();
         let mut plan = Plan::default();

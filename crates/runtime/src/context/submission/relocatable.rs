@@ -24,8 +24,8 @@ const DISPLACEMENT: u64 = 1 << 32;
 /// A call of another library, for operands that are moved by these displacements.
 pub(crate) struct Relocatable<F> {
     pub(crate) call: F,
-    /// The address of each operand.
-    pub(crate) operands: SmallVec<[DevicePtr; 4]>,
+    /// The number of operands.
+    pub(crate) operands: usize,
 }
 
 /// A kernel of a call, with its addresses.
@@ -42,8 +42,8 @@ pub(crate) struct AddressPlace {
     /// The number of the word of eight bytes in the parameter.
     pub(crate) word: usize,
     pub(crate) address: DevicePtr,
-    /// The address of the operand to which it belongs.
-    pub(crate) operand: DevicePtr,
+    /// The number of the operand to which it belongs.
+    pub(crate) operand: u16,
 }
 
 impl<F: Fn(DriverStream<'_>, &[u64]) -> Result<(), DriverError>> Relocatable<F> {
@@ -61,7 +61,7 @@ impl<F: Fn(DriverStream<'_>, &[u64]) -> Result<(), DriverError>> Command for Rel
     type Output = ();
 
     unsafe fn enqueue(self, driver_stream: DriverStream<'_>) -> Result<(), DriverError> {
-        let unmoved: SmallVec<[u64; 4]> = SmallVec::from_elem(0, self.operands.len());
+        let unmoved: SmallVec<[u64; 4]> = SmallVec::from_elem(0, self.operands);
         (self.call)(driver_stream, &unmoved)
     }
 
@@ -70,7 +70,7 @@ impl<F: Fn(DriverStream<'_>, &[u64]) -> Result<(), DriverError>> Command for Rel
         driver_stream: DriverStream<'_>,
         sink: &mut dyn NodeSink,
     ) -> Result<(), NotRecorded> {
-        let mut displacements: SmallVec<[u64; 4]> = SmallVec::from_elem(0, self.operands.len());
+        let mut displacements: SmallVec<[u64; 4]> = SmallVec::from_elem(0, self.operands);
         let graph = self.capture(driver_stream, &displacements)?;
         for (number, displacement) in (0..).zip(&mut displacements) {
             // Odd, so that the difference of two is not a displacement.
@@ -78,7 +78,7 @@ impl<F: Fn(DriverStream<'_>, &[u64]) -> Result<(), DriverError>> Command for Rel
         }
         let kernels = graph.kernels().and_then(|kernels| {
             let moved = self.capture(driver_stream, &displacements).ok()?;
-            compare(kernels, &moved.kernels()?, &self.operands, &displacements)
+            compare(kernels, &moved.kernels()?, &displacements)
         });
         if !kernels.is_some_and(|kernels| sink.add_kernels(&kernels)) {
             sink.add(&GraphNode::Child(graph.into_handle()));
@@ -92,7 +92,6 @@ impl<F: Fn(DriverStream<'_>, &[u64]) -> Result<(), DriverError>> Command for Rel
 fn compare(
     kernels: Vec<GraphKernel>,
     moved: &[GraphKernel],
-    operands: &[DevicePtr],
     displacements: &[u64],
 ) -> Option<Vec<RelocatableKernel>> {
     if kernels.len() != moved.len() {
@@ -122,7 +121,7 @@ fn compare(
                         param,
                         word,
                         address: DevicePtr::from_raw(value),
-                        operand: operands[operand],
+                        operand: u16::try_from(operand).ok()?,
                     });
                 }
             }

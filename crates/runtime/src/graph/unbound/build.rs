@@ -177,10 +177,6 @@ impl RecordedKernels {
                 unreachable!("the node is a kernel");
             };
             let value = params[param];
-            // A number may happen to equal an address.
-            for array in &mut unbound.arrays {
-                array.places.retain(|(place, _)| place.value != value);
-            }
             unbound.scalars.push(ValuePlace { node, value });
         }
         let objects = &unbound.objects;
