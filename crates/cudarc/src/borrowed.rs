@@ -14,6 +14,9 @@ use crate::{Result, SharedStream};
 /// Millstream on it wait for cudarc's work, and cudarc's later work on the slice's stream waits for
 /// them, on the device; work on cudarc's other streams does as far as cudarc tracks it.
 ///
+/// The view cannot be recorded or swapped into a graph, which would keep the memory:
+/// [`UsageErrorKind::LentForScope`](millstream::UsageErrorKind::LentForScope).
+///
 /// ```no_run
 /// use cudarc::driver::CudaContext;
 /// use millstream_cudarc::{device_of, with_slice};
@@ -84,7 +87,7 @@ impl<'s, T: Pod> Borrowed<'s, T> {
     ) -> Result<Self> {
         stream.cudarc().context().check_err()?;
         let pointer = driver::DevicePtr::from_raw(pointer);
-        let (after, release) = (After::Stream(stream), Release::when_done(()));
+        let (after, release) = (After::Stream(stream), Release::at_end_of_scope());
         // SAFETY: the caller borrows the memory, which has this length, until this is dropped. Then
         // the stream waits for all uses, or the context is idle.
         let array = unsafe { device.adopt_buffer(pointer, len, after, release) }?;

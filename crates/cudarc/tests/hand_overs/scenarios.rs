@@ -5,17 +5,20 @@
     reason = "launches kernels through cudarc, which trusts its caller"
 )]
 
-use std::sync::Arc;
+use std::{
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::Arc,
+};
 
 use cudarc::driver::{CudaContext, CudaStream, LaunchConfig, PushKernelArg as _};
 use millstream::{
-    UsageErrorKind,
+    GraphRecorder, UsageErrorKind,
     driver::{ContextHandle, Driver as _, StreamHandle, cuda::Cuda},
     interop::{ForeignCall, read, write},
 };
 use millstream_cudarc::{
     Error as HandOverError, SharedStream, adopt_slice, device_of, foreign, lend, lend_mut,
-    return_slice,
+    return_slice, with_slice, with_slice_mut,
 };
 
 use crate::{
@@ -29,7 +32,7 @@ pub(crate) struct Scenario {
     pub(crate) run: fn() -> Outcome,
 }
 
-pub(crate) const SCENARIOS: [Scenario; 5] = [
+pub(crate) const SCENARIOS: [Scenario; 6] = [
     Scenario {
         name: "i05_a_slice_goes_to_our_stream_then_to_a_kernel_of_cudarc_and_back",
         run: there_and_back,
@@ -49,6 +52,10 @@ pub(crate) const SCENARIOS: [Scenario; 5] = [
     Scenario {
         name: "a_call_of_cudarc_on_our_stream_is_ordered_by_its_operands",
         run: foreign_calls,
+    },
+    Scenario {
+        name: "a_borrowed_slice_never_becomes_an_operand_of_a_graph",
+        run: borrowed_for_a_graph,
     },
 ];
 
@@ -202,5 +209,49 @@ fn foreign_calls() -> Outcome {
     assert!(!done.is_complete()?, "the kernel did not wait for the fill");
     drop(gate);
     assert_eq!(ours.download(&target)?.wait()?, [8.0; N]);
+    Ok(())
+}
+
+/// A graph that kept the slice would write it behind cudarc's back, also after its drop.
+fn borrowed_for_a_graph() -> Outcome {
+    let setup = Setup::new()?;
+    let (theirs, ours) = (setup.shared()?, setup.device.stream()?);
+    let source = ours.upload(&[3.0_f32; N])?;
+    let mut target = ours.zeros::<f32>(N)?;
+    let mut slice = theirs.cudarc().alloc_zeros::<f32>(N)?;
+    let refused = |result: millstream::Result<()>| {
+        let Err(millstream::Error::Usage(usage_error)) = result else {
+            panic!("a graph keeps a borrowed slice")
+        };
+        let problem = usage_error.problem();
+        assert!(
+            matches!(problem, UsageErrorKind::LentForScope { .. }),
+            "{problem}"
+        );
+    };
+    let copy = |r: &GraphRecorder, target| r.stream()?.copy(&source, target);
+    let mut graph = setup
+        .device
+        .record("copy", |r| copy(r, target.view_mut()))?;
+    with_slice_mut(&setup.device, &mut slice, |mut borrowed| {
+        let recorded = setup
+            .device
+            .record("kept", |r| copy(r, borrowed.reborrow()));
+        // A forgotten graph would keep the memory for ever.
+        refused(recorded.map(std::mem::forget));
+        refused(graph.swap(&target, &mut borrowed));
+        refused(graph.update(|r| copy(r, borrowed)));
+    })?;
+    let panicked = catch_unwind(AssertUnwindSafe(|| {
+        with_slice(&setup.device, &slice, |borrowed| {
+            refused(graph.swap(&source, borrowed.clone()));
+            ours.copy(borrowed, &mut target).expect("a copy");
+            panic!("a mistake of the body");
+        })
+    }));
+    assert!(panicked.is_err());
+    graph.replay(&ours)?;
+    assert_eq!(theirs.cudarc().clone_dtoh(&slice)?, [0.0; N]);
+    assert_eq!(ours.download(&target)?.wait()?, [3.0; N]);
     Ok(())
 }

@@ -21,6 +21,15 @@ pub enum UsageErrorKind {
         /// The reason, and what to do instead.
         why: &'static str,
     },
+    /// Memory that its owner lends for a scope was to become an operand of a graph.
+    #[error(
+        "operand {operand} is memory that is lent for a scope, which a graph would keep beyond it: \
+         record a copy of it, or an array that was adopted as a whole"
+    )]
+    LentForScope {
+        /// The index of the operand, from 0.
+        operand: usize,
+    },
     /// A change or a replay of a graph is not possible.
     #[error("{detail}")]
     Graph {

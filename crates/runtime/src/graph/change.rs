@@ -104,12 +104,8 @@ impl Graph {
                 },
             ));
         }
-        let Some(new_memory) = Allocation::of(&new.allocation.history) else {
-            return Err(refused(
-                NAME,
-                "the host can use `new`, which a replay cannot respect",
-            ));
-        };
+        let new_memory = Allocation::of(&new.allocation.history, 1);
+        let new_memory = new_memory.map_err(|problem| UsageError::new(NAME, problem))?;
         let Some(at) = self.operand_of(old) else {
             return Err(refused(NAME, "the graph does not use `old`"));
         };

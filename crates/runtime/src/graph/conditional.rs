@@ -27,7 +27,7 @@ use super::{
 };
 use crate::{
     Buffer, Device, ReadOperand, Result, Stream, UsageError, UsageErrorKind,
-    context::{DeviceState, HOST_MEMORY},
+    context::DeviceState,
     kernel::load_generated,
     memory::{Allocation, Span},
     tracker::{AccessKind, AccessUnion},
@@ -357,9 +357,7 @@ impl Flag {
             let why = "the flag has no element";
             return Err(refused(UsageErrorKind::Recording { why }));
         }
-        let Some(allocation) = Allocation::of(&allocation.history) else {
-            return Err(refused(UsageErrorKind::Recording { why: HOST_MEMORY }));
-        };
+        let allocation = Allocation::of(&allocation.history, 0).map_err(refused)?;
         let offset = span.bytes.start as u64;
         Ok(Self { allocation, offset })
     }

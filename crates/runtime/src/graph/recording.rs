@@ -28,7 +28,7 @@ use super::{
 };
 use crate::{
     Result, Stream, UsageError, UsageErrorKind,
-    context::{DeviceState, HOST_MEMORY, Memory, NodeRecorder, NodeSink, Operation, StreamState},
+    context::{DeviceState, Memory, NodeRecorder, NodeSink, Operation, StreamState},
     memory::Allocation,
     tracker::{
         Access, AccessHistory, Accesses, DeviceNumber, Plan, Sequence, StreamId, Ticket,
@@ -189,18 +189,18 @@ impl Recording {
 
     /// Returns the operands of an operation by number, and the memory of each.
     fn operands_of(&self, operation: &Operation<'_>) -> Result<(Vec<usize>, Vec<OperandRange>)> {
-        let refused = |why| {
-            let problem = UsageErrorKind::Recording { why };
-            UsageError::new(operation.label, problem).at(operation.location)
-        };
+        let refused = |problem| UsageError::new(operation.label, problem).at(operation.location);
         let mut found = Vec::new();
-        for access in operation.accesses.iter() {
-            let allocation = Allocation::of(access.history);
-            found.push(allocation.ok_or_else(|| refused(HOST_MEMORY))?);
+        for (number, access) in operation.accesses.iter().enumerate() {
+            let operand = match access.argument {
+                Access::NO_ARGUMENT => number,
+                argument => argument.into(),
+            };
+            found.push(Allocation::of(access.history, operand).map_err(refused)?);
         }
         let mut state = self.state.lock();
         if let Some(why) = state.refusal() {
-            return Err(refused(why).into());
+            return Err(refused(UsageErrorKind::Recording { why }).into());
         }
         let mut numbers = Vec::new();
         let mut ranges = Vec::new();

@@ -22,11 +22,14 @@ use crate::{
 /// let tensor = Arc::new([0.0_f32; 4]);
 /// let in_order = Release::behind(&stream, Arc::clone(&tensor));
 /// let after_completion = Release::when_done(tensor);
-/// # let _ = (in_order, after_completion);
+/// let for_a_scope = Release::at_end_of_scope();
+/// # let _ = (in_order, after_completion, for_a_scope);
 /// # Ok::<(), millstream::Error>(())
 /// ```
 pub struct Release {
     keeper: Keeper,
+    /// True if the owner lends the memory for a scope only.
+    pub(super) is_scoped: bool,
     /// The stream in whose order the keeper frees the memory.
     stream: Option<Stream>,
 }
@@ -38,7 +41,20 @@ impl Release {
     pub fn when_done(keeper: impl Any + Send) -> Self {
         Self {
             keeper: Keeper::new(keeper),
+            is_scoped: false,
             stream: None,
+        }
+    }
+
+    /// Lends the memory for a scope, at whose end
+    /// [`return_to_owner`](crate::Buffer::return_to_owner) gives it back. A recording, and a change
+    /// of a graph, refuse the memory, because a graph would keep it beyond the scope
+    /// ([`UsageErrorKind::LentForScope`](crate::UsageErrorKind::LentForScope)).
+    #[must_use]
+    pub fn at_end_of_scope() -> Self {
+        Self {
+            is_scoped: true,
+            ..Self::when_done(())
         }
     }
 
@@ -48,14 +64,14 @@ impl Release {
     #[must_use]
     pub fn behind(stream: &Stream, keeper: impl Any + Send) -> Self {
         Self {
-            keeper: Keeper::new(keeper),
             stream: Some(stream.clone()),
+            ..Self::when_done(keeper)
         }
     }
 
     /// Gives the memory back behind these uses. Never blocks.
     pub(super) fn give_back(self, device: &Arc<DeviceState>, uses: SmallVec<[Ticket; 4]>) {
-        let Self { keeper, stream } = self;
+        let Self { keeper, stream, .. } = self;
         if let Some(stream) = stream
             && follows(&stream, &uses)
         {

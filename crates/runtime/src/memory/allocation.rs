@@ -17,8 +17,8 @@ use super::{
     out_of_memory,
 };
 use crate::{
-    Error, Result,
-    context::{Allocate, DeviceState, Memory, Operation, StreamState, submit},
+    Error, Result, UsageErrorKind,
+    context::{Allocate, DeviceState, HOST_MEMORY, Memory, Operation, StreamState, submit},
     disposal::log,
     error::OperationKind,
     tracker::{Access, AccessHistory, AccessKind, StreamId},
@@ -172,16 +172,28 @@ impl Allocation {
             .expect("a recording's memory is an allocation")
     }
 
-    /// Returns the allocation that contains this history. `None` if it has no reference count:
-    /// page-locked and managed memory.
-    pub(crate) fn of(history: &AccessHistory) -> Option<Arc<Self>> {
-        let owner = history.owner()?.cast::<Self>();
+    /// Returns the allocation that contains this history, for a graph, which keeps it.
+    ///
+    /// # Errors
+    ///
+    /// If a graph cannot keep the memory: page-locked and managed memory, which has no reference
+    /// count, and memory that is lent for a scope. `operand` is its index, for the error.
+    pub(crate) fn of(history: &AccessHistory, operand: usize) -> Result<Arc<Self>, UsageErrorKind> {
+        let why = HOST_MEMORY;
+        let owner = history.owner().ok_or(UsageErrorKind::Recording { why })?;
+        let owner = owner.cast::<Self>();
         // SAFETY: only `shared` sets an owner, and sets the allocation of which the history is a
         // field, by a pointer from `into_raw`. The history is borrowed, so a reference to the
         // allocation is alive.
+        if let Origin::Adopted(Some(release)) = unsafe { &(*owner).origin }
+            && release.is_scoped
+        {
+            return Err(UsageErrorKind::LentForScope { operand });
+        }
+        // SAFETY: as above.
         unsafe { Arc::increment_strong_count(owner) };
         // SAFETY: as above; the reference was counted for this.
-        Some(unsafe { Arc::from_raw(owner) })
+        Ok(unsafe { Arc::from_raw(owner) })
     }
 
     /// Notes that all operations on the memory leave every byte as 0.
