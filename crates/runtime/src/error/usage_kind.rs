@@ -375,6 +375,19 @@ pub enum UsageErrorKind {
         /// The name of the other operand.
         second_name: Option<&'static str>,
     },
+    /// An operand of a kernel is a variable of its module that the kernel uses by its name too, and
+    /// at least one of the two uses writes.
+    #[error(
+        "operand {operand}{} is a variable that the kernel uses by its name too, and at least one \
+         of the two uses writes",
+        in_brackets(*name)
+    )]
+    UsedByName {
+        /// The index of the operand, from 0.
+        operand: usize,
+        /// The name of the operand: that of the kernel's parameter.
+        name: Option<&'static str>,
+    },
     /// Both arrays of a copy are in host memory, so the copy needs no device.
     #[error("both arrays are in host memory: copy them on the host")]
     BothOnHost,

@@ -113,7 +113,8 @@ impl Graph {
         let swapped = |number| number == at || Some(number) == other;
         if let Some(node) = self.nodes.iter().find(|node| node.is_fixed_to(&swapped)) {
             let detail = format!(
-                "{node} contains the address of an array: `update` records it again with another"
+                "{node} contains the address of an array, or uses a variable by its name: `update` \
+                 records it again with another"
             );
             return Err(refused(NAME, detail));
         }

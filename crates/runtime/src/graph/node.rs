@@ -124,7 +124,8 @@ impl Node {
     }
 
     /// Returns whether the node contains the address of one of these operands elsewhere than in a
-    /// place that can be changed.
+    /// place that can be changed, such as a kernel that uses a variable by its name: then it has
+    /// more accesses to the operand than places.
     pub(super) fn is_fixed_to(&self, swapped: &impl Fn(usize) -> bool) -> bool {
         if let Work::Conditional(conditional) = &self.work {
             return conditional
@@ -138,8 +139,10 @@ impl Node {
         let mut accesses = self.accesses.iter();
         accesses.any(|access| {
             let number = access.operand;
-            let mut addresses = self.work.addresses();
-            swapped(number) && !addresses.any(|address| address.operand == number)
+            let accesses = self.accesses.iter().filter(|other| other.operand == number);
+            let places = self.work.addresses();
+            let places = places.filter(|address| address.operand == number);
+            swapped(number) && accesses.count() > places.count()
         })
     }
 

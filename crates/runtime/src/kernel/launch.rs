@@ -403,6 +403,7 @@ unsafe fn launch_slowly<'a>(
     if !admits(function, stream.device_state(), config, operation.location)? {
         return Ok(());
     }
+    function.check_variables(&operation.accesses, operation.location)?;
     for variable in function.variables() {
         operation.accesses.push(variable.access());
     }

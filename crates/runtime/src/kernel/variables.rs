@@ -2,18 +2,18 @@
 
 #![allow(unsafe_code, reason = "looks up variables of a loaded module")]
 
-use std::sync::Arc;
+use std::{panic::Location, sync::Arc};
 
 use bytemuck::Pod;
 use millstream_driver::{DevicePtr, ModuleHandle, ResultCode};
 use millstream_ptx::{DeviceVariable, VariableUse};
 
-use super::names::nearest;
+use super::{Function, names::nearest};
 use crate::{
-    Error, Global, Result, UsageErrorKind,
+    Error, Global, Result, UsageError, UsageErrorKind,
     context::DeviceState,
     memory::{Allocation, Span},
-    tracker::{Access, AccessKind},
+    tracker::{Access, AccessKind, Accesses},
 };
 
 /// A variable of a module that a kernel uses.
@@ -34,6 +34,34 @@ impl UsedVariable {
             peer: false,
         };
         span.access(self.kind)
+    }
+}
+
+impl Function {
+    /// Returns an error if an operand is a variable that the kernel uses by its name too, and one
+    /// of the two uses writes.
+    pub(super) fn check_variables(
+        &self,
+        operands: &Accesses<'_>,
+        location: &'static Location<'static>,
+    ) -> Result<()> {
+        for variable in self.variables() {
+            let by_name = variable.access();
+            let conflicts = |operand: &&Access<'_>| {
+                std::ptr::eq(operand.history, by_name.history)
+                    && operand.extent.overlaps(&by_name.extent)
+                    && (operand.kind == AccessKind::Write || by_name.kind == AccessKind::Write)
+            };
+            if let Some(operand) = operands.iter().find(conflicts) {
+                let problem = UsageErrorKind::UsedByName {
+                    operand: operand.argument.into(),
+                    name: None,
+                };
+                let refused = self.naming_operands(UsageError::new(self.name, problem));
+                return Err(refused.at(location).into());
+            }
+        }
+        Ok(())
     }
 }
 
