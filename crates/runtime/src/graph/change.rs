@@ -16,7 +16,7 @@ use super::{
     Graph, GraphRecorder,
     body::Body,
     conditional::Conditions,
-    node::{self, Node, OperandMemory, Work},
+    node::{self, Node, Operand, OperandMemory, Work},
     recorder,
     recording::RecordedGraph,
     replay,
@@ -25,6 +25,7 @@ use crate::{
     Error, ReadOperand, Result, Stream, UsageError, UsageErrorKind,
     context::DeviceState,
     memory::{Allocation, Span},
+    tracker::AccessKind,
 };
 
 /// A kernel of a graph that is about to be changed: see [`Graph::node`].
@@ -45,6 +46,10 @@ impl Graph {
     /// `new`, and every one that used `new` uses `old`. Replays that are enqueued keep the arrays
     /// that they have.
     ///
+    /// An array that the graph did not write before and writes afterwards is passed as `&mut`. One
+    /// that is lent, or whose contents are invalid, is an error of the next replay, as of any other
+    /// operation.
+    ///
     /// ```
     /// let device = millstream::Device::simulated()?;
     /// let stream = device.stream()?;
@@ -59,10 +64,12 @@ impl Graph {
     ///
     /// # Errors
     ///
-    /// If the lengths differ, one is only a part of an array, `new` is on another device or in
-    /// memory that the host can use, the graph does not use `old`, or an operation contains
-    /// addresses that cannot be changed, such as the call of another library:
-    /// [`update`](Self::update) records it again. The graph is then as before.
+    /// If the lengths differ, one is only a part of an array, `new` is on another device, lent for a
+    /// scope or in memory that the host can use, only one is a variable of a module, the graph does
+    /// not use `old` or would write an array that is passed as `&`, an array is at an address of a
+    /// smaller alignment than the recorded one (up to 256 bytes), or an operation contains addresses
+    /// that cannot be changed, such as the call of another library or a kernel that uses a variable
+    /// by its name: [`update`](Self::update) records it again. The graph is then as before.
     #[track_caller]
     pub fn swap<T: Pod>(
         &mut self,
@@ -70,12 +77,18 @@ impl Graph {
         new: impl ReadOperand<T>,
     ) -> Result<()> {
         let location = Location::caller();
-        let (old, new) = (old.operand().0, new.operand().0);
-        self.exchange(&old, &new)
+        let (old, old_exclusive) = (old.operand().0, old.is_exclusive());
+        let (new, new_exclusive) = (new.operand().0, new.is_exclusive());
+        self.exchange((&old, old_exclusive), (&new, new_exclusive))
             .map_err(|usage_error| usage_error.at(location).into())
     }
 
-    fn exchange(&mut self, old: &Span<'_>, new: &Span<'_>) -> Result<(), UsageError> {
+    /// Exchanges two arrays, each with whether its access is exclusive.
+    fn exchange(
+        &mut self,
+        (old, old_exclusive): (&Span<'_>, bool),
+        (new, new_exclusive): (&Span<'_>, bool),
+    ) -> Result<(), UsageError> {
         const NAME: &str = "swap";
         if old.bytes.len() != new.bytes.len() {
             let problem = UsageErrorKind::Length {
@@ -118,9 +131,18 @@ impl Graph {
             );
             return Err(refused(NAME, detail));
         }
+        self.check_place(NAME, at, (new, new_exclusive, other), "new")?;
+        if let Some(other) = other {
+            self.check_place(NAME, other, (old, old_exclusive, Some(at)), "old")?;
+        }
         match other {
             Some(other) if other == at => return Ok(()),
-            Some(other) => self.operands.swap(at, other),
+            Some(other) => {
+                self.operands.swap(at, other);
+                let alignment = self.operands[at].alignment;
+                self.operands[at].alignment = self.operands[other].alignment;
+                self.operands[other].alignment = alignment;
+            }
             None => {
                 let operand = &mut self.operands[at];
                 operand.pointer = new_memory.pointer;
@@ -139,6 +161,39 @@ impl Graph {
         self.accesses = replay::union_of(&self.nodes, &self.operands);
         self.updates += 1;
         Ok(())
+    }
+
+    /// Returns an error unless an array, which is or is not an operand now, can take the place of
+    /// an operand.
+    fn check_place(
+        &self,
+        operation: &'static str,
+        place: usize,
+        (array, is_exclusive, now): (&Span<'_>, bool, Option<usize>),
+        name: &str,
+    ) -> Result<(), UsageError> {
+        let is_written = |number: usize| {
+            let mut accesses = self.nodes.iter().flat_map(|node| &node.accesses);
+            accesses.any(|access| access.operand == number && access.kind == AccessKind::Write)
+        };
+        let Operand {
+            alignment, memory, ..
+        } = &self.operands[place];
+        let address = array.allocation.pointer.as_raw();
+        let is_variable = array.allocation.is_variable();
+        let detail = if !address.is_multiple_of(*alignment) {
+            format!(
+                "`{name}` is at {address:#x}, and the recorded address is a multiple of {alignment}"
+            )
+        } else if matches!(memory, OperandMemory::Outside(there) if there.is_variable() != is_variable)
+        {
+            String::from("only one of the arrays is a variable of a module")
+        } else if is_written(place) && !is_exclusive && !now.is_some_and(is_written) {
+            format!("the graph would write `{name}`, which is passed as `&`: pass it as `&mut`")
+        } else {
+            return Ok(());
+        };
+        Err(refused(operation, detail))
     }
 
     /// Returns the number of the operand that is this array.

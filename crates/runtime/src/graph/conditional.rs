@@ -255,11 +255,9 @@ impl Conditions {
                 let word = Stream::new(device, 0)?.zeros_at::<u32>(1, Location::caller())?;
                 let allocation = Allocation::recorded(word.shared_memory());
                 let number = graph.operands.len();
-                graph.operands.push(Operand {
-                    pointer: allocation.pointer,
-                    bytes: allocation.history.bytes(),
-                    memory: OperandMemory::Body { constant: false },
-                });
+                let (pointer, bytes) = (allocation.pointer, allocation.history.bytes());
+                let memory = OperandMemory::Body { constant: false };
+                graph.operands.push(Operand::new(pointer, bytes, memory));
                 graph.blocks.push((number, allocation));
                 Some(number)
             }

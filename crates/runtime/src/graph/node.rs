@@ -22,7 +22,12 @@ pub(super) struct Operand {
     pub(super) pointer: DevicePtr,
     pub(super) bytes: u64,
     pub(super) memory: OperandMemory,
+    /// The alignment of the recorded address, which every other address of the operand has too.
+    pub(super) alignment: u64,
 }
+
+/// The largest alignment of an address on which an operation relies: that of arrays.
+const ALIGNMENT_MAX: u64 = 256;
 
 /// The owner of an operand's memory.
 #[derive(Clone, Debug)]
@@ -39,6 +44,17 @@ pub(super) enum OperandMemory {
 }
 
 impl Operand {
+    /// Creates an operand of a recording.
+    pub(super) fn new(pointer: DevicePtr, bytes: u64, memory: OperandMemory) -> Self {
+        let address = pointer.as_raw() | ALIGNMENT_MAX;
+        Self {
+            pointer,
+            bytes,
+            memory,
+            alignment: 1 << address.trailing_zeros(),
+        }
+    }
+
     /// Returns the array, if the program may use it too.
     pub(super) fn outside(&self) -> Option<&Arc<Allocation>> {
         match &self.memory {

@@ -148,10 +148,9 @@ mod tests {
 
     #[test]
     fn each_parameter_begins_at_a_word_and_addresses_are_those_of_the_operands() {
-        let operand = |address| Operand {
-            pointer: DevicePtr::from_raw(address),
-            bytes: 64,
-            memory: OperandMemory::Body { constant: false },
+        let operand = |address| {
+            let memory = OperandMemory::Body { constant: false };
+            Operand::new(DevicePtr::from_raw(address), 64, memory)
         };
         let operands = [operand(1000), operand(2000)];
         let at = |operand, offset| Address { operand, offset };

@@ -177,11 +177,7 @@ impl Recording {
                 }
                 Role::Called { body, constant } => OperandMemory::Called { body, constant },
             };
-            graph.operands.push(Operand {
-                pointer,
-                bytes,
-                memory,
-            });
+            graph.operands.push(Operand::new(pointer, bytes, memory));
         }
         graph.keep_used();
         graph
@@ -207,12 +203,12 @@ impl Recording {
         for (allocation, access) in found.into_iter().zip(operation.accesses.iter()) {
             let pointer = allocation.pointer;
             let bytes = allocation.history.bytes();
-                argument: access.argument,
-                kind: access.kind,
             let operand = state.operand(allocation, Role::Outside);
             numbers.push(operand);
             ranges.push(OperandRange {
                 operand,
+                argument: access.argument,
+                kind: access.kind,
                 pointer,
                 bytes,
                 range: access.extent.hull(),

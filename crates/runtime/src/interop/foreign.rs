@@ -223,8 +223,8 @@ impl Stream {
     ///
     /// As [`foreign`](Self::foreign), for operands at the addresses that the call is given. The
     /// work depends on the addresses of the operands alone: what it does with the same bytes at
-    /// other addresses, of the same alignment up to 4 GiB, is the same. Each address is an argument
-    /// of a kernel, or part of one, in eight aligned bytes.
+    /// other addresses, of the same alignment up to 256 bytes, is the same. Each address is an
+    /// argument of a kernel, or part of one, in eight aligned bytes.
     #[track_caller]
     pub unsafe fn foreign_relocatable<'o, E>(
         &self,

@@ -203,6 +203,11 @@ impl Allocation {
         }
     }
 
+    /// Returns whether this is a variable of a module.
+    pub(crate) fn is_variable(&self) -> bool {
+        matches!(self.origin, Origin::Module)
+    }
+
     /// Returns whether the host can access the memory as well.
     pub(crate) fn is_managed(&self) -> bool {
         matches!(self.origin, Origin::Managed)

@@ -41,6 +41,10 @@ pub trait ReadOperand<T>: Sealed {
     /// Returns the location of the elements.
     #[doc(hidden)]
     fn operand(&self) -> DeviceOperand<'_>;
+
+    /// Returns whether the operand gives exclusive access, so that an operation may write it.
+    #[doc(hidden)]
+    fn is_exclusive(&self) -> bool;
 }
 
 /// An array on the device that an operation may read and write: `&mut Buffer<T>`,
@@ -118,7 +122,7 @@ pub enum CopyOperand<'a> {
 }
 
 macro_rules! on_device {
-    ($($type:ty: |$this:ident| $span:expr;)*) => {
+    ($($type:ty: |$this:ident| $span:expr, $is_exclusive:literal;)*) => {
         $(
             impl<T> Sealed for $type {}
 
@@ -130,6 +134,10 @@ macro_rules! on_device {
                 fn operand(&self) -> DeviceOperand<'_> {
                     let $this = self;
                     DeviceOperand($span)
+                }
+
+                fn is_exclusive(&self) -> bool {
+                    $is_exclusive
                 }
             }
 
@@ -143,13 +151,13 @@ macro_rules! on_device {
 }
 
 on_device! {
-    Buffer<T>: |buffer| buffer.span();
-    View<'_, T>: |view| view.span.clone();
-    ViewMut<'_, T>: |view| view.span.clone();
-    Managed<T>: |managed| managed.span();
-    Global<T>: |global| global.span();
-    PeerView<'_, T>: |view| view.span.clone();
-    PeerViewMut<'_, T>: |view| view.span.clone();
+    Buffer<T>: |buffer| buffer.span(), true;
+    View<'_, T>: |view| view.span.clone(), false;
+    ViewMut<'_, T>: |view| view.span.clone(), true;
+    Managed<T>: |managed| managed.span(), true;
+    Global<T>: |global| global.span(), true;
+    PeerView<'_, T>: |view| view.span.clone(), false;
+    PeerViewMut<'_, T>: |view| view.span.clone(), true;
 }
 
 impl<T> Sealed for Pinned<T> {}
@@ -161,7 +169,7 @@ impl<T> CopySource<T> for Pinned<T> {
 }
 
 macro_rules! by_reference {
-    ($($reference:ty),*) => {
+    ($($reference:ty: $is_exclusive:literal),*) => {
         $(
             impl<O: Sealed + ?Sized> Sealed for $reference {}
 
@@ -172,6 +180,10 @@ macro_rules! by_reference {
 
                 fn operand(&self) -> DeviceOperand<'_> {
                     O::operand(self)
+                }
+
+                fn is_exclusive(&self) -> bool {
+                    $is_exclusive && O::is_exclusive(self)
                 }
             }
 
@@ -184,7 +196,7 @@ macro_rules! by_reference {
     };
 }
 
-by_reference!(&O, &mut O, Arc<O>, Rc<O>, Box<O>);
+by_reference!(&O: false, &mut O: true, Arc<O>: false, Rc<O>: false, Box<O>: true);
 
 impl<T> WriteOperand<T> for &mut Buffer<T> {}
 impl<T> WriteOperand<T> for &mut Managed<T> {}

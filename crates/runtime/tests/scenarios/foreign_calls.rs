@@ -106,14 +106,14 @@ fn g14_a_call_of_another_library_is_captured_with_its_workspace() {
             }
             assert_eq!(other.download(&y)?.wait()?, expected);
         }
-        let z = stream.zeros::<u32>(N)?;
+        let mut z = stream.zeros::<u32>(N)?;
         let fixed = problem(graph.swap(&x, &z));
         assert!(fixed.to_string().contains("`update` records"), "{fixed}");
         assert!(
             graph.instance().is_err(),
             "the address of the workspace is fixed"
         );
-        graph.swap(&y, &z)?;
+        graph.swap(&y, &mut z)?;
         graph.replay(&stream)?;
         assert_eq!(stream.download(&z)?.wait()?, expected);
         Ok(())

@@ -192,7 +192,7 @@ fn g05_instances_overlap_and_graphs_that_share_memory_do_not() {
         let (mut b, mut c) = (s1.zeros::<f32>(N)?, s1.zeros::<f32>(N)?);
         let graph = doubling(harness, &a, &mut b)?;
         let mut second = graph.instance()?;
-        second.swap(&b, &c)?;
+        second.swap(&b, &mut c)?;
         // Orders the second stream after the uploads of the first, in front of the gate.
         second.replay(&s2)?;
         let gate = harness.gate(&s1);
@@ -376,7 +376,7 @@ fn g07_an_update_of_most_nodes_is_made_at_once_and_keeps_earlier_changes() {
 fn g07_a_swap_that_is_not_possible_leaves_the_graph_as_it_was() {
     scenario(|harness| {
         let stream = harness.stream();
-        let (one, short) = (stream.upload(&vec![1.0_f32; N])?, stream.zeros::<f32>(3)?);
+        let (mut one, short) = (stream.upload(&vec![1.0_f32; N])?, stream.zeros::<f32>(3)?);
         let mut b = stream.zeros::<f32>(N)?;
         let mut graph = doubling(harness, &one, &mut b)?;
         let lengths = problem(graph.swap(&one, &short));
@@ -394,7 +394,7 @@ fn g07_a_swap_that_is_not_possible_leaves_the_graph_as_it_was() {
         graph.replay(&stream)?;
         assert_eq!(stream.download(&b)?.wait()?, [2.0; N]);
         // Operands of the same graph change places.
-        graph.swap(&one, &b)?;
+        graph.swap(&mut one, &b)?;
         graph.replay(&stream)?;
         assert_eq!(stream.download(&one)?.wait()?, [4.0; N]);
         assert_eq!(stream.download(&b)?.wait()?, [2.0; N]);

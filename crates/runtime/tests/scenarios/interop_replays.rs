@@ -73,7 +73,7 @@ fn i02_a_replay_beside_a_lease_of_what_it_reads_or_does_not_use_runs_at_once() {
         let (theirs, ours) = (outsider.adopt(&harness.device), harness.stream());
         let mut array = ours.upload(&[1_u8; N]).unwrap();
         let mut target = ours.zeros::<u8>(N).unwrap();
-        let fresh = ours.zeros::<u8>(N).unwrap();
+        let mut fresh = ours.zeros::<u8>(N).unwrap();
         let half = array.slice(..N / 2);
         let mut graph = record_copy(harness, half, target.slice_mut(..N / 2));
         graph.replay(&ours).unwrap();
@@ -91,7 +91,7 @@ fn i02_a_replay_beside_a_lease_of_what_it_reads_or_does_not_use_runs_at_once() {
         // Neither does the graph use an array for which it was given another.
         let lease = target.lend(&theirs).unwrap();
         assert_problem(graph.replay(&ours), is_lent);
-        graph.swap(&target, &fresh).unwrap();
+        graph.swap(&target, &mut fresh).unwrap();
         graph.replay(&ours).unwrap();
         assert_eq!(read(&ours, &fresh)[..N / 2], [1; N / 2]);
         drop((lease, gate));

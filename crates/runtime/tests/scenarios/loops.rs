@@ -367,14 +367,14 @@ fn g12_changes_reach_into_bodies() {
         let stream = harness.stream();
         let kernels = words::load(&harness.device)?;
         let mut left = stream.upload(&[2_u32])?;
-        let (mut sum, other_sum) = (stream.zeros::<u32>(1)?, stream.zeros::<u32>(1)?);
-        let other_left = stream.upload(&[3_u32])?;
+        let (mut sum, mut other_sum) = (stream.zeros::<u32>(1)?, stream.zeros::<u32>(1)?);
+        let mut other_left = stream.upload(&[3_u32])?;
         let mut graph = harness
             .device
             .record("changed", |r| counting(&kernels, r, 9, &mut left, &mut sum))?;
         graph.replay(&stream)?;
-        graph.swap(&left, &other_left)?;
-        graph.swap(&sum, &other_sum)?;
+        graph.swap(&left, &mut other_left)?;
+        graph.swap(&sum, &mut other_sum)?;
         graph.replay(&stream)?;
         assert_eq!((read(&stream, &sum)?, read(&stream, &other_sum)?), (2, 3));
         let node = problem(graph.node("count"));

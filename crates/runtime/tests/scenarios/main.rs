@@ -26,6 +26,7 @@ mod faults;
 mod foreign_calls;
 mod forked;
 mod given_modules;
+mod graph_operands;
 mod graphs;
 mod harness;
 mod health;

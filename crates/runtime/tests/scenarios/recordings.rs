@@ -209,7 +209,7 @@ fn a_graph_and_a_recorded_replay_of_it_exclude_each_other() {
     scenario(|harness| {
         let [s1, s2] = harness.streams();
         let device = &harness.device;
-        let (mut x, y) = (s1.zeros::<u32>(N)?, s1.zeros::<u32>(N)?);
+        let (mut x, mut y) = (s1.zeros::<u32>(N)?, s1.zeros::<u32>(N)?);
         let mut inner = device.record("inner", |r| {
             let recorded = r.stream()?;
             let mut temporary = recorded.zeros::<u32>(N)?;
@@ -218,7 +218,7 @@ fn a_graph_and_a_recorded_replay_of_it_exclude_each_other() {
         })?;
         let outer = device.record("outer", |r| inner.replay(&r.stream()?))?;
         // From here on they have nothing but the temporary array in common.
-        inner.swap(&x, &y)?;
+        inner.swap(&x, &mut y)?;
         let gate = harness.gate(&s1);
         outer.replay(&s1)?;
         inner.replay(&s2)?;

@@ -171,15 +171,15 @@ fn g14_a_relocatable_call_takes_other_operands() {
         let values = |factor: u32| -> Vec<u32> { (0..N as u32).map(|n| n * factor).collect() };
         assert_eq!(stream.download(&y)?.wait()?, values(4));
 
-        let (large, target) = (upload(&other, 100)?, upload(&other, 1)?);
+        let (large, mut target) = (upload(&other, 100)?, upload(&other, 1)?);
         graph.swap(&x, &large)?;
-        graph.swap(&y, &target)?;
+        graph.swap(&y, &mut target)?;
         graph.replay(&stream)?;
         assert_eq!(other.download(&target)?.wait()?, values(201));
         assert_eq!(other.download(&y)?.wait()?, values(4));
 
         let mut second = graph.instance()?;
-        second.swap(&target, &y)?;
+        second.swap(&target, &mut y)?;
         graph.replay(&stream)?;
         second.replay(&other)?;
         assert_eq!(stream.download(&target)?.wait()?, values(401));

@@ -1,0 +1,340 @@
+//! Operands of graphs that are no plain arrays: memory that is lent for a scope, variables of
+//! modules, empty arrays, and what `swap` demands of an array.
+
+#![allow(unsafe_code, reason = "adopts memory and launches kernels")]
+
+use std::{
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::Arc,
+};
+
+use millstream::{
+    Buffer, Global, Graph, Kernel, Module, Ptx, ReadOperand, Release, Result, Stream,
+    UsageErrorKind, WriteOperand, interop::After, signature,
+};
+
+use crate::{
+    graphs::scenario,
+    harness::{Harness, everywhere},
+    outsiders::Outsider,
+    shapes::problem,
+};
+
+/// The elements of the arrays.
+const N: usize = 64;
+
+/// Calls `body` with memory of an outsider, lent for the call.
+fn lent(harness: &Harness, body: impl FnOnce(&Buffer<u32>)) {
+    let outsider = Outsider::new(harness.if_simulated(), 0);
+    let (theirs, memory) = (outsider.adopt(&harness.device), outsider.allocate(4 * N));
+    outsider.fill(memory.pointer, 4 * N, 1);
+    let (after, release) = (After::Stream(&theirs), Release::at_end_of_scope());
+    // SAFETY: the memory has this length, and is given back below.
+    let lent = unsafe {
+        harness
+            .device
+            .adopt_buffer(memory.pointer, N, after, release)
+    };
+    let lent = lent.unwrap();
+    let outcome = catch_unwind(AssertUnwindSafe(|| body(&lent)));
+    lent.return_to_owner(&theirs).unwrap();
+    drop(memory);
+    outcome.unwrap();
+}
+
+#[test]
+fn memory_that_is_lent_for_a_scope_never_becomes_an_operand_of_a_graph() {
+    everywhere(|harness| {
+        let (device, stream) = (&harness.device, harness.stream());
+        let mut target = stream.zeros::<u32>(N).unwrap();
+        let source = stream.upload(&[2_u32; N]).unwrap();
+        let mut graph = device
+            .record("copy", |r| r.stream()?.copy(&source, &mut target))
+            .unwrap();
+        lent(harness, |lent| {
+            let refused = |result: Result<()>, at| {
+                let problem = problem(result);
+                assert_eq!(problem, UsageErrorKind::LentForScope { operand: at });
+            };
+            let recorded = device.record("kept", |r| r.stream()?.copy(lent, &mut target));
+            refused(recorded.map(drop), 0);
+            refused(graph.swap(&source, lent), 1);
+            refused(graph.update(|r| r.stream()?.copy(lent, &mut target)), 0);
+            let condition = device.record("if", |r| r.if_(lent, |_| Ok(())));
+            refused(condition.map(drop), 0);
+            let inside = device.record("if", |r| {
+                r.if_(&source, |then| then.stream()?.copy(lent, &mut target))
+            });
+            refused(inside.map(drop), 0);
+            // Operations that are enqueued use it; the owner's stream waits for them.
+            stream.copy(lent, &mut target).unwrap();
+        });
+        assert_eq!(
+            stream.download(&target).unwrap().wait().unwrap(),
+            [0x0101_0101; N]
+        );
+        graph.replay(&stream).unwrap();
+        assert_eq!(stream.download(&target).unwrap().wait().unwrap(), [2; N]);
+    });
+}
+
+/// `sum(none, source, target, number)` writes `source[i] + table[i] + number` to `target[i]` and
+/// does not use `none`. `keep(x)` writes `x[i] + 1` to `table[i]`.
+const TABLE: &str = "
+.version 7.0
+.target sm_75
+.address_size 64
+.global .align 256 .b8 table[256];
+.visible .entry sum(.param .u64 none, .param .u64 source, .param .u64 target, .param .u64 number)
+{
+    .reg .b32 %r<5>;
+    .reg .b64 %rd<6>;
+    ld.param.u64 %rd1, [source];
+    ld.param.u64 %rd2, [target];
+    ld.param.u64 %rd3, [number];
+    mov.u64 %rd4, table;
+    mov.u32 %r1, %tid.x;
+    mul.wide.u32 %rd5, %r1, 4;
+    add.u64 %rd1, %rd1, %rd5;
+    add.u64 %rd2, %rd2, %rd5;
+    add.u64 %rd4, %rd4, %rd5;
+    ld.global.u32 %r2, [%rd1];
+    ld.global.u32 %r3, [%rd4];
+    cvt.u32.u64 %r4, %rd3;
+    add.u32 %r2, %r2, %r3;
+    add.u32 %r2, %r2, %r4;
+    st.global.u32 [%rd2], %r2;
+    ret;
+}
+.visible .entry keep(.param .u64 x)
+{
+    .reg .b32 %r<3>;
+    .reg .b64 %rd<4>;
+    ld.param.u64 %rd1, [x];
+    mov.u64 %rd2, table;
+    mov.u32 %r1, %tid.x;
+    mul.wide.u32 %rd3, %r1, 4;
+    add.u64 %rd1, %rd1, %rd3;
+    add.u64 %rd2, %rd2, %rd3;
+    ld.global.u32 %r2, [%rd1];
+    add.u32 %r2, %r2, 1;
+    st.global.u32 [%rd2], %r2;
+    ret;
+}
+";
+
+type Sum = signature!(&[u32], &[u32], &mut [u32], u64);
+
+/// The kernels, and the variable, which holds hundreds.
+struct Table {
+    sum: Kernel<Sum>,
+    keep: Kernel<signature!(&[u32])>,
+    variable: Global<u32>,
+}
+
+impl Table {
+    fn load(harness: &Harness, stream: &Stream) -> Result<Self> {
+        let module: Module = harness.device.module(Ptx::text("table.ptx", TABLE))?;
+        let mut variable = module.global::<u32>("table")?;
+        stream.fill(&mut variable, 100)?;
+        Ok(Self {
+            sum: module.function("sum")?,
+            keep: module.function("keep")?,
+            variable,
+        })
+    }
+
+    fn sum(
+        &self,
+        stream: &Stream,
+        none: impl ReadOperand<u32>,
+        source: impl ReadOperand<u32>,
+        target: impl WriteOperand<u32>,
+        number: u64,
+    ) -> Result<()> {
+        // SAFETY: the arrays have as many elements as there are threads.
+        unsafe {
+            self.sum
+                .launch(stream, (1, N as u32), (none, source, target, number))
+        }
+    }
+
+    fn keep(&self, stream: &Stream, x: impl ReadOperand<u32>) -> Result<()> {
+        // SAFETY: as for `sum`.
+        unsafe { self.keep.launch(stream, (1, N as u32), (x,)) }
+    }
+}
+
+/// Returns arrays of an outsider within one allocation, each at its offset in bytes.
+fn within_one<const M: usize>(harness: &Harness, offsets: [u64; M]) -> Result<[Buffer<u32>; M]> {
+    let outsider = Outsider::new(harness.if_simulated(), 0);
+    let theirs = outsider.adopt(&harness.device);
+    let memory = Arc::new(outsider.allocate(8192));
+    outsider.fill(memory.pointer, 8192, 0);
+    let mut arrays = Vec::new();
+    for offset in offsets {
+        let pointer = memory.pointer.offset(offset);
+        let release = Release::behind(&theirs, Arc::clone(&memory));
+        // SAFETY: the memory has this length, and its owner frees it behind the last use.
+        let array = unsafe {
+            harness
+                .device
+                .adopt_buffer(pointer, N, After::Stream(&theirs), release)
+        };
+        arrays.push(array?);
+    }
+    Ok(arrays.try_into().expect("as many arrays as offsets"))
+}
+
+fn assert_refused(result: Result<()>, words: &str) {
+    let problem = problem(result).to_string();
+    assert!(problem.contains(words), "{problem}");
+}
+
+#[test]
+fn a_variable_that_a_kernel_uses_by_name_is_no_operand_of_it_if_one_use_writes() {
+    scenario(|harness| {
+        let stream = harness.stream();
+        let mut table = Table::load(harness, &stream)?;
+        let mut x = stream.upload(&[1_u32; N])?;
+        let Table { sum, variable, .. } = &mut table;
+        // SAFETY: as for `Table::sum`.
+        let refused = unsafe { sum.launch(&stream, (1, N as u32), (&x, &x, &mut *variable, 0)) };
+        let by_name = |operand| UsageErrorKind::UsedByName {
+            operand,
+            name: None,
+        };
+        assert_eq!(problem(refused), by_name(2));
+        assert_eq!(problem(table.keep(&stream, &table.variable)), by_name(0));
+        // Two reads are no conflict.
+        table.sum(&stream, &table.variable, &table.variable, &mut x, 7)?;
+        table.keep(&stream, &x)?;
+        assert_eq!(stream.download(&table.variable)?.wait()?, [208; N]);
+        Ok(())
+    });
+}
+
+#[test]
+fn a_variable_that_a_graphs_kernel_uses_by_name_keeps_its_place_in_the_graph() {
+    scenario(|harness| {
+        let stream = harness.stream();
+        let table = Table::load(harness, &stream)?;
+        let other = Table::load(harness, &stream)?;
+        let (x, mut y) = (stream.upload(&[1_u32; N])?, stream.zeros::<u32>(N)?);
+        let (by_name, array) = ("by its name", "a variable of a module");
+        let mut graph = harness.device.record("sum", |r| {
+            table.sum(&r.stream()?, &x, &table.variable, &mut y, 0)
+        })?;
+        assert_refused(graph.swap(&table.variable, &other.variable), by_name);
+        assert_refused(graph.swap(&table.variable, &x), by_name);
+        assert_refused(graph.swap(&x, &table.variable), by_name);
+        assert_refused(graph.swap(&x, &other.variable), array);
+        graph.replay(&stream)?;
+        assert_eq!(stream.download(&y)?.wait()?, [200; N]);
+        // One that the kernels only get as an argument can be exchanged for another.
+        let mut graph = harness
+            .device
+            .record("copy", |r| r.stream()?.copy(&table.variable, &mut y))?;
+        let mut third = Table::load(harness, &stream)?.variable;
+        stream.fill(&mut third, 3)?;
+        graph.swap(&table.variable, &third)?;
+        graph.replay(&stream)?;
+        assert_eq!(stream.download(&y)?.wait()?, [3; N]);
+        Ok(())
+    });
+}
+
+#[test]
+fn parameters_of_a_recorded_kernel_are_known_by_position_and_not_by_address() {
+    scenario(|harness| {
+        let stream = harness.stream();
+        let table = Table::load(harness, &stream)?;
+        let bytes = 4 * N as u64;
+        let [before, mut source] = within_one(harness, [0, bytes])?;
+        stream.fill(&mut source, 1)?;
+        let (mut target, number) = (stream.zeros::<u32>(N)?, source.as_raw().as_raw());
+        let mut graph = harness.device.record("sum", |r| {
+            // The empty array begins where the next begins, and the number is its address.
+            let none = before.slice(N..);
+            table.sum(&r.stream()?, none, &source, &mut target, number)
+        })?;
+        let replayed = |graph: &Graph, expected: u32| -> Result<()> {
+            graph.replay(&stream)?;
+            let expected = expected.wrapping_add(100).wrapping_add(number as u32);
+            assert_eq!(stream.download(&target)?.wait()?, [expected; N]);
+            Ok(())
+        };
+        replayed(&graph, 1)?;
+        // The others are somewhere else.
+        let (other, five) = (stream.upload(&[4_u32; N])?, stream.upload(&[5_u32; N])?);
+        graph.swap(&before, &other)?;
+        replayed(&graph, 1)?;
+        graph.swap(&source, &five)?;
+        replayed(&graph, 5)?;
+        graph.swap(&other, &five)?;
+        replayed(&graph, 4)
+    });
+}
+
+#[test]
+fn a_graph_never_writes_what_was_passed_to_swap_as_a_shared_reference() {
+    scenario(|harness| {
+        let stream = harness.stream();
+        let mut source = stream.upload(&[1_u32; N])?;
+        let mut target = stream.zeros::<u32>(N)?;
+        let mut new = Arc::new(stream.upload(&[5_u32; N])?);
+        let mut graph = harness.device.record("copy", |r| {
+            r.if_(&source, |then| then.stream()?.copy(&source, &mut target))
+        })?;
+        let shared = "which is passed as `&`";
+        assert_refused(graph.swap(&target, &*new), shared);
+        assert_refused(graph.swap(&target, &mut new), shared);
+        assert_refused(graph.swap(&target, new.view()), shared);
+        let mut reference = &*new;
+        assert_refused(graph.swap(&target, &mut reference), shared);
+        assert_refused(graph.swap(&target, &source), shared);
+        assert_refused(graph.swap(&source, &mut target), shared);
+        graph.replay(&stream)?;
+        assert_eq!(stream.download(&target)?.wait()?, [1; N]);
+        // What it reads may be shared; what it writes already need not be passed as `&mut` again.
+        graph.swap(&source, &*new)?;
+        graph.swap(&mut source, &target).unwrap_err();
+        graph.swap(&target, &mut source)?;
+        graph.replay(&stream)?;
+        assert_eq!(stream.download(&source)?.wait()?, [5; N]);
+        let unused = Arc::get_mut(&mut new);
+        assert!(unused.is_some(), "the handle is the only one");
+        Ok(())
+    });
+}
+
+#[test]
+fn an_array_takes_the_place_only_of_one_that_was_recorded_with_no_larger_alignment() {
+    scenario(|harness| {
+        let stream = harness.stream();
+        let mut target = stream.zeros::<u32>(N)?;
+        let [aligned, far, near] = within_one(harness, [0, 1024 + 128, 2048 + 4])?;
+        let record = |source: &Buffer<u32>, target: &mut Buffer<u32>| {
+            harness
+                .device
+                .record("copy", |r| r.stream()?.copy(source, target))
+        };
+        let mut graph = record(&aligned, &mut target)?;
+        assert_refused(graph.swap(&aligned, &far), "a multiple of 256");
+        let mut graph = record(&far, &mut target)?;
+        assert_refused(graph.swap(&far, &near), "a multiple of 128");
+        graph.swap(&far, &aligned)?;
+        assert_refused(graph.swap(&aligned, &near), "a multiple of 128");
+        graph.swap(&aligned, &far)?;
+        // Also if both are operands.
+        let [mut one, mut two] = within_one(harness, [4096, 4096 + 1024 + 4])?;
+        let mut graph = harness.device.record("copies", |r| {
+            let recorded = r.stream()?;
+            recorded.copy(&far, &mut one)?;
+            recorded.copy(&far, &mut two)
+        })?;
+        assert_refused(graph.swap(&one, &two), "a multiple of 256");
+        assert_refused(graph.swap(&two, &one), "a multiple of 256");
+        Ok(())
+    });
+}
