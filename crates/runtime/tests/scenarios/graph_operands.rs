@@ -9,8 +9,8 @@ use std::{
 };
 
 use millstream::{
-    Buffer, Global, Graph, Kernel, Module, Ptx, ReadOperand, Release, Result, Stream,
-    UsageErrorKind, WriteOperand, interop::After, signature,
+    Buffer, Global, Graph, GraphRecorder, Kernel, LaunchArguments, Ptx, Release, Result, Stream,
+    UsageErrorKind, interop::After, signature,
 };
 
 use crate::{
@@ -79,7 +79,7 @@ fn memory_that_is_lent_for_a_scope_never_becomes_an_operand_of_a_graph() {
 }
 
 /// `sum(none, source, target, number)` writes `source[i] + table[i] + number` to `target[i]` and
-/// does not use `none`. `keep(x)` writes `x[i] + 1` to `table[i]`.
+/// does not use `none`.
 const TABLE: &str = "
 .version 7.0
 .target sm_75
@@ -106,63 +106,25 @@ const TABLE: &str = "
     st.global.u32 [%rd2], %r2;
     ret;
 }
-.visible .entry keep(.param .u64 x)
-{
-    .reg .b32 %r<3>;
-    .reg .b64 %rd<4>;
-    ld.param.u64 %rd1, [x];
-    mov.u64 %rd2, table;
-    mov.u32 %r1, %tid.x;
-    mul.wide.u32 %rd3, %r1, 4;
-    add.u64 %rd1, %rd1, %rd3;
-    add.u64 %rd2, %rd2, %rd3;
-    ld.global.u32 %r2, [%rd1];
-    add.u32 %r2, %r2, 1;
-    st.global.u32 [%rd2], %r2;
-    ret;
-}
 ";
 
-type Sum = signature!(&[u32], &[u32], &mut [u32], u64);
+type Sum = Kernel<signature!(&[u32], &[u32], &mut [u32], u64)>;
 
-/// The kernels, and the variable, which holds hundreds.
-struct Table {
-    sum: Kernel<Sum>,
-    keep: Kernel<signature!(&[u32])>,
-    variable: Global<u32>,
+/// Returns the kernel, and the variable, whose elements are 100.
+fn table(harness: &Harness, stream: &Stream) -> Result<(Sum, Global<u32>)> {
+    let module = harness.device.module(Ptx::text("table.ptx", TABLE))?;
+    let mut variable = module.global::<u32>("table")?;
+    stream.fill(&mut variable, 100)?;
+    Ok((module.function("sum")?, variable))
 }
 
-impl Table {
-    fn load(harness: &Harness, stream: &Stream) -> Result<Self> {
-        let module: Module = harness.device.module(Ptx::text("table.ptx", TABLE))?;
-        let mut variable = module.global::<u32>("table")?;
-        stream.fill(&mut variable, 100)?;
-        Ok(Self {
-            sum: module.function("sum")?,
-            keep: module.function("keep")?,
-            variable,
-        })
-    }
-
-    fn sum(
-        &self,
-        stream: &Stream,
-        none: impl ReadOperand<u32>,
-        source: impl ReadOperand<u32>,
-        target: impl WriteOperand<u32>,
-        number: u64,
-    ) -> Result<()> {
-        // SAFETY: the arrays have as many elements as there are threads.
-        unsafe {
-            self.sum
-                .launch(stream, (1, N as u32), (none, source, target, number))
-        }
-    }
-
-    fn keep(&self, stream: &Stream, x: impl ReadOperand<u32>) -> Result<()> {
-        // SAFETY: as for `sum`.
-        unsafe { self.keep.launch(stream, (1, N as u32), (x,)) }
-    }
+/// Launches the kernel.
+fn sum<N0, S, T>(kernel: &Sum, stream: &Stream, arguments: (N0, S, T, u64)) -> Result<()>
+where
+    (N0, S, T, u64): LaunchArguments<signature!(&[u32], &[u32], &mut [u32], u64)>,
+{
+    // SAFETY: the arrays that the kernel uses have as many elements as there are threads.
+    unsafe { kernel.launch(stream, (1, N as u32), arguments) }
 }
 
 /// Returns arrays of an outsider within one allocation, each at its offset in bytes.
@@ -192,52 +154,30 @@ fn assert_refused(result: Result<()>, words: &str) {
 }
 
 #[test]
-fn a_variable_that_a_kernel_uses_by_name_is_no_operand_of_it_if_one_use_writes() {
+fn a_variable_that_a_kernel_uses_by_name_is_no_operand_that_it_writes_and_cannot_be_swapped() {
     scenario(|harness| {
         let stream = harness.stream();
-        let mut table = Table::load(harness, &stream)?;
-        let mut x = stream.upload(&[1_u32; N])?;
-        let Table { sum, variable, .. } = &mut table;
-        // SAFETY: as for `Table::sum`.
-        let refused = unsafe { sum.launch(&stream, (1, N as u32), (&x, &x, &mut *variable, 0)) };
-        let by_name = |operand| UsageErrorKind::UsedByName {
-            operand,
-            name: None,
-        };
-        assert_eq!(problem(refused), by_name(2));
-        assert_eq!(problem(table.keep(&stream, &table.variable)), by_name(0));
-        // Two reads are no conflict.
-        table.sum(&stream, &table.variable, &table.variable, &mut x, 7)?;
-        table.keep(&stream, &x)?;
-        assert_eq!(stream.download(&table.variable)?.wait()?, [208; N]);
-        Ok(())
-    });
-}
-
-#[test]
-fn a_variable_that_a_graphs_kernel_uses_by_name_keeps_its_place_in_the_graph() {
-    scenario(|harness| {
-        let stream = harness.stream();
-        let table = Table::load(harness, &stream)?;
-        let other = Table::load(harness, &stream)?;
+        let (kernel, mut variable) = table(harness, &stream)?;
+        let (_, mut other) = table(harness, &stream)?;
         let (x, mut y) = (stream.upload(&[1_u32; N])?, stream.zeros::<u32>(N)?);
-        let (by_name, array) = ("by its name", "a variable of a module");
+        let refused = problem(sum(&kernel, &stream, (&x, &x, &mut variable, 0)));
+        let (operand, name) = (2, None);
+        assert_eq!(refused, UsageErrorKind::UsedByName { operand, name });
         let mut graph = harness.device.record("sum", |r| {
-            table.sum(&r.stream()?, &x, &table.variable, &mut y, 0)
+            sum(&kernel, &r.stream()?, (&x, &variable, &mut y, 0))
         })?;
-        assert_refused(graph.swap(&table.variable, &other.variable), by_name);
-        assert_refused(graph.swap(&table.variable, &x), by_name);
-        assert_refused(graph.swap(&x, &table.variable), by_name);
-        assert_refused(graph.swap(&x, &other.variable), array);
+        let (by_name, kind) = ("by its name", "a variable of a module");
+        assert_refused(graph.swap(&variable, &other), by_name);
+        assert_refused(graph.swap(&variable, &x), by_name);
+        assert_refused(graph.swap(&x, &variable), by_name);
+        assert_refused(graph.swap(&x, &other), kind);
         graph.replay(&stream)?;
         assert_eq!(stream.download(&y)?.wait()?, [200; N]);
-        // One that the kernels only get as an argument can be exchanged for another.
-        let mut graph = harness
-            .device
-            .record("copy", |r| r.stream()?.copy(&table.variable, &mut y))?;
-        let mut third = Table::load(harness, &stream)?.variable;
-        stream.fill(&mut third, 3)?;
-        graph.swap(&table.variable, &third)?;
+        // One that is an operand alone can be exchanged for another.
+        let copy = |r: &GraphRecorder| r.stream()?.copy(&variable, &mut y);
+        let mut graph = harness.device.record("copy", copy)?;
+        stream.fill(&mut other, 3)?;
+        graph.swap(&variable, &other)?;
         graph.replay(&stream)?;
         assert_eq!(stream.download(&y)?.wait()?, [3; N]);
         Ok(())
@@ -248,15 +188,14 @@ fn a_variable_that_a_graphs_kernel_uses_by_name_keeps_its_place_in_the_graph() {
 fn parameters_of_a_recorded_kernel_are_known_by_position_and_not_by_address() {
     scenario(|harness| {
         let stream = harness.stream();
-        let table = Table::load(harness, &stream)?;
-        let bytes = 4 * N as u64;
-        let [before, mut source] = within_one(harness, [0, bytes])?;
+        let (kernel, _) = table(harness, &stream)?;
+        let [before, mut source] = within_one(harness, [0, 4 * N as u64])?;
         stream.fill(&mut source, 1)?;
         let (mut target, number) = (stream.zeros::<u32>(N)?, source.as_raw().as_raw());
         let mut graph = harness.device.record("sum", |r| {
             // The empty array begins where the next begins, and the number is its address.
-            let none = before.slice(N..);
-            table.sum(&r.stream()?, none, &source, &mut target, number)
+            let arguments = (before.slice(N..), &source, &mut target, number);
+            sum(&kernel, &r.stream()?, arguments)
         })?;
         let replayed = |graph: &Graph, expected: u32| -> Result<()> {
             graph.replay(&stream)?;
@@ -290,8 +229,6 @@ fn a_graph_never_writes_what_was_passed_to_swap_as_a_shared_reference() {
         assert_refused(graph.swap(&target, &*new), shared);
         assert_refused(graph.swap(&target, &mut new), shared);
         assert_refused(graph.swap(&target, new.view()), shared);
-        let mut reference = &*new;
-        assert_refused(graph.swap(&target, &mut reference), shared);
         assert_refused(graph.swap(&target, &source), shared);
         assert_refused(graph.swap(&source, &mut target), shared);
         graph.replay(&stream)?;
