@@ -12,7 +12,7 @@ use std::{
 
 use cudarc::driver::{CudaContext, CudaStream, LaunchConfig, PushKernelArg as _};
 use millstream::{
-    GraphRecorder, UsageErrorKind,
+    GraphRecorder, UsageErrorKind, ViewMut,
     driver::{ContextHandle, Driver as _, StreamHandle, cuda::Cuda},
     interop::{ForeignCall, read, write},
 };
@@ -229,7 +229,7 @@ fn borrowed_for_a_graph() -> Outcome {
             "{problem}"
         );
     };
-    let copy = |r: &GraphRecorder, target| r.stream()?.copy(&source, target);
+    let copy = |r: &GraphRecorder, target: ViewMut<'_, f32>| r.stream()?.copy(&source, target);
     let mut graph = setup
         .device
         .record("copy", |r| copy(r, target.view_mut()))?;
