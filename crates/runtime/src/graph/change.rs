@@ -16,7 +16,7 @@ use super::{
     Graph, GraphRecorder,
     body::Body,
     conditional::Conditions,
-    node::{self, Node, Operand, OperandMemory, Work},
+    node::{self, Node, OperandMemory, Work},
     recorder,
     recording::RecordedGraph,
     replay,
@@ -64,12 +64,13 @@ impl Graph {
     ///
     /// # Errors
     ///
-    /// If the lengths differ, one is only a part of an array, `new` is on another device, lent for a
-    /// scope or in memory that the host can use, only one is a variable of a module, the graph does
-    /// not use `old` or would write an array that is passed as `&`, an array is at an address of a
-    /// smaller alignment than the recorded one (up to 256 bytes), or an operation contains addresses
-    /// that cannot be changed, such as the call of another library or a kernel that uses a variable
-    /// by its name: [`update`](Self::update) records it again. The graph is then as before.
+    /// If the lengths differ, one is only a part of an array, `new` is on another device, lent for
+    /// a scope or in memory that the host can use, only one is a variable of a module, the graph
+    /// does not use `old` or would write an array that is passed as `&`, an array is at an address
+    /// of a smaller alignment than the recorded one (up to 256 bytes), or an operation contains
+    /// addresses that cannot be changed, such as the call of another library or a kernel that uses
+    /// a variable by its name: [`update`](Self::update) records it again. The graph is then as
+    /// before.
     #[track_caller]
     pub fn swap<T: Pod>(
         &mut self,
@@ -176,17 +177,14 @@ impl Graph {
             let mut accesses = self.nodes.iter().flat_map(|node| &node.accesses);
             accesses.any(|access| access.operand == number && access.kind == AccessKind::Write)
         };
-        let Operand {
-            alignment, memory, ..
-        } = &self.operands[place];
-        let address = array.allocation.pointer.as_raw();
-        let is_variable = array.allocation.is_variable();
-        let detail = if !address.is_multiple_of(*alignment) {
+        let operand = &self.operands[place];
+        let (address, alignment) = (array.allocation.pointer.as_raw(), operand.alignment);
+        let is_variable = operand.outside().is_some_and(|there| there.is_variable());
+        let detail = if !address.is_multiple_of(alignment) {
             format!(
                 "`{name}` is at {address:#x}, and the recorded address is a multiple of {alignment}"
             )
-        } else if matches!(memory, OperandMemory::Outside(there) if there.is_variable() != is_variable)
-        {
+        } else if is_variable != array.allocation.is_variable() {
             String::from("only one of the arrays is a variable of a module")
         } else if is_written(place) && !is_exclusive && !now.is_some_and(is_written) {
             format!("the graph would write `{name}`, which is passed as `&`: pass it as `&mut`")
