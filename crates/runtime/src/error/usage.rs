@@ -54,8 +54,7 @@ impl UsageError {
     #[cold]
     pub(crate) fn naming(mut self, name_of: impl Fn(usize) -> Option<&'static str>) -> Self {
         match &mut *self.problem {
-            UsageErrorKind::OtherDevice { operand, name, .. }
-            | UsageErrorKind::UsedByName { operand, name } => *name = name_of(*operand),
+            UsageErrorKind::OtherDevice { operand, name, .. } => *name = name_of(*operand),
             UsageErrorKind::Overlap {
                 first,
                 first_name,

@@ -27,7 +27,7 @@ pub enum UsageErrorKind {
          record a copy of it, or an array that was adopted as a whole"
     )]
     LentForScope {
-        /// The index of the operand, from 0.
+        /// The index of the operand, from 0, or of the kernel's parameter.
         operand: usize,
     },
     /// A change or a replay of a graph is not possible.
@@ -378,15 +378,12 @@ pub enum UsageErrorKind {
     /// An operand of a kernel is a variable of its module that the kernel uses by its name too, and
     /// at least one of the two uses writes.
     #[error(
-        "operand {operand}{} is a variable that the kernel uses by its name too, and at least one \
-         of the two uses writes",
-        in_brackets(*name)
+        "the operand `{variable}` is a variable that the kernel uses by its name too, and at least \
+         one of the two uses writes"
     )]
     UsedByName {
-        /// The index of the operand, from 0.
-        operand: usize,
-        /// The name of the operand: that of the kernel's parameter.
-        name: Option<&'static str>,
+        /// The name of the variable.
+        variable: String,
     },
     /// Both arrays of a copy are in host memory, so the copy needs no device.
     #[error("both arrays are in host memory: copy them on the host")]

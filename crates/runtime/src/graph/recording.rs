@@ -188,9 +188,9 @@ impl Recording {
         let refused = |problem| UsageError::new(operation.label, problem).at(operation.location);
         let mut found = Vec::new();
         for (number, access) in operation.accesses.iter().enumerate() {
-            let operand = match access.argument {
-                Access::NO_ARGUMENT => number,
-                argument => argument.into(),
+            let operand = match access.param {
+                Access::NO_PARAM => number,
+                param => param.into(),
             };
             found.push(Allocation::of(access.history, operand).map_err(refused)?);
         }
@@ -207,7 +207,7 @@ impl Recording {
             numbers.push(operand);
             ranges.push(OperandRange {
                 operand,
-                argument: access.argument,
+                param: access.param,
                 kind: access.kind,
                 pointer,
                 bytes,

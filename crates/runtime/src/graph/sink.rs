@@ -23,8 +23,8 @@ use crate::{
 #[derive(Debug)]
 pub(super) struct OperandRange {
     pub(super) operand: usize,
-    /// The number of the argument that passes its address, if one does.
-    pub(super) argument: u16,
+    /// The number of the parameter that gets its address, if one does.
+    pub(super) param: u16,
     pub(super) kind: AccessKind,
     /// The address of the allocation.
     pub(super) pointer: DevicePtr,
@@ -96,22 +96,20 @@ impl<'a> Collector<'a> {
         }
     }
 
-    /// Returns the array that this argument of a kernel passes, if it passes one.
-    fn argument(&self, number: u16) -> Option<&OperandRange> {
-        let mut operands = self.operands.iter();
-        operands.find(|range| range.argument == number)
+    /// Returns the array whose address this parameter of a kernel gets, if it gets one.
+    fn param(&self, number: u16) -> Option<&OperandRange> {
+        self.operands.iter().find(|range| range.param == number)
     }
 
     fn kernel(&self, node: &KernelNode<'_>) -> Option<Work> {
-        let shapes = ModuleCache::param_shapes(self.device, node.function)?;
-        debug_assert_eq!(shapes.len(), node.params.len(), "parameters of the kernel");
+        let sizes = ModuleCache::param_sizes(self.device, node.function)?;
+        debug_assert_eq!(sizes.len(), node.params.len(), "parameters of the kernel");
         let mut params = Params::default();
-        for (shape, &param) in shapes.iter().zip(node.params) {
+        for ((&bytes, &param), number) in sizes.iter().zip(node.params).zip(0..) {
             // SAFETY: a launch passes a pointer to a value of each parameter's size, and the sizes
             // are those that loading has checked.
-            let value = unsafe { slice::from_raw_parts(param.cast::<u8>(), shape.bytes) };
-            let array = shape.argument.and_then(|number| self.argument(number));
-            let address = array.map(|array| Address {
+            let value = unsafe { slice::from_raw_parts(param.cast::<u8>(), bytes) };
+            let address = self.param(number).map(|array| Address {
                 operand: array.operand,
                 offset: array.range.start,
             });
@@ -131,7 +129,7 @@ impl<'a> Collector<'a> {
         let mut places: Vec<SmallVec<[(usize, Address); 1]>> = Vec::new();
         places.resize(moved.kernel.params.len(), SmallVec::new());
         for place in &moved.addresses {
-            let address = self.argument(place.operand)?.address(place.address)?;
+            let address = self.param(place.operand)?.address(place.address)?;
             places[place.param].push((place.word, address));
         }
         let mut params = Params::default();

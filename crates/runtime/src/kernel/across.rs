@@ -7,13 +7,14 @@ use std::{panic::Location, sync::Arc};
 
 use super::{
     Function, LaunchConfig,
-    launch::{Argument, addresses, admits, params, passed, refuse_overlap},
+    launch::{Argument, addresses, admits, params, refuse_overlap},
 };
 use crate::{
     Result, Stream, UsageError,
     context::{self, Crossing, Operation},
     error::OperationKind,
     memory::{Span, check_access},
+    tracker::Accesses,
 };
 
 /// The advice for a kernel's operand that is on another device of the same driver.
@@ -52,15 +53,8 @@ pub(super) unsafe fn launch_across(
     }
     let mut operation = Operation::new(OperationKind::Kernel, name, location);
     operation.bytes = spans().map(|(span, _)| span.bytes.len() as u64).sum();
-    let accesses = arguments
-        .iter()
-        .enumerate()
-        .filter_map(|(number, argument)| {
-            argument
-                .as_slice()
-                .map(|(span, kind)| passed(number, span, kind))
-        });
-    function.check_variables(&accesses.collect(), location)?;
+    let accesses: Accesses<'_> = spans().map(|(span, kind)| span.access(kind)).collect();
+    function.check_variables(&accesses, location)?;
     let mut crossing = Crossing::new(device, operation);
     for (span, kind) in spans() {
         crossing.push(span.access(kind), &span.allocation.device);

@@ -144,8 +144,8 @@ fn load_declared(device: &DeviceState, source: &'static ModuleSource) -> Result<
     for (entry_point, (kernel, slices)) in entry_points.iter_mut().zip(declared) {
         entry_point.slices = slices;
         let kinds: Vec<_> = kernel.params.iter().map(|param| param.kind).collect();
-        let shapes = &ModuleCache::of(device).param_shapes;
-        shapes.note(entry_point.handle, &kinds, slices);
+        let sizes = &ModuleCache::of(device).param_sizes;
+        sizes.note(entry_point.handle, &kinds, slices);
     }
     let uses = source.kernels.iter().map(|kernel| {
         let found = find_kernel(&interface, kernel);

@@ -9,6 +9,7 @@ use millstream_driver::DriverError;
 use super::{
     Argument,
     launch::{gather, refuse_overlap},
+    matching::Slices,
 };
 #[cfg(doc)]
 use crate::UsageErrorKind;
@@ -103,7 +104,7 @@ unsafe fn submit_call(
     command: impl Command<Output = ()>,
 ) -> Result<()> {
     let mut operation = Operation::new(OperationKind::Kernel, name, location);
-    gather(name, stream, operands, &mut operation)?;
+    gather(name, stream, operands, Slices::default(), &mut operation)?;
     if operation.accesses.repeat() {
         refuse_overlap(name, operands)?;
     }

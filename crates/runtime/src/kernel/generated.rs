@@ -8,7 +8,6 @@ use rustc_hash::FxHashMap;
 use super::{
     entry_point::{EntryPoint, Image, ModuleLabel, load_module},
     module::{Function, ModuleCache},
-    param_shapes::ParamShape,
 };
 use crate::{Device, Result, context::DeviceState};
 
@@ -87,18 +86,14 @@ impl GeneratedKernels {
         self.by_text.into_values().map(|kernel| kernel.module)
     }
 
-    /// Returns the shapes of a kernel's parameters.
-    pub(super) fn param_shapes(&self, function: FunctionHandle) -> Option<Arc<[ParamShape]>> {
+    /// Returns the sizes of a kernel's parameters.
+    pub(super) fn param_sizes(&self, function: FunctionHandle) -> Option<Arc<[usize]>> {
         let mut kernels = self.by_text.iter();
         let (ptx, _) = kernels.find(|(_, kernel)| kernel.entry_point.handle == function)?;
         // A generated module has one kernel.
         let signatures = millstream_ptx::signatures(ptx).ok()?;
         let params = signatures.first()?.params.iter();
-        let shapes = params.zip(0..).map(|(param, number)| ParamShape {
-            bytes: param.size,
-            argument: Some(number),
-        });
-        Some(shapes.collect())
+        Some(params.map(|param| param.size).collect())
     }
 
     /// Returns the kernel with this text, loading it if it is not loaded yet.

@@ -148,7 +148,8 @@ pub unsafe fn launch<const N: usize>(
     let refused = |usage_error: UsageError| function.naming_operands(usage_error).at(location);
     check_function(function, stream, N).map_err(refused)?;
     let mut operation = Operation::new(OperationKind::Kernel, function.name, location);
-    if let Err(usage_error) = gather(function.name, stream, &arguments, &mut operation) {
+    let slices = function.entry_point.slices;
+    if let Err(usage_error) = gather(function.name, stream, &arguments, slices, &mut operation) {
         let arguments = arguments.clone();
         // SAFETY: by this function's contract.
         return unsafe {
@@ -185,7 +186,8 @@ pub unsafe fn launch_at(
     let refused = |usage_error: UsageError| function.naming_operands(usage_error).at(location);
     check_function(function, stream, arguments.len()).map_err(refused)?;
     let mut operation = Operation::new(OperationKind::Kernel, function.name, location);
-    if let Err(usage_error) = gather(function.name, stream, arguments, &mut operation) {
+    let slices = function.entry_point.slices;
+    if let Err(usage_error) = gather(function.name, stream, arguments, slices, &mut operation) {
         // SAFETY: by this function's contract.
         return unsafe {
             launch_across(function, stream, &config, arguments, location, usage_error)
@@ -284,25 +286,21 @@ pub(super) fn gather<'a>(
     name: &'static str,
     stream: &Stream,
     arguments: &[Argument<'a>],
+    slices: Slices,
     operation: &mut Operation<'a>,
 ) -> Result<(), UsageError> {
+    let mut param: u16 = 0;
     for (number, argument) in arguments.iter().enumerate() {
         if let Some((span, kind)) = argument.as_slice() {
             stream.same_device(name, number, &span.allocation.device)?;
             operation.bytes += span.bytes.len() as u64;
-            operation.accesses.push(passed(number, span, kind));
+            let access = span.access(kind);
+            operation.accesses.push(Access { param, ..access });
         }
+        let has_own_len = argument.len.is_some() && slices == Slices::Apart;
+        param = param.saturating_add(1 + u16::from(has_own_len));
     }
     Ok(())
-}
-
-/// Returns the access to an array that is passed as this argument.
-#[inline(always)]
-pub(super) fn passed<'a>(number: usize, span: &Span<'a>, kind: AccessKind) -> Access<'a> {
-    Access {
-        argument: u16::try_from(number).unwrap_or(Access::NO_ARGUMENT),
-        ..span.access(kind)
-    }
 }
 
 /// Checks the launch configuration. Returns `false` if it has no threads, so that there is nothing

@@ -243,8 +243,8 @@ impl Module {
             Err(error) => return Err(explain(label, Some(interned(name)), error)),
         };
         entry_point.slices = kernel.map_or(Slices::Apart, |(_, slices)| slices);
-        let shapes = &ModuleCache::of(&state.device).param_shapes;
-        shapes.note(entry_point.handle, &declared.kinds, entry_point.slices);
+        let sizes = &ModuleCache::of(&state.device).param_sizes;
+        sizes.note(entry_point.handle, &declared.kinds, entry_point.slices);
         let arguments = declared.kinds.iter().filter(|kind| !kind.is_len()).count();
         let function = Function::new(&state.device, interned(name), &[], arguments, entry_point);
         declare_arrays(std::slice::from_ref(&function), &[&declared.arrays]);

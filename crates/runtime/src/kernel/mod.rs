@@ -19,7 +19,7 @@ mod matching;
 mod module;
 mod names;
 mod occupancy;
-mod param_shapes;
+mod param_sizes;
 mod sha256;
 mod source_hash;
 mod typed;

@@ -12,7 +12,7 @@ use super::{
     declared::DeclaredModule,
     entry_point::EntryPoint,
     generated::GeneratedKernels,
-    param_shapes::ParamShapes,
+    param_sizes::ParamSizes,
     variables::{ElementLayout, UsedVariable},
 };
 use crate::{
@@ -237,7 +237,7 @@ pub(crate) struct ModuleCache {
     pub(super) generated: Mutex<GeneratedKernels>,
     /// Kernels that have opted in to more than the default limit of shared memory.
     opted_in: Mutex<FxHashSet<FunctionHandle>>,
-    pub(super) param_shapes: ParamShapes,
+    pub(super) param_sizes: ParamSizes,
 }
 
 impl DeviceSlot for KernelLayer {

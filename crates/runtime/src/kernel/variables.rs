@@ -19,6 +19,7 @@ use crate::{
 /// A variable of a module that a kernel uses.
 #[derive(Clone, Debug)]
 pub(super) struct UsedVariable {
+    name: String,
     allocation: Arc<Allocation>,
     kind: AccessKind,
 }
@@ -47,18 +48,15 @@ impl Function {
     ) -> Result<()> {
         for variable in self.variables() {
             let by_name = variable.access();
-            let conflicts = |operand: &&Access<'_>| {
+            let conflicts = |operand: &Access<'_>| {
                 std::ptr::eq(operand.history, by_name.history)
                     && operand.extent.overlaps(&by_name.extent)
                     && (operand.kind == AccessKind::Write || by_name.kind == AccessKind::Write)
             };
-            if let Some(operand) = operands.iter().find(conflicts) {
-                let problem = UsageErrorKind::UsedByName {
-                    operand: operand.argument.into(),
-                    name: None,
-                };
-                let refused = self.naming_operands(UsageError::new(self.name, problem));
-                return Err(refused.at(location).into());
+            if operands.iter().any(conflicts) {
+                let variable = variable.name.clone();
+                let problem = UsageErrorKind::UsedByName { variable };
+                return Err(UsageError::new(self.name, problem).at(location).into());
             }
         }
         Ok(())
@@ -141,8 +139,10 @@ pub(super) fn used(
     uses: &[VariableUse],
 ) -> Option<Arc<[UsedVariable]>> {
     let uses = uses.iter().filter_map(|found| {
+        let LoadedVariable { declared, memory } = &variables[found.variable];
         Some(UsedVariable {
-            allocation: variables[found.variable].memory?.allocation(device),
+            name: declared.name.clone(),
+            allocation: memory.as_ref()?.allocation(device),
             kind: if found.writes {
                 AccessKind::Write
             } else {

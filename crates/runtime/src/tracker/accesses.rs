@@ -13,13 +13,13 @@ pub(crate) struct Access<'a> {
     /// True if the operation waits for conflicting operations. If false, the caller guarantees the
     /// order.
     pub(crate) ordered: bool,
-    /// The number of the argument that passes the address, or [`NO_ARGUMENT`](Self::NO_ARGUMENT).
-    pub(crate) argument: u16,
+    /// The number of the parameter that gets the address, or [`NO_PARAM`](Self::NO_PARAM).
+    pub(crate) param: u16,
 }
 
 impl<'a> Access<'a> {
-    /// The number of an access that no argument of a kernel stands for.
-    pub(crate) const NO_ARGUMENT: u16 = u16::MAX;
+    /// The number of an access whose address no parameter of a kernel gets.
+    pub(crate) const NO_PARAM: u16 = u16::MAX;
 
     /// Creates an ordered access.
     pub(crate) fn new(
@@ -32,7 +32,7 @@ impl<'a> Access<'a> {
             extent: extent.into(),
             kind,
             ordered: true,
-            argument: Self::NO_ARGUMENT,
+            param: Self::NO_PARAM,
         }
     }
 }

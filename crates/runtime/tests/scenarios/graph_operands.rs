@@ -115,7 +115,10 @@ fn table(harness: &Harness, stream: &Stream) -> Result<(Sum, Global<u32>)> {
     let module = harness.device.module(Ptx::text("table.ptx", TABLE))?;
     let mut variable = module.global::<u32>("table")?;
     stream.fill(&mut variable, 100)?;
-    Ok((module.function("sum")?, variable))
+    let kernel = module.function("sum")?;
+    // Another signature with parameters of the same sizes does not change the first.
+    module.function::<signature!(abi = "rust"; &[u32], &mut [u32])>("sum")?;
+    Ok((kernel, variable))
 }
 
 /// Launches the kernel.
@@ -161,8 +164,8 @@ fn a_variable_that_a_kernel_uses_by_name_is_no_operand_that_it_writes_and_cannot
         let (_, mut other) = table(harness, &stream)?;
         let (x, mut y) = (stream.upload(&[1_u32; N])?, stream.zeros::<u32>(N)?);
         let refused = problem(sum(&kernel, &stream, (&x, &x, &mut variable, 0)));
-        let (operand, name) = (2, None);
-        assert_eq!(refused, UsageErrorKind::UsedByName { operand, name });
+        let name = String::from("table");
+        assert_eq!(refused, UsageErrorKind::UsedByName { variable: name });
         let mut graph = harness.device.record("sum", |r| {
             sum(&kernel, &r.stream()?, (&x, &variable, &mut y, 0))
         })?;
