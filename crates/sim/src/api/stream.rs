@@ -56,7 +56,7 @@ impl StateGuard<'_> {
         }
         if let Some(found) = self.streams.get_mut(&stream) {
             found.destroyed = true;
-            if found.last.is_none() {
+            if found.pending.is_empty() {
                 self.remove_stream(stream);
             }
         }

@@ -1,6 +1,8 @@
 //! A device's engines in virtual time: one copy engine for each direction, and the multiprocessors
 //! that kernels share.
 
+use std::collections::VecDeque;
+
 /// The maximum number of kernels that run concurrently on a device.
 const KERNELS_MAX: usize = 128;
 
@@ -29,8 +31,8 @@ struct RunningKernel {
 pub(crate) struct Engines {
     upload_free_ns: u64,
     download_free_ns: u64,
-    /// The running kernels, sorted by finish time.
-    running: Vec<RunningKernel>,
+    /// The [`KERNELS_MAX`] kernels that finish last, sorted by finish time.
+    running: VecDeque<RunningKernel>,
     /// The number of threads that fit on the device at once.
     resident_threads: u64,
 }
@@ -40,7 +42,7 @@ impl Engines {
         Self {
             upload_free_ns: 0,
             download_free_ns: 0,
-            running: Vec::new(),
+            running: VecDeque::with_capacity(KERNELS_MAX + 1),
             resident_threads,
         }
     }
@@ -56,38 +58,33 @@ impl Engines {
         }
     }
 
-    /// Returns the earliest time at which `threads` more threads fit on the device.
+    /// Returns the earliest time at which `threads` more threads fit on the device: the finish of
+    /// the last kernel that does not fit beside those that finish later.
     fn room_ns(&self, threads: u64, not_before_ns: u64) -> u64 {
-        // `running` is sorted by finish time: the kernels from `first` on still run at `start_ns`.
-        // Let them finish one by one.
-        let mut first = self
-            .running
-            .partition_point(|r| r.finish_ns <= not_before_ns);
-        let mut start_ns = not_before_ns;
-        let mut used: u64 = self.running[first..].iter().map(|r| r.threads).sum();
-        while first < self.running.len()
-            && (used + threads > self.resident_threads || self.running.len() - first >= KERNELS_MAX)
-        {
-            start_ns = self.running[first].finish_ns;
-            used -= self.running[first].threads;
-            first += 1;
-        }
-        start_ns
+        let mut used = threads;
+        let still_run = self.running.iter().rev();
+        let still_run = still_run.take_while(|kernel| kernel.finish_ns > not_before_ns);
+        let last_without_room = still_run.zip(1..).find(|(kernel, beside)| {
+            used += kernel.threads;
+            used > self.resident_threads || *beside >= KERNELS_MAX
+        });
+        last_without_room.map_or(not_before_ns, |(kernel, _)| kernel.finish_ns)
     }
 
-    /// Occupies the engine until `finish_ns`. No later query concerns a time before `horizon_ns`,
-    /// so kernels that finished by then are removed.
-    pub(crate) fn occupy(&mut self, engine: Engine, finish_ns: u64, horizon_ns: u64) {
+    /// Occupies the engine until `finish_ns`.
+    pub(crate) fn occupy(&mut self, engine: Engine, finish_ns: u64) {
         match engine {
             Engine::None => {}
             Engine::Upload => self.upload_free_ns = self.upload_free_ns.max(finish_ns),
             Engine::Download => self.download_free_ns = self.download_free_ns.max(finish_ns),
             Engine::Compute(threads) => {
-                let past = self.running.partition_point(|r| r.finish_ns <= horizon_ns);
-                self.running.drain(..past);
                 let at = self.running.partition_point(|r| r.finish_ns <= finish_ns);
                 self.running
                     .insert(at, RunningKernel { finish_ns, threads });
+                // No kernel runs beside as many that finish later than it.
+                if self.running.len() > KERNELS_MAX {
+                    self.running.pop_front();
+                }
             }
         }
     }
@@ -100,8 +97,8 @@ mod tests {
     #[test]
     fn small_kernels_overlap_and_a_large_kernel_waits_for_free_threads() {
         let mut engines = Engines::new(1000);
-        engines.occupy(Engine::Compute(400), 50, 0);
-        engines.occupy(Engine::Compute(400), 80, 0);
+        engines.occupy(Engine::Compute(400), 50);
+        engines.occupy(Engine::Compute(400), 80);
         assert_eq!(engines.earliest_ns(Engine::Compute(200), 10), 10);
         assert_eq!(engines.earliest_ns(Engine::Compute(600), 10), 50);
         assert_eq!(engines.earliest_ns(Engine::Compute(1000), 10), 80);

@@ -82,7 +82,7 @@ impl SimState {
         for queue in queues {
             let queue = &self.streams[&queue];
             ready_ns = ready_ns.max(queue.last_finish_ns);
-            predecessors.extend(queue.last);
+            predecessors.extend(queue.last());
         }
         let bounded = kind.is_bounded();
         let of = (stream, context_handle, device);
@@ -91,7 +91,7 @@ impl SimState {
             .streams
             .get_mut(&stream)
             .expect("the stream was looked up above");
-        queue.last = Some(id);
+        queue.pending.push_back(id);
         if bounded {
             queue.queued.push_back(id);
         }
@@ -116,6 +116,7 @@ impl SimState {
             }
         }
         let held = matches!(kind, OpKind::Hold(None));
+        self.node_ops += usize::from(node.is_some());
         self.ops.insert(
             id,
             StreamOp {
@@ -127,7 +128,6 @@ impl SimState {
                 site,
                 predecessors: predecessors.into_iter().collect(),
                 unmet,
-                enqueued_ns: self.now_ns,
                 ready_ns,
                 successors: Default::default(),
             },
@@ -140,17 +140,18 @@ impl SimState {
     /// Removes a finished operation and updates its successors and waiters.
     pub(crate) fn retire(&mut self, id: OpId, op: StreamOp, finish_ns: u64) {
         self.progress += 1;
+        self.node_ops -= usize::from(op.node.is_some());
         if let Some(stream) = self.streams.get_mut(&op.stream) {
             stream.last_finish_ns = stream.last_finish_ns.max(finish_ns);
-            if op.kind.is_bounded() {
-                // The first in the queue, unless the context was lost.
-                stream.queued.retain(|queued| *queued != id);
-            }
-            if stream.last == Some(id) {
-                stream.last = None;
-                if stream.destroyed {
-                    self.remove_stream(op.stream);
+            // The first, because a stream runs its operations in order; a graph's nodes are in no
+            // queue.
+            for queue in [&mut stream.pending, &mut stream.queued] {
+                if queue.front() == Some(&id) {
+                    queue.pop_front();
                 }
+            }
+            if stream.destroyed && stream.pending.is_empty() {
+                self.remove_stream(op.stream);
             }
         }
         if let Some(context) = self.contexts.get_mut(&op.context) {

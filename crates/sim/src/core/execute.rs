@@ -105,14 +105,10 @@ impl SimState {
         failure: Option<OpFailure>,
     ) {
         let finish_ns = start_ns.saturating_add(duration_ns);
-        // Operation numbers rise in the order of enqueueing, so no operation can start before the
-        // oldest unfinished one was enqueued.
-        let oldest = self.ops.values().next();
-        let horizon_ns = oldest.map_or(self.now_ns, |oldest| oldest.enqueued_ns);
         for (device, engine) in op.engines(|bytes| self.config.cost.bulk_threads(bytes)) {
             self.devices[device as usize]
                 .engines
-                .occupy(engine, finish_ns, horizon_ns);
+                .occupy(engine, finish_ns);
         }
         if self.config.timeline {
             self.timeline.push(Span {

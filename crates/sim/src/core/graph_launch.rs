@@ -122,7 +122,7 @@ impl SimState {
 
     /// Frees the memory of graphs that are gone, once no launch of any graph is pending.
     pub(crate) fn free_graph_memory(&mut self) {
-        if self.graph_allocations.is_empty() || self.ops.values().any(|op| op.node.is_some()) {
+        if self.graph_allocations.is_empty() || self.node_ops > 0 {
             return;
         }
         let (graphs, executables) = (&self.graphs, &self.executables);

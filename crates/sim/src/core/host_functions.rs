@@ -9,7 +9,7 @@
 
 use std::{
     cell::Cell,
-    collections::VecDeque,
+    collections::{BTreeSet, VecDeque},
     mem,
     panic::{AssertUnwindSafe, catch_unwind},
     sync::{Arc, PoisonError, Weak},
@@ -59,7 +59,7 @@ pub(crate) struct HostFunctions {
     pub(crate) running: usize,
     /// The functions that are enqueued and not started, oldest first. Functions of a lost context
     /// are removed when the callback thread next inspects the queue.
-    pending: VecDeque<OpId>,
+    pending: BTreeSet<OpId>,
     /// Set if a function was started since the last [`take_started`](Self::take_started).
     started: bool,
     /// Set once the callback thread exists.
@@ -70,14 +70,14 @@ impl HostFunctions {
     /// Queues a function for the callback thread.
     pub(crate) fn start(&mut self, id: OpId, function: HostFunction) {
         self.queue.push_back((id, function));
-        self.pending.retain(|op| *op != id);
+        self.pending.remove(&id);
         self.running += 1;
         self.started = true;
     }
 
     /// Adds an enqueued function to the pending ones.
     pub(crate) fn enqueued(&mut self, id: OpId) {
-        self.pending.push_back(id);
+        self.pending.insert(id);
     }
 
     /// Returns whether a function was started since the last call of this method.
@@ -173,12 +173,12 @@ fn look(gpu: &Gpu, calls_seen: &mut u64) -> CallbackAction {
         state.host_functions.running -= 1;
         return CallbackAction::Look;
     }
-    while let Some(oldest) = state.host_functions.pending.front().copied()
+    while let Some(oldest) = state.host_functions.pending.first().copied()
         && !state.ops.contains_key(&oldest)
     {
-        state.host_functions.pending.pop_front();
+        state.host_functions.pending.pop_first();
     }
-    let Some(oldest) = state.host_functions.pending.front().copied() else {
+    let Some(oldest) = state.host_functions.pending.first().copied() else {
         return CallbackAction::Sleep(None);
     };
     let quiet = state.calls == *calls_seen;

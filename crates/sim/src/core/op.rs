@@ -35,9 +35,8 @@ pub(crate) struct StreamOp {
     pub(crate) predecessors: SmallVec<[OpId; 2]>,
     /// The number of predecessors that are not complete.
     pub(crate) unmet: usize,
-    /// The time of the enqueueing call.
-    pub(crate) enqueued_ns: u64,
-    /// The latest finish time of the complete predecessors; at least `enqueued_ns`.
+    /// The latest finish time of the complete predecessors; at least the time of the enqueueing
+    /// call.
     pub(crate) ready_ns: u64,
     /// The operations and waiters to update at completion.
     pub(crate) successors: SmallVec<[Successor; 2]>,

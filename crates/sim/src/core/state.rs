@@ -6,7 +6,10 @@
 //! `execute.rs`), which has its whole effect at once and fixes its start and finish in virtual
 //! time. [`SimState::retire`] then makes its successors eligible.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::{
+    collections::{BTreeMap, BTreeSet, VecDeque},
+    sync::Arc,
+};
 
 use millstream_driver::{
     ContextHandle, EventHandle, EventKind, FunctionHandle, GraphExecHandle, GraphHandle,
@@ -41,19 +44,26 @@ pub(crate) struct Stream {
     pub(crate) context: ContextHandle,
     pub(crate) non_blocking: bool,
     pub(crate) priority: i32,
-    /// The last enqueued operation, while it is not complete.
-    pub(crate) last: Option<OpId>,
     /// The latest finish time of the stream's complete operations.
     pub(crate) last_finish_ns: u64,
     /// The label and source line of the creating call, if recorded.
     pub(crate) site: Option<Site>,
     /// Set once the stream is destroyed; it stays until its operations are complete (rule 21).
     pub(crate) destroyed: bool,
+    /// The pending operations without the nodes of graphs, oldest first.
+    pub(crate) pending: VecDeque<OpId>,
     /// The pending operations that count towards the queue limit, oldest first (rule 54: enqueueing
     /// into a full queue blocks the host).
     pub(crate) queued: VecDeque<OpId>,
     /// The stream's part in a capture.
     pub(crate) capture: Option<CapturedPoint>,
+}
+
+impl Stream {
+    /// Returns the last enqueued operation, while it is not complete.
+    pub(crate) fn last(&self) -> Option<OpId> {
+        self.pending.back().copied()
+    }
 }
 
 /// An event.
@@ -139,7 +149,7 @@ pub(crate) struct SimState {
     pub(crate) contexts: BTreeMap<ContextHandle, Context>,
     pub(crate) streams: BTreeMap<StreamHandle, Stream>,
     pub(crate) events: BTreeMap<EventHandle, Event>,
-    pub(crate) modules: BTreeMap<ModuleHandle, std::sync::Arc<LoadedModule>>,
+    pub(crate) modules: BTreeMap<ModuleHandle, Arc<LoadedModule>>,
     pub(crate) functions: BTreeMap<FunctionHandle, Function>,
     pub(crate) graphs: BTreeMap<GraphHandle, Graph>,
     pub(crate) executables: BTreeMap<GraphExecHandle, Executable>,
@@ -151,6 +161,8 @@ pub(crate) struct SimState {
     pub(crate) memory: MemoryMap,
     pub(crate) ops: BTreeMap<OpId, StreamOp>,
     pub(crate) ops_enqueued: u64,
+    /// The number of operations in `ops` that are nodes of graphs.
+    pub(crate) node_ops: usize,
     /// The operations whose predecessors are complete.
     pub(crate) eligible: BTreeSet<OpId>,
     /// The waits of host threads, by id.
@@ -215,6 +227,7 @@ impl SimState {
             memory: MemoryMap::new(config.devices, config.poison_max_bytes),
             ops: BTreeMap::new(),
             ops_enqueued: 0,
+            node_ops: 0,
             eligible: BTreeSet::new(),
             waiters: BTreeMap::new(),
             waiters_made: 0,

@@ -54,7 +54,7 @@ impl SimState {
     pub(crate) fn stream_wait_set(&self, handle: StreamHandle) -> WaitSet {
         let stream = &self.streams[&handle];
         let mut wait_set = WaitSet {
-            ops: stream.last.into_iter().collect(),
+            ops: stream.last().into_iter().collect(),
             finish_ns: stream.last_finish_ns,
         };
         if self.is_legacy(handle) {
@@ -65,7 +65,7 @@ impl SimState {
                 .filter(|it| *it != handle)
             {
                 let blocking = &self.streams[&blocking];
-                wait_set.ops.extend(blocking.last);
+                wait_set.ops.extend(blocking.last());
                 wait_set.finish_ns = wait_set.finish_ns.max(blocking.last_finish_ns);
             }
         }
@@ -92,7 +92,7 @@ impl SimState {
                 .streams
                 .values()
                 .filter(|stream| stream.context == context)
-                .filter_map(|stream| stream.last)
+                .filter_map(Stream::last)
                 .collect(),
             finish_ns: self.contexts.get(&context).map_or(0, |c| c.busy_until_ns),
         }

@@ -1,6 +1,6 @@
 //! Pending checks, in the order of enqueueing, independent of the order of execution.
 
-use std::{collections::VecDeque, mem};
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::{effect::Effect, history::Actor};
 use crate::ids::OpId;
@@ -13,84 +13,64 @@ const WAITING_MAX: usize = 1 << 14;
 /// An operation that accesses memory, or an access of the host.
 #[derive(Debug)]
 struct PendingCheck {
-    op: Option<OpId>,
-    /// The operation's number; for the host, the number of the entry before.
-    key: u64,
     actor: Actor,
     effects: Vec<Effect>,
-    ran: bool,
 }
 
-/// The entries, oldest first.
+/// The place of an entry: the number of an operation and 0, or for an access of the host the last
+/// operation's number and a counter.
+type Place = (u64, u64);
+
+/// The entries, in the order of their places.
 #[derive(Debug, Default)]
 pub(super) struct PendingChecks {
-    checks: VecDeque<PendingCheck>,
-    /// The number of entries that have run.
-    ran: usize,
-    last_key: u64,
+    checks: BTreeMap<Place, PendingCheck>,
+    /// The places of the entries that have run.
+    ran: BTreeSet<Place>,
+    last: Place,
 }
 
 impl PendingChecks {
     /// Adds an operation that will run.
     pub(super) fn push_operation(&mut self, op: OpId, actor: Actor) {
-        self.last_key = op.0;
-        self.checks.push_back(PendingCheck {
-            op: Some(op),
-            key: op.0,
-            actor,
-            effects: Vec::new(),
-            ran: false,
-        });
+        self.last = (op.0, 0);
+        let effects = Vec::new();
+        self.checks
+            .insert(self.last, PendingCheck { actor, effects });
     }
 
     /// Adds an access of the host, made now.
     pub(super) fn push_host(&mut self, actor: Actor, effects: Vec<Effect>) {
-        self.ran += 1;
-        self.checks.push_back(PendingCheck {
-            op: None,
-            key: self.last_key,
-            actor,
-            effects,
-            ran: true,
-        });
-    }
-
-    fn check(&mut self, op: OpId) -> Option<&mut PendingCheck> {
-        // Operations are enqueued in the order of their numbers.
-        let at = self.checks.partition_point(|check| check.key < op.0);
-        let same = self
-            .checks
-            .range_mut(at..)
-            .take_while(|check| check.key == op.0);
-        same.into_iter().find(|check| check.op == Some(op))
+        self.last.1 += 1;
+        self.ran.insert(self.last);
+        self.checks
+            .insert(self.last, PendingCheck { actor, effects });
     }
 
     /// Returns the entry of an operation that accesses memory and is not checked yet.
-    pub(super) fn actor(&mut self, op: OpId) -> Option<&Actor> {
-        self.check(op).map(|check| &check.actor)
+    pub(super) fn actor(&self, op: OpId) -> Option<&Actor> {
+        self.checks.get(&(op.0, 0)).map(|check| &check.actor)
     }
 
     /// Adds effects of the operation. With `over`, these are the last.
     pub(super) fn note(&mut self, op: OpId, effects: Vec<Effect>, over: bool) {
-        if let Some(check) = self.check(op) {
+        let place = (op.0, 0);
+        if let Some(check) = self.checks.get_mut(&place) {
             check.effects.extend(effects);
-            if over && !mem::replace(&mut check.ran, true) {
-                self.ran += 1;
+            if over {
+                self.ran.insert(place);
             }
         }
     }
 
     /// Takes the next entry to check.
     pub(super) fn next(&mut self) -> Option<(Actor, Vec<Effect>)> {
-        let at = if self.checks.front()?.ran {
-            0
-        } else if self.ran > WAITING_MAX {
-            self.checks.iter().position(|check| check.ran)?
-        } else {
+        let place = *self.ran.first()?;
+        if self.ran.len() <= WAITING_MAX && *self.checks.first_key_value()?.0 != place {
             return None;
-        };
-        self.ran -= 1;
-        let check = self.checks.remove(at)?;
+        }
+        self.ran.remove(&place);
+        let check = self.checks.remove(&place)?;
         Some((check.actor, check.effects))
     }
 }

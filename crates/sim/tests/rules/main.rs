@@ -23,6 +23,7 @@ mod own_contexts;
 mod own_pools;
 mod peer_copies;
 mod peers;
+mod pending;
 mod program_graphs;
 mod replays;
 mod rows;

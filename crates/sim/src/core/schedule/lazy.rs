@@ -15,6 +15,7 @@ pub(super) struct Lazy {
     idle_queries: IdleQueries,
     /// The operations for which one step must run, if any.
     forced: Option<Vec<OpId>>,
+    walk: DependencyWalk,
 }
 
 impl Policy for Lazy {
@@ -28,9 +29,8 @@ impl Policy for Lazy {
     }
 
     fn pick(&mut self, _: SchedulePoint, _: &[OpId], state: &SimState) -> Option<OpId> {
-        self.forced
-            .take()
-            .and_then(|wanted| first_step(state, wanted))
+        let wanted = self.forced.take()?;
+        self.walk.next(state, &wanted)
     }
 }
 
@@ -58,24 +58,77 @@ impl Lazy {
     }
 }
 
-/// Returns the first eligible operation among `awaited` and their predecessors, predecessors first.
-pub(super) fn first_step(state: &SimState, awaited: Vec<OpId>) -> Option<OpId> {
-    let mut seen = BTreeSet::new();
-    let mut stack = awaited;
-    while let Some(id) = stack.last().copied() {
-        if state.eligible.contains(&id) {
-            return Some(id);
+/// A depth-first walk from awaited operations to the ones that they depend on. Of each stream it
+/// visits only the first pending operation, and later walks go on from it, so that the cost of a
+/// step does not grow with the queues, with a graph's nodes or with chains of streams.
+#[derive(Debug, Default)]
+pub(super) struct DependencyWalk {
+    stack: Vec<OpId>,
+    /// The operations whose predecessors are on the stack. Those that are pending are there too,
+    /// below their predecessors, unless the walk is stuck.
+    seen: BTreeSet<OpId>,
+    /// Set if the walk has left a pending operation that could not run.
+    is_stuck: bool,
+}
+
+impl DependencyWalk {
+    /// Returns an eligible operation among `awaited` and those that they depend on, if there is
+    /// one.
+    pub(super) fn next(&mut self, state: &SimState, awaited: &[OpId]) -> Option<OpId> {
+        let mut walk = Self::default();
+        let roots = awaited.iter().map(|op| first_before(state, *op));
+        walk.stack.extend(roots);
+        let found = walk.go_on(state, Some(self));
+        let is_own = found.is_none() || walk.stack.last().copied() == found;
+        if is_own && !walk.seen.is_empty() {
+            *self = walk;
         }
-        if seen.insert(id)
-            && let Some(op) = state.ops.get(&id)
-        {
-            let predecessors = op.predecessors.iter().rev();
-            stack.extend(predecessors.filter(|op| state.ops.contains_key(op)));
-        } else {
-            stack.pop();
-        }
+        found
     }
-    None
+
+    /// Goes on to the next eligible operation, or to one of an earlier walk that has been at an
+    /// operation of this one.
+    fn go_on(&mut self, state: &SimState, mut earlier: Option<&mut Self>) -> Option<OpId> {
+        while let Some(id) = self.stack.last().copied() {
+            if state.eligible.contains(&id) {
+                return Some(id);
+            }
+            let op = state.ops.get(&id);
+            if op.is_some()
+                && let Some(earlier) = &mut earlier
+                && !earlier.is_stuck
+                && earlier.seen.contains(&id)
+            {
+                let found = earlier.go_on(state, None);
+                if !earlier.is_stuck {
+                    return found;
+                }
+            }
+            match op {
+                Some(op) if self.seen.insert(id) => {
+                    let predecessors = op.predecessors.iter().rev();
+                    let pending = predecessors.filter(|op| state.ops.contains_key(op));
+                    self.stack
+                        .extend(pending.map(|op| first_before(state, *op)));
+                }
+                op => {
+                    self.is_stuck |= op.is_some();
+                    self.stack.pop();
+                }
+            }
+        }
+        None
+    }
+}
+
+/// Returns the first pending operation in the queue of the operation's stream, which must run
+/// before it. A graph's nodes are in no queue.
+fn first_before(state: &SimState, id: OpId) -> OpId {
+    let queued = state.ops.get(&id).filter(|op| op.node.is_none());
+    let stream = queued.and_then(|op| state.streams.get(&op.stream));
+    stream
+        .and_then(|stream| stream.pending.front().copied())
+        .unwrap_or(id)
 }
 
 /// A policy that runs as few operations as late as legal, the oldest first.

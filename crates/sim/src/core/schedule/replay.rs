@@ -2,7 +2,7 @@
 
 use super::{
     Policy, SchedulePoint,
-    lazy::{AsLateAsPossible, first_step},
+    lazy::{AsLateAsPossible, DependencyWalk},
     simple::Timed,
 };
 use crate::{ReplayToken, core::state::SimState, ids::OpId};
@@ -151,7 +151,7 @@ impl Policy for Replay {
             match choice {
                 // Following the token would block the waiting host for ever.
                 0 if point == SchedulePoint::Wait
-                    && first_step(state, awaited.to_vec()).is_some() =>
+                    && DependencyWalk::default().next(state, awaited).is_some() =>
                 {
                     let problem = format!(
                         "the token runs no operation while the host waits in {}",

@@ -1,0 +1,111 @@
+//! Pending operations: the cost of one does not grow with their number.
+
+use std::time::{Duration, Instant};
+
+use millstream_driver::{FillPattern, StreamHandle};
+use millstream_sim::{Schedule, SimConfig};
+
+use crate::{graph_harness::destroy, harness::graphs::fill, sim_harness::SimHarness};
+
+/// The number of operations whose time is taken together.
+const BATCH: usize = 5000;
+
+/// Returns the times of eight batches of calls of `enqueue`, and the time of waiting for all.
+fn times(sim: &SimHarness, enqueue: &mut dyn FnMut(usize)) -> (Vec<Duration>, Duration) {
+    let batches = (0..8).map(|batch| {
+        let start = Instant::now();
+        (0..BATCH).for_each(|at| enqueue(batch * BATCH + at));
+        start.elapsed()
+    });
+    let batches = batches.collect();
+    let start = Instant::now();
+    sim.context_synchronize().unwrap();
+    (batches, start.elapsed())
+}
+
+/// Fails if the last operations took much longer than the first ones, three times in a row.
+fn assert_flat(
+    what: &str,
+    schedule: Schedule,
+    run: impl Fn(&SimHarness) -> (Vec<Duration>, Duration),
+) {
+    let grown = (0..3).map(|_| {
+        let (batches, waited) = run(&SimHarness::new(SimConfig::new().schedule(schedule)));
+        let first = batches[0].max(batches[1]).as_secs_f64();
+        let last = batches[6].min(batches[7]).max(waited / 16).as_secs_f64();
+        last / first
+    });
+    let grown = grown.fold(f64::INFINITY, f64::min);
+    assert!(
+        grown < 2.0,
+        "{what}, {schedule}: the last took {grown:.1} times as long as the first"
+    );
+}
+
+fn each_stream(sim: &SimHarness, count: usize) -> Vec<StreamHandle> {
+    (0..count).map(|_| sim.stream()).collect()
+}
+
+#[test]
+fn the_cost_of_an_operation_does_not_grow_with_those_that_are_pending() {
+    for schedule in [Schedule::Timed, Schedule::Lazy] {
+        for streams in [1, 16] {
+            assert_flat(&format!("fills on {streams} streams"), schedule, |sim| {
+                let (memory, streams) = (
+                    sim.mem_alloc(4 * streams).unwrap(),
+                    each_stream(sim, streams),
+                );
+                times(sim, &mut |at| {
+                    let (at, stream) = (at % streams.len(), streams[at % streams.len()]);
+                    let target = memory.offset(4 * at as u64);
+                    sim.memset_async(target, FillPattern::U8(1), 4, stream)
+                        .unwrap();
+                })
+            });
+        }
+        assert_flat("graph launches among records", schedule, |sim| {
+            let (memory, stream) = (sim.mem_alloc(4).unwrap(), sim.stream());
+            let graph = sim.graph_create().unwrap();
+            sim.graph_add(graph, &[], &fill(memory, 1, 4)).unwrap();
+            let exec = sim.graph_instantiate(graph).unwrap();
+            let event = sim.event();
+            let times = times(sim, &mut |at| match at % 4 {
+                0 => sim.graph_launch(exec, stream).unwrap(),
+                _ => sim.event_record(event, stream).unwrap(),
+            });
+            destroy(sim, graph, exec);
+            times
+        });
+        assert_flat("queries of a stream with pending work", schedule, |sim| {
+            let (memory, stream) = (sim.mem_alloc(4).unwrap(), sim.stream());
+            times(sim, &mut |_| {
+                sim.memset_async(memory, FillPattern::U8(1), 4, stream)
+                    .unwrap();
+                sim.pending(stream);
+            })
+        });
+    }
+    assert_flat("host functions", Schedule::Lazy, |sim| {
+        let stream = sim.stream();
+        times(sim, &mut |_| sim.host_function(stream, || ()))
+    });
+    // The checks of the second stream wait for the first one's until there are too many.
+    assert_flat("fills beside a blocked stream", Schedule::Eager, |sim| {
+        let [blocked, free] = [sim.stream(), sim.stream()];
+        let memory = sim.mem_alloc(8).unwrap();
+        let hold = sim.hold(blocked);
+        let fill = |target, stream| {
+            sim.memset_async(target, FillPattern::U8(1), 4, stream)
+                .unwrap()
+        };
+        (0..8 * BATCH).for_each(|_| fill(memory, blocked));
+        let batches = (0..8).map(|_| {
+            let start = Instant::now();
+            (0..BATCH).for_each(|_| fill(memory.offset(4), free));
+            start.elapsed()
+        });
+        let batches = batches.collect();
+        drop(hold);
+        (batches, Duration::ZERO)
+    });
+}
