@@ -27,6 +27,10 @@ const PTXAS: &str = include_str!("ptxas.sh");
 /// devices.
 const PTXAS_VARIABLES: [&str; 2] = ["TRITON_PTXAS_PATH", "TRITON_PTXAS_BLACKWELL_PATH"];
 
+/// The environment variable of the seconds after which a running kernel is named, and its default.
+const PROGRESS_VARIABLE: &str = "MILLSTREAM_PROGRESS";
+const PROGRESS_SECONDS: &str = "5";
+
 /// The start of the reports of a process without problems.
 const NO_PROBLEMS: &str = "\"problems\":[]";
 
@@ -45,6 +49,10 @@ pub(crate) struct ProgramArguments {
     /// The memory of each device, such as 8G.
     #[arg(long, value_name = "SIZE")]
     memory: Option<String>,
+    /// The warp instructions without the end of a block after which a kernel counts as hung:
+    /// 1073741824 unless given.
+    #[arg(long, value_name = "N")]
+    steps: Option<u64>,
     /// The race check: on, off, kernels (also within kernels) or notes.
     #[arg(long, value_name = "CHECK")]
     race: Option<String>,
@@ -97,6 +105,7 @@ impl ProgramArguments {
         let options = [
             ("devices", self.devices.map(|count| count.to_string())),
             ("memory", self.memory.clone()),
+            ("steps", self.steps.map(|steps| steps.to_string())),
             ("schedule", schedule.name.clone()),
             ("seed", schedule.seed.map(|seed| seed.to_string())),
             ("race", self.race.clone()),
@@ -151,6 +160,7 @@ impl ProgramArguments {
         option("cuda", self.cuda.clone());
         option("devices", self.devices.map(|count| count.to_string()));
         option("memory", self.memory.clone());
+        option("steps", self.steps.map(|steps| steps.to_string()));
         option("race", self.race.clone());
         option("suppress", path(&self.suppress));
         option("library", path(&self.library));
@@ -248,6 +258,9 @@ impl<'a> Program<'a> {
         timeline: Option<&Path>,
     ) -> Result<ExitStatus, String> {
         let mut command = self.command(schedule, timeline)?;
+        if env::var_os(PROGRESS_VARIABLE).is_none() {
+            command.env(PROGRESS_VARIABLE, PROGRESS_SECONDS);
+        }
         command.status().map_err(|error| self.cannot_run(&error))
     }
 

@@ -50,12 +50,18 @@ fn run(options: &[&str], mode: &str) -> Output {
 /// Runs the program in this mode with a command of `millstream`.
 fn command(name: &str, options: &[&str], mode: &str) -> Output {
     let ptx = concat!(env!("CARGO_MANIFEST_DIR"), "/../../kernels/vecadd.ptx");
+    command_with(Path::new(ptx), name, options, mode)
+}
+
+/// Runs the program in this mode with the kernel of a PTX file.
+fn command_with(ptx: &Path, name: &str, options: &[&str], mode: &str) -> Output {
     Command::new(env!("CARGO_BIN_EXE_millstream"))
         .args([name.as_ref(), "--library".as_ref(), library().as_os_str()])
         .args(options)
         .arg("--")
         .arg(program())
-        .args([ptx, mode])
+        .args([ptx.as_os_str(), mode.as_ref()])
+        .env("MILLSTREAM_PROGRESS", "0.05")
         .output()
         .unwrap()
 }
@@ -196,4 +202,34 @@ fn a_check_repeats_the_program_and_prints_the_command_of_the_run_with_a_problem(
         .unwrap();
     assert!(repeat.contains("  millstream run --"), "{report}");
     assert!(repeat.contains(" --schedule timed -- "), "{report}");
+}
+
+#[test]
+fn a_kernel_that_never_ends_is_named_while_it_runs_and_fails_with_its_line() {
+    let ptx = program().with_file_name("endless.ptx");
+    let kernel = ".version 8.0\n.target sm_75\n.address_size 64\n\
+        .visible .entry vecadd(.param .u64 a, .param .u64 b, .param .u64 c, .param .u64 n) {\n\
+        WAIT:\n bra WAIT;\n}\n";
+    fs::write(&ptx, kernel).unwrap();
+    let output = command_with(&ptx, "run", &["--steps", "30000000"], "ordered");
+    assert_ne!(output.status.code(), Some(0), "{output:?}");
+    let report = errors(&output);
+    let named = "millstream: kernel `vecadd` has been running for ";
+    assert!(report.contains(named), "{report}");
+    let failed = report.lines().find(|line| line.contains("KernelFault"));
+    let failed = failed.unwrap_or_else(|| panic!("no fault in:\n{report}"));
+    for part in [
+        "kernel `vecadd`",
+        "line 6 of the PTX",
+        "30000000 warp instructions",
+    ] {
+        assert!(failed.contains(part), "{failed}");
+    }
+    let output = command_with(&ptx, "check", &["--steps", "1000"], "ordered");
+    let report = errors(&output);
+    assert!(
+        report.contains("millstream run --steps 1000 --"),
+        "{report}"
+    );
+    assert!(!report.contains(named), "{report}");
 }

@@ -10,9 +10,10 @@
 //! | `MILLSTREAM_LEAKS` | `on`: memory, streams and events that the program left are problems |
 //! | `MILLSTREAM_SUPPRESS` | a file of patterns; problems that match one are left out |
 //! | `MILLSTREAM_TIMELINE` | a file to which the operations are appended as a trace |
+//! | `MILLSTREAM_PROGRESS` | the seconds after which, and in between which, a running kernel is named |
 //! | `MILLSTREAM_REPORT` | a file to which the report is appended, too: a line of JSON for each process |
 
-use std::path::PathBuf;
+use std::{path::PathBuf, time::Duration};
 
 use millstream_sim::SimConfig;
 
@@ -44,6 +45,8 @@ pub(crate) struct Options {
     pub(crate) suppressions: Suppressions,
     /// The file to which the operations are written.
     pub(crate) timeline: Option<PathBuf>,
+    /// The time after which, and in between which, standard error names a running kernel.
+    pub(crate) progress: Option<Duration>,
 }
 
 impl Options {
@@ -97,6 +100,15 @@ impl Options {
                 .map_err(|error| format!("MILLSTREAM_SUPPRESS=`{path}`: {error}"))?,
         };
         let timeline = variable("MILLSTREAM_TIMELINE").map(PathBuf::from);
+        let progress = match variable("MILLSTREAM_PROGRESS") {
+            None => None,
+            Some(text) => {
+                let seconds = text.parse().ok().map(Duration::try_from_secs_f64);
+                let after = seconds.and_then(Result::ok).filter(|it| !it.is_zero());
+                let problem = || format!("MILLSTREAM_PROGRESS=`{text}`: use a number of seconds");
+                Some(after.ok_or_else(problem)?)
+            }
+        };
         // The program cannot read the record of choices, which would grow with the run.
         let config = config.timeline(timeline.is_some()).record_choices(false);
         Ok(Self {
@@ -108,6 +120,7 @@ impl Options {
             leaks,
             suppressions,
             timeline,
+            progress,
         })
     }
 
@@ -211,6 +224,7 @@ mod tests {
             ("MILLSTREAM_CUDA", "14.0"),
             ("MILLSTREAM_SITES", "some"),
             ("MILLSTREAM_LEAKS", "1"),
+            ("MILLSTREAM_PROGRESS", "-1"),
             ("MILLSTREAM_SUPPRESS", "/nowhere/at/all"),
         ] {
             let error = read(&[(name, value)]).unwrap_err();

@@ -1,6 +1,6 @@
 //! The state of the process: the simulated device, the live objects, and the report at the end.
 
-use std::{fs::OpenOptions, io::Write as _, path::Path, sync::OnceLock};
+use std::{fs::OpenOptions, io::Write as _, path::Path, sync::OnceLock, thread, time::Duration};
 
 use millstream_driver::{Driver as _, DriverError, ResultCode, printable};
 use millstream_sim::{Gpu, LiveKind, ReportKind, race::Label};
@@ -44,6 +44,10 @@ pub(crate) fn initialise() -> Answer {
     let process = PROCESS.get_or_init(|| {
         crate::at_exit::register(report_at_exit);
         let gpu = Gpu::new(options.config.clone());
+        if let Some(interval) = options.progress {
+            let gpu = gpu.clone();
+            thread::spawn(move || name_running_kernels(&gpu, interval));
+        }
         Process {
             devices: gpu
                 .device_count()
@@ -68,6 +72,19 @@ pub(crate) fn process() -> Answer<&'static Process> {
     let process = PROCESS.get().ok_or(ResultCode::NOT_INITIALIZED)?;
     process.check()?;
     Ok(process)
+}
+
+/// Names on standard error each kernel that has been running for `interval`, once in each interval.
+fn name_running_kernels(gpu: &Gpu, interval: Duration) {
+    loop {
+        thread::sleep(interval);
+        if let Some((kernel, time)) = gpu.running_kernel().filter(|(_, time)| *time >= interval) {
+            let (kernel, seconds) = (demangle::name(&kernel), time.as_secs());
+            say(&format!(
+                "kernel `{kernel}` has been running for {seconds} s; `--steps` limits it"
+            ));
+        }
+    }
 }
 
 /// Writes a line to standard error. A closed standard error is ignored.

@@ -43,6 +43,8 @@ impl SimConfig {
     /// - `orders=N`, `order=TOKEN`: the [number of orders](SimConfig::kernel_race_orders) in which
     ///   the check within kernels runs a launch, or the [one](SimConfig::kernel_race_order)
     /// - `queue=N`: the [limit](SimConfig::queue_operations_max) of every stream's queue
+    /// - `steps=N`: the [warp instructions](SimConfig::kernel_steps_max) without the end of a block
+    ///   after which a kernel counts as hung
     /// - `memory=N`, `NK`, `NM`, `NG`: memory of each device in bytes, KiB, MiB, GiB
     ///
     /// # Errors
@@ -125,6 +127,10 @@ fn apply(mut config: SimConfig, options: &str) -> Result<SimConfig, String> {
                 0 => return Err("queue=0 is out of range; use at least 1".into()),
                 n => config = config.queue_operations_max(usize::try_from(n).unwrap_or(usize::MAX)),
             },
+            "steps" => match number(key, value)? {
+                0 => return Err("steps=0 is out of range; use at least 1".into()),
+                n => config = config.kernel_steps_max(n),
+            },
             "race" => match value {
                 "on" | "off" | "kernels" | "notes" => {
                     config = config
@@ -160,7 +166,7 @@ fn apply(mut config: SimConfig, options: &str) -> Result<SimConfig, String> {
             _ => {
                 return Err(format!(
                     "there is no option `{key}`; the options are seed, schedule, depth, replay, \
-                     rules, devices, links, peer_pool, memory, queue, race, acquire, volatile, \
+                     rules, devices, links, peer_pool, memory, queue, steps, race, acquire, volatile, \
                      orders, orders_seed, order"
                 ));
             }
@@ -294,8 +300,10 @@ mod tests {
     #[test]
     fn sizes_and_counts_are_parsed() {
         let config =
-            SimConfig::parse("sim:devices=2,memory=3G,rules=strict,race=off,queue=9").unwrap();
+            SimConfig::parse("sim:devices=2,memory=3G,rules=strict,race=off,queue=9,steps=7")
+                .unwrap();
         assert_eq!(config.queue_operations_max, Some(9));
+        assert_eq!(config.kernel_steps_max, 7);
         assert_eq!(config, config.clone().race_check(false));
         assert_ne!(config, config.clone().race_check(true));
         let within = SimConfig::parse("sim:race=kernels").unwrap();
@@ -330,6 +338,7 @@ mod tests {
             ("sim:devices=2,links=sli", "no link `sli`"),
             ("sim:peer_pool=ones", "use `observed` or `zeros`"),
             ("sim:queue=0", "at least 1"),
+            ("sim:steps=0", "at least 1"),
             ("sim:memory=G", "not a whole number"),
             ("sim:memory=99999999999999999G", "does not fit"),
             ("sim:rules=loose", "no rules `loose`"),

@@ -1,6 +1,8 @@
 //! Execution of eligible operations: the whole effect at once, and the start and finish in virtual
 //! time.
 
+use std::{sync::Arc, time::Instant};
+
 use millstream_driver::{ManagedLocation, ResultCode};
 use parking_lot::Mutex;
 
@@ -225,6 +227,7 @@ impl SimState {
             step_limit: self.config.kernel_steps_max,
             cooperative: launch.cooperative,
         };
+        *self.running_kernel.lock() = Some((Arc::clone(&launch.name), Instant::now()));
         let run = || exec::run(kernel, &shape, &view);
         // Blocks that run in order, or a single one, need no other threads.
         let alone = kernel.is_ordered() || launch.cooperative || launch.dims.grid == [1; 3];
@@ -249,6 +252,7 @@ impl SimState {
         } else {
             kernel_pool::install(run)
         };
+        *self.running_kernel.lock() = None;
         ran.map_err(|fault| self.explain_fault(id, op.device, launch, fault))
     }
 

@@ -44,7 +44,11 @@ pub(crate) struct GpuInner {
     /// Wakes the callback thread when a host function is pending or started, or when the last clone
     /// of the GPU is dropped.
     pub(crate) callback: Arc<Signal>,
+    pub(crate) running_kernel: Arc<RunningKernel>,
 }
+
+/// The kernel that runs and the time of its start, for threads that must not wait for it.
+pub(crate) type RunningKernel = Mutex<Option<(Arc<str>, Instant)>>;
 
 /// The guard of the simulator state, held during a driver call.
 pub(crate) struct StateGuard<'a> {
@@ -58,10 +62,12 @@ const SETTLE: Duration = Duration::from_millis(1);
 
 impl Gpu {
     pub(crate) fn with_scheduler(config: SimConfig, scheduler: Scheduler) -> Self {
+        let state = SimState::new(config, scheduler);
         Self {
             inner: Arc::new(GpuInner {
                 process: std::process::id(),
-                state: Mutex::new(SimState::new(config, scheduler)),
+                running_kernel: Arc::clone(&state.running_kernel),
+                state: Mutex::new(state),
                 changed: Condvar::new(),
                 callback: Arc::default(),
             }),

@@ -22,6 +22,7 @@ use super::{
     context::{Context, Device},
     engine::Engines,
     fault_injection::ActiveFault,
+    gpu::RunningKernel,
     graph::{Executable, Graph},
     host_functions::HostFunctions,
     kernel_view::PrintfOutput,
@@ -181,6 +182,7 @@ pub(crate) struct SimState {
     /// Set once a report says that some findings are only counted.
     pub(crate) omission_reported: bool,
     pub(crate) kernel_stats: KernelStats,
+    pub(crate) running_kernel: Arc<RunningKernel>,
     pub(crate) reports: Vec<Report>,
     /// The notes about loaded modules, without duplicates.
     pub(crate) notes: Vec<String>,
@@ -245,6 +247,7 @@ impl SimState {
             findings_reported: 0,
             omission_reported: false,
             kernel_stats: KernelStats::default(),
+            running_kernel: Arc::default(),
             reports: Vec::new(),
             notes: Vec::new(),
             timeline: Vec::new(),

@@ -83,6 +83,8 @@ impl<'m> WarpContext<'_, 'm> {
 pub(super) struct Worker<'m> {
     global: &'m dyn GlobalMemory,
     pub(super) counters: Counters,
+    /// The number of warp instructions at which a block fails, because it seems never to end.
+    step_limit: u64,
     cached_loads: Vec<CachedRegion<'m>>,
     cached_stores: Vec<CachedRegion<'m>>,
     cached_atomics: Vec<CachedRegion<'m>>,
@@ -93,10 +95,16 @@ impl<'m> Worker<'m> {
         Self {
             global,
             counters: Counters::default(),
+            step_limit: 0,
             cached_loads: vec![None; code.loads.len()],
             cached_stores: vec![None; code.stores.len()],
             cached_atomics: vec![None; code.atomics.len()],
         }
+    }
+
+    /// Lets the next blocks execute this many warp instructions.
+    pub(super) fn allow(&mut self, steps: u64) {
+        self.step_limit = self.counters.warp.saturating_add(steps);
     }
 }
 
@@ -198,7 +206,7 @@ impl Block {
                 code,
                 global: worker.global,
                 params: launch.params,
-                step_limit: launch.step_limit,
+                step_limit: worker.step_limit,
                 memory,
                 barriers,
                 copies,

@@ -185,13 +185,13 @@ pub enum KernelFaultKind {
         /// The violated condition.
         problem: String,
     },
-    /// The launch executed more warp instructions than its limit: most likely it never ends.
+    /// No block ended for more warp instructions than the limit: most likely the kernel never ends.
     #[error(
-        "the launch exceeded its limit of {limit} warp instructions: either it never ends, or the \
-         limit must be raised"
+        "no block has ended for {limit} warp instructions: either the kernel never ends, or the \
+         limit must be raised (`steps=N` of the device, `--steps N` of `millstream run`)"
     )]
     StepLimit {
-        /// The limit.
+        /// The limit in warp instructions.
         limit: u64,
     },
     /// A launch whose parameters do not fit the kernel.

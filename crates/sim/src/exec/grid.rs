@@ -26,8 +26,8 @@ const RESIDENT_MAX: usize = 1024;
 /// The number of consecutive rounds of waiting after which the next block joins the resident ones.
 const ROUNDS_ALONE: u32 = 16;
 
-/// The maximum number of warp instructions of a run in an order other than that of the indices. A
-/// kernel may wait for the host, which these runs do not see.
+/// The maximum number of warp instructions of all blocks in an order other than that of the
+/// indices. A kernel may wait for the host, which these runs do not see.
 const OTHER_ORDERS_STEPS_MAX: u64 = 1 << 22;
 
 /// The number of blocks that a worker takes at a time.
@@ -255,6 +255,9 @@ fn fault(kernel: &Kernel, launch: &Launch<'_>, block: u64, failure: BlockFault) 
         });
         *waiting = groups.collect();
     }
+    if let KernelFaultKind::StepLimit { limit } = &mut kind {
+        *limit = launch.step_limit;
+    }
     KernelFault {
         kernel: kernel.name().into(),
         block: coordinates(block, launch.grid),
@@ -278,6 +281,7 @@ fn run_in_order<O: Observer>(
     let code = &kernel.code;
     let blocks = order.blocks();
     let mut worker = Worker::new(code, memory);
+    worker.allow(launch.step_limit);
     let mut resident: VecDeque<Block> = VecDeque::new();
     let mut spare: Vec<Block> = Vec::new();
     let mut next = 0;
@@ -299,6 +303,9 @@ fn run_in_order<O: Observer>(
         match block.run_round(code, launch, &mut worker, observer) {
             Ok(BlockStatus::Done) => {
                 rounds_waited = 0;
+                if order.token() == KernelOrder::Index {
+                    worker.allow(launch.step_limit);
+                }
                 spare.push(block);
             }
             Ok(progress) => {
@@ -325,7 +332,6 @@ fn run_in_parallel(
     // Blocks after a failed block need not run; blocks before it must run, because one of them may
     // fail, too.
     let first_failed = AtomicU64::new(u64::MAX);
-    let steps = AtomicU64::new(0);
     let chunk = CHUNK.min(blocks.div_ceil(4)).max(1);
     let run_chunk = |(worker, block): &mut (Worker<'_>, Block),
                      chunk_index: u64|
@@ -335,7 +341,7 @@ fn run_in_parallel(
             if index > first_failed.load(Relaxed) {
                 break;
             }
-            let before = worker.counters.warp;
+            worker.allow(launch.step_limit);
             block.start(index, code, launch);
             let failure = loop {
                 match block.run_round(code, launch, worker, &mut NoObserver) {
@@ -344,20 +350,6 @@ fn run_in_parallel(
                     Err(failure) => break Some(fault(kernel, launch, index, failure)),
                 }
             };
-            let done = worker.counters.warp - before;
-            let over = steps.fetch_add(done, Relaxed) + done > launch.step_limit;
-            let failure = failure.or_else(|| {
-                over.then(|| KernelFault {
-                    kernel: kernel.name().into(),
-                    block: coordinates(index, launch.grid),
-                    thread: [0; 3],
-                    ptx_line: 0,
-                    source_line: None,
-                    kind: KernelFaultKind::StepLimit {
-                        limit: launch.step_limit,
-                    },
-                })
-            });
             if let Some(failure) = failure {
                 first_failed.fetch_min(index, Relaxed);
                 return Err((index, failure));

@@ -66,7 +66,8 @@ pub struct Launch<'a> {
     pub params: &'a [u8],
     /// The device address of each of the module's variables, in the order of `Module::variables`.
     pub variables: &'a [u64],
-    /// The number of warp instructions after which the launch counts as hung.
+    /// The number of warp instructions without the end of a block after which the launch counts as
+    /// hung: those of one block, or of all blocks that run in turn since the last one ended.
     pub step_limit: u64,
     /// True for a cooperative launch: all its blocks are resident at the same time, and the kernel
     /// can use the barrier of the grid (`cooperative_groups::this_grid().sync()`).
@@ -74,8 +75,8 @@ pub struct Launch<'a> {
 }
 
 impl Launch<'_> {
-    /// The default [`Launch::step_limit`]: some minutes of one core.
-    pub const STEP_LIMIT_DEFAULT: u64 = 1 << 33;
+    /// The default [`Launch::step_limit`]: some ten seconds of one core.
+    pub const STEP_LIMIT_DEFAULT: u64 = 1 << 30;
 
     /// Creates a launch without parameters or dynamic shared memory, and with the default step
     /// limit.

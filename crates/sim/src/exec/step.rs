@@ -180,6 +180,10 @@ pub(super) fn run<O: Observer>(
                 };
                 split = next;
                 stop = warp.stop(split.pc);
+                // A function that calls itself twice takes for ever without a branch.
+                if let Some(pause) = back(warp, shared, &split)? {
+                    return Ok(pause);
+                }
                 continue;
             }
             Op::Extra { f, d, a, b, c } => {
@@ -317,10 +321,10 @@ fn select<O: Observer>(
     })
 }
 
-/// Counts a backward branch of the running warp split, and returns the warp's status if it must
-/// yield.
+/// Counts a backward branch or call of the running warp split, and returns the warp's status if it
+/// must yield.
 ///
-/// Fails if the launch has exceeded its step limit.
+/// Fails at the step limit.
 #[inline(always)]
 fn back(
     warp: &mut Warp,

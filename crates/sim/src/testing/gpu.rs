@@ -1,6 +1,6 @@
 //! The methods of [`Gpu`] for tests, beyond the driver interface.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use millstream_driver::{Driver, StreamHandle};
 
@@ -38,6 +38,16 @@ impl Gpu {
     #[must_use = "dropping a hold releases it"]
     pub fn hold(&self, stream: StreamHandle) -> Hold {
         Hold::new(self, stream)
+    }
+
+    /// Returns the name of the kernel that runs now, if one does, and the real time since its start.
+    /// Does not wait for it, unlike the driver's calls.
+    #[must_use]
+    pub fn running_kernel(&self) -> Option<(Arc<str>, Duration)> {
+        let running = self.inner.running_kernel.lock();
+        running
+            .as_ref()
+            .map(|(name, start)| (Arc::clone(name), start.elapsed()))
     }
 
     /// Returns all reports so far, in the order of detection.

@@ -149,6 +149,43 @@ fn trap_and_endless_loops() {
     );
 }
 
+#[test]
+fn the_step_limit_is_for_each_block_and_not_for_the_whole_grid() {
+    let body =
+        |count| format!("L: add.u32 %r1, %r1, 1; setp.lt.u32 %p1, %r1, {count}; @%p1 bra L;");
+    for (count, ordered) in [
+        (25_000, ""),
+        (25_000, "atom.global.add.u32 %r2, [%rd1], 1;"),
+    ] {
+        let mut memory = DeviceMemory::default();
+        let pointer = memory.put(&[0u32; 32]);
+        let source = format!("{ordered}{}", body(count));
+        assert_eq!(run_body(&source, 1, &memory, pointer), Ok(()), "{source}");
+        let source = format!("{ordered}{}", body(40_000));
+        let fault = run_body(&source, 1, &memory, pointer).unwrap_err();
+        assert_eq!(fault.kind, KernelFaultKind::StepLimit { limit: 100_000 });
+        assert_eq!((fault.block, fault.ptx_line), ([0; 3], 7));
+    }
+}
+
+#[test]
+fn calls_count_towards_the_step_limit() {
+    // It calls itself 2^40 times, without a backward branch.
+    let source = ".version 8.0\n.target sm_75\n.address_size 64\n\
+        .func f(.param .b32 n) { .reg .pred %p; .reg .b32 %r; .param .b32 a; ld.param.b32 %r, [n]; \
+        setp.eq.u32 %p, %r, 0; @%p ret; sub.u32 %r, %r, 1; st.param.b32 [a], %r; call f, (a); \
+        call f, (a); ret; }\n.visible .entry k() { .reg .b32 %r; .param .b32 a; mov.u32 %r, 40; \
+        st.param.b32 [a], %r; call f, (a); ret; }";
+    let module = ptx::parse(source).unwrap();
+    let launch = Launch {
+        step_limit: 100_000,
+        ..Launch::new([1; 3], [1; 3])
+    };
+    let memory = DeviceMemory::default();
+    let fault = run(module.kernel("k").unwrap(), &launch, &memory).unwrap_err();
+    assert_eq!(fault.kind, KernelFaultKind::StepLimit { limit: 100_000 });
+}
+
 /// Returns the text of the deadlock of a kernel with the given body, with the lines of the PTX
 /// counted from that of the body.
 fn deadlock_of(body: &str, threads: u32) -> String {
