@@ -1,5 +1,7 @@
 //! The syntax tree of a PTX module, with names unresolved.
 
+use std::collections::BTreeMap;
+
 use super::header::Header;
 use super::types::Type;
 
@@ -15,19 +17,67 @@ pub struct ModuleAst<'a> {
     pub files: Vec<(u32, &'a str)>,
     /// The aliases of functions: the alias, and the function's name.
     pub aliases: Vec<(&'a str, &'a str)>,
+    pub(super) names: Names<'a>,
+}
+
+/// The indices of functions and variables by name, so that a search does not grow with the module.
+#[derive(Debug, Default)]
+pub(super) struct Names<'a> {
+    aliases: BTreeMap<&'a str, &'a str>,
+    /// The last definition of each function, or its last declaration.
+    functions: BTreeMap<&'a str, usize>,
+    variables: BTreeMap<&'a str, usize>,
+    /// The variables on the device, by their indices among those.
+    on_device: BTreeMap<&'a str, usize>,
+    device_variables: usize,
 }
 
 impl<'a> ModuleAst<'a> {
     /// Returns the function of that name or alias and its index, preferring a definition to a
     /// declaration.
     pub fn function(&self, name: &str) -> Option<(usize, &FunctionAst<'a>)> {
-        let alias = self.aliases.iter().find(|(alias, _)| *alias == name);
-        let name = alias.map_or(name, |(_, own)| own);
-        self.functions
-            .iter()
-            .enumerate()
-            .filter(|(_, function)| function.name == name && !function.entry)
-            .max_by_key(|(_, function)| function.body.is_some())
+        let name = self.names.aliases.get(name).copied().unwrap_or(name);
+        let index = *self.names.functions.get(name)?;
+        Some((index, &self.functions[index]))
+    }
+
+    /// Returns the first variable of that name at module scope.
+    pub fn variable(&self, name: &str) -> Option<&VariableAst<'a>> {
+        Some(&self.variables[*self.names.variables.get(name)?])
+    }
+
+    /// Returns the index of the first variable of that name among the module's variables in global
+    /// and constant memory.
+    pub fn device_variable(&self, name: &str) -> Option<usize> {
+        self.names.on_device.get(name).copied()
+    }
+
+    /// Returns the number of variables in global and constant memory at module scope.
+    pub fn device_variables(&self) -> usize {
+        self.names.device_variables
+    }
+
+    /// Enters the names of a module that is parsed.
+    pub(super) fn enter_names(&mut self) {
+        let names = &mut self.names;
+        for &(alias, own) in &self.aliases {
+            names.aliases.entry(alias).or_insert(own);
+        }
+        for (index, function) in self.functions.iter().enumerate() {
+            let known = names.functions.get(function.name);
+            let is_defined = known.is_some_and(|known| self.functions[*known].body.is_some());
+            if !function.entry && (function.body.is_some() || !is_defined) {
+                names.functions.insert(function.name, index);
+            }
+        }
+        for (index, variable) in self.variables.iter().enumerate() {
+            names.variables.entry(variable.name).or_insert(index);
+            if variable.is_on_device() {
+                let index = names.device_variables;
+                names.on_device.entry(variable.name).or_insert(index);
+                names.device_variables += 1;
+            }
+        }
     }
 }
 

@@ -1,7 +1,7 @@
 //! The interface of a module: its kernels, its variables on the device, and which kernel uses
 //! which.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::ast::{ModuleAst, Space};
 use super::error::PtxError;
@@ -122,10 +122,9 @@ fn uses_of(
     variables: &[DeviceVariable],
 ) -> Vec<VariableUse> {
     let mut uses: BTreeMap<usize, bool> = BTreeMap::new();
-    let mut seen = vec![function];
-    let mut at = 0;
-    while let Some(&name) = seen.get(at) {
-        at += 1;
+    let mut seen = BTreeSet::from([function]);
+    let mut open = vec![function];
+    while let Some(name) = open.pop() {
         let name = module
             .function(name)
             .map_or(name, |(_, function)| function.name);
@@ -135,17 +134,13 @@ fn uses_of(
         for (&variable, &writes) in &own.variables {
             *uses.entry(variable).or_default() |= writes;
         }
-        for callee in &own.functions {
-            if !seen.contains(callee) {
-                seen.push(callee);
-            }
-        }
+        let callees = own.functions.iter().copied();
+        open.extend(callees.filter(|callee| seen.insert(callee)));
     }
     // An address in a variable may be used for any access.
     let mut pending: Vec<usize> = uses.keys().copied().collect();
     while let Some(variable) = pending.pop() {
-        let name = &variables[variable].name;
-        let declared = module.variables.iter().find(|known| known.name == name);
+        let declared = module.variable(&variables[variable].name);
         for reference in declared.map_or(&[][..], |declared| &declared.references) {
             if let Some(&target) = names.get(reference.name)
                 && uses.insert(target, true).is_none()

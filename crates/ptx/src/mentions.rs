@@ -1,6 +1,6 @@
 //! The variables and functions that function bodies mention, and whether a variable may be written.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::ast::ModuleAst;
 use super::lexer::{Lexer, Token, TokenKind};
@@ -10,7 +10,7 @@ use super::lexer::{Lexer, Token, TokenKind};
 pub(super) struct Mentions<'a> {
     /// The variables by index, and whether the body may do more than load from them.
     pub(super) variables: BTreeMap<usize, bool>,
-    pub(super) functions: Vec<&'a str>,
+    pub(super) functions: BTreeSet<&'a str>,
     /// The first source location: the number of the file, and the line.
     pub(super) location: Option<(u32, u32)>,
 }
@@ -50,13 +50,8 @@ pub(super) fn mentions<'a>(
             .find(|token| matches!(token.text, "{" | ";") || token.kind == TokenKind::End);
         if opening.is_some_and(|token| token.text == "{") {
             let mut body = Body::new(variables, &is_function);
-            let start = lexer.clone();
             body.scan(&mut lexer);
-            // A loop may use an address in front of the instruction that computes it.
-            while std::mem::take(&mut body.has_new_address) {
-                body.scan(&mut start.clone());
-            }
-            found.insert(function.name, body.mentions);
+            found.insert(function.name, body.finish());
         }
     }
 }
@@ -66,10 +61,19 @@ struct Body<'a, 'm> {
     variables: &'m BTreeMap<&'m str, usize>,
     is_function: &'m dyn Fn(&str) -> bool,
     mentions: Mentions<'a>,
+    instructions: Vec<Instruction<'a>>,
     /// The registers that may hold an address in variables, with these variables.
-    addresses: BTreeMap<&'a str, Vec<usize>>,
-    /// True if an entry was added to `addresses`.
-    has_new_address: bool,
+    addresses: BTreeMap<&'a str, BTreeSet<usize>>,
+}
+
+/// An instruction that may use an address.
+struct Instruction<'a> {
+    /// The names among its operands.
+    names: Vec<&'a str>,
+    /// The number of them that are results which may be addresses if an operand is one.
+    results: usize,
+    /// False if it can only load from an address, compute another one or compare it.
+    writes: bool,
 }
 
 impl<'a, 'm> Body<'a, 'm> {
@@ -78,8 +82,8 @@ impl<'a, 'm> Body<'a, 'm> {
             variables,
             is_function,
             mentions: Mentions::default(),
+            instructions: Vec::new(),
             addresses: BTreeMap::new(),
-            has_new_address: false,
         }
     }
 
@@ -131,61 +135,82 @@ impl<'a, 'm> Body<'a, 'm> {
     fn statement(&mut self, tokens: &[Token<'a>]) {
         for token in tokens {
             if token.kind == TokenKind::Word && (self.is_function)(token.text) {
-                let functions = &mut self.mentions.functions;
-                if !functions.contains(&token.text) {
-                    functions.push(token.text);
-                }
+                self.mentions.functions.insert(token.text);
             }
         }
         let Some((opcode, operands)) = without_guard(tokens).split_first() else {
             return;
         };
-        let mut used: Vec<usize> = Vec::new();
-        for token in operands {
-            let own = self.variables.get(token.text).copied();
-            let behind = self.addresses.get(token.text).into_iter().flatten();
-            used.extend(own.into_iter().chain(behind.copied()));
-        }
-        if used.is_empty() {
-            return;
-        }
+        let words = operands
+            .iter()
+            .filter(|token| token.kind == TokenKind::Word);
         let name = opcode.text.split('.').next().unwrap_or_default();
-        let writes = match name {
-            "ld" | "ldu" => false,
-            _ if COMPARISONS.contains(&name) => false,
-            _ if ARITHMETIC.contains(&name) => {
-                self.enter_results(operands, &used);
-                false
-            }
-            _ => true,
-        };
-        for variable in used {
-            *self.mentions.variables.entry(variable).or_default() |= writes;
-        }
+        let computes = ARITHMETIC.contains(&name);
+        let reads = matches!(name, "ld" | "ldu") || COMPARISONS.contains(&name);
+        self.instructions.push(Instruction {
+            names: words.map(|token| token.text).collect(),
+            results: if computes { results(operands) } else { 0 },
+            writes: !computes && !reads,
+        });
     }
 
-    /// Enters that the results of an instruction, its operands in front of the first comma, may be
-    /// addresses in these variables.
-    fn enter_results(&mut self, operands: &[Token<'a>], used: &[usize]) {
-        let mut depth = 0_usize;
-        for token in operands {
-            match token.text {
-                "{" => depth += 1,
-                "}" => depth = depth.saturating_sub(1),
-                "," if depth == 0 => return,
-                _ if token.kind == TokenKind::Word => {
-                    let known = self.addresses.entry(token.text).or_default();
-                    for &variable in used {
-                        if !known.contains(&variable) {
-                            known.push(variable);
-                            self.has_new_address = true;
-                        }
-                    }
-                }
-                _ => {}
+    /// Returns the variables that an instruction may use.
+    fn used(&self, instruction: &Instruction<'a>) -> BTreeSet<usize> {
+        let names = instruction.names.iter();
+        let used = names.flat_map(|name| {
+            let own = self.variables.get(name).copied();
+            let behind = self.addresses.get(name).into_iter().flatten();
+            own.into_iter().chain(behind.copied())
+        });
+        used.collect()
+    }
+
+    /// Follows addresses from register to register, and returns the mentions.
+    fn finish(mut self) -> Mentions<'a> {
+        let instructions = std::mem::take(&mut self.instructions);
+        let mut users: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
+        for (index, instruction) in instructions.iter().enumerate() {
+            for name in &instruction.names {
+                users.entry(name).or_default().push(index);
             }
         }
+        let mut open: Vec<usize> = (0..instructions.len()).rev().collect();
+        while let Some(index) = open.pop() {
+            let instruction = &instructions[index];
+            if instruction.results == 0 {
+                continue;
+            }
+            let used = self.used(instruction);
+            for &result in &instruction.names[..instruction.results] {
+                let known = self.addresses.entry(result).or_default();
+                let before = known.len();
+                known.extend(&used);
+                // A loop may use an address in front of the instruction that computes it.
+                if known.len() > before {
+                    open.extend(&users[result]);
+                }
+            }
+        }
+        for instruction in &instructions {
+            for variable in self.used(instruction) {
+                *self.mentions.variables.entry(variable).or_default() |= instruction.writes;
+            }
+        }
+        self.mentions
     }
+}
+
+/// Returns the number of names in front of an instruction's first comma outside of braces.
+fn results(operands: &[Token<'_>]) -> usize {
+    let mut depth = 0_usize;
+    let in_front = operands.iter().take_while(|token| {
+        depth += usize::from(token.text == "{");
+        depth -= usize::from(token.text == "}" && depth > 0);
+        token.text != "," || depth > 0
+    });
+    in_front
+        .filter(|token| token.kind == TokenKind::Word)
+        .count()
 }
 
 /// Removes the guard of an instruction: `@%p` or `@!%p`.

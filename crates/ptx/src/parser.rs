@@ -31,6 +31,7 @@ pub fn module(source: &str, bodies: Bodies) -> Result<ModuleAst<'_>, PtxError> {
                     return Err(unexpected(token, "`.version`"));
                 }
                 module.inner_variables = body_parser.variables;
+                module.enter_names();
                 return Ok(module);
             }
             ".version" => module.header.version(&mut lexer)?,

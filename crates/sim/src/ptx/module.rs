@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::ir::Code;
 use super::ir::FUNCTION_ADDRESSES;
-use super::lower;
+use super::lower::{self, CallGraph};
 use millstream_ptx::Signature;
 use millstream_ptx::ast::{ModuleAst, Space, VariableAst};
 use millstream_ptx::parser::{self, Bodies};
@@ -181,7 +181,9 @@ pub fn parse(source: &str) -> Result<Module, PtxError> {
     let kernels = ast
         .functions
         .iter()
-        .filter(|function| function.entry && function.body.is_some());
+        .enumerate()
+        .filter(|(_, function)| function.entry && function.body.is_some());
+    let graph = CallGraph::new(&ast);
     let files = ast
         .files
         .iter()
@@ -190,10 +192,10 @@ pub fn parse(source: &str) -> Result<Module, PtxError> {
     Ok(Module {
         variables: variables.collect::<Result<_, PtxError>>()?,
         kernels: kernels
-            .map(|function| {
+            .map(|(index, function)| {
                 Ok(Kernel {
                     signature: Signature::of(function, &ast.header)?,
-                    code: lower::kernel(&ast, function)
+                    code: lower::kernel(&ast, &graph, index)
                         .map_err(|error| ast.header.explain(error))?,
                     max_threads: function.max_threads,
                     required_block: function.required_block,
@@ -206,25 +208,6 @@ pub fn parse(source: &str) -> Result<Module, PtxError> {
     })
 }
 
-/// Returns the index of a module-scope variable in [`Module::variables`].
-pub(crate) fn device_variable_index(module: &ModuleAst<'_>, name: &str) -> Option<usize> {
-    let mut devices = module
-        .variables
-        .iter()
-        .filter(|variable| variable.is_on_device());
-    devices.position(|variable| variable.name == name)
-}
-
-/// Returns the index in [`Module::variables`] of a function's variable, given its index in the
-/// syntax tree.
-pub(crate) fn inner_variable_index(module: &ModuleAst<'_>, index: usize) -> usize {
-    let outer = module
-        .variables
-        .iter()
-        .filter(|variable| variable.is_on_device());
-    outer.count() + index
-}
-
 fn device_variable(
     module: &ModuleAst<'_>,
     variable: &VariableAst<'_>,
@@ -232,7 +215,7 @@ fn device_variable(
 ) -> Result<Variable, PtxError> {
     let relocations = variable.references.iter().map(|found| {
         let function = module.function(found.name);
-        let index = device_variable_index(module, found.name);
+        let index = module.device_variable(found.name);
         let start = match (index, function) {
             (Some(_), _) => 0,
             (None, Some((index, _))) => function_address(index),

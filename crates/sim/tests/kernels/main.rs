@@ -6,6 +6,7 @@ mod atomics;
 mod barrier_objects;
 mod elementwise;
 mod faults;
+mod large;
 mod oracle;
 mod parsing;
 mod racing;

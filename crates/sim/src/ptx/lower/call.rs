@@ -74,12 +74,10 @@ impl<'a> Lowerer<'a> {
         if (call.arguments.len(), call.results.len()) != (arguments, results) {
             return Err(m.operand_count(&format!("{results} and {arguments}")));
         }
-        let callee = self
-            .code
-            .callees
-            .iter()
-            .position(|callee| callee.address == function_address(index));
-        if let Some(callee) = callee {
+        // They are in the order of their addresses.
+        let callees = &self.code.callees;
+        let callee = callees.binary_search_by_key(&function_address(index), |it| it.address);
+        if let Ok(callee) = callee {
             let target = CallTarget::Function(u32::try_from(callee).unwrap_or(u32::MAX));
             return self.emit_call(m, target, &call);
         }

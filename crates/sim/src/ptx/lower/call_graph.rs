@@ -1,8 +1,12 @@
 //! The call graph of a kernel, which determines the functions that cannot be inlined.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
-use millstream_ptx::ast::{FunctionAst, InstructionAst, ModuleAst, Operand, Statement};
+use millstream_ptx::ast::{FormalAst, FunctionAst, InstructionAst, ModuleAst, Operand, Statement};
+
+/// The number of nested calls that are inlined. A function that would exceed it is called at run
+/// time, so that a long chain of calls neither recurses here nor grows the caller without bound.
+const INLINED_MAX: usize = 32;
 
 /// The outgoing edges of a function in the call graph.
 #[derive(Debug, Default)]
@@ -15,68 +19,128 @@ struct CallEdges {
     calls_pointers: bool,
 }
 
-/// Returns the functions that a kernel must call at run time, with their indices in the module.
-///
-/// These are the functions that are recursive, directly or through others, and, if the kernel can
-/// call through pointers, the functions whose address is taken anywhere in the module.
-pub(super) fn out_of_line_functions<'a>(
-    module: &'a ModuleAst<'a>,
-    kernel: &'a FunctionAst<'a>,
-) -> Vec<(usize, &'a FunctionAst<'a>)> {
-    let links: BTreeMap<usize, CallEdges> = module
-        .functions
-        .iter()
-        .enumerate()
-        .filter(|(_, function)| !function.entry)
-        .map(|(index, function)| (index, links(module, function)))
-        .collect();
-    let own = self::links(module, kernel);
-    let mut reached = reach(&links, own.calls.iter().copied());
-    let calls_pointers =
-        own.calls_pointers || reached.iter().any(|index| links[index].calls_pointers);
-    let mut pointed_at = BTreeSet::new();
-    if calls_pointers {
-        pointed_at = addresses_taken(module, &links);
-        reached = reach(&links, own.calls.iter().chain(&pointed_at).copied());
-    }
-    reached
-        .into_iter()
-        .filter(|index| {
-            let recursive = || reach(&links, links[index].calls.iter().copied()).contains(index);
-            pointed_at.contains(index) || recursive()
-        })
-        .map(|index| (index, &module.functions[index]))
-        .filter(|(_, function)| function.body.is_some())
-        .collect()
+/// The call graph of a module.
+pub(in crate::ptx) struct CallGraph {
+    /// The edges of each function and kernel.
+    edges: Vec<CallEdges>,
+    /// The functions that are recursive, directly or through others, or nested too deeply.
+    not_inlined: BTreeSet<usize>,
+    /// The functions whose address is taken anywhere in the module.
+    pointed_at: BTreeSet<usize>,
 }
 
-/// Returns all functions reachable by calls from `start`, including `start`.
-fn reach(
-    links: &BTreeMap<usize, CallEdges>,
-    start: impl Iterator<Item = usize>,
-) -> BTreeSet<usize> {
-    let mut found = BTreeSet::new();
-    let mut open: Vec<usize> = start.collect();
-    while let Some(index) = open.pop() {
-        if found.insert(index) {
-            open.extend(&links[&index].calls);
+impl CallGraph {
+    pub(in crate::ptx) fn new(module: &ModuleAst<'_>) -> Self {
+        let functions = module.functions.iter();
+        let edges: Vec<_> = functions.map(|function| links(module, function)).collect();
+        let in_values = module
+            .variables
+            .iter()
+            .flat_map(|variable| &variable.references)
+            .filter_map(|reference| Some(module.function(reference.name)?.0));
+        let in_code = edges.iter().flat_map(|edges| &edges.takes).copied();
+        Self {
+            pointed_at: in_values.chain(in_code).collect(),
+            not_inlined: not_inlined(module, &edges),
+            edges,
         }
     }
-    found
+
+    /// Returns the functions that a kernel must call at run time, with their indices in the module.
+    ///
+    /// These are the functions that cannot be inlined, and, if the kernel can call through
+    /// pointers, the functions whose address is taken anywhere in the module.
+    pub(super) fn out_of_line_functions<'a>(
+        &self,
+        module: &'a ModuleAst<'a>,
+        kernel: usize,
+    ) -> Vec<(usize, &'a FunctionAst<'a>)> {
+        let own = &self.edges[kernel];
+        let mut reached = self.reach(own.calls.iter().copied());
+        let pointers = |index: &usize| self.edges[*index].calls_pointers;
+        let calls_pointers = own.calls_pointers || reached.iter().any(pointers);
+        if calls_pointers {
+            reached = self.reach(own.calls.iter().chain(&self.pointed_at).copied());
+        }
+        reached
+            .into_iter()
+            .filter(|index| {
+                self.not_inlined.contains(index)
+                    || calls_pointers && self.pointed_at.contains(index)
+            })
+            .map(|index| (index, &module.functions[index]))
+            .filter(|(_, function)| function.body.is_some())
+            .collect()
+    }
+
+    /// Returns all functions reachable by calls from `start`, including `start`.
+    fn reach(&self, start: impl Iterator<Item = usize>) -> BTreeSet<usize> {
+        let mut found = BTreeSet::new();
+        let mut open: Vec<usize> = start.collect();
+        while let Some(index) = open.pop() {
+            if found.insert(index) {
+                open.extend(&self.edges[index].calls);
+            }
+        }
+        found
+    }
 }
 
-/// Returns the functions whose addresses occur in initial values or are taken by code, including
-/// that of kernels.
-fn addresses_taken(module: &ModuleAst<'_>, found: &BTreeMap<usize, CallEdges>) -> BTreeSet<usize> {
-    let in_values = module
-        .variables
-        .iter()
-        .flat_map(|variable| &variable.references)
-        .filter_map(|reference| Some(module.function(reference.name)?.0));
-    let kernels = module.functions.iter().filter(|function| function.entry);
-    let in_kernels = kernels.flat_map(|kernel| links(module, kernel).takes);
-    let in_functions = found.values().flat_map(|links| &links.takes).copied();
-    in_values.chain(in_kernels).chain(in_functions).collect()
+/// Returns the functions that are recursive or nested too deeply to be inlined.
+fn not_inlined(module: &ModuleAst<'_>, edges: &[CallEdges]) -> BTreeSet<usize> {
+    let calls = |index: usize| edges[index].calls.iter().copied();
+    let mut callers = vec![Vec::new(); edges.len()];
+    for (caller, edges) in edges.iter().enumerate() {
+        edges
+            .calls
+            .iter()
+            .for_each(|&callee| callers[callee].push(caller));
+    }
+    // Kosaraju's algorithm for strongly connected components.
+    let order = postorder(0..edges.len(), &mut vec![false; edges.len()], calls);
+    let mut not_inlined = BTreeSet::new();
+    let mut seen = vec![false; edges.len()];
+    for &index in order.iter().rev() {
+        let component = postorder([index], &mut seen, |callee| callers[callee].iter().copied());
+        if component.len() > 1 || calls(index).any(|callee| callee == index) {
+            not_inlined.extend(component);
+        }
+    }
+    let mut depth = vec![0; edges.len()];
+    for index in order {
+        let inlined = calls(index).filter(|callee| !not_inlined.contains(callee));
+        depth[index] = 1 + inlined.map(|callee| depth[callee]).max().unwrap_or(0);
+        let function = &module.functions[index];
+        let mut formals = function.params.iter().chain(&function.results);
+        if depth[index] >= INLINED_MAX
+            && formals.all(|formal| matches!(formal, FormalAst::Memory(_)))
+        {
+            not_inlined.insert(index);
+        }
+    }
+    not_inlined
+}
+
+/// Returns the functions reachable from `starts` that are not `seen`, each behind those reachable
+/// from it.
+fn postorder<I: Iterator<Item = usize>>(
+    starts: impl IntoIterator<Item = usize>,
+    seen: &mut [bool],
+    next: impl Fn(usize) -> I,
+) -> Vec<usize> {
+    let mut order = Vec::new();
+    for start in starts {
+        let mut open = vec![(start, false)];
+        while let Some((index, is_left)) = open.pop() {
+            if is_left {
+                order.push(index);
+            } else if !std::mem::replace(&mut seen[index], true) {
+                open.push((index, true));
+                open.extend(next(index).map(|index| (index, false)));
+            }
+        }
+    }
+    order
 }
 
 fn links(module: &ModuleAst<'_>, function: &FunctionAst<'_>) -> CallEdges {

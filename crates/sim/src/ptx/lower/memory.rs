@@ -230,12 +230,13 @@ impl<'a> Lowerer<'a> {
         }
     }
 
-    /// Takes the type of `count` values: up to 16 bytes in total, or 32 bytes of 4-byte or 8-byte
-    /// values.
+    /// Takes the type of `count` values: up to four of up to 16 bytes in total, or 32 bytes of 4-byte
+    /// or 8-byte values.
     fn value_type(m: &mut Mnemonic<'a>, count: usize) -> Result<Type, PtxError> {
         let ty = m.ty()?;
         let bytes = ty.bytes() * count;
-        if ty == Type::Pred || bytes > 16 && (bytes != 32 || ty.bytes() < 4) {
+        let is_wide = bytes == 32 && ty.bytes() >= 4;
+        if ty == Type::Pred || !is_wide && (bytes > 16 || count > 4) {
             Err(m.unsupported())
         } else {
             Ok(ty)
@@ -248,6 +249,9 @@ impl<'a> Lowerer<'a> {
         let (space, order) = Self::space_and_order(m);
         let wide = m.take("b128");
         let count = Self::vector(m);
+        if wide && count > 1 {
+            return Err(m.unsupported());
+        }
         if wide {
             let [d, source] = Self::without_policy(m, policy)?;
             let (address, space) = self.address(m, source, space)?;
@@ -287,6 +291,9 @@ impl<'a> Lowerer<'a> {
         let (space, order) = Self::space_and_order(m);
         let wide = m.take("b128");
         let count = Self::vector(m);
+        if wide && count > 1 {
+            return Err(m.unsupported());
+        }
         let ty = if wide {
             Type::B64
         } else {

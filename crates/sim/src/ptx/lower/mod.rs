@@ -35,11 +35,9 @@ use super::ir::{
     Code, GUARD_NEGATED, InitialValue, Instr, NO_GUARD, Op, RegisterClass, Slot, SpecialRegister,
     Window,
 };
-use super::module::inner_variable_index;
 use call::CallingConvention;
-use millstream_ptx::ast::{
-    FormalAst, FunctionAst, InstructionAst, ModuleAst, Statement, VariableAst,
-};
+pub(super) use call_graph::CallGraph;
+use millstream_ptx::ast::{FormalAst, InstructionAst, ModuleAst, Statement, VariableAst};
 use millstream_ptx::{PtxError, PtxErrorKind, Signature, Type};
 use mnemonic::Mnemonic;
 use operand::Temporaries;
@@ -51,11 +49,13 @@ const OPERATIONS_MAX: usize = 1 << 20;
 /// The maximum depth of inlined calls.
 const CALLS_MAX: usize = 64;
 
-/// Lowers a kernel.
+/// Lowers the kernel with this index among the module's functions.
 pub(super) fn kernel<'a>(
     module: &'a ModuleAst<'a>,
-    function: &'a FunctionAst<'a>,
+    graph: &CallGraph,
+    index: usize,
 ) -> Result<Code, PtxError> {
+    let function = &module.functions[index];
     let mut lowerer = Lowerer {
         module,
         code: Code::default(),
@@ -77,7 +77,7 @@ pub(super) fn kernel<'a>(
         guard: NO_GUARD,
         counted: 1,
     };
-    let functions = call_graph::out_of_line_functions(module, function);
+    let functions = graph.out_of_line_functions(module, index);
     lowerer.announce(&functions)?;
     for (callee, (_, function)) in functions.iter().enumerate() {
         lowerer.function(callee, function)?;
@@ -202,7 +202,7 @@ impl<'a> Lowerer<'a> {
                 Statement::Registers(registers) => self.declare_registers(registers)?,
                 Statement::Variable(variable) => self.declare_variable(variable)?,
                 Statement::DeviceVariable { name, index, line } => {
-                    let index = inner_variable_index(self.module, *index);
+                    let index = self.module.device_variables() + *index;
                     let index = u32::try_from(index).unwrap_or(u32::MAX);
                     self.declare(name, Symbol::Variable(index), *line)?;
                 }

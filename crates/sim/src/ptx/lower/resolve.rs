@@ -4,7 +4,7 @@ use super::symbols::{self, Register, Scope, Symbol};
 use super::{Lowerer, PtxError, PtxErrorKind};
 use crate::ptx::ir::RegisterClass;
 use crate::ptx::ir::{Slot, Window};
-use crate::ptx::module::{device_variable_index, function_address};
+use crate::ptx::module::function_address;
 use millstream_ptx::Type;
 use millstream_ptx::ast::{ELEMENTS, RegisterType, RegistersAst, VariableAst};
 
@@ -190,21 +190,14 @@ impl<'a> Lowerer<'a> {
     /// Resolves a name, and creates the register on first use if the name belongs to a register
     /// family.
     pub(super) fn resolve(&mut self, name: &'a str) -> Result<Symbol<'a>, PtxError> {
-        for at in (0..self.scopes.len()).rev() {
-            if let Some(symbol) = self.scopes[at].get(name) {
-                return Ok(symbol);
-            }
-            if let Some(family) = self.scopes[at].family_of(name) {
-                let symbol = self.new_registers(family.ty)?;
-                self.scopes[at].add(name, symbol, self.line)?;
-                return Ok(symbol);
-            }
+        if let Some(symbol) = self.resolve_in_function(name)? {
+            return Ok(symbol);
         }
         if let Some((stem, selector)) = name.rsplit_once('.')
             && let Some(index) = ELEMENTS
                 .iter()
                 .position(|symbols| symbols.contains(&selector))
-            && let Ok(Symbol::Vector(first, elements)) = self.resolve(stem)
+            && let Some(Symbol::Vector(first, elements)) = self.resolve_in_function(stem)?
             && index < usize::from(elements)
         {
             return Ok(Symbol::Register(element(first, index as u8)));
@@ -212,14 +205,24 @@ impl<'a> Lowerer<'a> {
         self.resolve_in_module(name)
     }
 
+    fn resolve_in_function(&mut self, name: &'a str) -> Result<Option<Symbol<'a>>, PtxError> {
+        for at in (0..self.scopes.len()).rev() {
+            if let Some(symbol) = self.scopes[at].get(name) {
+                return Ok(Some(symbol));
+            }
+            if let Some(family) = self.scopes[at].family_of(name) {
+                let symbol = self.new_registers(family.ty)?;
+                self.scopes[at].add(name, symbol, self.line)?;
+                return Ok(Some(symbol));
+            }
+        }
+        Ok(None)
+    }
+
     fn resolve_in_module(&mut self, name: &'a str) -> Result<Symbol<'a>, PtxError> {
         let module = self.module;
         let undefined = || PtxErrorKind::UndefinedSymbol(name.to_owned()).at(self.line);
-        let found = module
-            .variables
-            .iter()
-            .find(|variable| variable.name == name);
-        let Some(variable) = found else {
+        let Some(variable) = module.variable(name) else {
             let (index, _) = module.function(name).ok_or_else(undefined)?;
             return Ok(Symbol::Function(function_address(index)));
         };
@@ -227,7 +230,7 @@ impl<'a> Lowerer<'a> {
             if variable.external {
                 return Err(undefined());
             }
-            let index = device_variable_index(module, name).ok_or_else(undefined)?;
+            let index = module.device_variable(name).ok_or_else(undefined)?;
             return Ok(Symbol::Variable(u32::try_from(index).unwrap_or(u32::MAX)));
         }
         match symbols::window(variable) {
