@@ -16,7 +16,7 @@ use std::{
 };
 
 use millstream::{
-    Check, Device, Result, check, check_async,
+    Buffer, Check, Device, Result, Stream, check, check_async,
     sim::{Gpu, ReportKind, Rules, Schedule, SimConfig},
 };
 
@@ -298,4 +298,95 @@ fn the_printed_command_reruns_only_the_failure() {
         !nonsense.status.success() && text.contains("there is no schedule `slow`"),
         "{text}"
     );
+}
+
+/// An incorrect program: between two fills of `hidden` there is no order. Stream b does wait for
+/// work that `conflict` submits to stream a before the first fill, and a wait for more than that
+/// would order the second.
+fn hides(
+    device: &Device,
+    conflict: impl Fn(&Stream, &Stream, &mut Buffer<u32>) -> Result<()>,
+    crossing: impl Fn(&Stream, &Stream, &mut Buffer<u32>) -> Result<()>,
+) -> Result<()> {
+    let (a, b) = (device.stream()?, device.stream()?);
+    let (mut shared, mut hidden) = (a.zeros::<u32>(N)?, a.zeros::<u32>(N)?);
+    a.synchronize()?;
+    conflict(&a, &b, &mut shared)?;
+    a.fill(&mut hidden, 1)?;
+    // More work, so that the order would also follow from a sync point at the stream's end.
+    a.fill(shared.slice_mut(..1), 4)?;
+    crossing(&a, &b, &mut shared)?;
+    // SAFETY: violated on purpose. The preceding fill may be pending.
+    b.fill(unsafe { hidden.unordered_mut() }, 2)
+}
+
+/// Fails unless every run of `check` reports the race of [`hides`].
+fn is_found(program: impl Fn(&Device) -> Result<()>) {
+    for rules in [Rules::observed(), Rules::strict()] {
+        for schedule in [Schedule::Timed, Schedule::Lazy, Schedule::Random(3)] {
+            let check = Check::new()
+                .schedules([schedule])
+                .random(0)
+                .pct(0, 1)
+                .rules([rules]);
+            let failure = check.find(&program).expect_err("the race is hidden");
+            assert!(failure.to_string().contains("race"), "{failure}");
+        }
+    }
+}
+
+fn copy_of(_: &Stream, b: &Stream, shared: &mut Buffer<u32>) -> Result<()> {
+    let mut copy = b.zeros::<u32>(N - 1)?;
+    b.copy(shared.slice(1..), &mut copy)
+}
+
+#[test]
+fn a_late_record_at_the_first_crossing_of_two_streams_hides_no_race() {
+    let fill = |a: &Stream, _: &Stream, shared: &mut Buffer<u32>| a.fill(shared, 1);
+    is_found(|device| hides(device, fill, copy_of));
+}
+
+#[test]
+fn a_late_record_after_many_accesses_without_a_wait_hides_no_race() {
+    let fill = |a: &Stream, b: &Stream, shared: &mut Buffer<u32>| {
+        copy_of(a, b, shared)?;
+        (0..100).try_for_each(|value| a.fill(&mut *shared, value))
+    };
+    is_found(|device| hides(device, fill, copy_of));
+}
+
+#[test]
+fn the_bound_on_sync_points_hides_no_race() {
+    // Every second of the older sync points would be removed: with more operations before them,
+    // other ones.
+    for before in [0, 1] {
+        let fill = |a: &Stream, _: &Stream, shared: &mut Buffer<u32>| {
+            (0..before).try_for_each(|value| a.fill(shared.slice_mut(..1), value))?;
+            a.fill(shared, 1)
+        };
+        let crossing = |a: &Stream, b: &Stream, shared: &mut Buffer<u32>| {
+            (0..5000).try_for_each(|value| a.fill(shared.slice_mut(..1), value))?;
+            copy_of(a, b, shared)
+        };
+        let lazy = Check::new().schedules([Schedule::Lazy]).random(0).pct(0, 1);
+        let failure = lazy.find(|device| hides(device, fill, crossing));
+        failure.expect_err("the race is hidden");
+    }
+}
+
+#[test]
+fn the_parts_of_an_array_that_a_graph_leaves_out_are_not_waited_for() {
+    let between =
+        |a: &Stream, _: &Stream, shared: &mut Buffer<u32>| a.fill(shared.slice_mut(3..4), 1);
+    is_found(|device| {
+        let recorded = |_: &Stream, b: &Stream, shared: &mut Buffer<u32>| {
+            let graph = device.record("even", |recorder| {
+                let stream = recorder.stream()?;
+                let mut even = (1..N / 2).map(|at| 2 * at);
+                even.try_for_each(|at| stream.fill(shared.slice_mut(at..at + 1), 3))
+            })?;
+            graph.replay(b)
+        };
+        hides(device, between, recorded)
+    });
 }

@@ -110,7 +110,8 @@ impl CheckFailure {
 
     /// Returns the schedule's decisions up to the end of the program, for
     /// [`SimConfig::replay`](crate::sim::SimConfig::replay), or `None` if the program was not
-    /// deterministic.
+    /// deterministic. A run that looked for races had more events than a device has that is opened
+    /// otherwise: only `MILLSTREAM_CHECK` repeats it.
     #[must_use]
     pub fn token(&self) -> Option<&ReplayToken> {
         self.token.as_ref()

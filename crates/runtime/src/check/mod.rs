@@ -243,7 +243,8 @@ impl Check {
     /// Replaces the schedules by a depth-first search of all behaviours that the host can
     /// distinguish, in at most `runs_max` runs. It suits small programs with one thread.
     /// [`Checked::is_complete`] returns whether the limit was sufficient; [`Search`] defines which
-    /// behaviours are distinguished.
+    /// behaviours are distinguished. Before the search, the program runs once with exact waits, to
+    /// find races; that run is not counted.
     pub fn exhaustive(mut self, runs_max: u64) -> Self {
         self.search_runs_max = Some(runs_max);
         self
@@ -340,6 +341,10 @@ impl Check {
             checked.complete = true;
             for rules in &self.rules {
                 let config = base.clone().rules(*rules);
+                // An event behind each operation would multiply the behaviours to search.
+                if run::looks_for_races(&config) {
+                    Run::new(self, program, 0, format!("rules={rules}")).run(config.clone())?;
+                }
                 let mut search = Search::new();
                 while may_start(checked.runs, runs_max)
                     && let Some(gpu) = search.next_gpu(&config)

@@ -35,6 +35,11 @@ pub(super) fn configured(base: &SimConfig, options: &str) -> SimConfig {
     }
 }
 
+/// Returns whether the race checker is on.
+pub(super) fn looks_for_races(config: &SimConfig) -> bool {
+    *config == config.clone().race_check(true)
+}
+
 /// Returns the fixed schedules, then `random` seeds of the random schedule and the seeds of PCT.
 pub(super) fn schedules(
     fixed: &[Schedule],
@@ -56,6 +61,8 @@ pub(super) struct Run<'a> {
     number: u64,
     /// The options that repeat the run, except for a run of a search.
     options: String,
+    /// True if streams wait for no more than they must, so that no race is hidden.
+    is_exact: bool,
 }
 
 /// The observable state at the end of the program.
@@ -82,11 +89,14 @@ impl<'a> Run<'a> {
             program,
             number,
             options,
+            is_exact: false,
         }
     }
 
     /// Executes the run.
-    pub(super) fn run(self, config: SimConfig) -> Result<(), CheckFailure> {
+    pub(super) fn run(mut self, config: SimConfig) -> Result<(), CheckFailure> {
+        // A token of a search replays a run whose waits were not exact.
+        self.is_exact = looks_for_races(&config) && !self.options.contains("replay=");
         let gpu = Gpu::new(config.clone());
         let (end, devices) = self.play(&gpu, || {});
         self.check_end(&config, &gpu, end, &devices)
@@ -110,6 +120,10 @@ impl<'a> Run<'a> {
         let devices: Result<Vec<Device>, _> = (0..self.check.devices as i32)
             .map(|ordinal| Device::open_simulated(gpu, ordinal))
             .collect();
+        for device in devices.iter().flatten().filter(|_| self.is_exact) {
+            // A wait for more than the conflicts would order what the program leaves unordered.
+            device.state().wait_exactly();
+        }
         let problem = match &devices {
             Err(error) => Some(format!("cannot open the simulated device: {error}")),
             Ok(devices) => {

@@ -12,7 +12,10 @@
 use std::{
     fmt,
     panic::Location,
-    sync::{Arc, OnceLock, atomic::AtomicU64},
+    sync::{
+        Arc, OnceLock,
+        atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
+    },
 };
 
 use millstream_driver::{
@@ -78,6 +81,7 @@ pub(crate) struct DeviceState {
     pub(crate) driver: Arc<dyn Driver>,
     /// The result of `Driver::is_simulated`, which never changes.
     pub(crate) is_simulated: bool,
+    waits_exactly: AtomicBool,
     pub(crate) ordinal: DeviceOrdinal,
     pub(crate) context: ContextHandle,
     pub(crate) name: String,
@@ -150,6 +154,7 @@ impl DeviceState {
         let priorities = unsafe { driver.stream_priority_range(context) }?;
         Ok(Self {
             is_simulated: driver.is_simulated(),
+            waits_exactly: AtomicBool::new(false),
             memory_slot: MemoryLayer::open(&driver, context),
             copy_slot: CopyLayer::open(&driver, context),
             kernel_slot: KernelLayer::open(&driver, context),
@@ -222,6 +227,18 @@ impl DeviceState {
     /// Returns all streams ever created, including retired ones.
     pub(crate) fn all_streams(&self) -> Vec<Arc<StreamState>> {
         self.streams.iter().map(Arc::clone).collect()
+    }
+
+    /// Records a sync point behind each later operation, and keeps all of them, so that no stream
+    /// waits for more than it must. For devices of the simulator only.
+    #[cfg(feature = "sim")]
+    pub(crate) fn wait_exactly(&self) {
+        self.waits_exactly.store(true, Relaxed);
+    }
+
+    /// Returns whether [`wait_exactly`](Self::wait_exactly) was called.
+    pub(crate) fn waits_exactly(&self) -> bool {
+        self.waits_exactly.load(Relaxed)
     }
 
     /// Returns whether the ticket, of this device or another, is known to be complete, without a

@@ -82,7 +82,12 @@ impl ChangedNodes {
 
 /// Returns the union of the nodes' accesses to memory that the program may use too.
 pub(super) fn union_of(nodes: &[Node], operands: &[Operand]) -> Vec<GraphAccess> {
-    let mut unions = vec![AccessUnion::default(); operands.len()];
+    // Each replay enters all of them, which costs time.
+    let union = |operand: &Operand| {
+        let outside = operand.outside();
+        AccessUnion::bounded(outside.is_none_or(|array| !array.device.waits_exactly()))
+    };
+    let mut unions: Vec<AccessUnion> = operands.iter().map(union).collect();
     for access in nodes.iter().flat_map(|node| &node.accesses) {
         if operands[access.operand].outside().is_some() {
             unions[access.operand].add(&access.extent, access.kind, access.ordered);

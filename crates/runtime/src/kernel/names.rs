@@ -7,18 +7,40 @@ use rustc_hash::FxHashSet;
 /// The number of names that an error lists.
 const LISTED_MAX: usize = 12;
 
-/// Returns a name that lives as long as the process. Equal names are stored once.
+/// The bytes of all interned names. A program may invent a name for each of its recordings.
+const INTERNED_BYTES_MAX: usize = 1 << 20;
+
+/// The place of names beyond [`INTERNED_BYTES_MAX`].
+const OMITTED: &str = "(a name beyond the first MiB of names)";
+
+/// Returns a name that lives as long as the process. Equal names are stored once. Beyond a bound on
+/// all names together, further ones become [`OMITTED`].
 pub(crate) fn interned(name: &str) -> &'static str {
-    static NAMES: Mutex<Option<FxHashSet<&'static str>>> = Mutex::new(None);
-    let mut names = NAMES.lock();
-    let names = names.get_or_insert_default();
-    match names.get(name) {
-        Some(known) => known,
-        None => {
-            let new: &'static str = Box::leak(name.into());
-            names.insert(new);
-            new
+    static NAMES: Mutex<Option<Names>> = Mutex::new(None);
+    NAMES.lock().get_or_insert_default().intern(name)
+}
+
+/// The interned names.
+#[derive(Default)]
+struct Names {
+    known: FxHashSet<&'static str>,
+    bytes: usize,
+}
+
+impl Names {
+    fn intern(&mut self, name: &str) -> &'static str {
+        if let Some(known) = self.known.get(name) {
+            return known;
         }
+        // Besides its text, a name takes an entry of the set.
+        let bytes = name.len() + size_of::<&str>();
+        if bytes > INTERNED_BYTES_MAX - self.bytes {
+            return OMITTED;
+        }
+        self.bytes += bytes;
+        let new: &'static str = Box::leak(name.into());
+        self.known.insert(new);
+        new
     }
 }
 
@@ -71,6 +93,18 @@ mod tests {
         let first = interned(&name);
         assert!(std::ptr::eq(first, interned(&name.clone())));
         assert_eq!(first, name);
+    }
+
+    #[test]
+    fn names_are_bounded_and_the_first_ones_stay() {
+        let mut names = Names::default();
+        let first = names.intern("step 0");
+        let last = (0..1_000_000)
+            .map(|n| names.intern(&format!("step {n}")))
+            .last();
+        assert_eq!(last, Some(OMITTED));
+        assert_eq!(names.intern(&"x".repeat(INTERNED_BYTES_MAX)), OMITTED);
+        assert!(names.bytes <= INTERNED_BYTES_MAX && std::ptr::eq(first, names.intern("step 0")));
     }
 
     #[test]

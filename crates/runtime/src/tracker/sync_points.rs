@@ -173,10 +173,14 @@ impl<E> SyncPoints<E> {
     }
 
     /// Postpones the next query, after the [`middle`](Self::middle) sync point was still pending.
-    /// If there are too many sync points, every second of the older half is removed; a ticket
-    /// without a sync point is covered by the next one.
-    pub(crate) fn postpone_query(&mut self, mut recycle: impl FnMut(Arc<SyncPoint<E>>)) {
-        if self.recorded.len() < POINTS_MAX {
+    /// If there are too many sync points, every second of the older half is removed unless
+    /// `keeps_all`; a ticket without a sync point is covered by the next one.
+    pub(crate) fn postpone_query(
+        &mut self,
+        keeps_all: bool,
+        mut recycle: impl FnMut(Arc<SyncPoint<E>>),
+    ) {
+        if keeps_all || self.recorded.len() < POINTS_MAX {
             self.query_at = self.recorded.len() * 2;
             return;
         }
@@ -387,7 +391,9 @@ mod tests {
         assert_eq!(asked_at(&mut points), QUERY_AT_MIN);
         let middle = points.middle().expect("there are sync points");
         assert_eq!(middle.event, QUERY_AT_MIN as u64 / 2 + 1);
-        points.postpone_query(|point| unreachable!("{point:?} was removed below the limit"));
+        points.postpone_query(false, |point| {
+            unreachable!("{point:?} was removed below the limit")
+        });
         assert_eq!(asked_at(&mut points), 2 * QUERY_AT_MIN);
         points.retire(nth(28), |_| {});
         assert_eq!(
@@ -403,7 +409,7 @@ mod tests {
     fn above_the_limit_every_second_older_sync_point_is_removed() {
         let mut points = with_points(POINTS_MAX as u64);
         let mut gone = Vec::new();
-        points.postpone_query(|point| gone.push(point.event));
+        points.postpone_query(false, |point| gone.push(point.event));
         let older = 1..=POINTS_MAX as u64 / 2;
         assert_eq!(gone, older.step_by(2).collect::<Vec<_>>());
         assert_eq!(points.recorded.len() + gone.len(), POINTS_MAX);
@@ -416,7 +422,7 @@ mod tests {
         for sequence in 1..20_000 {
             points.submit(nth(sequence), None, Some(point(sequence, sequence)));
             if points.are_worth_a_query() {
-                points.postpone_query(|_| {});
+                points.postpone_query(false, |_| {});
             }
             assert!(points.recorded.len() <= POINTS_MAX + 1);
         }

@@ -2,8 +2,8 @@
 
 use super::{Access, AccessHistory, AccessKind, extent::Extent};
 
-/// The maximum number of entries of a union. Beyond it, the union is one access to all bytes in
-/// between, which costs later operations unnecessary waits, but never loses a dependency.
+/// The maximum number of entries of a bounded union. Beyond it, the union is one access to all
+/// bytes in between, which costs later operations unnecessary waits, but never loses a dependency.
 const ENTRIES_MAX: usize = 16;
 
 /// One access of a union.
@@ -46,9 +46,21 @@ impl UnionEntry {
 
 /// The union of accesses to one allocation: bytes that are read and written are only in a write.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct AccessUnion(Vec<UnionEntry>);
+pub(crate) struct AccessUnion {
+    entries: Vec<UnionEntry>,
+    /// True if the number of entries is bounded, at a loss of precision.
+    is_bounded: bool,
+}
 
 impl AccessUnion {
+    /// Creates an empty union of at most [`ENTRIES_MAX`] entries. The default is not bounded.
+    pub(crate) fn bounded(is_bounded: bool) -> Self {
+        Self {
+            entries: Vec::new(),
+            is_bounded,
+        }
+    }
+
     /// Adds an access.
     pub(crate) fn add(&mut self, extent: &Extent, kind: AccessKind, ordered: bool) {
         let mut new = UnionEntry {
@@ -56,40 +68,44 @@ impl AccessUnion {
             kind,
             ordered,
         };
-        if extent.is_empty() || self.0.iter().any(|known| known.includes(&new)) {
+        if extent.is_empty() || self.entries.iter().any(|known| known.includes(&new)) {
             return;
         }
-        while let Some(at) = self.0.iter().position(|known| known.joined(&new).is_some()) {
-            let known = self.0.swap_remove(at);
+        while let Some(at) = self
+            .entries
+            .iter()
+            .position(|known| known.joined(&new).is_some())
+        {
+            let known = self.entries.swap_remove(at);
             new = known.joined(&new).unwrap_or(known);
         }
-        self.0.retain(|known| !new.includes(known));
-        self.0.push(new);
-        if self.0.len() > ENTRIES_MAX {
+        self.entries.retain(|known| !new.includes(known));
+        self.entries.push(new);
+        if self.is_bounded && self.entries.len() > ENTRIES_MAX {
             self.widen();
         }
     }
 
     /// Replaces all entries by one.
     fn widen(&mut self) {
-        let hulls = || self.0.iter().map(|entry| entry.extent.hull());
+        let hulls = || self.entries.iter().map(|entry| entry.extent.hull());
         let start = hulls().map(|hull| hull.start).min().unwrap_or(0);
         let end = hulls().map(|hull| hull.end).max().unwrap_or(0);
         let writes = |entry: &UnionEntry| entry.kind == AccessKind::Write;
-        let kind = match self.0.iter().any(writes) {
+        let kind = match self.entries.iter().any(writes) {
             true => AccessKind::Write,
             false => AccessKind::Read,
         };
-        self.0 = vec![UnionEntry {
+        self.entries = vec![UnionEntry {
             extent: (start..end).into(),
             kind,
-            ordered: self.0.iter().any(|entry| entry.ordered),
+            ordered: self.entries.iter().any(|entry| entry.ordered),
         }];
     }
 
     /// Returns the accesses.
     pub(crate) fn into_entries(self) -> Vec<UnionEntry> {
-        self.0
+        self.entries
     }
 }
 
@@ -102,7 +118,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn union_of(accesses: &[(Extent, AccessKind, bool)]) -> Vec<UnionEntry> {
-        let mut union = AccessUnion::default();
+        let mut union = AccessUnion::bounded(true);
         for (extent, kind, ordered) in accesses {
             union.add(extent, *kind, *ordered);
         }

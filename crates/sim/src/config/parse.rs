@@ -166,8 +166,8 @@ fn apply(mut config: SimConfig, options: &str) -> Result<SimConfig, String> {
             _ => {
                 return Err(format!(
                     "there is no option `{key}`; the options are seed, schedule, depth, replay, \
-                     rules, devices, links, peer_pool, memory, queue, steps, race, acquire, volatile, \
-                     orders, orders_seed, order"
+                     rules, devices, links, peer_pool, memory, queue, steps, race, acquire, \
+                     volatile, orders, orders_seed, order"
                 ));
             }
         }

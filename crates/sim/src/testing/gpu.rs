@@ -40,8 +40,8 @@ impl Gpu {
         Hold::new(self, stream)
     }
 
-    /// Returns the name of the kernel that runs now, if one does, and the real time since its start.
-    /// Does not wait for it, unlike the driver's calls.
+    /// Returns the name of the kernel that runs now, if one does, and the real time since its
+    /// start. Does not wait for it, unlike the driver's calls.
     #[must_use]
     pub fn running_kernel(&self) -> Option<(Arc<str>, Duration)> {
         let running = self.inner.running_kernel.lock();

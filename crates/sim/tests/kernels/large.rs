@@ -14,8 +14,8 @@ fn module(declarations: &str, kernel: &str) -> String {
     )
 }
 
-/// Kinds of modules: declarations, and statements of a kernel. Both are repeated; `#` stands for the
-/// number, and `$` for the number above it.
+/// Kinds of modules: declarations, and statements of a kernel. Both are repeated; `#` stands for
+/// the number, and `$` for the number above it.
 const KINDS: [[&str; 2]; 9] = [
     [
         ".func f$(.param .b32 x); .func f#(.param .b32 x) { .param .b32 a; call f$, (a); ret; }\n",

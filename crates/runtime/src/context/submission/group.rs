@@ -210,6 +210,7 @@ fn submit_members(
     enqueue(&driver_streams)?;
     drop(name);
     for guard in &mut guards {
+        guard.plan.records_event |= guard.device.waits_exactly();
         guard.settle();
     }
     for (guard, (waited_for, trace)) in guards.iter().zip(traced) {

@@ -298,6 +298,7 @@ unsafe fn submit_locked<C: Command, const TRACES: bool>(
     };
     let driver_stream = device.driver_stream(stream);
     let enqueued = if device.is_simulated {
+        guard.plan.records_event |= device.waits_exactly();
         // SAFETY: as below.
         unsafe { enqueue_named(command, driver_stream, guard.operation) }
     } else {
@@ -443,8 +444,7 @@ impl SubmitGuard<'_, '_> {
     #[inline(always)]
     fn settle(&mut self) {
         let Self { device, stream, .. } = *self;
-        // A failure to record loses nothing: the next stream that needs a sync point records it
-        // late.
+        // A failure loses nothing: the next stream that needs a sync point records it late.
         let mut failure = None;
         let point = if self.plan.records_event {
             let recorded = record_behind_ticket(device, stream, self.submit_queue, self.ticket);

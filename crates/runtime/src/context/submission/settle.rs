@@ -93,6 +93,6 @@ fn query_middle(device: &DeviceState, stream: &StreamState) {
             .shared
             .lock()
             .points
-            .postpone_query(device.events.give_many());
+            .postpone_query(device.waits_exactly(), device.events.give_many());
     }
 }

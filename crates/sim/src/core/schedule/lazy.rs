@@ -60,7 +60,7 @@ impl Lazy {
 
 /// A depth-first walk from awaited operations to the ones that they depend on. Of each stream it
 /// visits only the first pending operation, and later walks go on from it, so that the cost of a
-/// step does not grow with the queues, with a graph's nodes or with chains of streams.
+/// step grows neither with the queues nor with a graph's nodes.
 #[derive(Debug, Default)]
 pub(super) struct DependencyWalk {
     stack: Vec<OpId>,

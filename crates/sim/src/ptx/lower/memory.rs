@@ -230,8 +230,8 @@ impl<'a> Lowerer<'a> {
         }
     }
 
-    /// Takes the type of `count` values: up to four of up to 16 bytes in total, or 32 bytes of 4-byte
-    /// or 8-byte values.
+    /// Takes the type of `count` values: up to four of up to 16 bytes in total, or 32 bytes of
+    /// 4-byte or 8-byte values.
     fn value_type(m: &mut Mnemonic<'a>, count: usize) -> Result<Type, PtxError> {
         let ty = m.ty()?;
         let bytes = ty.bytes() * count;
