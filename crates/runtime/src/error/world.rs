@@ -41,6 +41,15 @@ pub enum WorldError {
         /// The thing to do.
         advice: &'static str,
     },
+    /// A world has more ranks than a store serves.
+    #[error("a world of {size} ranks exceeds the limit of {size_max}")]
+    #[non_exhaustive]
+    TooManyRanks {
+        /// The number of ranks.
+        size: usize,
+        /// The largest number of ranks.
+        size_max: usize,
+    },
     /// A rank is not smaller than the number of ranks.
     #[error("rank {rank} is not in a world of {size} ranks")]
     #[non_exhaustive]
@@ -144,6 +153,18 @@ pub enum WorldError {
         /// The address and port of rank 0.
         address: Arc<str>,
     },
+    /// This rank and rank 0 do not share a secret.
+    #[error(
+        "rank {rank} and rank 0 at {address} have different secrets: set MILLSTREAM_WORLD_SECRET \
+         to the same text on all ranks"
+    )]
+    #[non_exhaustive]
+    OtherSecret {
+        /// The rank that tried to connect.
+        rank: usize,
+        /// The address and port of rank 0.
+        address: Arc<str>,
+    },
     /// The connection to rank 0 is lost.
     #[error("the connection to rank 0 at {address} is lost: {cause}")]
     #[non_exhaustive]
@@ -162,11 +183,11 @@ pub enum WorldError {
         /// The time that was given.
         deadline: Duration,
     },
-    /// A key or a value is longer than the store allows.
+    /// A key or a value is longer than the store allows, or all of them together.
     #[error("the {part} of {bytes} bytes exceeds the limit of {bytes_max}")]
     #[non_exhaustive]
     TooLong {
-        /// The part: `key` or `value`.
+        /// The part: `key` or `value`, or `store` for all.
         part: &'static str,
         /// Its length in bytes.
         bytes: usize,

@@ -20,7 +20,7 @@ mod module;
 mod names;
 mod occupancy;
 mod param_sizes;
-mod sha256;
+pub(crate) mod sha256;
 mod source_hash;
 mod typed;
 mod variables;

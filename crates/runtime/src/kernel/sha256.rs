@@ -25,7 +25,7 @@ const LENGTH: usize = 8;
 
 /// Returns the SHA-256 of `bytes`.
 #[must_use]
-pub(super) const fn sha256(bytes: &[u8]) -> [u8; 32] {
+pub(crate) const fn sha256(bytes: &[u8]) -> [u8; 32] {
     let mut state = INITIAL;
     let whole = bytes.len() / BLOCK;
     let mut block = 0;

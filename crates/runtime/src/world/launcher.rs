@@ -1,10 +1,13 @@
 //! The environment variables of launchers.
 
-use super::node_list::first_host;
+use super::{node_list::first_host, rendezvous::RANKS_MAX, tcp::Secret};
 use crate::WorldError;
 
 /// The port that ranks assume if no variable names one. The rendezvous uses the next one.
 pub const DEFAULT_PORT: u16 = 29_510;
+
+/// The variable that holds the secret of the ranks.
+const SECRET: &str = "MILLSTREAM_WORLD_SECRET";
 
 /// The address of a world whose ranks are all on this machine.
 const THIS_MACHINE: &str = "127.0.0.1";
@@ -18,6 +21,7 @@ pub(super) struct Membership {
     /// The host of rank 0; `None` only if there is no other rank, or no TCP.
     pub(super) address: Option<String>,
     pub(super) port: u16,
+    pub(super) secret: Secret,
     pub(super) source: String,
 }
 
@@ -133,6 +137,7 @@ impl Membership {
             local_rank: 0,
             address: None,
             port: DEFAULT_PORT,
+            secret: Secret::default(),
             source: source.to_owned(),
         })
     }
@@ -154,6 +159,10 @@ impl Launcher {
         if size == 0 {
             return Err(variables.invalid(self.size, "a world has at least one rank"));
         }
+        if size > RANKS_MAX {
+            let problem = format!("a world has at most {RANKS_MAX} ranks");
+            return Err(variables.invalid(self.size, &problem));
+        }
         let below_size = format!("must be less than {}={size}", self.size);
         if rank >= size {
             return Err(variables.invalid(self.rank, &below_size));
@@ -168,12 +177,14 @@ impl Launcher {
             Some(self.address(&mut variables, size)?)
         };
         let port = self.port(&mut variables, size)?;
+        let secret = variables.text(SECRET).unwrap_or_default();
         Ok(Membership {
             rank,
             size,
             local_rank,
             address,
             port,
+            secret: Secret(secret.into_bytes().into()),
             source: format!("{}: {}", self.name, variables.used.join(", ")),
         })
     }

@@ -19,10 +19,10 @@ use std::{
     fmt,
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, ToSocketAddrs},
     sync::{
-        Arc, Mutex, OnceLock, PoisonError,
+        Arc, Condvar, Mutex, OnceLock, PoisonError,
         atomic::{AtomicU64, Ordering},
     },
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 pub use file::FileRendezvous;
@@ -30,9 +30,10 @@ pub use launcher::DEFAULT_PORT;
 pub use rendezvous::Rendezvous;
 pub use tcp::TcpRendezvous;
 
-use crate::{Device, Error, Result, Select, WorldError, device::DEVICE_VARIABLE};
+use crate::{Device, Error, Result, Select, WorldError, device::DEVICE_VARIABLE, disposal::log};
 use launcher::Membership;
 use local_store::LocalStore;
+use rendezvous::{check_size, remaining};
 
 /// The processes of one program, seen from one of them, its *rank*.
 ///
@@ -62,11 +63,21 @@ pub struct World {
 
 struct Inner {
     membership: Membership,
-    rendezvous: Mutex<Option<Arc<dyn Rendezvous>>>,
+    rendezvous: Mutex<Meeting>,
+    /// Notified when a thread has connected this rank, or failed to.
+    met: Condvar,
     /// The number of groups of collectives that this rank has created.
     groups: AtomicU64,
     /// The description of the ranks that did not answer when a group of collectives was lost.
     lost: OnceLock<Arc<str>>,
+}
+
+/// The store of the ranks.
+#[derive(Default)]
+struct Meeting {
+    store: Option<Arc<dyn Rendezvous>>,
+    /// Set while a thread connects this rank.
+    connecting: bool,
 }
 
 impl World {
@@ -91,6 +102,8 @@ impl World {
     /// else the first host in `SLURM_STEP_NODELIST` or `SLURM_JOB_NODELIST`. The port is
     /// `MILLSTREAM_PORT` or `MASTER_PORT`, else [`DEFAULT_PORT`]; `torchrun` must set
     /// `MASTER_PORT`. Several worlds with ranks 0 on one machine need different ports.
+    ///
+    /// `MILLSTREAM_WORLD_SECRET` is a text that all ranks must know to meet. It is not sent.
     ///
     /// Empty variables count as not set.
     ///
@@ -151,12 +164,14 @@ impl World {
     ///
     /// # Errors
     ///
-    /// [`WorldError::RankOutOfRange`] unless `rank` is less than `size`.
+    /// [`WorldError::RankOutOfRange`] unless `rank` is less than `size`;
+    /// [`WorldError::TooManyRanks`] for more than 65,536.
     pub fn with_rendezvous(
         rank: usize,
         size: usize,
         rendezvous: Arc<dyn Rendezvous>,
     ) -> Result<Self> {
+        check_size(size)?;
         if rank >= size {
             return Err(WorldError::RankOutOfRange { rank, size }.into());
         }
@@ -166,6 +181,7 @@ impl World {
             local_rank: 0,
             address: None,
             port: DEFAULT_PORT,
+            secret: tcp::Secret::default(),
             source: "the program's own rendezvous".to_owned(),
         };
         Ok(Self::new(membership, Some(rendezvous)))
@@ -174,17 +190,21 @@ impl World {
     /// Returns the same world with another rank within the machine.
     #[must_use]
     pub fn with_local_rank(self, local_rank: usize) -> Self {
-        let rendezvous = self.lock().clone();
+        let rendezvous = self.lock().store.clone();
         let mut membership = self.inner.membership.clone();
         membership.local_rank = local_rank;
         Self::new(membership, rendezvous)
     }
 
     fn new(membership: Membership, rendezvous: Option<Arc<dyn Rendezvous>>) -> Self {
-        let rendezvous = Mutex::new(rendezvous);
+        let meeting = Meeting {
+            store: rendezvous,
+            connecting: false,
+        };
         let inner = Inner {
             membership,
-            rendezvous,
+            rendezvous: Mutex::new(meeting),
+            met: Condvar::new(),
             groups: AtomicU64::new(0),
             lost: OnceLock::new(),
         };
@@ -259,7 +279,8 @@ impl World {
     ///
     /// Rank 0 serves the store at the port after [`port`](Self::port) until the last handle of the
     /// world and of the store is dropped. If rank 0's process ends earlier, the calls of the others
-    /// fail.
+    /// fail. It listens at its [`address`](Self::address), which may be a loopback address; at all
+    /// addresses of the machine only if that is none of them.
     ///
     /// # Errors
     ///
@@ -267,13 +288,29 @@ impl World {
     /// error names those that are missing, or the address at which rank 0 cannot be reached. Also
     /// for processes with different world sizes or with the same rank.
     pub fn rendezvous(&self, deadline: Duration) -> Result<Arc<dyn Rendezvous>> {
-        let mut rendezvous = self.lock();
-        if let Some(rendezvous) = &*rendezvous {
-            return Ok(Arc::clone(rendezvous));
+        let start = Instant::now();
+        let mut meeting = self.lock();
+        while meeting.connecting {
+            let left = remaining(start, deadline);
+            if left.is_zero() {
+                let cause = format!("another thread has not connected this rank in {deadline:?}");
+                return Err(WorldError::store(cause).into());
+            }
+            let woken = self.inner.met.wait_timeout(meeting, left);
+            meeting = woken.unwrap_or_else(PoisonError::into_inner).0;
         }
-        let made = self.connect(deadline)?;
-        *rendezvous = Some(Arc::clone(&made));
-        Ok(made)
+        if let Some(store) = &meeting.store {
+            return Ok(Arc::clone(store));
+        }
+        meeting.connecting = true;
+        drop(meeting);
+        let made = self.connect(remaining(start, deadline));
+        let mut meeting = self.lock();
+        meeting.connecting = false;
+        meeting.store = made.as_ref().ok().cloned();
+        drop(meeting);
+        self.inner.met.notify_all();
+        made
     }
 
     /// Returns the number of the next group of collectives, which all ranks create in the same
@@ -303,18 +340,27 @@ impl World {
             return Ok(Arc::new(LocalStore::default()));
         };
         let port = self.port() + 1;
+        let secret = &self.inner.membership.secret.0;
         if rank > 0 {
-            let connected = TcpRendezvous::connect(address, port, rank, size, deadline)?;
+            let connected =
+                TcpRendezvous::connect_with_secret(address, port, rank, size, secret, deadline)?;
             return Ok(Arc::new(connected));
         }
-        let listener = listen(address, port).map_err(|error| WorldError::Serve {
+        let serve = |error: std::io::Error| WorldError::Serve {
             address: format!("{address}:{port}").into(),
             cause: error.to_string().into(),
-        })?;
-        Ok(Arc::new(TcpRendezvous::serve(listener, size, deadline)?))
+        };
+        let listener = listen(address, port).map_err(serve)?;
+        let local = listener.local_addr().map_err(serve)?;
+        if secret.is_empty() && !local.ip().is_loopback() {
+            let advice = "set MILLSTREAM_WORLD_SECRET to keep other programs out";
+            log!(warn, %local, advice, "ranks are admitted without a secret");
+        }
+        let served = TcpRendezvous::serve_with_secret(listener, size, secret, deadline)?;
+        Ok(Arc::new(served))
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, Option<Arc<dyn Rendezvous>>> {
+    fn lock(&self) -> std::sync::MutexGuard<'_, Meeting> {
         let rendezvous = &self.inner.rendezvous;
         rendezvous.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -336,15 +382,19 @@ impl fmt::Debug for World {
     }
 }
 
-/// Listens at the port: for this machine only if the address is a loopback address, otherwise at
-/// all of its addresses, because the name of rank 0 may be one that only others resolve to it.
+/// Listens at the port of the address: for this machine only if it is a loopback address. If it is
+/// no address of this machine, listens at all of them, because the name of rank 0 may be one that
+/// only others resolve to it.
 fn listen(address: &str, port: u16) -> std::io::Result<TcpListener> {
-    let resolved: Vec<SocketAddr> = match (address, port).to_socket_addrs() {
+    let mut own: Vec<SocketAddr> = match (address, port).to_socket_addrs() {
         Ok(addresses) => addresses.collect(),
         Err(_) => Vec::new(),
     };
-    if let Some(local) = resolved.iter().find(|address| address.ip().is_loopback()) {
-        return TcpListener::bind(local);
+    own.sort_by_key(|address| !address.ip().is_loopback());
+    match TcpListener::bind(&own[..]) {
+        Ok(listener) => return Ok(listener),
+        Err(error) if error.kind() == std::io::ErrorKind::AddrInUse => return Err(error),
+        Err(_) => {}
     }
     let any = [
         IpAddr::from(Ipv6Addr::UNSPECIFIED),

@@ -4,6 +4,9 @@ use std::time::{Duration, Instant};
 
 use crate::{Result, WorldError};
 
+/// The largest number of ranks.
+pub(super) const RANKS_MAX: usize = 1 << 16;
+
 /// The largest key in bytes.
 pub(super) const KEY_BYTES_MAX: usize = 1024;
 
@@ -81,6 +84,15 @@ pub(super) fn check_lengths(key: &str, value: &[u8]) -> Result<(), WorldError> {
     }
     if value.len() > VALUE_BYTES_MAX {
         return Err(too_long("value", value.len(), VALUE_BYTES_MAX));
+    }
+    Ok(())
+}
+
+/// Checks the number of ranks.
+pub(super) fn check_size(size: usize) -> Result<(), WorldError> {
+    let size_max = RANKS_MAX;
+    if size > size_max {
+        return Err(WorldError::TooManyRanks { size, size_max });
     }
     Ok(())
 }

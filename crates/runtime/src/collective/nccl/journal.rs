@@ -18,6 +18,9 @@ use super::super::{
 /// The number of calls that a rank remembers, of each sequence.
 const CALLS_MAX: usize = 64;
 
+/// The longest line of another rank's journal that is read.
+const LINE_BYTES_MAX: usize = 4096;
+
 /// A submitted group of operations, as errors name it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Entry {
@@ -151,8 +154,12 @@ struct Line<'a> {
 }
 
 /// Parses a journal. Lines of another form are left out.
-fn parse(journal: &str) -> Vec<Line<'_>> {
-    let line = |line| -> Option<Line<'_>> {
+fn parse(journal: &str) -> impl Iterator<Item = Line<'_>> {
+    fn line(line: &str) -> Option<Line<'_>> {
+        // Errors print what another process has written here.
+        if line.len() > LINE_BYTES_MAX || line.replace('\t', "").contains(char::is_control) {
+            return None;
+        }
         let mut fields = str::splitn(line, 4, '\t');
         let sequence = match fields.next()? {
             "*" => Sequence::Collectives,
@@ -168,8 +175,8 @@ fn parse(journal: &str) -> Vec<Line<'_>> {
             text: fields.next()?,
             location: fields.next()?,
         })
-    };
-    journal.lines().filter_map(line).collect()
+    }
+    journal.lines().filter_map(line)
 }
 
 /// Names the ranks without a journal, if there are any: they did not answer.
@@ -190,51 +197,56 @@ pub(super) fn silent_ranks(journals: &[Option<String>]) -> Option<String> {
     }
 }
 
+/// The calls of one sequence by rank and number.
+type Calls<'a> = BTreeMap<usize, BTreeMap<u64, Line<'a>>>;
+
 /// Describes the first difference between the journals of the ranks, if there is one.
 pub(super) fn first_difference(journals: &[Option<String>]) -> Option<String> {
-    let journals: Vec<Vec<Line<'_>>> = journals
-        .iter()
-        .map(|text| parse(text.as_deref().unwrap_or_default()))
-        .collect();
-    let lines = journals.iter().flatten();
-    let sequences: BTreeSet<Sequence> = lines.map(|line| line.sequence).collect();
-    let mut differences = sequences.into_iter().filter_map(|sequence| {
-        let ranks = match sequence {
-            Sequence::Collectives => (0..journals.len()).collect(),
-            Sequence::Messages { from, to } if from == to => vec![from],
-            Sequence::Messages { from, to } => vec![from, to],
-        };
-        let calls = ranks.into_iter().filter_map(|rank| {
-            let lines = journals.get(rank)?.iter();
-            let calls = lines.filter(|line| line.sequence == sequence).collect();
-            Some((rank, calls))
-        });
-        difference_in(sequence, &calls.collect::<Vec<_>>())
-    });
-    differences.next()
+    let ranks = 0..journals.len();
+    let mut sequences: BTreeMap<Sequence, Calls<'_>> = BTreeMap::new();
+    for (rank, text) in journals.iter().enumerate() {
+        for line in parse(text.as_deref().unwrap_or_default()) {
+            let calls = sequences.entry(line.sequence).or_insert_with(|| {
+                let mut taking_part = match line.sequence {
+                    Sequence::Collectives => ranks.clone().collect(),
+                    Sequence::Messages { from, to } => vec![from, to],
+                };
+                taking_part.retain(|rank| ranks.contains(rank));
+                let calls = taking_part.into_iter();
+                calls.map(|rank| (rank, BTreeMap::new())).collect()
+            });
+            if let Some(calls) = calls.get_mut(&rank) {
+                calls.insert(line.number, line);
+            }
+        }
+    }
+    let mut sequences = sequences.iter();
+    sequences.find_map(|(sequence, calls)| difference_in(*sequence, calls))
 }
 
-/// Describes the first difference in one sequence, of which `calls` has the calls of each rank.
-fn difference_in(sequence: Sequence, calls: &[(usize, Vec<&Line<'_>>)]) -> Option<String> {
+/// Describes the first difference in one sequence.
+fn difference_in(sequence: Sequence, calls: &Calls<'_>) -> Option<String> {
     let name = match sequence {
         Sequence::Collectives => "collective".to_owned(),
         Sequence::Messages { from, to } => format!("from rank {from} to rank {to}, message"),
     };
-    let last = |lines: &[&Line<'_>]| lines.last().map_or(0, |line| line.number);
-    let newest = calls.iter().map(|(_, lines)| last(lines)).max()?;
-    let oldest = calls.iter().filter_map(|(_, lines)| lines.first());
-    let from = oldest.map(|line| line.number).max()?;
-    for number in from..=newest {
-        let at = |lines| call_at(lines, number);
+    let oldest = calls.values().filter_map(|lines| lines.keys().next());
+    let from = *oldest.max()?;
+    // Numbers of which no rank has a call are passed over, however many there are.
+    let numbers: BTreeSet<u64> = calls
+        .values()
+        .flat_map(|lines| lines.range(from..).map(|(number, _)| *number))
+        .collect();
+    for number in numbers {
         let mut made = calls
             .iter()
-            .filter_map(|(rank, lines)| Some((rank, at(lines)?)));
+            .filter_map(|(rank, lines)| Some((rank, lines.get(&number)?)));
         let Some((first, known)) = made.next() else {
             continue;
         };
         let Line { text, location, .. } = known;
         for (rank, lines) in calls {
-            match at(lines) {
+            match lines.get(&number) {
                 Some(line) if line.text == *text => {}
                 Some(line) => {
                     return Some(format!(
@@ -244,21 +256,16 @@ fn difference_in(sequence: Sequence, calls: &[(usize, Vec<&Line<'_>>)]) -> Optio
                     ));
                 }
                 None => {
+                    let last = lines.keys().next_back().unwrap_or(&0);
                     return Some(format!(
                         "{name} {number}, {text} on rank {first} ({location}), was not called on \
-                         rank {rank}, whose last is number {}",
-                        last(lines)
+                         rank {rank}, whose last is number {last}"
                     ));
                 }
             }
         }
     }
     None
-}
-
-/// Returns the call of this number.
-fn call_at<'a>(lines: &[&'a Line<'a>], number: u64) -> Option<&'a Line<'a>> {
-    lines.iter().find(|line| line.number == number).copied()
 }
 
 #[cfg(test)]
@@ -320,5 +327,19 @@ mod tests {
             )
         );
         assert_eq!(first_difference(&[sent.clone(), sent, neither]), None);
+    }
+
+    #[test]
+    fn crafted_journals_are_compared_in_little_time() {
+        let one = journal(&[("*", 1, "a"), ("*", u64::MAX, "a"), ("*", 2, "\u{1b}[2J")]);
+        assert_eq!(first_difference(&[one.clone(), one.clone()]), None);
+        // Many calls, and many sequences, most of them of ranks that there are not.
+        let many = |line: fn(u64) -> String| Some((0..200_000).rev().map(line).collect::<String>());
+        let calls = many(|number| format!("*\t{number}\ta\tb\n"));
+        let pairs = many(|number| format!("{number}>{}\t1\ta\tb\n", u64::MAX - number));
+        let start = std::time::Instant::now();
+        assert_eq!(first_difference(&[calls.clone(), calls]), None);
+        assert!(first_difference(&[one.clone(), pairs, one]).is_some());
+        assert!(start.elapsed().as_secs() < 20, "{:?}", start.elapsed());
     }
 }

@@ -233,6 +233,10 @@ fn contradictions_are_errors_that_name_the_variable_and_its_value() {
             "WORLD_SIZE=0: a world has at least one rank",
         ),
         (
+            &["MILLSTREAM_RANK=0", "MILLSTREAM_WORLD_SIZE=1000000000000"],
+            "MILLSTREAM_WORLD_SIZE=1000000000000: a world has at most 65536 ranks",
+        ),
+        (
             &["RANK=0", "WORLD_SIZE=2", "LOCAL_RANK=2"],
             "LOCAL_RANK=2: must be less than WORLD_SIZE=2",
         ),

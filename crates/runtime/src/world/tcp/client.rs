@@ -2,14 +2,18 @@
 
 use std::{
     collections::{HashMap, HashSet},
-    io,
-    net::{Shutdown, TcpStream, ToSocketAddrs},
+    io::{self, Write},
+    net::{TcpStream, ToSocketAddrs},
     sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
     thread,
     time::{Duration, Instant},
 };
 
-use super::wire::{Greeting, Message, VERSION, Verb, Verdict};
+use super::{
+    outbox::{Outbox, STACK_BYTES, Timed, receive},
+    secret::{Facts, Secret, is_same, nonce},
+    wire::{Greeting, Message, VERSION, Verb, Verdict, take},
+};
 use crate::{WorldError, world::rendezvous::remaining};
 
 /// The longest time of one attempt to connect.
@@ -32,8 +36,7 @@ pub(super) struct Client {
 
 struct Shared {
     address: Arc<str>,
-    stream: TcpStream,
-    writer: Mutex<TcpStream>,
+    outbox: Arc<Outbox>,
     state: Mutex<State>,
     changed: Condvar,
 }
@@ -43,7 +46,7 @@ struct State {
     next_id: u64,
     /// The requests that wait for an answer.
     open: HashSet<u64>,
-    answers: HashMap<u64, Vec<u8>>,
+    answers: HashMap<u64, Message>,
     /// Set when all ranks are connected.
     complete: bool,
     /// The reason why the connection ended.
@@ -51,7 +54,7 @@ struct State {
 }
 
 /// A failed attempt to connect.
-enum Attempt {
+pub(super) enum Attempt {
     /// Rank 0 cannot be reached yet.
     Again(io::Error),
     /// Rank 0 does not admit this rank.
@@ -69,8 +72,8 @@ impl Client {
     pub(super) fn connect(
         host: &str,
         port: u16,
-        rank: usize,
-        size: usize,
+        (rank, size): (usize, usize),
+        secret: &Secret,
         deadline: Duration,
     ) -> Result<Self, WorldError> {
         let start = Instant::now();
@@ -78,7 +81,7 @@ impl Client {
         let mut pause = PAUSE;
         let stream = loop {
             let limit = remaining(start, deadline).clamp(Duration::from_millis(1), ATTEMPT);
-            match attempt(host, port, rank, size, limit, &address) {
+            match attempt((host, port), (rank, size), secret, limit, &address) {
                 Ok(stream) => break stream,
                 Err(Attempt::Refused(error)) => return Err(error),
                 Err(Attempt::Again(error)) => {
@@ -106,8 +109,7 @@ impl Client {
     fn start(stream: TcpStream, address: &Arc<str>) -> io::Result<Self> {
         let shared = Arc::new(Shared {
             address: Arc::clone(address),
-            writer: Mutex::new(stream.try_clone()?),
-            stream,
+            outbox: Outbox::start(Arc::new(stream))?,
             state: Mutex::default(),
             changed: Condvar::new(),
         });
@@ -116,6 +118,7 @@ impl Client {
         };
         thread::Builder::new()
             .name("millstream-rendezvous".into())
+            .stack_size(STACK_BYTES)
             .spawn(move || {
                 let Err(error) = shared.receive();
                 let cause = if error.kind() == io::ErrorKind::UnexpectedEof {
@@ -124,6 +127,7 @@ impl Client {
                     error.to_string()
                 };
                 shared.state().lost = Some(cause.into());
+                shared.outbox.close();
                 shared.changed.notify_all();
             })?;
         Ok(client)
@@ -166,7 +170,7 @@ impl Client {
     pub(super) fn set(&self, key: &str, value: &[u8]) -> Result<(), WorldError> {
         let mut message = Message::new(Verb::Set, 0);
         message.key = key.to_owned();
-        message.value = value.to_owned();
+        message.value = value.into();
         let answer = self.request(message, ANSWER)?;
         answer.map(drop).ok_or_else(|| WorldError::ConnectionLost {
             address: Arc::clone(&self.shared.address),
@@ -178,7 +182,9 @@ impl Client {
         let mut message = Message::new(Verb::Get, 0);
         message.key = key.to_owned();
         let answer = self.request(message, deadline)?;
-        answer.ok_or_else(|| WorldError::not_set(key, deadline))
+        answer
+            .map(|value| value.to_vec())
+            .ok_or_else(|| WorldError::not_set(key, deadline))
     }
 
     /// Sends a request and returns the answer, or `None` if there is none in time.
@@ -186,34 +192,38 @@ impl Client {
         &self,
         mut message: Message,
         limit: Duration,
-    ) -> Result<Option<Vec<u8>>, WorldError> {
+    ) -> Result<Option<Arc<[u8]>>, WorldError> {
+        let start = Instant::now();
         let shared = &*self.shared;
         let mut state = shared.state();
         state.next_id += 1;
-        message.id = state.next_id;
-        state.open.insert(message.id);
+        let id = state.next_id;
+        message.id = id;
+        state.open.insert(id);
         drop(state);
-        let mut writer = shared.writer.lock().unwrap_or_else(PoisonError::into_inner);
-        let written = message.write(&mut *writer);
-        drop(writer);
-        if let Err(error) = written {
-            return Err(lost(&shared.address, &error));
+        let mut answer = Ok(None);
+        if shared.outbox.send(message, limit) {
+            answer = shared.wait(remaining(start, limit), |state| state.answers.remove(&id));
+            if !matches!(answer, Ok(Some(_))) {
+                shared.outbox.push(Message::new(Verb::Cancel, id));
+            }
         }
-        let answer = shared.wait(limit, |state| state.answers.remove(&message.id))?;
-        if answer.is_none() {
-            // An answer that comes later is dropped.
-            let mut state = shared.state();
-            state.open.remove(&message.id);
-            return Ok(state.answers.remove(&message.id));
+        // An answer that comes later is dropped.
+        let mut state = shared.state();
+        state.open.remove(&id);
+        let late = state.answers.remove(&id);
+        match answer?.or(late) {
+            Some(refused) if refused.verb == Verb::Refused => {
+                Err(WorldError::store(String::from_utf8_lossy(&refused.value)))
+            }
+            answer => Ok(answer.map(|answer| answer.value)),
         }
-        Ok(answer)
     }
 }
 
 impl Drop for Client {
     fn drop(&mut self) {
-        // An error means that the connection is closed already.
-        let _ = self.shared.stream.shutdown(Shutdown::Both);
+        self.shared.outbox.close();
     }
 }
 
@@ -224,14 +234,13 @@ impl Shared {
 
     /// Receives answers until the connection ends.
     fn receive(&self) -> io::Result<std::convert::Infallible> {
-        let mut reader = &self.stream;
         loop {
-            let message = Message::read(&mut reader)?;
+            let message = receive(self.outbox.stream())?;
             let mut state = self.state();
             if message.verb == Verb::Complete {
                 state.complete = true;
             } else if state.open.remove(&message.id) {
-                state.answers.insert(message.id, message.value);
+                state.answers.insert(message.id, message);
             }
             drop(state);
             self.changed.notify_all();
@@ -274,58 +283,83 @@ fn lost(address: &Arc<str>, error: &io::Error) -> WorldError {
 }
 
 /// Tries once to connect to rank 0 and to be admitted.
-fn attempt(
-    host: &str,
-    port: u16,
-    rank: usize,
-    size: usize,
+pub(super) fn attempt(
+    at: (&str, u16),
+    (rank, size): (usize, usize),
+    secret: &Secret,
     limit: Duration,
     address: &Arc<str>,
 ) -> Result<TcpStream, Attempt> {
-    let mut stream = connect_to_any(host, port, limit)?;
+    let start = Instant::now();
+    let stream = connect_to_any(at, limit)?;
     stream.set_nodelay(true)?;
-    stream.set_read_timeout(Some(limit))?;
-    Greeting::new(size, rank as u64).write(&mut stream)?;
+    let mut timed = Timed::new(&stream, remaining(start, limit));
+    timed.write_all(&Greeting::new(size, rank as u64).to_bytes())?;
+    let address = || Arc::clone(address);
     let other_protocol = |other_version| {
         Attempt::Refused(WorldError::OtherProtocol {
             own_version: VERSION,
             other_version,
-            address: Arc::clone(address),
+            address: address(),
         })
     };
-    let answer = match Greeting::read(&mut stream) {
-        Ok(answer) => answer,
-        Err(error) if error.kind() == io::ErrorKind::InvalidData => {
-            return Err(other_protocol(None));
-        }
-        Err(error) => return Err(error.into()),
+    let other_secret = || {
+        let address = address();
+        Attempt::Refused(WorldError::OtherSecret { rank, address })
     };
-    stream.set_read_timeout(None)?;
+    let read = |timed: &mut Timed<'_>| match Greeting::read(timed) {
+        Ok(answer) if answer.version != VERSION => Err(other_protocol(Some(answer.version))),
+        Ok(answer) => Ok(answer),
+        Err(error) if error.kind() == io::ErrorKind::InvalidData => Err(other_protocol(None)),
+        Err(error) => Err(error.into()),
+    };
+    let mut answer = read(&mut timed)?;
+    let mut proof = None;
+    if answer.word == Verdict::Challenge as u64 {
+        let facts = Facts {
+            size,
+            rank,
+            nonces: [take(&mut timed)?, nonce()],
+        };
+        timed.write_all(&[facts.nonces[1], facts.prove(secret, b"rank")].concat())?;
+        answer = read(&mut timed)?;
+        proof = Some(facts.prove(secret, b"rank 0"));
+    }
     match answer.word {
-        _ if answer.version != VERSION => Err(other_protocol(Some(answer.version))),
-        word if word == Verdict::Admitted as u64 => Ok(stream),
+        word if word == Verdict::Admitted as u64 => {
+            // Rank 0, too, proves that it knows the secret.
+            let theirs = take(&mut timed)?;
+            match proof.is_some_and(|proof| is_same(&proof, &theirs)) {
+                true => Ok(stream),
+                false => Err(other_secret()),
+            }
+        }
         word if word == Verdict::OtherSize as u64 => Err(Attempt::Refused(WorldError::OtherSize {
             rank,
             own_size: size,
             other_size: answer.size as usize,
-            address: Arc::clone(address),
+            address: address(),
         })),
         word if word == Verdict::RankTaken as u64 => {
-            let address = Arc::clone(address);
+            let address = address();
             Err(Attempt::Refused(WorldError::RankTaken { rank, address }))
         }
+        word if word == Verdict::OtherSecret as u64 => Err(other_secret()),
         _ => Err(other_protocol(None)),
     }
 }
 
-/// Connects to the first address of the host that accepts.
-fn connect_to_any(host: &str, port: u16, limit: Duration) -> io::Result<TcpStream> {
+/// Connects to the first address of the host that accepts. Each gets its share of the time.
+fn connect_to_any(at: (&str, u16), limit: Duration) -> io::Result<TcpStream> {
+    let start = Instant::now();
     let mut result = Err(io::Error::new(
         io::ErrorKind::NotFound,
         "the host has no address",
     ));
-    for address in (host, port).to_socket_addrs()? {
-        result = TcpStream::connect_timeout(&address, limit);
+    let addresses: Vec<_> = at.to_socket_addrs()?.collect();
+    for (tried, address) in addresses.iter().enumerate() {
+        let share = remaining(start, limit) / (addresses.len() - tried) as u32;
+        result = TcpStream::connect_timeout(address, share.max(Duration::from_millis(1)));
         if result.is_ok() {
             break;
         }

@@ -4,25 +4,34 @@
 //!
 //! A rank connects and sends a greeting: magic number, protocol version, world size, rank. Rank 0
 //! answers with magic number, version, world size and a verdict, and closes the connection unless
-//! the rank is admitted. From then on both send messages: an operation, a number that pairs a
+//! the verdict is a challenge: a random number follows it, the rank sends a random number of its
+//! own and the HMAC of both under the secret of the world, and rank 0 admits it with another HMAC
+//! of both (`secret.rs`). From then on both send messages: an operation, a number that pairs a
 //! request with its answer, a key and a value (`wire.rs`). When all ranks are connected, rank 0
-//! tells each of them.
+//! tells each of them. The messages are neither encrypted nor signed.
 //!
-//! A rank waits for its answers itself, with its own deadline, so rank 0 keeps no clock for others.
-//! A connection that does not begin with a greeting is closed; a greeting has a fixed size, and at
-//! most [`server::GREETINGS_MAX`] connections may be about to send theirs, so a stranger can
-//! occupy little memory and no rank's place. The protocol is not encrypted, and has no password:
-//! as with NCCL and MPI, the network between the ranks must be trusted.
+//! # Bounds
+//!
+//! A rank waits for its answers itself, with its own deadline, and takes a request back that it
+//! gives up, so rank 0 keeps no clock for others. A thread of each connection writes (`outbox.rs`),
+//! so that a receiver that does not read stalls only its own requests; no lock is held meanwhile.
+//! The handshake and each message have one deadline from the first byte to the last. At most
+//! [`server::GREETINGS_MAX`] connections are not admitted yet, of which one more closes the oldest,
+//! so that a rank gets through although strangers connect. Sizes of worlds, keys, values and of the
+//! whole store, the requests that wait, and the answers that are not read yet are limited.
 
 mod client;
+mod outbox;
+mod secret;
 mod server;
 mod wire;
 
 use std::{fmt, net::TcpListener, time::Duration};
 
-use super::rendezvous::{Rendezvous, check_lengths};
+use super::rendezvous::{Rendezvous, check_lengths, check_size};
 use crate::{Result, WorldError};
 use client::Client;
+pub(super) use secret::Secret;
 use server::Server;
 
 /// A store that rank 0 serves over TCP and to which the other ranks connect.
@@ -58,14 +67,32 @@ enum End {
 
 impl TcpRendezvous {
     /// Serves the store as rank 0 of a world of `size` ranks, and waits until all others are
-    /// connected.
+    /// connected. Every process that reaches the listener is admitted: use
+    /// [`serve_with_secret`](Self::serve_with_secret) where there are strangers.
     ///
     /// # Errors
     ///
     /// [`WorldError::MissingRanks`] if not all ranks are connected within `deadline`;
-    /// [`WorldError::Serve`] if no thread can be started for the listener.
+    /// [`WorldError::TooManyRanks`] for more than 65,536; [`WorldError::Serve`] if no thread can be
+    /// started for the listener.
     pub fn serve(listener: TcpListener, size: usize, deadline: Duration) -> Result<Self> {
-        let server = Server::start(listener, size)?;
+        Self::serve_with_secret(listener, size, &[], deadline)
+    }
+
+    /// Serves the store like [`serve`](Self::serve), only to ranks that know the secret, which is
+    /// not sent. It should have 16 random bytes or more.
+    ///
+    /// # Errors
+    ///
+    /// As [`serve`](Self::serve).
+    pub fn serve_with_secret(
+        listener: TcpListener,
+        size: usize,
+        secret: &[u8],
+        deadline: Duration,
+    ) -> Result<Self> {
+        check_size(size)?;
+        let server = Server::start(listener, size, Secret(secret.into()))?;
         server.wait_complete(deadline)?;
         Ok(Self {
             end: End::Server(server),
@@ -78,9 +105,10 @@ impl TcpRendezvous {
     /// # Errors
     ///
     /// [`WorldError::Unreachable`] or [`WorldError::MissingRanks`] after `deadline`;
-    /// [`WorldError::OtherSize`], [`WorldError::OtherProtocol`] or [`WorldError::RankTaken`] at
-    /// once if rank 0 does not admit this rank; [`WorldError::RankOutOfRange`] if `rank` is not
-    /// less than `size`.
+    /// [`WorldError::OtherSize`], [`WorldError::OtherProtocol`], [`WorldError::OtherSecret`] or
+    /// [`WorldError::RankTaken`] at once if rank 0 does not admit this rank;
+    /// [`WorldError::RankOutOfRange`] if `rank` is not less than `size`, and
+    /// [`WorldError::TooManyRanks`] for more than 65,536.
     pub fn connect(
         host: &str,
         port: u16,
@@ -88,10 +116,28 @@ impl TcpRendezvous {
         size: usize,
         deadline: Duration,
     ) -> Result<Self> {
+        Self::connect_with_secret(host, port, rank, size, &[], deadline)
+    }
+
+    /// Connects like [`connect`](Self::connect), to a rank 0 that knows the secret.
+    ///
+    /// # Errors
+    ///
+    /// As [`connect`](Self::connect).
+    pub fn connect_with_secret(
+        host: &str,
+        port: u16,
+        rank: usize,
+        size: usize,
+        secret: &[u8],
+        deadline: Duration,
+    ) -> Result<Self> {
+        check_size(size)?;
         if rank >= size {
             return Err(WorldError::RankOutOfRange { rank, size }.into());
         }
-        let client = Client::connect(host, port, rank, size, deadline)?;
+        let secret = Secret(secret.into());
+        let client = Client::connect(host, port, (rank, size), &secret, deadline)?;
         Ok(Self {
             end: End::Client(client),
         })
@@ -102,7 +148,7 @@ impl Rendezvous for TcpRendezvous {
     fn set(&self, key: &str, value: &[u8]) -> Result<()> {
         check_lengths(key, value)?;
         match &self.end {
-            End::Server(server) => server.set(key, value),
+            End::Server(server) => server.set(key, value)?,
             End::Client(client) => client.set(key, value)?,
         }
         Ok(())

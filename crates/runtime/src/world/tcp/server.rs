@@ -1,18 +1,22 @@
 //! Rank 0's end: accepts the other ranks and answers their requests.
 
 use std::{
-    collections::HashMap,
-    io,
+    collections::{HashMap, VecDeque},
+    io::{self, Write},
     net::{IpAddr, Ipv4Addr, Ipv6Addr, Shutdown, SocketAddr, TcpListener, TcpStream},
     sync::{
         Arc, Condvar, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicBool, AtomicUsize, Ordering},
+        atomic::{AtomicBool, Ordering},
     },
     thread,
     time::{Duration, Instant},
 };
 
-use super::wire::{Greeting, Message, VERSION, Verb, Verdict};
+use super::{
+    outbox::{MESSAGE_TIMEOUT, Outbox, STACK_BYTES, Timed, receive},
+    secret::{Facts, Secret, is_same, nonce},
+    wire::{Frame, Greeting, Message, VERSION, Verb, Verdict, take},
+};
 use crate::{
     Result, WorldError,
     world::{
@@ -21,14 +25,21 @@ use crate::{
     },
 };
 
-/// The largest number of connections that are about to send their greetings.
-pub(super) const GREETINGS_MAX: usize = 1024;
+/// The largest number of connections that are not admitted yet. One more closes the oldest.
+pub(super) const GREETINGS_MAX: usize = 256;
 
-/// The time within which a connection must send its greeting.
+/// The time within which a connection must be admitted.
 const GREETING_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The time after which a rank that does not read its answers is disconnected.
-const WRITE_TIMEOUT: Duration = Duration::from_secs(30);
+/// The largest number of keys for which one rank waits.
+pub(super) const WAITING_MAX: usize = 1024;
+
+/// The time for which a value that rank 0 sets is written to the ranks that wait for it before the
+/// call returns, because rank 0 may end then.
+const FLUSH: Duration = Duration::from_millis(200);
+
+/// The time for which a value is kept back until its sender has its answer.
+const ANSWER_FLUSH: Duration = Duration::from_secs(1);
 
 /// The serving end, whose threads end when it is dropped.
 pub(super) struct Server {
@@ -38,33 +49,37 @@ pub(super) struct Server {
 
 struct Shared {
     size: usize,
+    secret: Secret,
     store: LocalStore,
     ranks: Mutex<Ranks>,
     /// Notified when a rank connects.
     connected: Condvar,
-    greetings: AtomicUsize,
     closed: AtomicBool,
 }
 
 #[derive(Default)]
 struct Ranks {
-    /// The connections of all ranks; rank 0 has none.
-    connections: HashMap<usize, Arc<Connection>>,
+    /// The connections that are not admitted yet, the oldest first.
+    greetings: VecDeque<Arc<TcpStream>>,
+    /// The connected ranks; rank 0 has no connection.
+    connected: HashMap<usize, Connected>,
     /// Set once all ranks have been connected at the same time.
     complete: bool,
-    /// The requests that wait for a key: each with the connection to answer.
-    waiting: HashMap<String, Vec<(Arc<Connection>, u64)>>,
 }
 
-struct Connection {
-    writer: Mutex<TcpStream>,
-    /// Another handle of the stream, to shut it down while the writer is locked.
-    stream: TcpStream,
+struct Connected {
+    outbox: Arc<Outbox>,
+    /// The requests that wait for a key.
+    waiting: HashMap<u64, String>,
 }
 
 impl Server {
     /// Begins to accept ranks.
-    pub(super) fn start(listener: TcpListener, size: usize) -> Result<Self, WorldError> {
+    pub(super) fn start(
+        listener: TcpListener,
+        size: usize,
+        secret: Secret,
+    ) -> Result<Self, WorldError> {
         let serve = |address: &str, error: io::Error| WorldError::Serve {
             address: address.into(),
             cause: error.to_string().into(),
@@ -74,10 +89,10 @@ impl Server {
             .map_err(|error| serve("its listener", error))?;
         let shared = Arc::new(Shared {
             size,
+            secret,
             store: LocalStore::default(),
             ranks: Mutex::default(),
             connected: Condvar::new(),
-            greetings: AtomicUsize::new(0),
             closed: AtomicBool::new(false),
         });
         let accepting = Arc::clone(&shared);
@@ -113,8 +128,12 @@ impl Server {
         Ok(())
     }
 
-    pub(super) fn set(&self, key: &str, value: &[u8]) {
-        self.shared.set_after(key, value, || {});
+    pub(super) fn set(&self, key: &str, value: &[u8]) -> Result<(), WorldError> {
+        let start = Instant::now();
+        for outbox in self.shared.set_after(key, value.into(), || {})? {
+            outbox.wait_for_bytes(0, remaining(start, FLUSH));
+        }
+        Ok(())
     }
 
     pub(super) fn get(&self, key: &str, deadline: Duration) -> Result<Vec<u8>> {
@@ -125,10 +144,15 @@ impl Server {
 impl Drop for Server {
     fn drop(&mut self) {
         self.shared.closed.store(true, Ordering::Release);
-        for connection in self.shared.ranks().connections.values() {
-            // An error means that the connection is closed already.
-            let _ = connection.stream.shutdown(Shutdown::Both);
+        let mut ranks = self.shared.ranks();
+        for connected in ranks.connected.values() {
+            connected.outbox.close();
         }
+        for stream in ranks.greetings.drain(..) {
+            // An error means that the connection is closed already.
+            let _ = stream.shutdown(Shutdown::Both);
+        }
+        drop(ranks);
         // Wakes the thread that waits for connections, from a thread because `connect` may block.
         // If no thread can be started, that thread waits until the process ends.
         let ip = match self.address.ip() {
@@ -145,34 +169,51 @@ impl Drop for Server {
 fn accept(shared: &Arc<Shared>, listener: &TcpListener) {
     loop {
         let accepted = listener.accept();
+        let mut ranks = shared.ranks();
         if shared.closed.load(Ordering::Acquire) {
             return;
         }
         let Ok((stream, _)) = accepted else {
+            drop(ranks);
             // An error of one connection, or too many open files.
             thread::sleep(Duration::from_millis(10));
             continue;
         };
-        if shared.greetings.fetch_add(1, Ordering::Relaxed) >= GREETINGS_MAX {
-            shared.greetings.fetch_sub(1, Ordering::Relaxed);
-            continue;
+        let stream = Arc::new(stream);
+        ranks.greetings.push_back(Arc::clone(&stream));
+        if ranks.greetings.len() > GREETINGS_MAX
+            && let Some(oldest) = ranks.greetings.pop_front()
+        {
+            let _ = oldest.shutdown(Shutdown::Both);
         }
-        let of_thread = Arc::clone(shared);
+        drop(ranks);
+        let (of_thread, greeting) = (Arc::clone(shared), Arc::clone(&stream));
         let spawned = thread::Builder::new()
             .name("millstream-rank".into())
+            .stack_size(STACK_BYTES)
             .spawn(move || {
-                let admitted = of_thread.admit(stream);
-                of_thread.greetings.fetch_sub(1, Ordering::Relaxed);
+                let admitted = of_thread.admit(&greeting);
+                of_thread.ranks().forget(&greeting);
+                drop(greeting);
                 // A stranger's connection is closed; so is that of a rank that is not admitted.
-                if let Ok(Some((rank, connection))) = admitted {
+                if let Ok(Some((rank, outbox))) = admitted {
                     // The end of the connection, orderly or not, is the end of the rank.
-                    let _ = of_thread.answer(&connection);
-                    of_thread.leave(rank, &connection);
+                    let _ = of_thread.answer(rank, &outbox);
+                    of_thread.ranks().connected.remove(&rank);
+                    outbox.close();
                 }
             });
         if spawned.is_err() {
-            shared.greetings.fetch_sub(1, Ordering::Relaxed);
+            shared.ranks().forget(&stream);
         }
+    }
+}
+
+impl Ranks {
+    /// Removes a connection from those that are not admitted yet.
+    fn forget(&mut self, greeting: &Arc<TcpStream>) {
+        self.greetings
+            .retain(|stream| !Arc::ptr_eq(stream, greeting));
     }
 }
 
@@ -184,129 +225,177 @@ impl Shared {
     /// Lists the ranks that are not connected.
     fn missing(&self, ranks: &Ranks) -> Vec<usize> {
         (1..self.size)
-            .filter(|rank| !ranks.connections.contains_key(rank))
+            .filter(|rank| !ranks.connected.contains_key(rank))
             .collect()
     }
 
     /// Reads and answers the greeting of a connection. Returns the rank if it is admitted.
-    fn admit(&self, mut stream: TcpStream) -> io::Result<Option<(usize, Arc<Connection>)>> {
+    fn admit(&self, stream: &Arc<TcpStream>) -> io::Result<Option<(usize, Arc<Outbox>)>> {
         stream.set_nodelay(true)?;
-        stream.set_read_timeout(Some(GREETING_TIMEOUT))?;
-        stream.set_write_timeout(Some(WRITE_TIMEOUT))?;
-        let greeting = Greeting::read(&mut stream)?;
-        stream.set_read_timeout(None)?;
-        let answer = |verdict: Verdict, mut to: &TcpStream| {
-            Greeting::new(self.size, verdict as u64).write(&mut to)
-        };
-        if greeting.version != VERSION {
-            answer(Verdict::OtherVersion, &stream)?;
-            return Ok(None);
-        }
+        let mut timed = Timed::new(stream, GREETING_TIMEOUT);
+        let answer = |verdict: Verdict| Greeting::new(self.size, verdict as u64).to_bytes();
+        let greeting = Greeting::read(&mut timed)?;
         let rank = usize::try_from(greeting.word).unwrap_or(usize::MAX);
-        if greeting.size as usize != self.size || rank >= self.size {
-            answer(Verdict::OtherSize, &stream)?;
+        let refusal = if greeting.version != VERSION {
+            Some(Verdict::OtherVersion)
+        } else if greeting.size as usize != self.size || rank >= self.size {
+            Some(Verdict::OtherSize)
+        } else {
+            None
+        };
+        if let Some(refusal) = refusal {
+            timed.write_all(&answer(refusal))?;
             return Ok(None);
         }
-        let connection = Arc::new(Connection {
-            writer: Mutex::new(stream.try_clone()?),
-            stream,
-        });
-        // Answered while the ranks are locked, so that the answer is before any other message.
+        let own_nonce = nonce();
+        timed.write_all(&[&answer(Verdict::Challenge)[..], &own_nonce].concat())?;
+        let facts = Facts {
+            size: self.size,
+            rank,
+            nonces: [own_nonce, take(&mut timed)?],
+        };
+        if !is_same(&take(&mut timed)?, &facts.prove(&self.secret, b"rank")) {
+            timed.write_all(&answer(Verdict::OtherSecret))?;
+            return Ok(None);
+        }
+        let outbox = Outbox::start(Arc::clone(stream))?;
         let mut ranks = self.ranks();
-        if rank == 0 || ranks.connections.contains_key(&rank) {
-            answer(Verdict::RankTaken, &connection.stream)?;
-            return Ok(None);
+        if rank == 0 || ranks.connected.contains_key(&rank) {
+            drop(ranks);
+            let refused = timed.write_all(&answer(Verdict::RankTaken));
+            outbox.close();
+            return refused.map(|()| None);
         }
-        answer(Verdict::Admitted, &connection.stream)?;
-        ranks.connections.insert(rank, Arc::clone(&connection));
-        let mut told = Vec::new();
+        // Before any other message.
+        outbox.push(Frame {
+            head: answer(Verdict::Admitted),
+            value: facts.prove(&self.secret, b"rank 0")[..].into(),
+        });
+        let connected = Connected {
+            outbox: Arc::clone(&outbox),
+            waiting: HashMap::new(),
+        };
+        ranks.connected.insert(rank, connected);
+        let complete = || Message::new(Verb::Complete, 0);
         if ranks.complete {
-            told.push(Arc::clone(&connection));
-        } else if ranks.connections.len() + 1 == self.size {
+            outbox.push(complete());
+        } else if ranks.connected.len() + 1 == self.size {
             ranks.complete = true;
-            told.extend(ranks.connections.values().cloned());
+            for connected in ranks.connected.values() {
+                connected.outbox.push(complete());
+            }
         }
         drop(ranks);
         self.connected.notify_all();
-        for connection in told {
-            connection.send(&Message::new(Verb::Complete, 0));
-        }
         if self.closed.load(Ordering::Acquire) {
             // Too late for `drop` to see the connection.
-            connection.stream.shutdown(Shutdown::Both)?;
+            outbox.close();
         }
-        Ok(Some((rank, connection)))
+        Ok(Some((rank, outbox)))
     }
 
     /// Answers the requests of one rank until its connection ends.
-    fn answer(&self, connection: &Arc<Connection>) -> io::Result<()> {
-        let mut reader = &connection.stream;
+    fn answer(&self, rank: usize, outbox: &Arc<Outbox>) -> io::Result<()> {
         loop {
             let Message {
                 verb,
                 id,
                 key,
                 value,
-            } = Message::read(&mut reader)?;
+            } = receive(outbox.stream())?;
             let mut answer = Message::new(verb, id);
             match verb {
                 Verb::Set => {
                     // Answered before any rank sees the value: rank 0 may end as soon as it does,
                     // and this rank must have its answer then.
-                    self.set_after(&key, &value, || connection.send(&answer));
+                    let answered = || {
+                        outbox.push(answer);
+                        outbox.wait_for_bytes(0, ANSWER_FLUSH);
+                    };
+                    if let Err(error) = self.set_after(&key, value, answered) {
+                        outbox.push(Message::refused(id, &error.to_string()));
+                    }
                     continue;
                 }
-                Verb::Get => match self.value_or_wait(key, connection, id) {
-                    Some(value) => answer.value = value,
-                    None => continue,
+                Verb::Get => match self.value_or_wait(key, rank, id) {
+                    Ok(Some(value)) => answer.value = value,
+                    Ok(None) => continue,
+                    Err(reason) => answer = Message::refused(id, &reason),
                 },
                 Verb::Missing => {
                     let missing = self.missing(&self.ranks());
                     let numbers = missing.iter().map(|rank| (*rank as u32).to_le_bytes());
                     answer.value = numbers.flatten().collect();
                 }
-                Verb::Complete => return Err(io::ErrorKind::InvalidData.into()),
+                Verb::Cancel => {
+                    if let Some(connected) = self.ranks().connected.get_mut(&rank) {
+                        connected.waiting.remove(&id);
+                    }
+                    continue;
+                }
+                Verb::Complete | Verb::Refused => return Err(io::ErrorKind::InvalidData.into()),
             }
-            connection.send(&answer);
+            // A rank that does not read its answers is not heard meanwhile, and at last closed.
+            if !outbox.send(answer, MESSAGE_TIMEOUT) {
+                return Err(io::ErrorKind::TimedOut.into());
+            }
         }
     }
 
     /// Returns the value of a key, or registers the request to be answered when it is set.
-    fn value_or_wait(&self, key: String, connection: &Arc<Connection>, id: u64) -> Option<Vec<u8>> {
-        self.store.value_or(&key.clone(), || {
-            let request = (Arc::clone(connection), id);
-            self.ranks().waiting.entry(key).or_default().push(request);
-        })
-    }
-
-    /// Sets a key, after calling `before`, and answers the requests that wait for it.
-    fn set_after(&self, key: &str, value: &[u8], before: impl FnOnce()) {
-        self.store.set_after(key, value, before);
-        let waiting = self.ranks().waiting.remove(key).unwrap_or_default();
-        for (connection, id) in waiting {
-            let mut answer = Message::new(Verb::Get, id);
-            answer.value = value.to_owned();
-            connection.send(&answer);
-        }
-    }
-
-    /// Forgets a rank whose connection has ended. It may connect again.
-    fn leave(&self, rank: usize, connection: &Arc<Connection>) {
-        let mut ranks = self.ranks();
-        ranks.connections.remove(&rank);
-        ranks.waiting.retain(|_, requests| {
-            requests.retain(|(waiting, _)| !Arc::ptr_eq(waiting, connection));
-            !requests.is_empty()
+    ///
+    /// # Errors
+    ///
+    /// The reason for which the rank may not wait.
+    fn value_or_wait(
+        &self,
+        key: String,
+        rank: usize,
+        id: u64,
+    ) -> Result<Option<Arc<[u8]>>, String> {
+        let mut refused = false;
+        let value = self.store.value_or(&key.clone(), || {
+            if let Some(connected) = self.ranks().connected.get_mut(&rank) {
+                refused = connected.waiting.len() >= WAITING_MAX;
+                if !refused {
+                    connected.waiting.insert(id, key);
+                }
+            }
         });
-    }
-}
-
-impl Connection {
-    /// Sends a message; closes the connection if that fails.
-    fn send(&self, message: &Message) {
-        let mut writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
-        if message.write(&mut *writer).is_err() {
-            let _ = self.stream.shutdown(Shutdown::Both);
+        match refused {
+            true => Err(format!(
+                "a rank waits for at most {WAITING_MAX} keys at once"
+            )),
+            false => Ok(value),
         }
+    }
+
+    /// Sets a key, after calling `before`, and answers the requests that wait for it. Returns the
+    /// connections of those requests.
+    fn set_after(
+        &self,
+        key: &str,
+        value: Arc<[u8]>,
+        before: impl FnOnce(),
+    ) -> Result<Vec<Arc<Outbox>>, WorldError> {
+        self.store.set_after(key, value, before)?;
+        let mut answered = Vec::new();
+        // If another call is setting the key, it will answer them.
+        let Some(value) = self.store.value_or(key, || {}) else {
+            return Ok(answered);
+        };
+        for connected in self.ranks().connected.values_mut() {
+            let Connected { outbox, waiting } = connected;
+            for (id, _) in waiting.extract_if(|_, wanted| wanted == key) {
+                let mut answer = Message::new(Verb::Get, id);
+                answer.value = Arc::clone(&value);
+                if !outbox.send(answer, Duration::ZERO) {
+                    let reason = "this rank does not read the answers that it has asked for";
+                    outbox.push(Message::refused(id, reason));
+                }
+                answered.push(Arc::clone(outbox));
+            }
+        }
+        Ok(answered)
     }
 }

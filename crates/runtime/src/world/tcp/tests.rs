@@ -7,7 +7,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::{wire::Greeting, *};
+use super::{client::attempt, wire::Greeting, *};
 
 /// The time within which everything here succeeds.
 const LONG: Duration = Duration::from_secs(30);
@@ -16,6 +16,13 @@ fn listener() -> (TcpListener, u16) {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
     let port = listener.local_addr().expect("it is bound").port();
     (listener, port)
+}
+
+/// Connects to rank 0 and is admitted; the test itself writes and reads messages.
+fn raw_rank(port: u16, rank: usize, size: usize) -> TcpStream {
+    let (at, ranks) = (("127.0.0.1", port), (rank, size));
+    let admitted = attempt(at, ranks, &Secret::default(), LONG, &"rank 0".into());
+    admitted.ok().expect("rank 0 admits this rank")
 }
 
 fn connect(port: u16, rank: usize, size: usize, deadline: Duration) -> Result<TcpRendezvous> {
@@ -145,18 +152,16 @@ fn a_wrong_world_a_rank_in_use_and_a_wrong_version_are_refused() {
         let error = connect(port, 3, 3, LONG).unwrap_err().to_string();
         assert_eq!(error, "rank 3 is not in a world of 3 ranks");
         // A rank 1 that stays, then another one.
-        let mut first = TcpStream::connect(&at).expect("rank 0 listens");
-        Greeting::new(3, 1).write(&mut first).expect("sent");
-        Greeting::read(&mut first).expect("admitted");
+        let first = raw_rank(port, 1, 3);
         let error = connect(port, 1, 3, LONG).unwrap_err().to_string();
         assert_eq!(error, taken(1));
         // A newer program.
         let mut newer = TcpStream::connect(&at).expect("rank 0 listens");
         let mut greeting = Greeting::new(3, 2);
         greeting.version = 9;
-        greeting.write(&mut newer).expect("sent");
+        newer.write_all(&greeting.to_bytes()).expect("sent");
         let answer = Greeting::read(&mut newer).expect("rank 0 answers");
-        assert_eq!((answer.version, answer.word), (1, 1));
+        assert_eq!((answer.version, answer.word), (2, 1));
         // Once the first rank 1 is gone, another may take its place.
         drop(first);
         thread::sleep(Duration::from_millis(50));
@@ -218,11 +223,12 @@ fn strangers_do_not_disturb_the_ranks() {
 #[test]
 fn a_rank_that_sends_garbage_later_loses_only_its_own_connection() {
     let (listener, port) = listener();
-    let mut bad = TcpStream::connect(("127.0.0.1", port)).expect("rank 0 listens");
-    Greeting::new(3, 2).write(&mut bad).expect("sent");
-    let other = thread::spawn(move || connect(port, 1, 3, LONG).expect("all connect"));
+    let others = thread::spawn(move || {
+        let bad = raw_rank(port, 2, 3);
+        (bad, connect(port, 1, 3, LONG).expect("all connect"))
+    });
     let server = TcpRendezvous::serve(listener, 3, LONG).expect("all connect");
-    let client = other.join().expect("no panic");
+    let (mut bad, client) = others.join().expect("no panic");
     bad.write_all(&[0x77; 64]).expect("sent");
     let closed = bad.read_to_end(&mut Vec::new());
     assert!(
@@ -255,3 +261,5 @@ fn the_end_of_rank_0_ends_every_wait_and_closes_the_port() {
         thread::sleep(Duration::from_millis(10));
     }
 }
+
+mod attacks;

@@ -1,11 +1,14 @@
 //! The bytes of greetings and messages.
 
-use std::io::{self, Read, Write};
+use std::{
+    io::{self, Read, Write},
+    sync::Arc,
+};
 
 use crate::world::rendezvous::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
 
 /// The version of the protocol.
-pub(super) const VERSION: u32 = 1;
+pub(super) const VERSION: u32 = 2;
 
 const MAGIC: [u8; 8] = *b"\x89MSWORLD";
 
@@ -27,6 +30,9 @@ pub(super) enum Verdict {
     OtherVersion = 1,
     OtherSize = 2,
     RankTaken = 3,
+    /// To be answered with a random number and the proof that the rank knows the secret.
+    Challenge = 4,
+    OtherSecret = 5,
 }
 
 /// The purpose of a message.
@@ -40,6 +46,10 @@ pub(super) enum Verb {
     Missing = 3,
     /// To a rank: all ranks are connected.
     Complete = 4,
+    /// The rank waits no longer for the answer with this number.
+    Cancel = 5,
+    /// Answer: the request is refused, for the reason in the value.
+    Refused = 6,
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -48,7 +58,38 @@ pub(super) struct Message {
     /// The number that pairs a request with its answer.
     pub(super) id: u64,
     pub(super) key: String,
-    pub(super) value: Vec<u8>,
+    pub(super) value: Arc<[u8]>,
+}
+
+/// A message as it is written.
+pub(super) struct Frame {
+    pub(super) head: Vec<u8>,
+    pub(super) value: Arc<[u8]>,
+}
+
+impl Frame {
+    pub(super) fn write(&self, to: &mut impl Write) -> io::Result<()> {
+        to.write_all(&self.head)?;
+        to.write_all(&self.value)
+    }
+}
+
+impl From<Message> for Frame {
+    fn from(message: Message) -> Self {
+        let Message {
+            verb,
+            id,
+            key,
+            value,
+        } = message;
+        let mut head = Vec::with_capacity(21 + key.len());
+        head.push(verb as u8);
+        head.extend(id.to_le_bytes());
+        head.extend((key.len() as u32).to_le_bytes());
+        head.extend((value.len() as u64).to_le_bytes());
+        head.extend(key.as_bytes());
+        Self { head, value }
+    }
 }
 
 impl Greeting {
@@ -61,13 +102,13 @@ impl Greeting {
         }
     }
 
-    pub(super) fn write(self, to: &mut impl Write) -> io::Result<()> {
+    pub(super) fn to_bytes(self) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(GREETING_BYTES);
         bytes.extend(MAGIC);
         bytes.extend(self.version.to_le_bytes());
         bytes.extend(self.size.to_le_bytes());
         bytes.extend(self.word.to_le_bytes());
-        to.write_all(&bytes)
+        bytes
     }
 
     /// Reads a greeting; `InvalidData` if the bytes are none.
@@ -91,19 +132,17 @@ impl Message {
             verb,
             id,
             key: String::new(),
-            value: Vec::new(),
+            value: Arc::default(),
         }
     }
 
-    pub(super) fn write(&self, to: &mut impl Write) -> io::Result<()> {
-        let mut bytes = Vec::with_capacity(21 + self.key.len() + self.value.len());
-        bytes.push(self.verb as u8);
-        bytes.extend(self.id.to_le_bytes());
-        bytes.extend((self.key.len() as u32).to_le_bytes());
-        bytes.extend((self.value.len() as u64).to_le_bytes());
-        bytes.extend(self.key.as_bytes());
-        bytes.extend(&self.value);
-        to.write_all(&bytes)
+    /// Creates the answer to a request that is refused.
+    pub(super) fn refused(id: u64, reason: &str) -> Self {
+        let value = reason.as_bytes().into();
+        Self {
+            value,
+            ..Self::new(Verb::Refused, id)
+        }
     }
 
     pub(super) fn read(from: &mut impl Read) -> io::Result<Self> {
@@ -112,6 +151,8 @@ impl Message {
             [2] => Verb::Get,
             [3] => Verb::Missing,
             [4] => Verb::Complete,
+            [5] => Verb::Cancel,
+            [6] => Verb::Refused,
             _ => return Err(io::ErrorKind::InvalidData.into()),
         };
         let id = u64::from_le_bytes(take(from)?);
@@ -122,18 +163,22 @@ impl Message {
         }
         let mut key = vec![0; key_length];
         from.read_exact(&mut key)?;
-        let mut value = vec![0; value_length as usize];
-        from.read_exact(&mut value)?;
+        // Grows with what arrives, so that a length alone takes no memory.
+        let mut value = Vec::new();
+        from.take(value_length).read_to_end(&mut value)?;
+        if value.len() as u64 != value_length {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
         Ok(Self {
             verb,
             id,
             key: String::from_utf8(key).map_err(|_| io::ErrorKind::InvalidData)?,
-            value,
+            value: value.into(),
         })
     }
 }
 
-fn take<const N: usize>(from: &mut impl Read) -> io::Result<[u8; N]> {
+pub(super) fn take<const N: usize>(from: &mut impl Read) -> io::Result<[u8; N]> {
     let mut bytes = [0; N];
     from.read_exact(&mut bytes)?;
     Ok(bytes)
@@ -146,10 +191,7 @@ mod tests {
     #[test]
     fn greetings_and_messages_survive_the_way_over_the_wire() {
         let greeting = Greeting::new(4, 3);
-        let mut wire = Vec::new();
-        greeting
-            .write(&mut wire)
-            .expect("a vector accepts all bytes");
+        let wire = greeting.to_bytes();
         assert_eq!(wire.len(), GREETING_BYTES);
         assert_eq!(
             Greeting::read(&mut &wire[..]).expect("it is whole"),
@@ -159,10 +201,10 @@ mod tests {
             verb: Verb::Set,
             id: 1 << 40,
             key: "a/b".to_owned(),
-            value: vec![1, 2],
+            value: [1, 2].into(),
         };
         let mut wire = Vec::new();
-        message
+        Frame::from(message.clone())
             .write(&mut wire)
             .expect("a vector accepts all bytes");
         assert_eq!(Message::read(&mut &wire[..]).expect("it is whole"), message);
