@@ -4,13 +4,13 @@ use std::{
     fmt::Write as _,
     fs,
     hash::{BuildHasher, Hasher, RandomState},
-    io,
+    io::{self, Read as _},
     path::{Path, PathBuf},
     thread,
     time::{Duration, Instant},
 };
 
-use super::rendezvous::{Rendezvous, check_lengths, remaining};
+use super::rendezvous::{Rendezvous, VALUE_BYTES_MAX, check_lengths, remaining};
 use crate::{Result, WorldError};
 
 /// The longest name of a file on common file systems, less the prefix.
@@ -26,7 +26,7 @@ const PAUSE_MAX: Duration = Duration::from_millis(100);
 /// Each key is a file, which a rename puts in place, so that no rank reads half a value. The folder
 /// must be new for every run of the program: keys of an earlier run would be found as if they had
 /// been set in this one. A network file system may show a file to other machines some seconds
-/// later.
+/// later. Every user with write access to the folder can set keys.
 ///
 /// ```
 /// use std::time::Duration;
@@ -91,8 +91,11 @@ impl Rendezvous for FileRendezvous {
         let start = Instant::now();
         let mut pause = PAUSE;
         loop {
-            match fs::read(&path) {
-                Ok(value) => return Ok(value),
+            match read(&path) {
+                Ok(value) => {
+                    check_lengths(key, &value)?;
+                    return Ok(value);
+                }
                 Err(error) if error.kind() != io::ErrorKind::NotFound => {
                     return Err(failed(&path, &error).into());
                 }
@@ -106,6 +109,18 @@ impl Rendezvous for FileRendezvous {
             pause = (2 * pause).min(PAUSE_MAX);
         }
     }
+}
+
+/// Reads a file, and no more than one byte beyond the longest value.
+fn read(path: &Path) -> io::Result<Vec<u8>> {
+    if !fs::metadata(path)?.is_file() {
+        return Err(io::Error::other("it is not a file"));
+    }
+    let mut value = Vec::new();
+    let file = fs::File::open(path)?;
+    file.take(VALUE_BYTES_MAX as u64 + 1)
+        .read_to_end(&mut value)?;
+    Ok(value)
 }
 
 /// Returns the name of a key's file. Everything but lower-case letters, digits and `-` is written
@@ -171,6 +186,10 @@ mod tests {
             error.to_string(),
             "the key of 504 bytes exceeds the limit of 240"
         );
+        let long = fs::File::create(folder.join(file_name("long"))).expect("a new file");
+        long.set_len(1 << 40).expect("it has holes");
+        let error = here.get("long", Duration::ZERO).unwrap_err().to_string();
+        assert!(error.contains("exceeds the limit of 67108864"), "{error}");
         fs::remove_dir_all(&folder).expect("the folder is this test's");
         let error = here.set("a", b"").unwrap_err().to_string();
         assert!(error.contains("as a store"), "{error}");

@@ -445,6 +445,9 @@ mod tests {
                 .ip()
                 .is_loopback()
         );
+        let listener = listen("127.0.0.2", 0).expect("a port is free");
+        let address = listener.local_addr().expect("it is bound");
+        assert_eq!(address.ip(), Ipv4Addr::new(127, 0, 0, 2));
         let listener = listen("no-such-host.invalid", 0).expect("a port is free");
         let address = listener.local_addr().expect("it is bound");
         assert!(address.ip().is_unspecified());
@@ -461,5 +464,39 @@ mod tests {
         assert_eq!(again.get("a", deadline).expect("it is set"), b"1");
         let error = store.get("b", Duration::from_millis(10)).unwrap_err();
         assert_eq!(error.to_string(), "the key `b` was not set within 10ms");
+    }
+
+    #[test]
+    fn a_thread_waits_for_another_that_connects_until_its_own_deadline() {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
+        let port = listener.local_addr().expect("it is bound").port() - 1;
+        let world = World::from_variables(|name| match name {
+            "MILLSTREAM_RANK" => Some("1".to_owned()),
+            "MILLSTREAM_WORLD_SIZE" => Some("2".to_owned()),
+            "MILLSTREAM_ADDRESS" => Some("127.0.0.1".to_owned()),
+            "MILLSTREAM_PORT" => Some(port.to_string()),
+            "MILLSTREAM_WORLD_SECRET" => Some("hidden".to_owned()),
+            _ => None,
+        });
+        let world = world.expect("the variables are valid");
+        assert!(world.source().ends_with("MILLSTREAM_WORLD_SECRET"));
+        assert!(!format!("{world:?} {:?}", world.inner.membership).contains("hidden"));
+        std::thread::scope(|scope| {
+            // Rank 0 does not answer.
+            scope.spawn(|| world.rendezvous(Duration::from_secs(4)).map(drop));
+            while !world.lock().connecting {
+                std::thread::yield_now();
+            }
+            let start = Instant::now();
+            let result = world.rendezvous(Duration::from_millis(50)).map(drop);
+            let error = result.unwrap_err().to_string();
+            assert!(error.contains("another thread"), "{error}");
+            assert!(
+                start.elapsed() < Duration::from_secs(3),
+                "{:?}",
+                start.elapsed()
+            );
+        });
+        drop(listener);
     }
 }

@@ -3,7 +3,7 @@
 
 #![allow(unsafe_code, reason = "makes and consumes structures of DLPack")]
 
-use std::{mem, thread, time::Duration};
+use std::{mem, ptr, thread, time::Duration};
 
 use millstream::{
     Buffer, Error, UsageErrorKind,
@@ -11,8 +11,8 @@ use millstream::{
     interop::{
         After,
         dlpack::{
-            DEVICE_CUDA, DlDataType, DlManagedTensor, DlManagedTensorVersioned, DlTensor, Element,
-            ManagedTensor, READ_ONLY,
+            DEVICE_CPU, DEVICE_CUDA, DlDataType, DlManagedTensor, DlManagedTensorVersioned,
+            DlTensor, Element, ManagedTensor, READ_ONLY,
         },
     },
 };
@@ -174,26 +174,28 @@ fn i03_a_forgotten_capsule_is_a_leak_and_no_race() {
     });
 }
 
+/// A change that a wrong producer makes to a tensor.
+type Change<'a> = &'a dyn Fn(&mut DlManagedTensorVersioned);
+
 #[test]
 fn i07_tensors_that_cannot_be_arrays_are_refused_and_let_go() {
     once(|harness| {
         let outsider = Outsider::new(harness.if_simulated(), 0);
         let device = &harness.device;
-        let refused =
-            |shape: &[i64], strides: &[i64], change: &dyn Fn(&mut DlManagedTensorVersioned)| {
-                let drops = Drops::default();
-                let tensor = produce((outsider.allocate(N), &drops), shape, strides, change);
-                // SAFETY: the tensor is refused.
-                let adopted = unsafe { device.adopt_dlpack::<u8>(tensor, After::Done) };
-                drops.assert_one();
-                match adopted {
-                    Err(Error::Usage(usage_error)) => match usage_error.problem() {
-                        UsageErrorKind::Dlpack { reason } => reason.clone(),
-                        problem => panic!("{problem:?}"),
-                    },
-                    other => panic!("{other:?}"),
-                }
-            };
+        let refused = |shape: &[i64], strides: &[i64], change: Change<'_>| {
+            let drops = Drops::default();
+            let tensor = produce((outsider.allocate(N), &drops), shape, strides, change);
+            // SAFETY: the tensor is refused.
+            let adopted = unsafe { device.adopt_dlpack::<u8>(tensor, After::Done) };
+            drops.assert_one();
+            match adopted {
+                Err(Error::Usage(usage_error)) => match usage_error.problem() {
+                    UsageErrorKind::Dlpack { reason } => reason.clone(),
+                    problem => panic!("{problem:?}"),
+                },
+                other => panic!("{other:?}"),
+            }
+        };
         let float = DlDataType {
             code: 2,
             bits: 8,
@@ -204,13 +206,56 @@ fn i07_tensors_that_cannot_be_arrays_are_refused_and_let_go() {
         assert!(refused(&[9], &[1], &|t| t.flags = READ_ONLY).contains("read-only"));
         assert!(refused(&[9], &[1], &|t| t.version.major = 2).contains("version"));
         assert!(refused(&[3, 3], &[1, 3], &|_| {}).contains("not contiguous"));
-        assert!(refused(&[-3], &[1], &|_| {}).contains("not contiguous"));
-        assert!(refused(&[1 << 40, 1 << 40], &[1 << 40, 1], &|_| {}).contains("not contiguous"));
+        assert!(refused(&[3, 3], &[i64::MIN, -1], &|_| {}).contains("not contiguous"));
+        for shape in [[-3, 1], [0, -3], [1 << 40, 1 << 40], [i64::MAX, 1]] {
+            let reason = refused(&shape, &[shape[1], 1], &|_| {});
+            assert!(reason.contains("is of no memory"), "{reason}");
+        }
+        let large = [1; 65];
+        for (reason, change) in [
+            ("no shape", &(|t| t.dl_tensor.ndim = -1) as Change),
+            ("no shape", &|t| t.dl_tensor.ndim = i32::MIN),
+            ("no shape", &|t| t.dl_tensor.ndim = 65),
+            ("no shape", &|t| t.dl_tensor.shape = ptr::null_mut()),
+            ("no shape", &|t| {
+                t.dl_tensor.shape = t.dl_tensor.shape.wrapping_byte_add(1)
+            }),
+            ("no strides", &|t| {
+                t.dl_tensor.strides = ptr::without_provenance_mut(4)
+            }),
+            ("no memory", &|t| t.dl_tensor.byte_offset = u64::MAX),
+            ("no memory", &|t| t.dl_tensor.data = ptr::null_mut()),
+            ("no memory", &|t| {
+                t.dl_tensor.data = ptr::without_provenance_mut(usize::MAX - 5)
+            }),
+            ("elements are", &|t| t.dl_tensor.dtype.bits = 0),
+            ("elements are", &|t| t.dl_tensor.dtype.lanes = 0),
+            ("elements are", &|t| t.dl_tensor.dtype.lanes = 2),
+            ("is on", &|t| t.dl_tensor.device.device_type = i32::MIN),
+            ("is on", &|t| t.dl_tensor.device.device_id = -1),
+        ] {
+            let found = refused(&large, &large, &|t| {
+                t.dl_tensor.ndim = 64;
+                change(t);
+            });
+            assert!(found.contains(reason), "{found}: {reason}");
+        }
+        let null = |t: &mut DlManagedTensorVersioned| {
+            t.dl_tensor.device.device_type = DEVICE_CPU;
+            (t.dl_tensor.data, t.dl_tensor.byte_offset) = (ptr::null_mut(), 64);
+        };
+        let tensor = produce((outsider.allocate(N), &Drops::default()), &[9], &[1], null);
+        // SAFETY: the tensor is refused.
+        let error = unsafe { tensor.host_elements::<u8>() }
+            .unwrap_err()
+            .to_string();
+        assert!(error.contains("no memory"), "{error}");
         // Strides of dimensions with one element, and of an empty tensor, do not matter.
         let stream = harness.stream();
         for (shape, strides, len) in [
             (&[4, 1, 5][..], &[5, 77, 1][..], 20),
             (&[0, 5], &[1, 9], 0),
+            (&[i64::MAX, i64::MAX, 0], &[0, 0, -1], 0),
             (&[], &[], 1),
         ] {
             let drops = Drops::default();
@@ -221,6 +266,8 @@ fn i07_tensors_that_cannot_be_arrays_are_refused_and_let_go() {
             drop(array);
             drops.assert_one();
         }
+        let empty = stream.zeros::<u8>(0)?.into_dlpack(&stream)?;
+        ManagedTensor::versioned(empty, &[0, i64::MAX, i64::MAX])?;
         let exported = stream.zeros::<u8>(6)?.into_dlpack(&stream)?;
         let wrong = ManagedTensor::versioned(exported, &[2, 2]);
         assert!(matches!(wrong, Err(Error::Usage(_))), "{wrong:?}");

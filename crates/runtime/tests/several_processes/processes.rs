@@ -17,12 +17,13 @@ pub(crate) const LONG: Duration = Duration::from_secs(60);
 pub(crate) const PROGRAM: &str = "RANK_PROGRAM";
 
 /// The variables of every launcher, which a child must not inherit.
-const INHERITED: [&str; 20] = [
+const INHERITED: [&str; 21] = [
     "MILLSTREAM_RANK",
     "MILLSTREAM_WORLD_SIZE",
     "MILLSTREAM_LOCAL_RANK",
     "MILLSTREAM_ADDRESS",
     "MILLSTREAM_PORT",
+    "MILLSTREAM_WORLD_SECRET",
     "RANK",
     "WORLD_SIZE",
     "LOCAL_RANK",

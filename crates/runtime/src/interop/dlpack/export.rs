@@ -75,10 +75,11 @@ impl Owner {
             return Err(refused("dlpack", reason, location));
         }
         let mut strides = Vec::with_capacity(shape.len());
-        let mut stride = 1;
+        let mut stride = 1_i64;
         for &length in shape.iter().rev() {
             strides.push(stride);
-            stride *= length.max(1);
+            // An array without elements may have lengths whose product is no number.
+            stride = length.max(1).saturating_mul(stride);
         }
         strides.reverse();
         Ok(Box::new(Self {

@@ -89,7 +89,8 @@ impl Device {
     /// # Errors
     ///
     /// If the tensor has another type of elements, is not on this device, not contiguous in
-    /// row-major order, read-only, or of another major version of DLPack; and as
+    /// row-major order, read-only, or of another major version of DLPack; if it has more than 64
+    /// dimensions, or fields that describe no memory, such as a null shape; and as
     /// [`adopt_buffer`](Self::adopt_buffer). The deleter is then called.
     ///
     /// # Safety

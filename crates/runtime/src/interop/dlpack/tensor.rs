@@ -13,6 +13,12 @@ use super::{
 };
 use crate::{Error, Result, UsageError, UsageErrorKind};
 
+/// The largest number of dimensions that is read, which frameworks do not exceed.
+const DIMENSIONS_MAX: i32 = 64;
+
+/// The largest number of bytes of a slice.
+const BYTES_MAX: u64 = isize::MAX as u64;
+
 /// A tensor of DLPack that this program owns: its drop calls the deleter.
 ///
 /// ```
@@ -198,11 +204,14 @@ impl ManagedTensor {
         }
     }
 
-    /// Returns the length of each dimension; none for another major version.
+    /// Returns the length of each dimension; none for another major version, and for a tensor that
+    /// is refused because it has no such list.
     #[must_use]
     pub fn shape(&self) -> &[i64] {
-        self.tensor()
-            .map_or(&[], |tensor| lengths(tensor.shape, tensor.ndim))
+        let lengths = self
+            .tensor()
+            .and_then(|tensor| lengths(tensor.shape, tensor.ndim));
+        lengths.unwrap_or_default()
     }
 
     /// Returns the elements of a tensor in the host's memory, in row-major order.
@@ -225,7 +234,7 @@ impl ManagedTensor {
         if len == 0 {
             return Ok(&[]);
         }
-        if first.is_null() || !first.is_aligned() {
+        if !first.is_aligned() {
             let reason = format!("the address {address:#x} is not aligned for the elements");
             return Err(refused("host_elements", reason, Location::caller()));
         }
@@ -258,13 +267,7 @@ impl ManagedTensor {
                 "the tensor's elements are {theirs:?}, not {ours:?}"
             ));
         }
-        match self.contiguous_len().zip(self.address()) {
-            Some((len, address)) => Ok((len, address.as_raw())),
-            None => refused(format!(
-                "the tensor of shape {:?} is not contiguous in row-major order: copy it",
-                self.shape()
-            )),
-        }
+        extent(tensor, size_of::<T>()).or_else(refused)
     }
 
     /// Returns the device of the memory, or `None` for another major version.
@@ -273,41 +276,74 @@ impl ManagedTensor {
         Some(self.tensor()?.device)
     }
 
-    /// Returns the address of the first element, or `None` for another major version.
+    /// Returns the address of the first element, or `None` for another major version and beyond the
+    /// last address.
     #[must_use]
     pub fn address(&self) -> Option<DevicePtr> {
         let tensor = self.tensor()?;
-        let address = (tensor.data as u64).wrapping_add(tensor.byte_offset);
+        let address = (tensor.data as u64).checked_add(tensor.byte_offset)?;
         Some(DevicePtr::from_raw(address))
-    }
-
-    /// Returns the number of elements of a contiguous tensor in row-major order.
-    fn contiguous_len(&self) -> Option<usize> {
-        let tensor = self.tensor()?;
-        let shape = lengths(tensor.shape, tensor.ndim);
-        let mut len = 1_usize;
-        let strides = (!tensor.strides.is_null()).then(|| lengths(tensor.strides, tensor.ndim));
-        let is_empty = shape.contains(&0);
-        for (dimension, &length) in shape.iter().enumerate().rev() {
-            // The stride of a dimension with one element is never used.
-            let is_used = length != 1 && !is_empty;
-            if is_used && strides.is_some_and(|strides| strides[dimension] != len as i64) {
-                return None;
-            }
-            len = len.checked_mul(usize::try_from(length).ok()?)?;
-        }
-        Some(len)
     }
 }
 
-/// Returns the array of `count` numbers at `first`.
-fn lengths<'a>(first: *const i64, count: i32) -> &'a [i64] {
-    if count <= 0 || first.is_null() {
-        return &[];
+/// Returns the number of elements of a contiguous tensor in row-major order and the address of the
+/// first, or the reason why the tensor is refused.
+fn extent(tensor: &DlTensor, element_bytes: usize) -> Result<(usize, u64), String> {
+    let DlTensor { ndim, data, .. } = *tensor;
+    let no_list = |name, at: *mut i64| format!("{ndim} dimensions have no {name} at {at:p}");
+    let shape = lengths(tensor.shape, ndim).ok_or_else(|| no_list("shape", tensor.shape))?;
+    let strides = if tensor.strides.is_null() {
+        None
+    } else {
+        Some(lengths(tensor.strides, ndim).ok_or_else(|| no_list("strides", tensor.strides))?)
+    };
+    let is_empty = shape.contains(&0);
+    let mut len = 1_usize;
+    for (dimension, &length) in shape.iter().enumerate().rev() {
+        // The stride of a dimension with one element, and of an empty tensor, is never used.
+        let is_used = length != 1 && !is_empty;
+        if is_used && strides.is_some_and(|strides| strides[dimension] != len as i64) {
+            return Err(format!(
+                "the tensor of shape {shape:?} is not contiguous in row-major order: copy it"
+            ));
+        }
+        let product = usize::try_from(length)
+            .ok()
+            .and_then(|length| {
+                if is_empty {
+                    Some(0)
+                } else {
+                    len.checked_mul(length)
+                }
+            })
+            .filter(|len| {
+                len.checked_mul(element_bytes)
+                    .is_some_and(|it| it as u64 <= BYTES_MAX)
+            });
+        len = product.ok_or_else(|| format!("the shape {shape:?} is of no memory"))?;
+    }
+    let address = (data as u64).checked_add(tensor.byte_offset);
+    let end = |address: &u64| address.checked_add((len * element_bytes) as u64).is_some();
+    match address.filter(end) {
+        Some(address) if len == 0 || !data.is_null() => Ok((len, address)),
+        _ => Err(format!(
+            "{len} elements have no memory at {data:p} with an offset of {} bytes",
+            tensor.byte_offset
+        )),
+    }
+}
+
+/// Returns the array of `count` numbers at `first`, or `None` if it cannot be there.
+fn lengths<'a>(first: *const i64, count: i32) -> Option<&'a [i64]> {
+    if count == 0 {
+        return Some(&[]);
+    }
+    if !(1..=DIMENSIONS_MAX).contains(&count) || first.is_null() || !first.is_aligned() {
+        return None;
     }
     // SAFETY: a tensor has as many lengths and strides as dimensions, and the caller's tensor lives
     // as long as the slice is used.
-    unsafe { slice::from_raw_parts(first, count as usize) }
+    Some(unsafe { slice::from_raw_parts(first, count as usize) })
 }
 
 pub(super) fn refused(
