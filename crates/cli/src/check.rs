@@ -35,12 +35,15 @@ fn schedules(first_seed: u64) -> impl Iterator<Item = Schedule> {
 /// Runs the program under each schedule. Returns success if it always succeeded without problems.
 /// Otherwise prints the output of the first run that did not, and the command that repeats it.
 pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, String> {
-    let program = Program::prepare(&arguments.program)?;
+    let mut program = Program::prepare(&arguments.program)?;
     let count = usize::try_from(arguments.runs).unwrap_or(usize::MAX);
     for (index, schedule) in schedules(arguments.seed).take(count).enumerate() {
         let output = program.run_silently(&schedule)?;
         let reports = program.take_reports();
         let code = exit_code(output.status);
+        if let Some(signal) = program.signal() {
+            return Ok(ExitCode::from(128 | signal as u8));
+        }
         if code == 0 && reports.is_empty() {
             return Err(NO_REPORT.to_owned());
         }

@@ -7,6 +7,8 @@ mod devices;
 mod program;
 mod ptx;
 mod run;
+#[cfg_attr(not(unix), path = "no_signals.rs")]
+mod signals;
 
 use std::{path::PathBuf, process::ExitCode};
 

@@ -8,11 +8,18 @@ use std::{
     env,
     ffi::OsString,
     fs,
+    io::Read,
     path::{Path, PathBuf},
-    process::{Command, ExitStatus, Output},
+    process::{Child, Command, ExitStatus, Output, Stdio},
+    sync::mpsc::{self, Receiver, RecvTimeoutError},
+    thread,
+    time::Duration,
 };
 
 use clap::Args;
+use tempfile::TempDir;
+
+use crate::signals::Signals;
 
 /// The file name of the library.
 const LIBRARY: &str = "libmillstream_libcuda.so";
@@ -83,20 +90,12 @@ pub(crate) struct Schedule {
     pub(crate) seed: Option<u64>,
 }
 
-/// A temporary folder, removed when dropped.
-struct Folder(PathBuf);
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        // A folder that cannot be removed is left to the system, which cleans temporary files.
-        let _ = fs::remove_dir_all(&self.0);
-    }
-}
-
 /// A prepared run of a program.
 pub(crate) struct Program<'a> {
     arguments: &'a ProgramArguments,
-    folder: Folder,
+    /// Removed when dropped. No other user can read it.
+    folder: TempDir,
+    signals: Signals,
 }
 
 impl ProgramArguments {
@@ -194,16 +193,20 @@ impl<'a> Program<'a> {
     /// Creates the folder in which the loader finds the library.
     pub(crate) fn prepare(arguments: &'a ProgramArguments) -> Result<Self, String> {
         let library = arguments.find_library()?;
-        let name = format!("millstream-run-{}", std::process::id());
-        let folder = Folder(env::temp_dir().join(name));
-        fs::create_dir(&folder.0).map_err(|error| cannot("create", &folder.0, &error))?;
+        let signals = Signals::catch().map_err(|error| format!("cannot catch signals: {error}"))?;
+        let folder = temporary_folder()?;
+        let path = folder.path();
         for name in DRIVER_NAMES {
-            let link = folder.0.join(name);
+            let link = path.join(name);
             link_to(&library, &link).map_err(|error| cannot("create", &link, &error))?;
         }
-        let ptxas = folder.0.join("ptxas");
+        let ptxas = path.join("ptxas");
         write_script(&ptxas, PTXAS).map_err(|error| cannot("create", &ptxas, &error))?;
-        Ok(Self { arguments, folder })
+        Ok(Self {
+            arguments,
+            folder,
+            signals,
+        })
     }
 
     /// Returns the command that runs the program under a schedule.
@@ -214,7 +217,7 @@ impl<'a> Program<'a> {
         let mut command = Command::new(program);
         command
             .args(program_arguments)
-            .env("LD_LIBRARY_PATH", loader_path(&self.folder.0)?)
+            .env("LD_LIBRARY_PATH", loader_path(self.folder.path())?)
             .env("MILLSTREAM_DEVICE", arguments.simulation(schedule))
             .env("MILLSTREAM_REPORT", self.report());
         let absolute = |path: &Path| {
@@ -241,19 +244,31 @@ impl<'a> Program<'a> {
         }
         for variable in PTXAS_VARIABLES {
             if env::var_os(variable).is_none() {
-                command.env(variable, self.folder.0.join("ptxas"));
+                command.env(variable, self.folder.path().join("ptxas"));
             }
         }
         Ok(command)
     }
 
     fn report(&self) -> PathBuf {
-        self.folder.0.join("report.jsonl")
+        self.folder.path().join("report.jsonl")
+    }
+
+    /// Returns the signal that asked for the end, if there was one.
+    pub(crate) fn signal(&mut self) -> Option<i32> {
+        self.signals.last()
+    }
+
+    fn spawn(&mut self, command: &mut Command) -> Result<Child, String> {
+        if let Some(signal) = self.signal() {
+            return Err(format!("ended by signal {signal} before the program began"));
+        }
+        command.spawn().map_err(|error| self.cannot_run(&error))
     }
 
     /// Runs the program with the caller's standard streams.
     pub(crate) fn run(
-        &self,
+        &mut self,
         schedule: &Schedule,
         timeline: Option<&Path>,
     ) -> Result<ExitStatus, String> {
@@ -261,13 +276,38 @@ impl<'a> Program<'a> {
         if env::var_os(PROGRESS_VARIABLE).is_none() {
             command.env(PROGRESS_VARIABLE, PROGRESS_SECONDS);
         }
-        command.status().map_err(|error| self.cannot_run(&error))
+        let mut child = self.spawn(&mut command)?;
+        let status = self.signals.wait(&mut child);
+        status.map_err(|error| self.cannot_run(&error))
     }
 
     /// Runs the program and keeps its output.
-    pub(crate) fn run_silently(&self, schedule: &Schedule) -> Result<Output, String> {
+    pub(crate) fn run_silently(&mut self, schedule: &Schedule) -> Result<Output, String> {
         let mut command = self.command(schedule, None)?;
-        command.output().map_err(|error| self.cannot_run(&error))
+        command
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        let mut child = self.spawn(&mut command)?;
+        let stdout = read_all(child.stdout.take());
+        let stderr = read_all(child.stderr.take());
+        let status = self.signals.wait(&mut child);
+        let status = status.map_err(|error| self.cannot_run(&error))?;
+        let mut output = |stream: Receiver<Vec<u8>>| {
+            loop {
+                match stream.recv_timeout(Duration::from_millis(100)) {
+                    Ok(bytes) => return bytes,
+                    // Processes that the program has left behind may keep the stream open.
+                    Err(RecvTimeoutError::Timeout) if self.signals.last().is_none() => {}
+                    Err(_) => return Vec::new(),
+                }
+            }
+        };
+        Ok(Output {
+            status,
+            stdout: output(stdout),
+            stderr: output(stderr),
+        })
     }
 
     fn cannot_run(&self, error: &std::io::Error) -> String {
@@ -281,6 +321,32 @@ impl<'a> Program<'a> {
         let _ = fs::remove_file(self.report());
         lines
     }
+}
+
+/// Reads a stream to its end, on a thread.
+fn read_all(stream: Option<impl Read + Send + 'static>) -> Receiver<Vec<u8>> {
+    let (sender, receiver) = mpsc::channel();
+    thread::spawn(move || {
+        let mut bytes = Vec::new();
+        // What was read before an error counts.
+        let _ = stream.map(|mut stream| stream.read_to_end(&mut bytes));
+        let _ = sender.send(bytes);
+    });
+    receiver
+}
+
+/// Creates a folder that only this user can read, whose path is absolute.
+fn temporary_folder() -> Result<TempDir, String> {
+    let parent = match env::temp_dir() {
+        unset if unset.as_os_str().is_empty() => PathBuf::from("/tmp"),
+        parent => parent,
+    };
+    let mut builder = tempfile::Builder::new();
+    #[cfg(unix)]
+    builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o700));
+    std::path::absolute(&parent)
+        .and_then(|parent| builder.prefix("millstream-run-").tempdir_in(parent))
+        .map_err(|error| cannot("create a folder in", &parent, &error))
 }
 
 /// Returns whether one of the reports has a problem.

@@ -31,7 +31,7 @@ pub(crate) struct Arguments {
 /// Runs the program. Returns its exit status, or that of `--exit-code` if it succeeded with
 /// problems.
 pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, String> {
-    let program = Program::prepare(&arguments.program)?;
+    let mut program = Program::prepare(&arguments.program)?;
     let schedule = Schedule {
         name: arguments.schedule.clone(),
         seed: arguments.seed,

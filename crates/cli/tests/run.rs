@@ -4,9 +4,12 @@
 
 use std::{
     fs,
+    os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
-    process::{Command, Output},
+    process::{Child, Command, Output, Stdio},
     sync::OnceLock,
+    thread,
+    time::{Duration, Instant},
 };
 
 /// Returns the path of the library, which Cargo builds for this test.
@@ -232,4 +235,71 @@ fn a_kernel_that_never_ends_is_named_while_it_runs_and_fails_with_its_line() {
         "{report}"
     );
     assert!(!report.contains(named), "{report}");
+}
+
+/// Starts `millstream` with a shell script in the place of a program, in a folder of its own that
+/// `TMPDIR` names by a relative path. Returns the process and the folder, once the script says that
+/// it has begun.
+fn start(name: &str, command: &str, script: &str) -> (Child, PathBuf) {
+    let folder = program().with_file_name(name);
+    fs::create_dir_all(folder.join("tmp")).unwrap();
+    let begun = folder.join("begun");
+    let mut millstream = Command::new("bash");
+    let child = millstream
+        .args(["-c", "umask 0; exec \"$0\" \"$@\""])
+        .args([env!("CARGO_BIN_EXE_millstream"), command])
+        .args(["--library".as_ref(), library().as_os_str()])
+        .args(["--", "bash", "-c"])
+        .arg(format!(
+            "cd /; echo $LD_LIBRARY_PATH > {0}.new; mv {0}.new {0}; {script}",
+            begun.display()
+        ))
+        .env("TMPDIR", "tmp")
+        .env_remove("LD_LIBRARY_PATH")
+        .current_dir(&folder)
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let start = Instant::now();
+    while !begun.exists() {
+        assert!(start.elapsed() < Duration::from_secs(60));
+        thread::sleep(Duration::from_millis(5));
+    }
+    let path = fs::read_to_string(begun).unwrap();
+    (child, path.trim_end().into())
+}
+
+#[test]
+fn the_temporary_folder_is_private_absolute_and_removed_at_every_signal() {
+    for (signal, number) in [("INT", 2), ("TERM", 15), ("HUP", 1)] {
+        for command in ["run", "check"] {
+            let name = format!("{command}-{signal}");
+            let (mut child, folder) = start(&name, command, "sleep 60 & wait");
+            assert!(folder.is_absolute(), "{folder:?}");
+            assert_eq!(folder.parent().unwrap().file_name().unwrap(), "tmp");
+            let random = folder.file_name().unwrap().to_str().unwrap();
+            assert_ne!(random, format!("millstream-run-{}", child.id()));
+            let mode = fs::metadata(&folder).unwrap().permissions().mode();
+            assert_eq!(mode & 0o7777, 0o700, "{folder:?}");
+            let kill = Command::new("kill")
+                .args(["-s", signal, &child.id().to_string()])
+                .status();
+            assert!(kill.unwrap().success());
+            let status = child.wait().unwrap();
+            assert_eq!(status.code(), Some(128 + number), "{name}: {status:?}");
+            assert!(!folder.exists(), "{name}: {folder:?}");
+        }
+    }
+}
+
+#[test]
+fn a_program_that_handles_a_signal_ends_with_its_own_status() {
+    let script = "trap 'exit 7' TERM; while :; do sleep 0.05; done";
+    let (mut child, folder) = start("handled", "run", script);
+    let id = child.id().to_string();
+    assert!(Command::new("kill").arg(&id).status().unwrap().success());
+    assert_eq!(child.wait().unwrap().code(), Some(7));
+    assert!(!folder.exists());
 }
