@@ -5,12 +5,11 @@ use std::{
     process::{Child, ExitStatus},
 };
 
-pub(crate) struct Signals;
+pub(crate) struct Signals(());
 
 impl Signals {
-    #[allow(clippy::unnecessary_wraps, reason = "as on systems with signals")]
     pub(crate) fn catch() -> io::Result<Self> {
-        Ok(Self)
+        Ok(Self(()))
     }
 
     pub(crate) fn last(&mut self) -> Option<i32> {

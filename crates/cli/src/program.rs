@@ -8,12 +8,8 @@ use std::{
     env,
     ffi::OsString,
     fs,
-    io::Read,
     path::{Path, PathBuf},
     process::{Child, Command, ExitStatus, Output, Stdio},
-    sync::mpsc::{self, Receiver, RecvTimeoutError},
-    thread,
-    time::Duration,
 };
 
 use clap::Args;
@@ -284,29 +280,23 @@ impl<'a> Program<'a> {
     /// Runs the program and keeps its output.
     pub(crate) fn run_silently(&mut self, schedule: &Schedule) -> Result<Output, String> {
         let mut command = self.command(schedule, None)?;
+        let paths = ["stdout", "stderr"].map(|name| self.folder.path().join(name));
+        let create = |path: &PathBuf| {
+            let file = fs::File::create(path);
+            file.map_err(|error| cannot("create", path, &error))
+        };
         command
             .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped());
+            .stdout(create(&paths[0])?)
+            .stderr(create(&paths[1])?);
         let mut child = self.spawn(&mut command)?;
-        let stdout = read_all(child.stdout.take());
-        let stderr = read_all(child.stderr.take());
         let status = self.signals.wait(&mut child);
         let status = status.map_err(|error| self.cannot_run(&error))?;
-        let mut output = |stream: Receiver<Vec<u8>>| {
-            loop {
-                match stream.recv_timeout(Duration::from_millis(100)) {
-                    Ok(bytes) => return bytes,
-                    // Processes that the program has left behind may keep the stream open.
-                    Err(RecvTimeoutError::Timeout) if self.signals.last().is_none() => {}
-                    Err(_) => return Vec::new(),
-                }
-            }
-        };
+        let [stdout, stderr] = paths.map(|path| fs::read(path).unwrap_or_default());
         Ok(Output {
             status,
-            stdout: output(stdout),
-            stderr: output(stderr),
+            stdout,
+            stderr,
         })
     }
 
@@ -321,18 +311,6 @@ impl<'a> Program<'a> {
         let _ = fs::remove_file(self.report());
         lines
     }
-}
-
-/// Reads a stream to its end, on a thread.
-fn read_all(stream: Option<impl Read + Send + 'static>) -> Receiver<Vec<u8>> {
-    let (sender, receiver) = mpsc::channel();
-    thread::spawn(move || {
-        let mut bytes = Vec::new();
-        // What was read before an error counts.
-        let _ = stream.map(|mut stream| stream.read_to_end(&mut bytes));
-        let _ = sender.send(bytes);
-    });
-    receiver
 }
 
 /// Creates a folder that only this user can read, whose path is absolute.

@@ -19,9 +19,10 @@ use std::{
     fmt,
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, ToSocketAddrs},
     sync::{
-        Arc, Condvar, Mutex, OnceLock, PoisonError,
+        Arc, Mutex, OnceLock, PoisonError, TryLockError,
         atomic::{AtomicU64, Ordering},
     },
+    thread,
     time::{Duration, Instant},
 };
 
@@ -63,21 +64,12 @@ pub struct World {
 
 struct Inner {
     membership: Membership,
-    rendezvous: Mutex<Meeting>,
-    /// Notified when a thread has connected this rank, or failed to.
-    met: Condvar,
+    /// Locked while a thread connects this rank.
+    rendezvous: Mutex<Option<Arc<dyn Rendezvous>>>,
     /// The number of groups of collectives that this rank has created.
     groups: AtomicU64,
     /// The description of the ranks that did not answer when a group of collectives was lost.
     lost: OnceLock<Arc<str>>,
-}
-
-/// The store of the ranks.
-#[derive(Default)]
-struct Meeting {
-    store: Option<Arc<dyn Rendezvous>>,
-    /// Set while a thread connects this rank.
-    connecting: bool,
 }
 
 impl World {
@@ -190,21 +182,16 @@ impl World {
     /// Returns the same world with another rank within the machine.
     #[must_use]
     pub fn with_local_rank(self, local_rank: usize) -> Self {
-        let rendezvous = self.lock().store.clone();
+        let rendezvous = self.lock().clone();
         let mut membership = self.inner.membership.clone();
         membership.local_rank = local_rank;
         Self::new(membership, rendezvous)
     }
 
     fn new(membership: Membership, rendezvous: Option<Arc<dyn Rendezvous>>) -> Self {
-        let meeting = Meeting {
-            store: rendezvous,
-            connecting: false,
-        };
         let inner = Inner {
             membership,
-            rendezvous: Mutex::new(meeting),
-            met: Condvar::new(),
+            rendezvous: Mutex::new(rendezvous),
             groups: AtomicU64::new(0),
             lost: OnceLock::new(),
         };
@@ -289,28 +276,23 @@ impl World {
     /// for processes with different world sizes or with the same rank.
     pub fn rendezvous(&self, deadline: Duration) -> Result<Arc<dyn Rendezvous>> {
         let start = Instant::now();
-        let mut meeting = self.lock();
-        while meeting.connecting {
-            let left = remaining(start, deadline);
-            if left.is_zero() {
-                let cause = format!("another thread has not connected this rank in {deadline:?}");
-                return Err(WorldError::store(cause).into());
+        let mut rendezvous = loop {
+            match self.inner.rendezvous.try_lock() {
+                Ok(rendezvous) => break rendezvous,
+                Err(TryLockError::Poisoned(poisoned)) => break poisoned.into_inner(),
+                Err(TryLockError::WouldBlock) if start.elapsed() >= deadline => {
+                    let cause = "another thread is still connecting this rank";
+                    return Err(WorldError::store(cause).into());
+                }
+                Err(TryLockError::WouldBlock) => thread::sleep(Duration::from_millis(1)),
             }
-            let woken = self.inner.met.wait_timeout(meeting, left);
-            meeting = woken.unwrap_or_else(PoisonError::into_inner).0;
+        };
+        if let Some(rendezvous) = &*rendezvous {
+            return Ok(Arc::clone(rendezvous));
         }
-        if let Some(store) = &meeting.store {
-            return Ok(Arc::clone(store));
-        }
-        meeting.connecting = true;
-        drop(meeting);
-        let made = self.connect(remaining(start, deadline));
-        let mut meeting = self.lock();
-        meeting.connecting = false;
-        meeting.store = made.as_ref().ok().cloned();
-        drop(meeting);
-        self.inner.met.notify_all();
-        made
+        let made = self.connect(remaining(start, deadline))?;
+        *rendezvous = Some(Arc::clone(&made));
+        Ok(made)
     }
 
     /// Returns the number of the next group of collectives, which all ranks create in the same
@@ -360,7 +342,7 @@ impl World {
         Ok(Arc::new(served))
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, Meeting> {
+    fn lock(&self) -> std::sync::MutexGuard<'_, Option<Arc<dyn Rendezvous>>> {
         let rendezvous = &self.inner.rendezvous;
         rendezvous.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -468,35 +450,21 @@ mod tests {
 
     #[test]
     fn a_thread_waits_for_another_that_connects_until_its_own_deadline() {
-        let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
-        let port = listener.local_addr().expect("it is bound").port() - 1;
         let world = World::from_variables(|name| match name {
-            "MILLSTREAM_RANK" => Some("1".to_owned()),
-            "MILLSTREAM_WORLD_SIZE" => Some("2".to_owned()),
-            "MILLSTREAM_ADDRESS" => Some("127.0.0.1".to_owned()),
-            "MILLSTREAM_PORT" => Some(port.to_string()),
+            "RANK" => Some("0".to_owned()),
+            "WORLD_SIZE" => Some("1".to_owned()),
             "MILLSTREAM_WORLD_SECRET" => Some("hidden".to_owned()),
             _ => None,
         });
         let world = world.expect("the variables are valid");
         assert!(world.source().ends_with("MILLSTREAM_WORLD_SECRET"));
         assert!(!format!("{world:?} {:?}", world.inner.membership).contains("hidden"));
-        std::thread::scope(|scope| {
-            // Rank 0 does not answer.
-            scope.spawn(|| world.rendezvous(Duration::from_secs(4)).map(drop));
-            while !world.lock().connecting {
-                std::thread::yield_now();
-            }
-            let start = Instant::now();
-            let result = world.rendezvous(Duration::from_millis(50)).map(drop);
-            let error = result.unwrap_err().to_string();
-            assert!(error.contains("another thread"), "{error}");
-            assert!(
-                start.elapsed() < Duration::from_secs(3),
-                "{:?}",
-                start.elapsed()
-            );
-        });
-        drop(listener);
+        let connecting = world.lock();
+        let deadline = Duration::from_millis(20);
+        let result =
+            thread::scope(|scope| scope.spawn(|| world.rendezvous(deadline).map(drop)).join());
+        let error = result.expect("no panic").unwrap_err().to_string();
+        assert!(error.contains("another thread"), "{error}");
+        drop(connecting);
     }
 }

@@ -212,8 +212,8 @@ fn i07_tensors_that_cannot_be_arrays_are_refused_and_let_go() {
             assert!(reason.contains("is of no memory"), "{reason}");
         }
         let large = [1; 65];
-        for (reason, change) in [
-            ("no shape", &(|t| t.dl_tensor.ndim = -1) as Change),
+        let changes: [(&str, Change<'_>); 14] = [
+            ("no shape", &|t| t.dl_tensor.ndim = -1),
             ("no shape", &|t| t.dl_tensor.ndim = i32::MIN),
             ("no shape", &|t| t.dl_tensor.ndim = 65),
             ("no shape", &|t| t.dl_tensor.shape = ptr::null_mut()),
@@ -233,7 +233,8 @@ fn i07_tensors_that_cannot_be_arrays_are_refused_and_let_go() {
             ("elements are", &|t| t.dl_tensor.dtype.lanes = 2),
             ("is on", &|t| t.dl_tensor.device.device_type = i32::MIN),
             ("is on", &|t| t.dl_tensor.device.device_id = -1),
-        ] {
+        ];
+        for (reason, change) in changes {
             let found = refused(&large, &large, &|t| {
                 t.dl_tensor.ndim = 64;
                 change(t);
