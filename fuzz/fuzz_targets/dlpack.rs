@@ -2,6 +2,7 @@
 //! library reads at most, because it cannot know their lengths.
 
 #![no_main]
+#![allow(unsafe_code, reason = "makes structures of DLPack")]
 
 use std::{
     ffi::c_void,

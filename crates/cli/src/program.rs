@@ -315,10 +315,8 @@ impl<'a> Program<'a> {
 
 /// Creates a folder that only this user can read, whose path is absolute.
 fn temporary_folder() -> Result<TempDir, String> {
-    let parent = match env::temp_dir() {
-        unset if unset.as_os_str().is_empty() => PathBuf::from("/tmp"),
-        parent => parent,
-    };
+    // An empty variable is the current folder.
+    let parent = Path::new(".").join(env::temp_dir());
     let mut builder = tempfile::Builder::new();
     #[cfg(unix)]
     builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o700));
