@@ -276,21 +276,25 @@ impl World {
     /// for processes with different world sizes or with the same rank.
     pub fn rendezvous(&self, deadline: Duration) -> Result<Arc<dyn Rendezvous>> {
         let start = Instant::now();
+        let mut left = deadline;
         let mut rendezvous = loop {
             match self.inner.rendezvous.try_lock() {
                 Ok(rendezvous) => break rendezvous,
                 Err(TryLockError::Poisoned(poisoned)) => break poisoned.into_inner(),
-                Err(TryLockError::WouldBlock) if start.elapsed() >= deadline => {
+                Err(TryLockError::WouldBlock) if left.is_zero() => {
                     let cause = "another thread is still connecting this rank";
                     return Err(WorldError::store(cause).into());
                 }
-                Err(TryLockError::WouldBlock) => thread::sleep(Duration::from_millis(1)),
+                Err(TryLockError::WouldBlock) => {
+                    thread::sleep(Duration::from_millis(1));
+                    left = remaining(start, deadline);
+                }
             }
         };
         if let Some(rendezvous) = &*rendezvous {
             return Ok(Arc::clone(rendezvous));
         }
-        let made = self.connect(remaining(start, deadline))?;
+        let made = self.connect(left)?;
         *rendezvous = Some(Arc::clone(&made));
         Ok(made)
     }
