@@ -2,7 +2,7 @@
 
 #![allow(unsafe_code, reason = "adopts memory for the time of a borrow")]
 
-use std::sync::Arc;
+use std::{sync::Arc, thread, time::Duration};
 
 use bytemuck::Pod;
 use cudarc::driver::{DevicePtr, DevicePtrMut, sys::CUdeviceptr};
@@ -33,7 +33,8 @@ use crate::{Result, SharedStream};
 /// # Errors
 ///
 /// As [`adopt_slice`](crate::adopt_slice): `body` is then not called. If the driver refuses the
-/// order behind it, this waits until the context is idle, and returns the error.
+/// order behind it, as it does if the slice's stream is captured meanwhile, this waits on the host
+/// for the operations on the slice, and returns the error.
 #[track_caller]
 pub fn with_slice<T: Pod, R>(
     device: &Device,
@@ -89,7 +90,7 @@ impl<'s, T: Pod> Borrowed<'s, T> {
         let pointer = driver::DevicePtr::from_raw(pointer);
         let (after, release) = (After::Stream(stream), Release::at_end_of_scope());
         // SAFETY: the caller borrows the memory, which has this length, until this is dropped. Then
-        // the stream waits for all uses, or the context is idle.
+        // the stream waits for all uses, or they are over.
         let array = unsafe { device.adopt_buffer(pointer, len, after, release) }?;
         Ok(Self {
             array: Some(array),
@@ -113,11 +114,24 @@ impl<'s, T: Pod> Borrowed<'s, T> {
         let Err(rejected) = array.return_to_owner(self.stream) else {
             return Ok(());
         };
-        let context = self.stream.cudarc().context();
         // Without an order on the device the host waits. A lost device has no work.
-        let _ = context.synchronize();
+        if wait_for_uses(&self.stream.device(), rejected.source).is_err() {
+            let _ = self.stream.cudarc().context().synchronize();
+        }
         Err(rejected.error.into())
     }
+}
+
+/// Waits on the host until all uses of the array are over, also while streams of the context are
+/// captured, which forbids to wait for the context (rule 42).
+fn wait_for_uses<T: Pod>(device: &Device, array: Buffer<T>) -> Result<()> {
+    let ours = device.stream()?;
+    array.return_to_owner(&ours)?;
+    // A query that fails says nothing about the uses, unless the device is lost.
+    while !ours.is_idle().unwrap_or(device.lost().is_some()) {
+        thread::sleep(Duration::from_micros(20));
+    }
+    Ok(())
 }
 
 impl<T: Pod> Drop for Borrowed<'_, T> {

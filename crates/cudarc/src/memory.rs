@@ -30,7 +30,8 @@ impl<T> Drop for Kept<T> {
 ///
 /// # Errors
 ///
-/// As [`SharedStream::new`] for the slice's stream. The slice is then dropped.
+/// As [`SharedStream::new`] for the slice's stream, and if that stream is captured. The slice is
+/// then dropped.
 #[track_caller]
 pub fn adopt_slice<T: Pod + Send>(device: &Device, mut slice: CudaSlice<T>) -> Result<Buffer<T>> {
     let raw = Arc::clone(slice.stream());
@@ -58,8 +59,8 @@ pub fn adopt_slice<T: Pod + Send>(device: &Device, mut slice: CudaSlice<T>) -> R
 ///
 /// # Errors
 ///
-/// If the array did not come from a slice with this type of elements, if a part of it is lent, or
-/// if the device is lost. The array is then dropped.
+/// If the array did not come from a slice with this type of elements, if a part of it is lent, if
+/// the slice's stream is captured, or if the device is lost. The array is then dropped.
 #[track_caller]
 pub fn return_slice<T: Pod + Send>(device: &Device, mut array: Buffer<T>) -> Result<CudaSlice<T>> {
     let kept = array.keeper_mut::<Kept<T>>();
@@ -72,5 +73,6 @@ pub fn return_slice<T: Pod + Send>(device: &Device, mut array: Buffer<T>) -> Res
     // Other streams of cudarc wait for this event.
     let (_, recorded) = slice.device_ptr_mut(&raw);
     drop(recorded);
+    raw.context().check_err()?;
     Ok(slice)
 }

@@ -37,11 +37,16 @@ pub(crate) fn check_context(device: &Device, context: &CudaContext) -> Result<()
     })
 }
 
-/// A stream of cudarc on which Millstream enqueues too. Their work runs in the order of the calls.
+/// A stream of cudarc with which Millstream's operations are in order. Their work runs in the order
+/// of the calls.
 ///
 /// It dereferences to the [`Stream`], which keeps cudarc's stream alive until the operations of
 /// Millstream on it are complete. Keep one as long as slices of the stream are handed over: each
 /// hand-over then finds it, instead of adopting the stream and letting it go again.
+///
+/// While cudarc captures the stream (`begin_capture`), calls that need an order with it are errors
+/// ([`UsageErrorKind::Captured`](millstream::UsageErrorKind::Captured)): Millstream's operations
+/// never become part of cudarc's graph.
 #[derive(Clone)]
 pub struct SharedStream {
     stream: Stream,
@@ -60,7 +65,8 @@ impl SharedStream {
         check_context(device, stream.context())?;
         let raw = StreamHandle::from_raw(stream.cu_stream() as usize);
         // SAFETY: the keeper is a reference to the stream, which destroys it when the last one is
-        // dropped. Safe code of cudarc reaches arrays of this library only by leases.
+        // dropped. Safe code of cudarc reaches arrays of this library only by leases, and has no
+        // function that destroys a stream or resets its context.
         let adopted = unsafe { device.adopt_stream(raw, Arc::clone(stream)) }?;
         Ok(Self {
             stream: adopted,

@@ -163,6 +163,18 @@ impl ResultCode {
         self.0
     }
 
+    /// Returns whether this result means that a capture does not allow the call (rules 40 to 44).
+    ///
+    /// ```
+    /// use millstream_driver::ResultCode;
+    /// assert!(ResultCode::CAPTURED_EVENT.is_of_capture());
+    /// ```
+    #[must_use]
+    pub fn is_of_capture(self) -> bool {
+        let of_capture = Self::STREAM_CAPTURE_UNSUPPORTED.0..=Self::STREAM_CAPTURE_WRONG_THREAD.0;
+        of_capture.contains(&self.0)
+    }
+
     /// Returns whether this result means that the context is lost, so that every later call in it
     /// fails.
     ///

@@ -2,7 +2,7 @@
 
 #![allow(unsafe_code, reason = "adopts tensors that their producer describes")]
 
-use std::ops::Deref;
+use std::{mem, ops::Deref};
 
 use millstream::{
     Buffer, Device, Select, Stream,
@@ -89,7 +89,8 @@ fn tensor_of(array: &Bound<'_, PyAny>, stream: Option<usize>) -> PyResult<Manage
 ///
 /// If the object speaks neither DLPack nor `__cuda_array_interface__`, has another type of
 /// elements, is not contiguous, or is on another device than the stream; if it is read-only and on
-/// a GPU; if it names a default stream of CUDA; or if the device is lost.
+/// a GPU; if it names a default stream of CUDA; if its framework captures the stream of its work; or
+/// if the device is lost.
 pub fn import<T: PythonElement>(
     argument: &Bound<'_, PyAny>,
     stream: &Stream,
@@ -158,17 +159,23 @@ fn adopt<T: PythonElement>(
             Ok((array, shape))
         }
         Some((DEVICE_CUDA, _)) => {
-            // The producer makes our stream wait for its current one.
-            let tensor = tensor_of(argument, Some(stream.as_raw().as_raw()))?;
+            // The producer makes a stream wait for its current one. If that is captured, the wait
+            // draws the stream into the capture, so that it is one without other work.
+            let waiting = device.stream().map_err(python_error)?;
+            let tensor = tensor_of(argument, Some(waiting.as_raw().as_raw()))?;
             let shape = tensor.shape().to_vec();
-            let (after, keep) = (After::Stream(stream), Kept::new);
+            let (after, keep) = (After::Stream(&waiting), Kept::new);
             let array = match to_read {
                 // SAFETY: the producer vouches for the memory until the deleter is called, and has
-                // ordered its work before our stream. No operation writes the array.
+                // ordered its work before the stream. No operation writes the array.
                 true => unsafe { device.adopt_dlpack_to_read::<T, _>(tensor, after, keep) },
                 // SAFETY: as above.
                 false => unsafe { device.adopt_dlpack_with::<T, _>(tensor, after, keep) },
             };
+            if array.is_err() {
+                // It may take part in a capture, so that it is not used again.
+                mem::forget(waiting);
+            }
             Ok((array.map_err(python_error)?, shape))
         }
         Some(other) => Err(PyBufferError::new_err(format!(

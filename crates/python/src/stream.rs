@@ -66,16 +66,27 @@ pub(crate) fn adopt(
 }
 
 /// A stream of Millstream for frameworks: CuPy's `Stream.from_external` and `cuda.core` take it by
-/// `__cuda_stream__`. It lives as long as this object.
+/// `__cuda_stream__`. It lives as long as this object. Frameworks may capture it.
 #[pyclass(frozen, module = "millstream")]
 #[derive(Debug)]
 pub struct Stream(millstream::Stream);
 
 impl Stream {
-    /// Wraps a stream.
+    /// Creates a stream on a device.
+    ///
+    /// # Errors
+    ///
+    /// As [`Device::stream_to_hand_out`].
+    pub fn new(device: &Device) -> PyResult<Self> {
+        let stream = device.stream_to_hand_out().map_err(python_error)?;
+        Ok(Self(stream))
+    }
+
+    /// Returns the stream for operations of Millstream, which are in order with those of
+    /// frameworks.
     #[must_use]
-    pub fn new(stream: millstream::Stream) -> Self {
-        Self(stream)
+    pub fn stream(&self) -> &millstream::Stream {
+        &self.0
     }
 }
 

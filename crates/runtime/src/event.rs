@@ -88,7 +88,12 @@ impl Stream {
             clock: VectorClock::default(),
             location,
         };
-        event.clock = record_with_clock(&event.device, self.state(), handle)?;
+        event.clock = record_with_clock(
+            &event.device,
+            self.state(),
+            handle,
+            ("record", Some(location)),
+        )?;
         Ok(event)
     }
 
@@ -112,17 +117,21 @@ impl Stream {
     ///
     /// # Errors
     ///
-    /// If the event is of a device of another driver, or one of the devices is lost.
+    /// If the event is of a device of another driver, one of the devices is lost, or this stream is
+    /// adopted and captured.
     ///
     /// [rule 24]: crate::guide::semantics#rule-24
+    #[track_caller]
     pub fn wait_for(&self, event: &Event) -> Result<()> {
+        let caller = ("wait_for", Some(Location::caller()));
         self.device_state()
             .refuse_recording(self.state(), "wait_for", NO_EVENTS)?;
         let (device, owner) = (self.device_state(), &event.device);
         if !device.shares_driver(owner) {
             self.same_device("wait_for", 0, owner)?;
         }
-        wait_with_clock(device, self.state(), owner, event.handle, &event.clock)
+        let waiting = (&**device, &**self.state());
+        wait_with_clock(waiting, (owner, event.handle), &event.clock, caller)
     }
 }
 

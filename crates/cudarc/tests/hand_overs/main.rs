@@ -7,6 +7,7 @@
 //! with which the process waits on the host are counted too; on a GPU they are with `LD_PRELOAD`
 //! (`interposed.c`).
 
+mod captures;
 mod dropin;
 mod interposed;
 mod play;
@@ -17,6 +18,11 @@ use std::process::ExitCode;
 use libtest_mimic::{Arguments, Trial};
 
 use scenarios::{SCENARIOS, Scenario};
+
+/// Returns all scenarios.
+fn scenarios() -> impl Iterator<Item = &'static Scenario> {
+    SCENARIOS.iter().chain(&captures::SCENARIOS)
+}
 
 /// Runs a scenario on the driver that the loader finds.
 fn run(scenario: &Scenario) -> Result<(), String> {
@@ -32,7 +38,7 @@ fn trials(on_gpu: bool) -> Vec<Trial> {
         Trial::test(scenario.name, run_here)
             .with_ignored_flag(!on_gpu && !cfg!(target_os = "linux"))
     };
-    SCENARIOS.iter().map(trial).collect()
+    scenarios().map(trial).collect()
 }
 
 fn main() -> ExitCode {
@@ -46,7 +52,7 @@ fn main() -> ExitCode {
         return libtest_mimic::run(&arguments, trials(on_gpu)).exit_code();
     }
     let name = arguments.next().unwrap_or_default();
-    let found = SCENARIOS.iter().find(|scenario| scenario.name == name);
+    let found = scenarios().find(|scenario| scenario.name == name);
     match found
         .ok_or_else(|| format!("there is no scenario `{name}`"))
         .and_then(run)

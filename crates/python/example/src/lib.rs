@@ -119,7 +119,7 @@ fn odds_gradient(
 /// Creates a stream on the GPU of an array.
 #[pyfunction]
 fn stream(array: &Bound<'_, PyAny>) -> PyResult<Stream> {
-    Ok(Stream::new(own_stream(&open(array)?)?))
+    Stream::new(&open(array)?)
 }
 
 /// The module.

@@ -1,14 +1,20 @@
 //! Adopted streams: streams of other libraries, whose owners enqueue on them too.
 //!
-//! The driver's handle of an adopted stream is valid as long as its keeper, a value of the owner.
+//! The operations of an adopted [`Stream`](super::Stream) run on a driver's stream of this library,
+//! its *companion*, which is the handle of its [`StreamState`]. The owner's stream is only made to
+//! wait for events of the companion, and to record events for which the companion waits:
+//! [`submission::owner`](super::submission) says how and why.
+//!
+//! The driver's handle of the owner's stream is valid as long as its keeper, a value of the owner.
 //! The keeper is kept until the last handle is dropped *and* the operations that this library
-//! submitted to the stream are complete. Until then others may wait for these operations or query
-//! the stream; such calls are made with the keeper locked ([`StreamState::while_kept`]). The state
-//! stays in the device's table, and serves again if the same stream is adopted again.
+//! submitted to the stream are complete; calls on the owner's stream are made with the keeper
+//! locked. The state and its companion stay in the device's table, and serve the next stream that
+//! is adopted.
 //!
 //! A sync point is recorded behind every operation on an adopted stream. On other streams it is
-//! recorded late, when another stream or the host needs it, and then includes all later work. On an
-//! adopted stream this may be work of the owner that waits for this very operation, or never ends.
+//! recorded late, when another stream or the host needs it, and then includes all later work. The
+//! companion's later work waits for the owner's, which may wait for this very operation, or never
+//! end.
 
 use std::{
     any::Any,
@@ -24,7 +30,7 @@ use super::{
     submission::record_sync_point,
 };
 use crate::{
-    Error, Result,
+    Result,
     disposal::{dispose, log},
 };
 
@@ -56,14 +62,20 @@ impl Drop for Keeper {
     }
 }
 
-/// The part of an adopted stream's state that says whether its handle is valid.
+/// The owner's stream of which a state is the companion.
 pub(crate) struct Adopted(Mutex<AdoptedState>);
 
 struct AdoptedState {
-    /// `None` once the stream is let go.
-    keeper: Option<Keeper>,
+    /// `None` once the owner's stream is let go.
+    owner: Option<Owner>,
     /// The number of handles of this library whose drop has not ended.
     handles: usize,
+}
+
+/// A stream of another library.
+struct Owner {
+    raw: StreamHandle,
+    keeper: Keeper,
 }
 
 impl fmt::Debug for Adopted {
@@ -73,9 +85,9 @@ impl fmt::Debug for Adopted {
 }
 
 impl Adopted {
-    pub(super) fn new(keeper: Keeper) -> Self {
+    fn new(owner: Owner) -> Self {
         Self(Mutex::new(AdoptedState {
-            keeper: Some(keeper),
+            owner: Some(owner),
             handles: 1,
         }))
     }
@@ -86,39 +98,43 @@ impl Adopted {
         self.0.lock().handles > 0
     }
 
-    #[cold]
-    #[inline(never)]
-    fn while_kept<R>(&self, body: impl FnOnce() -> R) -> Option<R> {
-        let state = self.0.lock();
-        state.keeper.is_some().then(body)
+    /// Returns the owner's stream, unless it is let go.
+    pub(super) fn raw(&self) -> Option<StreamHandle> {
+        self.while_kept(|raw| raw)
     }
 
-    /// Notes a new handle. Takes its keeper unless the stream still has one.
-    fn use_again(&self, keeper: &mut Option<Keeper>) {
+    fn while_kept<R>(&self, body: impl FnOnce(StreamHandle) -> R) -> Option<R> {
+        let state = self.0.lock();
+        state.owner.as_ref().map(|owner| body(owner.raw))
+    }
+
+    /// Notes a new handle. Takes the owner's stream unless it has one.
+    fn use_again(&self, owner: &mut Option<Owner>) {
         let mut state = self.0.lock();
         state.handles += 1;
-        if state.keeper.is_none() {
-            state.keeper = keeper.take();
+        if state.owner.is_none() {
+            state.owner = owner.take();
         }
     }
 }
 
 impl StreamState {
-    /// Returns whether this library created the stream, so that it may enqueue there and query it
-    /// at any time.
+    /// Returns whether the stream is not adopted.
     #[inline]
-    pub(crate) fn is_own(&self) -> bool {
+    pub(super) fn is_own(&self) -> bool {
         self.adopted.is_none()
     }
 
-    /// Calls `body` unless the stream's owner may have destroyed it. It has then no operation of
-    /// this library that is not complete.
-    #[inline(always)]
-    pub(crate) fn while_kept<R>(&self, body: impl FnOnce() -> R) -> Option<R> {
-        match &self.adopted {
-            None => Some(body()),
-            Some(adopted) => adopted.while_kept(body),
-        }
+    /// Calls `body` with the owner's stream of an adopted stream, unless it is let go.
+    pub(super) fn while_kept<R>(&self, body: impl FnOnce(StreamHandle) -> R) -> Option<R> {
+        self.adopted.as_ref()?.while_kept(body)
+    }
+
+    /// Returns the driver's handle of the stream for other libraries, which is the owner's for an
+    /// adopted stream.
+    pub(super) fn raw(&self) -> StreamHandle {
+        let adopted = self.adopted.as_ref();
+        adopted.and_then(Adopted::raw).unwrap_or(self.handle)
     }
 }
 
@@ -137,7 +153,7 @@ impl AdoptedStreams {
     ///
     /// # Errors
     ///
-    /// If the device has too many streams.
+    /// If the companion cannot be created.
     pub(super) fn adopt(
         &self,
         device: &Arc<DeviceState>,
@@ -147,35 +163,28 @@ impl AdoptedStreams {
     ) -> Result<Arc<Handle>> {
         // Before there is a handle: an operation on it is then seen to be on an adopted stream.
         device.admission.note_adopted();
-        let number = device.driver.stream_number(raw);
         // Declared before the lock: a keeper that is not needed is dropped after it is unlocked,
         // because its destructor is user code.
-        let mut keeper = Some(keeper);
+        let mut owner = Some(Owner { raw, keeper });
         let mut entries = self.0.lock();
-        let same = |entry: &&mut Entry| {
-            entry.state.handle == raw && number.is_none_or(|number| number == entry.state.number)
+        let find = |raw| {
+            let raw_of = |entry: &Entry| entry.state.adopted.as_ref().and_then(Adopted::raw);
+            entries.iter().position(|entry| raw_of(entry) == raw)
         };
-        if let Some(entry) = entries.iter_mut().find(same) {
+        // The state of the same stream, or else one whose stream was let go.
+        if let Some(at) = find(Some(raw)).or_else(|| find(None)) {
+            let entry = &mut entries[at];
             if let Some(handle) = entry.handle.upgrade() {
                 return Ok(handle);
             }
             if let Some(adopted) = &entry.state.adopted {
-                adopted.use_again(&mut keeper);
+                adopted.use_again(&mut owner);
             }
             let handle = new_handle(Arc::clone(&entry.state));
             entry.handle = Arc::downgrade(&handle);
             return Ok(handle);
         }
-        let added = device.streams.add(|id| {
-            let mut state = StreamState::new(id, raw, 0).numbered(number);
-            state.adopted = keeper.take().map(Adopted::new);
-            state
-        });
-        let Some(state) = added else {
-            return Err(Error::unavailable(format!(
-                "cannot adopt a stream: {device} has too many streams"
-            )));
-        };
+        let state = device.add_stream(device.clamped(0), || owner.take().map(Adopted::new))?;
         let handle = new_handle(Arc::clone(&state));
         entries.push(Entry {
             state,
@@ -226,11 +235,11 @@ impl Drop for LetGo {
         // Read with the keeper locked: a handle that came and went meanwhile has submitted more.
         let submitted = stream.shared.lock().points.submitted();
         let is_over = stream.is_done(submitted) || device.lost().is_some();
-        let keeper = (state.handles == 0 && is_over)
-            .then(|| state.keeper.take())
+        let owner = (state.handles == 0 && is_over)
+            .then(|| state.owner.take())
             .flatten();
         drop(state);
-        drop(keeper);
+        drop(owner.map(|owner| owner.keeper));
     }
 }
 

@@ -21,7 +21,7 @@ use super::{
     imports::{self, CrossDeviceImport, Place},
     leases,
     polling::retain_patiently,
-    submission::{end_before_the_owner, submit_admitted, submit_ordinary},
+    submission::{submit_between, submit_ordinary},
 };
 use crate::{
     Error, Result,
@@ -129,32 +129,13 @@ pub(crate) unsafe fn submit_crossing<C: Command>(
         unsafe { submit_ordinary(device, stream, operation, command) }?
     } else {
         // SAFETY: as above.
-        unsafe { submit_extraordinary(device, stream, operation, command) }?
+        unsafe { submit_between(device, stream, operation, command) }?
     };
     settling.sequence = Some(sequence);
     drop(settling);
     // Another device may have been found lost by a wait for it.
     check_all_alive(devices)?;
     Ok((sequence, output))
-}
-
-/// Submits the operation of a crossing to a device that traces operations or has adopted streams.
-///
-/// # Safety
-///
-/// As for [`submit_crossing`].
-#[cold]
-#[inline(never)]
-unsafe fn submit_extraordinary<C: Command>(
-    device: &DeviceState,
-    stream: &StreamState,
-    operation: &mut Operation<'_>,
-    command: C,
-) -> Result<(Sequence, C::Output)> {
-    // SAFETY: by this function's contract.
-    let output = unsafe { submit_admitted(device, stream, operation, command) }?;
-    end_before_the_owner(device, stream, output.0);
-    Ok(output)
 }
 
 /// Returns an error if one of the devices is lost, or if this thread is inside a foreign call.

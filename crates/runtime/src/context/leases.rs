@@ -7,9 +7,10 @@
 //!
 //! A lease is a part of the access history from before its begin until its end is published in its
 //! place, so that planning a conflicting operation finds one of the two. If the end cannot be
-//! submitted, because another thread is submitting to the stream or because this one is inside a
-//! foreign call, the memory stays lent, and operands are examined before each submission of the
-//! process, so that the next operation that conflicts ends the lease before it takes a lock.
+//! submitted, because another thread is submitting to the stream, because this one is inside a
+//! foreign call, or because the borrower's stream is captured, the memory stays lent, and operands
+//! are examined before each submission of the process, so that the next operation that conflicts
+//! ends the lease before it takes a lock.
 
 #![allow(unsafe_code, reason = "submits operations without work")]
 
@@ -25,7 +26,10 @@ use super::{
     Operation, Stream, SubmitQueue,
     examinations::ExaminedOperands,
     imports,
-    submission::{EndOfForeignWork, Marker, begin_lease, submit, submit_locked_end},
+    submission::{
+        EndOfForeignWork, Marker, begin_lease, make_owner_wait, submit, submit_locked_end,
+        wait_for_foreign_work, wait_for_owner,
+    },
 };
 use crate::{
     Error, Result, UsageError, UsageErrorKind,
@@ -38,7 +42,7 @@ use crate::{
 };
 
 /// The label of leases in errors.
-const LEND: &str = "lend";
+pub(super) const LEND: &str = "lend";
 
 /// Memory that is lent to the work of another library on a stream.
 #[derive(Clone, Debug)]
@@ -77,12 +81,12 @@ impl Drop for PutOff {
     }
 }
 
-/// Enqueues a marker: an operation without work that is ordered by its access like any other.
-/// Returns its sequence number.
+/// Enqueues a marker: an operation without work that is ordered by its access like any other, in
+/// front of later work of the owner of an adopted stream. Returns its sequence number.
 ///
 /// # Errors
 ///
-/// If the device is lost, or the access conflicts with a lease.
+/// If the device is lost, the access conflicts with a lease, or the owner's stream is captured.
 pub(crate) fn submit_marker(
     stream: &Stream,
     label: &'static str,
@@ -90,9 +94,11 @@ pub(crate) fn submit_marker(
     access: Access<'_>,
 ) -> Result<Sequence> {
     let operation = marker(label, location, access);
+    let (device, stream) = (stream.device_state(), stream.state());
     // SAFETY: the command enqueues nothing.
-    let submitted = unsafe { submit(stream.device_state(), stream.state(), operation, Marker) };
-    submitted.map(|(sequence, ())| sequence)
+    let (sequence, ()) = unsafe { submit(device, stream, operation, Marker) }?;
+    make_owner_wait(device, stream, sequence, (label, Some(location)))?;
+    Ok(sequence)
 }
 
 /// Orders the later work on an allocation behind everything that is enqueued on the stream, the
@@ -109,6 +115,8 @@ pub(crate) fn submit_end_of_foreign_work(
 ) -> Result<()> {
     let operation = marker(label, location, access);
     let (device, stream) = (stream.device_state(), stream.state());
+    device.check_alive()?;
+    wait_for_foreign_work(device, stream, (label, Some(location)))?;
     // SAFETY: the command enqueues nothing.
     unsafe { submit(device, stream, operation, EndOfForeignWork) }.map(drop)
 }
@@ -164,8 +172,9 @@ impl GrantedLease {
     }
 
     /// Returns the memory, once. Returns whether the lease has ended. Else, because another thread
-    /// is just submitting to the stream or because this one is inside a foreign call, the next
-    /// operation that uses the memory ends it, so that this neither waits nor fails.
+    /// is just submitting to the stream, because this one is inside a foreign call, or because the
+    /// borrower's stream is captured, the next operation that uses the memory ends it, so that this
+    /// neither waits nor fails.
     pub(crate) fn give_back(&self, history: &AccessHistory) -> bool {
         let submit_queue = self.stream.state().submit_queue.try_lock();
         let ended = submit_queue.map(|mut submit_queue| self.end(history, &mut submit_queue));
@@ -211,7 +220,8 @@ impl GrantedLease {
     ///
     /// # Errors
     ///
-    /// If this thread is inside a foreign call: the memory is then still lent.
+    /// If this thread is inside a foreign call, or the borrower's stream is captured: the memory is
+    /// then still lent.
     #[inline(always)]
     fn end(&self, history: &AccessHistory, submit_queue: &mut SubmitQueue) -> Result<()> {
         let (device, stream) = (self.stream.device_state(), self.stream.state());
@@ -223,6 +233,7 @@ impl GrantedLease {
             history.end_lease(self.number);
             return Ok(());
         }
+        wait_for_owner(device, stream, (LEND, Some(self.location)))?;
         let ended = (self.number, &self.access(history));
         let name = ("end of a lease", self.location);
         submit_locked_end(device, stream, submit_queue, ended, name);

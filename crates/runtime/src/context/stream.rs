@@ -96,11 +96,6 @@ impl Stream {
         raw: StreamHandle,
         keeper: Keeper,
     ) -> Result<Self> {
-        if device.streams.iter().next().is_none() {
-            // The first stream of a device is its own: it tells whether the device still works.
-            let own = device.acquire_stream(0)?;
-            device.retire_stream(own);
-        }
         let new_handle = |state| {
             Arc::new(Handle {
                 device: Arc::clone(device),
@@ -119,10 +114,12 @@ impl Stream {
     }
 
     /// Returns the driver's handle, for calls to other libraries. Work that they enqueue is not
-    /// tracked. The handle is valid as long as the device is open.
+    /// tracked. The handle is valid as long as the device is open; that of an adopted stream is the
+    /// owner's. A stream of this library must not be captured, and must not wait for an event of a
+    /// stream that is.
     #[must_use]
     pub fn as_raw(&self) -> StreamHandle {
-        self.inner.state.handle
+        self.inner.state.raw()
     }
 
     /// Returns the stream's number on its device, counted from 1 in the order of creation.

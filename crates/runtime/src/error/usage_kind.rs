@@ -2,6 +2,8 @@
 
 use std::{ops::Range, panic::Location};
 
+use millstream_driver::DriverError;
+
 use super::phrases::{in_brackets, names_there_are, of_values};
 
 /// The problem with an invalid call.
@@ -488,6 +490,19 @@ pub enum UsageErrorKind {
     DefaultStream {
         /// The driver's handle.
         raw: usize,
+    },
+    /// An adopted stream takes part in a capture of its owner, or was captured meanwhile. What the
+    /// call was to order did not take place, or is not in front of later work of the owner.
+    #[error(
+        "the owner of stream {stream} captures it into a graph, or another thread captures in \
+         global mode ({cause}); the capture is invalid now: end it before this call, or use \
+         another stream"
+    )]
+    Captured {
+        /// The number of the stream.
+        stream: u64,
+        /// The driver's answer.
+        cause: DriverError,
     },
     /// A stream or memory of another library belongs to another context or device.
     #[error("the {object} belongs to {owner}, not to the primary context of {device}")]

@@ -1,6 +1,6 @@
 //! Adoption of streams and memory that another library created.
 
-#![allow(unsafe_code, reason = "asks the driver for the context of a stream")]
+#![allow(unsafe_code, reason = "asks for a stream's context, creates streams")]
 
 use std::{any::Any, panic::Location};
 
@@ -10,6 +10,7 @@ use millstream_driver::{DevicePtr, StreamHandle};
 use crate::{
     Buffer, Device, Error, Rejected, Release, Result, Stream, UsageError, UsageErrorKind,
     context::{Keeper, submit_end_of_foreign_work, submit_marker},
+    disposal::log,
     tracker::AccessKind,
 };
 
@@ -31,10 +32,29 @@ pub enum After<'a> {
     Stream(&'a Stream),
 }
 
+/// A stream that was created for other libraries. Its drop destroys it.
+struct HandedOut {
+    device: Device,
+    raw: StreamHandle,
+}
+
+impl Drop for HandedOut {
+    fn drop(&mut self) {
+        let state = self.device.state();
+        // SAFETY: this is the only owner, and the context is alive as long as the device.
+        if let Err(error) = unsafe { state.driver.stream_destroy(state.context, self.raw) } {
+            log!(debug, %error, "cannot destroy a stream");
+        }
+    }
+}
+
 impl Device {
     /// Adopts a stream that another library created, such as cudarc's `CudaStream` or PyTorch's
-    /// current stream. Both may enqueue on it: the operations of this library run in the order of
-    /// their calls with the owner's, and are tracked like those of any other stream.
+    /// current stream. The operations of this library run in the order of their calls with the
+    /// owner's, and are tracked like those of any other stream. They run on a stream beside the
+    /// owner's, so that they never become part of a graph into which the owner captures its stream:
+    /// calls that need the order during a capture are errors
+    /// ([`UsageErrorKind::Captured`](crate::UsageErrorKind::Captured)).
     ///
     /// `keeper` keeps the stream alive, such as a clone of the owner's reference-counted handle. It
     /// is dropped on a thread of this library once the last handle is dropped and the operations
@@ -67,7 +87,9 @@ impl Device {
     ///
     /// `raw` is a stream that is alive at least until `keeper` is dropped. Its owner orders its own
     /// work with arrays of this library by [`foreign`](Stream::foreign) calls or
-    /// [leases](Buffer::lend).
+    /// [leases](Buffer::lend). A graph into which the owner has captured an array that was lent is
+    /// not launched after the lease. The device's primary context is not reset while the device is
+    /// open.
     #[track_caller]
     pub unsafe fn adopt_stream(
         &self,
@@ -94,6 +116,34 @@ impl Device {
         }
         let _name = state.named(NAME, location);
         Stream::adopt(state, raw, Keeper::new(keeper))
+    }
+
+    /// Creates a stream whose handle ([`Stream::as_raw`]) other libraries may use as their own, also
+    /// to capture it: for this library it is an [adopted](Self::adopt_stream) stream. It is
+    /// destroyed once the last handle is dropped and its operations are complete.
+    ///
+    /// ```
+    /// let device = millstream::Device::simulated()?;
+    /// let (ours, handed_out) = (device.stream()?, device.stream_to_hand_out()?);
+    /// let numbers = handed_out.upload(&[1, 2, 3])?;
+    /// assert_eq!(ours.download(&numbers)?.wait()?, [1, 2, 3]);
+    /// # Ok::<(), millstream::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// If the driver cannot create a stream, or the device is lost.
+    #[track_caller]
+    pub fn stream_to_hand_out(&self) -> Result<Stream> {
+        let state = self.state();
+        state.check_alive()?;
+        // SAFETY: the context is alive as long as the device.
+        let raw = unsafe { state.driver.stream_create(state.context, true, 0) };
+        let keeper = HandedOut {
+            device: self.clone(),
+            raw: state.checked(raw)?,
+        };
+        Stream::adopt(state, keeper.raw, Keeper::new(keeper))
     }
 
     /// Adopts memory of another library as an array of `len` elements. `after` says when the
@@ -124,8 +174,8 @@ impl Device {
     /// # Errors
     ///
     /// If the memory is not within one allocation of this device, as far as the driver knows, if it
-    /// is not aligned for `T`, if `after` names a stream of another device, or if the device is
-    /// lost. The keeper is then dropped.
+    /// is not aligned for `T`, if `after` names a stream of another device or one that its owner
+    /// captures, or if the device is lost. The keeper is then dropped.
     ///
     /// # Safety
     ///
@@ -215,8 +265,8 @@ impl<T: Pod> Buffer<T> {
     ///
     /// # Errors
     ///
-    /// If the array's memory was not adopted, a graph uses it, the stream is of another device, a
-    /// part is lent, or the device is lost. The error returns the array.
+    /// If the array's memory was not adopted, a graph uses it, the stream is of another device or
+    /// captured by its owner, a part is lent, or the device is lost. The error returns the array.
     #[allow(clippy::result_large_err, reason = "the error returns the array")]
     #[track_caller]
     pub fn return_to_owner(

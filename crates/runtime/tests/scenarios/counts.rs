@@ -60,9 +60,10 @@ fn a17_one_stream_costs_no_event() {
     });
 }
 
-/// An adopted stream costs a record behind each operation but a free, so that nothing waits for its
-/// owner's later work, and a stream of ours beside it costs no event.
-pub(crate) fn a17_an_adopted_stream_costs_one_record_behind_each_operation() {
+/// An adopted stream costs two records for each operation but a free, one on the owner's stream in
+/// front of it and one behind it, and a wait of the owner's stream. A stream of ours beside it costs
+/// no event.
+pub(crate) fn a17_an_adopted_stream_costs_two_records_for_each_operation() {
     scenario(|harness, calls| {
         harness.device.set_cache_limit(0);
         let [adopted, own] = harness.streams();
@@ -76,13 +77,15 @@ pub(crate) fn a17_an_adopted_stream_costs_one_record_behind_each_operation() {
         ];
         let operations: usize = operations.iter().map(|call| calls.count(call)).sum();
         let records = calls.count("event_record");
-        assert_eq!(records, operations, "{:?}", calls.counts());
+        assert_eq!(records, 2 * operations, "{:?}", calls.counts());
+        let waits = calls.count("stream_wait_event");
+        assert!((operations..=2 * operations).contains(&waits), "{waits}");
         Ok(())
     });
 }
 
 #[test]
-pub(crate) fn a19_an_order_that_others_imply_costs_no_second_wait() {
+fn a19_an_order_that_others_imply_costs_no_second_wait() {
     scenario(|harness, calls| {
         let [s1, s2, s3] = harness.streams();
         let a = s1.upload(&vec![1_u32; N])?;

@@ -33,6 +33,7 @@ mod health;
 mod host_memory;
 mod instrumented;
 mod interop;
+mod interop_captures;
 mod interop_failures;
 mod interop_hand_overs;
 mod interop_memory;

@@ -15,8 +15,8 @@ use std::{
 use millstream::{
     Buffer, Device, Release, Result, Stream,
     driver::{
-        ContextHandle, CurrentContext, DeviceOrdinal, DevicePtr, Driver, DriverError, FillPattern,
-        HostFunction, StreamHandle, cuda::Cuda,
+        CaptureMode, ContextHandle, CurrentContext, DeviceOrdinal, DevicePtr, Driver, DriverError,
+        FillPattern, HostFunction, StreamHandle, cuda::Cuda,
     },
     interop::After,
     sim::{Gpu, Hold},
@@ -169,6 +169,37 @@ impl Outsider {
         // SAFETY: as for `fill`.
         unsafe { driver.copy_device_to_device_async(context, target, source, bytes, self.raw) }
             .expect("the copy is enqueued");
+    }
+
+    /// Begins a capture of the stream, for this thread.
+    pub(crate) fn begin_capture(&self) {
+        // SAFETY: the stream is alive.
+        unsafe {
+            self.driver
+                .stream_begin_capture(self.context, self.raw, CaptureMode::ThreadLocal)
+        }
+        .expect("the capture begins");
+    }
+
+    /// Ends the capture of the stream, and launches its graph if there is one. Returns whether
+    /// there is.
+    pub(crate) fn end_and_launch(&self) -> bool {
+        let (driver, context) = (&self.driver, self.context);
+        // SAFETY: the stream is alive.
+        let Ok(graph) = (unsafe { driver.stream_end_capture(context, self.raw) }) else {
+            return false;
+        };
+        let launch = || -> Result<(), DriverError> {
+            // SAFETY: the graph is alive and not used again.
+            unsafe {
+                let exec = driver.graph_instantiate(context, graph)?;
+                driver.graph_launch(context, exec, self.raw)?;
+                driver.graph_exec_destroy(context, exec)?;
+                driver.graph_destroy(context, graph)
+            }
+        };
+        launch().expect("the graph is launched");
+        true
     }
 
     /// Blocks the stream from here on until the gate is dropped, if gates `hold`. No operation of

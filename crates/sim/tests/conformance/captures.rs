@@ -151,7 +151,27 @@ pub(crate) fn r42(dev: &DeviceHarness) -> Observation {
     let code = ResultCode::CAPTURED_EVENT;
     refused(dev, dev.event_query(event), code, "an event's query")?;
     ends_invalid(dev, stream, "a query of a captured event")?;
-    dev.event_destroy(event)?;
+    // The order with adopted streams relies on this: a record stays one of the capture behind its
+    // end, whether the capture succeeded or not, also if the event was recorded before.
+    for spoils in [false, true] {
+        let event = dev.recorded(stream)?;
+        dev.stream_begin_capture(stream, CaptureMode::Relaxed)?;
+        dev.event_record(event, stream)?;
+        if spoils {
+            refused(dev, dev.stream_query(stream), unsupported, "a query")?;
+            ends_invalid(dev, stream, "a query")?;
+        } else {
+            dev.graph_destroy(dev.stream_end_capture(stream)?)?;
+        }
+        refused(dev, dev.event_query(event), code, "a query behind the end")?;
+        let status = dev.stream_capture_info(stream)?.status;
+        check(status == CaptureStatus::None, &format!("{status:?}"))?;
+        dev.event_record(event, stream)?;
+        dev.stream_synchronize(stream)?;
+        let again = dev.event_query(event)?;
+        check(again.is_complete(), "a record outside replaces it")?;
+        dev.event_destroy(event)?;
+    }
 
     let blocking = dev.blocking_stream()?;
     let implicit = ResultCode::STREAM_CAPTURE_IMPLICIT;
@@ -167,7 +187,8 @@ pub(crate) fn r42(dev: &DeviceHarness) -> Observation {
     dev.memset_async(memory, FillPattern::U8(1), 4, StreamHandle::LEGACY)?;
     dev.graph_destroy(dev.stream_end_capture(stream)?)?;
     Ok(
-        "900, of events 907, of the legacy stream 906, and only while a blocking stream captures"
+        "900, of events 907, also behind the end of the capture, of the legacy stream 906, and \
+         only while a blocking stream captures"
             .into(),
     )
 }

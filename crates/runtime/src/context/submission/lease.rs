@@ -3,12 +3,13 @@
 use std::panic::Location;
 
 use super::{
+    owner::make_owner_follow,
     settle::{after_submission, forget_done, note_submitted, record_behind_ticket},
     sync_points::{record_for_host_waiters, wait_for_tickets},
 };
 use crate::{
     Result,
-    context::{DeviceState, StreamState, SubmitQueue, recorder::OperationRecord},
+    context::{DeviceState, StreamState, SubmitQueue, leases::LEND, recorder::OperationRecord},
     error::OperationKind,
     tracker::{Access, ConflictingLease, LeaseNumber, plan_lease, plan_lease_end},
 };
@@ -20,7 +21,7 @@ use crate::{
 ///
 /// # Errors
 ///
-/// If the driver refuses a call. There is then no lease.
+/// If the driver refuses a call, or the borrower's stream is captured. There is then no lease.
 pub(in crate::context) fn begin_lease(
     device: &DeviceState,
     stream: &StreamState,
@@ -43,6 +44,7 @@ pub(in crate::context) fn begin_lease(
         let tickets = &mut dependencies;
         ordered = wait_for_tickets(device, stream, &mut submit_queue, tickets, &mut others);
     }
+    let ordered = ordered.and_then(|()| make_owner_follow(device, stream, (LEND, Some(location))));
     if let Err(error) = ordered {
         access.history.end_lease(lease);
         return Err(error);

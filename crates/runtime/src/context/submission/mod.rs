@@ -18,6 +18,7 @@ mod in_turn;
 pub(crate) mod interleavings;
 mod lease;
 mod node;
+mod owner;
 mod relocatable;
 mod settle;
 mod sync_points;
@@ -37,6 +38,9 @@ pub(crate) use foreign::Foreign;
 pub(crate) use group::{GroupOperation, submit_group};
 pub(crate) use in_turn::{OverlappingCopy, RepeatedRows, repeat};
 pub(super) use lease::{begin_lease, submit_locked_end};
+pub(crate) use owner::{
+    make_owner_follow, make_owner_wait, wait_for_foreign_work, wait_for_owner,
+};
 pub(crate) use relocatable::{Relocatable, RelocatableKernel};
 pub(crate) use sync_points::{
     follow, order_after, record_at_tail, record_event, record_sync_point, record_with_clock,
@@ -53,7 +57,6 @@ use super::{
 };
 use crate::{
     Result,
-    disposal::log,
     error::OperationKind,
     spans,
     tracker::{
@@ -166,33 +169,39 @@ unsafe fn submit_examined<C: Command>(
     };
     device.run_deferred();
     // SAFETY: this function's contract.
-    let output = unsafe { submit_admitted(device, stream, operation, command) }?;
+    let output = unsafe { submit_between(device, stream, operation, command) }?;
     if let Some(imports) = imports {
         imports::note(operation.kind, &imports, operation.accesses.iter(), true);
-    }
-    if C::HAS_WORK {
-        end_before_the_owner(device, stream, output.0);
     }
     Ok(output)
 }
 
-/// Submits an operation like [`submit_in_place`]. The caller has checked that the device admits it.
+/// Submits an operation like [`submit_in_place`], between the earlier and the later work of the
+/// owner if the stream is adopted. The caller has checked that the device admits it.
 ///
 /// # Safety
 ///
 /// As for [`submit`].
-#[inline(always)]
-pub(super) unsafe fn submit_admitted<C: Command>(
+pub(super) unsafe fn submit_between<C: Command>(
     device: &DeviceState,
     stream: &StreamState,
     operation: &mut Operation<'_>,
     command: C,
 ) -> Result<(Sequence, C::Output)> {
+    let caller = (operation.label, Some(operation.location));
+    if C::HAS_WORK {
+        wait_for_owner(device, stream, caller)?;
+    }
     // SAFETY: this function's contract.
-    unsafe { submit_to_queue::<C, true>(device, stream, operation, command) }
+    let output = unsafe { submit_to_queue::<C, true>(device, stream, operation, command) }?;
+    if C::HAS_WORK {
+        make_owner_wait(device, stream, output.0, caller)?;
+    }
+    Ok(output)
 }
 
-/// Submits an operation like [`submit_admitted`] to a device that does not trace operations.
+/// Submits an operation like [`submit_between`] to a device that neither traces operations nor has
+/// adopted streams.
 ///
 /// # Safety
 ///
@@ -208,7 +217,7 @@ pub(super) unsafe fn submit_ordinary<C: Command>(
     unsafe { submit_to_queue::<C, false>(device, stream, operation, command) }
 }
 
-/// Submits an operation like [`submit_admitted`], and tells a recorder of it if `TRACES`.
+/// Submits an operation to the stream's queue, and tells a recorder of it if `TRACES`.
 ///
 /// # Safety
 ///
@@ -233,22 +242,6 @@ unsafe fn submit_to_queue<C: Command, const TRACES: bool>(
             command,
             &mut others,
         )
-    }
-}
-
-/// Records a sync point behind an operation on an adopted stream: its owner enqueues there too, and
-/// a sync point that is recorded late would include the owner's later work, which may never end.
-pub(super) fn end_before_the_owner(device: &DeviceState, stream: &StreamState, sequence: Sequence) {
-    if !stream.is_own() {
-        record_behind(device, stream, sequence);
-    }
-}
-
-/// Records a sync point behind a submitted operation unless there is one.
-pub(super) fn record_behind(device: &DeviceState, stream: &StreamState, sequence: Sequence) {
-    // A failure loses nothing: the next stream that needs a sync point records it late.
-    if let Err(error) = sync_point_after(device, stream, sequence) {
-        log!(debug, %error, "a sync point is recorded late");
     }
 }
 

@@ -7,6 +7,7 @@ use std::{ops::Deref, ptr, slice, sync::Arc};
 use millstream_driver::{DriverError, EventHandle};
 use smallvec::SmallVec;
 
+use super::owner::{Caller, make_owner_follow, wait_for_owner};
 use crate::{
     Error, Result,
     context::{
@@ -270,14 +271,20 @@ pub(crate) fn sync_point_after(
     }
 }
 
-/// Records an event of the device behind everything submitted to the stream. Returns the event's
-/// vector clock.
+/// Records an event of the device behind everything submitted to the stream, and behind the work of
+/// its owner if it is adopted. Returns the event's vector clock.
+///
+/// # Errors
+///
+/// If the device is lost, or the owner's stream is captured.
 pub(crate) fn record_with_clock(
     device: &DeviceState,
     stream: &StreamState,
     event: EventHandle,
+    caller: Caller,
 ) -> Result<VectorClock> {
     device.check_alive()?;
+    wait_for_owner(device, stream, caller)?;
     // With the submit queue locked, all reserved tickets are submitted and the clock is the tail's.
     let submit_queue = stream.submit_queue.lock();
     record_event(device, stream, event)?;
@@ -286,18 +293,17 @@ pub(crate) fn record_with_clock(
     Ok(clock)
 }
 
-/// Makes the stream's later work wait for an event of `owner`, this device or another, whose vector
-/// clock is `clock`.
+/// Makes the stream's later work, and that of its owner if it is adopted, wait for an event of
+/// `owner`, this device or another, whose vector clock is `clock`.
 ///
 /// # Errors
 ///
-/// If either device is lost.
+/// If either device is lost, or the owner's stream is captured.
 pub(crate) fn wait_with_clock(
-    device: &DeviceState,
-    stream: &StreamState,
-    owner: &DeviceState,
-    event: EventHandle,
+    (device, stream): (&DeviceState, &StreamState),
+    (owner, event): (&DeviceState, EventHandle),
     clock: &VectorClock,
+    caller: Caller,
 ) -> Result<()> {
     device.check_alive()?;
     owner.check_alive()?;
@@ -308,7 +314,7 @@ pub(crate) fn wait_with_clock(
     } else {
         submit_queue.join_device(clock, owner.number());
     }
-    Ok(())
+    make_owner_follow(device, stream, caller)
 }
 
 /// Orders the later work of a stream after all work that is submitted to another, `earlier`, of the
@@ -321,28 +327,38 @@ pub(crate) fn follow(
     (device, stream): (&DeviceState, &StreamState),
     (owner, earlier): (&DeviceState, &StreamState),
 ) -> Result<()> {
-    // The event carries no ticket, because it is not a sync point of a stream.
-    let (nothing, before) = (earlier.ticket(Sequence::START), VectorClock::default());
-    let taken = owner
-        .events
-        .take(&*owner.driver, owner.context, nothing, &before);
-    let lent = PooledEventGuard {
-        device: owner,
-        event: Some(owner.checked(taken)?),
-    };
-    let Some(event) = lent.event.as_ref().map(|event| event.event) else {
-        unreachable!("the guard has its event until it is dropped");
-    };
-    let clock = record_with_clock(owner, earlier, event)?;
+    let lent = PooledEventGuard::take(owner, earlier)?;
+    let event = lent.event();
+    let clock = record_with_clock(owner, earlier, event, ("follow", None))?;
     // An enqueued wait keeps waiting for the record that it saw (rule 23), so the event may be
     // recorded again afterwards.
-    wait_with_clock(device, stream, owner, event, &clock)
+    wait_with_clock((device, stream), (owner, event), &clock, ("follow", None))
 }
 
 /// A pooled event that returns to the pool on drop.
-struct PooledEventGuard<'a> {
+pub(super) struct PooledEventGuard<'a> {
     device: &'a DeviceState,
     event: Option<PooledEvent>,
+}
+
+impl<'a> PooledEventGuard<'a> {
+    /// Takes an event to record on the stream. It carries no ticket, because it is not a sync point
+    /// of a stream.
+    pub(super) fn take(device: &'a DeviceState, stream: &StreamState) -> Result<Self> {
+        let (nothing, before) = (stream.ticket(Sequence::START), VectorClock::default());
+        let (driver, context) = (&*device.driver, device.context);
+        let event = device.checked(device.events.take(driver, context, nothing, &before))?;
+        Ok(Self {
+            device,
+            event: Some(event),
+        })
+    }
+
+    /// Returns the driver's event.
+    pub(super) fn event(&self) -> EventHandle {
+        let event = self.event.as_ref();
+        event.expect("it is there until the drop").event
+    }
 }
 
 impl Drop for PooledEventGuard<'_> {
@@ -398,14 +414,12 @@ fn enqueue_record(
     stream: &StreamState,
     event: EventHandle,
 ) -> Result<(), DriverError> {
-    let record = || {
-        let (driver, context) = (&device.driver, device.context);
-        // SAFETY: the device owns the event; it owns the stream, or the stream is kept.
-        unsafe { driver.event_record(context, event, stream.handle) }
-    };
-    // The work of a stream that is let go is complete, and an event without a record counts as
-    // complete too (rule 22).
-    stream.while_kept(record).unwrap_or(Ok(()))
+    // SAFETY: the device owns the event and the stream.
+    unsafe {
+        device
+            .driver
+            .event_record(device.context, event, stream.handle)
+    }
 }
 
 /// Makes the stream wait for a sync point of this device or one of `others`, and adds its clock to
@@ -453,7 +467,7 @@ fn wait_elsewhere(
 
 /// Enqueues a wait for an event of `owner`.
 #[inline]
-fn enqueue_wait_for(
+pub(super) fn enqueue_wait_for(
     device: &DeviceState,
     stream: &StreamState,
     owner: &DeviceState,

@@ -1,0 +1,183 @@
+//! Scenarios I: an owner captures its stream, before our calls on it, between them and during them.
+
+#![allow(unsafe_code, reason = "adopts memory")]
+
+use std::{
+    fmt::Debug,
+    sync::atomic::{AtomicBool, Ordering},
+    thread,
+};
+
+use millstream::{Error, Release, Result, Stream, UsageErrorKind, interop::After};
+
+use crate::{
+    harness::{Harness, everywhere, once},
+    outsiders::{BYTES, Drops, Outsider, adopted},
+};
+
+/// The bytes of the arrays.
+const N: usize = BYTES;
+
+/// Returns whether a call failed because the owner captures its stream.
+fn is_captured<T>(result: &Result<T>) -> bool {
+    let Err(Error::Usage(usage_error)) = result else {
+        return false;
+    };
+    matches!(usage_error.problem(), UsageErrorKind::Captured { .. })
+}
+
+/// Makes a call during a capture, which it must refuse, and ends the capture.
+#[track_caller]
+fn assert_refused<T: Debug>(outsider: &Outsider, call: impl FnOnce() -> Result<T>) {
+    outsider.begin_capture();
+    let refused = call();
+    assert!(is_captured(&refused), "{refused:?}");
+    assert!(!outsider.end_and_launch(), "the owner is told, too");
+}
+
+/// Reads an array on another stream.
+#[track_caller]
+fn assert_holds(stream: &Stream, array: &millstream::Buffer<u8>, value: u8) {
+    assert_eq!(stream.download(array).unwrap().wait().unwrap(), [value; N]);
+}
+
+#[test]
+fn calls_on_a_stream_that_its_owner_captures_are_errors() {
+    everywhere(|harness| {
+        let outsider = Outsider::new(harness.if_simulated(), 0);
+        let (theirs, [ours, other]) = (outsider.adopt(&harness.device), harness.streams());
+        let mut array = ours.upload(&[1_u8; N]).unwrap();
+        let mut target = theirs.zeros::<u8>(N).unwrap();
+        assert_refused(&outsider, || theirs.fill(&mut array, 2));
+        assert_refused(&outsider, || theirs.copy(&array, &mut target));
+        assert_refused(&outsider, || theirs.download(&array).map(drop));
+        assert_refused(&outsider, || theirs.upload(&[3_u8; N]).map(drop));
+        assert_refused(&outsider, || theirs.record().map(drop));
+        let event = other.record().unwrap();
+        assert_refused(&outsider, || theirs.wait_for(&event));
+        assert_refused(&outsider, || array.lend(&theirs).map(drop));
+        assert_refused(&outsider, || array.lend_mut(&theirs).map(drop));
+        assert_refused(&outsider, || {
+            let release = Release::when_done(());
+            let (pointer, after) = (array.as_raw(), After::Stream(&theirs));
+            // SAFETY: the memory is refused.
+            let refused = unsafe {
+                harness
+                    .device
+                    .adopt_buffer::<u8>(pointer, N, after, release)
+            };
+            refused.map(drop)
+        });
+        // Neither stream was pulled into a capture, and nothing has run.
+        assert_holds(&ours, &array, 1);
+        assert_holds(&theirs, &target, 0);
+        theirs.fill(&mut array, 4).unwrap();
+        other.copy(&array, &mut target).unwrap();
+        assert_holds(&ours, &target, 4);
+    });
+}
+
+#[test]
+fn an_array_stays_lent_while_the_borrower_captures_its_stream() {
+    everywhere(|harness| {
+        let outsider = Outsider::new(harness.if_simulated(), 0);
+        let (theirs, ours) = (outsider.adopt(&harness.device), harness.stream());
+        let mut array = ours.zeros::<u8>(N).unwrap();
+        let gate = harness.gate(&theirs);
+        let lease = array.lend_mut(&theirs).unwrap();
+        outsider.fill(lease.as_raw(), N, 5);
+        outsider.begin_capture();
+        drop(lease);
+        // The array would be read before the owner's fill, or in its graph.
+        let refused = ours.download(&array);
+        assert!(is_captured(&refused), "{refused:?}");
+        assert!(!outsider.end_and_launch());
+        let found = ours.download(&array).unwrap();
+        harness.assert_pending(&found);
+        gate.open();
+        assert_eq!(found.wait().unwrap(), [5; N]);
+    });
+}
+
+#[test]
+fn memory_does_not_return_to_a_captured_stream_before_its_uses() {
+    everywhere(|harness| {
+        let outsider = Outsider::new(harness.if_simulated(), 0);
+        let (theirs, ours) = (outsider.adopt(&harness.device), harness.stream());
+        let drops = [Drops::default(), Drops::default()];
+        let [returned, mut released] = [0, 1].map(|at| {
+            let (tensor, drops) = (outsider.allocate(N), &drops[at]);
+            adopted(
+                &harness.device,
+                &theirs,
+                (tensor, drops),
+                |keeper| match at {
+                    0 => Release::when_done(keeper),
+                    _ => Release::behind(&theirs, keeper),
+                },
+            )
+        });
+        let mut returned = returned;
+        let gate = harness.gate(&ours);
+        ours.fill(&mut returned, 1).unwrap();
+        ours.fill(&mut released, 2).unwrap();
+        outsider.begin_capture();
+        let rejected = returned.return_to_owner(&theirs).unwrap_err();
+        assert!(is_captured(&Err::<(), _>(rejected.error)));
+        assert!(!outsider.end_and_launch());
+        outsider.begin_capture();
+        drop(released);
+        if harness.gates_hold() {
+            assert_eq!(drops[1].count(), 0, "the fill is pending");
+        }
+        assert!(!outsider.end_and_launch());
+        gate.open();
+        drop(rejected.source);
+        drops.iter().for_each(Drops::assert_one);
+    });
+}
+
+/// Another thread begins and ends captures all the time.
+fn captured_meanwhile(harness: &Harness, rounds: u8) -> Result<()> {
+    let outsider = Outsider::new(harness.if_simulated(), 0);
+    let (theirs, ours) = (outsider.adopt(&harness.device), harness.stream());
+    let mut array = ours.zeros::<u8>(N)?;
+    let mut target = ours.zeros::<u8>(N)?;
+    let (over, mut done, mut last) = (AtomicBool::new(false), 0, 0);
+    let captures = || {
+        while !over.load(Ordering::Relaxed) {
+            outsider.begin_capture();
+            thread::yield_now();
+            outsider.end_and_launch();
+        }
+    };
+    thread::scope(|scope| -> Result<()> {
+        scope.spawn(captures);
+        for value in 1..=rounds {
+            let filled = theirs.fill(&mut array, value);
+            assert!(filled.is_ok() || is_captured(&filled), "{filled:?}");
+            done += usize::from(filled.is_ok());
+            // The fill is enqueued if only the order behind it is missing.
+            let found = ours.download(&array)?.wait()?;
+            let is_new = found == [value; N];
+            assert!(is_new || filled.is_err() && found == [last; N], "{value}");
+            last = found[0];
+            let copied = theirs.copy(&array, &mut target);
+            if copied.is_ok() {
+                assert_eq!(ours.download(&target)?.wait()?, [last; N]);
+            }
+        }
+        over.store(true, Ordering::Relaxed);
+        Ok(())
+    })?;
+    // The graphs that the owner has launched hold nothing of ours.
+    theirs.fill(&mut array, 200)?;
+    assert_holds(&ours, &array, 200);
+    assert!(done > 0, "no fill was in time");
+    Ok(())
+}
+
+#[test]
+fn a_capture_that_begins_during_a_call_never_takes_it_up() {
+    once(|harness| captured_meanwhile(harness, 200));
+}
