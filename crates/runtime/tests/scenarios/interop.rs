@@ -159,7 +159,7 @@ fn i01_nothing_waits_for_what_the_owner_enqueues_later() {
         let release = Release::when_done;
         let imported = adopted(&harness.device, &lender, (tensor, &drops), release);
         // Last, so that no other sync point is behind it. No other stream has used this array.
-        let mut alone = other.zeros::<u8>(N).unwrap();
+        let [mut alone, mut later] = [(); 2].map(|()| other.zeros::<u8>(N).unwrap());
         other.fill(&mut alone, 3).unwrap();
         // None of the waits below ends if it includes an owner's work behind its gate.
         let outsiders = [&outsider, &second, &third];
@@ -167,6 +167,7 @@ fn i01_nothing_waits_for_what_the_owner_enqueues_later() {
         for owner in outsiders {
             owner.work();
         }
+        other.fill(&mut later, 5).unwrap();
         assert_eq!(ours.download(&alone).unwrap().wait().unwrap(), [3; N]);
         assert_eq!(found.wait().unwrap(), [1; N]);
         assert_eq!(ours.download(&array).unwrap().wait().unwrap(), [1; N]);
