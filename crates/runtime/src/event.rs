@@ -11,7 +11,10 @@ use millstream_driver::{EventHandle, EventKind};
 
 use crate::{
     Result, Stream, UsageError, UsageErrorKind,
-    context::{DeviceState, note_done, record_with_clock, wait_until, wait_with_clock},
+    context::{
+        AtCaller, DeviceState, follow_owner, make_owner_follow, note_done, record_with_clock,
+        wait_until, wait_with_clock,
+    },
     disposal::log,
     tracker::VectorClock,
 };
@@ -73,6 +76,7 @@ impl Stream {
             .refuse_recording(self.state(), "record", NO_EVENTS)?;
         let location = Location::caller();
         let device = Arc::clone(self.device_state());
+        follow_owner(&device, self.state()).at_caller("record", location)?;
         let name = device.named("record", location);
         // SAFETY: the device's context is alive.
         let made = unsafe {
@@ -88,12 +92,7 @@ impl Stream {
             clock: VectorClock::default(),
             location,
         };
-        event.clock = record_with_clock(
-            &event.device,
-            self.state(),
-            handle,
-            ("record", Some(location)),
-        )?;
+        event.clock = record_with_clock(&event.device, self.state(), handle)?;
         Ok(event)
     }
 
@@ -123,15 +122,15 @@ impl Stream {
     /// [rule 24]: crate::guide::semantics#rule-24
     #[track_caller]
     pub fn wait_for(&self, event: &Event) -> Result<()> {
-        let caller = ("wait_for", Some(Location::caller()));
+        let location = Location::caller();
         self.device_state()
             .refuse_recording(self.state(), "wait_for", NO_EVENTS)?;
         let (device, owner) = (self.device_state(), &event.device);
         if !device.shares_driver(owner) {
             self.same_device("wait_for", 0, owner)?;
         }
-        let waiting = (&**device, &**self.state());
-        wait_with_clock(waiting, (owner, event.handle), &event.clock, caller)
+        wait_with_clock(device, self.state(), owner, event.handle, &event.clock)?;
+        make_owner_follow(device, self.state()).at_caller("wait_for", location)
     }
 }
 

@@ -105,6 +105,12 @@ impl Admission {
         self.reasons.fetch_or(ADOPTED, Ordering::Relaxed);
     }
 
+    /// Returns whether the device has had an adopted stream.
+    #[inline]
+    pub(super) fn has_adopted(&self) -> bool {
+        self.reasons.load(Ordering::Relaxed) & ADOPTED != 0
+    }
+
     /// Sets whether a recorder is told of operations. The caller holds the recorder's lock.
     pub(super) fn trace(&self, traces: bool) {
         match traces {

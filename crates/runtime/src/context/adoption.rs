@@ -1,20 +1,19 @@
 //! Adopted streams: streams of other libraries, whose owners enqueue on them too.
 //!
-//! The operations of an adopted [`Stream`](super::Stream) run on a driver's stream of this library,
-//! its *companion*, which is the handle of its [`StreamState`]. The owner's stream is only made to
-//! wait for events of the companion, and to record events for which the companion waits:
-//! [`submission::owner`](super::submission) says how and why.
+//! The operations of an adopted [`Stream`](super::Stream) run on a *companion*, a stream of this
+//! library. The owner's stream has a state too, whose operations are markers only, such as the end
+//! of a lease. [`submission::owner`](super::submission) says how the two are ordered, and why.
 //!
 //! The driver's handle of the owner's stream is valid as long as its keeper, a value of the owner.
 //! The keeper is kept until the last handle is dropped *and* the operations that this library
-//! submitted to the stream are complete; calls on the owner's stream are made with the keeper
-//! locked. The state and its companion stay in the device's table, and serve the next stream that
-//! is adopted.
+//! submitted to both streams are complete. Until then others may wait for these operations or query
+//! the stream; such calls are made with the keeper locked ([`StreamState::while_kept`]). The state
+//! stays in the device's table, and serves again if the same stream is adopted again.
 //!
 //! A sync point is recorded behind every operation on an adopted stream. On other streams it is
 //! recorded late, when another stream or the host needs it, and then includes all later work. The
-//! companion's later work waits for the owner's, which may wait for this very operation, or never
-//! end.
+//! companion's later work waits for work of the owner, which may wait for this very operation, or
+//! never end.
 
 use std::{
     any::Any,
@@ -30,7 +29,7 @@ use super::{
     submission::record_sync_point,
 };
 use crate::{
-    Result,
+    Error, Result,
     disposal::{dispose, log},
 };
 
@@ -62,20 +61,16 @@ impl Drop for Keeper {
     }
 }
 
-/// The owner's stream of which a state is the companion.
+/// The part of an adopted stream's state that says whether its handle is valid.
 pub(crate) struct Adopted(Mutex<AdoptedState>);
 
 struct AdoptedState {
-    /// `None` once the owner's stream is let go.
-    owner: Option<Owner>,
+    /// `None` once the stream is let go.
+    keeper: Option<Keeper>,
     /// The number of handles of this library whose drop has not ended.
     handles: usize,
-}
-
-/// A stream of another library.
-struct Owner {
-    raw: StreamHandle,
-    keeper: Keeper,
+    /// The number of these handles, and of [`LetGo`]s.
+    users: usize,
 }
 
 impl fmt::Debug for Adopted {
@@ -85,10 +80,11 @@ impl fmt::Debug for Adopted {
 }
 
 impl Adopted {
-    fn new(owner: Owner) -> Self {
+    pub(super) fn new(keeper: Keeper) -> Self {
         Self(Mutex::new(AdoptedState {
-            owner: Some(owner),
+            keeper: Some(keeper),
             handles: 1,
+            users: 1,
         }))
     }
 
@@ -98,43 +94,61 @@ impl Adopted {
         self.0.lock().handles > 0
     }
 
-    /// Returns the owner's stream, unless it is let go.
-    pub(super) fn raw(&self) -> Option<StreamHandle> {
-        self.while_kept(|raw| raw)
-    }
-
-    fn while_kept<R>(&self, body: impl FnOnce(StreamHandle) -> R) -> Option<R> {
+    #[cold]
+    #[inline(never)]
+    fn while_kept<R>(&self, body: impl FnOnce() -> R) -> Option<R> {
         let state = self.0.lock();
-        state.owner.as_ref().map(|owner| body(owner.raw))
+        state.keeper.is_some().then(body)
     }
 
-    /// Notes a new handle. Takes the owner's stream unless it has one.
-    fn use_again(&self, owner: &mut Option<Owner>) {
+    /// Notes a new handle. Takes its keeper unless the stream still has one.
+    fn use_again(&self, keeper: &mut Option<Keeper>) {
         let mut state = self.0.lock();
         state.handles += 1;
-        if state.owner.is_none() {
-            state.owner = owner.take();
+        state.users += 1;
+        if state.keeper.is_none() {
+            state.keeper = keeper.take();
         }
     }
 }
 
 impl StreamState {
-    /// Returns whether the stream is not adopted.
+    /// Returns whether this library created the stream, so that it may enqueue there and query it
+    /// at any time.
     #[inline]
-    pub(super) fn is_own(&self) -> bool {
+    pub(crate) fn is_own(&self) -> bool {
         self.adopted.is_none()
     }
 
-    /// Calls `body` with the owner's stream of an adopted stream, unless it is let go.
-    pub(super) fn while_kept<R>(&self, body: impl FnOnce(StreamHandle) -> R) -> Option<R> {
-        self.adopted.as_ref()?.while_kept(body)
+    /// Calls `body` unless the stream's owner may have destroyed it. It has then no operation of
+    /// this library that is not complete.
+    #[inline(always)]
+    pub(crate) fn while_kept<R>(&self, body: impl FnOnce() -> R) -> Option<R> {
+        match &self.adopted {
+            None => Some(body()),
+            Some(adopted) => adopted.while_kept(body),
+        }
     }
+}
 
-    /// Returns the driver's handle of the stream for other libraries, which is the owner's for an
-    /// adopted stream.
-    pub(super) fn raw(&self) -> StreamHandle {
-        let adopted = self.adopted.as_ref();
-        adopted.and_then(Adopted::raw).unwrap_or(self.handle)
+/// The owner's stream of a companion.
+#[derive(Debug, Default)]
+pub(crate) struct OwnerOfStream(Mutex<Option<Arc<StreamState>>>);
+
+impl OwnerOfStream {
+    pub(super) fn set(&self, owner: Option<&Arc<StreamState>>) {
+        *self.0.lock() = owner.map(Arc::clone);
+    }
+}
+
+impl DeviceState {
+    /// Returns the owner's stream if the stream is a companion.
+    #[inline]
+    pub(crate) fn owner_of(&self, stream: &StreamState) -> Option<Arc<StreamState>> {
+        match self.admission.has_adopted() {
+            true => stream.owner.0.lock().clone(),
+            false => None,
+        }
     }
 }
 
@@ -149,43 +163,53 @@ struct Entry {
 
 impl AdoptedStreams {
     /// Returns the handle to a stream of the device's context, which is a new one unless the stream
-    /// is adopted already.
+    /// is adopted already. A new one is made of the state of the owner's stream and a companion.
     ///
     /// # Errors
     ///
-    /// If the companion cannot be created.
+    /// If the device has too many streams, or the companion cannot be created.
     pub(super) fn adopt(
         &self,
         device: &Arc<DeviceState>,
         raw: StreamHandle,
         keeper: Keeper,
-        new_handle: impl FnOnce(Arc<StreamState>) -> Arc<Handle>,
+        new_handle: impl FnOnce(Arc<StreamState>, Arc<StreamState>) -> Arc<Handle>,
     ) -> Result<Arc<Handle>> {
         // Before there is a handle: an operation on it is then seen to be on an adopted stream.
         device.admission.note_adopted();
+        let number = device.driver.stream_number(raw);
         // Declared before the lock: a keeper that is not needed is dropped after it is unlocked,
         // because its destructor is user code.
-        let mut owner = Some(Owner { raw, keeper });
+        let mut keeper = Some(keeper);
         let mut entries = self.0.lock();
-        let find = |raw| {
-            let raw_of = |entry: &Entry| entry.state.adopted.as_ref().and_then(Adopted::raw);
-            entries.iter().position(|entry| raw_of(entry) == raw)
+        let same = |entry: &&mut Entry| {
+            entry.state.handle == raw && number.is_none_or(|number| number == entry.state.number)
         };
-        // The state of the same stream, or else one whose stream was let go.
-        if let Some(at) = find(Some(raw)).or_else(|| find(None)) {
-            let entry = &mut entries[at];
+        if let Some(entry) = entries.iter_mut().find(same) {
             if let Some(handle) = entry.handle.upgrade() {
                 return Ok(handle);
             }
+            let companion = device.acquire_stream(0)?;
             if let Some(adopted) = &entry.state.adopted {
-                adopted.use_again(&mut owner);
+                adopted.use_again(&mut keeper);
             }
-            let handle = new_handle(Arc::clone(&entry.state));
+            let handle = new_handle(Arc::clone(&entry.state), companion);
             entry.handle = Arc::downgrade(&handle);
             return Ok(handle);
         }
-        let state = device.add_stream(device.clamped(0), || owner.take().map(Adopted::new))?;
-        let handle = new_handle(Arc::clone(&state));
+        let companion = device.acquire_stream(0)?;
+        let added = device.streams.add(|id| {
+            let mut state = StreamState::new(id, raw, 0).numbered(number);
+            state.adopted = keeper.take().map(Adopted::new);
+            state
+        });
+        let Some(state) = added else {
+            device.retire_stream(companion);
+            return Err(Error::unavailable(format!(
+                "cannot adopt a stream: {device} has too many streams"
+            )));
+        };
+        let handle = new_handle(Arc::clone(&state), companion);
         entries.push(Entry {
             state,
             handle: Arc::downgrade(&handle),
@@ -194,52 +218,47 @@ impl AdoptedStreams {
     }
 }
 
-/// Lets an adopted stream go whose last handle was dropped, once its operations are complete. A
-/// sync point behind them tells when.
-pub(super) fn leave(device: &Arc<DeviceState>, stream: &Arc<StreamState>) {
-    let Some(adopted) = &stream.adopted else {
+/// Lets an adopted stream go whose last handle was dropped, once its operations and those of its
+/// companion are complete. Sync points behind them tell when.
+pub(super) fn leave(
+    device: &Arc<DeviceState>,
+    owner: &Arc<StreamState>,
+    companion: &Arc<StreamState>,
+) {
+    companion.owner.set(None);
+    let Some(adopted) = &owner.adopted else {
         return;
     };
     adopted.0.lock().handles -= 1;
-    let let_go = LetGo {
-        device: Arc::clone(device),
-        stream: Arc::clone(stream),
-    };
-    let submitted = stream.shared.lock().points.submitted();
-    if stream.is_done(submitted) {
-        return drop(let_go);
+    let let_go = Arc::new(LetGo(Arc::clone(owner)));
+    for stream in [owner, companion] {
+        let submitted = stream.shared.lock().points.submitted();
+        if stream.is_done(submitted) {
+            continue;
+        }
+        let covered = stream.shared.lock().points.covering(submitted).is_some();
+        if !covered && let Err(error) = record_sync_point(device, stream) {
+            // Without the sync point the stream itself is polled, so that the keeper stays until
+            // the owner's later work is complete too.
+            log!(debug, %error, "an adopted stream is kept until it is idle");
+        }
+        retain_until_complete(device, stream, submitted, Arc::clone(&let_go));
     }
-    let covered = stream.shared.lock().points.covering(submitted).is_some();
-    if !covered && let Err(error) = record_sync_point(device, stream) {
-        // Without the sync point the stream itself is polled, so that the keeper stays until the
-        // owner's later work is complete too.
-        log!(debug, %error, "an adopted stream is kept until it is idle");
-    }
-    retain_until_complete(device, stream, submitted, let_go);
 }
 
-/// Drops the keeper of an adopted stream when it is dropped, unless the stream is in use again or
-/// has operations that are not complete. A lost device has none.
-struct LetGo {
-    device: Arc<DeviceState>,
-    stream: Arc<StreamState>,
-}
+/// Drops the keeper of an adopted stream when it is dropped, unless the stream has other users.
+struct LetGo(Arc<StreamState>);
 
 impl Drop for LetGo {
     fn drop(&mut self) {
-        let Self { device, stream } = self;
-        let Some(adopted) = &stream.adopted else {
+        let Some(adopted) = &self.0.adopted else {
             return;
         };
         let mut state = adopted.0.lock();
-        // Read with the keeper locked: a handle that came and went meanwhile has submitted more.
-        let submitted = stream.shared.lock().points.submitted();
-        let is_over = stream.is_done(submitted) || device.lost().is_some();
-        let owner = (state.handles == 0 && is_over)
-            .then(|| state.owner.take())
-            .flatten();
+        state.users -= 1;
+        let keeper = (state.users == 0).then(|| state.keeper.take()).flatten();
         drop(state);
-        drop(owner.map(|owner| owner.keeper));
+        drop(keeper);
     }
 }
 

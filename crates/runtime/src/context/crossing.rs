@@ -21,7 +21,7 @@ use super::{
     imports::{self, CrossDeviceImport, Place},
     leases,
     polling::retain_patiently,
-    submission::{submit_between, submit_ordinary},
+    submission::{submit_admitted, submit_ordinary},
 };
 use crate::{
     Error, Result,
@@ -129,7 +129,7 @@ pub(crate) unsafe fn submit_crossing<C: Command>(
         unsafe { submit_ordinary(device, stream, operation, command) }?
     } else {
         // SAFETY: as above.
-        unsafe { submit_between(device, stream, operation, command) }?
+        unsafe { submit_admitted(device, stream, operation, command) }?
     };
     settling.sequence = Some(sequence);
     drop(settling);

@@ -7,10 +7,9 @@
 //!
 //! A lease is a part of the access history from before its begin until its end is published in its
 //! place, so that planning a conflicting operation finds one of the two. If the end cannot be
-//! submitted, because another thread is submitting to the stream, because this one is inside a
-//! foreign call, or because the borrower's stream is captured, the memory stays lent, and operands
-//! are examined before each submission of the process, so that the next operation that conflicts
-//! ends the lease before it takes a lock.
+//! submitted, because another thread is submitting to the stream or because this one is inside a
+//! foreign call, the memory stays lent, and operands are examined before each submission of the
+//! process, so that the next operation that conflicts ends the lease before it takes a lock.
 
 #![allow(unsafe_code, reason = "submits operations without work")]
 
@@ -27,8 +26,7 @@ use super::{
     examinations::ExaminedOperands,
     imports,
     submission::{
-        EndOfForeignWork, Marker, begin_lease, make_owner_wait, submit, submit_locked_end,
-        wait_for_foreign_work, wait_for_owner,
+        AtCaller, EndOfForeignWork, Marker, begin_lease, refuse_captured, submit, submit_locked_end,
     },
 };
 use crate::{
@@ -42,7 +40,7 @@ use crate::{
 };
 
 /// The label of leases in errors.
-pub(super) const LEND: &str = "lend";
+const LEND: &str = "lend";
 
 /// Memory that is lent to the work of another library on a stream.
 #[derive(Clone, Debug)]
@@ -81,8 +79,8 @@ impl Drop for PutOff {
     }
 }
 
-/// Enqueues a marker: an operation without work that is ordered by its access like any other, in
-/// front of later work of the owner of an adopted stream. Returns its sequence number.
+/// Enqueues a marker on the owner's stream: an operation without work that is ordered by its access
+/// like any other. Returns its sequence number.
 ///
 /// # Errors
 ///
@@ -94,11 +92,10 @@ pub(crate) fn submit_marker(
     access: Access<'_>,
 ) -> Result<Sequence> {
     let operation = marker(label, location, access);
-    let (device, stream) = (stream.device_state(), stream.state());
+    let (device, stream) = (stream.device_state(), stream.owner_state());
     // SAFETY: the command enqueues nothing.
-    let (sequence, ()) = unsafe { submit(device, stream, operation, Marker) }?;
-    make_owner_wait(device, stream, sequence, (label, Some(location)))?;
-    Ok(sequence)
+    let submitted = unsafe { submit(device, stream, operation, Marker) };
+    submitted.map(|(sequence, ())| sequence)
 }
 
 /// Orders the later work on an allocation behind everything that is enqueued on the stream, the
@@ -114,9 +111,8 @@ pub(crate) fn submit_end_of_foreign_work(
     access: Access<'_>,
 ) -> Result<()> {
     let operation = marker(label, location, access);
-    let (device, stream) = (stream.device_state(), stream.state());
-    device.check_alive()?;
-    wait_for_foreign_work(device, stream, (label, Some(location)))?;
+    let (device, stream) = (stream.device_state(), stream.owner_state());
+    refuse_captured(device, stream).at_caller(label, location)?;
     // SAFETY: the command enqueues nothing.
     unsafe { submit(device, stream, operation, EndOfForeignWork) }.map(drop)
 }
@@ -155,8 +151,10 @@ impl GrantedLease {
             return Err(UsageError::new(LEND, problem).at(location).into());
         }
         imports::check(access.history)?;
+        refuse_captured(device, stream.owner_state()).at_caller(LEND, location)?;
         loop {
-            match begin_lease(device, stream.state(), &access, location)? {
+            let begun = begin_lease(device, stream.owner_state(), &access, location);
+            match begun.at_caller(LEND, location)? {
                 Err(conflict) => end_or_refuse(conflict, access.history, LEND, location)?,
                 Ok(number) => {
                     return Ok(Self {
@@ -172,11 +170,10 @@ impl GrantedLease {
     }
 
     /// Returns the memory, once. Returns whether the lease has ended. Else, because another thread
-    /// is just submitting to the stream, because this one is inside a foreign call, or because the
-    /// borrower's stream is captured, the next operation that uses the memory ends it, so that this
-    /// neither waits nor fails.
+    /// is just submitting to the stream or because this one is inside a foreign call, the next
+    /// operation that uses the memory ends it, so that this neither waits nor fails.
     pub(crate) fn give_back(&self, history: &AccessHistory) -> bool {
-        let submit_queue = self.stream.state().submit_queue.try_lock();
+        let submit_queue = self.stream.owner_state().submit_queue.try_lock();
         let ended = submit_queue.map(|mut submit_queue| self.end(history, &mut submit_queue));
         match ended {
             Some(Ok(())) => true,
@@ -220,11 +217,10 @@ impl GrantedLease {
     ///
     /// # Errors
     ///
-    /// If this thread is inside a foreign call, or the borrower's stream is captured: the memory is
-    /// then still lent.
+    /// If this thread is inside a foreign call: the memory is then still lent.
     #[inline(always)]
     fn end(&self, history: &AccessHistory, submit_queue: &mut SubmitQueue) -> Result<()> {
-        let (device, stream) = (self.stream.device_state(), self.stream.state());
+        let (device, stream) = (self.stream.device_state(), self.stream.owner_state());
         if let Err(error) = device.check_alive() {
             if device.lost().is_none() {
                 return Err(error);
@@ -233,7 +229,6 @@ impl GrantedLease {
             history.end_lease(self.number);
             return Ok(());
         }
-        wait_for_owner(device, stream, (LEND, Some(self.location)))?;
         let ended = (self.number, &self.access(history));
         let name = ("end of a lease", self.location);
         submit_locked_end(device, stream, submit_queue, ended, name);
@@ -244,7 +239,7 @@ impl GrantedLease {
 impl PutOffEnd for PutOff {
     fn end(&self, history: &AccessHistory, patient: bool) -> Result<bool> {
         let lease = &self.lease;
-        let submit_queue = &lease.stream.state().submit_queue;
+        let submit_queue = &lease.stream.owner_state().submit_queue;
         let locked = if patient {
             Some(submit_queue.lock())
         } else {

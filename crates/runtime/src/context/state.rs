@@ -27,7 +27,7 @@ use parking_lot::Mutex;
 
 use super::{
     admission::Admission,
-    adoption::{Adopted, AdoptedStreams},
+    adoption::AdoptedStreams,
     crossing::Crossings,
     events::EventPool,
     limits::Limits,
@@ -192,24 +192,13 @@ impl DeviceState {
         if let Some(stream) = self.take_idle(priority) {
             return Ok(stream);
         }
-        self.add_stream(priority, || None)
-    }
-
-    /// Creates a stream, which is the companion of `adopted`, if it returns one.
-    pub(super) fn add_stream(
-        &self,
-        priority: i32,
-        adopted: impl FnOnce() -> Option<Adopted>,
-    ) -> Result<Arc<StreamState>> {
         // SAFETY: the context is alive as long as this state.
         let handle =
             self.checked(unsafe { self.driver.stream_create(self.context, true, priority) })?;
         let number = self.driver.stream_number(handle);
-        let added = self.streams.add(|id| {
-            let mut stream = StreamState::new(id, handle, priority).numbered(number);
-            stream.adopted = adopted();
-            stream
-        });
+        let added = self
+            .streams
+            .add(|id| StreamState::new(id, handle, priority).numbered(number));
         added.ok_or_else(|| {
             // SAFETY: the stream was just created and is not used anywhere.
             let destroyed = unsafe { self.driver.stream_destroy(self.context, handle) };

@@ -53,13 +53,12 @@ pub(super) struct Handle {
 }
 
 /// What the drop of a stream's last handle does.
-#[derive(Clone, Copy)]
 enum End {
     Retire,
     /// Nothing: the owner retires the stream.
     Borrowed,
-    /// Lets go of a stream of another library.
-    Leave,
+    /// Lets go of a stream of another library, whose companion is then retired.
+    Leave(Arc<StreamState>),
 }
 
 impl Stream {
@@ -96,11 +95,17 @@ impl Stream {
         raw: StreamHandle,
         keeper: Keeper,
     ) -> Result<Self> {
-        let new_handle = |state| {
+        if device.streams.iter().next().is_none() {
+            // The first stream of a device is its own: it tells whether the device still works.
+            let own = device.acquire_stream(0)?;
+            device.retire_stream(own);
+        }
+        let new_handle = |owner, companion: Arc<StreamState>| {
+            companion.owner.set(Some(&owner));
             Arc::new(Handle {
                 device: Arc::clone(device),
-                state,
-                end: End::Leave,
+                state: companion,
+                end: End::Leave(owner),
             })
         };
         let inner = device.adopted.adopt(device, raw, keeper, new_handle)?;
@@ -114,12 +119,10 @@ impl Stream {
     }
 
     /// Returns the driver's handle, for calls to other libraries. Work that they enqueue is not
-    /// tracked. The handle is valid as long as the device is open; that of an adopted stream is the
-    /// owner's. A stream of this library must not be captured, and must not wait for an event of a
-    /// stream that is.
+    /// tracked. The handle is valid as long as the device is open.
     #[must_use]
     pub fn as_raw(&self) -> StreamHandle {
-        self.inner.state.raw()
+        self.owner_state().handle
     }
 
     /// Returns the stream's number on its device, counted from 1 in the order of creation.
@@ -142,6 +145,15 @@ impl Stream {
 
     pub(crate) fn state(&self) -> &Arc<StreamState> {
         &self.inner.state
+    }
+
+    /// Returns the state of the owner's stream if this one is adopted, or else its own: the stream
+    /// on which other libraries enqueue.
+    pub(crate) fn owner_state(&self) -> &Arc<StreamState> {
+        match &self.inner.end {
+            End::Leave(owner) => owner,
+            End::Retire | End::Borrowed => &self.inner.state,
+        }
     }
 
     /// Returns an error if the operand is not on the stream's device.
@@ -181,11 +193,12 @@ impl Stream {
 
 impl Drop for Handle {
     fn drop(&mut self) {
-        match self.end {
-            End::Retire => self.device.retire_stream(Arc::clone(&self.state)),
-            End::Borrowed => {}
-            End::Leave => leave(&self.device, &self.state),
+        match &self.end {
+            End::Retire => {}
+            End::Borrowed => return,
+            End::Leave(owner) => leave(&self.device, owner, &self.state),
         }
+        self.device.retire_stream(Arc::clone(&self.state));
     }
 }
 

@@ -7,7 +7,7 @@ use parking_lot::Mutex;
 use smallvec::SmallVec;
 
 use super::{
-    adoption::Adopted,
+    adoption::{Adopted, OwnerOfStream},
     events::PooledEvent,
     loss::RecentOperations,
     recording::RecorderOfStream,
@@ -113,6 +113,8 @@ pub(crate) struct StreamState {
     pub(crate) submitted: Condvar,
     /// Set for a stream of another library.
     pub(super) adopted: Option<Adopted>,
+    /// Set while the stream is the companion of an adopted one.
+    pub(super) owner: OwnerOfStream,
     /// Set while the stream's operations become nodes of a graph.
     pub(super) recorder: RecorderOfStream,
     /// The state that the `memory` layer keeps for the stream.
@@ -140,6 +142,7 @@ impl StreamState {
             }),
             submitted: Condvar::new(),
             adopted: None,
+            owner: OwnerOfStream::default(),
             recorder: RecorderOfStream::default(),
             memory_slot: Default::default(),
             done: AtomicU64::new(Sequence::START.get()),

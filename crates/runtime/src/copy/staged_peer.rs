@@ -245,10 +245,11 @@ fn copy_chunk(
     let event = sync_point_after(&source.device, &source.stream, sequence)?;
     // The event is not recorded again while it is held here.
     wait_with_clock(
-        (&target.device, &target.stream),
-        (&source.device, event.event),
+        &target.device,
+        &target.stream,
+        &source.device,
+        event.event,
         &event.clock,
-        ("copy", Some(location)),
     )?;
     let write = copy_of_rows(&target.device, to, host, to.side());
     let writing = leg_operation(OperationKind::HostToDevice, to, AccessKind::Write, location);

@@ -150,6 +150,9 @@ impl Teardown {
                 .for_each(self.events.give_many());
             let mut shared = stream.shared.lock();
             shared.points.retire(Sequence::END, self.events.give_many());
+            if !stream.is_own() {
+                continue;
+            }
             // SAFETY: no user of the stream is left: every handle kept the device open.
             if let Err(error) = unsafe { self.driver.stream_destroy(self.context, stream.handle) } {
                 log!(debug, %error, "cannot destroy a stream");
@@ -160,9 +163,9 @@ impl Teardown {
 
     /// Frees the deferred memory, which has no users left, in stream order.
     fn free_deferred(&mut self) {
-        // Any stream serves; without one nothing was ever allocated.
-        let streams = self.streams.iter().cycle();
-        for (freed, stream) in self.deferred_frees.drain(..).zip(streams) {
+        // Any own stream serves; without one nothing was ever allocated.
+        let own = self.streams.iter().filter(|stream| stream.is_own());
+        for (freed, stream) in self.deferred_frees.drain(..).zip(own.cycle()) {
             let driver_stream = DriverStream {
                 driver: &*self.driver,
                 context: self.context,
@@ -179,7 +182,8 @@ impl Teardown {
 
     /// Returns whether no stream has work.
     fn is_idle(&self) -> Result<bool, DriverError> {
-        for stream in &self.streams {
+        // Adopted streams keep the device open until their operations are complete.
+        for stream in self.streams.iter().filter(|stream| stream.is_own()) {
             // SAFETY: context and stream are alive.
             let answer = unsafe { self.driver.stream_query(self.context, stream.handle) }?;
             if answer == Completion::Pending {

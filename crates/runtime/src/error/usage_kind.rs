@@ -6,6 +6,11 @@ use millstream_driver::DriverError;
 
 use super::phrases::{in_brackets, names_there_are, of_values};
 
+/// Describes the answer of the driver, if there was one.
+fn because(cause: Option<&DriverError>) -> String {
+    cause.map_or_else(String::new, |cause| format!(" ({cause})"))
+}
+
 /// The problem with an invalid call.
 ///
 /// ```
@@ -494,15 +499,16 @@ pub enum UsageErrorKind {
     /// An adopted stream takes part in a capture of its owner, or was captured meanwhile. What the
     /// call was to order did not take place, or is not in front of later work of the owner.
     #[error(
-        "the owner of stream {stream} captures it into a graph, or another thread captures in \
-         global mode ({cause}); the capture is invalid now: end it before this call, or use \
-         another stream"
+        "the owner of stream {stream} captures it into a graph{}; end the capture before this call, \
+         or use another stream",
+        because(cause.as_ref())
     )]
     Captured {
         /// The number of the stream.
         stream: u64,
-        /// The driver's answer.
-        cause: DriverError,
+        /// The driver's answer to the call that was refused. The capture is invalid then. Another
+        /// thread's capture in global mode is a cause, too, because it forbids queries.
+        cause: Option<DriverError>,
     },
     /// A stream or memory of another library belongs to another context or device.
     #[error("the {object} belongs to {owner}, not to the primary context of {device}")]

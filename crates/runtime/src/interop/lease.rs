@@ -22,15 +22,15 @@ use crate::{
 /// ever and is never freed.
 ///
 /// If the lease is dropped inside the closure of a [foreign call](Stream::foreign), or while
-/// another thread submits to the borrower's stream, or while that stream is captured, the memory
-/// stays lent until the next operation that conflicts, which ends the lease first. The memory of an
-/// array that is dropped before is leaked. If the driver refuses a call when the lease is dropped,
-/// the next operation that conflicts waits for all work that is on the stream at that time, or
-/// returns the driver's error.
+/// another thread submits to the borrower's stream, the memory stays lent until the next operation
+/// that conflicts, which ends the lease first. The memory of an array that is dropped before is
+/// leaked. If the driver refuses a call when the lease is dropped, as it does while the borrower's
+/// stream is captured, the next operation that conflicts waits for all work that is on the stream
+/// at that time, or returns the driver's error.
 ///
-/// Neither call waits for the device. Together they cost three records and three waits at most, and
-/// a query, besides a record behind the operations for which the borrower waits, and the wait of
-/// the next operation.
+/// Neither call waits for the device. Together they cost at most one wait and one record of an
+/// event, and two queries, besides a record behind the operations for which the borrower waits, and
+/// the wait of the next operation.
 ///
 /// ```
 /// use millstream::{Device, driver::{DeviceOrdinal, Driver, FillPattern}, sim::{Gpu, SimConfig}};

@@ -6,7 +6,7 @@ use smallvec::SmallVec;
 
 use crate::{
     Stream,
-    context::{DeviceState, Keeper, make_owner_follow, order_after, retain_until_complete},
+    context::{DeviceState, Keeper, order_after, retain_until_complete},
     disposal::log,
     tracker::{Dependencies, Ticket},
 };
@@ -108,17 +108,20 @@ impl Release {
 }
 
 /// Makes the stream wait for these uses. Returns whether it does; not if another thread is just
-/// submitting to it or the stream is captured.
+/// submitting to it.
 fn follows(stream: &Stream, uses: &SmallVec<[Ticket; 4]>) -> bool {
     let device = stream.device_state();
-    let Some(mut submit_queue) = stream.state().submit_queue.try_lock() else {
+    let Some(mut submit_queue) = stream.owner_state().submit_queue.try_lock() else {
         return false;
     };
     // Every use is submitted: its call borrowed the array.
-    let (stream, uses) = (stream.state(), Dependencies::from_slice(uses));
-    order_after(device, stream, &mut submit_queue, uses)
-        .and_then(|()| make_owner_follow(device, stream, ("release", None)))
-        .is_ok()
+    order_after(
+        device,
+        stream.owner_state(),
+        &mut submit_queue,
+        Dependencies::from_slice(uses),
+    )
+    .is_ok()
 }
 
 impl fmt::Debug for Release {

@@ -84,7 +84,8 @@ fn try_free(device: &DeviceState, mut freed: FreeingBlock) -> Result<(), Freeing
     }
     if freed.block.uses.is_empty() {
         return match device.stream(freed.block.origin) {
-            Some(origin) => free_after(device, origin, freed, |_| true),
+            Some(origin) if origin.is_own() => free_after(device, origin, freed, |_| true),
+            Some(_) => free_apart(device, freed),
             None => {
                 freed.reservation.commit();
                 Ok(())
@@ -92,7 +93,8 @@ fn try_free(device: &DeviceState, mut freed: FreeingBlock) -> Result<(), Freeing
         };
     }
     for at in 0..freed.block.uses.len() {
-        let Some(stream) = device.stream(freed.block.uses[at].stream) else {
+        let stream = device.stream(freed.block.uses[at].stream);
+        let Some(stream) = stream.filter(|stream| stream.is_own()) else {
             continue;
         };
         let uses = freed.block.uses.clone();

@@ -137,11 +137,18 @@ fn while_streams_idle(
             let Some(submit_queue) = stream.submit_queue.try_lock() else {
                 return Ok(false);
             };
-            // SAFETY: the stream is alive.
-            match unsafe { state.driver.stream_query(state.context, stream.handle) } {
-                Err(error) if Some(state.context) == context => return Err(error),
-                Ok(answer) if answer.is_complete() => {}
-                _ => return Ok(false),
+            let query = || {
+                // SAFETY: the stream is alive, or kept.
+                unsafe { state.driver.stream_query(state.context, stream.handle) }
+            };
+            match stream.while_kept(query) {
+                Some(Err(error)) if Some(state.context) == context && stream.is_own() => {
+                    return Err(error);
+                }
+                Some(Ok(answer)) if answer.is_complete() => {}
+                Some(_) => return Ok(false),
+                // A stream that is let go has no incomplete operation.
+                None => {}
             }
             // With the submit queue held, all tickets are submitted.
             stream.mark_done(submit_queue.next.previous());

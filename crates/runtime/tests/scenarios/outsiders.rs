@@ -171,12 +171,13 @@ impl Outsider {
             .expect("the copy is enqueued");
     }
 
-    /// Begins a capture of the stream, for this thread.
+    /// Begins a capture of the stream, in relaxed mode, so that nothing but its own stream, work
+    /// and events is concerned.
     pub(crate) fn begin_capture(&self) {
         // SAFETY: the stream is alive.
         unsafe {
             self.driver
-                .stream_begin_capture(self.context, self.raw, CaptureMode::ThreadLocal)
+                .stream_begin_capture(self.context, self.raw, CaptureMode::Relaxed)
         }
         .expect("the capture begins");
     }

@@ -243,12 +243,7 @@ fn p02_a_kernel_and_a_fill_write_disjoint_halves_from_two_devices_at_once() {
                 let second = scope.spawn(|| double_into(&t1, &ones, right));
                 first.join().unwrap().and(second.join().unwrap())
             })?;
-            assert_eq!(
-                calls.count("stream_wait_event"),
-                0,
-                "neither waits for the other: {:?}",
-                calls.counts()
-            );
+            harness.assert_count(calls, "stream_wait_event", 0); // neither waits for the other
             let free = if std::ptr::eq(held, &s1) {
                 t2.download(&copied_part(&t2, &a, N)?)?.wait()?
             } else {
@@ -293,12 +288,7 @@ pub(crate) fn a05_two_devices_use_columns_of_a_managed_array_at_once() {
             here.vecadd(&s1, config, &ones, &ones, &mut first, N as u64)?;
             let mut column = rest.slice_mut(..N);
             there.vecadd(&t1, config, &twos, &twos, &mut column, N as u64)?;
-            assert_eq!(
-                calls.count("stream_wait_event"),
-                0,
-                "different columns: {:?}",
-                calls.counts()
-            );
+            harness.assert_count(calls, "stream_wait_event", 0); // different columns
             let mut copy = t2.zeros::<f32>(N)?;
             there.vecadd(&t1, config, &column, &twos, &mut copy, N as u64)?;
             assert_eq!(

@@ -46,7 +46,7 @@ pub(crate) fn a03_left_and_right_of_an_image_are_used_side_by_side() {
             first.join().unwrap().and(second.join().unwrap())
         })?;
         let beside = s2.download_2d(&right)?;
-        assert_eq!(calls.count("stream_wait_event"), 0, "{:?}", calls.counts());
+        harness.assert_count(calls, "stream_wait_event", 0);
         assert_eq!(
             beside.wait()?,
             [2; ROWS * (COLS - 21)],

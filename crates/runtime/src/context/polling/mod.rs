@@ -112,8 +112,13 @@ pub(crate) fn query_sync_point(
 /// is marked complete.
 pub(crate) fn query_stream(device: &DeviceState, stream: &StreamState) -> Result<bool> {
     let (submitted, clock) = stream.shared.lock().points.tail();
-    // SAFETY: the device owns the stream.
-    let answer = unsafe { device.driver.stream_query(device.context, stream.handle) };
+    let query = || {
+        // SAFETY: the device owns the stream, or it is kept.
+        unsafe { device.driver.stream_query(device.context, stream.handle) }
+    };
+    let Some(answer) = stream.while_kept(query) else {
+        return Ok(stream.is_done(submitted));
+    };
     if device.checked(answer)? == Completion::Pending {
         return Ok(false);
     }

@@ -3,13 +3,12 @@
 use std::panic::Location;
 
 use super::{
-    owner::make_owner_follow,
     settle::{after_submission, forget_done, note_submitted, record_behind_ticket},
     sync_points::{record_for_host_waiters, wait_for_tickets},
 };
 use crate::{
     Result,
-    context::{DeviceState, StreamState, SubmitQueue, leases::LEND, recorder::OperationRecord},
+    context::{DeviceState, StreamState, SubmitQueue, recorder::OperationRecord},
     error::OperationKind,
     tracker::{Access, ConflictingLease, LeaseNumber, plan_lease, plan_lease_end},
 };
@@ -21,7 +20,8 @@ use crate::{
 ///
 /// # Errors
 ///
-/// If the driver refuses a call, or the borrower's stream is captured. There is then no lease.
+/// If the driver refuses a call, as it does if the borrower's stream is captured. There is then no
+/// lease.
 pub(in crate::context) fn begin_lease(
     device: &DeviceState,
     stream: &StreamState,
@@ -44,7 +44,6 @@ pub(in crate::context) fn begin_lease(
         let tickets = &mut dependencies;
         ordered = wait_for_tickets(device, stream, &mut submit_queue, tickets, &mut others);
     }
-    let ordered = ordered.and_then(|()| make_owner_follow(device, stream, (LEND, Some(location))));
     if let Err(error) = ordered {
         access.history.end_lease(lease);
         return Err(error);
@@ -73,7 +72,8 @@ pub(in crate::context) fn submit_locked_end(
     plan_lease_end(lease, ticket, access, &|ticket| device.is_done(ticket));
     let (point, failure) = match recorded {
         Ok(point) => (Some(point), None),
-        // Operations that conflict with the end record a sync point late.
+        // Operations that conflict with the end record a sync point late. That fails, too, as long
+        // as the borrower's stream is captured.
         Err(error) => (None, Some(error)),
     };
     let kind = OperationKind::Kernel;

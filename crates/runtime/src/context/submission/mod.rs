@@ -38,15 +38,15 @@ pub(crate) use foreign::Foreign;
 pub(crate) use group::{GroupOperation, submit_group};
 pub(crate) use in_turn::{OverlappingCopy, RepeatedRows, repeat};
 pub(super) use lease::{begin_lease, submit_locked_end};
-pub(crate) use owner::{
-    make_owner_follow, make_owner_wait, wait_for_foreign_work, wait_for_owner,
-};
+pub(super) use owner::refuse_captured;
+pub(crate) use owner::{AtCaller, follow_owner, make_owner_follow};
 pub(crate) use relocatable::{Relocatable, RelocatableKernel};
 pub(crate) use sync_points::{
     follow, order_after, record_at_tail, record_event, record_sync_point, record_with_clock,
     sync_point_after, wait_with_clock,
 };
 
+use owner::make_owner_wait;
 use settle::{after_submission, forget_done, note_submitted, record_behind_ticket};
 use sync_points::{OtherDevices, find_sync_points, record_for_host_waiters, wait_for_point};
 
@@ -169,38 +169,39 @@ unsafe fn submit_examined<C: Command>(
     };
     device.run_deferred();
     // SAFETY: this function's contract.
-    let output = unsafe { submit_between(device, stream, operation, command) }?;
+    let output = unsafe { submit_admitted(device, stream, operation, command) }?;
     if let Some(imports) = imports {
         imports::note(operation.kind, &imports, operation.accesses.iter(), true);
     }
     Ok(output)
 }
 
-/// Submits an operation like [`submit_in_place`], between the earlier and the later work of the
-/// owner if the stream is adopted. The caller has checked that the device admits it.
+/// Submits an operation like [`submit_in_place`], between earlier and later work of the owner if
+/// the stream is adopted. The caller has checked that the device admits it.
 ///
 /// # Safety
 ///
 /// As for [`submit`].
-pub(super) unsafe fn submit_between<C: Command>(
+pub(super) unsafe fn submit_admitted<C: Command>(
     device: &DeviceState,
     stream: &StreamState,
     operation: &mut Operation<'_>,
     command: C,
 ) -> Result<(Sequence, C::Output)> {
-    let caller = (operation.label, Some(operation.location));
+    let (label, location) = (operation.label, operation.location);
     if C::HAS_WORK {
-        wait_for_owner(device, stream, caller)?;
+        follow_owner(device, stream).at_caller(label, location)?;
     }
     // SAFETY: this function's contract.
-    let output = unsafe { submit_to_queue::<C, true>(device, stream, operation, command) }?;
+    let submitted = unsafe { submit_to_queue::<C, true>(device, stream, operation, command) };
+    let output = submitted.at_caller(label, location)?;
     if C::HAS_WORK {
-        make_owner_wait(device, stream, output.0, caller)?;
+        make_owner_wait(device, stream, output.0).at_caller(label, location)?;
     }
     Ok(output)
 }
 
-/// Submits an operation like [`submit_between`] to a device that neither traces operations nor has
+/// Submits an operation like [`submit_admitted`] to a device that neither traces operations nor has
 /// adopted streams.
 ///
 /// # Safety

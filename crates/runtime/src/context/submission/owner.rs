@@ -7,39 +7,42 @@
 //! the capture). To ask whether the stream captures does not help, before the call or behind it: a
 //! capture may begin after the question and end before the next.
 //!
-//! The key is that nothing of ours is enqueued on the owner's stream. Its operations run on a
-//! companion stream, whose handle is not given to other libraries. Two calls order one stream with
-//! the other, and the driver decides each of them at one instant:
+//! The key is that no operation of ours is enqueued on the owner's stream. Operations run on a
+//! companion, an ordinary stream whose handle is not given to other libraries. The owner's stream
+//! has a state with tickets of its own, of operations without work. All that is ever called on it
+//! are records of events and waits for events, of which the driver decides each at one instant:
 //!
-//! - [`wait_for_owner`], before an operation, records an event on the owner's stream. The event
-//!   remembers whether it was recorded in a capture, until it is recorded again, also when the
-//!   capture has ended: a query then fails (rule 42). No other code has the event. The companion
-//!   waits for it only after a query that succeeds, so that a captured event is never waited for.
-//! - [`make_owner_wait`], behind an operation, makes the owner's stream wait for an event of the
-//!   companion. In a capture the driver refuses that (rule 41: an event recorded outside), and makes
-//!   the capture invalid (rule 43: a violation does), so that its end tells the owner, too.
+//! - A record ([`record_on_owners_stream`]) is followed by a query of the event, which no other code
+//!   has. The event remembers whether it was recorded in a capture, until it is recorded again, also
+//!   when the capture has ended: the query then fails (rule 42). Such an event is never waited for
+//!   and never becomes a sync point, so that no stream of ours is ever drawn into a capture.
+//! - A wait for an event of another stream fails in a capture (rule 41: the event was recorded
+//!   outside), and makes it invalid (rule 43: a violation does), so that its end tells the owner,
+//!   too. The vector clock of the owner's stream then does not include the event.
 //!
-//! All uses of an owner's stream are among these two:
+//! So each of the two streams follows the other like any stream that waits for another one's event,
+//! and the tracker knows of no order that the driver did not accept.
 //!
-//! | use | before | behind | if the stream captures |
-//! |---|---|---|---|
-//! | an operation, a replay, a foreign call | waits for the owner | the owner waits | an error; the companion runs what is enqueued already |
-//! | an event recorded, `After::Stream` | waits for the owner | | an error; no event is recorded |
-//! | a wait for an event | | the owner waits | an error |
-//! | a lease begins | | the owner waits | an error; there is no lease |
-//! | a lease ends | waits for the owner | | the array stays lent, and its uses are errors until the capture has ended |
-//! | an array returns to its owner | | the owner waits | an error with the array |
-//! | memory is released behind the stream | | the owner waits | its keeper is kept until all uses are complete |
-//! | an allocation, a free, a poll, a wait of the host | | | nothing, because the owner's stream takes no part |
+//! All uses of an owner's stream:
 //!
-//! If the owner does not wait for an operation because the second call failed, the next call that
-//! succeeds includes the operation: it waits for the tail of the companion. No array is lent and
-//! none returns before.
+//! | use | calls on the owner's stream | if it is captured |
+//! |---|---|---|
+//! | an operation, a replay, a foreign call | a record before, a wait behind | an error; what is enqueued already runs on the companion |
+//! | an event of the user is recorded | a record before | an error; the event is not recorded |
+//! | a wait for an event | a wait behind | an error |
+//! | a lease begins, an array returns to its owner | a wait for each use | an error; there is no lease, the array stays |
+//! | a lease ends, `After::Stream` | a record | uses of the array are errors until the capture has ended; then they wait for all work of the owner |
+//! | memory is released behind the stream | a wait for each use | its keeper is kept until all uses are complete |
+//! | an allocation, a free, a wait of the host for an operation | none | nothing |
+//! | a wait of the host for the end of a lease whose record failed | a query | an error |
+//!
+//! [`refuse_captured`] asks in addition where a call would otherwise succeed during a capture, because
+//! it needs no wait. It decides nothing: a capture may begin behind it.
 //!
 //! Other acts of an owner between these calls:
 //!
-//! - Ending a capture, on any thread: the event stays captured, as above. Beginning one between the
-//!   two calls: the second fails.
+//! - Ending a capture, on any thread: the event stays captured, as above. Beginning one between two
+//!   calls: the second fails.
 //! - Destroying its stream, or the context by `cuDevicePrimaryCtxReset`: the contract of
 //!   `adopt_stream` excludes both, and no safe function of cudarc does either. If the driver answers
 //!   that the context is destroyed, the device is lost.
@@ -53,150 +56,133 @@
 
 use std::panic::Location;
 
-use millstream_driver::DriverError;
+use millstream_driver::{CaptureStatus, DriverError, EventHandle};
 
-use super::sync_points::{PooledEventGuard, enqueue_wait_for, record_at_tail, sync_point_after};
+use super::sync_points::{follow, order_after};
 use crate::{
     Error, Result, UsageError, UsageErrorKind,
-    context::{DeviceState, PooledEvent, StreamState},
-    tracker::Sequence,
+    context::{DeviceState, StreamState},
+    tracker::{Dependencies, Sequence},
 };
 
-/// The name and the source line of the operation that needs the order.
-pub(crate) type Caller = (&'static str, Option<&'static Location<'static>>);
+/// The operation in the error of a call on an owner's stream until [`AtCaller`] names another.
+const ORDER: &str = "order with the owner of a stream";
 
-/// Makes later operations on an adopted stream wait for the work that is enqueued on the owner's
-/// stream. Does nothing for another stream.
+/// Makes later operations of a companion wait for the work that is enqueued on the owner's stream.
+/// Does nothing for another stream.
 ///
 /// # Errors
 ///
-/// As [`wait_for_foreign_work`].
-#[inline]
-pub(crate) fn wait_for_owner(
-    device: &DeviceState,
-    stream: &StreamState,
-    caller: Caller,
-) -> Result<()> {
-    match stream.is_own() {
-        true => Ok(()),
-        false => wait_for_foreign_work(device, stream, caller),
-    }
-}
-
-/// Makes later operations on a stream wait for the work that other libraries have enqueued: on the
-/// owner's stream if it is adopted, or else on the stream itself, whose handle was given away.
-///
-/// # Errors
-///
-/// If the stream with that work is captured: nothing waits for it then.
-#[cold]
-#[inline(never)]
-pub(crate) fn wait_for_foreign_work(
-    device: &DeviceState,
-    stream: &StreamState,
-    caller: Caller,
-) -> Result<()> {
-    let lent = PooledEventGuard::take(device, stream)?;
-    let event = lent.event();
-    let record_and_query = |raw| {
-        // SAFETY: the device owns the event; the stream is its own or kept.
-        unsafe { device.driver.event_record(device.context, event, raw) }?;
-        // SAFETY: as above.
-        unsafe { device.driver.event_query(device.context, event) }
-    };
-    let answer = match stream.is_own() {
-        true => Some(record_and_query(stream.handle)),
-        false => stream.while_kept(record_and_query),
-    };
-    match answer {
-        // A stream that is let go has no work for which an operation must wait.
+/// If the owner's stream is captured: nothing waits for it then.
+pub(crate) fn follow_owner(device: &DeviceState, stream: &StreamState) -> Result<()> {
+    match device.owner_of(stream) {
+        Some(owner) => follow((device, stream), (device, &owner)),
         None => Ok(()),
-        Some(Ok(answer)) if answer.is_complete() || stream.is_own() => Ok(()),
-        // An enqueued wait keeps waiting for the record that it saw (rule 23), so that the event
-        // may be recorded again afterwards.
-        Some(Ok(_)) => enqueue_wait_for(device, stream, device, event),
-        Some(Err(error)) => Err(refused(device, stream, caller, error)),
     }
 }
 
-/// Makes later work of the owner of an adopted stream wait for the operations up to `sequence`, and
-/// records a sync point behind them. Does nothing for another stream.
+/// Makes later work of the owner of a companion wait for everything that is enqueued on the
+/// companion. Does nothing for another stream.
 ///
 /// # Errors
 ///
 /// If the owner's stream is captured: it does not wait then.
-#[inline]
-pub(crate) fn make_owner_wait(
-    device: &DeviceState,
-    stream: &StreamState,
-    sequence: Sequence,
-    caller: Caller,
-) -> Result<()> {
-    if stream.is_own() {
-        return Ok(());
+pub(crate) fn make_owner_follow(device: &DeviceState, stream: &StreamState) -> Result<()> {
+    match device.owner_of(stream) {
+        Some(owner) => follow((device, &owner), (device, stream)),
+        None => Ok(()),
     }
-    let point = sync_point_after(device, stream, sequence)?;
-    make_owner_wait_for(device, stream, &point, caller)
 }
 
-/// Makes later work of the owner of an adopted stream wait for everything that is enqueued on its
-/// companion, waits included. Does nothing for another stream.
+/// Makes later work of the owner of a companion wait for an operation of the companion, with a sync
+/// point behind it. Does nothing for another stream.
 ///
 /// # Errors
 ///
-/// As [`make_owner_wait`].
-pub(crate) fn make_owner_follow(
+/// As [`make_owner_follow`].
+pub(super) fn make_owner_wait(
     device: &DeviceState,
     stream: &StreamState,
-    caller: Caller,
+    sequence: Sequence,
 ) -> Result<()> {
-    if stream.is_own() {
+    let Some(owner) = device.owner_of(stream) else {
         return Ok(());
-    }
-    let point = record_at_tail(device, stream)?;
-    let result = make_owner_wait_for(device, stream, &point, caller);
-    device.events.give(point);
-    result
-}
-
-fn make_owner_wait_for(
-    device: &DeviceState,
-    stream: &StreamState,
-    point: &PooledEvent,
-    caller: Caller,
-) -> Result<()> {
-    let wait = |raw| {
-        // SAFETY: the device owns the event, which is not recorded again as long as `point` is
-        // referenced; the owner's stream is kept.
-        unsafe {
-            device
-                .driver
-                .stream_wait_event(device.context, raw, point.event)
-        }
     };
-    // A stream that is let go has no later work.
-    let waits = stream.while_kept(wait).unwrap_or(Ok(()));
-    waits.map_err(|error| refused(device, stream, caller, error))
+    let mut submit_queue = owner.submit_queue.lock();
+    let operation = Dependencies::from_slice(&[stream.ticket(sequence)]);
+    order_after(device, &owner, &mut submit_queue, operation)
 }
 
-/// Converts the error of a call on the owner's stream.
+/// Records an event of the device on an owner's stream.
+///
+/// # Errors
+///
+/// If the stream was captured at the time of the record.
 #[cold]
-fn refused(
+#[inline(never)]
+pub(super) fn record_on_owners_stream(
     device: &DeviceState,
     stream: &StreamState,
-    (label, location): Caller,
-    error: DriverError,
-) -> Error {
-    if !error.code().is_of_capture() {
+    event: EventHandle,
+) -> Result<(), DriverError> {
+    let (driver, context) = (&device.driver, device.context);
+    let record = || {
+        // SAFETY: the device owns the event, and the stream is kept.
+        unsafe { driver.event_record(context, event, stream.handle) }?;
+        // SAFETY: the device owns the event.
+        unsafe { driver.event_query(context, event) }.map(drop)
+    };
+    // The work of a stream that is let go is complete, and an event without a record counts as
+    // complete too (rule 22).
+    stream.while_kept(record).unwrap_or(Ok(()))
+}
+
+/// Returns an error if a stream on which other libraries enqueue is captured now.
+pub(in crate::context) fn refuse_captured(
+    device: &DeviceState,
+    stream: &StreamState,
+) -> Result<()> {
+    // SAFETY: the stream is the device's own or kept.
+    let info = unsafe {
+        device
+            .driver
+            .stream_capture_info(device.context, stream.handle)
+    };
+    match device.checked(info)?.status {
+        CaptureStatus::None => Ok(()),
+        _ => Err(captured(stream, None)),
+    }
+}
+
+/// Converts the error of a record on the stream or of a wait of it.
+#[cold]
+pub(super) fn refused(device: &DeviceState, stream: &StreamState, error: DriverError) -> Error {
+    if stream.is_own() || !error.code().is_of_capture() {
         return device.record_failure(error);
     }
-    let problem = UsageErrorKind::Captured {
-        stream: stream.number,
-        cause: error,
-    };
-    let usage_error = UsageError::new(label, problem);
-    match location {
-        Some(location) => usage_error.at(location).into(),
-        None => usage_error.into(),
+    captured(stream, Some(error))
+}
+
+fn captured(stream: &StreamState, cause: Option<DriverError>) -> Error {
+    let stream = stream.number;
+    UsageError::new(ORDER, UsageErrorKind::Captured { stream, cause }).into()
+}
+
+/// Names the caller in the error of a capture.
+pub(crate) trait AtCaller {
+    /// Names the operation and its source line, if the error is that of a capture.
+    fn at_caller(self, label: &'static str, location: &'static Location<'static>) -> Self;
+}
+
+impl<T> AtCaller for Result<T> {
+    #[inline]
+    fn at_caller(self, label: &'static str, location: &'static Location<'static>) -> Self {
+        self.map_err(|error| match error {
+            Error::Usage(usage_error) if usage_error.operation() == ORDER => {
+                let problem = usage_error.problem().clone();
+                UsageError::new(label, problem).at(location).into()
+            }
+            other => other,
+        })
     }
 }

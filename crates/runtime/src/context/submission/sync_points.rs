@@ -7,7 +7,7 @@ use std::{ops::Deref, ptr, slice, sync::Arc};
 use millstream_driver::{DriverError, EventHandle};
 use smallvec::SmallVec;
 
-use super::owner::{Caller, make_owner_follow, wait_for_owner};
+use super::owner::{record_on_owners_stream, refused};
 use crate::{
     Error, Result,
     context::{
@@ -271,20 +271,14 @@ pub(crate) fn sync_point_after(
     }
 }
 
-/// Records an event of the device behind everything submitted to the stream, and behind the work of
-/// its owner if it is adopted. Returns the event's vector clock.
-///
-/// # Errors
-///
-/// If the device is lost, or the owner's stream is captured.
+/// Records an event of the device behind everything submitted to the stream. Returns the event's
+/// vector clock.
 pub(crate) fn record_with_clock(
     device: &DeviceState,
     stream: &StreamState,
     event: EventHandle,
-    caller: Caller,
 ) -> Result<VectorClock> {
     device.check_alive()?;
-    wait_for_owner(device, stream, caller)?;
     // With the submit queue locked, all reserved tickets are submitted and the clock is the tail's.
     let submit_queue = stream.submit_queue.lock();
     record_event(device, stream, event)?;
@@ -293,17 +287,18 @@ pub(crate) fn record_with_clock(
     Ok(clock)
 }
 
-/// Makes the stream's later work, and that of its owner if it is adopted, wait for an event of
-/// `owner`, this device or another, whose vector clock is `clock`.
+/// Makes the stream's later work wait for an event of `owner`, this device or another, whose vector
+/// clock is `clock`.
 ///
 /// # Errors
 ///
-/// If either device is lost, or the owner's stream is captured.
+/// If either device is lost.
 pub(crate) fn wait_with_clock(
-    (device, stream): (&DeviceState, &StreamState),
-    (owner, event): (&DeviceState, EventHandle),
+    device: &DeviceState,
+    stream: &StreamState,
+    owner: &DeviceState,
+    event: EventHandle,
     clock: &VectorClock,
-    caller: Caller,
 ) -> Result<()> {
     device.check_alive()?;
     owner.check_alive()?;
@@ -314,7 +309,7 @@ pub(crate) fn wait_with_clock(
     } else {
         submit_queue.join_device(clock, owner.number());
     }
-    make_owner_follow(device, stream, caller)
+    Ok(())
 }
 
 /// Orders the later work of a stream after all work that is submitted to another, `earlier`, of the
@@ -327,38 +322,28 @@ pub(crate) fn follow(
     (device, stream): (&DeviceState, &StreamState),
     (owner, earlier): (&DeviceState, &StreamState),
 ) -> Result<()> {
-    let lent = PooledEventGuard::take(owner, earlier)?;
-    let event = lent.event();
-    let clock = record_with_clock(owner, earlier, event, ("follow", None))?;
+    // The event carries no ticket, because it is not a sync point of a stream.
+    let (nothing, before) = (earlier.ticket(Sequence::START), VectorClock::default());
+    let taken = owner
+        .events
+        .take(&*owner.driver, owner.context, nothing, &before);
+    let lent = PooledEventGuard {
+        device: owner,
+        event: Some(owner.checked(taken)?),
+    };
+    let Some(event) = lent.event.as_ref().map(|event| event.event) else {
+        unreachable!("the guard has its event until it is dropped");
+    };
+    let clock = record_with_clock(owner, earlier, event)?;
     // An enqueued wait keeps waiting for the record that it saw (rule 23), so the event may be
     // recorded again afterwards.
-    wait_with_clock((device, stream), (owner, event), &clock, ("follow", None))
+    wait_with_clock(device, stream, owner, event, &clock)
 }
 
 /// A pooled event that returns to the pool on drop.
-pub(super) struct PooledEventGuard<'a> {
+struct PooledEventGuard<'a> {
     device: &'a DeviceState,
     event: Option<PooledEvent>,
-}
-
-impl<'a> PooledEventGuard<'a> {
-    /// Takes an event to record on the stream. It carries no ticket, because it is not a sync point
-    /// of a stream.
-    pub(super) fn take(device: &'a DeviceState, stream: &StreamState) -> Result<Self> {
-        let (nothing, before) = (stream.ticket(Sequence::START), VectorClock::default());
-        let (driver, context) = (&*device.driver, device.context);
-        let event = device.checked(device.events.take(driver, context, nothing, &before))?;
-        Ok(Self {
-            device,
-            event: Some(event),
-        })
-    }
-
-    /// Returns the driver's event.
-    pub(super) fn event(&self) -> EventHandle {
-        let event = self.event.as_ref();
-        event.expect("it is there until the drop").event
-    }
 }
 
 impl Drop for PooledEventGuard<'_> {
@@ -380,7 +365,8 @@ fn acquire_and_record(
     let taken = device
         .events
         .take(&*device.driver, device.context, ticket, before);
-    device.checked(taken.and_then(|event| record_pooled(device, stream, event)))
+    let recorded = taken.and_then(|event| record_pooled(device, stream, event));
+    recorded.map_err(|error| refused(device, stream, error))
 }
 
 /// Records a pooled event behind everything enqueued on the stream.
@@ -405,7 +391,7 @@ pub(crate) fn record_event(
     stream: &StreamState,
     event: EventHandle,
 ) -> Result<()> {
-    device.checked(enqueue_record(device, stream, event))
+    enqueue_record(device, stream, event).map_err(|error| refused(device, stream, error))
 }
 
 #[inline]
@@ -414,12 +400,12 @@ fn enqueue_record(
     stream: &StreamState,
     event: EventHandle,
 ) -> Result<(), DriverError> {
-    // SAFETY: the device owns the event and the stream.
-    unsafe {
-        device
-            .driver
-            .event_record(device.context, event, stream.handle)
+    if !stream.is_own() {
+        return record_on_owners_stream(device, stream, event);
     }
+    let (driver, context) = (&device.driver, device.context);
+    // SAFETY: the device owns the event and the stream.
+    unsafe { driver.event_record(context, event, stream.handle) }
 }
 
 /// Makes the stream wait for a sync point of this device or one of `others`, and adds its clock to
@@ -467,7 +453,7 @@ fn wait_elsewhere(
 
 /// Enqueues a wait for an event of `owner`.
 #[inline]
-pub(super) fn enqueue_wait_for(
+fn enqueue_wait_for(
     device: &DeviceState,
     stream: &StreamState,
     owner: &DeviceState,
@@ -492,7 +478,7 @@ fn wait_failure(
     error: DriverError,
 ) -> Error {
     if ptr::eq(device, owner) || !error.code().is_sticky() {
-        return device.record_failure(error);
+        return refused(device, stream, error);
     }
     match query_stream(device, stream) {
         Err(lost) if device.lost().is_some() => lost,
