@@ -89,8 +89,8 @@ fn tensor_of(array: &Bound<'_, PyAny>, stream: Option<usize>) -> PyResult<Manage
 ///
 /// If the object speaks neither DLPack nor `__cuda_array_interface__`, has another type of
 /// elements, is not contiguous, or is on another device than the stream; if it is read-only and on
-/// a GPU; if it names a default stream of CUDA; if its framework captures the stream of its work; or
-/// if the device is lost.
+/// a GPU; if it names a default stream of CUDA; if its framework captures the stream of its work;
+/// or if the device is lost.
 pub fn import<T: PythonElement>(
     argument: &Bound<'_, PyAny>,
     stream: &Stream,

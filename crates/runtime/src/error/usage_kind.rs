@@ -499,8 +499,8 @@ pub enum UsageErrorKind {
     /// An adopted stream takes part in a capture of its owner, or was captured meanwhile. What the
     /// call was to order did not take place, or is not in front of later work of the owner.
     #[error(
-        "the owner of stream {stream} captures it into a graph{}; end the capture before this call, \
-         or use another stream",
+        "the owner of stream {stream} captures it into a graph{}; end the capture before this \
+         call, or use another stream",
         because(cause.as_ref())
     )]
     Captured {

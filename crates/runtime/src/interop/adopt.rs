@@ -118,9 +118,9 @@ impl Device {
         Stream::adopt(state, raw, Keeper::new(keeper))
     }
 
-    /// Creates a stream whose handle ([`Stream::as_raw`]) other libraries may use as their own, also
-    /// to capture it: for this library it is an [adopted](Self::adopt_stream) stream. It is
-    /// destroyed once the last handle is dropped and its operations are complete.
+    /// Creates a stream whose handle ([`Stream::as_raw`]) other libraries may use as their own, and
+    /// may capture: for this library it is an [adopted](Self::adopt_stream) stream. It is destroyed
+    /// once the last handle is dropped and its operations are complete.
     ///
     /// ```
     /// let device = millstream::Device::simulated()?;

@@ -158,8 +158,8 @@ impl Stream {
     ///
     /// `call` enqueues work only to the given stream. This work accesses only the operands and
     /// memory that `call` owns, and writes only operands that are passed for writing. `call` does
-    /// not wait for another thread that uses this stream. It may not use this library's operations:
-    /// on the same device they return an error.
+    /// not wait for another thread that uses this stream, and leaves no capture of it behind. It
+    /// may not use this library's operations: on the same device they return an error.
     #[track_caller]
     pub unsafe fn foreign<'o, E>(
         &self,

@@ -59,8 +59,8 @@ fn a17_one_stream_costs_no_event() {
     });
 }
 
-/// An adopted stream costs two records and two waits for each operation but a free: it waits for the
-/// owner's stream, which then waits for it. A stream of ours beside it costs no event.
+/// An adopted stream costs two records and two waits for each operation but a free: it waits for
+/// the owner's stream, which then waits for it. A stream of ours beside it costs no event.
 pub(crate) fn a17_an_adopted_stream_costs_two_records_for_each_operation() {
     scenario(|harness, calls| {
         harness.device.set_cache_limit(0);

@@ -78,16 +78,12 @@ pub(crate) fn a04_rectangles_are_ordered_exactly_where_they_overlap() {
             (0..ROWS, 40..COLS),
         ];
         for (rows, cols) in around {
-            let part = view.rect(rows.clone(), cols.clone())?;
+            let part = view.rect(rows, cols)?;
             assert_eq!(
                 s2.download_2d(&part)?.wait()?,
                 vec![0; part.rows() * part.cols()]
             );
-            assert_eq!(
-                calls.count("stream_wait_event"),
-                0,
-                "{rows:?} × {cols:?} waits"
-            );
+            harness.assert_count(calls, "stream_wait_event", 0);
         }
         let line = s2.download(image.slice(20 * COLS..20 * COLS + 30))?;
         assert_eq!(line.wait()?, [0; 30], "a range between the rows");

@@ -12,10 +12,10 @@
 //! has a state with tickets of its own, of operations without work. All that is ever called on it
 //! are records of events and waits for events, of which the driver decides each at one instant:
 //!
-//! - A record ([`record_on_owners_stream`]) is followed by a query of the event, which no other code
-//!   has. The event remembers whether it was recorded in a capture, until it is recorded again, also
-//!   when the capture has ended: the query then fails (rule 42). Such an event is never waited for
-//!   and never becomes a sync point, so that no stream of ours is ever drawn into a capture.
+//! - A record ([`record_on_owners_stream`]) is followed by a query of the event, which no other
+//!   code has. The event remembers whether it was recorded in a capture, until it is recorded
+//!   again, also when the capture has ended: the query then fails (rule 42). Such an event is never
+//!   waited for and never becomes a sync point, so that no stream of ours is drawn into a capture.
 //! - A wait for an event of another stream fails in a capture (rule 41: the event was recorded
 //!   outside), and makes it invalid (rule 43: a violation does), so that its end tells the owner,
 //!   too. The vector clock of the owner's stream then does not include the event.
@@ -25,27 +25,29 @@
 //!
 //! All uses of an owner's stream:
 //!
-//! | use | calls on the owner's stream | if it is captured |
-//! |---|---|---|
-//! | an operation, a replay, a foreign call | a record before, a wait behind | an error; what is enqueued already runs on the companion |
-//! | an event of the user is recorded | a record before | an error; the event is not recorded |
-//! | a wait for an event | a wait behind | an error |
-//! | a lease begins, an array returns to its owner | a wait for each use | an error; there is no lease, the array stays |
-//! | a lease ends, `After::Stream` | a record | uses of the array are errors until the capture has ended; then they wait for all work of the owner |
-//! | memory is released behind the stream | a wait for each use | its keeper is kept until all uses are complete |
-//! | an allocation, a free, a wait of the host for an operation | none | nothing |
-//! | a wait of the host for the end of a lease whose record failed | a query | an error |
+//! - An operation, a replay, a foreign call: a record before it, a wait behind it. In a capture an
+//!   error; what is enqueued already runs on the companion.
+//! - An event of the user is recorded: a record before it. In a capture an error without an event.
+//! - A wait for an event: a wait behind it. In a capture an error.
+//! - A lease begins, an array returns to its owner: a wait for each use. In a capture an error;
+//!   there is no lease, and the array stays.
+//! - A lease ends, `After::Stream`: a record. If it is captured, uses of the array are errors until
+//!   the capture has ended; then they wait for all work of the owner.
+//! - Memory is released behind the stream: a wait for each use. In a capture its keeper is kept
+//!   until all uses are complete.
+//! - A wait of the host for the end of a lease whose record failed: a query, in a capture an error.
+//! - An allocation, a free, a wait of the host for an operation: nothing.
 //!
-//! [`refuse_captured`] asks in addition where a call would otherwise succeed during a capture, because
-//! it needs no wait. It decides nothing: a capture may begin behind it.
+//! [`refuse_captured`] asks in addition where a call would otherwise succeed during a capture,
+//! because it needs no wait. It decides nothing: a capture may begin behind it.
 //!
 //! Other acts of an owner between these calls:
 //!
 //! - Ending a capture, on any thread: the event stays captured, as above. Beginning one between two
 //!   calls: the second fails.
-//! - Destroying its stream, or the context by `cuDevicePrimaryCtxReset`: the contract of
-//!   `adopt_stream` excludes both, and no safe function of cudarc does either. If the driver answers
-//!   that the context is destroyed, the device is lost.
+//! - Destroying its stream, or the context by `cuDevicePrimaryCtxReset`: excluded by the contract
+//!   of `adopt_stream`, and no safe function of cudarc does either. If the driver answers that the
+//!   context is destroyed, the device is lost.
 //! - Making another context or device current: each call of the driver names its context.
 //! - A capture in global mode on another thread forbids the query (rule 44): the operation is an
 //!   error, as for a capture of this stream.
