@@ -26,7 +26,8 @@ use super::{
     examinations::ExaminedOperands,
     imports,
     submission::{
-        AtCaller, EndOfForeignWork, Marker, begin_lease, refuse_captured, submit, submit_locked_end,
+        AtCaller, EndOfForeignWork, Marker, begin_lease, make_owner_wait, refuse_captured, submit,
+        submit_locked_end,
     },
 };
 use crate::{
@@ -79,8 +80,8 @@ impl Drop for PutOff {
     }
 }
 
-/// Enqueues a marker on the owner's stream: an operation without work that is ordered by its access
-/// like any other. Returns its sequence number.
+/// Enqueues a marker: an operation without work that is ordered by its access like any other, and
+/// for which the owner's stream waits if the stream is adopted. Returns its sequence number.
 ///
 /// # Errors
 ///
@@ -92,10 +93,11 @@ pub(crate) fn submit_marker(
     access: Access<'_>,
 ) -> Result<Sequence> {
     let operation = marker(label, location, access);
-    let (device, stream) = (stream.device_state(), stream.owner_state());
+    let (device, stream) = (stream.device_state(), stream.state());
     // SAFETY: the command enqueues nothing.
-    let submitted = unsafe { submit(device, stream, operation, Marker) };
-    submitted.map(|(sequence, ())| sequence)
+    let (sequence, ()) = unsafe { submit(device, stream, operation, Marker) }?;
+    make_owner_wait(device, stream, sequence).at_caller(label, location)?;
+    Ok(sequence)
 }
 
 /// Orders the later work on an allocation behind everything that is enqueued on the stream, the

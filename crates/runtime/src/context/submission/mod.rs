@@ -38,15 +38,14 @@ pub(crate) use foreign::Foreign;
 pub(crate) use group::{GroupOperation, submit_group};
 pub(crate) use in_turn::{OverlappingCopy, RepeatedRows, repeat};
 pub(super) use lease::{begin_lease, submit_locked_end};
-pub(super) use owner::refuse_captured;
 pub(crate) use owner::{AtCaller, follow_owner, make_owner_follow};
+pub(super) use owner::{make_owner_wait, refuse_captured};
 pub(crate) use relocatable::{Relocatable, RelocatableKernel};
 pub(crate) use sync_points::{
     follow, order_after, record_at_tail, record_event, record_sync_point, record_with_clock,
     sync_point_after, wait_with_clock,
 };
 
-use owner::make_owner_wait;
 use settle::{after_submission, forget_done, note_submitted, record_behind_ticket};
 use sync_points::{OtherDevices, find_sync_points, record_for_host_waiters, wait_for_point};
 

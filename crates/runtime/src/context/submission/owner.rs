@@ -29,8 +29,9 @@
 //!   error; what is enqueued already runs on the companion.
 //! - An event of the user is recorded: a record before it. In a capture an error without an event.
 //! - A wait for an event: a wait behind it. In a capture an error.
-//! - A lease begins, an array returns to its owner: a wait for each use. In a capture an error;
-//!   there is no lease, and the array stays.
+//! - A lease begins: a wait for each use. In a capture an error without a lease.
+//! - An array returns to its owner: a wait for a marker of the companion. In a capture an error,
+//!   and the array stays; no ticket of the owner's stream is among its uses.
 //! - A lease ends, `After::Stream`: a record. If it is captured, uses of the array are errors until
 //!   the capture has ended; then they wait for all work of the owner.
 //! - Memory is released behind the stream: a wait for each use. In a capture its keeper is kept
@@ -102,7 +103,7 @@ pub(crate) fn make_owner_follow(device: &DeviceState, stream: &StreamState) -> R
 /// # Errors
 ///
 /// As [`make_owner_follow`].
-pub(super) fn make_owner_wait(
+pub(in crate::context) fn make_owner_wait(
     device: &DeviceState,
     stream: &StreamState,
     sequence: Sequence,
