@@ -39,6 +39,8 @@ fn begin(stream: &CudaStream) -> Outcome {
 
 /// Ends a capture, and launches its graph. Returns whether there was one.
 fn end_and_launch(stream: &SharedStream) -> Outcome<bool> {
+    // cudarc keeps errors of its own records in the capture, and would end nothing.
+    let _ = stream.cudarc().context().check_err();
     let Ok(graph) = stream
         .cudarc()
         .end_capture(sys::CUgraphInstantiate_flags(0))
