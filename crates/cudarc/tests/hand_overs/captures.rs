@@ -104,10 +104,15 @@ fn captured_meanwhile() -> Outcome {
                 let begun = begin(theirs.cudarc()).is_ok();
                 thread::yield_now();
                 let _ = begun && end_and_launch(&theirs).is_ok();
-                thread::sleep(Duration::from_micros(50));
+                thread::sleep(Duration::from_micros(200));
             }
         });
-        for value in (1..=200_u8).map(f32::from) {
+        // At least 200 rounds, and until a fill was in time.
+        for round in 0..20_000_u16 {
+            if round >= 200 && done > 0 {
+                break;
+            }
+            let value = f32::from(round + 1);
             let filled = theirs.fill(&mut array, value);
             let is_done = filled.is_ok();
             assert!(is_done || is_captured(filled.map_err(Error::from)));
