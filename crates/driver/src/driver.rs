@@ -62,6 +62,11 @@ pub enum EventKind {
     Ordering,
     /// An event that also records a time stamp, for [`Driver::event_elapsed_ms`].
     Timing,
+    /// An event for ordering that a capture refuses (`CU_EVENT_INTERPROCESS` and
+    /// `CU_EVENT_DISABLE_TIMING`): a record on a capturing stream is
+    /// [`ResultCode::STREAM_CAPTURE_UNSUPPORTED`](crate::ResultCode::STREAM_CAPTURE_UNSUPPORTED),
+    /// changes nothing, and leaves the capture valid.
+    Interprocess,
 }
 
 /// The range of stream priorities of a device; lower numbers run first

@@ -118,7 +118,8 @@ fn captured_meanwhile() -> Outcome {
             assert!(is_done || is_captured(filled.map_err(Error::from)));
             done += usize::from(is_done);
             let found = ours.download(&array)?.wait()?;
-            assert!(found == [value; N] || !is_done && found == [last; N]);
+            let expected = if is_done { value } else { last };
+            assert!(found == [expected; N], "{} after {expected}", found[0]);
             last = found[0];
         }
         over.store(true, Ordering::Relaxed);

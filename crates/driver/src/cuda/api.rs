@@ -54,6 +54,8 @@ pub const MEMORY_TYPE_DEVICE: c_int = 2;
 pub const EVENT_DEFAULT: c_uint = 0;
 /// `CU_EVENT_DISABLE_TIMING`: an event without a time stamp.
 pub const EVENT_DISABLE_TIMING: c_uint = 2;
+/// `CU_EVENT_INTERPROCESS`: an event that other processes may use, and captures may not.
+pub const EVENT_INTERPROCESS: c_uint = 4;
 /// `CU_EVENT_WAIT_DEFAULT`: the only flag of `cuStreamWaitEvent` that is used.
 pub const EVENT_WAIT_DEFAULT: c_uint = 0;
 /// `CU_MEMHOSTALLOC_PORTABLE`: page-locked for every context.

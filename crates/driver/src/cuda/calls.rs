@@ -474,6 +474,7 @@ impl Driver for Cuda {
         let flags = match kind {
             EventKind::Ordering => api::EVENT_DISABLE_TIMING,
             EventKind::Timing => api::EVENT_DEFAULT,
+            EventKind::Interprocess => api::EVENT_INTERPROCESS | api::EVENT_DISABLE_TIMING,
         };
         let mut event = EventHandle::from_raw(0);
         // SAFETY: the result goes to a local.

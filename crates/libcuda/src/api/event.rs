@@ -16,20 +16,17 @@ const INTERPROCESS: u32 = 4;
 /// All flags of an event: blocking wait, and those above.
 const FLAGS_KNOWN: u32 = 7;
 
-/// `cuEventCreate`. Events of several processes are not supported.
+/// `cuEventCreate`. An event for several processes serves this one only.
 pub(crate) fn create(call: &Call, event: Out<Handle>, flags: u32) -> Answer {
     event.check()?;
     let timing = flags & DISABLE_TIMING == 0;
     if flags & !FLAGS_KNOWN != 0 || flags & INTERPROCESS != 0 && timing {
         return Err(ResultCode::INVALID_VALUE);
     }
-    if flags & INTERPROCESS != 0 {
-        return Err(ResultCode::NOT_SUPPORTED);
-    }
-    let kind = if timing {
-        EventKind::Timing
-    } else {
-        EventKind::Ordering
+    let kind = match (timing, flags & INTERPROCESS != 0) {
+        (true, _) => EventKind::Timing,
+        (false, false) => EventKind::Ordering,
+        (false, true) => EventKind::Interprocess,
     };
     let context = call.context()?;
     let process = call.process()?;

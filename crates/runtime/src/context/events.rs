@@ -42,12 +42,21 @@ fn reuse(
 }
 
 /// The pool of reusable events of one context.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct EventPool {
+    kind: EventKind,
     returned: Mutex<VecDeque<PooledEvent>>,
 }
 
 impl EventPool {
+    /// Creates the pool of events of this kind.
+    pub(crate) fn new(kind: EventKind) -> Self {
+        Self {
+            kind,
+            returned: Mutex::default(),
+        }
+    }
+
     /// Returns an event to record behind `ticket`: a reused one, or a new one. `before` is the
     /// clock of the stream's tail. `context` is alive, and the same in all calls for one pool.
     pub(crate) fn take(
@@ -70,7 +79,7 @@ impl EventPool {
             }
         }
         // SAFETY: the caller's context is alive.
-        let handle = unsafe { driver.event_create(context, EventKind::Ordering) }?;
+        let handle = unsafe { driver.event_create(context, self.kind) }?;
         Ok(Arc::new(SyncPoint::new(ticket, before, handle)))
     }
 
@@ -119,6 +128,11 @@ impl EventPool {
     pub(crate) fn give_many(&self) -> impl FnMut(PooledEvent) + '_ {
         let mut returned = self.returned.lock();
         move |event| returned.push_back(event)
+    }
+
+    /// Takes the pool with its events, and leaves an empty one.
+    pub(crate) fn take_all(&mut self) -> Self {
+        std::mem::replace(self, Self::new(self.kind))
     }
 
     /// Destroys the returned events. The caller guarantees that they are no longer used.

@@ -56,7 +56,7 @@ pub(crate) use submission::interleavings;
 pub(crate) use submission::{
     Allocate, AtCaller, Command, CopyOnDevice, CopyPeer, CopyPeerRows, CopyRows, CopyToDevice,
     CopyToHost, Fill, Foreign, Free, GroupOperation, Launch, Operation, OverlappingCopy, Prefetch,
-    Relocatable, RelocatableKernel, RepeatedRows, StagedUpload, follow, follow_owner,
+    Relocatable, RelocatableKernel, RepeatedRows, StagedUpload, captured, follow, follow_owner,
     make_owner_follow, order_after, record_at_tail, record_event, record_sync_point,
     record_with_clock, repeat, submit, submit_group, submit_in_place, sync_point_after,
     wait_with_clock,

@@ -54,7 +54,8 @@ impl RecorderSlot {
     /// missing from the recording.
     #[inline]
     pub(crate) fn begin(&self, device: &DeviceState, stream: &StreamState) -> Option<Trace> {
-        if device.admission.traces() {
+        // An event with a time stamp on a stream of another library could be captured.
+        if device.admission.traces() && stream.is_own() {
             self.begin_trace(device, stream)
         } else {
             None

@@ -19,8 +19,8 @@ use std::{
 };
 
 use millstream_driver::{
-    ContextHandle, DeviceAttribute, DeviceOrdinal, DevicePtr, Driver, DriverError, MemoryReuse,
-    PoolHandle, PriorityRange, ResultCode,
+    ContextHandle, DeviceAttribute, DeviceOrdinal, DevicePtr, Driver, DriverError, EventKind,
+    MemoryReuse, PoolHandle, PriorityRange, ResultCode,
 };
 use millstream_ptx::Label;
 use parking_lot::Mutex;
@@ -90,6 +90,8 @@ pub(crate) struct DeviceState {
     pub(crate) limits: Limits,
     pub(crate) pool: PoolHandle,
     pub(crate) events: EventPool,
+    /// The events that are recorded on streams of other libraries.
+    pub(crate) owners_events: EventPool,
     /// The operations on this device's streams that use memory of other devices.
     pub(crate) crossings: Crossings,
     pub(crate) peers: Peers,
@@ -169,7 +171,8 @@ impl DeviceState {
             },
             limits,
             pool,
-            events: EventPool::default(),
+            events: EventPool::new(EventKind::Ordering),
+            owners_events: EventPool::new(EventKind::Interprocess),
             crossings: Crossings::default(),
             peers: Peers::default(),
             recorder: RecorderSlot::default(),
@@ -211,6 +214,15 @@ impl DeviceState {
                 },
             )
         })
+    }
+
+    /// Returns the pool of the events that are recorded on the stream.
+    #[inline]
+    pub(crate) fn events_of(&self, stream: &StreamState) -> &EventPool {
+        match stream.is_own() {
+            true => &self.events,
+            false => &self.owners_events,
+        }
     }
 
     /// Returns the priority of the device's range that is nearest to this one.

@@ -50,7 +50,7 @@ impl DeviceHooks for Hooks {
             deferred_frees: device.memory().deferred.take_deferred(device),
             shared: Arc::clone(&device.memory().shared),
             streams: device.all_streams(),
-            events: std::mem::take(&mut device.events),
+            events: [&mut device.events, &mut device.owners_events].map(EventPool::take_all),
             staging: std::mem::take(&mut device.memory_slot.staging),
             idle_frees: Arc::clone(&device.memory().idle_frees),
             probe_module: device.peers.take_module(),
@@ -75,7 +75,8 @@ pub(super) struct Teardown {
     context: ContextHandle,
     shared: Arc<SharedContext>,
     streams: Vec<Arc<StreamState>>,
-    events: EventPool,
+    /// The events of the device's own streams, and those of other libraries' streams.
+    events: [EventPool; 2],
     staging: StagingPool,
     idle_frees: Arc<IdleFrees>,
     modules: ModuleCache,
@@ -147,9 +148,10 @@ impl Teardown {
                 .lock()
                 .spares
                 .drain(..)
-                .for_each(self.events.give_many());
+                .for_each(self.events[usize::from(!stream.is_own())].give_many());
             let mut shared = stream.shared.lock();
-            shared.points.retire(Sequence::END, self.events.give_many());
+            let pool = &self.events[usize::from(!stream.is_own())];
+            shared.points.retire(Sequence::END, pool.give_many());
             if !stream.is_own() {
                 continue;
             }
@@ -158,7 +160,9 @@ impl Teardown {
                 log!(debug, %error, "cannot destroy a stream");
             }
         }
-        self.events.destroy_all(&*self.driver, self.context);
+        for pool in &self.events {
+            pool.destroy_all(&*self.driver, self.context);
+        }
     }
 
     /// Frees the deferred memory, which has no users left, in stream order.

@@ -499,15 +499,14 @@ pub enum UsageErrorKind {
     /// An adopted stream takes part in a capture of its owner, or was captured meanwhile. What the
     /// call was to order did not take place, or is not in front of later work of the owner.
     #[error(
-        "the owner of stream {stream} captures it into a graph{}; end the capture before this \
-         call, or use another stream",
+        "the owner captures its stream into a graph{}; end the capture before this call, or use \
+         another stream",
         because(cause.as_ref())
     )]
     Captured {
-        /// The number of the stream.
-        stream: u64,
-        /// The driver's answer to the call that was refused. The capture is invalid then. Another
-        /// thread's capture in global mode is a cause, too, because it forbids queries.
+        /// The number of the stream, if it is adopted.
+        stream: Option<u64>,
+        /// The driver's answer to the call that was refused.
         cause: Option<DriverError>,
     },
     /// A stream or memory of another library belongs to another context or device.

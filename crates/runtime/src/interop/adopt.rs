@@ -9,7 +9,7 @@ use millstream_driver::{DevicePtr, StreamHandle};
 
 use crate::{
     Buffer, Device, Error, Rejected, Release, Result, Stream, UsageError, UsageErrorKind,
-    context::{Keeper, submit_end_of_foreign_work, submit_marker},
+    context::{AtCaller, Keeper, captured, submit_end_of_foreign_work, submit_marker},
     disposal::log,
     tracker::AccessKind,
 };
@@ -106,7 +106,12 @@ impl Device {
             return Err(refused(UsageErrorKind::DefaultStream { raw }));
         }
         // SAFETY: the stream is alive by this function's contract, and is not a default stream.
-        let context = state.checked(unsafe { state.driver.stream_context(raw) })?;
+        let context = match unsafe { state.driver.stream_context(raw) } {
+            Err(error) if error.code().is_of_capture() => {
+                return Err(captured(None, Some(error))).at_caller(NAME, location);
+            }
+            answer => state.checked(answer)?,
+        };
         if context != state.context {
             return Err(refused(UsageErrorKind::OtherContext {
                 object: "stream",

@@ -29,8 +29,8 @@ use crate::{
 /// at that time, or returns the driver's error.
 ///
 /// Neither call waits for the device. Together they cost at most one wait and one record of an
-/// event, and two queries, besides a record behind the operations for which the borrower waits, and
-/// the wait of the next operation.
+/// event, besides a query of the borrower's stream, a record behind the operations for which it
+/// waits, and the wait of the next operation.
 ///
 /// ```
 /// use millstream::{Device, driver::{DeviceOrdinal, Driver, FillPattern}, sim::{Gpu, SimConfig}};

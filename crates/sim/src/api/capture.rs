@@ -165,8 +165,7 @@ impl StateGuard<'_> {
             return Ok(capturing);
         };
         if self.captures.get(point.capture).is_none() {
-            let text = format!("{} was recorded in a capture, which has ended", name(event));
-            return Err(CallError::new(ResultCode::CAPTURED_EVENT, text));
+            return Err(of_ended_capture(event));
         }
         let context = self.streams[&stream].context;
         if stream == self.contexts[&context].legacy {
@@ -199,7 +198,16 @@ impl StateGuard<'_> {
             return Ok(());
         };
         let capture = point.capture;
+        if self.captures.get(capture).is_none() {
+            return Err(of_ended_capture(event));
+        }
         let text = format!("{} was recorded in a capture (rule 42)", name(event));
         Err(self.invalidate([capture], ResultCode::CAPTURED_EVENT, text))
     }
+}
+
+/// Creates the error of a use of an event whose last record is in a capture that has ended.
+fn of_ended_capture(event: EventHandle) -> CallError {
+    let text = format!("{} was recorded in a capture, which has ended", name(event));
+    CallError::new(ResultCode::INVALID_VALUE, text)
 }

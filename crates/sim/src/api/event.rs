@@ -80,6 +80,14 @@ impl StateGuard<'_> {
             return Err(self.violation(ReportKind::WrongContext, ResultCode::INVALID_HANDLE, text));
         }
         if self.captures(stream)? {
+            if self.events[&handle].kind == EventKind::Interprocess {
+                let text = format!(
+                    "{} may be of several processes, and {} captures",
+                    name(handle),
+                    name(stream)
+                );
+                return Err(CallError::new(ResultCode::STREAM_CAPTURE_UNSUPPORTED, text));
+            }
             let captured = self.streams[&stream].capture.clone();
             if let Some(event) = self.events.get_mut(&handle) {
                 event.captured = captured;
@@ -156,7 +164,7 @@ impl StateGuard<'_> {
         self.context(context)?;
         self.refuse_captured_event(handle)?;
         let problem = match capture {
-            _ if kind == EventKind::Ordering => "was created without a time stamp",
+            _ if kind != EventKind::Timing => "was created without a time stamp",
             None => "was never recorded",
             Some(_) => "",
         };

@@ -4,7 +4,8 @@ use std::thread;
 
 use libtest_mimic::Failed;
 use millstream_driver::{
-    CaptureMode, CaptureStatus, DriverError, FillPattern, GraphHandle, ResultCode, StreamHandle,
+    CaptureMode, CaptureStatus, DriverError, EventKind, FillPattern, GraphHandle, ResultCode,
+    StreamHandle,
 };
 
 use crate::device_harness::{DeviceHarness, Observation, check};
@@ -151,8 +152,7 @@ pub(crate) fn r42(dev: &DeviceHarness) -> Observation {
     let code = ResultCode::CAPTURED_EVENT;
     refused(dev, dev.event_query(event), code, "an event's query")?;
     ends_invalid(dev, stream, "a query of a captured event")?;
-    // The order with adopted streams relies on this: a record stays one of the capture behind its
-    // end, whether the capture succeeded or not, also if the event was recorded before.
+    // A record stays one of the capture behind its end, also if the event was recorded before.
     for spoils in [false, true] {
         let event = dev.recorded(stream)?;
         dev.stream_begin_capture(stream, CaptureMode::Relaxed)?;
@@ -163,15 +163,37 @@ pub(crate) fn r42(dev: &DeviceHarness) -> Observation {
         } else {
             dev.graph_destroy(dev.stream_end_capture(stream)?)?;
         }
+        let code = ResultCode::INVALID_VALUE;
         refused(dev, dev.event_query(event), code, "a query behind the end")?;
-        let status = dev.stream_capture_info(stream)?.status;
-        check(status == CaptureStatus::None, &format!("{status:?}"))?;
+        let waits = dev.stream_wait_event(stream, event);
+        refused(dev, waits, code, "a wait behind the end")?;
         dev.event_record(event, stream)?;
         dev.stream_synchronize(stream)?;
         let again = dev.event_query(event)?;
         check(again.is_complete(), "a record outside replaces it")?;
         dev.event_destroy(event)?;
     }
+    // The order with adopted streams relies on this: such an event is recorded outside or not.
+    let event = dev.event_create(EventKind::Interprocess)?;
+    dev.event_record(event, stream)?;
+    dev.stream_begin_capture(stream, LOCAL)?;
+    let records = dev.event_record(event, stream);
+    refused(
+        dev,
+        records,
+        unsupported,
+        "a record of an interprocess event",
+    )?;
+    let status = dev.stream_capture_info(stream)?.status;
+    check(
+        status == CaptureStatus::Active,
+        &format!("it stays valid: {status:?}"),
+    )?;
+    dev.graph_destroy(dev.stream_end_capture(stream)?)?;
+    dev.stream_synchronize(stream)?;
+    let before = dev.event_query(event)?;
+    check(before.is_complete(), "the record before stays")?;
+    dev.event_destroy(event)?;
 
     let blocking = dev.blocking_stream()?;
     let implicit = ResultCode::STREAM_CAPTURE_IMPLICIT;
@@ -187,8 +209,9 @@ pub(crate) fn r42(dev: &DeviceHarness) -> Observation {
     dev.memset_async(memory, FillPattern::U8(1), 4, StreamHandle::LEGACY)?;
     dev.graph_destroy(dev.stream_end_capture(stream)?)?;
     Ok(
-        "900, of events 907, also behind the end of the capture, of the legacy stream 906, and \
-         only while a blocking stream captures"
+        "900, of events 907, and 1 behind the end of the capture; of the legacy stream 906, and \
+         only while a blocking stream captures; a record of an interprocess event is refused with \
+         900, and the capture stays valid"
             .into(),
     )
 }

@@ -104,7 +104,7 @@ pub(crate) fn query_sync_point(
         .shared
         .lock()
         .points
-        .retire(done, device.events.give_many());
+        .retire(done, device.events_of(stream).give_many());
     Ok(true)
 }
 
@@ -128,7 +128,7 @@ pub(crate) fn query_stream(device: &DeviceState, stream: &StreamState) -> Result
         .shared
         .lock()
         .points
-        .retire(submitted, device.events.give_many());
+        .retire(submitted, device.events_of(stream).give_many());
     Ok(true)
 }
 

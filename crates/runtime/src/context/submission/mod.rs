@@ -38,7 +38,7 @@ pub(crate) use foreign::Foreign;
 pub(crate) use group::{GroupOperation, submit_group};
 pub(crate) use in_turn::{OverlappingCopy, RepeatedRows, repeat};
 pub(super) use lease::{begin_lease, submit_locked_end};
-pub(crate) use owner::{AtCaller, follow_owner, make_owner_follow};
+pub(crate) use owner::{AtCaller, captured, follow_owner, make_owner_follow};
 pub(super) use owner::{make_owner_wait, refuse_captured};
 pub(crate) use relocatable::{Relocatable, RelocatableKernel};
 pub(crate) use sync_points::{
@@ -56,6 +56,7 @@ use super::{
 };
 use crate::{
     Result,
+    disposal::log,
     error::OperationKind,
     spans,
     tracker::{
@@ -194,8 +195,12 @@ pub(super) unsafe fn submit_admitted<C: Command>(
     // SAFETY: this function's contract.
     let submitted = unsafe { submit_to_queue::<C, true>(device, stream, operation, command) };
     let output = submitted.at_caller(label, location)?;
-    if C::HAS_WORK {
-        make_owner_wait(device, stream, output.0).at_caller(label, location)?;
+    if C::HAS_WORK
+        && let Err(error) = make_owner_wait(device, stream, output.0)
+    {
+        // The operation is enqueued, with the right result: only the owner's later work is not
+        // behind it.
+        log!(warn, %error, "the owner of a stream does not wait for an operation");
     }
     Ok(output)
 }

@@ -12,10 +12,8 @@
 //! has a state with tickets of its own, of operations without work. All that is ever called on it
 //! are records of events and waits for events, of which the driver decides each at one instant:
 //!
-//! - A record ([`record_on_owners_stream`]) is followed by a query of the event, which no other
-//!   code has. The event remembers whether it was recorded in a capture, until it is recorded
-//!   again, also when the capture has ended: the query then fails (rule 42). Such an event is never
-//!   waited for and never becomes a sync point, so that no stream of ours is drawn into a capture.
+//! - A record is of an [interprocess event](millstream_driver::EventKind::Interprocess), which the
+//!   driver refuses to record in a capture. The capture stays valid, and the event as it was.
 //! - A wait for an event of another stream fails in a capture (rule 41: the event was recorded
 //!   outside), and makes it invalid (rule 43: a violation does), so that its end tells the owner,
 //!   too. The vector clock of the owner's stream then does not include the event.
@@ -26,14 +24,16 @@
 //! All uses of an owner's stream:
 //!
 //! - An operation, a replay, a foreign call: a record before it, a wait behind it. In a capture an
-//!   error; what is enqueued already runs on the companion.
+//!   error before anything is enqueued. If the capture begins between the two, the operation
+//!   succeeds, and the owner's later work does not wait for it until the next wait that succeeds,
+//!   which includes it.
 //! - An event of the user is recorded: a record before it. In a capture an error without an event.
 //! - A wait for an event: a wait behind it. In a capture an error.
 //! - A lease begins: a wait for each use. In a capture an error without a lease.
 //! - An array returns to its owner: a wait for a marker of the companion. In a capture an error,
 //!   and the array stays; no ticket of the owner's stream is among its uses.
-//! - A lease ends, `After::Stream`: a record. If it is captured, uses of the array are errors until
-//!   the capture has ended; then they wait for all work of the owner.
+//! - A lease ends, `After::Stream`: a record. In a capture uses of the array are errors until the
+//!   capture has ended; then they wait for all work of the owner.
 //! - Memory is released behind the stream: a wait for each use. In a capture its keeper is kept
 //!   until all uses are complete.
 //! - A wait of the host for the end of a lease whose record failed: a query, in a capture an error.
@@ -44,14 +44,10 @@
 //!
 //! Other acts of an owner between these calls:
 //!
-//! - Ending a capture, on any thread: the event stays captured, as above. Beginning one between two
-//!   calls: the second fails.
 //! - Destroying its stream, or the context by `cuDevicePrimaryCtxReset`: excluded by the contract
 //!   of `adopt_stream`, and no safe function of cudarc does either. If the driver answers that the
 //!   context is destroyed, the device is lost.
 //! - Making another context or device current: each call of the driver names its context.
-//! - A capture in global mode on another thread forbids the query (rule 44): the operation is an
-//!   error, as for a capture of this stream.
 //! - Launching a graph that has captured an array while it was lent: a graph holds addresses (rule
 //!   48), which is the responsibility of the code that launches it, as it is without this library.
 
@@ -116,11 +112,11 @@ pub(in crate::context) fn make_owner_wait(
     order_after(device, &owner, &mut submit_queue, operation)
 }
 
-/// Records an event of the device on an owner's stream.
+/// Records an interprocess event of the device on an owner's stream.
 ///
 /// # Errors
 ///
-/// If the stream was captured at the time of the record.
+/// If the stream is captured: nothing is recorded.
 #[cold]
 #[inline(never)]
 pub(super) fn record_on_owners_stream(
@@ -131,9 +127,7 @@ pub(super) fn record_on_owners_stream(
     let (driver, context) = (&device.driver, device.context);
     let record = || {
         // SAFETY: the device owns the event, and the stream is kept.
-        unsafe { driver.event_record(context, event, stream.handle) }?;
-        // SAFETY: the device owns the event.
-        unsafe { driver.event_query(context, event) }.map(drop)
+        unsafe { driver.event_record(context, event, stream.handle) }
     };
     // The work of a stream that is let go is complete, and an event without a record counts as
     // complete too (rule 22).
@@ -153,7 +147,7 @@ pub(in crate::context) fn refuse_captured(
     };
     match device.checked(info)?.status {
         CaptureStatus::None => Ok(()),
-        _ => Err(captured(stream, None)),
+        _ => Err(captured(Some(stream.number), None)),
     }
 }
 
@@ -163,11 +157,11 @@ pub(super) fn refused(device: &DeviceState, stream: &StreamState, error: DriverE
     if stream.is_own() || !error.code().is_of_capture() {
         return device.record_failure(error);
     }
-    captured(stream, Some(error))
+    captured(Some(stream.number), Some(error))
 }
 
-fn captured(stream: &StreamState, cause: Option<DriverError>) -> Error {
-    let stream = stream.number;
+/// Creates the error of a call that needs the order with a stream while its owner captures it.
+pub(crate) fn captured(stream: Option<u64>, cause: Option<DriverError>) -> Error {
     UsageError::new(ORDER, UsageErrorKind::Captured { stream, cause }).into()
 }
 

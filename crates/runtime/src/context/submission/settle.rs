@@ -24,7 +24,7 @@ pub(super) fn record_behind_ticket(
     submit_queue: &mut SubmitQueue,
     ticket: Ticket,
 ) -> Result<PooledEvent, DriverError> {
-    let event = device.events.take_batch(
+    let event = device.events_of(stream).take_batch(
         &mut submit_queue.spares,
         &*device.driver,
         device.context,
@@ -93,6 +93,6 @@ fn query_middle(device: &DeviceState, stream: &StreamState) {
             .shared
             .lock()
             .points
-            .postpone_query(device.waits_exactly(), device.events.give_many());
+            .postpone_query(device.waits_exactly(), device.events_of(stream).give_many());
     }
 }

@@ -11,8 +11,8 @@ use super::owner::{record_on_owners_stream, refused};
 use crate::{
     Error, Result,
     context::{
-        DeviceState, HostWaiter, PooledEvent, StreamState, SubmitQueue, polling::query_stream,
-        realm,
+        DeviceState, EventPool, HostWaiter, PooledEvent, StreamState, SubmitQueue,
+        polling::query_stream, realm,
     },
     tracker::{Dependencies, Sequence, Ticket, VectorClock, drop_implied},
 };
@@ -243,7 +243,7 @@ fn insert_late(device: &DeviceState, stream: &StreamState, point: PooledEvent) -
     let mut shared = stream.shared.lock();
     shared
         .points
-        .record_late(point, |point| device.events.give(point))
+        .record_late(point, |point| device.events_of(stream).give(point))
 }
 
 /// Records a sync point behind everything submitted to the stream, so that its completion can be
@@ -324,11 +324,10 @@ pub(crate) fn follow(
 ) -> Result<()> {
     // The event carries no ticket, because it is not a sync point of a stream.
     let (nothing, before) = (earlier.ticket(Sequence::START), VectorClock::default());
-    let taken = owner
-        .events
-        .take(&*owner.driver, owner.context, nothing, &before);
+    let pool = owner.events_of(earlier);
+    let taken = pool.take(&*owner.driver, owner.context, nothing, &before);
     let lent = PooledEventGuard {
-        device: owner,
+        pool,
         event: Some(owner.checked(taken)?),
     };
     let Some(event) = lent.event.as_ref().map(|event| event.event) else {
@@ -342,14 +341,14 @@ pub(crate) fn follow(
 
 /// A pooled event that returns to the pool on drop.
 struct PooledEventGuard<'a> {
-    device: &'a DeviceState,
+    pool: &'a EventPool,
     event: Option<PooledEvent>,
 }
 
 impl Drop for PooledEventGuard<'_> {
     fn drop(&mut self) {
         if let Some(event) = self.event.take() {
-            self.device.events.give(event);
+            self.pool.give(event);
         }
     }
 }
@@ -362,9 +361,8 @@ fn acquire_and_record(
     ticket: Ticket,
     before: &VectorClock,
 ) -> Result<PooledEvent> {
-    let taken = device
-        .events
-        .take(&*device.driver, device.context, ticket, before);
+    let (driver, pool) = (&*device.driver, device.events_of(stream));
+    let taken = pool.take(driver, device.context, ticket, before);
     let recorded = taken.and_then(|event| record_pooled(device, stream, event));
     recorded.map_err(|error| refused(device, stream, error))
 }
@@ -378,7 +376,7 @@ pub(super) fn record_pooled(
 ) -> Result<PooledEvent, DriverError> {
     let handle = event.event;
     let mut unrecorded = PooledEventGuard {
-        device,
+        pool: device.events_of(stream),
         event: Some(event),
     };
     enqueue_record(device, stream, handle)?;
