@@ -35,7 +35,7 @@ fn assert_refused<T: Debug>(outsider: &Outsider, call: impl FnOnce() -> Result<T
     outsider.begin_capture();
     let refused = call();
     assert!(is_captured(&refused), "{refused:?}");
-    outsider.end_and_launch();
+    outsider.end_capture(true);
 }
 
 /// Reads an array on another stream.
@@ -94,7 +94,7 @@ fn an_array_stays_lent_while_the_borrower_captures_its_stream() {
         // The array would be read before the owner's fill, or in its graph.
         let refused = ours.download(&array);
         assert!(is_captured(&refused), "{refused:?}");
-        outsider.end_and_launch();
+        outsider.end_capture(false);
         let found = ours.download(&array).unwrap();
         harness.assert_pending(&found);
         gate.open();
@@ -127,13 +127,13 @@ fn memory_does_not_return_to_a_captured_stream_before_its_uses() {
         outsider.begin_capture();
         let rejected = returned.return_to_owner(&theirs).unwrap_err();
         assert!(is_captured(&Err::<(), _>(rejected.error)));
-        assert!(!outsider.end_and_launch());
+        assert!(!outsider.end_capture(true));
         if harness.gates_hold() {
             // Else the keeper would free the memory in the capture.
             outsider.begin_capture();
             drop(released);
             assert_eq!(drops[1].count(), 0, "the fill is pending");
-            assert!(!outsider.end_and_launch());
+            assert!(!outsider.end_capture(true));
         } else {
             drop(released);
         }
@@ -154,7 +154,7 @@ fn captured_meanwhile(harness: &Harness) -> Result<()> {
         while !over.load(Ordering::Relaxed) {
             outsider.begin_capture();
             thread::yield_now();
-            outsider.end_and_launch();
+            outsider.end_capture(true);
             thread::sleep(Duration::from_micros(200));
         }
     };

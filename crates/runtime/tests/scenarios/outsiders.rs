@@ -182,9 +182,9 @@ impl Outsider {
         .expect("the capture begins");
     }
 
-    /// Ends the capture of the stream, and launches its graph if there is one. Returns whether
-    /// there is.
-    pub(crate) fn end_and_launch(&self) -> bool {
+    /// Ends the capture of the stream, and launches its graph if there is one and it `launches`,
+    /// which may wait for the device. Returns whether there is a graph.
+    pub(crate) fn end_capture(&self, launches: bool) -> bool {
         let (driver, context) = (&self.driver, self.context);
         // SAFETY: the stream is alive.
         let Ok(graph) = (unsafe { driver.stream_end_capture(context, self.raw) }) else {
@@ -193,9 +193,11 @@ impl Outsider {
         let launch = || -> Result<(), DriverError> {
             // SAFETY: the graph is alive and not used again.
             unsafe {
-                let exec = driver.graph_instantiate(context, graph)?;
-                driver.graph_launch(context, exec, self.raw)?;
-                driver.graph_exec_destroy(context, exec)?;
+                if launches {
+                    let exec = driver.graph_instantiate(context, graph)?;
+                    driver.graph_launch(context, exec, self.raw)?;
+                    driver.graph_exec_destroy(context, exec)?;
+                }
                 driver.graph_destroy(context, graph)
             }
         };
