@@ -434,8 +434,7 @@ impl RecordedGraph {
     /// Removes the operands that no node uses.
     fn keep_used(&mut self) {
         let mut used = vec![false; self.operands.len()];
-        let accesses = self.nodes.iter().flat_map(|node| &node.accesses);
-        accesses.for_each(|access| used[access.operand] = true);
+        mark_used(&self.nodes, &mut used);
         let mut numbers = Vec::with_capacity(used.len());
         let mut next = 0;
         for &is_used in &used {
@@ -451,5 +450,16 @@ impl RecordedGraph {
         for node in &mut self.nodes {
             node.renumber(&numbers);
         }
+    }
+}
+
+/// Marks the operands of the nodes and their bodies. Those of a body are marked by its own nodes:
+/// the union of their accesses has no empty ranges.
+fn mark_used(nodes: &[Node], used: &mut [bool]) {
+    for node in nodes {
+        for access in &node.accesses {
+            used[access.operand] = true;
+        }
+        mark_used(node.work.body(), used);
     }
 }

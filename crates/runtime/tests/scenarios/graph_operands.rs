@@ -9,11 +9,12 @@ use std::{
 };
 
 use millstream::{
-    Buffer, Global, Graph, GraphRecorder, Kernel, LaunchArguments, Ptx, Release, Result, Stream,
-    UsageErrorKind, interop::After, signature,
+    Buffer, Global, Graph, GraphRecorder, Kernel, LaunchArguments, LaunchConfig, Ptx, Release,
+    Result, Stream, UsageErrorKind, interop::After, signature,
 };
 
 use crate::{
+    arrays::sums,
     graphs::scenario,
     harness::{Harness, everywhere},
     outsiders::Outsider,
@@ -275,6 +276,29 @@ fn an_array_takes_the_place_only_of_one_that_was_recorded_with_no_larger_alignme
         })?;
         assert_refused(graph.swap(&one, &two), "a multiple of 256");
         assert_refused(graph.swap(&two, &one), "a multiple of 256");
+        Ok(())
+    });
+}
+
+#[test]
+fn a_kernel_of_a_body_may_have_an_operand_without_elements() {
+    scenario(|harness| {
+        let stream = harness.stream();
+        let kernels = sums::load(&harness.device)?;
+        let (flag, mut seen) = (stream.upload(&[1_u32])?, stream.zeros::<u32>(1)?);
+        let (mut y, empty) = (stream.zeros::<f32>(4)?, stream.zeros::<f32>(0)?);
+        let graph = harness.device.record("empty", |r| {
+            r.stream()?.copy(&flag, &mut seen)?;
+            r.if_(&flag, |body| {
+                let recorded = body.stream()?;
+                recorded.fill(&mut y, 1.0)?;
+                let none = y.slice_mut(..0);
+                // Its array is the last operand of the graph.
+                kernels.vecadd(&recorded, LaunchConfig::linear(1), &empty, &empty, none, 0)
+            })
+        })?;
+        graph.replay(&stream)?;
+        assert_eq!(stream.download(&y)?.wait()?, [1.0; 4]);
         Ok(())
     });
 }
