@@ -21,24 +21,43 @@ use millstream::{
     sim::{Fault, Gpu, Link, Links, LiveObjectCounts, Schedule, SimConfig},
 };
 
-use crate::program::{Allowed, Environment, Interpreter, Sort, check, generate, step::Program};
+use crate::{
+    graphs,
+    program::{Allowed, Environment, Interpreter, Sort, check, generate, step::Program},
+};
 use readings::rules;
 use sizes::Sizes;
 
 /// The time limit within which a closed device must have freed everything.
 const CLOSED_WITHIN: Duration = Duration::from_secs(5);
 
-/// The word that marks a case with failing driver calls. Such programs are drawn from a separate
-/// range of seeds, so each differs from those without faults.
-const FAULTS: &str = "faults";
+/// The kind of a program. The programs of each are drawn from a range of seeds of its own.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Kind {
+    Plain,
+    /// Driver calls fail or devices are lost.
+    Faults,
+    /// Recordings, replays and changes between them.
+    Graphs,
+}
+
+impl Kind {
+    /// Returns the word that marks the kind in a case's text.
+    fn word(self) -> &'static str {
+        match self {
+            Self::Plain => "plain",
+            Self::Faults => "faults",
+            Self::Graphs => "graphs",
+        }
+    }
+}
 
 /// A program's number and its configuration. Its text form is the value of `MILLSTREAM_PROGRAM`
 /// that reruns it.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Case {
     pub(crate) program: u64,
-    /// Selects runs in which driver calls fail or devices are lost.
-    pub(crate) faults: bool,
+    pub(crate) kind: Kind,
     /// The schedule and rules, in the form of a device's specification; `None` on a GPU.
     pub(crate) options: Option<String>,
     /// The chunk sizes of the devices' copies and the limits of their caches.
@@ -48,8 +67,8 @@ pub(crate) struct Case {
 impl fmt::Display for Case {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.program)?;
-        if self.faults {
-            write!(f, " {FAULTS}")?;
+        if self.kind != Kind::Plain {
+            write!(f, " {}", self.kind.word())?;
         }
         if self.sizes != Sizes::Own {
             write!(f, " {}", self.sizes)?;
@@ -71,13 +90,14 @@ impl FromStr for Case {
             .ok_or_else(|| format!("`{text}` does not begin with the number of a program"))?;
         let mut case = Self {
             program,
-            faults: false,
+            kind: Kind::Plain,
             options: None,
             sizes: Sizes::Own,
         };
         for word in words {
             match (word, word.parse()) {
-                (FAULTS, _) => case.faults = true,
+                ("faults", _) => case.kind = Kind::Faults,
+                ("graphs", _) => case.kind = Kind::Graphs,
                 (_, Ok(sizes)) => case.sizes = sizes,
                 (options, _) => case.options = Some(options.to_owned()),
             }
@@ -93,10 +113,10 @@ pub(crate) fn on_gpu() -> bool {
 
 /// Returns the cases of a program: eight schedules, each with its own reading of the disputed rules
 /// and two of them in tiny sizes, or the GPU alone.
-pub(crate) fn cases(program: u64, faults: bool) -> Vec<Case> {
+pub(crate) fn cases(program: u64, kind: Kind) -> Vec<Case> {
     let case = |options, sizes| Case {
         program,
-        faults,
+        kind,
         options,
         sizes,
     };
@@ -147,7 +167,11 @@ impl Case {
             (sort.scarce, sort.gates) = (false, false);
             sort.devices = (0..sort.devices).take_while(exists).count();
         }
-        let offset = if self.faults { 1 << 32 } else { 0 };
+        let offset = if self.kind == Kind::Faults {
+            1 << 32
+        } else {
+            0
+        };
         let mut program = generate(self.program + offset, sort);
         if self.options.is_none() {
             program.links = links_of_gpus(program.devices);
@@ -182,6 +206,7 @@ impl Case {
         // allocation behind a closed gate waits for the gate, and the host may wait with it.
         let gates_hold =
             !options.contains("implicit_synchronisation") && !options.ends_with("rules=strict");
+        let faults = self.kind == Kind::Faults;
         let gpu = Gpu::new(config);
         let open = |device: usize| Device::open_simulated(&gpu, device as i32);
         let devices: Result<Vec<_>> = (0..program.devices).map(open).collect();
@@ -204,12 +229,12 @@ impl Case {
             reopen: Some(&open),
             gates: if gates_hold { Some(&close) } else { None },
             // A recording needs more memory than its steps, and makes other calls.
-            records: !self.faults && !program.is_scarce(),
+            records: !faults && !program.is_scarce(),
         };
         let interpreter =
             Interpreter::new(&devices, environment, program).map_err(|error| error.to_string())?;
-        if self.faults {
-            faults(self.program, program)
+        if faults {
+            injected(self.program, program)
                 .into_iter()
                 .for_each(|fault| gpu.inject(fault));
         }
@@ -217,28 +242,53 @@ impl Case {
         gpu.clear_faults();
         let log = interpreter.finish();
         let allowed = Allowed {
-            faults: self.faults,
+            faults,
             no_memory: false,
         };
         let checked = check(program, &log, allowed);
         // `memory_stats` makes a driver call, which detects a loss.
         let is_lost = devices.iter().any(|device| device.memory_stats().is_err());
-        let accounts = if program.leaks() || self.faults {
+        let accounts = if program.leaks() || faults {
             Ok(())
         } else {
             accounts(&devices)
         };
         drop(devices);
-        let left = if program.leaks() || is_lost {
-            Ok(())
-        } else {
-            nothing_left(&gpu)
+        checked?;
+        accounts.and(clean(&gpu, program.leaks() || is_lost))
+    }
+
+    /// Runs a program of graphs.
+    ///
+    /// # Errors
+    ///
+    /// Returns a description of the first problem.
+    pub(crate) fn run_graphs(&self, steps: &[graphs::Step]) -> Result<(), String> {
+        let _watched = crate::watch::over(self.to_string());
+        let run = || {
+            let options = self.options.as_deref().unwrap_or_default();
+            let config = SimConfig::new().with_options(options);
+            let gpu = Gpu::new(config.map_err(|error| error.to_string())?);
+            let device = Device::open_simulated(&gpu, 0).map_err(|error| error.to_string())?;
+            if self.program.is_multiple_of(2) {
+                device.set_cache_limit(0);
+            }
+            self.sizes.set(&device, true);
+            let leaks = graphs::run(&gpu, &device, steps)?;
+            drop(device);
+            clean(&gpu, leaks)
         };
-        let reports = gpu.reports();
-        checked.and_then(|()| match reports.first() {
-            Some(report) => Err(format!("{} reports, the first: {report}", reports.len())),
-            None => accounts.and(left),
-        })
+        catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|panic| Err(words(&*panic)))
+    }
+}
+
+/// Checks that closed devices reported nothing and, unless the program `leaks`, left nothing.
+fn clean(gpu: &Gpu, leaks: bool) -> Result<(), String> {
+    let left = if leaks { Ok(()) } else { nothing_left(gpu) };
+    let reports = gpu.reports();
+    match reports.first() {
+        Some(report) => Err(format!("{} reports, the first: {report}", reports.len())),
+        None => left,
     }
 }
 
@@ -312,7 +362,7 @@ const CODES: [ResultCode; 3] = [
 
 /// Returns the faults for the program of this number: one failing call, a device lost at some call,
 /// or random failures of several functions.
-fn faults(number: u64, program: &Program) -> Vec<Fault> {
+fn injected(number: u64, program: &Program) -> Vec<Fault> {
     let at = |shift: u32, bound: usize| {
         (number.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> shift) as usize % bound
     };

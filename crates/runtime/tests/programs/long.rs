@@ -9,7 +9,7 @@ use std::{
 
 use indicatif::{ProgressBar, ProgressStyle};
 
-use crate::suite::run_all;
+use crate::{case::Kind, suite::run_all};
 
 /// Reads a setting from the environment; `otherwise` is the default.
 fn setting<T: FromStr>(name: &str, otherwise: T) -> T {
@@ -39,7 +39,12 @@ fn open_ended_random_programs() {
     let next = || {
         let number = drawn.fetch_add(1, Ordering::Relaxed);
         let is_over = number >= count || started.elapsed() > limit;
-        (!is_over).then_some((first.wrapping_add(number), with_faults && number % 2 == 1))
+        let kind = match number % 3 {
+            0 => Kind::Graphs,
+            1 if with_faults => Kind::Faults,
+            _ => Kind::Plain,
+        };
+        (!is_over).then_some((first.wrapping_add(number), kind))
     };
     run_all(next, || {
         let finished = finished.fetch_add(1, Ordering::Relaxed) + 1;

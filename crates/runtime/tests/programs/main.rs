@@ -7,12 +7,16 @@
 //! vectors on which it performs the same steps in program order. Afterwards the simulated device
 //! must have reported nothing, and no objects may be left but those that the program forgot.
 //!
+//! Programs of graphs are of another kind (`graphs`): recordings, replays and all changes between
+//! them.
+//!
 //! Steps do not cover: raw handles and operations of other libraries, drivers that panic or answer
 //! falsely, waiting for a timeline's recording, pinned arrays of elements other than bytes, opting
 //! reads and kernels out of ordering, modules that fail to load, kernels with shared memory or with
 //! faults, `check` and `check_async`. Other tests cover these.
 
 mod case;
+mod graphs;
 mod long;
 mod program;
 mod shrink;

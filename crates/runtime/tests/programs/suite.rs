@@ -11,12 +11,14 @@ use std::{
 };
 
 use crate::{
-    case::{Case, cases, on_gpu},
-    shrink::shrink,
+    case::{Case, Kind, cases, on_gpu},
+    graphs,
+    shrink::{TRIES, shrink},
 };
 
-const PROGRAMS: u64 = 2000;
+const PROGRAMS: u64 = 1800;
 const PROGRAMS_WITH_FAULTS: u64 = 400;
+const PROGRAMS_OF_GRAPHS: u64 = 400;
 /// The number of workers, more than one for each core: a run sleeps while the reactor still holds
 /// its device.
 const WORKERS: usize = 4;
@@ -27,32 +29,40 @@ const VARIABLE: &str = "MILLSTREAM_PROGRAM";
 /// Runs a case; if it fails, panics with the problem, the command that reruns it, and the shortest
 /// failing program.
 pub(crate) fn run(case: &Case) {
-    let program = case.draw();
-    if let Err(problem) = case.run(&program) {
-        let (shortest, its_problem) = shrink(case, program.clone(), problem.clone());
+    let fail = |problem: &str, shortest: String| {
         panic!(
             "program {case}: {problem}\n\
              to run it again: {VARIABLE}='{case}' cargo test -p millstream --test programs suite\n\
-             shortest, with {} of {} steps: {its_problem}\n{shortest}",
-            shortest.steps.len(),
-            program.steps.len(),
-        );
+             shortest: {shortest}"
+        )
+    };
+    if case.kind == Kind::Graphs {
+        let steps = graphs::draw(case.program);
+        if let Err(problem) = case.run_graphs(&steps) {
+            let fails = |steps: &[_]| (0..TRIES).find_map(|_| case.run_graphs(steps).err());
+            fail(&problem, graphs::shrink(steps, problem.clone(), fails));
+        }
+        return;
+    }
+    let program = case.draw();
+    if let Err(problem) = case.run(&program) {
+        let (shortest, its_problem) = shrink(case, program, problem.clone());
+        fail(&problem, format!("{its_problem}\n{shortest}"));
     }
 }
 
 /// Runs all cases of the programs that `next` returns, on several threads; calls `done` for each
 /// program.
-pub(crate) fn run_all(next: impl Fn() -> Option<(u64, bool)> + Sync, done: impl Fn() + Sync) {
+pub(crate) fn run_all(next: impl Fn() -> Option<(u64, Kind)> + Sync, done: impl Fn() + Sync) {
     let has_failed = AtomicBool::new(false);
     // Programs on one GPU share its memory and its memory statistics.
     let workers = if on_gpu() { 1 } else { WORKERS };
     let first_failure = Mutex::new(None);
     thread::scope(|scope| {
         let work = || {
-            while let (false, Some((program, faults))) =
-                (has_failed.load(Ordering::Relaxed), next())
+            while let (false, Some((program, kind))) = (has_failed.load(Ordering::Relaxed), next())
             {
-                for case in cases(program, faults) {
+                for case in cases(program, kind) {
                     if let Err(panic) = std::panic::catch_unwind(|| run(&case)) {
                         has_failed.store(true, Ordering::Relaxed);
                         let mut first =
@@ -77,12 +87,12 @@ pub(crate) fn run_all(next: impl Fn() -> Option<(u64, bool)> + Sync, done: impl 
 }
 
 /// Runs the programs from 0 on, or the single case that the environment selects.
-fn run_first(programs: u64, faults: bool) {
+fn run_first(programs: u64, kind: Kind) {
     if let Ok(text) = env::var(VARIABLE) {
         let case: Case = text
             .parse()
             .unwrap_or_else(|error| panic!("{VARIABLE}: {error}"));
-        if case.faults == faults {
+        if case.kind == kind {
             run(&case);
         }
         return;
@@ -90,27 +100,37 @@ fn run_first(programs: u64, faults: bool) {
     let next = AtomicU64::new(0);
     let draw = || {
         let program = next.fetch_add(1, Ordering::Relaxed);
-        (program < programs).then_some((program, faults))
+        (program < programs).then_some((program, kind))
     };
     run_all(draw, || ());
 }
 
 #[test]
 fn random_programs_agree_with_plain_vectors() {
-    run_first(PROGRAMS, false);
+    run_first(PROGRAMS, Kind::Plain);
 }
 
 /// Skipped on a GPU, where no faults can be injected.
 #[test]
 fn random_programs_with_failing_calls_are_correct_or_return_errors() {
     if !on_gpu() {
-        run_first(PROGRAMS_WITH_FAULTS, true);
+        run_first(PROGRAMS_WITH_FAULTS, Kind::Faults);
+    }
+}
+
+/// Skipped on a GPU, where nothing reports races.
+#[test]
+fn random_programs_of_graphs_agree_with_plain_vectors_after_every_change() {
+    if !on_gpu() {
+        run_first(PROGRAMS_OF_GRAPHS, Kind::Graphs);
     }
 }
 
 #[test]
 fn a_case_survives_a_round_trip_through_text() {
-    for case in cases(12, true).into_iter().chain(cases(7, false)) {
-        assert_eq!(case.to_string().parse(), Ok(case));
+    for kind in [Kind::Plain, Kind::Faults, Kind::Graphs] {
+        for case in cases(12, kind) {
+            assert_eq!(case.to_string().parse(), Ok(case));
+        }
     }
 }
