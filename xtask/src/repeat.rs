@@ -109,8 +109,7 @@ fn under<T>(condition: Condition, work: impl FnOnce() -> T) -> T {
     })
 }
 
-/// Runs the tests once and returns the names of those that failed. A program that ends otherwise is
-/// among them by its file.
+/// Runs the tests once and returns the names of the failed ones.
 fn run_round(condition: Condition, words: &[&str]) -> Result<Vec<String>> {
     let pinned = ["taskset", "--cpu-list", "0"];
     let pinned = if condition == Condition::OneCore {

@@ -201,7 +201,8 @@ fn reopening_a_device_while_it_closes_does_not_block() {
     }
 }
 
-/// Returns the number of threads of this process that close devices. Linux keeps 15 bytes of a name.
+/// Returns the number of threads of this process that close devices. Linux keeps 15 bytes of a
+/// name.
 #[cfg(target_os = "linux")]
 fn closing_threads() -> usize {
     let tasks = std::fs::read_dir("/proc/self/task").expect("Linux has it");
