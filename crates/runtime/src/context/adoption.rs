@@ -31,6 +31,7 @@ use super::{
 use crate::{
     Error, Result,
     disposal::{dispose, log},
+    tracker::{Sequence, VectorClock},
 };
 
 /// A user's value whose drop ends the validity of memory or of a stream of another library. It is
@@ -167,7 +168,8 @@ impl AdoptedStreams {
     ///
     /// # Errors
     ///
-    /// If the device has too many streams, or the companion cannot be created.
+    /// If the device has too many streams, or the companion or an interprocess event cannot be
+    /// created.
     pub(super) fn adopt(
         &self,
         device: &Arc<DeviceState>,
@@ -197,7 +199,17 @@ impl AdoptedStreams {
             entry.handle = Arc::downgrade(&handle);
             return Ok(handle);
         }
+        let (driver, context) = (&*device.driver, device.context);
+        let (events, nothing) = (&device.owners_events, VectorClock::default());
         let companion = device.acquire_stream(0)?;
+        // The order with the owner needs events that a driver may not have.
+        match events.take(driver, context, companion.ticket(Sequence::START), &nothing) {
+            Ok(event) => events.give(event),
+            Err(error) => {
+                device.retire_stream(companion);
+                return Err(device.record_failure(error));
+            }
+        }
         let added = device.streams.add(|id| {
             let mut state = StreamState::new(id, raw, 0).numbered(number);
             state.adopted = keeper.take().map(Adopted::new);

@@ -81,7 +81,8 @@ impl Device {
     /// # Errors
     ///
     /// If `raw` is a default stream (0, or one of the driver's special handles), if it belongs to
-    /// another context than the device's primary context, or if the device is lost.
+    /// another context than the device's primary context, if the driver has no interprocess events,
+    /// or if the device is lost.
     ///
     /// # Safety
     ///
