@@ -191,15 +191,16 @@ impl Outsider {
             return false;
         };
         let launch = || -> Result<(), DriverError> {
-            // SAFETY: the graph is alive and not used again.
-            unsafe {
-                if launches {
-                    let exec = driver.graph_instantiate(context, graph)?;
-                    driver.graph_launch(context, exec, self.raw)?;
-                    driver.graph_exec_destroy(context, exec)?;
-                }
-                driver.graph_destroy(context, graph)
+            if launches {
+                // SAFETY: the graph is alive.
+                let exec = unsafe { driver.graph_instantiate(context, graph) }?;
+                // SAFETY: stream and graph are alive.
+                unsafe { driver.graph_launch(context, exec, self.raw) }?;
+                // SAFETY: the executable graph is not used again.
+                unsafe { driver.graph_exec_destroy(context, exec) }?;
             }
+            // SAFETY: the graph is not used again.
+            unsafe { driver.graph_destroy(context, graph) }
         };
         launch().expect("the graph is launched");
         true
