@@ -213,7 +213,7 @@ fn leak_all(device: &Device) -> Result<[(u32, &'static str); 6]> {
     Ok([
         (
             buffer_line,
-            "device memory of 400 bytes (allocation 3, cuMemAllocAsync by operation 4 on stream 1, \
+            "device memory of 400 bytes (allocation 3, cuMemAllocAsync by operation 6 on stream 1, \
              `allocate`",
         ),
         (
@@ -229,7 +229,7 @@ fn leak_all(device: &Device) -> Result<[(u32, &'static str); 6]> {
             "managed memory of 8192 bytes (allocation 5, cuMemAllocManaged, `managed`",
         ),
         (other_line, "stream 2 (`stream`"),
-        (event_line, "event 2 (`record`"),
+        (event_line, "event 6 (`record`"),
     ])
 }
 
@@ -343,7 +343,7 @@ fn an_array_declared_with_floats_of_another_size_fails_a_check() {
     assert_eq!(report.kind, ReportKind::ElementType);
     let expected = "kernel `vecadd` reads `f32` of 4 bytes where the array `a` is declared \
                     to hold `f64` of 8 bytes\n  \
-                    operation 7 on stream 1, kernel `vecadd`, block (0, 0, 0), \
+                    operation 13 on stream 1, kernel `vecadd`, block (0, 0, 0), \
                     thread (0, 0, 0), line ";
     assert!(report.text.starts_with(expected), "{report}");
     assert!(
