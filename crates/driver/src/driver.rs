@@ -65,7 +65,8 @@ pub enum EventKind {
     /// An event for ordering that a capture refuses (`CU_EVENT_INTERPROCESS` and
     /// `CU_EVENT_DISABLE_TIMING`): a record on a capturing stream is
     /// [`ResultCode::STREAM_CAPTURE_UNSUPPORTED`](crate::ResultCode::STREAM_CAPTURE_UNSUPPORTED),
-    /// changes nothing, and leaves the capture valid.
+    /// changes nothing, and leaves the capture valid. A record may wait, on the device, for the
+    /// event's earlier record.
     Interprocess,
 }
 

@@ -5,7 +5,7 @@
 
 use std::{collections::VecDeque, sync::Arc};
 
-use millstream_driver::{ContextHandle, Driver, DriverError, EventHandle, EventKind};
+use millstream_driver::{Completion, ContextHandle, Driver, DriverError, EventHandle, EventKind};
 use parking_lot::Mutex;
 
 use crate::{
@@ -72,6 +72,10 @@ impl EventPool {
                 let Some(event) = returned.pop_front() else {
                     break;
                 };
+                if self.record_would_wait(driver, context, event.event) {
+                    returned.push_back(event);
+                    continue;
+                }
                 match reuse(event, ticket, before) {
                     Ok(event) => return Ok(event),
                     Err(event) => returned.push_back(event),
@@ -105,9 +109,26 @@ impl EventPool {
         self.take(driver, context, ticket, before)
     }
 
-    /// Moves the oldest returned events to the empty list `spares`, the oldest at its end.
+    /// Returns whether recording the event again would wait on the device for its earlier record, as
+    /// the driver makes the records of an interprocess event do.
+    fn record_would_wait(
+        &self,
+        driver: &dyn Driver,
+        context: ContextHandle,
+        event: EventHandle,
+    ) -> bool {
+        // SAFETY: the event is alive as long as the pool, and the caller's context is.
+        let query = || unsafe { driver.event_query(context, event) };
+        self.kind == EventKind::Interprocess && !query().is_ok_and(Completion::is_complete)
+    }
+
+    /// Moves the oldest returned events to the empty list `spares`, the oldest at its end. Those of
+    /// which [`take`](Self::take) asks whether they are complete stay.
     #[cold]
     fn refill(&self, spares: &mut Vec<PooledEvent>) {
+        if self.kind == EventKind::Interprocess {
+            return;
+        }
         let mut returned = self.returned.lock();
         for _ in 0..BATCH.min(returned.len() / 2) {
             if let Some(event) = returned.pop_front() {

@@ -94,7 +94,12 @@ impl StateGuard<'_> {
             }
             return Ok(());
         }
-        let op = self.enqueue(stream, OpKind::Record(handle), &WaitSet::default());
+        // As on an H200; nothing promises this order, so that it is none for the race checker.
+        let earlier = match &self.events[&handle] {
+            event if event.kind == EventKind::Interprocess => SimState::event_wait_set(event),
+            _ => WaitSet::default(),
+        };
+        let op = self.enqueue(stream, OpKind::Record(handle), &earlier);
         self.race_checker.recorded(handle, stream);
         if let Some(event) = self.events.get_mut(&handle) {
             event.capture = Some(Capture {
