@@ -45,6 +45,23 @@ fn r23_a_wait_keeps_the_capture_that_it_was_issued_with() {
 }
 
 #[test]
+fn r23_a_record_of_an_interprocess_event_waits_for_its_earlier_record() {
+    each_schedule(|sim| {
+        let (first, second) = (sim.stream(), sim.stream());
+        let event = sim.event_create(EventKind::Interprocess).unwrap();
+        let hold = sim.hold(first);
+        sim.event_record(event, first).unwrap();
+        sim.event_record(event, second).unwrap();
+        assert_eq!(sim.event_query(event).unwrap(), Completion::Pending);
+        assert!(sim.pending(second), "the later record waits");
+        hold.release();
+        sim.event_synchronize(event).unwrap();
+        sim.stream_synchronize(second).unwrap();
+        sim.assert_clean();
+    });
+}
+
+#[test]
 fn r24_a_wait_holds_back_later_work_of_its_stream_on_the_device() {
     each_schedule(|sim| {
         let (writer, reader) = (sim.stream(), sim.stream());
