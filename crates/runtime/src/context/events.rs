@@ -109,8 +109,8 @@ impl EventPool {
         self.take(driver, context, ticket, before)
     }
 
-    /// Returns whether recording the event again would wait on the device for its earlier record, as
-    /// the driver makes the records of an interprocess event do.
+    /// Returns whether recording the event again would wait on the device for its earlier record,
+    /// as the driver makes records of an interprocess event do.
     fn record_would_wait(
         &self,
         driver: &dyn Driver,

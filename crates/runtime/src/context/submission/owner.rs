@@ -44,6 +44,9 @@
 //!
 //! Other acts of an owner between these calls:
 //!
+//! - Beginning or ending a capture on one thread during a call on another: NVIDIA's driver (580)
+//!   crashes then, by plain calls of one library too (`docs/measurements/threads_and_captures.c`).
+//!   Nothing in this library can exclude it.
 //! - Destroying its stream, or the context by `cuDevicePrimaryCtxReset`: excluded by the contract
 //!   of `adopt_stream`, and no safe function of cudarc does either. If the driver answers that the
 //!   context is destroyed, the device is lost.
