@@ -246,7 +246,11 @@ fn start(name: &str, command: &str, script: &str) -> (Child, PathBuf) {
     let begun = folder.join("begun");
     let mut millstream = Command::new("bash");
     let child = millstream
-        .args(["-c", "umask 0; exec \"$0\" \"$@\""])
+        // A shell in the background, and `nohup`, make their programs ignore some of the signals.
+        .args([
+            "-c",
+            "umask 0; exec env --default-signal=HUP,INT,TERM \"$0\" \"$@\"",
+        ])
         .args([env!("CARGO_BIN_EXE_millstream"), command])
         .args(["--library".as_ref(), library().as_os_str()])
         .args(["--", "bash", "-c"])

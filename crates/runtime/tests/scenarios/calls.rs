@@ -2,7 +2,7 @@
 
 #![allow(unsafe_code, reason = "forwards unsafe calls under the same contract")]
 
-use std::{collections::BTreeMap, fmt, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, fmt, sync::Arc, thread, time::Duration};
 
 use millstream::driver::{
     Driver, DriverError, FloatOperand, FunctionHandle, HostAccess, MemoryReuse, StreamHandle,
@@ -90,6 +90,18 @@ impl Calls {
     /// Clears the recorded calls.
     pub(crate) fn forget(&self) {
         self.made.lock().clear();
+    }
+
+    /// As [`forget`](Self::forget), once no other thread makes calls any more, such as one that
+    /// polls for an operation that is just complete.
+    pub(crate) fn forget_once_quiet(&self) {
+        loop {
+            self.forget();
+            thread::sleep(Duration::from_millis(2));
+            if self.counts().is_empty() {
+                return;
+            }
+        }
     }
 
     /// Returns the number of calls of each name since the last [`forget`](Self::forget).
