@@ -53,7 +53,7 @@ fn waiting() -> &'static Mutex<Waiting> {
     WAITING.get_or_init(Mutex::default)
 }
 
-/// Tries the device that has waited longest. Returns it if it still waits.
+/// Tries the device that was tried longest ago. If it still waits, returns the result of `pending`.
 fn retry_first<T>(pending: impl FnOnce(&Closing) -> T) -> Option<T> {
     // Not locked while it is tried: the driver may take long.
     let first = waiting().lock().devices.pop_front()?;
