@@ -133,12 +133,10 @@ mod linux {
     /// Runs these tests with a registry that refuses every connection, and requires that each says
     /// why it is ignored.
     fn run_without_registry() {
-        let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("no-registry");
-        // Left over by an earlier run.
-        let _ = fs::remove_dir_all(&folder);
+        let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
         let run = Command::new(std::env::current_exe().unwrap())
             .args(["--skip", WITHOUT_REGISTRY])
-            .env(FOLDER, &folder)
+            .env(FOLDER, folder.path())
             .env("PIP_INDEX_URL", "http://127.0.0.1:9/simple")
             .env("PIP_EXTRA_INDEX_URL", "")
             .output()
@@ -153,7 +151,6 @@ mod linux {
         }
         let errors = String::from_utf8_lossy(&run.stderr);
         assert!(errors.contains(IGNORED), "{errors}");
-        fs::remove_dir_all(&folder).unwrap();
     }
 
     pub(super) fn trials() -> Vec<Trial> {

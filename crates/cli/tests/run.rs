@@ -12,6 +12,8 @@ use std::{
     time::{Duration, Instant},
 };
 
+use tempfile::TempDir;
+
 /// Returns the path of the library, which Cargo builds for this test.
 fn library() -> PathBuf {
     let test = std::env::current_exe().unwrap();
@@ -238,12 +240,12 @@ fn a_kernel_that_never_ends_is_named_while_it_runs_and_fails_with_its_line() {
 }
 
 /// Starts `millstream` with a shell script in the place of a program, in a folder of its own that
-/// `TMPDIR` names by a relative path. Returns the process and the folder, once the script says that
-/// it has begun.
-fn start(name: &str, command: &str, script: &str) -> (Child, PathBuf) {
-    let folder = program().with_file_name(name);
-    fs::create_dir_all(folder.join("tmp")).unwrap();
-    let begun = folder.join("begun");
+/// `TMPDIR` names by a relative path. Returns the process and the folder, once the script has called
+/// `begin`. That is no program, because a shell ignores SIGINT while one of its programs ends.
+fn start(command: &str, script: &str) -> (Child, PathBuf, TempDir) {
+    let own = tempfile::tempdir_in(program().parent().unwrap()).unwrap();
+    fs::create_dir(own.path().join("tmp")).unwrap();
+    let begun = own.path().join("begun");
     let mut millstream = Command::new("bash");
     let child = millstream
         // A shell in the background, and `nohup`, make their programs ignore some of the signals.
@@ -255,24 +257,26 @@ fn start(name: &str, command: &str, script: &str) -> (Child, PathBuf) {
         .args(["--library".as_ref(), library().as_os_str()])
         .args(["--", "bash", "-c"])
         .arg(format!(
-            "cd /; echo $LD_LIBRARY_PATH > {0}.new; mv {0}.new {0}; {script}",
+            "begin() {{ echo $LD_LIBRARY_PATH > {}; }}; cd /; {script}",
             begun.display()
         ))
         .env("TMPDIR", "tmp")
         .env_remove("LD_LIBRARY_PATH")
-        .current_dir(&folder)
+        .current_dir(&own)
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .stderr(Stdio::null())
         .spawn()
         .unwrap();
     let start = Instant::now();
-    while !begun.exists() {
+    loop {
+        let path = fs::read_to_string(&begun).unwrap_or_default();
+        if let Some(path) = path.strip_suffix('\n') {
+            return (child, path.into(), own);
+        }
         assert!(start.elapsed() < Duration::from_secs(60));
         thread::sleep(Duration::from_millis(5));
     }
-    let path = fs::read_to_string(begun).unwrap();
-    (child, path.trim_end().into())
 }
 
 #[test]
@@ -280,7 +284,7 @@ fn the_temporary_folder_is_private_absolute_and_removed_at_every_signal() {
     for (signal, number) in [("INT", 2), ("TERM", 15), ("HUP", 1)] {
         for command in ["run", "check"] {
             let name = format!("{command}-{signal}");
-            let (mut child, folder) = start(&name, command, "sleep 60 & wait");
+            let (mut child, folder, _own) = start(command, "begin; sleep 60 & wait");
             assert!(folder.is_absolute(), "{folder:?}");
             assert_eq!(folder.parent().unwrap().file_name().unwrap(), "tmp");
             let random = folder.file_name().unwrap().to_str().unwrap();
@@ -300,8 +304,8 @@ fn the_temporary_folder_is_private_absolute_and_removed_at_every_signal() {
 
 #[test]
 fn a_program_that_handles_a_signal_ends_with_its_own_status() {
-    let script = "trap 'exit 7' TERM; while :; do sleep 0.05; done";
-    let (mut child, folder) = start("handled", "run", script);
+    let script = "trap 'exit 7' TERM; begin; while :; do sleep 0.05; done";
+    let (mut child, folder, _own) = start("run", script);
     let id = child.id().to_string();
     assert!(Command::new("kill").arg(&id).status().unwrap().success());
     assert_eq!(child.wait().unwrap().code(), Some(7));

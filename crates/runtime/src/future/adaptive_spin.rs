@@ -57,10 +57,13 @@ impl AdaptiveSpin {
             return Ok(false);
         }
         let started = Instant::now();
-        while started.elapsed() < at_most {
+        loop {
             if is_done()? {
                 self.failures.store(0, Relaxed);
                 return Ok(true);
+            }
+            if started.elapsed() >= at_most {
+                break;
             }
             std::hint::spin_loop();
         }
