@@ -406,6 +406,8 @@ fn local_ordinal(local_rank: usize, count: i32) -> Result<Option<i32>, WorldErro
 
 #[cfg(test)]
 mod tests {
+    use std::sync::mpsc;
+
     use super::*;
 
     #[test]
@@ -464,10 +466,13 @@ mod tests {
         assert!(world.source().ends_with("MILLSTREAM_WORLD_SECRET"));
         assert!(!format!("{world:?} {:?}", world.inner.membership).contains("hidden"));
         let connecting = world.lock();
-        let deadline = Duration::from_millis(20);
-        let result =
-            thread::scope(|scope| scope.spawn(|| world.rendezvous(deadline).map(drop)).join());
-        let error = result.expect("no panic").unwrap_err().to_string();
+        let (other, (answer, answered)) = (world.clone(), mpsc::channel());
+        thread::spawn(move || {
+            let result = other.rendezvous(Duration::from_millis(20)).map(drop);
+            answer.send(result).expect("the test waits");
+        });
+        let result = answered.recv_timeout(Duration::from_secs(20));
+        let error = result.expect("it ends").unwrap_err().to_string();
         assert!(error.contains("another thread"), "{error}");
         drop(connecting);
     }
