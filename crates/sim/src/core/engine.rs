@@ -103,5 +103,8 @@ mod tests {
         assert_eq!(engines.earliest_ns(Engine::Compute(600), 10), 50);
         assert_eq!(engines.earliest_ns(Engine::Compute(1000), 10), 80);
         assert_eq!(engines.earliest_ns(Engine::Upload, 10), 10);
+        // Kernels that cannot delay another are forgotten.
+        (100..1000).for_each(|finish_ns| engines.occupy(Engine::Compute(1), finish_ns));
+        assert_eq!(engines.running.len(), KERNELS_MAX);
     }
 }

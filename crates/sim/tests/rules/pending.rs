@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use millstream_driver::{FillPattern, StreamHandle};
+use millstream_driver::{CaptureMode, FillPattern, StreamHandle};
 use millstream_sim::{Schedule, SimConfig};
 
 use crate::{graph_harness::destroy, harness::graphs::fill, sim_harness::SimHarness};
@@ -90,22 +90,44 @@ fn the_cost_of_an_operation_does_not_grow_with_those_that_are_pending() {
         times(sim, &mut |_| sim.host_function(stream, || ()))
     });
     // The checks of the second stream wait for the first one's until there are too many.
-    assert_flat("fills beside a blocked stream", Schedule::Eager, |sim| {
+    assert_flat("launches beside a blocked stream", Schedule::Eager, |sim| {
         let [blocked, free] = [sim.stream(), sim.stream()];
-        let memory = sim.mem_alloc(8).unwrap();
-        let hold = sim.hold(blocked);
+        let (memory, mut hold) = (sim.mem_alloc(4).unwrap(), Some(sim.hold(blocked)));
+        sim.stream_begin_capture(free, CaptureMode::ThreadLocal)
+            .unwrap();
+        let of_graph = sim.mem_alloc_async(4, free).unwrap();
         let fill = |target, stream| {
             sim.memset_async(target, FillPattern::U8(1), 4, stream)
                 .unwrap()
         };
-        (0..8 * BATCH).for_each(|_| fill(memory, blocked));
-        let batches = (0..8).map(|_| {
-            let start = Instant::now();
-            (0..BATCH).for_each(|_| fill(memory.offset(4), free));
-            start.elapsed()
+        fill(of_graph, free);
+        sim.mem_free_async(of_graph, free).unwrap();
+        let graph = sim.stream_end_capture(free).unwrap();
+        let exec = sim.graph_instantiate(graph).unwrap();
+        let times = times(sim, &mut |at| {
+            fill(memory, blocked);
+            sim.graph_launch(exec, free).unwrap();
+            hold.take_if(|_| at + 1 == 8 * BATCH);
         });
-        let batches = batches.collect();
-        drop(hold);
-        (batches, Duration::ZERO)
+        destroy(sim, graph, exec);
+        times
+    });
+    // The same number of nodes in each batch, in ever longer chains.
+    assert_flat("nodes of a graph in a row", Schedule::Lazy, |sim| {
+        let (memory, stream) = (sim.mem_alloc(4).unwrap(), sim.stream());
+        let batches = (0..8).map(|batch| {
+            let graph = sim.graph_create().unwrap();
+            (0..40 << batch).fold(Vec::new(), |after, _| {
+                vec![sim.graph_add(graph, &after, &fill(memory, 1, 4)).unwrap()]
+            });
+            let exec = sim.graph_instantiate(graph).unwrap();
+            let start = Instant::now();
+            (0..128 >> batch).for_each(|_| sim.graph_launch(exec, stream).unwrap());
+            sim.context_synchronize().unwrap();
+            let elapsed = start.elapsed();
+            destroy(sim, graph, exec);
+            elapsed
+        });
+        (batches.collect(), Duration::ZERO)
     });
 }
