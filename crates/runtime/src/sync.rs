@@ -9,12 +9,12 @@ pub(crate) use parking_lot::Condvar;
 #[cfg(shuttle)]
 pub(crate) use shuttle::{
     hint::spin_loop,
-    sync::atomic::{AtomicU32, AtomicU64, Ordering},
+    sync::atomic::{AtomicU64, Ordering},
 };
 #[cfg(not(shuttle))]
 pub(crate) use std::{
     hint::spin_loop,
-    sync::atomic::{AtomicU32, AtomicU64, Ordering},
+    sync::atomic::{AtomicU64, Ordering},
 };
 
 /// A condition variable for `parking_lot` locks under shuttle, which provides none for them.

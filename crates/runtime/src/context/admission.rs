@@ -15,23 +15,27 @@ use super::DeviceState;
 use crate::{
     Result, UsageError, UsageErrorKind,
     spans::HostSpan,
-    sync::{AtomicU32, Ordering},
+    sync::{AtomicU64, Ordering},
 };
 
 /// The bit that is set once the device is lost.
-const LOST: u32 = 1 << 31;
+const LOST: u64 = 1 << 31;
 /// The bit that is set while operands may hold data that the loss of a device has spoiled.
-const EXAMINE: u32 = 1 << 30;
+const EXAMINE: u64 = 1 << 30;
 /// The bit that is set if submissions and waits have [spans](crate::spans).
-const SPANS: u32 = 1 << 29;
+const SPANS: u64 = 1 << 29;
 /// The bit that is set once a stream was adopted.
-const ADOPTED: u32 = 1 << 28;
+const ADOPTED: u64 = 1 << 28;
 /// The bit that is set while a stream of the device is [recording](super::recording).
-const RECORDS: u32 = 1 << 27;
+const RECORDS: u64 = 1 << 27;
 /// The bit that is set while a layer above may have deferred work.
-const DEFERRED: u32 = 1 << 26;
+const DEFERRED: u64 = 1 << 26;
 /// The bit that is set while a [recorder](super::recorder) is told of operations.
-const TRACES: u32 = 1 << 25;
+const TRACES: u64 = 1 << 25;
+/// One lease of the device's memory.
+const LEASE: u64 = 1 << 32;
+/// The bits of the number of leases.
+const LEASES: u64 = !(LEASE - 1);
 
 thread_local! {
     /// The number of foreign calls that this thread is inside. They nest if their devices differ.
@@ -41,9 +45,10 @@ thread_local! {
 /// The reasons to reject an operation on a device.
 #[derive(Debug, Default)]
 pub(crate) struct Admission {
-    /// The number of foreign calls in progress on the device, and the bits [`LOST`], [`EXAMINE`],
-    /// [`SPANS`], [`ADOPTED`], [`RECORDS`], [`DEFERRED`] and [`TRACES`].
-    reasons: AtomicU32,
+    /// The number of foreign calls in progress on the device, the bits [`LOST`], [`EXAMINE`],
+    /// [`SPANS`], [`ADOPTED`], [`RECORDS`], [`DEFERRED`] and [`TRACES`], and in the upper half the
+    /// number of leases.
+    reasons: AtomicU64,
     examinations: Mutex<Examinations>,
     /// The number of recording streams.
     recordings: Mutex<usize>,
@@ -109,6 +114,25 @@ impl Admission {
     #[inline]
     pub(super) fn has_adopted(&self) -> bool {
         self.reasons.load(Ordering::Relaxed) & ADOPTED != 0
+    }
+
+    /// Counts a lease of the device's memory.
+    #[inline]
+    pub(super) fn begin_lease(&self) {
+        self.reasons.fetch_add(LEASE, Ordering::Relaxed);
+    }
+
+    /// Reverses [`begin_lease`](Self::begin_lease).
+    #[inline]
+    pub(super) fn end_lease(&self) {
+        self.reasons.fetch_sub(LEASE, Ordering::Relaxed);
+    }
+
+    /// Returns whether other libraries may use the device's memory or streams, so that it may have
+    /// to refuse an operation that conflicts.
+    #[inline]
+    pub(super) fn has_borrowers(&self) -> bool {
+        self.reasons.load(Ordering::Relaxed) & (LEASES | ADOPTED) != 0
     }
 
     /// Sets whether a recorder is told of operations. The caller holds the recorder's lock.
@@ -211,7 +235,7 @@ impl DeviceState {
     #[inline]
     pub(crate) fn check_alive(&self) -> Result<()> {
         // Acquire: as in `is_none`.
-        const HARMLESS: u32 = EXAMINE | SPANS | ADOPTED | RECORDS | DEFERRED | TRACES;
+        const HARMLESS: u64 = EXAMINE | SPANS | ADOPTED | RECORDS | DEFERRED | TRACES | LEASES;
         if self.admission.reasons.load(Ordering::Acquire) & !HARMLESS == 0 {
             return Ok(());
         }

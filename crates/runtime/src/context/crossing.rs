@@ -21,7 +21,7 @@ use super::{
     imports::{self, CrossDeviceImport, Place},
     leases,
     polling::retain_patiently,
-    submission::{submit_admitted, submit_ordinary},
+    submission::{refuse_unordered, submit_admitted, submit_ordinary},
 };
 use crate::{
     Error, Result,
@@ -112,6 +112,10 @@ pub(crate) unsafe fn submit_crossing<C: Command>(
     } = *operation;
     leases::end_returned((label, location), accesses.iter())?;
     let carried = imports::of_operands(kind, accesses.iter())?;
+    if (devices.iter()).any(|device| device.admission.has_borrowers()) {
+        refuse_unordered(device, stream, operation)?;
+    }
+    let accesses = &operation.accesses;
     if !carried.is_empty() {
         imports::reach(&carried, devices.iter().map(|device| device.number()));
         imports::note(kind, &carried, accesses.iter(), false);

@@ -159,6 +159,7 @@ impl GrantedLease {
             match begun.at_caller(LEND, location)? {
                 Err(conflict) => end_or_refuse(conflict, access.history, LEND, location)?,
                 Ok(number) => {
+                    device.admission.begin_lease();
                     return Ok(Self {
                         stream: stream.clone(),
                         number,
@@ -229,11 +230,12 @@ impl GrantedLease {
             }
             // Nothing waits for the work of a lost device.
             history.end_lease(self.number);
-            return Ok(());
+        } else {
+            let ended = (self.number, &self.access(history));
+            let name = ("end of a lease", self.location);
+            submit_locked_end(device, stream, submit_queue, ended, name);
         }
-        let ended = (self.number, &self.access(history));
-        let name = ("end of a lease", self.location);
-        submit_locked_end(device, stream, submit_queue, ended, name);
+        device.admission.end_lease();
         Ok(())
     }
 }

@@ -98,13 +98,13 @@ fn the_sole_stream_finds_accesses_of_other_streams() {
     assert_eq!(enter(&history, 8..9, Write, ticket(2, 2)), [ticket(1, 7)]);
     assert_eq!(enter(&history, 0..64, Write, ticket(1, 8)), [ticket(2, 2)]);
     (9..200).step_by(3).for_each(sole_stream);
-    let mut rest = [Access::new(&history, 9..64, Read)].into();
+    let mut rest = [Access::new(&history, 9..64, Write)].into();
     restore_displaced(&mut rest, &[ticket(3, 1)]);
     assert_eq!(
         enter(&history, 0..64, Write, ticket(1, 300)),
         [ticket(3, 1)]
     );
-    let mut whole = [Access::new(&history, 0..64, Read)].into();
+    let mut whole = [Access::new(&history, 0..64, Write)].into();
     (301..400).step_by(3).for_each(sole_stream);
     restore_displaced(&mut whole, &[ticket(3, 2)]);
     assert_eq!(enter(&history, 0..64, Read, ticket(1, 400)), [ticket(3, 2)]);

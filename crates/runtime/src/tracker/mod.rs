@@ -76,7 +76,9 @@
 //! 5. An operation whose submission fails may stand for no work, and may have displaced tickets
 //!    that it then never waited for. Before it counts as submitted, these are entered again
 //!    ([`restore_displaced`]), and operations that were planned in between find them in the
-//!    stream's list of failures.
+//!    stream's list of failures. If other libraries may have borrowed operands or captured streams,
+//!    an operation is planned without its publication first ([`plan_unpublished`]), and refused
+//!    without a trace if it cannot be ordered.
 //!
 //! # Soundness: several devices
 //!
@@ -172,7 +174,7 @@ pub(crate) use extent::Extent;
 pub(crate) use leases::{ConflictingLease, LeaseNumber, PutOffEnd};
 pub(crate) use plan::{
     Dependencies, GroupMember, Plan, plan_and_publish, plan_and_publish_group, plan_lease,
-    plan_lease_end, restore_displaced,
+    plan_lease_end, plan_unpublished, restore_displaced,
 };
 pub(crate) use provenance::{
     GroupNumber, Import, Imports, LaterCollective, LaterOperation, Provenance,

@@ -114,13 +114,43 @@ pub(crate) fn plan_lease(
     let mut dependencies = Dependencies::new();
     let mut state = access.history.lock();
     let number = state.lend(access, location)?;
-    state.conflicts(&access.extent, access.kind, |found| {
-        if found.stream != stream && !clock.covers(found) {
-            depend_on(&mut dependencies, found);
-        }
-    });
+    depend_on_conflicts(stream, clock, &mut state, access, &mut dependencies);
     state.record_access(stream, !dependencies.is_empty());
     Ok((number, dependencies))
+}
+
+/// Returns what an operation on the stream would have to wait for if it was published now, and the
+/// source line that lent one of its operands. Publishes nothing.
+pub(crate) fn plan_unpublished(
+    stream: StreamId,
+    clock: &VectorClock,
+    accesses: &mut Accesses<'_>,
+) -> Plan {
+    let mut plan = Plan::default();
+    with_histories_locked(accesses.sorted(), &mut |state, access| {
+        plan.lent = plan.lent.or_else(|| state.leases.refusal(access));
+        if access.ordered {
+            depend_on_conflicts(stream, clock, state, access, &mut plan.dependencies);
+        }
+    });
+    plan
+}
+
+/// Adds the tickets with which an access conflicts, and which neither the stream nor its clock
+/// orders before it.
+#[inline(always)]
+fn depend_on_conflicts(
+    stream: StreamId,
+    clock: &VectorClock,
+    state: &mut HistoryState,
+    access: &Access<'_>,
+    dependencies: &mut Dependencies,
+) {
+    state.conflicts(&access.extent, access.kind, |found| {
+        if found.stream != stream && !clock.covers(found) {
+            depend_on(dependencies, found);
+        }
+    });
 }
 
 /// Publishes the end of a lease, `ticket`, in its place: any other operation finds one of the two.
@@ -172,11 +202,16 @@ fn plan_access(
 
 /// Restores the tickets that the publication of a failed operation displaced.
 ///
-/// The operation's entries displaced tickets that it was going to wait for, and then may not have
+/// The operation's writes displaced tickets that it was going to wait for, and then may not have
 /// waited for. They are entered again beside it, so that later operations wait for them directly.
 /// The failed ticket itself stays, because a call may fail after part of its work is enqueued.
+///
+/// Reads and unordered accesses displace nothing.
 pub(crate) fn restore_displaced(accesses: &mut Accesses<'_>, displaced: &[Ticket]) {
     with_histories_locked(accesses.sorted(), &mut |state, access| {
+        if !access.ordered || access.kind == AccessKind::Read {
+            return;
+        }
         for &ticket in displaced {
             state.enter_unordered(&access.extent, AccessKind::Write, ticket);
         }
@@ -376,13 +411,37 @@ mod tests {
 
     #[test]
     fn a_failed_operation_hides_no_earlier_ticket() {
-        let a = AccessHistory::new(8);
+        let (a, b) = (AccessHistory::new(8), AccessHistory::new(8));
         let _ = plan(ticket(1, 1), &VectorClock::default(), [whole(&a, Write)]);
-        let mut accesses = Accesses::from([whole(&a, Write)]);
+        let mut accesses = Accesses::from([whole(&a, Write), whole(&b, Read)]);
         let failed = plan(ticket(2, 1), &VectorClock::default(), accesses.clone());
         restore_displaced(&mut accesses, &failed.dependencies);
         let mut found = plan(ticket(3, 1), &VectorClock::default(), [whole(&a, Read)]).dependencies;
         found.sort();
         assert_eq!(found.as_slice(), [ticket(1, 1), ticket(2, 1)]);
+        let found = plan(ticket(3, 2), &VectorClock::default(), [whole(&b, Write)]).dependencies;
+        assert_eq!(found.as_slice(), [ticket(2, 1)]);
+    }
+
+    #[test]
+    fn an_unpublished_plan_finds_the_same_and_is_not_found() {
+        let (a, b) = (AccessHistory::new(8), AccessHistory::new(8));
+        let clock = VectorClock::default();
+        let _ = plan(ticket(1, 1), &clock, [whole(&a, Write)]);
+        let lent = plan_lease(
+            StreamId::of(2),
+            &clock,
+            &whole(&b, Write),
+            Location::caller(),
+        );
+        let found = plan_unpublished(
+            StreamId::of(3),
+            &clock,
+            &mut [whole(&a, Write), whole(&b, Read)].into(),
+        );
+        assert!(found.lent.is_some() && lent.is_ok());
+        assert_eq!(found.dependencies.as_slice(), [ticket(1, 1)]);
+        assert_eq!(a.all_tickets().as_slice(), [ticket(1, 1)]);
+        assert!(b.all_tickets().is_empty());
     }
 }

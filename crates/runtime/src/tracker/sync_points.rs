@@ -143,10 +143,14 @@ impl<E> SyncPoints<E> {
         }
     }
 
-    /// Calls `each` for the tickets displaced by failed submissions up to `sequence`: operations
-    /// that depend on such a ticket must wait for these too.
+    /// Calls `each` for the tickets displaced by the submission of `sequence`, if it failed:
+    /// operations that depend on this ticket must wait for these too.
+    ///
+    /// Those that depend on a later one need not. An operation that found the failed ticket while
+    /// it had no substitutes has kept the access histories locked, so that the ticket could not
+    /// fail, and no later one be published, before its plan was complete.
     #[inline]
-    pub(crate) fn each_displaced_until(&self, sequence: Sequence, each: impl FnMut(Ticket)) {
+    pub(crate) fn each_displaced_by(&self, sequence: Sequence, each: impl FnMut(Ticket)) {
         if !self.failed.is_empty() {
             self.each_displaced_of_failed(sequence, each);
         }
@@ -154,7 +158,7 @@ impl<E> SyncPoints<E> {
 
     #[cold]
     fn each_displaced_of_failed(&self, sequence: Sequence, each: impl FnMut(Ticket)) {
-        let failed = self.failed.iter().filter(|(number, _)| *number <= sequence);
+        let failed = self.failed.iter().filter(|(number, _)| *number == sequence);
         failed
             .flat_map(|(_, displaced)| displaced.iter().copied())
             .for_each(each);
@@ -473,16 +477,17 @@ mod tests {
         let mut points: SyncPoints<()> = SyncPoints::new(StreamId::of(1));
         points.submit(nth(1), None, None);
         points.fail(nth(2), SmallVec::from_slice(&[ticket(2, 3)]), &|_| false);
-        let displaced_until = |points: &SyncPoints<()>, sequence| {
+        let displaced_by = |points: &SyncPoints<()>, sequence| {
             let mut displaced = Vec::new();
-            points.each_displaced_until(nth(sequence), |ticket| displaced.push(ticket));
+            points.each_displaced_by(nth(sequence), |ticket| displaced.push(ticket));
             displaced
         };
-        assert!(displaced_until(&points, 1).is_empty());
-        assert_eq!(displaced_until(&points, 2), [ticket(2, 3)]);
+        assert!(displaced_by(&points, 1).is_empty() && displaced_by(&points, 3).is_empty());
+        assert_eq!(displaced_by(&points, 2), [ticket(2, 3)]);
         points.fail(nth(3), SmallVec::from_slice(&[ticket(4, 1)]), &|done| {
             done == ticket(2, 3)
         });
-        assert_eq!(displaced_until(&points, 9), [ticket(4, 1)]);
+        assert!(displaced_by(&points, 2).is_empty());
+        assert_eq!(displaced_by(&points, 3), [ticket(4, 1)]);
     }
 }

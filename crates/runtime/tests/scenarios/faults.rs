@@ -367,6 +367,24 @@ fn an_access_after_a_failed_write_waits_for_the_previous_write() {
 }
 
 #[test]
+fn a_failed_wait_delays_neither_an_operand_that_was_read_nor_later_work_of_its_stream() {
+    let _watch = Watch::over(String::from("a failed wait"));
+    let (gpu, calls, device) = setup(Schedule::Eager);
+    let [s1, s2, s3] = array::from_fn(|_| device.stream().unwrap());
+    let mut shared = s1.zeros::<u32>(N).unwrap();
+    let mut idle = s2.upload(&[1_u32; N]).unwrap();
+    s2.synchronize().unwrap();
+    let _hold = gpu.hold(s1.as_raw());
+    s1.fill(&mut shared, 7).unwrap();
+    fail_one(&calls, "stream_wait_event", 1, ResultCode::INVALID_VALUE);
+    assert!(matches!(s2.copy(&idle, &mut shared), Err(Error::Driver(_))));
+    calls.fail_no_more();
+    assert_eq!(s3.download(&idle).unwrap().wait().unwrap(), [1; N]);
+    s2.fill(&mut idle, 2).unwrap();
+    assert_eq!(s3.download(&idle).unwrap().wait().unwrap(), [2; N]);
+}
+
+#[test]
 fn randomly_failing_calls_on_many_threads_cause_no_race() {
     const ROUNDS: usize = 60;
     for seed in 0..12_u64 {

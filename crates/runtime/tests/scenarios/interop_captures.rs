@@ -103,6 +103,29 @@ fn an_array_stays_lent_while_the_borrower_captures_its_stream() {
 }
 
 #[test]
+fn a_refused_operation_passes_its_refusal_on_to_no_other() {
+    everywhere(|harness| {
+        let outsider = Outsider::new(harness.if_simulated(), 0);
+        let (theirs, [ours, other]) = (outsider.adopt(&harness.device), harness.streams());
+        let [mut lent, mut idle] = [(); 2].map(|()| ours.zeros::<u8>(N).unwrap());
+        let gate = harness.gate(&theirs);
+        let lease = lent.lend_mut(&theirs).unwrap();
+        outsider.begin_capture();
+        drop(lease);
+        let refused = ours.copy(&lent, &mut idle);
+        assert!(is_captured(&refused), "{refused:?}");
+        let refused = ours.copy(&idle, &mut lent);
+        assert!(is_captured(&refused), "{refused:?}");
+        other.fill(&mut idle, 6).unwrap();
+        assert_holds(&other, &idle, 6);
+        ours.fill(&mut idle, 7).unwrap();
+        assert_holds(&other, &idle, 7);
+        outsider.end_capture(false);
+        gate.open();
+    });
+}
+
+#[test]
 fn memory_does_not_return_to_a_captured_stream_before_its_uses() {
     everywhere(|harness| {
         let outsider = Outsider::new(harness.if_simulated(), 0);

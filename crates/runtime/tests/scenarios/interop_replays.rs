@@ -67,6 +67,41 @@ fn i02_a_replay_that_conflicts_with_a_lease_is_an_error_at_once() {
 }
 
 #[test]
+fn i02_a_refused_replay_leaves_no_waits_behind() {
+    everywhere(|harness| {
+        let outsider = Outsider::new(harness.if_simulated(), 0);
+        let own = harness.device.stream().unwrap();
+        // The first lease is on a device without adopted streams, if the harness has none.
+        for adopts in [false, true] {
+            let adopted = adopts.then(|| outsider.adopt(&harness.device));
+            let borrower = adopted.as_ref().unwrap_or(&own);
+            let [ours, busy, other] = harness.streams();
+            let source = ours.upload(&[1_u8; N]).unwrap();
+            let [mut idle, mut target, mut later] = [(); 3].map(|()| ours.zeros::<u8>(N).unwrap());
+            let copies = harness.device.record("copies", |r| {
+                let stream = r.stream()?;
+                stream.copy(&source, &mut idle)?;
+                stream.copy(&source, &mut target)
+            });
+            let copies = copies.unwrap();
+            ours.synchronize().unwrap();
+            let gate = harness.gate(&busy);
+            busy.fill(target.slice_mut(..N / 2), 3).unwrap();
+            let lease = target.slice_mut(N / 2..).lend_mut(borrower).unwrap();
+            assert_problem(copies.replay(&ours), is_lent);
+            // Neither the other operands nor the stream wait for the fill.
+            assert_eq!(read(&other, &source), [1; N]);
+            other.fill(&mut idle, 4).unwrap();
+            assert_eq!(read(&other, &idle), [4; N]);
+            ours.fill(&mut later, 5).unwrap();
+            assert_eq!(read(&other, &later), [5; N]);
+            drop(lease);
+            gate.open();
+        }
+    });
+}
+
+#[test]
 fn i02_a_replay_beside_a_lease_of_what_it_reads_or_does_not_use_runs_at_once() {
     everywhere(|harness| {
         let outsider = Outsider::new(harness.if_simulated(), 0);

@@ -17,7 +17,7 @@ use millstream_ptx::Label;
 use parking_lot::{Mutex, MutexGuard};
 use smallvec::SmallVec;
 
-use super::{DriverStream, Operation, OtherDevices, SubmitGuard};
+use super::{DriverStream, Operation, OtherDevices, SubmitGuard, refuse_unordered};
 use crate::{
     Result,
     context::{
@@ -65,12 +65,17 @@ pub(crate) unsafe fn submit_group<'a>(
     enqueue: impl FnOnce(&[DriverStream<'_>]) -> Result<()>,
 ) -> Result<Vec<Sequence>> {
     for GroupOperation {
-        device, operation, ..
-    } in &*members
+        device,
+        stream,
+        operation,
+    } in &mut *members
     {
         device.check_alive()?;
         let label = (operation.label, operation.location);
         leases::end_returned(label, operation.accesses.iter())?;
+        if device.admission.has_borrowers() {
+            refuse_unordered(device, stream, operation)?;
+        }
     }
     let later = LaterCollective {
         group: failure.group(),

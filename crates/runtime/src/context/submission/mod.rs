@@ -19,6 +19,7 @@ pub(crate) mod interleavings;
 mod lease;
 mod node;
 mod owner;
+mod refusals;
 mod relocatable;
 mod settle;
 mod sync_points;
@@ -40,6 +41,7 @@ pub(crate) use in_turn::{OverlappingCopy, RepeatedRows, repeat};
 pub(super) use lease::{begin_lease, submit_locked_end};
 pub(crate) use owner::{AtCaller, captured, follow_owner, make_owner_follow};
 pub(super) use owner::{make_owner_wait, refuse_captured};
+pub(super) use refusals::refuse_unordered;
 pub(crate) use relocatable::{Relocatable, RelocatableKernel};
 pub(crate) use sync_points::{
     follow, order_after, record_at_tail, record_event, record_sync_point, record_with_clock,
@@ -50,7 +52,7 @@ use settle::{after_submission, forget_done, note_submitted, record_behind_ticket
 use sync_points::{OtherDevices, find_sync_points, record_for_host_waiters, wait_for_point};
 
 use super::{
-    DeviceState, HostWaiter, StreamState, SubmitQueue, imports, leases,
+    DeviceState, HostWaiter, StreamState, SubmitQueue, imports,
     recorder::{OperationRecord, Trace},
     recording,
 };
@@ -168,6 +170,9 @@ unsafe fn submit_examined<C: Command>(
         false => None,
     };
     device.run_deferred();
+    if device.admission.has_borrowers() {
+        refuse_unordered(device, stream, operation)?;
+    }
     // SAFETY: this function's contract.
     let output = unsafe { submit_admitted(device, stream, operation, command) }?;
     if let Some(imports) = imports {
@@ -391,10 +396,7 @@ impl SubmitGuard<'_, '_> {
         others: &mut OtherDevices,
     ) -> Result<()> {
         let Self { device, stream, .. } = *self;
-        if let Some(since) = self.plan.lent {
-            let operation = &*self.operation;
-            return Err(leases::is_lent(operation.label, operation.location, since));
-        }
+        refusals::refuse_lent(&self.plan, self.operation)?;
         let waits = find_sync_points(device, stream, &mut self.plan.dependencies, others)?;
         if !self.submit_queue.host_waiters.is_empty() {
             let next = self

@@ -152,13 +152,11 @@ fn find_covering(
         }
         // Before the check for completion: a failed ticket may be complete while the tickets that
         // it displaced are not.
-        shared
-            .points
-            .each_displaced_until(ticket.sequence, |ticket| {
-                if ticket.stream != stream.id && !dependencies.contains(&ticket) {
-                    dependencies.push(ticket);
-                }
-            });
+        shared.points.each_displaced_by(ticket.sequence, |ticket| {
+            if ticket.stream != stream.id && !dependencies.contains(&ticket) {
+                dependencies.push(ticket);
+            }
+        });
         shared.points.covering(ticket.sequence).map(Arc::clone)
     };
     if other.is_done(ticket.sequence) {
