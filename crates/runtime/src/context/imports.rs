@@ -34,7 +34,7 @@ use crate::{
     error::OperationKind,
     tracker::{
         Access, AccessHistory, AccessKind, DeviceNumber, GroupNumber, Import, Imports,
-        LaterCollective, LaterOperation, Sequence, Ticket,
+        LaterCollective, LaterOperation, Sequence, Ticket, merge,
     },
 };
 
@@ -370,7 +370,7 @@ pub(crate) fn of_operands<'a, 'b: 'a>(
     let mut found = Imports::new();
     for access in accesses {
         if reads(kind, access) && access.history.provenance.is_used() {
-            add_unsettled(access.history, &mut found)?;
+            merge(&mut found, access.history.provenance.unsettled()?);
         }
     }
     Ok(found)
@@ -388,9 +388,10 @@ pub(super) fn of_operands_before<'a, 'b: 'a>(
 ) -> Result<Imports> {
     let mut found = Imports::new();
     for access in accesses {
-        for import in access.history.provenance.unsettled_before(collective)? {
-            add(import, &mut found);
-        }
+        merge(
+            &mut found,
+            access.history.provenance.unsettled_before(collective)?,
+        );
     }
     Ok(found)
 }
@@ -399,25 +400,9 @@ pub(super) fn of_operands_before<'a, 'b: 'a>(
 #[inline]
 pub(crate) fn check(history: &AccessHistory) -> Result<()> {
     if history.provenance.is_used() {
-        add_unsettled(history, &mut Imports::new())?;
+        history.provenance.unsettled()?;
     }
     Ok(())
-}
-
-/// Adds the unsettled imports of an allocation that are not listed yet.
-#[inline(never)]
-fn add_unsettled(history: &AccessHistory, found: &mut Imports) -> Result<()> {
-    for import in history.provenance.unsettled()? {
-        add(import, found);
-    }
-    Ok(())
-}
-
-/// Adds an import that is not listed yet.
-fn add(import: Arc<dyn Import>, found: &mut Imports) {
-    if !found.iter().any(|known| Arc::ptr_eq(known, &import)) {
-        found.push(import);
-    }
 }
 
 /// Notes that an operation which passes these imports on writes memory of these devices.

@@ -16,7 +16,7 @@ use crate::{
     context::{DeviceState, StreamState, poll_ticket},
     future::wait_ticket,
     memory::HostAccessGuard,
-    tracker::{Imports, Sequence},
+    tracker::{Imports, Sequence, read_imports},
 };
 
 /// A chunk of a download.
@@ -73,9 +73,7 @@ impl PendingDownload {
     /// graph that wrote them ended at its limit. The device has completed the copy of the next
     /// chunk.
     fn check_contents(&self) -> Result<()> {
-        self.imports
-            .iter()
-            .try_for_each(|import| import.read().map(drop))
+        read_imports(&self.imports)
     }
 
     /// Adds the next chunk, whose copy to the block was submitted with this sequence number.

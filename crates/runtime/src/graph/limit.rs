@@ -26,7 +26,7 @@ use parking_lot::Mutex;
 use crate::{
     Error, Pinned, Result,
     context::{DeviceState, ExaminedOperands, StreamState, poll_ticket, retain_patiently},
-    tracker::{DeviceNumber, GroupNumber, Import, Sequence, Ticket},
+    tracker::{DeviceNumber, GroupNumber, Import, Note, Sequence, Ticket},
 };
 
 /// The number of replays of one graph in flight that have a note of their own. Further ones share
@@ -93,7 +93,9 @@ enum Verdict {
     Unknown,
     /// A loop, by its number, ended at its limit.
     Reached(u32),
-    /// No loop did, or a host read has returned it.
+    /// One did, and a host read has returned it.
+    Reported,
+    /// No loop did.
     Settled,
 }
 
@@ -186,6 +188,14 @@ impl LoopNotes {
         retain_patiently(&self.device, stream, sequence, settle);
     }
 
+    /// Returns whether this is the note of the earliest running replay, with which the notes of all
+    /// completed replays are settled.
+    fn is_first(&self, note: &ReplayNote) -> bool {
+        let state = self.state.lock();
+        let first = state.running.first();
+        first.is_some_and(|first| std::ptr::eq(&**first, note))
+    }
+
     /// Settles the notes of completed replays.
     fn settle(&self) {
         let mut state = self.state.lock();
@@ -255,7 +265,7 @@ impl ReplayNote {
     fn take_reached(&self) -> Option<(u32, u64)> {
         let mut state = self.state.lock();
         let number = match state.verdict {
-            Verdict::Settled => 0,
+            Verdict::Reported | Verdict::Settled => 0,
             Verdict::Reached(number) => number,
             // The data has arrived, so the replay is over, although that may not be noted yet.
             Verdict::Unknown => self.notes.word(self.word).swap(0, Ordering::AcqRel),
@@ -263,7 +273,7 @@ impl ReplayNote {
         if number == 0 {
             return None;
         }
-        state.verdict = Verdict::Settled;
+        state.verdict = Verdict::Reported;
         let (replay, ended) = (state.replay, std::mem::take(&mut state.examined));
         // Dropped without the lock, as above.
         drop(state);
@@ -294,7 +304,8 @@ impl Import for ReplayNote {
     }
 
     fn is_valid(&self) -> bool {
-        self.state.lock().verdict == Verdict::Settled
+        let verdict = self.state.lock().verdict;
+        matches!(verdict, Verdict::Reported | Verdict::Settled)
     }
 
     /// Never fails: an operation on the device may use the results, and passes the note on to its
@@ -305,6 +316,7 @@ impl Import for ReplayNote {
             (Arc::clone(&state.stream), state.sequence)
         };
         if let Some(sequence) = sequence
+            && self.notes.is_first(self)
             && poll_ticket(&self.notes.device, &stream, sequence).unwrap_or(false)
         {
             self.notes.settle();
@@ -316,6 +328,8 @@ impl Import for ReplayNote {
         let Some((number, replay)) = self.take_reached() else {
             return self.check();
         };
+        // Earlier replays are complete, too, and their notes are replaced by this one.
+        self.notes.settle();
         let LoopNotes { graph, loops, .. } = &*self.notes;
         let ended = loops[number as usize - 1];
         Err(Error::LoopLimit {
@@ -326,14 +340,19 @@ impl Import for ReplayNote {
         })
     }
 
-    fn is_note(&self) -> bool {
-        true
+    fn note(&self) -> Option<Note> {
+        let verdict = self.state.lock().verdict;
+        Some(Note {
+            graph: self.notes.graph,
+            number: self.group,
+            is_reached: matches!(verdict, Verdict::Reached(_) | Verdict::Reported),
+        })
     }
 
     fn reaches(&self, device: DeviceNumber) {
         let examined = ExaminedOperands::on(device);
         let mut state = self.state.lock();
-        let is_new = state.verdict != Verdict::Settled
+        let is_new = matches!(state.verdict, Verdict::Unknown | Verdict::Reached(_))
             && !state.examined.iter().any(|known| known.is_on(device));
         if is_new {
             state.examined.push(examined);

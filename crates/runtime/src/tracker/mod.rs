@@ -177,7 +177,8 @@ pub(crate) use plan::{
     plan_lease_end, plan_unpublished, restore_displaced,
 };
 pub(crate) use provenance::{
-    GroupNumber, Import, Imports, LaterCollective, LaterOperation, Provenance,
+    GroupNumber, Import, Imports, LaterCollective, LaterOperation, Note, Provenance, merge,
+    read_imports,
 };
 pub(crate) use sync_point::SyncPoint;
 pub(crate) use sync_points::{SyncPoints, drop_implied};

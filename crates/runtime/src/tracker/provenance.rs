@@ -9,6 +9,7 @@
 //! memory is overwritten as a whole.
 
 use std::{
+    cmp::Reverse,
     fmt,
     panic::Location,
     sync::{
@@ -72,9 +73,32 @@ pub(crate) trait Import: fmt::Debug + Send + Sync {
     /// before the operation is submitted.
     fn reaches(&self, _device: DeviceNumber) {}
 
-    /// Returns whether the import is only a note for host reads, and its results are always valid.
-    fn is_note(&self) -> bool {
-        false
+    /// Returns the note for host reads that this import is, if it is one: its results are always
+    /// valid.
+    fn note(&self) -> Option<Note> {
+        None
+    }
+}
+
+/// A note for host reads: a replay of a graph, of which a loop may end at its limit.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Note {
+    pub(crate) graph: &'static str,
+    /// Larger than those of earlier replays.
+    pub(crate) number: GroupNumber,
+    /// True if a loop of the replay is known to have ended at its limit, also after a host read has
+    /// returned that.
+    pub(crate) is_reached: bool,
+}
+
+impl Note {
+    /// Returns whether this note stands for an earlier one: a host read returns the last of a
+    /// graph's replays that ended at a limit.
+    fn replaces(&self, earlier: &Self) -> bool {
+        self.is_reached
+            && earlier.is_reached
+            && self.number > earlier.number
+            && self.graph == earlier.graph
     }
 }
 
@@ -109,7 +133,7 @@ impl LaterCollective {
 }
 
 /// The number of a group of collectives, unique in the process.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct GroupNumber(u64);
 
 impl GroupNumber {
@@ -122,6 +146,60 @@ impl GroupNumber {
 
 /// Operations on several devices of which it is not known that their results are valid.
 pub(crate) type Imports = SmallVec<[Arc<dyn Import>; 2]>;
+
+/// The addresses of listed imports, which tell them apart.
+struct Listed(SmallVec<[*const (); 8]>);
+
+impl Listed {
+    fn of(imports: &[Arc<dyn Import>]) -> Self {
+        let mut listed: SmallVec<_> = imports.iter().map(Self::address).collect();
+        listed.sort_unstable();
+        Self(listed)
+    }
+
+    fn contains(&self, import: &Arc<dyn Import>) -> bool {
+        self.0.binary_search(&Self::address(import)).is_ok()
+    }
+
+    fn address(import: &Arc<dyn Import>) -> *const () {
+        Arc::as_ptr(import).cast()
+    }
+}
+
+/// Adds the imports that are not listed yet.
+pub(crate) fn merge(imports: &mut Imports, others: Imports) {
+    let listed = Listed::of(imports);
+    imports.extend(others.into_iter().filter(|other| !listed.contains(other)));
+}
+
+/// Checks imports for a host read of the results of all of them. The last note comes first.
+///
+/// # Errors
+///
+/// If the results are invalid, or an import has a note for the reader.
+pub(crate) fn read_imports(imports: &[Arc<dyn Import>]) -> Result<()> {
+    let mut left = imports.to_vec();
+    take_settled(&mut left);
+    left.sort_by_key(|import| Reverse(import.note().map(|note| note.number)));
+    left.iter().try_for_each(|import| import.read().map(drop))
+}
+
+/// Removes and returns the imports that are valid, and the notes that a later one
+/// [replaces](Note::replaces).
+fn take_settled(known: &mut Vec<Arc<dyn Import>>) -> Imports {
+    let mut last: SmallVec<[Note; 2]> = SmallVec::new();
+    for note in known.iter().filter_map(|import| import.note()) {
+        match last.iter_mut().find(|last| last.graph == note.graph) {
+            Some(last) if note.is_reached && note.number > last.number => *last = note,
+            None if note.is_reached => last.push(note),
+            _ => {}
+        }
+    }
+    let is_replaced = |note: Note| last.iter().any(|last| last.replaces(&note));
+    let is_settled =
+        |import: &mut Arc<dyn Import>| import.is_valid() || import.note().is_some_and(is_replaced);
+    known.extract_if(.., is_settled).collect()
+}
 
 /// The imports of one allocation.
 #[derive(Default)]
@@ -140,7 +218,7 @@ impl Provenance {
     /// If the contents are invalid.
     #[inline]
     pub(crate) fn unsettled(&self) -> Result<Imports> {
-        self.unsettled_by(|_| true, |import| import.check())
+        self.unsettled_by(|_| true)
     }
 
     /// Returns the imports whose validity is unknown, and on which the results of a collective
@@ -150,10 +228,7 @@ impl Provenance {
     ///
     /// If the contents are invalid.
     pub(crate) fn unsettled_before(&self, collective: &LaterCollective) -> Result<Imports> {
-        self.unsettled_by(
-            |import| !collective.includes(import),
-            |import| import.check(),
-        )
+        self.unsettled_by(|import| !collective.includes(import))
     }
 
     /// Checks the contents for a host read, which sees the results of all imports.
@@ -162,8 +237,11 @@ impl Provenance {
     ///
     /// If the contents are invalid, or an import has a note for the reader.
     pub(crate) fn read(&self) -> Result<()> {
-        self.unsettled_by(|_| true, |import| import.read())
-            .map(drop)
+        if !self.is_used() {
+            return Ok(());
+        }
+        let known = self.known.lock().clone();
+        read_imports(&known)
     }
 
     /// Returns whether there may be imports.
@@ -173,42 +251,32 @@ impl Provenance {
     }
 
     #[inline]
-    fn unsettled_by(
-        &self,
-        counts: impl Fn(&dyn Import) -> bool,
-        check: impl Fn(&dyn Import) -> Result<bool>,
-    ) -> Result<Imports> {
+    fn unsettled_by(&self, counts: impl Fn(&dyn Import) -> bool) -> Result<Imports> {
         if !self.is_used() {
             return Ok(Imports::new());
         }
-        self.find_unsettled(counts, check)
+        self.find_unsettled(counts)
     }
 
     /// Checks the imports of which `counts` is true, which is called with the list locked.
     #[inline(never)]
-    fn find_unsettled(
-        &self,
-        counts: impl Fn(&dyn Import) -> bool,
-        check: impl Fn(&dyn Import) -> Result<bool>,
-    ) -> Result<Imports> {
+    fn find_unsettled(&self, counts: impl Fn(&dyn Import) -> bool) -> Result<Imports> {
         let known = self.known.lock();
         let counted = known.iter().filter(|import| counts(&***import));
-        let copied: Imports = counted.map(Arc::clone).collect();
+        let mut unsettled: Imports = counted.map(Arc::clone).collect();
         drop(known);
-        let known = copied;
-        let mut unsettled = Imports::new();
-        let mut has_valid = false;
-        for import in &known {
-            if check(&**import)? {
-                has_valid = true;
-            } else {
-                unsettled.push(Arc::clone(import));
-            }
+        let mut may_shrink = unsettled.len() > 1;
+        for import in &unsettled {
+            may_shrink |= import.check()?;
         }
-        if has_valid {
-            // The clones in `known` are dropped later, without the lock.
-            self.known.lock().retain(|import| !import.is_valid());
+        if !may_shrink {
+            return Ok(unsettled);
         }
+        let settled = take_settled(&mut self.known.lock());
+        // Dropped without the lock, because the last reference to an import takes other locks.
+        unsettled.retain(|import| {
+            !import.is_valid() && !settled.iter().any(|other| Arc::ptr_eq(other, import))
+        });
         Ok(unsettled)
     }
 
@@ -220,10 +288,14 @@ impl Provenance {
         if imports.is_empty() {
             return;
         }
-        let mut replaced = Imports::new();
         let mut known = self.known.lock();
         self.is_used.store(true, Ordering::Release);
+        let mut replaced = take_settled(&mut known);
+        let listed = Listed::of(&known);
         for import in imports {
+            if listed.contains(import) {
+                continue;
+            }
             let includes = |earlier: &Arc<dyn Import>| {
                 let (earlier_ticket, ticket) = (earlier.ticket(), import.ticket());
                 earlier_ticket.stream == ticket.stream
@@ -234,16 +306,10 @@ impl Provenance {
                         .iter()
                         .all(|device| import.devices().contains(device))
             };
-            known.retain(|earlier| {
-                let keeps = !includes(earlier) && !earlier.is_valid();
-                if !keeps {
-                    replaced.push(Arc::clone(earlier));
-                }
-                keeps
-            });
+            replaced.extend(known.extract_if(.., |earlier| includes(earlier)));
             known.push(Arc::clone(import));
         }
-        // Dropped without the lock, because the last reference to an import takes other locks.
+        // Dropped without the lock, as above.
         drop(known);
         drop(replaced);
     }
@@ -253,7 +319,7 @@ impl Provenance {
         let notes: Imports = self
             .known
             .lock()
-            .extract_if(.., |import| import.is_note())
+            .extract_if(.., |import| import.note().is_some())
             .collect();
         // Dropped without the lock, as above.
         drop(notes);

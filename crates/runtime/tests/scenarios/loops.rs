@@ -210,14 +210,48 @@ fn g12_a_limit_is_reported_by_reads_of_the_replay_that_reached_it() {
         // Read when both are complete, the second first.
         assert_limit(by_limit.wait(), 2);
         assert_eq!(by_flag.wait()?, [2]);
-        // Two limits are two notes, and a read finds one after the other.
+        // Of two limits a read returns the last.
         stream.fill(&mut left, 9)?;
         graph.replay(&other)?;
         graph.replay(&stream)?;
         let both = stream.download(&sum)?;
-        assert_limit(both.wait(), 3);
-        assert_limit(read(&stream, &sum), 4);
+        assert_limit(both.wait(), 4);
         assert_eq!((read(&stream, &left)?, read(&other, &sum)?), (1, 14));
+        Ok(())
+    });
+}
+
+#[test]
+fn g12_of_the_replays_of_a_graph_that_reached_a_limit_a_read_returns_the_last() {
+    with_and_without_conditional_nodes(|harness| {
+        let [stream, other] = harness.streams();
+        let mut flag = stream.upload(&[1_u32])?;
+        let (mut x, mut copy) = (stream.zeros::<u32>(4)?, stream.zeros::<u32>(4)?);
+        let mut record = |r: &GraphRecorder| {
+            r.while_loop(&mut flag, 2, |body, _| body.stream()?.fill(&mut x, 7))
+        };
+        harness
+            .device
+            .record("endless", &mut record)?
+            .replay(&stream)?;
+        let mut graph = harness.device.record("endless", &mut record)?;
+        graph.replay(&stream)?;
+        graph.update(&mut record)?;
+        for round in 0..20 {
+            graph.replay(if round % 3 == 0 { &other } else { &stream })?;
+            if round % 5 == 0 {
+                stream.synchronize()?;
+            }
+        }
+        other.copy(&x, &mut copy)?;
+        graph.replay(&stream)?;
+        let [first, second] = [other.download(&x)?, stream.download(&x)?];
+        assert_limit(first.wait(), 21);
+        assert_eq!(second.wait()?, [7; 4]);
+        assert_eq!(stream.download(&x)?.wait()?, [7; 4]);
+        // What was computed before has the note of its own replay.
+        assert_limit(stream.download(&copy)?.wait(), 20);
+        assert_eq!(stream.download(&copy)?.wait()?, [7; 4]);
         Ok(())
     });
 }
