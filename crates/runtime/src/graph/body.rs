@@ -5,7 +5,11 @@
 
 #![allow(unsafe_code, reason = "copies constants between bodies")]
 
-use std::{cmp::Reverse, panic::Location, sync::Arc};
+use std::{
+    cmp::Reverse,
+    panic::Location,
+    sync::{Arc, Weak},
+};
 
 use millstream_driver::DevicePtr;
 use parking_lot::Mutex;
@@ -16,22 +20,37 @@ use crate::{
     context::{CopyOnDevice, Operation, submit},
     error::OperationKind,
     memory::Allocation,
-    tracker::{Access, AccessHistory, AccessKind, Ticket},
+    tracker::{Access, AccessHistory, AccessKind},
 };
 
-/// Memory that only replays use.
+/// Memory that only replays use. The operands of graphs own its blocks.
 #[derive(Debug)]
 pub(super) struct Body {
     history: AccessHistory,
-    blocks: Mutex<Vec<Block>>,
+    blocks: Mutex<Vec<Weak<Block>>>,
 }
 
-/// A block of a body.
+/// A block of a body. It is freed behind the replays that are enqueued once no operand of a graph
+/// is in it.
 #[derive(Debug)]
-struct Block {
-    allocation: Arc<Allocation>,
+pub(super) struct Block {
+    pub(super) body: Arc<Body>,
+    pub(super) allocation: Arc<Allocation>,
     /// True if no other graph may write it.
     constant: bool,
+}
+
+impl Block {
+    fn bytes(&self) -> u64 {
+        self.allocation.history.bytes()
+    }
+}
+
+impl Drop for Block {
+    fn drop(&mut self) {
+        let uses = self.body.history.all_tickets();
+        self.allocation.history.inherit_more(&uses);
+    }
 }
 
 impl Body {
@@ -44,12 +63,22 @@ impl Body {
     }
 
     /// Adds memory that nothing else uses any more, apart from operations that are submitted.
-    pub(super) fn add(&self, allocation: Arc<Allocation>, constant: bool) {
+    fn add(self: &Arc<Self>, allocation: Arc<Allocation>, constant: bool) -> Arc<Block> {
         self.history.inherit_more(&allocation.history.all_tickets());
-        self.blocks.lock().push(Block {
+        let block = Arc::new(Block {
+            body: Arc::clone(self),
             allocation,
             constant,
         });
+        self.blocks.lock().push(Arc::downgrade(&block));
+        block
+    }
+
+    /// Returns the blocks that graphs use, and forgets the others.
+    fn blocks(&self) -> Vec<Arc<Block>> {
+        let mut blocks = self.blocks.lock();
+        blocks.retain(|block| block.strong_count() > 0);
+        blocks.iter().filter_map(Weak::upgrade).collect()
     }
 
     /// Returns the access of a replay.
@@ -59,113 +88,99 @@ impl Body {
 
     /// Returns the size of all blocks in bytes.
     pub(super) fn bytes(&self) -> u64 {
-        let blocks = self.blocks.lock();
-        blocks
-            .iter()
-            .map(|block| block.allocation.history.bytes())
-            .sum()
+        self.blocks().iter().map(|block| block.bytes()).sum()
     }
 
-    /// Gives the operands in `blocks` memory of this body, as far as it has large enough blocks,
-    /// and adds the other memory to the body. Constants keep their own memory, and so do operands
-    /// of captured nodes, whose addresses cannot be changed.
-    ///
-    /// `blocks` are operands of a new graph by number, with their memory, which nothing else uses.
-    pub(super) fn adopt(
-        &self,
-        operands: &mut [Operand],
-        nodes: &[Node],
-        mut blocks: Vec<(usize, Arc<Allocation>)>,
-    ) {
+    /// Gives the operands that were made in a recording memory of this body, as far as it has large
+    /// enough blocks, and adds the memory of the others to the body. Constants keep their own
+    /// memory, and so do operands of captured nodes, whose addresses cannot be changed.
+    pub(super) fn adopt(self: &Arc<Self>, operands: &mut [Operand], nodes: &[Node]) {
         // A recorded replay of another graph that shares this body uses it in between.
-        let is_called = |pointer: DevicePtr| {
+        let is_called = |block: &Arc<Block>| {
             operands.iter().any(|operand| match &operand.memory {
-                OperandMemory::Called { .. } => operand.pointer == pointer,
+                OperandMemory::Block(called) => Arc::ptr_eq(called, block),
                 _ => false,
             })
         };
-        let mut free: Vec<(u64, DevicePtr)> =
-            self.blocks.lock().iter().filter_map(usable).collect();
-        free.retain(|&(_, pointer)| !is_called(pointer));
-        free.sort_unstable_by_key(|&(bytes, _)| bytes);
+        let mut free = self.blocks();
+        free.retain(|block| !block.constant && !is_called(block));
+        free.sort_by_key(|block| block.bytes());
         // The largest first, each in the smallest block that is large enough.
-        blocks.sort_by_key(|&(number, _)| Reverse(operands[number].bytes));
-        for (number, own) in blocks {
+        let mut order: Vec<usize> = (0..operands.len()).collect();
+        order.sort_by_key(|&number| Reverse(operands[number].bytes));
+        for number in order {
+            let operand = &mut operands[number];
+            let OperandMemory::Recorded {
+                allocation,
+                constant,
+            } = &operand.memory
+            else {
+                continue;
+            };
             let is_captured = nodes.iter().any(|node| {
                 let uses = |access: &NodeAccess| access.operand == number;
                 node.work.is_captured() && node.accesses.iter().any(uses)
             });
-            let operand = &mut operands[number];
-            let constant = matches!(operand.memory, OperandMemory::Body { constant: true });
-            let at = free.partition_point(|&(bytes, _)| bytes < operand.bytes);
-            if constant || is_captured || at == free.len() {
-                self.add(own, constant || is_captured);
+            let is_own = *constant || is_captured;
+            let at = free.partition_point(|block| block.bytes() < operand.bytes);
+            let block = if is_own || at == free.len() {
+                self.add(Arc::clone(allocation), is_own)
             } else {
-                operand.pointer = free.remove(at).1;
-            }
+                free.remove(at)
+            };
+            operand.pointer = block.allocation.pointer;
+            operand.memory = OperandMemory::Block(block);
         }
     }
 
-    /// Gives the operands that are in this body, or in that of another graph whose replay was
-    /// recorded, memory of the body `other`, which is allocated. Constants are copied. The copies
-    /// run on the stream.
+    /// Gives the operands that are in bodies memory of this one, which is allocated. Constants are
+    /// copied. The copies run on the stream.
     pub(super) fn duplicate(
-        &self,
+        self: &Arc<Self>,
         stream: &Stream,
-        other: &Self,
         operands: &mut [Operand],
         location: &'static Location<'static>,
     ) -> Result<()> {
-        let mut made: Vec<(DevicePtr, DevicePtr)> = Vec::new();
+        // By the addresses of the originals: operands that were never alive together share a block.
+        let mut made: Vec<(DevicePtr, Arc<Block>)> = Vec::new();
         for operand in operands {
-            let (body, constant) = match &operand.memory {
-                OperandMemory::Outside(_) => continue,
-                OperandMemory::Body { constant } => (self, *constant),
-                OperandMemory::Called { body, constant } => (&**body, *constant),
-            };
-            // Operands that were never alive together share a block.
-            if let Some(&(_, copy)) = made
-                .iter()
-                .find(|(original, _)| *original == operand.pointer)
-            {
-                operand.pointer = copy;
-                operand.memory = OperandMemory::Body { constant };
+            let OperandMemory::Block(original) = &operand.memory else {
                 continue;
-            }
-            let block = body.block_at(operand.pointer);
-            let bytes = usize::try_from(block.history.bytes()).unwrap_or(usize::MAX);
-            let copy = stream.zeros_at::<u8>(bytes, location)?;
-            if constant {
-                body.copy_block(stream, &block, &copy, location)?;
-            }
-            made.push((operand.pointer, copy.as_raw()));
-            operand.pointer = copy.as_raw();
-            operand.memory = OperandMemory::Body { constant };
-            other.add(Allocation::recorded(copy.shared_memory()), constant);
+            };
+            let known = made.iter().find(|(known, _)| *known == operand.pointer);
+            let block = match known {
+                Some((_, block)) => Arc::clone(block),
+                None => {
+                    let bytes = usize::try_from(original.bytes()).unwrap_or(usize::MAX);
+                    let copy = stream.zeros_at::<u8>(bytes, location)?;
+                    if original.constant {
+                        original.copy(stream, &copy, location)?;
+                    }
+                    let copy = Allocation::recorded(copy.shared_memory());
+                    let block = self.add(copy, original.constant);
+                    made.push((operand.pointer, Arc::clone(&block)));
+                    block
+                }
+            };
+            operand.pointer = block.allocation.pointer;
+            operand.memory = OperandMemory::Block(block);
         }
         Ok(())
     }
+}
 
-    /// Returns the block at this address.
-    pub(super) fn block_at(&self, pointer: DevicePtr) -> Arc<Allocation> {
-        let blocks = self.blocks.lock();
-        let mut blocks = blocks.iter().map(|block| &block.allocation);
-        let found = blocks.find(|allocation| allocation.pointer == pointer);
-        Arc::clone(found.expect("an operand of the body is a block of it"))
-    }
-
-    /// Copies a block behind the replays that are enqueued.
-    fn copy_block(
+impl Block {
+    /// Copies the block behind the replays that are enqueued.
+    fn copy(
         &self,
         stream: &Stream,
-        block: &Allocation,
         copy: &Buffer<u8>,
         location: &'static Location<'static>,
     ) -> Result<()> {
         let to = copy.view().span;
         let command = CopyOnDevice {
             target: to.pointer(),
-            source: block.pointer,
+            source: self.allocation.pointer,
             bytes: to.bytes.len(),
         };
         let operation = Operation {
@@ -173,53 +188,10 @@ impl Body {
             label: "instance",
             location,
             bytes: to.bytes.len() as u64,
-            accesses: [self.access(), to.access(AccessKind::Write)].into(),
+            accesses: [self.body.access(), to.access(AccessKind::Write)].into(),
             host_waiter: None,
         };
         // SAFETY: both blocks are alive and have this length.
         unsafe { submit(stream.device_state(), stream.state(), operation, command) }.map(drop)
-    }
-}
-
-/// Returns the size and the address of a block that another graph may write.
-fn usable(block: &Block) -> Option<(u64, DevicePtr)> {
-    let Block {
-        allocation,
-        constant,
-    } = block;
-    (!constant).then(|| (allocation.history.bytes(), allocation.pointer))
-}
-
-impl Body {
-    /// Frees the blocks that no operand uses, behind the replays that are enqueued.
-    pub(super) fn free_unused(&mut self, operands: &[Operand]) {
-        let in_body = |operand: &&Operand| operand.outside().is_none();
-        let used: Vec<DevicePtr> = operands
-            .iter()
-            .filter(in_body)
-            .map(|operand| operand.pointer)
-            .collect();
-        let is_unused = |block: &mut Block| !used.contains(&block.allocation.pointer);
-        let unused: Vec<Block> = self.blocks.get_mut().extract_if(.., is_unused).collect();
-        free(&self.history.all_tickets(), unused);
-    }
-}
-
-impl Drop for Body {
-    fn drop(&mut self) {
-        free(
-            &self.history.all_tickets(),
-            std::mem::take(self.blocks.get_mut()),
-        );
-    }
-}
-
-/// Frees blocks behind these uses.
-fn free(uses: &[Ticket], blocks: Vec<Block>) {
-    for mut block in blocks {
-        // It is the only reference.
-        if let Some(allocation) = Arc::get_mut(&mut block.allocation) {
-            allocation.history.inherit(uses);
-        }
     }
 }

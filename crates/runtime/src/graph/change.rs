@@ -267,7 +267,6 @@ impl Graph {
         let RecordedGraph {
             mut nodes,
             mut operands,
-            blocks,
             ..
         } = recorded;
         let alike = self.nodes.len() == nodes.len()
@@ -276,7 +275,7 @@ impl Graph {
                 .iter()
                 .zip(&nodes)
                 .all(|(old, new)| old.is_like(new));
-        self.body.adopt(&mut operands, &nodes, blocks);
+        self.body.adopt(&mut operands, &nodes);
         node::resolve(&mut nodes, &operands);
         let fresh = match alike {
             true => None,
@@ -300,10 +299,6 @@ impl Graph {
             .for_each(|number| state.changed.insert(number));
         self.conditions = conditions;
         self.set_nodes(nodes, operands);
-        // Not if another graph uses the memory.
-        if let Some(body) = Arc::get_mut(&mut self.body) {
-            body.free_unused(&self.operands);
-        }
         self.updates += 1;
         Ok(())
     }
@@ -326,8 +321,7 @@ impl Graph {
         let stream = Stream::new(&self.device, 0)?;
         let body = Arc::new(Body::new());
         let mut operands = self.operands.clone();
-        self.body
-            .duplicate(&stream, &body, &mut operands, location)?;
+        body.duplicate(&stream, &mut operands, location)?;
         let mut nodes = self.nodes.clone();
         node::resolve(&mut nodes, &operands);
         let conditions = self.conditions.as_ref();

@@ -256,9 +256,11 @@ impl Conditions {
                 let allocation = Allocation::recorded(word.shared_memory());
                 let number = graph.operands.len();
                 let (pointer, bytes) = (allocation.pointer, allocation.history.bytes());
-                let memory = OperandMemory::Body { constant: false };
+                let memory = OperandMemory::Recorded {
+                    allocation,
+                    constant: false,
+                };
                 graph.operands.push(Operand::new(pointer, bytes, memory));
-                graph.blocks.push((number, allocation));
                 Some(number)
             }
         };

@@ -83,7 +83,6 @@ pub struct Graph {
     device: Arc<DeviceState>,
     options: GraphOptions,
     nodes: Vec<Node>,
-    operands: Vec<Operand>,
     /// The accesses of a replay to memory that the program may use too.
     accesses: Vec<GraphAccess>,
     /// True if an operand is in the body.
@@ -93,7 +92,9 @@ pub struct Graph {
     exec: Mutex<ExecState>,
     /// Set if there are conditional nodes.
     conditions: Option<Conditions>,
-    /// Declared behind the executable graph, which uses the memory.
+    /// Declared behind the executable graph, which uses their memory.
+    operands: Vec<Operand>,
+    /// The owner of the arrays that were made in the recording.
     body: Arc<Body>,
     /// The other bodies that operands are in, each once: those of graphs whose replays were
     /// recorded.
@@ -249,10 +250,9 @@ impl Graph {
         let RecordedGraph {
             mut nodes,
             mut operands,
-            blocks,
             ..
         } = recorded;
-        memory.adopt(&mut operands, &nodes, blocks);
+        memory.adopt(&mut operands, &nodes);
         node::resolve(&mut nodes, &operands);
         let mut graph = Self {
             name,

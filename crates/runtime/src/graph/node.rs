@@ -9,7 +9,7 @@ use millstream_driver::{
 };
 use smallvec::SmallVec;
 
-use super::{body::Body, conditional::Conditional, exec::OwnedGraph, params::Params};
+use super::{body::Block, conditional::Conditional, exec::OwnedGraph, params::Params};
 use crate::{
     error::OperationKind,
     memory::Allocation,
@@ -34,13 +34,14 @@ const ALIGNMENT_MAX: u64 = 256;
 pub(super) enum OperandMemory {
     /// An array that the program may use too.
     Outside(Arc<Allocation>),
-    /// Memory of the graph's [`Body`].
-    Body {
+    /// An array made in the recording that did not leave it, before a [body](super::body) has it.
+    Recorded {
+        allocation: Arc<Allocation>,
         /// True if replays only read it.
         constant: bool,
     },
-    /// Memory of another graph, whose replay was recorded.
-    Called { body: Arc<Body>, constant: bool },
+    /// Memory of the graph's body, or of that of another graph whose replay was recorded.
+    Block(Arc<Block>),
 }
 
 impl Operand {
@@ -59,7 +60,7 @@ impl Operand {
     pub(super) fn outside(&self) -> Option<&Arc<Allocation>> {
         match &self.memory {
             OperandMemory::Outside(allocation) => Some(allocation),
-            OperandMemory::Body { .. } | OperandMemory::Called { .. } => None,
+            OperandMemory::Recorded { .. } | OperandMemory::Block(_) => None,
         }
     }
 }

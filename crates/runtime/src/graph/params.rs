@@ -141,15 +141,20 @@ impl Params {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use millstream_driver::DevicePtr;
 
     use super::*;
-    use crate::graph::node::OperandMemory;
+    use crate::{Device, graph::node::OperandMemory, memory::Allocation};
 
     #[test]
     fn each_parameter_begins_at_a_word_and_addresses_are_those_of_the_operands() {
+        let stream = Device::simulated().and_then(|device| device.stream());
+        let array = stream.and_then(|stream| stream.zeros::<u8>(64));
+        let memory = array.expect("an array").shared_memory();
         let operand = |address| {
-            let memory = OperandMemory::Body { constant: false };
+            let memory = OperandMemory::Outside(Allocation::recorded(Arc::clone(&memory)));
             Operand::new(DevicePtr::from_raw(address), 64, memory)
         };
         let operands = [operand(1000), operand(2000)];

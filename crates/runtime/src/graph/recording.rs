@@ -20,7 +20,7 @@ use smallvec::SmallVec;
 use nested::INSIDE;
 
 use super::{
-    body::Body,
+    body::Block,
     limit::LoopSite,
     node::{Node, NodeAccess, Operand, OperandMemory},
     options::{GraphOptions, Order},
@@ -105,7 +105,7 @@ enum Role {
     /// Holds data that were uploaded in the recording.
     Constant,
     /// Memory of another graph, whose replay was recorded.
-    Called { body: Arc<Body>, constant: bool },
+    Called(Arc<Block>),
 }
 
 /// The result of a recording.
@@ -113,8 +113,6 @@ enum Role {
 pub(super) struct RecordedGraph {
     pub(super) nodes: Vec<Node>,
     pub(super) operands: Vec<Operand>,
-    /// The memory that only the graph uses, by the numbers of its operands.
-    pub(super) blocks: Vec<(usize, Arc<Allocation>)>,
     pub(super) loops: Vec<LoopSite>,
 }
 
@@ -171,11 +169,11 @@ impl Recording {
             let memory = match role {
                 Role::Outside => OperandMemory::Outside(allocation),
                 Role::Inside if is_held => OperandMemory::Outside(allocation),
-                Role::Inside | Role::Constant => {
-                    graph.blocks.push((graph.operands.len(), allocation));
-                    OperandMemory::Body { constant }
-                }
-                Role::Called { body, constant } => OperandMemory::Called { body, constant },
+                Role::Inside | Role::Constant => OperandMemory::Recorded {
+                    allocation,
+                    constant,
+                },
+                Role::Called(block) => OperandMemory::Block(block),
             };
             graph.operands.push(Operand::new(pointer, bytes, memory));
         }
@@ -443,10 +441,6 @@ impl RecordedGraph {
         }
         let mut at = used.iter();
         self.operands.retain(|_| at.next() == Some(&true));
-        self.blocks.retain(|&(number, _)| used[number]);
-        for (number, _) in &mut self.blocks {
-            *number = numbers[*number];
-        }
         for node in &mut self.nodes {
             node.renumber(&numbers);
         }

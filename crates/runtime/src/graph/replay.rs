@@ -8,6 +8,7 @@ use millstream_driver::{DriverError, FillPattern};
 
 use super::{
     Graph,
+    body::Body,
     conditional::Conditions,
     exec::{BuildError, Exec},
     limit::{BegunReplay, LoopNotes},
@@ -291,17 +292,14 @@ impl Graph {
         self.uses_body = false;
         self.called.clear();
         for operand in &operands {
-            match &operand.memory {
-                OperandMemory::Outside(_) => {}
-                OperandMemory::Body { .. } => self.uses_body = true,
-                OperandMemory::Called { body, .. } if Arc::ptr_eq(body, &self.body) => {
-                    self.uses_body = true;
-                }
-                OperandMemory::Called { body, .. } => {
-                    if !self.called.iter().any(|known| Arc::ptr_eq(known, body)) {
-                        self.called.push(Arc::clone(body));
-                    }
-                }
+            let OperandMemory::Block(block) = &operand.memory else {
+                continue;
+            };
+            let is_it = |known: &Arc<Body>| Arc::ptr_eq(known, &block.body);
+            if is_it(&self.body) {
+                self.uses_body = true;
+            } else if !self.called.iter().any(is_it) {
+                self.called.push(Arc::clone(&block.body));
             }
         }
         self.accessed_bytes = accessed_bytes(&nodes);

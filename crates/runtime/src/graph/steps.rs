@@ -106,12 +106,13 @@ impl Graph {
         let mut bodies: SmallVec<[&Arc<Body>; 1]> = SmallVec::new();
         for access in accesses {
             match &self.operands[access.operand].memory {
-                OperandMemory::Outside(allocation) => found.push(Access {
-                    ordered: access.ordered,
-                    ..Access::new(&allocation.history, access.extent.clone(), access.kind)
-                }),
-                OperandMemory::Body { .. } => bodies.push(&self.body),
-                OperandMemory::Called { body, .. } => bodies.push(body),
+                OperandMemory::Outside(allocation) | OperandMemory::Recorded { allocation, .. } => {
+                    found.push(Access {
+                        ordered: access.ordered,
+                        ..Access::new(&allocation.history, access.extent.clone(), access.kind)
+                    })
+                }
+                OperandMemory::Block(block) => bodies.push(&block.body),
             }
         }
         bodies.sort_unstable_by_key(|body| Arc::as_ptr(body));

@@ -1,5 +1,5 @@
 //! Operands of graphs that are no plain arrays: memory that is lent for a scope, variables of
-//! modules, empty arrays, and what `swap` demands of an array.
+//! modules, empty arrays, what `swap` demands of an array, and what `update` leaves behind.
 
 #![allow(unsafe_code, reason = "adopts memory and launches kernels")]
 
@@ -10,12 +10,15 @@ use std::{
 
 use millstream::{
     Buffer, Global, Graph, GraphRecorder, Kernel, LaunchArguments, LaunchConfig, Ptx, Release,
-    Result, Stream, UsageErrorKind, interop::After, signature,
+    Result, Stream, UsageErrorKind,
+    driver::{DriverError, ResultCode},
+    interop::After,
+    signature,
 };
 
 use crate::{
     arrays::sums,
-    graphs::scenario,
+    graphs::{counted_scenario, scenario},
     harness::{Harness, everywhere},
     outsiders::Outsider,
     shapes::problem,
@@ -299,6 +302,69 @@ fn a_kernel_of_a_body_may_have_an_operand_without_elements() {
         })?;
         graph.replay(&stream)?;
         assert_eq!(stream.download(&y)?.wait()?, [1.0; 4]);
+        Ok(())
+    });
+}
+
+#[test]
+fn constants_that_an_update_replaces_are_freed_although_another_graph_shares_the_memory() {
+    scenario(|harness| {
+        const BYTES: u64 = 4 * N as u64;
+        let stream = harness.stream();
+        let mut x = stream.zeros::<u32>(N)?;
+        let copying = |value: u32| {
+            move |r: &GraphRecorder, x: &mut Buffer<u32>| {
+                let recorded = r.stream()?;
+                recorded.copy(&recorded.upload(&[value; N])?, x)
+            }
+        };
+        let device = &harness.device;
+        let first = device.record("first", |r| copying(1)(r, &mut x))?;
+        let mut graph = device.record_sharing(&first, "graph", |r| copying(2)(r, &mut x))?;
+        let outer = device.record("outer", |r| graph.replay(&r.stream()?))?;
+        for value in 3..20 {
+            graph.update(|r| copying(value)(r, &mut x))?;
+            graph.replay(&stream)?;
+            // The temporary, and the constants of the first graph, of this, and of the outer one.
+            assert_eq!(graph.figures().body_bytes, 4 * BYTES);
+        }
+        for (replayed, value) in [(&outer, 2), (&first, 1), (&graph, 19)] {
+            replayed.replay(&stream)?;
+            assert_eq!(stream.download(&x)?.wait()?, [value; N]);
+        }
+        drop((first, outer));
+        assert_eq!(graph.figures().body_bytes, 2 * BYTES);
+        graph.replay(&stream)?;
+        assert_eq!(stream.download(&x)?.wait()?, [19; N]);
+        Ok(())
+    });
+}
+
+#[test]
+fn an_update_that_the_driver_refuses_changes_nothing() {
+    counted_scenario(|harness, calls| {
+        let stream = harness.stream();
+        let mut x = stream.zeros::<u32>(N)?;
+        let mut graph = harness
+            .device
+            .record("graph", |r| r.stream()?.fill(&mut x, 1))?;
+        let before = graph.figures();
+        let mut larger = |r: &GraphRecorder| {
+            let recorded = r.stream()?;
+            let mut made = recorded.zeros::<u32>(N)?;
+            recorded.copy(&recorded.upload(&[5; N])?, &mut made)?;
+            recorded.copy(&made, &mut x)
+        };
+        calls.fail(|call| {
+            (call == "graph_instantiate").then(|| DriverError::new(call, ResultCode::NOT_SUPPORTED))
+        });
+        graph.update(&mut larger).unwrap_err();
+        let shared = harness.device.record_sharing(&graph, "shared", &mut larger);
+        shared.unwrap_err();
+        calls.fail_no_more();
+        assert_eq!(graph.figures(), before);
+        graph.replay(&stream)?;
+        assert_eq!(stream.download(&x)?.wait()?, [1; N]);
         Ok(())
     });
 }

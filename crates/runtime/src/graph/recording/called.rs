@@ -40,19 +40,14 @@ impl Recording {
         let numbers: Vec<usize> = graph
             .operands
             .iter()
-            .map(|operand| {
-                let (body, constant) = match &operand.memory {
-                    OperandMemory::Outside(allocation) => {
-                        return state.operand(Arc::clone(allocation), Role::Outside);
-                    }
-                    OperandMemory::Body { constant } => (&graph.body, *constant),
-                    OperandMemory::Called { body, constant } => (body, *constant),
-                };
-                let role = Role::Called {
-                    body: Arc::clone(body),
-                    constant,
-                };
-                state.operand(body.block_at(operand.pointer), role)
+            .map(|operand| match &operand.memory {
+                OperandMemory::Outside(allocation) | OperandMemory::Recorded { allocation, .. } => {
+                    state.operand(Arc::clone(allocation), Role::Outside)
+                }
+                OperandMemory::Block(block) => {
+                    let role = Role::Called(Arc::clone(block));
+                    state.operand(Arc::clone(&block.allocation), role)
+                }
             })
             .collect();
         for _ in 0..times {

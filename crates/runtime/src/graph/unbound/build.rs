@@ -215,12 +215,14 @@ impl Slots {
                     };
                     (arrays.iter().position(is_it)?, 0)
                 }
-                OperandMemory::Body { constant: false } => {
+                OperandMemory::Recorded {
+                    constant: false, ..
+                } => {
                     let start = temporary_bytes;
                     temporary_bytes += operand.bytes.next_multiple_of(ALIGNMENT);
                     (arrays.len(), start)
                 }
-                OperandMemory::Body { constant: true } | OperandMemory::Called { .. } => {
+                OperandMemory::Recorded { .. } | OperandMemory::Block(_) => {
                     return None;
                 }
             });
