@@ -151,22 +151,22 @@ impl Disposal {
     }
 }
 
-fn drop_value(value: Box<dyn Any + Send>) {
-    if contain(|| drop(value)) {
-        contain(|| tracing::error!("the destructor of a value passed to this library panicked"));
+/// Drops a value on the calling thread and logs a panic of its destructor.
+pub(crate) fn drop_value<T>(value: T) {
+    if contain(|| drop(value)).is_none() {
+        log!(
+            error,
+            "the destructor of a value passed to this library panicked"
+        );
     }
 }
 
-/// Calls user code and returns whether it panicked. The payload is leaked because its destructor
+/// Calls user code and returns `None` if it panics. The payload is leaked because its destructor
 /// may panic too.
-fn contain(user_code: impl FnOnce()) -> bool {
-    match catch_unwind(AssertUnwindSafe(user_code)) {
-        Ok(()) => false,
-        Err(payload) => {
-            mem::forget(payload);
-            true
-        }
-    }
+pub(crate) fn contain<R>(user_code: impl FnOnce() -> R) -> Option<R> {
+    catch_unwind(AssertUnwindSafe(user_code))
+        .map_err(mem::forget)
+        .ok()
 }
 
 /// Logs an event through `tracing` on the disposal thread: the subscriber is user code, and most

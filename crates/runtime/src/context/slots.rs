@@ -15,6 +15,8 @@ use std::{
 use millstream_driver::{ContextHandle, Driver};
 use parking_lot::Mutex;
 
+use crate::disposal::{contain, drop_value, log};
+
 /// A layer that stores a value in each device.
 pub(crate) trait DeviceSlot {
     /// The type of the value.
@@ -83,8 +85,23 @@ impl Slots {
     /// has released something.
     pub(crate) fn release_memory(&self) -> bool {
         let releases = self.releases.lock().clone();
-        let released = releases.iter().map(|release| release());
+        let released = releases.iter().map(|release| {
+            contain(&**release).unwrap_or_else(|| {
+                log!(error, "a function for a shortage of memory panicked");
+                false
+            })
+        });
         released.fold(false, |any, released| any | released)
+    }
+}
+
+impl Drop for Slots {
+    fn drop(&mut self) {
+        // One by one: a destructor that panics keeps no other from running.
+        let values = std::mem::take(self.values.get_mut());
+        values.into_values().for_each(drop_value);
+        let releases = std::mem::take(self.releases.get_mut());
+        releases.into_iter().for_each(drop_value);
     }
 }
 

@@ -4,21 +4,22 @@
 //! The thread ends when no device is left. A close also tries the devices that have waited longest,
 //! so that devices whose work is complete do not accumulate however slowly the thread runs.
 
-use std::{
-    collections::VecDeque,
-    panic::{AssertUnwindSafe, catch_unwind},
-    sync::Arc,
-    thread,
-};
+use std::{collections::VecDeque, sync::Arc, thread, time::Duration};
 
 use millstream_driver::{Driver, PerProcess};
 use parking_lot::Mutex;
 
 use super::teardown::Teardown;
-use crate::{context::wait_backoff, disposal::log};
+use crate::{
+    context::wait_backoff,
+    disposal::{contain, log},
+};
 
 /// The number of waiting devices that a close tries. With more than one, their number falls.
 const TRIED_PER_CLOSE: usize = 2;
+
+/// The pause after a panic of a driver, whose own [`pause`](Driver::pause) may be what panics.
+const PAUSE_AFTER_PANIC: Duration = Duration::from_millis(1);
 
 static WAITING: PerProcess<Mutex<Waiting>> = PerProcess::new();
 
@@ -32,20 +33,26 @@ struct Waiting {
 /// A device that is closing.
 struct Closing {
     teardown: Teardown,
-    since_ns: u64,
+    /// The time of the first try.
+    since_ns: Option<u64>,
 }
 
 impl Closing {
-    /// Tries to close the device. Returns it if its work is still pending. A driver that panics
-    /// leaks the device's resources.
-    fn retry(self) -> Option<Self> {
-        let since_ns = self.since_ns;
-        let closed = catch_unwind(AssertUnwindSafe(|| self.teardown.close()));
-        if closed.is_err() {
+    /// Tries to close the device. If its work is still pending, returns it, with the time for which
+    /// it has waited. A driver that panics while it frees leaks the device's resources.
+    fn retry(self) -> Option<(Self, u64)> {
+        let Some(closed) = contain(|| self.teardown.close()) else {
             log!(warn, "a panic while closing a device leaks its resources");
-        }
-        let teardown = closed.unwrap_or(None)?;
-        Some(Self { teardown, since_ns })
+            return None;
+        };
+        let teardown = closed?;
+        let now_ns = contain(|| teardown.driver.now_ns()).unwrap_or_default();
+        let since_ns = self.since_ns.unwrap_or(now_ns);
+        let pending = Self {
+            teardown,
+            since_ns: Some(since_ns),
+        };
+        Some((pending, now_ns.saturating_sub(since_ns)))
     }
 }
 
@@ -53,36 +60,47 @@ fn waiting() -> &'static Mutex<Waiting> {
     WAITING.get_or_init(Mutex::default)
 }
 
-/// Tries the device that was tried longest ago. If it still waits, returns the result of `pending`.
-fn retry_first<T>(pending: impl FnOnce(&Closing) -> T) -> Option<T> {
+/// Tries the device that was tried longest ago. If it still waits, returns its driver, and the time
+/// for which it has waited.
+fn retry_first() -> Option<(Arc<dyn Driver>, u64)> {
     // Not locked while it is tried: the driver may take long.
     let first = waiting().lock().devices.pop_front()?;
-    let first = first.retry()?;
-    let result = pending(&first);
+    let (first, waited_ns) = first.retry()?;
+    let driver = Arc::clone(&first.teardown.driver);
     waiting().lock().devices.push_back(first);
-    Some(result)
+    Some((driver, waited_ns))
 }
 
-/// Leaves a device with pending work to the thread. Never blocks.
-pub(super) fn enqueue(teardown: Teardown) {
+/// Closes a device, or leaves it to the thread if its work is pending. Never blocks.
+pub(super) fn close(teardown: Teardown) {
+    let since_ns = None;
+    let Some((closing, _)) = (Closing { teardown, since_ns }).retry() else {
+        return;
+    };
     for _ in 0..TRIED_PER_CLOSE {
-        retry_first(|_| ());
+        retry_first();
     }
-    let since_ns = teardown.driver.now_ns();
     let mut waiting = waiting().lock();
-    let closing = Closing { teardown, since_ns };
     waiting.devices.push_back(closing);
     if waiting.has_thread {
         return;
     }
     let thread = thread::Builder::new().name(String::from("millstream-closing"));
-    match thread.spawn(close_all) {
+    match thread.spawn(run) {
         Ok(_) => waiting.has_thread = true,
         Err(error) => log!(
             warn,
             %error,
             "cannot start a thread to close devices with pending work; later closes try them"
         ),
+    }
+}
+
+/// Closes devices until none is left, also after panics of drivers.
+fn run() {
+    while contain(close_all).is_none() {
+        log!(error, "a driver panicked while a device was closing");
+        thread::sleep(PAUSE_AFTER_PANIC);
     }
 }
 
@@ -99,7 +117,9 @@ fn close_all() {
             return;
         }
         for _ in 0..count {
-            retry_first(|pending| note_pause(&mut pauses, pending));
+            if let Some((driver, waited_ns)) = retry_first() {
+                note_pause(&mut pauses, driver, waited_ns);
+            }
         }
         for (driver, waited_ns) in pauses.drain(..) {
             match wait_backoff(waited_ns, driver.is_simulated()) {
@@ -111,13 +131,11 @@ fn close_all() {
 }
 
 /// Notes how long the device that closed last has waited, for each driver.
-fn note_pause(pauses: &mut Vec<(Arc<dyn Driver>, u64)>, pending: &Closing) {
-    let driver = &pending.teardown.driver;
-    let waited_ns = driver.now_ns().saturating_sub(pending.since_ns);
+fn note_pause(pauses: &mut Vec<(Arc<dyn Driver>, u64)>, driver: Arc<dyn Driver>, waited_ns: u64) {
     let is_same =
         |(known, _): &&mut (Arc<dyn Driver>, u64)| known.handle_space() == driver.handle_space();
     match pauses.iter_mut().find(is_same) {
         Some((_, least_ns)) => *least_ns = waited_ns.min(*least_ns),
-        None => pauses.push((Arc::clone(driver), waited_ns)),
+        None => pauses.push((driver, waited_ns)),
     }
 }

@@ -60,8 +60,8 @@ impl DeviceHooks for Hooks {
         if device.lost().is_some() {
             teardown.shared.abandon_lost();
             teardown.abandon();
-        } else if let Some(pending) = teardown.close() {
-            closing::enqueue(pending);
+        } else {
+            closing::close(teardown);
         }
     }
 }

@@ -2,7 +2,7 @@
 //! open of the device.
 
 use std::{
-    sync::Arc,
+    sync::{Arc, mpsc},
     thread,
     time::{Duration, Instant},
 };
@@ -248,6 +248,62 @@ fn inner_slow_closing_thread() {
     assert!(threads <= 1, "{threads} threads close devices");
     drop(holds);
     calls.fail_no_more();
+    assert_nothing_left(&gpu);
+}
+
+#[test]
+#[ignore = "the inner half of devices_close_although_their_driver_panics_on_the_closing_thread"]
+fn inner_panics_on_the_closing_thread() {
+    for panics_in in ["now_ns", "pause"] {
+        let (gpu, calls) = instrumented_gpu(Schedule::Timed, 1);
+        let (panicking, panicked) = mpsc::channel();
+        calls.fail(move |call| {
+            if call == panics_in && thread::current().name() == Some("millstream-closing") {
+                panicking.send(()).ok();
+                panic!("a driver panics, as the test wants");
+            }
+            None
+        });
+        let device = open(&calls, 0).expect("the device opens");
+        let stream = device.stream().unwrap();
+        let hold = gpu.hold(stream.as_raw());
+        stream.zeros::<u32>(N).unwrap();
+        drop((device, stream));
+        panicked.recv_timeout(CLOSED_WITHIN).expect("it panics");
+        drop(hold);
+        assert_nothing_left(&gpu);
+    }
+}
+
+#[test]
+fn devices_close_although_their_driver_panics_on_the_closing_thread() {
+    in_process("closing::inner_panics_on_the_closing_thread", &[]).text();
+}
+
+/// A value whose destructor panics.
+struct Panics;
+
+impl Drop for Panics {
+    fn drop(&mut self) {
+        panic!("a destructor panics, as the test wants");
+    }
+}
+
+#[test]
+fn a_value_kept_in_a_device_that_panics_keeps_nothing_from_being_freed() {
+    let (gpu, calls) = instrumented_gpu(Schedule::Eager, 1);
+    let device = open(&calls, 0).expect("the device opens");
+    device.slot(|| Panics);
+    device.slot(|| [Panics]);
+    let kept = Panics;
+    device.on_memory_shortage(move || {
+        let _kept = &kept;
+        panic!("a function panics, as the test wants")
+    });
+    work(&device.stream().unwrap()).unwrap();
+    let too_large = device.stream().unwrap().zeros::<u8>(1 << 50);
+    assert!(too_large.is_err(), "{too_large:?}");
+    drop(device);
     assert_nothing_left(&gpu);
 }
 
