@@ -14,7 +14,7 @@ use std::{
 };
 
 use millstream::{
-    Device, Error, LaunchConfig, Result,
+    Device, Error, LaunchConfig, PeerStatus, Result,
     driver::{Driver, DriverError, ResultCode},
     sim::{Gpu, Link, Links, Schedule},
 };
@@ -327,6 +327,20 @@ fn a_staging_block_that_a_lost_device_may_write_is_not_reused() {
         calls.pause(Duration::from_millis(1));
     }
     assert_eq!(*pinned.read().unwrap(), [9; N]);
+}
+
+#[test]
+fn a_probe_of_peer_access_that_ends_early_leaks_no_memory() {
+    let (gpu, calls, devices) = instrumented_devices(Schedule::Timed, 2, Links::default());
+    calls.fail(|call| {
+        let fails = ["copy_device_to_host_async", "stream_wait_event"].contains(&call);
+        fails.then(|| DriverError::new(call, ResultCode::UNKNOWN))
+    });
+    let status = devices[0].peer_status(&devices[1]).unwrap();
+    assert!(matches!(status, PeerStatus::Staged { .. }), "{status:?}");
+    calls.fail_no_more();
+    drop(devices);
+    assert_nothing_left(&gpu);
 }
 
 #[test]

@@ -66,8 +66,8 @@ struct Side<'a> {
     in_use: Cell<bool>,
 }
 
-/// Both sides. If the probe ended early, the last operation may still be running: each side's
-/// memory is then freed behind the other side's work.
+/// Both sides. If the probe ended early and a device does not answer, the last operation may still
+/// be running: each side's memory is then freed behind the other side's work.
 struct Sides<'a> {
     sides: [Side<'a>; 2],
     /// Set if all operations are complete.
@@ -134,9 +134,10 @@ fn run(
         sides: [one, other],
         complete: false,
     };
-    let found = probe(&sides.sides, PATTERNS)?;
-    sides.complete = true;
-    Ok(found)
+    let found = probe(&sides.sides, PATTERNS);
+    let is_idle = |side: &Side<'_>| side.wait().is_ok();
+    sides.complete = found.is_ok() || sides.sides.iter().all(is_idle);
+    found
 }
 
 impl<'a> Side<'a> {
