@@ -29,7 +29,7 @@ use readings::rules;
 use sizes::Sizes;
 
 /// The time limit within which a closed device must have freed everything.
-const CLOSED_WITHIN: Duration = Duration::from_secs(5);
+const CLOSED_WITHIN: Duration = Duration::from_secs(30);
 
 /// The kind of a program. The programs of each are drawn from a range of seeds of its own.
 #[derive(Clone, Copy, Debug, PartialEq)]

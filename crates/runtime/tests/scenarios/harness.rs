@@ -44,7 +44,7 @@ millstream::kernels! {
 /// The time after which a run of a scenario counts as hung.
 const HUNG_AFTER: Duration = Duration::from_secs(120);
 /// The time limit within which a closed device must have freed everything.
-pub(crate) const CLOSED_WITHIN: Duration = Duration::from_secs(5);
+pub(crate) const CLOSED_WITHIN: Duration = Duration::from_secs(30);
 
 /// A length in elements of 4 bytes that exceeds one chunk of every kind of copy and is no multiple
 /// of a chunk.
