@@ -227,31 +227,21 @@ fn g12_of_the_replays_of_a_graph_that_reached_a_limit_a_read_returns_the_last() 
         let [stream, other] = harness.streams();
         let mut flag = stream.upload(&[1_u32])?;
         let (mut x, mut copy) = (stream.zeros::<u32>(4)?, stream.zeros::<u32>(4)?);
-        let mut record = |r: &GraphRecorder| {
-            r.while_loop(&mut flag, 2, |body, _| body.stream()?.fill(&mut x, 7))
-        };
-        harness
-            .device
-            .record("endless", &mut record)?
-            .replay(&stream)?;
-        let mut graph = harness.device.record("endless", &mut record)?;
-        graph.replay(&stream)?;
-        graph.update(&mut record)?;
+        let mut record =
+            |r: &GraphRecorder| r.while_loop(&mut flag, 2, |b, _| b.stream()?.fill(&mut x, 7));
+        let device = &harness.device;
+        device.record("endless", &mut record)?.replay(&stream)?;
+        let graph = device.record("endless", &mut record)?;
         for round in 0..20 {
-            graph.replay(if round % 3 == 0 { &other } else { &stream })?;
-            if round % 5 == 0 {
-                stream.synchronize()?;
-            }
+            graph.replay([&stream, &other][round % 2])?;
+            stream.synchronize()?;
         }
         other.copy(&x, &mut copy)?;
         graph.replay(&stream)?;
         let [first, second] = [other.download(&x)?, stream.download(&x)?];
         assert_limit(first.wait(), 21);
         assert_eq!(second.wait()?, [7; 4]);
-        assert_eq!(stream.download(&x)?.wait()?, [7; 4]);
-        // What was computed before has the note of its own replay.
         assert_limit(stream.download(&copy)?.wait(), 20);
-        assert_eq!(stream.download(&copy)?.wait()?, [7; 4]);
         Ok(())
     });
 }
