@@ -240,8 +240,9 @@ fn a_kernel_that_never_ends_is_named_while_it_runs_and_fails_with_its_line() {
 }
 
 /// Starts `millstream` with a shell script in the place of a program, in a folder of its own that
-/// `TMPDIR` names by a relative path. Returns the process and the folder, once the script has called
-/// `begin`. That is no program, because a shell ignores SIGINT while one of its programs ends.
+/// `TMPDIR` names by a relative path. Returns the process and the folder, once the script has
+/// called `begin`. That is no program, because a shell ignores SIGINT while one of its programs
+/// ends.
 fn start(command: &str, script: &str) -> (Child, PathBuf, TempDir) {
     let own = tempfile::tempdir_in(program().parent().unwrap()).unwrap();
     fs::create_dir(own.path().join("tmp")).unwrap();
