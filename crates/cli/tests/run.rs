@@ -270,14 +270,13 @@ fn start(command: &str, script: &str) -> (Child, PathBuf, TempDir) {
         .spawn()
         .unwrap();
     let start = Instant::now();
-    loop {
-        let path = fs::read_to_string(&begun).unwrap_or_default();
-        if let Some(path) = path.strip_suffix('\n') {
-            return (child, path.into(), own);
-        }
+    let mut path = String::new();
+    while !path.ends_with('\n') {
         assert!(start.elapsed() < Duration::from_secs(60));
         thread::sleep(Duration::from_millis(5));
+        path = fs::read_to_string(&begun).unwrap_or_default();
     }
+    (child, path.trim_end().into(), own)
 }
 
 #[test]
