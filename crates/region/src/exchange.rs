@@ -19,12 +19,11 @@ use ndarray::{Dimension, IntoDimension};
 use crate::{
     Array, Element,
     checks::DeferredChecks,
-    codegen::VECTOR_BYTES,
     element::sealed::Sealed,
+    emit::body::memory::VECTOR_BYTES,
     error::{Result, UsageError, UsageErrorKind},
-    evaluate::evaluate,
-    graph::{Node, Session, State, Storage, shape_error},
-    launch::allocate,
+    expr::{Node, Session, State, Storage, shape_error},
+    run::{evaluate::evaluate, launch::allocate},
     shape::{Shape, element_count},
 };
 

@@ -175,24 +175,22 @@ pub mod axes {
     pub use ndarray::{Ix0, Ix1, Ix2, Ix3, Ix4, Ix5, Ix6, IxDyn};
 }
 mod checks;
-mod codegen;
 mod counters;
 mod element;
+mod emit;
 mod error;
-mod evaluate;
 mod exchange;
-mod fuse;
-mod graph;
+mod expr;
 mod host;
-mod launch;
 #[doc(hidden)]
 pub mod maths;
 mod mesh;
+mod plan;
 #[doc(hidden)]
 pub mod product;
 mod recent;
 mod region;
-mod replay;
+mod run;
 mod shape;
 mod streams;
 
@@ -206,7 +204,6 @@ pub use error::{ArrayShape, Error, MeshErrorKind, Result, UsageError, UsageError
 pub use exchange::DlpackElement;
 #[doc(hidden)]
 pub use exchange::Truth;
-pub use fuse::{ExplainedKernel, Explanation, StoreReason, StoredArray};
 #[doc(hidden)]
 pub use host::{
     ArrayDownload, ArraySource, OutputNode, PendingStruct, PendingValue, PlainValue, ResidentArray,
@@ -221,5 +218,6 @@ pub use mesh::{
     Split,
 };
 pub use millstream_macros::{OnDevice, region};
+pub use plan::{ExplainedKernel, Explanation, StoreReason, StoredArray};
 pub use product::ProductPrecision;
 pub use region::Region;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use millstream::Device;
 
-use crate::graph::{MeshMember, Session};
+use crate::expr::{MeshMember, Session};
 
 /// A handle that records device work for fused, deferred evaluation; see
 /// [`RegionExt::region`](crate::RegionExt::region).

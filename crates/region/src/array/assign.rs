@@ -5,11 +5,11 @@ use std::{fmt, panic::Location};
 
 use ndarray::{Axis, Dimension, Ix1, Ix2, RemoveAxis, SliceArg};
 
-use super::{Array, Operand, views::SliceView};
 use crate::{
+    array::{Array, Operand, views::SliceView},
     element::{Element, Number, sealed::Sealed},
     error::UsageErrorKind,
-    graph::{Function, Op},
+    expr::{Function, Op},
     shape::{AxisMap, AxisSource, Shape},
 };
 

@@ -4,12 +4,12 @@ use std::panic::Location;
 
 use ndarray::{Axis, Dimension, IxDyn};
 
-use super::Array;
 use crate::{
-    codegen::TileSizes,
+    array::Array,
     element::{DType, Element, Float, Scalar},
+    emit::attention::TileSizes,
     error::UsageErrorKind,
-    graph::{Attention, Comparison, Function, NodeRef, Op},
+    expr::{Attention, Comparison, Function, NodeRef, Op},
     shape::{self, Shape},
 };
 

@@ -4,11 +4,11 @@ use std::panic::Location;
 
 use ndarray::{DimMax, Dimension, Ix0};
 
-use super::Array;
 use crate::{
+    array::Array,
     element::{Element, Number, sealed::Sealed},
     error::UsageErrorKind,
-    graph::{Comparison, Function, Op},
+    expr::{Comparison, Function, Op},
     shape,
 };
 

@@ -4,11 +4,11 @@ use std::{borrow::Borrow, panic::Location};
 
 use ndarray::{Axis, Dimension, RemoveAxis};
 
-use super::Array;
 use crate::{
+    array::Array,
     element::Element,
     error::{Result, UsageError, UsageErrorKind},
-    graph::Op,
+    expr::Op,
 };
 
 /// Concatenates arrays along an axis. Their lengths along all other axes must be equal.

@@ -4,12 +4,12 @@ use std::panic::Location;
 
 use ndarray::{Dimension, IntoDimension, Ix1, Ix2};
 
-use super::Array;
 use crate::{
     Region,
+    array::Array,
     element::{DType, Element, Float, Number, Scalar},
     error::UsageErrorKind,
-    graph::{Function, Op, Session},
+    expr::{Function, Op, Session},
     maths::MathFunction,
     shape::Shape,
 };

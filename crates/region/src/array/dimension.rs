@@ -4,8 +4,10 @@ use std::panic::Location;
 
 use ndarray::{Dimension, Ix2, IxDyn};
 
-use super::Array;
-use crate::error::{Result, UsageError, UsageErrorKind};
+use crate::{
+    array::Array,
+    error::{Result, UsageError, UsageErrorKind},
+};
 
 impl<T, D: Dimension> Array<T, D> {
     /// Returns the lengths of the axes: a number for one axis, a tuple for several.

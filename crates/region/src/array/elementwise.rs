@@ -2,10 +2,10 @@
 
 use std::panic::Location;
 
-use super::{Array, compare::Operand};
 use crate::{
+    array::{Array, compare::Operand},
     element::{DType, Element, Float, Number, Scalar},
-    graph::{Comparison, Function, Op, Rounding},
+    expr::{Comparison, Function, Op, Rounding},
     maths::MathFunction,
 };
 use half::{bf16, f16};

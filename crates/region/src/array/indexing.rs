@@ -9,12 +9,12 @@ use std::panic::Location;
 use bytemuck::cast_slice;
 use ndarray::{Axis, Dimension, Ix1};
 
-use super::Array;
 use crate::{
-    codegen,
+    array::Array,
     element::{DType, Element, Number, sealed::Sealed},
+    emit::scatter::shared::adds_to_few,
     error::{UsageError, UsageErrorKind},
-    graph::{NodeRef, Op, Session},
+    expr::{NodeRef, Op, Session},
     shape::{self, AxisMap, AxisSource, Shape},
 };
 
@@ -381,7 +381,7 @@ impl<T: Number, D: Dimension> Array<T, D> {
             return false;
         };
         let values = self.len() / length.max(1) * values;
-        codegen::adds_to_few(values, self.len())
+        adds_to_few(values, self.len())
     }
 
     /// Adds in a wider type, for which the device has atomic additions.

@@ -4,7 +4,7 @@ use std::panic::Location;
 
 use ndarray::{Axis, RemoveAxis, Slice};
 
-use super::Array;
+use crate::array::Array;
 
 impl<T, D: RemoveAxis> Array<T, D> {
     /// Iterates over the subviews along the first axis; for a matrix, over its rows.

@@ -4,11 +4,11 @@ use std::panic::Location;
 
 use ndarray::{DimMax, Dimension, Ix0, Ix1, Ix2};
 
-use super::Array;
 use crate::{
+    array::Array,
     element::{DType, Number},
     error::UsageErrorKind,
-    graph::{NodeRef, Op},
+    expr::{NodeRef, Op},
     product::ProductPrecision,
     shape::{self, Shape},
 };

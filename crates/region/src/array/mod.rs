@@ -32,8 +32,8 @@ pub use operators::{BitwiseElement, HostOperand, Integer};
 use crate::{
     element::{DType, Element, Scalar},
     error::{Error, UsageError, UsageErrorKind},
-    evaluate,
-    graph::{Function, NodeRef, Op, Session, State},
+    expr::{Function, NodeRef, Op, Session, State},
+    run::evaluate,
     shape::{self, AxisMap, Shape},
 };
 

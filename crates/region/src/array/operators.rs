@@ -8,10 +8,10 @@ use std::ops::{
 use half::{bf16, f16};
 use ndarray::{ArrayBase, DimMax, Dimension, RawData};
 
-use super::{Array, ArrayViewMut, Operand};
 use crate::{
+    array::{Array, ArrayViewMut, Operand},
     element::{Element, Number},
-    graph::Function,
+    expr::Function,
 };
 
 /// An element type with bitwise operators: `bool` or an integer.

@@ -4,12 +4,12 @@ use std::panic::Location;
 
 use ndarray::{Axis, Dimension, Ix0, RemoveAxis};
 
-use super::Array;
 use crate::{
+    array::Array,
     element::{DType, Element, Float, Number, Scalar},
     error::UsageErrorKind,
-    fuse::RowShape,
-    graph::{Function, NodeRef, Op, Reduction},
+    expr::{Function, NodeRef, Op, Reduction},
+    plan::RowShape,
     shape::{self, Axes, Shape},
 };
 

@@ -4,10 +4,10 @@ use std::panic::Location;
 
 use ndarray::{Axis, Dimension, Slice};
 
-use super::Array;
 use crate::{
+    array::Array,
     element::Number,
-    graph::{Function, NodeRef, Op, Reduction},
+    expr::{Function, NodeRef, Op, Reduction},
 };
 
 macro_rules! cumulative {

@@ -4,11 +4,11 @@ use std::panic::Location;
 
 use ndarray::{Axis, Dimension, IntoDimension, Ix1, RemoveAxis, Slice, SliceArg, SliceInfoElem};
 
-use super::Array;
 use crate::{
+    array::Array,
     element::Element,
     error::UsageErrorKind,
-    graph::Op,
+    expr::Op,
     shape::{self, AxisMap, AxisSource, Shape},
 };
 

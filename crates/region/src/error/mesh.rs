@@ -1,6 +1,6 @@
 //! Errors of meshes and of sharded arrays.
 
-use super::ArrayShape;
+use crate::error::ArrayShape;
 
 /// The kinds of wrong operations that concern meshes and the layouts of arrays on them.
 ///

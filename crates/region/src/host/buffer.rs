@@ -6,7 +6,7 @@ use bytemuck::Pod;
 use millstream::View;
 use ndarray::Dimension;
 
-use crate::{Array, element::Number, error::Result, evaluate, graph::Storage};
+use crate::{Array, element::Number, error::Result, expr::Storage, run::evaluate};
 
 impl<T: Number + Pod, D: Dimension> Array<T, D> {
     /// Returns the elements in device memory, for kernels and copies outside of regions. Enqueues

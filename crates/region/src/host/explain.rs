@@ -1,10 +1,10 @@
 //! `Region::explain`: the kernels that results would take.
 
-use super::output::{DeviceValue, Output};
 use crate::{
     Region,
     error::Result,
-    fuse::{Explanation, explain},
+    host::output::{DeviceValue, Output},
+    plan::{Explanation, explain},
 };
 
 impl Region {

@@ -4,15 +4,15 @@ use std::panic::Location;
 
 use ndarray::{ArrayBase, Data, Dimension, Ix1, RawData};
 
-use super::{
-    on_device::{OnDevice, PlainValue},
-    output::OutputNode,
-    write_back::{InputMut, PlainWriteBack, WriteBack},
-};
 use crate::{
     Array, Region,
     element::{Element, sealed::Sealed},
     error::{Result, UsageError, UsageErrorKind},
+    host::{
+        on_device::{OnDevice, PlainValue},
+        output::OutputNode,
+        write_back::{InputMut, PlainWriteBack, WriteBack},
+    },
 };
 
 /// A parameter type of region functions. Host arrays, slices and vectors become device arrays in

@@ -4,11 +4,15 @@ use std::task::{Context, Poll};
 
 use ndarray::{Dimension, Ix1};
 
-use super::{
-    input::Parameter,
-    output::{ArrayDownload, Output, OutputNode, PendingValue, ResidentArray, VecDownload},
+use crate::{
+    Array, Region,
+    element::Element,
+    error::Result,
+    host::{
+        input::Parameter,
+        output::{ArrayDownload, Output, OutputNode, PendingValue, ResidentArray, VecDownload},
+    },
 };
-use crate::{Array, Region, element::Element, error::Result};
 
 /// A type that can be a field of a struct on a device: host arrays and vectors, device arrays,
 /// plain values, and structs that derive this trait.

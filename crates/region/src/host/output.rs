@@ -13,7 +13,7 @@ use crate::{
     Array, Region,
     element::Element,
     error::{Error, Result},
-    graph::{NodeRef, Session},
+    expr::{NodeRef, Session},
     shape::Shape,
 };
 

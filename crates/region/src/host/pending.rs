@@ -7,11 +7,16 @@ use std::{
     task::{Context, Poll, ready},
 };
 
-use super::{
-    output::{Output, PendingValue},
-    write_back::{WriteBack, WriteBacks},
+use crate::{
+    Region,
+    checks::CheckResult,
+    error::Result,
+    host::{
+        output::{Output, PendingValue},
+        write_back::{WriteBack, WriteBacks},
+    },
+    run::evaluate,
 };
-use crate::{Region, checks::CheckResult, error::Result, evaluate};
 
 /// The pending result of a region whose work is enqueued.
 ///

@@ -8,10 +8,12 @@ use smallvec::SmallVec;
 use crate::{
     Array, Region,
     error::{Error, Result, UsageError, UsageErrorKind},
-    evaluate,
-    fuse::recall,
-    graph::{NodeRef, Session, Storage},
-    replay::{PreparedGraph, RegionGraph, Results, SharedGraph, StoredResult},
+    expr::{NodeRef, Session, Storage},
+    run::{
+        evaluate,
+        plans::recall,
+        replay::{PreparedGraph, RegionGraph, Results, SharedGraph, StoredResult},
+    },
     shape::Shape,
 };
 

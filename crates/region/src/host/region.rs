@@ -6,8 +6,14 @@ use bytemuck::cast_slice;
 use millstream::Device;
 use ndarray::{ArrayView, Dimension};
 
-use super::{Arrays, DeviceValue, Input, Pending, Prepared, RegionTarget};
-use crate::{Array, Region, element::Element, error::Result, replay, shape::Shape};
+use crate::{
+    Array, Region,
+    element::Element,
+    error::Result,
+    host::{Arrays, DeviceValue, Input, Pending, Prepared, RegionTarget},
+    run::replay,
+    shape::Shape,
+};
 
 impl Region {
     /// Returns an array for use in the region. Host elements are copied before this returns; a

@@ -4,8 +4,11 @@ use std::panic::Location;
 
 use millstream::Device;
 
-use super::{output::Output, pending::Pending, write_back::WriteBack};
-use crate::{Region, error::Result};
+use crate::{
+    Region,
+    error::Result,
+    host::{output::Output, pending::Pending, write_back::WriteBack},
+};
 
 /// The first argument of a region function: `&Device`, for which the function is a region of its
 /// own with a pending result, or `&Region`, for which it is part of that region and returns the

@@ -6,8 +6,13 @@ use std::{panic::Location, slice};
 use millstream::Device;
 use ndarray::{Dimension, Ix0};
 
-use super::{ArrayDownload, Input, PendingValue};
-use crate::{Array, Region, element::Element, error::Result, evaluate};
+use crate::{
+    Array, Region,
+    element::Element,
+    error::Result,
+    host::{ArrayDownload, Input, PendingValue},
+    run::evaluate,
+};
 
 impl<T: Element, D: Dimension> Array<T, D> {
     /// Copies a host array to a device, for computations outside regions. The elements are copied

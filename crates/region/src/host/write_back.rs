@@ -7,14 +7,14 @@ use std::{
 
 use ndarray::{ArrayBase, ArrayViewMut, DataMut, Dimension, Ix1, RawData};
 
-use super::{
-    input::{Input, Parameter},
-    output::{ArrayDownload, OutputNode, PendingValue},
-};
 use crate::{
     Array, Region,
     element::Element,
     error::{Result, UsageError, UsageErrorKind},
+    host::{
+        input::{Input, Parameter},
+        output::{ArrayDownload, OutputNode, PendingValue},
+    },
 };
 
 /// A type that callers may pass for a parameter of type `&mut P`, borrowed while the region is

@@ -56,7 +56,7 @@ fn call(function: &str, operands: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::library::library;
+    use crate::maths::library::library;
 
     #[test]
     fn no_approximate_or_contractible_instruction_remains() {

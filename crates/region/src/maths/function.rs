@@ -2,8 +2,10 @@
 
 use std::sync::OnceLock;
 
-use super::library::{PtxItem, library};
-use crate::element::DType;
+use crate::{
+    element::DType,
+    maths::library::{PtxItem, library},
+};
 
 macro_rules! functions {
     ($($(#[$doc:meta])* $function:ident $name:literal,)*) => {
@@ -92,7 +94,7 @@ impl MathFunction {
 
 #[cfg(test)]
 mod tests {
-    use super::{super::library::library, MathFunction};
+    use crate::maths::{function::MathFunction, library::library};
 
     #[test]
     fn the_library_has_every_function_for_both_types() {

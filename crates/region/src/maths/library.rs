@@ -5,7 +5,7 @@ use std::{
     sync::OnceLock,
 };
 
-use super::exact;
+use crate::maths::exact;
 
 /// The PTX that NVRTC compiles from `kernels/maths.cu`.
 const PTX: &str = include_str!("../../kernels/maths.ptx");

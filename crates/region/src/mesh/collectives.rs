@@ -5,13 +5,13 @@ use std::{panic::Location, sync::Arc};
 use ndarray::{Axis, Dimension, Slice};
 use smallvec::{SmallVec, smallvec};
 
-use super::{axis_of, place::share};
 use crate::{
     Array,
     array::concatenated,
     element::{Element, Number},
     error::{MeshErrorKind, UsageErrorKind},
-    graph::{AxisSet, Collective, CollectiveKind, MeshMember, Node, NodeRef, Reduction, State},
+    expr::{AxisSet, Collective, CollectiveKind, MeshMember, Node, NodeRef, Reduction, State},
+    mesh::{axis_of, place::share},
     shape::Shape,
 };
 

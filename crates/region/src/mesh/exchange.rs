@@ -6,15 +6,14 @@ use half::{bf16, f16};
 use millstream::{CollectiveElement, Reduce};
 use smallvec::{SmallVec, smallvec};
 
-use super::{DeviceGroup, Mesh};
 use crate::{
     Region,
     checks::DeferredChecks,
     element::DType,
     error::Result,
-    evaluate::evaluate,
-    graph::{Collective, CollectiveKind, Function, Node, NodeRef, Op, Reduction, State, Storage},
-    launch::allocate,
+    expr::{Collective, CollectiveKind, Function, Node, NodeRef, Op, Reduction, State, Storage},
+    mesh::{DeviceGroup, Mesh},
+    run::{evaluate::evaluate, launch::allocate},
 };
 
 /// Enqueues one collective, whose operands are enqueued on all devices, and stores its results.

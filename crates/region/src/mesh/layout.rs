@@ -4,12 +4,12 @@ use std::{fmt, panic::Location};
 
 use ndarray::{Axis, Dimension, RemoveAxis};
 
-use super::{Mesh, collectives, parameter::capture};
 use crate::{
     Array, Region,
     element::{Element, Number},
     error::Result,
     host::{ArrayDownload, PendingValue},
+    mesh::{Mesh, collectives, parameter::capture},
 };
 
 /// A host array type whose elements a mesh can hold.
@@ -302,7 +302,7 @@ where
 /// alive.
 pub(super) fn resident<T: Element, D: Dimension>(arrays: Vec<Array<T, D>>) -> Vec<Array<T, D>> {
     let alone = |array: Array<T, D>| {
-        let session = crate::graph::Session::new(array.device().clone());
+        let session = crate::expr::Session::new(array.device().clone());
         array.in_session(&session)
     };
     arrays.into_iter().map(alone).collect()

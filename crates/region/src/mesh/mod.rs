@@ -38,7 +38,7 @@ pub use region::MeshRegion;
 
 use crate::{
     error::{MeshErrorKind, Result, UsageError, UsageErrorKind},
-    graph::MeshShape,
+    expr::MeshShape,
 };
 
 /// The maximum number of axes of a mesh.

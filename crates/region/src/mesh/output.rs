@@ -2,12 +2,12 @@
 
 use ndarray::Dimension;
 
-use super::{Mesh, MeshArray, Partial, Replicated, Sharded, layout::resident};
 use crate::{
     Array, OutputNode,
     element::Element,
     error::{Error, MeshErrorKind, Result, UsageError, UsageErrorKind},
-    graph::AxisSet,
+    expr::AxisSet,
+    mesh::{Mesh, MeshArray, Partial, Replicated, Sharded, layout::resident},
 };
 
 /// A result type of the regions of a mesh: [`Replicated`], [`Sharded`], [`Partial`], and tuples of

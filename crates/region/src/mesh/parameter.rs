@@ -4,12 +4,12 @@ use std::{panic::Location, sync::Arc};
 
 use ndarray::Dimension;
 
-use super::{Mesh, MeshArray, MeshRegion, Replicated, Sharded};
 use crate::{
     Array,
     element::{Element, sealed::Sealed},
     error::UsageError,
-    graph::{AxisSet, Node, State},
+    expr::{AxisSet, Node, State},
+    mesh::{Mesh, MeshArray, MeshRegion, Replicated, Sharded},
 };
 
 /// A parameter type of the regions of a mesh: replicated and sharded arrays, of which the body gets

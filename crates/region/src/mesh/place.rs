@@ -4,11 +4,11 @@ use std::{ops::Range, panic::Location};
 
 use ndarray::{ArrayBase, Axis, Data, Dimension, Slice};
 
-use super::{Mesh, Replicated, Sharded};
 use crate::{
     Array, Region,
     element::Element,
     error::{Result, UsageError, UsageErrorKind},
+    mesh::{Mesh, Replicated, Sharded},
 };
 
 /// The axis of a mesh along which the axis `AXIS` of an array is split.

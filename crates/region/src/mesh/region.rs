@@ -4,8 +4,13 @@ use std::{fmt, ops::Deref, panic::Location};
 
 use ndarray::{Ix0, arr0};
 
-use super::{Mesh, MeshParameter, axis_of};
-use crate::{Array, Region, element::sealed::Sealed, error::UsageError, graph::MeshMember};
+use crate::{
+    Array, Region,
+    element::sealed::Sealed,
+    error::UsageError,
+    expr::MeshMember,
+    mesh::{Mesh, MeshParameter, axis_of},
+};
 
 /// A handle that records one device's work in a region of a mesh; see [`Mesh::region`]. It
 /// dereferences to the [`Region`] of its device.

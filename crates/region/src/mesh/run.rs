@@ -2,12 +2,12 @@
 
 use std::panic::Location;
 
-use super::{Mesh, MeshOutput, MeshRegion, exchange};
 use crate::{
     Region,
     error::{MeshErrorKind, Result, UsageError},
-    evaluate::evaluate,
-    graph::{Collective, CollectiveKind, MeshMember, NodeRef},
+    expr::{Collective, CollectiveKind, MeshMember, NodeRef},
+    mesh::{Mesh, MeshOutput, MeshRegion, exchange},
+    run::evaluate::evaluate,
 };
 
 impl Mesh {

@@ -12,12 +12,16 @@ use millstream::{
     kernel::{self, Argument},
 };
 
-use super::{
-    launch_plan::{BLOCKS_MAX, BuiltinKernel, LaunchPlan, RawShape, SumPlan, THREADS, part_bytes},
-    operand::CheckedProduct,
-    source::source,
+use crate::{
+    element::DType,
+    product::{
+        launch_plan::{
+            BLOCKS_MAX, BuiltinKernel, LaunchPlan, RawShape, SumPlan, THREADS, part_bytes,
+        },
+        operand::CheckedProduct,
+        source::source,
+    },
 };
-use crate::element::DType;
 
 /// The stream, the element type and the source line of a product's launches.
 #[derive(Clone, Copy)]

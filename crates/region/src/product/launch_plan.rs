@@ -2,8 +2,10 @@
 
 use bytemuck::{Pod, Zeroable};
 
-use super::layout::{BATCH_DIMS, ProductLayout};
-use crate::element::DType;
+use crate::{
+    element::DType,
+    product::layout::{BATCH_DIMS, ProductLayout},
+};
 
 /// The number of threads per block of every kernel.
 pub(crate) const THREADS: usize = 256;

@@ -2,7 +2,7 @@
 
 use smallvec::SmallVec;
 
-use super::operand::ProductShape;
+use crate::product::operand::ProductShape;
 
 /// The maximum number of batch dimensions of the kernels.
 pub(crate) const BATCH_DIMS: usize = 4;

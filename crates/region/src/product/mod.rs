@@ -7,7 +7,7 @@
 //! strides, compute all other products and all products on the simulated device.
 //!
 //! A built-in kernel also computes element-wise functions of the product, its epilogue: the code
-//! generator puts them in the place of the stores of elements (`codegen/product.rs`). An element of
+//! generator puts them in the place of the stores of elements (`emit/product.rs`). An element of
 //! `f16` or `bf16` is rounded before. cuBLAS's products have their epilogue in a kernel of its own.
 //!
 //! | file | contents |

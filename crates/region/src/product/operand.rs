@@ -2,8 +2,10 @@
 
 use millstream::{Buffer, View, driver::DevicePtr};
 
-use super::layout::{FactorStrides, ProductLayout};
-use crate::element::DType;
+use crate::{
+    element::DType,
+    product::layout::{FactorStrides, ProductLayout},
+};
 
 /// The sizes of a matrix product or of a batch of products.
 #[doc(hidden)]

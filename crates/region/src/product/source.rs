@@ -2,8 +2,7 @@
 
 use millstream::kernel::{ModuleSource, Param, ParamKind, Signature};
 
-use super::launch_plan::RawShape;
-use crate::element::DType;
+use crate::{element::DType, product::launch_plan::RawShape};
 
 const fn slice(name: &'static str, writable: bool) -> Param {
     Param {

@@ -6,8 +6,13 @@ use std::ffi::{c_int, c_longlong, c_void};
 
 use millstream::driver::{DevicePtr, DriverError};
 
-use super::library::{CublasApi, RawHandle, Status};
-use crate::{element::DType, product::ProductPrecision};
+use crate::{
+    element::DType,
+    product::{
+        ProductPrecision,
+        cublas::library::{CublasApi, RawHandle, Status},
+    },
+};
 
 /// The math mode of a handle, `cublasMath_t`.
 #[repr(transparent)]

@@ -13,7 +13,7 @@ use millstream::driver::{
     libraries::{LibrarySpec, LoadedLibrary},
 };
 
-use super::gemm::{GemmStridedBatched, GemmStridedBatchedEx, MathMode};
+use crate::product::cublas::gemm::{GemmStridedBatched, GemmStridedBatchedEx, MathMode};
 
 const CUBLAS: LibrarySpec = LibrarySpec {
     name: "cuBLAS",

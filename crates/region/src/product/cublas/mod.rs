@@ -29,12 +29,14 @@ use millstream::{
 };
 use parking_lot::Mutex;
 
-use super::{
-    ProductPrecision,
-    layout::{BATCH_DIMS, FactorLayout, ProductLayout},
-    operand::{CheckedProduct, FactorMemory},
+use crate::{
+    element::DType,
+    product::{
+        ProductPrecision,
+        layout::{BATCH_DIMS, FactorLayout, ProductLayout},
+        operand::{CheckedProduct, FactorMemory},
+    },
 };
-use crate::element::DType;
 use gemm::{Gemm, GemmFactor, GemmFunction, Transpose};
 use library::{CublasApi, RawHandle};
 

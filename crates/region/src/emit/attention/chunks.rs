@@ -1,0 +1,111 @@
+//! Loops over chunks in shared memory.
+
+use smallvec::SmallVec;
+
+use crate::emit::{
+    attention::{
+        AttentionKernel, Rows,
+        tiles::{CHUNK_BYTES, CHUNKS, LINE_BYTES, WARP_LINES},
+    },
+    body::kernel::{KernelBody, Reg, RegClass, line},
+};
+
+impl AttentionKernel<'_> {
+    /// Emits a loop over so many groups of eight chunks, which is unrolled if there is only one,
+    /// and the chunks behind them. The addresses advance with each group by these numbers of bytes.
+    pub(crate) fn over_chunks(
+        &self,
+        body: &mut KernelBody,
+        label: &str,
+        chunks: usize,
+        addresses: &[(Reg, usize)],
+        mut instructions: impl FnMut(&mut KernelBody, usize, &[Reg]),
+    ) {
+        let current: SmallVec<[Reg; 4]> = addresses
+            .iter()
+            .map(|(first, _)| {
+                let reg = body.reg(RegClass::B32);
+                line!(body, "mov.b32 {reg}, {first};");
+                reg
+            })
+            .collect();
+        let advance = |body: &mut KernelBody| {
+            for (reg, (_, step)) in current.iter().zip(addresses) {
+                line!(body, "add.u32 {reg}, {reg}, {step};");
+            }
+        };
+        let (groups, rest) = (chunks / CHUNKS, chunks % CHUNKS);
+        if groups > 0 {
+            let (count, goes_on) = (body.reg(RegClass::B32), body.reg(RegClass::Predicate));
+            if groups > 1 {
+                line!(body, "mov.u32 {count}, {groups};");
+                body.label(label);
+            }
+            for chunk in 0..CHUNKS {
+                instructions(body, chunk, &current);
+            }
+            if groups > 1 || rest > 0 {
+                advance(body);
+            }
+            if groups > 1 {
+                line!(body, "sub.u32 {count}, {count}, 1;");
+                line!(body, "setp.ne.u32 {goes_on}, {count}, 0;");
+                line!(body, "@{goes_on} bra {label};");
+            }
+        }
+        for chunk in 0..rest {
+            instructions(body, chunk, &current);
+        }
+    }
+
+    /// Loads a chunk from shared memory.
+    pub(crate) fn chunk(
+        &self,
+        body: &mut KernelBody,
+        address: Reg,
+        offset: usize,
+        lanes: usize,
+    ) -> Vec<Reg> {
+        let class = RegClass::of(self.dtype);
+        let chunk: Vec<Reg> = (0..lanes).map(|_| body.reg(class)).collect();
+        let list: Vec<_> = chunk.iter().map(Reg::to_string).collect();
+        match lanes {
+            1 => line!(
+                body,
+                "ld.shared.{} {}, [{address}+{offset}];",
+                self.kind,
+                chunk[0]
+            ),
+            _ => line!(
+                body,
+                "ld.shared.v{lanes}.{} {{{}}}, [{address}+{offset}];",
+                self.kind,
+                list.join(", ")
+            ),
+        }
+        chunk
+    }
+
+    /// Loads a chunk of each of the thread's rows, whose lines alternate in halves.
+    pub(crate) fn row_chunks(
+        &self,
+        body: &mut KernelBody,
+        first: Reg,
+        chunk: usize,
+        pitch: usize,
+    ) -> Rows {
+        let half = CHUNKS / 2;
+        let address = if chunk < half {
+            first
+        } else {
+            let other = body.reg(RegClass::B32);
+            line!(body, "xor.b32 {other}, {first}, {};", LINE_BYTES / 2);
+            other
+        };
+        let row = |row| {
+            let offset = row * WARP_LINES * pitch + chunk % half * CHUNK_BYTES;
+            self.chunk(body, address, offset, self.sizes.lanes)
+        };
+        (0..self.sizes.rows()).map(row).collect()
+    }
+}

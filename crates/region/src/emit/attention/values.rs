@@ -1,0 +1,110 @@
+//! The weighted sums of the values.
+
+use crate::emit::{
+    attention::{
+        AttentionKernel, Rows, SHARING,
+        tiles::{CHUNKS, COLUMN_THREADS, LINE_BYTES, WARP_LINES},
+    },
+    body::{
+        kernel::{KernelBody, Reg, RegClass, line},
+        warp::{WARP, shuffle},
+    },
+};
+
+impl AttentionKernel<'_> {
+    /// Adds the products of the weights and the values.
+    pub(crate) fn multiply_values(&self, body: &mut KernelBody) {
+        let (sizes, kind) = (self.sizes, self.kind);
+        let pitch = sizes.value_pitch();
+        let addresses = [
+            (self.weight_row, LINE_BYTES),
+            (self.value_address, CHUNKS * sizes.lanes * pitch),
+        ];
+        let group_bytes = COLUMN_THREADS * sizes.neighbours * sizes.bytes;
+        self.over_chunks(
+            body,
+            "VALUES",
+            sizes.tile / sizes.lanes,
+            &addresses,
+            |body, chunk, current| {
+                let values: Rows = (0..sizes.lanes)
+                    .map(|lane| {
+                        let line = (chunk * sizes.lanes + lane) * pitch;
+                        let groups = (0..sizes.groups).map(|group| {
+                            let offset = line + group * group_bytes;
+                            self.chunk(body, current[1], offset, sizes.neighbours)
+                        });
+                        groups.collect::<Vec<_>>().concat()
+                    })
+                    .collect();
+                let weights = self.row_chunks(body, current[0], chunk, sizes.weight_pitch());
+                for (lane, values) in values.iter().enumerate() {
+                    for (sums, weights) in self.sums.iter().zip(&weights) {
+                        for (sum, value) in sums.iter().zip(values) {
+                            let weight = weights[lane];
+                            line!(body, "fma.rn.{kind} {sum}, {weight}, {value}, {sum};");
+                        }
+                    }
+                }
+            },
+        );
+    }
+
+    /// Divides the sums by the totals of the weights, and stores them.
+    pub(crate) fn store(&self, body: &mut KernelBody) {
+        let (sizes, kind) = (self.sizes, self.kind);
+        let (row_bytes, group) = (
+            sizes.value_size * sizes.bytes,
+            COLUMN_THREADS * sizes.neighbours,
+        );
+        let has_vectors = sizes.value_size % sizes.neighbours == 0;
+        let first = body.reg(RegClass::B32);
+        line!(
+            body,
+            "mul.lo.u32 {first}, {}, {};",
+            self.column,
+            sizes.neighbours
+        );
+        for (row, (sums, total)) in self.sums.iter().zip(&self.totals).enumerate() {
+            for distance in SHARING {
+                let other = shuffle(body, *total, ("bfly", distance), WARP);
+                line!(body, "add.rn.{kind} {total}, {total}, {other};");
+            }
+            for sum in sums {
+                line!(body, "div.rn.{kind} {sum}, {sum}, {total};");
+            }
+            let (query, has_query) = (self.row(body, row), body.reg(RegClass::Predicate));
+            line!(body, "setp.lt.u32 {has_query}, {query}, {};", self.queries);
+            for (number, sum) in sums.iter().enumerate() {
+                let element = number / sizes.neighbours * group + number % sizes.neighbours;
+                let offset = row * WARP_LINES * row_bytes + element * sizes.bytes;
+                if has_vectors && number % sizes.neighbours > 0 {
+                    continue;
+                }
+                let (place, holds) = (body.reg(RegClass::B32), body.reg(RegClass::Predicate));
+                line!(body, "add.u32 {place}, {first}, {element};");
+                line!(body, "setp.lt.u32 {holds}, {place}, {};", sizes.value_size);
+                line!(body, "and.pred {holds}, {holds}, {has_query};");
+                let at_once = if has_vectors { sizes.neighbours } else { 1 };
+                let vector = if at_once > 1 {
+                    format!(".v{at_once}")
+                } else {
+                    String::new()
+                };
+                let list: Vec<_> = sums[number..number + at_once]
+                    .iter()
+                    .map(Reg::to_string)
+                    .collect();
+                let list = match at_once {
+                    1 => sum.to_string(),
+                    _ => format!("{{{}}}", list.join(", ")),
+                };
+                line!(
+                    body,
+                    "@{holds} st.global{vector}.{kind} [{}+{offset}], {list};",
+                    self.output
+                );
+            }
+        }
+    }
+}

@@ -1,0 +1,129 @@
+//! Functions of `f16` and `bf16`: those of `f32`, with each result rounded to the nearest element,
+//! ties to even.
+//!
+//! An `f32` has more than twice the digits of both types, so that rounding the rounded result of a
+//! sum, difference, product, quotient or square root gives the same as rounding the exact one.
+//! Because every operation is rounded, fusion does not change results.
+//!
+//! PTX converts `bf16` from compute capability 8.0 on only, and the generated kernels are for 7.5.
+//! Therefore integer instructions convert it.
+
+use smallvec::SmallVec;
+
+use crate::{
+    element::DType,
+    emit::body::{
+        elementwise,
+        kernel::{KernelBody, Reg, RegClass, line},
+    },
+    expr::Function,
+    maths::MathFunction,
+};
+
+/// Applies a function to elements of 16 bits.
+pub(crate) fn apply(
+    body: &mut KernelBody,
+    function: Function,
+    from: DType,
+    to: DType,
+    values: &[Reg],
+) -> Reg {
+    let singles: SmallVec<[Reg; 3]> = match function {
+        // The operands are seed and linear index.
+        Function::Maths(function) if function.is_random() => values.into(),
+        // The second operand is the integer power.
+        Function::Maths(MathFunction::PowInteger) => {
+            [to_single(body, from, values[0]), values[1]][..].into()
+        }
+        _ => values
+            .iter()
+            .map(|&value| to_single(body, from, value))
+            .collect(),
+    };
+    if to == DType::Bool {
+        return elementwise::apply(body, function, DType::F32, to, &singles);
+    }
+    let result = elementwise::apply(body, function, DType::F32, DType::F32, &singles);
+    let result = match function {
+        // Rounding up could give 1, which is excluded.
+        Function::Maths(MathFunction::Uniform) => truncated(body, to, result),
+        _ => result,
+    };
+    rounded(body, to, result)
+}
+
+/// Converts an element to `f32`.
+pub(crate) fn to_single(body: &mut KernelBody, from: DType, element: Reg) -> Reg {
+    let single = body.reg(RegClass::F32);
+    if from == DType::F16 {
+        let half = body.reg(RegClass::B16);
+        line!(body, "cvt.u16.u32 {half}, {element};");
+        line!(body, "cvt.f32.f16 {single}, {half};");
+    } else {
+        let upper = body.reg(RegClass::B32);
+        line!(body, "shl.b32 {upper}, {element}, 16;");
+        line!(body, "mov.b32 {single}, {upper};");
+    }
+    single
+}
+
+/// Rounds an `f32` to the nearest element, ties to even.
+pub(crate) fn rounded(body: &mut KernelBody, to: DType, single: Reg) -> Reg {
+    let element = body.reg(RegClass::B32);
+    if to == DType::F16 {
+        let half = body.reg(RegClass::B16);
+        line!(body, "cvt.rn.f16.f32 {half}, {single};");
+        line!(body, "cvt.u32.u16 {element}, {half};");
+        return element;
+    }
+    let mut new = || body.reg(RegClass::B32);
+    let (bits, odd, sum, number, nan) = (new(), new(), new(), new(), new());
+    let is_nan = body.reg(RegClass::Predicate);
+    line!(body, "mov.b32 {bits}, {single};");
+    // Half a unit is added, less one bit if the element below is even, so that ties go to it.
+    line!(body, "shr.u32 {odd}, {bits}, 16;");
+    line!(body, "and.b32 {odd}, {odd}, 1;");
+    line!(body, "add.s32 {sum}, {bits}, 32767;");
+    line!(body, "add.s32 {sum}, {sum}, {odd};");
+    line!(body, "shr.u32 {number}, {sum}, 16;");
+    // The sum could carry a NaN to infinity.
+    line!(body, "shr.u32 {nan}, {bits}, 16;");
+    line!(body, "or.b32 {nan}, {nan}, 64;");
+    line!(body, "setp.nan.f32 {is_nan}, {single}, {single};");
+    line!(body, "selp.b32 {element}, {nan}, {number}, {is_nan};");
+    element
+}
+
+/// Truncates an `f32` to the digits of the type.
+fn truncated(body: &mut KernelBody, to: DType, single: Reg) -> Reg {
+    let mask = match to {
+        DType::F16 => "0xffffe000",
+        _ => "0xffff0000",
+    };
+    let (bits, result) = (body.reg(RegClass::B32), body.reg(RegClass::F32));
+    line!(body, "mov.b32 {bits}, {single};");
+    line!(body, "and.b32 {bits}, {bits}, {mask};");
+    line!(body, "mov.b32 {result}, {bits};");
+    result
+}
+
+/// Converts an `f64` or an integer of 32 or 64 bits to an `f32`, with the last bit set if it is not
+/// exact. Rounding that to fewer digits gives the same as rounding the original number.
+pub(crate) fn to_odd_single(body: &mut KernelBody, from: DType, value: Reg) -> Reg {
+    let (single, result) = (body.reg(RegClass::F32), body.reg(RegClass::F32));
+    let (back, lost) = (body.reg(value.class), body.reg(RegClass::Predicate));
+    let (bits, odd) = (body.reg(RegClass::B32), body.reg(RegClass::B32));
+    let kind = elementwise::ordered_type(from);
+    line!(body, "cvt.rz.f32.{kind} {single}, {value};");
+    match from {
+        DType::F64 => line!(body, "cvt.f64.f32 {back}, {single};"),
+        _ => line!(body, "cvt.rzi.{kind}.f32 {back}, {single};"),
+    }
+    // Of a NaN, this is false.
+    line!(body, "setp.ne.{kind} {lost}, {back}, {value};");
+    line!(body, "mov.b32 {bits}, {single};");
+    line!(body, "or.b32 {odd}, {bits}, 1;");
+    line!(body, "selp.b32 {bits}, {odd}, {bits}, {lost};");
+    line!(body, "mov.b32 {result}, {bits};");
+    result
+}

@@ -1,0 +1,25 @@
+//! Bodies of kernels: registers, instructions and parameters, and the text that they become.
+//!
+//! | file | contents |
+//! |---|---|
+//! | `kernel.rs` | the body of a kernel under construction |
+//! | `assemble.rs` | assembly of finished bodies |
+//! | `name.rs` | the names of kernels |
+//! | `memory.rs` | loads and stores of elements |
+//! | `elementwise.rs` | instruction selection for element-wise functions |
+//! | `half.rs` | functions of `f16` and `bf16` |
+//! | `cast.rs` | casts between element types |
+//! | `reducer.rs` | the accumulators of reductions and scans |
+//! | `deviations.rs` | sums of squared deviations from the mean, in one pass |
+//! | `warp.rs` | combinations of accumulators by shuffles, and the threads of a row |
+
+pub(crate) mod assemble;
+pub(crate) mod cast;
+pub(crate) mod deviations;
+pub(crate) mod elementwise;
+pub(crate) mod half;
+pub(crate) mod kernel;
+pub(crate) mod memory;
+pub(crate) mod name;
+pub(crate) mod reducer;
+pub(crate) mod warp;

@@ -1,0 +1,438 @@
+//! Reducers: the accumulators of reductions and scans, and the instructions that combine them.
+//!
+//! A sum of `f32` is accumulated as `f64`, so that only the last rounding matters. A sum of `f64`
+//! is accumulated with the rounding errors of all additions (Knuth's TwoSum), which are added at
+//! the end. Elements of `f16` and `bf16` are reduced as `f32`, and their sums accumulated as `f32`.
+//!
+//! Minima and maxima are those of PTX, for which −0 is less than +0, so that the result does not
+//! depend on the order of the tree. The position of a minimum or maximum is found by comparing sort
+//! keys: integers in the order of the floats.
+
+use smallvec::{SmallVec, smallvec};
+
+use crate::{
+    element::DType,
+    emit::body::{
+        cast::cast,
+        deviations,
+        elementwise::{min_or_max, ordered_type},
+        kernel::{KernelBody, Reg, RegClass, line},
+        warp::{WARP, WarpTotals},
+    },
+    expr::Reduction,
+};
+
+/// The registers of an accumulator.
+pub(crate) type Accumulator = SmallVec<[Reg; 2]>;
+
+/// A reduction of elements of one type.
+#[derive(Clone, Copy)]
+pub(crate) struct Reducer {
+    reduction: Reduction,
+    /// The type of the elements in memory.
+    stored: DType,
+    /// The type as which they are reduced.
+    element: DType,
+}
+
+impl Reducer {
+    pub(crate) fn new(reduction: Reduction, stored: DType) -> Self {
+        let element = if stored.is_half() { DType::F32 } else { stored };
+        Self {
+            reduction,
+            stored,
+            element,
+        }
+    }
+
+    /// Returns the types of an accumulator's components.
+    pub(crate) fn state_types(self) -> SmallVec<[DType; 2]> {
+        match (self.reduction, self.element) {
+            (Reduction::SquaredDeviations, _) => smallvec![DType::F64; deviations::COMPONENTS],
+            (Reduction::Sum, DType::F64) => smallvec![DType::F64, DType::F64],
+            (Reduction::Sum | Reduction::Product, DType::F32 | DType::F64)
+                if !self.stored.is_half() =>
+            {
+                smallvec![DType::F64]
+            }
+            (Reduction::ArgMinimum | Reduction::ArgMaximum, _) => {
+                smallvec![self.key_type(), DType::I64]
+            }
+            (Reduction::Any | Reduction::All, _) => smallvec![DType::I32],
+            (_, element) if element.is_narrow_integer() => smallvec![DType::I32],
+            (_, element) => smallvec![element],
+        }
+    }
+
+    /// Returns the type of the sort keys.
+    fn key_type(self) -> DType {
+        match self.element {
+            DType::F64 | DType::I64 => DType::I64,
+            unsigned @ (DType::U32 | DType::U64) => unsigned,
+            _ => DType::I32,
+        }
+    }
+
+    /// Returns a new accumulator of no elements.
+    pub(crate) fn identity(self, body: &mut KernelBody) -> Accumulator {
+        let state_types = self.state_types();
+        let first = match self.reduction {
+            Reduction::Sum | Reduction::SquaredDeviations | Reduction::Any => {
+                zero_literal(state_types[0])
+            }
+            Reduction::Product | Reduction::All => one_literal(state_types[0]),
+            Reduction::Minimum | Reduction::ArgMinimum => max_literal(state_types[0]),
+            Reduction::Maximum | Reduction::ArgMaximum => min_literal(state_types[0]),
+        };
+        let mut accumulator = Accumulator::new();
+        for (slot, &dtype) in state_types.iter().enumerate() {
+            let value = match slot {
+                0 => first,
+                _ if dtype == DType::I64 => "9223372036854775807",
+                _ => zero_literal(dtype),
+            };
+            let reg = body.reg(RegClass::of(dtype));
+            line!(
+                body,
+                "mov.{} {reg}, {value};",
+                RegClass::of(dtype).move_type()
+            );
+            accumulator.push(reg);
+        }
+        accumulator
+    }
+
+    /// Returns whether combining many elements at once takes less than one by one.
+    pub(crate) fn prefers_many(self) -> bool {
+        self.reduction == Reduction::SquaredDeviations
+    }
+
+    /// Combines elements that come after all elements of the accumulator, one by one or, where that
+    /// takes less, together; each with its linear index.
+    pub(crate) fn combine_elements(
+        self,
+        body: &mut KernelBody,
+        accumulator: &Accumulator,
+        elements: impl ExactSizeIterator<Item = (Reg, Reg)>,
+    ) {
+        if self.prefers_many() {
+            let wide = |(value, _)| cast(body, self.element, DType::F64, value);
+            let elements: SmallVec<[Reg; 16]> = elements.map(wide).collect();
+            let few = deviations::of_elements(body, &elements);
+            return deviations::combine(body, accumulator, &few);
+        }
+        for (value, number) in elements {
+            let other = self.lift(body, value, |_| number);
+            self.combine_later(body, accumulator, &other);
+        }
+    }
+
+    /// Returns the accumulator of one element, whose linear index is given by `number`.
+    pub(crate) fn lift(
+        self,
+        body: &mut KernelBody,
+        element: Reg,
+        number: impl FnOnce(&mut KernelBody) -> Reg,
+    ) -> Accumulator {
+        let state_types = self.state_types();
+        let element = cast_half(body, self.stored, element);
+        if self.prefers_many() {
+            let wide = cast(body, self.element, DType::F64, element);
+            return deviations::of_elements(body, &[wide]);
+        }
+        let first = match (self.reduction, self.element) {
+            (_, DType::Bool) => body.as_word(element),
+            (Reduction::ArgMinimum | Reduction::ArgMaximum, DType::F32 | DType::F64) => {
+                self.sort_key(body, element)
+            }
+            _ => cast(body, self.element, state_types[0], element),
+        };
+        match state_types.get(1) {
+            None => smallvec![first],
+            Some(DType::I64) => {
+                let number = number(body);
+                smallvec![first, body.index_as_i64(number)]
+            }
+            Some(_) => {
+                let lost = body.reg(RegClass::F64);
+                line!(body, "mov.f64 {lost}, 0d0000000000000000;");
+                smallvec![first, lost]
+            }
+        }
+    }
+
+    /// Combines another accumulator into `accumulator`.
+    pub(crate) fn combine(
+        self,
+        body: &mut KernelBody,
+        accumulator: &Accumulator,
+        other: &Accumulator,
+    ) {
+        let (a, b) = (accumulator[0], other[0]);
+        let dtype = self.state_types()[0];
+        match self.reduction {
+            Reduction::SquaredDeviations => deviations::combine(body, accumulator, other),
+            Reduction::Sum if accumulator.len() == 2 => add_compensated(body, accumulator, other),
+            Reduction::Sum => line!(body, "add.{} {a}, {a}, {b};", add_type(dtype)),
+            Reduction::Product if dtype.is_wide_float() => {
+                line!(body, "mul.{} {a}, {a}, {b};", add_type(dtype))
+            }
+            Reduction::Product => line!(body, "mul.lo.{} {a}, {a}, {b};", add_type(dtype)),
+            Reduction::Any => line!(body, "or.b32 {a}, {a}, {b};"),
+            Reduction::All => line!(body, "and.b32 {a}, {a}, {b};"),
+            Reduction::Minimum | Reduction::Maximum => {
+                let name = match self.reduction {
+                    Reduction::Minimum => "min",
+                    _ => "max",
+                };
+                let chosen = min_or_max(body, name, dtype, a, b);
+                line!(
+                    body,
+                    "mov.{} {a}, {chosen};",
+                    RegClass::of(dtype).move_type()
+                );
+            }
+            Reduction::ArgMinimum | Reduction::ArgMaximum => {
+                let name = match self.reduction {
+                    Reduction::ArgMinimum => "lt",
+                    _ => "gt",
+                };
+                let (kind, mut new) = (ordered_type(dtype), || body.reg(RegClass::Predicate));
+                let (better, same, earlier) = (new(), new(), new());
+                line!(body, "setp.{name}.{kind} {better}, {b}, {a};");
+                line!(body, "setp.eq.{kind} {same}, {a}, {b};");
+                line!(
+                    body,
+                    "setp.lt.s64 {earlier}, {}, {};",
+                    other[1],
+                    accumulator[1]
+                );
+                line!(body, "and.pred {same}, {same}, {earlier};");
+                line!(body, "or.pred {better}, {better}, {same};");
+                line!(
+                    body,
+                    "selp.{} {a}, {b}, {a}, {better};",
+                    RegClass::of(dtype).move_type()
+                );
+                line!(
+                    body,
+                    "selp.b64 {}, {}, {}, {better};",
+                    accumulator[1],
+                    other[1],
+                    accumulator[1]
+                );
+            }
+        }
+    }
+
+    /// Prepares a new accumulator for [`combine_later`](Self::combine_later): the first element
+    /// that a thread combines into it has this number.
+    pub(crate) fn begin_at(self, body: &mut KernelBody, accumulator: &Accumulator, number: Reg) {
+        if let [_, position] = accumulator[..]
+            && position.class == RegClass::B64
+        {
+            // If no element is better than the identity, the first is as good, and comes before
+            // the others. The number of a thread without elements is greater than all others.
+            let first = body.index_as_i64(number);
+            line!(body, "mov.b64 {position}, {first};");
+        }
+    }
+
+    /// Combines an element that comes after all elements of the accumulator.
+    pub(crate) fn combine_later(
+        self,
+        body: &mut KernelBody,
+        accumulator: &Accumulator,
+        other: &Accumulator,
+    ) {
+        let name = match self.reduction {
+            Reduction::ArgMinimum => "lt",
+            Reduction::ArgMaximum => "gt",
+            _ => return self.combine(body, accumulator, other),
+        };
+        let dtype = self.state_types()[0];
+        let (kind, moved) = (ordered_type(dtype), RegClass::of(dtype).move_type());
+        let better = body.reg(RegClass::Predicate);
+        let ([key, position], [other_key, other_position]) = (&accumulator[..], &other[..]) else {
+            unreachable!("the accumulator has a sort key and a position");
+        };
+        line!(body, "setp.{name}.{kind} {better}, {other_key}, {key};");
+        line!(body, "selp.{moved} {key}, {other_key}, {key}, {better};");
+        line!(
+            body,
+            "selp.b64 {position}, {other_position}, {position}, {better};"
+        );
+    }
+
+    /// Combines the accumulators of a block: those of each warp by shuffles, and those of the warps
+    /// in their order, through shared memory. Every thread has the result.
+    pub(crate) fn combine_block(
+        self,
+        body: &mut KernelBody,
+        accumulator: &Accumulator,
+        thread: Reg,
+        reduction: usize,
+    ) {
+        self.combine_parts(body, std::slice::from_ref(accumulator), thread, reduction);
+    }
+
+    /// Combines the accumulators of a block like [`combine_block`](Self::combine_block), where each
+    /// thread does the work of several: that of the thread with its number in each of several
+    /// parts of a larger block, one behind the other. The first accumulator has the result.
+    pub(crate) fn combine_parts(
+        self,
+        body: &mut KernelBody,
+        accumulators: &[Accumulator],
+        thread: Reg,
+        reduction: usize,
+    ) {
+        for accumulator in accumulators {
+            self.combine_lanes(body, accumulator, WARP);
+        }
+        let totals = WarpTotals::new(body, self, thread, reduction);
+        let warps = body.block / WARP;
+        totals.store_parts(body, accumulators, warps);
+        line!(body, "bar.sync 0;");
+        let result = &accumulators[0];
+        for warp in 0..accumulators.len() * warps {
+            let other = totals.load(body, warp);
+            if warp == 0 {
+                assign(body, result, &other);
+            } else {
+                self.combine(body, result, &other);
+            }
+        }
+    }
+
+    /// Computes the sort key of a float: an integer that compares as the float, with −0 below +0,
+    /// and NaN before all numbers in the order of this reduction.
+    fn sort_key(self, body: &mut KernelBody, element: Reg) -> Reg {
+        let dtype = self.key_type();
+        let (class, float) = (RegClass::of(dtype), element.class.move_type());
+        let (bits, moved) = (dtype.bytes() * 8, class.move_type());
+        let all_but_sign = max_literal(dtype);
+        let first = match self.reduction {
+            Reduction::ArgMinimum => min_literal(dtype),
+            _ => max_literal(dtype),
+        };
+        let mut new = || body.reg(class);
+        let (pattern, sign, ordered, key) = (new(), new(), new(), new());
+        let is_nan = body.reg(RegClass::Predicate);
+        line!(body, "mov.{moved} {pattern}, {element};");
+        // Among negative floats, a larger bit pattern is a smaller number: all bits except the sign
+        // are inverted.
+        line!(body, "shr.s{bits} {sign}, {pattern}, {};", bits - 1);
+        line!(body, "and.{moved} {sign}, {sign}, {all_but_sign};");
+        line!(body, "xor.{moved} {ordered}, {pattern}, {sign};");
+        line!(body, "setp.nan.{float} {is_nan}, {element}, {element};");
+        line!(body, "selp.{moved} {key}, {first}, {ordered}, {is_nan};");
+        key
+    }
+
+    /// Returns the result of an accumulator, as an element of type `to`.
+    pub(crate) fn finish(self, body: &mut KernelBody, accumulator: &Accumulator, to: DType) -> Reg {
+        match self.reduction {
+            Reduction::ArgMinimum | Reduction::ArgMaximum => accumulator[1],
+            Reduction::Any | Reduction::All => body.is_not_zero(accumulator[0]),
+            Reduction::SquaredDeviations => compensated(body, accumulator[3], accumulator[4]),
+            Reduction::Sum if accumulator.len() == 2 => {
+                compensated(body, accumulator[0], accumulator[1])
+            }
+            _ => cast(body, self.state_types()[0], to, accumulator[0]),
+        }
+    }
+}
+
+/// Converts an element of 16 bits to `f32`; others stay as they are.
+fn cast_half(body: &mut KernelBody, stored: DType, element: Reg) -> Reg {
+    if stored.is_half() {
+        return cast(body, stored, DType::F32, element);
+    }
+    element
+}
+
+/// Adds two compensated sums, and the rounding error of the addition to the accumulated errors.
+fn add_compensated(body: &mut KernelBody, accumulator: &Accumulator, other: &Accumulator) {
+    let (a, errors) = (accumulator[0], accumulator[1]);
+    let (sum, error) = two_sum(body, a, other[0]);
+    line!(body, "add.rn.f64 {error}, {error}, {};", other[1]);
+    line!(body, "add.rn.f64 {errors}, {errors}, {error};");
+    line!(body, "mov.f64 {a}, {sum};");
+}
+
+/// Returns a compensated sum with its errors added. If the sum is not finite, the errors are NaN or
+/// do not matter.
+fn compensated(body: &mut KernelBody, sum: Reg, errors: Reg) -> Reg {
+    let (all, result) = (body.reg(RegClass::F64), body.reg(RegClass::F64));
+    let is_nan = body.reg(RegClass::Predicate);
+    line!(body, "add.rn.f64 {all}, {sum}, {errors};");
+    line!(body, "setp.nan.f64 {is_nan}, {errors}, {errors};");
+    line!(body, "selp.f64 {result}, {sum}, {all}, {is_nan};");
+    result
+}
+
+/// Returns the rounded sum of two `f64` and its rounding error (Knuth's TwoSum).
+pub(crate) fn two_sum(body: &mut KernelBody, a: Reg, b: Reg) -> (Reg, Reg) {
+    let mut new = || body.reg(RegClass::F64);
+    let (sum, of_b, of_a, lost_b, lost_a) = (new(), new(), new(), new(), new());
+    line!(body, "add.rn.f64 {sum}, {a}, {b};");
+    line!(body, "sub.rn.f64 {of_b}, {sum}, {a};");
+    line!(body, "sub.rn.f64 {of_a}, {sum}, {of_b};");
+    line!(body, "sub.rn.f64 {lost_b}, {b}, {of_b};");
+    line!(body, "sub.rn.f64 {lost_a}, {a}, {of_a};");
+    line!(body, "add.rn.f64 {lost_a}, {lost_a}, {lost_b};");
+    (sum, lost_a)
+}
+
+/// Assigns one accumulator to another.
+pub(crate) fn assign(body: &mut KernelBody, accumulator: &Accumulator, to: &Accumulator) {
+    for (reg, to) in accumulator.iter().zip(to) {
+        line!(body, "mov.{} {reg}, {to};", reg.class.move_type());
+    }
+}
+
+pub(crate) fn zero_literal(dtype: DType) -> &'static str {
+    match dtype {
+        DType::F32 => "0f00000000",
+        DType::F64 => "0d0000000000000000",
+        _ => "0",
+    }
+}
+
+fn one_literal(dtype: DType) -> &'static str {
+    match dtype {
+        DType::F32 => "0f3F800000",
+        DType::F64 => "0d3FF0000000000000",
+        _ => "1",
+    }
+}
+
+fn max_literal(dtype: DType) -> &'static str {
+    match dtype {
+        DType::F32 => "0f7F800000",
+        DType::F64 => "0d7FF0000000000000",
+        DType::I64 => "9223372036854775807",
+        DType::U64 => "18446744073709551615",
+        DType::U32 => "4294967295",
+        _ => "2147483647",
+    }
+}
+
+pub(crate) fn min_literal(dtype: DType) -> &'static str {
+    match dtype {
+        DType::F32 => "0fFF800000",
+        DType::F64 => "0dFFF0000000000000",
+        DType::I64 => "-9223372036854775808",
+        DType::U32 | DType::U64 => "0",
+        _ => "-2147483648",
+    }
+}
+
+/// Returns the type suffix of `add` and `mul` for a component.
+fn add_type(dtype: DType) -> &'static str {
+    match dtype {
+        DType::F32 => "rn.f32",
+        DType::F64 => "rn.f64",
+        integer => ordered_type(integer),
+    }
+}

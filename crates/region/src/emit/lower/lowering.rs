@@ -1,0 +1,360 @@
+//! Lowering of graph nodes: computes the register that holds a node's element at a position.
+
+use std::{env, sync::LazyLock};
+
+use rustc_hash::FxHashMap;
+
+use crate::{
+    element::{DType, Scalar},
+    emit::{
+        body::{
+            elementwise,
+            kernel::{KernelBody, KernelParameter, ParameterKey, Reg, RegClass, line},
+        },
+        lower::position::{Position, PositionInfo},
+        row::block::RowNodes,
+    },
+    expr::{Function, NodeRef, Op},
+    plan::{ELEMENTS_32_MAX, FusedKernel, FusedNode},
+    shape::preserves_linear_index,
+};
+
+/// The properties of a kernel's indices, known before its first instruction.
+#[derive(Clone, Copy)]
+pub(crate) struct IndexAnalysis {
+    /// True if indices need 64 bits.
+    pub(crate) wide: bool,
+    /// True if every node up to the root has its elements at the root's linear indices, or has only
+    /// one element.
+    pub(crate) flat: bool,
+}
+
+impl IndexAnalysis {
+    /// Analyses the indices of a kernel.
+    pub(crate) fn of(kernel: &FusedKernel) -> Self {
+        let calculated = kernel.nodes.iter().map(|fused| &fused.node);
+        let written = kernel.outputs.iter().map(|output| &output.target);
+        let mut nodes = calculated.chain(&kernel.inputs).chain(written);
+        Self {
+            wide: are_all_wide() || nodes.any(|node| node.elements > ELEMENTS_32_MAX),
+            flat: are_flat(&kernel.nodes),
+        }
+    }
+}
+
+/// Returns whether all kernels have indices of 64 bits, and not only those of large arrays. The
+/// environment variable `MILLSTREAM_INDEX_BITS=64` selects that, to test their code with small
+/// arrays; it is read once, because kernels are kept.
+fn are_all_wide() -> bool {
+    static ARE_ALL_WIDE: LazyLock<bool> =
+        LazyLock::new(|| env::var("MILLSTREAM_INDEX_BITS").is_ok_and(|bits| bits == "64"));
+    *ARE_ALL_WIDE
+}
+
+/// Returns whether every node has its elements at the same linear indices, or has only one element.
+pub(crate) fn are_flat(nodes: &[FusedNode]) -> bool {
+    nodes.iter().all(|fused| match &*fused.op {
+        Op::View(source, map) => {
+            source.elements == 1 || preserves_linear_index(&fused.node.shape, map, &source.shape)
+        }
+        Op::Gather { .. } | Op::Update { .. } | Op::Concatenate { .. } => false,
+        _ => true,
+    })
+}
+
+/// The registers that a lowering has computed so far.
+#[derive(Clone)]
+pub(crate) struct KnownRegisters {
+    positions: Vec<PositionInfo>,
+    views: FxHashMap<(u64, Position), Position>,
+    reshaped: FxHashMap<(u64, Position), Position>,
+    values: FxHashMap<(u64, Position), Reg>,
+    addresses: FxHashMap<(u64, Reg), Reg>,
+}
+
+/// The lowering of one kernel's nodes.
+pub(crate) struct Lowering<'a> {
+    pub(crate) body: &'a mut KernelBody,
+    kernel: &'a FusedKernel,
+    pub(crate) positions: Vec<PositionInfo>,
+    /// The positions that views map to, by view and position.
+    pub(crate) views: FxHashMap<(u64, Position), Position>,
+    /// True if every node has its elements at the root's linear indices, or has only one element.
+    pub(crate) flat: bool,
+    /// The positions with the same linear index in other shapes, by the node of that shape and the
+    /// position.
+    pub(crate) reshaped: FxHashMap<(u64, Position), Position>,
+    /// The number of neighbours that are computed together.
+    pub(crate) lanes: usize,
+    /// The position of the only element of an array.
+    pub(crate) scalar_position: Option<Position>,
+    /// The nodes of a row kernel that have one element for each row.
+    pub(crate) row_nodes: Option<RowNodes>,
+    /// The update that replaces all elements of the group that is computed.
+    pub(crate) replaced: Option<u64>,
+    /// A node that is read at the root's linear index alone, and the register with its element.
+    pub(crate) given: Option<(u64, Reg)>,
+    /// The elements that are in registers.
+    values: FxHashMap<(u64, Position), Reg>,
+    /// The addresses of elements of nodes at linear indices to which others add a constant.
+    addresses: FxHashMap<(u64, Reg), Reg>,
+}
+
+impl<'a> Lowering<'a> {
+    pub(crate) fn new(body: &'a mut KernelBody, kernel: &'a FusedKernel, flat: bool) -> Self {
+        Self {
+            body,
+            kernel,
+            positions: Vec::new(),
+            views: FxHashMap::default(),
+            flat,
+            reshaped: FxHashMap::default(),
+            lanes: 1,
+            scalar_position: None,
+            row_nodes: None,
+            replaced: None,
+            given: None,
+            values: FxHashMap::default(),
+            addresses: FxHashMap::default(),
+        }
+    }
+
+    /// Returns the register that holds a node's element at a position, emitting its computation at
+    /// first use.
+    pub(crate) fn lower(&mut self, node: &NodeRef, position: Position) -> Reg {
+        if let Some((_, element)) = self.given.filter(|&(id, _)| id == node.id) {
+            return element;
+        }
+        let position = self.row_position_of(node).unwrap_or(position);
+        if let Some(&known) = self.values.get(&(node.id, position)) {
+            return known;
+        }
+        let reg = match self.kernel.op(node) {
+            None => self.load(node, position),
+            Some(op) => self.lower_op(node, op, position),
+        };
+        self.values.insert((node.id, position), reg);
+        reg
+    }
+
+    /// Returns the registers that are computed so far.
+    pub(crate) fn known(&self) -> KnownRegisters {
+        KnownRegisters {
+            positions: self.positions.clone(),
+            views: self.views.clone(),
+            reshaped: self.reshaped.clone(),
+            values: self.values.clone(),
+            addresses: self.addresses.clone(),
+        }
+    }
+
+    /// Forgets all registers but these.
+    pub(crate) fn forget(&mut self, others: KnownRegisters) {
+        let KnownRegisters {
+            positions,
+            views,
+            reshaped,
+            values,
+            addresses,
+        } = others;
+        (self.positions, self.views) = (positions, views);
+        (self.reshaped, self.values) = (reshaped, values);
+        self.addresses = addresses;
+    }
+
+    /// Declares that a register holds a node's element at a position.
+    pub(crate) fn define(&mut self, node: &NodeRef, position: Position, element: Reg) {
+        self.values.insert((node.id, position), element);
+        if node.elements == 1 {
+            // Views of a single element look it up at this position.
+            let scalar_position = self.scalar_position();
+            self.values.insert((node.id, scalar_position), element);
+        }
+    }
+
+    fn lower_op(&mut self, node: &NodeRef, op: &Op, position: Position) -> Reg {
+        match op {
+            Op::Constant(value) => self.constant(node.id, *value),
+            Op::Iota => {
+                let number = self.linear_index(position);
+                self.body.index_as_i64(number)
+            }
+            Op::Apply(function, operands) => {
+                let values: Vec<_> = operands
+                    .iter()
+                    .map(|operand| self.lower(operand, position))
+                    .collect();
+                let dtype = match function {
+                    // The first operand of a selection is the condition.
+                    Function::Select => operands[1].dtype,
+                    // The operands of random functions are seed and linear index.
+                    Function::Maths(function) if function.is_random() => node.dtype,
+                    _ => operands[0].dtype,
+                };
+                self.body.name_part(function.name());
+                elementwise::apply(self.body, *function, dtype, node.dtype, &values)
+            }
+            // The element of the row, for each of its elements.
+            Op::View(source, _) | Op::Reshape(source) if self.is_row_node(source) => {
+                self.lower(source, position)
+            }
+            Op::View(source, map) => {
+                let seen = self.source_position(node.id, position, map, (source.id, &source.shape));
+                self.lower(source, seen)
+            }
+            Op::Reshape(source) => {
+                let seen = match self.views.get(&(node.id, position)) {
+                    Some(&seen) => seen,
+                    None => self.reshaped(source.id, position, &source.shape),
+                };
+                self.views.insert((node.id, position), seen);
+                self.lower(source, seen)
+            }
+            Op::Gather {
+                source,
+                index,
+                axis,
+            } => {
+                let index = self.lower(index, position);
+                let chosen = self.checked_index(node, index, *axis, source.shape[*axis]);
+                let seen = self.with_axis_index(source.id, position, *axis, chosen, &source.shape);
+                self.body.name_part("gather");
+                self.lower(source, seen)
+            }
+            Op::Update { base, map, value } => {
+                self.body.name_part("update");
+                if self.replaced == Some(node.id) {
+                    let seen = self.value_position(node, position, map, value);
+                    return self.lower(value, seen);
+                }
+                let (is_replaced, seen) = self.updated(node, position, map, value);
+                let new = self.lower(value, seen);
+                let Some(is_replaced) = is_replaced else {
+                    return new;
+                };
+                let old = self.lower(base, position);
+                let values = [is_replaced, new, old];
+                elementwise::apply(self.body, Function::Select, node.dtype, node.dtype, &values)
+            }
+            Op::Concatenate { parts, axis } => self.joined(node, position, parts, *axis),
+            Op::Reduce { .. }
+            | Op::MatrixProduct(..)
+            | Op::Attention(_)
+            | Op::Scatter { .. }
+            | Op::Scan { .. } => {
+                unreachable!("planning stores the results of these operations")
+            }
+        }
+    }
+
+    /// Returns the register of a constant.
+    fn constant(&mut self, node: u64, value: Scalar) -> Reg {
+        let passed = self.body.constant(node, value);
+        if value.dtype() != DType::Bool {
+            return passed;
+        }
+        let truth = self.body.reg(RegClass::Predicate);
+        line!(self.body, "setp.ne.u32 {truth}, {passed}, 0;");
+        truth
+    }
+
+    /// Loads an element of an input; of a group of positions, all elements at once.
+    fn load(&mut self, node: &NodeRef, position: Position) -> Reg {
+        let base = if self.kernel.overwrites == Some(node.id) {
+            self.body
+                .address(ParameterKey::Output(0), || KernelParameter::Output(0))
+        } else {
+            self.body.address(ParameterKey::Input(node.id), || {
+                KernelParameter::Input(NodeRef::clone(node))
+            })
+        };
+        if node.elements == 1 {
+            return self.body.load(node.dtype, base, 1)[0];
+        }
+        let bytes = node.dtype.bytes();
+        let PositionInfo { group, residue, .. } = self.positions[position.0];
+        let (Some((first, lane)), Some(residue)) = (group, residue) else {
+            let address = self.address(node, base, position);
+            return self.body.load(node.dtype, address, 1)[0];
+        };
+        let mut address = self.address(node, base, first);
+        let loaded = if residue == 0 {
+            self.body.load(node.dtype, address, self.lanes)
+        } else {
+            // The group lies in two vectors. Each contains an element of it, and so is within the
+            // row. No kernel with groups overwrites its input, so that no thread writes the others.
+            debug_assert!(self.kernel.overwrites.is_none(), "an update has no groups");
+            let aligned = self.body.reg(RegClass::B64);
+            let (before, size) = (residue * bytes, self.lanes * bytes);
+            line!(self.body, "sub.s64 {aligned}, {address}, {before};");
+            address = aligned;
+            let mut loaded = self.body.load(node.dtype, address, self.lanes);
+            let next = self.body.reg(RegClass::B64);
+            line!(self.body, "add.s64 {next}, {address}, {size};");
+            loaded.extend(self.body.load(node.dtype, next, self.lanes));
+            loaded[residue..residue + self.lanes].into()
+        };
+        for (other, &reg) in loaded.iter().enumerate() {
+            self.values
+                .insert((node.id, Position(first.0 + other)), reg);
+        }
+        loaded[lane]
+    }
+
+    /// Computes the address of an element of an array. A constant is added to the address, so that
+    /// it is part of the instruction that loads, and not to the linear index, which could wrap.
+    fn address(&mut self, node: &NodeRef, base: Reg, position: Position) -> Reg {
+        let bytes = node.dtype.bytes();
+        let Some((index, constant)) = self.positions[position.0].offset else {
+            let number = self.linear_index(position);
+            return self.body.element(base, number, bytes);
+        };
+        let first = match self.addresses.get(&(node.id, index)) {
+            Some(&known) => known,
+            None => self.body.element(base, index, bytes),
+        };
+        self.addresses.insert((node.id, index), first);
+        self.body.address_behind(first, constant * bytes)
+    }
+
+    /// Checks an index that was read from an array. Returns 0 and raises the flag if it is out of
+    /// bounds.
+    pub(crate) fn checked_index(
+        &mut self,
+        node: &NodeRef,
+        index: Reg,
+        axis: usize,
+        length: usize,
+    ) -> Reg {
+        let code = self.body.check_code(node, axis, length);
+        let length = self.body.scalar(
+            ParameterKey::CheckedLength(node.id),
+            Scalar::I64(length as i64),
+        );
+        let index = match index.class {
+            RegClass::B64 => index,
+            _ => {
+                let wide = self.body.reg(RegClass::B64);
+                line!(self.body, "cvt.s64.s32 {wide}, {index};");
+                wide
+            }
+        };
+        let (wrong, checked) = (
+            self.body.reg(RegClass::Predicate),
+            self.body.reg(RegClass::B64),
+        );
+        // As an unsigned number, a negative index is larger than every length.
+        line!(self.body, "setp.ge.u64 {wrong}, {index}, {length};");
+        let flag = self
+            .body
+            .address(ParameterKey::Flag, || KernelParameter::Flag);
+        line!(self.body, "@{wrong} red.global.max.u32 [{flag}], {code};");
+        line!(self.body, "selp.b64 {checked}, 0, {index}, {wrong};");
+        if self.body.wide {
+            return checked;
+        }
+        let narrow = self.body.reg(RegClass::B32);
+        line!(self.body, "cvt.u32.u64 {narrow}, {checked};");
+        narrow
+    }
+}

@@ -1,0 +1,439 @@
+//! Positions in arrays: indices along axes, linear indices, and the index maps of views.
+
+use smallvec::SmallVec;
+
+use crate::{
+    emit::{
+        body::kernel::{KernelBody, ParameterKey, Reg, RegClass, line},
+        lower::lowering::Lowering,
+        map::elements::last_axis,
+    },
+    shape::{AxisSource, RANK_MAX, Shape, preserves_linear_index},
+};
+
+/// A position in an array of some shape, identified by its number in the lowering.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Position(pub(crate) usize);
+
+/// The known indices of a position. Others are computed at first use.
+#[derive(Clone)]
+pub(crate) struct PositionInfo {
+    /// The node by whose number the lengths are passed.
+    owner: u64,
+    shape: Shape,
+    /// The row-major linear index.
+    linear_index: Option<Reg>,
+    axes: SmallVec<[Option<Reg>; RANK_MAX]>,
+    /// The first position of the group and this position's place in it, if neighbours are computed
+    /// together. Their linear indices are consecutive.
+    pub(crate) group: Option<(Position, usize)>,
+    /// The axis along which all members of the group lie, if they do not cross the end of a row,
+    /// and the first index along it modulo the group's size.
+    group_axis: Option<(usize, usize)>,
+    /// The first linear index of the group modulo its size, if it is the same for all groups.
+    pub(crate) residue: Option<usize>,
+    /// Another linear index, and the constant by which this one is greater.
+    pub(crate) offset: Option<(Reg, usize)>,
+}
+
+impl Lowering<'_> {
+    /// Adds a position given by its linear index.
+    pub(crate) fn at_linear_index(&mut self, owner: u64, shape: &[usize], number: Reg) -> Position {
+        self.add_position(PositionInfo {
+            owner,
+            shape: Shape::from_slice(shape),
+            linear_index: Some(number),
+            axes: SmallVec::from_elem(None, shape.len()),
+            group: None,
+            group_axis: None,
+            residue: None,
+            offset: None,
+        })
+    }
+
+    /// Adds a position given by its indices, which may be missing for axes of length 1.
+    pub(crate) fn at_indices(
+        &mut self,
+        owner: u64,
+        shape: &[usize],
+        axes: SmallVec<[Option<Reg>; RANK_MAX]>,
+        linear_index: Option<Reg>,
+    ) -> Position {
+        self.add_position(PositionInfo {
+            owner,
+            shape: Shape::from_slice(shape),
+            linear_index,
+            axes,
+            group: None,
+            group_axis: None,
+            residue: None,
+            offset: None,
+        })
+    }
+
+    fn add_position(&mut self, indices: PositionInfo) -> Position {
+        self.positions.push(indices);
+        Position(self.positions.len() - 1)
+    }
+
+    /// Makes a group of positions with consecutive linear indices, the first of which is a multiple
+    /// of their number.
+    pub(crate) fn group(&mut self, positions: &[Position]) {
+        let shape = &self.positions[positions[0].0].shape;
+        let group_axis =
+            last_axis(shape).filter(|&axis| shape[axis].is_multiple_of(positions.len()));
+        for (lane, position) in positions.iter().enumerate() {
+            let indices = &mut self.positions[position.0];
+            indices.group = Some((positions[0], lane));
+            indices.group_axis = group_axis.map(|axis| (axis, 0));
+            indices.residue = Some(0);
+        }
+        self.lanes = positions.len();
+    }
+
+    /// Makes a group of positions with consecutive indices along the last axis, the first of which
+    /// has this residue modulo their number.
+    pub(crate) fn group_along(&mut self, positions: &[Position], axis: usize, residue: usize) {
+        for (lane, position) in positions.iter().enumerate() {
+            let indices = &mut self.positions[position.0];
+            indices.group = Some((positions[0], lane));
+            indices.group_axis = Some((axis, residue));
+            let is_whole = indices.shape[axis].is_multiple_of(positions.len());
+            indices.residue = is_whole.then_some(residue);
+        }
+    }
+
+    /// Returns the positions of a group.
+    pub(crate) fn group_members(&self, first: Position) -> impl Iterator<Item = Position> + use<> {
+        (first.0..first.0 + self.lanes).map(Position)
+    }
+
+    /// Returns the first position of a position's group, the axis along which its members lie, and
+    /// the first index along it modulo their number.
+    pub(crate) fn group_of(&self, position: Position) -> Option<(Position, usize, usize)> {
+        let indices = &self.positions[position.0];
+        let ((first, _), (axis, residue)) = (indices.group?, indices.group_axis?);
+        Some((first, axis, residue))
+    }
+
+    /// Returns the length of an axis of the array.
+    pub(crate) fn axis_length(&mut self, position: Position, axis: usize) -> Reg {
+        let indices = &self.positions[position.0];
+        let (owner, length) = (indices.owner, indices.shape[axis]);
+        self.body.length(owner, axis, length)
+    }
+
+    /// Returns the linear index of a position.
+    pub(crate) fn linear_index(&mut self, position: Position) -> Reg {
+        if let Some(number) = self.positions[position.0].linear_index {
+            return number;
+        }
+        let long = self.long_axes(position);
+        let mut number = None;
+        for axis in long {
+            let index = self.axis_index(position, axis);
+            number = Some(match number {
+                None => index,
+                Some(before) => {
+                    let length = self.axis_length(position, axis);
+                    let sum = self.body.index_reg();
+                    let bits = self.body.bits();
+                    line!(
+                        self.body,
+                        "mad.lo.s{bits} {sum}, {before}, {length}, {index};"
+                    );
+                    sum
+                }
+            });
+        }
+        let number = number.unwrap_or_else(|| self.body.zero_index());
+        self.positions[position.0].linear_index = Some(number);
+        number
+    }
+
+    /// Returns the index of a position along an axis.
+    pub(crate) fn axis_index(&mut self, position: Position, axis: usize) -> Reg {
+        if let Some(index) = self.positions[position.0].axes[axis] {
+            return index;
+        }
+        if self.positions[position.0].shape[axis] == 1 {
+            let zero = self.body.zero_index();
+            self.positions[position.0].axes[axis] = Some(zero);
+            return zero;
+        }
+        let mut rest = self.positions[position.0]
+            .linear_index
+            .expect("a position has a linear index or all indices");
+        let long = self.long_axes(position);
+        let bits = self.body.bits();
+        for &axis in long[1..].iter().rev() {
+            let length = self.axis_length(position, axis);
+            let (quotient, product, index) = (
+                self.body.index_reg(),
+                self.body.index_reg(),
+                self.body.index_reg(),
+            );
+            line!(self.body, "div.u{bits} {quotient}, {rest}, {length};");
+            line!(self.body, "mul.lo.s{bits} {product}, {quotient}, {length};");
+            line!(self.body, "sub.s{bits} {index}, {rest}, {product};");
+            self.positions[position.0].axes[axis] = Some(index);
+            rest = quotient;
+        }
+        self.positions[position.0].axes[long[0]] = Some(rest);
+        self.positions[position.0].axes[axis]
+            .expect("every axis that is longer than 1 has an index now")
+    }
+
+    /// Returns the axes that are longer than 1.
+    fn long_axes(&self, position: Position) -> SmallVec<[usize; RANK_MAX]> {
+        let shape = &self.positions[position.0].shape;
+        (0..shape.len()).filter(|&axis| shape[axis] != 1).collect()
+    }
+
+    /// Maps a position of `view` to the position in `source`, whose shape is `shape`.
+    pub(crate) fn source_position(
+        &mut self,
+        view: u64,
+        position: Position,
+        map: &[AxisSource],
+        (source, shape): (u64, &[usize]),
+    ) -> Position {
+        if let Some(&known) = self.views.get(&(view, position)) {
+            return known;
+        }
+        let seen = if shape.iter().all(|&length| length == 1) {
+            self.scalar_position()
+        } else if self.flat || preserves_linear_index(&self.positions[position.0].shape, map, shape)
+        {
+            // If all nodes share linear indices, the position may have another shape than the view,
+            // because reshapes keep it.
+            self.reshaped(source, position, shape)
+        } else if let PositionInfo {
+            group: Some((first, lane)),
+            group_axis: Some(group_axis),
+            ..
+        } = self.positions[position.0]
+        {
+            return self.source_positions(view, first, map, (source, shape), group_axis)[lane];
+        } else {
+            self.mapped_position(view, position, map, (source, shape))
+        };
+        self.views.insert((view, position), seen);
+        seen
+    }
+
+    /// Maps one position as [`source_position`](Self::source_position), regardless of its group.
+    fn mapped_position(
+        &mut self,
+        view: u64,
+        position: Position,
+        map: &[AxisSource],
+        (source, shape): (u64, &[usize]),
+    ) -> Position {
+        let axes = map.iter().enumerate().map(|(axis, from)| {
+            if shape[axis] == 1 {
+                return None;
+            }
+            Some(self.mapped_index(view, position, axis, from))
+        });
+        let axes = axes.collect();
+        self.at_indices(source, shape, axes, None)
+    }
+
+    /// Maps a whole group as [`source_position`](Self::source_position). The results are one
+    /// position or a group again, where the map allows that.
+    fn source_positions(
+        &mut self,
+        view: u64,
+        first: Position,
+        map: &[AxisSource],
+        (source, shape): (u64, &[usize]),
+        (group_axis, residue): (usize, usize),
+    ) -> SmallVec<[Position; 4]> {
+        let moving: SmallVec<[usize; RANK_MAX]> = (0..map.len())
+            .filter(|&axis| map[axis].axis == Some(group_axis) && shape[axis] != 1)
+            .collect();
+        let seen: SmallVec<[Position; 4]> = if moving.is_empty() {
+            SmallVec::from_elem(
+                self.mapped_position(view, first, map, (source, shape)),
+                self.lanes,
+            )
+        } else {
+            let group_members = self.group_members(first);
+            let seen: SmallVec<[Position; 4]> = group_members
+                .map(|position| self.mapped_position(view, position, map, (source, shape)))
+                .collect();
+            if let [axis] = moving[..]
+                && last_axis(shape) == Some(axis)
+                && map[axis].step == 1
+            {
+                let residue = (residue + map[axis].start) % self.lanes;
+                self.group_along(&seen, axis, residue);
+            }
+            seen
+        };
+        for (position, &seen) in self.group_members(first).zip(&seen) {
+            self.views.insert((view, position), seen);
+        }
+        seen
+    }
+
+    /// Returns the position of the only element of an array.
+    pub(crate) fn scalar_position(&mut self) -> Position {
+        if let Some(position) = self.scalar_position {
+            return position;
+        }
+        let zero = self.body.zero_index();
+        let position = self.at_linear_index(0, &[1; RANK_MAX], zero);
+        self.scalar_position = Some(position);
+        position
+    }
+
+    /// Returns the position with the same linear index in an array of another shape.
+    pub(crate) fn reshaped(&mut self, owner: u64, position: Position, shape: &[usize]) -> Position {
+        // Only linear indices are used, so the shape does not matter, and the group stays one.
+        if self.flat {
+            return position;
+        }
+        if let Some(&known) = self.reshaped.get(&(owner, position)) {
+            return known;
+        }
+        let PositionInfo {
+            group: Some((first, lane)),
+            residue: Some(0),
+            ..
+        } = self.positions[position.0]
+        else {
+            let number = self.linear_index(position);
+            return self.at_linear_index(owner, shape, number);
+        };
+        // The positions of a group are consecutive.
+        let numbers: SmallVec<[Reg; 4]> = self
+            .group_members(first)
+            .map(|position| self.linear_index(position))
+            .collect();
+        let positions: SmallVec<[Position; 4]> = numbers
+            .iter()
+            .map(|&number| self.at_linear_index(owner, shape, number))
+            .collect();
+        self.group(&positions);
+        for (position, &reshaped) in self.group_members(first).zip(&positions) {
+            self.reshaped.insert((owner, position), reshaped);
+        }
+        positions[lane]
+    }
+
+    /// Computes the index along one source axis for a position of a view.
+    fn mapped_index(
+        &mut self,
+        view: u64,
+        position: Position,
+        axis: usize,
+        from: &AxisSource,
+    ) -> Reg {
+        let bits = self.body.bits();
+        let Some(of_view) = from.axis else {
+            return if from.start == 0 {
+                self.body.zero_index()
+            } else {
+                self.body
+                    .index_parameter(ParameterKey::Start(view, axis), from.start as i64)
+            };
+        };
+        let mut index = self.axis_index(position, of_view);
+        if from.step != 1 {
+            let step = self
+                .body
+                .index_parameter(ParameterKey::Step(view, axis), from.step as i64);
+            let scaled = self.body.index_reg();
+            line!(self.body, "mul.lo.s{bits} {scaled}, {index}, {step};");
+            index = scaled;
+        }
+        if from.start != 0 {
+            let start = self
+                .body
+                .index_parameter(ParameterKey::Start(view, axis), from.start as i64);
+            let moved = self.body.index_reg();
+            line!(self.body, "add.s{bits} {moved}, {index}, {start};");
+            index = moved;
+        }
+        index
+    }
+
+    /// Adds a position that differs from another in its index along one axis.
+    pub(crate) fn with_axis_index(
+        &mut self,
+        owner: u64,
+        position: Position,
+        axis: usize,
+        index: Reg,
+        shape: &[usize],
+    ) -> Position {
+        let axes = (0..shape.len()).map(|each| {
+            if each == axis {
+                Some(index)
+            } else if shape[each] == 1 {
+                None
+            } else {
+                Some(self.axis_index(position, each))
+            }
+        });
+        let axes = axes.collect();
+        self.at_indices(owner, shape, axes, None)
+    }
+}
+
+impl KernelBody {
+    /// Returns a register that holds the index 0 throughout the kernel.
+    pub(crate) fn zero_index(&mut self) -> Reg {
+        let reg = self.index_reg();
+        let bits = self.bits();
+        self.prologue_line(format_args!("mov.u{bits} {reg}, 0;"));
+        reg
+    }
+
+    /// Computes the index of the thread in the grid.
+    pub(crate) fn thread(&mut self) -> Reg {
+        let (block, within) = (self.reg(RegClass::B32), self.reg(RegClass::B32));
+        line!(self, "mov.u32 {block}, %ctaid.x;");
+        line!(self, "mov.u32 {within}, %tid.x;");
+        let thread = self.index_reg();
+        if self.wide {
+            let wide = self.reg(RegClass::B64);
+            line!(self, "cvt.u64.u32 {wide}, {within};");
+            line!(
+                self,
+                "mad.wide.u32 {thread}, {block}, {}, {wide};",
+                crate::emit::body::kernel::BLOCK
+            );
+        } else {
+            line!(
+                self,
+                "mad.lo.u32 {thread}, {block}, {}, {within};",
+                crate::emit::body::kernel::BLOCK
+            );
+        }
+        thread
+    }
+
+    /// Computes the address so many bytes behind another.
+    pub(crate) fn address_behind(&mut self, first: Reg, bytes: usize) -> Reg {
+        if bytes == 0 {
+            return first;
+        }
+        let address = self.reg(RegClass::B64);
+        line!(self, "add.s64 {address}, {first}, {bytes};");
+        address
+    }
+
+    /// Computes the address of an element: `base` plus the index times the size of an element.
+    pub(crate) fn element(&mut self, base: Reg, index: Reg, bytes: usize) -> Reg {
+        let address = self.reg(RegClass::B64);
+        if self.wide {
+            line!(self, "mad.lo.u64 {address}, {index}, {bytes}, {base};");
+        } else {
+            line!(self, "mad.wide.u32 {address}, {index}, {bytes}, {base};");
+        }
+        address
+    }
+}

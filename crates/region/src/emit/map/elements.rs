@@ -1,0 +1,399 @@
+//! Element-wise kernels, with one element or several neighbours per thread. Kernels that read
+//! transposed arrays are in `transpose.rs`, and stencils of costly functions in `stencil.rs`.
+
+use smallvec::SmallVec;
+
+use crate::{
+    element::DType,
+    emit::{
+        body::{
+            kernel::{KernelBody, KernelParameter, ParameterKey, Reg, RegClass, line},
+            memory::VECTOR_BYTES,
+        },
+        lower::{
+            lowering::{IndexAnalysis, Lowering},
+            position::Position,
+        },
+        map::{
+            stencil::stencil,
+            transpose::{TransposedViews, tiles},
+        },
+        passes::{GeneratedPasses, Threads},
+    },
+    expr::{NodeRef, Op},
+    plan::FusedKernel,
+    shape::{AxisMap, RANK_MAX, Shape},
+};
+
+/// The number of the target in parameter keys, which no node has.
+const TARGET: u64 = u64::MAX;
+
+/// Generates a kernel that computes or copies the elements of its outputs, which have one shape and
+/// at least one element.
+pub(crate) fn map(kernel: &FusedKernel) -> GeneratedPasses {
+    let (node, position) = (&kernel.root, kernel.output().destination());
+    if !kernel.tiled.is_empty() {
+        return stencil(kernel);
+    }
+    let analysis = IndexAnalysis::of(kernel);
+    if !analysis.flat
+        && position.is_none()
+        && let Some(transposed) = TransposedViews::of(kernel)
+    {
+        return tiles(kernel, &transposed);
+    }
+    let mut body = KernelBody::new(analysis.wide);
+    let widths = (kernel.outputs.iter()).map(|output| vector_width(output.value.dtype));
+    let lanes = widths.min().expect("a kernel has an output");
+    let thread = body.thread();
+    let count = body.elements_of(ParameterKey::Named("count"), &kernel.root);
+    let threads = match position {
+        None if analysis.flat => {
+            one_vector_per_thread(&mut body, kernel, thread, count, lanes);
+            Threads::ForElements { lanes, more: lanes }
+        }
+        None if last_length(&node.shape).is_multiple_of(lanes) => {
+            one_group_per_thread(&mut body, kernel, thread, count, lanes);
+            Threads::ForElements { lanes, more: 0 }
+        }
+        _ => {
+            one_per_thread(&mut body, kernel, position, thread, count);
+            Threads::ForElements { lanes: 1, more: 0 }
+        }
+    };
+    GeneratedPasses::one(body.finish(""), threads)
+}
+
+/// Returns the number of contiguous elements per thread: 16 bytes, and at most 4.
+pub(crate) fn vector_width(dtype: DType) -> usize {
+    (VECTOR_BYTES / dtype.bytes()).min(4)
+}
+
+/// Returns the last axis that is longer than 1.
+pub(crate) fn last_axis(shape: &[usize]) -> Option<usize> {
+    (0..shape.len()).rev().find(|&axis| shape[axis] != 1)
+}
+
+/// Returns the length of the last axis that is longer than 1.
+fn last_length(shape: &[usize]) -> usize {
+    last_axis(shape).map_or(1, |axis| shape[axis])
+}
+
+fn one_per_thread(
+    body: &mut KernelBody,
+    kernel: &FusedKernel,
+    destination: Option<(&Shape, &AxisMap)>,
+    thread: Reg,
+    count: Reg,
+) {
+    let node = &kernel.root;
+    let (bits, beyond) = (body.bits(), body.reg(RegClass::Predicate));
+    line!(body, "setp.ge.u{bits} {beyond}, {thread}, {count};");
+    line!(body, "@{beyond} bra DONE;");
+    let mut lowering = Lowering::new(body, kernel, false);
+    let position = lowering.at_linear_index(node.id, &node.shape, thread);
+    let number = match destination {
+        None => thread,
+        Some((shape, map)) => {
+            let written = lowering.source_position(TARGET, position, map, (TARGET, shape));
+            lowering.linear_index(written)
+        }
+    };
+    for (output, value) in values(kernel).enumerate() {
+        let element = lowering.lower(value, position);
+        store(lowering.body, (output, value.dtype), number, &[element]);
+    }
+    body.label("DONE");
+}
+
+/// Returns the nodes whose elements are written.
+pub(crate) fn values(kernel: &FusedKernel) -> impl Iterator<Item = &NodeRef> {
+    kernel.outputs.iter().map(|output| &output.value)
+}
+
+/// Computes several neighbours along the last axis per thread. The length of that axis is a
+/// multiple of their number. Threads all of whose elements an update replaces compute nothing else,
+/// and read the neighbours at once.
+fn one_group_per_thread(
+    body: &mut KernelBody,
+    kernel: &FusedKernel,
+    thread: Reg,
+    count: Reg,
+    lanes: usize,
+) {
+    let node = &kernel.root;
+    let (bits, beyond, first) = (body.bits(), body.reg(RegClass::Predicate), body.index_reg());
+    line!(body, "mul.lo.s{bits} {first}, {thread}, {lanes};");
+    line!(body, "setp.ge.u{bits} {beyond}, {first}, {count};");
+    line!(body, "@{beyond} bra DONE;");
+    if let Some((map, value)) = wide_update(kernel) {
+        let words = body.name_parts();
+        let mut lowering = Lowering::new(body, kernel, false);
+        let positions = group_positions(&mut lowering, node, first, lanes);
+        lowering.group(&positions);
+        if let Some(all) = lowering.replaces_all(node, &positions, map, value) {
+            line!(lowering.body, "@!{all} bra PART;");
+            lowering.replaced = Some(node.id);
+            store_group(lowering, kernel, &positions, first);
+            line!(body, "bra DONE;");
+            body.label("PART");
+            body.truncate_name(words);
+        }
+    }
+    let mut lowering = Lowering::new(body, kernel, false);
+    let positions = group_positions(&mut lowering, node, first, lanes);
+    store_group(lowering, kernel, &positions, first);
+    body.label("DONE");
+}
+
+/// Returns the index map and the value of the update that a kernel computes, if it replaces most
+/// elements by computed ones.
+fn wide_update(kernel: &FusedKernel) -> Option<(&AxisMap, &NodeRef)> {
+    match kernel.op(&kernel.root) {
+        Some(Op::Update { map, value, .. }) => {
+            let is_wide = value.elements > kernel.root.elements / 2;
+            (is_wide && kernel.op(value).is_some()).then_some((map, value))
+        }
+        _ => None,
+    }
+}
+
+/// Adds the positions of neighbours along the last axis, the first of which has the linear index
+/// `first`.
+fn group_positions(
+    lowering: &mut Lowering<'_>,
+    node: &NodeRef,
+    first: Reg,
+    lanes: usize,
+) -> SmallVec<[Position; 4]> {
+    let bits = lowering.body.bits();
+    let start = lowering.at_linear_index(node.id, &node.shape, first);
+    let long = (0..node.shape.len()).filter(|&axis| node.shape[axis] != 1);
+    let mut axes: SmallVec<[Option<Reg>; RANK_MAX]> = SmallVec::from_elem(None, node.shape.len());
+    let mut last = 0;
+    for axis in long {
+        axes[axis] = Some(lowering.axis_index(start, axis));
+        last = axis;
+    }
+    let mut positions: SmallVec<[Position; 4]> = SmallVec::new();
+    for lane in 0..lanes {
+        let mut of_lane = axes.clone();
+        let (number, index) = (lowering.body.index_reg(), lowering.body.index_reg());
+        line!(lowering.body, "add.s{bits} {number}, {first}, {lane};");
+        let along = axes[last].expect("the last axis is longer than 1");
+        line!(lowering.body, "add.s{bits} {index}, {along}, {lane};");
+        of_lane[last] = Some(index);
+        positions.push(lowering.at_indices(node.id, &node.shape, of_lane, Some(number)));
+    }
+    positions
+}
+
+/// Computes and stores neighbours, the first of which has the linear index `first`.
+fn store_group(
+    mut lowering: Lowering<'_>,
+    kernel: &FusedKernel,
+    positions: &[Position],
+    first: Reg,
+) {
+    lowering.group(positions);
+    for (output, value) in values(kernel).enumerate() {
+        let mut elements: SmallVec<[Reg; 4]> = SmallVec::new();
+        elements.push(lowering.lower(value, positions[0]));
+        // The other elements repeat the operations of the first and add nothing to the kernel's
+        // name.
+        let words = lowering.body.name_parts();
+        let others = positions[1..].iter();
+        elements.extend(others.map(|&position| lowering.lower(value, position)));
+        store(lowering.body, (output, value.dtype), first, &elements);
+        lowering.body.truncate_name(words);
+    }
+}
+
+/// Computes a vector of neighbours in each of the first threads, and one of the remaining elements
+/// in each thread after them.
+fn one_vector_per_thread(
+    body: &mut KernelBody,
+    kernel: &FusedKernel,
+    thread: Reg,
+    count: Reg,
+    lanes: usize,
+) {
+    let node = &kernel.root;
+    let bits = body.bits();
+    let (vectors, is_tail) = (body.index_reg(), body.reg(RegClass::Predicate));
+    line!(
+        body,
+        "shr.u{bits} {vectors}, {count}, {};",
+        lanes.trailing_zeros()
+    );
+    line!(body, "setp.ge.u{bits} {is_tail}, {thread}, {vectors};");
+    line!(body, "@{is_tail} bra TAIL;");
+    let first = body.index_reg();
+    line!(
+        body,
+        "shl.b{bits} {first}, {thread}, {};",
+        lanes.trailing_zeros()
+    );
+    let mut lowering = Lowering::new(body, kernel, true);
+    let mut number = first;
+    let mut positions: SmallVec<[Position; 4]> = SmallVec::new();
+    for lane in 0..lanes {
+        if lane > 0 {
+            number = lowering.body.index_reg();
+            line!(lowering.body, "add.s{bits} {number}, {first}, {lane};");
+        }
+        positions.push(lowering.at_linear_index(node.id, &node.shape, number));
+    }
+    store_group(lowering, kernel, &positions, first);
+    line!(body, "bra DONE;");
+
+    body.label("TAIL");
+    let (last, done, after) = (body.index_reg(), body.index_reg(), body.index_reg());
+    line!(body, "sub.s{bits} {after}, {thread}, {vectors};");
+    line!(
+        body,
+        "shl.b{bits} {done}, {vectors}, {};",
+        lanes.trailing_zeros()
+    );
+    line!(body, "add.s{bits} {last}, {done}, {after};");
+    let beyond = body.reg(RegClass::Predicate);
+    line!(body, "setp.ge.u{bits} {beyond}, {last}, {count};");
+    line!(body, "@{beyond} bra DONE;");
+    let mut lowering = Lowering::new(body, kernel, true);
+    let position = lowering.at_linear_index(node.id, &node.shape, last);
+    let words = lowering.body.name_parts();
+    for (output, value) in values(kernel).enumerate() {
+        let element = lowering.lower(value, position);
+        store(lowering.body, (output, value.dtype), last, &[element]);
+    }
+    body.truncate_name(words);
+    body.label("DONE");
+}
+
+/// Stores neighbours of an output, the first of which has the linear index `number`.
+pub(crate) fn store(
+    body: &mut KernelBody,
+    (output, dtype): (usize, DType),
+    number: Reg,
+    elements: &[Reg],
+) {
+    let base = body.address(ParameterKey::Output(output), || {
+        KernelParameter::Output(output)
+    });
+    let address = body.element(base, number, dtype.bytes());
+    body.store(dtype, address, elements);
+}
+
+#[cfg(test)]
+mod tests {
+    use millstream::Device;
+    use ndarray::{Ix6, array, s};
+
+    use crate::{
+        Number, Region,
+        emit::{
+            body::kernel::{BLOCK, Kernel},
+            map::elements::*,
+        },
+        plan::only_kernel,
+    };
+
+    /// Returns the kernel that computes a node, and its number of threads.
+    fn map(node: &NodeRef) -> (Kernel, usize) {
+        let pass = super::map(&only_kernel(node)).passes.remove(0);
+        (pass.kernel, pass.threads.of(node.elements))
+    }
+
+    /// Returns the size of the parameters that a kernel declares.
+    fn declared_bytes(ptx: &str) -> usize {
+        let kinds = ptx
+            .lines()
+            .filter_map(|line| line.strip_prefix("\t.param "));
+        kinds.fold(0, |bytes: usize, kind| {
+            let size = if kind.starts_with(".u64") || kind.starts_with(".f64") {
+                8
+            } else {
+                4
+            };
+            bytes.next_multiple_of(size) + size
+        })
+    }
+
+    /// Returns the kernel of the sum of `count` slices, each with twelve parameters.
+    fn kernel_of_slices<T: Number>(x: &crate::Array<T, Ix6>, count: usize) -> Kernel {
+        let starts = |at: usize| {
+            [at % 4, at / 4 % 4, at / 16 % 4, at / 64 % 4, 0, 0].map(|start| start as isize + 1)
+        };
+        let parts = (0..count).map(|at| {
+            let [a, b, c, d, e, f] = starts(at);
+            x.slice(s![a..a + 5;2, b..b + 5;2, c..c + 5;2, d..d + 5;2, e..e + 5;2, f..f + 5;2])
+        });
+        let sum = parts.reduce(|sum, part| sum + part).unwrap();
+        map(sum.node()).0
+    }
+
+    #[test]
+    fn parameters_beyond_the_limit_are_in_a_table() {
+        // Each kernel has its own region, so that no part of the sum is evaluated early.
+        let kernel = |slices| {
+            let region = Region::new(Device::simulated().unwrap());
+            kernel_of_slices::<f32>(&region.array(&ndarray::Array6::zeros([9; 6])), slices)
+        };
+        // Each slice has a start and a step for each axis; the array and the result have lengths.
+        let values = |slices: usize| slices * 12 + 5 + 5 + 1;
+        let few = kernel(84);
+        assert_eq!((few.parameters.len(), few.table.len()), (values(84) + 2, 0));
+        assert!(
+            (4000..=4096).contains(&declared_bytes(&few.ptx)),
+            "{}",
+            declared_bytes(&few.ptx)
+        );
+        for slices in [85, 96] {
+            let many = kernel(slices);
+            // The array, the target, and the table.
+            assert_eq!((many.parameters.len(), declared_bytes(&many.ptx)), (2, 24));
+            assert_eq!(many.table.len(), values(slices));
+            let loads = many.ptx.matches("ld.global.u32").count();
+            assert_eq!(loads, many.table.len());
+        }
+    }
+
+    #[test]
+    fn a_table_holds_64_bit_indices() {
+        let region = Region::new(Device::simulated().unwrap());
+        let session = region.session();
+        let location = std::panic::Location::caller();
+        let numbers = session.plan(
+            DType::I64,
+            Shape::from_elem(99, 6),
+            Op::Iota,
+            "numbers",
+            location,
+        );
+        let kernel = kernel_of_slices(&crate::Array::<i64, _>::of(session, numbers), 50);
+        assert!(kernel.wide && kernel.table.len() > 600);
+        assert_eq!(
+            kernel.ptx.matches("ld.global.u64").count(),
+            kernel.table.len()
+        );
+        assert_eq!(declared_bytes(&kernel.ptx), 16);
+    }
+
+    #[test]
+    fn neighbours_are_loaded_and_stored_as_vectors_and_the_rest_one_by_one() {
+        let region = Region::new(Device::simulated().unwrap());
+        let x: crate::Array<f32, _> = region.array(&array![1.0, 2.0, 3.0, 4.0, 5.0]);
+        let (kernel, threads) = map((&x + &x).node());
+        let count = |what: &str| kernel.ptx.matches(what).count();
+        assert_eq!((count("ld.global.v4.f32"), count("ld.global.f32")), (1, 1));
+        assert_eq!((count("st.global.v4.f32"), count("st.global.f32")), (1, 1));
+        assert_eq!(count("add.rn.f32"), 5);
+        assert!(kernel.ptx.starts_with(".version 8.0\n.target sm_75\n"));
+        assert_eq!((&*kernel.name, threads), ("add", BLOCK));
+        // The number of elements, the operand and the target: the text does not contain the length.
+        assert_eq!(kernel.parameters.len(), 3);
+        let longer: crate::Array<f32, _> = region.array(&ndarray::Array1::<f32>::zeros(70));
+        let (other, _) = map((&longer + &longer).node());
+        assert_eq!(other.ptx, kernel.ptx);
+    }
+}

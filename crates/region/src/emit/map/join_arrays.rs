@@ -1,0 +1,181 @@
+//! Joins of arrays in memory, however many, by one kernel.
+//!
+//! A line of the result, along the joined axis and those behind it, consists of one line of each
+//! array. Each block first stores the addresses of the arrays and the places where their lines
+//! begin in shared memory. A thread then finds the array of its elements by binary search, so that
+//! neighbouring threads execute the same instructions wherever one array ends and another begins.
+
+use smallvec::SmallVec;
+
+use crate::{
+    emit::{
+        body::kernel::{BLOCK, KernelBody, KernelParameter, ParameterKey, Reg, RegClass, line},
+        lower::lowering::IndexAnalysis,
+        map::elements::vector_width,
+        passes::GeneratedPasses,
+        reduce::reduction::{block_and_thread, first_thread},
+    },
+    expr::{NodeRef, Op},
+    plan::FusedKernel,
+};
+
+/// The maximum number of blocks: several for each multiprocessor of a large device, so that few
+/// copy the addresses.
+const BLOCKS_MAX: usize = 1 << 10;
+
+/// The arrays of a join, which are in memory.
+pub(crate) struct JoinedArrays<'a> {
+    axis: usize,
+    /// Each array, with its length along the joined axis.
+    parts: SmallVec<[(&'a NodeRef, usize); 16]>,
+}
+
+impl<'a> JoinedArrays<'a> {
+    /// Returns the arrays that a kernel joins, if it does nothing else.
+    pub(crate) fn of(kernel: &'a FusedKernel) -> Option<Self> {
+        let Some(Op::Concatenate { parts, axis }) = kernel.op(&kernel.root) else {
+            return None;
+        };
+        let is_only = kernel.outputs.len() == 1 && kernel.output().destination().is_none();
+        let arrays = parts.iter().map(|part| {
+            let array = kernel.array_with_elements_of(part)?;
+            Some((array, part.shape[*axis]))
+        });
+        let parts: Option<_> = arrays.collect();
+        parts
+            .filter(|_| is_only)
+            .map(|parts| Self { axis: *axis, parts })
+    }
+}
+
+/// Generates the kernel.
+pub(crate) fn join(kernel: &FusedKernel, joined: &JoinedArrays<'_>) -> GeneratedPasses {
+    let root = &kernel.root;
+    let (dtype, bytes) = (root.dtype, root.dtype.bytes());
+    let behind: usize = root.shape[joined.axis + 1..].iter().product();
+    let line_length = root.shape[joined.axis] * behind;
+    let mut body = KernelBody::new(IndexAnalysis::of(kernel).wide);
+    let index_bytes = if body.wide { 8 } else { 4 };
+    let bits = body.bits();
+    let lanes = match vector_width(dtype) {
+        lanes if is_aligned(joined, behind, lanes) => lanes,
+        _ => 1,
+    };
+    let vectors = root.elements / lanes;
+    let blocks = vectors.div_ceil(BLOCK).min(BLOCKS_MAX);
+
+    let (block, thread) = block_and_thread(&mut body);
+    let mut parameter =
+        |name, value: usize| body.index_parameter(ParameterKey::Named(name), value as i64);
+    let count = parameter("vectors", vectors);
+    let step = parameter("step", blocks * BLOCK);
+    let length = parameter("line", line_length);
+    let (addresses, begins) = (body.reg(RegClass::B64), body.reg(RegClass::B64));
+    line!(body, "mov.u64 {addresses}, addresses;");
+    line!(body, "mov.u64 {begins}, begins;");
+    let slots = joined.parts.len().next_power_of_two();
+    first_thread(&mut body, thread, "STORED");
+    // The addresses first, so that no shorter parameters between them need padding.
+    for (number, &(array, _)) in joined.parts.iter().enumerate() {
+        let address = body.address(ParameterKey::Input(array.id), || {
+            KernelParameter::Input(NodeRef::clone(array))
+        });
+        line!(
+            body,
+            "st.shared.b64 [{addresses}+{}], {address};",
+            8 * number
+        );
+    }
+    let mut begin = 0;
+    for (number, &(_, of_axis)) in joined.parts.iter().enumerate() {
+        let key = ParameterKey::Start(root.id, number);
+        let first = body.index_parameter(key, begin as i64);
+        let offset = index_bytes * number;
+        line!(body, "st.shared.b{bits} [{begins}+{offset}], {first};");
+        begin += of_axis * behind;
+    }
+    for number in joined.parts.len()..=slots {
+        line!(
+            body,
+            "st.shared.b{bits} [{begins}+{}], {length};",
+            index_bytes * number
+        );
+    }
+    body.label("STORED");
+    line!(body, "bar.sync 0;");
+
+    let (at, beyond) = (body.index_reg(), body.reg(RegClass::Predicate));
+    line!(body, "mad.lo.s{bits} {at}, {block}, {BLOCK}, {thread};");
+    body.label("LOOP");
+    line!(body, "setp.ge.u{bits} {beyond}, {at}, {count};");
+    line!(body, "@{beyond} bra DONE;");
+    let mut new = || body.index_reg();
+    let (first, line_number, within, product) = (new(), new(), new(), new());
+    line!(
+        body,
+        "shl.b{bits} {first}, {at}, {};",
+        lanes.trailing_zeros()
+    );
+    line!(body, "div.u{bits} {line_number}, {first}, {length};");
+    line!(body, "mul.lo.s{bits} {product}, {line_number}, {length};");
+    line!(body, "sub.s{bits} {within}, {first}, {product};");
+    let number = find(&mut body, (begins, index_bytes), slots, within);
+    let own = body.element(begins, number, index_bytes);
+    let mut new = || body.index_reg();
+    let (begin, end, own_length, offset) = (new(), new(), new(), new());
+    line!(body, "ld.shared.b{bits} {begin}, [{own}];");
+    line!(body, "ld.shared.b{bits} {end}, [{own}+{index_bytes}];");
+    line!(body, "sub.s{bits} {own_length}, {end}, {begin};");
+    line!(body, "sub.s{bits} {offset}, {within}, {begin};");
+    line!(
+        body,
+        "mad.lo.s{bits} {offset}, {line_number}, {own_length}, {offset};"
+    );
+    let (slot, array) = (body.element(addresses, number, 8), body.reg(RegClass::B64));
+    line!(body, "ld.shared.b64 {array}, [{slot}];");
+    let from = body.element(array, offset, bytes);
+    let elements = body.load(dtype, from, lanes);
+    let output = body.address(ParameterKey::Output(0), || KernelParameter::Output(0));
+    let to = body.element(output, first, bytes);
+    body.store(dtype, to, &elements);
+    line!(body, "add.s{bits} {at}, {at}, {step};");
+    line!(body, "bra LOOP;");
+    body.label("DONE");
+    body.name_part("concatenate");
+    let shared = format!(
+        "\t.shared .align 8 .b8 addresses[{}];\n\t.shared .align 8 .b8 begins[{}];\n",
+        8 * slots,
+        index_bytes * (slots + 1)
+    );
+    GeneratedPasses::one(body.finish(&shared), blocks * BLOCK)
+}
+
+/// Returns whether the lines of all arrays begin and end at multiples of so many elements.
+fn is_aligned(joined: &JoinedArrays<'_>, behind: usize, lanes: usize) -> bool {
+    let mut lengths = joined.parts.iter().map(|&(_, of_axis)| of_axis * behind);
+    lengths.all(|length| length.is_multiple_of(lanes))
+}
+
+/// Returns the number of the last of so many ascending places, a power of two, that is not beyond
+/// an index.
+fn find(
+    body: &mut KernelBody,
+    (places, index_bytes): (Reg, usize),
+    count: usize,
+    index: Reg,
+) -> Reg {
+    let (bits, number) = (body.bits(), body.index_reg());
+    line!(body, "mov.b{bits} {number}, 0;");
+    let mut distance = count / 2;
+    while distance > 0 {
+        let (next, place) = (body.index_reg(), body.index_reg());
+        let is_there = body.reg(RegClass::Predicate);
+        line!(body, "add.s{bits} {next}, {number}, {distance};");
+        let address = body.element(places, next, index_bytes);
+        line!(body, "ld.shared.b{bits} {place}, [{address}];");
+        line!(body, "setp.ge.u{bits} {is_there}, {index}, {place};");
+        line!(body, "selp.b{bits} {number}, {next}, {number}, {is_there};");
+        distance /= 2;
+    }
+    number
+}

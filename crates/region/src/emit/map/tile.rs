@@ -1,0 +1,200 @@
+//! Tiles of a result, each of which one block computes, and arrays in shared memory.
+
+use std::fmt::Display;
+
+use smallvec::SmallVec;
+
+use crate::{
+    element::DType,
+    emit::{
+        body::kernel::{KernelBody, ParameterKey, Reg, RegClass, line},
+        lower::{lowering::Lowering, position::Position},
+        map::elements::{store, values},
+    },
+    expr::NodeRef,
+    plan::{FusedKernel, TileAxes},
+    shape::{RANK_MAX, Shape},
+};
+
+/// The number of the batch of tiles in parameter keys, which no node has.
+const BATCH: u64 = u64::MAX - 1;
+
+/// The tile of a block.
+pub(crate) struct BlockTile {
+    /// The indices of the tile's first element along both axes of the result.
+    pub(crate) first_along: Reg,
+    pub(crate) first_across: Option<Reg>,
+    /// The indices of all other axes.
+    pub(crate) batch: SmallVec<[Option<Reg>; RANK_MAX]>,
+}
+
+impl TileAxes {
+    /// Computes which tile of the result a block computes.
+    pub(crate) fn of_block(
+        self,
+        lowering: &mut Lowering<'_>,
+        root: &NodeRef,
+        block: Reg,
+    ) -> BlockTile {
+        let body = &mut *lowering.body;
+        let mut first = |name: &'static str, (axis, size): (usize, usize), block: Reg| {
+            let tiles = root.shape[axis].div_ceil(size);
+            let tiles = body.index_parameter(ParameterKey::Named(name), tiles as i64);
+            let (rest, first) = quotient_and_rest(body, block, tiles);
+            let (bits, shift) = (body.bits(), size.trailing_zeros());
+            line!(body, "shl.b{bits} {first}, {first}, {shift};");
+            (rest, first)
+        };
+        let (rest, first_along) = first("tiles_along", self.along, block);
+        let (batch, first_across) = match self.across {
+            None => (rest, None),
+            Some(across) => {
+                let (batch, first_across) = first("tiles_across", across, rest);
+                (batch, Some(first_across))
+            }
+        };
+        let mut shape = Shape::from_slice(&root.shape);
+        self.each().for_each(|(axis, _)| shape[axis] = 1);
+        let position = lowering.at_linear_index(BATCH, &shape, batch);
+        let index = |axis: usize| (shape[axis] != 1).then(|| lowering.axis_index(position, axis));
+        BlockTile {
+            first_along,
+            first_across,
+            batch: (0..shape.len()).map(index).collect(),
+        }
+    }
+
+    /// Returns the position of the element of the result with these indices along both axes, or of
+    /// the last ones if they are outside of the result, and whether they are.
+    pub(crate) fn position(
+        self,
+        lowering: &mut Lowering<'_>,
+        root: &NodeRef,
+        tile: &BlockTile,
+        (along, across): (Reg, Option<Reg>),
+    ) -> (Position, Reg) {
+        let mut axes = tile.batch.clone();
+        let body = &mut *lowering.body;
+        axes[self.along.0] = Some(clamped(body, root, self.along.0, along));
+        let outside = is_beyond(body, root, self.along.0, along);
+        if let (Some((axis, _)), Some(across)) = (self.across, across) {
+            axes[axis] = Some(clamped(body, root, axis, across));
+            let beyond = is_beyond(body, root, axis, across);
+            line!(body, "or.pred {outside}, {outside}, {beyond};");
+        }
+        let position = lowering.at_indices(root.id, &root.shape, axes, None);
+        (position, outside)
+    }
+}
+
+/// Computes the elements of all outputs at a position, and stores them if it is inside the result.
+/// Turns after the first add nothing to the kernel's name.
+pub(crate) fn store_inside(
+    lowering: &mut Lowering<'_>,
+    kernel: &FusedKernel,
+    (turn, position, outside): (usize, Position, Reg),
+) {
+    let words = lowering.body.name_parts();
+    let linear_index = lowering.linear_index(position);
+    let elements: SmallVec<[Reg; 2]> = values(kernel)
+        .map(|value| lowering.lower(value, position))
+        .collect();
+    let body = &mut *lowering.body;
+    if turn > 0 {
+        body.truncate_name(words);
+    }
+    line!(body, "@{outside} bra OUTSIDE{turn};");
+    for ((output, value), element) in values(kernel).enumerate().zip(elements) {
+        store(body, (output, value.dtype), linear_index, &[element]);
+    }
+    body.label(&format!("OUTSIDE{turn}"));
+}
+
+/// Computes the minimum of an index and the last one along an axis.
+pub(crate) fn clamped(body: &mut KernelBody, node: &NodeRef, axis: usize, index: Reg) -> Reg {
+    let (bits, last, within) = (body.bits(), body.index_reg(), body.index_reg());
+    let length = length(body, node, axis);
+    line!(body, "sub.s{bits} {last}, {length}, 1;");
+    line!(body, "min.u{bits} {within}, {index}, {last};");
+    within
+}
+
+/// Computes whether an index is beyond the end of an axis.
+fn is_beyond(body: &mut KernelBody, node: &NodeRef, axis: usize, index: Reg) -> Reg {
+    let (bits, beyond) = (body.bits(), body.reg(RegClass::Predicate));
+    let length = length(body, node, axis);
+    line!(body, "setp.ge.u{bits} {beyond}, {index}, {length};");
+    beyond
+}
+
+/// Returns the length of an axis.
+fn length(body: &mut KernelBody, node: &NodeRef, axis: usize) -> Reg {
+    body.index_parameter(ParameterKey::Length(node.id, axis), node.shape[axis] as i64)
+}
+
+/// Returns the size of an element in shared memory.
+pub(crate) fn shared_bytes(dtype: DType) -> usize {
+    dtype.bytes().max(4)
+}
+
+/// Computes the address of an element of an array in shared memory.
+pub(crate) fn shared_address(
+    body: &mut KernelBody,
+    array: usize,
+    dtype: DType,
+    number: Reg,
+) -> Reg {
+    let base = body.reg(RegClass::B64);
+    line!(body, "mov.u64 {base}, tile{array};");
+    body.element(base, number, shared_bytes(dtype))
+}
+
+/// Declares an array of so many elements in shared memory.
+pub(crate) fn declare_shared(shared: &mut String, array: usize, dtype: DType, elements: usize) {
+    let bytes = elements * shared_bytes(dtype);
+    shared.push_str(&format!("\t.shared .align 8 .b8 tile{array}[{bytes}];\n"));
+}
+
+/// Stores an element so many bytes behind an address in shared memory.
+pub(crate) fn store_shared(body: &mut KernelBody, address: Reg, behind: usize, element: Reg) {
+    let word = body.as_word(element);
+    let kind = word.class.move_type();
+    line!(body, "st.shared.{kind} [{address}+{behind}], {word};");
+}
+
+/// Loads an element so many bytes behind an address in shared memory.
+pub(crate) fn load_shared(body: &mut KernelBody, dtype: DType, address: Reg, behind: usize) -> Reg {
+    let class = match RegClass::of(dtype) {
+        RegClass::Predicate => RegClass::B32,
+        class => class,
+    };
+    let (reg, kind) = (body.reg(class), class.move_type());
+    line!(body, "ld.shared.{kind} {reg}, [{address}+{behind}];");
+    if dtype == DType::Bool {
+        body.is_not_zero(reg)
+    } else {
+        reg
+    }
+}
+
+/// Computes the sum of two indices.
+pub(crate) fn offset(body: &mut KernelBody, first: Reg, number: Reg) -> Reg {
+    let (bits, sum) = (body.bits(), body.index_reg());
+    line!(body, "add.s{bits} {sum}, {first}, {number};");
+    sum
+}
+
+/// Computes the quotient and the rest of an index and a divisor, a register or a number.
+pub(crate) fn quotient_and_rest(
+    body: &mut KernelBody,
+    number: Reg,
+    divisor: impl Display,
+) -> (Reg, Reg) {
+    let mut new = || body.index_reg();
+    let (quotient, product, rest) = (new(), new(), new());
+    let bits = body.bits();
+    line!(body, "div.u{bits} {quotient}, {number}, {divisor};");
+    line!(body, "mul.lo.s{bits} {product}, {quotient}, {divisor};");
+    line!(body, "sub.s{bits} {rest}, {number}, {product};");
+    (quotient, rest)
+}

@@ -1,0 +1,248 @@
+//! Transposed reads through shared memory.
+//!
+//! Neighbouring threads compute neighbours along the last axis. If they read an array through a
+//! transposed view, their elements lie a whole row apart, and each of them costs a transaction of
+//! its own. A block therefore computes a square tile of the result: it reads the tile of each
+//! transposed array in the order of that array, stores it in shared memory, and reads it from there
+//! in the order of the result.
+
+use smallvec::SmallVec;
+
+use crate::{
+    element::DType,
+    emit::{
+        body::kernel::{BLOCK, KernelBody, Reg, line},
+        lower::{
+            lowering::{IndexAnalysis, Lowering},
+            position::Position,
+        },
+        map::{
+            elements::{last_axis, values},
+            tile::{
+                BlockTile, declare_shared, load_shared, offset, shared_address, store_inside,
+                store_shared,
+            },
+        },
+        passes::GeneratedPasses,
+        reduce::reduction::block_and_thread,
+    },
+    expr::{NodeRef, Op},
+    plan::{FusedKernel, TileAxes},
+    shape::AxisMap,
+};
+
+/// The number of elements of a tile along both axes, which a warp reads or writes at once.
+pub(crate) const TILE: usize = 32;
+/// The distance of the lines of a tile in shared memory in elements, which avoids that the elements
+/// of a column are in one bank.
+const PITCH: usize = TILE + 1;
+/// The number of lines of a tile that a block reads or writes at once.
+const LINES: usize = BLOCK / TILE;
+/// The maximum number of transposed arrays of a kernel, each of which takes shared memory.
+const VIEWS_MAX: usize = 4;
+
+/// The transposed views of a kernel, and the axes of its tiles.
+pub(crate) struct TransposedViews<'a> {
+    /// The last axis of the result.
+    along: usize,
+    /// The axis of the result that is the last one of the views' sources.
+    across: usize,
+    views: SmallVec<[&'a NodeRef; VIEWS_MAX]>,
+    /// The inputs that are read in the order of the result.
+    inputs: SmallVec<[&'a NodeRef; 4]>,
+}
+
+impl<'a> TransposedViews<'a> {
+    /// Returns the transposed views that a kernel reads at the position of its result, if there are
+    /// any.
+    pub(crate) fn of(kernel: &'a FusedKernel) -> Option<Self> {
+        let along = last_axis(&kernel.root.shape)?;
+        let mut found: Option<Self> = None;
+        let mut inputs: SmallVec<[&NodeRef; 4]> = SmallVec::new();
+        let mut visited: SmallVec<[&NodeRef; 16]> = values(kernel).collect();
+        let mut next = 0;
+        while let Some(&node) = visited.get(next) {
+            next += 1;
+            match kernel.op(node) {
+                None => inputs.push(node),
+                Some(Op::Apply(_, operands)) => {
+                    for operand in operands {
+                        if !visited.iter().any(|known| known.id == operand.id) {
+                            visited.push(operand);
+                        }
+                    }
+                }
+                Some(Op::View(source, map)) => {
+                    let Some(across) = across(kernel, along, source, map) else {
+                        continue;
+                    };
+                    let found = found.get_or_insert_with(|| Self {
+                        along,
+                        across,
+                        views: SmallVec::new(),
+                        inputs: SmallVec::new(),
+                    });
+                    if found.across == across && found.views.len() < VIEWS_MAX {
+                        found.views.push(node);
+                    }
+                }
+                Some(_) => {}
+            }
+        }
+        found.map(|found| Self { inputs, ..found })
+    }
+}
+
+/// Returns the axis of the result along which a view shows neighbours of its source, if that is not
+/// the last one.
+fn across(kernel: &FusedKernel, along: usize, source: &NodeRef, map: &AxisMap) -> Option<usize> {
+    let shape = &kernel.root.shape;
+    let last = last_axis(&source.shape)?;
+    let across = map[last].axis?;
+    let is_read = matches!(kernel.op(source), None | Some(Op::Apply(..)));
+    let has_lines = (0..map.len())
+        .any(|axis| axis != last && source.shape[axis] != 1 && map[axis].axis == Some(along));
+    let is_large = shape[along] >= TILE && shape[across] >= TILE;
+    let is_transposed = across != along && map[last].step.unsigned_abs() == 1;
+    (is_read && has_lines && is_large && is_transposed).then_some(across)
+}
+
+/// A thread's place in a tile.
+struct TileThread {
+    /// The number within a line.
+    lane: Reg,
+    /// The first of its lines.
+    line: Reg,
+    tile: BlockTile,
+}
+
+/// Generates the kernel with one block for each tile.
+pub(crate) fn tiles(kernel: &FusedKernel, transposed: &TransposedViews<'_>) -> GeneratedPasses {
+    let root = &kernel.root;
+    let axes = TileAxes {
+        along: (transposed.along, TILE),
+        across: Some((transposed.across, TILE)),
+    };
+    let count = axes.tiles(&root.shape);
+    let mut body = KernelBody::new(IndexAnalysis::of(kernel).wide);
+    let mut shared = String::new();
+    for (number, view) in transposed.views.iter().enumerate() {
+        declare_shared(&mut shared, number, view.dtype, TILE * PITCH);
+    }
+    let mut lowering = Lowering::new(&mut body, kernel, false);
+    let own = TileThread::new(&mut lowering, root, axes);
+
+    for turn in 0..TILE / LINES {
+        let line_number = own.line_of_turn(lowering.body, turn);
+        let indices = own.indices(lowering.body, line_number, own.lane);
+        let (position, _) = axes.position(&mut lowering, root, &own.tile, indices);
+        for (number, view) in transposed.views.iter().enumerate() {
+            let words = lowering.body.name_parts();
+            let element = lowering.lower(view, position);
+            if turn > 0 {
+                lowering.body.truncate_name(words);
+            }
+            let body = &mut *lowering.body;
+            let address = tile_address(body, number, view.dtype, (line_number, own.lane));
+            store_shared(body, address, 0, element);
+        }
+    }
+    let turns: SmallVec<[(Position, Reg, Reg); 4]> = (0..TILE / LINES)
+        .map(|turn| {
+            let line_number = own.line_of_turn(lowering.body, turn);
+            let indices = own.indices(lowering.body, own.lane, line_number);
+            let (position, outside) = axes.position(&mut lowering, root, &own.tile, indices);
+            // These loads are in flight while the block waits for the tiles.
+            for input in &transposed.inputs {
+                lowering.lower(input, position);
+            }
+            (position, outside, line_number)
+        })
+        .collect();
+    line!(lowering.body, "bar.sync 0;");
+    for (turn, &(position, outside, line_number)) in turns.iter().enumerate() {
+        for (number, view) in transposed.views.iter().enumerate() {
+            let body = &mut *lowering.body;
+            let address = tile_address(body, number, view.dtype, (own.lane, line_number));
+            let element = load_shared(body, view.dtype, address, 0);
+            lowering.define(view, position, element);
+        }
+        store_inside(&mut lowering, kernel, (turn, position, outside));
+    }
+    GeneratedPasses::one(body.finish(&shared), count * BLOCK)
+}
+
+impl TileThread {
+    fn new(lowering: &mut Lowering<'_>, root: &NodeRef, axes: TileAxes) -> Self {
+        let body = &mut *lowering.body;
+        let (bits, (block, thread)) = (body.bits(), block_and_thread(body));
+        let (lane, line) = (body.index_reg(), body.index_reg());
+        let shift = TILE.trailing_zeros();
+        line!(body, "and.b{bits} {lane}, {thread}, {};", TILE - 1);
+        line!(body, "shr.u{bits} {line}, {thread}, {shift};");
+        Self {
+            lane,
+            line,
+            tile: axes.of_block(lowering, root, block),
+        }
+    }
+
+    /// Returns the number of the thread's line in a turn.
+    fn line_of_turn(&self, body: &mut KernelBody, turn: usize) -> Reg {
+        let (bits, line) = (body.bits(), body.index_reg());
+        line!(body, "add.s{bits} {line}, {}, {};", self.line, turn * LINES);
+        line
+    }
+
+    /// Computes the indices along both axes of an element of the tile.
+    fn indices(&self, body: &mut KernelBody, along: Reg, across: Reg) -> (Reg, Option<Reg>) {
+        let first_across = self.tile.first_across;
+        (
+            offset(body, self.tile.first_along, along),
+            first_across.map(|first| offset(body, first, across)),
+        )
+    }
+}
+
+/// Computes the address of an element of a tile in shared memory.
+fn tile_address(
+    body: &mut KernelBody,
+    tile: usize,
+    dtype: DType,
+    (line_number, lane): (Reg, Reg),
+) -> Reg {
+    let (bits, number) = (body.bits(), body.index_reg());
+    line!(
+        body,
+        "mad.lo.s{bits} {number}, {line_number}, {PITCH}, {lane};"
+    );
+    shared_address(body, tile, dtype, number)
+}
+
+#[cfg(test)]
+mod tests {
+    use millstream::Device;
+    use ndarray::{Array2, s};
+
+    use crate::{Array, expr::NodeRef, plan::only_kernel, run::texts::generate};
+
+    #[test]
+    fn long_transposed_axes_are_read_through_shared_memory() {
+        let device = Device::simulated().unwrap();
+        let array = |shape| Array::from_host(&device, &Array2::<f32>::zeros(shape)).unwrap();
+        let (x, y, narrow) = (array((64, 96)), array((96, 64)), array((64, 31)));
+        let tiles = |node: &NodeRef| {
+            let code = generate(&only_kernel(node));
+            code.passes[0].kernel.ptx.matches(".shared .align").count()
+        };
+        assert_eq!(tiles((x.t() + &y).node()), 1);
+        assert_eq!(tiles((x.t() + (&x * 2.0).t()).node()), 2);
+        assert_eq!(tiles((&x + &x.slice(s![.., ..;-1])).node()), 0);
+        assert_eq!(tiles((narrow.t() * 2.0).node()), 0);
+        // A column for each element of a row is no transposed array.
+        assert_eq!(
+            tiles((&x + &x.column(3).insert_axis(ndarray::Axis(1))).node()),
+            0
+        );
+    }
+}

@@ -1,0 +1,134 @@
+//! The generated code of one fused kernel: its passes and the temporaries between them.
+
+use std::ops::Range;
+
+use smallvec::{SmallVec, smallvec};
+
+use crate::{
+    element::DType,
+    emit::body::kernel::{BLOCK, Kernel, KernelParameter},
+    plan::{RowClass, RowShape},
+};
+
+/// The passes that execute one fused kernel, in order; most have one.
+pub(crate) struct GeneratedPasses<P = KernelParameter> {
+    /// The arrays that passes write for later ones.
+    pub(crate) temporaries: SmallVec<[Temporary; 2]>,
+    pub(crate) passes: SmallVec<[Pass<P>; 1]>,
+}
+
+/// An array that one pass writes and a later one reads.
+#[derive(Clone, Copy)]
+pub(crate) struct Temporary {
+    pub(crate) bytes: usize,
+    /// True if the array must be zeroed before the first pass.
+    pub(crate) is_zeroed: bool,
+}
+
+/// One launch of a generated kernel.
+pub(crate) struct Pass<P = KernelParameter> {
+    pub(crate) kernel: Kernel<P>,
+    pub(crate) threads: Threads,
+    pub(crate) writes: PassOutput,
+    /// The temporaries that it reads; they precede those that it writes.
+    pub(crate) reads: Range<usize>,
+}
+
+/// The minimum number of threads of a pass.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Threads {
+    /// A number that follows from the shapes for which the kernel was generated.
+    Fixed(usize),
+    /// A thread for so many elements of the root, and so many more.
+    ForElements { lanes: usize, more: usize },
+    /// So many threads for each row, of which the root has so many elements.
+    ForRows { elements: usize, threads: usize },
+}
+
+impl Threads {
+    /// Returns the number for a root of this many elements.
+    pub(crate) fn of(self, elements: usize) -> usize {
+        match self {
+            Self::Fixed(threads) => threads,
+            Self::ForElements { lanes, more } => {
+                (elements.div_ceil(lanes) + more).next_multiple_of(BLOCK)
+            }
+            Self::ForRows {
+                elements: of_row,
+                threads,
+            } => elements / of_row * threads,
+        }
+    }
+}
+
+impl RowClass {
+    /// Returns so many threads for each row, where the root of the kernel has this class.
+    pub(crate) fn threads_of_rows(self, rows: RowShape, threads: usize) -> Threads {
+        let elements = match self {
+            Self::Row => 1,
+            Self::Element => rows.length,
+        };
+        Threads::ForRows { elements, threads }
+    }
+}
+
+impl From<usize> for Threads {
+    fn from(threads: usize) -> Self {
+        Self::Fixed(threads)
+    }
+}
+
+/// The destination of a pass.
+#[derive(Clone)]
+pub(crate) enum PassOutput {
+    /// The outputs of the fused kernel.
+    Outputs,
+    /// The outputs of the fused kernel, and temporaries that only this pass uses. The outputs of
+    /// the pass are numbered in this order.
+    OutputsAndTemporaries(Range<usize>),
+    Temporaries(Range<usize>),
+}
+
+impl GeneratedPasses {
+    /// Returns a single pass without temporaries.
+    pub(crate) fn one(kernel: Kernel, threads: impl Into<Threads>) -> Self {
+        Self {
+            temporaries: SmallVec::new(),
+            passes: smallvec![Pass {
+                kernel,
+                threads: threads.into(),
+                writes: PassOutput::Outputs,
+                reads: 0..0,
+            }],
+        }
+    }
+}
+
+impl Temporary {
+    /// Returns a temporary of this many elements.
+    pub(crate) fn of(elements: usize, dtype: DType) -> Self {
+        Self {
+            bytes: elements * dtype.bytes(),
+            is_zeroed: false,
+        }
+    }
+}
+
+impl<P> GeneratedPasses<P> {
+    /// Returns the passes with each parameter replaced.
+    pub(crate) fn map_parameters<Q>(
+        &self,
+        mut parameter: impl FnMut(&P) -> Q,
+    ) -> GeneratedPasses<Q> {
+        let passes = self.passes.iter().map(|pass| Pass {
+            kernel: pass.kernel.map_parameters(&mut parameter),
+            threads: pass.threads,
+            writes: pass.writes.clone(),
+            reads: pass.reads.clone(),
+        });
+        GeneratedPasses {
+            temporaries: self.temporaries.clone(),
+            passes: passes.collect(),
+        }
+    }
+}

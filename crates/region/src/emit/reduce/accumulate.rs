@@ -1,0 +1,373 @@
+//! The loop in which a thread of a reduction accumulates elements.
+
+use smallvec::SmallVec;
+
+use crate::{
+    emit::{
+        body::{
+            kernel::{KernelBody, ParameterKey, Reg, RegClass, line},
+            warp::RowThread,
+        },
+        lower::{lowering::Lowering, position::Position},
+        map::elements::vector_width,
+        reduce::reduction::{Accumulators, Reduced, ReductionGenerator},
+    },
+    plan::{RowShape, RowSplit},
+    shape::{RANK_MAX, Shape},
+};
+
+/// The number of loads in flight per thread.
+const UNROLL: usize = 4;
+/// The same number for single elements where combining many at once takes less than one by one.
+const UNROLL_OF_MANY: usize = 16;
+/// The maximum numbers of arrays and of nodes of a kernel whose threads have several vectors of
+/// neighbours in flight, so that all elements are in registers.
+const VECTOR_INPUTS_MAX: usize = 2;
+const VECTOR_NODES_MAX: usize = 16;
+
+/// Neighbours that a thread computes together.
+pub(crate) struct Neighbours {
+    /// The number of each within the result.
+    numbers: SmallVec<[Reg; UNROLL]>,
+    positions: SmallVec<[Position; UNROLL]>,
+}
+
+/// The elements of all reductions at one place.
+pub(crate) struct Element {
+    /// The number within the result.
+    number: Reg,
+    values: SmallVec<[Reg; 1]>,
+}
+
+impl ReductionGenerator<'_> {
+    /// Accumulates every `step`th element of a result, from `first` on.
+    pub(crate) fn accumulate(
+        &self,
+        body: &mut KernelBody,
+        result: Reg,
+        first: Reg,
+        step: Reg,
+    ) -> Accumulators {
+        let bits = body.bits();
+        let accumulators = self.identities(body);
+        let kept_axes = self.kept_axes(body, result);
+        let lanes = self.lanes();
+        let unroll = self.unroll(lanes);
+        let (name, length) = self.groups(lanes);
+        let length = body.index_parameter(ParameterKey::Named(name), length as i64);
+        let at = body.index_reg();
+        line!(body, "mov.b{bits} {at}, {first};");
+        let number = body.index_reg();
+        line!(body, "mul.lo.s{bits} {number}, {first}, {lanes};");
+        self.begin_at(body, &accumulators, number);
+        let beyond = body.reg(RegClass::Predicate);
+
+        body.label("LOOP");
+        let mut numbers: SmallVec<[Reg; UNROLL]> = SmallVec::new();
+        numbers.push(at);
+        for turn in 1..unroll {
+            let number = body.index_reg();
+            line!(body, "add.s{bits} {number}, {}, {step};", numbers[turn - 1]);
+            numbers.push(number);
+        }
+        line!(
+            body,
+            "setp.ge.u{bits} {beyond}, {}, {length};",
+            numbers[unroll - 1]
+        );
+        line!(body, "@{beyond} bra REST;");
+        let words = body.name_parts();
+        let mut first_words = None;
+        let mut lowering = Lowering::new(body, self.kernel, self.is_flat());
+        let mut elements: SmallVec<[Element; UNROLL]> = SmallVec::new();
+        let neighbours = self.neighbours(&mut lowering, (result, &kept_axes), &numbers, lanes);
+        for neighbours in &neighbours {
+            elements.extend(self.elements(&mut lowering, neighbours));
+            let first_words = *first_words.get_or_insert(lowering.body.name_parts());
+            lowering.body.truncate_name(first_words);
+        }
+        self.combine_elements(body, &accumulators, &elements);
+        line!(body, "add.s{bits} {at}, {}, {step};", numbers[unroll - 1]);
+        line!(body, "bra LOOP;");
+
+        body.label("REST");
+        line!(body, "setp.ge.u{bits} {beyond}, {at}, {length};");
+        line!(body, "@{beyond} bra LEFT;");
+        let mut lowering = Lowering::new(body, self.kernel, self.is_flat());
+        for neighbours in self.neighbours(&mut lowering, (result, &kept_axes), &[at], lanes) {
+            let elements = self.elements(&mut lowering, &neighbours);
+            self.combine_elements(lowering.body, &accumulators, &elements);
+        }
+        line!(body, "add.s{bits} {at}, {at}, {step};");
+        line!(body, "bra REST;");
+        body.label("LEFT");
+        body.truncate_name(first_words.unwrap_or(words));
+        accumulators
+    }
+
+    /// Accumulates a thread's elements of a short row. The elements of few arrays are all loaded
+    /// first.
+    pub(crate) fn accumulate_row(&self, body: &mut KernelBody, own: RowThread) -> Accumulators {
+        let bits = body.bits();
+        let accumulators = self.identities(body);
+        let kept_axes = self.kept_axes(body, own.row);
+        let lanes = self.lanes();
+        let (name, length) = self.groups(lanes);
+        let length = body.index_parameter(ParameterKey::Named(name), length as i64);
+        let mut numbers: SmallVec<[Reg; UNROLL]> = SmallVec::new();
+        let mut beyond: SmallVec<[Option<Reg>; UNROLL]> = SmallVec::new();
+        let split = RowSplit::of(self.length);
+        for turn in 0..split.turns() {
+            let mut number = own.thread;
+            if turn > 0 {
+                number = body.index_reg();
+                line!(
+                    body,
+                    "add.s{bits} {number}, {}, {};",
+                    own.thread,
+                    turn * own.threads
+                );
+            }
+            beyond.push(split.has_beyond(turn).then(|| {
+                let is_beyond = body.reg(RegClass::Predicate);
+                let (last, within) = (body.index_reg(), body.index_reg());
+                line!(body, "setp.ge.u{bits} {is_beyond}, {number}, {length};");
+                line!(body, "sub.s{bits} {last}, {length}, 1;");
+                line!(body, "min.u{bits} {within}, {number}, {last};");
+                number = within;
+                is_beyond
+            }));
+            numbers.push(number);
+        }
+        let first = body.index_reg();
+        line!(body, "mul.lo.s{bits} {first}, {}, {lanes};", own.thread);
+        self.begin_at(body, &accumulators, first);
+        let mut first_words = None;
+        let mut lowering = Lowering::new(body, self.kernel, self.is_flat());
+        let at_once = if self.is_simple() { numbers.len() } else { 1 };
+        let mut beyond = beyond.into_iter();
+        for numbers in numbers.chunks(at_once) {
+            let place = (own.row, &kept_axes);
+            for neighbours in self.neighbours(&mut lowering, place, numbers, lanes) {
+                let elements = self.elements(&mut lowering, &neighbours);
+                let body = &mut *lowering.body;
+                let first_words = *first_words.get_or_insert(body.name_parts());
+                body.truncate_name(first_words);
+                let label = format!("BEYOND{}", body.label_number());
+                let is_beyond = beyond.next().flatten();
+                if let Some(is_beyond) = is_beyond {
+                    line!(body, "@{is_beyond} bra {label};");
+                }
+                self.combine_elements(body, &accumulators, &elements);
+                if is_beyond.is_some() {
+                    body.label(&label);
+                }
+            }
+        }
+        accumulators
+    }
+
+    /// Returns the number of groups of neighbours of a result, and the name of that parameter.
+    pub(crate) fn groups(&self, lanes: usize) -> (&'static str, usize) {
+        match lanes {
+            1 => ("length", self.length),
+            _ => ("vectors", self.length / lanes),
+        }
+    }
+
+    /// Returns the number of neighbours that a thread computes together, and reads at once where it
+    /// can. For rows that row kernels compute it is theirs.
+    pub(crate) fn lanes(&self) -> usize {
+        if self.length <= RowShape::LENGTH_MAX {
+            return if self.is_contiguous() {
+                RowSplit::of(self.length).neighbours
+            } else {
+                1
+            };
+        }
+        let widths = (self.reductions.iter()).map(|reduced| vector_width(reduced.source.dtype));
+        let lanes = widths.min().expect("there is a reduction");
+        let is_possible = self.is_flat() && self.length.is_multiple_of(lanes);
+        if self.is_simple() && is_possible {
+            lanes
+        } else {
+            1
+        }
+    }
+
+    /// Returns the number of groups of neighbours that a thread has in flight.
+    fn unroll(&self, lanes: usize) -> usize {
+        let deviates = |reduced: &Reduced<'_>| reduced.reducer.prefers_many();
+        match (lanes, self.is_simple()) {
+            (1, true) if self.reductions.iter().any(deviates) => {
+                UNROLL_OF_MANY.min(self.length.max(1))
+            }
+            (1, _) | (_, true) => UNROLL,
+            _ => 1,
+        }
+    }
+
+    /// Returns whether there are enough registers for several vectors of each array.
+    pub(crate) fn is_simple(&self) -> bool {
+        self.kernel.inputs.len() <= VECTOR_INPUTS_MAX && self.kernel.nodes.len() <= VECTOR_NODES_MAX
+    }
+
+    /// Computes the positions of neighbours with these numbers, and loads their elements of arrays.
+    pub(crate) fn neighbours(
+        &self,
+        lowering: &mut Lowering<'_>,
+        (result, kept_axes): (Reg, &SmallVec<[Option<Reg>; RANK_MAX]>),
+        numbers: &[Reg],
+        lanes: usize,
+    ) -> SmallVec<[Neighbours; UNROLL]> {
+        let all: SmallVec<[Neighbours; UNROLL]> = numbers
+            .iter()
+            .map(|&at| self.neighbours_at(lowering, (result, kept_axes), at, lanes))
+            .collect();
+        let sources = self.reductions.iter().map(|reduced| reduced.source);
+        let arrays = self.kernel.arrays_of(sources);
+        for neighbours in &all {
+            for array in &arrays {
+                for &position in &neighbours.positions {
+                    lowering.lower(array, position);
+                }
+            }
+        }
+        all
+    }
+
+    /// Computes the positions of the neighbours with a number.
+    fn neighbours_at(
+        &self,
+        lowering: &mut Lowering<'_>,
+        (result, kept_axes): (Reg, &SmallVec<[Option<Reg>; RANK_MAX]>),
+        at: Reg,
+        lanes: usize,
+    ) -> Neighbours {
+        let bits = lowering.body.bits();
+        let mut numbers: SmallVec<[Reg; UNROLL]> = SmallVec::new();
+        numbers.push(at);
+        if lanes > 1 {
+            let (body, shift) = (&mut *lowering.body, lanes.trailing_zeros());
+            let first = body.index_reg();
+            line!(body, "shl.b{bits} {first}, {at}, {shift};");
+            numbers[0] = first;
+            for lane in 1..lanes {
+                let number = body.index_reg();
+                line!(body, "add.s{bits} {number}, {first}, {lane};");
+                numbers.push(number);
+            }
+        }
+        let positions: SmallVec<[Position; UNROLL]> = numbers
+            .iter()
+            .map(|&number| self.element_position(lowering, result, kept_axes, number))
+            .collect();
+        if lanes > 1 {
+            lowering.group(&positions);
+        }
+        Neighbours { numbers, positions }
+    }
+
+    /// Computes the elements of each reduction's array at neighbours.
+    pub(crate) fn elements(
+        &self,
+        lowering: &mut Lowering<'_>,
+        neighbours: &Neighbours,
+    ) -> SmallVec<[Element; UNROLL]> {
+        let mut words = None;
+        let mut elements = SmallVec::new();
+        for (&number, &position) in neighbours.numbers.iter().zip(&neighbours.positions) {
+            let sources = self.reductions.iter().map(|reduced| reduced.source);
+            elements.push(Element {
+                number,
+                values: sources
+                    .map(|source| lowering.lower(source, position))
+                    .collect(),
+            });
+            // The others repeat the operations of the first.
+            let words = *words.get_or_insert(lowering.body.name_parts());
+            lowering.body.truncate_name(words);
+        }
+        elements
+    }
+
+    /// Prepares new accumulators for [`combine_elements`](Self::combine_elements), the first of
+    /// which have this number.
+    pub(crate) fn begin_at(&self, body: &mut KernelBody, accumulators: &Accumulators, number: Reg) {
+        for (reduced, accumulator) in self.reductions.iter().zip(accumulators) {
+            reduced.reducer.begin_at(body, accumulator, number);
+        }
+    }
+
+    /// Combines elements of each reduction's array into the accumulators, after all elements with
+    /// lower numbers.
+    pub(crate) fn combine_elements(
+        &self,
+        body: &mut KernelBody,
+        accumulators: &Accumulators,
+        elements: &[Element],
+    ) {
+        for (at, reduced) in self.reductions.iter().enumerate() {
+            let elements = elements
+                .iter()
+                .map(|element| (element.values[at], element.number));
+            reduced
+                .reducer
+                .combine_elements(body, &accumulators[at], elements);
+        }
+    }
+
+    pub(crate) fn is_flat(&self) -> bool {
+        self.analysis.flat && self.is_contiguous()
+    }
+
+    /// Returns the source indices along the axes that the result keeps.
+    pub(crate) fn kept_axes(
+        &self,
+        body: &mut KernelBody,
+        result: Reg,
+    ) -> SmallVec<[Option<Reg>; RANK_MAX]> {
+        let mut axes = SmallVec::from_elem(None, self.shape.len());
+        if self.is_contiguous() {
+            return axes;
+        }
+        let node = self.reductions[0].node;
+        let mut lowering = Lowering::new(body, self.kernel, false);
+        let position = lowering.at_linear_index(node.id, &node.shape, result);
+        let accumulator = (0..self.shape.len()).filter(|axis| !self.axes.contains(axis));
+        for (of_result, axis) in accumulator.enumerate() {
+            axes[axis] = Some(lowering.axis_index(position, of_result));
+        }
+        axes
+    }
+
+    /// Returns the position of an element, given its linear index within the result.
+    fn element_position(
+        &self,
+        lowering: &mut Lowering<'_>,
+        result: Reg,
+        kept_axes: &SmallVec<[Option<Reg>; RANK_MAX]>,
+        number: Reg,
+    ) -> Position {
+        if self.is_contiguous() {
+            let length = lowering
+                .body
+                .index_parameter(ParameterKey::Named("length"), self.length as i64);
+            let of_all = lowering.body.index_reg();
+            let bits = lowering.body.bits();
+            line!(
+                lowering.body,
+                "mad.lo.s{bits} {of_all}, {result}, {length}, {number};"
+            );
+            return lowering.at_linear_index(self.reductions[0].source.id, self.shape, of_all);
+        }
+        let shape: Shape = self.axes.iter().map(|&axis| self.shape[axis]).collect();
+        // No node has this number; it stands for the reduced axes.
+        let within = lowering.at_linear_index(u64::MAX, &shape, number);
+        let mut axes = kept_axes.clone();
+        for (of_number, &axis) in self.axes.iter().enumerate() {
+            axes[axis] = Some(lowering.axis_index(within, of_number));
+        }
+        lowering.at_indices(self.reductions[0].source.id, self.shape, axes, None)
+    }
+}

@@ -1,0 +1,394 @@
+//! Reduction kernels.
+//!
+//! The parallelism follows from the shapes alone, so that every device adds in the same order. A
+//! part of a warp computes each result of short contiguous rows. With many elements per result, a
+//! block computes each result: a thread accumulates every 256th element or group of four, and the
+//! block combines its accumulators by shuffles and in shared memory, in a fixed order. If there are
+//! many such rows, of moderate length, one warp does the work of the block (`row_per_warp.rs`).
+//! With few such results, several blocks share each, and the block that finishes last combines
+//! their partial results. With many results, or few elements for each, a thread computes each
+//! result, or several threads of different blocks do, if neighbouring threads then read
+//! neighbouring elements. Few partial results are combined by the last block too, and many by a
+//! second kernel: it has a block for each result, and the last block alone would take longer.
+//!
+//! A kernel may compute several reductions of arrays of one shape along the same axes.
+
+use smallvec::SmallVec;
+
+use crate::{
+    counters::COUNTERS,
+    emit::{
+        body::{
+            kernel::{
+                BLOCK, Kernel, KernelBody, KernelParameter, ParameterKey, Reg, RegClass, line,
+            },
+            reducer::{Accumulator, Reducer},
+            warp::{RowThread, WARP, WARPS},
+        },
+        lower::lowering::{IndexAnalysis, Lowering},
+        passes::{GeneratedPasses, Threads},
+    },
+    expr::{NodeRef, Op, Reduction},
+    plan::{FusedKernel, MULTIPROCESSORS, RowSplit},
+    shape::{Axes, Shape},
+};
+
+/// The number of elements per result up to which one thread computes a result.
+const PER_THREAD_MAX: usize = 32;
+/// The number of results from which on one thread or several compute each, if neighbouring threads
+/// then read neighbouring elements.
+const RESULTS_SOME: usize = 32;
+/// The maximum number of partial results for each result that the last block combines, where a
+/// thread combines those of each result.
+const SPLITS_FEW: usize = 32;
+/// The number of rows from which on a warp computes each, and the maximum length of these rows.
+const ROWS_MANY: usize = 1 << 13;
+const WARP_LENGTH_MAX: usize = 1 << 11;
+/// The number of elements per block where several blocks share a result.
+const SPLIT_LENGTH: usize = 1 << 14;
+/// The approximate number of blocks of a grid where several blocks share a result.
+const BLOCKS_MAX: usize = 1 << 10;
+const _: () = assert!(BLOCKS_MAX <= COUNTERS, "each shared result has a counter");
+/// The maximum number of blocks that share the only result: as many as the multiprocessors of an
+/// H100 or H200 have at a time, so that all of these end at the same time.
+const BLOCKS_OF_ONE: usize = 8 * MULTIPROCESSORS;
+
+/// A reduction, for which kernels are generated.
+pub(crate) struct ReductionGenerator<'a> {
+    pub(crate) kernel: &'a FusedKernel,
+    pub(crate) reductions: SmallVec<[Reduced<'a>; 1]>,
+    pub(crate) axes: &'a Axes,
+    /// The shape of the reduced arrays.
+    pub(crate) shape: &'a Shape,
+    pub(crate) analysis: IndexAnalysis,
+    /// The number of elements per result.
+    pub(crate) length: usize,
+}
+
+/// One of the reductions of a kernel.
+pub(crate) struct Reduced<'a> {
+    pub(crate) node: &'a NodeRef,
+    pub(crate) source: &'a NodeRef,
+    reduction: Reduction,
+    pub(crate) reducer: Reducer,
+}
+
+/// The accumulators of all reductions of a kernel.
+pub(crate) type Accumulators = SmallVec<[Accumulator; 1]>;
+
+/// The kinds of kernels that reduce arrays.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ReductionKind {
+    /// A part of a warp, of so many threads, for each result.
+    Row { threads: usize },
+    /// A thread for each result.
+    Thread,
+    /// A warp for each result.
+    Warp,
+    /// A block for each result.
+    Block,
+    /// So many blocks for each result, the last of which combines their partial results.
+    LastBlock { splits: usize },
+    /// So many threads of different blocks for each result, the last of which combines them.
+    LastBlockOfThreads { splits: usize },
+    /// The same, with another kernel that combines them.
+    TwoPasses { splits: usize },
+}
+
+/// What the kind of a reduction depends on besides the number of results.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ReducedRows {
+    /// The number of elements per result.
+    length: usize,
+    /// True if the elements of each result are contiguous, in the order of the results.
+    is_contiguous: bool,
+    /// True if there are enough registers for several vectors of each array.
+    is_simple: bool,
+    /// True if the last axis is not reduced.
+    last_is_kept: bool,
+}
+
+impl ReducedRows {
+    /// Chooses the kind of kernel for so many results.
+    pub(crate) fn kind(self, results: usize) -> ReductionKind {
+        let Self {
+            length,
+            is_contiguous,
+            is_simple,
+            last_is_kept,
+        } = self;
+        let threads = RowSplit::of(length).threads;
+        if is_contiguous && (2..BLOCK).contains(&threads) && i32::try_from(results).is_ok() {
+            return ReductionKind::Row { threads };
+        }
+        if length <= PER_THREAD_MAX || results > i32::MAX as usize {
+            return ReductionKind::Thread;
+        }
+        if last_is_kept && results >= RESULTS_SOME {
+            let splits = length
+                .div_ceil(PER_THREAD_MAX)
+                .min(BLOCKS_MAX.div_ceil(results.div_ceil(BLOCK)));
+            return match splits {
+                1 => ReductionKind::Thread,
+                ..=SPLITS_FEW => ReductionKind::LastBlockOfThreads { splits },
+                _ => ReductionKind::TwoPasses { splits },
+            };
+        }
+        let splits_max = match results {
+            1 => BLOCKS_OF_ONE,
+            _ => BLOCKS_MAX.div_ceil(results),
+        };
+        let splits = length.div_ceil(SPLIT_LENGTH).min(splits_max).max(1);
+        if splits > 1 {
+            return ReductionKind::LastBlock { splits };
+        }
+        let is_short = is_contiguous && is_simple && length <= WARP_LENGTH_MAX;
+        if is_short && results >= ROWS_MANY {
+            return ReductionKind::Warp;
+        }
+        ReductionKind::Block
+    }
+}
+
+/// Generates the kernels of reductions with at least one result, and of their epilogues.
+pub(crate) fn reduce(kernel: &FusedKernel) -> GeneratedPasses {
+    let generator = ReductionGenerator::of(kernel).expect("the root is a reduction");
+    let of_results = |kernel, threads| {
+        let elements = 1;
+        GeneratedPasses::one(kernel, Threads::ForRows { elements, threads })
+    };
+    match generator.kind() {
+        ReductionKind::Row { threads } => of_results(generator.row_per_result(threads), threads),
+        ReductionKind::Thread => of_results(generator.thread_per_result(), 1),
+        ReductionKind::Warp => of_results(generator.row_per_warp(), WARP),
+        ReductionKind::Block => of_results(generator.block_per_result(), BLOCK),
+        ReductionKind::LastBlock { splits } => generator.last_block(splits),
+        ReductionKind::LastBlockOfThreads { splits } => generator.last_block_of_threads(splits),
+        ReductionKind::TwoPasses { splits } => {
+            let threads = generator.results().div_ceil(BLOCK) * splits * BLOCK;
+            let first = generator.split_threads_per_result(splits);
+            generator.two_passes(first, threads, splits)
+        }
+    }
+}
+
+impl<'a> ReductionGenerator<'a> {
+    /// Returns the generator for a kernel whose root is a reduction, else `None`.
+    pub(crate) fn of(kernel: &'a FusedKernel) -> Option<Self> {
+        let Some(Op::Reduce { source, axes, .. }) = kernel.op(&kernel.root) else {
+            return None;
+        };
+        let reductions = kernel.nodes.iter().filter_map(|fused| match &*fused.op {
+            Op::Reduce {
+                reduction, source, ..
+            } => Some(Reduced {
+                node: &fused.node,
+                source,
+                reduction: *reduction,
+                reducer: Reducer::new(*reduction, source.dtype),
+            }),
+            _ => None,
+        });
+        Some(Self {
+            kernel,
+            reductions: reductions.collect(),
+            axes,
+            shape: &source.shape,
+            analysis: IndexAnalysis::of(kernel),
+            length: axes.iter().map(|&axis| source.shape[axis]).product(),
+        })
+    }
+}
+
+impl ReductionGenerator<'_> {
+    /// Returns the number of results of each reduction.
+    pub(crate) fn results(&self) -> usize {
+        self.reductions[0].node.elements
+    }
+
+    /// Returns what the kind of kernel depends on besides the number of results.
+    pub(crate) fn rows(&self) -> ReducedRows {
+        let mut axes = (0..self.shape.len()).rev();
+        let last = axes.find(|&axis| self.shape[axis] != 1);
+        ReducedRows {
+            length: self.length,
+            is_contiguous: self.is_contiguous(),
+            is_simple: self.is_simple(),
+            last_is_kept: last.is_some_and(|axis| !self.axes.contains(&axis)),
+        }
+    }
+
+    /// Chooses the kind of kernel.
+    pub(crate) fn kind(&self) -> ReductionKind {
+        self.rows().kind(self.results())
+    }
+
+    /// Generates a kernel with one thread per result.
+    fn thread_per_result(&self) -> Kernel {
+        let mut body = KernelBody::new(self.analysis.wide);
+        let result = body.thread();
+        let (bits, beyond) = (body.bits(), body.reg(RegClass::Predicate));
+        let results = body.elements_of(ParameterKey::Named("results"), self.reductions[0].node);
+        line!(body, "setp.ge.u{bits} {beyond}, {result}, {results};");
+        line!(body, "@{beyond} bra DONE;");
+        let first = body.zero_index();
+        let step = body.index_reg();
+        line!(body, "mov.u{bits} {step}, 1;");
+        let accumulators = self.accumulate(&mut body, result, first, step);
+        self.store_results(&mut body, &accumulators, result);
+        body.label("DONE");
+        self.finish(body, "")
+    }
+
+    /// Generates a kernel with a part of a warp per result.
+    fn row_per_result(&self, threads: usize) -> Kernel {
+        let mut body = KernelBody::new(self.analysis.wide);
+        let own = RowThread::new(&mut body, self.reductions[0].node, threads);
+        let accumulators = self.accumulate_row(&mut body, own);
+        for (number, reduced) in self.reductions.iter().enumerate() {
+            let accumulator = std::slice::from_ref(&accumulators[number]);
+            reduced
+                .reducer
+                .combine_row(&mut body, accumulator, own, number);
+        }
+        own.first_only(&mut body, "DONE");
+        self.store_results(&mut body, &accumulators, own.row);
+        body.label("DONE");
+        self.finish(body, "")
+    }
+
+    /// Generates a kernel with one block per result.
+    fn block_per_result(&self) -> Kernel {
+        let mut body = KernelBody::new(self.analysis.wide);
+        let (block, thread) = block_and_thread(&mut body);
+        let step = body.index_reg();
+        let bits = body.bits();
+        line!(body, "mov.u{bits} {step}, {BLOCK};");
+        let accumulators = self.accumulate(&mut body, block, thread, step);
+        self.combine_block(&mut body, &accumulators, thread);
+        first_thread(&mut body, thread, "DONE");
+        self.store_results(&mut body, &accumulators, block);
+        body.label("DONE");
+        self.finish(body, &self.shared_memory())
+    }
+
+    /// Returns new accumulators of no elements.
+    pub(crate) fn identities(&self, body: &mut KernelBody) -> Accumulators {
+        let identity = |reduced: &Reduced<'_>| reduced.reducer.identity(body);
+        self.reductions.iter().map(identity).collect()
+    }
+
+    /// Declares the shared memory in which a block combines its accumulators.
+    pub(crate) fn shared_memory(&self) -> String {
+        let reductions = self.reductions.iter().enumerate();
+        reductions
+            .map(|(number, reduced)| reduced.reducer.shared_memory(number, WARPS))
+            .collect()
+    }
+
+    /// Combines the accumulators of a block. Every thread has the results.
+    pub(crate) fn combine_block(
+        &self,
+        body: &mut KernelBody,
+        accumulators: &Accumulators,
+        thread: Reg,
+    ) {
+        for (number, reduced) in self.reductions.iter().enumerate() {
+            let accumulator = &accumulators[number];
+            reduced
+                .reducer
+                .combine_block(body, accumulator, thread, number);
+        }
+    }
+
+    /// Returns whether the elements of each result are contiguous, in the order of the results.
+    pub(crate) fn is_contiguous(&self) -> bool {
+        let shape = self.shape;
+        let mut long = (0..shape.len()).filter(|&axis| shape[axis] != 1);
+        long.by_ref().find(|axis| self.axes.contains(axis));
+        long.all(|axis| self.axes.contains(&axis))
+    }
+
+    /// Stores results, after computing the epilogue.
+    pub(crate) fn store_results(
+        &self,
+        body: &mut KernelBody,
+        accumulators: &Accumulators,
+        result: Reg,
+    ) {
+        let outputs = &self.kernel.outputs;
+        let mut lowering = Lowering::new(body, self.kernel, true);
+        let value = &outputs[0].value;
+        // All outputs have the same linear indices.
+        let position = lowering.at_linear_index(value.id, &value.shape, result);
+        for (reduced, accumulator) in self.reductions.iter().zip(accumulators) {
+            let (reducer, node) = (reduced.reducer, reduced.node);
+            let element = reducer.finish(lowering.body, accumulator, node.dtype);
+            lowering.define(node, position, element);
+        }
+        for (number, output) in outputs.iter().enumerate() {
+            let element = lowering.lower(&output.value, position);
+            let body = &mut *lowering.body;
+            let base = body.address(ParameterKey::Output(number), || {
+                KernelParameter::Output(number)
+            });
+            let dtype = output.value.dtype;
+            let address = body.element(base, result, dtype.bytes());
+            body.store(dtype, address, &[element]);
+        }
+    }
+
+    pub(crate) fn finish(&self, mut body: KernelBody, shared: &str) -> Kernel {
+        for reduced in &self.reductions {
+            body.name_part(reduced.reduction.name());
+        }
+        body.finish(shared)
+    }
+}
+
+/// Continues with the first thread of the block only; the others jump to a label.
+pub(crate) fn first_thread(body: &mut KernelBody, thread: Reg, label: &str) {
+    let (bits, idle) = (body.bits(), body.reg(RegClass::Predicate));
+    line!(body, "setp.ne.u{bits} {idle}, {thread}, 0;");
+    line!(body, "@{idle} bra {label};");
+}
+
+/// Returns the index of the block in its grid and that of the thread in its block.
+pub(crate) fn block_and_thread(body: &mut KernelBody) -> (Reg, Reg) {
+    let (block, thread) = (body.reg(RegClass::B32), body.reg(RegClass::B32));
+    line!(body, "mov.u32 {block}, %ctaid.x;");
+    line!(body, "mov.u32 {thread}, %tid.x;");
+    if !body.wide {
+        return (block, thread);
+    }
+    let (wide_block, wide_thread) = (body.reg(RegClass::B64), body.reg(RegClass::B64));
+    line!(body, "cvt.u64.u32 {wide_block}, {block};");
+    line!(body, "cvt.u64.u32 {wide_thread}, {thread};");
+    (wide_block, wide_thread)
+}
+
+#[cfg(test)]
+mod tests {
+    use millstream::Device;
+    use ndarray::Array1;
+
+    use crate::{Array, plan::only_kernel, run::texts::generate};
+
+    #[test]
+    fn long_rows_are_read_16_bytes_at_once_if_their_length_allows_it() {
+        let device = Device::simulated().unwrap();
+        for (length, wide) in [(8191, false), (8192, true), (8197, false), (100_000, true)] {
+            let x = Array::from_host(&device, &Array1::<f32>::zeros(length)).unwrap();
+            let code = generate(&only_kernel((&x * 2.0).sum().node()));
+            let kernel = &code.passes[0].kernel;
+            let count = |what: &str| kernel.ptx.matches(what).count();
+            let (vectors, single) = (count("ld.global.v4.f32"), count("ld.global.f32"));
+            assert_eq!(
+                (vectors, single),
+                if wide { (5, 0) } else { (0, 5) },
+                "{length}"
+            );
+            assert_eq!(&*kernel.name, "mul+sum");
+        }
+    }
+}

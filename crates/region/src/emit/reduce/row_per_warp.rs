@@ -1,0 +1,100 @@
+//! Reductions of many contiguous rows of moderate length, with one warp for each.
+//!
+//! A block per row would mostly wait: for its few elements, and at its barrier. A warp does the
+//! work of a block instead, of one warp of the block after another: it has an accumulator for each
+//! of them, combines each by shuffles, and then all of them in their order. The bits are those of a
+//! block.
+
+use crate::emit::{
+    body::{
+        kernel::{BLOCK, Kernel, KernelBody, ParameterKey, Reg, RegClass, line},
+        warp::{RowThread, WARP, WARPS},
+    },
+    lower::lowering::Lowering,
+    reduce::reduction::{Accumulators, ReductionGenerator},
+};
+
+impl ReductionGenerator<'_> {
+    /// Generates a kernel with a warp per result, which gives the bits of a block per result.
+    pub(crate) fn row_per_warp(&self) -> Kernel {
+        let mut body = KernelBody::new(self.analysis.wide);
+        let own = RowThread::new(&mut body, self.reductions[0].node, WARP);
+        let accumulators = self.accumulate_warps(&mut body, own);
+        for (number, reduced) in self.reductions.iter().enumerate() {
+            let reducer = reduced.reducer;
+            for of_warp in &accumulators {
+                reducer.combine_lanes(&mut body, &of_warp[number], WARP);
+            }
+            for of_warp in &accumulators[1..] {
+                reducer.combine(&mut body, &accumulators[0][number], &of_warp[number]);
+            }
+        }
+        own.first_only(&mut body, "DONE");
+        self.store_results(&mut body, &accumulators[0], own.row);
+        body.label("DONE");
+        self.finish(body, "")
+    }
+
+    /// Accumulates the elements of each warp of a block.
+    fn accumulate_warps(&self, body: &mut KernelBody, own: RowThread) -> Vec<Accumulators> {
+        let bits = body.bits();
+        let accumulators: Vec<Accumulators> = (0..WARPS).map(|_| self.identities(body)).collect();
+        let kept_axes = self.kept_axes(body, own.row);
+        let lanes = self.lanes();
+        let (name, length) = self.groups(lanes);
+        let length = body.index_parameter(ParameterKey::Named(name), length as i64);
+        let (at, beyond) = (body.index_reg(), body.reg(RegClass::Predicate));
+        line!(body, "mov.b{bits} {at}, {};", own.thread);
+        for (warp, of_warp) in accumulators.iter().enumerate() {
+            let first = body.index_reg();
+            line!(body, "add.s{bits} {first}, {at}, {};", warp * WARP);
+            line!(body, "mul.lo.s{bits} {first}, {first}, {lanes};");
+            self.begin_at(body, of_warp, first);
+        }
+
+        // All warps have elements.
+        body.label("LOOP");
+        let numbers: Vec<Reg> = (0..WARPS)
+            .map(|warp| {
+                let number = body.index_reg();
+                line!(body, "add.s{bits} {number}, {at}, {};", warp * WARP);
+                number
+            })
+            .collect();
+        let last = numbers[WARPS - 1];
+        line!(body, "setp.ge.u{bits} {beyond}, {last}, {length};");
+        line!(body, "@{beyond} bra REST;");
+        let mut first_words = None;
+        let mut lowering = Lowering::new(body, self.kernel, self.is_flat());
+        let mut elements = Vec::with_capacity(WARPS);
+        let neighbours = self.neighbours(&mut lowering, (own.row, &kept_axes), &numbers, lanes);
+        for neighbours in &neighbours {
+            elements.push(self.elements(&mut lowering, neighbours));
+            let first_words = *first_words.get_or_insert(lowering.body.name_parts());
+            lowering.body.truncate_name(first_words);
+        }
+        for (elements, of_warp) in elements.iter().zip(&accumulators) {
+            self.combine_elements(body, of_warp, elements);
+        }
+        line!(body, "add.s{bits} {at}, {at}, {BLOCK};");
+        line!(body, "bra LOOP;");
+
+        // The last elements, which not all warps have.
+        body.label("REST");
+        let words = body.name_parts();
+        for (number, of_warp) in numbers.iter().zip(&accumulators) {
+            line!(body, "setp.ge.u{bits} {beyond}, {number}, {length};");
+            line!(body, "@{beyond} bra LEFT;");
+            let mut lowering = Lowering::new(body, self.kernel, self.is_flat());
+            for neighbours in
+                self.neighbours(&mut lowering, (own.row, &kept_axes), &[*number], lanes)
+            {
+                let elements = self.elements(&mut lowering, &neighbours);
+                self.combine_elements(lowering.body, of_warp, &elements);
+            }
+        }
+        body.label("LEFT");
+        body.truncate_name(words);
+        accumulators
+    }
+}

@@ -1,0 +1,341 @@
+//! Row kernels of rows that do not fit in registers, even of a larger block: a block visits its row
+//! once for all reductions that depend on no other, once for those that depend on these, and so on,
+//! and once to write.
+//!
+//! There are only as many blocks as keep their rows in the L2 cache of a large device, so that each
+//! visit but the first reads from there. A block computes one row after another.
+
+use rustc_hash::FxHashMap;
+use smallvec::SmallVec;
+
+use crate::{
+    emit::{
+        body::{
+            kernel::{KernelBody, KernelParameter, ParameterKey, Reg, RegClass, line},
+            reducer::{Accumulator, Reducer},
+            warp::RowThread,
+        },
+        lower::lowering::Lowering,
+        passes::GeneratedPasses,
+        reduce::reduction::block_and_thread,
+        row::block::{RowElements, RowNodes, begin},
+    },
+    expr::{NodeRef, Op},
+    plan::{
+        FusedKernel, FusedNode, LONG_ROW_THREADS, MULTIPROCESSORS, RowClass, RowShape, RowSplit,
+    },
+};
+
+/// The size of a large device's L2 cache that rows can fill.
+const CACHE_BYTES: usize = 36 << 20;
+/// The maximum number of blocks of a multiprocessor, whose threads are enough to hide latency.
+const BLOCKS_PER_MULTIPROCESSOR: usize = 4;
+/// The number of groups of neighbours in flight per thread.
+const UNROLL: usize = 2;
+/// The maximum numbers of arrays and of nodes of a kernel whose threads have several groups in
+/// flight.
+const SIMPLE_INPUTS: usize = 2;
+const SIMPLE_NODES: usize = 16;
+
+/// The row of a block, and the elements of each thread.
+struct LongRow {
+    own: RowThread,
+    length: Reg,
+    /// The number of neighbours in a group.
+    neighbours: usize,
+    /// The number of groups of the row.
+    groups: Reg,
+    /// The number of groups in flight.
+    unroll: usize,
+}
+
+/// A reduction, with its accumulator.
+struct RowReduction<'a> {
+    node: &'a NodeRef,
+    source: &'a NodeRef,
+    reducer: Reducer,
+    /// Its word in the name of the kernel.
+    name: &'static str,
+    /// The number of the reduction in the kernel.
+    number: usize,
+    accumulator: Accumulator,
+}
+
+/// Generates a row kernel of long rows.
+pub(crate) fn long_row(kernel: &FusedKernel, rows: RowShape) -> GeneratedPasses {
+    let (classes, mut body) = begin(kernel, rows);
+    let stages = Stages::of(kernel, &classes);
+    body.block = LONG_ROW_THREADS;
+    let bits = body.bits();
+    let (row, thread) = block_and_thread(&mut body);
+    let blocks = blocks(kernel, rows);
+    let neighbours = RowSplit::of(rows.length).neighbours;
+    let mut parameter =
+        |name, value: usize| body.index_parameter(ParameterKey::Named(name), value as i64);
+    let (all, step) = (parameter("rows", rows.rows), parameter("blocks", blocks));
+    let length = parameter("length", rows.length);
+    let groups = match neighbours {
+        1 => length,
+        _ => parameter("groups", rows.length / neighbours),
+    };
+    let is_simple = kernel.inputs.len() <= SIMPLE_INPUTS && kernel.nodes.len() <= SIMPLE_NODES;
+    let long_row = LongRow {
+        own: RowThread {
+            row,
+            thread,
+            beyond: None,
+            threads: LONG_ROW_THREADS,
+        },
+        length,
+        neighbours,
+        groups,
+        unroll: if is_simple { UNROLL } else { 1 },
+    };
+    let beyond = body.reg(RegClass::Predicate);
+    body.label("ROW");
+    let mut lowering = Lowering::new(&mut body, kernel, false);
+    lowering.row_nodes = Some(RowNodes::new(&classes, rows, row));
+    // Positions that are first needed within a loop would be forgotten behind it.
+    lowering.scalar_position();
+    for FusedNode { node, .. } in &kernel.nodes {
+        lowering.row_position_of(node);
+    }
+    let shared = stages.reduce(&mut lowering, kernel, &long_row);
+    long_row.store(&mut lowering, kernel, classes[&kernel.root.id]);
+    // All threads have read the accumulators before any of them writes those of the next row.
+    line!(body, "bar.sync 0;");
+    line!(body, "add.s{bits} {row}, {row}, {step};");
+    line!(body, "setp.lt.u{bits} {beyond}, {row}, {all};");
+    line!(body, "@{beyond} bra ROW;");
+    GeneratedPasses::one(body.finish(&shared), blocks * LONG_ROW_THREADS)
+}
+
+/// Returns the number of blocks.
+fn blocks(kernel: &FusedKernel, rows: RowShape) -> usize {
+    let inputs = kernel.inputs.iter();
+    let of_elements = inputs.filter(|input| input.elements == rows.rows * rows.length);
+    let bytes: usize = of_elements.map(|input| input.dtype.bytes()).sum();
+    let in_cache = CACHE_BYTES / (MULTIPROCESSORS * rows.length * bytes.max(1));
+    rows.rows
+        .min(MULTIPROCESSORS * in_cache.clamp(1, BLOCKS_PER_MULTIPROCESSOR))
+}
+
+/// The stages of a kernel: reductions that depend on no other, those that depend on these, and so
+/// on. The values for the row that follow from a reduction belong to its stage.
+struct Stages {
+    /// The stage of each node that depends on a reduction, from 1 on.
+    of_nodes: FxHashMap<u64, usize>,
+    count: usize,
+}
+
+impl Stages {
+    fn of(kernel: &FusedKernel, classes: &FxHashMap<u64, RowClass>) -> Self {
+        let mut of_nodes: FxHashMap<u64, usize> = FxHashMap::default();
+        for FusedNode { node, op } in &kernel.nodes {
+            if !classes.contains_key(&node.id) {
+                continue;
+            }
+            let mut stage = 0;
+            op.operands(|operand| {
+                stage = stage.max(of_nodes.get(&operand.id).copied().unwrap_or(0));
+            });
+            let own = usize::from(matches!(&**op, Op::Reduce { .. }));
+            of_nodes.insert(node.id, stage + own);
+        }
+        let count = of_nodes.values().copied().max().unwrap_or(0);
+        Self { of_nodes, count }
+    }
+
+    /// Computes all reductions and the values for the row. Returns the declarations of shared
+    /// memory.
+    fn reduce(&self, lowering: &mut Lowering<'_>, kernel: &FusedKernel, row: &LongRow) -> String {
+        let mut shared = String::new();
+        let mut number = 0;
+        for stage in 1..=self.count {
+            let of_stage = || {
+                let nodes = kernel.nodes.iter();
+                nodes.filter(|fused| self.of_nodes.get(&fused.node.id) == Some(&stage))
+            };
+            let mut reductions: SmallVec<[RowReduction<'_>; 4]> = SmallVec::new();
+            for FusedNode { node, op } in of_stage() {
+                let Op::Reduce {
+                    reduction, source, ..
+                } = &**op
+                else {
+                    continue;
+                };
+                let reducer = Reducer::new(*reduction, source.dtype);
+                shared.push_str(&reducer.row_memory(row.own, number));
+                reductions.push(RowReduction {
+                    node,
+                    source,
+                    reducer,
+                    name: reduction.name(),
+                    number,
+                    accumulator: reducer.identity(lowering.body),
+                });
+                number += 1;
+            }
+            row.accumulate(lowering, kernel, &reductions, stage);
+            for RowReduction {
+                node,
+                reducer,
+                name,
+                number,
+                accumulator,
+                ..
+            } in &reductions
+            {
+                let body = &mut *lowering.body;
+                let all = std::slice::from_ref(accumulator);
+                reducer.combine_row(body, all, row.own, *number);
+                let result = reducer.finish(body, accumulator, node.dtype);
+                body.name_part(name);
+                let position = lowering
+                    .row_position_of(node)
+                    .expect("a reduction is of a row");
+                lowering.define(node, position, result);
+            }
+            // Loops must not compute these first, because they are needed behind them, too.
+            for FusedNode { node, .. } in of_stage() {
+                if let Some(position) = lowering.row_position_of(node) {
+                    lowering.lower(node, position);
+                }
+            }
+        }
+        shared
+    }
+}
+
+impl LongRow {
+    /// Accumulates the elements of the row for these reductions, which depend on none of each
+    /// other.
+    fn accumulate(
+        &self,
+        lowering: &mut Lowering<'_>,
+        kernel: &FusedKernel,
+        reductions: &[RowReduction<'_>],
+        stage: usize,
+    ) {
+        let label = format!("STAGE{stage}");
+        let sources = reductions.iter().map(|reduction| reduction.source);
+        let arrays = kernel.arrays_of(sources.clone());
+        lowering.prepare_divisors(kernel, sources.clone());
+        self.visit(lowering, (&label, &arrays), |lowering, groups| {
+            let mut values: Vec<(usize, Reg, Reg)> = Vec::new();
+            for turn in 0..groups.len() {
+                lowering.divide(kernel, sources.clone(), groups, (self.own.row, turn));
+                let elements = &mut groups[turn];
+                for (number, reduction) in reductions.iter().enumerate() {
+                    let of_group = elements.lower(lowering, reduction.source, self.own.row, turn);
+                    let positions = elements.numbers.iter().zip(of_group);
+                    values.extend(positions.map(|(&at, value)| (number, at, value)));
+                }
+            }
+            for (number, at, value) in values {
+                let RowReduction {
+                    reducer,
+                    accumulator,
+                    ..
+                } = &reductions[number];
+                let other = reducer.lift(lowering.body, value, |_| at);
+                reducer.combine(lowering.body, accumulator, &other);
+            }
+        });
+    }
+
+    /// Stores the elements of the row, or the element for the row.
+    fn store(&self, lowering: &mut Lowering<'_>, kernel: &FusedKernel, class: RowClass) {
+        let root = &kernel.root;
+        let base = lowering
+            .body
+            .address(ParameterKey::Output(0), || KernelParameter::Output(0));
+        let (row, bytes) = (self.own.row, root.dtype.bytes());
+        if class == RowClass::Element {
+            let arrays = kernel.arrays_of(std::iter::once(root));
+            lowering.prepare_divisors(kernel, std::iter::once(root));
+            self.visit(lowering, ("WRITE", &arrays), |lowering, groups| {
+                for turn in 0..groups.len() {
+                    lowering.divide(kernel, std::iter::once(root), groups, (row, turn));
+                    let elements = &mut groups[turn];
+                    let values = elements.lower(lowering, root, row, turn);
+                    let first = elements.linear_indices[0];
+                    let address = lowering.body.element(base, first, bytes);
+                    lowering.body.store(root.dtype, address, &values);
+                }
+            });
+            return;
+        }
+        self.own.first_only(lowering.body, "STORED");
+        let position = lowering
+            .row_position_of(root)
+            .expect("the root is of a row");
+        let value = lowering.lower(root, position);
+        let address = lowering.body.element(base, row, bytes);
+        lowering.body.store(root.dtype, address, &[value]);
+        lowering.body.label("STORED");
+    }
+
+    /// Emits a loop over the groups of each thread, with several in flight, and one over the rest.
+    /// Each turn first loads the elements of these arrays, so that no function that is called
+    /// delays the loads behind it.
+    fn visit(
+        &self,
+        lowering: &mut Lowering<'_>,
+        (label, arrays): (&str, &[&NodeRef]),
+        mut instructions: impl FnMut(&mut Lowering<'_>, &mut [RowElements]),
+    ) {
+        let known = lowering.known();
+        let body = &mut *lowering.body;
+        let (bits, at, beyond) = (body.bits(), body.index_reg(), body.reg(RegClass::Predicate));
+        line!(body, "mov.b{bits} {at}, {};", self.own.thread);
+        let mut words = None;
+        let all = (format!("{label}_ALL"), format!("{label}_REST"), self.unroll);
+        let rest = (format!("{label}_REST"), format!("{label}_END"), 1);
+        for (label, end, at_once) in [all, rest] {
+            if label.ends_with("_ALL") && at_once == 1 {
+                continue;
+            }
+            let body = &mut *lowering.body;
+            body.label(&label);
+            let last = body.index_reg();
+            let ahead = (at_once - 1) * LONG_ROW_THREADS;
+            line!(body, "add.s{bits} {last}, {at}, {ahead};");
+            line!(body, "setp.ge.u{bits} {beyond}, {last}, {};", self.groups);
+            line!(body, "@{beyond} bra {end};");
+            let mut groups: SmallVec<[RowElements; UNROLL]> = (0..at_once)
+                .map(|turn| self.elements(body, at, turn))
+                .collect();
+            for elements in &mut groups {
+                elements.load(lowering, arrays, self.own.row);
+            }
+            instructions(lowering, &mut groups);
+            lowering.forget(known.clone());
+            let body = &mut *lowering.body;
+            let words = *words.get_or_insert(body.name_parts());
+            body.truncate_name(words);
+            line!(
+                body,
+                "add.s{bits} {at}, {at}, {};",
+                at_once * LONG_ROW_THREADS
+            );
+            line!(body, "bra {label};");
+        }
+        lowering.body.label(&format!("{label}_END"));
+    }
+
+    /// Computes the indices of the group of neighbours that is so many turns behind group `at`.
+    fn elements(&self, body: &mut KernelBody, at: Reg, turn: usize) -> RowElements {
+        let (bits, first) = (body.bits(), body.index_reg());
+        let neighbours = self.neighbours;
+        line!(
+            body,
+            "add.s{bits} {first}, {at}, {};",
+            turn * LONG_ROW_THREADS
+        );
+        if neighbours > 1 {
+            line!(body, "mul.lo.s{bits} {first}, {first}, {neighbours};");
+        }
+        RowElements::at(body, self.own.row, self.length, (first, neighbours))
+    }
+}

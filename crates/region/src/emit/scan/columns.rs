@@ -1,0 +1,446 @@
+//! Scans along another axis than the last. A column is what lies along that axis; neighbouring
+//! threads have neighbouring columns, so that they access neighbouring memory.
+//!
+//! A thread scans a column of at most 64 elements, and any column where there are so many of them
+//! that the loads of all threads hide latency. It combines the elements in their order.
+//!
+//! Otherwise a block scans a tile of at most 32 columns, so that tall columns have many blocks. A
+//! warp has neighbouring rows of the tile, and each of its lanes every row or, where fewer than 17
+//! columns lie beside each other, every second, fourth, eighth or sixteenth of them. A lane loads
+//! all its elements into shared memory, and the block combines them to one total for each column.
+//! Where the columns have several tiles, blocks combine the totals of those before their own
+//! (`column_totals.rs`).
+//!
+//! Tiles are numbered across the columns first, so that the tiles above have lower numbers, and the
+//! tiles that blocks have at the same time lie beside each other.
+
+use std::ops::Range;
+
+use smallvec::{SmallVec, smallvec};
+
+use crate::emit::{
+    body::{
+        kernel::{BLOCK, Kernel, KernelBody, ParameterKey, Reg, RegClass, line},
+        reducer::Accumulator,
+        warp::{WARP, WARPS, WarpTotals, copy, shuffle},
+    },
+    passes::{GeneratedPasses, Pass, PassOutput},
+    reduce::reduction::block_and_thread,
+    scan::{
+        kept::Kept,
+        look_back::{RowTotals, next_tile},
+        neighbours::if_inside,
+        published::arrays_of_totals,
+        rows::{PER_THREAD_MAX, ScanGenerator},
+    },
+};
+
+/// The number of columns from which on a thread scans each, however tall they are: eight elements
+/// of 4 bytes for each of them are as much as a large device needs in flight.
+const COLUMNS_MANY: usize = 1 << 17;
+/// The number of loads in flight per thread.
+const UNROLL: usize = 8;
+
+/// The number of blocks for which a multiprocessor must have registers. Nothing spills; five are no
+/// faster on an H100, and six are slower by a third, because they spill.
+const BLOCKS_MIN: usize = 4;
+
+/// The division of an array into tiles of columns.
+pub(crate) struct Tiling {
+    /// The number of elements of a column, and that of columns beside each other.
+    count: usize,
+    columns: usize,
+    /// The number of columns of a tile, a power of two.
+    pub(crate) width: usize,
+    /// The number of tiles beside each other.
+    across: usize,
+    /// The number of lines of tiles, each of which is a tile wide and as long as the columns.
+    lines: usize,
+    /// The number of elements of a column that a thread keeps.
+    items: usize,
+    /// The totals of a line.
+    pub(crate) totals: RowTotals,
+}
+
+impl Tiling {
+    fn new(elements: usize, count: usize, columns: usize, items_max: usize) -> Self {
+        let width = columns.next_power_of_two().min(WARP);
+        let across = columns.div_ceil(width);
+        let rows_at_once = WARPS * (WARP / width);
+        let items = count.div_ceil(rows_at_once).next_power_of_two();
+        let items = items.min(items_max);
+        Self {
+            count,
+            columns,
+            width,
+            across,
+            lines: elements / (count * columns) * across,
+            items,
+            totals: RowTotals::new(count.div_ceil(rows_at_once * items)),
+        }
+    }
+
+    /// Returns the number of lanes of a warp that have one column, each some of its rows.
+    fn lanes_per_column(&self) -> usize {
+        WARP / self.width
+    }
+
+    /// Returns the number of rows of a warp.
+    fn rows_per_warp(&self) -> usize {
+        self.items * self.lanes_per_column()
+    }
+
+    /// Returns whether the columns have several tiles.
+    fn is_shared(&self) -> bool {
+        self.totals.tiles > 1
+    }
+}
+
+/// The place of a thread in its tile.
+pub(crate) struct TileThread {
+    pub(crate) thread: Reg,
+    pub(crate) lane: Reg,
+    /// The number of the tile along its line, and that of the line.
+    pub(crate) tile: Reg,
+    pub(crate) line: Reg,
+    /// The number of the column in the tile.
+    pub(crate) column: Reg,
+    /// The first row in the whole column.
+    row: Reg,
+    /// The linear index of the column's first element; for threads beyond the last column, that of
+    /// the last one.
+    base: Reg,
+    /// The numbers of elements of a column, and of columns beside each other.
+    count: Reg,
+    columns: Reg,
+    /// False in threads beyond the last column.
+    has_column: Reg,
+}
+
+impl ScanGenerator<'_> {
+    /// Generates the kernel that scans columns of `count` elements, of which so many lie beside
+    /// each other.
+    pub(crate) fn columns(&self, count: usize, columns: usize) -> GeneratedPasses {
+        let elements = self.node.elements;
+        if count <= PER_THREAD_MAX || elements / count >= COLUMNS_MANY {
+            let kernel = self.thread_per_column(count, columns);
+            return GeneratedPasses::one(kernel, elements / count);
+        }
+        let tiling = Tiling::new(elements, count, columns, self.items_of_thread());
+        let kernel = self.block_per_tile(&tiling);
+        let threads = tiling.lines * tiling.totals.tiles * BLOCK;
+        if !tiling.is_shared() {
+            return GeneratedPasses::one(kernel, threads);
+        }
+        let totals = tiling.lines * tiling.totals.count() * tiling.width;
+        let temporaries = arrays_of_totals(&self.reducer.state_types(), totals);
+        GeneratedPasses {
+            passes: smallvec![Pass {
+                kernel,
+                threads: threads.into(),
+                writes: PassOutput::OutputsAndTemporaries(0..temporaries.len()),
+                reads: 0..0,
+            }],
+            temporaries,
+        }
+    }
+
+    /// Generates a kernel with one thread per column.
+    fn thread_per_column(&self, count: usize, columns: usize) -> Kernel {
+        let mut body = KernelBody::new(self.analysis.wide);
+        let thread = body.thread();
+        let (bits, beyond) = (body.bits(), body.reg(RegClass::Predicate));
+        let mut parameter =
+            |name, value: usize| body.index_parameter(ParameterKey::Named(name), value as i64);
+        let all = parameter("threads", self.node.elements / count);
+        let (count, columns) = (parameter("count", count), parameter("columns", columns));
+        line!(body, "setp.ge.u{bits} {beyond}, {thread}, {all};");
+        line!(body, "@{beyond} bra DONE;");
+        let mut new = || body.index_reg();
+        let (before, rows, at, row) = (new(), new(), new(), new());
+        // The columns before those that lie beside this one have all their elements before it.
+        line!(body, "div.u{bits} {before}, {thread}, {columns};");
+        line!(body, "mul.lo.s{bits} {before}, {before}, {columns};");
+        line!(body, "sub.s{bits} {rows}, {count}, 1;");
+        line!(body, "mad.lo.s{bits} {at}, {before}, {rows}, {thread};");
+        line!(body, "mov.b{bits} {row}, 0;");
+        let running = self.reducer.identity(&mut body);
+        for (label, next, at_once) in [("LOOP", "REST", UNROLL), ("REST", "DONE", 1)] {
+            body.label(label);
+            let last = body.index_reg();
+            line!(body, "add.s{bits} {last}, {row}, {};", at_once - 1);
+            line!(body, "setp.ge.u{bits} {beyond}, {last}, {count};");
+            line!(body, "@{beyond} bra {next};");
+            let mut places: SmallVec<[Reg; UNROLL]> = smallvec![at];
+            for turn in 1..at_once {
+                let place = body.index_reg();
+                line!(
+                    body,
+                    "add.s{bits} {place}, {}, {columns};",
+                    places[turn - 1]
+                );
+                places.push(place);
+            }
+            let values = self.values_at(&mut body, &places);
+            for (&place, value) in places.iter().zip(values) {
+                let element = self.lifted(&mut body, value);
+                self.reducer.combine(&mut body, &running, &element);
+                self.store_results(&mut body, std::slice::from_ref(&running), place);
+            }
+            let behind = places[at_once - 1];
+            line!(body, "add.s{bits} {at}, {behind}, {columns};");
+            line!(body, "add.s{bits} {row}, {row}, {at_once};");
+            line!(body, "bra {label};");
+        }
+        body.label("DONE");
+        self.finish(body, "")
+    }
+
+    /// Generates a kernel with one block per tile.
+    fn block_per_tile(&self, tiling: &Tiling) -> Kernel {
+        let mut body = KernelBody::new(self.analysis.wide);
+        body.blocks_min = Some(BLOCKS_MIN);
+        let bits = body.bits();
+        let (block, thread) = block_and_thread(&mut body);
+        let mut shared = self.reducer.shared_memory(0, WARPS * WARP);
+        let published = tiling.is_shared().then(|| {
+            shared.push_str(&self.reducer.shared_memory(1, WARPS * WARP));
+            shared.push_str("\t.shared .align 4 .b32 tile;\n");
+            self.published(&mut body)
+        });
+        let number = match &published {
+            Some(published) => next_tile(&mut body, published, thread).0,
+            None => block,
+        };
+        let identity = self.reducer.identity(&mut body);
+        let all = [0, 1].map(|number| {
+            (number == 0 || tiling.is_shared())
+                .then(|| WarpTotals::new(&mut body, self.reducer, thread, number))
+        });
+        let first = all[0].as_ref().expect("the block has totals");
+        let own = self.tile_thread(&mut body, tiling, thread, number, first);
+        let totals = all.map(|all| all.map(|all| all.of_column(&mut body, own.column)));
+        let [Some(of_tile), of_group] = totals else {
+            unreachable!("the block has totals");
+        };
+
+        let class = RegClass::of(self.source.dtype);
+        let kept = Kept::new(&mut body, thread, class, 1);
+        shared.push_str(&Kept::declaration(class, tiling.items));
+        let running = copy(&mut body, &identity);
+        for first in (0..tiling.items).step_by(UNROLL) {
+            let turns = first..tiling.items.min(first + UNROLL);
+            let values = self.values_of_tile(&mut body, tiling, &own, turns.clone());
+            for (turn, value) in turns.zip(&values) {
+                kept.store(&mut body, turn, std::slice::from_ref(value));
+            }
+            self.combine_all(&mut body, &running, &values);
+        }
+        let (reducer, width) = (self.reducer, tiling.width);
+        let running = of_tile.scan_lanes(&mut body, reducer, &running, &identity, width);
+        let ends_warp = body.reg(RegClass::Predicate);
+        line!(
+            body,
+            "setp.ge.u{bits} {ends_warp}, {}, {};",
+            own.lane,
+            WARP - width
+        );
+        of_tile.store_if(&mut body, &running, ends_warp);
+        line!(body, "bar.sync 0;");
+        let (before, all) = of_tile.combine_warps(&mut body, reducer, &identity);
+        if let (Some(published), Some(of_group)) = (&published, &of_group) {
+            let totals = [&of_tile, of_group];
+            let carry = self.carry(&mut body, tiling, &own, (published, totals), &all);
+            reducer.combine(&mut body, &before, &carry);
+        }
+
+        let at = body.index_reg();
+        line!(
+            body,
+            "mad.lo.s{bits} {at}, {}, {}, {};",
+            own.row,
+            own.columns,
+            own.base
+        );
+        let step = body.index_reg();
+        let rows_at_once = tiling.lanes_per_column();
+        line!(
+            body,
+            "mul.lo.s{bits} {step}, {}, {rows_at_once};",
+            own.columns
+        );
+        let last_lane = self.last_lane(&mut body, tiling, &own);
+        for turn in 0..tiling.items {
+            let inside = own.is_inside(&mut body, tiling, turn);
+            let value = kept.load(&mut body, turn)[0];
+            let element = self.lifted(&mut body, value);
+            let result = if width == WARP {
+                reducer.combine(&mut body, &before, &element);
+                copy(&mut body, &before)
+            } else {
+                let up_to = of_tile.scan_lanes(&mut body, reducer, &element, &identity, width);
+                let result = copy(&mut body, &before);
+                reducer.combine(&mut body, &result, &up_to);
+                let last = ("idx", last_lane);
+                let moved = |&reg: &Reg| shuffle(&mut body, reg, last, WARP);
+                let total: Accumulator = up_to.iter().map(moved).collect();
+                reducer.combine(&mut body, &before, &total);
+                result
+            };
+            if_inside(&mut body, inside, |body| {
+                self.store_results(body, std::slice::from_ref(&result), at);
+            });
+            line!(body, "add.s{bits} {at}, {at}, {step};");
+        }
+        self.finish(body, &shared)
+    }
+
+    /// Computes the place of a thread.
+    fn tile_thread(
+        &self,
+        body: &mut KernelBody,
+        tiling: &Tiling,
+        thread: Reg,
+        number: Reg,
+        totals: &WarpTotals,
+    ) -> TileThread {
+        let bits = body.bits();
+        let mut parameter =
+            |name, value: usize| body.index_parameter(ParameterKey::Named(name), value as i64);
+        let count = parameter("count", tiling.count);
+        let columns = parameter("columns", tiling.columns);
+        let (across, lines) = (
+            parameter("across", tiling.across),
+            parameter("lines", tiling.lines),
+        );
+        let (width, has_column) = (tiling.width, body.reg(RegClass::Predicate));
+        let mut new = || body.index_reg();
+        let (tile, line, before, column, row, base) = (new(), new(), new(), new(), new(), new());
+        let (outer, first, last, rest) = (new(), new(), new(), new());
+        line!(body, "div.u{bits} {tile}, {number}, {lines};");
+        line!(body, "mul.lo.s{bits} {before}, {tile}, {lines};");
+        line!(body, "sub.s{bits} {line}, {number}, {before};");
+        line!(body, "div.u{bits} {outer}, {line}, {across};");
+        line!(body, "mul.lo.s{bits} {before}, {outer}, {across};");
+        line!(body, "sub.s{bits} {first}, {line}, {before};");
+        line!(
+            body,
+            "and.b{bits} {column}, {}, {};",
+            totals.lane,
+            width - 1
+        );
+        line!(body, "mad.lo.s{bits} {first}, {first}, {width}, {column};");
+        line!(body, "setp.lt.u{bits} {has_column}, {first}, {columns};");
+        line!(body, "sub.s{bits} {last}, {columns}, 1;");
+        line!(body, "min.u{bits} {first}, {first}, {last};");
+        line!(body, "mul.lo.s{bits} {base}, {outer}, {count};");
+        line!(body, "mad.lo.s{bits} {base}, {base}, {columns}, {first};");
+        let shift = width.trailing_zeros();
+        line!(body, "shr.u{bits} {rest}, {}, {shift};", totals.lane);
+        let of_warp = tiling.rows_per_warp();
+        line!(
+            body,
+            "mad.lo.s{bits} {row}, {}, {of_warp}, {rest};",
+            totals.warp
+        );
+        line!(
+            body,
+            "mad.lo.s{bits} {row}, {tile}, {}, {row};",
+            WARPS * of_warp
+        );
+        TileThread {
+            thread,
+            lane: totals.lane,
+            tile,
+            line,
+            column,
+            row,
+            base,
+            count,
+            columns,
+            has_column,
+        }
+    }
+
+    /// Loads a thread's elements of some turns; the last one of the column for those beyond the
+    /// end, on which no result depends, because they follow all elements of the column.
+    fn values_of_tile(
+        &self,
+        body: &mut KernelBody,
+        tiling: &Tiling,
+        own: &TileThread,
+        turns: Range<usize>,
+    ) -> Vec<Reg> {
+        let (bits, last) = (body.bits(), body.index_reg());
+        line!(body, "sub.s{bits} {last}, {}, 1;", own.count);
+        let place = |turn: usize| {
+            let (row, place) = (body.index_reg(), body.index_reg());
+            let ahead = turn * tiling.lanes_per_column();
+            line!(body, "add.s{bits} {row}, {}, {ahead};", own.row);
+            line!(body, "min.u{bits} {row}, {row}, {last};");
+            line!(
+                body,
+                "mad.lo.s{bits} {place}, {row}, {}, {};",
+                own.columns,
+                own.base
+            );
+            place
+        };
+        let places: SmallVec<[Reg; 32]> = turns.map(place).collect();
+        self.values_at(body, &places)
+    }
+
+    /// Returns the number of the last lane that has the same column, for a shuffle.
+    fn last_lane(&self, body: &mut KernelBody, tiling: &Tiling, own: &TileThread) -> Reg {
+        let bits = body.bits();
+        let (column, lane) = (body.reg(RegClass::B32), body.reg(RegClass::B32));
+        line!(body, "cvt.u32.u{bits} {column}, {};", own.column);
+        line!(body, "add.u32 {lane}, {column}, {};", WARP - tiling.width);
+        lane
+    }
+}
+
+impl TileThread {
+    /// Returns whether the thread has an element in a turn.
+    fn is_inside(&self, body: &mut KernelBody, tiling: &Tiling, turn: usize) -> Reg {
+        let (bits, row) = (body.bits(), body.index_reg());
+        let inside = body.reg(RegClass::Predicate);
+        let ahead = turn * tiling.lanes_per_column();
+        line!(body, "add.s{bits} {row}, {}, {ahead};", self.row);
+        line!(body, "setp.lt.u{bits} {inside}, {row}, {};", self.count);
+        line!(body, "and.pred {inside}, {inside}, {};", self.has_column);
+        inside
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use millstream::Device;
+    use ndarray::{Array2, Axis};
+
+    use crate::{Array, plan::only_kernel, run::texts::generate};
+
+    #[test]
+    fn threads_or_blocks_scan_columns_by_their_height_and_number() {
+        let device = Device::simulated().unwrap();
+        for (shape, threads, temporaries) in [
+            // A thread for each column: few rows, or many columns.
+            ((64, 3000), 3000, 0),
+            ((65, 1 << 17), 1 << 17, 0),
+            // A block for each 32 columns.
+            ((65, 3000), 94 * 256, 0),
+            ((256, 40), 2 * 256, 0),
+            // Tiles of 256 rows and 32 columns, and of 4,096 rows and 2 columns.
+            ((257, 40), 2 * 2 * 256, 1),
+            ((10_000, 2), 3 * 256, 1),
+        ] {
+            let x = Array::from_host(&device, &Array2::<f32>::zeros(shape)).unwrap();
+            let generated = generate(&only_kernel(x.cumsum(Axis(0)).node()));
+            let [pass] = &generated.passes[..] else {
+                panic!("{} passes", generated.passes.len());
+            };
+            let found = (pass.threads, generated.temporaries.len());
+            assert_eq!(found, (threads.into(), temporaries), "{shape:?}");
+        }
+    }
+}

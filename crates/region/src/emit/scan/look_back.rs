@@ -1,0 +1,374 @@
+//! Scans of rows that several blocks share, in one pass.
+//!
+//! A block loads one tile into shared memory and combines it to one total, without keeping the
+//! steps. Once the total of all tiles before it in the row is known, each warp scans its elements
+//! from there, one vector of each thread at a time. So a block needs few registers for many
+//! elements, other blocks of the multiprocessor hide the time until that total is known, and
+//! neighbouring threads access neighbouring memory.
+//!
+//! The totals are combined in an order that follows from the tile's number alone, so that floats
+//! have the same bits on every run: 32 tiles are a group, and 32 groups a section. Before a tile
+//! come all sections before its own, the groups before its own in the section, and the tiles before
+//! it in the group. The last tile of each section publishes the total up to there, so that only
+//! sections form a chain; a warp reads the totals of the groups and those of the tiles at once.
+//!
+//! Threads beyond the end of the row load its last elements. Nothing keeps them apart: all elements
+//! of the row precede them, so no result depends on them, and no tile reads the totals of the last.
+//!
+//! # Progress
+//!
+//! A block takes the next tile from a counter. It waits only for tiles with lower numbers, whose
+//! blocks have started, and none of these waits for a higher one. `published.rs` says how totals
+//! are handed on. They are asked for before the groups of neighbours are scanned within each warp,
+//! which needs no total of another tile, so that most have arrived when the block begins to wait.
+
+use smallvec::{SmallVec, smallvec};
+
+use crate::emit::{
+    body::{
+        kernel::{BLOCK, Kernel, KernelBody, ParameterKey, Reg, RegClass, line},
+        reducer::Accumulator,
+        warp::{WARP, WARPS, WarpTotals, copy, shuffle},
+    },
+    passes::{GeneratedPasses, Pass, PassOutput},
+    reduce::reduction::block_and_thread,
+    scan::{
+        kept::Kept,
+        neighbours::{if_inside, neighbours},
+        published::{Published, arrays_of_totals},
+        rows::{LANES, ScanGenerator, Segmentation},
+    },
+};
+/// The size of the elements that a thread keeps, in bytes.
+const ITEMS_BYTES: usize = 128;
+/// The largest number of elements that a thread keeps.
+const ITEMS_MAX: usize = 32;
+
+/// The number of blocks for which a multiprocessor must have registers: as many as fit in the
+/// shared memory of an H100 or H200. A thread spills a few words, once; blocks hide more latency.
+const BLOCKS_MIN: usize = 6;
+/// The same for totals of several components: for six blocks, a thread would spill 31 words.
+const BLOCKS_MIN_OF_PAIRS: usize = 4;
+
+/// The largest number of turns whose groups of neighbours are scanned while the totals of other
+/// tiles are on their way: their results take two registers each, or four.
+const SCANNED_EARLY_MAX: usize = 8;
+
+/// The published totals of a row: those of its tiles, of its groups and of its sections.
+pub(crate) struct RowTotals {
+    pub(crate) tiles: usize,
+    pub(crate) groups: usize,
+    sections: usize,
+}
+
+impl RowTotals {
+    pub(crate) fn new(tiles: usize) -> Self {
+        let groups = tiles.div_ceil(WARP);
+        Self {
+            tiles,
+            groups,
+            sections: groups.div_ceil(WARP),
+        }
+    }
+
+    pub(crate) fn count(&self) -> usize {
+        self.tiles + self.groups + self.sections
+    }
+}
+
+impl ScanGenerator<'_> {
+    /// Returns one pass in which several blocks share each row.
+    pub(crate) fn one_pass(&self, count: usize, rows: usize) -> GeneratedPasses {
+        let items = self.items_of_thread();
+        let segmentation = Segmentation {
+            count,
+            segment: BLOCK * items,
+            segments: count.div_ceil(BLOCK * items),
+            items,
+        };
+        let of_row = RowTotals::new(segmentation.segments);
+        let totals = rows * of_row.count();
+        let temporaries = arrays_of_totals(&self.reducer.state_types(), totals);
+        GeneratedPasses {
+            passes: smallvec![Pass {
+                kernel: self.one_pass_kernel(segmentation, &of_row),
+                threads: (rows * segmentation.segments * BLOCK).into(),
+                writes: PassOutput::OutputsAndTemporaries(0..temporaries.len()),
+                reads: 0..0,
+            }],
+            temporaries,
+        }
+    }
+
+    fn one_pass_kernel(&self, segmentation: Segmentation, of_row: &RowTotals) -> Kernel {
+        let mut body = KernelBody::new(self.analysis.wide);
+        body.blocks_min = Some(match &self.reducer.state_types()[..] {
+            [_] => BLOCKS_MIN,
+            _ => BLOCKS_MIN_OF_PAIRS,
+        });
+        let bits = body.bits();
+        let (_, thread) = block_and_thread(&mut body);
+        let published = self.published(&mut body);
+        let (number, is_first) = next_tile(&mut body, &published, thread);
+        let mut parameter =
+            |name, value: usize| body.index_parameter(ParameterKey::Named(name), value as i64);
+        let count = parameter("count", segmentation.count);
+        let tiles = parameter("tiles", of_row.tiles);
+        let groups = parameter("groups", of_row.groups);
+        let of_row = parameter("totals", of_row.count());
+        let mut new = || body.index_reg();
+        let (row, before_row, tile, first, end, base) = (new(), new(), new(), new(), new(), new());
+        line!(body, "div.u{bits} {row}, {number}, {tiles};");
+        line!(body, "mul.lo.s{bits} {before_row}, {row}, {tiles};");
+        line!(body, "sub.s{bits} {number}, {number}, {before_row};");
+        line!(
+            body,
+            "mul.lo.s{bits} {tile}, {number}, {};",
+            segmentation.tile()
+        );
+        line!(body, "add.s{bits} {end}, {tile}, {};", segmentation.tile());
+        line!(body, "min.u{bits} {end}, {end}, {count};");
+        line!(body, "mul.lo.s{bits} {base}, {row}, {count};");
+        let identity = self.reducer.identity(&mut body);
+        let totals = WarpTotals::new(&mut body, self.reducer, thread, 0);
+        let lanes = if segmentation.count.is_multiple_of(LANES) {
+            LANES
+        } else {
+            1
+        };
+        let (items, stride) = (segmentation.items, WARP * lanes);
+        let (warp, lane) = (totals.warp, totals.lane);
+        line!(
+            body,
+            "mad.lo.s{bits} {first}, {warp}, {}, {tile};",
+            WARP * items
+        );
+        line!(body, "mad.lo.s{bits} {first}, {lane}, {lanes}, {first};");
+        let place = (first, end, base);
+        let read = |body: &mut KernelBody, at, lanes| self.values(body, at, lanes);
+        let neighbours = neighbours(&mut body, place, (items / lanes, stride), lanes, read);
+        let class = RegClass::of(self.source.dtype);
+        let kept = Kept::new(&mut body, thread, class, lanes);
+        let running = copy(&mut body, &identity);
+        for (turn, of_thread) in neighbours.iter().enumerate() {
+            kept.store(&mut body, turn, &of_thread.elements);
+            self.combine_all(&mut body, &running, &of_thread.elements);
+        }
+        self.reducer.combine_lanes(&mut body, &running, WARP);
+        totals.store(&mut body, &running, 0);
+        line!(body, "bar.sync 0;");
+        let (before, own) = totals.combine_warps(&mut body, self.reducer, &identity);
+
+        let mut new = || body.index_reg();
+        let (of_tile, of_group, of_section) = (new(), new(), new());
+        line!(body, "mul.lo.s{bits} {of_tile}, {row}, {of_row};");
+        line!(body, "add.s{bits} {of_group}, {of_tile}, {tiles};");
+        line!(body, "add.s{bits} {of_section}, {of_group}, {groups};");
+        line!(body, "add.s{bits} {of_tile}, {of_tile}, {number};");
+        published.publish(&mut body, &own, of_tile, is_first);
+        let (group, within_group, ends_group) = part_of(&mut body, number);
+        let (section, within_section, ends_section) = part_of(&mut body, group);
+        line!(body, "sub.s{bits} {of_tile}, {of_tile}, {within_group};");
+        line!(body, "add.s{bits} {of_group}, {of_group}, {group};");
+        line!(body, "add.s{bits} {of_section}, {of_section}, {section};");
+        let (has_section, one) = (body.reg(RegClass::Predicate), body.index_reg());
+        let (first_group, section_before) = (body.index_reg(), body.index_reg());
+        line!(
+            body,
+            "sub.s{bits} {first_group}, {of_group}, {within_section};"
+        );
+        line!(body, "setp.ne.u{bits} {has_section}, {section}, 0;");
+        line!(body, "selp.b{bits} {one}, 1, 0, {has_section};");
+        line!(body, "sub.s{bits} {section_before}, {of_section}, {one};");
+        // Only threads of the first warp have numbers below these counts.
+        let mut request = |places: &[(Reg, Reg)]| {
+            let places: SmallVec<[(Reg, Reg); 2]> = places
+                .iter()
+                .map(|&place| total_of_lane(&mut body, thread, place))
+                .collect();
+            published.request(&mut body, &places, &identity)
+        };
+        let in_group = request(&[(of_tile, within_group)]);
+        let before_group = request(&[(first_group, within_section), (section_before, one)]);
+        let mut scanned: Vec<Accumulator> = Vec::new();
+        if neighbours.len() <= SCANNED_EARLY_MAX {
+            for turn in 0..neighbours.len() {
+                let elements = kept.load(&mut body, turn);
+                scanned.push(self.scan_group(&mut body, &totals, &elements, &identity));
+            }
+        }
+
+        // The first warp combines what precedes the tile.
+        let others = body.reg(RegClass::Predicate);
+        line!(body, "setp.ge.u{bits} {others}, {thread}, {WARP};");
+        line!(body, "@{others} bra CARRIED;");
+        let receive = |body: &mut KernelBody, requested| {
+            let received = published.receive(body, requested, &identity);
+            for total in &received {
+                self.reducer.combine_lanes(body, total, WARP);
+            }
+            received
+        };
+        let carry = receive(&mut body, &in_group).remove(0);
+        let total = copy(&mut body, &carry);
+        self.reducer.combine(&mut body, &total, &own);
+        line!(body, "and.pred {ends_group}, {ends_group}, {is_first};");
+        published.publish(&mut body, &total, of_group, ends_group);
+        let [groups_before, sections] = &receive(&mut body, &before_group)[..] else {
+            unreachable!("there is a total for each place");
+        };
+        self.reducer.combine(&mut body, sections, groups_before);
+        self.reducer.combine(&mut body, &carry, sections);
+        self.reducer.combine(&mut body, &total, sections);
+        line!(
+            body,
+            "and.pred {ends_section}, {ends_section}, {ends_group};"
+        );
+        published.publish(&mut body, &total, of_section, ends_section);
+        let mut shared = self.reducer.shared_memory(0, WARPS);
+        shared.push_str(&Kept::declaration(class, items));
+        shared.push_str("\t.shared .align 4 .b32 tile;\n");
+        for (slot, reg) in carry.iter().enumerate() {
+            shared.push_str(&format!("\t.shared .align 8 .b8 carry{slot}[8];\n"));
+            let kind = reg.class.move_type();
+            line!(body, "@{is_first} st.shared.{kind} [carry{slot}], {reg};");
+        }
+        body.label("CARRIED");
+        line!(body, "bar.sync 0;");
+        for (slot, reg) in carry.iter().enumerate() {
+            let kind = reg.class.move_type();
+            line!(body, "ld.shared.{kind} {reg}, [carry{slot}];");
+        }
+        self.reducer.combine(&mut body, &before, &carry);
+        let position = body.index_reg();
+        line!(body, "add.s{bits} {position}, {first}, {base};");
+        let first_result = self.result_address(&mut body, position);
+        for turn in 0..neighbours.len() {
+            // Found again from the first, so that fewer registers are in use over the wait.
+            let (at, inside) = (body.index_reg(), body.reg(RegClass::Predicate));
+            line!(body, "add.s{bits} {at}, {first}, {};", turn * stride);
+            line!(body, "setp.lt.u{bits} {inside}, {at}, {end};");
+            let elements = kept.load(&mut body, turn);
+            let with_front = match scanned.get(turn) {
+                Some(scanned) => scanned.clone(),
+                None => self.scan_group(&mut body, &totals, &elements, &identity),
+            };
+            let step = totals.before_in_warp(&mut body, &with_front, &identity, 1);
+            self.reducer.combine(&mut body, &step, &before);
+            let after = |&value| {
+                self.combine_all(&mut body, &step, &[value]);
+                copy(&mut body, &step)
+            };
+            let results: Vec<_> = elements.iter().map(after).collect();
+            let address = body.reg(RegClass::B64);
+            let bytes = turn * stride * self.node.dtype.bytes();
+            line!(body, "add.s64 {address}, {first_result}, {bytes};");
+            if_inside(&mut body, inside, |body| {
+                self.store_results_to(body, &results, address);
+            });
+            let last = ("idx", WARP - 1);
+            let moved = |&reg: &Reg| shuffle(&mut body, reg, last, WARP);
+            let total: Accumulator = with_front.iter().map(moved).collect();
+            self.reducer.combine(&mut body, &before, &total);
+        }
+        self.finish(body, &shared)
+    }
+
+    /// Returns the number of elements that a thread keeps.
+    pub(crate) fn items_of_thread(&self) -> usize {
+        (ITEMS_BYTES / self.source.dtype.bytes()).min(ITEMS_MAX)
+    }
+
+    /// Combines a thread's elements into an accumulator.
+    pub(crate) fn combine_all(&self, body: &mut KernelBody, running: &Accumulator, values: &[Reg]) {
+        for &value in values {
+            let element = self.reducer.lift(body, value, |body| body.index_reg());
+            self.reducer.combine(body, running, &element);
+        }
+    }
+
+    /// Combines a thread's neighbours of one turn, and scans the combinations of the lanes. Returns
+    /// that of all lanes up to this one.
+    fn scan_group(
+        &self,
+        body: &mut KernelBody,
+        totals: &WarpTotals,
+        elements: &[Reg],
+        identity: &Accumulator,
+    ) -> Accumulator {
+        let group = copy(body, identity);
+        self.combine_all(body, &group, elements);
+        totals.scan_lanes(body, self.reducer, &group, identity, 1)
+    }
+}
+
+/// Returns the place of a lane's total among the first `count` from `first` on, and whether there
+/// is one.
+fn total_of_lane(body: &mut KernelBody, lane: Reg, (first, count): (Reg, Reg)) -> (Reg, Reg) {
+    let bits = body.bits();
+    let (at, is_read) = (body.index_reg(), body.reg(RegClass::Predicate));
+    line!(body, "setp.lt.u{bits} {is_read}, {lane}, {count};");
+    line!(body, "add.s{bits} {at}, {first}, {lane};");
+    (at, is_read)
+}
+
+/// Takes the next tile. Returns its number, which all threads get, and a predicate that holds in
+/// the first thread.
+pub(crate) fn next_tile(body: &mut KernelBody, published: &Published, thread: Reg) -> (Reg, Reg) {
+    let (bits, counter) = (body.bits(), published.counter);
+    let (first, taken) = (body.reg(RegClass::Predicate), body.reg(RegClass::B32));
+    line!(body, "setp.eq.u{bits} {first}, {thread}, 0;");
+    line!(
+        body,
+        "@{first} atom.relaxed.gpu.global.add.u32 {taken}, [{counter}], 1;"
+    );
+    line!(body, "@{first} st.shared.u32 [tile], {taken};");
+    line!(body, "bar.sync 0;");
+    line!(body, "ld.shared.u32 {taken}, [tile];");
+    if thread.class == RegClass::B32 {
+        return (taken, first);
+    }
+    let wide = body.reg(RegClass::B64);
+    line!(body, "cvt.u64.u32 {wide}, {taken};");
+    (wide, first)
+}
+
+/// Divides a number by the lanes of a warp. Returns the quotient, the rest, and whether the number
+/// is the last with this quotient.
+pub(crate) fn part_of(body: &mut KernelBody, number: Reg) -> (Reg, Reg, Reg) {
+    let bits = body.bits();
+    let (quotient, rest) = (body.index_reg(), body.index_reg());
+    let is_last = body.reg(RegClass::Predicate);
+    line!(
+        body,
+        "shr.u{bits} {quotient}, {number}, {};",
+        WARP.trailing_zeros()
+    );
+    line!(body, "and.b{bits} {rest}, {number}, {};", WARP - 1);
+    line!(body, "setp.eq.u{bits} {is_last}, {rest}, {};", WARP - 1);
+    (quotient, rest, is_last)
+}
+
+#[cfg(test)]
+mod tests {
+    use millstream::Device;
+    use ndarray::{Array1, Axis};
+
+    use crate::{Array, plan::only_kernel, run::texts::generate};
+
+    #[test]
+    fn a_row_of_many_tiles_is_scanned_by_one_kernel() {
+        let device = Device::simulated().unwrap();
+        let x = Array::from_host(&device, &Array1::<f32>::zeros(300_000)).unwrap();
+        let generated = generate(&only_kernel(x.cumsum(Axis(0)).node()));
+        let [pass] = &generated.passes[..] else {
+            panic!("{} passes", generated.passes.len());
+        };
+        // 37 tiles, in 2 groups, in 1 section; a counter precedes the words.
+        let [words] = &generated.temporaries[..] else {
+            panic!("{} temporaries", generated.temporaries.len());
+        };
+        assert_eq!((words.bytes, words.is_zeroed), (41 * 8, true));
+        assert_eq!(pass.threads, (37 * 256).into());
+    }
+}

@@ -1,0 +1,66 @@
+//! Elements that a thread of a scan loads together, which may be beyond the end of their row.
+
+use crate::emit::body::{
+    kernel::{KernelBody, Reg, RegClass, line},
+    reducer::Accumulator,
+};
+
+/// Neighbouring elements of a thread: registers of loaded elements, or accumulators of them.
+pub(crate) struct Neighbours<E> {
+    pub(crate) elements: Vec<E>,
+    /// The position of the first.
+    pub(crate) position: Reg,
+    /// False beyond the end of the row.
+    pub(crate) inside: Reg,
+}
+
+/// Runs what `store` generates unless the elements are beyond the end.
+pub(crate) fn if_inside(body: &mut KernelBody, inside: Reg, store: impl FnOnce(&mut KernelBody)) {
+    let label = format!("SKIP{}", body.label_number());
+    line!(body, "@!{inside} bra {label};");
+    store(body);
+    body.label(&label);
+}
+
+/// Loads a thread's `turns` groups of neighbours, the first from `first` on and each `stride`
+/// behind the one before, so many `lanes` at a time by `read`: several if none of them can be
+/// beyond the end alone, which loads of 16 bytes need.
+pub(crate) fn neighbours<E>(
+    body: &mut KernelBody,
+    (first, end, base): (Reg, Reg, Reg),
+    (turns, stride): (usize, usize),
+    lanes: usize,
+    read: impl Fn(&mut KernelBody, Reg, usize) -> Vec<E>,
+) -> Vec<Neighbours<E>> {
+    let bits = body.bits();
+    let last = body.index_reg();
+    line!(body, "sub.s{bits} {last}, {end}, {lanes};");
+    let at_turn = |turn: usize| {
+        let (at, position) = (body.index_reg(), body.index_reg());
+        let inside = body.reg(RegClass::Predicate);
+        line!(body, "add.s{bits} {at}, {first}, {};", turn * stride);
+        line!(body, "setp.lt.u{bits} {inside}, {at}, {end};");
+        // Beyond the end, the last elements are read and replaced by the identity.
+        line!(body, "min.u{bits} {position}, {at}, {last};");
+        line!(body, "add.s{bits} {position}, {position}, {base};");
+        Neighbours {
+            elements: read(body, position, lanes),
+            position,
+            inside,
+        }
+    };
+    (0..turns).map(at_turn).collect()
+}
+
+/// Replaces an element beyond the end by the identity.
+pub(crate) fn replace_outside(
+    body: &mut KernelBody,
+    element: &Accumulator,
+    identity: &Accumulator,
+    inside: Reg,
+) {
+    for (&reg, &none) in element.iter().zip(identity) {
+        let kind = reg.class.move_type();
+        line!(body, "selp.{kind} {reg}, {reg}, {none}, {inside};");
+    }
+}

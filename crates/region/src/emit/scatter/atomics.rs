@@ -1,0 +1,172 @@
+//! Scatter kernels, with one thread per index.
+//!
+//! `scatter_add` adds atomically; additions of many values to few elements are in
+//! `scatter_shared.rs`. `scatter` must store the last of several values for one element,
+//! independently of the order in which threads run: a first kernel marks each element with the
+//! greatest linear index that writes to it, and a second kernel stores the marked value.
+
+use smallvec::smallvec;
+
+use crate::{
+    element::DType,
+    emit::{
+        body::kernel::{
+            BLOCK, Kernel, KernelBody, KernelParameter, ParameterKey, Reg, RegClass, line,
+        },
+        lower::{
+            lowering::{IndexAnalysis, Lowering},
+            position::Position,
+        },
+        passes::{GeneratedPasses, Pass, PassOutput, Temporary},
+        scatter::shared::scatter_add_to_few,
+    },
+    expr::{NodeRef, Op},
+    plan::FusedKernel,
+};
+
+/// The work of a kernel for each index.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum ScatterStage {
+    /// Adds the value to the element.
+    Add,
+    /// Raises the mark of the element to the linear index, counted from 1.
+    Mark,
+    /// Stores the value if the element's mark holds this linear index.
+    Store,
+}
+
+/// Generates the kernels of a scatter into a target that holds the base. There is at least one
+/// index and one element.
+pub(crate) fn scatter(kernel: &FusedKernel) -> GeneratedPasses {
+    let Some(Op::Scatter { index, adds, .. }) = kernel.op(&kernel.root) else {
+        unreachable!("the root is a scatter");
+    };
+    let wide = IndexAnalysis::of(kernel).wide;
+    let threads = index.elements.div_ceil(BLOCK) * BLOCK;
+    if *adds {
+        return scatter_add_to_few(kernel).unwrap_or_else(|| {
+            GeneratedPasses::one(stage_kernel(kernel, wide, ScatterStage::Add), threads)
+        });
+    }
+    GeneratedPasses {
+        temporaries: smallvec![Temporary {
+            bytes: kernel.root.elements * mark_bytes(wide),
+            is_zeroed: true,
+        }],
+        passes: smallvec![
+            Pass {
+                kernel: stage_kernel(kernel, wide, ScatterStage::Mark),
+                threads: threads.into(),
+                writes: PassOutput::Temporaries(0..1),
+                reads: 0..0,
+            },
+            Pass {
+                kernel: stage_kernel(kernel, wide, ScatterStage::Store),
+                threads: threads.into(),
+                writes: PassOutput::Outputs,
+                reads: 0..1,
+            },
+        ],
+    }
+}
+
+/// Returns the size of a mark in bytes, which is the width of indices.
+fn mark_bytes(wide: bool) -> usize {
+    if wide { 8 } else { 4 }
+}
+
+/// Generates the kernel of one stage, with one thread per index.
+fn stage_kernel(kernel: &FusedKernel, wide: bool, stage: ScatterStage) -> Kernel {
+    let node = &kernel.root;
+    let Some(Op::Scatter {
+        index, value, axis, ..
+    }) = kernel.op(node)
+    else {
+        unreachable!("the root is a scatter");
+    };
+    let axis = *axis;
+    let mut body = KernelBody::new(wide);
+    let thread = body.thread();
+    let (bits, beyond) = (body.bits(), body.reg(RegClass::Predicate));
+    let count = body.index_parameter(ParameterKey::Named("count"), index.elements as i64);
+    line!(body, "setp.ge.u{bits} {beyond}, {thread}, {count};");
+    line!(body, "@{beyond} bra DONE;");
+    let mut lowering = Lowering::new(&mut body, kernel, false);
+    let position = lowering.at_linear_index(index.id, &index.shape, thread);
+    let target = lowering.scatter_target(node, (index, axis), position);
+    let mark_bytes = mark_bytes(wide);
+    let mark = lowering.body.index_reg();
+    match stage {
+        ScatterStage::Add => {
+            let value = lowering.lower(value, position);
+            let kind = added_type(node.dtype);
+            let base = lowering
+                .body
+                .address(ParameterKey::Output(0), || KernelParameter::Output(0));
+            let address = lowering.body.element(base, target, node.dtype.bytes());
+            line!(lowering.body, "red.global.add.{kind} [{address}], {value};");
+        }
+        ScatterStage::Mark => {
+            line!(lowering.body, "add.s{bits} {mark}, {thread}, 1;");
+            let base = lowering
+                .body
+                .address(ParameterKey::Output(0), || KernelParameter::Output(0));
+            let address = lowering.body.element(base, target, mark_bytes);
+            line!(lowering.body, "red.global.max.u{bits} [{address}], {mark};");
+        }
+        ScatterStage::Store => {
+            let is_other = lowering.body.reg(RegClass::Predicate);
+            let base = lowering
+                .body
+                .address(ParameterKey::Temporary(0), || KernelParameter::Temporary(0));
+            let address = lowering.body.element(base, target, mark_bytes);
+            line!(lowering.body, "ld.global.u{bits} {mark}, [{address}];");
+            line!(lowering.body, "sub.s{bits} {mark}, {mark}, 1;");
+            line!(
+                lowering.body,
+                "setp.ne.u{bits} {is_other}, {mark}, {thread};"
+            );
+            line!(lowering.body, "@{is_other} bra DONE;");
+            let value = lowering.lower(value, position);
+            let base = lowering
+                .body
+                .address(ParameterKey::Output(0), || KernelParameter::Output(0));
+            let address = lowering.body.element(base, target, node.dtype.bytes());
+            lowering.body.store(node.dtype, address, &[value]);
+        }
+    }
+    body.name_part(match stage {
+        ScatterStage::Add => "scatter_add",
+        ScatterStage::Mark => "scatter_mark",
+        ScatterStage::Store => "scatter",
+    });
+    body.label("DONE");
+    body.finish("")
+}
+
+/// Returns the type suffix of atomic additions.
+pub(crate) fn added_type(dtype: DType) -> &'static str {
+    match dtype {
+        DType::F32 => "f32",
+        DType::F64 => "f64",
+        DType::I64 | DType::U64 => "u64",
+        DType::I32 | DType::U32 => "u32",
+        other => unreachable!("{other:?} is added as a wider type"),
+    }
+}
+
+impl Lowering<'_> {
+    /// Returns the linear index of the element to which a scatter writes the value at a position of
+    /// the indices.
+    pub(crate) fn scatter_target(
+        &mut self,
+        node: &NodeRef,
+        (index, axis): (&NodeRef, usize),
+        position: Position,
+    ) -> Reg {
+        let axis_index = self.lower(index, position);
+        let axis_index = self.checked_index(node, axis_index, axis, node.shape[axis]);
+        let target = self.with_axis_index(node.id, position, axis, axis_index, &node.shape);
+        self.linear_index(target)
+    }
+}

@@ -1,0 +1,206 @@
+//! Scatter-additions of many values to few elements.
+//!
+//! Atomic additions to one address of device memory follow one another. Each block therefore adds
+//! its values in shared memory first, and then adds its sums to the elements: one addition in
+//! device memory for many values. Additions in shared memory take no fixed order either, so floats
+//! have the same bound of their error as with one addition for each value.
+
+use smallvec::SmallVec;
+
+use crate::{
+    element::DType,
+    emit::{
+        body::kernel::{
+            BLOCK, Kernel, KernelBody, KernelParameter, ParameterKey, Reg, RegClass, line,
+        },
+        lower::lowering::{IndexAnalysis, Lowering},
+        passes::GeneratedPasses,
+        reduce::reduction::block_and_thread,
+        scatter::atomics::added_type,
+    },
+    expr::Op,
+    plan::FusedKernel,
+};
+
+/// The maximum number of elements that are added to: their sums take at most 32 KiB of shared
+/// memory, of which a block has 48 at least.
+const ELEMENTS_MAX: usize = 4096;
+/// The minimum number of values for each sum of a block.
+const VALUES_PER_SUM: usize = 16;
+/// The minimum number of values of a block.
+const VALUES_MIN: usize = 8 * BLOCK;
+/// The maximum number of blocks: several for each multiprocessor of a large device.
+const BLOCKS_MAX: usize = 512;
+/// The number of values in flight per thread.
+const UNROLL: usize = 4;
+
+/// A value, and the linear index of the element to which it is added.
+struct Addend {
+    value: Reg,
+    target: Reg,
+}
+
+/// Returns the kernel of a scatter-addition that adds in shared memory first, or `None` if that
+/// would take longer.
+pub(crate) fn scatter_add_to_few(kernel: &FusedKernel) -> Option<GeneratedPasses> {
+    let Some(Op::Scatter { index, .. }) = kernel.op(&kernel.root) else {
+        unreachable!("the root is a scatter");
+    };
+    let blocks = blocks_that_add(index.elements, kernel.root.elements)?;
+    Some(GeneratedPasses::one(
+        generate(kernel, blocks),
+        blocks * BLOCK,
+    ))
+}
+
+/// Returns whether so many values are added to so few elements that blocks add in shared memory
+/// first.
+pub(crate) fn adds_to_few(values: usize, elements: usize) -> bool {
+    blocks_that_add(values, elements).is_some()
+}
+
+/// Returns the number of blocks that add in shared memory first, or `None` if that would take
+/// longer.
+fn blocks_that_add(values: usize, elements: usize) -> Option<usize> {
+    let per_block = VALUES_MIN.max(VALUES_PER_SUM * elements);
+    let blocks = (values / per_block).min(BLOCKS_MAX);
+    (elements <= ELEMENTS_MAX && blocks > 1).then_some(blocks)
+}
+
+fn generate(kernel: &FusedKernel, blocks: usize) -> Kernel {
+    let node = &kernel.root;
+    let Some(Op::Scatter { index, .. }) = kernel.op(node) else {
+        unreachable!("the root is a scatter");
+    };
+    let mut body = KernelBody::new(IndexAnalysis::of(kernel).wide);
+    let bits = body.bits();
+    let (block, thread) = block_and_thread(&mut body);
+    let mut parameter =
+        |name, value: usize| body.index_parameter(ParameterKey::Named(name), value as i64);
+    let count = parameter("count", index.elements);
+    let elements = parameter("elements", node.elements);
+    let step = parameter("step", blocks * BLOCK);
+    let sums = body.reg(RegClass::B64);
+    line!(body, "mov.u64 {sums}, sums;");
+
+    for_each_sum(&mut body, thread, elements, "CLEAR", |body, at| {
+        let address = body.element(sums, at, node.dtype.bytes());
+        let (kind, identity) = (RegClass::of(node.dtype).move_type(), identity(node.dtype));
+        line!(body, "st.shared.{kind} [{address}], {identity};");
+    });
+    line!(body, "bar.sync 0;");
+
+    let (number, beyond) = (body.index_reg(), body.reg(RegClass::Predicate));
+    line!(body, "mad.lo.s{bits} {number}, {block}, {BLOCK}, {thread};");
+    body.label("VALUES");
+    let mut numbers: SmallVec<[Reg; UNROLL]> = SmallVec::new();
+    numbers.push(number);
+    for turn in 1..UNROLL {
+        let next = body.index_reg();
+        line!(body, "add.s{bits} {next}, {}, {step};", numbers[turn - 1]);
+        numbers.push(next);
+    }
+    let last = numbers[UNROLL - 1];
+    line!(body, "setp.ge.u{bits} {beyond}, {last}, {count};");
+    line!(body, "@{beyond} bra REST;");
+    add(&mut body, kernel, &numbers, sums);
+    line!(body, "add.s{bits} {number}, {last}, {step};");
+    line!(body, "bra VALUES;");
+    body.label("REST");
+    line!(body, "setp.ge.u{bits} {beyond}, {number}, {count};");
+    line!(body, "@{beyond} bra ADDED;");
+    let words = body.name_parts();
+    add(&mut body, kernel, &[number], sums);
+    body.truncate_name(words);
+    line!(body, "add.s{bits} {number}, {number}, {step};");
+    line!(body, "bra REST;");
+    body.label("ADDED");
+    line!(body, "bar.sync 0;");
+
+    let output = body.address(ParameterKey::Output(0), || KernelParameter::Output(0));
+    for_each_sum(&mut body, thread, elements, "STORE", |body, at| {
+        let (bytes, class) = (node.dtype.bytes(), RegClass::of(node.dtype));
+        let (from, to) = (
+            body.element(sums, at, bytes),
+            body.element(output, at, bytes),
+        );
+        let (sum, is_other) = (body.reg(class), body.reg(RegClass::Predicate));
+        line!(body, "ld.shared.{} {sum}, [{from}];", class.move_type());
+        let pattern = body.reg(if bytes == 8 {
+            RegClass::B64
+        } else {
+            RegClass::B32
+        });
+        line!(body, "mov.{} {pattern}, {sum};", pattern.class.move_type());
+        let (identity, bits) = (identity_bits(node.dtype), 8 * bytes);
+        line!(body, "setp.ne.s{bits} {is_other}, {pattern}, {identity};");
+        let kind = added_type(node.dtype);
+        line!(body, "@{is_other} red.global.add.{kind} [{to}], {sum};");
+    });
+    body.name_part("scatter_add");
+    let bytes = node.elements.next_power_of_two().max(BLOCK) * node.dtype.bytes();
+    body.finish(&format!("\t.shared .align 8 .b8 sums[{bytes}];\n"))
+}
+
+/// Repeats instructions for every sum of the block, each of which one thread takes.
+fn for_each_sum(
+    body: &mut KernelBody,
+    thread: Reg,
+    elements: Reg,
+    label: &str,
+    instructions: impl FnOnce(&mut KernelBody, Reg),
+) {
+    let (bits, at, beyond) = (body.bits(), body.index_reg(), body.reg(RegClass::Predicate));
+    line!(body, "mov.b{bits} {at}, {thread};");
+    body.label(label);
+    line!(body, "setp.ge.u{bits} {beyond}, {at}, {elements};");
+    line!(body, "@{beyond} bra {label}_END;");
+    instructions(body, at);
+    line!(body, "add.s{bits} {at}, {at}, {BLOCK};");
+    line!(body, "bra {label};");
+    body.label(&format!("{label}_END"));
+}
+
+/// Adds the values with these linear indices to the sums of the block, after all are loaded.
+fn add(body: &mut KernelBody, kernel: &FusedKernel, numbers: &[Reg], sums: Reg) {
+    let node = &kernel.root;
+    let Some(Op::Scatter {
+        index, value, axis, ..
+    }) = kernel.op(node)
+    else {
+        unreachable!("the root is a scatter");
+    };
+    let mut lowering = Lowering::new(body, kernel, false);
+    let mut addends: SmallVec<[Addend; UNROLL]> = SmallVec::new();
+    let mut words = None;
+    for &number in numbers {
+        let position = lowering.at_linear_index(index.id, &index.shape, number);
+        let target = lowering.scatter_target(node, (index, *axis), position);
+        let value = lowering.lower(value, position);
+        addends.push(Addend { value, target });
+        // The others repeat the operations of the first.
+        let words = *words.get_or_insert(lowering.body.name_parts());
+        lowering.body.truncate_name(words);
+    }
+    let kind = added_type(node.dtype);
+    for Addend { value, target } in addends {
+        let address = body.element(sums, target, node.dtype.bytes());
+        line!(body, "red.shared.add.{kind} [{address}], {value};");
+    }
+}
+
+/// Returns the sum of no values: the number that changes no other when it is added, not even −0.
+fn identity(dtype: DType) -> &'static str {
+    match dtype {
+        DType::F64 => "0d8000000000000000",
+        _ => "0",
+    }
+}
+
+/// Returns the bits of this number, as an integer with a sign.
+fn identity_bits(dtype: DType) -> i64 {
+    match dtype {
+        DType::F64 => i64::MIN,
+        _ => 0,
+    }
+}

@@ -1,0 +1,218 @@
+//! The operations of nodes.
+
+use smallvec::SmallVec;
+
+use crate::{
+    element::Scalar,
+    expr::{Attention, Function, NodeRef},
+    product::ProductPrecision,
+    shape::{Axes, AxisMap},
+};
+
+/// The operands of an element-wise function.
+pub(crate) type FunctionOperands = SmallVec<[NodeRef; 3]>;
+
+/// An operation that computes the elements of a node.
+#[derive(Clone)]
+pub(crate) enum Op {
+    /// One value for all elements.
+    Constant(Scalar),
+    /// The row-major linear index of each element, as an `i64`.
+    Iota,
+    /// An element-wise function; all operands have the shape of the node.
+    Apply(Function, FunctionOperands),
+    /// A view of the source through an index map.
+    View(NodeRef, AxisMap),
+    /// The elements of the source in the same order, with another shape.
+    Reshape(NodeRef),
+    /// The source elements at the indices that `index`, which has the shape of the node, gives
+    /// along the axis.
+    Gather {
+        source: NodeRef,
+        index: NodeRef,
+        axis: usize,
+    },
+    /// A reduction along the axes, which the node does not have.
+    Reduce {
+        reduction: Reduction,
+        source: NodeRef,
+        axes: Axes,
+    },
+    /// Matrix products over the last two axes, one for each index along the others.
+    MatrixProduct(NodeRef, NodeRef, ProductPrecision),
+    /// Attention over the last two axes, once for each index along the others.
+    Attention(Box<Attention>),
+    /// The parts, concatenated along the axis.
+    Concatenate {
+        parts: SmallVec<[NodeRef; 4]>,
+        axis: usize,
+    },
+    /// The base with the elements of a view replaced: `map` views the base, and `value` has the
+    /// shape of the view.
+    Update {
+        base: NodeRef,
+        map: AxisMap,
+        value: NodeRef,
+    },
+    /// The base with elements replaced along the axis: `index` gives the position of each element
+    /// of `value`, which has the shape of `index`. If several elements have one position, the last
+    /// one is stored; if `adds`, all of them are added to the element of the base.
+    Scatter {
+        base: NodeRef,
+        index: NodeRef,
+        value: NodeRef,
+        axis: usize,
+        adds: bool,
+    },
+    /// An inclusive scan along the axis.
+    Scan {
+        reduction: Reduction,
+        source: NodeRef,
+        axis: usize,
+    },
+}
+
+/// The reductions, also used by scans.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Reduction {
+    Sum,
+    Product,
+    /// The sum of the squared deviations from the mean, as `f64`. Not used by scans.
+    SquaredDeviations,
+    Minimum,
+    Maximum,
+    /// The position of the first minimum, as a linear index along the reduced axes.
+    ArgMinimum,
+    /// The position of the first maximum, as a linear index along the reduced axes.
+    ArgMaximum,
+    Any,
+    All,
+}
+
+impl Reduction {
+    /// Returns the word for this reduction in the names of kernels.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Reduction::Sum => "sum",
+            Reduction::Product => "product",
+            Reduction::SquaredDeviations => "deviations",
+            Reduction::Minimum => "least",
+            Reduction::Maximum => "greatest",
+            Reduction::ArgMinimum => "argmin",
+            Reduction::ArgMaximum => "argmax",
+            Reduction::Any => "any",
+            Reduction::All => "all",
+        }
+    }
+}
+
+impl Op {
+    /// Returns the word for this operation in explanations.
+    pub(crate) fn name(&self) -> &'static str {
+        match self {
+            Op::Constant(_) => "constant",
+            Op::Iota => "iota",
+            Op::Apply(function, _) => function.name(),
+            Op::View(..) => "view",
+            Op::Reshape(_) => "reshape",
+            Op::Gather { .. } => "gather",
+            Op::Reduce { reduction, .. } => reduction.name(),
+            Op::MatrixProduct(_, _, ProductPrecision::Full) => "matrix product",
+            Op::MatrixProduct(_, _, ProductPrecision::Tf32) => "matrix product in TF32",
+            Op::Attention(_) => "attention",
+            Op::Concatenate { .. } => "concatenate",
+            Op::Update { .. } => "update",
+            Op::Scatter { adds: false, .. } => "scatter",
+            Op::Scatter { adds: true, .. } => "scatter_add",
+            Op::Scan { .. } => "scan",
+        }
+    }
+
+    /// Returns the operation with other operands.
+    pub(crate) fn with_operands(&self, mut other: impl FnMut(&NodeRef) -> NodeRef) -> Self {
+        let mut op = self.clone();
+        match &mut op {
+            Op::Constant(_) | Op::Iota => {}
+            Op::Apply(_, operands) => operands.iter_mut().for_each(|node| *node = other(node)),
+            Op::View(source, _)
+            | Op::Reshape(source)
+            | Op::Scan { source, .. }
+            | Op::Reduce { source, .. } => *source = other(source),
+            Op::MatrixProduct(one, two, _)
+            | Op::Gather {
+                source: one,
+                index: two,
+                ..
+            }
+            | Op::Update {
+                base: one,
+                value: two,
+                ..
+            } => [one, two].into_iter().for_each(|node| *node = other(node)),
+            Op::Attention(attention) => {
+                let Attention {
+                    queries,
+                    keys,
+                    values,
+                    mask,
+                    ..
+                } = &mut **attention;
+                [queries, keys, values]
+                    .into_iter()
+                    .chain(mask)
+                    .for_each(|node| *node = other(node));
+            }
+            Op::Concatenate { parts, .. } => parts.iter_mut().for_each(|node| *node = other(node)),
+            Op::Scatter {
+                base, index, value, ..
+            } => [base, index, value]
+                .into_iter()
+                .for_each(|node| *node = other(node)),
+        }
+        op
+    }
+
+    /// Moves the operands to the end of a list.
+    pub(crate) fn into_operands(self, list: &mut FunctionOperands) {
+        match self {
+            Op::Apply(_, operands) => list.extend(operands),
+            // Others have operands of their own, which are dropped with them.
+            other => other.operands(|operand| list.push(NodeRef::clone(operand))),
+        }
+    }
+
+    /// Calls `visit` with each operand.
+    pub(crate) fn operands(&self, mut visit: impl FnMut(&NodeRef)) {
+        match self {
+            Op::Constant(_) | Op::Iota => {}
+            Op::Apply(_, operands) => operands.iter().for_each(visit),
+            Op::View(source, _)
+            | Op::Reshape(source)
+            | Op::Scan { source, .. }
+            | Op::Reduce { source, .. } => {
+                visit(source);
+            }
+            Op::Gather { source, index, .. } => {
+                visit(source);
+                visit(index);
+            }
+            Op::MatrixProduct(left, right, _) => {
+                visit(left);
+                visit(right);
+            }
+            Op::Attention(attention) => attention.operands().for_each(visit),
+            Op::Concatenate { parts, .. } => parts.iter().for_each(visit),
+            Op::Update { base, value, .. } => {
+                visit(base);
+                visit(value);
+            }
+            Op::Scatter {
+                base, index, value, ..
+            } => {
+                visit(base);
+                visit(index);
+                visit(value);
+            }
+        }
+    }
+}

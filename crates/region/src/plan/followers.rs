@@ -1,0 +1,88 @@
+//! Followers: stored element-wise functions of the results of reductions, where the results are
+//! stored, too.
+//!
+//! The kernel of the reductions computes them in its epilogue, as further outputs, instead of a
+//! kernel of their own that reads the results.
+
+use smallvec::{SmallVec, smallvec};
+
+use crate::plan::{
+    epilogue::is_at_one_index,
+    partition::Candidate,
+    siblings::{Ancestors, Group, Kind, MEMBERS_MAX, is_small},
+};
+
+/// Moves groups of followers to the groups of reductions that they depend on. Returns each follower
+/// with the reduction whose kernel computes it.
+pub(crate) fn join_followers(
+    candidates: &[Candidate],
+    ancestors: &mut Ancestors,
+    groups: &mut [Group<'_>],
+) -> Vec<(usize, usize)> {
+    let mut followers = Vec::new();
+    let is_map = |group: &Group<'_>| matches!(group.kind, Kind::Map(_));
+    for number in 0..groups.len() {
+        if is_map(&groups[number]) {
+            continue;
+        }
+        // Followers may have lower numbers, if they only belong to others that depend on leaders.
+        let leader = groups[number].members[0];
+        let reduction = candidates[leader].epilogue_of.unwrap_or(leader);
+        for other in 0..groups.len() {
+            let (leaders, others) = (&groups[number].members, &groups[other].members);
+            if is_map(&groups[other]) && can_follow(candidates, ancestors, leaders, others) {
+                let moved = std::mem::take(&mut groups[other].members);
+                followers.extend(moved.iter().map(|&at| (at, reduction)));
+                let members = &mut groups[number].members;
+                members.extend(moved);
+                members.sort_unstable();
+                ancestors.join(members);
+            }
+        }
+    }
+    followers
+}
+
+/// Returns whether the kernel of the leaders can compute other stored candidates in its epilogue.
+fn can_follow(
+    candidates: &[Candidate],
+    ancestors: &Ancestors,
+    leaders: &[usize],
+    others: &[usize],
+) -> bool {
+    let (Some(&last), false) = (others.last(), leaders.len() + others.len() > MEMBERS_MAX) else {
+        return false;
+    };
+    let mut members: SmallVec<[usize; 8]> = SmallVec::from_slice(leaders);
+    // All outputs are computed at one position.
+    let is_at_position_of =
+        |leader: &usize, at: usize| candidates[*leader].node.shape == candidates[at].node.shape;
+    let are_possible = others.iter().all(|&at| {
+        let is_possible = leaders.iter().all(|leader| is_at_position_of(leader, at))
+            && ancestors.has_any(at, leaders)
+            && is_epilogue(candidates, at)
+            && is_small(candidates, &members, at);
+        members.push(at);
+        is_possible
+    });
+    are_possible && !ancestors.is_between(candidates, &members, last)
+}
+
+/// Returns whether a kernel can compute a candidate, and all that it computes for it, in the
+/// epilogue of a reduction.
+fn is_epilogue(candidates: &[Candidate], root: usize) -> bool {
+    let mut visited: SmallVec<[usize; 16]> = smallvec![root];
+    let mut next = 0;
+    while let Some(&at) = visited.get(next) {
+        next += 1;
+        if !is_at_one_index(candidates, at) {
+            return false;
+        }
+        for operand in candidates[at].candidate_operands() {
+            if !candidates[operand].is_stored && !visited.contains(&operand) {
+                visited.push(operand);
+            }
+        }
+    }
+    true
+}

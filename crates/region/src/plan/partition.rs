@@ -1,0 +1,285 @@
+//! Partitioning of the graph: which nodes are stored, and which are fused into the kernels of
+//! others.
+//!
+//! Stored are requested nodes, nodes whose operations have kernels of their own (reductions,
+//! products, …), and operands that such kernels must find in memory. All other nodes are computed
+//! within the kernels that use them, except where a kernel would become too large (`size.rs`) or
+//! where a node is computed several times and storing it is cheaper (`share.rs`). Nodes computed
+//! from the results of a reduction or a matrix product are fused into its kernel, as its epilogue
+//! (`epilogue.rs`). Nodes that only a stencil reads are computed in shared memory by its kernel
+//! (`stencil.rs`).
+
+use std::sync::Arc;
+
+use smallvec::{SmallVec, smallvec};
+
+use crate::{
+    expr::{NodeRef, Op},
+    plan::{
+        epilogue::fuse_reduction_epilogues,
+        explain::StoreReason,
+        kernel::FusedNode,
+        planned::PlannedGraph,
+        rows::{RowShape, fuse_rows},
+        share::{Consumer, store_shared},
+        size::{INPUTS_MAX, Size, bound_sizes, storable},
+        stencil::fuse_stencils,
+    },
+};
+
+/// A planned node, with the decisions about it.
+pub(crate) struct Candidate {
+    pub(crate) node: NodeRef,
+    pub(crate) op: Arc<Op>,
+    /// The operands, in the order of the operation.
+    pub(crate) operands: SmallVec<[CandidateOperand; 3]>,
+    /// The kernels that compute this node; not all if there are many.
+    pub(crate) consumers: SmallVec<[Consumer; 2]>,
+    pub(crate) is_stored: bool,
+    /// True if the caller requests the elements.
+    pub(crate) is_requested: bool,
+    /// The reason why the node is stored, or was before another kernel computed it after all.
+    pub(crate) reason: Option<StoreReason>,
+    /// The size of a kernel that computes the node.
+    pub(crate) size: Size,
+    /// The reduction or the product whose kernel computes this node in its epilogue.
+    pub(crate) epilogue_of: Option<usize>,
+    /// The rows, if the kernel that computes this node is a row kernel.
+    pub(crate) rows: Option<RowShape>,
+    /// The last of the stored nodes that one kernel computes together with this one.
+    pub(crate) group: Option<usize>,
+    /// The nodes that the kernel which stores this one computes in shared memory.
+    pub(crate) tiled: SmallVec<[usize; 1]>,
+}
+
+/// An operand of a candidate.
+#[derive(Clone, Copy)]
+pub(crate) struct CandidateOperand {
+    /// The identifier of the node.
+    pub(crate) id: u64,
+    /// The index among all candidates; `None` for a node in memory.
+    pub(crate) candidate: Option<usize>,
+}
+
+impl Candidate {
+    /// Returns the index of an operand among all candidates; `None` for a node in memory.
+    pub(crate) fn operand(&self, number: usize) -> Option<usize> {
+        self.operands[number].candidate
+    }
+
+    /// Returns the indices of the operands among all candidates.
+    pub(crate) fn candidate_operands(&self) -> impl Iterator<Item = usize> {
+        self.operands.iter().filter_map(|operand| operand.candidate)
+    }
+}
+
+/// Decides about all nodes of a graph, operands first.
+pub(crate) fn partition(graph: &PlannedGraph) -> Vec<Candidate> {
+    let mut candidates = candidates_of(graph);
+    note_reason(&mut candidates, StoreReason::OwnKernel);
+    store_kernel_operands(&mut candidates);
+    note_reason(&mut candidates, StoreReason::Operand);
+    bound_sizes(&mut candidates);
+    note_reason(&mut candidates, StoreReason::Size);
+    store_shared(&mut candidates);
+    note_reason(&mut candidates, StoreReason::Shared);
+    fuse_rows(&mut candidates);
+    fuse_reduction_epilogues(&mut candidates);
+    fuse_stencils(&mut candidates);
+    candidates
+}
+
+/// Notes why nodes are stored since the last call.
+fn note_reason(candidates: &mut [Candidate], reason: StoreReason) {
+    for candidate in candidates {
+        if candidate.is_stored {
+            candidate.reason.get_or_insert(reason);
+        }
+    }
+}
+
+/// Returns the candidates of a graph, in the order of its nodes.
+fn candidates_of(graph: &PlannedGraph) -> Vec<Candidate> {
+    let candidate = |FusedNode { node, op }: &FusedNode| {
+        let mut operands = SmallVec::new();
+        op.operands(|operand| {
+            operands.push(CandidateOperand {
+                id: operand.id,
+                candidate: graph.planned_number(operand),
+            });
+        });
+        Candidate {
+            node: NodeRef::clone(node),
+            op: Arc::clone(op),
+            operands,
+            consumers: SmallVec::new(),
+            is_stored: has_own_kernel(op),
+            is_requested: false,
+            reason: None,
+            size: Size::default(),
+            epilogue_of: None,
+            rows: None,
+            group: None,
+            tiled: SmallVec::new(),
+        }
+    };
+    let mut candidates: Vec<Candidate> = graph.nodes.iter().map(candidate).collect();
+    for &target in &graph.targets {
+        if let Some(candidate) = candidates.get_mut(target as usize) {
+            candidate.is_stored = true;
+            candidate.is_requested = true;
+            candidate.reason = Some(StoreReason::Requested);
+        }
+    }
+    candidates
+}
+
+/// The maximum number of joined parts that another kernel computes, each under a branch: as many
+/// as it can read arrays.
+const PARTS_MAX: usize = INPUTS_MAX;
+
+/// Returns whether an operation needs kernels of its own.
+pub(crate) fn has_own_kernel(op: &Op) -> bool {
+    match op {
+        Op::Constant(_)
+        | Op::Iota
+        | Op::Apply(..)
+        | Op::View(..)
+        | Op::Reshape(_)
+        | Op::Gather { .. } => false,
+        Op::Concatenate { parts, .. } => parts.len() > PARTS_MAX,
+        _ => true,
+    }
+}
+
+/// Stores the operands that other nodes' kernels must find in memory.
+fn store_kernel_operands(candidates: &mut [Candidate]) {
+    for at in 0..candidates.len() {
+        let candidate = &candidates[at];
+        let needed: SmallVec<[Option<usize>; 4]> = match &*candidate.op {
+            Op::MatrixProduct(..) | Op::Attention(_) => {
+                let operands = candidate.operands.iter();
+                operands
+                    .map(|operand| factor_source(candidates, operand.candidate))
+                    .collect()
+            }
+            // Both kernels of the scatter compute the indices.
+            Op::Scatter { adds: false, .. } => {
+                let indices = candidate.operand(1);
+                smallvec![indices.and_then(|at| storable(candidates, at))]
+            }
+            // A scan computes functions of elements itself. Other operands, such as transposed
+            // views, are read in another order than that of its threads.
+            Op::Scan { .. } => {
+                let is_other = |&at: &usize| !matches!(&*candidates[at].op, Op::Apply(..));
+                smallvec![candidate.operand(0).filter(is_other)]
+            }
+            _ => continue,
+        };
+        for at in needed.into_iter().flatten() {
+            candidates[at].is_stored = true;
+        }
+    }
+}
+
+/// Returns the candidate that must be in memory for a factor of a product or an operand of
+/// attention. That is the source if the factor is a view, because both take strides.
+fn factor_source(candidates: &[Candidate], factor: Option<usize>) -> Option<usize> {
+    let candidate = &candidates[factor?];
+    match &*candidate.op {
+        Op::View(..) => candidate.operand(0),
+        _ => factor,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use millstream::Device;
+    use ndarray::{Axis, Ix1, Ix2, array, s};
+
+    use super::*;
+    use crate::{
+        Array, Region,
+        plan::{Work, size::INPUTS_MAX},
+        run::plans::steps,
+    };
+
+    /// Returns a region on a simulated device, a vector of three elements and a 2 × 3 matrix.
+    fn arrays() -> (Region, Array<f32, Ix1>, Array<f32, Ix2>) {
+        let region = Region::new(Device::simulated().unwrap());
+        let vector = region.array(&array![1.0, 2.0, 3.0]);
+        let matrix = region.array(&array![[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]]);
+        (region, vector, matrix)
+    }
+
+    /// Returns the number of nodes that are stored to evaluate the targets, the targets included.
+    fn stored<const N: usize>(targets: [&NodeRef; N]) -> usize {
+        let steps = steps(&targets.map(NodeRef::clone), u64::MAX);
+        steps.map(|step| step.nodes.len()).sum()
+    }
+
+    #[test]
+    fn operations_views_and_a_final_reduction_are_one_step() {
+        let (_g, x, m) = arrays();
+        let length = (&x * &x).sum().sqrt();
+        assert_eq!(stored([length.node()]), 1);
+        let part = (&m.slice(s![.., ..;-1]) * &x + 1.0).exp();
+        assert_eq!(stored([part.node()]), 1);
+        assert_eq!(stored([part.sum_axis(Axis(1)).node()]), 1);
+        assert_eq!(stored([m.mean_axis(Axis(0)).node()]), 1);
+        assert_eq!(stored([m.select(Axis(1), &[2, 0]).relu().node()]), 1);
+    }
+
+    #[test]
+    fn a_function_of_two_reductions_of_columns_is_a_separate_step() {
+        let (_g, _, m) = arrays();
+        let axis = Axis(0);
+        assert_eq!(stored([(m.sum_axis(axis) / m.max_axis(axis)).node()]), 3);
+        assert_eq!(stored([m.var_axis(axis, 1.0).node()]), 1);
+        assert_eq!(stored([(&m - &m.sum_axis(axis)).node()]), 2);
+    }
+
+    #[test]
+    fn a_requested_reduction_is_stored() {
+        let (_g, x, _) = arrays();
+        let sum = x.sum();
+        let root = sum.sqrt();
+        assert_eq!(stored([root.node(), sum.node()]), 2);
+        assert_eq!(stored([root.node(), (&sum + 1.0).node()]), 3);
+    }
+
+    /// Returns a selection between selections, `levels` deep, each of distinct arrays and masks.
+    fn choices(region: &Region, levels: u32) -> Array<f32, Ix1> {
+        let x: Array<f32, Ix1> = region.array(&array![1.0, 2.0]);
+        if levels == 0 {
+            return x;
+        }
+        let mask: Array<bool, Ix1> = region.array(&array![true, false]);
+        mask.where_cond(choices(region, levels - 1), choices(region, levels - 1)) + x
+    }
+
+    #[test]
+    fn a_kernel_reads_sixteen_arrays_at_most() {
+        let region = Region::new(Device::simulated().unwrap());
+        let root = choices(&region, 5);
+        let steps: Vec<_> = steps(&[NodeRef::clone(root.node())], u64::MAX).collect();
+        for step in &steps {
+            let Work::Kernels(kernels) = &step.work else {
+                panic!("nothing here is in memory already");
+            };
+            for kernel in kernels {
+                assert!(kernel.inputs.len() <= INPUTS_MAX, "{}", kernel.inputs.len());
+            }
+        }
+        assert!(steps.len() < 16, "{}", steps.len());
+    }
+
+    #[test]
+    fn a_shared_node_is_stored_if_it_is_costly() {
+        let (_g, x, _) = arrays();
+        let (cheap, costly) = (&x + 1.0, x.exp());
+        assert_eq!(stored([(&cheap * 2.0).node(), (&cheap * 3.0).node()]), 2);
+        assert_eq!(stored([(&costly * 2.0).node(), (&costly * 3.0).node()]), 3);
+        assert_eq!(stored([(&costly * &costly).node()]), 1);
+    }
+}

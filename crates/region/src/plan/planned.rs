@@ -1,0 +1,179 @@
+//! The planned nodes that an evaluation depends on, numbered in the order of their recording.
+
+use std::sync::Arc;
+
+use smallvec::SmallVec;
+
+use crate::{
+    expr::{Node, NodeRef, State},
+    plan::{
+        first_axis::{first_axis_of, ranks},
+        kernel::{FusedNode, PlanLengths},
+        numbers::Numbers,
+        uniform::{FreeLengths, Uniform, push_computed, push_stored},
+    },
+    shape::Shape,
+};
+
+/// The number of nodes for which memory is reserved.
+const NODES_USUAL: usize = 28;
+
+/// The planned nodes that targets depend on, and the nodes in memory that they read.
+pub(crate) struct PlannedGraph {
+    /// The planned nodes in the order in which they were recorded, which is independent of the
+    /// targets and has operands first.
+    pub(crate) nodes: Vec<FusedNode>,
+    /// The nodes in memory.
+    pub(crate) inputs: SmallVec<[NodeRef; 4]>,
+    /// The numbers of the requested nodes.
+    pub(crate) targets: SmallVec<[u32; 2]>,
+    /// The number of each node by its identifier: first the planned nodes, then the inputs.
+    numbers: Numbers,
+}
+
+/// The words of a graph on which its plan depends.
+pub(crate) type GraphKey = SmallVec<[u64; 80]>;
+
+impl PlannedGraph {
+    /// Returns the graph of all planned nodes that the targets depend on.
+    pub(crate) fn of(targets: &[NodeRef]) -> Self {
+        let mut nodes: Vec<FusedNode> = Vec::with_capacity(NODES_USUAL);
+        let mut inputs: SmallVec<[NodeRef; 4]> = SmallVec::new();
+        let last = targets.iter().map(|node| node.id).max();
+        let mut numbers = Numbers::up_to(last.unwrap_or(0));
+        let mut visit = |node: &NodeRef, nodes: &mut Vec<FusedNode>| {
+            if numbers.insert(node.id, 0) {
+                let node = NodeRef::clone(node);
+                match node.state() {
+                    State::Planned(op) => nodes.push(FusedNode { node, op }),
+                    _ => inputs.push(node),
+                }
+            }
+        };
+        targets.iter().for_each(|node| visit(node, &mut nodes));
+        let mut visited = 0;
+        while let Some(fused) = nodes.get(visited) {
+            let op = Arc::clone(&fused.op);
+            op.operands(|operand| visit(operand, &mut nodes));
+            visited += 1;
+        }
+        // The traversal finds the youngest first.
+        nodes.reverse();
+        nodes.sort_unstable_by_key(|fused| fused.node.id);
+        let all = nodes.iter().map(|fused| &fused.node).chain(&inputs);
+        for (number, node) in (0..).zip(all) {
+            numbers.insert(node.id, number);
+        }
+        let number = |target: &NodeRef| numbers.get(target.id).expect("every target has a number");
+        Self {
+            targets: targets.iter().map(number).collect(),
+            nodes,
+            inputs,
+            numbers,
+        }
+    }
+
+    /// Returns a graph with the same inputs and copies of the planned nodes, which are not stored
+    /// when those are.
+    pub(crate) fn copied(&self) -> Self {
+        let mut nodes: Vec<FusedNode> = Vec::with_capacity(self.nodes.len());
+        for FusedNode { node, op } in &self.nodes {
+            let copied = |operand: &NodeRef| match self.planned_number(operand) {
+                Some(number) => NodeRef::clone(&nodes[number].node),
+                None => NodeRef::clone(operand),
+            };
+            let op = Arc::new(op.with_operands(copied));
+            let node = Arc::new(Node::new(
+                node.device.clone(),
+                node.dtype,
+                node.shape.clone(),
+                State::Planned(Arc::clone(&op)),
+                node.location,
+            ));
+            nodes.push(FusedNode { node, op });
+        }
+        let inputs = self.inputs.clone();
+        let all = nodes.iter().map(|fused| &fused.node).chain(&inputs);
+        let last = nodes.last().map_or(0, |fused| fused.node.id);
+        let mut numbers = Numbers::up_to(last);
+        for (node, number) in all.zip(0..) {
+            numbers.insert(node.id, number);
+        }
+        Self {
+            nodes,
+            inputs,
+            targets: self.targets.clone(),
+            numbers,
+        }
+    }
+
+    /// Returns the number of a node of the graph.
+    pub(crate) fn number(&self, node: &NodeRef) -> u32 {
+        let number = self.numbers.get(node.id);
+        number.expect("the node is in the graph")
+    }
+
+    /// Returns the number of a node among the planned nodes; `None` for a node in memory.
+    pub(crate) fn planned_number(&self, node: &NodeRef) -> Option<usize> {
+        Some(self.number(node) as usize).filter(|&number| number < self.nodes.len())
+    }
+
+    /// Returns the node with a number.
+    pub(crate) fn node(&self, number: u32) -> &NodeRef {
+        let number = number as usize;
+        match number.checked_sub(self.nodes.len()) {
+            None => &self.nodes[number].node,
+            Some(of_input) => &self.inputs[of_input],
+        }
+    }
+
+    /// Returns the shape of all computed nodes, if the graph is uniform.
+    fn uniform(&self) -> Option<Uniform<'_>> {
+        Uniform::of(&self.nodes, |node| self.planned_number(node).is_some())
+    }
+
+    /// Returns the lengths on which the plan of the graph does not depend.
+    pub(crate) fn free_lengths(&self) -> FreeLengths<'_> {
+        if let Some(uniform) = self.uniform() {
+            return FreeLengths::All(uniform);
+        }
+        match first_axis_of(self) {
+            Some(length) => FreeLengths::First { length, kind: 0 },
+            None => FreeLengths::None,
+        }
+    }
+
+    /// Returns the lengths by which graphs of one plan differ.
+    pub(crate) fn differing_lengths(&self, lengths: PlanLengths) -> Shape {
+        let last = self.nodes.last().map(|fused| &fused.node.shape);
+        match (lengths, last) {
+            (PlanLengths::Uniform, Some(shape)) => shape.clone(),
+            (PlanLengths::FirstAxis, Some(shape)) => Shape::from_slice(&shape[..1]),
+            _ => Shape::new(),
+        }
+    }
+
+    /// Returns the key of all graphs with the same plan: with the same operations, types and
+    /// requested nodes, and the same shapes, except for lengths on which the plan does not depend.
+    pub(crate) fn key(&self) -> GraphKey {
+        let free = self.free_lengths();
+        let mut words = GraphKey::new();
+        words.push(free.word());
+        let counts = [self.nodes.len(), self.inputs.len(), self.targets.len()];
+        words.extend(counts.map(|count| count as u64));
+        words.extend(self.targets.iter().map(|&target| u64::from(target)));
+        for fused in &self.nodes {
+            push_computed(&mut words, fused, free, |operand| {
+                self.number(operand).into()
+            });
+        }
+        for node in &self.inputs {
+            // An array handle may request the elements of an input later.
+            push_stored(&mut words, node, free, node.is_held());
+        }
+        if let FreeLengths::First { .. } = free {
+            words.extend(ranks(self));
+        }
+        words
+    }
+}

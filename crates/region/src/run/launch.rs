@@ -1,0 +1,380 @@
+//! Launches of generated kernels with their parameters.
+
+#![allow(
+    unsafe_code,
+    reason = "launches kernels that this crate generates, and allocates arrays that they fill"
+)]
+
+use std::{
+    collections::HashSet,
+    panic::Location,
+    sync::{Arc, LazyLock},
+};
+
+use millstream::{
+    Buffer, LaunchConfig, Stream,
+    kernel::{Argument, launch_at, load_generated_again},
+};
+use parking_lot::Mutex;
+use smallvec::SmallVec;
+
+use crate::{
+    counters::Counters,
+    element::Scalar,
+    emit::{
+        body::kernel::{ENTRY_BYTES, Kernel, KernelParameter, PARAMETER_BYTES_MAX},
+        passes::PassOutput,
+    },
+    error::Result,
+    expr::{LaunchLog, LoggedLaunch, LoggedParameter, Session, Storage},
+    plan::FusedKernel,
+    product::RawShape,
+    run::{
+        kept::KeptKernel,
+        texts::{BoundParameter, Code, CodeParameter, KernelNodes, code_in, generate},
+    },
+};
+
+/// The interned names of kernels, which are never freed; there is one for each kind of kernel.
+static NAMES: LazyLock<Mutex<HashSet<&'static str>>> = LazyLock::new(Mutex::default);
+
+/// Returns the name with a lifetime of the whole process.
+fn intern(name: &str) -> &'static str {
+    let mut names = NAMES.lock();
+    if let Some(known) = names.get(name) {
+        return known;
+    }
+    let name: &'static str = Box::leak(name.into());
+    names.insert(name);
+    name
+}
+
+/// Allocates an uninitialised array, which the caller's next operation on this stream fills.
+pub(crate) fn allocate(stream: &Stream, bytes: usize) -> Result<Buffer<u8>> {
+    // SAFETY: every caller, in `launch`, `evaluate` and `exchange`, enqueues kernels or a copy on
+    // this stream that write all of it before it is readable by others; if that fails, the array
+    // is dropped.
+    Ok(unsafe { stream.uninit::<u8>(bytes) }?)
+}
+
+/// The number of parameters of a launch that take no memory of their own.
+const PARAMETERS_USUAL: usize = 12;
+
+/// An argument of a launch.
+enum LaunchArgument {
+    Bits32(u32),
+    Bits64(u64),
+    ProductShape(Arc<RawShape>),
+    /// An input array, by its index in the list of inputs.
+    Input(usize),
+    Output(usize),
+    Temporary(usize),
+    Flag,
+    Counters,
+}
+
+impl LaunchArgument {
+    /// Returns the size of the parameter in bytes, including padding in front of it.
+    fn bytes(&self) -> usize {
+        match self {
+            LaunchArgument::Bits32(_) => 4,
+            LaunchArgument::ProductShape(_) => size_of::<RawShape>(),
+            _ => 8,
+        }
+    }
+}
+
+/// The bits of a scalar parameter.
+enum ScalarBits {
+    Bits32(u32),
+    Bits64(u64),
+}
+
+impl ScalarBits {
+    /// Returns the bits of a constant.
+    fn of_scalar(value: Scalar) -> Self {
+        match value.dtype().bytes() {
+            8 => Self::Bits64(value.bits()),
+            // The upper half is 0.
+            _ => Self::Bits32(value.bits() as u32),
+        }
+    }
+
+    /// Returns the bits of a length, a step or an index.
+    fn of_index(is_wide: bool, value: i64) -> Self {
+        if is_wide {
+            Self::Bits64(value as u64)
+        } else {
+            // Lengths, starts and steps of a narrow kernel fit 32 bits, negative steps included.
+            Self::Bits32(value as u32)
+        }
+    }
+
+    /// Returns the bits of a parameter that is not an address.
+    fn of(session: &Session, is_wide: bool, parameter: &BoundParameter<'_>) -> Self {
+        match *parameter {
+            BoundParameter::Index(length) => Self::of_index(is_wide, length as i64),
+            BoundParameter::Fixed(KernelParameter::Scalar(value)) => Self::of_scalar(*value),
+            BoundParameter::Constant { value, .. } => Self::of_scalar(value),
+            BoundParameter::CheckCode { node, axis, length } => {
+                Self::Bits32(session.checks().number(node.location, axis, length))
+            }
+            BoundParameter::Fixed(parameter) => {
+                let length = parameter.length();
+                Self::of_index(
+                    is_wide,
+                    length.expect("it is a length if it is not an address"),
+                )
+            }
+            BoundParameter::Input(_) => {
+                unreachable!("neither an address nor the sizes of a product are a scalar")
+            }
+        }
+    }
+}
+
+/// Returns the parameter of a constant, in the low bytes of a word.
+pub(crate) fn constant_word(value: Scalar) -> u64 {
+    match ScalarBits::of_scalar(value) {
+        ScalarBits::Bits32(bits) => bits.into(),
+        ScalarBits::Bits64(bits) => bits,
+    }
+}
+
+/// Uploads the table of a kernel whose scalars exceed the parameter limit. Only this launch uses
+/// the table: dropped after the launch, it is freed in stream order.
+fn upload_table(
+    session: &Session,
+    stream: &Stream,
+    kernel: &Kernel<CodeParameter>,
+    nodes: &impl KernelNodes,
+) -> Result<Option<Buffer<u8>>> {
+    if kernel.table.is_empty() {
+        return Ok(None);
+    }
+    let mut entries: Vec<[u8; ENTRY_BYTES]> = Vec::with_capacity(kernel.table.len());
+    for parameter in &kernel.table {
+        // For a 32-bit value, the kernel loads four bytes of its entry.
+        entries.push(
+            match ScalarBits::of(session, kernel.wide, &parameter.bind(nodes)) {
+                ScalarBits::Bits32(value) => u64::from(value).to_le_bytes(),
+                ScalarBits::Bits64(value) => value.to_le_bytes(),
+            },
+        );
+    }
+    Ok(Some(stream.upload(entries.as_flattened())?))
+}
+
+/// Enqueues the passes of a fused kernel that has elements to write. They write `outputs`, one for
+/// each of the kernel's outputs.
+pub(crate) fn enqueue(
+    session: &Session,
+    stream: &Stream,
+    fused: &FusedKernel,
+    outputs: &mut [&mut Buffer<u8>],
+) -> Result<()> {
+    let location = fused.output().target.location;
+    let code = generate(fused);
+    let work = (&*code, fused.root.elements);
+    enqueue_code(session, stream, location, work, fused, outputs)
+}
+
+/// Enqueues a kernel of a kept plan. Returns `false` if it has no code yet, or more is to do than
+/// launching its code.
+pub(crate) fn enqueue_kept(
+    session: &Session,
+    stream: &Stream,
+    kernel: &KeptKernel<'_>,
+    outputs: &mut [&mut Buffer<u8>],
+) -> Result<bool> {
+    let root = kernel.root();
+    let Some(code) = kernel.code().and_then(|slot| code_in(slot, root)) else {
+        return Ok(false);
+    };
+    let work = (&*code, root.elements);
+    enqueue_code(session, stream, kernel.location(), work, kernel, outputs)?;
+    Ok(true)
+}
+
+/// Enqueues the passes of a kernel with these nodes, whose root has so many elements.
+fn enqueue_code(
+    session: &Session,
+    stream: &Stream,
+    location: &'static Location<'static>,
+    (code, elements): (&Code, usize),
+    nodes: &impl KernelNodes,
+    outputs: &mut [&mut Buffer<u8>],
+) -> Result<()> {
+    let mut temporaries: SmallVec<[Buffer<u8>; 4]> = SmallVec::new();
+    for temporary in &code.temporaries {
+        temporaries.push(if temporary.is_zeroed {
+            stream.zeros(temporary.bytes)?
+        } else {
+            allocate(stream, temporary.bytes)?
+        });
+    }
+    for pass in &code.passes {
+        let launch = |targets: &mut [&mut Buffer<u8>], read_temporaries: &[Buffer<u8>]| {
+            launch(
+                session,
+                stream,
+                location,
+                (&pass.kernel, pass.threads.of(elements)),
+                nodes,
+                targets,
+                read_temporaries,
+            )
+        };
+        match &pass.writes {
+            PassOutput::Outputs => launch(outputs, &temporaries[pass.reads.clone()])?,
+            PassOutput::OutputsAndTemporaries(written) => {
+                let mut targets: SmallVec<[&mut Buffer<u8>; 4]> =
+                    outputs.iter_mut().map(|output| &mut **output).collect();
+                targets.extend(&mut temporaries[written.clone()]);
+                launch(&mut targets, &[])?;
+            }
+            PassOutput::Temporaries(written) => {
+                let (earlier, rest) = temporaries.split_at_mut(written.start);
+                let mut targets: SmallVec<[&mut Buffer<u8>; 2]> =
+                    rest[..written.len()].iter_mut().collect();
+                launch(&mut targets, &earlier[pass.reads.clone()])?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Adds the launch of a kernel to the log.
+fn note(log: &LaunchLog, kernel: &Kernel<CodeParameter>, nodes: &impl KernelNodes) {
+    let differing = |(number, parameter): (usize, &CodeParameter)| {
+        let parameter = match parameter.bind(nodes) {
+            BoundParameter::Constant { node, .. } => LoggedParameter::Constant(node),
+            BoundParameter::CheckCode { node, axis, length } => LoggedParameter::CheckCode {
+                node: node.id,
+                axis,
+                length,
+            },
+            BoundParameter::Fixed(KernelParameter::Flag) => LoggedParameter::Flag,
+            BoundParameter::Fixed(KernelParameter::Counters) => LoggedParameter::Counters,
+            _ => return None,
+        };
+        Some((number, parameter))
+    };
+    let parameters = kernel.parameters.iter().enumerate();
+    log.push(LoggedLaunch {
+        name: intern(&kernel.name),
+        parameters: parameters.filter_map(differing).collect(),
+    });
+}
+
+/// Launches a kernel with at least this many threads, for the operation at `location`. It writes
+/// `targets`, and reads `read_temporaries` and the input arrays of its parameters.
+fn launch(
+    session: &Session,
+    stream: &Stream,
+    location: &'static Location<'static>,
+    (kernel, threads): (&Kernel<CodeParameter>, usize),
+    nodes: &impl KernelNodes,
+    targets: &mut [&mut Buffer<u8>],
+    read_temporaries: &[Buffer<u8>],
+) -> Result<()> {
+    let table = upload_table(session, stream, kernel, nodes)?;
+    let count = kernel.parameters.len() + usize::from(table.is_some());
+    let function = load_generated_again(
+        &session.device,
+        &kernel.ptx,
+        "region",
+        || intern(&kernel.name),
+        count,
+    )?;
+    let mut read: SmallVec<[Arc<Storage>; 4]> = SmallVec::new();
+    let (mut checked, mut counters) = (None, None);
+    let mut values: SmallVec<[LaunchArgument; PARAMETERS_USUAL]> = SmallVec::new();
+    for parameter in &kernel.parameters {
+        values.push(match parameter.bind(nodes) {
+            BoundParameter::Input(node) => {
+                read.push(
+                    node.storage()
+                        .expect("operands are enqueued before the kernels that read them"),
+                );
+                LaunchArgument::Input(read.len() - 1)
+            }
+            BoundParameter::Fixed(KernelParameter::Output(number)) => {
+                LaunchArgument::Output(*number)
+            }
+            BoundParameter::Fixed(KernelParameter::Temporary(number)) => {
+                LaunchArgument::Temporary(*number)
+            }
+            BoundParameter::Fixed(KernelParameter::Flag) => {
+                checked = Some(session.checks().flag(stream)?);
+                LaunchArgument::Flag
+            }
+            BoundParameter::Fixed(KernelParameter::Counters) => {
+                counters = Some(session.streams().counters(stream)?);
+                LaunchArgument::Counters
+            }
+            BoundParameter::Fixed(KernelParameter::ProductShape(shape)) => {
+                LaunchArgument::ProductShape(Arc::clone(shape))
+            }
+            value => match ScalarBits::of(session, kernel.wide, &value) {
+                ScalarBits::Bits32(value) => LaunchArgument::Bits32(value),
+                ScalarBits::Bits64(value) => LaunchArgument::Bits64(value),
+            },
+        });
+    }
+    if let Some(log) = &session.log {
+        note(log, kernel, nodes);
+    }
+    debug_assert!(
+        values.iter().map(LaunchArgument::bytes).sum::<usize>() + 8 * usize::from(table.is_some())
+            <= PARAMETER_BYTES_MAX,
+        "parameters of {}",
+        kernel.name
+    );
+    let mut guard = checked.as_ref().map(|flag| flag.lock());
+    let mut word = guard.as_deref_mut();
+    let mut flag = word.as_mut();
+    let mut counters = counters.as_ref().map(|counters| counters.lock());
+    let mut array = counters.as_deref_mut().map(Counters::begin_launch);
+    let mut array = array.as_mut();
+    let mut targets: SmallVec<[_; 4]> = targets.iter_mut().map(Some).collect();
+    let mut arguments: SmallVec<[Argument<'_>; PARAMETERS_USUAL]> = SmallVec::new();
+    for value in &values {
+        arguments.push(match value {
+            LaunchArgument::Bits32(value) => Argument::scalar(value),
+            LaunchArgument::Bits64(value) => Argument::scalar(value),
+            LaunchArgument::ProductShape(shape) => Argument::scalar(&**shape),
+            LaunchArgument::Input(number) => Argument::read::<u8, _>(&read[*number].buffer),
+            LaunchArgument::Temporary(number) => {
+                Argument::read::<u8, _>(&read_temporaries[*number])
+            }
+            LaunchArgument::Output(number) => {
+                let target = targets[*number]
+                    .take()
+                    .expect("each output is one parameter");
+                Argument::write::<u8, _>(target)
+            }
+            LaunchArgument::Flag => {
+                let flag = flag.take().expect("the flag is one parameter");
+                Argument::write::<u32, _>(flag)
+            }
+            LaunchArgument::Counters => {
+                let array = array.take().expect("the counters are one parameter");
+                Argument::write::<u32, _>(array)
+            }
+        });
+    }
+    arguments.extend(table.as_ref().map(Argument::read::<u8, _>));
+    let blocks = u32::try_from(threads.div_ceil(kernel.block)).unwrap_or(u32::MAX);
+    let grid = LaunchConfig::new([blocks, 1, 1], [kernel.block as u32, 1, 1]);
+    // SAFETY: parameters and text come from one lowering, so that they agree in number and type.
+    // The kernel reads its inputs within their shapes, because every index is within the shape of
+    // the node that it is lowered for or checked against it, and it writes nothing but the targets.
+    // The built-in kernel of a product reads the factors by the strides of their views.
+    unsafe { launch_at(&function, stream, grid, &arguments, location) }?;
+    drop(arguments);
+    if let Some(counters) = &mut counters {
+        counters.end_launch();
+    }
+    Ok(())
+}

@@ -1,0 +1,406 @@
+//! The graph of one plan: its recording, and replays with other arrays and constants.
+
+#![allow(
+    unsafe_code,
+    reason = "replays kernels that this crate generates, with arrays of the recorded sizes"
+)]
+
+use std::sync::Arc;
+
+use millstream::{Buffer, Device, GraphRecorder, Stream, UnboundGraph, kernel::Argument};
+use parking_lot::Mutex;
+use smallvec::SmallVec;
+
+use crate::{
+    checks::IndexChecks,
+    counters::Counters,
+    error::Result,
+    expr::{LoggedLaunch, LoggedParameter, NodeRef, Op, Session, Storage},
+    plan::{PlannedGraph, Step},
+    run::{
+        launch::{allocate, constant_word},
+        plans::Plan,
+        replay::Results,
+    },
+    streams::Streams,
+};
+
+/// The graph of one plan.
+pub(crate) struct RegionGraph {
+    unbound: UnboundGraph,
+    /// The memory of each result.
+    results: SmallVec<[ResultMemory; 4]>,
+    /// The scalar parameters that each replay sets.
+    scalars: Vec<ScalarSource>,
+    uses_flag: bool,
+    uses_counters: bool,
+    /// The identifiers of the nodes that the last replay has stored.
+    last_results: SmallVec<[u64; 4]>,
+}
+
+/// The memory of a result.
+enum ResultMemory {
+    Own,
+    /// That of an earlier result.
+    OfResult(usize),
+    OfInput(usize),
+}
+
+/// The origin of a scalar parameter. Nodes are numbered as in the plan.
+enum ScalarSource {
+    Constant(usize),
+    CheckCode {
+        node: usize,
+        axis: usize,
+        length: usize,
+    },
+}
+
+/// The kernels of a plan while they are recorded.
+struct Recorder<'a> {
+    device: &'a Device,
+    steps: Vec<Step>,
+    enqueue: &'a dyn Fn(&Session, &Step) -> bool,
+}
+
+impl Recorder<'_> {
+    /// Enqueues the steps on recording streams. Returns the session, or `None` if a step fails.
+    fn record(self, recorder: &GraphRecorder) -> Result<Option<Session>> {
+        let eager = self.device.stream()?;
+        let streams = Streams::recording(&eager, || recorder.stream())?;
+        let mut checks = IndexChecks::default();
+        // Made here, so that it is an argument of the graph and not memory of it.
+        checks.flag(&eager)?;
+        let session = Session::logging(self.device.clone(), streams, checks);
+        // A step is dropped behind its kernels, so that its temporaries serve later steps.
+        let mut steps = self.steps.into_iter();
+        let is_complete = steps.all(|step| (self.enqueue)(&session, &step));
+        Ok(is_complete.then_some(session))
+    }
+}
+
+impl RegionGraph {
+    /// Makes the graph of a plan. Returns `None` if there cannot be one.
+    pub(crate) fn make(
+        device: &Device,
+        plan: &Plan,
+        graph: &PlannedGraph,
+        results: &Results,
+        enqueue: &dyn Fn(&Session, &Step) -> bool,
+    ) -> Option<Box<Self>> {
+        let inputs: Option<Vec<Arc<Storage>>> =
+            graph.inputs.iter().map(|node| node.storage()).collect();
+        let inputs = inputs?;
+        let is_same = |(number, storage): (usize, &Arc<Storage>)| {
+            let mut others = inputs[..number].iter();
+            others.any(|other| Arc::ptr_eq(other, storage))
+        };
+        // In the recording, equal inputs could not be told apart.
+        let all = graph.nodes.iter().map(|fused| &fused.node);
+        if all.chain(&graph.inputs).any(|node| node.elements == 0)
+            || inputs.iter().enumerate().any(is_same)
+        {
+            return None;
+        }
+        let copy = graph.copied();
+        let numbers: Vec<u64> = copy.nodes.iter().map(|fused| fused.node.id).collect();
+        let copied = |&number: &u32| NodeRef::clone(copy.node(number));
+        let copied: Vec<NodeRef> = results.iter().map(copied).collect();
+        let steps = plan.steps(&copy);
+        drop(copy);
+        let recorder = Recorder {
+            device,
+            steps,
+            enqueue,
+        };
+        let mut session = None;
+        let recorded = device.record_kernels(|r| {
+            session = recorder.record(r).ok().flatten();
+            Ok(())
+        });
+        let (session, recorded) = (session?, recorded.ok()?);
+        let stored: Option<Vec<Arc<Storage>>> = copied.iter().map(|node| node.storage()).collect();
+        let stored = stored?;
+        let memory = |(number, storage): (usize, &Arc<Storage>)| {
+            let position = |known: &[Arc<Storage>]| {
+                let mut known = known.iter();
+                known.position(|known| Arc::ptr_eq(known, storage))
+            };
+            match (position(&inputs), position(&stored[..number])) {
+                (Some(input), _) => ResultMemory::OfInput(input),
+                (None, Some(result)) => ResultMemory::OfResult(result),
+                (None, None) => ResultMemory::Own,
+            }
+        };
+        let results: SmallVec<[ResultMemory; 4]> = stored.iter().enumerate().map(memory).collect();
+        let launches = session.log.as_ref()?.take();
+        let named = Named::of(&launches, recorded.names(), &numbers)?;
+        let flag = session.checks().known_flag()?;
+        let stream = session.streams().first(device).ok()?;
+        let counters = session.streams().counters(&stream).ok()?;
+        let (flag, counters) = (flag.lock(), counters.lock());
+        let own = stored.iter().zip(&results);
+        let own = own.filter(|(_, memory)| matches!(memory, ResultMemory::Own));
+        let storages = inputs.iter().chain(own.map(|(storage, _)| storage));
+        let buffers = storages.map(|storage| &storage.buffer);
+        let mut arrays: Vec<Argument<'_>> = buffers.map(Argument::read::<u8, _>).collect();
+        if named.uses_flag {
+            arrays.push(Argument::read::<u32, _>(&*flag));
+        }
+        if named.uses_counters {
+            arrays.push(Argument::read::<u32, _>(counters.array()));
+        }
+        let unbound = recorded.unbind("region", &arrays, &named.places);
+        let unbound = unbound.ok().flatten()?;
+        Some(Box::new(Self {
+            unbound,
+            results,
+            scalars: named.scalars,
+            uses_flag: named.uses_flag,
+            uses_counters: named.uses_counters,
+            last_results: SmallVec::new(),
+        }))
+    }
+
+    /// Returns whether the last replay is not known to be complete.
+    pub(crate) fn is_running(&self, device: &Device) -> bool {
+        self.unbound.is_running(device)
+    }
+
+    /// Returns whether the graph reads results of the last replay, and so runs behind it anyway.
+    pub(crate) fn leads_to(&self, graph: &PlannedGraph) -> bool {
+        let mut inputs = graph.inputs.iter();
+        inputs.any(|input| self.last_results.contains(&input.id))
+    }
+
+    /// Enqueues all kernels for a graph of the plan, as one launch, and stores the results. The
+    /// inputs of the graph have this memory.
+    ///
+    /// # Errors
+    ///
+    /// As [`launch`](Self::launch). No node is stored then.
+    pub(crate) fn replay(
+        &mut self,
+        session: &Session,
+        graph: &PlannedGraph,
+        results: &Results,
+        inputs: &[Arc<Storage>],
+    ) -> Result<()> {
+        let nodes = || results.iter().map(|&number| graph.node(number));
+        let operands: SmallVec<[u64; 8]> = graph.inputs.iter().map(|node| node.id).collect();
+        let ids = nodes().map(|node| node.id);
+        let acquire = || session.stream_behind(inputs);
+        let stream = session.streams().choose(ids, &operands, acquire)?;
+        let scalars = self.scalars(session, graph);
+        self.set_scalars(&scalars);
+        let sizes = nodes().map(|node| node.bytes());
+        let inputs: SmallVec<[&Arc<Storage>; 8]> = inputs.iter().collect();
+        let stored = self.launch(session, &stream, &inputs, sizes)?;
+        self.last_results = nodes().map(|node| node.id).collect();
+        for (node, storage) in nodes().zip(stored) {
+            node.store(storage);
+        }
+        Ok(())
+    }
+
+    /// Returns the scalar parameters for a graph of the plan.
+    pub(crate) fn scalars(&self, session: &Session, graph: &PlannedGraph) -> SmallVec<[u64; 16]> {
+        let scalars = self.scalars.iter();
+        scalars.map(|source| source.word(session, graph)).collect()
+    }
+
+    /// Enqueues all kernels as one launch, with inputs in this memory. Returns the memory of the
+    /// results, which have these sizes in bytes.
+    ///
+    /// # Errors
+    ///
+    /// If there is not enough memory, the driver cannot change or launch the graph, or the device
+    /// is lost. After an error of the driver the graph must not be used again.
+    pub(crate) fn launch(
+        &mut self,
+        session: &Session,
+        stream: &Stream,
+        inputs: &[&Arc<Storage>],
+        sizes: impl Iterator<Item = usize>,
+    ) -> Result<SmallVec<[Arc<Storage>; 4]>> {
+        let mut buffers: SmallVec<[Option<Buffer<u8>>; 4]> = SmallVec::new();
+        for (bytes, memory) in sizes.zip(&self.results) {
+            buffers.push(match memory {
+                ResultMemory::Own => Some(allocate(stream, bytes)?),
+                ResultMemory::OfResult(_) | ResultMemory::OfInput(_) => None,
+            });
+        }
+        // Dropped behind the replay, it is freed in stream order.
+        let mut temporaries = self.temporaries(stream)?;
+        let words = self.words(session, stream)?;
+        let own = buffers.iter_mut().flatten();
+        self.enqueue(stream, inputs, own, &words, temporaries.as_mut())?;
+        let checks = session.deferred_checks(inputs.iter().map(|storage| &***storage))?;
+        let mut stored: SmallVec<[Arc<Storage>; 4]> = SmallVec::new();
+        for (buffer, memory) in buffers.into_iter().zip(&self.results) {
+            stored.push(match (buffer, memory) {
+                (Some(buffer), _) => Arc::new(Storage {
+                    buffer,
+                    checks: checks.clone(),
+                }),
+                (None, &ResultMemory::OfInput(input)) => Arc::clone(inputs[input]),
+                (None, &ResultMemory::OfResult(result)) => Arc::clone(&stored[result]),
+                (None, ResultMemory::Own) => unreachable!("it was just allocated"),
+            });
+        }
+        Ok(stored)
+    }
+
+    /// Returns whether each result has memory of its own.
+    pub(crate) fn has_own_results(&self) -> bool {
+        let mut results = self.results.iter();
+        results.all(|memory| matches!(memory, ResultMemory::Own))
+    }
+
+    /// Allocates the memory of the temporaries, if there are any.
+    pub(crate) fn temporaries(&self, stream: &Stream) -> Result<Option<Buffer<u8>>> {
+        match self.unbound.temporary_bytes() {
+            0 => Ok(None),
+            bytes => allocate(stream, bytes as usize).map(Some),
+        }
+    }
+
+    /// Returns the words of the session that the kernels of one launch use.
+    pub(crate) fn words(&self, session: &Session, stream: &Stream) -> Result<SessionWords> {
+        let flag = match self.uses_flag {
+            true => Some(session.checks().flag(stream)?),
+            false => None,
+        };
+        let counters = match self.uses_counters {
+            true => Some(session.streams().counters(stream)?),
+            false => None,
+        };
+        Ok(SessionWords { flag, counters })
+    }
+
+    /// Sets the scalar parameters of later launches.
+    pub(crate) fn set_scalars(&mut self, scalars: &[u64]) {
+        self.unbound.set_scalars(scalars);
+    }
+
+    /// Enqueues all kernels as one launch, with inputs in this memory. They write the results that
+    /// have memory of their own to `own`, in order.
+    ///
+    /// # Errors
+    ///
+    /// If the driver cannot change or launch the graph, or the device is lost. The graph must not
+    /// be used again.
+    pub(crate) fn enqueue<'a>(
+        &mut self,
+        stream: &Stream,
+        inputs: &[&Arc<Storage>],
+        own: impl Iterator<Item = &'a mut Buffer<u8>>,
+        words: &SessionWords,
+        temporaries: Option<&mut Buffer<u8>>,
+    ) -> Result<()> {
+        // Unlocked behind the launch, because reading the flag locks it.
+        let mut flag = words.flag.as_ref().map(|flag| flag.lock());
+        let mut counters = words.counters.as_ref().map(|counters| counters.lock());
+        let mut replay = self.unbound.bind();
+        for storage in inputs {
+            replay.read(&storage.buffer);
+        }
+        for result in own {
+            replay.write(result);
+        }
+        if let Some(flag) = &mut flag {
+            replay.write(flag);
+        }
+        if let Some(counters) = &mut counters {
+            replay.write(counters.begin_launch());
+        }
+        if let Some(temporaries) = temporaries {
+            replay.write(temporaries);
+        }
+        // SAFETY: arrays and scalars are those of the recording, in the same order: a plan
+        // determines the sizes of its arrays, and the kernels access nothing beyond these whatever
+        // the constants are. The session's streams are ordinary streams of the device that keeps
+        // this graph.
+        unsafe { replay.submit(stream) }?;
+        drop(replay);
+        if let Some(counters) = &mut counters {
+            counters.end_launch();
+        }
+        Ok(())
+    }
+}
+
+/// The words of a session that kernels use.
+pub(crate) struct SessionWords {
+    flag: Option<Arc<Mutex<Buffer<u32>>>>,
+    counters: Option<Arc<Mutex<Counters>>>,
+}
+
+impl ScalarSource {
+    /// Returns the value for a graph of the plan.
+    fn word(&self, session: &Session, graph: &PlannedGraph) -> u64 {
+        match *self {
+            Self::Constant(node) => match *graph.nodes[node].op {
+                Op::Constant(value) => constant_word(value),
+                _ => unreachable!("graphs of one plan have constants at the same numbers"),
+            },
+            Self::CheckCode { node, axis, length } => {
+                let location = graph.nodes[node].node.location;
+                session.checks().number(location, axis, length).into()
+            }
+        }
+    }
+}
+
+/// The logged launches in terms of recorded kernels and numbers of nodes.
+struct Named {
+    /// The number of the kernel and of the parameter of each scalar.
+    places: Vec<(usize, usize)>,
+    scalars: Vec<ScalarSource>,
+    uses_flag: bool,
+    uses_counters: bool,
+}
+
+impl Named {
+    /// Finds the launches among the recorded kernels of these names; the others are not generated.
+    /// The nodes have these identifiers, by number.
+    fn of(
+        launches: &[LoggedLaunch],
+        mut names: impl Iterator<Item = &'static str>,
+        nodes: &[u64],
+    ) -> Option<Self> {
+        let mut named = Self {
+            places: Vec::new(),
+            scalars: Vec::new(),
+            uses_flag: false,
+            uses_counters: false,
+        };
+        let mut next = 0;
+        for LoggedLaunch { name, parameters } in launches {
+            let kernel = next + names.position(|recorded| recorded == *name)?;
+            next = kernel + 1;
+            let number = |id: u64| nodes.iter().position(|&node| node == id);
+            for (parameter, origin) in parameters {
+                let source = match *origin {
+                    LoggedParameter::Flag => {
+                        named.uses_flag = true;
+                        continue;
+                    }
+                    LoggedParameter::Counters => {
+                        named.uses_counters = true;
+                        continue;
+                    }
+                    LoggedParameter::Constant(node) => ScalarSource::Constant(number(node)?),
+                    LoggedParameter::CheckCode { node, axis, length } => ScalarSource::CheckCode {
+                        node: number(node)?,
+                        axis,
+                        length,
+                    },
+                };
+                named.places.push((kernel, *parameter));
+                named.scalars.push(source);
+            }
+        }
+        Some(named)
+    }
+}
