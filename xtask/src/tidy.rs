@@ -2,7 +2,9 @@
 //! file.
 
 mod allow_list;
+mod cycles;
 mod layers;
+mod modules;
 mod prose;
 mod rules;
 mod scenarios;
@@ -16,6 +18,9 @@ use layers::Layers;
 
 /// The file that lists the layers of each crate.
 const LAYERS: &str = "xtask/layers.txt";
+
+/// The file that lists the crates without import cycles.
+const CYCLES: &str = "xtask/cycles.txt";
 
 /// Checks all rules. Prints each violation on its own line, and fails if there are any.
 pub(crate) fn run() -> Result<()> {
@@ -33,6 +38,10 @@ pub(crate) fn run() -> Result<()> {
     ));
     for layers in Layers::parse(LAYERS, &process::read(LAYERS)?)? {
         problems.extend(layers.violations(&sources));
+    }
+    let crates = process::read(CYCLES)?;
+    for folder in crates.lines().filter(|line| !line.starts_with('#')) {
+        problems.extend(cycles::violations(folder, &sources));
     }
     problems.extend(scenarios::breaches(
         &sources,

@@ -1,16 +1,11 @@
 //! The layers of each crate: a module may use only the modules below it.
 //!
-//! `xtask/layers.txt` lists the top-level modules of a crate from the lowest to the highest. Every
-//! path in the crate's sources that begins with `crate::`, or leaves its module by `super::`, is
-//! resolved to a top-level module, through the re-exports of the crate's root. A path to a higher
-//! module is a violation, and so is an unlisted module. Tests and `cfg(doc)` imports are excluded,
-//! because users do not link them.
-
-use std::collections::{BTreeMap, BTreeSet};
+//! `xtask/layers.txt` lists the top-level modules of a crate from the lowest to the highest. A use
+//! of a higher module is a violation, and so is an unlisted module.
 
 use anyhow::{Result, bail};
 
-use super::sources::{Source, is_word};
+use super::{modules::Modules, sources::Source};
 
 /// The layers of one crate.
 #[derive(Debug, PartialEq)]
@@ -51,40 +46,27 @@ impl Layers {
 
     /// Returns every violation in the crate's sources, as `path:line: message`.
     pub(super) fn violations(&self, sources: &[Source]) -> Vec<String> {
-        let own: Vec<File<'_>> = sources
-            .iter()
-            .filter(|source| source.is_rust())
-            .filter_map(|source| File::of(source, source.path.strip_prefix(&self.folder)?))
-            .collect();
-        let test_files: BTreeSet<String> = own.iter().flat_map(File::test_modules).collect();
-        let exports = own
-            .iter()
-            .find(|file| file.module.is_empty())
-            .map(File::exports)
-            .unwrap_or_default();
+        let modules = Modules::of(&self.folder, sources);
+        let top = |path: &str| path.split("::").next().unwrap_or_default().to_owned();
         let mut violations = Vec::new();
-        for file in own
-            .iter()
-            .filter(|file| !test_files.contains(&file.module.join("::")))
-        {
-            let Some(top) = file.module.first() else {
-                continue;
-            };
-            let Some(rank) = self.rank(top) else {
+        for (path, file) in modules.files().filter(|(path, _)| !path.is_empty()) {
+            let top = top(path);
+            if self.rank(&top).is_none() {
                 violations.push(format!(
-                    "{}:1: `{top}` is in no layer of {}: add it to xtask/layers.txt",
-                    file.path, self.folder
+                    "{file}:1: `{top}` is in no layer of {}: add it to xtask/layers.txt",
+                    self.folder
                 ));
-                continue;
-            };
-            for used in file.uses() {
-                let target = exports.get(&used.name).unwrap_or(&used.name);
-                if self.rank(target).is_some_and(|other| other > rank) {
-                    violations.push(format!(
-                        "{}:{}: `{}` uses `{}` of the layer `{target}` above it",
-                        file.path, used.line, top, used.name
-                    ));
-                }
+            }
+        }
+        for used in modules.uses() {
+            let (user, target) = (top(used.user), top(used.used));
+            if let (Some(rank), Some(other)) = (self.rank(&user), self.rank(&target))
+                && other > rank
+            {
+                violations.push(format!(
+                    "{}:{}: `{user}` uses `{}` of the layer `{target}` above it",
+                    used.file, used.line, used.used
+                ));
             }
         }
         violations.sort();
@@ -95,270 +77,6 @@ impl Layers {
     fn rank(&self, module: &str) -> Option<usize> {
         self.modules.iter().position(|known| known == module)
     }
-}
-
-/// A use of a name directly below the crate's root.
-struct Use {
-    name: String,
-    line: usize,
-}
-
-/// A token: a word, `::`, or one other character.
-struct Token<'a> {
-    text: &'a str,
-    line: usize,
-}
-
-/// A source file, as a module.
-struct File<'a> {
-    path: &'a str,
-    /// The module's path below the root.
-    module: Vec<&'a str>,
-    /// The file's tokens, without tests and imports for documentation.
-    tokens: Vec<Token<'a>>,
-    /// The modules declared here for tests only.
-    test_modules: Vec<&'a str>,
-}
-
-impl<'a> File<'a> {
-    /// Creates the module of the file at `inner` below the source folder. Programs are excluded,
-    /// because they are not modules of the library.
-    fn of(source: &'a Source, inner: &'a str) -> Option<Self> {
-        let inner = inner.strip_suffix(".rs")?;
-        let mut module: Vec<&str> = inner.split('/').collect();
-        match module[..] {
-            ["lib"] => module.clear(),
-            ["main"] | ["bin", ..] => return None,
-            [.., "mod"] => {
-                module.pop();
-            }
-            _ => {}
-        }
-        let (tokens, test_modules) = without_tests(tokens(&source.code));
-        Some(Self {
-            path: &source.path,
-            module,
-            tokens,
-            test_modules,
-        })
-    }
-
-    /// Returns the paths of the modules declared here for tests only.
-    fn test_modules(&self) -> impl Iterator<Item = String> + '_ {
-        self.test_modules.iter().map(|name| {
-            let path: Vec<&str> = self.module.iter().copied().chain([*name]).collect();
-            path.join("::")
-        })
-    }
-
-    /// Returns the names that the root re-exports, each with its top-level module.
-    fn exports(&self) -> BTreeMap<String, String> {
-        let mut exports = BTreeMap::new();
-        let mut at = 0;
-        while at < self.tokens.len() {
-            if self.tokens[at].text == "use" {
-                let mut leaves = Vec::new();
-                at = self.tree(at + 1, &mut Vec::new(), &mut leaves);
-                for path in leaves {
-                    let path = match path.first().map(|(word, _)| *word) {
-                        Some("self" | "crate") => &path[1..],
-                        _ => &path[..],
-                    };
-                    if let ([(module, _), ..], [.., (name, _)]) = (path, path)
-                        && path.len() > 1
-                    {
-                        exports.insert((*name).to_owned(), (*module).to_owned());
-                    }
-                }
-            }
-            at += 1;
-        }
-        exports
-    }
-
-    /// Returns every name directly below the root that the file uses.
-    fn uses(&self) -> Vec<Use> {
-        let mut uses = Vec::new();
-        for at in 0..self.tokens.len() {
-            let begins_a_path = at == 0 || self.tokens[at - 1].text != "::";
-            let word = self.tokens[at].text;
-            if !begins_a_path || !matches!(word, "crate" | "super") {
-                continue;
-            }
-            let mut leaves = Vec::new();
-            self.tree(at, &mut Vec::new(), &mut leaves);
-            uses.extend(leaves.iter().filter_map(|path| self.below_root(path)));
-        }
-        uses
-    }
-
-    /// Returns the name below the root that a path refers to, if it leaves the file's top-level
-    /// module.
-    fn below_root(&self, path: &[(&'a str, usize)]) -> Option<Use> {
-        let mut depth = self.module.len();
-        let mut at = 0;
-        while let Some((word, _)) = path.get(at) {
-            match *word {
-                "crate" => depth = 0,
-                "super" => depth = depth.checked_sub(1)?,
-                "self" => {}
-                _ => break,
-            }
-            at += 1;
-        }
-        let (name, line) = path.get(at).filter(|_| depth == 0)?;
-        Some(Use {
-            name: (*name).to_owned(),
-            line: *line,
-        })
-    }
-
-    /// Parses the path or use tree at `at` and adds each of its leaves. Returns the position after
-    /// it.
-    fn tree(
-        &self,
-        mut at: usize,
-        path: &mut Vec<(&'a str, usize)>,
-        leaves: &mut Vec<Vec<(&'a str, usize)>>,
-    ) -> usize {
-        let length = path.len();
-        while let Some(token) = self.tokens.get(at) {
-            if token.text == "{" {
-                at = self.group(at + 1, path, leaves);
-                path.truncate(length);
-                return at;
-            }
-            if token.text != "*" && !token.text.starts_with(is_word) {
-                break;
-            }
-            path.push((token.text, token.line));
-            at += 1;
-            if self.text(at) != "::" {
-                break;
-            }
-            at += 1;
-        }
-        // A renamed re-export is known by its new name.
-        if self.text(at) == "as"
-            && let Some(renamed) = self.tokens.get(at + 1)
-        {
-            path.push((renamed.text, renamed.line));
-            at += 2;
-        }
-        if path.len() > length {
-            leaves.push(path.clone());
-        }
-        path.truncate(length);
-        at
-    }
-
-    /// Parses the use trees of a group up to its `}`. Returns the position after it.
-    fn group(
-        &self,
-        mut at: usize,
-        path: &mut Vec<(&'a str, usize)>,
-        leaves: &mut Vec<Vec<(&'a str, usize)>>,
-    ) -> usize {
-        while !matches!(self.text(at), "}" | "") {
-            let next = self.tree(at, path, leaves);
-            at = next.max(at + usize::from(next == at));
-        }
-        at + 1
-    }
-
-    fn text(&self, at: usize) -> &'a str {
-        self.tokens.get(at).map_or("", |token| token.text)
-    }
-}
-
-/// Splits code without comments and literals into tokens.
-fn tokens(code: &str) -> Vec<Token<'_>> {
-    let mut tokens = Vec::new();
-    for (line, text) in (1..).zip(code.lines()) {
-        let mut rest = text.trim_start();
-        while let Some(first) = rest.chars().next() {
-            let length = if is_word(first) {
-                rest.find(|letter| !is_word(letter)).unwrap_or(rest.len())
-            } else if rest.starts_with("::") {
-                2
-            } else {
-                first.len_utf8()
-            };
-            tokens.push(Token {
-                text: &rest[..length],
-                line,
-            });
-            rest = rest[length..].trim_start();
-        }
-    }
-    tokens
-}
-
-/// Removes the items after `#[cfg(test)]`, `#[cfg(all(test, …))]` and `#[cfg(doc)]`, and returns
-/// the names of the modules among them.
-fn without_tests(tokens: Vec<Token<'_>>) -> (Vec<Token<'_>>, Vec<&str>) {
-    let mut kept = Vec::new();
-    let mut modules = Vec::new();
-    let mut tokens = tokens.into_iter().peekable();
-    let mut skips = false;
-    while let Some(token) = tokens.next() {
-        let is_attribute = token.text == "#" && tokens.peek().is_some_and(|next| next.text == "[");
-        if is_attribute {
-            let words = balanced(&mut tokens);
-            let is_cfg = words.get(1).is_some_and(|word| *word == "cfg") && !words.contains(&"not");
-            skips |= is_cfg && words.iter().any(|word| matches!(*word, "test" | "doc"));
-            continue;
-        }
-        if !skips {
-            kept.push(token);
-            continue;
-        }
-        skips = false;
-        let mut item = vec![token.text];
-        while let Some(next) = tokens.peek() {
-            match next.text {
-                ";" => {
-                    tokens.next();
-                    break;
-                }
-                "{" => {
-                    let is_use = item.contains(&"use");
-                    balanced(&mut tokens);
-                    if !is_use {
-                        break;
-                    }
-                }
-                text => {
-                    item.push(text);
-                    tokens.next();
-                }
-            }
-        }
-        if let Some(at) = item.iter().position(|word| *word == "mod")
-            && let Some(name) = item.get(at + 1)
-        {
-            modules.push(*name);
-        }
-    }
-    (kept, modules)
-}
-
-/// Consumes the tokens from an opening bracket to its closing bracket.
-fn balanced<'a>(tokens: &mut impl Iterator<Item = Token<'a>>) -> Vec<&'a str> {
-    let mut depth = 0_usize;
-    let mut taken = Vec::new();
-    for token in tokens {
-        taken.push(token.text);
-        match token.text {
-            "(" | "[" | "{" => depth += 1,
-            ")" | "]" | "}" => depth = depth.saturating_sub(1),
-            _ => {}
-        }
-        if depth == 0 {
-            break;
-        }
-    }
-    taken
 }
 
 #[cfg(test)]
