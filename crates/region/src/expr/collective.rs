@@ -16,14 +16,11 @@ use std::{
 use parking_lot::Mutex;
 use smallvec::SmallVec;
 
-use crate::expr::{NodeRef, Reduction};
+use crate::expr::{AxisSet, NodeRef, Reduction};
 
 /// The maximum number of nodes of one device that depend on a collective of their region. They
 /// cannot be evaluated while they are recorded, so they are bounded.
 const DEFERRED_MAX: usize = 8192;
-
-/// A set of mesh axes, a bit for each: those along which the devices' elements differ.
-pub(crate) type AxisSet = u32;
 
 /// The named axes of a mesh. Ranks are row-major: the last axis varies fastest.
 #[derive(Clone, PartialEq, Eq)]

@@ -10,7 +10,6 @@
 //! A [`Session`] holds the state that the nodes of one region share: the device, the first error,
 //! and a table that interns nodes, so that equal operations on the same operands are one node.
 
-mod attention;
 mod collective;
 mod function;
 mod key;
@@ -18,10 +17,9 @@ mod node;
 mod op;
 mod session;
 
-pub(crate) use attention::Attention;
-pub(crate) use collective::{AxisSet, Collective, CollectiveKind, MeshMember, MeshShape};
+pub(crate) use collective::{Collective, CollectiveKind, MeshMember, MeshShape};
 pub(crate) use function::{Comparison, Function, Rounding};
 pub(crate) use key::{KeyLengths, KeyType, push_input, push_map, push_operation};
-pub(crate) use node::{Node, NodeRef, State, Storage};
-pub(crate) use op::{Op, Reduction};
+pub(crate) use node::{AxisSet, Node, NodeRef, State, Storage};
+pub(crate) use op::{Attention, Op, Reduction};
 pub(crate) use session::{LaunchLog, LoggedLaunch, LoggedParameter, Overdue, Session, shape_error};

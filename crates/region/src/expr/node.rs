@@ -15,12 +15,15 @@ use crate::{
     checks::DeferredChecks,
     element::DType,
     error::Error,
-    expr::{AxisSet, Op, op::FunctionOperands},
+    expr::{Op, op::FunctionOperands},
     shape::Shape,
 };
 
 /// A shared reference to a node.
 pub(crate) type NodeRef = Arc<Node>;
+
+/// A set of mesh axes, a bit for each: those along which the devices' elements differ.
+pub(crate) type AxisSet = u32;
 
 /// A node of the lazy expression graph: an element type, a shape, and the operation or the memory
 /// of its elements.

@@ -11,7 +11,7 @@ use crate::{
     element::{Element, Number},
     error::{MeshErrorKind, UsageErrorKind},
     expr::{AxisSet, Collective, CollectiveKind, MeshMember, Node, NodeRef, Reduction, State},
-    mesh::{axis_of, place::share},
+    mesh::{axis_of, share},
     shape::Shape,
 };
 

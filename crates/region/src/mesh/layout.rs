@@ -9,7 +9,7 @@ use crate::{
     element::{Element, Number},
     error::Result,
     host::{ArrayDownload, PendingValue},
-    mesh::{Mesh, collectives, parameter::capture},
+    mesh::{Mesh, collectives},
 };
 
 /// A host array type whose elements a mesh can hold.
@@ -242,7 +242,7 @@ impl<A: MeshArray, const AXIS: usize> Sharded<A, AXIS> {
     pub fn all_gather(&self) -> Result<Replicated<A>> {
         let (location, length) = (Location::caller(), self.shape()[AXIS]);
         self.mesh.run::<Replicated<A>>(location, |g| {
-            let part = capture(g, &self.parts, 1 << self.mesh_axis, location);
+            let part = g.capture(&self.parts, 1 << self.mesh_axis, location);
             collectives::gather(&part, self.mesh_axis, Axis(AXIS), Some(length), location)
         })
     }
@@ -262,7 +262,8 @@ where
     pub fn all_reduce(&self, axis: &str) -> Result<Replicated<A>> {
         let location = Location::caller();
         self.mesh.run::<Replicated<A>>(location, |g| {
-            capture(g, &self.parts, 1 << self.mesh_axis, location).all_reduce(axis)
+            g.capture(&self.parts, 1 << self.mesh_axis, location)
+                .all_reduce(axis)
         })
     }
 
@@ -292,7 +293,7 @@ where
     pub fn reduce_scatter<const AXIS: usize>(&self, axis: &str) -> Result<Sharded<A, AXIS>> {
         let location = Location::caller();
         self.mesh.run::<Sharded<A, AXIS>>(location, |g| {
-            let summand = capture(g, &self.parts, 1 << self.mesh_axis, location);
+            let summand = g.capture(&self.parts, 1 << self.mesh_axis, location);
             summand.reduce_scatter(axis, Axis(AXIS))
         })
     }

@@ -25,7 +25,7 @@ mod place;
 mod region;
 mod run;
 
-use std::{fmt, panic::Location, sync::Arc};
+use std::{fmt, ops::Range, panic::Location, sync::Arc};
 
 use millstream::{Collectives, Device, Stream};
 
@@ -203,6 +203,14 @@ fn axis_of(shape: &MeshShape, name: &str) -> Result<usize, UsageErrorKind> {
     })
 }
 
+/// Returns the part of an axis of this length at a position of `count`: equal parts, except the
+/// last ones.
+fn share(length: usize, count: usize, position: usize) -> Range<usize> {
+    let each = length.div_ceil(count);
+    let bound = |at: usize| at.saturating_mul(each).min(length);
+    bound(position)..bound(position + 1)
+}
+
 fn check(devices: &[Device], shape: &MeshShape) -> Result<(), MeshErrorKind> {
     let axes = || shape.to_string();
     let lengths = shape.axes.iter().map(|(_, length)| *length);
@@ -229,5 +237,23 @@ fn check(devices: &[Device], shape: &MeshShape) -> Result<(), MeshErrorKind> {
 impl fmt::Debug for Mesh {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Mesh({} of {:?})", self.shape(), self.devices())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_parts_are_shorter() {
+        let lengths = |length, count| -> Vec<usize> {
+            (0..count)
+                .map(|at| share(length, count, at).len())
+                .collect()
+        };
+        assert_eq!(lengths(8, 4), [2, 2, 2, 2]);
+        assert_eq!(lengths(10, 4), [3, 3, 3, 1]);
+        assert_eq!(lengths(5, 4), [2, 2, 1, 0]);
+        assert_eq!(lengths(0, 2), [0, 0]);
     }
 }

@@ -1,6 +1,6 @@
 //! Parameters of the bodies of mesh regions.
 
-use std::{panic::Location, sync::Arc};
+use std::panic::Location;
 
 use ndarray::Dimension;
 
@@ -8,7 +8,7 @@ use crate::{
     Array,
     element::{Element, sealed::Sealed},
     error::UsageError,
-    expr::{AxisSet, Node, State},
+    expr::AxisSet,
     mesh::{Mesh, MeshArray, MeshRegion, Replicated, Sharded},
 };
 
@@ -71,7 +71,7 @@ fn checked<T: Element, D: Dimension>(
     if let Err(error) = region.mesh.check_same(mesh, "region", location) {
         return failed(region, parts[0].shape(), error, location);
     }
-    capture(region, parts, varies, location)
+    region.capture(parts, varies, location)
 }
 
 fn failed<T: Element, D>(
@@ -85,39 +85,6 @@ fn failed<T: Element, D>(
         session,
         session.fail(<T as Sealed>::DTYPE, shape, error, location),
     )
-}
-
-/// Returns the part of the region's device, whose elements differ along these axes.
-pub(super) fn capture<T: Element, D: Dimension>(
-    region: &MeshRegion,
-    parts: &[Array<T, D>],
-    varies: AxisSet,
-    location: &'static Location<'static>,
-) -> Array<T, D> {
-    varying(region, &parts[region.member().rank], varies, location)
-}
-
-/// Returns an array of the region with the memory of a stored one, whose elements differ along
-/// these axes; a failed array stays a failed one.
-pub(super) fn varying<T: Element, D: Dimension>(
-    region: &MeshRegion,
-    array: &Array<T, D>,
-    varies: AxisSet,
-    location: &'static Location<'static>,
-) -> Array<T, D> {
-    let (session, node) = (region.region.session(), array.node());
-    let Some(storage) = node.storage() else {
-        return array.in_session(session);
-    };
-    let state = State::Stored(storage);
-    let node = Node::new(
-        node.device.clone(),
-        node.dtype,
-        node.shape.clone(),
-        state,
-        location,
-    );
-    Array::of(session, Arc::new(node.varying(varies)))
 }
 
 macro_rules! plain {

@@ -1,6 +1,6 @@
 //! From the host to a mesh: `Mesh::shard` and `Mesh::replicate`.
 
-use std::{ops::Range, panic::Location};
+use std::panic::Location;
 
 use ndarray::{ArrayBase, Axis, Data, Dimension, Slice};
 
@@ -8,7 +8,7 @@ use crate::{
     Array, Region,
     element::Element,
     error::{Result, UsageError, UsageErrorKind},
-    mesh::{Mesh, Replicated, Sharded},
+    mesh::{Mesh, Replicated, Sharded, share},
 };
 
 /// The axis of a mesh along which the axis `AXIS` of an array is split.
@@ -103,31 +103,5 @@ impl Mesh {
             }
         }
         Ok(parts)
-    }
-}
-
-/// Returns the part of an axis of this length at a position of `count`: equal parts, except the
-/// last ones.
-pub(super) fn share(length: usize, count: usize, position: usize) -> Range<usize> {
-    let each = length.div_ceil(count);
-    let bound = |at: usize| at.saturating_mul(each).min(length);
-    bound(position)..bound(position + 1)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_last_parts_are_shorter() {
-        let lengths = |length, count| -> Vec<usize> {
-            (0..count)
-                .map(|at| share(length, count, at).len())
-                .collect()
-        };
-        assert_eq!(lengths(8, 4), [2, 2, 2, 2]);
-        assert_eq!(lengths(10, 4), [3, 3, 3, 1]);
-        assert_eq!(lengths(5, 4), [2, 2, 1, 0]);
-        assert_eq!(lengths(0, 2), [0, 0]);
     }
 }

@@ -1,14 +1,14 @@
 //! `MeshRegion`: the handle with which a body records one device's work.
 
-use std::{fmt, ops::Deref, panic::Location};
+use std::{fmt, ops::Deref, panic::Location, sync::Arc};
 
-use ndarray::{Ix0, arr0};
+use ndarray::{Dimension, Ix0, arr0};
 
 use crate::{
     Array, Region,
-    element::sealed::Sealed,
+    element::{Element, sealed::Sealed},
     error::UsageError,
-    expr::MeshMember,
+    expr::{AxisSet, MeshMember, Node, State},
     mesh::{Mesh, MeshParameter, axis_of},
 };
 
@@ -57,7 +57,7 @@ impl MeshRegion {
             Ok(axis) => {
                 let position = member.shape.position(member.rank, axis);
                 let position = self.region.upload(&arr0(position as i64).view(), location);
-                super::parameter::varying(self, &position, 1 << axis, location)
+                self.varying(&position, 1 << axis, location)
             }
             Err(problem) => {
                 let usage_error = UsageError::new("index", problem, location);
@@ -65,6 +65,39 @@ impl MeshRegion {
                 Array::of(session, node)
             }
         }
+    }
+
+    /// Returns the part of this device, whose elements differ along these axes.
+    pub(super) fn capture<T: Element, D: Dimension>(
+        &self,
+        parts: &[Array<T, D>],
+        varies: AxisSet,
+        location: &'static Location<'static>,
+    ) -> Array<T, D> {
+        self.varying(&parts[self.member().rank], varies, location)
+    }
+
+    /// Returns an array of the region with the memory of a stored one, whose elements differ along
+    /// these axes; a failed array stays a failed one.
+    fn varying<T: Element, D: Dimension>(
+        &self,
+        array: &Array<T, D>,
+        varies: AxisSet,
+        location: &'static Location<'static>,
+    ) -> Array<T, D> {
+        let (session, node) = (self.region.session(), array.node());
+        let Some(storage) = node.storage() else {
+            return array.in_session(session);
+        };
+        let state = State::Stored(storage);
+        let node = Node::new(
+            node.device.clone(),
+            node.dtype,
+            node.shape.clone(),
+            state,
+            location,
+        );
+        Array::of(session, Arc::new(node.varying(varies)))
     }
 
     pub(super) fn member(&self) -> &MeshMember {
