@@ -7,13 +7,14 @@ use smallvec::{SmallVec, smallvec};
 use crate::{
     expr::{NodeRef, Op},
     plan::{
+        candidate::Candidate,
         epilogue::fuse_product_epilogues,
+        groups::group_siblings,
         joins::{joins_arrays, largest_first},
         kernel::{FusedKernel, FusedNode, KernelOutput, Step, Work},
-        partition::{Candidate, partition},
+        partition::partition,
         planned::PlannedGraph,
         replace::Replacement,
-        siblings::group_siblings,
     },
     shape::{AxisMap, AxisSource, preserves_linear_index},
 };

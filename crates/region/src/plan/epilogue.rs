@@ -6,13 +6,9 @@ use smallvec::{SmallVec, smallvec};
 
 use crate::{
     expr::{NodeRef, Op},
-    plan::partition::Candidate,
+    plan::{candidate::Candidate, limits::PRODUCT_OPERATIONS_MAX},
     shape::preserves_linear_index,
 };
-
-/// The maximum number of operations of a product's epilogue. The kernel of large matrices contains
-/// the epilogue for each of the sixteen elements of a thread.
-const PRODUCT_OPERATIONS_MAX: usize = 24;
 
 /// Fuses element-wise functions of the results of a reduction into its kernel, if nothing else uses
 /// those results.
@@ -103,7 +99,7 @@ pub(crate) fn is_at_one_index(candidates: &[Candidate], at: usize) -> bool {
 /// computed from it. The epilogue reads all other nodes that are stored from memory.
 fn product_to_fuse(candidates: &[Candidate], root: usize) -> Option<usize> {
     let root_node = &candidates[root].node;
-    if candidates[root].size.operations() > PRODUCT_OPERATIONS_MAX {
+    if candidates[root].size.operations > PRODUCT_OPERATIONS_MAX {
         return None;
     }
     let mut reads: SmallVec<[Read; 8]> = smallvec![Read {

@@ -7,6 +7,7 @@ use crate::{
     expr::{NodeRef, Op},
     plan::{
         build,
+        candidate::StoreReason,
         kernel::{FusedKernel, Work},
         planned::PlannedGraph,
     },
@@ -57,34 +58,6 @@ pub struct StoredArray {
     pub shape: ArrayShape,
     /// Why the array is stored.
     pub reason: StoreReason,
-}
-
-/// The reasons why an array is stored instead of being computed in the kernels that use it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum StoreReason {
-    /// It is a result.
-    Requested,
-    /// Its operation, for example a matrix product, has a kernel of its own.
-    OwnKernel,
-    /// An operation with a kernel of its own reads it from memory.
-    Operand,
-    /// The kernel that computes it and its users would be too large.
-    Size,
-    /// Computing it again for each of its uses would take longer.
-    Shared,
-}
-
-impl fmt::Display for StoreReason {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            StoreReason::Requested => "it is a result",
-            StoreReason::OwnKernel => "the operation has a kernel of its own",
-            StoreReason::Operand => "an operation with a kernel of its own reads it",
-            StoreReason::Size => "one kernel would be too large",
-            StoreReason::Shared => "computing it for each of its uses would take longer",
-        })
-    }
 }
 
 impl fmt::Display for Explanation {

@@ -7,9 +7,11 @@
 use smallvec::{SmallVec, smallvec};
 
 use crate::plan::{
+    ancestors::Ancestors,
+    candidate::Candidate,
     epilogue::is_at_one_index,
-    partition::Candidate,
-    siblings::{Ancestors, Group, Kind, MEMBERS_MAX, is_small},
+    limits::MEMBERS_MAX,
+    siblings::{Group, Kind, is_small},
 };
 
 /// Moves groups of followers to the groups of reductions that they depend on. Returns each follower

@@ -7,18 +7,12 @@ use smallvec::SmallVec;
 
 use crate::{
     expr::{NodeRef, Op},
-    plan::partition::Candidate,
+    plan::{
+        candidate::Candidate,
+        limits::{ARRAYS_MAX, BORDERED_MIN, BORDERED_TIMES},
+    },
     shape::preserves_linear_index,
 };
-
-/// The maximum number of arrays that one kernel joins. Their addresses and places are parameters,
-/// at most 16 bytes for each array, and no kernel takes more than 4,096 bytes of them.
-const ARRAYS_MAX: usize = 250;
-
-/// The least number of elements of an array that is copied in front of its borders.
-const BORDERED_MIN: usize = 1 << 20;
-/// The least number of elements of such an array for each element of its borders.
-const BORDERED_TIMES: usize = 16;
 
 /// Returns whether a stored join is written by one kernel: if it is one of arrays in memory. Other
 /// parts are computed where they belong, each by a kernel of its own.

@@ -5,38 +5,55 @@
 //! and builds for each of them the [`FusedKernel`]s that compute it: the nodes inside, the inputs
 //! and the outputs. All later stages take these boundaries from the `FusedKernel`.
 //!
+//! A plan follows from shapes, types and operations alone, so that every device gives the same bits:
+//! no number of a machine is in it.
+//!
 //! | file | contents |
 //! |---|---|
 //! | `kernel.rs` | `FusedKernel`, and the steps that consist of them |
-//! | `partition.rs` | decides which nodes are stored and which are fused into other kernels |
-//! | `size.rs` | cuts computations that would make a kernel too large |
+//! | `numbers.rs` | the numbers of nodes by their identifiers |
+//! | `planned.rs` | the graph of planned nodes that an evaluation depends on |
+//! | `limits.rs` | the limits of fusion, each with its reason |
+//! | `size.rs` | the size of a kernel, which is limited |
+//! | `rows.rs` | contiguous rows, and the values that belong to one row |
+//! | `candidate.rs` | a planned node, with the decisions about it |
+//! | `cut.rs` | cuts computations that would make a kernel too large |
 //! | `share.rs` | stores shared values where that takes less time than computing them again |
-//! | `rows.rs` | fuses reductions of rows with what leads to them and what follows |
+//! | `row_kernels.rs` | fuses reductions of rows with what leads to them and what follows |
 //! | `stencil.rs` | fuses functions that stencils read, which their kernels compute in shared memory |
 //! | `epilogue.rs` | fuses functions of the results of reductions and products into their kernels |
-//! | `siblings.rs` | computes several stored nodes over the same inputs in one kernel |
+//! | `partition.rs` | decides which nodes are stored and which are fused into other kernels |
+//! | `ancestors.rs` | the nodes on which each depends |
+//! | `siblings.rs` | finds stored nodes over the same inputs, which one kernel computes |
 //! | `followers.rs` | functions of the results of reductions as further outputs of their kernels |
-//! | `replace.rs` | updates of parts, in place where nothing else needs the old elements |
-//! | `planned.rs` | the graph of planned nodes that an evaluation depends on |
-//! | `numbers.rs` | the numbers of its nodes by their identifiers |
+//! | `groups.rs` | groups both in kernels of several outputs, and orders the steps |
 //! | `joins.rs` | finds joins of arrays in memory |
+//! | `replace.rs` | updates of parts, in place where nothing else needs the old elements |
 //! | `build.rs` | builds the kernels that follow from these decisions |
-//! | `strided.rs` | the strides of operands that kernels read through views |
-//! | `first_axis.rs` | graphs of rows whose plan is that of any number of rows |
-//! | `uniform.rs` | graphs and kernels whose plan and code serve other lengths, too |
 //! | `explain.rs` | tells the kernels of a plan, and why arrays are stored |
+//! | `uniform.rs` | graphs and kernels whose plan and code serve other lengths, too |
+//! | `first_axis.rs` | graphs of rows whose plan is that of any number of rows |
+//! | `key.rs` | the keys of graphs, without the lengths on which the plan does not depend |
+//! | `strided.rs` | the strides of operands that kernels read through views |
 
+pub(crate) mod ancestors;
 pub(crate) mod build;
+pub(crate) mod candidate;
+pub(crate) mod cut;
 pub(crate) mod epilogue;
 pub(crate) mod explain;
 pub(crate) mod first_axis;
 pub(crate) mod followers;
+pub(crate) mod groups;
 pub(crate) mod joins;
 pub(crate) mod kernel;
+pub(crate) mod key;
+pub(crate) mod limits;
 pub(crate) mod numbers;
 pub(crate) mod partition;
 pub(crate) mod planned;
 pub(crate) mod replace;
+pub(crate) mod row_kernels;
 pub(crate) mod rows;
 pub(crate) mod share;
 pub(crate) mod siblings;
@@ -45,8 +62,9 @@ pub(crate) mod stencil;
 pub(crate) mod strided;
 pub(crate) mod uniform;
 
+pub use candidate::StoreReason;
 pub(crate) use explain::explain;
-pub use explain::{ExplainedKernel, Explanation, StoreReason, StoredArray};
+pub use explain::{ExplainedKernel, Explanation, StoredArray};
 pub(crate) use first_axis::keeps_first_axis;
 pub(crate) use kernel::{CodeSlot, FusedKernel, FusedNode, PlanLengths, Step, Work};
 pub(crate) use planned::PlannedGraph;

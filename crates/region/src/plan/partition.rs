@@ -3,7 +3,7 @@
 //!
 //! Stored are requested nodes, nodes whose operations have kernels of their own (reductions,
 //! products, …), and operands that such kernels must find in memory. All other nodes are computed
-//! within the kernels that use them, except where a kernel would become too large (`size.rs`) or
+//! within the kernels that use them, except where a kernel would become too large (`cut.rs`) or
 //! where a node is computed several times and storing it is cheaper (`share.rs`). Nodes computed
 //! from the results of a reduction or a matrix product are fused into its kernel, as its epilogue
 //! (`epilogue.rs`). Nodes that only a stencil reads are computed in shared memory by its kernel
@@ -16,62 +16,17 @@ use smallvec::{SmallVec, smallvec};
 use crate::{
     expr::{NodeRef, Op},
     plan::{
+        candidate::{Candidate, CandidateOperand, StoreReason, has_own_kernel, storable},
+        cut::bound_sizes,
         epilogue::fuse_reduction_epilogues,
-        explain::StoreReason,
         kernel::FusedNode,
         planned::PlannedGraph,
-        rows::{RowShape, fuse_rows},
-        share::{Consumer, store_shared},
-        size::{INPUTS_MAX, Size, bound_sizes, storable},
+        row_kernels::fuse_rows,
+        share::store_shared,
+        size::Size,
         stencil::fuse_stencils,
     },
 };
-
-/// A planned node, with the decisions about it.
-pub(crate) struct Candidate {
-    pub(crate) node: NodeRef,
-    pub(crate) op: Arc<Op>,
-    /// The operands, in the order of the operation.
-    pub(crate) operands: SmallVec<[CandidateOperand; 3]>,
-    /// The kernels that compute this node; not all if there are many.
-    pub(crate) consumers: SmallVec<[Consumer; 2]>,
-    pub(crate) is_stored: bool,
-    /// True if the caller requests the elements.
-    pub(crate) is_requested: bool,
-    /// The reason why the node is stored, or was before another kernel computed it after all.
-    pub(crate) reason: Option<StoreReason>,
-    /// The size of a kernel that computes the node.
-    pub(crate) size: Size,
-    /// The reduction or the product whose kernel computes this node in its epilogue.
-    pub(crate) epilogue_of: Option<usize>,
-    /// The rows, if the kernel that computes this node is a row kernel.
-    pub(crate) rows: Option<RowShape>,
-    /// The last of the stored nodes that one kernel computes together with this one.
-    pub(crate) group: Option<usize>,
-    /// The nodes that the kernel which stores this one computes in shared memory.
-    pub(crate) tiled: SmallVec<[usize; 1]>,
-}
-
-/// An operand of a candidate.
-#[derive(Clone, Copy)]
-pub(crate) struct CandidateOperand {
-    /// The identifier of the node.
-    pub(crate) id: u64,
-    /// The index among all candidates; `None` for a node in memory.
-    pub(crate) candidate: Option<usize>,
-}
-
-impl Candidate {
-    /// Returns the index of an operand among all candidates; `None` for a node in memory.
-    pub(crate) fn operand(&self, number: usize) -> Option<usize> {
-        self.operands[number].candidate
-    }
-
-    /// Returns the indices of the operands among all candidates.
-    pub(crate) fn candidate_operands(&self) -> impl Iterator<Item = usize> {
-        self.operands.iter().filter_map(|operand| operand.candidate)
-    }
-}
 
 /// Decides about all nodes of a graph, operands first.
 pub(crate) fn partition(graph: &PlannedGraph) -> Vec<Candidate> {
@@ -134,24 +89,6 @@ fn candidates_of(graph: &PlannedGraph) -> Vec<Candidate> {
     candidates
 }
 
-/// The maximum number of joined parts that another kernel computes, each under a branch: as many
-/// as it can read arrays.
-const PARTS_MAX: usize = INPUTS_MAX;
-
-/// Returns whether an operation needs kernels of its own.
-pub(crate) fn has_own_kernel(op: &Op) -> bool {
-    match op {
-        Op::Constant(_)
-        | Op::Iota
-        | Op::Apply(..)
-        | Op::View(..)
-        | Op::Reshape(_)
-        | Op::Gather { .. } => false,
-        Op::Concatenate { parts, .. } => parts.len() > PARTS_MAX,
-        _ => true,
-    }
-}
-
 /// Stores the operands that other nodes' kernels must find in memory.
 fn store_kernel_operands(candidates: &mut [Candidate]) {
     for at in 0..candidates.len() {
@@ -200,7 +137,7 @@ mod tests {
     use super::*;
     use crate::{
         Array, Region,
-        plan::{Work, size::INPUTS_MAX},
+        plan::{Work, limits::INPUTS_MAX},
         run::plans::steps,
     };
 

@@ -6,13 +6,7 @@ use smallvec::SmallVec;
 
 use crate::{
     expr::{Node, NodeRef, State},
-    plan::{
-        first_axis::{first_axis_of, ranks},
-        kernel::{FusedNode, PlanLengths},
-        numbers::Numbers,
-        uniform::{FreeLengths, Uniform, push_computed, push_stored},
-    },
-    shape::Shape,
+    plan::{kernel::FusedNode, numbers::Numbers},
 };
 
 /// The number of nodes for which memory is reserved.
@@ -30,9 +24,6 @@ pub(crate) struct PlannedGraph {
     /// The number of each node by its identifier: first the planned nodes, then the inputs.
     numbers: Numbers,
 }
-
-/// The words of a graph on which its plan depends.
-pub(crate) type GraphKey = SmallVec<[u64; 80]>;
 
 impl PlannedGraph {
     /// Returns the graph of all planned nodes that the targets depend on.
@@ -125,55 +116,5 @@ impl PlannedGraph {
             None => &self.nodes[number].node,
             Some(of_input) => &self.inputs[of_input],
         }
-    }
-
-    /// Returns the shape of all computed nodes, if the graph is uniform.
-    fn uniform(&self) -> Option<Uniform<'_>> {
-        Uniform::of(&self.nodes, |node| self.planned_number(node).is_some())
-    }
-
-    /// Returns the lengths on which the plan of the graph does not depend.
-    pub(crate) fn free_lengths(&self) -> FreeLengths<'_> {
-        if let Some(uniform) = self.uniform() {
-            return FreeLengths::All(uniform);
-        }
-        match first_axis_of(self) {
-            Some(length) => FreeLengths::First { length, kind: 0 },
-            None => FreeLengths::None,
-        }
-    }
-
-    /// Returns the lengths by which graphs of one plan differ.
-    pub(crate) fn differing_lengths(&self, lengths: PlanLengths) -> Shape {
-        let last = self.nodes.last().map(|fused| &fused.node.shape);
-        match (lengths, last) {
-            (PlanLengths::Uniform, Some(shape)) => shape.clone(),
-            (PlanLengths::FirstAxis, Some(shape)) => Shape::from_slice(&shape[..1]),
-            _ => Shape::new(),
-        }
-    }
-
-    /// Returns the key of all graphs with the same plan: with the same operations, types and
-    /// requested nodes, and the same shapes, except for lengths on which the plan does not depend.
-    pub(crate) fn key(&self) -> GraphKey {
-        let free = self.free_lengths();
-        let mut words = GraphKey::new();
-        words.push(free.word());
-        let counts = [self.nodes.len(), self.inputs.len(), self.targets.len()];
-        words.extend(counts.map(|count| count as u64));
-        words.extend(self.targets.iter().map(|&target| u64::from(target)));
-        for fused in &self.nodes {
-            push_computed(&mut words, fused, free, |operand| {
-                self.number(operand).into()
-            });
-        }
-        for node in &self.inputs {
-            // An array handle may request the elements of an input later.
-            push_stored(&mut words, node, free, node.is_held());
-        }
-        if let FreeLengths::First { .. } = free {
-            words.extend(ranks(self));
-        }
-        words
     }
 }

@@ -1,16 +1,11 @@
-//! Row kernels: reductions of contiguous rows together with what leads to them and what follows.
-//!
-//! A block, or a part of a warp, keeps a row in registers, so that a softmax reads its array once
-//! and writes once. A longer row is read again, from a cache, if there are enough rows to keep a
-//! device busy. Every value that depends on a reduction must belong to one row: to an element, or
-//! to the whole row.
+//! Contiguous rows of arrays, and the values that belong to one row.
 
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
 use crate::{
     expr::{NodeRef, Op},
-    plan::{partition::Candidate, size},
+    plan::limits::LONG_ROWS_MIN,
     shape::{Axes, AxisMap, AxisSource, RANK_MAX, element_count},
 };
 
@@ -18,8 +13,6 @@ use crate::{
 pub(crate) const ROW_THREADS: usize = 256;
 /// The number of threads of a block that computes a row that does not fit in its registers.
 pub(crate) const LONG_ROW_THREADS: usize = 512;
-/// The minimum number of such rows: a block for each multiprocessor of a large device.
-const LONG_ROWS_MIN: usize = 128;
 /// The maximum number of elements of a row that a part of a warp computes.
 const WARP_LENGTH_MAX: usize = 256;
 /// The number of threads of a warp.
@@ -110,19 +103,6 @@ impl RowSplit {
     }
 }
 
-/// The maximum number of values in the registers of a thread, each of 32 bits.
-const REGISTERS_MAX: usize = 128;
-/// The maximum number of operations for all elements of a thread.
-const OPERATIONS_MAX: usize = 2048;
-/// The maximum number of operations of rows that do not fit in registers, most of which are
-/// computed again whenever the row is read again.
-const LONG_OPERATIONS_MAX: usize = 48;
-/// The maximum number of reductions, each of which takes shared memory.
-const REDUCTIONS_MAX: usize = 8;
-/// The number of nodes before the last of a row kernel among which its others are searched, so that
-/// planning stays linear.
-const REACH: usize = 256;
-
 /// Contiguous rows of an array.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct RowShape {
@@ -140,111 +120,6 @@ pub(crate) enum RowClass {
     Element,
 }
 
-/// Fuses reductions into the kernels that use them, where all work belongs to the same rows.
-pub(crate) fn fuse_rows(candidates: &mut [Candidate]) {
-    let is_reduction = |candidate: &Candidate| matches!(&*candidate.op, Op::Reduce { .. });
-    if !candidates.iter().any(is_reduction) {
-        return;
-    }
-    for root in (0..candidates.len()).rev() {
-        let candidate = &candidates[root];
-        if candidate.is_stored && matches!(&*candidate.op, Op::Apply(..) | Op::Reduce { .. }) {
-            fuse_into(candidates, root);
-        }
-    }
-}
-
-/// Fuses stored nodes into the kernel of `root` that nothing else uses, if they make a row kernel.
-fn fuse_into(candidates: &mut [Candidate], root: usize) {
-    let of_reduction = |at: usize| RowShape::of_reduction(&candidates[at].op, &candidates[at].node);
-    let of_any = |at: usize| match &*candidates[at].op {
-        Op::Reduce { .. } => of_reduction(at).is_some(),
-        op => matches!(op, Op::Apply(..)),
-    };
-    let any = used_only_in(candidates, root, of_any);
-    let Some(rows) = of_reduction(root).or_else(|| any.iter().copied().find_map(of_reduction))
-    else {
-        return;
-    };
-    let Some(class) = rows.class(&candidates[root].node) else {
-        return;
-    };
-    let fused = used_only_in(candidates, root, |at| match &*candidates[at].op {
-        Op::Reduce { .. } => of_reduction(at) == Some(rows),
-        Op::Apply(..) => rows.class(&candidates[at].node).is_some(),
-        _ => false,
-    });
-    let all = fused.iter().chain([&root]);
-    let reductions = all.filter(|&&at| of_reduction(at).is_some()).count();
-    // A function of the results of one reduction is its epilogue.
-    let is_epilogue = reductions == 1 && class == RowClass::Row;
-    if is_epilogue || reductions > REDUCTIONS_MAX || fused.is_empty() {
-        return;
-    }
-    for &at in &fused {
-        candidates[at].is_stored = false;
-    }
-    if is_row_kernel(candidates, root, rows) {
-        candidates[root].rows = Some(rows);
-    } else {
-        for &at in &fused {
-            candidates[at].is_stored = true;
-        }
-    }
-}
-
-/// Returns the stored nodes that fit and that nothing but the kernel of `root` uses, directly or
-/// through others of them, from the last on.
-fn used_only_in(
-    candidates: &[Candidate],
-    root: usize,
-    fits: impl Fn(usize) -> bool,
-) -> SmallVec<[usize; 8]> {
-    let mut kernels: SmallVec<[u64; 8]> = SmallVec::new();
-    kernels.push(candidates[root].node.id);
-    let mut found: SmallVec<[usize; 8]> = SmallVec::new();
-    for at in (root.saturating_sub(REACH)..root).rev() {
-        let candidate = &candidates[at];
-        if candidate.is_stored
-            && !candidate.is_requested
-            && candidate.has_all_consumers_in(&kernels)
-            && fits(at)
-        {
-            kernels.push(candidate.node.id);
-            found.push(at);
-        }
-    }
-    found
-}
-
-/// Returns whether the kernel of a candidate can be a row kernel.
-fn is_row_kernel(candidates: &[Candidate], root: usize, rows: RowShape) -> bool {
-    // One value for a row takes little, and views take nothing.
-    let is_in_each_thread = |at: usize| {
-        let Candidate { node, op, .. } = &candidates[at];
-        matches!(&**op, Op::Apply(..) | Op::Gather { .. } | Op::Iota)
-            && rows.class(node) != Some(RowClass::Row)
-    };
-    let (order, size) = size::kernel_of(candidates, root, is_in_each_thread);
-    let per_thread = rows.elements_per_thread();
-    let is_wide = |&at: &usize| is_in_each_thread(at) && candidates[at].node.dtype.bytes() > 4;
-    let words = if order.iter().any(is_wide) { 2 } else { 1 };
-    if size.is_too_large()
-        || per_thread * size.live() * words > REGISTERS_MAX
-        || per_thread * size.operations() > OPERATIONS_MAX
-        || (rows.is_long() && size.operations() > LONG_OPERATIONS_MAX)
-    {
-        return false;
-    }
-    let nodes = order
-        .iter()
-        .map(|&at| (&candidates[at].node, &*candidates[at].op));
-    rows.classify(nodes).is_some_and(|classes| {
-        // Without a reduction inside, there would be nothing to gain.
-        classes.contains_key(&candidates[root].node.id)
-    })
-}
-
 impl RowShape {
     /// The maximum number of elements of a row that stays in registers.
     pub(crate) const LENGTH_MAX: usize = 8192;
@@ -255,7 +130,7 @@ impl RowShape {
     }
 
     /// Returns the rows that a reduction reduces, if they are contiguous.
-    fn of_reduction(op: &Op, node: &NodeRef) -> Option<Self> {
+    pub(crate) fn of_reduction(op: &Op, node: &NodeRef) -> Option<Self> {
         let Op::Reduce { source, axes, .. } = op else {
             return None;
         };
@@ -364,14 +239,5 @@ impl RowShape {
             map[axis] == AxisSource::same(seen) && node.shape[seen] == source.shape[axis]
         };
         is_expected && of_view.iter().zip(&of_source).all(same)
-    }
-
-    /// Returns the number of elements of a row that each of its threads has in registers.
-    pub(crate) fn elements_per_thread(self) -> usize {
-        let split = RowSplit::of(self.length);
-        if self.is_long() {
-            return split.neighbours;
-        }
-        split.turns() * split.neighbours
     }
 }

@@ -16,85 +16,18 @@ use smallvec::{SmallVec, smallvec};
 use crate::{
     element::DType,
     expr::{Function, NodeRef, Op},
-    plan::{partition::Candidate, size},
+    plan::{
+        candidate::{Candidate, Consumer, Times, storable},
+        limits::{
+            COSTLY, HIDDEN, INSTRUCTIONS_STORING, JOINED, PER_THREAD, READ_AGAIN_MAX, STORING,
+        },
+        size::is_costly,
+    },
     shape::preserves_linear_index,
 };
 
-/// The cost of an operation that takes some tens of instructions, or of an element at an index that
-/// is read from memory, in simple operations.
-const COSTLY: f32 = 40.0;
-/// The cost of finding the part of an element of joined arrays, in simple operations: branches.
-const JOINED: f32 = 12.0;
-/// The cost of a write and a read of memory for each element, in simple operations.
-const STORING: f32 = 32.0;
-/// The number of instructions for each element of 32 bits that take as long as a write and a read
-/// of memory. An H200 executes 60 in that time (132 multiprocessors with 128 lanes at 1.98 GHz,
-/// 4.2 TB/s), of which a third is left to addresses and to waiting.
-pub(crate) const INSTRUCTIONS_STORING: f32 = 40.0;
-/// The number of elements of a thread, which computes a single value for all of them once.
-const PER_THREAD: f32 = 4.0;
-/// The maximum number of arrays that kernels read again to compute a value again. Storing it takes
-/// one write, and one read more than that of each kernel.
-const READ_AGAIN_MAX: usize = 2;
 /// The minimum number of elements of a segment where several blocks scan a row.
 pub(crate) const SCAN_SEGMENT: usize = 4096;
-/// The maximum number of consumers that are counted.
-const CONSUMERS_MAX: usize = 4;
-
-/// A kernel that computes a node.
-pub(crate) struct Consumer {
-    /// The stored node that the kernel computes.
-    pub(crate) kernel: u64,
-    /// The number of elements for each of which the kernel has a thread or an iteration.
-    elements: usize,
-    times: Times,
-}
-
-/// The number of times that a kernel computes each element of a node.
-#[derive(Clone, Copy, Default)]
-struct Times {
-    /// At the position of the kernel's own element.
-    own: f32,
-    /// At the other positions at which it computes a user of the node.
-    inherited: f32,
-    /// At the positions to which views and gathers of the node lead.
-    moved: f32,
-}
-
-impl Times {
-    /// The kernel that stores a node computes each element once.
-    const ONCE: Self = Self {
-        own: 1.0,
-        inherited: 0.0,
-        moved: 0.0,
-    };
-
-    fn all(self) -> f32 {
-        self.own + self.inherited + self.moved
-    }
-
-    /// Returns how often an operand is computed for a user that is computed so often.
-    fn of_operand(self, use_: Use) -> Self {
-        match use_ {
-            Use::SamePosition => Self {
-                own: self.own,
-                inherited: self.inherited + self.moved,
-                moved: 0.0,
-            },
-            Use::Moved { ratio } => Self {
-                moved: self.all() * ratio,
-                ..Self::default()
-            },
-        }
-    }
-
-    /// Adds another use. Users at the same position share the value.
-    fn join(&mut self, other: Self) {
-        self.own = self.own.max(other.own);
-        self.inherited = self.inherited.max(other.inherited);
-        self.moved += other.moved;
-    }
-}
 
 /// The position at which an operation needs an operand.
 #[derive(Clone, Copy)]
@@ -113,6 +46,23 @@ pub(crate) fn scans_in_one_pass() -> bool {
     static IN_ONE_PASS: LazyLock<bool> =
         LazyLock::new(|| env::var("MILLSTREAM_SCAN_PASSES").map_or(true, |passes| passes != "2"));
     *IN_ONE_PASS
+}
+
+impl Times {
+    /// Returns how often an operand is computed for a user that is computed so often.
+    fn of_operand(self, use_: Use) -> Self {
+        match use_ {
+            Use::SamePosition => Self {
+                own: self.own,
+                inherited: self.inherited + self.moved,
+                moved: 0.0,
+            },
+            Use::Moved { ratio } => Self {
+                moved: self.all() * ratio,
+                ..Self::default()
+            },
+        }
+    }
 }
 
 impl Use {
@@ -151,7 +101,7 @@ pub(crate) fn store_shared(candidates: &mut [Candidate]) {
     for at in (0..candidates.len()).rev() {
         if !candidates[at].is_stored
             && is_computed_again(&candidates[at].consumers)
-            && size::storable(candidates, at) == Some(at)
+            && storable(candidates, at) == Some(at)
             && pays(candidates, &mut uses, at)
         {
             candidates[at].is_stored = true;
@@ -194,7 +144,7 @@ fn pays(candidates: &[Candidate], uses: &mut Uses, at: usize) -> bool {
         let is_slow = !is_stencil || most * work.instructions > 2.0 * word * INSTRUCTIONS_STORING;
         is_slow
             && (times - 1.0) * work.operations > STORING
-            && most * work.operations > size::HIDDEN as f32
+            && most * work.operations > HIDDEN as f32
     });
     if own.is_enough || again * own.inputs.len().saturating_sub(1) <= READ_AGAIN_MAX {
         return own.is_enough;
@@ -330,42 +280,13 @@ fn pass_on(candidates: &mut [Candidate], at: usize) {
 }
 
 impl Candidate {
-    /// Returns whether all kernels that compute this node are known and in the list.
-    pub(crate) fn has_all_consumers_in(&self, kernels: &[u64]) -> bool {
-        let is_listed = |consumer: &Consumer| kernels.contains(&consumer.kernel);
-        !self.consumers.is_empty()
-            && self.consumers.len() < CONSUMERS_MAX
-            && self.consumers.iter().all(is_listed)
-    }
-
-    /// Returns the only kernel that computes this node, if all are known.
-    pub(crate) fn only_consumer(&self) -> Option<u64> {
-        match &self.consumers[..] {
-            [only] => Some(only.kernel),
-            _ => None,
-        }
-    }
-
-    /// Replaces a kernel that computes this node by another.
-    pub(crate) fn replace_consumer(&mut self, kernel: u64, other: u64) {
-        let is_known = self.consumers.iter().any(|known| known.kernel == other);
-        if is_known {
-            self.consumers.retain(|consumer| consumer.kernel != kernel);
-        }
-        for consumer in &mut self.consumers {
-            if consumer.kernel == kernel {
-                consumer.kernel = other;
-            }
-        }
-    }
-
     /// Returns the cost of the operation for each element, in simple operations.
     fn operations(&self) -> f32 {
         match &*self.op {
             Op::Constant(_) => 0.0,
             Op::Gather { .. } => COSTLY,
             Op::Concatenate { .. } => JOINED,
-            op if size::is_costly(op) => COSTLY,
+            op if is_costly(op) => COSTLY,
             _ => 1.0,
         }
     }
@@ -377,19 +298,6 @@ impl Candidate {
                 function.instructions(self.node.dtype) as f32
             }
             _ => self.operations(),
-        }
-    }
-
-    fn add_consumer(&mut self, kernel: u64, elements: usize, times: Times) {
-        let mut consumers = self.consumers.iter_mut();
-        if let Some(consumer) = consumers.find(|consumer| consumer.kernel == kernel) {
-            consumer.times.join(times);
-        } else if self.consumers.len() < CONSUMERS_MAX {
-            self.consumers.push(Consumer {
-                kernel,
-                elements,
-                times,
-            });
         }
     }
 }

@@ -12,16 +12,14 @@ use smallvec::{SmallVec, smallvec};
 
 use crate::{
     expr::Op,
-    plan::{followers::join_followers, partition::Candidate, size},
+    plan::{
+        ancestors::Ancestors,
+        candidate::Candidate,
+        cut::kernel_of_all,
+        limits::{GROUPS_TRIED_MAX, MEMBERS_MAX},
+    },
     shape::Shape,
 };
-
-/// The maximum number of members of a group, each of which has an output.
-pub(crate) const MEMBERS_MAX: usize = 8;
-/// The maximum number of groups that are tried for a node, so that planning stays linear.
-const TRIED_MAX: usize = 8;
-/// The maximum number of nodes among which groups are searched.
-const CANDIDATES_MAX: usize = 1024;
 
 /// The work of a kernel: two kernels can be one only if theirs is equal.
 #[derive(PartialEq)]
@@ -34,7 +32,7 @@ pub(crate) enum Kind<'a> {
 
 impl<'a> Kind<'a> {
     /// Returns the kind of the kernel that stores a candidate, if it can have several outputs.
-    fn of(candidates: &'a [Candidate], at: usize) -> Option<Self> {
+    pub(crate) fn of(candidates: &'a [Candidate], at: usize) -> Option<Self> {
         let candidate = &candidates[at];
         let is_alone = candidate.rows.is_some() || !candidate.tiled.is_empty();
         if !candidate.is_stored || is_alone || candidate.node.elements == 0 {
@@ -62,47 +60,11 @@ pub(crate) struct Group<'a> {
     inputs: SmallVec<[u64; 8]>,
 }
 
-/// Groups stored nodes, and returns those that have steps, in the order of the steps: of each
-/// group, the last member. Only steps of nodes with identifiers less than `end` are returned, and
-/// none that depends on another step.
-pub(crate) fn group_siblings(candidates: &mut [Candidate], end: u64) -> Vec<usize> {
-    let stored = |candidates: &[Candidate]| -> Vec<usize> {
-        let is_in_time = |&at: &usize| candidates[at].is_stored && candidates[at].node.id < end;
-        (0..candidates.len()).filter(is_in_time).collect()
-    };
-    let has_pairs = {
-        let mut kinds = (0..candidates.len()).filter_map(|at| Kind::of(candidates, at));
-        kinds.next().is_some() && kinds.next().is_some()
-    };
-    if !has_pairs || candidates.len() > CANDIDATES_MAX {
-        return stored(candidates);
-    }
-    let mut ancestors = Ancestors::of(candidates);
-    let mut found = find_groups(candidates, &mut ancestors);
-    let followers = join_followers(candidates, &mut ancestors, &mut found);
-    let mut groups: Vec<SmallVec<[usize; 4]>> = Vec::new();
-    for group in found {
-        if group.members.len() > 1 {
-            groups.push(group.members);
-        }
-    }
-    if groups.is_empty() {
-        return stored(candidates);
-    }
-    for (at, reduction) in followers {
-        candidates[at].epilogue_of = Some(reduction);
-    }
-    for members in groups {
-        let last = members[members.len() - 1];
-        for at in members {
-            candidates[at].group = Some(last);
-        }
-    }
-    schedule(candidates, &ancestors, end)
-}
-
 /// Returns the groups, most of which have one member.
-fn find_groups<'a>(candidates: &'a [Candidate], ancestors: &mut Ancestors) -> Vec<Group<'a>> {
+pub(crate) fn find_groups<'a>(
+    candidates: &'a [Candidate],
+    ancestors: &mut Ancestors,
+) -> Vec<Group<'a>> {
     let mut groups: Vec<Group<'a>> = Vec::new();
     let mut last_uses: Option<LastUses> = None;
     for at in 0..candidates.len() {
@@ -111,7 +73,7 @@ fn find_groups<'a>(candidates: &'a [Candidate], ancestors: &mut Ancestors) -> Ve
         };
         let inputs = large_inputs(candidates, at, kind.elements());
         let same = groups.iter_mut().rev().filter(|group| group.kind == kind);
-        let found = same.take(TRIED_MAX).find(|group| {
+        let found = same.take(GROUPS_TRIED_MAX).find(|group| {
             let is_related = group.inputs.iter().any(|input| inputs.contains(input))
                 || (group.members.iter())
                     .any(|&member| inputs.contains(&candidates[member].node.id));
@@ -179,7 +141,7 @@ impl Group<'_> {
 pub(crate) fn is_small(candidates: &[Candidate], members: &[usize], at: usize) -> bool {
     let mut roots: SmallVec<[usize; 8]> = SmallVec::from_slice(members);
     roots.push(at);
-    !size::kernel_of_all(candidates, &roots).is_none_or(|size| size.is_too_large())
+    !kernel_of_all(candidates, &roots).is_none_or(|size| size.is_too_large())
 }
 
 /// Returns the arrays of at least this many elements that the kernel of a candidate reads.
@@ -236,113 +198,4 @@ impl LastUses {
     fn is_needed_at(&self, id: u64, at: usize) -> bool {
         self.0.get(&id).is_some_and(|&last| last >= at)
     }
-}
-
-/// For each candidate, the candidates on which it depends, as bits. Members of a group depend on
-/// each other.
-pub(crate) struct Ancestors {
-    /// The number of words of each candidate.
-    words: usize,
-    bits: Vec<u64>,
-}
-
-impl Ancestors {
-    fn of(candidates: &[Candidate]) -> Self {
-        let words = candidates.len().div_ceil(64);
-        let mut bits = vec![0; words * candidates.len()];
-        for (at, candidate) in candidates.iter().enumerate() {
-            let (before, own) = bits.split_at_mut(words * at);
-            let own = &mut own[..words];
-            for operand in candidate.candidate_operands() {
-                let of_operand = &before[words * operand..words * (operand + 1)];
-                own.iter_mut()
-                    .zip(of_operand)
-                    .for_each(|(own, of)| *own |= of);
-                own[operand / 64] |= 1 << (operand % 64);
-            }
-        }
-        Self { words, bits }
-    }
-
-    fn has(&self, at: usize, other: usize) -> bool {
-        self.bits[self.words * at + other / 64] >> (other % 64) & 1 == 1
-    }
-
-    pub(crate) fn has_any(&self, at: usize, others: &[usize]) -> bool {
-        others.iter().any(|&other| self.has(at, other))
-    }
-
-    /// Returns whether a stored node, neither a member nor the candidate `at`, depends on one of
-    /// these and another of these depends on it.
-    pub(crate) fn is_between(
-        &self,
-        candidates: &[Candidate],
-        members: &[usize],
-        at: usize,
-    ) -> bool {
-        (0..candidates.len())
-            .filter(|&other| candidates[other].is_stored && other != at)
-            .filter(|other| !members.contains(other))
-            .any(|other| {
-                let is_needed =
-                    self.has(at, other) || members.iter().any(|&member| self.has(member, other));
-                is_needed && (self.has(other, at) || self.has_any(other, members))
-            })
-    }
-
-    /// Makes the members of a group, and all that depend on one of them, depend on all of them.
-    pub(crate) fn join(&mut self, members: &[usize]) {
-        let mut all = vec![0; self.words];
-        for &member in members {
-            let of_member = &self.bits[self.words * member..self.words * (member + 1)];
-            all.iter_mut()
-                .zip(of_member)
-                .for_each(|(all, of)| *all |= of);
-            all[member / 64] |= 1 << (member % 64);
-        }
-        for at in 0..self.bits.len() / self.words {
-            if members.contains(&at) || self.has_any(at, members) {
-                let own = &mut self.bits[self.words * at..self.words * (at + 1)];
-                own.iter_mut().zip(&all).for_each(|(own, all)| *own |= all);
-            }
-        }
-    }
-}
-
-/// Returns the stored nodes with steps so that each step comes after those on which it depends.
-fn schedule(candidates: &[Candidate], ancestors: &Ancestors, end: u64) -> Vec<usize> {
-    let has_step = |&at: &usize| {
-        let candidate = &candidates[at];
-        candidate.is_stored
-            && candidate.node.id < end
-            && candidate.group.is_none_or(|last| last == at)
-    };
-    let (mut order, mut done) = (Vec::new(), vec![false; candidates.len()]);
-    let mut waiting: Vec<usize> = Vec::new();
-    for next in (0..candidates.len()).filter(has_step) {
-        waiting.push(next);
-        // An earlier node may wait for the group of this one.
-        while let Some(number) = waiting.iter().position(|&at| {
-            let is_done = |other: usize| {
-                let group = candidates[at].group;
-                !candidates[other].is_stored
-                    || done[other]
-                    || !ancestors.has(at, other)
-                    || (group.is_some() && candidates[other].group == group)
-            };
-            (0..candidates.len()).all(is_done)
-        }) {
-            let at = waiting.remove(number);
-            order.push(at);
-            match candidates[at].group {
-                None => done[at] = true,
-                Some(group) => {
-                    (0..candidates.len())
-                        .filter(|&other| candidates[other].group == Some(group))
-                        .for_each(|other| done[other] = true);
-                }
-            }
-        }
-    }
-    order
 }

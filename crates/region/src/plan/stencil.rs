@@ -18,29 +18,22 @@ use smallvec::SmallVec;
 use crate::{
     expr::{NodeRef, Op},
     plan::{
-        explain::StoreReason,
-        partition::Candidate,
-        share::{INSTRUCTIONS_STORING, word},
-        size::{self, MULTIPROCESSORS, Size},
+        candidate::{Candidate, StoreReason},
+        cut::kernel_of,
+        limits::{INSTRUCTIONS_STORING, RESULTS_SMALL, TILE_BYTES_MAX, TILE_ELEMENTS_MAX},
+        share::word,
+        size::Size,
     },
     shape::{AxisSource, Shape},
 };
 
 /// The number of results of a tile.
 const RESULTS: usize = 1024;
-/// The maximum number of lines of a tile, unless a result has no more columns than a warp.
+/// The maximum number of lines of a tile, unless a result has no more columns than a warp has
+/// threads.
 const LINES_MAX: usize = 16;
 /// The number of threads of a warp.
 const WARP: usize = 32;
-/// The maximum number of elements of a tile with its halo: eight for each of 256 threads.
-const COMPUTED_MAX: usize = 2 * RESULTS;
-/// The maximum number of bytes of a block in shared memory, so that a multiprocessor of 228 KiB has
-/// as many blocks as it has threads for.
-const SHARED_BYTES_MAX: usize = 24 * 1024;
-/// The number of results of all blocks that a large device runs at once, eight on each
-/// multiprocessor. For a smaller array, the launch of a second kernel takes longer than halos.
-const RESULTS_SMALL: usize = 8 * MULTIPROCESSORS * RESULTS;
-
 /// The axes of a result that its tiles divide, and the size of a tile along each, a power of two.
 #[derive(Clone, Copy)]
 pub(crate) struct TileAxes {
@@ -164,7 +157,7 @@ fn stencil_of(candidates: &[Candidate], at: usize) -> Option<usize> {
     let root = root
         .ok()
         .filter(|&root| candidates[root].is_stored && is_map(&candidates[root]))?;
-    let (computed, size) = size::kernel_of(candidates, root, |_| true);
+    let (computed, size) = kernel_of(candidates, root, |_| true);
     let mut sources: SmallVec<[usize; 2]> = SmallVec::from_slice(&candidates[root].tiled);
     sources.push(at);
     let views = shifts(candidates, &computed, &sources)?;
@@ -174,9 +167,9 @@ fn stencil_of(candidates: &[Candidate], at: usize) -> Option<usize> {
     let stencil = Stencil::of(&result.shape, &source.node.shape, views.into_iter())?;
     let bytes = |&at: &usize| candidates[at].node.dtype.bytes().max(4) * stencil.elements();
     let fits = sources.iter().all(is_alike)
-        && stencil.elements() <= COMPUTED_MAX
-        && sources.iter().map(bytes).sum::<usize>() <= SHARED_BYTES_MAX;
-    let (of_source, size_of_source) = size::kernel_of(candidates, at, |_| true);
+        && stencil.elements() <= TILE_ELEMENTS_MAX
+        && sources.iter().map(bytes).sum::<usize>() <= TILE_BYTES_MAX;
+    let (of_source, size_of_source) = kernel_of(candidates, at, |_| true);
     (fits
         && is_small(size, &size_of_source)
         && of_source

@@ -20,7 +20,8 @@ use crate::{
     plan::{
         build,
         kernel::{CodeSlot, FusedKernel, FusedNode, KernelOutput, PlanLengths, Step, Work},
-        planned::{GraphKey, PlannedGraph},
+        key::GraphKey,
+        planned::PlannedGraph,
         rows::{RowClass, RowShape},
         uniform::{FreeLengths, Uniform},
     },

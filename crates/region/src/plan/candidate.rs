@@ -1,0 +1,209 @@
+//! Candidates: the planned nodes of a graph, with the decisions about each.
+
+use std::{fmt, sync::Arc};
+
+use smallvec::SmallVec;
+
+use crate::{
+    expr::{NodeRef, Op},
+    plan::{
+        limits::{CONSUMERS_MAX, PARTS_MAX},
+        rows::RowShape,
+        size::Size,
+    },
+};
+
+/// A planned node, with the decisions about it.
+pub(crate) struct Candidate {
+    pub(crate) node: NodeRef,
+    pub(crate) op: Arc<Op>,
+    /// The operands, in the order of the operation.
+    pub(crate) operands: SmallVec<[CandidateOperand; 3]>,
+    /// The kernels that compute this node; not all if there are many.
+    pub(crate) consumers: SmallVec<[Consumer; 2]>,
+    pub(crate) is_stored: bool,
+    /// True if the caller requests the elements.
+    pub(crate) is_requested: bool,
+    /// The reason why the node is stored, or was before another kernel computed it after all.
+    pub(crate) reason: Option<StoreReason>,
+    /// The size of a kernel that computes the node.
+    pub(crate) size: Size,
+    /// The reduction or the product whose kernel computes this node in its epilogue.
+    pub(crate) epilogue_of: Option<usize>,
+    /// The rows, if the kernel that computes this node is a row kernel.
+    pub(crate) rows: Option<RowShape>,
+    /// The last of the stored nodes that one kernel computes together with this one.
+    pub(crate) group: Option<usize>,
+    /// The nodes that the kernel which stores this one computes in shared memory.
+    pub(crate) tiled: SmallVec<[usize; 1]>,
+}
+
+/// An operand of a candidate.
+#[derive(Clone, Copy)]
+pub(crate) struct CandidateOperand {
+    /// The identifier of the node.
+    pub(crate) id: u64,
+    /// The index among all candidates; `None` for a node in memory.
+    pub(crate) candidate: Option<usize>,
+}
+
+impl Candidate {
+    /// Returns the index of an operand among all candidates; `None` for a node in memory.
+    pub(crate) fn operand(&self, number: usize) -> Option<usize> {
+        self.operands[number].candidate
+    }
+
+    /// Returns the indices of the operands among all candidates.
+    pub(crate) fn candidate_operands(&self) -> impl Iterator<Item = usize> {
+        self.operands.iter().filter_map(|operand| operand.candidate)
+    }
+
+    /// Returns whether all kernels that compute this node are known and in the list.
+    pub(crate) fn has_all_consumers_in(&self, kernels: &[u64]) -> bool {
+        let is_listed = |consumer: &Consumer| kernels.contains(&consumer.kernel);
+        !self.consumers.is_empty()
+            && self.consumers.len() < CONSUMERS_MAX
+            && self.consumers.iter().all(is_listed)
+    }
+
+    /// Returns the only kernel that computes this node, if all are known.
+    pub(crate) fn only_consumer(&self) -> Option<u64> {
+        match &self.consumers[..] {
+            [only] => Some(only.kernel),
+            _ => None,
+        }
+    }
+
+    /// Replaces a kernel that computes this node by another.
+    pub(crate) fn replace_consumer(&mut self, kernel: u64, other: u64) {
+        let is_known = self.consumers.iter().any(|known| known.kernel == other);
+        if is_known {
+            self.consumers.retain(|consumer| consumer.kernel != kernel);
+        }
+        for consumer in &mut self.consumers {
+            if consumer.kernel == kernel {
+                consumer.kernel = other;
+            }
+        }
+    }
+
+    /// Adds a use by a kernel.
+    pub(crate) fn add_consumer(&mut self, kernel: u64, elements: usize, times: Times) {
+        let mut consumers = self.consumers.iter_mut();
+        if let Some(consumer) = consumers.find(|consumer| consumer.kernel == kernel) {
+            consumer.times.join(times);
+        } else if self.consumers.len() < CONSUMERS_MAX {
+            self.consumers.push(Consumer {
+                kernel,
+                elements,
+                times,
+            });
+        }
+    }
+}
+
+/// The reasons why an array is stored instead of being computed in the kernels that use it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum StoreReason {
+    /// It is a result.
+    Requested,
+    /// Its operation, for example a matrix product, has a kernel of its own.
+    OwnKernel,
+    /// An operation with a kernel of its own reads it from memory.
+    Operand,
+    /// The kernel that computes it and its users would be too large.
+    Size,
+    /// Computing it again for each of its uses would take longer.
+    Shared,
+}
+
+impl fmt::Display for StoreReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            StoreReason::Requested => "it is a result",
+            StoreReason::OwnKernel => "the operation has a kernel of its own",
+            StoreReason::Operand => "an operation with a kernel of its own reads it",
+            StoreReason::Size => "one kernel would be too large",
+            StoreReason::Shared => "computing it for each of its uses would take longer",
+        })
+    }
+}
+
+/// A kernel that computes a node.
+pub(crate) struct Consumer {
+    /// The stored node that the kernel computes.
+    pub(crate) kernel: u64,
+    /// The number of elements for each of which the kernel has a thread or an iteration.
+    pub(crate) elements: usize,
+    pub(crate) times: Times,
+}
+
+/// The number of times that a kernel computes each element of a node.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Times {
+    /// At the position of the kernel's own element.
+    pub(crate) own: f32,
+    /// At the other positions at which it computes a user of the node.
+    pub(crate) inherited: f32,
+    /// At the positions to which views and gathers of the node lead.
+    pub(crate) moved: f32,
+}
+
+impl Times {
+    /// The kernel that stores a node computes each element once.
+    pub(crate) const ONCE: Self = Self {
+        own: 1.0,
+        inherited: 0.0,
+        moved: 0.0,
+    };
+
+    /// Returns the number for all positions.
+    pub(crate) fn all(self) -> f32 {
+        self.own + self.inherited + self.moved
+    }
+
+    /// Adds another use. Users at the same position share the value.
+    fn join(&mut self, other: Self) {
+        self.own = self.own.max(other.own);
+        self.inherited = self.inherited.max(other.inherited);
+        self.moved += other.moved;
+    }
+}
+
+/// Returns whether an operation needs kernels of its own.
+pub(crate) fn has_own_kernel(op: &Op) -> bool {
+    match op {
+        Op::Constant(_)
+        | Op::Iota
+        | Op::Apply(..)
+        | Op::View(..)
+        | Op::Reshape(_)
+        | Op::Gather { .. } => false,
+        Op::Concatenate { parts, .. } => parts.len() > PARTS_MAX,
+        _ => true,
+    }
+}
+
+/// Returns the candidate to store so that a kernel need not compute this one: itself, or the source
+/// of a view that repeats elements. Returns `None` if a kernel computes it from parameters, from
+/// indices or by reading one element.
+pub(crate) fn storable(candidates: &[Candidate], at: usize) -> Option<usize> {
+    let candidate = &candidates[at];
+    match &*candidate.op {
+        Op::Constant(_) | Op::Iota => None,
+        Op::View(source, _) | Op::Reshape(source) => {
+            let of_source = candidate
+                .operand(0)
+                .filter(|&source| !candidates[source].is_stored)?;
+            let stored = storable(candidates, of_source)?;
+            Some(if source.elements <= candidate.node.elements {
+                stored
+            } else {
+                at
+            })
+        }
+        op if has_own_kernel(op) => None,
+        _ => Some(at),
+    }
+}
