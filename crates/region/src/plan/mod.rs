@@ -5,8 +5,8 @@
 //! and builds for each of them the [`FusedKernel`]s that compute it: the nodes inside, the inputs
 //! and the outputs. All later stages take these boundaries from the `FusedKernel`.
 //!
-//! A plan follows from shapes, types and operations alone, so that every device gives the same bits:
-//! no number of a machine is in it.
+//! A plan follows from shapes, types and operations alone, so that every device gives the same
+//! bits: no number of a machine is in it.
 //!
 //! | file | contents |
 //! |---|---|
