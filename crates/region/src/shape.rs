@@ -175,6 +175,11 @@ pub(crate) fn preserves_linear_index(view: &[usize], map: &[AxisSource], source:
     of_view == of_source
 }
 
+/// Returns the last axis that is longer than 1.
+pub(crate) fn last_axis(shape: &[usize]) -> Option<usize> {
+    (0..shape.len()).rev().find(|&axis| shape[axis] != 1)
+}
+
 /// Returns the strides of a row-major contiguous array, in elements.
 pub(crate) fn dense_strides(shape: &[usize]) -> SmallVec<[usize; RANK_MAX]> {
     let mut strides: SmallVec<[usize; RANK_MAX]> = SmallVec::from_elem(1, shape.len());

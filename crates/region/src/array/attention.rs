@@ -7,7 +7,7 @@ use ndarray::{Axis, Dimension, IxDyn};
 use crate::{
     array::Array,
     element::{DType, Element, Float, Scalar},
-    emit::attention::TileSizes,
+    emit::attention::tiles::TileSizes,
     error::UsageErrorKind,
     expr::{Attention, Comparison, Function, NodeRef, Op},
     shape::{self, Shape},

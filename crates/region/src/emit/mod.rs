@@ -33,19 +33,29 @@ pub(crate) mod row;
 pub(crate) mod scan;
 pub(crate) mod scatter;
 
-use attention::attention;
+use attention::kernel::attention;
 use map::{
     elements::map,
     join_arrays::{JoinedArrays, join},
+    stencil::stencil,
+    transpose::{TransposedViews, tiles},
 };
 use passes::GeneratedPasses;
 use product::product;
 use reduce::reduction::reduce;
-use row::block::row;
+use row::{
+    block::block_row,
+    larger_block::split_in_larger_block,
+    long_row::long_row,
+    many_rows::{has_many_rows, many_rows},
+};
 use scan::rows::scan;
-use scatter::atomics::scatter;
+use scatter::{atomics::scatter, shared::scatter_add_to_few};
 
-use crate::{expr::Op, plan::FusedKernel};
+use crate::{
+    expr::Op,
+    plan::{FusedKernel, RowShape, RowSplit},
+};
 
 /// Generates the passes of a fused kernel that has elements to write.
 pub(crate) fn passes_of(kernel: &FusedKernel) -> GeneratedPasses {
@@ -57,10 +67,37 @@ pub(crate) fn passes_of(kernel: &FusedKernel) -> GeneratedPasses {
         Some(Op::Scan { .. }) => scan(kernel),
         Some(Op::MatrixProduct(left, right, _)) => product(kernel, (left, right)),
         Some(Op::Attention(operands)) => attention(kernel, operands),
-        Some(Op::Scatter { .. }) => scatter(kernel),
-        _ => match JoinedArrays::of(kernel) {
-            Some(joined) => join(kernel, &joined),
-            None => map(kernel),
-        },
+        Some(Op::Scatter { adds, .. }) => {
+            let of_blocks = adds.then(|| scatter_add_to_few(kernel)).flatten();
+            of_blocks.unwrap_or_else(|| scatter(kernel))
+        }
+        _ => element_wise(kernel),
+    }
+}
+
+/// Generates a row kernel.
+fn row(kernel: &FusedKernel, rows: RowShape) -> GeneratedPasses {
+    if has_many_rows(kernel, rows) {
+        return many_rows(kernel, rows);
+    }
+    if !rows.is_long() {
+        return block_row(kernel, rows, RowSplit::of(rows.length));
+    }
+    match split_in_larger_block(kernel, rows) {
+        Some(split) => block_row(kernel, rows, split),
+        None => long_row(kernel, rows),
+    }
+}
+
+/// Generates an element-wise kernel.
+fn element_wise(kernel: &FusedKernel) -> GeneratedPasses {
+    if let Some(joined) = JoinedArrays::of(kernel) {
+        join(kernel, &joined)
+    } else if !kernel.tiled.is_empty() {
+        stencil(kernel)
+    } else if let Some(transposed) = TransposedViews::of(kernel) {
+        tiles(kernel, &transposed)
+    } else {
+        map(kernel)
     }
 }

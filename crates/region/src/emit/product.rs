@@ -22,7 +22,6 @@ use crate::{
             kernel::{Kernel, KernelBody, KernelParameter, ParameterKey, Reg, RegClass, line},
         },
         lower::lowering::{IndexAnalysis, Lowering, are_flat},
-        map::elements::store,
         passes::{GeneratedPasses, Pass, PassOutput, Temporary},
     },
     expr::NodeRef,
@@ -198,7 +197,9 @@ impl BuiltinText {
         lowering.given = Some((kernel.root.id, element));
         let position = lowering.at_linear_index(value.id, &value.shape, index);
         let result = lowering.lower(value, position);
-        store(lowering.body, (0, value.dtype), index, &[result]);
+        lowering
+            .body
+            .store_output((0, value.dtype), index, &[result]);
         body.finish_block(self.parameter_bytes)
     }
 

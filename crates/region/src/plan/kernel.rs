@@ -220,6 +220,11 @@ impl FusedKernel {
         }
     }
 
+    /// Returns the nodes whose elements are written.
+    pub(crate) fn values(&self) -> impl Iterator<Item = &NodeRef> {
+        self.outputs.iter().map(|output| &output.value)
+    }
+
     /// Returns the only output, or the first.
     pub(crate) fn output(&self) -> &KernelOutput {
         &self.outputs[0]

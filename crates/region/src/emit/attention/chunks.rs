@@ -4,7 +4,7 @@ use smallvec::SmallVec;
 
 use crate::emit::{
     attention::{
-        AttentionKernel, Rows,
+        kernel::{AttentionKernel, Rows},
         tiles::{CHUNK_BYTES, CHUNKS, LINE_BYTES, WARP_LINES},
     },
     body::kernel::{KernelBody, Reg, RegClass, line},

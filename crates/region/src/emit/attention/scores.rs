@@ -4,7 +4,7 @@ use crate::{
     element::DType,
     emit::{
         attention::{
-            AttentionKernel, MaskSource, Rows, SHARING,
+            kernel::{AttentionKernel, MaskSource, Rows, SHARING},
             tiles::{CHUNK_BYTES, COLUMN_THREADS, LINE_BYTES, WARP_LINES},
         },
         body::{

@@ -5,7 +5,7 @@ use smallvec::SmallVec;
 use crate::{
     emit::{
         attention::{
-            AttentionKernel, MaskSource, NAMES, Rows,
+            kernel::{AttentionKernel, MaskSource, NAMES, Rows},
             loader::{TileLoader, TileSource, TileTarget},
             tiles::{CHUNK_BYTES, Swizzle, TileSizes, WARP_LINES},
         },
@@ -225,7 +225,7 @@ impl<'a> AttentionKernel<'a> {
         line!(body, "xor.b32 {weight_address}, {weight_row}, {place};");
 
         let scale = body.scalar(ParameterKey::Named("scale"), operands.scale);
-        let output = body.address(ParameterKey::Output(0), || KernelParameter::Output(0));
+        let output = body.output(0);
         let [row, address] = [(); 2].map(|()| body.reg(RegClass::B64));
         let (row_bytes, column_bytes) = (
             sizes.value_size * sizes.bytes,

@@ -2,7 +2,7 @@
 
 use crate::emit::{
     attention::{
-        AttentionKernel, Rows, SHARING,
+        kernel::{AttentionKernel, Rows, SHARING},
         tiles::{CHUNKS, COLUMN_THREADS, LINE_BYTES, WARP_LINES},
     },
     body::{

@@ -372,6 +372,12 @@ impl KernelBody {
         self.parameter(purpose, RegClass::B64, ".u64", parameter)
     }
 
+    /// Returns the register of the address of an output.
+    pub(crate) fn output(&mut self, output: usize) -> Reg {
+        let parameter = || KernelParameter::Output(output);
+        self.address(ParameterKey::Output(output), parameter)
+    }
+
     /// Declares that a register holds a parameter that the body does not declare.
     pub(crate) fn define_parameter(&mut self, purpose: ParameterKey, reg: Reg) {
         self.registers.insert(purpose, reg);

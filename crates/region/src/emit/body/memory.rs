@@ -46,6 +46,11 @@ pub(crate) fn list(lanes: &[Reg]) -> String {
     }
 }
 
+/// Returns the number of contiguous elements per thread: 16 bytes, and at most 4.
+pub(crate) fn vector_width(dtype: DType) -> usize {
+    (VECTOR_BYTES / dtype.bytes()).min(4)
+}
+
 impl KernelBody {
     /// Loads neighbouring elements. The address must be aligned to their total size.
     pub(crate) fn load(&mut self, dtype: DType, address: Reg, lanes: usize) -> Registers {
@@ -84,6 +89,18 @@ impl KernelBody {
                 list(part)
             );
         }
+    }
+
+    /// Stores neighbours of an output, the first of which has the linear index `number`.
+    pub(crate) fn store_output(
+        &mut self,
+        (output, dtype): (usize, DType),
+        number: Reg,
+        elements: &[Reg],
+    ) {
+        let base = self.output(output);
+        let address = self.element(base, number, dtype.bytes());
+        self.store(dtype, address, elements);
     }
 
     /// Compares a word with 0, giving a predicate that is true if it differs.

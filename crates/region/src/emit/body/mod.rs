@@ -5,6 +5,7 @@
 //! | `kernel.rs` | the body of a kernel under construction |
 //! | `assemble.rs` | assembly of finished bodies |
 //! | `name.rs` | the names of kernels |
+//! | `index.rs` | indices of threads, and addresses of elements |
 //! | `memory.rs` | loads and stores of elements |
 //! | `elementwise.rs` | instruction selection for element-wise functions |
 //! | `half.rs` | functions of `f16` and `bf16` |
@@ -18,6 +19,7 @@ pub(crate) mod cast;
 pub(crate) mod deviations;
 pub(crate) mod elementwise;
 pub(crate) mod half;
+pub(crate) mod index;
 pub(crate) mod kernel;
 pub(crate) mod memory;
 pub(crate) mod name;

@@ -11,12 +11,9 @@ use smallvec::SmallVec;
 
 use crate::{
     element::DType,
-    emit::{
-        body::{
-            kernel::{BLOCK, KernelBody, ParameterKey, Reg, RegClass, line},
-            reducer::{Accumulator, Reducer, assign},
-        },
-        reduce::reduction::block_and_thread,
+    emit::body::{
+        kernel::{BLOCK, KernelBody, ParameterKey, Reg, RegClass, line},
+        reducer::{Accumulator, Reducer, assign},
     },
     expr::NodeRef,
 };
@@ -46,7 +43,7 @@ impl RowThread {
     /// element for each row.
     pub(crate) fn new(body: &mut KernelBody, results: &NodeRef, threads: usize) -> Self {
         if threads >= BLOCK {
-            let (row, thread) = block_and_thread(body);
+            let (row, thread) = body.block_and_thread();
             return Self {
                 row,
                 thread,

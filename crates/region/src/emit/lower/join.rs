@@ -15,10 +15,9 @@ use crate::{
     emit::{
         body::kernel::{ParameterKey, Reg, RegClass, line},
         lower::{lowering::Lowering, position::Position},
-        map::elements::last_axis,
     },
     expr::NodeRef,
-    shape::RANK_MAX,
+    shape::{RANK_MAX, last_axis},
 };
 
 impl Lowering<'_> {

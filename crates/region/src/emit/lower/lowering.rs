@@ -11,8 +11,10 @@ use crate::{
             elementwise,
             kernel::{KernelBody, KernelParameter, ParameterKey, Reg, RegClass, line},
         },
-        lower::position::{Position, PositionInfo},
-        row::block::RowNodes,
+        lower::{
+            position::{Position, PositionInfo},
+            row_nodes::RowNodes,
+        },
     },
     expr::{Function, NodeRef, Op},
     plan::{ELEMENTS_32_MAX, FusedKernel, FusedNode},
@@ -261,8 +263,7 @@ impl<'a> Lowering<'a> {
     /// Loads an element of an input; of a group of positions, all elements at once.
     fn load(&mut self, node: &NodeRef, position: Position) -> Reg {
         let base = if self.kernel.overwrites == Some(node.id) {
-            self.body
-                .address(ParameterKey::Output(0), || KernelParameter::Output(0))
+            self.body.output(0)
         } else {
             self.body.address(ParameterKey::Input(node.id), || {
                 KernelParameter::Input(NodeRef::clone(node))

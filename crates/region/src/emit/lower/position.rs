@@ -4,11 +4,10 @@ use smallvec::SmallVec;
 
 use crate::{
     emit::{
-        body::kernel::{KernelBody, ParameterKey, Reg, RegClass, line},
+        body::kernel::{ParameterKey, Reg, line},
         lower::lowering::Lowering,
-        map::elements::last_axis,
     },
-    shape::{AxisSource, RANK_MAX, Shape, preserves_linear_index},
+    shape::{AxisSource, RANK_MAX, Shape, last_axis, preserves_linear_index},
 };
 
 /// A position in an array of some shape, identified by its number in the lowering.
@@ -380,60 +379,5 @@ impl Lowering<'_> {
         });
         let axes = axes.collect();
         self.at_indices(owner, shape, axes, None)
-    }
-}
-
-impl KernelBody {
-    /// Returns a register that holds the index 0 throughout the kernel.
-    pub(crate) fn zero_index(&mut self) -> Reg {
-        let reg = self.index_reg();
-        let bits = self.bits();
-        self.prologue_line(format_args!("mov.u{bits} {reg}, 0;"));
-        reg
-    }
-
-    /// Computes the index of the thread in the grid.
-    pub(crate) fn thread(&mut self) -> Reg {
-        let (block, within) = (self.reg(RegClass::B32), self.reg(RegClass::B32));
-        line!(self, "mov.u32 {block}, %ctaid.x;");
-        line!(self, "mov.u32 {within}, %tid.x;");
-        let thread = self.index_reg();
-        if self.wide {
-            let wide = self.reg(RegClass::B64);
-            line!(self, "cvt.u64.u32 {wide}, {within};");
-            line!(
-                self,
-                "mad.wide.u32 {thread}, {block}, {}, {wide};",
-                crate::emit::body::kernel::BLOCK
-            );
-        } else {
-            line!(
-                self,
-                "mad.lo.u32 {thread}, {block}, {}, {within};",
-                crate::emit::body::kernel::BLOCK
-            );
-        }
-        thread
-    }
-
-    /// Computes the address so many bytes behind another.
-    pub(crate) fn address_behind(&mut self, first: Reg, bytes: usize) -> Reg {
-        if bytes == 0 {
-            return first;
-        }
-        let address = self.reg(RegClass::B64);
-        line!(self, "add.s64 {address}, {first}, {bytes};");
-        address
-    }
-
-    /// Computes the address of an element: `base` plus the index times the size of an element.
-    pub(crate) fn element(&mut self, base: Reg, index: Reg, bytes: usize) -> Reg {
-        let address = self.reg(RegClass::B64);
-        if self.wide {
-            line!(self, "mad.lo.u64 {address}, {index}, {bytes}, {base};");
-        } else {
-            line!(self, "mad.wide.u32 {address}, {index}, {bytes}, {base};");
-        }
-        address
     }
 }

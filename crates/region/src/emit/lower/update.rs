@@ -6,10 +6,9 @@ use crate::{
     emit::{
         body::kernel::{ParameterKey, Reg, RegClass, line},
         lower::{lowering::Lowering, position::Position},
-        map::elements::last_axis,
     },
     expr::NodeRef,
-    shape::{AxisSource, RANK_MAX},
+    shape::{AxisSource, RANK_MAX, last_axis},
 };
 
 impl Lowering<'_> {

@@ -1,28 +1,22 @@
-//! Element-wise kernels, with one element or several neighbours per thread. Kernels that read
-//! transposed arrays are in `transpose.rs`, and stencils of costly functions in `stencil.rs`.
+//! Element-wise kernels, with one element or several neighbours per thread.
 
 use smallvec::SmallVec;
 
 use crate::{
-    element::DType,
     emit::{
         body::{
-            kernel::{KernelBody, KernelParameter, ParameterKey, Reg, RegClass, line},
-            memory::VECTOR_BYTES,
+            kernel::{KernelBody, ParameterKey, Reg, RegClass, line},
+            memory::vector_width,
         },
         lower::{
             lowering::{IndexAnalysis, Lowering},
             position::Position,
         },
-        map::{
-            stencil::stencil,
-            transpose::{TransposedViews, tiles},
-        },
         passes::{GeneratedPasses, Threads},
     },
     expr::{NodeRef, Op},
     plan::FusedKernel,
-    shape::{AxisMap, RANK_MAX, Shape},
+    shape::{AxisMap, RANK_MAX, Shape, last_axis},
 };
 
 /// The number of the target in parameter keys, which no node has.
@@ -32,16 +26,7 @@ const TARGET: u64 = u64::MAX;
 /// at least one element.
 pub(crate) fn map(kernel: &FusedKernel) -> GeneratedPasses {
     let (node, position) = (&kernel.root, kernel.output().destination());
-    if !kernel.tiled.is_empty() {
-        return stencil(kernel);
-    }
     let analysis = IndexAnalysis::of(kernel);
-    if !analysis.flat
-        && position.is_none()
-        && let Some(transposed) = TransposedViews::of(kernel)
-    {
-        return tiles(kernel, &transposed);
-    }
     let mut body = KernelBody::new(analysis.wide);
     let widths = (kernel.outputs.iter()).map(|output| vector_width(output.value.dtype));
     let lanes = widths.min().expect("a kernel has an output");
@@ -62,16 +47,6 @@ pub(crate) fn map(kernel: &FusedKernel) -> GeneratedPasses {
         }
     };
     GeneratedPasses::one(body.finish(""), threads)
-}
-
-/// Returns the number of contiguous elements per thread: 16 bytes, and at most 4.
-pub(crate) fn vector_width(dtype: DType) -> usize {
-    (VECTOR_BYTES / dtype.bytes()).min(4)
-}
-
-/// Returns the last axis that is longer than 1.
-pub(crate) fn last_axis(shape: &[usize]) -> Option<usize> {
-    (0..shape.len()).rev().find(|&axis| shape[axis] != 1)
 }
 
 /// Returns the length of the last axis that is longer than 1.
@@ -99,16 +74,13 @@ fn one_per_thread(
             lowering.linear_index(written)
         }
     };
-    for (output, value) in values(kernel).enumerate() {
+    for (output, value) in kernel.values().enumerate() {
         let element = lowering.lower(value, position);
-        store(lowering.body, (output, value.dtype), number, &[element]);
+        lowering
+            .body
+            .store_output((output, value.dtype), number, &[element]);
     }
     body.label("DONE");
-}
-
-/// Returns the nodes whose elements are written.
-pub(crate) fn values(kernel: &FusedKernel) -> impl Iterator<Item = &NodeRef> {
-    kernel.outputs.iter().map(|output| &output.value)
 }
 
 /// Computes several neighbours along the last axis per thread. The length of that axis is a
@@ -196,7 +168,7 @@ fn store_group(
     first: Reg,
 ) {
     lowering.group(positions);
-    for (output, value) in values(kernel).enumerate() {
+    for (output, value) in kernel.values().enumerate() {
         let mut elements: SmallVec<[Reg; 4]> = SmallVec::new();
         elements.push(lowering.lower(value, positions[0]));
         // The other elements repeat the operations of the first and add nothing to the kernel's
@@ -204,7 +176,9 @@ fn store_group(
         let words = lowering.body.name_parts();
         let others = positions[1..].iter();
         elements.extend(others.map(|&position| lowering.lower(value, position)));
-        store(lowering.body, (output, value.dtype), first, &elements);
+        lowering
+            .body
+            .store_output((output, value.dtype), first, &elements);
         lowering.body.truncate_name(words);
     }
 }
@@ -262,26 +236,14 @@ fn one_vector_per_thread(
     let mut lowering = Lowering::new(body, kernel, true);
     let position = lowering.at_linear_index(node.id, &node.shape, last);
     let words = lowering.body.name_parts();
-    for (output, value) in values(kernel).enumerate() {
+    for (output, value) in kernel.values().enumerate() {
         let element = lowering.lower(value, position);
-        store(lowering.body, (output, value.dtype), last, &[element]);
+        lowering
+            .body
+            .store_output((output, value.dtype), last, &[element]);
     }
     body.truncate_name(words);
     body.label("DONE");
-}
-
-/// Stores neighbours of an output, the first of which has the linear index `number`.
-pub(crate) fn store(
-    body: &mut KernelBody,
-    (output, dtype): (usize, DType),
-    number: Reg,
-    elements: &[Reg],
-) {
-    let base = body.address(ParameterKey::Output(output), || {
-        KernelParameter::Output(output)
-    });
-    let address = body.element(base, number, dtype.bytes());
-    body.store(dtype, address, elements);
 }
 
 #[cfg(test)]
@@ -291,6 +253,7 @@ mod tests {
 
     use crate::{
         Number, Region,
+        element::DType,
         emit::{
             body::kernel::{BLOCK, Kernel},
             map::elements::*,

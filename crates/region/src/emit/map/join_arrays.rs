@@ -9,11 +9,12 @@ use smallvec::SmallVec;
 
 use crate::{
     emit::{
-        body::kernel::{BLOCK, KernelBody, KernelParameter, ParameterKey, Reg, RegClass, line},
+        body::{
+            kernel::{BLOCK, KernelBody, KernelParameter, ParameterKey, Reg, RegClass, line},
+            memory::vector_width,
+        },
         lower::lowering::IndexAnalysis,
-        map::elements::vector_width,
         passes::GeneratedPasses,
-        reduce::reduction::{block_and_thread, first_thread},
     },
     expr::{NodeRef, Op},
     plan::FusedKernel,
@@ -64,7 +65,7 @@ pub(crate) fn join(kernel: &FusedKernel, joined: &JoinedArrays<'_>) -> Generated
     let vectors = root.elements / lanes;
     let blocks = vectors.div_ceil(BLOCK).min(BLOCKS_MAX);
 
-    let (block, thread) = block_and_thread(&mut body);
+    let (block, thread) = body.block_and_thread();
     let mut parameter =
         |name, value: usize| body.index_parameter(ParameterKey::Named(name), value as i64);
     let count = parameter("vectors", vectors);
@@ -74,7 +75,7 @@ pub(crate) fn join(kernel: &FusedKernel, joined: &JoinedArrays<'_>) -> Generated
     line!(body, "mov.u64 {addresses}, addresses;");
     line!(body, "mov.u64 {begins}, begins;");
     let slots = joined.parts.len().next_power_of_two();
-    first_thread(&mut body, thread, "STORED");
+    body.first_thread(thread, "STORED");
     // The addresses first, so that no shorter parameters between them need padding.
     for (number, &(array, _)) in joined.parts.iter().enumerate() {
         let address = body.address(ParameterKey::Input(array.id), || {
@@ -135,7 +136,7 @@ pub(crate) fn join(kernel: &FusedKernel, joined: &JoinedArrays<'_>) -> Generated
     line!(body, "ld.shared.b64 {array}, [{slot}];");
     let from = body.element(array, offset, bytes);
     let elements = body.load(dtype, from, lanes);
-    let output = body.address(ParameterKey::Output(0), || KernelParameter::Output(0));
+    let output = body.output(0);
     let to = body.element(output, first, bytes);
     body.store(dtype, to, &elements);
     line!(body, "add.s{bits} {at}, {at}, {step};");

@@ -18,15 +18,11 @@ use crate::{
             lowering::{IndexAnalysis, Lowering},
             position::Position,
         },
-        map::{
-            elements::values,
-            tile::{
-                BlockTile, clamped, declare_shared, load_shared, offset, quotient_and_rest,
-                shared_address, shared_bytes, store_inside, store_shared,
-            },
+        map::tile::{
+            BlockTile, clamped, declare_shared, load_shared, offset, quotient_and_rest,
+            shared_address, shared_bytes, store_inside, store_shared,
         },
         passes::GeneratedPasses,
-        reduce::reduction::block_and_thread,
     },
     expr::{NodeRef, Op},
     plan::{FusedKernel, Stencil, TileAxes},
@@ -67,13 +63,13 @@ pub(crate) fn stencil(kernel: &FusedKernel) -> GeneratedPasses {
     for (number, source) in sources.iter().enumerate() {
         declare_shared(&mut shared, number, source.dtype, stencil.elements());
     }
-    let (block, thread) = block_and_thread(&mut body);
+    let (block, thread) = body.block_and_thread();
     let mut lowering = Lowering::new(&mut body, kernel, false);
     let tile = axes.of_block(&mut lowering, root, block);
     compute_sources(&mut lowering, kernel, &stencil, (&tile, thread));
 
     let own = ResultThread::new(lowering.body, axes, thread);
-    let inputs = kernel.arrays_of(values(kernel));
+    let inputs = kernel.arrays_of(kernel.values());
     let turns = axes.along.1 * axes.across.map_or(1, |(_, lines)| lines) / BLOCK;
     let turns: SmallVec<[(Position, Reg); 4]> = (0..turns)
         .map(|turn| {

@@ -9,7 +9,6 @@ use crate::{
     emit::{
         body::kernel::{KernelBody, ParameterKey, Reg, RegClass, line},
         lower::{lowering::Lowering, position::Position},
-        map::elements::{store, values},
     },
     expr::NodeRef,
     plan::{FusedKernel, TileAxes},
@@ -96,7 +95,8 @@ pub(crate) fn store_inside(
 ) {
     let words = lowering.body.name_parts();
     let linear_index = lowering.linear_index(position);
-    let elements: SmallVec<[Reg; 2]> = values(kernel)
+    let elements: SmallVec<[Reg; 2]> = kernel
+        .values()
         .map(|value| lowering.lower(value, position))
         .collect();
     let body = &mut *lowering.body;
@@ -104,8 +104,8 @@ pub(crate) fn store_inside(
         body.truncate_name(words);
     }
     line!(body, "@{outside} bra OUTSIDE{turn};");
-    for ((output, value), element) in values(kernel).enumerate().zip(elements) {
-        store(body, (output, value.dtype), linear_index, &[element]);
+    for ((output, value), element) in kernel.values().enumerate().zip(elements) {
+        body.store_output((output, value.dtype), linear_index, &[element]);
     }
     body.label(&format!("OUTSIDE{turn}"));
 }

@@ -13,22 +13,18 @@ use crate::{
     emit::{
         body::kernel::{BLOCK, KernelBody, Reg, line},
         lower::{
-            lowering::{IndexAnalysis, Lowering},
+            lowering::{IndexAnalysis, Lowering, are_flat},
             position::Position,
         },
-        map::{
-            elements::{last_axis, values},
-            tile::{
-                BlockTile, declare_shared, load_shared, offset, shared_address, store_inside,
-                store_shared,
-            },
+        map::tile::{
+            BlockTile, declare_shared, load_shared, offset, shared_address, store_inside,
+            store_shared,
         },
         passes::GeneratedPasses,
-        reduce::reduction::block_and_thread,
     },
     expr::{NodeRef, Op},
     plan::{FusedKernel, TileAxes},
-    shape::AxisMap,
+    shape::{AxisMap, last_axis},
 };
 
 /// The number of elements of a tile along both axes, which a warp reads or writes at once.
@@ -56,10 +52,14 @@ impl<'a> TransposedViews<'a> {
     /// Returns the transposed views that a kernel reads at the position of its result, if there are
     /// any.
     pub(crate) fn of(kernel: &'a FusedKernel) -> Option<Self> {
+        let is_moved = kernel.output().destination().is_some();
+        if is_moved || are_flat(&kernel.nodes) {
+            return None;
+        }
         let along = last_axis(&kernel.root.shape)?;
         let mut found: Option<Self> = None;
         let mut inputs: SmallVec<[&NodeRef; 4]> = SmallVec::new();
-        let mut visited: SmallVec<[&NodeRef; 16]> = values(kernel).collect();
+        let mut visited: SmallVec<[&NodeRef; 16]> = kernel.values().collect();
         let mut next = 0;
         while let Some(&node) = visited.get(next) {
             next += 1;
@@ -175,7 +175,7 @@ pub(crate) fn tiles(kernel: &FusedKernel, transposed: &TransposedViews<'_>) -> G
 impl TileThread {
     fn new(lowering: &mut Lowering<'_>, root: &NodeRef, axes: TileAxes) -> Self {
         let body = &mut *lowering.body;
-        let (bits, (block, thread)) = (body.bits(), block_and_thread(body));
+        let (bits, (block, thread)) = (body.bits(), body.block_and_thread());
         let (lane, line) = (body.index_reg(), body.index_reg());
         let shift = TILE.trailing_zeros();
         line!(body, "and.b{bits} {lane}, {thread}, {};", TILE - 1);

@@ -6,10 +6,10 @@ use crate::{
     emit::{
         body::{
             kernel::{KernelBody, ParameterKey, Reg, RegClass, line},
+            memory::vector_width,
             warp::RowThread,
         },
         lower::{lowering::Lowering, position::Position},
-        map::elements::vector_width,
         reduce::reduction::{Accumulators, Reduced, ReductionGenerator},
     },
     plan::{RowShape, RowSplit},

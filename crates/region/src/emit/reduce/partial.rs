@@ -13,7 +13,7 @@ use crate::{
             reducer::Accumulator,
         },
         passes::{GeneratedPasses, Pass, PassOutput, Temporary},
-        reduce::reduction::{Accumulators, ReductionGenerator, block_and_thread, first_thread},
+        reduce::reduction::{Accumulators, ReductionGenerator},
     },
 };
 
@@ -123,7 +123,7 @@ impl ReductionGenerator<'_> {
     /// Computes the result of a thread, and which of its elements the thread has.
     fn split_thread(&self, body: &mut KernelBody, splits: usize) -> SplitThread {
         let bits = body.bits();
-        let (block, thread) = block_and_thread(body);
+        let (block, thread) = body.block_and_thread();
         let splits = body.index_parameter(ParameterKey::Named("splits"), splits as i64);
         let results = body.index_parameter(ParameterKey::Named("results"), self.results() as i64);
         let mut new = || body.index_reg();
@@ -169,7 +169,7 @@ impl ReductionGenerator<'_> {
         self.store_partials(&mut body, &accumulators, partial, outputs);
         body.label("STORED");
         line!(body, "bar.sync 0;");
-        first_thread(&mut body, own.thread, "COUNTED");
+        body.first_thread(own.thread, "COUNTED");
         count_block(&mut body, own.group, splits);
         body.label("COUNTED");
         continue_in_last_block(&mut body);
@@ -259,9 +259,7 @@ impl ReductionGenerator<'_> {
         let registers = accumulators.iter().flatten();
         for (slot, (&reg, &dtype)) in registers.zip(&self.slots()).enumerate() {
             let output = first + slot;
-            let base = body.address(ParameterKey::Output(output), || {
-                KernelParameter::Output(output)
-            });
+            let base = body.output(output);
             let address = body.element(base, position, dtype.bytes());
             body.store(dtype, address, &[reg]);
         }
@@ -272,7 +270,7 @@ impl ReductionGenerator<'_> {
     fn split_blocks_per_result(&self, splits: usize) -> Kernel {
         let mut body = KernelBody::new(self.analysis.wide);
         let bits = body.bits();
-        let (block, thread) = block_and_thread(&mut body);
+        let (block, thread) = body.block_and_thread();
         let splits = body.index_parameter(ParameterKey::Named("splits"), splits as i64);
         let mut new = || body.index_reg();
         let (result, product, split, first, step) = (new(), new(), new(), new(), new());
@@ -283,7 +281,7 @@ impl ReductionGenerator<'_> {
         line!(body, "mul.lo.s{bits} {step}, {splits}, {BLOCK};");
         let accumulators = self.accumulate(&mut body, result, first, step);
         self.combine_block(&mut body, &accumulators, thread);
-        first_thread(&mut body, thread, "STORED");
+        body.first_thread(thread, "STORED");
         self.store_partials(&mut body, &accumulators, block, self.kernel.outputs.len());
         count_block(&mut body, result, splits);
         body.label("STORED");
@@ -305,7 +303,7 @@ impl ReductionGenerator<'_> {
     /// Generates a kernel that combines the partial results, with one block per result.
     fn combine_partials(&self, splits: usize) -> Kernel {
         let mut body = KernelBody::new(self.analysis.wide);
-        let (block, thread) = block_and_thread(&mut body);
+        let (block, thread) = body.block_and_thread();
         let splits = body.index_parameter(ParameterKey::Named("splits"), splits as i64);
         self.store_combined(&mut body, (block, thread), splits, |slot| {
             (
@@ -342,7 +340,7 @@ impl ReductionGenerator<'_> {
         line!(body, "bra PARTIALS;");
         body.label("COMBINED");
         self.combine_block(body, &accumulators, thread);
-        first_thread(body, thread, "DONE");
+        body.first_thread(thread, "DONE");
         self.store_results(body, &accumulators, result);
     }
 }

@@ -19,9 +19,7 @@ use crate::{
     counters::COUNTERS,
     emit::{
         body::{
-            kernel::{
-                BLOCK, Kernel, KernelBody, KernelParameter, ParameterKey, Reg, RegClass, line,
-            },
+            kernel::{BLOCK, Kernel, KernelBody, ParameterKey, Reg, RegClass, line},
             reducer::{Accumulator, Reducer},
             warp::{RowThread, WARP, WARPS},
         },
@@ -260,13 +258,13 @@ impl ReductionGenerator<'_> {
     /// Generates a kernel with one block per result.
     fn block_per_result(&self) -> Kernel {
         let mut body = KernelBody::new(self.analysis.wide);
-        let (block, thread) = block_and_thread(&mut body);
+        let (block, thread) = body.block_and_thread();
         let step = body.index_reg();
         let bits = body.bits();
         line!(body, "mov.u{bits} {step}, {BLOCK};");
         let accumulators = self.accumulate(&mut body, block, thread, step);
         self.combine_block(&mut body, &accumulators, thread);
-        first_thread(&mut body, thread, "DONE");
+        body.first_thread(thread, "DONE");
         self.store_results(&mut body, &accumulators, block);
         body.label("DONE");
         self.finish(body, &self.shared_memory())
@@ -329,9 +327,7 @@ impl ReductionGenerator<'_> {
         for (number, output) in outputs.iter().enumerate() {
             let element = lowering.lower(&output.value, position);
             let body = &mut *lowering.body;
-            let base = body.address(ParameterKey::Output(number), || {
-                KernelParameter::Output(number)
-            });
+            let base = body.output(number);
             let dtype = output.value.dtype;
             let address = body.element(base, result, dtype.bytes());
             body.store(dtype, address, &[element]);
@@ -344,27 +340,6 @@ impl ReductionGenerator<'_> {
         }
         body.finish(shared)
     }
-}
-
-/// Continues with the first thread of the block only; the others jump to a label.
-pub(crate) fn first_thread(body: &mut KernelBody, thread: Reg, label: &str) {
-    let (bits, idle) = (body.bits(), body.reg(RegClass::Predicate));
-    line!(body, "setp.ne.u{bits} {idle}, {thread}, 0;");
-    line!(body, "@{idle} bra {label};");
-}
-
-/// Returns the index of the block in its grid and that of the thread in its block.
-pub(crate) fn block_and_thread(body: &mut KernelBody) -> (Reg, Reg) {
-    let (block, thread) = (body.reg(RegClass::B32), body.reg(RegClass::B32));
-    line!(body, "mov.u32 {block}, %ctaid.x;");
-    line!(body, "mov.u32 {thread}, %tid.x;");
-    if !body.wide {
-        return (block, thread);
-    }
-    let (wide_block, wide_thread) = (body.reg(RegClass::B64), body.reg(RegClass::B64));
-    line!(body, "cvt.u64.u32 {wide_block}, {block};");
-    line!(body, "cvt.u64.u32 {wide_thread}, {thread};");
-    (wide_block, wide_thread)
 }
 
 #[cfg(test)]

@@ -18,8 +18,8 @@ use crate::{
     element::DType,
     emit::{
         body::kernel::{Reg, RegClass, line},
-        lower::lowering::Lowering,
-        row::block::RowElements,
+        lower::{lowering::Lowering, row_nodes::Divisor},
+        row::elements::RowElements,
     },
     expr::{Function, NodeRef, Op},
     plan::FusedKernel,
@@ -34,15 +34,6 @@ const GREATEST: &str = "0f5D800000";
 /// The bits of the least element without its sign, doubled, minus 1. The same of a zero is the
 /// greatest number of 32 bits.
 const LEAST_DOUBLED: &str = "0x42FFFFFF";
-
-/// A value of the row by which elements are divided.
-#[derive(Clone, Copy)]
-pub(crate) struct Divisor {
-    value: Reg,
-    reciprocal: Reg,
-    /// True if the value lies within the bounds.
-    is_regular: Reg,
-}
 
 /// A division of elements by a value of the row.
 struct Division<'a> {

@@ -7,7 +7,7 @@
 //! most 16,384 elements.
 
 use crate::{
-    emit::row::block::arrays_of_simple,
+    emit::row::elements::arrays_of_simple,
     expr::NodeRef,
     plan::{FusedKernel, RowShape, RowSplit},
 };

@@ -11,14 +11,13 @@ use smallvec::SmallVec;
 use crate::{
     emit::{
         body::{
-            kernel::{KernelBody, KernelParameter, ParameterKey, Reg, RegClass, line},
+            kernel::{KernelBody, ParameterKey, Reg, RegClass, line},
             reducer::{Accumulator, Reducer},
             warp::RowThread,
         },
-        lower::lowering::Lowering,
+        lower::{lowering::Lowering, row_nodes::RowNodes},
         passes::GeneratedPasses,
-        reduce::reduction::block_and_thread,
-        row::block::{RowElements, RowNodes, begin},
+        row::elements::{RowElements, begin},
     },
     expr::{NodeRef, Op},
     plan::{
@@ -67,7 +66,7 @@ pub(crate) fn long_row(kernel: &FusedKernel, rows: RowShape) -> GeneratedPasses 
     let stages = Stages::of(kernel, &classes);
     body.block = LONG_ROW_THREADS;
     let bits = body.bits();
-    let (row, thread) = block_and_thread(&mut body);
+    let (row, thread) = body.block_and_thread();
     let blocks = blocks(kernel, rows);
     let neighbours = RowSplit::of(rows.length).neighbours;
     let mut parameter =
@@ -247,9 +246,7 @@ impl LongRow {
     /// Stores the elements of the row, or the element for the row.
     fn store(&self, lowering: &mut Lowering<'_>, kernel: &FusedKernel, class: RowClass) {
         let root = &kernel.root;
-        let base = lowering
-            .body
-            .address(ParameterKey::Output(0), || KernelParameter::Output(0));
+        let base = lowering.body.output(0);
         let (row, bytes) = (self.own.row, root.dtype.bytes());
         if class == RowClass::Element {
             let arrays = kernel.arrays_of(std::iter::once(root));

@@ -15,12 +15,11 @@ use crate::{
             kernel::{BLOCK, ParameterKey, Reg, line},
             warp::RowThread,
         },
-        lower::lowering::Lowering,
+        lower::{lowering::Lowering, row_nodes::RowNodes},
         passes::GeneratedPasses,
-        reduce::reduction::block_and_thread,
-        row::block::{
-            FirstOfTurn, RowElements, RowNodes, address_behind_first, arrays_of_simple, begin,
-            reduce_row, store,
+        row::elements::{
+            FirstOfTurn, RowElements, address_behind_first, arrays_of_simple, begin, reduce_row,
+            store,
         },
     },
     plan::{FusedKernel, MULTIPROCESSORS, RowShape, RowSplit},
@@ -57,7 +56,7 @@ pub(crate) fn many_rows(kernel: &FusedKernel, rows: RowShape) -> GeneratedPasses
     body.blocks_min = Some(BLOCKS_PER_MULTIPROCESSOR);
     body.block = THREADS;
     let bits = body.bits();
-    let (row, thread) = block_and_thread(&mut body);
+    let (row, thread) = body.block_and_thread();
     let own = RowThread {
         row,
         thread,

@@ -25,7 +25,6 @@ use crate::emit::{
         warp::{WARP, WARPS, WarpTotals, copy, shuffle},
     },
     passes::{GeneratedPasses, Pass, PassOutput},
-    reduce::reduction::block_and_thread,
     scan::{
         kept::Kept,
         look_back::{RowTotals, next_tile},
@@ -201,7 +200,7 @@ impl ScanGenerator<'_> {
         let mut body = KernelBody::new(self.analysis.wide);
         body.blocks_min = Some(BLOCKS_MIN);
         let bits = body.bits();
-        let (block, thread) = block_and_thread(&mut body);
+        let (block, thread) = body.block_and_thread();
         let mut shared = self.reducer.shared_memory(0, WARPS * WARP);
         let published = tiling.is_shared().then(|| {
             shared.push_str(&self.reducer.shared_memory(1, WARPS * WARP));

@@ -31,7 +31,6 @@ use crate::emit::{
         warp::{WARP, WARPS, WarpTotals, copy, shuffle},
     },
     passes::{GeneratedPasses, Pass, PassOutput},
-    reduce::reduction::block_and_thread,
     scan::{
         kept::Kept,
         neighbours::{if_inside, neighbours},
@@ -107,7 +106,7 @@ impl ScanGenerator<'_> {
             _ => BLOCKS_MIN_OF_PAIRS,
         });
         let bits = body.bits();
-        let (_, thread) = block_and_thread(&mut body);
+        let (_, thread) = body.block_and_thread();
         let published = self.published(&mut body);
         let (number, is_first) = next_tile(&mut body, &published, thread);
         let mut parameter =

@@ -17,7 +17,7 @@ use crate::{
     element::DType,
     emit::{
         body::{
-            kernel::{KernelBody, KernelParameter, ParameterKey, Reg, RegClass, line},
+            kernel::{KernelBody, Reg, RegClass, line},
             reducer::Accumulator,
             warp::copy,
         },
@@ -103,11 +103,7 @@ impl ScanGenerator<'_> {
     /// Declares the addresses of the published totals.
     pub(crate) fn published(&self, body: &mut KernelBody) -> Published {
         let first = self.kernel.outputs.len();
-        let mut address = |number: usize| {
-            body.address(ParameterKey::Output(first + number), || {
-                KernelParameter::Output(first + number)
-            })
-        };
+        let mut address = |number: usize| body.output(first + number);
         let slots = self.reducer.state_types();
         let form = Form::of(&slots);
         let arrays = form.arrays(&slots);

@@ -27,7 +27,6 @@ use crate::{
             position::Position,
         },
         passes::{GeneratedPasses, Pass, PassOutput, Temporary},
-        reduce::reduction::block_and_thread,
         scan::neighbours::{Neighbours, if_inside, neighbours, replace_outside},
     },
     expr::{NodeRef, Op, Reduction},
@@ -236,7 +235,7 @@ impl ScanGenerator<'_> {
     ) -> Kernel {
         let mut body = KernelBody::new(self.analysis.wide);
         let bits = body.bits();
-        let (block, thread) = block_and_thread(&mut body);
+        let (block, thread) = body.block_and_thread();
         let count = body.index_parameter(ParameterKey::Named("count"), segmentation.count as i64);
         let segment =
             body.index_parameter(ParameterKey::Named("segment"), segmentation.segment as i64);
@@ -445,7 +444,7 @@ impl ScanGenerator<'_> {
 
     /// Returns the address of a result.
     pub(crate) fn result_address(&self, body: &mut KernelBody, at: Reg) -> Reg {
-        let base = body.address(ParameterKey::Output(0), || KernelParameter::Output(0));
+        let base = body.output(0);
         body.element(base, at, self.node.dtype.bytes())
     }
 
@@ -468,7 +467,7 @@ impl ScanGenerator<'_> {
             .zip(&self.reducer.state_types())
             .enumerate()
         {
-            let base = body.address(ParameterKey::Output(slot), || KernelParameter::Output(slot));
+            let base = body.output(slot);
             let address = body.element(base, at, dtype.bytes());
             body.store(dtype, address, &[reg]);
         }

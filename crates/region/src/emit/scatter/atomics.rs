@@ -1,7 +1,7 @@
 //! Scatter kernels, with one thread per index.
 //!
 //! `scatter_add` adds atomically; additions of many values to few elements are in
-//! `scatter_shared.rs`. `scatter` must store the last of several values for one element,
+//! `shared.rs`. `scatter` must store the last of several values for one element,
 //! independently of the order in which threads run: a first kernel marks each element with the
 //! greatest linear index that writes to it, and a second kernel stores the marked value.
 
@@ -18,7 +18,6 @@ use crate::{
             position::Position,
         },
         passes::{GeneratedPasses, Pass, PassOutput, Temporary},
-        scatter::shared::scatter_add_to_few,
     },
     expr::{NodeRef, Op},
     plan::FusedKernel,
@@ -44,9 +43,8 @@ pub(crate) fn scatter(kernel: &FusedKernel) -> GeneratedPasses {
     let wide = IndexAnalysis::of(kernel).wide;
     let threads = index.elements.div_ceil(BLOCK) * BLOCK;
     if *adds {
-        return scatter_add_to_few(kernel).unwrap_or_else(|| {
-            GeneratedPasses::one(stage_kernel(kernel, wide, ScatterStage::Add), threads)
-        });
+        let kernel = stage_kernel(kernel, wide, ScatterStage::Add);
+        return GeneratedPasses::one(kernel, threads);
     }
     GeneratedPasses {
         temporaries: smallvec![Temporary {
@@ -100,17 +98,13 @@ fn stage_kernel(kernel: &FusedKernel, wide: bool, stage: ScatterStage) -> Kernel
         ScatterStage::Add => {
             let value = lowering.lower(value, position);
             let kind = added_type(node.dtype);
-            let base = lowering
-                .body
-                .address(ParameterKey::Output(0), || KernelParameter::Output(0));
+            let base = lowering.body.output(0);
             let address = lowering.body.element(base, target, node.dtype.bytes());
             line!(lowering.body, "red.global.add.{kind} [{address}], {value};");
         }
         ScatterStage::Mark => {
             line!(lowering.body, "add.s{bits} {mark}, {thread}, 1;");
-            let base = lowering
-                .body
-                .address(ParameterKey::Output(0), || KernelParameter::Output(0));
+            let base = lowering.body.output(0);
             let address = lowering.body.element(base, target, mark_bytes);
             line!(lowering.body, "red.global.max.u{bits} [{address}], {mark};");
         }
@@ -128,9 +122,7 @@ fn stage_kernel(kernel: &FusedKernel, wide: bool, stage: ScatterStage) -> Kernel
             );
             line!(lowering.body, "@{is_other} bra DONE;");
             let value = lowering.lower(value, position);
-            let base = lowering
-                .body
-                .address(ParameterKey::Output(0), || KernelParameter::Output(0));
+            let base = lowering.body.output(0);
             let address = lowering.body.element(base, target, node.dtype.bytes());
             lowering.body.store(node.dtype, address, &[value]);
         }

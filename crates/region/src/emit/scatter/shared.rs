@@ -10,12 +10,9 @@ use smallvec::SmallVec;
 use crate::{
     element::DType,
     emit::{
-        body::kernel::{
-            BLOCK, Kernel, KernelBody, KernelParameter, ParameterKey, Reg, RegClass, line,
-        },
+        body::kernel::{BLOCK, Kernel, KernelBody, ParameterKey, Reg, RegClass, line},
         lower::lowering::{IndexAnalysis, Lowering},
         passes::GeneratedPasses,
-        reduce::reduction::block_and_thread,
         scatter::atomics::added_type,
     },
     expr::Op,
@@ -74,7 +71,7 @@ fn generate(kernel: &FusedKernel, blocks: usize) -> Kernel {
     };
     let mut body = KernelBody::new(IndexAnalysis::of(kernel).wide);
     let bits = body.bits();
-    let (block, thread) = block_and_thread(&mut body);
+    let (block, thread) = body.block_and_thread();
     let mut parameter =
         |name, value: usize| body.index_parameter(ParameterKey::Named(name), value as i64);
     let count = parameter("count", index.elements);
@@ -117,7 +114,7 @@ fn generate(kernel: &FusedKernel, blocks: usize) -> Kernel {
     body.label("ADDED");
     line!(body, "bar.sync 0;");
 
-    let output = body.address(ParameterKey::Output(0), || KernelParameter::Output(0));
+    let output = body.output(0);
     for_each_sum(&mut body, thread, elements, "STORE", |body, at| {
         let (bytes, class) = (node.dtype.bytes(), RegClass::of(node.dtype));
         let (from, to) = (

@@ -1,0 +1,384 @@
+//! The elements of a row in the registers of its threads, and the reductions of them.
+
+use std::ops::Range;
+
+use rustc_hash::FxHashMap;
+use smallvec::SmallVec;
+
+use crate::{
+    element::DType,
+    emit::{
+        body::{
+            kernel::{KernelBody, Reg, RegClass, line},
+            reducer::{Accumulator, Reducer},
+            warp::RowThread,
+        },
+        lower::{
+            lowering::{IndexAnalysis, Lowering},
+            position::Position,
+        },
+    },
+    expr::{NodeRef, Op},
+    plan::{FusedKernel, FusedNode, RowClass, RowShape, RowSplit},
+    shape::{RANK_MAX, Shape},
+};
+
+/// Neighbouring elements of the row in each thread.
+pub(crate) struct RowElements {
+    /// The index of each within the row: those of the last elements for threads beyond the end.
+    pub(crate) numbers: SmallVec<[Reg; 4]>,
+    /// The linear index of each.
+    pub(crate) linear_indices: SmallVec<[Reg; 4]>,
+    /// Another linear index of the thread in the row, and the constant by which those of these
+    /// elements are greater, unless some threads are beyond the end.
+    pub(crate) offset: Option<(Reg, usize)>,
+    /// True in threads beyond the end; `None` if there are none.
+    beyond: Option<Reg>,
+    /// The positions in arrays of each shape.
+    positions: Vec<(Shape, RowPositions)>,
+}
+
+/// The positions of neighbouring elements.
+type RowPositions = SmallVec<[Position; 4]>;
+
+/// The first of a thread's neighbours of one turn.
+#[derive(Clone, Copy)]
+pub(crate) struct FirstOfTurn {
+    /// Its index within the row: that of the last neighbours for threads beyond the end.
+    number: Reg,
+    /// The number of elements of the row from the thread's first to it, unless it is beyond.
+    ahead: usize,
+    neighbours: usize,
+    /// True in threads beyond the end; `None` if there are none.
+    beyond: Option<Reg>,
+}
+
+impl FirstOfTurn {
+    pub(crate) fn new(
+        body: &mut KernelBody,
+        split: RowSplit,
+        (thread, threads): (Reg, Range<usize>),
+        length: Reg,
+        turn: usize,
+    ) -> Self {
+        let (bits, neighbours) = (body.bits(), split.neighbours);
+        let mut number = thread;
+        if neighbours > 1 {
+            number = body.index_reg();
+            line!(body, "mul.lo.s{bits} {number}, {thread}, {neighbours};");
+        }
+        let at_once = split.threads * neighbours;
+        // Of the threads of a turn, those of the first parts of a block may all be within the row.
+        let end = turn * at_once + threads.end * neighbours;
+        let is_full = threads.len() < split.threads && end <= split.length;
+        if turn > 0 {
+            let ahead = body.index_reg();
+            line!(body, "add.s{bits} {ahead}, {number}, {};", turn * at_once);
+            number = ahead;
+        }
+        let mut beyond = None;
+        if split.has_beyond(turn) && !is_full {
+            let is_beyond = body.reg(RegClass::Predicate);
+            let (last, within) = (body.index_reg(), body.index_reg());
+            line!(body, "setp.ge.u{bits} {is_beyond}, {number}, {length};");
+            line!(body, "sub.s{bits} {last}, {length}, {neighbours};");
+            line!(body, "min.u{bits} {within}, {number}, {last};");
+            (number, beyond) = (within, Some(is_beyond));
+        }
+        Self {
+            number,
+            ahead: turn * at_once + threads.start * neighbours,
+            neighbours,
+            beyond,
+        }
+    }
+}
+
+impl RowElements {
+    /// Computes the indices of a thread's elements of one turn.
+    pub(crate) fn new(
+        body: &mut KernelBody,
+        split: RowSplit,
+        own: RowThread,
+        length: Reg,
+        turn: usize,
+    ) -> Self {
+        let threads = (own.thread, 0..own.threads);
+        let first = FirstOfTurn::new(body, split, threads, length, turn);
+        Self::of_turn(body, own.row, length, first)
+    }
+
+    /// Computes the indices of a thread's elements of one turn in a row.
+    pub(crate) fn of_turn(
+        body: &mut KernelBody,
+        row: Reg,
+        length: Reg,
+        of_turn: FirstOfTurn,
+    ) -> Self {
+        let FirstOfTurn {
+            number,
+            neighbours,
+            beyond,
+            ..
+        } = of_turn;
+        Self {
+            beyond,
+            ..Self::at(body, row, length, (number, neighbours))
+        }
+    }
+
+    /// Computes the indices of neighbours, the first of which has this index within the row.
+    pub(crate) fn at(
+        body: &mut KernelBody,
+        row: Reg,
+        length: Reg,
+        (first, neighbours): (Reg, usize),
+    ) -> Self {
+        let (bits, linear_index) = (body.bits(), body.index_reg());
+        line!(
+            body,
+            "mad.lo.s{bits} {linear_index}, {row}, {length}, {first};"
+        );
+        let mut following = |first: Reg| -> SmallVec<[Reg; 4]> {
+            let others = (1..neighbours).map(|lane| {
+                let number = body.index_reg();
+                line!(body, "add.s{bits} {number}, {first}, {lane};");
+                number
+            });
+            std::iter::once(first).chain(others).collect()
+        };
+        Self {
+            numbers: following(first),
+            linear_indices: following(linear_index),
+            offset: None,
+            beyond: None,
+            positions: Vec::new(),
+        }
+    }
+
+    /// Loads the elements of arrays with the shape of the rows. Returns their registers.
+    pub(crate) fn load(
+        &mut self,
+        lowering: &mut Lowering<'_>,
+        arrays: &[&NodeRef],
+        row: Reg,
+    ) -> SmallVec<[Reg; 8]> {
+        let mut loaded = SmallVec::new();
+        for &array in arrays {
+            for position in self.positions(lowering, array, row) {
+                loaded.push(lowering.lower(array, position));
+            }
+        }
+        loaded
+    }
+
+    /// Returns the positions in a node's array.
+    pub(crate) fn positions(
+        &mut self,
+        lowering: &mut Lowering<'_>,
+        node: &NodeRef,
+        row: Reg,
+    ) -> RowPositions {
+        let mut known = self.positions.iter();
+        if let Some((_, positions)) = known.find(|(shape, _)| *shape == node.shape) {
+            return positions.clone();
+        }
+        let long: SmallVec<[usize; RANK_MAX]> = (0..node.shape.len())
+            .filter(|&axis| node.shape[axis] != 1)
+            .collect();
+        let length = lowering.row_nodes.as_ref().map(|rows| rows.length);
+        let mut positions = RowPositions::new();
+        for (&number, &linear_index) in self.numbers.iter().zip(&self.linear_indices) {
+            positions.push(match long[..] {
+                [rows, along] if length == Some(node.shape[along]) => {
+                    let mut axes = SmallVec::from_elem(None, node.shape.len());
+                    (axes[rows], axes[along]) = (Some(row), Some(number));
+                    lowering.at_indices(node.id, &node.shape, axes, Some(linear_index))
+                }
+                _ => lowering.at_linear_index(node.id, &node.shape, linear_index),
+            });
+        }
+        // The others of a group are loaded with its first.
+        lowering.positions[positions[0].0].offset = self.offset;
+        if positions.len() > 1 {
+            lowering.group(&positions);
+        }
+        self.positions.push((node.shape.clone(), positions.clone()));
+        positions
+    }
+
+    /// Computes the elements of a node. Only those of the first turn add to the kernel's name.
+    pub(crate) fn lower(
+        &mut self,
+        lowering: &mut Lowering<'_>,
+        node: &NodeRef,
+        row: Reg,
+        turn: usize,
+    ) -> SmallVec<[Reg; 4]> {
+        let positions = self.positions(lowering, node, row);
+        let lower = |(lane, position)| {
+            let words = lowering.body.name_parts();
+            let value = lowering.lower(node, position);
+            // The other elements repeat the operations of the first.
+            if turn + lane > 0 {
+                lowering.body.truncate_name(words);
+            }
+            value
+        };
+        positions.into_iter().enumerate().map(lower).collect()
+    }
+}
+
+/// Makes the addresses of elements constants behind that of the first, except where threads are
+/// beyond the end.
+pub(crate) fn address_behind_first(elements: &mut [RowElements], turns: &[FirstOfTurn]) {
+    if turns[0].beyond.is_some() {
+        return;
+    }
+    let first = elements[0].linear_indices[0];
+    for (elements, turn) in elements.iter_mut().zip(turns) {
+        elements.offset = turn.beyond.is_none().then_some((first, turn.ahead));
+    }
+}
+
+/// The maximum number of nodes of a simple kernel, so that its values fit in the registers that its
+/// arrays leave.
+const SIMPLE_NODES_MAX: usize = 24;
+
+/// Returns the arrays whose elements of a row a thread has in registers, each in one of 32 bits, if
+/// the kernel is so simple that few other registers are needed.
+pub(crate) fn arrays_of_simple(
+    kernel: &FusedKernel,
+    rows: RowShape,
+) -> Option<SmallVec<[&NodeRef; 4]>> {
+    let reduced = kernel.nodes.iter().filter_map(|fused| match &*fused.op {
+        Op::Reduce { source, .. } => Some(source),
+        _ => None,
+    });
+    let root = Some(&kernel.root).filter(|root| root.elements == rows.rows * rows.length);
+    let arrays = kernel.arrays_of(reduced.chain(root));
+    let is_word = |array: &&NodeRef| array.dtype.bytes() <= 4 && array.dtype != DType::Bool;
+    let is_simple = kernel.nodes.len() <= SIMPLE_NODES_MAX
+        && kernel.overwrites.is_none()
+        && arrays.iter().all(is_word);
+    is_simple.then_some(arrays)
+}
+
+/// Begins a row kernel: returns the classes of its nodes and its empty body.
+pub(crate) fn begin(
+    kernel: &FusedKernel,
+    rows: RowShape,
+) -> (FxHashMap<u64, RowClass>, KernelBody) {
+    let nodes = kernel.nodes.iter().map(|fused| (&fused.node, &*fused.op));
+    let classes = rows
+        .classify(nodes)
+        .expect("planning has checked that all nodes belong to rows");
+    let mut body = KernelBody::new(IndexAnalysis::of(kernel).wide);
+    body.inlines = true;
+    (classes, body)
+}
+
+/// Computes the reductions of a row. Where a block does the work of a larger one, in several parts,
+/// the elements are those of all parts, one turn after another. Returns the declarations of shared
+/// memory.
+pub(crate) fn reduce_row(
+    lowering: &mut Lowering<'_>,
+    kernel: &FusedKernel,
+    elements: &mut [RowElements],
+    own: RowThread,
+    parts: usize,
+) -> String {
+    let mut shared = String::new();
+    let mut reductions = 0;
+    for FusedNode { node, op } in &kernel.nodes {
+        if let Op::Reduce {
+            reduction, source, ..
+        } = &**op
+        {
+            let reducer = Reducer::new(*reduction, source.dtype);
+            shared.push_str(&reducer.row_memory(own, reductions));
+            let accumulators: SmallVec<[Accumulator; 4]> = (0..parts)
+                .map(|_| reducer.identity(lowering.body))
+                .collect();
+            let arrays = kernel.arrays_of(std::iter::once(source));
+            for elements in elements.iter_mut() {
+                elements.load(lowering, &arrays, own.row);
+            }
+            for turn in 0..elements.len() {
+                let sources = std::iter::once(source);
+                lowering.divide(kernel, sources, elements, (own.row, turn));
+                let elements = &mut elements[turn];
+                let values = elements.lower(lowering, source, own.row, turn);
+                let body = &mut *lowering.body;
+                let numbers = elements.numbers.iter().zip(&values);
+                let others: SmallVec<[Accumulator; 4]> = numbers
+                    .map(|(&number, &value)| reducer.lift(body, value, |_| number))
+                    .collect();
+                let label = format!("BEYOND{reductions}_{turn}");
+                if let Some(beyond) = elements.beyond {
+                    line!(body, "@{beyond} bra {label};");
+                }
+                for other in &others {
+                    reducer.combine(body, &accumulators[turn % parts], other);
+                }
+                if elements.beyond.is_some() {
+                    body.label(&label);
+                }
+            }
+            let body = &mut *lowering.body;
+            reducer.combine_row(body, &accumulators, own, reductions);
+            let all = reducer.broadcast_row(body, &accumulators[0], own);
+            let result = reducer.finish(body, &all, node.dtype);
+            body.name_part(reduction.name());
+            let position = lowering
+                .row_position_of(node)
+                .expect("a reduction is of a row");
+            lowering.define(node, position, result);
+            reductions += 1;
+        }
+    }
+    shared
+}
+
+/// Stores the elements of the row, or the element for the row. Threads without any jump to a label.
+pub(crate) fn store(
+    lowering: &mut Lowering<'_>,
+    kernel: &FusedKernel,
+    elements: &mut [RowElements],
+    own: RowThread,
+    class: RowClass,
+    end: &str,
+) {
+    let root = &kernel.root;
+    let base = lowering.body.output(0);
+    if class == RowClass::Row {
+        own.first_only(lowering.body, end);
+        let position = lowering
+            .row_position_of(root)
+            .expect("the root is of a row");
+        let value = lowering.lower(root, position);
+        let address = lowering.body.element(base, own.row, root.dtype.bytes());
+        lowering.body.store(root.dtype, address, &[value]);
+        return;
+    }
+    own.within_only(lowering.body, end);
+    let mut first_address = None;
+    for turn in 0..elements.len() {
+        lowering.divide(kernel, std::iter::once(root), elements, (own.row, turn));
+        let elements = &mut elements[turn];
+        if let Some(beyond) = elements.beyond {
+            // No later element is within the row.
+            line!(lowering.body, "@{beyond} bra {end};");
+        }
+        let values = elements.lower(lowering, root, own.row, turn);
+        let (body, bytes) = (&mut *lowering.body, root.dtype.bytes());
+        let address = match elements.offset {
+            None => body.element(base, elements.linear_indices[0], bytes),
+            Some((index, constant)) => {
+                let first = *first_address.get_or_insert_with(|| body.element(base, index, bytes));
+                body.address_behind(first, constant * bytes)
+            }
+        };
+        body.store(root.dtype, address, &values);
+    }
+}
