@@ -176,21 +176,16 @@ impl BuiltinText {
         let mut body = KernelBody::new(wide);
         body.name_part(self.name);
         let element = self.element(&mut body);
-        let (output, distance) = (body.reg(RegClass::B64), body.reg(RegClass::B64));
-        line!(
-            body,
-            "ld.param.u64 {output}, [{}_param_{}];",
-            self.name,
-            self.output
-        );
+        let [output, distance] = body.regs(RegClass::B64);
+        line!(body; "ld.param.u64 {output}, [{}_param_{}];", self.name, self.output);
         body.define_parameter(ParameterKey::Output(0), output);
-        line!(body, "sub.s64 {distance}, {ADDRESS}, {output};");
+        line!(body; "sub.s64 {distance}, {ADDRESS}, {output};");
         let shift = self.dtype.bytes().trailing_zeros();
-        line!(body, "shr.u64 {distance}, {distance}, {shift};");
+        line!(body; "shr.u64 {distance}, {distance}, {shift};");
         let mut index = distance;
         if !wide {
             index = body.reg(RegClass::B32);
-            line!(body, "cvt.u32.u64 {index}, {distance};");
+            line!(body; "cvt.u32.u64 {index}, {distance};");
         }
         let value = &kernel.output().value;
         let mut lowering = Lowering::new(&mut body, kernel, are_flat(&kernel.epilogue));
@@ -207,9 +202,9 @@ impl BuiltinText {
     fn element(&self, body: &mut KernelBody) -> Reg {
         let reg = body.reg(RegClass::of(self.dtype));
         match (self.dtype.is_half(), self.bits) {
-            (true, 16) => line!(body, "cvt.u32.u16 {reg}, {ELEMENT};"),
-            (true, _) => line!(body, "and.b32 {reg}, {ELEMENT}, 65535;"),
-            (false, bits) => line!(body, "mov.b{bits} {reg}, {ELEMENT};"),
+            (true, 16) => line!(body; "cvt.u32.u16 {reg}, {ELEMENT};"),
+            (true, _) => line!(body; "and.b32 {reg}, {ELEMENT}, 65535;"),
+            (false, bits) => line!(body; "mov.b{bits} {reg}, {ELEMENT};"),
         }
         body.narrowed(self.dtype, reg)
     }

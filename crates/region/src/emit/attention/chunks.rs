@@ -25,20 +25,20 @@ impl AttentionKernel<'_> {
             .iter()
             .map(|(first, _)| {
                 let reg = body.reg(RegClass::B32);
-                line!(body, "mov.b32 {reg}, {first};");
+                line!(body; "mov.b32 {reg}, {first};");
                 reg
             })
             .collect();
         let advance = |body: &mut KernelBody| {
             for (reg, (_, step)) in current.iter().zip(addresses) {
-                line!(body, "add.u32 {reg}, {reg}, {step};");
+                line!(body; "add.u32 {reg}, {reg}, {step};");
             }
         };
         let (groups, rest) = (chunks / CHUNKS, chunks % CHUNKS);
         if groups > 0 {
-            let (count, goes_on) = (body.reg(RegClass::B32), body.reg(RegClass::Predicate));
+            let (count, goes_on) = (body.reg(RegClass::B32), body.predicate());
             if groups > 1 {
-                line!(body, "mov.u32 {count}, {groups};");
+                line!(body; "mov.u32 {count}, {groups};");
                 body.label(label);
             }
             for chunk in 0..CHUNKS {
@@ -48,9 +48,9 @@ impl AttentionKernel<'_> {
                 advance(body);
             }
             if groups > 1 {
-                line!(body, "sub.u32 {count}, {count}, 1;");
-                line!(body, "setp.ne.u32 {goes_on}, {count}, 0;");
-                line!(body, "@{goes_on} bra {label};");
+                line!(body; "sub.u32 {count}, {count}, 1;");
+                line!(body; "setp.ne.u32 {goes_on}, {count}, 0;");
+                line!(body; "@{goes_on} bra {label};");
             }
         }
         for chunk in 0..rest {
@@ -70,18 +70,9 @@ impl AttentionKernel<'_> {
         let chunk: Vec<Reg> = (0..lanes).map(|_| body.reg(class)).collect();
         let list: Vec<_> = chunk.iter().map(Reg::to_string).collect();
         match lanes {
-            1 => line!(
-                body,
-                "ld.shared.{} {}, [{address}+{offset}];",
-                self.kind,
-                chunk[0]
-            ),
-            _ => line!(
-                body,
-                "ld.shared.v{lanes}.{} {{{}}}, [{address}+{offset}];",
-                self.kind,
-                list.join(", ")
-            ),
+            1 => line!(body; "ld.shared.{} {}, [{address}+{offset}];", self.kind, chunk[0]),
+            _ => line!(body; "ld.shared.v{lanes}.{} {{{}}}, [{address}+{offset}];",
+                self.kind, list.join(", ")),
         }
         chunk
     }
@@ -99,7 +90,7 @@ impl AttentionKernel<'_> {
             first
         } else {
             let other = body.reg(RegClass::B32);
-            line!(body, "xor.b32 {other}, {first}, {};", LINE_BYTES / 2);
+            line!(body; "xor.b32 {other}, {first}, {};", LINE_BYTES / 2);
             other
         };
         let row = |row| {

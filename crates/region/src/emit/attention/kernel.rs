@@ -111,68 +111,48 @@ impl AttentionKernel<'_> {
         queries.store(body);
         let zero = zero_literal(self.dtype);
         for reg in self.sums.iter().flatten().chain(&self.totals) {
-            line!(body, "mov.{} {reg}, {zero};", self.kind);
+            line!(body; "mov.{} {reg}, {zero};", self.kind);
         }
         for reg in &self.maxima {
-            line!(
-                body,
-                "mov.{} {reg}, {};",
-                self.kind,
-                min_literal(self.dtype)
-            );
+            line!(body; "mov.{} {reg}, {};", self.kind, min_literal(self.dtype));
         }
         keys.load(body);
         values.load(body);
         body.label("TILE");
         // All warps have read the weights and the values of the tile before.
-        line!(body, "bar.sync 0;");
+        line!(body; "bar.sync 0;");
         keys.store(body);
         values.store(body);
-        line!(body, "bar.sync 0;");
+        line!(body; "bar.sync 0;");
         self.multiply_keys(body);
         self.adjust_scores(body);
         // All warps have read the keys, which the weights replace.
-        line!(body, "bar.sync 0;");
+        line!(body; "bar.sync 0;");
         self.weigh(body);
         // Only threads of the same warp read the weights of a query.
-        line!(body, "bar.warp.sync 0xffffffff;");
+        line!(body; "bar.warp.sync 0xffffffff;");
         keys.load(body);
         values.load(body);
         self.multiply_values(body);
-        let goes_on = body.reg(RegClass::Predicate);
-        line!(
-            body,
-            "add.u32 {0}, {0}, {1};",
-            self.first_key,
-            self.sizes.tile
-        );
-        line!(
-            body,
-            "setp.lt.u32 {goes_on}, {}, {};",
-            self.first_key,
-            self.end
-        );
-        line!(body, "@{goes_on} bra TILE;");
+        let goes_on = body.predicate();
+        line!(body; "add.u32 {0}, {0}, {1};", self.first_key, self.sizes.tile);
+        line!(body; "setp.lt.u32 {goes_on}, {}, {};", self.first_key, self.end);
+        line!(body; "@{goes_on} bra TILE;");
         self.store(body);
     }
 
     /// Computes the number of one of the thread's keys.
     pub(crate) fn key(&self, body: &mut KernelBody, column: usize) -> Reg {
         let key = body.reg(RegClass::B32);
-        line!(body, "add.u32 {key}, {}, {};", self.first_key, self.column);
-        line!(body, "add.u32 {key}, {key}, {};", column * COLUMN_THREADS);
+        line!(body; "add.u32 {key}, {}, {};", self.first_key, self.column);
+        line!(body; "add.u32 {key}, {key}, {};", column * COLUMN_THREADS);
         key
     }
 
     /// Computes the number of one of the thread's queries.
     pub(crate) fn row(&self, body: &mut KernelBody, row: usize) -> Reg {
         let query = body.reg(RegClass::B32);
-        line!(
-            body,
-            "add.u32 {query}, {}, {};",
-            self.query,
-            row * WARP_LINES
-        );
+        line!(body; "add.u32 {query}, {}, {};", self.query, row * WARP_LINES);
         query
     }
 }

@@ -80,14 +80,10 @@ impl TileLoader {
         let width = target.chunks.next_power_of_two();
         let lines = THREADS / width;
         let turns = sizes.tile.div_ceil(lines);
-        let (chunk, line) = (body.reg(RegClass::B32), body.reg(RegClass::B32));
+        let [chunk, line] = body.regs(RegClass::B32);
         let wide = body.reg(RegClass::B64);
-        line!(body, "and.b32 {chunk}, {thread}, {};", width - 1);
-        line!(
-            body,
-            "shr.u32 {line}, {thread}, {};",
-            width.trailing_zeros()
-        );
+        line!(body; "and.b32 {chunk}, {thread}, {};", width - 1);
+        line!(body; "shr.u32 {line}, {thread}, {};", width.trailing_zeros());
 
         // The thread has a part if its chunk and its first line are in the tile.
         let mut has_part = None;
@@ -96,8 +92,8 @@ impl TileLoader {
             (lines > sizes.tile, line, sizes.tile),
         ] {
             if is_short {
-                let holds = body.reg(RegClass::Predicate);
-                line!(body, "setp.lt.u32 {holds}, {value}, {end};");
+                let holds = body.predicate();
+                line!(body; "setp.lt.u32 {holds}, {value}, {end};");
                 has_part = Some(match has_part {
                     None => holds,
                     Some(other) => both(body, holds, other),
@@ -107,65 +103,43 @@ impl TileLoader {
 
         // A thread without a part has no rows left.
         let left = body.reg(RegClass::B32);
-        line!(body, "sub.s32 {left}, {}, {line};", source.rows);
+        line!(body; "sub.s32 {left}, {}, {line};", source.rows);
         if let Some(first) = first_row {
-            line!(body, "sub.s32 {left}, {left}, {first};");
+            line!(body; "sub.s32 {left}, {left}, {first};");
         }
         if let Some(holds) = has_part {
-            line!(body, "selp.b32 {left}, {left}, {}, {holds};", i32::MIN / 2);
+            line!(body; "selp.b32 {left}, {left}, {}, {holds};", i32::MIN / 2);
         }
         let within = (0..lanes).map(|lane| {
             (target.chunks * lanes > source.size).then(|| {
-                let (number, holds) = (body.reg(RegClass::B32), body.reg(RegClass::Predicate));
-                line!(body, "mad.lo.u32 {number}, {chunk}, {lanes}, {lane};");
-                line!(body, "setp.lt.u32 {holds}, {number}, {};", source.size);
+                let (number, holds) = (body.reg(RegClass::B32), body.predicate());
+                line!(body; "mad.lo.u32 {number}, {chunk}, {lanes}, {lane};");
+                line!(body; "setp.lt.u32 {holds}, {number}, {};", source.size);
                 holds
             })
         });
         let within = within.collect();
 
-        let [next, line_step, tile_step] = [(); 3].map(|()| body.reg(RegClass::B64));
+        let [next, line_step, tile_step] = body.regs(RegClass::B64);
         let row = body.reg(RegClass::B64);
-        line!(body, "cvt.u64.u32 {row}, {line};");
+        line!(body; "cvt.u64.u32 {row}, {line};");
         if let Some(first) = first_row {
-            line!(body, "cvt.u64.u32 {wide}, {first};");
-            line!(body, "add.s64 {row}, {row}, {wide};");
+            line!(body; "cvt.u64.u32 {wide}, {first};");
+            line!(body; "add.s64 {row}, {row}, {wide};");
         }
-        line!(
-            body,
-            "mad.lo.s64 {next}, {row}, {}, {};",
-            source.row_step,
-            source.first
-        );
-        line!(body, "mul.wide.u32 {wide}, {chunk}, {lanes};");
-        line!(
-            body,
-            "mad.lo.s64 {next}, {wide}, {}, {next};",
-            source.column_step
-        );
-        line!(
-            body,
-            "mul.lo.s64 {line_step}, {}, {lines};",
-            source.row_step
-        );
-        line!(
-            body,
-            "mul.lo.s64 {tile_step}, {}, {};",
-            source.row_step,
-            sizes.tile
-        );
+        line!(body; "mad.lo.s64 {next}, {row}, {}, {};", source.row_step, source.first);
+        line!(body; "mul.wide.u32 {wide}, {chunk}, {lanes};");
+        line!(body; "mad.lo.s64 {next}, {wide}, {}, {next};", source.column_step);
+        line!(body; "mul.lo.s64 {line_step}, {}, {lines};", source.row_step);
+        line!(body; "mul.lo.s64 {tile_step}, {}, {};", source.row_step, sizes.tile);
 
-        let (shared, place) = (body.reg(RegClass::B32), body.reg(RegClass::B32));
-        line!(body, "mov.u32 {shared}, {};", target.name);
-        line!(
-            body,
-            "mad.lo.u32 {shared}, {line}, {}, {shared};",
-            target.pitch
-        );
+        let [shared, place] = body.regs(RegClass::B32);
+        line!(body; "mov.u32 {shared}, {};", target.name);
+        line!(body; "mad.lo.u32 {shared}, {line}, {}, {shared};", target.pitch);
         let bits = target.swizzle.bits_of(body, line);
-        line!(body, "mul.lo.u32 {place}, {chunk}, {CHUNK_BYTES};");
-        line!(body, "xor.b32 {place}, {place}, {bits};");
-        line!(body, "add.u32 {shared}, {shared}, {place};");
+        line!(body; "mul.lo.u32 {place}, {chunk}, {CHUNK_BYTES};");
+        line!(body; "xor.b32 {place}, {place}, {bits};");
+        line!(body; "add.u32 {shared}, {shared}, {place};");
 
         let class = RegClass::of(dtype);
         let loaded = (0..turns)
@@ -195,44 +169,35 @@ impl TileLoader {
     pub(crate) fn load(&self, body: &mut KernelBody) {
         let kind = RegClass::of(self.dtype).move_type();
         let address = body.reg(RegClass::B64);
-        line!(body, "mov.b64 {address}, {};", self.next);
+        line!(body; "mov.b64 {address}, {};", self.next);
         for (turn, registers) in self.loaded.iter().enumerate() {
             if turn > 0 {
-                line!(body, "add.s64 {address}, {address}, {};", self.line_step);
+                line!(body; "add.s64 {address}, {address}, {};", self.line_step);
             }
-            let has_row = body.reg(RegClass::Predicate);
-            line!(
-                body,
-                "setp.gt.s32 {has_row}, {}, {};",
-                self.left,
-                turn * self.lines
-            );
+            let has_row = body.predicate();
+            line!(body; "setp.gt.s32 {has_row}, {}, {};", self.left, turn * self.lines);
             for reg in registers {
-                line!(body, "mov.{kind} {reg}, {};", zero_literal(self.dtype));
+                line!(body; "mov.{kind} {reg}, {};", zero_literal(self.dtype));
             }
             if self.has_chunks {
                 let holds = self.within[0].map_or(has_row, |within| both(body, has_row, within));
                 let list: Vec<_> = registers.iter().map(Reg::to_string).collect();
-                line!(
-                    body,
-                    "@{holds} ld.global.v{}.{kind} {{{}}}, [{address}];",
-                    self.lanes,
-                    list.join(", ")
-                );
+                line!(body; "@{holds} ld.global.v{}.{kind} {{{}}}, [{address}];",
+                    self.lanes, list.join(", "));
                 continue;
             }
             let element = body.reg(RegClass::B64);
-            line!(body, "mov.b64 {element}, {address};");
+            line!(body; "mov.b64 {element}, {address};");
             for (lane, (reg, within)) in registers.iter().zip(&self.within).enumerate() {
                 if lane > 0 {
-                    line!(body, "add.s64 {element}, {element}, {};", self.column_step);
+                    line!(body; "add.s64 {element}, {element}, {};", self.column_step);
                 }
                 let holds = within.map_or(has_row, |within| both(body, has_row, within));
-                line!(body, "@{holds} ld.global.{kind} {reg}, [{element}];");
+                line!(body; "@{holds} ld.global.{kind} {reg}, [{element}];");
             }
         }
-        line!(body, "add.s64 {0}, {0}, {1};", self.next, self.tile_step);
-        line!(body, "sub.s32 {0}, {0}, {1};", self.left, self.tile);
+        line!(body; "add.s64 {0}, {0}, {1};", self.next, self.tile_step);
+        line!(body; "sub.s32 {0}, {0}, {1};", self.left, self.tile);
     }
 
     /// Stores the loaded elements in shared memory.
@@ -248,24 +213,19 @@ impl TileLoader {
                 self.shared
             } else {
                 let moved = body.reg(RegClass::B32);
-                line!(body, "xor.b32 {moved}, {}, {bits};", self.shared);
+                line!(body; "xor.b32 {moved}, {}, {bits};", self.shared);
                 moved
             };
             let list: Vec<_> = registers.iter().map(Reg::to_string).collect();
-            line!(
-                body,
-                "{guard}st.shared.v{}.{kind} [{address}+{}], {{{}}};",
-                self.lanes,
-                line * self.target.pitch,
-                list.join(", ")
-            );
+            line!(body; "{guard}st.shared.v{}.{kind} [{address}+{}], {{{}}};",
+                self.lanes, line * self.target.pitch, list.join(", "));
         }
     }
 }
 
 /// Computes whether two predicates hold.
 fn both(body: &mut KernelBody, one: Reg, two: Reg) -> Reg {
-    let holds = body.reg(RegClass::Predicate);
-    line!(body, "and.pred {holds}, {one}, {two};");
+    let holds = body.predicate();
+    line!(body; "and.pred {holds}, {one}, {two};");
     holds
 }

@@ -20,7 +20,7 @@ impl AttentionKernel<'_> {
     pub(crate) fn multiply_keys(&self, body: &mut KernelBody) {
         let (sizes, kind) = (self.sizes, self.kind);
         for reg in self.scores.iter().flatten() {
-            line!(body, "mov.{kind} {reg}, {};", zero_literal(self.dtype));
+            line!(body; "mov.{kind} {reg}, {};", zero_literal(self.dtype));
         }
         let addresses = [
             (self.query_address, LINE_BYTES),
@@ -33,12 +33,7 @@ impl AttentionKernel<'_> {
             &addresses,
             |body, chunk, current| {
                 let address = body.reg(RegClass::B32);
-                line!(
-                    body,
-                    "xor.b32 {address}, {}, {};",
-                    current[1],
-                    chunk * CHUNK_BYTES
-                );
+                line!(body; "xor.b32 {address}, {}, {};", current[1], chunk * CHUNK_BYTES);
                 let keys: Rows = (0..sizes.columns())
                     .map(|column| {
                         let offset = column * COLUMN_THREADS * sizes.key_pitch();
@@ -49,12 +44,8 @@ impl AttentionKernel<'_> {
                 for lane in 0..sizes.lanes {
                     for (scores, query) in self.scores.iter().zip(&queries) {
                         for (score, key) in scores.iter().zip(&keys) {
-                            line!(
-                                body,
-                                "fma.rn.{kind} {score}, {}, {}, {score};",
-                                query[lane],
-                                key[lane]
-                            );
+                            line!(body; "fma.rn.{kind} {score}, {}, {}, {score};",
+                                query[lane], key[lane]);
                         }
                     }
                 }
@@ -66,46 +57,33 @@ impl AttentionKernel<'_> {
     pub(crate) fn adjust_scores(&self, body: &mut KernelBody) {
         let (sizes, kind) = (self.sizes, self.kind);
         for score in self.scores.iter().flatten() {
-            line!(body, "mul.rn.{kind} {score}, {score}, {};", self.scale);
+            line!(body; "mul.rn.{kind} {score}, {score}, {};", self.scale);
         }
         if let Some(mask) = &self.mask {
             self.add_mask(body, mask);
         }
-        let (last, is_whole) = (body.reg(RegClass::B32), body.reg(RegClass::Predicate));
-        line!(
-            body,
-            "add.u32 {last}, {}, {};",
-            self.first_key,
-            sizes.tile - 1
-        );
-        line!(body, "setp.lt.u32 {is_whole}, {last}, {};", self.keys);
+        let (last, is_whole) = (body.reg(RegClass::B32), body.predicate());
+        line!(body; "add.u32 {last}, {}, {};", self.first_key, sizes.tile - 1);
+        line!(body; "setp.lt.u32 {is_whole}, {last}, {};", self.keys);
         if self.is_causal {
-            let is_before = body.reg(RegClass::Predicate);
-            line!(
-                body,
-                "setp.le.u32 {is_before}, {last}, {};",
-                self.first_query
-            );
-            line!(body, "and.pred {is_whole}, {is_whole}, {is_before};");
+            let is_before = body.predicate();
+            line!(body; "setp.le.u32 {is_before}, {last}, {};", self.first_query);
+            line!(body; "and.pred {is_whole}, {is_whole}, {is_before};");
         }
-        line!(body, "@{is_whole} bra ADJUSTED;");
+        line!(body; "@{is_whole} bra ADJUSTED;");
         for column in 0..sizes.columns() {
-            let (key, is_beyond) = (self.key(body, column), body.reg(RegClass::Predicate));
-            line!(body, "setp.ge.u32 {is_beyond}, {key}, {};", self.keys);
+            let (key, is_beyond) = (self.key(body, column), body.predicate());
+            line!(body; "setp.ge.u32 {is_beyond}, {key}, {};", self.keys);
             for (row, scores) in self.scores.iter().enumerate() {
                 let score = scores[column];
                 let mut excluded = is_beyond;
                 if self.is_causal {
                     let query = self.row(body, row);
-                    excluded = body.reg(RegClass::Predicate);
-                    line!(body, "setp.gt.u32 {excluded}, {key}, {query};");
-                    line!(body, "or.pred {excluded}, {excluded}, {is_beyond};");
+                    excluded = body.predicate();
+                    line!(body; "setp.gt.u32 {excluded}, {key}, {query};");
+                    line!(body; "or.pred {excluded}, {excluded}, {is_beyond};");
                 }
-                line!(
-                    body,
-                    "@{excluded} mov.{kind} {score}, {};",
-                    min_literal(self.dtype)
-                );
+                line!(body; "@{excluded} mov.{kind} {score}, {};", min_literal(self.dtype));
             }
         }
         body.label("ADJUSTED");
@@ -116,53 +94,37 @@ impl AttentionKernel<'_> {
         let (sizes, kind) = (self.sizes, self.kind);
         let has_keys: Vec<Reg> = (0..sizes.columns())
             .map(|column| {
-                let (key, holds) = (self.key(body, column), body.reg(RegClass::Predicate));
-                line!(body, "setp.lt.u32 {holds}, {key}, {};", self.keys);
+                let (key, holds) = (self.key(body, column), body.predicate());
+                line!(body; "setp.lt.u32 {holds}, {key}, {};", self.keys);
                 holds
             })
             .collect();
-        let [address, row_step, column_step] = [(); 3].map(|()| body.reg(RegClass::B64));
-        line!(
-            body,
-            "mul.lo.s64 {column_step}, {}, {COLUMN_THREADS};",
-            mask.column_step
-        );
-        line!(
-            body,
-            "mul.lo.s64 {row_step}, {}, {WARP_LINES};",
-            mask.row_step
-        );
-        line!(body, "mov.b64 {address}, {};", mask.next);
+        let [address, row_step, column_step] = body.regs(RegClass::B64);
+        line!(body; "mul.lo.s64 {column_step}, {}, {COLUMN_THREADS};", mask.column_step);
+        line!(body; "mul.lo.s64 {row_step}, {}, {WARP_LINES};", mask.row_step);
+        line!(body; "mov.b64 {address}, {};", mask.next);
         for (row, scores) in self.scores.iter().enumerate() {
             if row > 0 {
-                line!(body, "add.s64 {address}, {address}, {row_step};");
+                line!(body; "add.s64 {address}, {address}, {row_step};");
             }
-            let (query, has_query) = (self.row(body, row), body.reg(RegClass::Predicate));
-            line!(body, "setp.lt.u32 {has_query}, {query}, {};", self.queries);
+            let (query, has_query) = (self.row(body, row), body.predicate());
+            line!(body; "setp.lt.u32 {has_query}, {query}, {};", self.queries);
             let element = body.reg(RegClass::B64);
-            line!(body, "mov.b64 {element}, {address};");
+            line!(body; "mov.b64 {element}, {address};");
             for (column, (score, has_key)) in scores.iter().zip(&has_keys).enumerate() {
                 if column > 0 {
-                    line!(body, "add.s64 {element}, {element}, {column_step};");
+                    line!(body; "add.s64 {element}, {element}, {column_step};");
                 }
-                let (holds, added) = (
-                    body.reg(RegClass::Predicate),
-                    body.reg(RegClass::of(self.dtype)),
-                );
-                line!(body, "and.pred {holds}, {has_query}, {has_key};");
-                line!(body, "mov.{kind} {added}, {};", zero_literal(self.dtype));
-                line!(body, "@{holds} ld.global.{kind} {added}, [{element}];");
-                line!(body, "add.rn.{kind} {score}, {score}, {added};");
+                let (holds, added) = (body.predicate(), body.reg(RegClass::of(self.dtype)));
+                line!(body; "and.pred {holds}, {has_query}, {has_key};");
+                line!(body; "mov.{kind} {added}, {};", zero_literal(self.dtype));
+                line!(body; "@{holds} ld.global.{kind} {added}, [{element}];");
+                line!(body; "add.rn.{kind} {score}, {score}, {added};");
             }
         }
         let step = body.reg(RegClass::B64);
-        line!(
-            body,
-            "mul.lo.s64 {step}, {}, {};",
-            mask.column_step,
-            sizes.tile
-        );
-        line!(body, "add.s64 {0}, {0}, {step};", mask.next);
+        line!(body; "mul.lo.s64 {step}, {}, {};", mask.column_step, sizes.tile);
+        line!(body; "add.s64 {0}, {0}, {step};", mask.next);
     }
 
     /// Computes the weights of the scores, stores them, and rescales the sums so far.
@@ -173,48 +135,35 @@ impl AttentionKernel<'_> {
             _ => "ms_exp_f32",
         };
         let other_half = body.reg(RegClass::B32);
-        line!(
-            body,
-            "xor.b32 {other_half}, {}, {};",
-            self.weight_address,
-            LINE_BYTES / 2
-        );
+        line!(body; "xor.b32 {other_half}, {}, {};", self.weight_address, LINE_BYTES / 2);
         for (row, scores) in self.scores.iter().enumerate() {
             let (maximum, total) = (self.maxima[row], self.totals[row]);
             let new = body.reg(class);
-            line!(body, "mov.{kind} {new}, {};", scores[0]);
+            line!(body; "mov.{kind} {new}, {};", scores[0]);
             for score in &scores[1..] {
-                line!(body, "max.{kind} {new}, {new}, {score};");
+                line!(body; "max.{kind} {new}, {new}, {score};");
             }
             for distance in SHARING {
                 let other = shuffle(body, new, ("bfly", distance), WARP);
-                line!(body, "max.{kind} {new}, {new}, {other};");
+                line!(body; "max.{kind} {new}, {new}, {other};");
             }
-            line!(body, "max.{kind} {new}, {new}, {maximum};");
+            line!(body; "max.{kind} {new}, {new}, {maximum};");
             // As long as all scores are negative infinity, the weights are 0 instead of NaN.
-            let (is_least, base) = (body.reg(RegClass::Predicate), body.reg(class));
-            line!(
-                body,
-                "setp.eq.{kind} {is_least}, {new}, {};",
-                min_literal(self.dtype)
-            );
-            line!(
-                body,
-                "selp.{kind} {base}, {}, {new}, {is_least};",
-                zero_literal(self.dtype)
-            );
+            let (is_least, base) = (body.predicate(), body.reg(class));
+            line!(body; "setp.eq.{kind} {is_least}, {new}, {};", min_literal(self.dtype));
+            line!(body; "selp.{kind} {base}, {}, {new}, {is_least};", zero_literal(self.dtype));
             let power = |body: &mut KernelBody, score: Reg| {
-                let (difference, power) = (body.reg(class), body.reg(class));
-                line!(body, "sub.rn.{kind} {difference}, {score}, {base};");
+                let [difference, power] = body.regs(class);
+                line!(body; "sub.rn.{kind} {difference}, {score}, {base};");
                 body.call(exp, power, &[difference]);
                 power
             };
             let rescaling = power(body, maximum);
-            line!(body, "mov.{kind} {maximum}, {new};");
-            line!(body, "mul.rn.{kind} {total}, {total}, {rescaling};");
+            line!(body; "mov.{kind} {maximum}, {new};");
+            line!(body; "mul.rn.{kind} {total}, {total}, {rescaling};");
             for (column, &score) in scores.iter().enumerate() {
                 let weight = power(body, score);
-                line!(body, "add.rn.{kind} {total}, {total}, {weight};");
+                line!(body; "add.rn.{kind} {total}, {total}, {weight};");
                 let offset = column * COLUMN_THREADS * self.sizes.bytes;
                 let half = offset & (LINE_BYTES / 2);
                 let address = if half == 0 {
@@ -223,10 +172,10 @@ impl AttentionKernel<'_> {
                     other_half
                 };
                 let offset = row * WARP_LINES * self.sizes.weight_pitch() + offset - half;
-                line!(body, "st.shared.{kind} [{address}+{offset}], {weight};");
+                line!(body; "st.shared.{kind} [{address}+{offset}], {weight};");
             }
             for sum in &self.sums[row] {
-                line!(body, "mul.rn.{kind} {sum}, {sum}, {rescaling};");
+                line!(body; "mul.rn.{kind} {sum}, {sum}, {rescaling};");
             }
         }
     }

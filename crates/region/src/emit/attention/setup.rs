@@ -49,10 +49,10 @@ impl<'a> OperandSource<'a> {
         let start = (self.strided.offset * self.bytes) as i64;
         let start = body.index_parameter(ParameterKey::Start(self.node.id, 0), start);
         let address = body.reg(RegClass::B64);
-        line!(body, "add.s64 {address}, {base}, {start};");
+        line!(body; "add.s64 {address}, {base}, {start};");
         for &(axis, index) in indices {
             let step = self.step(body, axis);
-            line!(body, "mad.lo.s64 {address}, {index}, {step}, {address};");
+            line!(body; "mad.lo.s64 {address}, {index}, {step}, {address};");
         }
         address
     }
@@ -82,14 +82,14 @@ impl<'a> AttentionKernel<'a> {
         let node = &kernel.root;
         let (dtype, rank) = (node.dtype, node.shape.len());
         let kind = RegClass::of(dtype).move_type();
-        let [thread, lane, block] = [(); 3].map(|()| body.reg(RegClass::B32));
-        line!(body, "mov.u32 {thread}, %tid.x;");
-        line!(body, "mov.u32 {block}, %ctaid.x;");
-        line!(body, "and.b32 {lane}, {thread}, {};", WARP - 1);
+        let [thread, lane, block] = body.regs(RegClass::B32);
+        line!(body; "mov.u32 {thread}, %tid.x;");
+        line!(body; "mov.u32 {block}, %ctaid.x;");
+        line!(body; "and.b32 {lane}, {thread}, {};", WARP - 1);
         let narrow = |body: &mut KernelBody, name, value: usize| {
-            let wide = body.index_parameter(ParameterKey::Named(name), value as i64);
+            let wide = body.named(name, value);
             let reg = body.reg(RegClass::B32);
-            line!(body, "cvt.u32.u64 {reg}, {wide};");
+            line!(body; "cvt.u32.u64 {reg}, {wide};");
             reg
         };
         let queries = narrow(body, "queries", queries);
@@ -97,68 +97,60 @@ impl<'a> AttentionKernel<'a> {
         let tiles = narrow(body, "tiles", tiles);
 
         // The tile, and the batch with its index along each axis.
-        let [batch, first_query, rest] = [(); 3].map(|()| body.reg(RegClass::B32));
-        line!(body, "div.u32 {batch}, {block}, {tiles};");
-        line!(body, "mul.lo.u32 {rest}, {batch}, {tiles};");
-        line!(body, "sub.u32 {rest}, {block}, {rest};");
+        let [batch, first_query, rest] = body.regs(RegClass::B32);
+        line!(body; "div.u32 {batch}, {block}, {tiles};");
+        line!(body; "mul.lo.u32 {rest}, {batch}, {tiles};");
+        line!(body; "sub.u32 {rest}, {block}, {rest};");
         if operands.is_causal {
             // Later tiles take longer, so they begin first.
-            line!(body, "sub.u32 {rest}, {tiles}, {rest};");
-            line!(body, "sub.u32 {rest}, {rest}, 1;");
+            line!(body; "sub.u32 {rest}, {tiles}, {rest};");
+            line!(body; "sub.u32 {rest}, {rest}, 1;");
         }
-        line!(body, "mul.lo.u32 {first_query}, {rest}, {};", sizes.tile);
+        line!(body; "mul.lo.u32 {first_query}, {rest}, {};", sizes.tile);
         let output_batch = body.reg(RegClass::B64);
-        line!(body, "cvt.u64.u32 {output_batch}, {batch};");
+        line!(body; "cvt.u64.u32 {output_batch}, {batch};");
         let mut indices: SmallVec<[(usize, Reg); 4]> = SmallVec::new();
         let long = (0..rank - 2).filter(|&axis| node.shape[axis] != 1);
         let long: SmallVec<[usize; 4]> = long.collect();
         for (number, &axis) in long.iter().enumerate().rev() {
             let index = body.reg(RegClass::B64);
             if number == 0 {
-                line!(body, "cvt.u64.u32 {index}, {batch};");
+                line!(body; "cvt.u64.u32 {index}, {batch};");
             } else {
                 let length = body
                     .index_parameter(ParameterKey::Length(node.id, axis), node.shape[axis] as i64);
-                let [short, outer, own] = [(); 3].map(|()| body.reg(RegClass::B32));
-                line!(body, "cvt.u32.u64 {short}, {length};");
-                line!(body, "div.u32 {outer}, {batch}, {short};");
-                line!(body, "mul.lo.u32 {own}, {outer}, {short};");
-                line!(body, "sub.u32 {own}, {batch}, {own};");
-                line!(body, "cvt.u64.u32 {index}, {own};");
-                line!(body, "mov.b32 {batch}, {outer};");
+                let [short, outer, own] = body.regs(RegClass::B32);
+                line!(body; "cvt.u32.u64 {short}, {length};");
+                line!(body; "div.u32 {outer}, {batch}, {short};");
+                line!(body; "mul.lo.u32 {own}, {outer}, {short};");
+                line!(body; "sub.u32 {own}, {batch}, {own};");
+                line!(body; "cvt.u64.u32 {index}, {own};");
+                line!(body; "mov.b32 {batch}, {outer};");
             }
             indices.push((axis, index));
         }
 
         // The thread's queries are every second one from its first, its keys every sixteenth.
-        let [column, low, group, own_row, query] = [(); 5].map(|()| body.reg(RegClass::B32));
-        line!(body, "and.b32 {column}, {lane}, 1;");
-        line!(body, "shr.u32 {low}, {lane}, 2;");
-        line!(body, "shl.b32 {low}, {low}, 1;");
-        line!(body, "or.b32 {column}, {column}, {low};");
-        line!(body, "shr.u32 {group}, {lane}, 1;");
-        line!(body, "and.b32 {group}, {group}, 1;");
-        line!(
-            body,
-            "shr.u32 {own_row}, {thread}, {};",
-            WARP.trailing_zeros()
-        );
-        line!(
-            body,
-            "mad.lo.u32 {own_row}, {own_row}, {}, {group};",
-            WARP_LINES * sizes.rows()
-        );
-        line!(body, "add.u32 {query}, {first_query}, {own_row};");
+        let [column, low, group, own_row, query] = body.regs(RegClass::B32);
+        line!(body; "and.b32 {column}, {lane}, 1;");
+        line!(body; "shr.u32 {low}, {lane}, 2;");
+        line!(body; "shl.b32 {low}, {low}, 1;");
+        line!(body; "or.b32 {column}, {column}, {low};");
+        line!(body; "shr.u32 {group}, {lane}, 1;");
+        line!(body; "and.b32 {group}, {group}, 1;");
+        line!(body; "shr.u32 {own_row}, {thread}, {};", WARP.trailing_zeros());
+        line!(body; "mad.lo.u32 {own_row}, {own_row}, {}, {group};", WARP_LINES * sizes.rows());
+        line!(body; "add.u32 {query}, {first_query}, {own_row};");
 
         let end = body.reg(RegClass::B32);
-        line!(body, "mov.b32 {end}, {keys};");
+        line!(body; "mov.b32 {end}, {keys};");
         if operands.is_causal {
-            line!(body, "add.u32 {end}, {first_query}, {};", sizes.tile);
-            line!(body, "min.u32 {end}, {end}, {keys};");
+            line!(body; "add.u32 {end}, {first_query}, {};", sizes.tile);
+            line!(body; "min.u32 {end}, {end}, {keys};");
         }
 
         let first_key = body.reg(RegClass::B32);
-        line!(body, "mov.u32 {first_key}, 0;");
+        line!(body; "mov.u32 {first_key}, 0;");
         let chunks = [
             sizes.key_chunks(),
             sizes.key_chunks(),
@@ -192,11 +184,11 @@ impl<'a> AttentionKernel<'a> {
             let first = operand.first(body, &indices);
             let (row_step, column_step) =
                 (operand.step(body, rank - 2), operand.step(body, rank - 1));
-            let [next, wide] = [(); 2].map(|()| body.reg(RegClass::B64));
-            line!(body, "cvt.u64.u32 {wide}, {query};");
-            line!(body, "mad.lo.s64 {next}, {wide}, {row_step}, {first};");
-            line!(body, "cvt.u64.u32 {wide}, {column};");
-            line!(body, "mad.lo.s64 {next}, {wide}, {column_step}, {next};");
+            let [next, wide] = body.regs(RegClass::B64);
+            line!(body; "cvt.u64.u32 {wide}, {query};");
+            line!(body; "mad.lo.s64 {next}, {wide}, {row_step}, {first};");
+            line!(body; "cvt.u64.u32 {wide}, {column};");
+            line!(body; "mad.lo.s64 {next}, {wide}, {column_step}, {next};");
             MaskSource {
                 next,
                 row_step,
@@ -207,37 +199,37 @@ impl<'a> AttentionKernel<'a> {
         // Addresses in shared memory.
         let shared = |body: &mut KernelBody, name: &str, number: Reg, step: usize| {
             let address = body.reg(RegClass::B32);
-            line!(body, "mov.u32 {address}, {name};");
-            line!(body, "mad.lo.u32 {address}, {number}, {step}, {address};");
+            line!(body; "mov.u32 {address}, {name};");
+            line!(body; "mad.lo.u32 {address}, {number}, {step}, {address};");
             address
         };
         let halves = Swizzle::Halves.bits_of(body, group);
         let eighths = Swizzle::Eighths.bits_of(body, column);
         let query_address = shared(body, NAMES[0], own_row, sizes.key_pitch());
-        line!(body, "xor.b32 {query_address}, {query_address}, {halves};");
+        line!(body; "xor.b32 {query_address}, {query_address}, {halves};");
         let key_address = shared(body, NAMES[1], column, sizes.key_pitch());
-        line!(body, "xor.b32 {key_address}, {key_address}, {eighths};");
+        line!(body; "xor.b32 {key_address}, {key_address}, {eighths};");
         let value_address = shared(body, NAMES[2], column, sizes.neighbours * sizes.bytes);
         let weight_row = shared(body, NAMES[1], own_row, sizes.weight_pitch());
-        line!(body, "xor.b32 {weight_row}, {weight_row}, {halves};");
-        let [weight_address, place] = [(); 2].map(|()| body.reg(RegClass::B32));
-        line!(body, "mul.lo.u32 {place}, {column}, {};", sizes.bytes);
-        line!(body, "xor.b32 {weight_address}, {weight_row}, {place};");
+        line!(body; "xor.b32 {weight_row}, {weight_row}, {halves};");
+        let [weight_address, place] = body.regs(RegClass::B32);
+        line!(body; "mul.lo.u32 {place}, {column}, {};", sizes.bytes);
+        line!(body; "xor.b32 {weight_address}, {weight_row}, {place};");
 
         let scale = body.scalar(ParameterKey::Named("scale"), operands.scale);
         let output = body.output(0);
-        let [row, address] = [(); 2].map(|()| body.reg(RegClass::B64));
+        let [row, address] = body.regs(RegClass::B64);
         let (row_bytes, column_bytes) = (
             sizes.value_size * sizes.bytes,
             sizes.neighbours * sizes.bytes,
         );
         let wide = body.reg(RegClass::B64);
-        line!(body, "cvt.u64.u32 {row}, {queries};");
-        line!(body, "cvt.u64.u32 {wide}, {query};");
-        line!(body, "mad.lo.s64 {row}, {output_batch}, {row}, {wide};");
-        line!(body, "mad.lo.s64 {address}, {row}, {row_bytes}, {output};");
-        line!(body, "mul.wide.u32 {row}, {column}, {column_bytes};");
-        line!(body, "add.s64 {address}, {address}, {row};");
+        line!(body; "cvt.u64.u32 {row}, {queries};");
+        line!(body; "cvt.u64.u32 {wide}, {query};");
+        line!(body; "mad.lo.s64 {row}, {output_batch}, {row}, {wide};");
+        line!(body; "mad.lo.s64 {address}, {row}, {row_bytes}, {output};");
+        line!(body; "mul.wide.u32 {row}, {column}, {column_bytes};");
+        line!(body; "add.s64 {address}, {address}, {row};");
 
         let class = RegClass::of(dtype);
         let mut rows = |columns: usize| -> Rows {

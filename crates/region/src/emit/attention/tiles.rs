@@ -161,8 +161,8 @@ impl Swizzle {
             Swizzle::Halves => (1, LINE_BYTES / 2),
             Swizzle::Eighths => (CHUNKS - 1, CHUNK_BYTES),
         };
-        line!(body, "and.b32 {bits}, {line}, {mask};");
-        line!(body, "mul.lo.u32 {bits}, {bits}, {unit};");
+        line!(body; "and.b32 {bits}, {line}, {mask};");
+        line!(body; "mul.lo.u32 {bits}, {bits}, {unit};");
         bits
     }
 }

@@ -42,7 +42,7 @@ impl AttentionKernel<'_> {
                     for (sums, weights) in self.sums.iter().zip(&weights) {
                         for (sum, value) in sums.iter().zip(values) {
                             let weight = weights[lane];
-                            line!(body, "fma.rn.{kind} {sum}, {weight}, {value}, {sum};");
+                            line!(body; "fma.rn.{kind} {sum}, {weight}, {value}, {sum};");
                         }
                     }
                 }
@@ -59,32 +59,27 @@ impl AttentionKernel<'_> {
         );
         let has_vectors = sizes.value_size % sizes.neighbours == 0;
         let first = body.reg(RegClass::B32);
-        line!(
-            body,
-            "mul.lo.u32 {first}, {}, {};",
-            self.column,
-            sizes.neighbours
-        );
+        line!(body; "mul.lo.u32 {first}, {}, {};", self.column, sizes.neighbours);
         for (row, (sums, total)) in self.sums.iter().zip(&self.totals).enumerate() {
             for distance in SHARING {
                 let other = shuffle(body, *total, ("bfly", distance), WARP);
-                line!(body, "add.rn.{kind} {total}, {total}, {other};");
+                line!(body; "add.rn.{kind} {total}, {total}, {other};");
             }
             for sum in sums {
-                line!(body, "div.rn.{kind} {sum}, {sum}, {total};");
+                line!(body; "div.rn.{kind} {sum}, {sum}, {total};");
             }
-            let (query, has_query) = (self.row(body, row), body.reg(RegClass::Predicate));
-            line!(body, "setp.lt.u32 {has_query}, {query}, {};", self.queries);
+            let (query, has_query) = (self.row(body, row), body.predicate());
+            line!(body; "setp.lt.u32 {has_query}, {query}, {};", self.queries);
             for (number, sum) in sums.iter().enumerate() {
                 let element = number / sizes.neighbours * group + number % sizes.neighbours;
                 let offset = row * WARP_LINES * row_bytes + element * sizes.bytes;
                 if has_vectors && number % sizes.neighbours > 0 {
                     continue;
                 }
-                let (place, holds) = (body.reg(RegClass::B32), body.reg(RegClass::Predicate));
-                line!(body, "add.u32 {place}, {first}, {element};");
-                line!(body, "setp.lt.u32 {holds}, {place}, {};", sizes.value_size);
-                line!(body, "and.pred {holds}, {holds}, {has_query};");
+                let (place, holds) = (body.reg(RegClass::B32), body.predicate());
+                line!(body; "add.u32 {place}, {first}, {element};");
+                line!(body; "setp.lt.u32 {holds}, {place}, {};", sizes.value_size);
+                line!(body; "and.pred {holds}, {holds}, {has_query};");
                 let at_once = if has_vectors { sizes.neighbours } else { 1 };
                 let vector = if at_once > 1 {
                     format!(".v{at_once}")
@@ -99,11 +94,8 @@ impl AttentionKernel<'_> {
                     1 => sum.to_string(),
                     _ => format!("{{{}}}", list.join(", ")),
                 };
-                line!(
-                    body,
-                    "@{holds} st.global{vector}.{kind} [{}+{offset}], {list};",
-                    self.output
-                );
+                line!(body; "@{holds} st.global{vector}.{kind} [{}+{offset}], {list};",
+                    self.output);
             }
         }
     }

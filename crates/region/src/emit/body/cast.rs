@@ -36,21 +36,21 @@ pub(crate) fn cast(body: &mut KernelBody, from: DType, to: DType, value: Reg) ->
 
 fn convert(body: &mut KernelBody, instruction: &str, class: RegClass, value: Reg) -> Reg {
     let result = body.reg(class);
-    line!(body, "{instruction} {result}, {value};");
+    line!(body; "{instruction} {result}, {value};");
     result
 }
 
 fn to_bool(body: &mut KernelBody, from: DType, value: Reg) -> Reg {
-    let truth = body.reg(RegClass::Predicate);
+    let truth = body.predicate();
     match from {
-        DType::F32 => line!(body, "setp.neu.f32 {truth}, {value}, 0f00000000;"),
-        DType::F64 => line!(body, "setp.neu.f64 {truth}, {value}, 0d0000000000000000;"),
+        DType::F32 => line!(body; "setp.neu.f32 {truth}, {value}, 0f00000000;"),
+        DType::F64 => line!(body; "setp.neu.f64 {truth}, {value}, 0d0000000000000000;"),
         DType::F16 | DType::Bf16 => {
             let magnitude = body.reg(RegClass::B32);
-            line!(body, "and.b32 {magnitude}, {value}, 32767;");
-            line!(body, "setp.ne.s32 {truth}, {magnitude}, 0;");
+            line!(body; "and.b32 {magnitude}, {value}, 32767;");
+            line!(body; "setp.ne.s32 {truth}, {magnitude}, 0;");
         }
-        _ => line!(body, "setp.ne.{} {truth}, {value}, 0;", ordered_type(from)),
+        _ => line!(body; "setp.ne.{} {truth}, {value}, 0;", ordered_type(from)),
     }
     truth
 }
@@ -100,13 +100,9 @@ fn float_to_integer(body: &mut KernelBody, from: DType, to: DType, value: Reg) -
     let (kind, whole) = (ordered_type(from), converted_type(to));
     let class = RegClass::of(to);
     let rounded = convert(body, &format!("cvt.rzi.{whole}.{kind}"), class, value);
-    let (is_nan, result) = (body.reg(RegClass::Predicate), body.reg(class));
-    line!(body, "setp.nan.{kind} {is_nan}, {value}, {value};");
-    line!(
-        body,
-        "selp.{} {result}, 0, {rounded}, {is_nan};",
-        class.move_type()
-    );
+    let (is_nan, result) = (body.predicate(), body.reg(class));
+    line!(body; "setp.nan.{kind} {is_nan}, {value}, {value};");
+    line!(body; "selp.{} {result}, 0, {rounded}, {is_nan};", class.move_type());
     let (least, greatest) = match to {
         DType::U8 => (None, 255),
         DType::U16 => (None, 65535),
@@ -115,10 +111,10 @@ fn float_to_integer(body: &mut KernelBody, from: DType, to: DType, value: Reg) -
         _ => return result,
     };
     let mut within = body.reg(RegClass::B32);
-    line!(body, "min.{whole} {within}, {result}, {greatest};");
+    line!(body; "min.{whole} {within}, {result}, {greatest};");
     if let Some(least) = least {
         let above = body.reg(RegClass::B32);
-        line!(body, "max.{whole} {above}, {within}, {least};");
+        line!(body; "max.{whole} {above}, {within}, {least};");
         within = above;
     }
     within
@@ -133,11 +129,11 @@ impl KernelBody {
         }
         let (narrow, bits) = (self.reg(RegClass::B32), dtype.bytes() * 8);
         if dtype.is_unsigned() {
-            line!(self, "and.b32 {narrow}, {word}, {};", (1 << bits) - 1);
+            line!(self; "and.b32 {narrow}, {word}, {};", (1 << bits) - 1);
         } else {
             let (upper, shift) = (self.reg(RegClass::B32), 32 - bits);
-            line!(self, "shl.b32 {upper}, {word}, {shift};");
-            line!(self, "shr.s32 {narrow}, {upper}, {shift};");
+            line!(self; "shl.b32 {upper}, {word}, {shift};");
+            line!(self; "shr.s32 {narrow}, {upper}, {shift};");
         }
         narrow
     }

@@ -25,32 +25,28 @@ const ONE: &str = "0d3FF0000000000000";
 pub(crate) fn of_elements(body: &mut KernelBody, elements: &[Reg]) -> Accumulator {
     let reciprocal = float(1.0 / elements.len() as f64);
     let sum = sum_of_pairs(body, elements);
-    let mut new = || body.reg(RegClass::F64);
-    let (count, mean, rest, squares, lost) = (new(), new(), new(), new(), new());
-    line!(body, "mov.f64 {count}, {};", float(elements.len() as f64));
-    line!(body, "mul.rn.f64 {mean}, {sum}, {reciprocal};");
+    let [count, mean, rest, squares, lost] = body.regs(RegClass::F64);
+    line!(body; "mov.f64 {count}, {};", float(elements.len() as f64));
+    line!(body; "mul.rn.f64 {mean}, {sum}, {reciprocal};");
     let deviations: SmallVec<[Reg; 16]> = elements
         .iter()
         .map(|element| {
             let deviation = body.reg(RegClass::F64);
-            line!(body, "sub.rn.f64 {deviation}, {element}, {mean};");
+            line!(body; "sub.rn.f64 {deviation}, {element}, {mean};");
             deviation
         })
         .collect();
-    line!(body, "mul.rn.f64 {squares}, {0}, {0};", deviations[0]);
+    line!(body; "mul.rn.f64 {squares}, {0}, {0};", deviations[0]);
     for deviation in &deviations[1..] {
-        line!(
-            body,
-            "fma.rn.f64 {squares}, {deviation}, {deviation}, {squares};"
-        );
+        line!(body; "fma.rn.f64 {squares}, {deviation}, {deviation}, {squares};");
     }
     // The mean was rounded: the deviations add up to what it lacks.
     let sum = sum_of_pairs(body, &deviations);
     let excess = body.reg(RegClass::F64);
-    line!(body, "mul.rn.f64 {rest}, {sum}, {reciprocal};");
-    line!(body, "neg.f64 {excess}, {sum};");
-    line!(body, "fma.rn.f64 {squares}, {excess}, {rest}, {squares};");
-    line!(body, "mov.f64 {lost}, {ZERO};");
+    line!(body; "mul.rn.f64 {rest}, {sum}, {reciprocal};");
+    line!(body; "neg.f64 {excess}, {sum};");
+    line!(body; "fma.rn.f64 {squares}, {excess}, {rest}, {squares};");
+    line!(body; "mov.f64 {lost}, {ZERO};");
     smallvec![count, mean, rest, squares, lost]
 }
 
@@ -59,35 +55,34 @@ pub(crate) fn combine(body: &mut KernelBody, accumulator: &Accumulator, other: &
     let &[count, mean, rest, squares, lost] = &accumulator[..] else {
         unreachable!("an accumulator has {COMPONENTS} components");
     };
-    let mut new = || body.reg(RegClass::F64);
-    let (all, divisor, weight, distance, of_rest) = (new(), new(), new(), new(), new());
-    let (step, between) = (new(), new());
-    line!(body, "add.rn.f64 {all}, {count}, {};", other[0]);
-    line!(body, "max.f64 {divisor}, {all}, {ONE};");
-    line!(body, "div.rn.f64 {weight}, {}, {divisor};", other[0]);
+    let [all, divisor, weight, distance, of_rest] = body.regs(RegClass::F64);
+    let [step, between] = body.regs(RegClass::F64);
+    line!(body; "add.rn.f64 {all}, {count}, {};", other[0]);
+    line!(body; "max.f64 {divisor}, {all}, {ONE};");
+    line!(body; "div.rn.f64 {weight}, {}, {divisor};", other[0]);
     // Both parts of the mean move towards the other's, so that they become the other's exactly if
     // the accumulator has no elements.
-    line!(body, "sub.rn.f64 {distance}, {}, {mean};", other[1]);
-    line!(body, "sub.rn.f64 {of_rest}, {}, {rest};", other[2]);
-    line!(body, "mul.rn.f64 {step}, {distance}, {weight};");
-    line!(body, "add.rn.f64 {distance}, {distance}, {of_rest};");
+    line!(body; "sub.rn.f64 {distance}, {}, {mean};", other[1]);
+    line!(body; "sub.rn.f64 {of_rest}, {}, {rest};", other[2]);
+    line!(body; "mul.rn.f64 {step}, {distance}, {weight};");
+    line!(body; "add.rn.f64 {distance}, {distance}, {of_rest};");
     // Multiplied by the number of elements first: of none, a large distance adds no infinity.
-    line!(body, "mul.rn.f64 {between}, {weight}, {count};");
-    line!(body, "mul.rn.f64 {between}, {between}, {distance};");
-    line!(body, "mul.rn.f64 {between}, {between}, {distance};");
-    line!(body, "mov.f64 {count}, {all};");
-    line!(body, "fma.rn.f64 {rest}, {of_rest}, {weight}, {rest};");
+    line!(body; "mul.rn.f64 {between}, {weight}, {count};");
+    line!(body; "mul.rn.f64 {between}, {between}, {distance};");
+    line!(body; "mul.rn.f64 {between}, {between}, {distance};");
+    line!(body; "mov.f64 {count}, {all};");
+    line!(body; "fma.rn.f64 {rest}, {of_rest}, {weight}, {rest};");
     add_exactly(body, (mean, rest), step);
     add_exactly(body, (squares, lost), other[3]);
     add_exactly(body, (squares, lost), between);
-    line!(body, "add.rn.f64 {lost}, {lost}, {};", other[4]);
+    line!(body; "add.rn.f64 {lost}, {lost}, {};", other[4]);
 }
 
 /// Adds a number to a sum, and the rounding error of the addition to the sum's errors.
 fn add_exactly(body: &mut KernelBody, (sum, lost): (Reg, Reg), number: Reg) {
     let (new_sum, error) = two_sum(body, sum, number);
-    line!(body, "add.rn.f64 {lost}, {lost}, {error};");
-    line!(body, "mov.f64 {sum}, {new_sum};");
+    line!(body; "add.rn.f64 {lost}, {lost}, {error};");
+    line!(body; "mov.f64 {sum}, {new_sum};");
 }
 
 /// Adds neighbours, then neighbouring sums, and so on.
@@ -99,7 +94,7 @@ fn sum_of_pairs(body: &mut KernelBody, numbers: &[Reg]) -> Reg {
             .map(|pair| match *pair {
                 [one, two] => {
                     let sum = body.reg(RegClass::F64);
-                    line!(body, "add.rn.f64 {sum}, {one}, {two};");
+                    line!(body; "add.rn.f64 {sum}, {one}, {two};");
                     sum
                 }
                 _ => pair[0],

@@ -49,27 +49,23 @@ fn float(body: &mut KernelBody, function: Function, dtype: DType, values: &[Reg]
     let result = body.reg(RegClass::of(dtype));
     let a = values[0];
     match (function, values) {
-        (Function::Add, &[a, b]) => line!(body, "add.rn.{kind} {result}, {a}, {b};"),
-        (Function::Subtract, &[a, b]) => line!(body, "sub.rn.{kind} {result}, {a}, {b};"),
-        (Function::Multiply, &[a, b]) => line!(body, "mul.rn.{kind} {result}, {a}, {b};"),
-        (Function::Divide, &[a, b]) => line!(body, "div.rn.{kind} {result}, {a}, {b};"),
+        (Function::Add, &[a, b]) => line!(body; "add.rn.{kind} {result}, {a}, {b};"),
+        (Function::Subtract, &[a, b]) => line!(body; "sub.rn.{kind} {result}, {a}, {b};"),
+        (Function::Multiply, &[a, b]) => line!(body; "mul.rn.{kind} {result}, {a}, {b};"),
+        (Function::Divide, &[a, b]) => line!(body; "div.rn.{kind} {result}, {a}, {b};"),
         (Function::Remainder, _) => body.call(&format!("ms_rem_{kind}"), result, values),
         (Function::Minimum | Function::Maximum, &[a, b]) => {
             return min_or_max(body, function.name(), dtype, a, b);
         }
-        (Function::Negate, _) => line!(body, "neg.{kind} {result}, {a};"),
-        (Function::Absolute, _) => line!(body, "abs.{kind} {result}, {a};"),
-        (Function::SquareRoot, _) => line!(body, "sqrt.rn.{kind} {result}, {a};"),
+        (Function::Negate, _) => line!(body; "neg.{kind} {result}, {a};"),
+        (Function::Absolute, _) => line!(body; "abs.{kind} {result}, {a};"),
+        (Function::SquareRoot, _) => line!(body; "sqrt.rn.{kind} {result}, {a};"),
         (Function::Signum, _) => {
-            let (is_nan, sign, unit) = (
-                body.reg(RegClass::Predicate),
-                body.reg(a.class),
-                body.reg(a.class),
-            );
-            line!(body, "mov.{kind} {unit}, {one};");
-            line!(body, "copysign.{kind} {sign}, {a}, {unit};");
-            line!(body, "setp.nan.{kind} {is_nan}, {a}, {a};");
-            line!(body, "selp.{kind} {result}, {a}, {sign}, {is_nan};");
+            let (is_nan, sign, unit) = (body.predicate(), body.reg(a.class), body.reg(a.class));
+            line!(body; "mov.{kind} {unit}, {one};");
+            line!(body; "copysign.{kind} {sign}, {a}, {unit};");
+            line!(body; "setp.nan.{kind} {is_nan}, {a}, {a};");
+            line!(body; "selp.{kind} {result}, {a}, {sign}, {is_nan};");
         }
         (Function::Round(rounding), _) => {
             let mode = match rounding {
@@ -78,7 +74,7 @@ fn float(body: &mut KernelBody, function: Function, dtype: DType, values: &[Reg]
                 Rounding::TowardsZero => "rzi",
                 Rounding::NearestEven => "rni",
             };
-            line!(body, "cvt.{mode}.{kind}.{kind} {result}, {a};");
+            line!(body; "cvt.{mode}.{kind}.{kind} {result}, {a};");
         }
         _ => unreachable!("floats have no {function:?}"),
     }
@@ -90,19 +86,15 @@ fn float(body: &mut KernelBody, function: Function, dtype: DType, values: &[Reg]
 pub(crate) fn min_or_max(body: &mut KernelBody, name: &str, dtype: DType, a: Reg, b: Reg) -> Reg {
     let kind = ordered_type(dtype);
     let chosen = body.reg(a.class);
-    line!(body, "{name}.{kind} {chosen}, {a}, {b};");
+    line!(body; "{name}.{kind} {chosen}, {a}, {b};");
     if !dtype.is_wide_float() {
         return chosen;
     }
     // The instruction returns the operand that is a number; the sum is NaN if either operand is.
-    let (is_nan, nan, result) = (
-        body.reg(RegClass::Predicate),
-        body.reg(a.class),
-        body.reg(a.class),
-    );
-    line!(body, "add.rn.{kind} {nan}, {a}, {b};");
-    line!(body, "setp.nan.{kind} {is_nan}, {a}, {b};");
-    line!(body, "selp.{kind} {result}, {nan}, {chosen}, {is_nan};");
+    let (is_nan, nan, result) = (body.predicate(), body.reg(a.class), body.reg(a.class));
+    line!(body; "add.rn.{kind} {nan}, {a}, {b};");
+    line!(body; "setp.nan.{kind} {is_nan}, {a}, {b};");
+    line!(body; "selp.{kind} {result}, {nan}, {chosen}, {is_nan};");
     result
 }
 
@@ -125,48 +117,44 @@ fn integer(body: &mut KernelBody, function: Function, dtype: DType, values: &[Re
     let result = body.reg(class);
     let a = values[0];
     match (function, values) {
-        (Function::Add, &[a, b]) => line!(body, "add.s{bits} {result}, {a}, {b};"),
-        (Function::Subtract, &[a, b]) => line!(body, "sub.s{bits} {result}, {a}, {b};"),
-        (Function::Multiply, &[a, b]) => line!(body, "mul.lo.s{bits} {result}, {a}, {b};"),
+        (Function::Add, &[a, b]) => line!(body; "add.s{bits} {result}, {a}, {b};"),
+        (Function::Subtract, &[a, b]) => line!(body; "sub.s{bits} {result}, {a}, {b};"),
+        (Function::Multiply, &[a, b]) => line!(body; "mul.lo.s{bits} {result}, {a}, {b};"),
         (Function::Divide | Function::Remainder, &[a, b]) => {
             // PTX does not define a division by 0, so the divisor is replaced by 1, and the result
             // by 0.
-            let (by_zero, divisor, quotient) = (
-                body.reg(RegClass::Predicate),
-                body.reg(class),
-                body.reg(class),
-            );
+            let (by_zero, divisor, quotient) = (body.predicate(), body.reg(class), body.reg(class));
             let name = function.name();
-            line!(body, "setp.eq.s{bits} {by_zero}, {b}, 0;");
-            line!(body, "selp.b{bits} {divisor}, 1, {b}, {by_zero};");
-            line!(body, "{name}.{ordered} {quotient}, {a}, {divisor};");
-            line!(body, "selp.b{bits} {result}, 0, {quotient}, {by_zero};");
+            line!(body; "setp.eq.s{bits} {by_zero}, {b}, 0;");
+            line!(body; "selp.b{bits} {divisor}, 1, {b}, {by_zero};");
+            line!(body; "{name}.{ordered} {quotient}, {a}, {divisor};");
+            line!(body; "selp.b{bits} {result}, 0, {quotient}, {by_zero};");
         }
         (Function::Minimum | Function::Maximum, &[a, b]) => {
             return min_or_max(body, function.name(), dtype, a, b);
         }
-        (Function::And, &[a, b]) => line!(body, "and.b{bits} {result}, {a}, {b};"),
-        (Function::Or, &[a, b]) => line!(body, "or.b{bits} {result}, {a}, {b};"),
-        (Function::ExclusiveOr, &[a, b]) => line!(body, "xor.b{bits} {result}, {a}, {b};"),
-        (Function::Not, _) => line!(body, "not.b{bits} {result}, {a};"),
+        (Function::And, &[a, b]) => line!(body; "and.b{bits} {result}, {a}, {b};"),
+        (Function::Or, &[a, b]) => line!(body; "or.b{bits} {result}, {a}, {b};"),
+        (Function::ExclusiveOr, &[a, b]) => line!(body; "xor.b{bits} {result}, {a}, {b};"),
+        (Function::Not, _) => line!(body; "not.b{bits} {result}, {a};"),
         (Function::ShiftLeft | Function::ShiftRight, &[a, b]) => {
             let instruction = match function {
                 Function::ShiftLeft => format!("shl.b{bits}"),
                 _ => format!("shr.{ordered}"),
             };
             let count = shift_count(body, dtype, b);
-            line!(body, "{instruction} {result}, {a}, {count};");
+            line!(body; "{instruction} {result}, {a}, {count};");
         }
-        (Function::Negate, _) => line!(body, "neg.s{bits} {result}, {a};"),
+        (Function::Negate, _) => line!(body; "neg.s{bits} {result}, {a};"),
         (Function::Absolute, _) if dtype.is_unsigned() => return a,
-        (Function::Absolute, _) => line!(body, "abs.s{bits} {result}, {a};"),
+        (Function::Absolute, _) => line!(body; "abs.s{bits} {result}, {a};"),
         (Function::Signum, _) if matches!(dtype, DType::U32 | DType::U64) => {
-            line!(body, "min.{ordered} {result}, {a}, 1;");
+            line!(body; "min.{ordered} {result}, {a}, 1;");
         }
         (Function::Signum, _) => {
             let below = body.reg(class);
-            line!(body, "min.s{bits} {below}, {a}, 1;");
-            line!(body, "max.s{bits} {result}, {below}, -1;");
+            line!(body; "min.s{bits} {below}, {a}, 1;");
+            line!(body; "max.s{bits} {result}, {below}, -1;");
         }
         _ => unreachable!("integers have no {function:?}"),
     }
@@ -178,23 +166,23 @@ fn shift_count(body: &mut KernelBody, dtype: DType, count: Reg) -> Reg {
     let low = match count.class {
         RegClass::B64 => {
             let low = body.reg(RegClass::B32);
-            line!(body, "cvt.u32.u64 {low}, {count};");
+            line!(body; "cvt.u32.u64 {low}, {count};");
             low
         }
         _ => count,
     };
     let within = body.reg(RegClass::B32);
-    line!(body, "and.b32 {within}, {low}, {};", dtype.bytes() * 8 - 1);
+    line!(body; "and.b32 {within}, {low}, {};", dtype.bytes() * 8 - 1);
     within
 }
 
 fn truth(body: &mut KernelBody, function: Function, values: &[Reg]) -> Reg {
-    let result = body.reg(RegClass::Predicate);
+    let result = body.predicate();
     match (function, values) {
-        (Function::And, &[a, b]) => line!(body, "and.pred {result}, {a}, {b};"),
-        (Function::Or, &[a, b]) => line!(body, "or.pred {result}, {a}, {b};"),
-        (Function::ExclusiveOr, &[a, b]) => line!(body, "xor.pred {result}, {a}, {b};"),
-        (Function::Not, &[a]) => line!(body, "not.pred {result}, {a};"),
+        (Function::And, &[a, b]) => line!(body; "and.pred {result}, {a}, {b};"),
+        (Function::Or, &[a, b]) => line!(body; "or.pred {result}, {a}, {b};"),
+        (Function::ExclusiveOr, &[a, b]) => line!(body; "xor.pred {result}, {a}, {b};"),
+        (Function::Not, &[a]) => line!(body; "not.pred {result}, {a};"),
         _ => unreachable!("booleans have no {function:?}"),
     }
     result
@@ -217,8 +205,8 @@ pub(crate) fn compare(
         Comparison::NotEqual if dtype.is_wide_float() => "neu",
         Comparison::NotEqual => "ne",
     };
-    let result = body.reg(RegClass::Predicate);
-    line!(body, "setp.{name}.{kind} {result}, {a}, {b};");
+    let result = body.predicate();
+    line!(body; "setp.{name}.{kind} {result}, {a}, {b};");
     result
 }
 
@@ -227,11 +215,11 @@ pub(crate) fn select(body: &mut KernelBody, dtype: DType, which: Reg, a: Reg, b:
     if dtype == DType::Bool {
         let (a, b) = (body.as_word(a), body.as_word(b));
         let word = body.reg(RegClass::B32);
-        line!(body, "selp.b32 {word}, {a}, {b}, {which};");
+        line!(body; "selp.b32 {word}, {a}, {b}, {which};");
         return body.is_not_zero(word);
     }
     let kind = RegClass::of(dtype).move_type();
     let result = body.reg(RegClass::of(dtype));
-    line!(body, "selp.{kind} {result}, {a}, {b}, {which};");
+    line!(body; "selp.{kind} {result}, {a}, {b}, {which};");
     result
 }

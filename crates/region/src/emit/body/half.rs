@@ -57,12 +57,12 @@ pub(crate) fn to_single(body: &mut KernelBody, from: DType, element: Reg) -> Reg
     let single = body.reg(RegClass::F32);
     if from == DType::F16 {
         let half = body.reg(RegClass::B16);
-        line!(body, "cvt.u16.u32 {half}, {element};");
-        line!(body, "cvt.f32.f16 {single}, {half};");
+        line!(body; "cvt.u16.u32 {half}, {element};");
+        line!(body; "cvt.f32.f16 {single}, {half};");
     } else {
         let upper = body.reg(RegClass::B32);
-        line!(body, "shl.b32 {upper}, {element}, 16;");
-        line!(body, "mov.b32 {single}, {upper};");
+        line!(body; "shl.b32 {upper}, {element}, 16;");
+        line!(body; "mov.b32 {single}, {upper};");
     }
     single
 }
@@ -72,25 +72,24 @@ pub(crate) fn rounded(body: &mut KernelBody, to: DType, single: Reg) -> Reg {
     let element = body.reg(RegClass::B32);
     if to == DType::F16 {
         let half = body.reg(RegClass::B16);
-        line!(body, "cvt.rn.f16.f32 {half}, {single};");
-        line!(body, "cvt.u32.u16 {element}, {half};");
+        line!(body; "cvt.rn.f16.f32 {half}, {single};");
+        line!(body; "cvt.u32.u16 {element}, {half};");
         return element;
     }
-    let mut new = || body.reg(RegClass::B32);
-    let (bits, odd, sum, number, nan) = (new(), new(), new(), new(), new());
-    let is_nan = body.reg(RegClass::Predicate);
-    line!(body, "mov.b32 {bits}, {single};");
+    let [bits, odd, sum, number, nan] = body.regs(RegClass::B32);
+    let is_nan = body.predicate();
+    line!(body; "mov.b32 {bits}, {single};");
     // Half a unit is added, less one bit if the element below is even, so that ties go to it.
-    line!(body, "shr.u32 {odd}, {bits}, 16;");
-    line!(body, "and.b32 {odd}, {odd}, 1;");
-    line!(body, "add.s32 {sum}, {bits}, 32767;");
-    line!(body, "add.s32 {sum}, {sum}, {odd};");
-    line!(body, "shr.u32 {number}, {sum}, 16;");
+    line!(body; "shr.u32 {odd}, {bits}, 16;");
+    line!(body; "and.b32 {odd}, {odd}, 1;");
+    line!(body; "add.s32 {sum}, {bits}, 32767;");
+    line!(body; "add.s32 {sum}, {sum}, {odd};");
+    line!(body; "shr.u32 {number}, {sum}, 16;");
     // The sum could carry a NaN to infinity.
-    line!(body, "shr.u32 {nan}, {bits}, 16;");
-    line!(body, "or.b32 {nan}, {nan}, 64;");
-    line!(body, "setp.nan.f32 {is_nan}, {single}, {single};");
-    line!(body, "selp.b32 {element}, {nan}, {number}, {is_nan};");
+    line!(body; "shr.u32 {nan}, {bits}, 16;");
+    line!(body; "or.b32 {nan}, {nan}, 64;");
+    line!(body; "setp.nan.f32 {is_nan}, {single}, {single};");
+    line!(body; "selp.b32 {element}, {nan}, {number}, {is_nan};");
     element
 }
 
@@ -101,29 +100,29 @@ fn truncated(body: &mut KernelBody, to: DType, single: Reg) -> Reg {
         _ => "0xffff0000",
     };
     let (bits, result) = (body.reg(RegClass::B32), body.reg(RegClass::F32));
-    line!(body, "mov.b32 {bits}, {single};");
-    line!(body, "and.b32 {bits}, {bits}, {mask};");
-    line!(body, "mov.b32 {result}, {bits};");
+    line!(body; "mov.b32 {bits}, {single};");
+    line!(body; "and.b32 {bits}, {bits}, {mask};");
+    line!(body; "mov.b32 {result}, {bits};");
     result
 }
 
 /// Converts an `f64` or an integer of 32 or 64 bits to an `f32`, with the last bit set if it is not
 /// exact. Rounding that to fewer digits gives the same as rounding the original number.
 pub(crate) fn to_odd_single(body: &mut KernelBody, from: DType, value: Reg) -> Reg {
-    let (single, result) = (body.reg(RegClass::F32), body.reg(RegClass::F32));
-    let (back, lost) = (body.reg(value.class), body.reg(RegClass::Predicate));
-    let (bits, odd) = (body.reg(RegClass::B32), body.reg(RegClass::B32));
+    let [single, result] = body.regs(RegClass::F32);
+    let (back, lost) = (body.reg(value.class), body.predicate());
+    let [bits, odd] = body.regs(RegClass::B32);
     let kind = elementwise::ordered_type(from);
-    line!(body, "cvt.rz.f32.{kind} {single}, {value};");
+    line!(body; "cvt.rz.f32.{kind} {single}, {value};");
     match from {
-        DType::F64 => line!(body, "cvt.f64.f32 {back}, {single};"),
-        _ => line!(body, "cvt.rzi.{kind}.f32 {back}, {single};"),
+        DType::F64 => line!(body; "cvt.f64.f32 {back}, {single};"),
+        _ => line!(body; "cvt.rzi.{kind}.f32 {back}, {single};"),
     }
     // Of a NaN, this is false.
-    line!(body, "setp.ne.{kind} {lost}, {back}, {value};");
-    line!(body, "mov.b32 {bits}, {single};");
-    line!(body, "or.b32 {odd}, {bits}, 1;");
-    line!(body, "selp.b32 {bits}, {odd}, {bits}, {lost};");
-    line!(body, "mov.b32 {result}, {bits};");
+    line!(body; "setp.ne.{kind} {lost}, {back}, {value};");
+    line!(body; "mov.b32 {bits}, {single};");
+    line!(body; "or.b32 {odd}, {bits}, 1;");
+    line!(body; "selp.b32 {bits}, {odd}, {bits}, {lost};");
+    line!(body; "mov.b32 {result}, {bits};");
     result
 }

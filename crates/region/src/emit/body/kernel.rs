@@ -244,9 +244,9 @@ pub(crate) struct KernelBody {
     pub(crate) inlines: bool,
 }
 
-/// Appends an instruction: `line!(body, "add.s32 {}, {}, {};", a, b, c)`.
+/// Appends an instruction: `line!(body; "add.s32 {}, {}, {};", a, b, c)`.
 macro_rules! line {
-    ($body:expr, $($argument:tt)*) => {
+    ($body:expr; $($argument:tt)*) => {
         $body.line(format_args!($($argument)*))
     };
 }
@@ -307,6 +307,21 @@ impl KernelBody {
         }
     }
 
+    /// Allocates a register for a truth value.
+    pub(crate) fn predicate(&mut self) -> Reg {
+        self.reg(RegClass::Predicate)
+    }
+
+    /// Allocates registers.
+    pub(crate) fn regs<const N: usize>(&mut self, class: RegClass) -> [Reg; N] {
+        std::array::from_fn(|_| self.reg(class))
+    }
+
+    /// Allocates registers for indices.
+    pub(crate) fn index_regs<const N: usize>(&mut self) -> [Reg; N] {
+        std::array::from_fn(|_| self.index_reg())
+    }
+
     /// Allocates a register for an index.
     pub(crate) fn index_reg(&mut self) -> Reg {
         self.reg(if self.wide {
@@ -335,6 +350,11 @@ impl KernelBody {
     /// Returns the register of an index parameter, declaring it at first use.
     pub(crate) fn index_parameter(&mut self, purpose: ParameterKey, value: i64) -> Reg {
         self.of_index_width(purpose, KernelParameter::Index(value))
+    }
+
+    /// Returns the register of a parameter that has a name, declaring it at first use.
+    pub(crate) fn named(&mut self, name: &'static str, value: usize) -> Reg {
+        self.index_parameter(ParameterKey::Named(name), value as i64)
     }
 
     /// Returns the register of the length of a node's axis, declaring the parameter at first use.

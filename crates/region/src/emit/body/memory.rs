@@ -62,11 +62,7 @@ impl KernelBody {
         for (number, part) in loaded.chunks(VECTOR_BYTES / dtype.bytes()).enumerate() {
             let (vector, kind) = (vector(part.len()), in_memory(dtype));
             let offset = number * VECTOR_BYTES;
-            line!(
-                self,
-                "ld.global{vector}.{kind} {}, [{address}+{offset}];",
-                list(part)
-            );
+            line!(self; "ld.global{vector}.{kind} {}, [{address}+{offset}];", list(part));
         }
         if dtype != DType::Bool {
             return loaded;
@@ -83,11 +79,7 @@ impl KernelBody {
         for (number, part) in lanes.chunks(VECTOR_BYTES / dtype.bytes()).enumerate() {
             let (vector, kind) = (vector(part.len()), in_memory(dtype));
             let offset = number * VECTOR_BYTES;
-            line!(
-                self,
-                "st.global{vector}.{kind} [{address}+{offset}], {};",
-                list(part)
-            );
+            line!(self; "st.global{vector}.{kind} [{address}+{offset}], {};", list(part));
         }
     }
 
@@ -105,8 +97,8 @@ impl KernelBody {
 
     /// Compares a word with 0, giving a predicate that is true if it differs.
     pub(crate) fn is_not_zero(&mut self, word: Reg) -> Reg {
-        let truth = self.reg(RegClass::Predicate);
-        line!(self, "setp.ne.u32 {truth}, {word}, 0;");
+        let truth = self.predicate();
+        line!(self; "setp.ne.u32 {truth}, {word}, 0;");
         truth
     }
 
@@ -116,7 +108,7 @@ impl KernelBody {
             return reg;
         }
         let word = self.reg(RegClass::B32);
-        line!(self, "selp.u32 {word}, 1, 0, {reg};");
+        line!(self; "selp.u32 {word}, 1, 0, {reg};");
         word
     }
 }

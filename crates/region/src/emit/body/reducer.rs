@@ -92,11 +92,7 @@ impl Reducer {
                 _ => zero_literal(dtype),
             };
             let reg = body.reg(RegClass::of(dtype));
-            line!(
-                body,
-                "mov.{} {reg}, {value};",
-                RegClass::of(dtype).move_type()
-            );
+            line!(body; "mov.{} {reg}, {value};", RegClass::of(dtype).move_type());
             accumulator.push(reg);
         }
         accumulator
@@ -155,7 +151,7 @@ impl Reducer {
             }
             Some(_) => {
                 let lost = body.reg(RegClass::F64);
-                line!(body, "mov.f64 {lost}, 0d0000000000000000;");
+                line!(body; "mov.f64 {lost}, 0d0000000000000000;");
                 smallvec![first, lost]
             }
         }
@@ -173,54 +169,36 @@ impl Reducer {
         match self.reduction {
             Reduction::SquaredDeviations => deviations::combine(body, accumulator, other),
             Reduction::Sum if accumulator.len() == 2 => add_compensated(body, accumulator, other),
-            Reduction::Sum => line!(body, "add.{} {a}, {a}, {b};", add_type(dtype)),
+            Reduction::Sum => line!(body; "add.{} {a}, {a}, {b};", add_type(dtype)),
             Reduction::Product if dtype.is_wide_float() => {
-                line!(body, "mul.{} {a}, {a}, {b};", add_type(dtype))
+                line!(body; "mul.{} {a}, {a}, {b};", add_type(dtype))
             }
-            Reduction::Product => line!(body, "mul.lo.{} {a}, {a}, {b};", add_type(dtype)),
-            Reduction::Any => line!(body, "or.b32 {a}, {a}, {b};"),
-            Reduction::All => line!(body, "and.b32 {a}, {a}, {b};"),
+            Reduction::Product => line!(body; "mul.lo.{} {a}, {a}, {b};", add_type(dtype)),
+            Reduction::Any => line!(body; "or.b32 {a}, {a}, {b};"),
+            Reduction::All => line!(body; "and.b32 {a}, {a}, {b};"),
             Reduction::Minimum | Reduction::Maximum => {
                 let name = match self.reduction {
                     Reduction::Minimum => "min",
                     _ => "max",
                 };
                 let chosen = min_or_max(body, name, dtype, a, b);
-                line!(
-                    body,
-                    "mov.{} {a}, {chosen};",
-                    RegClass::of(dtype).move_type()
-                );
+                line!(body; "mov.{} {a}, {chosen};", RegClass::of(dtype).move_type());
             }
             Reduction::ArgMinimum | Reduction::ArgMaximum => {
                 let name = match self.reduction {
                     Reduction::ArgMinimum => "lt",
                     _ => "gt",
                 };
-                let (kind, mut new) = (ordered_type(dtype), || body.reg(RegClass::Predicate));
-                let (better, same, earlier) = (new(), new(), new());
-                line!(body, "setp.{name}.{kind} {better}, {b}, {a};");
-                line!(body, "setp.eq.{kind} {same}, {a}, {b};");
-                line!(
-                    body,
-                    "setp.lt.s64 {earlier}, {}, {};",
-                    other[1],
-                    accumulator[1]
-                );
-                line!(body, "and.pred {same}, {same}, {earlier};");
-                line!(body, "or.pred {better}, {better}, {same};");
-                line!(
-                    body,
-                    "selp.{} {a}, {b}, {a}, {better};",
-                    RegClass::of(dtype).move_type()
-                );
-                line!(
-                    body,
-                    "selp.b64 {}, {}, {}, {better};",
-                    accumulator[1],
-                    other[1],
-                    accumulator[1]
-                );
+                let kind = ordered_type(dtype);
+                let [better, same, earlier] = body.regs(RegClass::Predicate);
+                line!(body; "setp.{name}.{kind} {better}, {b}, {a};");
+                line!(body; "setp.eq.{kind} {same}, {a}, {b};");
+                line!(body; "setp.lt.s64 {earlier}, {}, {};", other[1], accumulator[1]);
+                line!(body; "and.pred {same}, {same}, {earlier};");
+                line!(body; "or.pred {better}, {better}, {same};");
+                line!(body; "selp.{} {a}, {b}, {a}, {better};", RegClass::of(dtype).move_type());
+                line!(body; "selp.b64 {}, {}, {}, {better};",
+                    accumulator[1], other[1], accumulator[1]);
             }
         }
     }
@@ -234,7 +212,7 @@ impl Reducer {
             // If no element is better than the identity, the first is as good, and comes before
             // the others. The number of a thread without elements is greater than all others.
             let first = body.index_as_i64(number);
-            line!(body, "mov.b64 {position}, {first};");
+            line!(body; "mov.b64 {position}, {first};");
         }
     }
 
@@ -252,16 +230,13 @@ impl Reducer {
         };
         let dtype = self.state_types()[0];
         let (kind, moved) = (ordered_type(dtype), RegClass::of(dtype).move_type());
-        let better = body.reg(RegClass::Predicate);
+        let better = body.predicate();
         let ([key, position], [other_key, other_position]) = (&accumulator[..], &other[..]) else {
             unreachable!("the accumulator has a sort key and a position");
         };
-        line!(body, "setp.{name}.{kind} {better}, {other_key}, {key};");
-        line!(body, "selp.{moved} {key}, {other_key}, {key}, {better};");
-        line!(
-            body,
-            "selp.b64 {position}, {other_position}, {position}, {better};"
-        );
+        line!(body; "setp.{name}.{kind} {better}, {other_key}, {key};");
+        line!(body; "selp.{moved} {key}, {other_key}, {key}, {better};");
+        line!(body; "selp.b64 {position}, {other_position}, {position}, {better};");
     }
 
     /// Combines the accumulators of a block: those of each warp by shuffles, and those of the warps
@@ -292,7 +267,7 @@ impl Reducer {
         let totals = WarpTotals::new(body, self, thread, reduction);
         let warps = body.block / WARP;
         totals.store_parts(body, accumulators, warps);
-        line!(body, "bar.sync 0;");
+        line!(body; "bar.sync 0;");
         let result = &accumulators[0];
         for warp in 0..accumulators.len() * warps {
             let other = totals.load(body, warp);
@@ -315,17 +290,16 @@ impl Reducer {
             Reduction::ArgMinimum => min_literal(dtype),
             _ => max_literal(dtype),
         };
-        let mut new = || body.reg(class);
-        let (pattern, sign, ordered, key) = (new(), new(), new(), new());
-        let is_nan = body.reg(RegClass::Predicate);
-        line!(body, "mov.{moved} {pattern}, {element};");
+        let [pattern, sign, ordered, key] = body.regs(class);
+        let is_nan = body.predicate();
+        line!(body; "mov.{moved} {pattern}, {element};");
         // Among negative floats, a larger bit pattern is a smaller number: all bits except the sign
         // are inverted.
-        line!(body, "shr.s{bits} {sign}, {pattern}, {};", bits - 1);
-        line!(body, "and.{moved} {sign}, {sign}, {all_but_sign};");
-        line!(body, "xor.{moved} {ordered}, {pattern}, {sign};");
-        line!(body, "setp.nan.{float} {is_nan}, {element}, {element};");
-        line!(body, "selp.{moved} {key}, {first}, {ordered}, {is_nan};");
+        line!(body; "shr.s{bits} {sign}, {pattern}, {};", bits - 1);
+        line!(body; "and.{moved} {sign}, {sign}, {all_but_sign};");
+        line!(body; "xor.{moved} {ordered}, {pattern}, {sign};");
+        line!(body; "setp.nan.{float} {is_nan}, {element}, {element};");
+        line!(body; "selp.{moved} {key}, {first}, {ordered}, {is_nan};");
         key
     }
 
@@ -355,39 +329,38 @@ fn cast_half(body: &mut KernelBody, stored: DType, element: Reg) -> Reg {
 fn add_compensated(body: &mut KernelBody, accumulator: &Accumulator, other: &Accumulator) {
     let (a, errors) = (accumulator[0], accumulator[1]);
     let (sum, error) = two_sum(body, a, other[0]);
-    line!(body, "add.rn.f64 {error}, {error}, {};", other[1]);
-    line!(body, "add.rn.f64 {errors}, {errors}, {error};");
-    line!(body, "mov.f64 {a}, {sum};");
+    line!(body; "add.rn.f64 {error}, {error}, {};", other[1]);
+    line!(body; "add.rn.f64 {errors}, {errors}, {error};");
+    line!(body; "mov.f64 {a}, {sum};");
 }
 
 /// Returns a compensated sum with its errors added. If the sum is not finite, the errors are NaN or
 /// do not matter.
 fn compensated(body: &mut KernelBody, sum: Reg, errors: Reg) -> Reg {
-    let (all, result) = (body.reg(RegClass::F64), body.reg(RegClass::F64));
-    let is_nan = body.reg(RegClass::Predicate);
-    line!(body, "add.rn.f64 {all}, {sum}, {errors};");
-    line!(body, "setp.nan.f64 {is_nan}, {errors}, {errors};");
-    line!(body, "selp.f64 {result}, {sum}, {all}, {is_nan};");
+    let [all, result] = body.regs(RegClass::F64);
+    let is_nan = body.predicate();
+    line!(body; "add.rn.f64 {all}, {sum}, {errors};");
+    line!(body; "setp.nan.f64 {is_nan}, {errors}, {errors};");
+    line!(body; "selp.f64 {result}, {sum}, {all}, {is_nan};");
     result
 }
 
 /// Returns the rounded sum of two `f64` and its rounding error (Knuth's TwoSum).
 pub(crate) fn two_sum(body: &mut KernelBody, a: Reg, b: Reg) -> (Reg, Reg) {
-    let mut new = || body.reg(RegClass::F64);
-    let (sum, of_b, of_a, lost_b, lost_a) = (new(), new(), new(), new(), new());
-    line!(body, "add.rn.f64 {sum}, {a}, {b};");
-    line!(body, "sub.rn.f64 {of_b}, {sum}, {a};");
-    line!(body, "sub.rn.f64 {of_a}, {sum}, {of_b};");
-    line!(body, "sub.rn.f64 {lost_b}, {b}, {of_b};");
-    line!(body, "sub.rn.f64 {lost_a}, {a}, {of_a};");
-    line!(body, "add.rn.f64 {lost_a}, {lost_a}, {lost_b};");
+    let [sum, of_b, of_a, lost_b, lost_a] = body.regs(RegClass::F64);
+    line!(body; "add.rn.f64 {sum}, {a}, {b};");
+    line!(body; "sub.rn.f64 {of_b}, {sum}, {a};");
+    line!(body; "sub.rn.f64 {of_a}, {sum}, {of_b};");
+    line!(body; "sub.rn.f64 {lost_b}, {b}, {of_b};");
+    line!(body; "sub.rn.f64 {lost_a}, {a}, {of_a};");
+    line!(body; "add.rn.f64 {lost_a}, {lost_a}, {lost_b};");
     (sum, lost_a)
 }
 
 /// Assigns one accumulator to another.
 pub(crate) fn assign(body: &mut KernelBody, accumulator: &Accumulator, to: &Accumulator) {
     for (reg, to) in accumulator.iter().zip(to) {
-        line!(body, "mov.{} {reg}, {to};", reg.class.move_type());
+        line!(body; "mov.{} {reg}, {to};", reg.class.move_type());
     }
 }
 

@@ -53,15 +53,14 @@ impl RowThread {
         }
         let number = body.thread();
         let rows = body.elements_of(ParameterKey::Named("rows"), results);
-        let (bits, beyond) = (body.bits(), body.reg(RegClass::Predicate));
-        let mut new = || body.index_reg();
-        let (all, last, row, thread) = (new(), new(), new(), new());
+        let (bits, beyond) = (body.bits(), body.predicate());
+        let [all, last, row, thread] = body.index_regs();
         let shift = threads.trailing_zeros();
-        line!(body, "shr.u{bits} {all}, {number}, {shift};");
-        line!(body, "and.b{bits} {thread}, {number}, {};", threads - 1);
-        line!(body, "setp.ge.u{bits} {beyond}, {all}, {rows};");
-        line!(body, "sub.s{bits} {last}, {rows}, 1;");
-        line!(body, "min.u{bits} {row}, {all}, {last};");
+        line!(body; "shr.u{bits} {all}, {number}, {shift};");
+        line!(body; "and.b{bits} {thread}, {number}, {};", threads - 1);
+        line!(body; "setp.ge.u{bits} {beyond}, {all}, {rows};");
+        line!(body; "sub.s{bits} {last}, {rows}, 1;");
+        line!(body; "min.u{bits} {row}, {all}, {last};");
         Self {
             row,
             thread,
@@ -77,16 +76,16 @@ impl RowThread {
 
     /// Continues with the first thread of each row only; the others jump to a label.
     pub(crate) fn first_only(self, body: &mut KernelBody, label: &str) {
-        let (bits, idle) = (body.bits(), body.reg(RegClass::Predicate));
-        line!(body, "setp.ne.u{bits} {idle}, {}, 0;", self.thread);
-        line!(body, "@{idle} bra {label};");
+        let (bits, idle) = (body.bits(), body.predicate());
+        line!(body; "setp.ne.u{bits} {idle}, {}, 0;", self.thread);
+        line!(body; "@{idle} bra {label};");
         self.within_only(body, label);
     }
 
     /// Continues with the threads of rows only; those beyond the last row jump to a label.
     pub(crate) fn within_only(self, body: &mut KernelBody, label: &str) {
         if let Some(beyond) = self.beyond {
-            line!(body, "@{beyond} bra {label};");
+            line!(body; "@{beyond} bra {label};");
         }
     }
 }
@@ -182,15 +181,11 @@ impl WarpTotals {
         reduction: usize,
     ) -> Self {
         let (bits, lane, warp) = (body.bits(), body.index_reg(), body.index_reg());
-        line!(body, "and.b{bits} {lane}, {thread}, {};", WARP - 1);
-        line!(
-            body,
-            "shr.u{bits} {warp}, {thread}, {};",
-            WARP.trailing_zeros()
-        );
+        line!(body; "and.b{bits} {lane}, {thread}, {};", WARP - 1);
+        line!(body; "shr.u{bits} {warp}, {thread}, {};", WARP.trailing_zeros());
         let address = |(slot, &dtype): (usize, &DType)| {
             let first = body.reg(RegClass::B64);
-            line!(body, "mov.u64 {first}, accumulator{reduction}_{slot};");
+            line!(body; "mov.u64 {first}, accumulator{reduction}_{slot};");
             (dtype, first, body.element(first, warp, dtype.bytes()))
         };
         let slots = reducer.state_types();
@@ -208,11 +203,7 @@ impl WarpTotals {
     pub(crate) fn of_column(&self, body: &mut KernelBody, column: Reg) -> Self {
         let bits = body.bits();
         let number = body.index_reg();
-        line!(
-            body,
-            "mad.lo.s{bits} {number}, {}, {WARP}, {column};",
-            self.warp
-        );
+        line!(body; "mad.lo.s{bits} {number}, {}, {WARP}, {column};", self.warp);
         let address = |&(dtype, all, _): &(DType, Reg, Reg)| {
             let first = body.element(all, column, dtype.bytes());
             (dtype, first, body.element(all, number, dtype.bytes()))
@@ -226,8 +217,8 @@ impl WarpTotals {
 
     /// Stores the accumulator that one thread of each warp has.
     pub(crate) fn store(&self, body: &mut KernelBody, accumulator: &Accumulator, lane: usize) {
-        let (bits, is_lane) = (body.bits(), body.reg(RegClass::Predicate));
-        line!(body, "setp.eq.u{bits} {is_lane}, {}, {lane};", self.lane);
+        let (bits, is_lane) = (body.bits(), body.predicate());
+        line!(body; "setp.eq.u{bits} {is_lane}, {}, {lane};", self.lane);
         self.store_if(body, accumulator, is_lane);
     }
 
@@ -239,16 +230,13 @@ impl WarpTotals {
         accumulators: &[Accumulator],
         distance: usize,
     ) {
-        let (bits, is_first) = (body.bits(), body.reg(RegClass::Predicate));
-        line!(body, "setp.eq.u{bits} {is_first}, {}, 0;", self.lane);
+        let (bits, is_first) = (body.bits(), body.predicate());
+        line!(body; "setp.eq.u{bits} {is_first}, {}, 0;", self.lane);
         for (part, accumulator) in accumulators.iter().enumerate() {
             for ((dtype, _, own), reg) in self.slots.iter().zip(accumulator) {
                 let kind = RegClass::of(*dtype).move_type();
                 let offset = part * distance * dtype.bytes();
-                line!(
-                    body,
-                    "@{is_first} st.shared.{kind} [{own}+{offset}], {reg};"
-                );
+                line!(body; "@{is_first} st.shared.{kind} [{own}+{offset}], {reg};");
             }
         }
     }
@@ -257,7 +245,7 @@ impl WarpTotals {
     pub(crate) fn store_if(&self, body: &mut KernelBody, accumulator: &Accumulator, holds: Reg) {
         for ((dtype, _, own), reg) in self.slots.iter().zip(accumulator) {
             let kind = RegClass::of(*dtype).move_type();
-            line!(body, "@{holds} st.shared.{kind} [{own}], {reg};");
+            line!(body; "@{holds} st.shared.{kind} [{own}], {reg};");
         }
     }
 
@@ -266,11 +254,7 @@ impl WarpTotals {
         let load = |&(dtype, first, _): &(DType, Reg, Reg)| {
             let class = RegClass::of(dtype);
             let (reg, offset) = (body.reg(class), warp * self.pitch * dtype.bytes());
-            line!(
-                body,
-                "ld.shared.{} {reg}, [{first}+{offset}];",
-                class.move_type()
-            );
+            line!(body; "ld.shared.{} {reg}, [{first}+{offset}];", class.move_type());
             reg
         };
         self.slots.iter().map(load).collect()
@@ -290,21 +274,17 @@ pub(crate) fn shuffle(
     let segments = ((WARP - threads) << 8) | end;
     let word = |body: &mut KernelBody, value: Reg, class: RegClass| {
         let moved = body.reg(class);
-        line!(
-            body,
-            "shfl.sync.{mode}.b32 {moved}, {value}, {lane}, {segments}, {ALL};"
-        );
+        line!(body; "shfl.sync.{mode}.b32 {moved}, {value}, {lane}, {segments}, {ALL};");
         moved
     };
     match value.class {
         RegClass::B64 | RegClass::F64 => {
-            let mut new = || body.reg(RegClass::B32);
-            let (low, high) = (new(), new());
-            line!(body, "mov.b64 {{{low}, {high}}}, {value};");
+            let [low, high] = body.regs(RegClass::B32);
+            line!(body; "mov.b64 {{{low}, {high}}}, {value};");
             let low = word(body, low, RegClass::B32);
             let high = word(body, high, RegClass::B32);
             let moved = body.reg(value.class);
-            line!(body, "mov.b64 {moved}, {{{low}, {high}}};");
+            line!(body; "mov.b64 {moved}, {{{low}, {high}}};");
             moved
         }
         class => word(body, value, class),
@@ -324,12 +304,12 @@ impl WarpTotals {
     ) -> (Accumulator, Accumulator) {
         let with_front = self.scan_lanes(body, reducer, accumulator, identity, 1);
         self.store(body, &with_front, WARP - 1);
-        line!(body, "bar.sync 0;");
+        line!(body; "bar.sync 0;");
         let (before, all) = self.combine_warps(body, reducer, identity);
         let front = self.before_in_warp(body, &with_front, identity, 1);
         reducer.combine(body, &before, &front);
         // All threads have read before any of them writes for the next tile.
-        line!(body, "bar.sync 0;");
+        line!(body; "bar.sync 0;");
         (before, all)
     }
 
@@ -362,12 +342,12 @@ impl WarpTotals {
         identity: &Accumulator,
     ) -> (Accumulator, Accumulator) {
         let (before, all) = (copy(body, identity), copy(body, identity));
-        let (bits, is_own) = (body.bits(), body.reg(RegClass::Predicate));
+        let (bits, is_own) = (body.bits(), body.predicate());
         for warp in 0..WARPS {
-            line!(body, "setp.eq.u{bits} {is_own}, {}, {warp};", self.warp);
+            line!(body; "setp.eq.u{bits} {is_own}, {}, {warp};", self.warp);
             for (own, all) in before.iter().zip(&all) {
                 let kind = own.class.move_type();
-                line!(body, "selp.{kind} {own}, {all}, {own}, {is_own};");
+                line!(body; "selp.{kind} {own}, {all}, {own}, {is_own};");
             }
             let total = self.load(body, warp);
             reducer.combine(body, &all, &total);
@@ -384,16 +364,12 @@ impl WarpTotals {
         identity: &Accumulator,
         distance: usize,
     ) -> Accumulator {
-        let (bits, is_there) = (body.bits(), body.reg(RegClass::Predicate));
-        line!(
-            body,
-            "setp.ge.u{bits} {is_there}, {}, {distance};",
-            self.lane
-        );
+        let (bits, is_there) = (body.bits(), body.predicate());
+        line!(body; "setp.ge.u{bits} {is_there}, {}, {distance};", self.lane);
         let moved = |(&reg, none): (&Reg, &Reg)| {
             let front = shuffle(body, reg, ("up", distance), WARP);
             let kind = reg.class.move_type();
-            line!(body, "selp.{kind} {front}, {front}, {none}, {is_there};");
+            line!(body; "selp.{kind} {front}, {front}, {none}, {is_there};");
             front
         };
         accumulator.iter().zip(identity).map(moved).collect()

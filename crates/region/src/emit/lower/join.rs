@@ -72,17 +72,17 @@ impl Lowering<'_> {
                 let key = ParameterKey::Start(node.id, number + 1);
                 let end = (start + part.shape[axis]) as i64;
                 let mut end = self.body.index_parameter(key, end);
-                let beyond = self.body.reg(RegClass::Predicate);
+                let beyond = self.body.predicate();
                 let mut index = indices[0][axis].expect("an axis of several parts is long");
                 if let Some(first) = first.filter(|_| turn == 0) {
                     // Unsigned, so that an index in front of the part is beyond its end, too.
-                    let (within, length) = (self.body.index_reg(), self.body.index_reg());
-                    line!(self.body, "sub.s{bits} {within}, {index}, {first};");
-                    line!(self.body, "sub.s{bits} {length}, {end}, {first};");
+                    let [within, length] = self.body.index_regs();
+                    line!(self.body; "sub.s{bits} {within}, {index}, {first};");
+                    line!(self.body; "sub.s{bits} {length}, {end}, {first};");
                     (index, end) = (within, length);
                 }
-                line!(self.body, "setp.ge.u{bits} {beyond}, {index}, {end};");
-                line!(self.body, "@{beyond} bra PART{label}_{};", turn + 1);
+                line!(self.body; "setp.ge.u{bits} {beyond}, {index}, {end};");
+                line!(self.body; "@{beyond} bra PART{label}_{};", turn + 1);
             }
             let positions = self.positions_in_part(&indices, part, axis, first);
             if positions.len() > 1 {
@@ -91,11 +91,11 @@ impl Lowering<'_> {
             for (&result, &position) in results.iter().zip(&positions) {
                 let element = self.lower(part, position);
                 let word = self.body.as_word(element);
-                line!(self.body, "mov.{} {result}, {word};", class.move_type());
+                line!(self.body; "mov.{} {result}, {word};", class.move_type());
             }
             self.forget(known.clone());
             if turn < last {
-                line!(self.body, "bra JOINED{label};");
+                line!(self.body; "bra JOINED{label};");
                 self.body.label(&format!("PART{label}_{}", turn + 1));
             }
         }
@@ -163,7 +163,7 @@ impl Lowering<'_> {
                 of_member[axis] = None;
             } else if let (Some(index), Some(first)) = (of_member[axis], first) {
                 let within = self.body.index_reg();
-                line!(self.body, "sub.s{bits} {within}, {index}, {first};");
+                line!(self.body; "sub.s{bits} {within}, {index}, {first};");
                 of_member[axis] = Some(within);
             }
         }

@@ -255,8 +255,8 @@ impl<'a> Lowering<'a> {
         if value.dtype() != DType::Bool {
             return passed;
         }
-        let truth = self.body.reg(RegClass::Predicate);
-        line!(self.body, "setp.ne.u32 {truth}, {passed}, 0;");
+        let truth = self.body.predicate();
+        line!(self.body; "setp.ne.u32 {truth}, {passed}, 0;");
         truth
     }
 
@@ -287,11 +287,11 @@ impl<'a> Lowering<'a> {
             debug_assert!(self.kernel.overwrites.is_none(), "an update has no groups");
             let aligned = self.body.reg(RegClass::B64);
             let (before, size) = (residue * bytes, self.lanes * bytes);
-            line!(self.body, "sub.s64 {aligned}, {address}, {before};");
+            line!(self.body; "sub.s64 {aligned}, {address}, {before};");
             address = aligned;
             let mut loaded = self.body.load(node.dtype, address, self.lanes);
             let next = self.body.reg(RegClass::B64);
-            line!(self.body, "add.s64 {next}, {address}, {size};");
+            line!(self.body; "add.s64 {next}, {address}, {size};");
             loaded.extend(self.body.load(node.dtype, next, self.lanes));
             loaded[residue..residue + self.lanes].into()
         };
@@ -336,26 +336,23 @@ impl<'a> Lowering<'a> {
             RegClass::B64 => index,
             _ => {
                 let wide = self.body.reg(RegClass::B64);
-                line!(self.body, "cvt.s64.s32 {wide}, {index};");
+                line!(self.body; "cvt.s64.s32 {wide}, {index};");
                 wide
             }
         };
-        let (wrong, checked) = (
-            self.body.reg(RegClass::Predicate),
-            self.body.reg(RegClass::B64),
-        );
+        let (wrong, checked) = (self.body.predicate(), self.body.reg(RegClass::B64));
         // As an unsigned number, a negative index is larger than every length.
-        line!(self.body, "setp.ge.u64 {wrong}, {index}, {length};");
+        line!(self.body; "setp.ge.u64 {wrong}, {index}, {length};");
         let flag = self
             .body
             .address(ParameterKey::Flag, || KernelParameter::Flag);
-        line!(self.body, "@{wrong} red.global.max.u32 [{flag}], {code};");
-        line!(self.body, "selp.b64 {checked}, 0, {index}, {wrong};");
+        line!(self.body; "@{wrong} red.global.max.u32 [{flag}], {code};");
+        line!(self.body; "selp.b64 {checked}, 0, {index}, {wrong};");
         if self.body.wide {
             return checked;
         }
         let narrow = self.body.reg(RegClass::B32);
-        line!(self.body, "cvt.u32.u64 {narrow}, {checked};");
+        line!(self.body; "cvt.u32.u64 {narrow}, {checked};");
         narrow
     }
 }

@@ -137,10 +137,7 @@ impl Lowering<'_> {
                     let length = self.axis_length(position, axis);
                     let sum = self.body.index_reg();
                     let bits = self.body.bits();
-                    line!(
-                        self.body,
-                        "mad.lo.s{bits} {sum}, {before}, {length}, {index};"
-                    );
+                    line!(self.body; "mad.lo.s{bits} {sum}, {before}, {length}, {index};");
                     sum
                 }
             });
@@ -167,14 +164,10 @@ impl Lowering<'_> {
         let bits = self.body.bits();
         for &axis in long[1..].iter().rev() {
             let length = self.axis_length(position, axis);
-            let (quotient, product, index) = (
-                self.body.index_reg(),
-                self.body.index_reg(),
-                self.body.index_reg(),
-            );
-            line!(self.body, "div.u{bits} {quotient}, {rest}, {length};");
-            line!(self.body, "mul.lo.s{bits} {product}, {quotient}, {length};");
-            line!(self.body, "sub.s{bits} {index}, {rest}, {product};");
+            let [quotient, product, index] = self.body.index_regs();
+            line!(self.body; "div.u{bits} {quotient}, {rest}, {length};");
+            line!(self.body; "mul.lo.s{bits} {product}, {quotient}, {length};");
+            line!(self.body; "sub.s{bits} {index}, {rest}, {product};");
             self.positions[position.0].axes[axis] = Some(index);
             rest = quotient;
         }
@@ -345,7 +338,7 @@ impl Lowering<'_> {
                 .body
                 .index_parameter(ParameterKey::Step(view, axis), from.step as i64);
             let scaled = self.body.index_reg();
-            line!(self.body, "mul.lo.s{bits} {scaled}, {index}, {step};");
+            line!(self.body; "mul.lo.s{bits} {scaled}, {index}, {step};");
             index = scaled;
         }
         if from.start != 0 {
@@ -353,7 +346,7 @@ impl Lowering<'_> {
                 .body
                 .index_parameter(ParameterKey::Start(view, axis), from.start as i64);
             let moved = self.body.index_reg();
-            line!(self.body, "add.s{bits} {moved}, {index}, {start};");
+            line!(self.body; "add.s{bits} {moved}, {index}, {start};");
             index = moved;
         }
         index

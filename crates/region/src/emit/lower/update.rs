@@ -4,7 +4,7 @@ use smallvec::SmallVec;
 
 use crate::{
     emit::{
-        body::kernel::{ParameterKey, Reg, RegClass, line},
+        body::kernel::{ParameterKey, Reg, line},
         lower::{lowering::Lowering, position::Position},
     },
     expr::NodeRef,
@@ -62,10 +62,7 @@ impl Lowering<'_> {
             for along in bounded {
                 let within = self.body.index_reg();
                 let number = axes[along].expect("a bounded axis has an index");
-                line!(
-                    self.body,
-                    "selp.b{bits} {within}, {number}, 0, {is_replaced};"
-                );
+                line!(self.body; "selp.b{bits} {within}, {number}, 0, {is_replaced};");
                 axes[along] = Some(within);
             }
         }
@@ -155,8 +152,8 @@ impl Lowering<'_> {
     /// Combines conditions; `None` if there are none.
     fn all_of(&mut self, conditions: SmallVec<[Reg; RANK_MAX]>) -> Option<Reg> {
         conditions.into_iter().reduce(|all, condition| {
-            let both = self.body.reg(RegClass::Predicate);
-            line!(self.body, "and.pred {both}, {all}, {condition};");
+            let both = self.body.predicate();
+            line!(self.body; "and.pred {both}, {all}, {condition};");
             both
         })
     }
@@ -184,7 +181,7 @@ impl Lowering<'_> {
                 (index, start)
             };
             number = self.body.index_reg();
-            line!(self.body, "sub.s{bits} {number}, {left}, {right};");
+            line!(self.body; "sub.s{bits} {number}, {left}, {right};");
         }
         if from.step.unsigned_abs() <= 1 {
             return number;
@@ -193,17 +190,17 @@ impl Lowering<'_> {
             ParameterKey::Step(node.id, axis),
             from.step.unsigned_abs() as i64,
         );
-        let (quotient, product) = (self.body.index_reg(), self.body.index_reg());
-        line!(self.body, "div.u{bits} {quotient}, {number}, {step};");
-        line!(self.body, "mul.lo.s{bits} {product}, {quotient}, {step};");
+        let [quotient, product] = self.body.index_regs();
+        line!(self.body; "div.u{bits} {quotient}, {number}, {step};");
+        line!(self.body; "mul.lo.s{bits} {product}, {quotient}, {step};");
         conditions.push(self.compare("eq", product, number));
         quotient
     }
 
     /// Compares two unsigned indices.
     fn compare(&mut self, how: &str, left: Reg, right: Reg) -> Reg {
-        let (truth, bits) = (self.body.reg(RegClass::Predicate), self.body.bits());
-        line!(self.body, "setp.{how}.u{bits} {truth}, {left}, {right};");
+        let (truth, bits) = (self.body.predicate(), self.body.bits());
+        line!(self.body; "setp.{how}.u{bits} {truth}, {left}, {right};");
         truth
     }
 }

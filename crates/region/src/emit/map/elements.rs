@@ -5,7 +5,7 @@ use smallvec::SmallVec;
 use crate::{
     emit::{
         body::{
-            kernel::{KernelBody, ParameterKey, Reg, RegClass, line},
+            kernel::{KernelBody, ParameterKey, Reg, line},
             memory::vector_width,
         },
         lower::{
@@ -62,9 +62,9 @@ fn one_per_thread(
     count: Reg,
 ) {
     let node = &kernel.root;
-    let (bits, beyond) = (body.bits(), body.reg(RegClass::Predicate));
-    line!(body, "setp.ge.u{bits} {beyond}, {thread}, {count};");
-    line!(body, "@{beyond} bra DONE;");
+    let (bits, beyond) = (body.bits(), body.predicate());
+    line!(body; "setp.ge.u{bits} {beyond}, {thread}, {count};");
+    line!(body; "@{beyond} bra DONE;");
     let mut lowering = Lowering::new(body, kernel, false);
     let position = lowering.at_linear_index(node.id, &node.shape, thread);
     let number = match destination {
@@ -94,20 +94,20 @@ fn one_group_per_thread(
     lanes: usize,
 ) {
     let node = &kernel.root;
-    let (bits, beyond, first) = (body.bits(), body.reg(RegClass::Predicate), body.index_reg());
-    line!(body, "mul.lo.s{bits} {first}, {thread}, {lanes};");
-    line!(body, "setp.ge.u{bits} {beyond}, {first}, {count};");
-    line!(body, "@{beyond} bra DONE;");
+    let (bits, beyond, first) = (body.bits(), body.predicate(), body.index_reg());
+    line!(body; "mul.lo.s{bits} {first}, {thread}, {lanes};");
+    line!(body; "setp.ge.u{bits} {beyond}, {first}, {count};");
+    line!(body; "@{beyond} bra DONE;");
     if let Some((map, value)) = wide_update(kernel) {
         let words = body.name_parts();
         let mut lowering = Lowering::new(body, kernel, false);
         let positions = group_positions(&mut lowering, node, first, lanes);
         lowering.group(&positions);
         if let Some(all) = lowering.replaces_all(node, &positions, map, value) {
-            line!(lowering.body, "@!{all} bra PART;");
+            line!(lowering.body; "@!{all} bra PART;");
             lowering.replaced = Some(node.id);
             store_group(lowering, kernel, &positions, first);
-            line!(body, "bra DONE;");
+            line!(body; "bra DONE;");
             body.label("PART");
             body.truncate_name(words);
         }
@@ -150,10 +150,10 @@ fn group_positions(
     let mut positions: SmallVec<[Position; 4]> = SmallVec::new();
     for lane in 0..lanes {
         let mut of_lane = axes.clone();
-        let (number, index) = (lowering.body.index_reg(), lowering.body.index_reg());
-        line!(lowering.body, "add.s{bits} {number}, {first}, {lane};");
+        let [number, index] = lowering.body.index_regs();
+        line!(lowering.body; "add.s{bits} {number}, {first}, {lane};");
         let along = axes[last].expect("the last axis is longer than 1");
-        line!(lowering.body, "add.s{bits} {index}, {along}, {lane};");
+        line!(lowering.body; "add.s{bits} {index}, {along}, {lane};");
         of_lane[last] = Some(index);
         positions.push(lowering.at_indices(node.id, &node.shape, of_lane, Some(number)));
     }
@@ -194,45 +194,33 @@ fn one_vector_per_thread(
 ) {
     let node = &kernel.root;
     let bits = body.bits();
-    let (vectors, is_tail) = (body.index_reg(), body.reg(RegClass::Predicate));
-    line!(
-        body,
-        "shr.u{bits} {vectors}, {count}, {};",
-        lanes.trailing_zeros()
-    );
-    line!(body, "setp.ge.u{bits} {is_tail}, {thread}, {vectors};");
-    line!(body, "@{is_tail} bra TAIL;");
+    let (vectors, is_tail) = (body.index_reg(), body.predicate());
+    line!(body; "shr.u{bits} {vectors}, {count}, {};", lanes.trailing_zeros());
+    line!(body; "setp.ge.u{bits} {is_tail}, {thread}, {vectors};");
+    line!(body; "@{is_tail} bra TAIL;");
     let first = body.index_reg();
-    line!(
-        body,
-        "shl.b{bits} {first}, {thread}, {};",
-        lanes.trailing_zeros()
-    );
+    line!(body; "shl.b{bits} {first}, {thread}, {};", lanes.trailing_zeros());
     let mut lowering = Lowering::new(body, kernel, true);
     let mut number = first;
     let mut positions: SmallVec<[Position; 4]> = SmallVec::new();
     for lane in 0..lanes {
         if lane > 0 {
             number = lowering.body.index_reg();
-            line!(lowering.body, "add.s{bits} {number}, {first}, {lane};");
+            line!(lowering.body; "add.s{bits} {number}, {first}, {lane};");
         }
         positions.push(lowering.at_linear_index(node.id, &node.shape, number));
     }
     store_group(lowering, kernel, &positions, first);
-    line!(body, "bra DONE;");
+    line!(body; "bra DONE;");
 
     body.label("TAIL");
-    let (last, done, after) = (body.index_reg(), body.index_reg(), body.index_reg());
-    line!(body, "sub.s{bits} {after}, {thread}, {vectors};");
-    line!(
-        body,
-        "shl.b{bits} {done}, {vectors}, {};",
-        lanes.trailing_zeros()
-    );
-    line!(body, "add.s{bits} {last}, {done}, {after};");
-    let beyond = body.reg(RegClass::Predicate);
-    line!(body, "setp.ge.u{bits} {beyond}, {last}, {count};");
-    line!(body, "@{beyond} bra DONE;");
+    let [last, done, after] = body.index_regs();
+    line!(body; "sub.s{bits} {after}, {thread}, {vectors};");
+    line!(body; "shl.b{bits} {done}, {vectors}, {};", lanes.trailing_zeros());
+    line!(body; "add.s{bits} {last}, {done}, {after};");
+    let beyond = body.predicate();
+    line!(body; "setp.ge.u{bits} {beyond}, {last}, {count};");
+    line!(body; "@{beyond} bra DONE;");
     let mut lowering = Lowering::new(body, kernel, true);
     let position = lowering.at_linear_index(node.id, &node.shape, last);
     let words = lowering.body.name_parts();

@@ -66,14 +66,12 @@ pub(crate) fn join(kernel: &FusedKernel, joined: &JoinedArrays<'_>) -> Generated
     let blocks = vectors.div_ceil(BLOCK).min(BLOCKS_MAX);
 
     let (block, thread) = body.block_and_thread();
-    let mut parameter =
-        |name, value: usize| body.index_parameter(ParameterKey::Named(name), value as i64);
-    let count = parameter("vectors", vectors);
-    let step = parameter("step", blocks * BLOCK);
-    let length = parameter("line", line_length);
-    let (addresses, begins) = (body.reg(RegClass::B64), body.reg(RegClass::B64));
-    line!(body, "mov.u64 {addresses}, addresses;");
-    line!(body, "mov.u64 {begins}, begins;");
+    let count = body.named("vectors", vectors);
+    let step = body.named("step", blocks * BLOCK);
+    let length = body.named("line", line_length);
+    let [addresses, begins] = body.regs(RegClass::B64);
+    line!(body; "mov.u64 {addresses}, addresses;");
+    line!(body; "mov.u64 {begins}, begins;");
     let slots = joined.parts.len().next_power_of_two();
     body.first_thread(thread, "STORED");
     // The addresses first, so that no shorter parameters between them need padding.
@@ -81,66 +79,49 @@ pub(crate) fn join(kernel: &FusedKernel, joined: &JoinedArrays<'_>) -> Generated
         let address = body.address(ParameterKey::Input(array.id), || {
             KernelParameter::Input(NodeRef::clone(array))
         });
-        line!(
-            body,
-            "st.shared.b64 [{addresses}+{}], {address};",
-            8 * number
-        );
+        line!(body; "st.shared.b64 [{addresses}+{}], {address};", 8 * number);
     }
     let mut begin = 0;
     for (number, &(_, of_axis)) in joined.parts.iter().enumerate() {
         let key = ParameterKey::Start(root.id, number);
         let first = body.index_parameter(key, begin as i64);
         let offset = index_bytes * number;
-        line!(body, "st.shared.b{bits} [{begins}+{offset}], {first};");
+        line!(body; "st.shared.b{bits} [{begins}+{offset}], {first};");
         begin += of_axis * behind;
     }
     for number in joined.parts.len()..=slots {
-        line!(
-            body,
-            "st.shared.b{bits} [{begins}+{}], {length};",
-            index_bytes * number
-        );
+        line!(body; "st.shared.b{bits} [{begins}+{}], {length};", index_bytes * number);
     }
     body.label("STORED");
-    line!(body, "bar.sync 0;");
+    line!(body; "bar.sync 0;");
 
-    let (at, beyond) = (body.index_reg(), body.reg(RegClass::Predicate));
-    line!(body, "mad.lo.s{bits} {at}, {block}, {BLOCK}, {thread};");
+    let (at, beyond) = (body.index_reg(), body.predicate());
+    line!(body; "mad.lo.s{bits} {at}, {block}, {BLOCK}, {thread};");
     body.label("LOOP");
-    line!(body, "setp.ge.u{bits} {beyond}, {at}, {count};");
-    line!(body, "@{beyond} bra DONE;");
-    let mut new = || body.index_reg();
-    let (first, line_number, within, product) = (new(), new(), new(), new());
-    line!(
-        body,
-        "shl.b{bits} {first}, {at}, {};",
-        lanes.trailing_zeros()
-    );
-    line!(body, "div.u{bits} {line_number}, {first}, {length};");
-    line!(body, "mul.lo.s{bits} {product}, {line_number}, {length};");
-    line!(body, "sub.s{bits} {within}, {first}, {product};");
+    line!(body; "setp.ge.u{bits} {beyond}, {at}, {count};");
+    line!(body; "@{beyond} bra DONE;");
+    let [first, line_number, within, product] = body.index_regs();
+    line!(body; "shl.b{bits} {first}, {at}, {};", lanes.trailing_zeros());
+    line!(body; "div.u{bits} {line_number}, {first}, {length};");
+    line!(body; "mul.lo.s{bits} {product}, {line_number}, {length};");
+    line!(body; "sub.s{bits} {within}, {first}, {product};");
     let number = find(&mut body, (begins, index_bytes), slots, within);
     let own = body.element(begins, number, index_bytes);
-    let mut new = || body.index_reg();
-    let (begin, end, own_length, offset) = (new(), new(), new(), new());
-    line!(body, "ld.shared.b{bits} {begin}, [{own}];");
-    line!(body, "ld.shared.b{bits} {end}, [{own}+{index_bytes}];");
-    line!(body, "sub.s{bits} {own_length}, {end}, {begin};");
-    line!(body, "sub.s{bits} {offset}, {within}, {begin};");
-    line!(
-        body,
-        "mad.lo.s{bits} {offset}, {line_number}, {own_length}, {offset};"
-    );
+    let [begin, end, own_length, offset] = body.index_regs();
+    line!(body; "ld.shared.b{bits} {begin}, [{own}];");
+    line!(body; "ld.shared.b{bits} {end}, [{own}+{index_bytes}];");
+    line!(body; "sub.s{bits} {own_length}, {end}, {begin};");
+    line!(body; "sub.s{bits} {offset}, {within}, {begin};");
+    line!(body; "mad.lo.s{bits} {offset}, {line_number}, {own_length}, {offset};");
     let (slot, array) = (body.element(addresses, number, 8), body.reg(RegClass::B64));
-    line!(body, "ld.shared.b64 {array}, [{slot}];");
+    line!(body; "ld.shared.b64 {array}, [{slot}];");
     let from = body.element(array, offset, bytes);
     let elements = body.load(dtype, from, lanes);
     let output = body.output(0);
     let to = body.element(output, first, bytes);
     body.store(dtype, to, &elements);
-    line!(body, "add.s{bits} {at}, {at}, {step};");
-    line!(body, "bra LOOP;");
+    line!(body; "add.s{bits} {at}, {at}, {step};");
+    line!(body; "bra LOOP;");
     body.label("DONE");
     body.name_part("concatenate");
     let shared = format!(
@@ -166,16 +147,16 @@ fn find(
     index: Reg,
 ) -> Reg {
     let (bits, number) = (body.bits(), body.index_reg());
-    line!(body, "mov.b{bits} {number}, 0;");
+    line!(body; "mov.b{bits} {number}, 0;");
     let mut distance = count / 2;
     while distance > 0 {
-        let (next, place) = (body.index_reg(), body.index_reg());
-        let is_there = body.reg(RegClass::Predicate);
-        line!(body, "add.s{bits} {next}, {number}, {distance};");
+        let [next, place] = body.index_regs();
+        let is_there = body.predicate();
+        line!(body; "add.s{bits} {next}, {number}, {distance};");
         let address = body.element(places, next, index_bytes);
-        line!(body, "ld.shared.b{bits} {place}, [{address}];");
-        line!(body, "setp.ge.u{bits} {is_there}, {index}, {place};");
-        line!(body, "selp.b{bits} {number}, {next}, {number}, {is_there};");
+        line!(body; "ld.shared.b{bits} {place}, [{address}];");
+        line!(body; "setp.ge.u{bits} {is_there}, {index}, {place};");
+        line!(body; "selp.b{bits} {number}, {next}, {number}, {is_there};");
         distance /= 2;
     }
     number

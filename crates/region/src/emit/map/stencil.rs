@@ -13,7 +13,7 @@ use smallvec::SmallVec;
 
 use crate::{
     emit::{
-        body::kernel::{BLOCK, KernelBody, ParameterKey, Reg, RegClass, line},
+        body::kernel::{BLOCK, KernelBody, ParameterKey, Reg, line},
         lower::{
             lowering::{IndexAnalysis, Lowering},
             position::Position,
@@ -83,7 +83,7 @@ pub(crate) fn stencil(kernel: &FusedKernel) -> GeneratedPasses {
             (position, outside)
         })
         .collect();
-    line!(lowering.body, "bar.sync 0;");
+    line!(lowering.body; "bar.sync 0;");
     let first = own.number(lowering.body, &stencil);
     let addresses = shared_addresses(lowering.body, kernel, first);
     let mut loaded: FxHashMap<(usize, usize), Reg> = FxHashMap::default();
@@ -156,7 +156,7 @@ fn compute_sources(
     let addresses = shared_addresses(lowering.body, kernel, thread);
     for (turn, &(position, beyond)) in turns.iter().enumerate() {
         if let Some(beyond) = beyond {
-            line!(lowering.body, "@{beyond} bra COMPUTED;");
+            line!(lowering.body; "@{beyond} bra COMPUTED;");
         }
         let words = lowering.body.name_parts();
         for (array, source) in sources.iter().enumerate() {
@@ -182,13 +182,13 @@ fn number_of_turn(
     elements: usize,
 ) -> (Reg, Option<Reg>) {
     let (bits, number) = (body.bits(), body.index_reg());
-    line!(body, "add.s{bits} {number}, {thread}, {};", turn * BLOCK);
+    line!(body; "add.s{bits} {number}, {thread}, {};", turn * BLOCK);
     if (turn + 1) * BLOCK <= elements {
         return (number, None);
     }
-    let (beyond, within) = (body.reg(RegClass::Predicate), body.index_reg());
-    line!(body, "setp.ge.u{bits} {beyond}, {number}, {elements};");
-    line!(body, "min.u{bits} {within}, {number}, {};", elements - 1);
+    let (beyond, within) = (body.predicate(), body.index_reg());
+    line!(body; "setp.ge.u{bits} {beyond}, {number}, {elements};");
+    line!(body; "min.u{bits} {within}, {number}, {};", elements - 1);
     (within, Some(beyond))
 }
 
@@ -254,9 +254,9 @@ impl ResultThread {
         let lines_per_thread = lines / (BLOCK / lanes);
         let (bits, lane, line) = (body.bits(), body.index_reg(), body.index_reg());
         let shift = lanes.trailing_zeros();
-        line!(body, "and.b{bits} {lane}, {thread}, {};", lanes - 1);
-        line!(body, "shr.u{bits} {line}, {thread}, {shift};");
-        line!(body, "mul.lo.s{bits} {line}, {line}, {lines_per_thread};");
+        line!(body; "and.b{bits} {lane}, {thread}, {};", lanes - 1);
+        line!(body; "shr.u{bits} {line}, {thread}, {shift};");
+        line!(body; "mul.lo.s{bits} {line}, {line}, {lines_per_thread};");
         Self {
             lanes,
             parts: axes.along.1 / lanes,
@@ -280,7 +280,7 @@ impl ResultThread {
     ) -> (Reg, Option<Reg>) {
         let mut behind = |first: Reg, own: Reg, behind: usize| {
             let (bits, index) = (body.bits(), offset(body, first, own));
-            line!(body, "add.s{bits} {index}, {index}, {behind};");
+            line!(body; "add.s{bits} {index}, {index}, {behind};");
             index
         };
         let along = behind(tile.first_along, self.lane, column);
@@ -293,7 +293,7 @@ impl ResultThread {
     fn number(&self, body: &mut KernelBody, stencil: &Stencil) -> Reg {
         let (bits, number, columns) = (body.bits(), body.index_reg(), stencil.computed.0);
         let (line, lane) = (self.line, self.lane);
-        line!(body, "mad.lo.s{bits} {number}, {line}, {columns}, {lane};");
+        line!(body; "mad.lo.s{bits} {number}, {line}, {columns}, {lane};");
         number
     }
 }

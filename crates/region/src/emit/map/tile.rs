@@ -38,10 +38,10 @@ impl TileAxes {
         let body = &mut *lowering.body;
         let mut first = |name: &'static str, (axis, size): (usize, usize), block: Reg| {
             let tiles = root.shape[axis].div_ceil(size);
-            let tiles = body.index_parameter(ParameterKey::Named(name), tiles as i64);
+            let tiles = body.named(name, tiles);
             let (rest, first) = quotient_and_rest(body, block, tiles);
             let (bits, shift) = (body.bits(), size.trailing_zeros());
-            line!(body, "shl.b{bits} {first}, {first}, {shift};");
+            line!(body; "shl.b{bits} {first}, {first}, {shift};");
             (rest, first)
         };
         let (rest, first_along) = first("tiles_along", self.along, block);
@@ -79,7 +79,7 @@ impl TileAxes {
         if let (Some((axis, _)), Some(across)) = (self.across, across) {
             axes[axis] = Some(clamped(body, root, axis, across));
             let beyond = is_beyond(body, root, axis, across);
-            line!(body, "or.pred {outside}, {outside}, {beyond};");
+            line!(body; "or.pred {outside}, {outside}, {beyond};");
         }
         let position = lowering.at_indices(root.id, &root.shape, axes, None);
         (position, outside)
@@ -103,7 +103,7 @@ pub(crate) fn store_inside(
     if turn > 0 {
         body.truncate_name(words);
     }
-    line!(body, "@{outside} bra OUTSIDE{turn};");
+    line!(body; "@{outside} bra OUTSIDE{turn};");
     for ((output, value), element) in kernel.values().enumerate().zip(elements) {
         body.store_output((output, value.dtype), linear_index, &[element]);
     }
@@ -114,16 +114,16 @@ pub(crate) fn store_inside(
 pub(crate) fn clamped(body: &mut KernelBody, node: &NodeRef, axis: usize, index: Reg) -> Reg {
     let (bits, last, within) = (body.bits(), body.index_reg(), body.index_reg());
     let length = length(body, node, axis);
-    line!(body, "sub.s{bits} {last}, {length}, 1;");
-    line!(body, "min.u{bits} {within}, {index}, {last};");
+    line!(body; "sub.s{bits} {last}, {length}, 1;");
+    line!(body; "min.u{bits} {within}, {index}, {last};");
     within
 }
 
 /// Computes whether an index is beyond the end of an axis.
 fn is_beyond(body: &mut KernelBody, node: &NodeRef, axis: usize, index: Reg) -> Reg {
-    let (bits, beyond) = (body.bits(), body.reg(RegClass::Predicate));
+    let (bits, beyond) = (body.bits(), body.predicate());
     let length = length(body, node, axis);
-    line!(body, "setp.ge.u{bits} {beyond}, {index}, {length};");
+    line!(body; "setp.ge.u{bits} {beyond}, {index}, {length};");
     beyond
 }
 
@@ -145,7 +145,7 @@ pub(crate) fn shared_address(
     number: Reg,
 ) -> Reg {
     let base = body.reg(RegClass::B64);
-    line!(body, "mov.u64 {base}, tile{array};");
+    line!(body; "mov.u64 {base}, tile{array};");
     body.element(base, number, shared_bytes(dtype))
 }
 
@@ -159,7 +159,7 @@ pub(crate) fn declare_shared(shared: &mut String, array: usize, dtype: DType, el
 pub(crate) fn store_shared(body: &mut KernelBody, address: Reg, behind: usize, element: Reg) {
     let word = body.as_word(element);
     let kind = word.class.move_type();
-    line!(body, "st.shared.{kind} [{address}+{behind}], {word};");
+    line!(body; "st.shared.{kind} [{address}+{behind}], {word};");
 }
 
 /// Loads an element so many bytes behind an address in shared memory.
@@ -169,7 +169,7 @@ pub(crate) fn load_shared(body: &mut KernelBody, dtype: DType, address: Reg, beh
         class => class,
     };
     let (reg, kind) = (body.reg(class), class.move_type());
-    line!(body, "ld.shared.{kind} {reg}, [{address}+{behind}];");
+    line!(body; "ld.shared.{kind} {reg}, [{address}+{behind}];");
     if dtype == DType::Bool {
         body.is_not_zero(reg)
     } else {
@@ -180,7 +180,7 @@ pub(crate) fn load_shared(body: &mut KernelBody, dtype: DType, address: Reg, beh
 /// Computes the sum of two indices.
 pub(crate) fn offset(body: &mut KernelBody, first: Reg, number: Reg) -> Reg {
     let (bits, sum) = (body.bits(), body.index_reg());
-    line!(body, "add.s{bits} {sum}, {first}, {number};");
+    line!(body; "add.s{bits} {sum}, {first}, {number};");
     sum
 }
 
@@ -190,11 +190,10 @@ pub(crate) fn quotient_and_rest(
     number: Reg,
     divisor: impl Display,
 ) -> (Reg, Reg) {
-    let mut new = || body.index_reg();
-    let (quotient, product, rest) = (new(), new(), new());
+    let [quotient, product, rest] = body.index_regs();
     let bits = body.bits();
-    line!(body, "div.u{bits} {quotient}, {number}, {divisor};");
-    line!(body, "mul.lo.s{bits} {product}, {quotient}, {divisor};");
-    line!(body, "sub.s{bits} {rest}, {number}, {product};");
+    line!(body; "div.u{bits} {quotient}, {number}, {divisor};");
+    line!(body; "mul.lo.s{bits} {product}, {quotient}, {divisor};");
+    line!(body; "sub.s{bits} {rest}, {number}, {product};");
     (quotient, rest)
 }

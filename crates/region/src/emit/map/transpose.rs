@@ -159,7 +159,7 @@ pub(crate) fn tiles(kernel: &FusedKernel, transposed: &TransposedViews<'_>) -> G
             (position, outside, line_number)
         })
         .collect();
-    line!(lowering.body, "bar.sync 0;");
+    line!(lowering.body; "bar.sync 0;");
     for (turn, &(position, outside, line_number)) in turns.iter().enumerate() {
         for (number, view) in transposed.views.iter().enumerate() {
             let body = &mut *lowering.body;
@@ -176,10 +176,10 @@ impl TileThread {
     fn new(lowering: &mut Lowering<'_>, root: &NodeRef, axes: TileAxes) -> Self {
         let body = &mut *lowering.body;
         let (bits, (block, thread)) = (body.bits(), body.block_and_thread());
-        let (lane, line) = (body.index_reg(), body.index_reg());
+        let [lane, line] = body.index_regs();
         let shift = TILE.trailing_zeros();
-        line!(body, "and.b{bits} {lane}, {thread}, {};", TILE - 1);
-        line!(body, "shr.u{bits} {line}, {thread}, {shift};");
+        line!(body; "and.b{bits} {lane}, {thread}, {};", TILE - 1);
+        line!(body; "shr.u{bits} {line}, {thread}, {shift};");
         Self {
             lane,
             line,
@@ -190,7 +190,7 @@ impl TileThread {
     /// Returns the number of the thread's line in a turn.
     fn line_of_turn(&self, body: &mut KernelBody, turn: usize) -> Reg {
         let (bits, line) = (body.bits(), body.index_reg());
-        line!(body, "add.s{bits} {line}, {}, {};", self.line, turn * LINES);
+        line!(body; "add.s{bits} {line}, {}, {};", self.line, turn * LINES);
         line
     }
 
@@ -212,10 +212,7 @@ fn tile_address(
     (line_number, lane): (Reg, Reg),
 ) -> Reg {
     let (bits, number) = (body.bits(), body.index_reg());
-    line!(
-        body,
-        "mad.lo.s{bits} {number}, {line_number}, {PITCH}, {lane};"
-    );
+    line!(body; "mad.lo.s{bits} {number}, {line_number}, {PITCH}, {lane};");
     shared_address(body, tile, dtype, number)
 }
 

@@ -5,7 +5,7 @@ use smallvec::SmallVec;
 use crate::{
     emit::{
         body::{
-            kernel::{KernelBody, ParameterKey, Reg, RegClass, line},
+            kernel::{KernelBody, Reg, line},
             memory::vector_width,
             warp::RowThread,
         },
@@ -54,28 +54,24 @@ impl ReductionGenerator<'_> {
         let lanes = self.lanes();
         let unroll = self.unroll(lanes);
         let (name, length) = self.groups(lanes);
-        let length = body.index_parameter(ParameterKey::Named(name), length as i64);
+        let length = body.named(name, length);
         let at = body.index_reg();
-        line!(body, "mov.b{bits} {at}, {first};");
+        line!(body; "mov.b{bits} {at}, {first};");
         let number = body.index_reg();
-        line!(body, "mul.lo.s{bits} {number}, {first}, {lanes};");
+        line!(body; "mul.lo.s{bits} {number}, {first}, {lanes};");
         self.begin_at(body, &accumulators, number);
-        let beyond = body.reg(RegClass::Predicate);
+        let beyond = body.predicate();
 
         body.label("LOOP");
         let mut numbers: SmallVec<[Reg; UNROLL]> = SmallVec::new();
         numbers.push(at);
         for turn in 1..unroll {
             let number = body.index_reg();
-            line!(body, "add.s{bits} {number}, {}, {step};", numbers[turn - 1]);
+            line!(body; "add.s{bits} {number}, {}, {step};", numbers[turn - 1]);
             numbers.push(number);
         }
-        line!(
-            body,
-            "setp.ge.u{bits} {beyond}, {}, {length};",
-            numbers[unroll - 1]
-        );
-        line!(body, "@{beyond} bra REST;");
+        line!(body; "setp.ge.u{bits} {beyond}, {}, {length};", numbers[unroll - 1]);
+        line!(body; "@{beyond} bra REST;");
         let words = body.name_parts();
         let mut first_words = None;
         let mut lowering = Lowering::new(body, self.kernel, self.is_flat());
@@ -87,19 +83,19 @@ impl ReductionGenerator<'_> {
             lowering.body.truncate_name(first_words);
         }
         self.combine_elements(body, &accumulators, &elements);
-        line!(body, "add.s{bits} {at}, {}, {step};", numbers[unroll - 1]);
-        line!(body, "bra LOOP;");
+        line!(body; "add.s{bits} {at}, {}, {step};", numbers[unroll - 1]);
+        line!(body; "bra LOOP;");
 
         body.label("REST");
-        line!(body, "setp.ge.u{bits} {beyond}, {at}, {length};");
-        line!(body, "@{beyond} bra LEFT;");
+        line!(body; "setp.ge.u{bits} {beyond}, {at}, {length};");
+        line!(body; "@{beyond} bra LEFT;");
         let mut lowering = Lowering::new(body, self.kernel, self.is_flat());
         for neighbours in self.neighbours(&mut lowering, (result, &kept_axes), &[at], lanes) {
             let elements = self.elements(&mut lowering, &neighbours);
             self.combine_elements(lowering.body, &accumulators, &elements);
         }
-        line!(body, "add.s{bits} {at}, {at}, {step};");
-        line!(body, "bra REST;");
+        line!(body; "add.s{bits} {at}, {at}, {step};");
+        line!(body; "bra REST;");
         body.label("LEFT");
         body.truncate_name(first_words.unwrap_or(words));
         accumulators
@@ -113,7 +109,7 @@ impl ReductionGenerator<'_> {
         let kept_axes = self.kept_axes(body, own.row);
         let lanes = self.lanes();
         let (name, length) = self.groups(lanes);
-        let length = body.index_parameter(ParameterKey::Named(name), length as i64);
+        let length = body.named(name, length);
         let mut numbers: SmallVec<[Reg; UNROLL]> = SmallVec::new();
         let mut beyond: SmallVec<[Option<Reg>; UNROLL]> = SmallVec::new();
         let split = RowSplit::of(self.length);
@@ -121,26 +117,21 @@ impl ReductionGenerator<'_> {
             let mut number = own.thread;
             if turn > 0 {
                 number = body.index_reg();
-                line!(
-                    body,
-                    "add.s{bits} {number}, {}, {};",
-                    own.thread,
-                    turn * own.threads
-                );
+                line!(body; "add.s{bits} {number}, {}, {};", own.thread, turn * own.threads);
             }
             beyond.push(split.has_beyond(turn).then(|| {
-                let is_beyond = body.reg(RegClass::Predicate);
-                let (last, within) = (body.index_reg(), body.index_reg());
-                line!(body, "setp.ge.u{bits} {is_beyond}, {number}, {length};");
-                line!(body, "sub.s{bits} {last}, {length}, 1;");
-                line!(body, "min.u{bits} {within}, {number}, {last};");
+                let is_beyond = body.predicate();
+                let [last, within] = body.index_regs();
+                line!(body; "setp.ge.u{bits} {is_beyond}, {number}, {length};");
+                line!(body; "sub.s{bits} {last}, {length}, 1;");
+                line!(body; "min.u{bits} {within}, {number}, {last};");
                 number = within;
                 is_beyond
             }));
             numbers.push(number);
         }
         let first = body.index_reg();
-        line!(body, "mul.lo.s{bits} {first}, {}, {lanes};", own.thread);
+        line!(body; "mul.lo.s{bits} {first}, {}, {lanes};", own.thread);
         self.begin_at(body, &accumulators, first);
         let mut first_words = None;
         let mut lowering = Lowering::new(body, self.kernel, self.is_flat());
@@ -156,7 +147,7 @@ impl ReductionGenerator<'_> {
                 let label = format!("BEYOND{}", body.label_number());
                 let is_beyond = beyond.next().flatten();
                 if let Some(is_beyond) = is_beyond {
-                    line!(body, "@{is_beyond} bra {label};");
+                    line!(body; "@{is_beyond} bra {label};");
                 }
                 self.combine_elements(body, &accumulators, &elements);
                 if is_beyond.is_some() {
@@ -250,11 +241,11 @@ impl ReductionGenerator<'_> {
         if lanes > 1 {
             let (body, shift) = (&mut *lowering.body, lanes.trailing_zeros());
             let first = body.index_reg();
-            line!(body, "shl.b{bits} {first}, {at}, {shift};");
+            line!(body; "shl.b{bits} {first}, {at}, {shift};");
             numbers[0] = first;
             for lane in 1..lanes {
                 let number = body.index_reg();
-                line!(body, "add.s{bits} {number}, {first}, {lane};");
+                line!(body; "add.s{bits} {number}, {first}, {lane};");
                 numbers.push(number);
             }
         }
@@ -350,15 +341,10 @@ impl ReductionGenerator<'_> {
         number: Reg,
     ) -> Position {
         if self.is_contiguous() {
-            let length = lowering
-                .body
-                .index_parameter(ParameterKey::Named("length"), self.length as i64);
+            let length = lowering.body.named("length", self.length);
             let of_all = lowering.body.index_reg();
             let bits = lowering.body.bits();
-            line!(
-                lowering.body,
-                "mad.lo.s{bits} {of_all}, {result}, {length}, {number};"
-            );
+            line!(lowering.body; "mad.lo.s{bits} {of_all}, {result}, {length}, {number};");
             return lowering.at_linear_index(self.reductions[0].source.id, self.shape, of_all);
         }
         let shape: Shape = self.axes.iter().map(|&axis| self.shape[axis]).collect();

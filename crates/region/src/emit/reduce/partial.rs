@@ -109,12 +109,9 @@ impl ReductionGenerator<'_> {
             beyond,
             ..
         } = self.split_thread(&mut body, splits);
-        line!(body, "@{beyond} bra DONE;");
+        line!(body; "@{beyond} bra DONE;");
         let accumulators = self.accumulate(&mut body, result, split, splits);
-        line!(
-            body,
-            "mad.lo.s{bits} {partial}, {result}, {splits}, {split};"
-        );
+        line!(body; "mad.lo.s{bits} {partial}, {result}, {splits}, {split};");
         self.store_partials(&mut body, &accumulators, partial, 0);
         body.label("DONE");
         self.finish(body, "")
@@ -124,16 +121,15 @@ impl ReductionGenerator<'_> {
     fn split_thread(&self, body: &mut KernelBody, splits: usize) -> SplitThread {
         let bits = body.bits();
         let (block, thread) = body.block_and_thread();
-        let splits = body.index_parameter(ParameterKey::Named("splits"), splits as i64);
-        let results = body.index_parameter(ParameterKey::Named("results"), self.results() as i64);
-        let mut new = || body.index_reg();
-        let (group, product, split, result) = (new(), new(), new(), new());
-        line!(body, "div.u{bits} {group}, {block}, {splits};");
-        line!(body, "mul.lo.s{bits} {product}, {group}, {splits};");
-        line!(body, "sub.s{bits} {split}, {block}, {product};");
-        line!(body, "mad.lo.s{bits} {result}, {group}, {BLOCK}, {thread};");
-        let beyond = body.reg(RegClass::Predicate);
-        line!(body, "setp.ge.u{bits} {beyond}, {result}, {results};");
+        let splits = body.named("splits", splits);
+        let results = body.named("results", self.results());
+        let [group, product, split, result] = body.index_regs();
+        line!(body; "div.u{bits} {group}, {block}, {splits};");
+        line!(body; "mul.lo.s{bits} {product}, {group}, {splits};");
+        line!(body; "sub.s{bits} {split}, {block}, {product};");
+        line!(body; "mad.lo.s{bits} {result}, {group}, {BLOCK}, {thread};");
+        let beyond = body.predicate();
+        line!(body; "setp.ge.u{bits} {beyond}, {result}, {results};");
         SplitThread {
             thread,
             group,
@@ -158,28 +154,25 @@ impl ReductionGenerator<'_> {
             results,
             ..
         } = own;
-        line!(body, "@{} bra STORED;", own.beyond);
+        line!(body; "@{} bra STORED;", own.beyond);
         let accumulators = self.accumulate(&mut body, result, split, splits);
         // Neighbouring threads write and read neighbouring partial results.
-        line!(
-            body,
-            "mad.lo.s{bits} {partial}, {split}, {results}, {result};"
-        );
+        line!(body; "mad.lo.s{bits} {partial}, {split}, {results}, {result};");
         let outputs = self.kernel.outputs.len();
         self.store_partials(&mut body, &accumulators, partial, outputs);
         body.label("STORED");
-        line!(body, "bar.sync 0;");
+        line!(body; "bar.sync 0;");
         body.first_thread(own.thread, "COUNTED");
         count_block(&mut body, own.group, splits);
         body.label("COUNTED");
         continue_in_last_block(&mut body);
-        line!(body, "@{} bra DONE;", own.beyond);
+        line!(body; "@{} bra DONE;", own.beyond);
 
         let all = self.identities(&mut body);
-        let (at, number) = (body.index_reg(), body.index_reg());
-        line!(body, "mov.b{bits} {at}, {result};");
-        line!(body, "mov.b{bits} {number}, 0;");
-        let beyond = body.reg(RegClass::Predicate);
+        let [at, number] = body.index_regs();
+        line!(body; "mov.b{bits} {at}, {result};");
+        line!(body; "mov.b{bits} {number}, 0;");
+        let beyond = body.predicate();
         let most = COMPONENTS_AT_ONCE / self.slots().len();
         for (label, next, at_once) in [
             ("PARTIALS", "PARTIALS_LEFT", most.clamp(1, PARTIALS_AT_ONCE)),
@@ -187,9 +180,9 @@ impl ReductionGenerator<'_> {
         ] {
             body.label(label);
             let last = body.index_reg();
-            line!(body, "add.s{bits} {last}, {number}, {};", at_once - 1);
-            line!(body, "setp.ge.u{bits} {beyond}, {last}, {splits};");
-            line!(body, "@{beyond} bra {next};");
+            line!(body; "add.s{bits} {last}, {number}, {};", at_once - 1);
+            line!(body; "setp.ge.u{bits} {beyond}, {last}, {splits};");
+            line!(body; "@{beyond} bra {next};");
             let mut loaded: SmallVec<[Accumulators; PARTIALS_AT_ONCE]> = SmallVec::new();
             for _ in 0..at_once {
                 loaded.push(self.load_partials(&mut body, at, |slot| {
@@ -199,13 +192,13 @@ impl ReductionGenerator<'_> {
                         KernelParameter::Output(output),
                     )
                 }));
-                line!(body, "add.s{bits} {at}, {at}, {results};");
+                line!(body; "add.s{bits} {at}, {at}, {results};");
             }
             for others in &loaded {
                 self.combine_partial(&mut body, &all, others);
             }
-            line!(body, "add.s{bits} {number}, {number}, {at_once};");
-            line!(body, "bra {label};");
+            line!(body; "add.s{bits} {number}, {number}, {at_once};");
+            line!(body; "bra {label};");
         }
         body.label("COMBINED");
         self.store_results(&mut body, &all, result);
@@ -271,14 +264,13 @@ impl ReductionGenerator<'_> {
         let mut body = KernelBody::new(self.analysis.wide);
         let bits = body.bits();
         let (block, thread) = body.block_and_thread();
-        let splits = body.index_parameter(ParameterKey::Named("splits"), splits as i64);
-        let mut new = || body.index_reg();
-        let (result, product, split, first, step) = (new(), new(), new(), new(), new());
-        line!(body, "div.u{bits} {result}, {block}, {splits};");
-        line!(body, "mul.lo.s{bits} {product}, {result}, {splits};");
-        line!(body, "sub.s{bits} {split}, {block}, {product};");
-        line!(body, "mad.lo.s{bits} {first}, {split}, {BLOCK}, {thread};");
-        line!(body, "mul.lo.s{bits} {step}, {splits}, {BLOCK};");
+        let splits = body.named("splits", splits);
+        let [result, product, split, first, step] = body.index_regs();
+        line!(body; "div.u{bits} {result}, {block}, {splits};");
+        line!(body; "mul.lo.s{bits} {product}, {result}, {splits};");
+        line!(body; "sub.s{bits} {split}, {block}, {product};");
+        line!(body; "mad.lo.s{bits} {first}, {split}, {BLOCK}, {thread};");
+        line!(body; "mul.lo.s{bits} {step}, {splits}, {BLOCK};");
         let accumulators = self.accumulate(&mut body, result, first, step);
         self.combine_block(&mut body, &accumulators, thread);
         body.first_thread(thread, "STORED");
@@ -304,7 +296,7 @@ impl ReductionGenerator<'_> {
     fn combine_partials(&self, splits: usize) -> Kernel {
         let mut body = KernelBody::new(self.analysis.wide);
         let (block, thread) = body.block_and_thread();
-        let splits = body.index_parameter(ParameterKey::Named("splits"), splits as i64);
+        let splits = body.named("splits", splits);
         self.store_combined(&mut body, (block, thread), splits, |slot| {
             (
                 ParameterKey::Temporary(slot),
@@ -325,19 +317,19 @@ impl ReductionGenerator<'_> {
         partials: impl Fn(usize) -> (ParameterKey, KernelParameter),
     ) {
         let bits = body.bits();
-        let (first, end, at) = (body.index_reg(), body.index_reg(), body.index_reg());
-        line!(body, "mul.lo.s{bits} {first}, {result}, {splits};");
-        line!(body, "add.s{bits} {end}, {first}, {splits};");
-        line!(body, "add.s{bits} {at}, {first}, {thread};");
+        let [first, end, at] = body.index_regs();
+        line!(body; "mul.lo.s{bits} {first}, {result}, {splits};");
+        line!(body; "add.s{bits} {end}, {first}, {splits};");
+        line!(body; "add.s{bits} {at}, {first}, {thread};");
         let accumulators = self.identities(body);
-        let beyond = body.reg(RegClass::Predicate);
+        let beyond = body.predicate();
         body.label("PARTIALS");
-        line!(body, "setp.ge.u{bits} {beyond}, {at}, {end};");
-        line!(body, "@{beyond} bra COMBINED;");
+        line!(body; "setp.ge.u{bits} {beyond}, {at}, {end};");
+        line!(body; "@{beyond} bra COMBINED;");
         let others = self.load_partials(body, at, partials);
         self.combine_partial(body, &accumulators, &others);
-        line!(body, "add.s{bits} {at}, {at}, {BLOCK};");
-        line!(body, "bra PARTIALS;");
+        line!(body; "add.s{bits} {at}, {at}, {BLOCK};");
+        line!(body; "bra PARTIALS;");
         body.label("COMBINED");
         self.combine_block(body, &accumulators, thread);
         body.first_thread(thread, "DONE");
@@ -370,27 +362,23 @@ fn count_block(body: &mut KernelBody, counter: Reg, blocks: Reg) {
     let bits = body.bits();
     let counters = body.address(ParameterKey::Counters, || KernelParameter::Counters);
     let counter = body.element(counters, counter, size_of::<u32>());
-    let mut new = || body.reg(RegClass::B32);
-    let (last, before, is_last) = (new(), new(), new());
-    let truth = body.reg(RegClass::Predicate);
-    line!(body, "cvt.u32.u{bits} {last}, {blocks};");
-    line!(body, "sub.u32 {last}, {last}, 1;");
+    let [last, before, is_last] = body.regs(RegClass::B32);
+    let truth = body.predicate();
+    line!(body; "cvt.u32.u{bits} {last}, {blocks};");
+    line!(body; "sub.u32 {last}, {last}, 1;");
     // What this block has stored is visible to the last block, and what the others have stored to
     // this one, if it is the last.
-    line!(
-        body,
-        "atom.acq_rel.gpu.global.inc.u32 {before}, [{counter}], {last};"
-    );
-    line!(body, "setp.eq.u32 {truth}, {before}, {last};");
-    line!(body, "selp.u32 {is_last}, 1, 0, {truth};");
-    line!(body, "st.shared.u32 [last_block], {is_last};");
+    line!(body; "atom.acq_rel.gpu.global.inc.u32 {before}, [{counter}], {last};");
+    line!(body; "setp.eq.u32 {truth}, {before}, {last};");
+    line!(body; "selp.u32 {is_last}, 1, 0, {truth};");
+    line!(body; "st.shared.u32 [last_block], {is_last};");
 }
 
 /// Continues with the threads of the last block only; those of others jump to the end.
 fn continue_in_last_block(body: &mut KernelBody) {
-    let (is_last, truth) = (body.reg(RegClass::B32), body.reg(RegClass::Predicate));
-    line!(body, "bar.sync 0;");
-    line!(body, "ld.shared.u32 {is_last}, [last_block];");
-    line!(body, "setp.eq.u32 {truth}, {is_last}, 0;");
-    line!(body, "@{truth} bra DONE;");
+    let (is_last, truth) = (body.reg(RegClass::B32), body.predicate());
+    line!(body; "bar.sync 0;");
+    line!(body; "ld.shared.u32 {is_last}, [last_block];");
+    line!(body; "setp.eq.u32 {truth}, {is_last}, 0;");
+    line!(body; "@{truth} bra DONE;");
 }

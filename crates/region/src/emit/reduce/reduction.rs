@@ -19,7 +19,7 @@ use crate::{
     counters::COUNTERS,
     emit::{
         body::{
-            kernel::{BLOCK, Kernel, KernelBody, ParameterKey, Reg, RegClass, line},
+            kernel::{BLOCK, Kernel, KernelBody, ParameterKey, Reg, line},
             reducer::{Accumulator, Reducer},
             warp::{RowThread, WARP, WARPS},
         },
@@ -225,13 +225,13 @@ impl ReductionGenerator<'_> {
     fn thread_per_result(&self) -> Kernel {
         let mut body = KernelBody::new(self.analysis.wide);
         let result = body.thread();
-        let (bits, beyond) = (body.bits(), body.reg(RegClass::Predicate));
+        let (bits, beyond) = (body.bits(), body.predicate());
         let results = body.elements_of(ParameterKey::Named("results"), self.reductions[0].node);
-        line!(body, "setp.ge.u{bits} {beyond}, {result}, {results};");
-        line!(body, "@{beyond} bra DONE;");
+        line!(body; "setp.ge.u{bits} {beyond}, {result}, {results};");
+        line!(body; "@{beyond} bra DONE;");
         let first = body.zero_index();
         let step = body.index_reg();
-        line!(body, "mov.u{bits} {step}, 1;");
+        line!(body; "mov.u{bits} {step}, 1;");
         let accumulators = self.accumulate(&mut body, result, first, step);
         self.store_results(&mut body, &accumulators, result);
         body.label("DONE");
@@ -261,7 +261,7 @@ impl ReductionGenerator<'_> {
         let (block, thread) = body.block_and_thread();
         let step = body.index_reg();
         let bits = body.bits();
-        line!(body, "mov.u{bits} {step}, {BLOCK};");
+        line!(body; "mov.u{bits} {step}, {BLOCK};");
         let accumulators = self.accumulate(&mut body, block, thread, step);
         self.combine_block(&mut body, &accumulators, thread);
         body.first_thread(thread, "DONE");

@@ -7,7 +7,7 @@
 
 use crate::emit::{
     body::{
-        kernel::{BLOCK, Kernel, KernelBody, ParameterKey, Reg, RegClass, line},
+        kernel::{BLOCK, Kernel, KernelBody, Reg, line},
         warp::{RowThread, WARP, WARPS},
     },
     lower::lowering::Lowering,
@@ -42,13 +42,13 @@ impl ReductionGenerator<'_> {
         let kept_axes = self.kept_axes(body, own.row);
         let lanes = self.lanes();
         let (name, length) = self.groups(lanes);
-        let length = body.index_parameter(ParameterKey::Named(name), length as i64);
-        let (at, beyond) = (body.index_reg(), body.reg(RegClass::Predicate));
-        line!(body, "mov.b{bits} {at}, {};", own.thread);
+        let length = body.named(name, length);
+        let (at, beyond) = (body.index_reg(), body.predicate());
+        line!(body; "mov.b{bits} {at}, {};", own.thread);
         for (warp, of_warp) in accumulators.iter().enumerate() {
             let first = body.index_reg();
-            line!(body, "add.s{bits} {first}, {at}, {};", warp * WARP);
-            line!(body, "mul.lo.s{bits} {first}, {first}, {lanes};");
+            line!(body; "add.s{bits} {first}, {at}, {};", warp * WARP);
+            line!(body; "mul.lo.s{bits} {first}, {first}, {lanes};");
             self.begin_at(body, of_warp, first);
         }
 
@@ -57,13 +57,13 @@ impl ReductionGenerator<'_> {
         let numbers: Vec<Reg> = (0..WARPS)
             .map(|warp| {
                 let number = body.index_reg();
-                line!(body, "add.s{bits} {number}, {at}, {};", warp * WARP);
+                line!(body; "add.s{bits} {number}, {at}, {};", warp * WARP);
                 number
             })
             .collect();
         let last = numbers[WARPS - 1];
-        line!(body, "setp.ge.u{bits} {beyond}, {last}, {length};");
-        line!(body, "@{beyond} bra REST;");
+        line!(body; "setp.ge.u{bits} {beyond}, {last}, {length};");
+        line!(body; "@{beyond} bra REST;");
         let mut first_words = None;
         let mut lowering = Lowering::new(body, self.kernel, self.is_flat());
         let mut elements = Vec::with_capacity(WARPS);
@@ -76,15 +76,15 @@ impl ReductionGenerator<'_> {
         for (elements, of_warp) in elements.iter().zip(&accumulators) {
             self.combine_elements(body, of_warp, elements);
         }
-        line!(body, "add.s{bits} {at}, {at}, {BLOCK};");
-        line!(body, "bra LOOP;");
+        line!(body; "add.s{bits} {at}, {at}, {BLOCK};");
+        line!(body; "bra LOOP;");
 
         // The last elements, which not all warps have.
         body.label("REST");
         let words = body.name_parts();
         for (number, of_warp) in numbers.iter().zip(&accumulators) {
-            line!(body, "setp.ge.u{bits} {beyond}, {number}, {length};");
-            line!(body, "@{beyond} bra LEFT;");
+            line!(body; "setp.ge.u{bits} {beyond}, {number}, {length};");
+            line!(body; "@{beyond} bra LEFT;");
             let mut lowering = Lowering::new(body, self.kernel, self.is_flat());
             for neighbours in
                 self.neighbours(&mut lowering, (own.row, &kept_axes), &[*number], lanes)

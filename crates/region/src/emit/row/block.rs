@@ -8,10 +8,7 @@
 
 use crate::{
     emit::{
-        body::{
-            kernel::{BLOCK, ParameterKey},
-            warp::RowThread,
-        },
+        body::{kernel::BLOCK, warp::RowThread},
         lower::{lowering::Lowering, row_nodes::RowNodes},
         passes::GeneratedPasses,
         row::elements::{RowElements, begin, reduce_row, store},
@@ -30,7 +27,7 @@ pub(crate) fn block_row(kernel: &FusedKernel, rows: RowShape, split: RowSplit) -
     let reduction = nodes.find(|fused| matches!(&*fused.op, Op::Reduce { .. }));
     let results = &reduction.expect("a row kernel has a reduction").node;
     let own = RowThread::new(&mut body, results, split.threads);
-    let length = body.index_parameter(ParameterKey::Named("length"), rows.length as i64);
+    let length = body.named("length", rows.length);
     let mut elements: Vec<RowElements> = (0..split.turns())
         .map(|turn| RowElements::new(&mut body, split, own, length, turn))
         .collect();

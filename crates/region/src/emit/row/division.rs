@@ -156,12 +156,11 @@ impl Lowering<'_> {
         let value = self.lower(node, position);
         let body = &mut *self.body;
         let reciprocal = body.reg(RegClass::F32);
-        let mut new = || body.reg(RegClass::Predicate);
-        let (is_regular, is_less) = (new(), new());
-        line!(body, "rcp.rn.f32 {reciprocal}, {value};");
-        line!(body, "setp.ge.f32 {is_regular}, {value}, {LEAST};");
-        line!(body, "setp.le.f32 {is_less}, {value}, {GREATEST};");
-        line!(body, "and.pred {is_regular}, {is_regular}, {is_less};");
+        let [is_regular, is_less] = body.regs(RegClass::Predicate);
+        line!(body; "rcp.rn.f32 {reciprocal}, {value};");
+        line!(body; "setp.ge.f32 {is_regular}, {value}, {LEAST};");
+        line!(body; "setp.le.f32 {is_less}, {value}, {GREATEST};");
+        line!(body; "and.pred {is_regular}, {is_regular}, {is_less};");
         let divisor = Divisor {
             value,
             reciprocal,
@@ -180,36 +179,29 @@ impl Lowering<'_> {
             is_regular,
         } = divisor;
         let body = &mut *self.body;
-        let are_regular = body.reg(RegClass::Predicate);
-        line!(body, "mov.pred {are_regular}, {is_regular};");
+        let are_regular = body.predicate();
+        line!(body; "mov.pred {are_regular}, {is_regular};");
         for &(dividend, quotient) in quotients {
-            let mut new = || body.reg(RegClass::F32);
-            let (product, negative, remainder, magnitude) = (new(), new(), new(), new());
-            line!(body, "mul.rn.f32 {product}, {dividend}, {reciprocal};");
-            line!(body, "neg.f32 {negative}, {dividend};");
-            line!(
-                body,
-                "fma.rn.f32 {remainder}, {value}, {product}, {negative};"
-            );
-            line!(body, "neg.f32 {remainder}, {remainder};");
-            line!(
-                body,
-                "fma.rn.f32 {quotient}, {remainder}, {reciprocal}, {product};"
-            );
-            let (doubled, is_within) = (body.reg(RegClass::B32), body.reg(RegClass::Predicate));
-            line!(body, "mov.b32 {doubled}, {dividend};");
-            line!(body, "shl.b32 {doubled}, {doubled}, 1;");
-            line!(body, "sub.s32 {doubled}, {doubled}, 1;");
-            line!(body, "setp.ge.u32 {is_within}, {doubled}, {LEAST_DOUBLED};");
-            line!(body, "and.pred {are_regular}, {are_regular}, {is_within};");
-            line!(body, "abs.f32 {magnitude}, {dividend};");
-            line!(body, "setp.le.f32 {is_within}, {magnitude}, {GREATEST};");
-            line!(body, "and.pred {are_regular}, {are_regular}, {is_within};");
+            let [product, negative, remainder, magnitude] = body.regs(RegClass::F32);
+            line!(body; "mul.rn.f32 {product}, {dividend}, {reciprocal};");
+            line!(body; "neg.f32 {negative}, {dividend};");
+            line!(body; "fma.rn.f32 {remainder}, {value}, {product}, {negative};");
+            line!(body; "neg.f32 {remainder}, {remainder};");
+            line!(body; "fma.rn.f32 {quotient}, {remainder}, {reciprocal}, {product};");
+            let (doubled, is_within) = (body.reg(RegClass::B32), body.predicate());
+            line!(body; "mov.b32 {doubled}, {dividend};");
+            line!(body; "shl.b32 {doubled}, {doubled}, 1;");
+            line!(body; "sub.s32 {doubled}, {doubled}, 1;");
+            line!(body; "setp.ge.u32 {is_within}, {doubled}, {LEAST_DOUBLED};");
+            line!(body; "and.pred {are_regular}, {are_regular}, {is_within};");
+            line!(body; "abs.f32 {magnitude}, {dividend};");
+            line!(body; "setp.le.f32 {is_within}, {magnitude}, {GREATEST};");
+            line!(body; "and.pred {are_regular}, {are_regular}, {is_within};");
         }
         let label = format!("DIVIDED{}", body.label_number());
-        line!(body, "@{are_regular} bra {label};");
+        line!(body; "@{are_regular} bra {label};");
         for (dividend, quotient) in quotients {
-            line!(body, "div.rn.f32 {quotient}, {dividend}, {value};");
+            line!(body; "div.rn.f32 {quotient}, {dividend}, {value};");
         }
         body.label(&label);
     }

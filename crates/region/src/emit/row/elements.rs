@@ -9,7 +9,7 @@ use crate::{
     element::DType,
     emit::{
         body::{
-            kernel::{KernelBody, Reg, RegClass, line},
+            kernel::{KernelBody, Reg, line},
             reducer::{Accumulator, Reducer},
             warp::RowThread,
         },
@@ -65,7 +65,7 @@ impl FirstOfTurn {
         let mut number = thread;
         if neighbours > 1 {
             number = body.index_reg();
-            line!(body, "mul.lo.s{bits} {number}, {thread}, {neighbours};");
+            line!(body; "mul.lo.s{bits} {number}, {thread}, {neighbours};");
         }
         let at_once = split.threads * neighbours;
         // Of the threads of a turn, those of the first parts of a block may all be within the row.
@@ -73,16 +73,16 @@ impl FirstOfTurn {
         let is_full = threads.len() < split.threads && end <= split.length;
         if turn > 0 {
             let ahead = body.index_reg();
-            line!(body, "add.s{bits} {ahead}, {number}, {};", turn * at_once);
+            line!(body; "add.s{bits} {ahead}, {number}, {};", turn * at_once);
             number = ahead;
         }
         let mut beyond = None;
         if split.has_beyond(turn) && !is_full {
-            let is_beyond = body.reg(RegClass::Predicate);
-            let (last, within) = (body.index_reg(), body.index_reg());
-            line!(body, "setp.ge.u{bits} {is_beyond}, {number}, {length};");
-            line!(body, "sub.s{bits} {last}, {length}, {neighbours};");
-            line!(body, "min.u{bits} {within}, {number}, {last};");
+            let is_beyond = body.predicate();
+            let [last, within] = body.index_regs();
+            line!(body; "setp.ge.u{bits} {is_beyond}, {number}, {length};");
+            line!(body; "sub.s{bits} {last}, {length}, {neighbours};");
+            line!(body; "min.u{bits} {within}, {number}, {last};");
             (number, beyond) = (within, Some(is_beyond));
         }
         Self {
@@ -135,14 +135,11 @@ impl RowElements {
         (first, neighbours): (Reg, usize),
     ) -> Self {
         let (bits, linear_index) = (body.bits(), body.index_reg());
-        line!(
-            body,
-            "mad.lo.s{bits} {linear_index}, {row}, {length}, {first};"
-        );
+        line!(body; "mad.lo.s{bits} {linear_index}, {row}, {length}, {first};");
         let mut following = |first: Reg| -> SmallVec<[Reg; 4]> {
             let others = (1..neighbours).map(|lane| {
                 let number = body.index_reg();
-                line!(body, "add.s{bits} {number}, {first}, {lane};");
+                line!(body; "add.s{bits} {number}, {first}, {lane};");
                 number
             });
             std::iter::once(first).chain(others).collect()
@@ -316,7 +313,7 @@ pub(crate) fn reduce_row(
                     .collect();
                 let label = format!("BEYOND{reductions}_{turn}");
                 if let Some(beyond) = elements.beyond {
-                    line!(body, "@{beyond} bra {label};");
+                    line!(body; "@{beyond} bra {label};");
                 }
                 for other in &others {
                     reducer.combine(body, &accumulators[turn % parts], other);
@@ -368,7 +365,7 @@ pub(crate) fn store(
         let elements = &mut elements[turn];
         if let Some(beyond) = elements.beyond {
             // No later element is within the row.
-            line!(lowering.body, "@{beyond} bra {end};");
+            line!(lowering.body; "@{beyond} bra {end};");
         }
         let values = elements.lower(lowering, root, own.row, turn);
         let (body, bytes) = (&mut *lowering.body, root.dtype.bytes());

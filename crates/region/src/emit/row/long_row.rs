@@ -11,7 +11,7 @@ use smallvec::SmallVec;
 use crate::{
     emit::{
         body::{
-            kernel::{KernelBody, ParameterKey, Reg, RegClass, line},
+            kernel::{KernelBody, Reg, line},
             reducer::{Accumulator, Reducer},
             warp::RowThread,
         },
@@ -69,13 +69,11 @@ pub(crate) fn long_row(kernel: &FusedKernel, rows: RowShape) -> GeneratedPasses 
     let (row, thread) = body.block_and_thread();
     let blocks = blocks(kernel, rows);
     let neighbours = RowSplit::of(rows.length).neighbours;
-    let mut parameter =
-        |name, value: usize| body.index_parameter(ParameterKey::Named(name), value as i64);
-    let (all, step) = (parameter("rows", rows.rows), parameter("blocks", blocks));
-    let length = parameter("length", rows.length);
+    let (all, step) = (body.named("rows", rows.rows), body.named("blocks", blocks));
+    let length = body.named("length", rows.length);
     let groups = match neighbours {
         1 => length,
-        _ => parameter("groups", rows.length / neighbours),
+        _ => body.named("groups", rows.length / neighbours),
     };
     let is_simple = kernel.inputs.len() <= SIMPLE_INPUTS && kernel.nodes.len() <= SIMPLE_NODES;
     let long_row = LongRow {
@@ -90,7 +88,7 @@ pub(crate) fn long_row(kernel: &FusedKernel, rows: RowShape) -> GeneratedPasses 
         groups,
         unroll: if is_simple { UNROLL } else { 1 },
     };
-    let beyond = body.reg(RegClass::Predicate);
+    let beyond = body.predicate();
     body.label("ROW");
     let mut lowering = Lowering::new(&mut body, kernel, false);
     lowering.row_nodes = Some(RowNodes::new(&classes, rows, row));
@@ -102,10 +100,10 @@ pub(crate) fn long_row(kernel: &FusedKernel, rows: RowShape) -> GeneratedPasses 
     let shared = stages.reduce(&mut lowering, kernel, &long_row);
     long_row.store(&mut lowering, kernel, classes[&kernel.root.id]);
     // All threads have read the accumulators before any of them writes those of the next row.
-    line!(body, "bar.sync 0;");
-    line!(body, "add.s{bits} {row}, {row}, {step};");
-    line!(body, "setp.lt.u{bits} {beyond}, {row}, {all};");
-    line!(body, "@{beyond} bra ROW;");
+    line!(body; "bar.sync 0;");
+    line!(body; "add.s{bits} {row}, {row}, {step};");
+    line!(body; "setp.lt.u{bits} {beyond}, {row}, {all};");
+    line!(body; "@{beyond} bra ROW;");
     GeneratedPasses::one(body.finish(&shared), blocks * LONG_ROW_THREADS)
 }
 
@@ -284,8 +282,8 @@ impl LongRow {
     ) {
         let known = lowering.known();
         let body = &mut *lowering.body;
-        let (bits, at, beyond) = (body.bits(), body.index_reg(), body.reg(RegClass::Predicate));
-        line!(body, "mov.b{bits} {at}, {};", self.own.thread);
+        let (bits, at, beyond) = (body.bits(), body.index_reg(), body.predicate());
+        line!(body; "mov.b{bits} {at}, {};", self.own.thread);
         let mut words = None;
         let all = (format!("{label}_ALL"), format!("{label}_REST"), self.unroll);
         let rest = (format!("{label}_REST"), format!("{label}_END"), 1);
@@ -297,9 +295,9 @@ impl LongRow {
             body.label(&label);
             let last = body.index_reg();
             let ahead = (at_once - 1) * LONG_ROW_THREADS;
-            line!(body, "add.s{bits} {last}, {at}, {ahead};");
-            line!(body, "setp.ge.u{bits} {beyond}, {last}, {};", self.groups);
-            line!(body, "@{beyond} bra {end};");
+            line!(body; "add.s{bits} {last}, {at}, {ahead};");
+            line!(body; "setp.ge.u{bits} {beyond}, {last}, {};", self.groups);
+            line!(body; "@{beyond} bra {end};");
             let mut groups: SmallVec<[RowElements; UNROLL]> = (0..at_once)
                 .map(|turn| self.elements(body, at, turn))
                 .collect();
@@ -311,12 +309,8 @@ impl LongRow {
             let body = &mut *lowering.body;
             let words = *words.get_or_insert(body.name_parts());
             body.truncate_name(words);
-            line!(
-                body,
-                "add.s{bits} {at}, {at}, {};",
-                at_once * LONG_ROW_THREADS
-            );
-            line!(body, "bra {label};");
+            line!(body; "add.s{bits} {at}, {at}, {};", at_once * LONG_ROW_THREADS);
+            line!(body; "bra {label};");
         }
         lowering.body.label(&format!("{label}_END"));
     }
@@ -325,13 +319,9 @@ impl LongRow {
     fn elements(&self, body: &mut KernelBody, at: Reg, turn: usize) -> RowElements {
         let (bits, first) = (body.bits(), body.index_reg());
         let neighbours = self.neighbours;
-        line!(
-            body,
-            "add.s{bits} {first}, {at}, {};",
-            turn * LONG_ROW_THREADS
-        );
+        line!(body; "add.s{bits} {first}, {at}, {};", turn * LONG_ROW_THREADS);
         if neighbours > 1 {
-            line!(body, "mul.lo.s{bits} {first}, {first}, {neighbours};");
+            line!(body; "mul.lo.s{bits} {first}, {first}, {neighbours};");
         }
         RowElements::at(body, self.own.row, self.length, (first, neighbours))
     }

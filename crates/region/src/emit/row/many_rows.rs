@@ -12,7 +12,7 @@ use smallvec::SmallVec;
 use crate::{
     emit::{
         body::{
-            kernel::{BLOCK, ParameterKey, Reg, line},
+            kernel::{BLOCK, Reg, line},
             warp::RowThread,
         },
         lower::{lowering::Lowering, row_nodes::RowNodes},
@@ -63,14 +63,14 @@ pub(crate) fn many_rows(kernel: &FusedKernel, rows: RowShape) -> GeneratedPasses
         beyond: None,
         threads: BLOCK,
     };
-    let length = body.index_parameter(ParameterKey::Named("length"), rows.length as i64);
+    let length = body.named("length", rows.length);
     // The numbers of the threads whose work a thread does.
     let of_part = |part: usize| {
         if part == 0 {
             return thread;
         }
         let other = body.index_reg();
-        line!(body, "add.s{bits} {other}, {thread}, {};", part * THREADS);
+        line!(body; "add.s{bits} {other}, {thread}, {};", part * THREADS);
         other
     };
     let of_parts: SmallVec<[Reg; PARTS]> = (0..PARTS).map(of_part).collect();

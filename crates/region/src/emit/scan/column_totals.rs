@@ -10,7 +10,7 @@ use smallvec::SmallVec;
 
 use crate::emit::{
     body::{
-        kernel::{KernelBody, ParameterKey, Reg, RegClass, line},
+        kernel::{KernelBody, Reg, line},
         reducer::Accumulator,
         warp::{WARP, WARPS, WarpTotals, copy},
     },
@@ -38,49 +38,34 @@ impl ScanGenerator<'_> {
     ) -> Accumulator {
         let (bits, width) = (body.bits(), tiling.width);
         let identity = self.reducer.identity(body);
-        let mut parameter =
-            |name, value: usize| body.index_parameter(ParameterKey::Named(name), value as i64);
-        let tiles = parameter("tiles", tiling.totals.tiles);
-        let groups = parameter("groups", tiling.totals.groups);
-        let of_line = parameter("totals", tiling.totals.count());
-        let mut new = || body.index_reg();
-        let (of_tile, of_group, of_section) = (new(), new(), new());
-        line!(body, "mul.lo.s{bits} {of_tile}, {}, {of_line};", own.line);
-        line!(body, "add.s{bits} {of_group}, {of_tile}, {tiles};");
-        line!(body, "add.s{bits} {of_section}, {of_group}, {groups};");
-        line!(body, "add.s{bits} {of_tile}, {of_tile}, {};", own.tile);
-        let publishes = body.reg(RegClass::Predicate);
-        line!(
-            body,
-            "setp.lt.u{bits} {publishes}, {}, {width};",
-            own.thread
-        );
+        let tiles = body.named("tiles", tiling.totals.tiles);
+        let groups = body.named("groups", tiling.totals.groups);
+        let of_line = body.named("totals", tiling.totals.count());
+        let [of_tile, of_group, of_section] = body.index_regs();
+        line!(body; "mul.lo.s{bits} {of_tile}, {}, {of_line};", own.line);
+        line!(body; "add.s{bits} {of_group}, {of_tile}, {tiles};");
+        line!(body; "add.s{bits} {of_section}, {of_group}, {groups};");
+        line!(body; "add.s{bits} {of_tile}, {of_tile}, {};", own.tile);
+        let publishes = body.predicate();
+        line!(body; "setp.lt.u{bits} {publishes}, {}, {width};", own.thread);
         let publish = |body: &mut KernelBody, total: &Accumulator, number: Reg, holds: Reg| {
             let at = body.index_reg();
-            line!(
-                body,
-                "mad.lo.s{bits} {at}, {number}, {width}, {};",
-                own.column
-            );
+            line!(body; "mad.lo.s{bits} {at}, {number}, {width}, {};", own.column);
             published.publish(body, total, at, holds);
         };
         publish(body, own_total, of_tile, publishes);
 
         let (group, in_group, ends_group) = part_of(body, own.tile);
-        line!(body, "sub.s{bits} {of_tile}, {of_tile}, {in_group};");
-        line!(body, "add.s{bits} {of_group}, {of_group}, {group};");
+        line!(body; "sub.s{bits} {of_tile}, {of_tile}, {in_group};");
+        line!(body; "add.s{bits} {of_group}, {of_group}, {group};");
         let (section, in_section, ends_section) = part_of(body, group);
-        let (first_group, before) = (body.index_reg(), body.index_reg());
-        line!(body, "sub.s{bits} {first_group}, {of_group}, {in_section};");
-        line!(body, "add.s{bits} {of_section}, {of_section}, {section};");
-        let (has_section, at) = (body.reg(RegClass::Predicate), body.index_reg());
-        line!(body, "setp.ne.u{bits} {has_section}, {section}, 0;");
-        line!(body, "sub.s{bits} {before}, {of_section}, 1;");
-        line!(
-            body,
-            "mad.lo.s{bits} {at}, {before}, {width}, {};",
-            own.column
-        );
+        let [first_group, before] = body.index_regs();
+        line!(body; "sub.s{bits} {first_group}, {of_group}, {in_section};");
+        line!(body; "add.s{bits} {of_section}, {of_section}, {section};");
+        let (has_section, at) = (body.predicate(), body.index_reg());
+        line!(body; "setp.ne.u{bits} {has_section}, {section}, 0;");
+        line!(body; "sub.s{bits} {before}, {of_section}, 1;");
+        line!(body; "mad.lo.s{bits} {at}, {before}, {width}, {};", own.column);
         let mut request = |(first, count)| {
             let places = places_of_warp(body, own, (first, count), first_totals.warp, width);
             published.request(body, &places, &identity)
@@ -90,25 +75,22 @@ impl ScanGenerator<'_> {
         let before_section = published.request(body, &[(at, has_section)], &identity);
 
         let carry = copy(body, &identity);
-        let has_column = body.reg(RegClass::Predicate);
-        line!(body, "setp.lt.u{bits} {has_column}, {}, {width};", own.lane);
+        let has_column = body.predicate();
+        line!(body; "setp.lt.u{bits} {has_column}, {}, {width};", own.lane);
         let combine = |body: &mut KernelBody, requested, totals, into: &Accumulator| {
             self.combine_received(body, (published, totals), requested, has_column, into);
         };
         combine(body, &in_group, second_totals, &carry);
         let total = copy(body, &carry);
         self.reducer.combine(body, &total, own_total);
-        line!(body, "and.pred {ends_group}, {ends_group}, {publishes};");
+        line!(body; "and.pred {ends_group}, {ends_group}, {publishes};");
         publish(body, &total, of_group, ends_group);
 
         let sections = &published.receive(body, &before_section, &identity)[0];
         combine(body, &before_group, first_totals, sections);
         self.reducer.combine(body, &carry, sections);
         self.reducer.combine(body, &total, sections);
-        line!(
-            body,
-            "and.pred {ends_section}, {ends_section}, {ends_group};"
-        );
+        line!(body; "and.pred {ends_section}, {ends_section}, {ends_group};");
         publish(body, &total, of_section, ends_section);
         carry
     }
@@ -129,7 +111,7 @@ impl ScanGenerator<'_> {
             self.reducer.combine(body, &read[0], other);
         }
         totals.store_if(body, &read[0], has_column);
-        line!(body, "bar.sync 0;");
+        line!(body; "bar.sync 0;");
         let (_, all) = totals.combine_warps(body, self.reducer, &identity);
         self.reducer.combine(body, accumulator, &all);
     }
@@ -144,23 +126,16 @@ fn places_of_warp(
     warp: Reg,
     width: usize,
 ) -> SmallVec<[(Reg, Reg); TOTALS_PER_WARP]> {
-    let (bits, has_column) = (body.bits(), body.reg(RegClass::Predicate));
-    line!(body, "setp.lt.u{bits} {has_column}, {}, {width};", own.lane);
+    let (bits, has_column) = (body.bits(), body.predicate());
+    line!(body; "setp.lt.u{bits} {has_column}, {}, {width};", own.lane);
     let place = |number: usize| {
-        let (slot, at) = (body.index_reg(), body.index_reg());
-        let is_read = body.reg(RegClass::Predicate);
-        line!(
-            body,
-            "mad.lo.s{bits} {slot}, {warp}, {TOTALS_PER_WARP}, {number};"
-        );
-        line!(body, "setp.lt.u{bits} {is_read}, {slot}, {count};");
-        line!(body, "and.pred {is_read}, {is_read}, {has_column};");
-        line!(body, "add.s{bits} {slot}, {slot}, {first};");
-        line!(
-            body,
-            "mad.lo.s{bits} {at}, {slot}, {width}, {};",
-            own.column
-        );
+        let [slot, at] = body.index_regs();
+        let is_read = body.predicate();
+        line!(body; "mad.lo.s{bits} {slot}, {warp}, {TOTALS_PER_WARP}, {number};");
+        line!(body; "setp.lt.u{bits} {is_read}, {slot}, {count};");
+        line!(body; "and.pred {is_read}, {is_read}, {has_column};");
+        line!(body; "add.s{bits} {slot}, {slot}, {first};");
+        line!(body; "mad.lo.s{bits} {at}, {slot}, {width}, {};", own.column);
         (at, is_read)
     };
     (0..TOTALS_PER_WARP).map(place).collect()

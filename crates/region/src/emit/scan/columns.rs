@@ -20,7 +20,7 @@ use smallvec::{SmallVec, smallvec};
 
 use crate::emit::{
     body::{
-        kernel::{BLOCK, Kernel, KernelBody, ParameterKey, Reg, RegClass, line},
+        kernel::{BLOCK, Kernel, KernelBody, Reg, RegClass, line},
         reducer::Accumulator,
         warp::{WARP, WARPS, WarpTotals, copy, shuffle},
     },
@@ -148,36 +148,29 @@ impl ScanGenerator<'_> {
     fn thread_per_column(&self, count: usize, columns: usize) -> Kernel {
         let mut body = KernelBody::new(self.analysis.wide);
         let thread = body.thread();
-        let (bits, beyond) = (body.bits(), body.reg(RegClass::Predicate));
-        let mut parameter =
-            |name, value: usize| body.index_parameter(ParameterKey::Named(name), value as i64);
-        let all = parameter("threads", self.node.elements / count);
-        let (count, columns) = (parameter("count", count), parameter("columns", columns));
-        line!(body, "setp.ge.u{bits} {beyond}, {thread}, {all};");
-        line!(body, "@{beyond} bra DONE;");
-        let mut new = || body.index_reg();
-        let (before, rows, at, row) = (new(), new(), new(), new());
+        let (bits, beyond) = (body.bits(), body.predicate());
+        let all = body.named("threads", self.node.elements / count);
+        let (count, columns) = (body.named("count", count), body.named("columns", columns));
+        line!(body; "setp.ge.u{bits} {beyond}, {thread}, {all};");
+        line!(body; "@{beyond} bra DONE;");
+        let [before, rows, at, row] = body.index_regs();
         // The columns before those that lie beside this one have all their elements before it.
-        line!(body, "div.u{bits} {before}, {thread}, {columns};");
-        line!(body, "mul.lo.s{bits} {before}, {before}, {columns};");
-        line!(body, "sub.s{bits} {rows}, {count}, 1;");
-        line!(body, "mad.lo.s{bits} {at}, {before}, {rows}, {thread};");
-        line!(body, "mov.b{bits} {row}, 0;");
+        line!(body; "div.u{bits} {before}, {thread}, {columns};");
+        line!(body; "mul.lo.s{bits} {before}, {before}, {columns};");
+        line!(body; "sub.s{bits} {rows}, {count}, 1;");
+        line!(body; "mad.lo.s{bits} {at}, {before}, {rows}, {thread};");
+        line!(body; "mov.b{bits} {row}, 0;");
         let running = self.reducer.identity(&mut body);
         for (label, next, at_once) in [("LOOP", "REST", UNROLL), ("REST", "DONE", 1)] {
             body.label(label);
             let last = body.index_reg();
-            line!(body, "add.s{bits} {last}, {row}, {};", at_once - 1);
-            line!(body, "setp.ge.u{bits} {beyond}, {last}, {count};");
-            line!(body, "@{beyond} bra {next};");
+            line!(body; "add.s{bits} {last}, {row}, {};", at_once - 1);
+            line!(body; "setp.ge.u{bits} {beyond}, {last}, {count};");
+            line!(body; "@{beyond} bra {next};");
             let mut places: SmallVec<[Reg; UNROLL]> = smallvec![at];
             for turn in 1..at_once {
                 let place = body.index_reg();
-                line!(
-                    body,
-                    "add.s{bits} {place}, {}, {columns};",
-                    places[turn - 1]
-                );
+                line!(body; "add.s{bits} {place}, {}, {columns};", places[turn - 1]);
                 places.push(place);
             }
             let values = self.values_at(&mut body, &places);
@@ -187,9 +180,9 @@ impl ScanGenerator<'_> {
                 self.store_results(&mut body, std::slice::from_ref(&running), place);
             }
             let behind = places[at_once - 1];
-            line!(body, "add.s{bits} {at}, {behind}, {columns};");
-            line!(body, "add.s{bits} {row}, {row}, {at_once};");
-            line!(body, "bra {label};");
+            line!(body; "add.s{bits} {at}, {behind}, {columns};");
+            line!(body; "add.s{bits} {row}, {row}, {at_once};");
+            line!(body; "bra {label};");
         }
         body.label("DONE");
         self.finish(body, "")
@@ -237,15 +230,10 @@ impl ScanGenerator<'_> {
         }
         let (reducer, width) = (self.reducer, tiling.width);
         let running = of_tile.scan_lanes(&mut body, reducer, &running, &identity, width);
-        let ends_warp = body.reg(RegClass::Predicate);
-        line!(
-            body,
-            "setp.ge.u{bits} {ends_warp}, {}, {};",
-            own.lane,
-            WARP - width
-        );
+        let ends_warp = body.predicate();
+        line!(body; "setp.ge.u{bits} {ends_warp}, {}, {};", own.lane, WARP - width);
         of_tile.store_if(&mut body, &running, ends_warp);
-        line!(body, "bar.sync 0;");
+        line!(body; "bar.sync 0;");
         let (before, all) = of_tile.combine_warps(&mut body, reducer, &identity);
         if let (Some(published), Some(of_group)) = (&published, &of_group) {
             let totals = [&of_tile, of_group];
@@ -254,20 +242,10 @@ impl ScanGenerator<'_> {
         }
 
         let at = body.index_reg();
-        line!(
-            body,
-            "mad.lo.s{bits} {at}, {}, {}, {};",
-            own.row,
-            own.columns,
-            own.base
-        );
+        line!(body; "mad.lo.s{bits} {at}, {}, {}, {};", own.row, own.columns, own.base);
         let step = body.index_reg();
         let rows_at_once = tiling.lanes_per_column();
-        line!(
-            body,
-            "mul.lo.s{bits} {step}, {}, {rows_at_once};",
-            own.columns
-        );
+        line!(body; "mul.lo.s{bits} {step}, {}, {rows_at_once};", own.columns);
         let last_lane = self.last_lane(&mut body, tiling, &own);
         for turn in 0..tiling.items {
             let inside = own.is_inside(&mut body, tiling, turn);
@@ -289,7 +267,7 @@ impl ScanGenerator<'_> {
             if_inside(&mut body, inside, |body| {
                 self.store_results(body, std::slice::from_ref(&result), at);
             });
-            line!(body, "add.s{bits} {at}, {at}, {step};");
+            line!(body; "add.s{bits} {at}, {at}, {step};");
         }
         self.finish(body, &shared)
     }
@@ -304,49 +282,33 @@ impl ScanGenerator<'_> {
         totals: &WarpTotals,
     ) -> TileThread {
         let bits = body.bits();
-        let mut parameter =
-            |name, value: usize| body.index_parameter(ParameterKey::Named(name), value as i64);
-        let count = parameter("count", tiling.count);
-        let columns = parameter("columns", tiling.columns);
+        let count = body.named("count", tiling.count);
+        let columns = body.named("columns", tiling.columns);
         let (across, lines) = (
-            parameter("across", tiling.across),
-            parameter("lines", tiling.lines),
+            body.named("across", tiling.across),
+            body.named("lines", tiling.lines),
         );
-        let (width, has_column) = (tiling.width, body.reg(RegClass::Predicate));
-        let mut new = || body.index_reg();
-        let (tile, line, before, column, row, base) = (new(), new(), new(), new(), new(), new());
-        let (outer, first, last, rest) = (new(), new(), new(), new());
-        line!(body, "div.u{bits} {tile}, {number}, {lines};");
-        line!(body, "mul.lo.s{bits} {before}, {tile}, {lines};");
-        line!(body, "sub.s{bits} {line}, {number}, {before};");
-        line!(body, "div.u{bits} {outer}, {line}, {across};");
-        line!(body, "mul.lo.s{bits} {before}, {outer}, {across};");
-        line!(body, "sub.s{bits} {first}, {line}, {before};");
-        line!(
-            body,
-            "and.b{bits} {column}, {}, {};",
-            totals.lane,
-            width - 1
-        );
-        line!(body, "mad.lo.s{bits} {first}, {first}, {width}, {column};");
-        line!(body, "setp.lt.u{bits} {has_column}, {first}, {columns};");
-        line!(body, "sub.s{bits} {last}, {columns}, 1;");
-        line!(body, "min.u{bits} {first}, {first}, {last};");
-        line!(body, "mul.lo.s{bits} {base}, {outer}, {count};");
-        line!(body, "mad.lo.s{bits} {base}, {base}, {columns}, {first};");
+        let (width, has_column) = (tiling.width, body.predicate());
+        let [tile, line, before, column, row, base] = body.index_regs();
+        let [outer, first, last, rest] = body.index_regs();
+        line!(body; "div.u{bits} {tile}, {number}, {lines};");
+        line!(body; "mul.lo.s{bits} {before}, {tile}, {lines};");
+        line!(body; "sub.s{bits} {line}, {number}, {before};");
+        line!(body; "div.u{bits} {outer}, {line}, {across};");
+        line!(body; "mul.lo.s{bits} {before}, {outer}, {across};");
+        line!(body; "sub.s{bits} {first}, {line}, {before};");
+        line!(body; "and.b{bits} {column}, {}, {};", totals.lane, width - 1);
+        line!(body; "mad.lo.s{bits} {first}, {first}, {width}, {column};");
+        line!(body; "setp.lt.u{bits} {has_column}, {first}, {columns};");
+        line!(body; "sub.s{bits} {last}, {columns}, 1;");
+        line!(body; "min.u{bits} {first}, {first}, {last};");
+        line!(body; "mul.lo.s{bits} {base}, {outer}, {count};");
+        line!(body; "mad.lo.s{bits} {base}, {base}, {columns}, {first};");
         let shift = width.trailing_zeros();
-        line!(body, "shr.u{bits} {rest}, {}, {shift};", totals.lane);
+        line!(body; "shr.u{bits} {rest}, {}, {shift};", totals.lane);
         let of_warp = tiling.rows_per_warp();
-        line!(
-            body,
-            "mad.lo.s{bits} {row}, {}, {of_warp}, {rest};",
-            totals.warp
-        );
-        line!(
-            body,
-            "mad.lo.s{bits} {row}, {tile}, {}, {row};",
-            WARPS * of_warp
-        );
+        line!(body; "mad.lo.s{bits} {row}, {}, {of_warp}, {rest};", totals.warp);
+        line!(body; "mad.lo.s{bits} {row}, {tile}, {}, {row};", WARPS * of_warp);
         TileThread {
             thread,
             lane: totals.lane,
@@ -371,18 +333,13 @@ impl ScanGenerator<'_> {
         turns: Range<usize>,
     ) -> Vec<Reg> {
         let (bits, last) = (body.bits(), body.index_reg());
-        line!(body, "sub.s{bits} {last}, {}, 1;", own.count);
+        line!(body; "sub.s{bits} {last}, {}, 1;", own.count);
         let place = |turn: usize| {
-            let (row, place) = (body.index_reg(), body.index_reg());
+            let [row, place] = body.index_regs();
             let ahead = turn * tiling.lanes_per_column();
-            line!(body, "add.s{bits} {row}, {}, {ahead};", own.row);
-            line!(body, "min.u{bits} {row}, {row}, {last};");
-            line!(
-                body,
-                "mad.lo.s{bits} {place}, {row}, {}, {};",
-                own.columns,
-                own.base
-            );
+            line!(body; "add.s{bits} {row}, {}, {ahead};", own.row);
+            line!(body; "min.u{bits} {row}, {row}, {last};");
+            line!(body; "mad.lo.s{bits} {place}, {row}, {}, {};", own.columns, own.base);
             place
         };
         let places: SmallVec<[Reg; 32]> = turns.map(place).collect();
@@ -392,9 +349,9 @@ impl ScanGenerator<'_> {
     /// Returns the number of the last lane that has the same column, for a shuffle.
     fn last_lane(&self, body: &mut KernelBody, tiling: &Tiling, own: &TileThread) -> Reg {
         let bits = body.bits();
-        let (column, lane) = (body.reg(RegClass::B32), body.reg(RegClass::B32));
-        line!(body, "cvt.u32.u{bits} {column}, {};", own.column);
-        line!(body, "add.u32 {lane}, {column}, {};", WARP - tiling.width);
+        let [column, lane] = body.regs(RegClass::B32);
+        line!(body; "cvt.u32.u{bits} {column}, {};", own.column);
+        line!(body; "add.u32 {lane}, {column}, {};", WARP - tiling.width);
         lane
     }
 }
@@ -403,11 +360,11 @@ impl TileThread {
     /// Returns whether the thread has an element in a turn.
     fn is_inside(&self, body: &mut KernelBody, tiling: &Tiling, turn: usize) -> Reg {
         let (bits, row) = (body.bits(), body.index_reg());
-        let inside = body.reg(RegClass::Predicate);
+        let inside = body.predicate();
         let ahead = turn * tiling.lanes_per_column();
-        line!(body, "add.s{bits} {row}, {}, {ahead};", self.row);
-        line!(body, "setp.lt.u{bits} {inside}, {row}, {};", self.count);
-        line!(body, "and.pred {inside}, {inside}, {};", self.has_column);
+        line!(body; "add.s{bits} {row}, {}, {ahead};", self.row);
+        line!(body; "setp.lt.u{bits} {inside}, {row}, {};", self.count);
+        line!(body; "and.pred {inside}, {inside}, {};", self.has_column);
         inside
     }
 }

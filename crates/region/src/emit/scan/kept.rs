@@ -31,7 +31,7 @@ impl Kept {
     /// Computes the address of a thread's elements, so many of which are neighbours.
     pub(crate) fn new(body: &mut KernelBody, thread: Reg, class: RegClass, lanes: usize) -> Self {
         let first = body.reg(RegClass::B64);
-        line!(body, "mov.u64 {first}, kept;");
+        line!(body; "mov.u64 {first}, kept;");
         let each = (lanes * Self::bytes_of(class)).min(VECTOR_BYTES);
         Self {
             address: body.element(first, thread, each),
@@ -69,7 +69,7 @@ impl Kept {
             let offset = first + number * BLOCK * VECTOR_BYTES;
             let address = self.address;
             let words = list(part);
-            line!(body, "st.shared{kind} [{address}+{offset}], {words};");
+            line!(body; "st.shared{kind} [{address}+{offset}], {words};");
         }
     }
 
@@ -86,7 +86,7 @@ impl Kept {
             let offset = first + number * BLOCK * VECTOR_BYTES;
             let address = self.address;
             let words = list(&part);
-            line!(body, "ld.shared{kind} {words}, [{address}+{offset}];");
+            line!(body; "ld.shared{kind} {words}, [{address}+{offset}];");
             values.extend(part);
         }
         if self.class == RegClass::Predicate {

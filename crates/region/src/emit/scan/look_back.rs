@@ -26,7 +26,7 @@ use smallvec::{SmallVec, smallvec};
 
 use crate::emit::{
     body::{
-        kernel::{BLOCK, Kernel, KernelBody, ParameterKey, Reg, RegClass, line},
+        kernel::{BLOCK, Kernel, KernelBody, Reg, RegClass, line},
         reducer::Accumulator,
         warp::{WARP, WARPS, WarpTotals, copy, shuffle},
     },
@@ -109,25 +109,18 @@ impl ScanGenerator<'_> {
         let (_, thread) = body.block_and_thread();
         let published = self.published(&mut body);
         let (number, is_first) = next_tile(&mut body, &published, thread);
-        let mut parameter =
-            |name, value: usize| body.index_parameter(ParameterKey::Named(name), value as i64);
-        let count = parameter("count", segmentation.count);
-        let tiles = parameter("tiles", of_row.tiles);
-        let groups = parameter("groups", of_row.groups);
-        let of_row = parameter("totals", of_row.count());
-        let mut new = || body.index_reg();
-        let (row, before_row, tile, first, end, base) = (new(), new(), new(), new(), new(), new());
-        line!(body, "div.u{bits} {row}, {number}, {tiles};");
-        line!(body, "mul.lo.s{bits} {before_row}, {row}, {tiles};");
-        line!(body, "sub.s{bits} {number}, {number}, {before_row};");
-        line!(
-            body,
-            "mul.lo.s{bits} {tile}, {number}, {};",
-            segmentation.tile()
-        );
-        line!(body, "add.s{bits} {end}, {tile}, {};", segmentation.tile());
-        line!(body, "min.u{bits} {end}, {end}, {count};");
-        line!(body, "mul.lo.s{bits} {base}, {row}, {count};");
+        let count = body.named("count", segmentation.count);
+        let tiles = body.named("tiles", of_row.tiles);
+        let groups = body.named("groups", of_row.groups);
+        let of_row = body.named("totals", of_row.count());
+        let [row, before_row, tile, first, end, base] = body.index_regs();
+        line!(body; "div.u{bits} {row}, {number}, {tiles};");
+        line!(body; "mul.lo.s{bits} {before_row}, {row}, {tiles};");
+        line!(body; "sub.s{bits} {number}, {number}, {before_row};");
+        line!(body; "mul.lo.s{bits} {tile}, {number}, {};", segmentation.tile());
+        line!(body; "add.s{bits} {end}, {tile}, {};", segmentation.tile());
+        line!(body; "min.u{bits} {end}, {end}, {count};");
+        line!(body; "mul.lo.s{bits} {base}, {row}, {count};");
         let identity = self.reducer.identity(&mut body);
         let totals = WarpTotals::new(&mut body, self.reducer, thread, 0);
         let lanes = if segmentation.count.is_multiple_of(LANES) {
@@ -137,12 +130,8 @@ impl ScanGenerator<'_> {
         };
         let (items, stride) = (segmentation.items, WARP * lanes);
         let (warp, lane) = (totals.warp, totals.lane);
-        line!(
-            body,
-            "mad.lo.s{bits} {first}, {warp}, {}, {tile};",
-            WARP * items
-        );
-        line!(body, "mad.lo.s{bits} {first}, {lane}, {lanes}, {first};");
+        line!(body; "mad.lo.s{bits} {first}, {warp}, {}, {tile};", WARP * items);
+        line!(body; "mad.lo.s{bits} {first}, {lane}, {lanes}, {first};");
         let place = (first, end, base);
         let read = |body: &mut KernelBody, at, lanes| self.values(body, at, lanes);
         let neighbours = neighbours(&mut body, place, (items / lanes, stride), lanes, read);
@@ -155,30 +144,26 @@ impl ScanGenerator<'_> {
         }
         self.reducer.combine_lanes(&mut body, &running, WARP);
         totals.store(&mut body, &running, 0);
-        line!(body, "bar.sync 0;");
+        line!(body; "bar.sync 0;");
         let (before, own) = totals.combine_warps(&mut body, self.reducer, &identity);
 
-        let mut new = || body.index_reg();
-        let (of_tile, of_group, of_section) = (new(), new(), new());
-        line!(body, "mul.lo.s{bits} {of_tile}, {row}, {of_row};");
-        line!(body, "add.s{bits} {of_group}, {of_tile}, {tiles};");
-        line!(body, "add.s{bits} {of_section}, {of_group}, {groups};");
-        line!(body, "add.s{bits} {of_tile}, {of_tile}, {number};");
+        let [of_tile, of_group, of_section] = body.index_regs();
+        line!(body; "mul.lo.s{bits} {of_tile}, {row}, {of_row};");
+        line!(body; "add.s{bits} {of_group}, {of_tile}, {tiles};");
+        line!(body; "add.s{bits} {of_section}, {of_group}, {groups};");
+        line!(body; "add.s{bits} {of_tile}, {of_tile}, {number};");
         published.publish(&mut body, &own, of_tile, is_first);
         let (group, within_group, ends_group) = part_of(&mut body, number);
         let (section, within_section, ends_section) = part_of(&mut body, group);
-        line!(body, "sub.s{bits} {of_tile}, {of_tile}, {within_group};");
-        line!(body, "add.s{bits} {of_group}, {of_group}, {group};");
-        line!(body, "add.s{bits} {of_section}, {of_section}, {section};");
-        let (has_section, one) = (body.reg(RegClass::Predicate), body.index_reg());
-        let (first_group, section_before) = (body.index_reg(), body.index_reg());
-        line!(
-            body,
-            "sub.s{bits} {first_group}, {of_group}, {within_section};"
-        );
-        line!(body, "setp.ne.u{bits} {has_section}, {section}, 0;");
-        line!(body, "selp.b{bits} {one}, 1, 0, {has_section};");
-        line!(body, "sub.s{bits} {section_before}, {of_section}, {one};");
+        line!(body; "sub.s{bits} {of_tile}, {of_tile}, {within_group};");
+        line!(body; "add.s{bits} {of_group}, {of_group}, {group};");
+        line!(body; "add.s{bits} {of_section}, {of_section}, {section};");
+        let (has_section, one) = (body.predicate(), body.index_reg());
+        let [first_group, section_before] = body.index_regs();
+        line!(body; "sub.s{bits} {first_group}, {of_group}, {within_section};");
+        line!(body; "setp.ne.u{bits} {has_section}, {section}, 0;");
+        line!(body; "selp.b{bits} {one}, 1, 0, {has_section};");
+        line!(body; "sub.s{bits} {section_before}, {of_section}, {one};");
         // Only threads of the first warp have numbers below these counts.
         let mut request = |places: &[(Reg, Reg)]| {
             let places: SmallVec<[(Reg, Reg); 2]> = places
@@ -198,9 +183,9 @@ impl ScanGenerator<'_> {
         }
 
         // The first warp combines what precedes the tile.
-        let others = body.reg(RegClass::Predicate);
-        line!(body, "setp.ge.u{bits} {others}, {thread}, {WARP};");
-        line!(body, "@{others} bra CARRIED;");
+        let others = body.predicate();
+        line!(body; "setp.ge.u{bits} {others}, {thread}, {WARP};");
+        line!(body; "@{others} bra CARRIED;");
         let receive = |body: &mut KernelBody, requested| {
             let received = published.receive(body, requested, &identity);
             for total in &received {
@@ -211,7 +196,7 @@ impl ScanGenerator<'_> {
         let carry = receive(&mut body, &in_group).remove(0);
         let total = copy(&mut body, &carry);
         self.reducer.combine(&mut body, &total, &own);
-        line!(body, "and.pred {ends_group}, {ends_group}, {is_first};");
+        line!(body; "and.pred {ends_group}, {ends_group}, {is_first};");
         published.publish(&mut body, &total, of_group, ends_group);
         let [groups_before, sections] = &receive(&mut body, &before_group)[..] else {
             unreachable!("there is a total for each place");
@@ -219,10 +204,7 @@ impl ScanGenerator<'_> {
         self.reducer.combine(&mut body, sections, groups_before);
         self.reducer.combine(&mut body, &carry, sections);
         self.reducer.combine(&mut body, &total, sections);
-        line!(
-            body,
-            "and.pred {ends_section}, {ends_section}, {ends_group};"
-        );
+        line!(body; "and.pred {ends_section}, {ends_section}, {ends_group};");
         published.publish(&mut body, &total, of_section, ends_section);
         let mut shared = self.reducer.shared_memory(0, WARPS);
         shared.push_str(&Kept::declaration(class, items));
@@ -230,23 +212,23 @@ impl ScanGenerator<'_> {
         for (slot, reg) in carry.iter().enumerate() {
             shared.push_str(&format!("\t.shared .align 8 .b8 carry{slot}[8];\n"));
             let kind = reg.class.move_type();
-            line!(body, "@{is_first} st.shared.{kind} [carry{slot}], {reg};");
+            line!(body; "@{is_first} st.shared.{kind} [carry{slot}], {reg};");
         }
         body.label("CARRIED");
-        line!(body, "bar.sync 0;");
+        line!(body; "bar.sync 0;");
         for (slot, reg) in carry.iter().enumerate() {
             let kind = reg.class.move_type();
-            line!(body, "ld.shared.{kind} {reg}, [carry{slot}];");
+            line!(body; "ld.shared.{kind} {reg}, [carry{slot}];");
         }
         self.reducer.combine(&mut body, &before, &carry);
         let position = body.index_reg();
-        line!(body, "add.s{bits} {position}, {first}, {base};");
+        line!(body; "add.s{bits} {position}, {first}, {base};");
         let first_result = self.result_address(&mut body, position);
         for turn in 0..neighbours.len() {
             // Found again from the first, so that fewer registers are in use over the wait.
-            let (at, inside) = (body.index_reg(), body.reg(RegClass::Predicate));
-            line!(body, "add.s{bits} {at}, {first}, {};", turn * stride);
-            line!(body, "setp.lt.u{bits} {inside}, {at}, {end};");
+            let (at, inside) = (body.index_reg(), body.predicate());
+            line!(body; "add.s{bits} {at}, {first}, {};", turn * stride);
+            line!(body; "setp.lt.u{bits} {inside}, {at}, {end};");
             let elements = kept.load(&mut body, turn);
             let with_front = match scanned.get(turn) {
                 Some(scanned) => scanned.clone(),
@@ -261,7 +243,7 @@ impl ScanGenerator<'_> {
             let results: Vec<_> = elements.iter().map(after).collect();
             let address = body.reg(RegClass::B64);
             let bytes = turn * stride * self.node.dtype.bytes();
-            line!(body, "add.s64 {address}, {first_result}, {bytes};");
+            line!(body; "add.s64 {address}, {first_result}, {bytes};");
             if_inside(&mut body, inside, |body| {
                 self.store_results_to(body, &results, address);
             });
@@ -305,9 +287,9 @@ impl ScanGenerator<'_> {
 /// is one.
 fn total_of_lane(body: &mut KernelBody, lane: Reg, (first, count): (Reg, Reg)) -> (Reg, Reg) {
     let bits = body.bits();
-    let (at, is_read) = (body.index_reg(), body.reg(RegClass::Predicate));
-    line!(body, "setp.lt.u{bits} {is_read}, {lane}, {count};");
-    line!(body, "add.s{bits} {at}, {first}, {lane};");
+    let (at, is_read) = (body.index_reg(), body.predicate());
+    line!(body; "setp.lt.u{bits} {is_read}, {lane}, {count};");
+    line!(body; "add.s{bits} {at}, {first}, {lane};");
     (at, is_read)
 }
 
@@ -315,20 +297,17 @@ fn total_of_lane(body: &mut KernelBody, lane: Reg, (first, count): (Reg, Reg)) -
 /// the first thread.
 pub(crate) fn next_tile(body: &mut KernelBody, published: &Published, thread: Reg) -> (Reg, Reg) {
     let (bits, counter) = (body.bits(), published.counter);
-    let (first, taken) = (body.reg(RegClass::Predicate), body.reg(RegClass::B32));
-    line!(body, "setp.eq.u{bits} {first}, {thread}, 0;");
-    line!(
-        body,
-        "@{first} atom.relaxed.gpu.global.add.u32 {taken}, [{counter}], 1;"
-    );
-    line!(body, "@{first} st.shared.u32 [tile], {taken};");
-    line!(body, "bar.sync 0;");
-    line!(body, "ld.shared.u32 {taken}, [tile];");
+    let (first, taken) = (body.predicate(), body.reg(RegClass::B32));
+    line!(body; "setp.eq.u{bits} {first}, {thread}, 0;");
+    line!(body; "@{first} atom.relaxed.gpu.global.add.u32 {taken}, [{counter}], 1;");
+    line!(body; "@{first} st.shared.u32 [tile], {taken};");
+    line!(body; "bar.sync 0;");
+    line!(body; "ld.shared.u32 {taken}, [tile];");
     if thread.class == RegClass::B32 {
         return (taken, first);
     }
     let wide = body.reg(RegClass::B64);
-    line!(body, "cvt.u64.u32 {wide}, {taken};");
+    line!(body; "cvt.u64.u32 {wide}, {taken};");
     (wide, first)
 }
 
@@ -336,15 +315,11 @@ pub(crate) fn next_tile(body: &mut KernelBody, published: &Published, thread: Re
 /// is the last with this quotient.
 pub(crate) fn part_of(body: &mut KernelBody, number: Reg) -> (Reg, Reg, Reg) {
     let bits = body.bits();
-    let (quotient, rest) = (body.index_reg(), body.index_reg());
-    let is_last = body.reg(RegClass::Predicate);
-    line!(
-        body,
-        "shr.u{bits} {quotient}, {number}, {};",
-        WARP.trailing_zeros()
-    );
-    line!(body, "and.b{bits} {rest}, {number}, {};", WARP - 1);
-    line!(body, "setp.eq.u{bits} {is_last}, {rest}, {};", WARP - 1);
+    let [quotient, rest] = body.index_regs();
+    let is_last = body.predicate();
+    line!(body; "shr.u{bits} {quotient}, {number}, {};", WARP.trailing_zeros());
+    line!(body; "and.b{bits} {rest}, {number}, {};", WARP - 1);
+    line!(body; "setp.eq.u{bits} {is_last}, {rest}, {};", WARP - 1);
     (quotient, rest, is_last)
 }
 

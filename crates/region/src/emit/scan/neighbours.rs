@@ -1,7 +1,7 @@
 //! Elements that a thread of a scan loads together, which may be beyond the end of their row.
 
 use crate::emit::body::{
-    kernel::{KernelBody, Reg, RegClass, line},
+    kernel::{KernelBody, Reg, line},
     reducer::Accumulator,
 };
 
@@ -17,7 +17,7 @@ pub(crate) struct Neighbours<E> {
 /// Runs what `store` generates unless the elements are beyond the end.
 pub(crate) fn if_inside(body: &mut KernelBody, inside: Reg, store: impl FnOnce(&mut KernelBody)) {
     let label = format!("SKIP{}", body.label_number());
-    line!(body, "@!{inside} bra {label};");
+    line!(body; "@!{inside} bra {label};");
     store(body);
     body.label(&label);
 }
@@ -34,15 +34,15 @@ pub(crate) fn neighbours<E>(
 ) -> Vec<Neighbours<E>> {
     let bits = body.bits();
     let last = body.index_reg();
-    line!(body, "sub.s{bits} {last}, {end}, {lanes};");
+    line!(body; "sub.s{bits} {last}, {end}, {lanes};");
     let at_turn = |turn: usize| {
-        let (at, position) = (body.index_reg(), body.index_reg());
-        let inside = body.reg(RegClass::Predicate);
-        line!(body, "add.s{bits} {at}, {first}, {};", turn * stride);
-        line!(body, "setp.lt.u{bits} {inside}, {at}, {end};");
+        let [at, position] = body.index_regs();
+        let inside = body.predicate();
+        line!(body; "add.s{bits} {at}, {first}, {};", turn * stride);
+        line!(body; "setp.lt.u{bits} {inside}, {at}, {end};");
         // Beyond the end, the last elements are read and replaced by the identity.
-        line!(body, "min.u{bits} {position}, {at}, {last};");
-        line!(body, "add.s{bits} {position}, {position}, {base};");
+        line!(body; "min.u{bits} {position}, {at}, {last};");
+        line!(body; "add.s{bits} {position}, {position}, {base};");
         Neighbours {
             elements: read(body, position, lanes),
             position,
@@ -61,6 +61,6 @@ pub(crate) fn replace_outside(
 ) {
     for (&reg, &none) in element.iter().zip(identity) {
         let kind = reg.class.move_type();
-        line!(body, "selp.{kind} {reg}, {reg}, {none}, {inside};");
+        line!(body; "selp.{kind} {reg}, {reg}, {none}, {inside};");
     }
 }

@@ -122,15 +122,14 @@ impl Published {
     fn word_of(&self, body: &mut KernelBody, total: &Accumulator) -> Reg {
         let word = body.reg(RegClass::B64);
         if self.form == Form::Inverted {
-            line!(body, "mov.b64 {word}, {};", total[0]);
-            line!(body, "not.b64 {word}, {word};");
-            line!(body, "max.u64 {word}, {word}, 1;");
+            line!(body; "mov.b64 {word}, {};", total[0]);
+            line!(body; "not.b64 {word}, {word};");
+            line!(body; "max.u64 {word}, {word}, 1;");
         } else {
-            let mut new = || body.reg(RegClass::B32);
-            let (one, component) = (new(), new());
-            line!(body, "mov.b32 {one}, 1;");
-            line!(body, "mov.b32 {component}, {};", total[0]);
-            line!(body, "mov.b64 {word}, {{{one}, {component}}};");
+            let [one, component] = body.regs(RegClass::B32);
+            line!(body; "mov.b32 {one}, 1;");
+            line!(body; "mov.b32 {component}, {};", total[0]);
+            line!(body; "mov.b64 {word}, {{{one}, {component}}};");
         }
         word
     }
@@ -140,13 +139,12 @@ impl Published {
         let total = body.reg(like[0].class);
         if self.form == Form::Inverted {
             let bits = body.reg(RegClass::B64);
-            line!(body, "not.b64 {bits}, {word};");
-            line!(body, "mov.b64 {total}, {bits};");
+            line!(body; "not.b64 {bits}, {word};");
+            line!(body; "mov.b64 {total}, {bits};");
         } else {
-            let mut new = || body.reg(RegClass::B32);
-            let (one, component) = (new(), new());
-            line!(body, "mov.b64 {{{one}, {component}}}, {word};");
-            line!(body, "mov.b32 {total}, {component};");
+            let [one, component] = body.regs(RegClass::B32);
+            line!(body; "mov.b64 {{{one}, {component}}}, {word};");
+            line!(body; "mov.b32 {total}, {component};");
         }
         smallvec![total]
     }
@@ -163,23 +161,17 @@ impl Published {
         let address = body.element(self.counter, at, bytes);
         if self.form != Form::Flagged {
             let word = self.word_of(body, total);
-            line!(
-                body,
-                "@{is_published} st.relaxed.gpu.global.b64 [{address}+{bytes}], {word};"
-            );
+            line!(body; "@{is_published} st.relaxed.gpu.global.b64 [{address}+{bytes}], {word};");
             return;
         }
         for (&(base, bytes), &reg) in self.components.iter().zip(total) {
             let address = body.element(base, at, bytes);
             let kind = reg.class.move_type();
-            line!(body, "@{is_published} st.global.{kind} [{address}], {reg};");
+            line!(body; "@{is_published} st.global.{kind} [{address}], {reg};");
         }
         let one = body.reg(RegClass::B32);
-        line!(body, "mov.u32 {one}, 1;");
-        line!(
-            body,
-            "@{is_published} st.release.gpu.global.u32 [{address}+{bytes}], {one};"
-        );
+        line!(body; "mov.u32 {one}, 1;");
+        line!(body; "@{is_published} st.release.gpu.global.u32 [{address}+{bytes}], {one};");
     }
 
     /// Loads the word or flag of a requested total.
@@ -195,10 +187,7 @@ impl Published {
             _ => ("relaxed", "b64"),
         };
         let bytes = self.form.mark_bytes();
-        line!(
-            body,
-            "@{is_read} ld.{order}.gpu.global.{kind} {mark}, [{address}+{bytes}];"
-        );
+        line!(body; "@{is_read} ld.{order}.gpu.global.{kind} {mark}, [{address}+{bytes}];");
     }
 
     /// Begins to load totals, each of which a thread needs if a predicate holds. The others are the
@@ -214,7 +203,7 @@ impl Published {
             let address = body.element(self.counter, at, self.form.mark_bytes());
             let mark = if self.form == Form::Flagged {
                 let flag = body.reg(RegClass::B32);
-                line!(body, "mov.u32 {flag}, 1;");
+                line!(body; "mov.u32 {flag}, 1;");
                 flag
             } else {
                 self.word_of(body, identity)
@@ -241,8 +230,7 @@ impl Published {
     ) -> Vec<Accumulator> {
         let number = body.label_number();
         let (again, received) = (format!("WAIT{number}"), format!("RECEIVED{number}"));
-        let mut new = || body.reg(RegClass::Predicate);
-        let (is_missing, is_each) = (new(), new());
+        let [is_missing, is_each] = body.regs(RegClass::Predicate);
         let kind = match self.form {
             Form::Flagged => "u32",
             _ => "u64",
@@ -250,16 +238,16 @@ impl Published {
         body.label(&again);
         for (place, total) in totals.iter().enumerate() {
             let is_zero = if place == 0 { is_missing } else { is_each };
-            line!(body, "setp.eq.{kind} {is_zero}, {}, 0;", total.mark);
+            line!(body; "setp.eq.{kind} {is_zero}, {}, 0;", total.mark);
             if place > 0 {
-                line!(body, "or.pred {is_missing}, {is_missing}, {is_each};");
+                line!(body; "or.pred {is_missing}, {is_missing}, {is_each};");
             }
         }
-        line!(body, "@!{is_missing} bra {received};");
+        line!(body; "@!{is_missing} bra {received};");
         for total in totals {
             self.load_mark(body, total);
         }
-        line!(body, "bra {again};");
+        line!(body; "bra {again};");
         body.label(&received);
         let value = |total: &RequestedTotal| {
             if self.form != Form::Flagged {
@@ -269,7 +257,7 @@ impl Published {
             for (&(base, bytes), &reg) in self.components.iter().zip(&loaded) {
                 let address = body.element(base, total.at, bytes);
                 let (kind, is_read) = (reg.class.move_type(), total.is_read);
-                line!(body, "@{is_read} ld.global.{kind} {reg}, [{address}];");
+                line!(body; "@{is_read} ld.global.{kind} {reg}, [{address}];");
             }
             loaded
         };

@@ -203,25 +203,22 @@ impl ScanGenerator<'_> {
     fn thread_per_row(&self, count: usize) -> Kernel {
         let mut body = KernelBody::new(self.analysis.wide);
         let row = body.thread();
-        let (bits, beyond) = (body.bits(), body.reg(RegClass::Predicate));
-        let rows = body.index_parameter(
-            ParameterKey::Named("rows"),
-            (self.node.elements / count) as i64,
-        );
-        let count = body.index_parameter(ParameterKey::Named("count"), count as i64);
-        line!(body, "setp.ge.u{bits} {beyond}, {row}, {rows};");
-        line!(body, "@{beyond} bra DONE;");
-        let (at, end) = (body.index_reg(), body.index_reg());
-        line!(body, "mul.lo.s{bits} {at}, {row}, {count};");
-        line!(body, "add.s{bits} {end}, {at}, {count};");
+        let (bits, beyond) = (body.bits(), body.predicate());
+        let rows = body.named("rows", self.node.elements / count);
+        let count = body.named("count", count);
+        line!(body; "setp.ge.u{bits} {beyond}, {row}, {rows};");
+        line!(body; "@{beyond} bra DONE;");
+        let [at, end] = body.index_regs();
+        line!(body; "mul.lo.s{bits} {at}, {row}, {count};");
+        line!(body; "add.s{bits} {end}, {at}, {count};");
         let accumulator = self.reducer.identity(&mut body);
         body.label("LOOP");
         let element = &self.elements(&mut body, at, 1)[0];
         self.reducer.combine(&mut body, &accumulator, element);
         self.store_results(&mut body, std::slice::from_ref(&accumulator), at);
-        line!(body, "add.s{bits} {at}, {at}, 1;");
-        line!(body, "setp.lt.u{bits} {beyond}, {at}, {end};");
-        line!(body, "@{beyond} bra LOOP;");
+        line!(body; "add.s{bits} {at}, {at}, 1;");
+        line!(body; "setp.lt.u{bits} {beyond}, {at}, {end};");
+        line!(body; "@{beyond} bra LOOP;");
         body.label("DONE");
         self.finish(body, "")
     }
@@ -236,25 +233,20 @@ impl ScanGenerator<'_> {
         let mut body = KernelBody::new(self.analysis.wide);
         let bits = body.bits();
         let (block, thread) = body.block_and_thread();
-        let count = body.index_parameter(ParameterKey::Named("count"), segmentation.count as i64);
-        let segment =
-            body.index_parameter(ParameterKey::Named("segment"), segmentation.segment as i64);
-        let segments = body.index_parameter(
-            ParameterKey::Named("segments"),
-            segmentation.segments as i64,
-        );
-        let mut new = || body.index_reg();
-        let (row, number, tile, end) = (new(), new(), new(), new());
+        let count = body.named("count", segmentation.count);
+        let segment = body.named("segment", segmentation.segment);
+        let segments = body.named("segments", segmentation.segments);
+        let [row, number, tile, end] = body.index_regs();
         // The linear index of the row's first element in the whole array; the tile and the end are
         // relative to it.
-        let base = new();
-        line!(body, "div.u{bits} {row}, {block}, {segments};");
-        line!(body, "mul.lo.s{bits} {number}, {row}, {segments};");
-        line!(body, "sub.s{bits} {number}, {block}, {number};");
-        line!(body, "mul.lo.s{bits} {tile}, {number}, {segment};");
-        line!(body, "add.s{bits} {end}, {tile}, {segment};");
-        line!(body, "min.u{bits} {end}, {end}, {count};");
-        line!(body, "mul.lo.s{bits} {base}, {row}, {count};");
+        let base = body.index_reg();
+        line!(body; "div.u{bits} {row}, {block}, {segments};");
+        line!(body; "mul.lo.s{bits} {number}, {row}, {segments};");
+        line!(body; "sub.s{bits} {number}, {block}, {number};");
+        line!(body; "mul.lo.s{bits} {tile}, {number}, {segment};");
+        line!(body; "add.s{bits} {end}, {tile}, {segment};");
+        line!(body; "min.u{bits} {end}, {end}, {count};");
+        line!(body; "mul.lo.s{bits} {base}, {row}, {count};");
 
         let identity = self.reducer.identity(&mut body);
         let carry = copy(&mut body, &identity);
@@ -263,16 +255,16 @@ impl ScanGenerator<'_> {
         }
         let totals = WarpTotals::new(&mut body, self.reducer, thread, 0);
         let running = copy(&mut body, &identity);
-        let done = body.reg(RegClass::Predicate);
+        let done = body.predicate();
         body.label("LOOP");
-        line!(body, "setp.ge.u{bits} {done}, {tile}, {end};");
-        line!(body, "@{done} bra LEFT;");
+        line!(body; "setp.ge.u{bits} {done}, {tile}, {end};");
+        line!(body; "@{done} bra LEFT;");
         if output != ScanOutput::Totals {
             assign(&mut body, &running, &identity);
         }
         let first = body.index_reg();
         let items = segmentation.items;
-        line!(body, "mad.lo.s{bits} {first}, {thread}, {items}, {tile};");
+        line!(body; "mad.lo.s{bits} {first}, {thread}, {items}, {tile};");
         let is_whole = input == ScanInput::Elements && segmentation.count.is_multiple_of(LANES);
         let read = |body: &mut KernelBody, at, lanes| match input {
             ScanInput::Elements => self.elements(body, at, lanes),
@@ -289,13 +281,13 @@ impl ScanGenerator<'_> {
             self.store_steps(&mut body, &neighbours, &steps, &before, output);
             self.reducer.combine(&mut body, &carry, &all);
         }
-        line!(body, "add.s{bits} {tile}, {tile}, {};", segmentation.tile());
-        line!(body, "bra LOOP;");
+        line!(body; "add.s{bits} {tile}, {tile}, {};", segmentation.tile());
+        line!(body; "bra LOOP;");
         body.label("LEFT");
         if output == ScanOutput::Totals {
             let (_, all) = totals.scan(&mut body, self.reducer, &running, &identity);
-            line!(body, "setp.ne.u{bits} {done}, {thread}, 0;");
-            line!(body, "@{done} bra DONE;");
+            line!(body; "setp.ne.u{bits} {done}, {thread}, 0;");
+            line!(body; "@{done} bra DONE;");
             self.store_partial(&mut body, &all, block);
             body.label("DONE");
         }
@@ -372,7 +364,7 @@ impl ScanGenerator<'_> {
         let mut positions: SmallVec<[Position; LANES]> = SmallVec::new();
         for lane in 0..lanes {
             let at = lowering.body.index_reg();
-            line!(lowering.body, "add.s{bits} {at}, {first}, {lane};");
+            line!(lowering.body; "add.s{bits} {at}, {first}, {lane};");
             positions.push(lowering.at_linear_index(self.source.id, &self.source.shape, at));
         }
         if lanes > 1 {
@@ -415,19 +407,16 @@ impl ScanGenerator<'_> {
     /// Loads the total of the segments before this one, unless it is the first of its row.
     fn load_carry(&self, body: &mut KernelBody, carry: &Accumulator, block: Reg, number: Reg) {
         let bits = body.bits();
-        let (is_later, before) = (body.reg(RegClass::Predicate), body.index_reg());
-        line!(body, "setp.ne.u{bits} {is_later}, {number}, 0;");
-        line!(body, "sub.s{bits} {before}, {block}, 1;");
+        let (is_later, before) = (body.predicate(), body.index_reg());
+        line!(body; "setp.ne.u{bits} {is_later}, {number}, 0;");
+        line!(body; "sub.s{bits} {before}, {block}, 1;");
         for (slot, (&reg, &dtype)) in carry.iter().zip(&self.reducer.state_types()).enumerate() {
             let base = body.address(ParameterKey::Temporary(slot), || {
                 KernelParameter::Temporary(slot)
             });
             let address = body.element(base, before, dtype.bytes());
-            line!(
-                body,
-                "@{is_later} ld.global.{} {reg}, [{address}];",
-                RegClass::of(dtype).move_type()
-            );
+            line!(body; "@{is_later} ld.global.{} {reg}, [{address}];",
+                RegClass::of(dtype).move_type());
         }
     }
 

@@ -10,9 +10,7 @@ use smallvec::smallvec;
 use crate::{
     element::DType,
     emit::{
-        body::kernel::{
-            BLOCK, Kernel, KernelBody, KernelParameter, ParameterKey, Reg, RegClass, line,
-        },
+        body::kernel::{BLOCK, Kernel, KernelBody, KernelParameter, ParameterKey, Reg, line},
         lower::{
             lowering::{IndexAnalysis, Lowering},
             position::Position,
@@ -85,10 +83,10 @@ fn stage_kernel(kernel: &FusedKernel, wide: bool, stage: ScatterStage) -> Kernel
     let axis = *axis;
     let mut body = KernelBody::new(wide);
     let thread = body.thread();
-    let (bits, beyond) = (body.bits(), body.reg(RegClass::Predicate));
-    let count = body.index_parameter(ParameterKey::Named("count"), index.elements as i64);
-    line!(body, "setp.ge.u{bits} {beyond}, {thread}, {count};");
-    line!(body, "@{beyond} bra DONE;");
+    let (bits, beyond) = (body.bits(), body.predicate());
+    let count = body.named("count", index.elements);
+    line!(body; "setp.ge.u{bits} {beyond}, {thread}, {count};");
+    line!(body; "@{beyond} bra DONE;");
     let mut lowering = Lowering::new(&mut body, kernel, false);
     let position = lowering.at_linear_index(index.id, &index.shape, thread);
     let target = lowering.scatter_target(node, (index, axis), position);
@@ -100,27 +98,24 @@ fn stage_kernel(kernel: &FusedKernel, wide: bool, stage: ScatterStage) -> Kernel
             let kind = added_type(node.dtype);
             let base = lowering.body.output(0);
             let address = lowering.body.element(base, target, node.dtype.bytes());
-            line!(lowering.body, "red.global.add.{kind} [{address}], {value};");
+            line!(lowering.body; "red.global.add.{kind} [{address}], {value};");
         }
         ScatterStage::Mark => {
-            line!(lowering.body, "add.s{bits} {mark}, {thread}, 1;");
+            line!(lowering.body; "add.s{bits} {mark}, {thread}, 1;");
             let base = lowering.body.output(0);
             let address = lowering.body.element(base, target, mark_bytes);
-            line!(lowering.body, "red.global.max.u{bits} [{address}], {mark};");
+            line!(lowering.body; "red.global.max.u{bits} [{address}], {mark};");
         }
         ScatterStage::Store => {
-            let is_other = lowering.body.reg(RegClass::Predicate);
+            let is_other = lowering.body.predicate();
             let base = lowering
                 .body
                 .address(ParameterKey::Temporary(0), || KernelParameter::Temporary(0));
             let address = lowering.body.element(base, target, mark_bytes);
-            line!(lowering.body, "ld.global.u{bits} {mark}, [{address}];");
-            line!(lowering.body, "sub.s{bits} {mark}, {mark}, 1;");
-            line!(
-                lowering.body,
-                "setp.ne.u{bits} {is_other}, {mark}, {thread};"
-            );
-            line!(lowering.body, "@{is_other} bra DONE;");
+            line!(lowering.body; "ld.global.u{bits} {mark}, [{address}];");
+            line!(lowering.body; "sub.s{bits} {mark}, {mark}, 1;");
+            line!(lowering.body; "setp.ne.u{bits} {is_other}, {mark}, {thread};");
+            line!(lowering.body; "@{is_other} bra DONE;");
             let value = lowering.lower(value, position);
             let base = lowering.body.output(0);
             let address = lowering.body.element(base, target, node.dtype.bytes());

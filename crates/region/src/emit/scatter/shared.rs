@@ -10,7 +10,7 @@ use smallvec::SmallVec;
 use crate::{
     element::DType,
     emit::{
-        body::kernel::{BLOCK, Kernel, KernelBody, ParameterKey, Reg, RegClass, line},
+        body::kernel::{BLOCK, Kernel, KernelBody, Reg, RegClass, line},
         lower::lowering::{IndexAnalysis, Lowering},
         passes::GeneratedPasses,
         scatter::atomics::added_type,
@@ -72,47 +72,45 @@ fn generate(kernel: &FusedKernel, blocks: usize) -> Kernel {
     let mut body = KernelBody::new(IndexAnalysis::of(kernel).wide);
     let bits = body.bits();
     let (block, thread) = body.block_and_thread();
-    let mut parameter =
-        |name, value: usize| body.index_parameter(ParameterKey::Named(name), value as i64);
-    let count = parameter("count", index.elements);
-    let elements = parameter("elements", node.elements);
-    let step = parameter("step", blocks * BLOCK);
+    let count = body.named("count", index.elements);
+    let elements = body.named("elements", node.elements);
+    let step = body.named("step", blocks * BLOCK);
     let sums = body.reg(RegClass::B64);
-    line!(body, "mov.u64 {sums}, sums;");
+    line!(body; "mov.u64 {sums}, sums;");
 
     for_each_sum(&mut body, thread, elements, "CLEAR", |body, at| {
         let address = body.element(sums, at, node.dtype.bytes());
         let (kind, identity) = (RegClass::of(node.dtype).move_type(), identity(node.dtype));
-        line!(body, "st.shared.{kind} [{address}], {identity};");
+        line!(body; "st.shared.{kind} [{address}], {identity};");
     });
-    line!(body, "bar.sync 0;");
+    line!(body; "bar.sync 0;");
 
-    let (number, beyond) = (body.index_reg(), body.reg(RegClass::Predicate));
-    line!(body, "mad.lo.s{bits} {number}, {block}, {BLOCK}, {thread};");
+    let (number, beyond) = (body.index_reg(), body.predicate());
+    line!(body; "mad.lo.s{bits} {number}, {block}, {BLOCK}, {thread};");
     body.label("VALUES");
     let mut numbers: SmallVec<[Reg; UNROLL]> = SmallVec::new();
     numbers.push(number);
     for turn in 1..UNROLL {
         let next = body.index_reg();
-        line!(body, "add.s{bits} {next}, {}, {step};", numbers[turn - 1]);
+        line!(body; "add.s{bits} {next}, {}, {step};", numbers[turn - 1]);
         numbers.push(next);
     }
     let last = numbers[UNROLL - 1];
-    line!(body, "setp.ge.u{bits} {beyond}, {last}, {count};");
-    line!(body, "@{beyond} bra REST;");
+    line!(body; "setp.ge.u{bits} {beyond}, {last}, {count};");
+    line!(body; "@{beyond} bra REST;");
     add(&mut body, kernel, &numbers, sums);
-    line!(body, "add.s{bits} {number}, {last}, {step};");
-    line!(body, "bra VALUES;");
+    line!(body; "add.s{bits} {number}, {last}, {step};");
+    line!(body; "bra VALUES;");
     body.label("REST");
-    line!(body, "setp.ge.u{bits} {beyond}, {number}, {count};");
-    line!(body, "@{beyond} bra ADDED;");
+    line!(body; "setp.ge.u{bits} {beyond}, {number}, {count};");
+    line!(body; "@{beyond} bra ADDED;");
     let words = body.name_parts();
     add(&mut body, kernel, &[number], sums);
     body.truncate_name(words);
-    line!(body, "add.s{bits} {number}, {number}, {step};");
-    line!(body, "bra REST;");
+    line!(body; "add.s{bits} {number}, {number}, {step};");
+    line!(body; "bra REST;");
     body.label("ADDED");
-    line!(body, "bar.sync 0;");
+    line!(body; "bar.sync 0;");
 
     let output = body.output(0);
     for_each_sum(&mut body, thread, elements, "STORE", |body, at| {
@@ -121,18 +119,18 @@ fn generate(kernel: &FusedKernel, blocks: usize) -> Kernel {
             body.element(sums, at, bytes),
             body.element(output, at, bytes),
         );
-        let (sum, is_other) = (body.reg(class), body.reg(RegClass::Predicate));
-        line!(body, "ld.shared.{} {sum}, [{from}];", class.move_type());
+        let (sum, is_other) = (body.reg(class), body.predicate());
+        line!(body; "ld.shared.{} {sum}, [{from}];", class.move_type());
         let pattern = body.reg(if bytes == 8 {
             RegClass::B64
         } else {
             RegClass::B32
         });
-        line!(body, "mov.{} {pattern}, {sum};", pattern.class.move_type());
+        line!(body; "mov.{} {pattern}, {sum};", pattern.class.move_type());
         let (identity, bits) = (identity_bits(node.dtype), 8 * bytes);
-        line!(body, "setp.ne.s{bits} {is_other}, {pattern}, {identity};");
+        line!(body; "setp.ne.s{bits} {is_other}, {pattern}, {identity};");
         let kind = added_type(node.dtype);
-        line!(body, "@{is_other} red.global.add.{kind} [{to}], {sum};");
+        line!(body; "@{is_other} red.global.add.{kind} [{to}], {sum};");
     });
     body.name_part("scatter_add");
     let bytes = node.elements.next_power_of_two().max(BLOCK) * node.dtype.bytes();
@@ -147,14 +145,14 @@ fn for_each_sum(
     label: &str,
     instructions: impl FnOnce(&mut KernelBody, Reg),
 ) {
-    let (bits, at, beyond) = (body.bits(), body.index_reg(), body.reg(RegClass::Predicate));
-    line!(body, "mov.b{bits} {at}, {thread};");
+    let (bits, at, beyond) = (body.bits(), body.index_reg(), body.predicate());
+    line!(body; "mov.b{bits} {at}, {thread};");
     body.label(label);
-    line!(body, "setp.ge.u{bits} {beyond}, {at}, {elements};");
-    line!(body, "@{beyond} bra {label}_END;");
+    line!(body; "setp.ge.u{bits} {beyond}, {at}, {elements};");
+    line!(body; "@{beyond} bra {label}_END;");
     instructions(body, at);
-    line!(body, "add.s{bits} {at}, {at}, {BLOCK};");
-    line!(body, "bra {label};");
+    line!(body; "add.s{bits} {at}, {at}, {BLOCK};");
+    line!(body; "bra {label};");
     body.label(&format!("{label}_END"));
 }
 
@@ -182,7 +180,7 @@ fn add(body: &mut KernelBody, kernel: &FusedKernel, numbers: &[Reg], sums: Reg) 
     let kind = added_type(node.dtype);
     for Addend { value, target } in addends {
         let address = body.element(sums, target, node.dtype.bytes());
-        line!(body, "red.shared.add.{kind} [{address}], {value};");
+        line!(body; "red.shared.add.{kind} [{address}], {value};");
     }
 }
 
